@@ -3,11 +3,15 @@ PYTHON ?= python3.11
 VENV ?= .venv
 RUN := $(VENV)/bin/python
 
+# processes that run tests at a time; a file's tests stay together
+TEST_JOBS ?= auto
+TESTS := -n $(TEST_JOBS) --dist loadfile
+
 # in a checkout only this machine's kernel variant is built; a wheel holds all of them
 export FACULA_BUILD_ISA ?= native
 
 .PHONY: help venv demo gpt test test-all test-slow mutation replay sweep soak sanitize valgrind lint types layers \
-	docs bench wheel check-wheel clean
+	docs site bench wheel check-wheel clean
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | expand -t 13
@@ -31,13 +35,13 @@ gpt: $(RUN)  ## train a small language model on Python's own sources
 	$(RUN) examples/train_gpt.py
 
 test: $(VENV)/installed  ## all tests but the slow ones
-	$(RUN) -m pytest -m "not slow"
+	$(RUN) -m pytest $(TESTS) -m "not slow"
 
 test-all: $(VENV)/installed  ## all tests
-	$(RUN) -m pytest
+	$(RUN) -m pytest $(TESTS)
 
 test-slow: $(VENV)/installed  ## a fifth of the slow tests, another one every day
-	$(RUN) -m pytest -m slow --sample 0.2 --seed "$$(date +%F)"
+	$(RUN) -m pytest $(TESTS) -m slow --sample 0.2 --seed "$$(date +%F)"
 
 mutation: $(VENV)/installed  ## change 200 random places, one at a time, and see whether the tests notice (hours)
 	$(RUN) tools/mutate.py draw --count 200
@@ -75,6 +79,10 @@ layers: $(VENV)/installed  ## no package imports one above it
 
 docs: $(VENV)/installed  ## a page for every family of operators, in docs/operators/
 	$(RUN) tools/gen_api.py docs
+
+site: $(VENV)/installed  ## the manual, in build/site/html: pages, tutorials (which are run), reference, search
+	$(VENV)/bin/pip install -q -e ".[site]"
+	$(RUN) tools/build_site.py
 
 bench: $(VENV)/installed  ## the figures of README.md
 	$(RUN) tools/bench.py

@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 from Cython.Build import cythonize
+from Cython.Compiler import Options
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
@@ -26,6 +27,11 @@ BASELINE = ["-march=x86-64-v2"] if platform.machine() in ("x86_64", "AMD64") els
 
 OPTIONS = ["-O2", "-g0", "-fno-strict-aliasing", "-pthread"]
 OPTIONS += ["-Wno-unused-function", "-Wno-maybe-uninitialized"]  # Cython's own code
+# what a warning says of the core is a fault of the core; `FACULA_BUILD_LENIENT=1` builds it with a
+# compiler that knows warnings of its own
+STRICT = os.environ.get("FACULA_BUILD_LENIENT") != "1"
+OPTIONS += ["-Werror"] if STRICT else []
+Options.warning_errors = STRICT
 
 
 def core_extension() -> Extension:

@@ -15,6 +15,7 @@ import os
 import re
 import resource
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -127,8 +128,13 @@ class Builder:
         # the index runs on any processor of the architecture: a builder checks what it cannot run
         plain = cpu_features.march_flags(cpu_features.variants()[0])
         arguments = ["-O1", "-fPIC", "-shared", "-s", *plain, str(index)]
-        self.run([*arguments, *map(str, objects), "-lm"], output)
-        check_library(output, units)
+        # checked under a name of its own: one of this name may be loaded, and would be found instead
+        checked = self.folder / digest.hexdigest()[:16] / output.name
+        checked.parent.mkdir(exist_ok=True)
+        self.run([*arguments, *map(str, objects), "-lm"], checked)
+        check_library(checked, units)
+        shutil.move(checked, output)
+        checked.parent.rmdir()
         stamp.write_text(digest.hexdigest())
 
 

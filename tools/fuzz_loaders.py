@@ -67,7 +67,9 @@ def formats() -> dict[str, Format]:
 def _fate(form: Format, data: bytes, watch: Watch) -> str:
     """What became of one file; a text that starts with "!" is a fault."""
     watch.on = True
-    signal.alarm(SECONDS_A_FILE)
+    # of work; waiting may take longer on a machine that is busy
+    signal.setitimer(signal.ITIMER_PROF, SECONDS_A_FILE)
+    signal.alarm(10 * SECONDS_A_FILE)
     try:
         checked = form.load(data)
         fate = "read"
@@ -77,6 +79,7 @@ def _fate(form: Format, data: bytes, watch: Watch) -> str:
         watch.on = False  # the report reads and parses the source
         checked, fate = None, "! " + traceback.format_exc(limit=-2).replace("\n", " | ")
     finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
         signal.alarm(0)
         watch.on = False
     if checked is not None:  # something to see to that the reader itself does not do

@@ -16,10 +16,12 @@ import random
 import re
 import struct
 import tarfile
+import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from fuzz_mutations import (
     mutated_bytes,
@@ -31,9 +33,12 @@ from fuzz_mutations import (
 )
 
 import facula
-from facula import jit
+from facula import jit, mobile
 from facula.data.datapipes import iter as pipes
+from facula.deploy import package as package_form
+from facula.deploy.model import Model
 from facula.namespaces import shared_memory
+from facula.runtime.libraries import kernel_folder
 
 __all__ = ["Rows", "others"]
 
@@ -287,6 +292,83 @@ def messages() -> Rows:
     return {"message of shared memory": (sound, load, mutated_json, 1.0)}
 
 
+# ------------------------------------------------------------------ packaged models
+
+
+def _mobile_model() -> bytes:
+    """A packaged model without native code."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.ptl"
+        module = facula.nn.Sequential(
+            facula.nn.Linear(6, 5), facula.nn.GELU(), facula.nn.Linear(5, 4)
+        )
+        mobile.export(module.eval(), (facula.randn(3, 6),), path)
+        return path.read_bytes()
+
+
+def _open_model(data: bytes) -> None:
+    path = Path(tempfile.gettempdir()) / "fuzzed.ptl"
+    path.write_bytes(data)
+    try:
+        found = Model(path, kernel_folder())
+        found.describe()
+        found.constants()
+    finally:
+        path.unlink()
+
+
+def _mutated_numbers(data: bytes, generator: random.Random) -> bytes:
+    """The text of a program with words replaced, left out, swapped or repeated."""
+    if generator.randrange(6) == 0:
+        return mutated_bytes(data, generator)
+    words = data.decode().split(" ")
+    for _ in range(generator.choice((1, 1, 2, 5))):
+        at, other = generator.randrange(len(words)), generator.randrange(len(words))
+        kind = generator.randrange(4)
+        if kind == 0:
+            words[at] = generator.choice(
+                [
+                    "-1",
+                    "0",
+                    "1",
+                    "$0",
+                    "$99999",
+                    "x",
+                    "9" * 20,
+                    str(2**63 - 1),
+                    str(-(2**63)),
+                    "1048576",
+                ]
+            )
+        elif kind == 1:
+            words[at] = words[other]
+        elif kind == 2:
+            words.insert(at, words[other])
+        elif len(words) > 1:
+            del words[at]
+    return " ".join(words).encode()
+
+
+def models() -> Rows:
+    """Packages, and their programs under digests that are right; of these nothing runs, since kernels are missing."""
+    package = _mobile_model()
+    entries = dict(parts_of(package))
+    entries.pop("manifest")
+    # once: the digest of weights is the runtime's, and calls by ctypes are watched for
+    digest = package_form.digest_of(entries["weights"])
+
+    def load(data: bytes) -> None:
+        text = data if data == entries["program"] else data.replace(b":f32", b":no")
+        with mock.patch.object(package_form, "digest_of", lambda content: digest):
+            pieces = package_form.package_bytes({**entries, "program": text}, "any")
+        _open_model(b"".join(pieces))
+
+    return {
+        "packaged model": (package, _open_model, mutated_bytes, 0.5),
+        "packaged model, its program": (entries["program"], load, _mutated_numbers, 0.5),
+    }
+
+
 def others() -> Rows:
     """All kinds of this module."""
-    return {**programs(), **quantized(), **archives(), **messages()}
+    return {**programs(), **quantized(), **archives(), **messages(), **models()}

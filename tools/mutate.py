@@ -59,6 +59,7 @@ def probing(work: Path) -> dict[str, str]:
     return {
         "MUTATION_PLACES": str((work / "places.json").resolve()),
         "MUTATION_MAP": str((work / "map.json").resolve()),
+        "PYTEST_PLUGINS": "mutation_probe",
         "PYTHONPATH": os.pathsep.join(
             filter(None, [str(ROOT / "tools"), os.environ.get("PYTHONPATH")])
         ),
@@ -67,7 +68,7 @@ def probing(work: Path) -> dict[str, str]:
 
 def make_map(arguments: argparse.Namespace) -> None:
     """Runs the tests once, with a probe at every place."""
-    command = [sys.executable, "-m", "pytest", "-p", "mutation_probe", *arguments.tests]
+    command = [sys.executable, "-m", "pytest", *arguments.tests]
     environment = os.environ | probing(arguments.work)
     with tempfile.TemporaryDirectory() as cache:
         environment["FACULA_CACHE_DIR"] = cache  # what comes from a cache is not generated

@@ -1,6 +1,6 @@
 """A pytest plugin that writes down which tests reach which places and launch which kernels.
 
-    MUTATION_PLACES=places.json MUTATION_MAP=map.json python -m pytest -p mutation_probe
+    MUTATION_PLACES=places.json MUTATION_MAP=map.json PYTEST_PLUGINS=mutation_probe python -m pytest
 
 Takes: places as `mutation_places` draws them.
 Gives: at the end of the session a map: for each place, and for each kernel of the prebuilt library,
@@ -9,7 +9,7 @@ Keeps true: a probe stands around the expression of its place and changes no val
 constants of a module are reached by the functions that name them, or name what is made of them; what a
 fixture of many tests reaches, all these tests reach; kernels are counted by a table of
 trampolines that is loaded over the library, before any kernel is looked up. What child processes of
-a test do is not seen.
+a test do is not seen; pytest-xdist's workers (`-n`) hand their maps to the process that started them.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 #: tests kept for a place or a kernel; of more, a random choice
 KEPT = 300
+#: what a process that records needs in its environment
+PASSED_ON = ("MUTATION_MAP", "PYTEST_PLUGINS")
 
 TRAMPOLINES = """\
 #include <dlfcn.h>
@@ -76,7 +78,8 @@ class Recorder:
         self.seconds: dict[str, float] = {}
         self.tables: list[tuple[list[str], Any]] = []
         self.begun = 0.0
-        self.path = ""
+        #: what the environment held that made this process record
+        self.environment: dict[str, str] = {}
         #: fixtures of many tests that are being set up, and what each has reached
         self.setups: list[set[int]] = []
         self.fixtures: dict[int, set[int]] = {}
@@ -92,6 +95,8 @@ class Recorder:
         self._clear()
 
     def end(self) -> None:
+        if not self.test:  # reports of tests that workers run come as they please
+            return
         self.seconds[self.test] = round(time.perf_counter() - self.begun, 3)
         for names, hits in self.tables:
             for number, hit in enumerate(bytes(hits)):
@@ -104,19 +109,27 @@ class Recorder:
         for _, hits in self.tables:
             ctypes.memset(hits, 0, len(hits))
 
-    def write(self, path: str) -> None:
+    def data(self) -> dict[str, dict[str, Any]]:
+        """The map, as JSON takes it."""
         chance = random.Random(0)
 
         def kept(tests: set[str]) -> list[str]:
             named = sorted(tests - {""})
             return sorted(chance.sample(named, KEPT)) if len(named) > KEPT else named
 
-        data = {
+        return {
             "places": {str(place): kept(tests) for place, tests in self.places.items()},
             "kernels": {kernel: kept(tests) for kernel, tests in self.kernels.items()},
             "seconds": self.seconds,
         }
-        Path(path).write_text(json.dumps(data))
+
+    def add(self, data: dict[str, dict[str, Any]]) -> None:
+        """Takes in the map of another process, whose times count."""
+        for place, tests in data["places"].items():
+            self.places.setdefault(int(place), set()).update(tests)
+        for kernel, tests in data["kernels"].items():
+            self.kernels.setdefault(kernel, set()).update(tests)
+        self.seconds.update(data["seconds"])
 
 
 RECORDER = Recorder()
@@ -311,8 +324,8 @@ def begin() -> None:
     """Puts probes and trampolines in place; the tests' own conftest imports facula, so this comes first."""
     if any(name.partition(".")[0] == "facula" for name in sys.modules):
         sys.exit("mutation_probe: facula was imported before the probes were in place")
-    RECORDER.path = os.environ.pop("MUTATION_MAP")
-    os.environ.pop("PYTEST_ADDOPTS", None)  # a test that runs pytest makes no map of its own
+    for name in PASSED_ON:  # a test that runs pytest makes no map of its own
+        RECORDER.environment[name] = os.environ.pop(name, "")
     sys.path.insert(0, str(Path(__file__).parent))
     places = json.loads(Path(os.environ["MUTATION_PLACES"]).read_text())
     builtins.__mutation_probe__ = RECORDER.reach  # type: ignore[attr-defined]
@@ -347,9 +360,26 @@ def pytest_runtest_call(item: Any) -> None:
                 RECORDER.reach(place)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: Any, specs: Any) -> None:
+    """Workers that are about to start record as well."""
+    os.environ.update(RECORDER.environment)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: Any) -> None:
+    """A worker hands its map over when it ends."""
+    data = getattr(node, "workeroutput", {}).get("mutation_map")
+    if data is not None:
+        RECORDER.add(json.loads(data))
+
+
 def pytest_sessionfinish(session: Any) -> None:
-    if RECORDER.path:
-        RECORDER.write(RECORDER.path)
+    path = RECORDER.environment.get("MUTATION_MAP")
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["mutation_map"] = json.dumps(RECORDER.data())
+    elif path:
+        Path(path).write_text(json.dumps(RECORDER.data()))
 
 
 if __name__ == "mutation_probe" and "MUTATION_MAP" in os.environ:

@@ -43,7 +43,7 @@ import fuzz_compile  # noqa: E402
 import sweep_cases  # noqa: E402
 import test_compiled_networks as networks  # noqa: E402
 
-VARIANTS = ("v2", "v3", "v4", "v4x")
+VARIANTS = ("v2", "v3", "v4", "v4x", "v4a")
 ARTIFACTS = (
     "graph_code", "guards", "graph_breaks", "aot_joint_graph", "aot_graphs", "fusion", "schedule",
 )  # fmt: skip

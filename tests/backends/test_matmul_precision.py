@@ -4,14 +4,14 @@ import numpy
 import pytest
 
 import facula
-from facula import functional
+from facula import switches
 
 
 @pytest.fixture(autouse=True)
 def unsaid(monkeypatch):
     """A process in which nothing was set or said."""
-    monkeypatch.setitem(functional._SWITCHES, "matmul_precision", "highest")
-    monkeypatch.setitem(functional._SWITCHES, "matmul_said", False)
+    monkeypatch.setitem(switches._SWITCHES, "matmul_precision", "highest")
+    monkeypatch.setitem(switches._SWITCHES, "matmul_said", False)
 
 
 @pytest.mark.parametrize("precision", ["high", "medium"])

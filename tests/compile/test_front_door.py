@@ -195,3 +195,13 @@ def test_logs(capsys):
 def test_import_is_lazy():
     code = "import sys, facula; assert not [m for m in sys.modules if m.startswith('facula.c') and 'capture' in m]"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_functions_are_not_hidden_by_modules_of_their_names():
+    code = (
+        "import facula, facula._dynamo, importlib, pkgutil\n"
+        "for found in pkgutil.iter_modules(facula.compiler.__path__):\n"
+        "    importlib.import_module(f'facula.compiler.{found.name}')\n"
+        "assert all(callable(getattr(facula.compiler, n)) for n in facula.compiler.__all__)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

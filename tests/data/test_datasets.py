@@ -53,6 +53,9 @@ def test_samplers():
     assert sorted(RandomSampler(range(5))) == list(range(5))
     assert len(list(RandomSampler(range(5), replacement=True, num_samples=70))) == 70
     assert len(list(RandomSampler(range(5), num_samples=12))) == 12
+    for data, count in (([], None), ([1], 0), ([1], -1), ([1], 1.5)):
+        with pytest.raises(ValueError, match="should be a positive integer value"):
+            RandomSampler(data, num_samples=count)
     assert sorted(SubsetRandomSampler([4, 7, 9])) == [4, 7, 9]
     assert list(BatchSampler(range(5), 2, False)) == [[0, 1], [2, 3], [4]]
     assert list(BatchSampler(range(5), 2, True)) == [[0, 1], [2, 3]]

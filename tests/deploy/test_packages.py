@@ -1,5 +1,7 @@
 """Packaged models give what the module gives, for all sizes, in Python and in C, and say no clearly."""
 
+import ctypes
+import itertools
 import os
 import subprocess
 import sys
@@ -15,6 +17,7 @@ import facula
 from facula import export, nn
 from facula.deploy.aot import compile_and_package, load_package
 from facula.deploy.native import runtime_library, runtime_program, source_folder
+from facula.runtime import cache, cpu_features
 
 
 @pytest.fixture(scope="module")
@@ -255,6 +258,20 @@ def test_a_package_has_code_for_several_processors(tmp_path):
     assert load_package(plain).model.variant == variants[0]
 
 
+def test_what_adds_to_a_variant_is_no_variant_of_packages(tmp_path, monkeypatch):
+    """Processors with bf16 or matrix registers open what is made for the variant below."""
+    module, x = nn.Sequential(nn.Linear(16, 8), nn.GELU()), facula.randn(5, 16)
+    if HERE == ("v4",):
+        for variant in ("v4", "v4x", "v4a"):
+            monkeypatch.setattr(cpu_features, "detected", lambda variant=variant: variant)
+            options = {"aot_inductor.output_path": str(tmp_path / f"{variant}.so")}
+            path = facula._export.aot_compile(module, (x,), options=options)
+            equal(facula._export.aot_load(path, "cpu")(x), module(x))
+    with pytest.raises(ValueError, match="variants among") as caught:
+        batch_program(module, str(tmp_path / "m.pt2"), ("v2", "v4x"))
+    assert "got v4x" in str(caught.value)
+
+
 def test_a_library_with_a_model_in_it(tmp_path):
     module = nn.Sequential(nn.Linear(16, 8), nn.GELU())
     options = {"aot_inductor.output_path": str(tmp_path / "model.so")}
@@ -280,3 +297,38 @@ def test_loading_imports_no_compiler(mlp_package):
         "assert not any(m.startswith(('facula.compiler', 'facula.lower')) for m in sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", text], check=True)
+
+
+class Loaded(ctypes.Structure):
+    """The first fields of the system's `dl_phdr_info`."""
+
+    _fields_ = [("address", ctypes.c_void_p), ("name", ctypes.c_char_p)]
+
+
+def loaded_libraries():
+    """The texts by which the system knows the libraries of this process."""
+    names = []
+
+    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(Loaded), ctypes.c_size_t, ctypes.c_void_p)
+    def note(library, size, data):
+        names.append(library.contents.name.decode())
+        return 0
+
+    ctypes.CDLL(None).dl_iterate_phdr(note, None)
+    return names
+
+
+def test_a_packages_library_is_known_by_a_text_of_its_own(mlp_package, monkeypatch):
+    """Libraries of the disk cache are opened by their descriptors too, and would be taken for it."""
+    before = set(loaded_libraries())
+    package = load_package(mlp_package[1])
+    (name,) = (n for n in loaded_libraries() if n not in before and n.startswith("/proc/self/fd/"))
+    number = int(name.rpartition("/")[2])
+    with monkeypatch.context() as patched:
+        patched.setattr(cache, "_opened", itertools.count())
+        patched.setattr(os.path, "exists", lambda path: True)  # such a descriptor may be open again
+        entry = cache.Entry("", number, memoryview(b""))
+        texts = {entry.loadable() for _ in range(10_000)}
+        entry._descriptor = -1  # it is not this entry's to close
+    assert name not in texts
+    assert package(facula.randn(2, 16)).shape == (2, 5)

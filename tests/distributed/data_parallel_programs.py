@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import sys
 from typing import Any
+
+from joined import begin
 
 import facula
 from facula import distributed as dist
@@ -18,12 +19,6 @@ from facula.distributed.algorithms.join import Join
 from facula.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 
 DDP = nn.parallel.DistributedDataParallel
-
-
-def begin(seconds: float = 20) -> tuple[int, int]:
-    """Join the world."""
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=seconds))
-    return dist.get_rank(), dist.get_world_size()
 
 
 def net(seed: int = 1) -> Any:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import sys
 import warnings
 from typing import Any
+
+from joined import begin, error_of
 
 import facula
 from facula import distributed as dist
@@ -24,21 +25,6 @@ from facula.distributed.tensor.parallel import (
     loss_parallel,
     parallelize_module,
 )
-
-
-def begin(seconds: float = 30) -> tuple[int, int]:
-    """Join the world."""
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=seconds))
-    return dist.get_rank(), dist.get_world_size()
-
-
-def error_of(function: Any, *args: Any, **kwargs: Any) -> list[str]:
-    """The type and text of what a call raises."""
-    try:
-        function(*args, **kwargs)
-    except Exception as error:
-        return [type(error).__name__, str(error)]
-    return ["none", ""]
 
 
 class Attention(nn.Module):

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import sys
 from typing import Any
 
+from joined import begin
+
 import facula
 from facula import distributed as dist
 from facula import nn
-
-
-def begin(seconds: float = 20) -> tuple[int, int]:
-    """Join the world."""
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=seconds))
-    return dist.get_rank(), dist.get_world_size()
 
 
 def collectives() -> Any:

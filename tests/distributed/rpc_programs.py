@@ -8,6 +8,8 @@ import sys
 import time
 from typing import Any
 
+from joined import error_of
+
 import facula
 from facula import nn
 from facula.distributed import rpc
@@ -21,15 +23,6 @@ def begin(seconds: float = 20) -> int:
     options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=seconds)
     rpc.init_rpc(f"w{rank}", rank=rank, rpc_backend_options=options)
     return rank
-
-
-def error_of(function: Any, *args: Any, **kwargs: Any) -> list[str]:
-    """The type and text of what a call raises."""
-    try:
-        function(*args, **kwargs)
-    except Exception as error:
-        return [type(error).__name__, str(error)]
-    return ["none", ""]
 
 
 class Counter:

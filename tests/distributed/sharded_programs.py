@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
 import functools
 import json
 import os
 import sys
 from typing import Any
+
+from joined import begin, error_of
 
 import facula
 from facula import distributed as dist
@@ -28,21 +29,6 @@ from facula.distributed.fsdp import (
     wrap,
 )
 from facula.distributed.tensor import Shard, distribute_tensor, init_device_mesh, zeros
-
-
-def begin(seconds: float = 20) -> tuple[int, int]:
-    """Join the world."""
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=seconds))
-    return dist.get_rank(), dist.get_world_size()
-
-
-def error_of(function: Any, *args: Any, **kwargs: Any) -> list[str]:
-    """The type and text of what a call raises."""
-    try:
-        function(*args, **kwargs)
-    except Exception as error:
-        return [type(error).__name__, str(error)]
-    return ["none", ""]
 
 
 class Block(nn.Module):

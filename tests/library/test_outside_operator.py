@@ -8,7 +8,7 @@ import pytest
 
 import facula
 from facula import Tensor
-from facula.library import composite, operator, pointwise
+from facula.library import composite, operator, pointwise, view
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "adding_an_operator.md"
 
@@ -95,3 +95,20 @@ def test_taken_names_are_refused():
     assert "quiet::other" not in facula.ops.TABLE
     with pytest.raises(ValueError, match="defined once"):
         operator("add(Tensor self) -> Tensor")(type("add", (), {}))
+
+
+def test_a_view_has_the_arguments_of_the_geometry_that_it_names():
+    """The core takes them by place: others would be read as what they are not."""
+    with pytest.raises(
+        ValueError, match="geometry 'select' takes the arguments of .*got mine::first"
+    ):
+        view("mine::first(Tensor self) -> Tensor", geometry="select")(type("first", (), {}))
+    with pytest.raises(ValueError, match="name of a view of the core was required.*'sin'"):
+        view("mine::other(Tensor self) -> Tensor", geometry="sin")(type("other", (), {}))
+
+    @view("mine::exchanged(Tensor self, int one, int other) -> Tensor", geometry="transpose")
+    class exchanged:
+        """Two dimensions the other way round."""
+
+    x = facula.arange(6).reshape(2, 3)
+    assert facula.ops.mine.exchanged(x, 0, 1).tolist() == [[0, 3], [1, 4], [2, 5]]

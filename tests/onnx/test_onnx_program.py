@@ -8,6 +8,7 @@ import threading
 
 import numpy
 import onnx
+import onnx.reference
 import pytest
 
 import facula

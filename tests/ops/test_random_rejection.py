@@ -1,5 +1,8 @@
 """Poisson, binomial, gamma and Dirichlet samples: distributions, gradients, reproducibility."""
 
+import json
+from pathlib import Path
+
 import numpy
 import pytest
 from scipy import special, stats
@@ -7,6 +10,7 @@ from scipy import special, stats
 import facula
 
 COUNT = 100_000
+RATES = json.loads((Path(__file__).parent.parent / "oracles" / "rate_vectors.json").read_text())
 
 
 def full(value, dtype=facula.float64):
@@ -94,6 +98,75 @@ def test_gamma_gradient(shape, level):
         facula.tensor(shape, dtype=facula.float64), facula.tensor(sample, dtype=facula.float64)
     )
     assert got.item() == pytest.approx(expected, rel=1e-4)
+
+
+def rates(name):
+    """The stored columns, as tensors; wanted values last, as an array."""
+    columns = numpy.array([[float.fromhex(x) for x in row] for row in RATES[name]]).T
+    return [facula.tensor(c, dtype=facula.float64) for c in columns[:-1]], columns[-1]
+
+
+def test_gamma_gradient_to_many_digits():
+    (x, a), wanted = rates("gamma")
+    numpy.testing.assert_allclose(facula._standard_gamma_grad(a, x).numpy(), wanted, rtol=1e-9)
+
+
+def test_beta_gradient_to_many_digits():
+    (x, a, b), wanted = rates("beta")
+    got = facula._dirichlet_grad(x, a, a + b) * (1 - x)
+    numpy.testing.assert_allclose(got.numpy(), wanted, rtol=3e-8)
+
+
+@pytest.mark.parametrize("dtype", [facula.float32, facula.float64])
+@pytest.mark.parametrize("second", [1e-3, 0.1, 1.0, 300.0, 1e4])
+@pytest.mark.parametrize("first", [1e-3, 0.02, 0.1, 1.0, 1e4])
+def test_beta_samples_move_with_their_shapes(first, second, dtype):
+    """Each sample's derivative is that of its law, and on average that of the mean."""
+    facula.manual_seed(8)
+    a = full(first, dtype)[:20_000].requires_grad_()
+    b = full(second, dtype)[:20_000].requires_grad_()
+    samples = facula.distributions.Beta(a, b).rsample()
+    samples.sum().backward()
+    x, total = samples.detach().double(), first + second
+    law = stats.beta(first, second)
+    deviation = law.std() / len(x) ** 0.5
+    assert x.mean().item() == pytest.approx(law.mean(), abs=5 * deviation + 1e-6)
+    alone = facula._dirichlet_grad(x, a.detach().double(), (a + b).detach().double()) * (1 - x)
+    numpy.testing.assert_allclose(
+        a.grad.double().numpy(),
+        alone.numpy(),
+        rtol=1e-5 if dtype is facula.float32 else 1e-6,
+        atol=1e-37,
+    )
+    for grad, wanted in ((a.grad, second / total**2), (b.grad, -first / total**2)):
+        spread = grad.double().std().item() / len(x) ** 0.5
+        assert grad.double().mean().item() == pytest.approx(wanted, abs=5 * spread, rel=2e-3)
+
+
+def test_small_concentrations_do_not_underflow():
+    """Of two gamma samples of shape 0.001 a third are below the least double; their quotient is not 1/2."""
+    facula.manual_seed(9)
+    x = facula.distributions.Beta(full(1e-3), full(1e-3)).sample()
+    inside = ((x > 0.01) & (x < 0.99)).double().mean().item()
+    law = stats.beta(1e-3, 1e-3)
+    assert inside == pytest.approx(law.cdf(0.99) - law.cdf(0.01), abs=2e-3)
+    point = facula._sample_dirichlet(facula.full((1000, 5), 1e-4, dtype=facula.float64))
+    assert ((point.sum(-1) - 1).abs() < 1e-9).all() and ((point > 0.999).sum(-1) == 1).sum() > 990
+
+
+def test_a_dirichlet_point_moves_inside_of_its_simplex():
+    alpha = facula.tensor([[0.02, 0.5, 3.0, 40.0]] * 500, dtype=facula.float64, requires_grad=True)
+    facula.manual_seed(10)
+    point = facula._sample_dirichlet(alpha)
+    point.sum().backward()
+    assert alpha.grad.abs().max() < 1e-12  # the sum stays 1
+    (grad,) = facula.autograd.grad(
+        facula.distributions.Dirichlet(alpha).rsample((40,))[..., 2].sum(), alpha
+    )
+    total = alpha[0].sum().item()
+    wanted = [-3.0 / total**2] * 4
+    wanted[2] += 1 / total
+    numpy.testing.assert_allclose((grad.sum(0) / 20_000).numpy(), wanted, rtol=0.1)
 
 
 def test_gradients_flow_where_they_are_defined():

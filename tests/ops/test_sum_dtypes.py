@@ -74,6 +74,8 @@ def test_out_decides_the_dtype():
     x = np.array([[1.5, 2.25, 3.0], [-4.0, 0.5, 100.0]])
     for operator, expected in (("sum", np.sum), ("prod", np.prod), ("nansum", np.nansum)):
         for source, to in (("float64", "float32"), ("int64", "float64"), ("float32", "int64")):
+            if operator == "nansum" and to == "int64":
+                continue  # refused, as by PyTorch (`test_lossy_outputs.py`)
             values, out = x.astype(source), facula.zeros(2, dtype=getattr(facula, to))
             getattr(facula, operator)(facula.tensor(values), 1, out=out)
             np.testing.assert_array_equal(out.numpy(), expected(values.astype(to), axis=1))

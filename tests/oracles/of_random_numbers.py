@@ -440,6 +440,25 @@ def gamma_derivative(result, a, sample):
 
 
 @check(
+    "_dirichlet_grad",
+    kind="differences",
+    samples=lambda S: [
+        call(S(3, 4, low=0.1, high=0.9), S(3, 4, low=0.5, high=3.0), S(3, 4, low=4.0, high=9.0))
+    ],
+    **OPTIONS,
+)
+def beta_derivative(result, x, a, total):
+    """How a part of a point moves with its shape at a fixed probability, over the rest of the point."""
+    step, b = 1e-5 * a, total - a
+    level = scipy.special.betainc(a, b, x)
+    keep = (level > 1e-6) & (level < 1 - 1e-6)
+    ends = (scipy.special.betaincinv(a + sign * step, b, level) for sign in (1, -1))
+    wanted = (next(ends) - next(ends)) / (2 * step) / (1 - x)
+    numpy.testing.assert_allclose(result[keep], wanted[keep], rtol=2e-3)
+    assert keep.sum() > 6
+
+
+@check(
     "gumbel_softmax",
     kind="scipy",
     samples=lambda S: [

@@ -16,6 +16,7 @@ from facula.ops import registry, rows, sparse_rules
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+PAGES += sorted((DOCS / "tutorials").glob("*.md"))
 TEXTS = {page.relative_to(ROOT).as_posix(): page.read_text() for page in PAGES}
 FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```", re.S | re.M)
 #: what a page takes for granted: its reader has these already
@@ -64,9 +65,14 @@ def test_programs_run(page, tmp_path):
         if text.startswith(">>>"):
             continue
         ast.parse(text)
-        assert words in ("", "sketch")
+        assert words in ("", "sketch", "raises")
         if not words:
             runs.append(text)
+        elif words == "raises":
+            body = "".join(f"    {line}\n" for line in text.splitlines())
+            runs.append(
+                f"try:\n{body}except Exception:\n    pass\nelse:\n    raise SystemExit(1)\n"
+            )
     path = tmp_path / "page.py"
     path.write_text("\n".join(runs))
     command = [sys.executable, "-W", "error", str(path)]

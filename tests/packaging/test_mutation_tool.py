@@ -1,6 +1,7 @@
 """What `tools/mutate.py` changes, what it leaves alone, and how it learns which tests reach a place."""
 
 import ast
+import json
 import math
 import os
 import subprocess
@@ -210,6 +211,33 @@ def test_what_a_fixture_reaches_all_its_tests_reach(tmp_path):
     reached = ast.literal_eval(done.stdout.splitlines()[-1])
     both = {"test_probed.py::test_one", "test_probed.py::test_two"}
     assert reached == {7: both, 8: {"test_probed.py::test_one"}}
+
+
+WORKER = """\
+import mutation_probe
+
+
+def test_of_its_own():
+    mutation_probe.RECORDER.reach({place})
+"""
+
+
+def test_workers_hand_their_maps_over(tmp_path):
+    for place in (3, 4):
+        (tmp_path / f"test_{place}.py").write_text(WORKER.format(place=place))
+    (tmp_path / "places.json").write_text("[]")
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "."]
+    environment = {
+        "PYTHONPATH": str(ROOT / "tools"),
+        "PYTEST_PLUGINS": "mutation_probe",
+        "MUTATION_PLACES": str(tmp_path / "places.json"),
+        "MUTATION_MAP": str(tmp_path / "map.json"),
+    }
+    subprocess.run(command, cwd=tmp_path, env=os.environ | environment, check=True, timeout=300)
+    found = json.loads((tmp_path / "map.json").read_text())
+    names = {place: f"test_{place}.py::test_of_its_own" for place in (3, 4)}
+    assert found["places"] == {str(place): [name] for place, name in names.items()}
+    assert set(found["seconds"]) == set(names.values())
 
 
 UNIT = """\

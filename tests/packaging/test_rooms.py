@@ -53,6 +53,23 @@ def test_the_name_in_the_room_may_come_first():
     assert out.split() == ["True", "facula.storage", "True", "facula.cuda.amp"]
 
 
+def test_an_import_by_either_name_binds_no_other_attribute():
+    """`multiprocessing.spawn` is a function, and a module has its name; so it is with some others."""
+    out = run(
+        "import importlib, facula\n"
+        f"for room, name in {[pair for pair in MODULES if '.' in pair[1]]!r}:\n"
+        "    package, _, child = name.rpartition('.')\n"
+        "    parent = importlib.import_module(f'facula.{package}')\n"
+        "    before = vars(parent).get(child)\n"
+        "    for way in (f'facula.{room}.{name}', f'facula.{name}'):\n"
+        "        importlib.import_module(way)\n"
+        "        if before is not None and vars(parent)[child] is not before: print(way)\n"
+        "import facula.namespaces.multiprocessing.spawn\n"
+        "print(facula.multiprocessing.spawn.__name__, facula._higher_order_ops.cond.__name__)"
+    )
+    assert out.split() == ["spawn", "cond"]
+
+
 def test_a_plain_import_needs_no_second_names():
     out = run(
         "import facula, sys\n"

@@ -176,6 +176,7 @@ def test_a_variant_that_adds_to_another_needs_both_libraries(fresh_choice):
     assert cpu_features.parts("v4x") == ("v4", "v4x")
     assert cpu_features.choose(["v3", "v4", "v4x"]) == "v4x"
     assert cpu_features.choose(["v3", "v4x"]) == "v3"
+    assert cpu_features.parts("v4a") == ("v4", "v4x", "v4a")
 
 
 def test_libraries_of_this_machine_are_there():

@@ -34,12 +34,25 @@ def _check_dtype(device_type: str, dtype: Any) -> bool:
 
 
 class autocast:  # noqa: N801 - PyTorch's name
-    """A region, or a function, in which operators choose their precision.
+    """A block, or a decorator, in which operators choose their precision. [Micikevicius et al. 2018]
 
-    Matrix products, convolutions and attention run in `dtype` (bfloat16 on the CPU, float16 on
-    accelerators by default), losses and what loses too much in float32, and joins in the widest dtype
-    among their arguments. The policy is the field `autocast` of an operator's definition. Run the
-    backward pass outside of the region.
+    Matrix products, convolutions and attention run in ``dtype``; losses, norms and sums in float32;
+    what takes several dtypes in the widest. Parameters keep theirs: the lowered copies live until
+    the block ends.
+
+    Args:
+        device_type: 'cpu', or that of another device
+        dtype: None for bfloat16 on the CPU and float16 on others
+        enabled: whether it does anything
+        cache_enabled: whether lowered parameters are kept while the block lasts; None for the
+            present setting
+
+    Example:
+        >>> layer, x = facula.nn.Linear(2, 2), facula.ones(1, 2)
+        >>> with facula.autocast("cpu"):
+        ...     y = layer(x)
+        >>> y.dtype, layer.weight.dtype
+        (facula.bfloat16, facula.float32)
     """
 
     def __init__(
@@ -122,10 +135,23 @@ def custom_fwd(
     device_type: str,
     cast_inputs: Any = None,
 ) -> Callable[..., Any]:
-    """Decorator for the `forward` of an `autograd.Function`.
+    """A decorator of ``forward`` of an `autograd.Function` under autocast.
 
-    Without `cast_inputs` the forward runs under the caller's autocast, which `custom_bwd` restores;
-    with it the tensor arguments are cast and autocast is off inside.
+    Args:
+        fwd: the method; None for a decorator with settings
+        device_type: of autocast
+        cast_inputs: the dtype to which floating tensors are cast, with autocast off inside; None
+            for the caller's autocast
+
+    Example:
+        >>> class Square(facula.autograd.Function):
+        ...     @staticmethod
+        ...     @facula.amp.custom_fwd(device_type="cpu", cast_inputs=facula.float32)
+        ...     def forward(ctx, x):
+        ...         return x * x
+        >>> with facula.autocast("cpu"):
+        ...     Square.apply(facula.ones(1, dtype=facula.bfloat16)).dtype
+        facula.float32
     """
     if not isinstance(device_type, str):
         fail(
@@ -159,7 +185,27 @@ def custom_fwd(
 
 
 def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
-    """Decorator for the `backward` of an `autograd.Function`: autocast as in its forward."""
+    """A decorator of ``backward`` of an `autograd.Function`: autocast as in its forward.
+
+    Args:
+        bwd: the method; None for a decorator with settings
+        device_type: of autocast
+
+    Example:
+        >>> class Same(facula.autograd.Function):
+        ...     @staticmethod
+        ...     @facula.amp.custom_fwd(device_type="cpu")
+        ...     def forward(ctx, x):
+        ...         return x.clone()
+        ...     @staticmethod
+        ...     @facula.amp.custom_bwd(device_type="cpu")
+        ...     def backward(ctx, grad):
+        ...         return grad
+        >>> x = facula.ones(1, requires_grad=True)
+        >>> Same.apply(x).backward()
+        >>> x.grad
+        tensor([1.])
+    """
     if not isinstance(device_type, str):
         fail(
             ValueError,

@@ -82,10 +82,32 @@ def _available(device: str) -> bool:
 
 
 class GradScaler:
-    """Scales losses by a factor that grows while gradients stay finite and backs off when not.
+    """Scales losses so that small gradients survive float16; the factor adapts. [Micikevicius et al.
+    2018]
 
-    ``scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()`` is one iteration;
-    `unscale_` comes before anything that looks at the gradients, such as clipping.
+    One iteration is ``scaler.scale(loss).backward()``, ``scaler.step(optimizer)``,
+    ``scaler.update()``; `unscale_(optimizer)` comes before gradients are clipped. A step with
+    infinite gradients is left out.
+
+    Args:
+        device: its type
+        init_scale: the first factor
+        growth_factor: of the factor after ``growth_interval`` good steps
+        backoff_factor: of the factor after a step that was left out
+        growth_interval: good steps before the factor grows
+        enabled: whether it does anything
+
+    Raises:
+        AssertionError: ``growth_factor`` is not above 1 or ``backoff_factor`` not below.
+
+    Example:
+        >>> w = facula.nn.Parameter(facula.ones(1))
+        >>> optimizer, scaler = facula.optim.SGD([w], lr=0.1), facula.amp.GradScaler("cpu", init_scale=4.0)
+        >>> scaler.scale((w * 2).sum()).backward()
+        >>> scaler.step(optimizer)
+        >>> scaler.update()
+        >>> w.detach(), scaler.get_scale()
+        (tensor([0.8000]), 4.0)
     """
 
     def __init__(
@@ -407,3 +429,21 @@ class GradScaler:
 
     def _found_inf_per_device(self, optimizer: Any) -> dict[Any, Any]:
         return self._per_optimizer_states[id(optimizer)]["found_inf_per_device"]
+
+
+class ScalerOfKind(GradScaler):
+    """A `GradScaler` for the kind of devices that a class names."""
+
+    kind = ""
+
+    def __init__(
+        self,
+        init_scale: float = 65536.0,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
+        super().__init__(
+            self.kind, init_scale, growth_factor, backoff_factor, growth_interval, enabled
+        )

@@ -148,9 +148,25 @@ def backward(
     grad_variables: Any = None,
     inputs: Any = None,
 ) -> None:
-    """Accumulate the gradients of ``tensors`` into the leaves (or into ``inputs`` only).
+    """Accumulates the gradients of tensors into the ``grad`` of the leaves.
 
-    ``grad_tensors`` are the gradients of the tensors themselves; a scalar's may be left out.
+    Args:
+        tensors: a tensor or a sequence of them
+        grad_tensors: their own gradients, of their shapes; None for 1 where they have one element
+        retain_graph: whether the graph can be gone through again; None for ``create_graph``
+        create_graph: whether gradients can be differentiated themselves
+        grad_variables: an older name of ``grad_tensors``
+        inputs: tensors into which is accumulated; None for all leaves
+
+    Raises:
+        RuntimeError: a tensor of several elements has no gradient of its own, nothing was recorded,
+            or the graph was freed.
+
+    Example:
+        >>> x = facula.tensor([1.0, 2.0], requires_grad=True)
+        >>> facula.autograd.backward((x * x).sum())
+        >>> x.grad
+        tensor([2., 4.])
     """
     if grad_variables is not None:
         warnings.warn(
@@ -195,10 +211,32 @@ def grad(
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple:
-    """The gradients of ``outputs`` with respect to ``inputs``.
+    """The gradients of outputs with respect to inputs; nothing is accumulated.
 
-    ``allow_unused`` gives None for inputs that do not matter, ``materialize_grads`` zeros;
-    ``is_grads_batched`` takes gradients with a leading batch dimension and gives such.
+    Args:
+        outputs: a tensor or a sequence of them
+        inputs: a tensor or a sequence of them
+        grad_outputs: the gradients of the outputs; None for 1 where they have one element
+        retain_graph: whether the graph can be gone through again; None for ``create_graph``
+        create_graph: whether gradients can be differentiated themselves
+        only_inputs: True, nothing else
+        allow_unused: whether inputs that do not matter get None, and not an error; None for
+            ``materialize_grads``
+        is_grads_batched: whether ``grad_outputs`` have a batch in front, whose gradients are
+            computed together
+        materialize_grads: whether inputs that do not matter get zeros
+
+    Returns:
+        a tuple, one for each input.
+
+    Raises:
+        RuntimeError: an input does not matter, and ``allow_unused`` is not set.
+
+    Example:
+        >>> x = facula.tensor(3.0, requires_grad=True)
+        >>> first, = facula.autograd.grad(x**3, x, create_graph=True)
+        >>> facula.autograd.grad(first, x)
+        (tensor(18.),)
     """
     if materialize_grads and allow_unused is False:
         fail(
@@ -260,7 +298,17 @@ class _VariableMeta(type):
 
 
 class Variable(metaclass=_VariableMeta):
-    """A tensor under its older name."""
+    """A tensor under its older name.
+
+    Args:
+        data: the tensor
+        requires_grad: whether gradients are accumulated
+        volatile: an older word that does nothing
+
+    Example:
+        >>> facula.autograd.Variable(facula.ones(2), requires_grad=True)
+        tensor([1., 1.], requires_grad=True)
+    """
 
     def __new__(cls, data: Any, requires_grad: bool = False, volatile: bool = False) -> Any:
         return data.detach().requires_grad_(requires_grad)

@@ -96,7 +96,15 @@ def _device_type(op: str, device_type: Any) -> str:
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Whether autocast knows a device type."""
+    """Whether autocast knows a device type.
+
+    Args:
+        device_type: such as 'cpu'
+
+    Example:
+        >>> facula.amp.is_autocast_available("cpu")
+        True
+    """
     if not isinstance(device_type, str):
         fail(
             TypeError,
@@ -109,7 +117,16 @@ def is_autocast_available(device_type: str) -> bool:
 
 
 def is_autocast_enabled(device_type: str | None = None) -> bool:
-    """Whether autocast is on for a device type in this thread; without one, for CUDA."""
+    """Whether autocast is on for a device type in this thread.
+
+    Args:
+        device_type: None for 'cuda'
+
+    Example:
+        >>> with facula.autocast("cpu"):
+        ...     facula.is_autocast_enabled("cpu")
+        True
+    """
     return (
         _device_type("is_autocast_enabled", "cuda" if device_type is None else device_type)
         in _STATE.enabled
@@ -117,7 +134,15 @@ def is_autocast_enabled(device_type: str | None = None) -> bool:
 
 
 def set_autocast_enabled(device_type: Any, enabled: bool | None = None) -> None:
-    """Switch autocast of a device type on or off in this thread; a lone bool is for CUDA."""
+    """Switches autocast of a device type on or off in this thread.
+
+    Args:
+        device_type: such as 'cpu'; a bool alone is for 'cuda'
+        enabled: whether it is on
+
+    Example:
+        >>> facula.set_autocast_enabled("cpu", False)
+    """
     if enabled is None:
         device_type, enabled = "cuda", device_type
     device_type = _device_type("set_autocast_enabled", device_type)
@@ -129,13 +154,29 @@ def set_autocast_enabled(device_type: Any, enabled: bool | None = None) -> None:
 
 
 def get_autocast_dtype(device_type: str) -> core.dtype:
-    """The dtype to which autocast lowers on a device type."""
+    """The dtype to which autocast lowers on a device type.
+
+    Args:
+        device_type: such as 'cpu'
+
+    Example:
+        >>> facula.get_autocast_dtype("cpu")
+        facula.bfloat16
+    """
     device_type = _device_type("get_autocast_dtype", device_type)
     return _STATE.dtypes.get(device_type, DEFAULT_DTYPES[device_type])
 
 
 def set_autocast_dtype(device_type: str, dtype: core.dtype) -> None:
-    """Set the dtype to which autocast lowers on a device type."""
+    """Sets the dtype to which autocast lowers on a device type.
+
+    Args:
+        device_type: such as 'cpu'
+        dtype: the dtype
+
+    Example:
+        >>> facula.set_autocast_dtype("cpu", facula.bfloat16)
+    """
     device_type = _device_type("set_autocast_dtype", device_type)
     if not isinstance(dtype, core.dtype):
         fail(
@@ -149,58 +190,120 @@ def set_autocast_dtype(device_type: str, dtype: core.dtype) -> None:
 
 
 def is_autocast_cpu_enabled() -> bool:
-    """`is_autocast_enabled("cpu")`."""
+    """``is_autocast_enabled('cpu')``.
+
+    Example:
+        >>> facula.is_autocast_cpu_enabled()
+        False
+    """
     return is_autocast_enabled("cpu")
 
 
 def set_autocast_cpu_enabled(enabled: bool) -> None:
-    """`set_autocast_enabled("cpu", enabled)`."""
+    """``set_autocast_enabled('cpu', enabled)``.
+
+    Args:
+        enabled: whether it is on
+
+    Example:
+        >>> facula.set_autocast_cpu_enabled(False)
+    """
     set_autocast_enabled("cpu", enabled)
 
 
 def get_autocast_cpu_dtype() -> core.dtype:
-    """`get_autocast_dtype("cpu")`."""
+    """``get_autocast_dtype('cpu')``.
+
+    Example:
+        >>> facula.get_autocast_cpu_dtype()
+        facula.bfloat16
+    """
     return get_autocast_dtype("cpu")
 
 
 def set_autocast_cpu_dtype(dtype: core.dtype) -> None:
-    """`set_autocast_dtype("cpu", dtype)`."""
+    """``set_autocast_dtype('cpu', dtype)``.
+
+    Args:
+        dtype: the dtype
+
+    Example:
+        >>> facula.set_autocast_cpu_dtype(facula.get_autocast_cpu_dtype())
+    """
     set_autocast_dtype("cpu", dtype)
 
 
 def get_autocast_gpu_dtype() -> core.dtype:
-    """`get_autocast_dtype("cuda")`."""
+    """``get_autocast_dtype('cuda')``.
+
+    Example:
+        >>> facula.get_autocast_gpu_dtype()
+        facula.float16
+    """
     return get_autocast_dtype("cuda")
 
 
 def set_autocast_gpu_dtype(dtype: core.dtype) -> None:
-    """`set_autocast_dtype("cuda", dtype)`."""
+    """``set_autocast_dtype('cuda', dtype)``.
+
+    Args:
+        dtype: the dtype
+
+    Example:
+        >>> facula.set_autocast_gpu_dtype(facula.get_autocast_gpu_dtype())
+    """
     set_autocast_dtype("cuda", dtype)
 
 
 def is_autocast_cache_enabled() -> bool:
-    """Whether lowered parameters are kept while autocast is on."""
+    """Whether lowered parameters are kept while autocast is on.
+
+    Example:
+        >>> facula.is_autocast_cache_enabled()
+        True
+    """
     return _STATE.cache_enabled
 
 
 def set_autocast_cache_enabled(enabled: bool) -> None:
-    """Whether lowered parameters are kept while autocast is on."""
+    """Whether lowered parameters are kept while autocast is on.
+
+    Args:
+        enabled: whether they are
+
+    Example:
+        >>> facula.set_autocast_cache_enabled(True)
+    """
     _STATE.cache_enabled = bool(enabled)
 
 
 def clear_autocast_cache() -> None:
-    """Forget the lowered copies of parameters."""
+    """Forgets the lowered copies of parameters.
+
+    Example:
+        >>> facula.clear_autocast_cache()
+    """
     _STATE.cache.clear()
 
 
 def autocast_increment_nesting() -> int:
-    """Enter one autocast region; gives how many are open."""
+    """Enters one autocast region; gives how many are open.
+
+    Example:
+        >>> facula.autocast_increment_nesting(), facula.autocast_decrement_nesting()
+        (1, 0)
+    """
     _STATE.nesting += 1
     return _STATE.nesting
 
 
 def autocast_decrement_nesting() -> int:
-    """Leave one autocast region; gives how many remain open."""
+    """Leaves one autocast region; gives how many remain open.
+
+    Example:
+        >>> facula.autocast_increment_nesting(), facula.autocast_decrement_nesting()
+        (1, 0)
+    """
     _STATE.nesting -= 1
     return _STATE.nesting
 

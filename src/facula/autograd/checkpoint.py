@@ -11,7 +11,6 @@ and device.
 from __future__ import annotations
 
 import contextlib
-import enum
 import platform
 import sys
 import threading
@@ -29,6 +28,12 @@ from facula.autograd import backward as run_backward
 from facula.autograd.function import Function
 from facula.autograd.grad_mode import enable_grad, no_grad
 from facula.autograd.graph import saved_tensors_hooks
+from facula.autograd.selective_checkpoint import (  # noqa: F401 - part of this module's names
+    ALIKE,
+    CheckpointPolicy,
+    SelectiveCheckpointContext,
+    create_selective_checkpoint_contexts,
+)
 from facula.core.errors import fail
 
 __all__ = """CheckpointError CheckpointFunction CheckpointPolicy SelectiveCheckpointContext
@@ -40,15 +45,13 @@ _debug_enabled: bool | None = None
 _early_stop = True
 
 
-# what to do where the second computation is another one than the first
-_ALIKE = (
-    "the function must compute the same on both runs: look for state that it changes, or "
-    "that depends on time"
-)
-
-
 class CheckpointError(RuntimeError):
-    """The second computation did not do what the first did."""
+    """The second run of a checkpoint did not do what the first did.
+
+    Example:
+        >>> issubclass(facula.utils.checkpoint.CheckpointError, RuntimeError)
+        True
+    """
 
 
 class DefaultDeviceType:
@@ -69,7 +72,15 @@ class DefaultDeviceType:
 
 @contextlib.contextmanager
 def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
-    """Inside, ``debug`` of every checkpoint is ``enabled`` (None: what each one says)."""
+    """A block in which ``debug`` of every checkpoint is the same.
+
+    Args:
+        enabled: True, False, or None for what each one says
+
+    Example:
+        >>> with facula.utils.checkpoint.set_checkpoint_debug_enabled(True):
+        ...     pass
+    """
     global _debug_enabled
     previous, _debug_enabled = _debug_enabled, enabled
     try:
@@ -80,7 +91,15 @@ def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
-    """Inside, whether second computations stop once all saved tensors are there."""
+    """A block that says whether second runs end when all kept tensors are there.
+
+    Args:
+        enable: whether they do
+
+    Example:
+        >>> with facula.utils.checkpoint.set_checkpoint_early_stop(False):
+        ...     pass
+    """
     global _early_stop
     previous, _early_stop = _early_stop, enable
     try:
@@ -90,7 +109,16 @@ def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
 
 
 def detach_variable(inputs: tuple) -> tuple:
-    """Tensors of ``inputs`` without history and with the same ``requires_grad``."""
+    """Tensors without their history, with the same ``requires_grad``.
+
+    Args:
+        inputs: a tuple; what is no tensor stays
+
+    Example:
+        >>> x = facula.ones(1, requires_grad=True)
+        >>> facula.utils.checkpoint.detach_variable((x * 2,))
+        (tensor([2.], requires_grad=True),)
+    """
     if not isinstance(inputs, tuple):
         fail(
             RuntimeError,
@@ -111,7 +139,14 @@ def detach_variable(inputs: tuple) -> tuple:
 
 
 def check_backward_validity(inputs: Any) -> None:
-    """Warns where no input requires a gradient."""
+    """Warns where no input requires a gradient: a reentrant checkpoint gives none then.
+
+    Args:
+        inputs: an iterable
+
+    Example:
+        >>> facula.utils.checkpoint.check_backward_validity([facula.ones(1, requires_grad=True)])
+    """
     if not any(isinstance(i, core.Tensor) and i.requires_grad for i in inputs):
         warnings.warn(
             "None of the inputs have requires_grad=True. Gradients will be None", stacklevel=3
@@ -124,7 +159,15 @@ def _device_module(kind: str) -> Any:
 
 
 def get_device_states(*args: Any) -> tuple[list[int], list[Any]]:
-    """The devices of the arguments, beside the CPU, and their random states."""
+    """The devices of the arguments beside the CPU, and the states of their random numbers.
+
+    Args:
+        *args: a nesting of tensors
+
+    Example:
+        >>> facula.utils.checkpoint.get_device_states(facula.ones(1))
+        ([], [])
+    """
     devices = {
         a.get_device()
         for a in args
@@ -139,7 +182,16 @@ def get_device_states(*args: Any) -> tuple[list[int], list[Any]]:
 def set_device_states(
     devices: list[int], states: list[Any], *, device_type: str | None = None
 ) -> None:
-    """Put back what `get_device_states` gave."""
+    """Puts back what `get_device_states` gave.
+
+    Args:
+        devices: numbers of devices
+        states: of each
+        device_type: their type; None for the one that was asked
+
+    Example:
+        >>> facula.utils.checkpoint.set_device_states([], [])
+    """
     kind = device_type or DefaultDeviceType.get_device_type()
     for device, state in zip(devices, states, strict=True):
         _device_module(kind).set_rng_state(state, device)
@@ -187,7 +239,13 @@ def _same_autocast(state: dict[str, Any]) -> Iterator[None]:
 
 
 class CheckpointFunction(Function):
-    """The reentrant form: a backward pass of its own inside the backward pass."""
+    """The reentrant form of `checkpoint`, as a `Function`: a backward pass inside of the backward
+    pass.
+
+    Example:
+        >>> issubclass(facula.utils.checkpoint.CheckpointFunction, facula.autograd.Function)
+        True
+    """
 
     @staticmethod
     def forward(ctx: Any, run_function: Callable, preserve_rng_state: bool, *args: Any) -> Any:
@@ -234,7 +292,13 @@ class CheckpointFunction(Function):
 
 
 def noop_context_fn() -> tuple[Any, Any]:
-    """Two contexts that do nothing."""
+    """Two contexts that do nothing: the default of ``context_fn``.
+
+    Example:
+        >>> first, second = facula.utils.checkpoint.noop_context_fn()
+        >>> with first, second:
+        ...     pass
+    """
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 
@@ -262,10 +326,31 @@ def checkpoint(
     early_stop: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """``function(*args, **kwargs)`` without keeping what its backward pass needs.
+    """Calls a function without keeping what its backward pass needs, and runs it again there. [Chen et
+    al. 2016]
 
-    ``use_reentrant=False`` is the better form: it works with `autograd.grad`, nested outputs and
-    keyword arguments. ``context_fn`` gives the contexts for the first and the second computation.
+    Random numbers and autocast are the same the second time.
+
+    Args:
+        function: what is called
+        *args, **kwargs: its arguments
+        use_reentrant: False for the form that works with `autograd.grad`, nestings and keyword
+            arguments; say which
+        context_fn: gives two contexts, for the first and the second run
+        determinism_check: 'default' compares shapes, dtypes and devices of both runs, 'none' does
+            not
+        debug: whether an error tells what both runs did
+        early_stop: whether the second run ends when all is there
+
+    Raises:
+        CheckpointError: the second run did not do what the first did.
+
+    Example:
+        >>> x = facula.tensor([0.5], requires_grad=True)
+        >>> y = facula.utils.checkpoint.checkpoint(lambda x: x.sin().exp(), x, use_reentrant=False)
+        >>> y.backward()
+        >>> x.grad
+        tensor([1.4174])
     """
     if use_reentrant is None:
         warnings.warn(
@@ -298,7 +383,20 @@ def checkpoint(
 def checkpoint_sequential(
     functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
 ) -> Any:
-    """A sequence of modules in ``segments`` parts, each but the last checkpointed."""
+    """Runs a sequence of modules in parts, each but the last by `checkpoint`.
+
+    Args:
+        functions: a `nn.Sequential`, or a list of functions
+        segments: number of parts
+        input: of the first
+        use_reentrant: as of `checkpoint`
+
+    Example:
+        >>> model = facula.nn.Sequential(facula.nn.Linear(2, 2), facula.nn.Linear(2, 1))
+        >>> x = facula.ones(3, 2, requires_grad=True)
+        >>> facula.utils.checkpoint.checkpoint_sequential(model, 2, x, use_reentrant=False).shape
+        facula.Size([3, 1])
+    """
     if use_reentrant is None:
         warnings.warn(
             "checkpoint_sequential: pass use_reentrant explicitly; True is taken now",
@@ -380,7 +478,7 @@ class _Frame:
                 "number of tensors was saved during the original forward and recomputation.\n"
                 f"Number of tensors saved during forward: {len(self.holders)}\n"
                 f"Number of tensors saved during recomputation: {self.counts[run]}",
-                hint=_ALIKE,
+                hint=ALIKE,
             )
         if self.metadata is None:
             return
@@ -405,7 +503,7 @@ class _Frame:
                 "the same metadata in both computations was required: Recomputed values for the "
                 "following tensors have different metadata than during the forward pass.\n"
                 + "\n".join(different),
-                hint=_ALIKE,
+                hint=ALIKE,
             )
 
 
@@ -421,7 +519,7 @@ def _recomputation_hooks(frame_reference: Any, run: Any) -> saved_tensors_hooks:
                     "checkpoint",
                     "the same number of saved tensors in both computations was required: trying to "
                     "save more tensors during recomputation than during the original forward pass.",
-                    hint=_ALIKE,
+                    hint=ALIKE,
                 )
             raise _StopRecomputation
         holder = frame.holders[index]()
@@ -551,123 +649,6 @@ class _Trace:
 
 
 # selective checkpointing --------------------------------------------------------------------------
-
-
-class CheckpointPolicy(enum.Enum):
-    """What to do with an operator's result."""
-
-    MUST_SAVE = 0
-    PREFER_SAVE = 1
-    MUST_RECOMPUTE = 2
-    PREFER_RECOMPUTE = 3
-
-
-class SelectiveCheckpointContext:
-    """What a policy function is told about the call."""
-
-    def __init__(self, *, is_recompute: bool, op_output: Any = None) -> None:
-        self.is_recompute = is_recompute
-        self.op_output = op_output
-
-
-class _PolicyMode:
-    """A dispatch mode that keeps the results of some operators, or gives back what was kept."""
-
-    def __init__(self, policy: Callable, storage: dict, replay: bool, allow_mutation: bool) -> None:
-        self.policy = policy
-        self.storage = storage
-        self.replay = replay
-        self.allow_mutation = allow_mutation
-
-    def __enter__(self) -> _PolicyMode:
-        core.push_dispatch_mode(self)
-        return self
-
-    def __exit__(self, *exc_info: Any) -> None:
-        core.pop_dispatch_mode()
-
-    def _kept(self, func: Any, args: tuple, kwargs: dict, out: Any = None) -> bool:
-        context = SelectiveCheckpointContext(is_recompute=self.replay, op_output=out)
-        decision = self.policy(context, func, *args, **kwargs)
-        if isinstance(decision, bool):
-            decision = CheckpointPolicy.MUST_SAVE if decision else CheckpointPolicy.PREFER_RECOMPUTE
-        return decision in (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE)
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
-        if not self.replay:
-            out = func(*args, **kwargs)
-            if self._kept(func, args, kwargs, out):
-                self.storage[func].append(_Kept(out))
-            return out
-        if not self._kept(func, args, kwargs):
-            return func(*args, **kwargs)
-        queue = self.storage.get(func)
-        if not queue:
-            fail(
-                RuntimeError,
-                "checkpoint",
-                f"a kept result of {func} was required",
-                got="none; the second computation calls it more often than the first",
-                hint=_ALIKE,
-            )
-        return queue.pop(0).get(self.allow_mutation)
-
-
-class _Kept:
-    """A kept result with the versions it had."""
-
-    def __init__(self, value: Any) -> None:
-        many = isinstance(value, (tuple, list))
-        parts = list(value) if many else [value]
-        self.kind = type(value) if many else None
-        self.parts = [p.detach() if isinstance(p, core.Tensor) else p for p in parts]
-        self.versions = [p._version if isinstance(p, core.Tensor) else None for p in self.parts]
-
-    def get(self, allow_mutation: bool) -> Any:
-        """The result; raises where it was changed since."""
-        for part, version in zip(self.parts, self.versions, strict=True):
-            if version is not None and part._version != version and not allow_mutation:
-                fail(
-                    RuntimeError,
-                    "checkpoint",
-                    "Tensor cached during selective activation checkpoint has been mutated",
-                    hint="allow_cache_entry_mutation=True permits it; x.clone() keeps the first value",
-                )
-        return self.parts[0] if self.kind is None else self.kind(self.parts)
-
-
-def create_selective_checkpoint_contexts(
-    policy_fn_or_list: Any, allow_cache_entry_mutation: bool = False
-) -> tuple[Any, Any]:
-    """Contexts for ``context_fn`` that keep the results of some operators.
-
-    ``policy_fn_or_list`` is a list of operators, or ``f(context, operator, *args, **kwargs)`` that
-    gives a `CheckpointPolicy`.
-    """
-    if isinstance(policy_fn_or_list, list):
-        chosen = set(policy_fn_or_list)
-
-        def policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
-            keep = op in chosen
-            return CheckpointPolicy.MUST_SAVE if keep else CheckpointPolicy.PREFER_RECOMPUTE
-
-    elif callable(policy_fn_or_list):
-        policy = policy_fn_or_list
-    else:
-        fail(
-            TypeError,
-            "create_selective_checkpoint_contexts",
-            "policy_fn_or_list must be either a function or a list of ops.",
-            hint="a list such as [facula.ops.aten.mm.default] names what is kept",
-        )
-    storage: dict[Any, list] = defaultdict(list)
-    return (
-        _PolicyMode(policy, storage, False, allow_cache_entry_mutation),
-        _PolicyMode(policy, storage, True, allow_cache_entry_mutation),
-    )
 
 
 class GraphExecGroup:

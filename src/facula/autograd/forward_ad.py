@@ -29,14 +29,32 @@ _active: list[JvpLevel] = []
 
 
 class UnpackedDualTensor(NamedTuple):
-    """The value of a dual tensor and its tangent, None where it has none."""
+    """The value of a dual tensor, and its tangent.
+
+    Args:
+        primal: the value
+        tangent: None where there is none
+
+    Example:
+        >>> facula.autograd.forward_ad.UnpackedDualTensor(facula.tensor(1.0), None).primal
+        tensor(1.)
+    """
 
     primal: Any
     tangent: Any
 
 
 def enter_dual_level() -> int:
-    """Enter a new level; gives its number."""
+    """Enters a level of dual tensors, without a block.
+
+    Returns:
+        its number.
+
+    Example:
+        >>> import facula.autograd.forward_ad as fwAD
+        >>> level = fwAD.enter_dual_level()
+        >>> fwAD.exit_dual_level(level=level)
+    """
     if _active:
         fail(
             RuntimeError,
@@ -49,7 +67,19 @@ def enter_dual_level() -> int:
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
-    """Leave the level that is active."""
+    """Leaves the level of dual tensors that is active; tangents are forgotten.
+
+    Args:
+        level: its number; None for the active one
+
+    Raises:
+        RuntimeError: it is not the active level.
+
+    Example:
+        >>> import facula.autograd.forward_ad as fwAD
+        >>> _ = fwAD.enter_dual_level()
+        >>> fwAD.exit_dual_level()
+    """
     number = len(_active) - 1 if level is None else level
     if not _active or number != len(_active) - 1:
         fail(
@@ -65,7 +95,23 @@ def exit_dual_level(*, level: int | None = None) -> None:
 
 
 def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
-    """A dual tensor: a view of `tensor` with `tangent`, of the same shape and dtype."""
+    """A dual tensor: a view of a tensor with a tangent.
+
+    Args:
+        tensor: the value, of a floating or complex dtype
+        tangent: of the same shape and dtype
+        level: at which level; None for the active one
+
+    Raises:
+        RuntimeError: there is no level.
+
+    Example:
+        >>> import facula.autograd.forward_ad as fwAD
+        >>> with fwAD.dual_level():
+        ...     x = fwAD.make_dual(facula.tensor([1.0, 2.0]), facula.tensor([1.0, 0.0]))
+        ...     fwAD.unpack_dual(x.exp().sum()).tangent
+        tensor(2.7183)
+    """
     if not _active:
         fail(
             RuntimeError,
@@ -81,7 +127,18 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
 
 
 def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
-    """The value of a tensor and its tangent at the active level."""
+    """The value of a tensor, and its tangent (None where it has none).
+
+    Args:
+        tensor: any
+        level: at which level; None for the active one
+
+    Example:
+        >>> import facula.autograd.forward_ad as fwAD
+        >>> with fwAD.dual_level():
+        ...     fwAD.unpack_dual(facula.tensor(1.0)).tangent is None
+        True
+    """
     if not _active:
         return UnpackedDualTensor(tensor, None)
     current = _active[-1]
@@ -92,7 +149,15 @@ def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
 
 
 class dual_level:  # noqa: N801
-    """A context in which dual tensors live."""
+    """A block in which dual tensors live: tensors with a tangent, on which operators compute both.
+
+    Example:
+        >>> import facula.autograd.forward_ad as fwAD
+        >>> with fwAD.dual_level():
+        ...     x = fwAD.make_dual(facula.tensor(3.0), facula.tensor(1.0))
+        ...     fwAD.unpack_dual(x * x).tangent
+        tensor(6.)
+    """
 
     def __enter__(self) -> int:
         return enter_dual_level()

@@ -290,7 +290,34 @@ class _SingleLevelFunction(FunctionCtx, _HookMixin, metaclass=FunctionMeta):
 
 
 class Function(_SingleLevelFunction):
-    """Base class of operations with a gradient of one's own."""
+    """The base class of operations with a gradient of one's own.
+
+    A subclass defines the static methods ``forward(ctx, *args)`` and ``backward(ctx, *grads)`` and
+    is called by ``apply``. ``ctx.save_for_backward`` keeps tensors; ``ctx.mark_dirty``,
+    ``mark_non_differentiable``, ``set_materialize_grads`` and ``needs_input_grad`` are PyTorch's.
+    ``setup_context(ctx, inputs, output)`` may take the context's part of ``forward``, ``jvp`` gives
+    forward mode and ``vmap`` batches.
+
+    Args:
+        *args, **kwargs: none is used: instances are not made
+
+    Raises:
+        RuntimeError: ``backward`` gives another number of gradients than ``forward`` took
+            arguments.
+
+    Example:
+        >>> class Double(facula.autograd.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         return 2 * x
+        ...     @staticmethod
+        ...     def backward(ctx, grad):
+        ...         return 2 * grad
+        >>> x = facula.ones(2, requires_grad=True)
+        >>> Double.apply(x).sum().backward()
+        >>> x.grad
+        tensor([2., 2.])
+    """
 
     generate_vmap_rule = False
 
@@ -538,7 +565,15 @@ def once_differentiable(fn: Callable) -> Callable:
 
 
 class InplaceFunction(Function):
-    """A Function with an ``inplace`` flag; kept for old programs."""
+    """A `Function` with an ``inplace`` flag; kept for old programs.
+
+    Args:
+        inplace: the flag
+
+    Example:
+        >>> issubclass(facula.autograd.function.InplaceFunction, facula.autograd.Function)
+        True
+    """
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
@@ -575,10 +610,14 @@ class _Slot:
 
 
 class NestedIOFunction(Function):
-    """A Function whose inputs and outputs are nestings of lists, tuples and dictionaries.
+    """A `Function` whose inputs and outputs are nestings of lists, tuples and dictionaries.
 
     A subclass defines the static methods ``forward_extended(ctx, *nested)`` and
     ``backward_extended(ctx, *nested)``.
+
+    Example:
+        >>> issubclass(facula.autograd.function.NestedIOFunction, facula.autograd.Function)
+        True
     """
 
     @classmethod

@@ -166,7 +166,22 @@ def _gradients(outputs: tuple, inputs: tuple, vectors: tuple | None, create_grap
 def vjp(
     func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple:
-    """(outputs, ``v`` times the Jacobian)."""
+    """A vector times the Jacobian of a function, and the function's value.
+
+    Args:
+        func: a function of tensors
+        inputs: a tensor or a tuple of them
+        v: of the shapes of the outputs; None for 1 where there is one element
+        create_graph: whether results can be differentiated themselves
+        strict: whether an output that does not depend on an input is an error, and not zero
+
+    Returns:
+        (value, product).
+
+    Example:
+        >>> facula.autograd.functional.vjp(lambda x: x * x, facula.tensor([1.0, 2.0]), facula.ones(2))
+        (tensor([1., 4.]), tensor([2., 4.]))
+    """
     with enable_grad():
         many, inputs = _as_tuple(inputs, "inputs", "vjp")
         inputs = _prepare(inputs, create_graph, True)
@@ -186,8 +201,21 @@ def vjp(
 def jvp(
     func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple:
-    """(outputs, the Jacobian times ``v``), by differentiating the vector-Jacobian product with
-    respect to its vector.
+    """The Jacobian of a function times a vector, and the function's value.
+
+    Args:
+        func: a function of tensors
+        inputs: a tensor or a tuple of them
+        v: of the shapes of the inputs; None for 1 where there is one element
+        create_graph: whether results can be differentiated themselves
+        strict: whether an output that does not depend on an input is an error, and not zero
+
+    Returns:
+        (value, product).
+
+    Example:
+        >>> facula.autograd.functional.jvp(lambda x: x * x, facula.tensor([1.0, 2.0]), facula.ones(2))
+        (tensor([1., 4.]), tensor([2., 4.]))
     """
     with enable_grad():
         many, inputs = _as_tuple(inputs, "inputs", "jvp")
@@ -365,10 +393,23 @@ def jacobian(
     vectorize: bool = False,
     strategy: str = "reverse-mode",
 ) -> Any:
-    """All derivatives of the outputs with respect to the inputs: ``[*output, *input]`` for each
-    pair.
+    """All derivatives of a function's outputs with respect to its inputs.
 
-    ``vectorize`` computes all rows in one run; "forward-mode" computes columns.
+    Args:
+        func: a function of tensors, to a tensor or a tuple of them
+        inputs: a tensor or a tuple of them
+        create_graph: whether results can be differentiated themselves
+        strict: whether an output that does not depend on an input is an error, and not zero
+        vectorize: whether all rows are computed in one batched run
+        strategy: 'reverse-mode' for rows, 'forward-mode' for columns (needs ``vectorize``)
+
+    Returns:
+        ``[*output, *input]``, or tuples of these for several.
+
+    Example:
+        >>> facula.autograd.functional.jacobian(lambda x: x * x, facula.tensor([1.0, 2.0]))
+        tensor([[2., 0.],
+                [0., 4.]])
     """
     _check_jacobian_arguments(create_graph, strict, vectorize, strategy)
     many, tensors = _as_tuple(inputs, "inputs", "jacobian")
@@ -426,7 +467,24 @@ def hessian(
     vectorize: bool = False,
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:
-    """All second derivatives of a scalar function: ``[*input_i, *input_j]`` for each pair."""
+    """All second derivatives of a function of one element.
+
+    Args:
+        func: a function of tensors, to a tensor of one element
+        inputs: a tensor or a tuple of them
+        create_graph: whether results can be differentiated themselves
+        strict: whether an output that does not depend on an input is an error, and not zero
+        vectorize: whether all rows are computed in one batched run
+        outer_jacobian_strategy: 'reverse-mode' or 'forward-mode' (needs ``vectorize``)
+
+    Returns:
+        ``[*input_i, *input_j]``, or tuples of tuples of these.
+
+    Example:
+        >>> facula.autograd.functional.hessian(lambda x: (x**3).sum(), facula.tensor([1.0, 2.0]))
+        tensor([[ 6.,  0.],
+                [ 0., 12.]])
+    """
     if outer_jacobian_strategy not in ("forward-mode", "reverse-mode"):
         fail(
             AssertionError,
@@ -458,7 +516,22 @@ def hessian(
 def vhp(
     func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple:
-    """(output, ``v`` times the Hessian)."""
+    """A vector times the Hessian of a function of one element, and the function's value.
+
+    Args:
+        func: a function of tensors
+        inputs: a tensor or a tuple of them
+        v: of the shapes of the inputs; None for 1 where there is one element
+        create_graph: whether results can be differentiated themselves
+        strict: whether an output that does not depend on an input is an error, and not zero
+
+    Returns:
+        (value, product).
+
+    Example:
+        >>> facula.autograd.functional.vhp(lambda x: (x**3).sum(), facula.tensor([1.0, 2.0]), facula.ones(2))
+        (tensor(9.), tensor([ 6., 12.]))
+    """
     with enable_grad():
         many, tensors = _as_tuple(inputs, "inputs", "vhp")
         prepared = _prepare(tensors, create_graph, True)
@@ -479,8 +552,21 @@ def vhp(
 def hvp(
     func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple:
-    """(output, the Hessian times ``v``), by differentiating the gradient's product with a dummy
-    vector.
+    """The Hessian of a function of one element times a vector, and the function's value.
+
+    Args:
+        func: a function of tensors
+        inputs: a tensor or a tuple of them
+        v: of the shapes of the inputs; None for 1 where there is one element
+        create_graph: whether results can be differentiated themselves
+        strict: whether an output that does not depend on an input is an error, and not zero
+
+    Returns:
+        (value, product).
+
+    Example:
+        >>> facula.autograd.functional.hvp(lambda x: (x**3).sum(), facula.tensor([1.0, 2.0]), facula.ones(2))
+        (tensor(9.), tensor([ 6., 12.]))
     """
     with enable_grad():
         many, tensors = _as_tuple(inputs, "inputs", "hvp")

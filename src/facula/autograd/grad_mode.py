@@ -111,19 +111,52 @@ class _FixedGradMode(_ContextDecorator):
 
 
 class no_grad(_FixedGradMode):
-    """Nothing inside is recorded for differentiation."""
+    """A block, or a decorator, in which nothing is recorded for differentiation.
+
+    Args:
+        function: what is decorated; None for a block
+
+    Example:
+        >>> x = facula.ones(2, requires_grad=True)
+        >>> with facula.no_grad():
+        ...     y = x * 2
+        >>> y.requires_grad
+        False
+    """
 
     _mode = False
 
 
 class enable_grad(_FixedGradMode):
-    """Operations inside are recorded, also inside `no_grad`."""
+    """A block, or a decorator, in which operations are recorded, also inside of `no_grad`.
+
+    Args:
+        function: what is decorated; None for a block
+
+    Example:
+        >>> x = facula.ones(2, requires_grad=True)
+        >>> with facula.no_grad(), facula.enable_grad():
+        ...     y = x * 2
+        >>> y.requires_grad
+        True
+    """
 
     _mode = True
 
 
 class set_grad_enabled(_ContextDecorator):
-    """Sets recording at once; as a context manager it restores what was before on leaving."""
+    """Switches recording on or off: at once, or for a block.
+
+    Args:
+        mode: whether operations are recorded
+
+    Example:
+        >>> x = facula.ones(2, requires_grad=True)
+        >>> with facula.set_grad_enabled(False):
+        ...     y = x * 2
+        >>> y.requires_grad
+        False
+    """
 
     def __init__(self, mode: bool) -> None:
         self.mode = mode
@@ -155,7 +188,19 @@ class set_grad_enabled(_ContextDecorator):
 
 
 class inference_mode(_ContextDecorator):
-    """Neither recording nor version counting inside; tensors made there can never be recorded."""
+    """A block, or a decorator, without recording and without version counting: the fastest.
+
+    Tensors that are made inside can never be recorded.
+
+    Args:
+        mode: whether it is on
+
+    Example:
+        >>> with facula.inference_mode():
+        ...     y = facula.ones(2)
+        >>> y.is_inference()
+        True
+    """
 
     def __new__(cls, mode: Any = True) -> Any:
         if isinstance(mode, bool):
@@ -183,7 +228,18 @@ class inference_mode(_ContextDecorator):
 
 
 class set_multithreading_enabled(_ContextDecorator):
-    """Whether backward runs may use several threads."""
+    """Whether backward passes may use several threads: at once, or for a block.
+
+    Args:
+        mode: whether they may
+
+    Example:
+        >>> x = facula.ones(2, requires_grad=True)
+        >>> with facula.autograd.set_multithreading_enabled(False):
+        ...     (x * x).sum().backward()
+        >>> x.grad
+        tensor([2., 2.])
+    """
 
     def __init__(self, mode: bool) -> None:
         self.mode = mode
@@ -201,7 +257,15 @@ class set_multithreading_enabled(_ContextDecorator):
 
 
 class enforce_grad_layout_policy(_ContextDecorator):
-    """Accepted for PyTorch's sake: a gradient always has its leaf's memory order here."""
+    """Accepted for PyTorch's sake: a gradient always has its leaf's order in memory here.
+
+    Args:
+        enable: no effect
+
+    Example:
+        >>> with facula.autograd.enforce_grad_layout_policy():
+        ...     pass
+    """
 
     def __init__(self, enable: bool = True) -> None:
         self.enable = enable

@@ -495,10 +495,31 @@ def gradcheck(
     fast_mode: bool = False,
     masked: bool | None = None,
 ) -> bool:
-    """Whether the gradients of ``func`` agree with finite differences of step ``eps``.
+    """Whether the gradients of a function agree with finite differences.
 
-    ``inputs`` should be float64 or complex128 where they require gradients.
-    ``raise_exception=False`` gives False instead of raising.
+    Args:
+        func: a function of tensors, to tensors
+        inputs: its arguments, float64 or complex128 where they require gradients
+        eps: the step
+        atol, rtol: how far gradients may be apart: ``atol + rtol |value|``
+        raise_exception: whether disagreement is an error, and not False
+        nondet_tol: how far two runs may be apart
+        check_undefined_grad: whether missing gradients of outputs are tried
+        check_grad_dtypes: whether gradients must have the inputs' dtypes
+        check_batched_grad: whether gradients are computed under `vmap`, too
+        check_batched_forward_grad: the same in forward mode
+        check_forward_ad: whether forward mode is checked
+        check_backward_ad: whether reverse mode is
+        fast_mode: whether random projections are compared, and not each derivative
+        masked: how derivatives of sparse inputs are meant
+
+    Raises:
+        GradcheckError: they disagree.
+
+    Example:
+        >>> x = facula.tensor([0.5, 2.0], dtype=facula.float64, requires_grad=True)
+        >>> facula.autograd.gradcheck(facula.sin, (x,))
+        True
     """
     if not (check_forward_ad or check_backward_ad):
         fail(
@@ -560,9 +581,29 @@ def gradgradcheck(
     fast_mode: bool = False,
     masked: bool = False,
 ) -> bool:
-    """Whether the gradients of the gradients of ``func`` agree with finite differences.
+    """Whether the gradients of the gradients of a function agree with finite differences.
 
-    ``grad_outputs`` are the cotangents of the outputs; random ones are made where there are none.
+    Args:
+        func: a function of tensors, to tensors
+        inputs: its arguments, float64 or complex128 where they require gradients
+        grad_outputs: gradients of the outputs; None for random ones
+        eps: the step
+        atol, rtol: how far gradients may be apart: ``atol + rtol |value|``
+        gen_non_contig_grad_outputs: whether random ones lie with gaps
+        raise_exception: whether disagreement is an error, and not False
+        nondet_tol: how far two runs may be apart
+        check_undefined_grad: whether missing gradients of outputs are tried
+        check_grad_dtypes: whether gradients must have the inputs' dtypes
+        check_batched_grad: whether gradients are computed under `vmap`, too
+        check_fwd_over_rev: whether forward mode over reverse mode is checked
+        check_rev_over_rev: whether reverse mode over itself is
+        fast_mode: whether random projections are compared, and not each derivative
+        masked: how derivatives of sparse inputs are meant
+
+    Example:
+        >>> x = facula.tensor([0.5, 2.0], dtype=facula.float64, requires_grad=True)
+        >>> facula.autograd.gradgradcheck(facula.sin, (x,))
+        True
     """
     if not (check_fwd_over_rev or check_rev_over_rev):
         fail(

@@ -34,7 +34,18 @@ Node = core.Node
 
 
 class GradientEdge(NamedTuple):
-    """One result of a node: where a gradient can be asked for or put in."""
+    """One result of a node of the backward graph: where a gradient can be asked for or put in.
+
+    Args:
+        node: as ``tensor.grad_fn`` gives it
+        output_nr: which of its results
+        ownership_token: what keeps a compiled graph alive
+
+    Example:
+        >>> x = facula.ones(2, requires_grad=True)
+        >>> facula.autograd.graph.get_gradient_edge(x * 2).output_nr
+        0
+    """
 
     node: Any
     output_nr: int
@@ -42,7 +53,20 @@ class GradientEdge(NamedTuple):
 
 
 def get_gradient_edge(tensor: Any) -> GradientEdge:
-    """The edge through which gradients reach ``tensor``."""
+    """The edge through which gradients reach a tensor; the tensor itself may be let go.
+
+    Args:
+        tensor: one that requires gradients
+
+    Raises:
+        RuntimeError: it requires none.
+
+    Example:
+        >>> x = facula.ones(2, requires_grad=True)
+        >>> edge = facula.autograd.graph.get_gradient_edge(x * 2)
+        >>> facula.autograd.grad(edge, x, facula.ones(2))
+        (tensor([2., 2.]),)
+    """
     if not tensor.requires_grad:
         fail(
             RuntimeError,
@@ -68,14 +92,35 @@ def accumulation_node(tensor: Any) -> Any:
 
 
 def increment_version(tensor: Any) -> None:
-    """Count a write that was made without the framework's knowledge."""
+    """Counts a write that was made without the framework's knowledge.
+
+    Args:
+        tensor: what was written, or several
+
+    Example:
+        >>> x = facula.ones(2)
+        >>> facula.autograd.graph.increment_version(x)
+        >>> x._version
+        1
+    """
     for t in (tensor,) if isinstance(tensor, core.Tensor) else tensor:
         core.increment_version(t)
 
 
 class saved_tensors_hooks:
-    """Inside, a tensor that is saved becomes ``pack_hook(tensor)``, and is read as
-    ``unpack_hook(packed)``.
+    """A block in which tensors that are kept for the backward pass go through two functions.
+
+    Args:
+        pack_hook: of a tensor, to anything, when it is kept
+        unpack_hook: of that, to a tensor, when it is read
+
+    Example:
+        >>> x = facula.tensor(3.0, requires_grad=True)
+        >>> with facula.autograd.graph.saved_tensors_hooks(lambda t: t.item(), facula.tensor):
+        ...     y = x * x
+        >>> y.backward()
+        >>> x.grad
+        tensor(6.)
     """
 
     def __init__(self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
@@ -98,7 +143,20 @@ class saved_tensors_hooks:
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Inside, saved tensors wait in CPU memory and go back to their device when read."""
+    """A block in which tensors that are kept for the backward pass wait in the CPU's memory.
+
+    Args:
+        pin_memory: kept as in PyTorch
+        device_type: of the device that would pin it
+
+    Example:
+        >>> x = facula.ones(2, requires_grad=True)
+        >>> with facula.autograd.graph.save_on_cpu():
+        ...     y = (x * x).sum()
+        >>> y.backward()
+        >>> x.grad
+        tensor([2., 2.])
+    """
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
         def pack(tensor: Any) -> tuple:
@@ -117,7 +175,20 @@ class save_on_cpu(saved_tensors_hooks):
 
 @contextlib.contextmanager
 def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
-    """Inside, using saved-tensor hooks raises with ``error_message``."""
+    """A block in which the use of `saved_tensors_hooks` is an error.
+
+    Args:
+        error_message: what it says
+
+    Example:
+        >>> with facula.autograd.graph.disable_saved_tensors_hooks("not here"):
+        ...     try:
+        ...         with facula.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        ...             pass
+        ...     except RuntimeError as error:
+        ...         print("not here" in str(error))
+        True
+    """
     previous = core.set_saved_tensor_hooks_disabled(error_message)
     try:
         yield
@@ -152,10 +223,23 @@ class _MultiHandle:
 def register_multi_grad_hook(
     tensors: Sequence[Any], fn: Callable, *, mode: str = "all"
 ) -> _MultiHandle:
-    """Run ``fn`` once the gradients of all (or of any of) ``tensors`` are known in a backward run.
+    """Runs a function once the gradients of several tensors are known in a backward pass.
 
-    With mode "all" it is ``fn(gradients)``, None for tensors that the run does not reach; with
-    "any" it is ``fn(gradient)`` with the first one.
+    Args:
+        tensors: a sequence
+        fn: with 'all' of the list of gradients (None for tensors that are not reached), with 'any'
+            of the first one
+        mode: 'all' or 'any'
+
+    Returns:
+        a handle with ``remove()``.
+
+    Example:
+        >>> x = facula.ones(1, requires_grad=True)
+        >>> a, b = x * 2, x * 3
+        >>> _ = facula.autograd.graph.register_multi_grad_hook((a, b), print)
+        >>> (a * b).backward()
+        [tensor([3.]), tensor([2.])]
     """
     if mode not in ("all", "any"):
         fail(
@@ -244,10 +328,19 @@ class _Packed:
 
 @contextlib.contextmanager
 def allow_mutation_on_saved_tensors() -> Iterator[_MutationGuard]:
-    """Inside, tensors that were saved may be changed in place: a copy is kept of each for the
-    backward pass.
+    """A block in which tensors that are kept for the backward pass may be changed in place.
 
-    The copy is made when the tensor is saved, so that nothing has to watch for writes.
+    A copy is made of each when it is kept.
+
+    Example:
+        >>> x = facula.ones(2, requires_grad=True)
+        >>> with facula.autograd.graph.allow_mutation_on_saved_tensors():
+        ...     y = x.clone()
+        ...     z = (y * y).sum()
+        ...     _ = y.detach().zero_()
+        ...     z.backward()
+        >>> x.grad
+        tensor([2., 2.])
     """
     guard = _MutationGuard()
 
@@ -281,4 +374,11 @@ def allow_mutation_on_saved_tensors() -> Iterator[_MutationGuard]:
 
 
 def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:
-    """Accepted for PyTorch's sake: there is one stream a device here."""
+    """Accepted for PyTorch's sake: there is one stream a device here.
+
+    Args:
+        enabled: no effect
+
+    Example:
+        >>> facula.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
+    """

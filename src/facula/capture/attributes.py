@@ -110,6 +110,9 @@ class Attributes(Part):
         if isinstance(owner, NumberValue):
             if name in ("real", "numerator"):
                 return owner
+            if not hasattr(owner.cls, name):
+                said = f"'{owner.cls.__name__}' object has no attribute '{name}'"
+                self.fail(AttributeError, said)
             return self.made(MethodValue(name, owner))
         if isinstance(owner, PartialValue):
             parts = {"func": owner.function, "args": owner.args, "keywords": owner.kwargs}

@@ -54,8 +54,8 @@ def for_sizes(
         words = {**backend.keywords, **words}
         backend = backend.func
     make = getattr(backend, "for_sizes", None)
-    if make is None:
-        return None
+    if make is None or not any(isinstance(x, core.Tensor) for x in inputs):
+        return None  # symbols are made of the sizes of tensors
     modes = core.thread_keys()
     try:
         return make(graph_module, inputs, dynamic, keys, **words)

@@ -30,6 +30,10 @@ suppress_errors = False
 assume_static_by_default = True
 #: sizes become dynamic at their second value
 automatic_dynamic_shapes = True
+#: `item()`, `tolist()` and `int()` of tensors are part of the graph, whose numbers may change with every call
+capture_scalar_outputs = False
+#: so are operators whose result has a shape that its elements decide, as `nonzero`
+capture_dynamic_output_shape_ops = False
 #: print the reason of every recompile as a warning
 verbose = False
 #: ask for no Python in the dispatch of a disabled compiler

@@ -18,6 +18,8 @@ class Fakes:
 
     def __init__(self) -> None:
         self.mode = FakeTensorMode(allow_non_fake_inputs=True)
+        #: whether a result had a size that depends on elements
+        self.counted = False
 
     def from_tensor(self, tensor: Any) -> Any:
         """A stand-in for a real tensor."""
@@ -36,7 +38,21 @@ class Fakes:
             made.requires_grad_(True)
         return made
 
-    def run(self, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """What an operator gives for stand-ins."""
-        with self.mode:
-            return function(*args, **kwargs)
+    def run(
+        self,
+        function: Callable[..., Any],
+        args: list[Any],
+        kwargs: dict[str, Any],
+        count: int | None = None,
+    ) -> Any:
+        """What an operator gives for stand-ins.
+
+        Args:
+            count: a size that depends on elements; None refuses operators with such ones.
+        """
+        self.mode.count = count
+        try:
+            with self.mode:
+                return function(*args, **kwargs)
+        finally:
+            self.mode.count = None

@@ -71,12 +71,24 @@ def exporting() -> Iterator[None]:
 
 
 def is_exporting() -> bool:
-    """Whether the program is traced for export now."""
+    """Whether the program is traced for export now.
+
+    Example:
+        >>> facula.compiler.is_exporting()
+        False
+    """
     return _EXPORTS.depth > 0
 
 
 def is_compiling() -> bool:
-    """Whether the program is captured, or traced for export, now; False when it simply runs."""
+    """Whether the program is captured, or traced for export, now; False when it simply runs.
+
+    Example:
+        >>> facula.compiler.is_compiling()
+        False
+        >>> facula.compile(lambda x: x + facula.compiler.is_compiling())(facula.zeros(1))
+        tensor([1.])
+    """
     return is_exporting()
 
 
@@ -85,7 +97,18 @@ def graph_break(msg: str = "") -> None:
 
 
 def assume_constant_result(function: Any) -> Any:
-    """Call the function once while the program is captured and keep its result."""
+    """Calls a function once, while the program is captured, and keeps its result.
+
+    Args:
+        function: what is called, without tensors
+
+    Example:
+        >>> @facula.compiler.assume_constant_result
+        ... def factor():
+        ...     return 3
+        >>> facula.compile(lambda x: x * factor(), fullgraph=True)(facula.ones(2))
+        tensor([3., 3.])
+    """
     function._facula_constant_result = True
     return function
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
-from facula.capture import hooks, narration
+from facula.capture import config, hooks, narration, reads
 from facula.capture.breaks import Break, Respecialise
 from facula.capture.concrete import BINARY
 from facula.capture.domain import Part
@@ -74,10 +74,10 @@ class GraphOps(Part):
             return self.node_of(value), value.fake
         if isinstance(value, NodeValue):
             return self.node_of(value), value.fake
-        if follows_float(value):
+        if follows_float(value) and not self.reads_in(value):
             value = self.specialise(value)
         if isinstance(value, NumberValue):
-            return self.number_node(value), value.hint
+            return self.number_node(value), self.renewed(value)
         value = self.plain_number(value)
         if isinstance(value, Known):
             return self._known_argument(value.obj)
@@ -207,6 +207,10 @@ class GraphOps(Part):
             return Known(answer)
         if name == "numpy":
             return self.array_of(owner, *args, **kwargs)
+        if name == "item" and not args and not kwargs:
+            return self.read(owner, name)
+        if name == "tolist" and type(owner) is TensorValue:
+            return self.read_all(owner)
         if name in _ELEMENTS:
             raise Break("data-dependent-value", f"Tensor.{name}()")
         if name == "register_hook" and owner.source is None and type(owner) is TensorValue:
@@ -250,7 +254,9 @@ class GraphOps(Part):
             if _shapes(plain) != _shapes(out):
                 raise Break("unsupported-mutation", f"{_shown(target)}: out= of another shape")
             settings["out"] = out
+        self.fakes.mode.counted = False
         result = self._fake_run(run, given, settings, target)
+        counted = self.fakes.mode.counted
         if given and _repeats(given[0]) and _writes_by_index(target, given):
             # which of the elements at one place is the last, a graph without writes can not say
             raise Break("unsupported-mutation", f"{_shown(target)} of an expanded tensor")
@@ -260,6 +266,9 @@ class GraphOps(Part):
         node = self._new_node(
             op, target, tuple(p[0] for p in pairs), {k: v[0] for k, v in words.items()}, result
         )
+        if counted:
+            node.meta["count"] = reads.FIRST
+            self.fakes.counted = self.any_dynamic = True
         self.operator_count += 1
         if known is not None:
             return known
@@ -274,7 +283,9 @@ class GraphOps(Part):
 
     def _fake_run(self, run: Callable, args: list[Any], kwargs: dict[str, Any], target: Any) -> Any:
         try:
-            return self.fakes.run(run, args, kwargs)
+            allowed = config.capture_dynamic_output_shape_ops or self.whole
+            count = reads.FIRST if allowed and not self.enclosing else None
+            return self.fakes.run(run, args, kwargs, count)
         except (Break, Raised, Respecialise):
             raise  # of a function that was captured inside
         except Exception as error:

@@ -27,9 +27,19 @@ def cond(
     false_fn: Callable[..., Any],
     operands: tuple | list = (),
 ) -> Any:
-    """``true_fn(*operands)`` where ``pred`` holds, else ``false_fn(*operands)``.
+    """``true_fn(*operands)`` where a condition holds, else ``false_fn(*operands)``.
 
-    In a compiled function both are captured and the choice is made when the graph runs.
+    In a compiled function both are captured, and the choice is made when the graph runs.
+
+    Args:
+        pred: a bool, or a tensor of one
+        true_fn, false_fn: functions of tensors, with results of one form
+        operands: a tuple of tensors
+
+    Example:
+        >>> x = facula.tensor(2.0)
+        >>> facula.cond(x > 1, lambda x: x * 10, lambda x: x, (x,))
+        tensor(20.)
     """
     if not isinstance(operands, (tuple, list)):
         fail(

@@ -397,20 +397,25 @@ class Operators(Part):
     def branch(self, value: Any, frame: Any, jump: Any) -> bool:
         """The truth that decides about a jump.
 
-        Of a tensor it is assumed, where one way does nothing but to raise: the segment checks it when
-        its graph has run, and runs in Python where it was wrong.
+        Of a tensor, or a number that was read from one, it is assumed, where one way does nothing but
+        to raise: the segment checks it when its graph has run, and runs in Python where it was wrong.
         """
         value = self.force(value)
         if isinstance(value, ArrayValue) and value.content is None and value.scalar:
             value = value.inner
-        if not isinstance(value, TensorValue) or self.enclosing or not self.may_assume:
+        read = self.reads_in(value) and self.known_truth(value) is None
+        assumes = isinstance(value, TensorValue) and self.may_assume
+        if not (assumes or read) or self.enclosing:
             return self.truth(value)
         raises = frame.program.only_raises
         jumping, following = raises(jump.target), raises(frame.index)
         if jumping == following:
             return self.truth(value)
         outcome = following == (jump.name == "POP_JUMP_IF_TRUE")
-        self.assumed.append((value, outcome))
+        if read:
+            self.learn(value, outcome)
+        else:
+            self.assumed.append((value, outcome))
         return outcome
 
     def truth(self, value: Any) -> bool:

@@ -135,7 +135,9 @@ def _convert(kind: type, special: str) -> Rule:
             return d.fold(kind, args, kwargs)
         value = d.force(args[0])
         if isinstance(value, TensorValue):
-            raise Break("data-dependent-value", f"{kind.__name__}() of a tensor")
+            if kind is complex:
+                raise Break("data-dependent-value", f"{kind.__name__}() of a tensor")
+            value = d.read(value, special)
         if follows_float(value):
             return value if kind is float else d.fold(kind, [value])
         if isinstance(value, NumberValue):
@@ -151,7 +153,20 @@ def _convert(kind: type, special: str) -> Rule:
 
 for _kind, _name in ((int, "__int__"), (float, "__float__"), (complex, "__complex__")):
     RULES[_kind] = _convert(_kind, _name)
-RULES[bool] = lambda d, args, kwargs: d.to_bool(args[0]) if args else Known(False)
+
+
+def _truth(d: Any, args: list, kwargs: dict) -> Any:
+    if not args:
+        return Known(False)
+    value = d.force(args[0])
+    if isinstance(value, TensorValue) and d.may_read(value):
+        value = d.read(value, "__bool__")
+    if d.reads_in(value) and d.known_truth(value) is None:
+        return value if value.cls is bool else d.made(NumberValue(bool(value.hint), bool, (value,)))
+    return d.to_bool(value)
+
+
+RULES[bool] = _truth
 
 
 def _text(function: Any) -> Rule:

@@ -31,6 +31,7 @@ from facula.capture.frames import UNBOUND, Frame, Returned
 from facula.capture.guards import autocast_state, restore_autocast
 from facula.capture.hooks import check_hooks
 from facula.capture.liveness import is_live
+from facula.capture.pieces import Pieces
 from facula.capture.segment_code import Ending, Entry, Point, SegmentCode
 from facula.capture.sources import Line, slot
 from facula.capture.symbolic import Symbolic
@@ -109,6 +110,7 @@ def _captured(place: Any, function: Any, values: list[Any]) -> Entry:
             static_only=static,
             assume_static=config.automatic_dynamic_shapes,
             may_assume=may_assume,
+            whole=place.session.fullgraph,
         )
         keys, generator = core.thread_keys(), core.default_generator.get_state()
         autocast = autocast_state()
@@ -296,6 +298,8 @@ def _call_backend(place: Any, world: Symbolic, graph_module: Any) -> Any:
     narration.graph_of(name, graph_module)
     inputs = [value.hint if hasattr(value, "hint") else value.real for value in world.inputs]
     backend, specialises = stances.backend_of(place.session, place)
+    if world.has_reads and specialises:
+        return Pieces(backend, graph_module, name)
     if world.any_dynamic and specialises:
         dynamic = [getattr(value, "dynamic", True) for value in world.inputs]
         return BySizes(backend, graph_module, inputs, dynamic, name)

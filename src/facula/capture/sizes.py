@@ -159,6 +159,11 @@ class Sizes(Part):
     # assumptions ----------------------------------------------------------------------------------
     def assume(self, number: NumberValue) -> bool:
         """The truth of a number that may change, as a guard."""
+        if self.reads_in(number):
+            known = self.known_truth(number)
+            if known is None:
+                raise Break("data-dependent-branch", number_label(number))
+            return known
         _check_backed(number)
         outcome = bool(number.hint)
         self.conditions.append((number, outcome))
@@ -166,6 +171,14 @@ class Sizes(Part):
 
     def specialise(self, number: NumberValue) -> Known:
         """The number as it is now, as a guard."""
+        if self.reads_in(number):
+            found = self.expression(number)
+            low, high = (0, 1) if found is None else self.known.bounds(found)
+            if low != high:
+                raise Break(
+                    "data-dependent-value", f"a known number was required: {number_label(number)}"
+                )
+            return Known(int(low))
         _check_backed(number)
         if number.function is not None and follows_float(number):
             for arg in number.args:  # equal results may differ in the sign of zero
@@ -220,10 +233,14 @@ class Sizes(Part):
             tensor.fake.shape[dim]
         )
 
+    def replay(self, factor: int = 1) -> Replay:
+        """Something that runs the graph, with what is read from elements times a factor."""
+        return Replay(self.fakes, self.attached, factor)
+
     def doubled(self) -> Replay:
-        """The graph so far, on sizes twice as large."""
+        """The graph so far, on sizes and numbers twice as large."""
         if self.shadow is None:
-            self.shadow = Replay(self.fakes, self.attached)
+            self.shadow = self.replay(2)
         for value in self.inputs:
             if value.node in self.shadow.values:
                 continue
@@ -246,7 +263,7 @@ def _is_float_arithmetic(value: Any) -> bool:
         return type(value.obj) in (int, float)
     if type(value.hint) is not float or not follows_float(value):
         return False
-    if value.source is not None:
+    if value.source is not None or value.function is None:
         return True
     return value.function in _ARITHMETIC and all(_is_float_arithmetic(arg) for arg in value.args)
 
@@ -278,7 +295,7 @@ def _check_backed(number: Any) -> None:
         if number.source.kind == "apply" and number.source.key[0].value is look_ahead:
             raise Break("data-dependent-branch", "a random number of Python's")
         return
-    if number.function is not None:
+    if number.function is not None or not number.args:
         for arg in number.args:
             _check_backed(arg)
         return
@@ -299,8 +316,10 @@ def _is_argument(source: Source) -> bool:
 class Replay:
     """Runs a graph's nodes on stand-ins, each when it is asked for."""
 
-    def __init__(self, fakes: Any, attached: dict[str, Any]) -> None:
+    def __init__(self, fakes: Any, attached: dict[str, Any], factor: int = 1) -> None:
         self.fakes = fakes
+        #: what stands for numbers that are read from elements is multiplied by it
+        self.factor = factor
         self.attached = attached
         self.values: dict[Any, Any] = {}
         #: tensors from outside that need not be in the graph, by the id of their value
@@ -320,6 +339,13 @@ class Replay:
         if node.op == "get_attr":
             self.values[node] = self.attached[node.target]
             return
+        if node.meta.get("check"):
+            self.values[node] = None
+            return
+        if node.meta.get("read"):
+            value = node.meta["val"]
+            self.values[node] = value if isinstance(value, bool) else value * self.factor
+            return
         args = map_arg(node.args, lambda n: self.values[n])
         kwargs = map_arg(node.kwargs, lambda n: self.values[n])
         if node.op == "call_method":
@@ -328,7 +354,9 @@ class Replay:
             )
         else:
             function = node.target
-        self.values[node] = self.fakes.run(function, list(args), dict(kwargs))
+        count = node.meta.get("count")
+        count = None if count is None else count * self.factor
+        self.values[node] = self.fakes.run(function, list(args), dict(kwargs), count)
 
 
 class Facts:
@@ -398,6 +426,8 @@ def number_text(value: Any, out: Text) -> str | None:
     if value.source is not None:
         return out.source(value.source)
     if value.function is None:
+        if not value.args:
+            return None
         tensor, dim = value.args
         if tensor.source is None:
             return None
@@ -420,6 +450,8 @@ def number_label(value: Any) -> str:
     if value.source is not None:
         return value.source.label()
     if value.function is None:
+        if not value.args:
+            return str(value.node)
         tensor, dim = value.args
         name = tensor.source.label() if tensor.source is not None else str(tensor.node)
         return f"{name}.shape[{dim}]"

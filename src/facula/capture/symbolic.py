@@ -26,6 +26,7 @@ from facula.capture.guards import GuardSet, autocast_state, state_of_thread
 from facula.capture.machine import throw
 from facula.capture.operators import Operators
 from facula.capture.reading import Reading
+from facula.capture.reads import Reads
 from facula.capture.sizes import History, Replay, Sizes
 from facula.capture.sources import Line
 from facula.capture.subclasses import Subclasses
@@ -34,11 +35,12 @@ from facula.capture.watching import Watched
 from facula.core import logs
 from facula.core.errors import is_own
 from facula.fx import Graph
+from facula.fx.unbacked import Unbacked
 
 
 class Symbolic(
     Reading, Containers, Dictionaries, Attributes, Operators, Exceptions, Calls, GraphOps, Sizes,
-    Subclasses, Arrays,
+    Subclasses, Arrays, Reads,
 ):  # fmt: skip
     """The operations of the interpreter on symbolic values, and what they leave behind."""
 
@@ -51,6 +53,7 @@ class Symbolic(
         static_only: bool = False,
         assume_static: bool = True,
         may_assume: bool = True,
+        whole: bool = False,
     ) -> None:
         self.history, self.dynamic_mode, self.static_only = history, dynamic, static_only
         self.assume_static = assume_static
@@ -72,6 +75,8 @@ class Symbolic(
         self.conditions: list[tuple[NumberValue, bool]] = []
         #: the truth of tensors that the segment is captured for
         self.may_assume = may_assume
+        #: whether the program is to be one graph, which then has what is read from elements, too
+        self.whole = whole
         self.assumed: list[tuple[Any, bool]] = []
         self.dimensions: dict[tuple[int, int], NumberValue] = {}
         self.dynamic_ints: dict[Any, NumberValue] = {}
@@ -79,6 +84,12 @@ class Symbolic(
         self.float_tensors: dict[Any, Any] = {}
         self.any_dynamic = False
         self.shadow: Replay | None = None
+        #: numbers that were read from elements, what is known of them, and the graph for other such numbers
+        self.reads: list[Any] = []
+        self.known = Unbacked({})
+        self.symbols: dict[Any, Any] = {}
+        self.sizes_read: dict[tuple[int, int], bool] = {}
+        self.beside: Replay | None = None
         self.enclosing: list[tuple[list, list]] = []
         self.attached: dict[str, Any] = {}
         self.lazy_iterators: set[int] = set()

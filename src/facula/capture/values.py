@@ -142,10 +142,10 @@ class NumberValue(Value):
     """A number that may be another one in the next call: a size, an int argument, or arithmetic on them.
 
     `function` and `args` are its expression; a leaf has `function` None and either a source (an int
-    argument) or `args` = (tensor, dimension).
+    argument), `args` = (tensor, dimension), or is read from `tensor`.
     """
 
-    __slots__ = ("args", "function", "hint", "node")
+    __slots__ = ("args", "function", "hint", "node", "tensor")
 
     def __init__(
         self,
@@ -158,6 +158,7 @@ class NumberValue(Value):
         self.hint = hint
         self.function = function
         self.args = args
+        self.tensor: Any = None
         self.node: Any = None
 
     @property
@@ -172,7 +173,7 @@ def follows_float(value: Any) -> bool:
     """Whether a number depends on a float from outside that may change."""
     if not isinstance(value, NumberValue):
         return False
-    if value.source is not None:
+    if value.source is not None or value.tensor is not None:
         return type(value.hint) is float
     return value.function is not None and any(follows_float(arg) for arg in value.args)
 

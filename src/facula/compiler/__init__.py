@@ -18,7 +18,7 @@ _NAMES = {
         "wrap_numpy".split(),
         "facula.compiler.api",
     ),
-    "explain": "facula.compiler.explain",
+    "explain": "facula.compiler.explanation",
     "register_backend": "facula.compiler.backends",
     "lookup_backend": "facula.compiler.backends",
     "OptimizedModule": "facula.compiler.optimized_module",

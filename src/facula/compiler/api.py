@@ -50,18 +50,33 @@ def compile(  # noqa: A001 - PyTorch's name
     disable: bool = False,
     name: str | None = None,
 ) -> Any:
-    """Compile a function or a module; what it computes stays the same.
+    """Compiles a function or a module; what it computes stays the same.
 
-    ``fullgraph`` makes a graph break an error; ``dynamic`` asks for sizes that may change from the
-    start (True), never (False), or when a second value is seen (None); ``backend`` is a name or any
-    ``(GraphModule, example_inputs) -> callable``; ``mode`` is one of ``default``,
-    ``reduce-overhead`` (a graph of kernels alone is one call of the core in every mode: an event tells of
-    other graphs, on which the mode has no effect) and ``max-autotune`` (kernels of frozen products by
-    measurement; an event tells of graphs without any).
+    Bytecode is captured, differentiated ahead of time and written as fused C, once for each
+    combination of dtypes, layouts and decisions; sizes that change become symbols. What can not be
+    captured runs in Python (a graph break). Compiled code is kept on disk.
 
-    >>> @facula.compile
-    ... def f(x):
-    ...     return x.sin() + 1
+    Args:
+        model: the function or module; None for a decorator with settings
+        fullgraph: whether a graph break is an error
+        dynamic: whether sizes may change from the start (True), never (False), or when a second
+            value comes (None)
+        backend: a name of `list_backends`, or a function of (graph module, example inputs) that
+            gives a callable
+        mode: 'default', 'reduce-overhead', 'max-autotune' or 'max-autotune-no-cudagraphs'
+        options: settings of the backend by name
+        disable: whether nothing is done
+        name: under which events name it
+
+    Raises:
+        Unsupported: at the call, where ``fullgraph=True`` and the graph breaks.
+
+    Example:
+        >>> @facula.compile
+        ... def f(x):
+        ...     return x.sin() + 1
+        >>> f(facula.zeros(3))
+        tensor([1., 1., 1.])
     """
     if model is None:
         return functools.partial(
@@ -144,14 +159,32 @@ def _compiled_class(session: Session, cls: type) -> type:
 
 
 def reset() -> None:
-    """Forget all captured and compiled code; what is on disk stays."""
+    """Forgets all captured and compiled code; what is on disk stays.
+
+    Example:
+        >>> facula.compiler.reset()
+    """
     driver.reset()
 
 
 def disable(
     fn: Any = None, recursive: bool = True, *, reason: str | None = None, wrapping: bool = True
 ) -> Any:
-    """Never capture a function; a decorator. What it calls runs in eager, too."""
+    """Never captures a function: compiled code calls it as it is.
+
+    Args:
+        fn: the function; None for a decorator with settings
+        recursive: whether what it calls runs in eager, too
+        reason: what reports say
+        wrapping: kept as in PyTorch
+
+    Example:
+        >>> @facula.compiler.disable
+        ... def log(x):
+        ...     return x * 2
+        >>> facula.compile(lambda x: log(x) + 1)(facula.ones(2))
+        tensor([3., 3.])
+    """
     if fn is None:
         return functools.partial(disable, recursive=recursive, reason=reason, wrapping=wrapping)
     if isinstance(fn, Module):
@@ -174,7 +207,18 @@ def disable(
 
 
 def allow_in_graph(fn: Any) -> Any:
-    """Take calls of a function as one node of the graph, without looking into it."""
+    """Takes calls of a function as one node of the graph, without looking into it.
+
+    Args:
+        fn: a function, or several, of tensors
+
+    Example:
+        >>> @facula.compiler.allow_in_graph
+        ... def opaque(x):
+        ...     return x * 2
+        >>> facula.compile(lambda x: opaque(x) + 1, fullgraph=True)(facula.ones(2))
+        tensor([3., 3.])
+    """
     if isinstance(fn, (list, tuple)):
         return [allow_in_graph(one) for one in fn]
     if not callable(fn):
@@ -190,7 +234,18 @@ def allow_in_graph(fn: Any) -> Any:
 
 
 def disallow_in_graph(fn: Any) -> Any:
-    """Break the graph at calls of a function."""
+    """Breaks the graph at calls of a function.
+
+    Args:
+        fn: a function, or several
+
+    Example:
+        >>> def plain(x):
+        ...     return x * 2
+        >>> _ = facula.compiler.disallow_in_graph(plain)
+        >>> facula.compile(lambda x: plain(x) + 1)(facula.ones(2))
+        tensor([3., 3.])
+    """
     if isinstance(fn, (list, tuple)):
         return [disallow_in_graph(one) for one in fn]
     marks.disallow_in_graph(fn)
@@ -198,7 +253,23 @@ def disallow_in_graph(fn: Any) -> Any:
 
 
 def substitute_in_graph(original_fn: Any, **options: Any) -> Callable[[Any], Any]:
-    """Follow another function, written in Python, wherever `original_fn` is called."""
+    """Follows another function, written in Python, wherever a given one is called.
+
+    Args:
+        original_fn: what is called, such as a function written in C
+        **options: kept as in PyTorch
+
+    Returns:
+        a decorator of the function that is followed.
+
+    Example:
+        >>> import math
+        >>> @facula.compiler.substitute_in_graph(math.cbrt)
+        ... def cbrt(x):
+        ...     return x ** (1 / 3)
+        >>> round(cbrt(8.0), 6)
+        2.0
+    """
 
     def put(traceable: Any) -> Any:
         def follow(d: Any, args: list, kwargs: dict) -> Any:
@@ -211,7 +282,17 @@ def substitute_in_graph(original_fn: Any, **options: Any) -> Callable[[Any], Any
 
 
 def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """A function on NumPy arrays as one on tensors; compiled, gradients flow through it."""
+    """A function on NumPy arrays as one on tensors; compiled, gradients flow through it.
+
+    Args:
+        fn: of arrays
+
+    Example:
+        >>> import numpy
+        >>> double = facula.compiler.wrap_numpy(lambda a: numpy.add(a, a))
+        >>> double(facula.ones(2))
+        tensor([2., 2.])
+    """
 
     @functools.wraps(fn)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -225,18 +306,31 @@ def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def cudagraph_mark_step_begin() -> None:
-    """Says that a new step begins; plans here keep no buffers between calls, so nothing follows."""
+    """Says that a new step begins; nothing follows from it here, since no buffers are kept between
+    calls.
+
+    Example:
+        >>> facula.compiler.cudagraph_mark_step_begin()
+    """
 
 
 class set_stance:  # noqa: N801 - PyTorch's name
-    """What compiled functions do from now on, or inside of a `with` block.
+    """What compiled functions do from now on, or inside of a block.
 
-    ``default``; ``force_eager`` runs the functions as they stand; ``eager_on_recompile`` never
-    captures; ``fail_on_recompile`` makes that an error; ``eager_then_compile`` runs the first call of
-    each function as it stands, and captures with what was learnt of its sizes;
-    ``aot_eager_then_compile`` uses the quick backend ``aot_eager`` for each first segment.
-    ``force_backend`` (with ``default``) stands in for the backends of all functions.
-    ``skip_guard_eval_unsafe`` is taken and changes nothing: guards are always checked.
+    Args:
+        stance: 'default'; 'force_eager' runs the functions as they stand; 'eager_on_recompile'
+            never captures anew; 'fail_on_recompile' makes that an error
+        skip_guard_eval_unsafe: whether guards are believed to hold
+        force_backend: a backend in the place of all others
+
+    Raises:
+        RuntimeError: the stance is unknown.
+
+    Example:
+        >>> fast = facula.compile(lambda x: x + facula.compiler.is_compiling())
+        >>> with facula.compiler.set_stance("force_eager"):
+        ...     fast(facula.zeros(1))
+        tensor([0.])
     """
 
     def __init__(

@@ -39,7 +39,22 @@ def eager(graph_module: Any, example_inputs: Sequence[Any], **options: Any) -> A
 def register_backend(
     compiler_fn: Backend | None = None, name: str | None = None, tags: Sequence[str] = ()
 ) -> Any:
-    """Make a backend known by a name; usable as a decorator, with or without arguments."""
+    """Makes a backend known by a name; also a decorator.
+
+    Args:
+        compiler_fn: of (graph module, example inputs), to a callable of the inputs
+        name: None for the function's
+        tags: words for `list_backends`
+
+    Example:
+        >>> @facula.compiler.register_backend(tags=("debug",))
+        ... def counting(module, example_inputs):
+        ...     print(len(module.graph.nodes), "nodes")
+        ...     return module.forward
+        >>> facula.compile(lambda x: x.sin() + 1, backend="counting")(facula.zeros(1))
+        4 nodes
+        tensor([1.])
+    """
     if compiler_fn is None:
         return functools.partial(register_backend, name=name, tags=tags)
     key = name or compiler_fn.__name__
@@ -49,7 +64,15 @@ def register_backend(
 
 
 def list_backends(exclude_tags: Sequence[str] | None = ("debug", "experimental")) -> list[str]:
-    """The names of the backends, without those that carry one of the tags."""
+    """The names of the backends of `compile`.
+
+    Args:
+        exclude_tags: backends with one of these tags are left out
+
+    Example:
+        >>> "inductor" in facula.compiler.list_backends()
+        True
+    """
     tags = {**{name: own[2] for name, own in _OWN.items()}, **_TAGS}
     excluded = set(exclude_tags or ())
     return sorted(name for name, own in tags.items() if not excluded & set(own))
@@ -63,7 +86,18 @@ def specialises(backend: str | Backend) -> bool:
 
 
 def lookup_backend(backend: str | Backend) -> Backend:
-    """A backend by its name, or itself."""
+    """A backend by its name.
+
+    Args:
+        backend: the name; what is none is given back
+
+    Raises:
+        InvalidBackend: nothing has the name.
+
+    Example:
+        >>> callable(facula.compiler.lookup_backend("eager"))
+        True
+    """
     if not isinstance(backend, str):
         return backend
     if backend not in _BACKENDS:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from facula.codegen.c import fused
 from facula.compiler import disk_cache
 from facula.core import logs
-from facula.lower.loops import fuse, ir, memory, nest, printing, streams, whole
+from facula.lower.loops import fuse, ir, memory, nest, non_temporal, printing, unfused
 
 log = logs.get_logger("inductor")
 
@@ -37,18 +37,18 @@ def apart(steps: Sequence[Any]) -> list[Any]:
     return [step if isinstance(step, ir.Extern) else fuse.Kernel(step) for step in steps]
 
 
-def with_whole_calls(
+def with_unfused_calls(
     program: ir.Program, order: Sequence[Any], over_inputs: set[ir.Buffer], past_caches: bool
 ) -> list[Any]:
     """The order with calls instead of kernels that are one call, unless the kernel stores past the caches."""
 
-    def streams_much(kernel: Any, wanted: set[ir.Buffer]) -> bool:
-        if not past_caches or all(buffer.nbytes < streams.LARGE for buffer in wanted):
+    def stores_past_caches(kernel: Any, wanted: set[ir.Buffer]) -> bool:
+        if not past_caches or all(buffer.nbytes < non_temporal.LARGE for buffer in wanted):
             return False
         layout = nest.lay_out(kernel, wanted.__contains__)
-        return streams.streamed(streams.marked(layout, over_inputs))
+        return non_temporal.stored(non_temporal.marked(layout, over_inputs))
 
-    return whole.keep_whole(program, order, over_inputs, streams_much)
+    return unfused.keep_unfused(program, order, over_inputs, stores_past_caches)
 
 
 def as_fused(program: ir.Program, order: Sequence[Any], *rest: Any) -> list[Any]:
@@ -65,8 +65,8 @@ def tell_of_fusion(steps: int, order: Sequence[Any]) -> None:
 
 def mark_non_temporal(layouts: Sequence[Any], over_inputs: set[ir.Buffer]) -> list[str]:
     """Large results of kernels that wait for memory are stored past the caches; gives their names."""
-    marked = [streams.marked(layout, over_inputs) for layout in layouts]
-    return sorted(b.name for layout in marked for b in getattr(layout, "streams", ()))
+    marked = [non_temporal.marked(layout, over_inputs) for layout in layouts]
+    return sorted(b.name for layout in marked for b in getattr(layout, "non_temporal", ()))
 
 
 def kernel_texts(layouts: Sequence[Any], dynamic: bool) -> list[Any]:
@@ -136,7 +136,7 @@ def _outputs(program: ir.Program) -> set[ir.Buffer]:
 def laid_out(order: Sequence[Any], program: ir.Program) -> list[Any]:
     """The loop nests of kernels, None for calls."""
     found: list[Any] = []
-    for node, wanted in zip(order, whole.exported(program, order), strict=True):
+    for node, wanted in zip(order, unfused.exported(program, order), strict=True):
         is_call = isinstance(node, ir.Extern)
         found.append(None if is_call else nest.lay_out(node, wanted.__contains__))
     return found

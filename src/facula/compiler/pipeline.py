@@ -176,7 +176,7 @@ FUSION = Pass(
 )
 UNFUSED = Pass(
     "unfused calls",
-    f"{_OF}:with_whole_calls",
+    f"{_OF}:with_unfused_calls",
     instead=f"{_OF}:as_fused",
     shows=lambda given, order: _text("kernels_text", order),
     checks=lambda given, order: _verified(given[0], order),

@@ -108,7 +108,7 @@ cdef extern from "Python.h":
     int PyNumber_Check(object)
     int PyIndex_Check(object)
     int PySequence_Check(object)
-    int PyObject_TypeCheck(object, PyObject *)
+    int PyObject_TypeCheck(object, PyTypeObject *)
     int PyObject_IsTrue(object) except -1
     void PyType_Modified(object)
     int PyUnicode_Compare(object, object) except? -1

@@ -598,14 +598,33 @@ def load_library(path):
 # ------------------------------------------------------------------ threads, memory
 
 def set_num_threads(n):
-    """Set how many threads one operator uses; n >= 1."""
+    """How many threads one operator uses.
+
+    Args:
+        n: 1 or more
+
+    Raises:
+        RuntimeError: the number is not positive.
+
+    Example:
+        >>> before = facula.get_num_threads()
+        >>> facula.set_num_threads(1)
+        >>> facula.get_num_threads()
+        1
+        >>> facula.set_num_threads(before)
+    """
     if not 1 <= n < 1 << 31:
         raise said(RuntimeError, "[set_num_threads] a positive number of 31 bits was required: got %d" % n + "\nhint: facula.get_num_threads() says how many there are")
     fk_set_num_threads(n)
 
 
 def get_num_threads():
-    """How many threads one operator uses."""
+    """How many threads one operator uses.
+
+    Example:
+        >>> facula.get_num_threads() >= 1
+        True
+    """
     return fk_get_num_threads()
 
 

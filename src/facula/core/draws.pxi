@@ -2,8 +2,9 @@
 #
 # Keeps true: one call is one draw of its generator.
 
-cdef extern from "fk_random_rejection.h" nogil:
+cdef extern from "fk_sample_rates.h" nogil:
     void fk_gamma_rate_body(char **, const int64_t *, const fk_scalar *, int64_t, int64_t) noexcept
+    void fk_beta_rate_body(char **, const int64_t *, const fk_scalar *, int64_t, int64_t) noexcept
 
 cdef dict _DRAW_KINDS = {"gamma": FK_GAMMA, "gamma of f32": FK_GAMMA_SINGLE, "poisson": FK_POISSON, "binomial": FK_BINOMIAL}
 
@@ -15,17 +16,23 @@ cdef Tensor doubles(str op, Tensor t):
     return contiguous_(t)
 
 
-def random_draws(str kind, Tensor a, Tensor b=None, Generator generator=None):
+def random_draws(str kind, Tensor a, Tensor b=None, Generator generator=None, Tensor logs=None):
     """float64 samples in the shape of `a`: gamma (shape a), poisson (rate a), binomial (a trials, probability b).
 
-    "gamma of f32" has parameters of single precision, which PyTorch's stream takes account of."""
+    "gamma of f32" has parameters of single precision, which PyTorch's stream takes account of. `logs` is given the
+    logarithms of gamma samples, which do not underflow."""
     cdef Tensor x = doubles(kind, a), y = doubles(kind, a if b is None else b)
     cdef Tensor out = new_tensor(x.nd, x.sh, F64, 0)
     cdef fk_stream stream
     cdef fk_request request
     if x.numel_ != y.numel_:
         raise said(ValueError, "[%s] parameters of one shape were required: got %s and %s" % (kind, tuple(a.shape), tuple(b.shape)) + "\nhint: facula.broadcast_tensors(a, b) brings them to one shape")
+    if logs is not None and (logs.numel_ != x.numel_ or logs.dt != F64 or not logs.is_contiguous()):
+        raise said(ValueError, "[%s] contiguous float64 logarithms in the shape of the parameters were required: got %s\nhint: facula.empty_like(a) has it" % (kind, tuple(logs.shape)))
     memset(&request, 0, sizeof(fk_request))
+    if logs is not None:
+        own_bytes(logs)
+        request.logs = <double *>logs.data_
     request.kind = _DRAW_KINDS[kind]
     request.out = out.data_; request.n = out.numel_
     request.p = x.data_; request.q = <double *>y.data_
@@ -58,4 +65,18 @@ def gamma_rate(Tensor shape, Tensor sample):
         raise said(ValueError, "[standard_gamma_grad] tensors of one shape were required: got %s and %s"
                          % (tuple(shape.shape), tuple(sample.shape)) + "\nhint: facula.broadcast_tensors(a, b) brings them to one shape")
     run_body(<fk_body>fk_gamma_rate_body, p, NULL, NULL, out.numel_, 64)
+    return out
+
+
+def beta_rate(Tensor sample, Tensor first, Tensor second):
+    """The derivative of beta samples by the first of their shapes, at fixed probabilities, over one minus the sample:
+    float64, one shape."""
+    cdef Tensor x = doubles("dirichlet_grad", sample), a = doubles("dirichlet_grad", first), b = doubles("dirichlet_grad", second)
+    cdef Tensor out = new_tensor(x.nd, x.sh, F64, 0)
+    cdef char *p[4]
+    p[0] = out.data_; p[1] = x.data_; p[2] = a.data_; p[3] = b.data_
+    if x.numel_ != a.numel_ or x.numel_ != b.numel_:
+        raise said(ValueError, "[dirichlet_grad] tensors of one shape were required: got %s, %s and %s"
+                         % (tuple(sample.shape), tuple(first.shape), tuple(second.shape)) + "\nhint: facula.broadcast_tensors(a, b, c) brings them to one shape")
+    run_body(<fk_body>fk_beta_rate_body, p, NULL, NULL, out.numel_, 64)
     return out

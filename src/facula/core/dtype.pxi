@@ -40,10 +40,14 @@ cdef unsigned char COMPLEX_OF[20]
 
 
 cdef class dtype:
-    """The type of a tensor's elements.
+    """The type of a tensor's elements, such as ``facula.float32``.
 
-    Attributes: `itemsize` in bytes, `is_floating_point`, `is_complex`, `is_signed`; `code` is the short name in kernel
-    names (`f32`), `index` the number that C uses.
+    Attributes: ``itemsize`` in bytes, ``is_floating_point``, ``is_complex``, ``is_signed``;
+    ``code`` is the short name in kernel names, ``index`` the number that C uses.
+
+    Example:
+        >>> facula.float32.itemsize, facula.int8.is_signed
+        (4, True)
     """
     cdef readonly int index
     cdef readonly str name, code, type_word
@@ -198,7 +202,20 @@ cdef int raise_promotion(int a, int b) except -1:
 
 
 def set_default_dtype(d):
-    """Set the dtype of Python floats: a floating-point dtype."""
+    """The dtype that Python floats become.
+
+    Args:
+        d: a floating-point dtype
+
+    Raises:
+        TypeError: the dtype is no floating-point one.
+
+    Example:
+        >>> facula.set_default_dtype(facula.float64)
+        >>> facula.tensor(0.5).dtype
+        facula.float64
+        >>> facula.set_default_dtype(facula.float32)
+    """
     global DEFAULT_DTYPE
     cdef dtype t = as_dtype(d)
     if not t.is_floating_point:
@@ -208,7 +225,12 @@ def set_default_dtype(d):
 
 
 def get_default_dtype():
-    """The dtype of Python floats."""
+    """The dtype that Python floats become.
+
+    Example:
+        >>> facula.get_default_dtype()
+        facula.float32
+    """
     return DTYPES[DEFAULT_DTYPE]
 
 
@@ -230,12 +252,29 @@ cdef dtype as_dtype(object x):
 
 
 def promote_types(a, b):
-    """The dtype that holds both.  Source: the promotion lattice of the PyTorch documentation."""
+    """The dtype that holds the values of both, as arithmetic of tensors has it.
+
+    Args:
+        a, b: dtypes
+
+    Example:
+        >>> facula.promote_types(facula.int32, facula.float16)
+        facula.float16
+    """
     return DTYPES[promoted(as_dtype(a).index, as_dtype(b).index)]
 
 
 def can_cast(from_, to):
-    """Whether an in-place result of dtype `from_` may be stored as `to`."""
+    """Whether an in-place result of one dtype may be stored as another: floats not as ints, for
+    example.
+
+    Args:
+        from_, to: dtypes
+
+    Example:
+        >>> facula.can_cast(facula.float32, facula.int32), facula.can_cast(facula.int32, facula.float32)
+        (False, True)
+    """
     return bool(kind_fits(as_dtype(from_).index, as_dtype(to).index))
 
 
@@ -261,7 +300,19 @@ cdef inline int combine_categories(int higher, int lower) except -1:
 # ------------------------------------------------------------------ devices
 
 cdef class device:
-    """Where a tensor lives: a type (`cpu`, `meta`, or a registered backend) and an index."""
+    """Where a tensor lives: a type ('cpu', 'meta', or that of a registered backend) and an index.
+
+    Args:
+        type: the type, or 'type:index'
+        index: the number; None for the present one
+
+    Raises:
+        RuntimeError: there is no such backend.
+
+    Example:
+        >>> facula.device("cpu").type, facula.device("meta:0").index
+        ('cpu', 0)
+    """
     cdef readonly str type
     cdef readonly object index
 
@@ -387,14 +438,31 @@ class _Constant:
 
 
 class layout(_Constant):
-    """How the elements of a tensor are arranged."""
+    """How the elements of a tensor are arranged: ``facula.strided``, ``facula.sparse_coo`` and others.
+
+    Args:
+        name: its name
+
+    Example:
+        >>> facula.ones(1).layout
+        facula.strided
+    """
 
     def __init__(self, name):
         super().__init__("layout", name)
 
 
 class memory_format(_Constant):
-    """The order of the dimensions in memory."""
+    """The order of the dimensions in memory: ``facula.contiguous_format``, ``facula.channels_last``
+    and others.
+
+    Args:
+        name: its name
+
+    Example:
+        >>> facula.ones(1, 2, 3, 3).to(memory_format=facula.channels_last).stride()
+        (18, 1, 6, 2)
+    """
 
     def __init__(self, name):
         super().__init__("memory_format", name)
@@ -407,7 +475,18 @@ contiguous_format, channels_last, channels_last_3d, preserve_format = (
 
 
 class Size(tuple):
-    """The shape of a tensor: a tuple of ints."""
+    """The shape of a tensor: a tuple of ints; ``numel()`` is their product.
+
+    Args:
+        iterable: the ints
+
+    Raises:
+        TypeError: an element is no int.
+
+    Example:
+        >>> facula.Size([2, 3]).numel()
+        6
+    """
     __slots__ = ()
 
     def __new__(cls, iterable=()):

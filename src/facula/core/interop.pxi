@@ -38,7 +38,19 @@ cdef dict _TYPESTR_OF = {v: k for k, v in _TYPESTR.items()}
 def from_numpy(array):
     """A tensor on the memory of a NumPy array, without a copy.
 
-    Raises TypeError for other objects and dtypes, ValueError for negative strides.
+    Args:
+        array: a NumPy array
+
+    Raises:
+        TypeError: it is no array, or of a dtype that tensors do not have.
+        ValueError: a stride is negative.
+
+    Example:
+        >>> import numpy
+        >>> a = numpy.zeros(2)
+        >>> _ = facula.from_numpy(a).fill_(1)
+        >>> a
+        array([1., 1.])
     """
     cdef int64_t offset_low = 0, extent
     interface = getattr(array, "__array_interface__", None)
@@ -249,9 +261,25 @@ cdef int fill_nested(object data, Tensor t, int d, char *p) except -1:
 
 
 def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=False):
-    """A new tensor with a copy of `data`: numbers, nested lists, arrays or tensors.
+    """A new tensor with a copy of data.
 
-    dtype: default by the data (floats: the default dtype). Raises ValueError for ragged lists, TypeError for other objects.
+    Args:
+        data: a number, nested lists, an array or a tensor
+        dtype: None for the data's; floats have the default dtype
+        device: None for the default one
+        requires_grad: whether gradients are recorded
+        pin_memory: kept as in PyTorch
+
+    Raises:
+        ValueError: lists have different lengths.
+        TypeError: the data is something else.
+
+    Example:
+        >>> facula.tensor([[1, 2], [3, 4]])
+        tensor([[1, 2],
+                [3, 4]])
+        >>> facula.tensor([0.5], dtype=facula.float64)
+        tensor([0.5000], dtype=facula.float64)
     """
     cdef Tensor t
     cdef int kind = -1, dt, dev = device_number(device)
@@ -307,7 +335,20 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
 
 
 def as_tensor(data, dtype=None, device=None):
-    """A tensor from anything that `tensor` takes, sharing memory with tensors and arrays where it can."""
+    """A tensor from anything that `tensor` takes, on the same memory where that can be.
+
+    Args:
+        data: a number, nested lists, an array or a tensor
+        dtype: None for the data's
+        device: None for the data's
+
+    Example:
+        >>> import numpy
+        >>> a = numpy.zeros(2)
+        >>> _ = facula.as_tensor(a).fill_(1)
+        >>> a
+        array([1., 1.])
+    """
     cdef Tensor t
     if isinstance(data, Tensor):
         t = data
@@ -323,7 +364,22 @@ cdef Tensor as_tensor_like(object value, Tensor like):
 
 
 def frombuffer(buffer, *, dtype, int64_t count=-1, int64_t offset=0, requires_grad=False):
-    """A 1-d tensor on the memory of an object with the buffer protocol."""
+    """A vector on the memory of an object with the buffer protocol.
+
+    Args:
+        buffer: bytes, an array, a mapped file
+        dtype: of the elements
+        count: how many; -1 for all
+        offset: the byte where they begin
+        requires_grad: whether gradients are recorded
+
+    Raises:
+        ValueError: there are no elements, or not so many.
+
+    Example:
+        >>> facula.frombuffer(bytearray(b"ab"), dtype=facula.uint8)
+        tensor([97, 98], dtype=facula.uint8)
+    """
     cdef int dt = as_dtype(dtype).index
     view = memoryview(buffer).cast("B")
     cdef int64_t n = view.nbytes, size = ITEMSIZE[dt]
@@ -405,7 +461,20 @@ cdef void dl_capsule_delete(PyObject *capsule) noexcept:
 
 
 def to_dlpack(Tensor t):
-    """A DLPack capsule on the tensor's memory."""
+    """A DLPack capsule on a tensor's memory.
+
+    Args:
+        t: a tensor that does not require gradients
+
+    Raises:
+        BufferError: it requires gradients.
+
+    Example:
+        >>> x = facula.zeros(2)
+        >>> _ = facula.from_dlpack(facula.to_dlpack(x)).fill_(1)
+        >>> x
+        tensor([1., 1.])
+    """
     cdef fk_dl_managed *m
     cdef int i
     if t.keys & K_GRAD:
@@ -445,7 +514,16 @@ cdef class _DLOwner:
 
 
 def from_dlpack(source):
-    """A tensor on the memory of a DLPack capsule, or of an object with `__dlpack__`."""
+    """A tensor on the memory of a DLPack capsule, or of an object with ``__dlpack__``.
+
+    Args:
+        source: such as an array of another library
+
+    Example:
+        >>> import numpy
+        >>> facula.from_dlpack(numpy.ones(2))
+        tensor([1., 1.], dtype=facula.float64)
+    """
     cdef fk_dl_managed *m
     cdef _DLOwner owner = _DLOwner.__new__(_DLOwner)
     cdef int i, dt = -1

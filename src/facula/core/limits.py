@@ -25,8 +25,15 @@ _ONE_ZERO = {"float8_e4m3fnuz": (4, 3), "float8_e5m2fnuz": (5, 2)}
 
 
 class finfo:
-    """Limits of a floating-point dtype, or of a complex one's parts: `bits eps max min tiny smallest_normal
-    resolution`.
+    """Limits of a floating-point dtype, or of a complex one's parts: ``bits eps max min tiny
+    smallest_normal resolution``.
+
+    Args:
+        type: the dtype; None for the default one
+
+    Example:
+        >>> facula.finfo(facula.float32).eps
+        1.1920928955078125e-07
     """
 
     __slots__ = ("bits", "dtype", "eps", "max", "min", "resolution", "smallest_normal", "tiny")
@@ -68,7 +75,15 @@ class finfo:
 
 
 class iinfo:
-    """Limits of an integer dtype: `bits max min`."""
+    """Limits of an integer dtype: ``bits max min``.
+
+    Args:
+        type: the dtype
+
+    Example:
+        >>> facula.iinfo(facula.int8).max
+        127
+    """
 
     __slots__ = ("bits", "dtype", "max", "min")
 

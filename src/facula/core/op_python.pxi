@@ -220,13 +220,13 @@ cdef object below_autograd(Op op, tuple args, uint32_t k):
         if r is not NotImplemented:
             return r
         if op.makes_tensors and fk_tls_keys() & K_DISPATCH:
-            return undispatched(op, args)
+            return impl_undispatched(op, args)
     if k & K_FOREIGN and op.kind != KIND_VIEW:
         return foreign_call(op, args)
     return op.impl(*args)
 
 
-cdef object undispatched(Op op, tuple args):
+cdef object impl_undispatched(Op op, tuple args):
     """The implementation, which no mode hears of: it makes tensors, and no mode wanted that."""
     cdef uint32_t tls = fk_tls_keys()
     fk_tls_set(tls & ~<uint32_t>K_DISPATCH)
@@ -307,6 +307,8 @@ cdef object store_out(Op op, tuple args, object out, uint32_t k):
     if op.dtype_at >= 0 and isinstance(out, Tensor):
         args = typed_by_out(op, args, <Tensor>out)
     r = run_general(op, args, FORM_FUNCTIONAL, None, k)
+    if op.definition.out_kind and isinstance(out, Tensor) and isinstance(args[0], Tensor):
+        check_kind_of_out(op, <Tensor>args[0], <Tensor>out)
     if isinstance(r, tuple):
         outs = tuple(out)
         if len(outs) != len(r):
@@ -322,6 +324,14 @@ cdef object store_out(Op op, tuple args, object out, uint32_t k):
     check_out(op, out, args)
     copy_to_out(op, out, r)
     return out
+
+
+cdef int check_kind_of_out(Op op, Tensor x, Tensor out) except -1:
+    """An output which decides the dtype of the call must hold the kind of the elements."""
+    if not kind_fits(x.dt, out.dt):
+        raise said(NotImplementedError, "[%s] an out= of a dtype that holds %s was required: input types can't be cast to the desired output type %s"
+                           % (op.name, (<dtype>DTYPES[x.dt]).name, (<dtype>DTYPES[out.dt]).type_word) + "\nhint: pass an out= of the dtype of the elements, or convert the result afterwards")
+    return 0
 
 
 cdef tuple typed_by_out(Op op, tuple args, Tensor out):

@@ -216,7 +216,7 @@ cdef inline Tensor wrap_number(object x):
         (<double *>t.data_)[1] = x.imag
     else:
         t = new_tensor(0, sh, F64, 0)
-        (<double *>t.data_)[0] = float(x)
+        (<double *>t.data_)[0] = PyFloat_AS_DOUBLE(x) if isinstance(x, float) else float(x)
     t.keys |= K_WRAPPED
     if fk_tls_keys() & K_KEEP: keep_constant(t)
     if not PyLong_CheckExact(x) and not PyFloat_CheckExact(x) and getattr(x, "_is_symbolic", False):

@@ -44,13 +44,21 @@ def set_printoptions(
     profile: str | None = None,
     sci_mode: bool | None = None,
 ) -> None:
-    """Sets how tensors are printed.
+    """How tensors are printed.
 
-    `precision` is the number of digits after the point, `threshold` the number of elements above
-    which a tensor is summarised, `edgeitems` how many elements a summary shows at each end of a
-    dimension, `linewidth` the characters of a line, `profile` one of `default`, `short`, `full`,
-    and `sci_mode` forces (True), forbids (False) or leaves to the values (None) scientific
-    notation.
+    Args:
+        precision: digits behind the point
+        threshold: elements above which a tensor is shortened
+        edgeitems: how many elements a shortened one shows at each end
+        linewidth: characters a line
+        profile: 'default', 'short' or 'full'
+        sci_mode: whether numbers have exponents; None for as needed
+
+    Example:
+        >>> facula.set_printoptions(precision=2)
+        >>> facula.tensor(1 / 3)
+        tensor(0.33)
+        >>> facula.set_printoptions(profile="default")
     """
     chosen = dict(PROFILES.get(profile, {})) if profile is not None else {}
     named = {

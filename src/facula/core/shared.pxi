@@ -126,7 +126,7 @@ cdef int repoint(fk_storage *st, char *old, Tensor only) except -1:
         gc.unfreeze()                      # frozen objects are not among those that Python shows
         objects = gc.get_objects()
     for x in objects:
-        if PyObject_TypeCheck(x, <PyObject *>Tensor) and (<Tensor>x).st == st:
+        if PyObject_TypeCheck(x, <PyTypeObject *>Tensor) and (<Tensor>x).st == st:
             t = <Tensor>x
             t.data_ = st.data + (t.data_ - old)
     return 0
@@ -136,8 +136,8 @@ cdef int64_t holders(fk_storage *st, list objects):
     """How many of the objects hold a storage."""
     cdef int64_t n = 0
     for x in objects:
-        if PyObject_TypeCheck(x, <PyObject *>Tensor): n += (<Tensor>x).st == st
-        elif PyObject_TypeCheck(x, <PyObject *>UntypedStorage): n += (<UntypedStorage>x).st == st
+        if PyObject_TypeCheck(x, <PyTypeObject *>Tensor): n += (<Tensor>x).st == st
+        elif PyObject_TypeCheck(x, <PyTypeObject *>UntypedStorage): n += (<UntypedStorage>x).st == st
     return n
 
 

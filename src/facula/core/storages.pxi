@@ -9,7 +9,13 @@ cdef int check_elements(UntypedStorage s) except -1:
 
 
 cdef class UntypedStorage:
-    """The bytes behind tensors."""
+    """The bytes behind tensors; views share one.
+
+    Example:
+        >>> x = facula.zeros(2, 3)
+        >>> len(x.untyped_storage()), x[0].untyped_storage().data_ptr() == x.data_ptr()
+        (24, True)
+    """
     cdef fk_storage *st
     cdef int dev
     cdef object __weakref__

@@ -33,6 +33,7 @@ cdef extern from "fk_stream.h" nogil:
         const char *p
         int p_dtype
         const double *q
+        double *logs
     int fk_stream_fill(const fk_stream *, const fk_request *)
     void fk_twister_seed(fk_twister *, uint64_t)
     void fk_twister_save(fk_twister *, char *)

@@ -3,7 +3,13 @@
 # Keeps true: a switch is read and set for the calling thread only, and what sets it gives back what it was.
 
 def is_grad_enabled():
-    """Whether operations are recorded."""
+    """Whether operations are recorded in this thread.
+
+    Example:
+        >>> with facula.no_grad():
+        ...     facula.is_grad_enabled()
+        False
+    """
     return not (fk_tls_keys() & K_NOGRAD)
 
 
@@ -15,7 +21,13 @@ def set_grad_enabled(bint mode):
 
 
 def is_inference_mode_enabled():
-    """Whether new tensors are inference tensors."""
+    """Whether new tensors are inference tensors.
+
+    Example:
+        >>> with facula.inference_mode():
+        ...     facula.is_inference_mode_enabled()
+        True
+    """
     return (fk_tls_keys() & K_INFERENCE) != 0
 
 
@@ -121,10 +133,22 @@ def set_anomaly(bint enabled, bint check_nan=True):
 
 
 def is_anomaly_enabled():
+    """Whether backward passes look for NaN, and their errors name the forward line.
+
+    Example:
+        >>> facula.is_anomaly_enabled()
+        False
+    """
     return ANOMALY[0]
 
 
 def is_anomaly_check_nan_enabled():
+    """Whether NaN in a backward pass is an error while anomalies are looked for.
+
+    Example:
+        >>> facula.is_anomaly_check_nan_enabled()
+        True
+    """
     return ANOMALY[1]
 
 

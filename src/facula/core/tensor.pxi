@@ -12,7 +12,12 @@ cdef object raise_memory(int64_t nbytes):
 
 
 class OutOfMemoryError(RuntimeError):
-    """Memory could not be had; says how much was asked, held and cached."""
+    """Memory could not be had; says how much was asked, held and cached.
+
+    Example:
+        >>> issubclass(facula.OutOfMemoryError, RuntimeError)
+        True
+    """
 
 
 def _bytes_text(n):
@@ -79,7 +84,21 @@ cdef inline int64_t shape_numel(int nd, const int64_t *sh) except -2:
 
 @cython.freelist(1024)
 cdef class Tensor:
-    """A multi-dimensional array of one dtype on one device, with an optional gradient history."""
+    """An array of any number of dimensions, of one dtype, on one device, with an optional gradient
+    history.
+
+    Made by `tensor`, `zeros`, `from_numpy` and their like. Views share memory. ``backward()``
+    differentiates what was recorded of tensors that require gradients.
+
+    Example:
+        >>> x = facula.ones(2, 3, requires_grad=True)
+        >>> x.shape, x.dtype, x.device.type
+        (facula.Size([2, 3]), facula.float32, 'cpu')
+        >>> (x * x).sum().backward()
+        >>> x.grad
+        tensor([[2., 2., 2.],
+                [2., 2., 2.]])
+    """
     cdef object __weakref__
     cdef PyObject *dict_
     cdef fk_storage *st

@@ -33,7 +33,7 @@ cdef extern from *:
     """
     uint64_t fk_dictionary_version(PyObject *)
     uint64_t fk_class_version(PyObject *)
-    PyObject *_PyType_Lookup(object, object)
+    PyObject *_PyType_Lookup(PyTypeObject *, object)
     PyObject *PyFunction_GetCode(object)
 
 
@@ -99,7 +99,7 @@ cdef class NameWatch:
         cdef bint there, is_class = self.owners[i].is_class
         cdef PyObject *found
         for name, value, there in <list>self.names[i]:
-            found = _PyType_Lookup(owner, name) if is_class else PyDict_GetItemWithError(owner, name)
+            found = _PyType_Lookup(<PyTypeObject *>owner, name) if is_class else PyDict_GetItemWithError(owner, name)
             if found == NULL:
                 if there: return False
             elif not there: return False

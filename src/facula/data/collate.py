@@ -57,7 +57,16 @@ def _rebuild_sequence(like: Any, items: list) -> Any:
 
 
 def default_convert(data: Any) -> Any:
-    """Arrays in a nesting as tensors; everything else as it is."""
+    """Arrays in a nesting as tensors; everything else as it is.
+
+    Args:
+        data: a sample
+
+    Example:
+        >>> import numpy
+        >>> facula.utils.data.default_convert([numpy.ones(2), "a"])
+        [tensor([1., 1.], dtype=facula.float64), 'a']
+    """
     if isinstance(data, core.Tensor):
         return data
     if _is_array(data):
@@ -178,6 +187,21 @@ default_collate_fn_map[bytes] = _collate_strings
 
 
 def default_collate(batch: Any) -> Any:
-    """Batch samples: tensors are stacked, numbers become tensors, containers are gone into."""
+    """Batches samples: tensors are stacked, arrays and numbers become tensors, containers are gone
+    into.
+
+    Strings and bytes stay as they are.
+
+    Args:
+        batch: a list of samples of one form
+
+    Raises:
+        TypeError: a sample is of another kind.
+        RuntimeError: sequences are of different lengths.
+
+    Example:
+        >>> facula.utils.data.default_collate([{"x": 1, "y": 0.5}, {"x": 2, "y": 1.5}])
+        {'x': tensor([1, 2]), 'y': tensor([0.5000, 1.5000], dtype=facula.float64)}
+    """
     _with_numpy()
     return collate(batch, collate_fn_map=default_collate_fn_map)

@@ -121,10 +121,39 @@ def _usual_sampler(dataset: Any, shuffle: bool | None, generator: Any) -> Any:
 
 
 class DataLoader:
-    """Batches of ``dataset``.
+    """Batches of a dataset, made in this process or by workers.
 
-    ``batch_size=None`` switches batching off; ``num_workers`` processes read ahead by
-    ``prefetch_factor`` batches each; ``generator`` decides the order and the workers' seeds.
+    Args:
+        dataset: by index, or by iteration
+        batch_size: samples a batch; None for single samples
+        shuffle: whether the order is random
+        sampler: the order, an iterable of indices; in place of ``shuffle``
+        batch_sampler: lists of indices; in place of ``batch_size``, ``shuffle``, ``sampler`` and
+            ``drop_last``
+        num_workers: processes that make batches; 0 for none
+        collate_fn: of a list of samples, to a batch; None for `default_collate`
+        pin_memory: kept as in PyTorch: memory is not pinned without an accelerator
+        drop_last: whether a smaller last batch is left out
+        timeout: seconds to wait for a worker; 0 for ever
+        worker_init_fn: is called with its number in every worker
+        multiprocessing_context: how workers are started, a context or its name
+        generator: where the order and the workers' seeds come from
+        prefetch_factor: batches that a worker makes ahead; None for 2
+        persistent_workers: whether workers stay after an epoch
+        pin_memory_device: the device that pinned memory is for
+        in_order: whether batches come in the sampler's order
+
+    Raises:
+        ValueError: arguments exclude each other, or a number is out of its range.
+        RuntimeError: while iterating, where a worker failed; the message has its traceback.
+
+    Example:
+        >>> data = facula.utils.data.TensorDataset(facula.arange(5), facula.arange(5) * 10)
+        >>> for x, y in facula.utils.data.DataLoader(data, batch_size=2):
+        ...     print(x, y)
+        tensor([0, 1]) tensor([ 0, 10])
+        tensor([2, 3]) tensor([20, 30])
+        tensor([4]) tensor([40])
     """
 
     _iterator: Any = None

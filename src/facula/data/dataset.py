@@ -24,7 +24,20 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Dataset(Generic[T_co]):
-    """Samples by index: a subclass defines ``__getitem__``, and ``__len__`` for the samplers."""
+    """The base class of datasets by index: a subclass defines ``__getitem__``, and ``__len__`` for the
+    samplers.
+
+    ``__getitems__(indices)``, where there is one, gives a list of samples at once.
+
+    Example:
+        >>> class Squares(facula.utils.data.Dataset):
+        ...     def __len__(self):
+        ...         return 4
+        ...     def __getitem__(self, i):
+        ...         return i * i
+        >>> next(iter(facula.utils.data.DataLoader(Squares(), batch_size=3)))
+        tensor([0, 1, 4])
+    """
 
     def __getitem__(self, index: Any) -> T_co:
         raise NotImplementedError("Subclasses of Dataset should implement __getitem__.")
@@ -34,10 +47,17 @@ class Dataset(Generic[T_co]):
 
 
 class IterableDataset(Dataset[T_co], Iterable[T_co]):
-    """Samples by iteration: a subclass defines ``__iter__``.
+    """The base class of datasets by iteration: a subclass defines ``__iter__``.
 
     Every worker process iterates over a copy of its own: `get_worker_info` tells which part to
     give.
+
+    Example:
+        >>> class Lines(facula.utils.data.IterableDataset):
+        ...     def __iter__(self):
+        ...         return iter([1, 2, 3])
+        >>> list(facula.utils.data.DataLoader(Lines(), batch_size=2))
+        [tensor([1, 2]), tensor([3])]
     """
 
     def __add__(self, other: Dataset) -> Any:
@@ -45,7 +65,18 @@ class IterableDataset(Dataset[T_co], Iterable[T_co]):
 
 
 class TensorDataset(Dataset):
-    """Rows of tensors: sample ``i`` is ``(t[i] for every t)``."""
+    """Rows of tensors: sample i is ``(t[i] for every t)``.
+
+    Args:
+        *tensors: of one first size
+
+    Raises:
+        AssertionError: first sizes differ.
+
+    Example:
+        >>> facula.utils.data.TensorDataset(facula.tensor([1, 2]), facula.tensor([3, 4]))[1]
+        (tensor(2), tensor(4))
+    """
 
     def __init__(self, *tensors: Any) -> None:
         if any(tensors[0].size(0) != t.size(0) for t in tensors):
@@ -65,8 +96,19 @@ class TensorDataset(Dataset):
 
 
 class StackDataset(Dataset):
-    """Datasets side by side: sample ``i`` is a tuple (or, for keyword arguments, a dictionary) of
-    their samples.
+    """Datasets side by side: sample i is a tuple (for keyword arguments a dictionary) of their
+    samples.
+
+    Args:
+        *args: datasets of one length
+        **kwargs: datasets by name, in their place
+
+    Raises:
+        ValueError: lengths differ, both forms are given, or none.
+
+    Example:
+        >>> facula.utils.data.StackDataset(x=[1, 2], y=[3, 4])[0]
+        {'x': 1, 'y': 3}
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -139,7 +181,19 @@ def _fetch_all(dataset: Any, indices: list) -> list:
 
 
 class ConcatDataset(Dataset[T_co]):
-    """Map-style datasets one after the other."""
+    """Datasets by index, one after the other; also ``a + b``.
+
+    Args:
+        datasets: an iterable of them
+
+    Raises:
+        AssertionError: there is none, or one is by iteration.
+
+    Example:
+        >>> joined = facula.utils.data.ConcatDataset([[1, 2], [3]])
+        >>> len(joined), joined[2]
+        (3, 3)
+    """
 
     datasets: list[Dataset[T_co]]
     cumulative_sizes: list[int]
@@ -197,7 +251,18 @@ class ConcatDataset(Dataset[T_co]):
 
 
 class ChainDataset(IterableDataset):
-    """Iterable datasets one after the other."""
+    """Datasets by iteration, one after the other.
+
+    Args:
+        datasets: an iterable of `IterableDataset`
+
+    Example:
+        >>> class Lines(facula.utils.data.IterableDataset):
+        ...     def __iter__(self):
+        ...         return iter([1, 2])
+        >>> list(facula.utils.data.ChainDataset([Lines(), Lines()]))
+        [1, 2, 1, 2]
+    """
 
     def __init__(self, datasets: Iterable[Dataset]) -> None:
         super().__init__()
@@ -229,7 +294,16 @@ class ChainDataset(IterableDataset):
 
 
 class Subset(Dataset[T_co]):
-    """The samples of a dataset at given indices."""
+    """The samples of a dataset at given indices.
+
+    Args:
+        dataset: by index
+        indices: a sequence of ints
+
+    Example:
+        >>> list(facula.utils.data.Subset("abcd", [3, 0]))
+        ['d', 'a']
+    """
 
     dataset: Dataset[T_co]
     indices: Sequence[int]
@@ -254,7 +328,21 @@ class Subset(Dataset[T_co]):
 
 
 def random_split(dataset: Any, lengths: Sequence[Any], generator: Any = None) -> list[Subset]:
-    """Disjoint random subsets of the given lengths, or fractions that sum to 1."""
+    """Disjoint random subsets of a dataset.
+
+    Args:
+        dataset: what is split
+        lengths: of the subsets, ints that sum to the length; or fractions that sum to 1
+        generator: where random numbers come from; None for the default one
+
+    Raises:
+        ValueError: the lengths do not sum to the dataset's, or the fractions to more than 1.
+
+    Example:
+        >>> parts = facula.utils.data.random_split(range(10), [0.7, 0.3])
+        >>> [len(part) for part in parts]
+        [7, 3]
+    """
     size = len(dataset)
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
         counts = []

@@ -34,7 +34,19 @@ def _fresh_generator() -> Any:
 
 
 class Sampler(Generic[T_co]):
-    """Base class: a subclass defines ``__iter__``, and ``__len__`` where the length is known."""
+    """The base class of samplers: a subclass defines ``__iter__``, and ``__len__`` where the length is
+    known.
+
+    Args:
+        data_source: not used; it warns when given
+
+    Example:
+        >>> class Backwards(facula.utils.data.Sampler):
+        ...     def __iter__(self):
+        ...         return iter([2, 1, 0])
+        >>> list(facula.utils.data.DataLoader("abc", sampler=Backwards()))
+        [['c'], ['b'], ['a']]
+    """
 
     def __init__(self, data_source: Any = None) -> None:
         if data_source is not None:
@@ -50,7 +62,15 @@ class Sampler(Generic[T_co]):
 
 
 class SequentialSampler(Sampler[int]):
-    """Indices in order."""
+    """The indices of a dataset, in order.
+
+    Args:
+        data_source: the dataset
+
+    Example:
+        >>> list(facula.utils.data.SequentialSampler("abc"))
+        [0, 1, 2]
+    """
 
     def __init__(self, data_source: Any) -> None:
         self.data_source = data_source
@@ -63,7 +83,22 @@ class SequentialSampler(Sampler[int]):
 
 
 class RandomSampler(Sampler[int]):
-    """Indices at random, each once, or with ``replacement``; ``num_samples`` of them."""
+    """The indices of a dataset at random.
+
+    Args:
+        data_source: the dataset
+        replacement: whether an index may come again
+        num_samples: how many; None for all
+        generator: where random numbers come from; None for the default one
+
+    Raises:
+        ValueError: ``num_samples`` is no positive int, or the dataset is empty.
+        TypeError: ``replacement`` is no bool.
+
+    Example:
+        >>> sorted(facula.utils.data.RandomSampler("abc"))
+        [0, 1, 2]
+    """
 
     def __init__(
         self,
@@ -83,12 +118,12 @@ class RandomSampler(Sampler[int]):
                 f"replacement should be a boolean value, but got replacement={replacement}",
                 hint="replacement=True draws a sample more than once",
             )
-        if not isinstance(self.num_samples, int) or self.num_samples < 0:
+        if not isinstance(self.num_samples, int) or self.num_samples <= 0:
             fail(
                 ValueError,
                 "RandomSampler",
-                f"num_samples should be a non-negative integer value, but got num_samples={self.num_samples}",
-                hint="leave num_samples out to draw as many as the data has",
+                f"num_samples should be a positive integer value, but got num_samples={self.num_samples}",
+                hint="an empty dataset has nothing to draw from; shuffle=False gives no batches",
             )
 
     @property
@@ -120,7 +155,16 @@ class RandomSampler(Sampler[int]):
 
 
 class SubsetRandomSampler(Sampler[int]):
-    """Given indices in random order."""
+    """Given indices in random order.
+
+    Args:
+        indices: a sequence of ints
+        generator: where random numbers come from; None for the default one
+
+    Example:
+        >>> sorted(facula.utils.data.SubsetRandomSampler([4, 2]))
+        [2, 4]
+    """
 
     def __init__(self, indices: Sequence[int], generator: Any = None) -> None:
         self.indices = indices
@@ -135,7 +179,21 @@ class SubsetRandomSampler(Sampler[int]):
 
 
 class WeightedRandomSampler(Sampler[int]):
-    """Indices with given weights, with replacement unless told otherwise."""
+    """Indices drawn by weight.
+
+    Args:
+        weights: of each index; they need not sum to 1
+        num_samples: how many
+        replacement: whether an index may come again
+        generator: where random numbers come from; None for the default one
+
+    Raises:
+        ValueError: the weights are no vector, or ``num_samples`` is no positive int.
+
+    Example:
+        >>> list(facula.utils.data.WeightedRandomSampler([0.0, 1.0], num_samples=3))
+        [1, 1, 1]
+    """
 
     def __init__(
         self,
@@ -185,8 +243,19 @@ class WeightedRandomSampler(Sampler[int]):
 
 
 class BatchSampler(Sampler[list[int]]):
-    """Lists of ``batch_size`` indices of another sampler; the last may be shorter unless
-    ``drop_last``.
+    """Lists of indices of another sampler.
+
+    Args:
+        sampler: an iterable of indices
+        batch_size: how many a list has
+        drop_last: whether a shorter last list is left out
+
+    Raises:
+        ValueError: ``batch_size`` is no positive int, or ``drop_last`` no bool.
+
+    Example:
+        >>> list(facula.utils.data.BatchSampler(range(5), batch_size=2, drop_last=False))
+        [[0, 1], [2, 3], [4]]
     """
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool) -> None:
@@ -222,8 +291,26 @@ class BatchSampler(Sampler[list[int]]):
 
 
 class DistributedSampler(Sampler[int]):
-    """The share of a process among ``num_replicas``; call `set_epoch` before each epoch for another
-    shuffle.
+    """The share of one process among several; indices are repeated until all shares are of one length.
+
+    Call ``set_epoch`` before each epoch, or every epoch has the same order.
+
+    Args:
+        dataset: what is shared out
+        num_replicas: number of processes; None for that of the process group
+        rank: of this process; None for that in the group
+        shuffle: whether the order is random, the same for all
+        seed: of that order
+        drop_last: whether indices are left out and not repeated
+
+    Raises:
+        ValueError: ``rank`` is not below ``num_replicas``.
+
+    Example:
+        >>> for rank in range(2):
+        ...     list(facula.utils.data.DistributedSampler(range(5), 2, rank, shuffle=False))
+        [0, 2, 4]
+        [1, 3, 0]
     """
 
     def __init__(

@@ -91,7 +91,13 @@ _worker_info: WorkerInfo | None = None
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """The worker that this process is; None in the main process."""
+    """The worker that this process is: ``id``, ``num_workers``, ``seed`` and ``dataset``; None in the
+    main process.
+
+    Example:
+        >>> facula.utils.data.get_worker_info() is None
+        True
+    """
     return _worker_info
 
 

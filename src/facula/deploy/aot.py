@@ -134,6 +134,14 @@ def compile_and_package(
             hint="facula.export.export(module, args) makes one",
         )
     chosen = tuple(variants_here() if variants is None else variants)
+    if unknown := [variant for variant in chosen if variant not in variants_here()]:
+        fail(
+            ValueError,
+            "package",
+            f"variants among {', '.join(variants_here())} were required, which the runtime looks for",
+            ", ".join(map(str, unknown)),
+            hint="leave variants out: a package then has code for all of them",
+        )
     parts = compiled_parts(Source(program), chosen, options)
     entries = entries_of(parts, chosen)
     entries["call"] = call_text(program)
@@ -147,7 +155,7 @@ def compile_library(
 
     It exports the functions of `facula_model.h`; `facula_model_open_embedded` opens the model.
     """
-    variant = cpu_features.detected().removesuffix("x")
+    variant = cpu_features.parts(cpu_features.detected())[0]
     parts = compiled_parts(Source(program), (variant,), options)
     entries = {**entries_of(parts, ()), "call": call_text(program)}
     prebuilt = [k for k in kernels_in(parts.regions) if not k.startswith("fused/")]

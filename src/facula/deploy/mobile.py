@@ -62,7 +62,7 @@ def runtime_folder(kernels: Iterable[str] | None = None) -> str:
     if kernels is None or find_compiler() is None:
         return _whole()
     names = sorted(set(kernels))
-    variant = cpu_features.detected().removesuffix("x")
+    variant = cpu_features.parts(cpu_features.detected())[0]
     program = runtime_program()
     with open(program, "rb") as file:
         digest = hashlib.sha256("\0".join([variant, *names]).encode() + file.read())

@@ -20,6 +20,9 @@ from facula.deploy.noting import CODES
 
 ABI = 1
 _DIMS = 16
+_ROOM = 512
+#: room for what the runtime says of an error
+_Line = ctypes.c_char * _ROOM
 _DTYPES = {d.code: d for d in vars(core).values() if isinstance(d, core.dtype)}
 
 
@@ -80,7 +83,7 @@ def digest_of(content: Any) -> str:
     """The digest of weights, as a manifest has it."""
     words = (ctypes.c_uint64 * 2)()
     buffer = (ctypes.c_char * len(content)).from_buffer_copy(content)
-    _runtime().facula_digest(ctypes.addressof(buffer), len(content), words)
+    _runtime().facula_digest(buffer, len(content), words)
     return f"w{words[0]:016x}{words[1]:016x}"
 
 
@@ -111,14 +114,14 @@ class Model:
 
     def __init__(self, path: Any, kernels: str | None = None) -> None:
         self._handle: Any = None
-        error = ctypes.create_string_buffer(512)
+        error = _Line()
         if os.fspath(path).endswith(".so"):
             self._runtime = _runtime(os.path.abspath(path))
-            handle = self._runtime.facula_model_open_embedded(error, 512)
+            handle = self._runtime.facula_model_open_embedded(error, _ROOM)
         else:
             self._runtime = _runtime()
             folder = None if kernels is None else os.fsencode(kernels)
-            handle = self._runtime.facula_model_open(os.fsencode(path), folder, error, 512)
+            handle = self._runtime.facula_model_open(os.fsencode(path), folder, error, _ROOM)
         if not handle:
             _said(error)
         self._runtime.facula_model_set_threads(core.get_num_threads())
@@ -168,9 +171,9 @@ class Model:
         results = (_Tensor * max(len(outputs), 1))()
         for word, x in zip(results, outputs, strict=False):
             word.data = x.data_ptr()
-        error = ctypes.create_string_buffer(512)
+        error = _Line()
         run = self._runtime.facula_model_run
-        if run(self._handle, words, count, results, len(outputs), error, 512):
+        if run(self._handle, words, count, results, len(outputs), error, _ROOM):
             _said(error)
         return tuple(outputs)
 
@@ -179,9 +182,9 @@ class Model:
         known = self._sizes.get(key)
         if known is None:
             results = (_Tensor * max(self._noutputs, 1))()
-            error = ctypes.create_string_buffer(512)
+            error = _Line()
             sizes = self._runtime.facula_model_sizes
-            if sizes(self._handle, words, len(given), results, self._noutputs, error, 512):
+            if sizes(self._handle, words, len(given), results, self._noutputs, error, _ROOM):
                 _said(error)
             found = results[: self._noutputs]
             known = [(tuple(r.shape[: r.ndim]), _DTYPES[CODES[r.dtype]]) for r in found]
@@ -192,13 +195,13 @@ class Model:
 
     def update_constants(self, values: Mapping[str, Any]) -> None:
         """Other elements for constants, by name; runs that begin later see them."""
-        error = ctypes.create_string_buffer(512)
+        error = _Line()
         for name, value in values.items():
             x = _plain(value.detach())
             word = _Tensor()
             _fill(word, x)
             update = self._runtime.facula_model_update_constant
-            if update(self._handle, name.encode(), ctypes.byref(word), error, 512):
+            if update(self._handle, name.encode(), ctypes.byref(word), error, _ROOM):
                 _said(error)
 
 

@@ -25,7 +25,19 @@ from facula.nn import functional as F
 
 
 class Independent(Distribution):
-    """The last batch dimensions of a distribution count as dimensions of the event."""
+    """A distribution whose last batch dimensions count as dimensions of the event: log-probabilities
+    are summed over them.
+
+    Args:
+        base_distribution: what is reread
+        reinterpreted_batch_ndims: how many dimensions
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Example:
+        >>> p = facula.distributions.Independent(facula.distributions.Normal(facula.zeros(3), 1.0), 1)
+        >>> p.batch_shape, p.event_shape, p.log_prob(facula.zeros(3))
+        (facula.Size([]), facula.Size([3]), tensor(-2.7568))
+    """
 
     arg_constraints: dict[str, Any] = {}
 
@@ -113,7 +125,19 @@ class Independent(Distribution):
 
 
 class TransformedDistribution(Distribution):
-    """The values of a distribution, put through transforms."""
+    """The values of a distribution, put through transforms.
+
+    Args:
+        base_distribution: where values come from
+        transforms: a `Transform` or a list, the first one first
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Example:
+        >>> d = facula.distributions
+        >>> p = d.TransformedDistribution(d.Normal(0.0, 1.0), d.ExpTransform())
+        >>> p.log_prob(facula.tensor(1.0))
+        tensor(-0.9189)
+    """
 
     arg_constraints: dict[str, Any] = {}
 
@@ -229,7 +253,21 @@ class TransformedDistribution(Distribution):
 
 
 class LogNormal(TransformedDistribution):
-    """The exponential of a normal variable."""
+    """The exponential of a normal variable.
+
+    Args:
+        loc: mean of the logarithm
+        scale: standard deviation of the logarithm, positive
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.LogNormal(facula.tensor(0.0), facula.tensor(1.0))
+        >>> p.mean, p.log_prob(facula.tensor(1.0))
+        (tensor(1.6487), tensor(-0.9189))
+    """
 
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.positive
@@ -269,7 +307,21 @@ class LogNormal(TransformedDistribution):
 
 
 class LogisticNormal(TransformedDistribution):
-    """Points of a simplex: a normal vector by stick breaking."""
+    """Points of a simplex of K + 1: a normal vector of K, by stick breaking. [Aitchison & Shen 1980]
+
+    Args:
+        loc: mean of the vector, ``[*, K]``
+        scale: standard deviations, ``[*, K]``, positive
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.LogisticNormal(facula.zeros(2), facula.ones(2))
+        >>> p.event_shape, p.sample().sum().round()
+        (facula.Size([3]), tensor(1.))
+    """
 
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.simplex
@@ -326,7 +378,23 @@ class _LogitRelaxedBernoulli(Distribution):
 
 
 class RelaxedBernoulli(TransformedDistribution):
-    """Numbers of (0, 1) that come close to 0 or 1 at a low temperature, with gradients."""
+    """Numbers of (0, 1) that come close to 0 or 1 at a low temperature, with gradients. [Maddison,
+    Mnih & Teh 2017; Jang, Gu & Poole 2017]
+
+    Args:
+        temperature: positive
+        probs: the probability of 1, in [0, 1]; give it or ``logits``
+        logits: ``log(p / (1 - p))``
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.RelaxedBernoulli(facula.tensor(0.5), facula.tensor(0.3))
+        >>> p.rsample((2,)).shape
+        facula.Size([2])
+    """
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.unit_interval
@@ -383,7 +451,23 @@ class _ExpRelaxedCategorical(Distribution):
 
 
 class RelaxedOneHotCategorical(TransformedDistribution):
-    """Points of a simplex that come close to its corners at a low temperature, with gradients."""
+    """Points of a simplex that come close to its corners at a low temperature, with gradients.
+    [Maddison, Mnih & Teh 2017; Jang, Gu & Poole 2017]
+
+    Args:
+        temperature: positive
+        probs: of each class along the last dimension, scaled to sum to 1; give it or ``logits``
+        logits: log-probabilities of the classes, up to a constant
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.RelaxedOneHotCategorical(facula.tensor(0.5), facula.tensor([0.3, 0.7]))
+        >>> p.rsample().sum().round()
+        tensor(1.)
+    """
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     support = constraints.simplex
@@ -408,7 +492,20 @@ class RelaxedOneHotCategorical(TransformedDistribution):
 
 
 class MixtureSameFamily(Distribution):
-    """One of the distributions along the last batch dimension, chosen by a categorical one."""
+    """One of several distributions, chosen at random.
+
+    Args:
+        mixture_distribution: a `Categorical` over the components
+        component_distribution: whose last batch dimension are the components
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Example:
+        >>> d = facula.distributions
+        >>> parts = d.Normal(facula.tensor([-1.0, 1.0]), 1.0)
+        >>> p = d.MixtureSameFamily(d.Categorical(facula.ones(2)), parts)
+        >>> p.mean, p.variance
+        (tensor(0.), tensor(2.))
+    """
 
     arg_constraints: dict[str, Any] = {}
 

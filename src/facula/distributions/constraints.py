@@ -16,7 +16,14 @@ from facula.core.errors import fail
 
 
 class Constraint:
-    """A set of values."""
+    """A set of values; ``check(value)`` says for each event whether it is inside.
+
+    ``is_discrete`` and ``event_dim`` say what its values are.
+
+    Example:
+        >>> facula.distributions.constraints.positive.check(facula.tensor([1.0, -1.0]))
+        tensor([ True, False])
+    """
 
     is_discrete = False
     event_dim = 0
@@ -56,7 +63,17 @@ class _Dependent(Constraint):
 
 
 class _DependentProperty(property, _Dependent):
-    """A property of an instance that is a dependent constraint of the class."""
+    """A property of an instance that is a `dependent` constraint of its class.
+
+    Args:
+        fn: the method; None for a decorator with settings
+        is_discrete: whether values are
+        event_dim: dimensions of an event
+
+    Example:
+        >>> facula.distributions.constraints.is_dependent(facula.distributions.Uniform.support)
+        True
+    """
 
     def __init__(
         self,
@@ -74,7 +91,17 @@ class _DependentProperty(property, _Dependent):
 
 
 class _IndependentConstraint(Constraint):
-    """Another constraint, all of whose answers over the last dimensions must be true."""
+    """Another constraint, all of whose answers over the last dimensions must be true.
+
+    Args:
+        base_constraint: for each element
+        reinterpreted_batch_ndims: how many dimensions
+
+    Example:
+        >>> c = facula.distributions.constraints
+        >>> c.independent(c.positive, 1).check(facula.tensor([[1.0, 2.0], [1.0, -2.0]]))
+        tensor([ True, False])
+    """
 
     def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
         self.base_constraint = base_constraint
@@ -106,7 +133,16 @@ class _IndependentConstraint(Constraint):
 
 
 class MixtureSameFamilyConstraint(Constraint):
-    """The support of a mixture: that of its components."""
+    """The support of a mixture: that of its components, with their dimension taken off.
+
+    Args:
+        base_constraint: of the components
+
+    Example:
+        >>> c = facula.distributions.constraints
+        >>> c.MixtureSameFamilyConstraint(c.positive).check(facula.tensor([1.0]))
+        tensor([True])
+    """
 
     def __init__(self, base_constraint: Constraint) -> None:
         self.base_constraint = base_constraint
@@ -147,7 +183,15 @@ class _OneHot(Constraint):
 
 
 class _IntegerInterval(Constraint):
-    """Whole numbers of a closed interval."""
+    """Whole numbers of a closed interval.
+
+    Args:
+        lower_bound, upper_bound: both inside
+
+    Example:
+        >>> facula.distributions.constraints.integer_interval(0, 2).check(facula.tensor([2.0, 1.5]))
+        tensor([ True, False])
+    """
 
     is_discrete = True
 
@@ -190,7 +234,15 @@ class _Real(Constraint):
 
 
 class _GreaterThan(Constraint):
-    """Numbers above a bound."""
+    """Numbers above a bound.
+
+    Args:
+        lower_bound: not inside
+
+    Example:
+        >>> facula.distributions.constraints.greater_than(0).check(facula.tensor([0.0, 1.0]))
+        tensor([False,  True])
+    """
 
     def __init__(self, lower_bound: Any) -> None:
         self.lower_bound = lower_bound
@@ -200,7 +252,15 @@ class _GreaterThan(Constraint):
 
 
 class _GreaterThanEq(Constraint):
-    """Numbers from a bound on."""
+    """Numbers from a bound on.
+
+    Args:
+        lower_bound: inside
+
+    Example:
+        >>> facula.distributions.constraints.greater_than_eq(0).check(facula.tensor([0.0, -1.0]))
+        tensor([ True, False])
+    """
 
     def __init__(self, lower_bound: Any) -> None:
         self.lower_bound = lower_bound
@@ -210,7 +270,15 @@ class _GreaterThanEq(Constraint):
 
 
 class _LessThan(Constraint):
-    """Numbers below a bound."""
+    """Numbers below a bound.
+
+    Args:
+        upper_bound: not inside
+
+    Example:
+        >>> facula.distributions.constraints.less_than(0).check(facula.tensor([0.0, -1.0]))
+        tensor([False,  True])
+    """
 
     def __init__(self, upper_bound: Any) -> None:
         self.upper_bound = upper_bound
@@ -220,7 +288,15 @@ class _LessThan(Constraint):
 
 
 class _Interval(Constraint):
-    """Numbers of a closed interval."""
+    """Numbers of a closed interval.
+
+    Args:
+        lower_bound, upper_bound: both inside
+
+    Example:
+        >>> facula.distributions.constraints.interval(0, 1).check(facula.tensor([1.0, 2.0]))
+        tensor([ True, False])
+    """
 
     def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
         self.lower_bound, self.upper_bound = lower_bound, upper_bound
@@ -230,7 +306,16 @@ class _Interval(Constraint):
 
 
 class _HalfOpenInterval(Constraint):
-    """Numbers of an interval without its upper end."""
+    """Numbers of an interval without its upper end.
+
+    Args:
+        lower_bound: inside
+        upper_bound: not inside
+
+    Example:
+        >>> facula.distributions.constraints.half_open_interval(0, 1).check(facula.tensor([0.0, 1.0]))
+        tensor([ True, False])
+    """
 
     def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
         self.lower_bound, self.upper_bound = lower_bound, upper_bound
@@ -249,7 +334,15 @@ class _Simplex(Constraint):
 
 
 class _Multinomial(Constraint):
-    """Counts that add up to a total."""
+    """Counts, not negative, that add up to at most a total.
+
+    Args:
+        upper_bound: the total
+
+    Example:
+        >>> facula.distributions.constraints.multinomial(3).check(facula.tensor([[1.0, 2.0]]))
+        tensor([True])
+    """
 
     is_discrete = True
     event_dim = 1
@@ -332,7 +425,18 @@ class _PositiveDefinite(_Symmetric):
 
 
 class _Cat(Constraint):
-    """Pieces along a dimension, each with a constraint of its own."""
+    """Pieces along a dimension, each with a constraint of its own.
+
+    Args:
+        cseq: the constraints
+        dim: the dimension
+        lengths: of the pieces; None for 1 each
+
+    Example:
+        >>> c = facula.distributions.constraints
+        >>> c.cat([c.positive, c.real]).check(facula.tensor([-1.0, -1.0]))
+        tensor([False,  True])
+    """
 
     def __init__(
         self, cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None = None
@@ -358,7 +462,17 @@ class _Cat(Constraint):
 
 
 class _Stack(Constraint):
-    """Slices along a dimension, each with a constraint of its own."""
+    """Slices along a dimension, each with a constraint of its own.
+
+    Args:
+        cseq: the constraints
+        dim: the dimension
+
+    Example:
+        >>> c = facula.distributions.constraints
+        >>> c.stack([c.positive, c.real]).check(facula.tensor([-1.0, -1.0]))
+        tensor([False,  True])
+    """
 
     def __init__(self, cseq: Sequence[Constraint], dim: int = 0) -> None:
         self.cseq = list(cseq)
@@ -379,7 +493,15 @@ class _Stack(Constraint):
 
 
 def is_dependent(constraint: Any) -> bool:
-    """Whether a constraint waits for parameters."""
+    """Whether a constraint waits for parameters.
+
+    Args:
+        constraint: which
+
+    Example:
+        >>> facula.distributions.constraints.is_dependent(facula.distributions.constraints.positive)
+        False
+    """
     return isinstance(constraint, _Dependent)
 
 

@@ -39,7 +39,21 @@ class _LocationScale(Distribution):
 
 
 class Normal(_LocationScale, ExponentialFamily):
-    """The normal distribution of mean `loc` and deviation `scale`."""
+    """The normal distribution, density ``exp(-(x - loc)^2 / (2 scale^2)) / (scale sqrt(2 pi))``.
+
+    Args:
+        loc: the mean
+        scale: the standard deviation, positive
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.Normal(facula.tensor(0.0), facula.tensor(1.0))
+        >>> p.log_prob(facula.tensor(0.0)), p.cdf(facula.tensor(0.0))
+        (tensor(-0.9189), tensor(0.5000))
+    """
 
     _mean_carrier_measure = 0
 
@@ -83,7 +97,21 @@ class Normal(_LocationScale, ExponentialFamily):
 
 
 class Laplace(_LocationScale):
-    """The two-sided exponential distribution."""
+    """The two-sided exponential distribution, density ``exp(-|x - loc| / scale) / (2 scale)``.
+
+    Args:
+        loc: the mean
+        scale: positive
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.Laplace(facula.tensor(0.0), facula.tensor(1.0))
+        >>> p.log_prob(facula.tensor(0.0)), p.variance
+        (tensor(-0.6931), tensor(2.))
+    """
 
     @property
     def mean(self) -> Any:
@@ -120,7 +148,21 @@ class Laplace(_LocationScale):
 
 
 class Cauchy(_LocationScale):
-    """The Cauchy distribution of median `loc` and half width `scale`: it has no mean."""
+    """The Cauchy distribution, density ``1 / (pi scale (1 + ((x - loc) / scale)^2))``; it has no mean.
+
+    Args:
+        loc: the median
+        scale: half the width at half the height, positive
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.Cauchy(facula.tensor(0.0), facula.tensor(1.0))
+        >>> p.cdf(facula.tensor(1.0)), p.mean
+        (tensor(0.7500), tensor(nan))
+    """
 
     @property
     def mean(self) -> Any:
@@ -152,7 +194,21 @@ class Cauchy(_LocationScale):
 
 
 class Gumbel(_LocationScale):
-    """The distribution of a largest value."""
+    """The distribution of a largest value: distribution function ``exp(-exp(-(x - loc) / scale))``.
+
+    Args:
+        loc: the mode
+        scale: positive
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.Gumbel(facula.tensor(0.0), facula.tensor(1.0))
+        >>> p.mean, p.log_prob(facula.tensor(0.0))
+        (tensor(0.5772), tensor(-1.))
+    """
 
     @property
     def mean(self) -> Any:
@@ -233,7 +289,20 @@ class _Half(Distribution):
 
 
 class HalfNormal(_Half):
-    """The absolute value of a normal variable of mean 0."""
+    """The absolute value of a normal variable of mean 0.
+
+    Args:
+        scale: the normal variable's standard deviation, positive
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.HalfNormal(facula.tensor(1.0))
+        >>> p.mean, p.log_prob(facula.tensor(0.0))
+        (tensor(0.7979), tensor(-0.2258))
+    """
 
     base = Normal
 
@@ -247,7 +316,20 @@ class HalfNormal(_Half):
 
 
 class HalfCauchy(_Half):
-    """The absolute value of a Cauchy variable of median 0."""
+    """The absolute value of a Cauchy variable of median 0.
+
+    Args:
+        scale: of that variable, positive
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.HalfCauchy(facula.tensor(1.0))
+        >>> p.cdf(facula.tensor(1.0))
+        tensor(0.5000)
+    """
 
     base = Cauchy
 
@@ -261,7 +343,21 @@ class HalfCauchy(_Half):
 
 
 class Uniform(Distribution):
-    """Uniform numbers of [low, high)."""
+    """Uniform numbers of [low, high).
+
+    Args:
+        low: the lower end
+        high: the upper end, larger
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.Uniform(facula.tensor(0.0), facula.tensor(4.0))
+        >>> p.mean, p.log_prob(facula.tensor(1.0))
+        (tensor(2.), tensor(-1.3863))
+    """
 
     arg_constraints = {
         "low": constraints.dependent,
@@ -325,7 +421,20 @@ class Uniform(Distribution):
 
 
 class Exponential(ExponentialFamily):
-    """Waiting times of a rate."""
+    """Waiting times: density ``rate exp(-rate x)`` for x from 0 on.
+
+    Args:
+        rate: positive
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.Exponential(facula.tensor(2.0))
+        >>> p.mean, p.log_prob(facula.tensor(0.0))
+        (tensor(0.5000), tensor(0.6931))
+    """
 
     arg_constraints = {"rate": constraints.positive}
     support = constraints.nonnegative
@@ -378,7 +487,21 @@ class Exponential(ExponentialFamily):
 
 
 class Gamma(ExponentialFamily):
-    """The gamma distribution of shape `concentration` and `rate`."""
+    """The gamma distribution: density proportional to ``x^(concentration - 1) exp(-rate x)``.
+
+    Args:
+        concentration: the shape, positive
+        rate: the inverse scale, positive
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.Gamma(facula.tensor(2.0), facula.tensor(4.0))
+        >>> p.mean, p.log_prob(facula.tensor(0.5))
+        (tensor(0.5000), tensor(0.0794))
+    """
 
     arg_constraints = {
         "concentration": constraints.positive,
@@ -436,7 +559,20 @@ class Gamma(ExponentialFamily):
 
 
 class Chi2(Gamma):
-    """Sums of `df` squared standard normal numbers."""
+    """The sum of ``df`` squared standard normal numbers.
+
+    Args:
+        df: degrees of freedom, positive
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.Chi2(facula.tensor(3.0))
+        >>> p.mean, p.variance
+        (tensor(3.), tensor(6.))
+    """
 
     arg_constraints = {"df": constraints.positive}
 
@@ -454,56 +590,24 @@ class Chi2(Gamma):
         return self.concentration * 2
 
 
-class InverseGamma(Distribution):
-    """The reciprocal of a gamma variable."""
-
-    arg_constraints = {
-        "concentration": constraints.positive,
-        "rate": constraints.positive,
-    }
-    support = constraints.positive
-    has_rsample = True
-
-    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
-        self.concentration, self.rate = broadcast_all(concentration, rate)
-        super().__init__(self.rate.shape, validate_args=validate_args)
-
-    @property
-    def mean(self) -> Any:
-        a = self.concentration
-        return facula.where(a > 1, self.rate / (a - 1), math.inf)
-
-    @property
-    def mode(self) -> Any:
-        return self.rate / (self.concentration + 1)
-
-    @property
-    def variance(self) -> Any:
-        a = self.concentration
-        return facula.where(a > 2, self.rate.square() / ((a - 1).square() * (a - 2)), math.inf)
-
-    def rsample(self, sample_shape: Any = ()) -> Any:
-        gamma = Gamma(self.concentration, self.rate, validate_args=False)
-        return gamma.rsample(sample_shape).reciprocal()
-
-    def log_prob(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
-        a, b = self.concentration, self.rate
-        return a * b.log() - facula.lgamma(a) - (a + 1) * value.log() - b / value
-
-    def cdf(self, value: Any) -> Any:
-        if self._validate_args:
-            self._validate_sample(value)
-        return facula.special.gammaincc(self.concentration, self.rate / value)
-
-    def entropy(self) -> Any:
-        a = self.concentration
-        return a + self.rate.log() + facula.lgamma(a) - (1 + a) * facula.digamma(a)
-
-
 class Dirichlet(ExponentialFamily):
-    """Points of a simplex."""
+    """Points of a simplex: density proportional to the product of ``x_i^(concentration_i - 1)``.
+
+    Args:
+        concentration: ``[*, K]``, positive
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Shape:
+        events are vectors of K positive numbers that sum to 1.
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.Dirichlet(facula.tensor([1.0, 3.0]))
+        >>> p.mean, p.log_prob(facula.tensor([0.5, 0.5]))
+        (tensor([0.2500, 0.7500]), tensor(-0.2877))
+    """
 
     arg_constraints = {"concentration": constraints.independent(constraints.positive, 1)}
     support = constraints.simplex
@@ -571,7 +675,22 @@ class Dirichlet(ExponentialFamily):
 
 
 class Beta(ExponentialFamily):
-    """Numbers of (0, 1): the first part of a Dirichlet point of two."""
+    """Numbers of (0, 1): density proportional to ``x^(concentration1 - 1) (1 - x)^(concentration0 -
+    1)``.
+
+    Args:
+        concentration1: alpha, positive
+        concentration0: beta, positive
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.Beta(facula.tensor(2.0), facula.tensor(1.0))
+        >>> p.mean, p.log_prob(facula.tensor(0.5))
+        (tensor(0.6667), tensor(0.))
+    """
 
     arg_constraints = {
         "concentration1": constraints.positive,

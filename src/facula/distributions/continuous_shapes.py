@@ -24,7 +24,23 @@ from facula.distributions.utils import (
 
 
 class StudentT(Distribution):
-    """Student's t of `df` degrees of freedom."""
+    """Student's t: density proportional to ``(1 + ((x - loc) / scale)^2 / df)^(-(df + 1) / 2)``.
+    [Gosset 1908]
+
+    Args:
+        df: degrees of freedom, positive
+        loc: the median
+        scale: positive
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.StudentT(facula.tensor(3.0))
+        >>> p.variance, p.log_prob(facula.tensor(0.0))
+        (tensor(3.), tensor(-1.0009))
+    """
 
     arg_constraints = {
         "df": constraints.positive,
@@ -75,7 +91,20 @@ class StudentT(Distribution):
 
 
 class FisherSnedecor(Distribution):
-    """The ratio of two chi-squared variables over their degrees of freedom."""
+    """The ratio of two chi-squared variables over their degrees of freedom.
+
+    Args:
+        df1, df2: degrees of freedom, positive
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.FisherSnedecor(facula.tensor(1.0), facula.tensor(4.0))
+        >>> p.mean, p.log_prob(facula.tensor(1.0))
+        (tensor(2.), tensor(-1.5387))
+    """
 
     arg_constraints = {"df1": constraints.positive, "df2": constraints.positive}
     support = constraints.positive
@@ -116,7 +145,21 @@ class FisherSnedecor(Distribution):
 
 
 class Pareto(Distribution):
-    """Numbers from `scale` on with a power-law tail."""
+    """Numbers from ``scale`` on with a power-law tail: ``P(X > x) = (scale / x)^alpha``.
+
+    Args:
+        scale: the least value, positive
+        alpha: the tail's exponent, positive
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.Pareto(facula.tensor(1.0), facula.tensor(2.0))
+        >>> p.mean, p.log_prob(facula.tensor(2.0))
+        (tensor(2.), tensor(-1.3863))
+    """
 
     arg_constraints = {"alpha": constraints.positive, "scale": constraints.positive}
     has_rsample = True
@@ -165,7 +208,22 @@ class Pareto(Distribution):
 
 
 class GeneralizedPareto(Distribution):
-    """Excesses over a threshold `loc`, with tail index `concentration`."""
+    """Excesses over a threshold. [Pickands 1975]
+
+    Args:
+        loc: the threshold
+        scale: positive
+        concentration: the tail index; 0 is the exponential distribution
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.GeneralizedPareto(facula.tensor(0.0), facula.tensor(1.0), facula.tensor(0.5))
+        >>> p.log_prob(facula.tensor(1.0)), p.mean
+        (tensor(-1.2164), tensor(2.))
+    """
 
     arg_constraints = {
         "loc": constraints.real,
@@ -244,7 +302,21 @@ class GeneralizedPareto(Distribution):
 
 
 class Weibull(Distribution):
-    """Powers of exponential waiting times."""
+    """Powers of waiting times: ``P(X > x) = exp(-(x / scale)^concentration)``.
+
+    Args:
+        scale: positive
+        concentration: the shape, positive
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.Weibull(facula.tensor(1.0), facula.tensor(2.0))
+        >>> p.mean, p.log_prob(facula.tensor(1.0))
+        (tensor(0.8862), tensor(-0.3069))
+    """
 
     arg_constraints = {
         "scale": constraints.positive,
@@ -296,7 +368,22 @@ class Weibull(Distribution):
 
 
 class Kumaraswamy(Distribution):
-    """Numbers of (0, 1), much like `Beta`, with a simple distribution function."""
+    """Numbers of (0, 1) with distribution function ``1 - (1 - x^concentration1)^concentration0``; much
+    like `Beta`. [Kumaraswamy 1980]
+
+    Args:
+        concentration1: positive
+        concentration0: positive
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.Kumaraswamy(facula.tensor(1.0), facula.tensor(1.0))
+        >>> p.mean, p.log_prob(facula.tensor(0.5))
+        (tensor(0.5000), tensor(0.))
+    """
 
     arg_constraints = {
         "concentration1": constraints.positive,
@@ -362,8 +449,22 @@ class Kumaraswamy(Distribution):
 
 
 class ContinuousBernoulli(ExponentialFamily):
-    """Numbers of [0, 1] with density proportional to ``p^x (1 - p)^(1 - x)``.
-    [Loaiza-Ganem & Cunningham 2019]
+    """Numbers of [0, 1] with density proportional to ``p^x (1 - p)^(1 - x)``. [Loaiza-Ganem &
+    Cunningham 2019]
+
+    Args:
+        probs: p, in (0, 1); give it or ``logits``
+        logits: ``log(p / (1 - p))``
+        lims: around 1/2, between which a Taylor series is used
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.ContinuousBernoulli(facula.tensor(0.25))
+        >>> p.mean, p.log_prob(facula.tensor(0.5))
+        (tensor(0.4102), tensor(-0.0498))
     """
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
@@ -481,7 +582,22 @@ class ContinuousBernoulli(ExponentialFamily):
 
 
 class VonMises(Distribution):
-    """Angles around `loc`: the normal distribution of the circle."""
+    """Angles around ``loc``: density proportional to ``exp(concentration cos(x - loc))``. Samples by
+    rejection. [Best & Fisher 1979]
+
+    Args:
+        loc: the mean angle
+        concentration: the inverse of a variance, positive
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.VonMises(facula.tensor(0.0), facula.tensor(1.0))
+        >>> p.log_prob(facula.tensor(0.0)), p.mean
+        (tensor(-1.0738), tensor(0.))
+    """
 
     arg_constraints = {"loc": constraints.real, "concentration": constraints.positive}
     support = constraints.real
@@ -535,3 +651,65 @@ class VonMises(Distribution):
                 done = done | taken
             turned = result + math.pi + self.loc.double()
             return (turned.remainder(2 * math.pi) - math.pi).to(self.loc.dtype)
+
+
+class InverseGamma(Distribution):
+    """The reciprocal of a gamma variable.
+
+    Args:
+        concentration: the shape, positive
+        rate: the scale of the reciprocal, positive
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.InverseGamma(facula.tensor(3.0), facula.tensor(4.0))
+        >>> p.mean, p.log_prob(facula.tensor(1.0))
+        (tensor(2.), tensor(-0.5343))
+    """
+
+    arg_constraints = {
+        "concentration": constraints.positive,
+        "rate": constraints.positive,
+    }
+    support = constraints.positive
+    has_rsample = True
+
+    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
+        self.concentration, self.rate = broadcast_all(concentration, rate)
+        super().__init__(self.rate.shape, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Any:
+        a = self.concentration
+        return facula.where(a > 1, self.rate / (a - 1), math.inf)
+
+    @property
+    def mode(self) -> Any:
+        return self.rate / (self.concentration + 1)
+
+    @property
+    def variance(self) -> Any:
+        a = self.concentration
+        return facula.where(a > 2, self.rate.square() / ((a - 1).square() * (a - 2)), math.inf)
+
+    def rsample(self, sample_shape: Any = ()) -> Any:
+        gamma = Gamma(self.concentration, self.rate, validate_args=False)
+        return gamma.rsample(sample_shape).reciprocal()
+
+    def log_prob(self, value: Any) -> Any:
+        if self._validate_args:
+            self._validate_sample(value)
+        a, b = self.concentration, self.rate
+        return a * b.log() - facula.lgamma(a) - (a + 1) * value.log() - b / value
+
+    def cdf(self, value: Any) -> Any:
+        if self._validate_args:
+            self._validate_sample(value)
+        return facula.special.gammaincc(self.concentration, self.rate / value)
+
+    def entropy(self) -> Any:
+        a = self.concentration
+        return a + self.rate.log() + facula.lgamma(a) - (1 + a) * facula.digamma(a)

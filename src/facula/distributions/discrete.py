@@ -63,7 +63,21 @@ class _Chance(Distribution):
 
 
 class Bernoulli(_Chance, ExponentialFamily):
-    """0 or 1."""
+    """0 or 1.
+
+    Args:
+        probs: the probability of 1, in [0, 1]; give it or ``logits``
+        logits: ``log(p / (1 - p))``
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.Bernoulli(facula.tensor(0.25))
+        >>> p.mean, p.log_prob(facula.tensor(1.0)), p.entropy()
+        (tensor(0.2500), tensor(-1.3863), tensor(0.5623))
+    """
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.boolean
@@ -116,7 +130,21 @@ class Bernoulli(_Chance, ExponentialFamily):
 
 
 class Geometric(_Chance):
-    """The number of failures before the first success."""
+    """The number of failures before the first success.
+
+    Args:
+        probs: the probability of success, in (0, 1]; give it or ``logits``
+        logits: ``log(p / (1 - p))``
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.Geometric(facula.tensor(0.25))
+        >>> p.mean, p.log_prob(facula.tensor(0.0))
+        (tensor(3.), tensor(-1.3863))
+    """
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.nonnegative_integer
@@ -168,7 +196,22 @@ class Geometric(_Chance):
 
 
 class Binomial(_Chance):
-    """How many of `total_count` trials succeed."""
+    """How many of ``total_count`` trials succeed.
+
+    Args:
+        total_count: the number of trials
+        probs: the probability of success, in [0, 1]; give it or ``logits``
+        logits: ``log(p / (1 - p))``
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.Binomial(3, facula.tensor(0.5))
+        >>> p.mean, p.log_prob(facula.tensor(1.0))
+        (tensor(1.5000), tensor(-0.9808))
+    """
 
     arg_constraints = {
         "total_count": constraints.nonnegative_integer,
@@ -246,7 +289,22 @@ class Binomial(_Chance):
 
 
 class NegativeBinomial(_Chance):
-    """The number of successes before `total_count` failures."""
+    """The number of successes before ``total_count`` failures.
+
+    Args:
+        total_count: failures to wait for
+        probs: the probability of success, in [0, 1); give it or ``logits``
+        logits: ``log(p / (1 - p))``
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.NegativeBinomial(2, facula.tensor(0.5))
+        >>> p.mean, p.log_prob(facula.tensor(1.0))
+        (tensor(2.), tensor(-1.3863))
+    """
 
     arg_constraints = {
         "total_count": constraints.greater_than_eq(0),
@@ -295,7 +353,20 @@ class NegativeBinomial(_Chance):
 
 
 class Poisson(ExponentialFamily):
-    """Counts of rare events."""
+    """Counts of independent events: ``P(k) = rate^k exp(-rate) / k!``.
+
+    Args:
+        rate: the mean, not negative
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.Poisson(facula.tensor(2.0))
+        >>> p.mean, p.log_prob(facula.tensor(0.0))
+        (tensor(2.), tensor(-2.))
+    """
 
     arg_constraints = {"rate": constraints.nonnegative}
     support = constraints.nonnegative_integer
@@ -333,7 +404,24 @@ class Poisson(ExponentialFamily):
 
 
 class Categorical(Distribution):
-    """A choice out of K."""
+    """A choice out of K classes, 0 to K - 1.
+
+    Args:
+        probs: of each class along the last dimension, scaled to sum to 1; give it or ``logits``
+        logits: log-probabilities of the classes, up to a constant
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Shape:
+        parameters ``[*, K]``, samples ``[*]``, integers.
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.Categorical(facula.tensor([1.0, 3.0]))
+        >>> p.probs, p.log_prob(facula.tensor(1))
+        (tensor([0.2500, 0.7500]), tensor(-0.2877))
+    """
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     has_enumerate_support = True
@@ -456,7 +544,24 @@ class _OverCategorical(Distribution):
 
 
 class OneHotCategorical(_OverCategorical):
-    """A choice out of K as a vector with one 1."""
+    """A choice out of K classes, as a vector with one 1.
+
+    Args:
+        probs: of each class along the last dimension, scaled to sum to 1; give it or ``logits``
+        logits: log-probabilities of the classes, up to a constant
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Shape:
+        parameters and samples ``[*, K]``.
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.OneHotCategorical(facula.tensor([1.0, 3.0]))
+        >>> p.mean, p.log_prob(facula.tensor([0.0, 1.0]))
+        (tensor([0.2500, 0.7500]), tensor(-0.2877))
+    """
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     support = constraints.one_hot
@@ -501,8 +606,24 @@ class OneHotCategorical(_OverCategorical):
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):
-    """`OneHotCategorical` whose samples pass gradients on to the probabilities.
-    [Bengio, Leonard & Courville 2013]
+    """`OneHotCategorical` whose ``rsample`` passes gradients on to the probabilities. [Bengio, Leonard
+    & Courville 2013]
+
+    Args:
+        probs: of each class along the last dimension, scaled to sum to 1; give it or ``logits``
+        logits: log-probabilities of the classes, up to a constant
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Shape:
+        parameters and samples ``[*, K]``.
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.OneHotCategoricalStraightThrough(facula.tensor([1.0, 3.0]))
+        >>> p.rsample().sum()
+        tensor(1.)
     """
 
     has_rsample = True
@@ -512,7 +633,25 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
 
 
 class Multinomial(_OverCategorical):
-    """Counts of `total_count` choices out of K."""
+    """Counts of ``total_count`` choices out of K classes.
+
+    Args:
+        total_count: the number of choices, one int
+        probs: of each class along the last dimension, scaled to sum to 1; give it or ``logits``
+        logits: log-probabilities of the classes, up to a constant
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Shape:
+        parameters and samples ``[*, K]``; samples sum to ``total_count``.
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.Multinomial(4, facula.tensor([1.0, 3.0]))
+        >>> p.mean, p.log_prob(facula.tensor([1.0, 3.0]))
+        (tensor([1., 3.]), tensor(-0.8630))
+    """
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     total_count: int

@@ -17,7 +17,30 @@ from facula.distributions.utils import lazy_property, sum_rightmost
 
 
 class Distribution:
-    """A probability distribution over tensors."""
+    """The base class of distributions over tensors.
+
+    ``sample(shape)`` draws ``shape + batch_shape + event_shape`` numbers, ``rsample`` does so with
+    gradients where ``has_rsample``; ``log_prob(value)`` gives ``batch_shape``. ``mean``,
+    ``variance``, ``stddev``, ``mode``, ``cdf``, ``icdf``, ``entropy`` and ``enumerate_support`` are
+    there where a class has them, ``expand`` gives another batch shape. ``arg_constraints`` and
+    ``support`` are sets of `constraints`.
+
+    Args:
+        batch_shape: of the parameters
+        event_shape: of one value
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its constraint.
+
+    Example:
+        >>> class Always(facula.distributions.Distribution):
+        ...     arg_constraints = {}
+        ...     def sample(self, sample_shape=()):
+        ...         return facula.ones(self._extended_shape(facula.Size(sample_shape)))
+        >>> Always(batch_shape=(2,)).sample((3,)).shape
+        facula.Size([3, 2])
+    """
 
     has_rsample = False
     has_enumerate_support = False
@@ -263,7 +286,21 @@ class Distribution:
 
 
 class ExponentialFamily(Distribution):
-    """Densities of the form ``exp(<t(x), p> - A(p) + k(x))``."""
+    """The base class of densities ``exp(<t(x), p> - A(p) + k(x))``: entropy and divergence follow from
+    the gradient of A.
+
+    A subclass defines ``_natural_params``, ``_log_normalizer`` and ``_mean_carrier_measure``.
+    [Nielsen & Nock 2010]
+
+    Args:
+        batch_shape: of the parameters
+        event_shape: of one value
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Example:
+        >>> isinstance(facula.distributions.Gamma(1.0, 1.0), facula.distributions.ExponentialFamily)
+        True
+    """
 
     @property
     def _natural_params(self) -> tuple[Any, ...]:

@@ -20,8 +20,17 @@ from facula.nn import functional as F
 class CorrCholeskyTransform(Transform):
     """Vectors of n (n - 1) / 2 numbers to Cholesky factors of correlation matrices of n rows.
 
-    The numbers become partial correlations by tanh, and those rows of length one by breaking off
-    shares of the squared length. [Lewandowski et al. 2009]
+    The numbers become partial correlations by tanh. [Lewandowski, Kurowicka & Joe 2009]
+
+    Args:
+        cache_size: 1 to keep the last value and its image, 0 for none
+
+    Example:
+        >>> t = facula.distributions.CorrCholeskyTransform()
+        >>> t(facula.zeros(3))
+        tensor([[1., 0., 0.],
+                [0., 1., 0.],
+                [0., 0., 1.]])
     """
 
     domain = constraints.real_vector
@@ -88,7 +97,17 @@ class CorrCholeskyTransform(Transform):
 
 
 class PositiveDefiniteTransform(Transform):
-    """Matrices to positive-definite ones: the product of a lower factor and its transpose."""
+    """Square matrices to positive-definite ones: the product of a lower triangle and its transpose.
+
+    Args:
+        cache_size: 1 to keep the last value and its image, 0 for none
+
+    Example:
+        >>> t = facula.distributions.PositiveDefiniteTransform()
+        >>> t(facula.tensor([[0.0, 1.0], [2.0, 0.0]]))
+        tensor([[1., 2.],
+                [2., 5.]])
+    """
 
     domain = constraints.independent(constraints.real, 2)
     codomain = constraints.positive_definite

@@ -123,8 +123,25 @@ class _Matrices(Distribution):
 
 
 class MultivariateNormal(_Matrices):
-    """The normal distribution of vectors, by its covariance, its precision or a lower triangular
-    factor.
+    """The normal distribution of vectors; give one of the three matrices.
+
+    Args:
+        loc: the mean, ``[*, n]``
+        covariance_matrix: ``[*, n, n]``, positive definite
+        precision_matrix: its inverse
+        scale_tril: its lower Cholesky factor, which is what is computed with
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Shape:
+        samples are ``[*, n]``.
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.MultivariateNormal(facula.zeros(2), facula.eye(2))
+        >>> p.log_prob(facula.zeros(2)), p.entropy()
+        (tensor(-1.8379), tensor(2.8379))
     """
 
     arg_constraints = {
@@ -244,10 +261,24 @@ def _low_rank_batch(loc: Any, cov_factor: Any, cov_diag: Any) -> tuple[int, ...]
 
 
 class LowRankMultivariateNormal(Distribution):
-    """The normal distribution of vectors with covariance ``W W^T + diag(D)``.
+    """The normal distribution of vectors with covariance ``W W^T + diag(D)``; work is with matrices of
+    k rows. [Woodbury 1950]
 
-    Sizes are n for vectors and k for the columns of W; all work is with matrices of k. [Woodbury
-    1950]
+    Args:
+        loc: the mean, ``[*, n]``
+        cov_factor: W, ``[*, n, k]``
+        cov_diag: D, ``[*, n]``, positive
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> factor, rest = facula.tensor([[1.0], [0.0]]), facula.ones(2)
+        >>> p = facula.distributions.LowRankMultivariateNormal(facula.zeros(2), factor, rest)
+        >>> p.covariance_matrix, p.log_prob(facula.zeros(2))
+        (tensor([[2., 0.],
+                [0., 1.]]), tensor(-2.1845))
     """
 
     arg_constraints = {
@@ -356,7 +387,25 @@ def low_rank_mahalanobis(factor: Any, diagonal: Any, difference: Any, capacitanc
 
 
 class Wishart(_Matrices, ExponentialFamily):
-    """Sums of outer products of `df` normal vectors: positive-definite matrices. [Wishart 1928]"""
+    """Sums of outer products of ``df`` normal vectors: positive-definite matrices; give one of the
+    three. [Wishart 1928]
+
+    Args:
+        df: degrees of freedom, more than n - 1
+        covariance_matrix: of the vectors, ``[*, n, n]``
+        precision_matrix: its inverse
+        scale_tril: its lower Cholesky factor
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.Wishart(facula.tensor(3.0), facula.eye(2))
+        >>> p.mean, p.log_prob(facula.eye(2))
+        (tensor([[3., 0.],
+                [0., 3.]]), tensor(-3.5310))
+    """
 
     support = constraints.positive_definite
     has_rsample = True
@@ -488,8 +537,20 @@ class Wishart(_Matrices, ExponentialFamily):
 
 
 class LKJCholesky(Distribution):
-    """Lower Cholesky factors of random correlation matrices; `concentration` 1 is uniform.
-    [Lewandowski et al. 2009]
+    """Lower Cholesky factors of random correlation matrices. [Lewandowski, Kurowicka & Joe 2009]
+
+    Args:
+        dim: rows of the matrices, at least 2
+        concentration: 1 for uniform matrices, more for matrices near the identity; positive
+        validate_args: whether parameters and values are checked; None for the class's setting
+
+    Raises:
+        ValueError: a parameter is outside of its range, or shapes do not broadcast.
+
+    Example:
+        >>> p = facula.distributions.LKJCholesky(2, 1.0)
+        >>> p.log_prob(facula.eye(2)), p.sample().shape
+        (tensor(-0.6931), facula.Size([2, 2]))
     """
 
     arg_constraints = {"concentration": constraints.positive}

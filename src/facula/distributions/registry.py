@@ -14,7 +14,24 @@ from facula.distributions import constraints, matrix_transforms, transforms
 
 
 class ConstraintRegistry:
-    """Makes transforms by the class of a constraint."""
+    """Makes transforms by the class of a constraint: `biject_to` one-to-one ones, `transform_to` any.
+
+    ``registry(constraint)`` gives a transform from unconstrained numbers; ``register(constraint)``
+    is the decorator of what makes it.
+
+    Args:
+        constraint: an instance of `constraints.Constraint`
+
+    Raises:
+        NotImplementedError: at the call, where the constraint's class is not known.
+
+    Example:
+        >>> positive = facula.distributions.constraints.positive
+        >>> facula.distributions.biject_to(positive)(facula.tensor(-1.0)) > 0
+        tensor(True)
+        >>> facula.distributions.transform_to(positive)(facula.tensor(-1.0)) > 0
+        tensor(True)
+    """
 
     def __init__(self) -> None:
         self._registry: dict[type, Callable[[Any], transforms.Transform]] = {}

@@ -20,7 +20,19 @@ from facula.distributions.utils import sum_rightmost
 
 
 class Transform:
-    """A map with an inverse and a volume change; the last result is kept when `cache_size` is 1."""
+    """The base class of maps with an inverse and a volume change.
+
+    A subclass defines ``_call(x)``, ``_inverse(y)``, ``log_abs_det_jacobian(x, y)`` and the
+    constraints ``domain`` and ``codomain``. Calling it maps, ``inv`` is the inverse transform.
+
+    Args:
+        cache_size: 1 to keep the last value and its image, 0 for none
+
+    Example:
+        >>> t = facula.distributions.ExpTransform()
+        >>> t.inv(t(facula.tensor(2.0))), t.log_abs_det_jacobian(facula.tensor(2.0), None)
+        (tensor(2.), tensor(2.))
+    """
 
     bijective = False
     domain: Any
@@ -177,7 +189,18 @@ class _InverseTransform(Transform):
 
 
 class ComposeTransform(Transform):
-    """Several transforms, the first one first."""
+    """Several transforms, the first one first.
+
+    Args:
+        parts: a list of transforms
+        cache_size: 1 to keep the last value and its image, 0 for none
+
+    Example:
+        >>> d = facula.distributions
+        >>> t = d.ComposeTransform([d.AffineTransform(0.0, 2.0), d.ExpTransform()])
+        >>> t(facula.tensor([0.0]))
+        tensor([1.])
+    """
 
     def __init__(self, parts: list[Transform], cache_size: int = 0) -> None:
         if cache_size:
@@ -277,7 +300,18 @@ identity_transform: Transform = ComposeTransform([])
 
 
 class IndependentTransform(Transform):
-    """A transform whose last dimensions count as one event."""
+    """A transform whose last dimensions count as one event: volume changes are summed over them.
+
+    Args:
+        base_transform: what is reread
+        reinterpreted_batch_ndims: how many dimensions
+        cache_size: 1 to keep the last value and its image, 0 for none
+
+    Example:
+        >>> t = facula.distributions.IndependentTransform(facula.distributions.ExpTransform(), 1)
+        >>> t.log_abs_det_jacobian(facula.ones(3), facula.ones(3))
+        tensor(3.)
+    """
 
     def __init__(
         self, base_transform: Transform, reinterpreted_batch_ndims: int, cache_size: int = 0
@@ -328,7 +362,18 @@ class IndependentTransform(Transform):
 
 
 class ReshapeTransform(Transform):
-    """Events in another shape."""
+    """Events in another shape.
+
+    Args:
+        in_shape: their shape
+        out_shape: of as many elements
+        cache_size: 1 to keep the last value and its image, 0 for none
+
+    Example:
+        >>> t = facula.distributions.ReshapeTransform((2, 2), (4,))
+        >>> t(facula.ones(3, 2, 2)).shape
+        facula.Size([3, 4])
+    """
 
     bijective = True
 

@@ -61,7 +61,16 @@ class _Rising(Transform):
 
 
 class ExpTransform(_Rising):
-    """``exp(x)``."""
+    """``exp(x)``, to positive numbers.
+
+    Args:
+        cache_size: 1 to keep the last value and its image, 0 for none
+
+    Example:
+        >>> t = facula.distributions.ExpTransform()
+        >>> t(facula.tensor([0.5])), t.inv(t(facula.tensor([0.5])))
+        (tensor([1.6487]), tensor([0.5000]))
+    """
 
     codomain = constraints.positive
 
@@ -76,7 +85,17 @@ class ExpTransform(_Rising):
 
 
 class PowerTransform(Transform):
-    """``x ** exponent`` of positive numbers."""
+    """``x^exponent`` of positive numbers.
+
+    Args:
+        exponent: the power
+        cache_size: 1 to keep the last value and its image, 0 for none
+
+    Example:
+        >>> t = facula.distributions.PowerTransform(2.0)
+        >>> t(facula.tensor([0.5])), t.inv(t(facula.tensor([0.5])))
+        (tensor([0.2500]), tensor([0.5000]))
+    """
 
     domain = constraints.positive
     codomain = constraints.positive
@@ -114,7 +133,16 @@ class PowerTransform(Transform):
 
 
 class SigmoidTransform(_Rising):
-    """``1 / (1 + exp(-x))``."""
+    """``1 / (1 + exp(-x))``, to (0, 1).
+
+    Args:
+        cache_size: 1 to keep the last value and its image, 0 for none
+
+    Example:
+        >>> t = facula.distributions.SigmoidTransform()
+        >>> t(facula.tensor([0.5])), t.inv(t(facula.tensor([0.5])))
+        (tensor([0.6225]), tensor([0.5000]))
+    """
 
     codomain = constraints.unit_interval
 
@@ -132,7 +160,16 @@ class SigmoidTransform(_Rising):
 
 
 class SoftplusTransform(_Rising):
-    """``log(1 + exp(x))``."""
+    """``log(1 + exp(x))``, to positive numbers.
+
+    Args:
+        cache_size: 1 to keep the last value and its image, 0 for none
+
+    Example:
+        >>> t = facula.distributions.SoftplusTransform()
+        >>> t(facula.tensor([0.5])), t.inv(t(facula.tensor([0.5])))
+        (tensor([0.9741]), tensor([0.5000]))
+    """
 
     codomain = constraints.positive
 
@@ -147,7 +184,16 @@ class SoftplusTransform(_Rising):
 
 
 class TanhTransform(_Rising):
-    """``tanh(x)``."""
+    """``tanh(x)``, to (-1, 1).
+
+    Args:
+        cache_size: 1 to keep the last value and its image, 0 for none
+
+    Example:
+        >>> t = facula.distributions.TanhTransform()
+        >>> t(facula.tensor([0.5])), t.inv(t(facula.tensor([0.5])))
+        (tensor([0.4621]), tensor([0.5000]))
+    """
 
     codomain = constraints.interval(-1.0, 1.0)
 
@@ -162,7 +208,16 @@ class TanhTransform(_Rising):
 
 
 class AbsTransform(Transform):
-    """``|x|``: not bijective; its inverse gives the positive preimage."""
+    """``|x|``: not one to one; its inverse gives the positive number.
+
+    Args:
+        cache_size: 1 to keep the last value and its image, 0 for none
+
+    Example:
+        >>> t = facula.distributions.AbsTransform()
+        >>> t(facula.tensor([-2.0])), t.inv(t(facula.tensor([-2.0])))
+        (tensor([2.]), tensor([2.]))
+    """
 
     domain = constraints.real
     codomain = constraints.positive
@@ -180,7 +235,19 @@ class AbsTransform(Transform):
 
 
 class AffineTransform(Transform):
-    """``loc + scale * x``."""
+    """``loc + scale * x``.
+
+    Args:
+        loc: what is added
+        scale: the factor
+        event_dim: how many dimensions are one event
+        cache_size: 1 to keep the last value and its image, 0 for none
+
+    Example:
+        >>> t = facula.distributions.AffineTransform(1.0, 2.0)
+        >>> t(facula.tensor([0.5])), t.inv(t(facula.tensor([0.5])))
+        (tensor([2.]), tensor([0.5000]))
+    """
 
     bijective = True
 
@@ -250,7 +317,16 @@ class AffineTransform(Transform):
 
 
 class SoftmaxTransform(Transform):
-    """``softmax(x)``: not bijective; its inverse gives logarithms."""
+    """``softmax(x)`` over the last dimension: not one to one; its inverse gives logarithms.
+
+    Args:
+        cache_size: 1 to keep the last value and its image, 0 for none
+
+    Example:
+        >>> t = facula.distributions.SoftmaxTransform()
+        >>> t(facula.tensor([0.0, 0.0])), t.inv(t(facula.tensor([0.0, 0.0])))
+        (tensor([0.5000, 0.5000]), tensor([-0.6931, -0.6931]))
+    """
 
     domain = constraints.real_vector
     codomain = constraints.simplex
@@ -269,7 +345,16 @@ class SoftmaxTransform(Transform):
 
 
 class StickBreakingTransform(Transform):
-    """Vectors of n numbers to points of a simplex of n + 1, by breaking off shares of a stick."""
+    """Vectors of n numbers to points of a simplex of n + 1, by breaking off shares of a stick.
+
+    Args:
+        cache_size: 1 to keep the last value and its image, 0 for none
+
+    Example:
+        >>> t = facula.distributions.StickBreakingTransform()
+        >>> t(facula.tensor([0.0, 0.0])), t.inv(t(facula.tensor([0.0, 0.0])))
+        (tensor([0.3333, 0.3333, 0.3333]), tensor([ 0.0000e+00, -1.1921e-07]))
+    """
 
     domain = constraints.real_vector
     codomain = constraints.simplex
@@ -306,7 +391,17 @@ class StickBreakingTransform(Transform):
 
 
 class LowerCholeskyTransform(Transform):
-    """Matrices to lower triangles with a positive diagonal."""
+    """Square matrices to lower triangles with a positive diagonal (its exponential).
+
+    Args:
+        cache_size: 1 to keep the last value and its image, 0 for none
+
+    Example:
+        >>> t = facula.distributions.LowerCholeskyTransform()
+        >>> t(facula.tensor([[0.0, 1.0], [2.0, 0.0]]))
+        tensor([[1., 0.],
+                [2., 1.]])
+    """
 
     domain = constraints.independent(constraints.real, 2)
     codomain = constraints.lower_cholesky
@@ -324,7 +419,20 @@ class LowerCholeskyTransform(Transform):
 
 
 class CatTransform(Transform):
-    """Transforms of consecutive pieces along a dimension."""
+    """Transforms of pieces along a dimension, put together again.
+
+    Args:
+        tseq: a transform for each
+        dim: the dimension
+        lengths: of the pieces; None for 1 each
+        cache_size: 1 to keep the last value and its image, 0 for none
+
+    Example:
+        >>> d = facula.distributions
+        >>> t = d.CatTransform([d.ExpTransform(), d.AffineTransform(0.0, 2.0)], dim=0)
+        >>> t(facula.tensor([0.0, 3.0]))
+        tensor([1., 6.])
+    """
 
     transforms: list[Transform]
 
@@ -389,7 +497,19 @@ class CatTransform(Transform):
 
 
 class StackTransform(Transform):
-    """Transforms of consecutive slices along a dimension."""
+    """Transforms of slices along a dimension, put together again.
+
+    Args:
+        tseq: a transform for each
+        dim: the dimension
+        cache_size: 1 to keep the last value and its image, 0 for none
+
+    Example:
+        >>> d = facula.distributions
+        >>> t = d.StackTransform([d.ExpTransform(), d.AffineTransform(0.0, 2.0)], dim=0)
+        >>> t(facula.tensor([0.0, 3.0]))
+        tensor([1., 6.])
+    """
 
     transforms: list[Transform]
 
@@ -432,7 +552,17 @@ class StackTransform(Transform):
 
 
 class CumulativeDistributionTransform(Transform):
-    """The distribution function of a distribution: its values become uniform."""
+    """The distribution function of a distribution: its values become uniform.
+
+    Args:
+        distribution: of single numbers, with ``cdf`` and ``icdf``
+        cache_size: 1 to keep the last value and its image, 0 for none
+
+    Example:
+        >>> t = facula.distributions.CumulativeDistributionTransform(facula.distributions.Normal(0.0, 1.0))
+        >>> t(facula.tensor([0.0])), t.inv(t(facula.tensor([0.0])))
+        (tensor([0.5000]), tensor([0.]))
+    """
 
     bijective = True
     codomain = constraints.unit_interval

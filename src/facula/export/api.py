@@ -31,22 +31,29 @@ def export(
     preserve_module_call_signature: tuple[str, ...] = (),
     prefer_deferred_runtime_asserts_over_guards: bool = False,
 ) -> ExportedProgram:
-    """Export the forward of a module.
+    """Exports the forward of a module: a flat graph of functional operators, with its weights.
 
     Args:
-        args, kwargs: example arguments; what is no tensor becomes a constant of the program.
-        dynamic_shapes: which sizes may change: by argument name or position, nested as the
-            arguments, for a tensor `{dimension: Dim}` or a list of one entry for each dimension.
-        strict: capture the module's bytecode first, so that whatever would break a graph is an error.
-        preserve_module_call_signature, prefer_deferred_runtime_asserts_over_guards: kept for PyTorch's
-            API; graphs are flat, and guards are checked when the module is called.
+        mod: the module
+        args, kwargs: example arguments; what is no tensor becomes a constant of the program
+        dynamic_shapes: which sizes may change, by argument name or position: a dictionary of
+            dimension to `Dim`, a tuple, or None
+        strict: whether the module's bytecode is captured first, so that whatever would break a
+            graph is an error
+        preserve_module_call_signature, prefer_deferred_runtime_asserts_over_guards: kept for
+            PyTorch's API; graphs are flat, and guards are checked when the module is called
+
+    Returns:
+        an `ExportedProgram`.
 
     Raises:
         UserError: the program fixes a size that was to change.
-        ValueError: `mod` is no module.
+        ValueError: ``mod`` is no module.
 
-    >>> program = facula.export.export(nn.Linear(3, 2), (facula.ones(4, 3),))
-    >>> program.module()(facula.ones(4, 3))
+    Example:
+        >>> program = facula.export.export(facula.nn.Linear(3, 2), (facula.ones(4, 3),))
+        >>> program.module()(facula.ones(4, 3)).shape
+        facula.Size([4, 2])
     """
     if not isinstance(mod, nn.Module):
         fail(

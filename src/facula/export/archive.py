@@ -81,12 +81,21 @@ def save(
     opset_version: dict[str, int] | None = None,
     **options: Any,
 ) -> None:
-    """Write a program to a file.
+    """Writes a program to a file: a ZIP archive of graph and tensors.
 
     Args:
-        f: a path, or a file opened for writing bytes.
-        extra_files: further contents by name; `load` gives them back.
-        opset_version, options: kept for PyTorch's API; they change nothing here.
+        ep: the program
+        f: a path, or a file opened for writing bytes
+        extra_files: further contents by name; `load` gives them back
+        opset_version, options: kept for PyTorch's API
+
+    Example:
+        >>> import io
+        >>> program, file = facula.export.export(facula.nn.ReLU(), (facula.ones(2),)), io.BytesIO()
+        >>> facula.export.save(program, file)
+        >>> _ = file.seek(0)
+        >>> facula.export.load(file).module()(facula.tensor([-1.0, 1.0]))
+        tensor([0., 1.])
     """
     if not isinstance(ep, ExportedProgram):
         fail(
@@ -121,12 +130,20 @@ def load(
     extra_files: dict[str, Any] | None = None,
     expected_opset_version: dict[str, int] | None = None,
 ) -> ExportedProgram:
-    """Read a program.
+    """Reads a program; nothing in the file is run.
 
     Args:
-        f: a path, or a file opened for reading bytes.
-        extra_files: its values are replaced by the file's contents of these names.
-        expected_opset_version: kept for PyTorch's API; it changes nothing here.
+        f: a path, or a file opened for reading bytes
+        extra_files: a dictionary whose values are replaced by the file's contents of these names
+        expected_opset_version: kept for PyTorch's API
+
+    Example:
+        >>> import io
+        >>> program, file = facula.export.export(facula.nn.ReLU(), (facula.ones(2),)), io.BytesIO()
+        >>> facula.export.save(program, file)
+        >>> _ = file.seek(0)
+        >>> type(facula.export.load(file)).__name__
+        'ExportedProgram'
     """
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as stream:
@@ -236,7 +253,20 @@ def _parameter(t: Any) -> nn.Parameter:
 
 
 def register_dataclass(cls: type, *, serialized_type_name: str | None = None) -> None:
-    """Make a dataclass a container that programs take and give."""
+    """Makes a dataclass a container that programs take and give.
+
+    Args:
+        cls: the class
+        serialized_type_name: its name in files; None for its own
+
+    Example:
+        >>> import dataclasses
+        >>> @dataclasses.dataclass
+        ... class Pair:
+        ...     left: facula.Tensor
+        ...     right: facula.Tensor
+        >>> facula.export.register_dataclass(Pair)
+    """
     if not is_dataclass(cls):
         fail(AssertionError, "export.register_dataclass", "a dataclass was required (Only dataclasses "
              "can be registered with this function)", cls.__name__,

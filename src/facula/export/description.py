@@ -17,7 +17,8 @@ from facula.export import signature as kinds
 from facula.fx import Graph, Node
 from facula.fx.codegen import INPLACE_METHODS, MAGIC_METHODS
 from facula.fx.symbolic_run import sizes_of
-from facula.fx.symbols import Atom, Expr, SymInt, number
+from facula.fx.symbols import Atom, Expr, SymBool, SymInt, number
+from facula.fx.unbacked import UnbackedFloat
 
 Tensor = core.Tensor
 #: functions on numbers that graphs may call besides operators: each gives a value of its arguments and
@@ -129,6 +130,8 @@ def _write_meta(value: Any) -> Any:
         return [_write_meta(v) for v in value]
     if isinstance(value, SymInt):
         return {"hint": value.expr.value(value.env.example), "size": write_expr(value.expr)}
+    if isinstance(value, (SymBool, UnbackedFloat)):
+        return None  # how it was computed stands in the graph
     return {"value": write_value(value)}
 
 

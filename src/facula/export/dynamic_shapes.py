@@ -39,7 +39,8 @@ class ValueRanges:
         return self.lower <= value <= self.upper
 
     def __repr__(self) -> str:
-        return f"VR[{self.lower}, {'int_oo' if self.upper >= UNBOUNDED else self.upper}]"
+        low = "-int_oo" if self.lower <= -UNBOUNDED else self.lower
+        return f"VR[{low}, {'int_oo' if self.upper >= UNBOUNDED else self.upper}]"
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,19 @@ class DimHint:
 class Dim:
     """A size that may change: a name, and the least and largest value.
 
-    `2 * Dim("half")` and `Dim("n") + 1` are sizes that follow from another.
+    ``2 * Dim("half")`` and ``Dim("n") + 1`` are sizes that follow from another. ``Dim.AUTO``,
+    ``Dim.DYNAMIC`` and ``Dim.STATIC`` say the same without a name.
 
-    >>> batch = Dim("batch", min=2, max=1024)
+    Args:
+        name: in programs and messages
+        min, max: bounds; None for any
+
+    Example:
+        >>> batch = facula.export.Dim("batch", min=2, max=1024)
+        >>> layer, x = facula.nn.Linear(2, 1), facula.ones(3, 2)
+        >>> program = facula.export.export(layer, (x,), dynamic_shapes=({0: batch},))
+        >>> program.module()(facula.ones(7, 2)).shape
+        facula.Size([7, 1])
     """
 
     AUTO = DimHint("AUTO")
@@ -134,12 +145,31 @@ class Dim:
 
 
 def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[Dim, ...]:  # noqa: A002
-    """Several `Dim`s with the same bounds."""
+    """Several `Dim`s with the same bounds.
+
+    Args:
+        *names: of each
+        min, max: bounds; None for any
+
+    Example:
+        >>> rows, columns = facula.export.dims("rows", "columns", min=2)
+        >>> rows.__name__, columns.__name__
+        ('rows', 'columns')
+    """
     return tuple(Dim(name, min=min, max=max) for name in names)
 
 
 class ShapesCollection:
-    """`dynamic_shapes` written tensor by tensor: `collection[x] = {0: batch}`."""
+    """``dynamic_shapes`` written tensor by tensor.
+
+    Example:
+        >>> x = facula.ones(3, 2)
+        >>> shapes = facula.export.ShapesCollection()
+        >>> shapes[x] = {0: facula.export.Dim("batch")}
+        >>> program = facula.export.export(facula.nn.Linear(2, 1), (x,), dynamic_shapes=shapes)
+        >>> program.module()(facula.ones(5, 2)).shape
+        facula.Size([5, 1])
+    """
 
     def __init__(self) -> None:
         self._shapes: dict[int, tuple[Any, Any]] = {}
@@ -386,7 +416,7 @@ class Resolved:
                 self._replaced(name, what, where, known)
         for guard in self.env.guards:
             self._narrow(guard, found)
-        return found
+        return {**found, **unbacked_ranges(self.env)}
 
     def _replaced(self, name: str, what: Any, where: str, known: Expr) -> None:
         label = what.__name__ if isinstance(what, Dim) else where
@@ -465,6 +495,16 @@ class Resolved:
             ends = sorted((factor * max(bounds.lower, 2), factor * bounds.upper))
             low, high = low + ends[0], high + ends[1]
         return _HOLDS[relation](low, high)
+
+
+def unbacked_ranges(env: ShapeEnv) -> dict[str, ValueRanges]:
+    """The values that numbers may have which a program reads from elements."""
+    found = {}
+    for name, bounds in env.unbacked.ranges.items():
+        if name not in env.replacements:
+            low, high = (int(max(-UNBOUNDED, min(end, UNBOUNDED))) for end in bounds)
+            found[name] = ValueRanges(low, high)
+    return found
 
 
 _CONSTANT = "you marked {} as dynamic but your code specialized it to be a constant ({})"

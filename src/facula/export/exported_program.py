@@ -14,15 +14,17 @@ from typing import Any, NamedTuple
 from facula import core, nn
 from facula.capture.errors import UserError
 from facula.core.errors import fail
-from facula.export.dynamic_shapes import ValueRanges
+from facula.export.dynamic_shapes import ValueRanges, unbacked_ranges
 from facula.export.signature import ExportGraphSignature, OutputKind
-from facula.export.tracing import output_argument
+from facula.export.tracing import is_kept, output_argument
 from facula.export.unlift import unlift
 from facula.fx import Graph, GraphModule, Interpreter
 from facula.fx import traceback as fx_traceback
 from facula.fx.proxy_tensor import make_fx
+from facula.fx.shape_env import leaf_of, symbols_of, write_checks
 from facula.lower.decompositions import core_decompositions, decompositions_of
 from facula.lower.table import operator_of
+from facula.ops.overloads import overload_of
 from facula.ops.registry import TABLE
 
 Tensor = core.Tensor
@@ -36,7 +38,13 @@ class CallSpec(NamedTuple):
 
 
 class CustomDecompTable(dict[Any, Any]):
-    """Decompositions by operator, to change before `run_decompositions`."""
+    """Decompositions by operator, to change before ``run_decompositions``: a dictionary.
+
+    Example:
+        >>> table = facula.export.default_decompositions()
+        >>> isinstance(table, facula.export.CustomDecompTable)
+        True
+    """
 
     def pop(self, op: Any, *default: Any) -> Any:
         """Take out the decomposition of an operator, whichever overload is named."""
@@ -48,12 +56,42 @@ class CustomDecompTable(dict[Any, Any]):
 
 
 def default_decompositions() -> CustomDecompTable:
-    """The decompositions that lead to the core operators."""
+    """The decompositions that lead to the core operators, by operator.
+
+    Example:
+        >>> table = facula.export.default_decompositions()
+        >>> program = facula.export.export(facula.nn.GELU(), (facula.ones(2),))
+        >>> program.run_decompositions(table).module()(facula.zeros(2))
+        tensor([0., 0.])
+    """
     return CustomDecompTable(core_decompositions() | decompositions_of([TABLE["linear"]]))
 
 
 class ExportedProgram:
-    """A flat graph, the meaning of its inputs and outputs, and the tensors that it reads."""
+    """A flat graph, the meaning of its inputs and outputs, and the tensors that it reads; `export`
+    makes it.
+
+    ``module()`` gives a module again, ``run_decompositions()`` a program of core operators;
+    ``graph``, ``graph_signature``, ``state_dict``, ``constants`` and ``range_constraints`` are what
+    it consists of.
+
+    Args:
+        root: the graph with its module
+        graph_signature: what inputs and outputs mean
+        state_dict: parameters and buffers by name
+        constants: other tensors by name
+        range_constraints: bounds of sizes
+        in_spec, out_spec: forms of arguments and result
+        guards: what sizes must satisfy
+        argument_names: of the forward
+        example_inputs: what it was traced with
+        training: whether the module was in training
+
+    Example:
+        >>> program = facula.export.export(facula.nn.Linear(2, 1), (facula.ones(1, 2),))
+        >>> list(program.state_dict), len(program.graph.nodes)
+        (['weight', 'bias'], 5)
+    """
 
     def __init__(
         self,
@@ -183,6 +221,7 @@ class ExportedProgram:
         signature = _followed(self._signature, made)
         made.recompile()
         program = self._with(made, signature)
+        program.ranges = _ranges_of(made, self.ranges)
         program.guards = _guards_of(made, self.ranges)
         return program
 
@@ -227,12 +266,12 @@ class ExportedProgram:
 
 def _guards_of(module: GraphModule, ranges: dict[str, ValueRanges]) -> list[Any]:
     """What a graph relies on; raises where it fixed a size that may change."""
-    values = [n.meta.get("val") for n in module.graph.nodes if n.op == "placeholder"]
-    modes = [v.fake_mode for v in values if hasattr(v, "fake_mode")]
-    if not modes:
+    env = _env_of(module)
+    if env is None:
         return []
-    env = modes[0].shape_env
-    fixed = [name for name in ranges if name in env.replacements]
+    fixed = [
+        name for name in ranges if name in env.replacements and name not in env.unbacked.ranges
+    ]
     if fixed:
         fail(
             UserError,
@@ -242,6 +281,23 @@ def _guards_of(module: GraphModule, ranges: dict[str, ValueRanges]) -> list[Any]
             "leave the decomposition out that reads these sizes as numbers",
         )
     return list(env.guards)
+
+
+def _ranges_of(module: GraphModule, ranges: dict[str, ValueRanges]) -> dict[str, ValueRanges]:
+    """The ranges of symbols, with those of numbers that another trace read anew."""
+    env = _env_of(module)
+    if env is None:
+        return ranges
+    found = {name: known for name, known in ranges.items() if name not in env.unbacked.ranges}
+    present = set().union(*[symbols_of(leaf_of(n.meta.get("val"))) for n in module.graph.nodes])
+    found.update({k: v for k, v in unbacked_ranges(env).items() if k in present or k in ranges})
+    return found
+
+
+def _env_of(module: GraphModule) -> Any:
+    values = [n.meta.get("val") for n in module.graph.nodes if n.op == "placeholder"]
+    modes = [v.fake_mode for v in values if hasattr(v, "fake_mode")]
+    return modes[0].shape_env if modes else None
 
 
 class _Rerun(Interpreter):
@@ -263,12 +319,18 @@ def _retraced(module: GraphModule, rules: dict[Any, Any]) -> GraphModule:
             inputs[i] = x
         return _Rerun(module).run(*inputs)
 
+    env = _env_of(module)
+    for i in tensors[:1]:
+        values[i].fake_mode.numbers.clear()  # what is read is checked again
     recording = core.set_grad_enabled(False)
     try:
         with fx_traceback.preserve_node_meta():
             traced = make_fx(run, decomposition_table=rules)(*[values[i] for i in tensors])
     finally:
         core.set_grad_enabled(recording)
+    if env is not None:
+        write_checks(traced.graph, env, overload_of(TABLE["_assert_scalar"]))
+        traced.graph.eliminate_dead_code(is_kept)
     graph = Graph()
     known: dict[Any, Any] = {}
     found = iter(n for n in traced.graph.nodes if n.op == "placeholder")

@@ -90,7 +90,17 @@ class OutputSpec:
 
 @dataclass
 class ExportBackwardSignature:
-    """Which outputs are gradients of what, and which is the loss."""
+    """Which outputs are gradients of what, and which is the loss.
+
+    Args:
+        gradients_to_parameters: names of outputs, to names of parameters
+        gradients_to_user_inputs: names of outputs, to names of inputs
+        loss_output: the loss's name
+
+    Example:
+        >>> facula.export.ExportBackwardSignature({"g": "weight"}, {}, "loss").loss_output
+        'loss'
+    """
 
     gradients_to_parameters: dict[str, str]
     gradients_to_user_inputs: dict[str, str]
@@ -103,7 +113,16 @@ def _value(arg: Any) -> Any:
 
 @dataclass
 class ExportGraphSignature:
-    """The inputs and outputs of an exported graph, in order."""
+    """The inputs and outputs of an exported graph, in order, and what each of them is.
+
+    Args:
+        input_specs, output_specs: one for each
+
+    Example:
+        >>> program = facula.export.export(facula.nn.Linear(2, 1), (facula.ones(1, 2),))
+        >>> program.graph_signature.parameters, program.graph_signature.user_inputs
+        (('weight', 'bias'), ('input_1',))
+    """
 
     input_specs: list[InputSpec] = field(default_factory=list)
     output_specs: list[OutputSpec] = field(default_factory=list)

@@ -10,6 +10,7 @@ inputs, too.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -32,11 +33,13 @@ from facula.export.signature import (
 from facula.fx import Graph, GraphModule, Node
 from facula.fx import _pytree as pytree
 from facula.fx.fake_tensor import FakeTensorMode
-from facula.fx.shape_env import ShapeEnv, nodes_of_numbers
+from facula.fx.shape_env import ShapeEnv, nodes_of_numbers, write_checks
 from facula.fx.symbols import SymInt
 from facula.lower.aot.api import _Swapped
 from facula.lower.aot.export import ordered_outputs, set_outputs
 from facula.lower.aot.tracing import Traced, trace
+from facula.ops.overloads import overload_of
+from facula.ops.registry import TABLE
 
 Tensor = core.Tensor
 
@@ -111,7 +114,8 @@ def trace_module(
         flat_result, specs["out"] = pytree.tree_flatten(result)
         return [_checked(x) for x in flat_result]
 
-    traced = _traced(program, fakes)
+    with contextlib.nullcontext() if fakes else mode:
+        traced = _traced(program, fakes)
     ranges = sizes.ranges()
     named = arguments_by_name(module, args, kwargs) if args or kwargs else {}
     builder = _Builder(traced, held, mode, leaves, _leaf_names(named, len(leaves)))
@@ -187,6 +191,7 @@ class _Builder:
         self.state = {k: v for k, v in self.state.items() if isinstance(v, Tensor)}
         self.constants: dict[str, Any] = {}
         inputs = [n for n in self.graph.nodes if n.op == "placeholder"]
+        write_checks(self.graph, mode.shape_env, overload_of(TABLE["_assert_scalar"]))
         nodes, written = self._ordered(inputs)
         count = len(held.tensors)
         for node, name in zip(inputs[:count], held.first, strict=True):
@@ -204,7 +209,7 @@ class _Builder:
         with self.graph.inserting_before(self.graph.output_node()):
             nodes = nodes_of_numbers(self.graph, nodes)  # results that are sizes
         set_outputs(self.graph, nodes)
-        self.graph.eliminate_dead_code()
+        self.graph.eliminate_dead_code(is_kept)
         return nodes, written
 
     def _rename(self, node: Node, name: str) -> None:
@@ -282,6 +287,11 @@ class _Builder:
         for value in nodes[len(written) :]:
             arg = output_argument(value)
             self.signature.output_specs.append(OutputSpec(OutputKind.USER_OUTPUT, arg))
+
+
+def is_kept(node: Node) -> bool:
+    """Whether a node stays though nobody uses it; numbers that are read are there for others."""
+    return node.is_impure() and getattr(node.target, "_op", node.target) is not Tensor.item
 
 
 def output_argument(value: Any) -> Any:

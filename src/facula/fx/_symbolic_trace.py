@@ -142,7 +142,21 @@ def _recording(function: Callable[..., Any], kind: str, target: Any) -> Callable
 
 
 class Tracer(TracerBase):
-    """Records what a module or function does. Subclasses decide what is a leaf and what an argument is."""
+    """Records what a module or function does; subclasses decide what is a leaf and what an argument
+    is.
+
+    Args:
+        autowrap_modules: modules whose functions are recorded as single calls
+        autowrap_functions: functions that are
+        param_shapes_constant: whether shapes of parameters are plain numbers
+
+    Example:
+        >>> class NoLeaves(facula.fx.Tracer):
+        ...     def is_leaf_module(self, module, name):
+        ...         return False
+        >>> [node.op for node in NoLeaves().trace(facula.nn.ReLU()).nodes]
+        ['placeholder', 'call_function', 'output']
+    """
 
     def __init__(
         self,
@@ -555,12 +569,22 @@ def symbolic_trace(
 ) -> GraphModule:
     """The module of what a module or function does, as a graph that can be read and changed.
 
+    It runs once on `Proxy` values, which record what is done with them; Python's control flow on
+    them is an error.
+
     Args:
-        root: what is traced.
-        concrete_args: inputs with fixed values, by name; `PH` stands for one that stays an input.
+        root: what is traced
+        concrete_args: inputs with fixed values, by name; `PH` stands for one that stays an input
 
     Raises:
-        TraceError: control flow depends on an input.
+        TraceError: the program asks a traced value for its truth or length.
+
+    Example:
+        >>> traced = facula.fx.symbolic_trace(lambda x: x.sin() + 1)
+        >>> [node.op for node in traced.graph.nodes]
+        ['placeholder', 'call_method', 'call_function', 'output']
+        >>> traced(facula.zeros(1))
+        tensor([1.])
     """
     tracer = Tracer()
     graph = tracer.trace(root, concrete_args)

@@ -21,7 +21,16 @@ _side_effectful_functions: set[Callable[..., Any]] = set()
 
 
 def has_side_effect(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Say that calls of a function must be kept though nobody uses their result; gives the function."""
+    """Says that calls of a function must be kept though nobody uses their result; gives the function.
+
+    Args:
+        fn: the function
+
+    Example:
+        >>> @facula.fx.has_side_effect
+        ... def log(x):
+        ...     print(x)
+    """
     _side_effectful_functions.add(fn)
     return fn
 
@@ -41,6 +50,8 @@ def is_impure_function(target: Any, kwargs: dict[str, Any], impure_random: bool)
         return True
     if isinstance(function, core.Op):
         definition = function.definition
+        if not definition.schema.results:
+            return True  # what gives nothing is called for something else
         return bool(definition.mutated) or (impure_random and definition.random)
     name = getattr(function, "__name__", "")
     if isinstance(function, types.BuiltinFunctionType) and function.__module__ == "_operator":

@@ -19,7 +19,8 @@ from facula.fx.experimental.symbolic_shapes import give_symbols
 from facula.fx.fake_constants import Constants
 from facula.fx.symbolic_run import run_symbolic
 from facula.fx.symbols import SymInt, expr_of
-from facula.ops.overloads import overload_of
+from facula.fx.unbacked import integer_range
+from facula.ops.overloads import METHOD_NAMES, overload_of
 
 Tensor = core.Tensor
 
@@ -143,11 +144,15 @@ class FakeTensor(Tensor):
         return mode.dispatch(func, args, kwargs or {})
 
     def tolist(self) -> Any:
-        """Raises: there are no elements, unless it is a constant."""
+        """Numbers without an example where sizes are symbols, and those of a constant; else raises."""
         if self.constant is not None:
             with _Undisturbed():
                 return self.constant.tolist()
-        raise DataDependentOutputException("tolist")
+        if self.fake_mode.shape_env is None:
+            raise DataDependentOutputException("tolist")
+        if self.dim() == 0:
+            return self.item()
+        return [part.tolist() for part in self.unbind(0)]
 
     def numpy(self, *, force: bool = False) -> Any:
         """Raises: there are no elements, unless it is a constant."""
@@ -266,6 +271,11 @@ class FakeTensorMode(TorchDispatchMode):
         self._known: dict[int, tuple[Any, FakeTensor]] = {}
         #: storage of a real tensor -> (weak reference to a tensor on it, bytes on the meta device)
         self._storages: dict[int, tuple[Any, Tensor]] = {}
+        #: id of a fake tensor -> (weak reference to it, its version, the number that was read from it)
+        self.numbers: dict[int, tuple[Any, int, Any]] = {}
+        #: without symbols: a size that depends on elements, and whether one was asked for
+        self.count: int | None = None
+        self.counted = False
 
     def __enter__(self) -> FakeTensorMode:
         inside = bool(core.DISPATCH_MODES) and core.DISPATCH_MODES[-1] is self
@@ -293,7 +303,7 @@ class FakeTensorMode(TorchDispatchMode):
         if self.constants and self.constants.concern(args, kwargs):
             with _Undisturbed():
                 known = self.constants.known(func, args, kwargs)
-            if known is not None and plan is _raise_dependent:
+            if known is not None and plan is _read:
                 return known
             found = plan(self, func, args, kwargs)
             self.constants.keep(found, known)
@@ -459,12 +469,38 @@ def _run_directly(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> An
     return args[0]
 
 
-def _raise_dynamic(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
-    raise DynamicOutputShapeException(func)
+def _counted(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """An operator whose result's size depends on elements: the size is a number without an example."""
+    env = mode.shape_env
+    function = getattr(func, "_op", func)
+    counted = function.definition.counted
+    allowed = mode.count is not None if env is None else env.allow_dynamic_output_shape_ops
+    if not allowed or counted is None:
+        raise DynamicOutputShapeException(func)
+    bound, _ = core.bind_arguments(function, args, kwargs)
+    if function.definition.meta is not None:
+        function.definition.meta(*bound)
+    mode.counted = True
+    count = mode.count if env is None else env.create_unbacked_symint(low=0)
+    return _call(mode, counted, (count, *bound), {})
 
 
-def _raise_dependent(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
-    raise DataDependentOutputException(func)
+def _read(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
+    """A number that is read from elements: one without an example."""
+    env, t = mode.shape_env, args[0]
+    if env is None or not env.allow_scalar_outputs or t.dtype.is_complex:
+        raise DataDependentOutputException(func)
+    known = mode.numbers.get(id(t))
+    if known is not None and known[0]() is t and known[1] == t._version:
+        return known[2]
+    if t.dtype is core.bool_:
+        made: Any = env.create_unbacked_symbool()
+    elif t.dtype.is_floating_point:
+        made = env.create_unbacked_symfloat()
+    else:
+        made = env.create_unbacked_symint(*integer_range(t.dtype))
+    mode.numbers[id(t)] = weakref.ref(t), t._version, made
+    return made
 
 
 def _convert(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
@@ -487,7 +523,8 @@ def _lift(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
 def _plan_of(func: Any) -> Any:
     overload = overload_of(func)
     function = getattr(overload, "_op", overload)
-    special = _SPECIAL.get(getattr(overload, "_opname", ""))
+    name = getattr(overload, "_opname", "")
+    special = _SPECIAL.get(METHOD_NAMES.get(name, name))
     if special is not None:
         return special
     definition = getattr(function, "definition", None)
@@ -496,13 +533,13 @@ def _plan_of(func: Any) -> Any:
     if definition is None and getattr(function, "__name__", "").endswith("_"):
         return _run_inplace
     if definition is not None and definition.dynamic:
-        return _raise_dynamic
+        return _counted
     return _run
 
 
 _SPECIAL = {
     "_to_copy": _convert,
-    "_local_scalar_dense": _raise_dependent,
+    "_local_scalar_dense": _read,
     "lift_fresh_copy": _lift,
     "resize_": _run_directly,
     "set_": _run_directly,

@@ -70,7 +70,24 @@ class _InsertPoint:
 
 
 class Graph:
-    """A program of nodes: `placeholder`s, then calls, then one `output`."""
+    """A program of nodes: placeholders, then calls, then one output.
+
+    ``placeholder``, ``call_function``, ``call_method``, ``call_module``, ``get_attr`` and
+    ``output`` add nodes, ``inserting_before`` says where; ``lint`` checks, ``python_code`` and
+    ``print`` show it.
+
+    Args:
+        owning_module: the `GraphModule` that runs it
+        tracer_cls: the class that recorded it
+        tracer_extras: what that class needs to trace again
+
+    Example:
+        >>> graph = facula.fx.Graph()
+        >>> x = graph.placeholder("x")
+        >>> _ = graph.output(graph.call_function(facula.sin, (x,)))
+        >>> facula.fx.GraphModule(facula.nn.Module(), graph)(facula.zeros(1))
+        tensor([0.])
+    """
 
     def __init__(
         self,

@@ -120,7 +120,22 @@ class _CodeOnlyModule(nn.Module):
 
 
 class GraphModule(nn.Module):
-    """A module that runs a graph; every object has a class of its own for its `forward`."""
+    """A module that runs a graph; ``code`` is its forward as Python.
+
+    After a change of ``graph`` call ``recompile()``.
+
+    Args:
+        *args: the root, a module or a dictionary of what the graph reads, and the graph
+        **kwargs: the name of the class
+
+    Example:
+        >>> traced = facula.fx.symbolic_trace(lambda x: x.sin() + 1)
+        >>> print(traced.code.strip())
+        def forward(self, x):
+            sin = x.sin();  x = None
+            add = sin + 1;  sin = None
+            return add
+    """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> GraphModule:
         # forward stands on the class: one for each object

@@ -24,7 +24,27 @@ __all__ = ["Interpreter", "Transformer"]
 
 
 class Interpreter:
-    """Runs the graph of a module."""
+    """Runs the graph of a module node by node; override ``run_node`` or the methods of the opcodes to
+    watch or change it.
+
+    Args:
+        module: whose graph is run
+        garbage_collect_values: whether values are let go after their last use
+        graph: another graph in its place
+
+    Example:
+        >>> class Loud(facula.fx.Interpreter):
+        ...     def run_node(self, node):
+        ...         print(node.op)
+        ...         return super().run_node(node)
+        >>> traced = facula.fx.symbolic_trace(lambda x: x.sin() + 1)
+        >>> Loud(traced).run(facula.zeros(1))
+        placeholder
+        call_method
+        call_function
+        output
+        tensor([1.])
+    """
 
     def __init__(
         self, module: nn.Module, garbage_collect_values: bool = True, graph: Graph | None = None
@@ -209,7 +229,19 @@ class _TransformerTracer(Tracer):
 
 
 class Transformer(Interpreter):
-    """Makes a new graph: override the methods of the opcodes, which get and give proxies."""
+    """Makes a new graph out of one: override the methods of the opcodes, which get and give proxies.
+
+    Args:
+        module: whose graph is gone through
+
+    Example:
+        >>> class Cosines(facula.fx.Transformer):
+        ...     def call_method(self, target, args, kwargs):
+        ...         return super().call_method("cos" if target == "sin" else target, args, kwargs)
+        >>> traced = facula.fx.symbolic_trace(lambda x: x.sin() + 1)
+        >>> Cosines(traced).transform()(facula.zeros(1))
+        tensor([2.])
+    """
 
     def __init__(self, module: GraphModule) -> None:
         """Prepare to transform `module`."""

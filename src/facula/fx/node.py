@@ -56,7 +56,17 @@ def map_aggregate(a: Argument, fn: Callable[[Argument], Argument]) -> Argument:
 
 
 def map_arg(a: Argument, fn: Callable[[Node], Argument]) -> Argument:
-    """`fn` of every node in nested arguments; other leaves stay."""
+    """A function of every node in nested arguments; other leaves stay.
+
+    Args:
+        a: tuples, lists, dictionaries and slices of nodes and values
+        fn: of a node
+
+    Example:
+        >>> x = facula.fx.Graph().placeholder("x")
+        >>> facula.fx.map_arg((x, [1, x]), lambda node: node.name)
+        ('x', [1, 'x'])
+    """
     return map_aggregate(a, lambda x: fn(x) if isinstance(x, Node) else x)
 
 
@@ -80,7 +90,24 @@ def _frozen(a: Argument, found: dict[Node, None]) -> Argument:
 
 
 class Node:
-    """A step of a graph: `op`, `target`, `args`, `kwargs`; `users` and `meta`."""
+    """A step of a graph: ``op``, ``target``, ``args`` and ``kwargs``; ``users`` and ``meta``.
+
+    ``replace_all_uses_with`` puts another in its place, ``graph.erase_node`` takes it out.
+
+    Args:
+        graph: which has it
+        name: its name there
+        op: 'placeholder', 'call_function', 'call_method', 'call_module', 'get_attr' or 'output'
+        target: what is called or read
+        args, kwargs: arguments, nodes among them
+        return_type: of its value, where it is known
+
+    Example:
+        >>> traced = facula.fx.symbolic_trace(lambda x: x.sin() + 1)
+        >>> node = list(traced.graph.nodes)[1]
+        >>> node.op, node.target, [user.name for user in node.users]
+        ('call_method', 'sin', ['add'])
+    """
 
     __slots__ = (
         "__dict__", "__weakref__", "_args", "_erased", "_input_nodes", "_kwargs", "_next", "_order", "_prev",

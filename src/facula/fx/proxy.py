@@ -241,7 +241,18 @@ def assert_fn(x: Any) -> None:
 
 
 class Proxy:
-    """A value that will be computed by a node: whatever is done with it is recorded."""
+    """A value that will be computed by a node: whatever is done with it is recorded.
+
+    Args:
+        node: which computes it
+        tracer: what records
+
+    Example:
+        >>> graph = facula.fx.Graph()
+        >>> x = facula.fx.Proxy(graph.placeholder("x"))
+        >>> (x * 2).node.op
+        'call_function'
+    """
 
     __array_priority__ = 1000
 

@@ -24,6 +24,7 @@ from facula.fx import traceback as fx_traceback
 from facula.fx._symbolic_trace import Tracer
 from facula.fx.codegen import PyTreeCodeGen, _PyTreeInfo
 from facula.fx.dispatch_mode import TorchDispatchMode
+from facula.fx.effects import has_side_effect
 from facula.fx.experimental.symbolic_shapes import ShapeEnv
 from facula.fx.fake_tensor import (
     DataDependentOutputException,
@@ -37,7 +38,7 @@ from facula.fx.immutable_collections import immutable_dict, immutable_list
 from facula.fx.interpreter import Interpreter
 from facula.fx.node import Node
 from facula.fx.proxy import Proxy
-from facula.fx.shape_env import node_of_number
+from facula.fx.shape_env import leaf_of, node_of_number
 from facula.fx.symbols import SymBool, SymFloat, SymInt
 from facula.ops.overloads import overload_of
 
@@ -139,6 +140,13 @@ class PythonKeyTracer(Tracer):
             if isinstance(size, SymInt) and size.expr.symbol is not None:
                 self.symbol_sources.setdefault(size.expr.symbol, (node, dim))
 
+    def note_new_sizes(self, value: Any, node: Node) -> None:
+        """Note which sizes of a result are numbers without an example that it brings."""
+        geometry = getattr(value, "_symbolic", None)
+        for dim, size in enumerate(geometry[0] if geometry is not None else ()):
+            if size.symbol is not None and size.unbacked:
+                self.symbol_sources.setdefault(size.symbol, (node, dim))
+
     def symbol_node(self, number: Any) -> Any:
         """What stands in the graph for a number that depends on sizes."""
         return node_of_number(self, number)
@@ -178,7 +186,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             if result is not NotImplemented:
                 return result
         opname: Any = getattr(func, "_opname", None) or getattr(func, "__name__", "call")
-        if opname == "_local_scalar_dense":
+        if opname in ("_local_scalar_dense", "item"):
             return self._number(func, args[0])
         tracer = self.tracer
         proxy_args = tuple([tracer.create_arg(a) for a in args])
@@ -216,17 +224,38 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
 
     def _number(self, func: Any, t: Tensor) -> Any:
         """A number read from a tensor: possible for what the function holds, not for what it computes."""
-        if self.tracer.node_of(t) is None and not isinstance(t, FakeTensor):
+        node = self.tracer.node_of(t)
+        if node is None and not isinstance(t, FakeTensor):
             return func(t)
+        if self.fake_mode is not None and self.fake_mode.shape_env is not None:
+            if node is not None or getattr(t, "constant", None) is None:
+                return self._read(func, t, node)
         raise DataDependentOutputException(func) from RuntimeError(
             "It appears that you're trying to get value out of a tracing tensor"
         )
+
+    def _read(self, func: Any, t: Tensor, node: Node | None) -> Any:
+        """A number without an example, and the node that reads it where the graph runs."""
+        assert self.fake_mode is not None
+        value = self.fake_mode.dispatch(func, (t,), {})
+        key = leaf_of(value)
+        tracer = self.tracer
+        if key is not None and key not in tracer.number_nodes:
+            arg = tracer.create_arg(t)
+            made = tracer.graph.create_node(
+                "call_function", func, (arg,), {}, name=func._opname.lstrip("_")
+            )
+            made.meta["stack_trace"] = fx_traceback.user_stack(self.outer_frame, 2)
+            made.meta["val"] = value
+            tracer.number_nodes[key] = made
+        return value
 
     def track(self, result: Any, node: Node) -> None:
         """Note that a node gives `result`; several results become nodes of their own."""
         if isinstance(result, Tensor):
             node.meta["val"] = self.value_of(result)
             self.tracer.remember(result, node)
+            self.tracer.note_new_sizes(result, node)
         elif isinstance(result, (tuple, list)):
             for i, part in enumerate(result):
                 if part is not None:
@@ -257,6 +286,8 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
 
 
 _DETACH = overload_of(Tensor.detach)
+# checks may need a number that nothing else uses; who writes them drops the others
+has_side_effect(Tensor.item)
 
 
 @functools.cache

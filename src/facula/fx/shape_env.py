@@ -8,22 +8,42 @@ from the expressions alone is a guard.
 
 from __future__ import annotations
 
+import math
 import operator
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
-from facula.fx.symbols import Atom, Expr, Point, SymInt, expr_of, number, plain, symbol
+from facula.core.errors import fail, is_own, message
+from facula.fx.node import map_aggregate
+from facula.fx.symbols import (
+    OPPOSITE,
+    Atom,
+    Expr,
+    Point,
+    SymBool,
+    SymInt,
+    condition_text,
+    expr_of,
+    negated,
+    number,
+    plain,
+    symbol,
+)
 from facula.fx.traceback import user_stack
+from facula.fx.unbacked import (
+    HOLDS,
+    GuardOnDataDependentSymNode,
+    Unbacked,
+    UnbackedFloat,
+    undecided,
+)
 
-_RELATIONS = {
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
-    ">=": operator.ge,
-}  # fmt: skip
 _BEYOND = 2**62
-_OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+#: where truths are asked for on behalf of other code
+_ASKING = ("fx.symbols", "fx.shape_env", "fx.unbacked")
 
 
 @dataclass(frozen=True)
@@ -42,7 +62,7 @@ class ShapeGuard:
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
         """Whether it is true of other sizes."""
-        return _RELATIONS[self.relation](self.left.value(sizes), self.right.value(sizes))
+        return HOLDS[self.relation](self.left.value(sizes), self.right.value(sizes))
 
     def __str__(self) -> str:
         return self.expr
@@ -52,13 +72,21 @@ class ShapeEnv:
     """The symbols and guards of one trace."""
 
     def __init__(
-        self, *, duck_shape: bool = True, specialize_zero_one: bool = True, **kwargs: Any
+        self,
+        *,
+        duck_shape: bool = True,
+        specialize_zero_one: bool = True,
+        allow_scalar_outputs: bool = True,
+        allow_dynamic_output_shape_ops: bool = True,
+        **kwargs: Any,
     ) -> None:
         """Make an environment.
 
         Args:
             duck_shape: equal example sizes get one symbol.
             specialize_zero_one: kept for PyTorch's API; sizes 0 and 1 are never symbols.
+            allow_scalar_outputs: numbers that are read from elements are symbols without an example.
+            allow_dynamic_output_shape_ops: so are sizes that depend on elements.
         """
         self.duck_shape = duck_shape
         self.guards: list[ShapeGuard] = []
@@ -79,6 +107,10 @@ class ShapeEnv:
         #: other sizes at which operators are tried (`symbolic_run`)
         self.points: dict[Any, Point] = {}
         self._example = Point({})
+        #: numbers that are read from elements
+        self.unbacked = Unbacked(self.hints)
+        self.allow_scalar_outputs = allow_scalar_outputs
+        self.allow_dynamic_output_shape_ops = allow_dynamic_output_shape_ops
 
     @property
     def example(self) -> Point:
@@ -86,6 +118,84 @@ class ShapeEnv:
         if len(self._example) != len(self.hints):
             self._example = Point(self.hints)
         return self._example
+
+    # ---------------------------------------------------------------- numbers without an example
+    def create_unbacked_symint(self, low: float = -math.inf, high: float = math.inf) -> Any:
+        """A whole number that is known only where the program runs."""
+        return self.number_of(self.unbacked.new(low, high))
+
+    def create_unbacked_symbool(self) -> SymBool:
+        """A truth that is known only where the program runs."""
+        return SymBool(True, (self.unbacked.new(0, 1), "==", number(1)), self)
+
+    def create_unbacked_symfloat(self) -> UnbackedFloat:
+        """A float that is known only where the program runs."""
+        return UnbackedFloat(self)
+
+    def compared(self, left: Expr, relation: str, right: Expr, outcome: bool) -> Any:
+        """A comparison with numbers that have no example: its truth, where it is known."""
+        left, right = self.simplified(left), self.simplified(right)
+        if not (left - right).unbacked:
+            self.note(left, relation, right, outcome)
+            return outcome
+        condition = (left, relation, right)
+        known = self.unbacked.truth(condition)
+        return SymBool(outcome, condition, self) if known is None else known
+
+    def decided(self, condition: Any) -> bool:
+        """The truth of a condition on numbers that have no example; an operator's own check of its
+        arguments becomes one of the program.
+
+        Raises:
+            GuardOnDataDependentSymNode: what was checked does not decide it.
+        """
+        condition = self._simple(condition)
+        known = self.unbacked.truth(condition)
+        if known is not None:
+            return known
+        if not _asked_by_operator():
+            undecided(condition)
+        # a check of an operator: it comes out as for the example where the program runs, too
+        left, relation, right = condition
+        known = HOLDS[relation](left.value(self.example), right.value(self.example))
+        self.expect(condition if known else negated(condition))
+        return known
+
+    def known(self, condition: Any) -> bool | None:
+        """The truth of a condition on numbers that have no example; None where it is not known."""
+        return self.unbacked.truth(self._simple(condition))
+
+    def whole(self, expr: Expr) -> int:
+        """The number itself, of one without an example: where what was checked leaves one value."""
+        found = self.simplified(expr).constant
+        if found is None:
+            raise GuardOnDataDependentSymNode(str(expr), message("ShapeEnv", "a number that follows from "
+                "what was checked was required: Could not extract specialized integer from data-dependent "
+                f"expression {expr} (unhinted: {expr})", hint="compute with the number as it is, or with "
+                "the tensor that it was read from"))  # fmt: skip
+        return found
+
+    def _simple(self, condition: Any) -> Any:
+        if condition[0] in ("and", "or", "not"):
+            return (condition[0], *map(self._simple, condition[1:]))
+        if condition[0] == "test":
+            return condition
+        return self.simplified(condition[0]), condition[1], self.simplified(condition[2])
+
+    def expect(self, condition: Any, said: Any = None) -> None:
+        """From now on a condition is true; it is checked where the program runs."""
+        before = dict(self.hints)
+        condition = self._simple(condition)
+        self.unbacked.expect(condition, said)
+        if condition[1] == "==" and isinstance(condition[0], Expr):
+            self._unify(condition[0], condition[2])
+        for name, (low, high) in self.unbacked.ranges.items():
+            if low == high and name not in self.replacements:
+                self._unify(symbol(name), number(int(low)))
+        if before != self.hints or self._example.memo:
+            self._example = Point(self.hints)
+            self.points.clear()
+            self.unbacked.renewed()
 
     # ---------------------------------------------------------------- symbols
 
@@ -118,6 +228,8 @@ class ShapeEnv:
 
     def specialize(self, name: str) -> None:
         """Fix a symbol to its example size, with a guard."""
+        if name in self.unbacked.ranges:
+            undecided(f"{name} == {self.hints[name]}")
         if name not in self.replacements:
             self._add(symbol(name), "==", number(self.hints[name]))
             self.replacements[name] = number(self.hints[name])
@@ -126,12 +238,15 @@ class ShapeEnv:
 
     def note(self, left: Expr, relation: str, right: Expr, outcome: bool) -> None:
         """Note the outcome of a comparison, unless it always comes out like this."""
+        if left.unbacked or right.unbacked:
+            self._decide(left, relation, right)
+            return
         asked = (left, relation, right, outcome)
         if asked in self._asked:
             return
         self._asked.add(asked)
         if not outcome:
-            relation = _OPPOSITE[relation]
+            relation = OPPOSITE[relation]
         left, right = self.simplified(left), self.simplified(right)
         if self._follows(left - right, relation):
             return
@@ -139,10 +254,15 @@ class ShapeEnv:
         if relation == "==":
             self._unify(left, right)
 
+    def _decide(self, left: Expr, relation: str, right: Expr) -> None:
+        left, right = self.simplified(left), self.simplified(right)
+        if (left - right).unbacked and not self.unbacked.truth((left, relation, right)):
+            undecided((left, relation, right))
+
     def _follows(self, difference: Expr, relation: str) -> bool:
         """Whether `difference relation 0` holds for all sizes."""
         if difference.constant is not None:
-            return _RELATIONS[relation](difference.constant, 0)
+            return HOLDS[relation](difference.constant, 0)
         if relation in ("<", "<=", "!=") and difference.terms.get((), 0) <= -_BEYOND:
             return True  # numbers of elements fit 64 bits
         low, high = difference.least(), (-difference).least()
@@ -151,7 +271,10 @@ class ShapeEnv:
         return relation in ("<", "<=", "!=") and high is not None and high >= (relation != "<=")
 
     def _unify(self, left: Expr, right: Expr) -> None:
-        for a, b in ((left, right), (right, left)):
+        pairs = [(left, right), (right, left)]
+        if right.symbol is not None and right.unbacked and not (left.symbol and left.unbacked):
+            pairs.reverse()  # what is read from elements is known by what has an example
+        for a, b in pairs:
             if a.symbol is not None and a.symbol not in b.free_symbols:
                 self.replacements = {
                     k: v.replaced({a.symbol: b}) for k, v in self.replacements.items()
@@ -232,21 +355,28 @@ def node_of_number(tracer: Any, value: Any) -> Any:
 class _Inputs:
     """What knows where the symbols of a finished graph are read: as a tracer does of its own."""
 
-    def __init__(self, graph: Any) -> None:
+    def __init__(self, graph: Any, symbols_alone: bool = False) -> None:
         self.graph = graph
-        self.number_nodes: dict[Expr, Any] = {}
+        self.number_nodes: dict[Any, Any] = {}
         self.symbol_sources: dict[str, tuple[Any, int]] = {}
-        for node in graph.find_nodes(op="placeholder"):
+        for node in graph.nodes:
             value = node.meta.get("val")
-            if isinstance(value, SymInt):
-                self.number_nodes[value.expr] = node
-            for dim, size in enumerate(value.shape if isinstance(value, core.Tensor) else ()):
-                if isinstance(size, SymInt) and size.expr.symbol is not None:
-                    self.symbol_sources.setdefault(size.expr.symbol, (node, dim))
+            leaf = leaf_of(value)
+            alone = not isinstance(leaf, Expr) or leaf.symbol is not None
+            if leaf is not None and (alone or not symbols_alone):
+                self.number_nodes.setdefault(leaf, node)
+            for dim, size in enumerate(sizes_of(value) if isinstance(value, core.Tensor) else ()):
+                if size.symbol is not None and (node.op == "placeholder" or size.unbacked):
+                    self.symbol_sources.setdefault(size.symbol, (node, dim))
+
+    def place_of(self, name: str) -> Any:
+        """The node behind which a symbol can be read."""
+        known = self.number_nodes.get(symbol(name))
+        return known if known is not None else self.symbol_sources.get(name, (None, 0))[0]
 
     def create_arg(self, value: Any) -> Any:
         """What stands in the graph for a number."""
-        return node_of_number(self, value) if isinstance(value, SymInt) else value
+        return node_of_number(self, value) if getattr(value, "_is_symbolic", False) else value
 
 
 def nodes_of_numbers(graph: Any, values: Any) -> list[Any]:
@@ -255,7 +385,137 @@ def nodes_of_numbers(graph: Any, values: Any) -> list[Any]:
     return [inputs.create_arg(value) for value in values]
 
 
+def _asked_by_operator() -> bool:
+    """Whether the innermost Python code that asks for a truth is an operator's definition."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and _own_module(frame) in _ASKING:
+        frame = frame.f_back
+    return frame is not None and _own_module(frame).startswith("ops.")
+
+
+def _own_module(frame: Any) -> str:
+    """The name of the frame's module behind the package's name, under either name; "" for others."""
+    name = str(frame.f_globals.get("__name__"))
+    return name.partition(".")[2] if is_own(name) else ""
+
+
+def leaf_of(value: Any) -> Any:
+    """What a number that stands for itself is known by among a tracer's numbers; None for others."""
+    if isinstance(value, UnbackedFloat):
+        return value if value.function is None else None
+    if isinstance(value, SymBool):
+        simple = value.condition is not None and value.condition[0] not in (
+            "and",
+            "or",
+            "not",
+            "test",
+        )
+        return value.condition[0] if simple and value.condition[0].unbacked else None
+    return value.expr if isinstance(value, SymInt) else None
+
+
+def write_checks(graph: Any, env: ShapeEnv, function: Any) -> None:
+    """Enter into a finished graph what the program says of numbers without an example.
+
+    Args:
+        function: takes a condition and the text of the error.
+    """
+    for check in env.unbacked.checks:
+        inputs = _Inputs(graph, symbols_alone=True)  # others may be computed later
+        order = {node: i for i, node in enumerate(graph.nodes)}
+        places = [inputs.place_of(name) for name in symbols_of(check.condition)]
+        places += [inputs.number_nodes.get(x) for x in _floats_of(check.condition)]
+        if not places or None in places:
+            continue  # nothing that the graph gives depends on it
+        with graph.inserting_after(max(places, key=order.__getitem__)):
+            condition = _node_of_condition(
+                inputs, SymBool(True, check.condition, env), check.condition
+            )
+        with graph.inserting_after(condition):
+            text = condition_text(check.condition)
+            said = f"Runtime assertion failed for expression {text} on node '{condition}'"
+            if isinstance(check.message, str):
+                said = check.message
+            made = graph.call_function(function, (condition, said))
+            made.meta["val"] = None
+            made.meta["stack_trace"] = condition.meta["stack_trace"] = check.stack
+    env.unbacked.checks.clear()
+
+
+def _floats_of(condition: Any) -> list[Any]:
+    """The floats that were read, in a condition or an operation on such ones."""
+    if isinstance(condition, UnbackedFloat):
+        if condition.function is None:
+            return [condition]
+        condition = condition.args
+    return [x for c in condition for x in _floats_of(c)] if isinstance(condition, tuple) else []
+
+
+def symbols_of(condition: Any) -> set[str]:
+    """The names of the symbols in a condition."""
+    if isinstance(condition, Expr):
+        return condition.free_symbols
+    if isinstance(condition, SymInt):
+        return condition.expr.free_symbols
+    parts = condition if isinstance(condition, tuple) else ()
+    return set().union(*[symbols_of(part) for part in parts]) if parts else set()
+
+
+def sizes_of(t: Any) -> tuple[Expr, ...]:
+    """The sizes of any tensor as expressions."""
+    geometry = getattr(t, "_symbolic", None)
+    return tuple(map(expr_of, t.shape)) if geometry is None else geometry[0]
+
+
+def _node_of_condition(tracer: Any, value: SymBool, condition: Any) -> Any:
+    """The node of a condition, or of a part of one."""
+    kind = condition[0]
+    if kind == "not":
+        return _called(tracer, operator.not_, _node_of_condition(tracer, value, condition[1]))
+    if kind in ("and", "or"):
+        function = operator.and_ if kind == "and" else operator.or_
+        parts = [_node_of_condition(tracer, value, part) for part in condition[1:]]
+        return _called(tracer, function, *parts)
+    if kind == "test":
+        return _called(tracer, condition[1], *map(tracer.create_arg, condition[2:]))
+    left, relation, right = condition
+    ends = [_node_of(tracer, value.env.simplified(e), value.env) for e in (left, right)]
+    made = _called(tracer, HOLDS[relation], *ends)
+    if hasattr(made, "meta"):
+        made.meta["val"] = SymBool(True, condition, value.env)
+    return made
+
+
+def _called(tracer: Any, function: Any, *args: Any) -> Any:
+    if not any(hasattr(x, "meta") for x in args):
+        return function(*args)
+    return tracer.graph.call_function(function, args)
+
+
+def numbers_as_nodes(graph: Any, args: Any) -> Any:
+    """Arguments of a node of a finished graph, with nodes for numbers that depend on its inputs."""
+    inputs: list[_Inputs] = []
+
+    def node_for(value: Any) -> Any:
+        if not getattr(value, "_is_symbolic", False):
+            return value
+        if not inputs:
+            inputs.append(_Inputs(graph))
+        return node_of_number(inputs[0], value)
+
+    return map_aggregate(args, node_for)
+
+
 def _node_of_other(tracer: Any, value: Any) -> Any:
+    if isinstance(value, SymBool) and value.condition is not None:
+        return _node_of_condition(tracer, value, value.condition)
+    if isinstance(value, UnbackedFloat):
+        known = tracer.number_nodes.get(value)
+        if known is None and value.function is not None:
+            args = map(tracer.create_arg, value.args)
+            known = tracer.number_nodes[value] = _called(tracer, value.function, *args)
+            known.meta["val"] = value
+        return known
     top, bottom = getattr(value, "top", None), getattr(value, "bottom", None)
     if top is None or bottom is None:
         return float(value) if isinstance(value, float) else plain(value)

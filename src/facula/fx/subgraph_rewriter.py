@@ -54,12 +54,21 @@ def replace_pattern(
     pattern: Callable[..., Any] | GraphModule,
     replacement: Callable[..., Any] | GraphModule,
 ) -> list[Match]:
-    """Put `replacement` wherever `pattern` stands in a graph module.
+    """Puts a replacement wherever a pattern stands in a graph module, in place.
 
     Args:
-        gm: is changed.
-        pattern: what is looked for; its parameters stand for anything.
-        replacement: what is put there, with the same parameters.
+        gm: what is changed
+        pattern: what is looked for; its parameters stand for anything
+        replacement: what is put there, with the same parameters
+
+    Returns:
+        a list of what was found.
+
+    Example:
+        >>> traced = facula.fx.symbolic_trace(lambda x: x.sin() + 1)
+        >>> found = facula.fx.replace_pattern(traced, lambda x: x.sin(), lambda x: x.cos())
+        >>> len(found), traced(facula.zeros(1))
+        (1, tensor([2.]))
     """
     replaced = _replace(gm, pattern, replacement)
     return [Match(r.anchor, r.nodes_map) for r in replaced]

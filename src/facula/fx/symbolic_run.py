@@ -11,11 +11,25 @@ shape function is written in Python or runs in C.
 from __future__ import annotations
 
 import itertools
+import weakref
 from math import gcd
 from typing import Any, cast
 
 from facula import core
-from facula.fx.symbols import Expr, Point, SymInt, expr_of, floordiv, number, plain, symbol
+from facula.fx.shape_env import sizes_of
+from facula.fx.symbols import (
+    LEAST,
+    Expr,
+    Point,
+    SymBool,
+    SymInt,
+    expr_of,
+    floordiv,
+    number,
+    plain,
+    symbol,
+)
+from facula.fx.unbacked import UnbackedFloat
 
 #: steps between the sizes that are tried; multiples of many numbers, as sizes must often be divisible
 _STEPS = (840, 12)
@@ -47,6 +61,8 @@ class Sizes:
                 self.required = len(self.points)
                 for near in _NEAR:
                     self._try(self._moved(1, *near))
+                if any(n in self.env.unbacked.ranges for n in self.names):
+                    self._try(self._least())  # no guard says that a number is less than a size
                 return True
         return False
 
@@ -75,11 +91,25 @@ class Sizes:
                 n: hints[n] + step * (first + slope * i)
                 for n, i in zip(self.names, places, strict=True)
             }
+            for n in self.names:
+                if n in self.env.unbacked.ranges:
+                    moved[n] = self._tried(n, step, first)
             point = Point({**hints, **moved})
             point.update({n: known.value(point) for n, known in replaced.items()})
             point.memo.clear()
             self.env.points[key] = point
         return point
+
+    def _least(self) -> Point:
+        """The example, with the least value for every size that has one."""
+        backed = [n for n in self.names if n not in self.env.unbacked.ranges]
+        return Point({**self.env.example, **dict.fromkeys(backed, LEAST)})
+
+    def _tried(self, name: str, step: int, first: int) -> int:
+        """A value to try for a number without an example."""
+        values = self.env.unbacked.tried(name) or [self.env.hints[name]]
+        place = (first > 1) if step > 1 else 2 + [near[0] for near in _NEAR].index(first)
+        return values[place % len(values)]
 
     def _try(self, point: dict[str, int]) -> bool:
         try:
@@ -141,7 +171,7 @@ def run_symbolic(mode: Any, function: Any, args: Any, kwargs: Any) -> Any:
     """The result of a call on fake tensors, with expressions for what depends on symbols."""
     env = mode.shape_env
     names = sorted(symbols_in(args, env) | symbols_in(kwargs, env))
-    result = core.run_fake(function, concrete(args), concrete(kwargs), mode)
+    result = _at_example(mode, function, args, kwargs, names)
     if not names:
         return result
     keys = core.suspend_dispatch()
@@ -161,6 +191,58 @@ def run_symbolic(mode: Any, function: Any, args: Any, kwargs: Any) -> Any:
         found = _fitted(result, sizes.results, sizes, candidates)
         return result if found is None else env.number_of(found)
     return result
+
+
+def _at_example(mode: Any, function: Any, args: Any, kwargs: Any, names: list[str]) -> Any:
+    """The result for the example sizes. Where an operator refuses a number without an example, the number
+    is what the operator can only mean, if there is such a one: the program checks that.
+    """
+    env = mode.shape_env
+    try:
+        return core.run_fake(function, concrete(args), concrete(kwargs), mode)
+    except (RuntimeError, ValueError, IndexError):
+        free = [n for n in names if n in env.unbacked.ranges and n not in env.replacements]
+        wanted = _meant(env, function, args, kwargs, free)
+        if wanted is None:
+            raise
+    env.expect(wanted)
+    return core.run_fake(function, concrete(args), concrete(kwargs), mode)
+
+
+def _meant(env: Any, function: Any, args: Any, kwargs: Any, free: list[str]) -> Any:
+    """The condition under which an operator takes its arguments: that a number is another size."""
+    sizes = {e for x in _tensors((args, kwargs)) for e in sizes_of(x)}
+    keys, grad = core.suspend_dispatch(), core.set_grad_enabled(False)
+    try:
+        for name in free:
+            for size in sorted((env.simplified(e) for e in sizes), key=str):
+                value = size.value(env.example)
+                if name in size.free_symbols or not _takes(
+                    env, function, args, kwargs, name, value
+                ):
+                    continue
+                return symbol(name), "==", size
+    finally:
+        core.set_grad_enabled(grad)
+        core.set_thread_keys(keys)
+    return None
+
+
+def _takes(env: Any, function: Any, args: Any, kwargs: Any, name: str, value: int) -> bool:
+    point = Point({**env.hints, name: value})
+    try:
+        function(*_at(args, point, env), **_at(kwargs, point, env))
+    except Exception:
+        return False
+    return True
+
+
+def _tensors(x: Any) -> list[Any]:
+    if isinstance(x, core.Tensor):
+        return [x]
+    if isinstance(x, dict):
+        x = list(x.values())
+    return [t for v in x for t in _tensors(v)] if isinstance(x, (list, tuple)) else []
 
 
 def _makes_tensors(function: Any, args: Any, kwargs: Any) -> bool:
@@ -239,7 +321,11 @@ def _bounded(
 def concrete(x: Any) -> Any:
     """Arguments with plain numbers."""
     if isinstance(x, SymInt):
+        if x.expr.unbacked:
+            return x.env.simplified(x.expr).value(x.env.example)
         return plain(x)
+    if isinstance(x, (SymBool, UnbackedFloat)):
+        return bool(plain(x)) if isinstance(x, SymBool) else float.__float__(x)
     if isinstance(x, tuple):
         made = [concrete(v) for v in x]
         return type(x)(*made) if hasattr(x, "_fields") else tuple(made)
@@ -319,7 +405,28 @@ def _describe(result: Any, sizes: Sizes, candidates: list[Expr]) -> bool:
         return False
     if any(e.constant is None for e in (*shape, *stride, offset)):
         cast(Any, result)._symbolic = (tuple(shape), tuple(stride), offset)
+        if any(e.unbacked for e in shape):
+            for condition in sizes.env.unbacked.expect_sizes(shape):
+                sizes.env.expect(condition)
+            sizes.env.unbacked.renews(_renewal(result, sizes.env))
     return True
+
+
+def _renewal(t: core.Tensor, env: Any) -> Any:
+    """What gives a tensor the sizes that stand for numbers without an example now."""
+    known = weakref.ref(t)
+
+    def renew() -> None:
+        tensor = known()
+        geometry = getattr(tensor, "_symbolic", None)
+        if tensor is None or geometry is None:
+            return
+        shape, stride = (
+            [env.simplified(e).value(env.example) for e in part] for part in geometry[:2]
+        )
+        core.take_geometry(tensor, core.make_view(core.plain_alias(tensor), shape, stride))
+
+    return renew
 
 
 def _each(hints: Any, rows: list[Any], sizes: Sizes, candidates: list[Expr]) -> list[Expr] | None:
@@ -384,9 +491,3 @@ def geometry_of(t: core.Tensor, shape: list[Expr], env: Any) -> Geometry:
         else:
             expected = -1
     return tuple(shape), tuple(stride), number(core.Tensor.storage_offset(t))
-
-
-def sizes_of(t: Any) -> tuple[Expr, ...]:
-    """The sizes of any tensor as expressions."""
-    geometry = getattr(t, "_symbolic", None)
-    return tuple(map(expr_of, t.shape)) if geometry is None else geometry[0]

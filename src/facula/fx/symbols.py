@@ -16,6 +16,8 @@ from facula.ops import remember
 
 #: the least value of a symbol: sizes 0 and 1 are never symbols
 LEAST = 2
+#: how the names of symbols without an example begin: numbers that are read from elements
+UNBACKED = "u"
 
 # from now on sizes may be symbols
 remember.SYMBOLIC[0] = True
@@ -42,7 +44,7 @@ class Atom:
     def least(self) -> int | None:
         """A lower bound that holds for all sizes; None where none is known."""
         if self.op == "symbol":
-            return LEAST
+            return None if str(self.args[0]).startswith(UNBACKED) else LEAST
         a, b = (x.least() for x in self.args)
         if self.op in ("floordiv", "mod"):
             divides = b is not None and b >= 1
@@ -131,6 +133,11 @@ class Expr:
         monomial, factor = next(iter(self.terms.items()))
         alone = factor == 1 and len(monomial) == 1 and monomial[0][1] == 1
         return monomial[0][0].args[0] if alone and monomial[0][0].op == "symbol" else None
+
+    @property
+    def unbacked(self) -> set[str]:
+        """The names of those symbols in it that have no example."""
+        return {name for name in self.free_symbols if name.startswith(UNBACKED)}
 
     @property
     def free_symbols(self) -> set[str]:
@@ -372,6 +379,8 @@ class SymInt(int):
         return self
 
     def __int__(self) -> int:
+        if self.env is not None and self.expr.unbacked:
+            return self.env.whole(self.expr)
         self._note("==", number(plain(self)), True)
         return plain(self)
 
@@ -527,9 +536,103 @@ class SymFloat(float):
 
 
 class SymBool(int):
-    """The outcome of a comparison; comparisons of `SymInt` note a guard and give plain bools."""
+    """A condition on numbers of which no example is known: it is decided when it is asked, if it can be.
+
+    Comparisons of other numbers note a guard and give plain bools.
+    """
 
     _is_symbolic = True
+    condition: Any
+    env: Any
+
+    def __new__(cls, value: Any, condition: Any = None, env: Any = None) -> SymBool:
+        """Make one.
+
+        Args:
+            condition: (expression, relation, expression), ("and" | "or" | "not", *conditions), or
+                ("test", function, *numbers).
+        """
+        made = super().__new__(cls, bool(value))
+        made.condition, made.env = condition, env
+        return made
+
+    @property
+    def node(self) -> SymBool:
+        """What describes the condition: itself."""
+        return self
+
+    def __bool__(self) -> bool:
+        if self.condition is None:
+            return plain(self) != 0
+        return self.env.decided(self.condition)
+
+    def expect(self, message: Any = None) -> None:
+        """From now on it is true; the program checks that where it runs."""
+        self.env.expect(self.condition, message)
+
+    def _joined(self, word: str, other: Any) -> Any:
+        if isinstance(other, SymBool) and other.condition is not None:
+            value = (plain(self) and plain(other)) if word == "and" else plain(self) or plain(other)
+            return SymBool(value, (word, self.condition, other.condition), self.env)
+        if isinstance(other, (bool, SymBool)):
+            return (self if other else False) if word == "and" else (True if other else self)
+        return NotImplemented
+
+    def __and__(self, other: Any) -> Any:
+        return self._joined("and", other)
+
+    def __or__(self, other: Any) -> Any:
+        return self._joined("or", other)
+
+    __rand__, __ror__ = __and__, __or__
+
+    def __sym_not__(self) -> SymBool:
+        return SymBool(not plain(self), negated(self.condition), self.env)
+
+    def __eq__(self, other: object) -> Any:
+        if isinstance(other, bool):
+            return self if other else self.__sym_not__()
+        return NotImplemented if not isinstance(other, int) else bool(self) == bool(other)
+
+    __hash__ = int.__hash__
+
+    def __repr__(self) -> str:
+        return condition_text(self.condition)
+
+    __str__ = __repr__
+
+    def __reduce__(self) -> Any:
+        return bool, (bool(plain(self)),)
+
+
+OPPOSITE = {"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+
+
+def negated(condition: Any) -> Any:
+    """The opposite of a condition."""
+    if condition[0] == "not":
+        return condition[1]
+    if condition[0] in ("and", "or"):
+        return ("and" if condition[0] == "or" else "or", *map(negated, condition[1:]))
+    if condition[0] == "test":
+        return ("not", condition)
+    left, relation, right = condition
+    return left, OPPOSITE[relation], right
+
+
+def condition_text(condition: Any) -> str:
+    """A condition as PyTorch writes it: `Eq(u0, 2)`, `u0 >= 2`."""
+    if condition[0] in ("and", "or"):
+        sign = " & " if condition[0] == "and" else " | "
+        return sign.join(f"({condition_text(part)})" for part in condition[1:])
+    if condition[0] == "not":
+        return f"~({condition_text(condition[1])})"
+    if condition[0] == "test":
+        return f"{condition[1].__name__}({', '.join(map(str, condition[2:]))})"
+    left, relation, right = condition
+    if relation in ("==", "!="):
+        return f"{'Eq' if relation == '==' else 'Ne'}({left}, {right})"
+    return f"{left} {relation} {right}"
 
 
 def _arithmetic(name: str, on_expressions: Any, on_values: Any) -> None:
@@ -581,7 +684,10 @@ def _comparison(name: str, relation: str, compare: Any) -> None:
         if isinstance(other, float):
             return compare(float(self), float(other))
         outcome = compare(plain(self), plain(other))
-        self._note(relation, expr_of(other), outcome)
+        right = expr_of(other)
+        if self.env is not None and (self.expr.unbacked or right.unbacked):
+            return self.env.compared(self.expr, relation, right, outcome)
+        self._note(relation, right, outcome)
         return outcome
 
     setattr(SymInt, f"__{name}__", method)
@@ -596,14 +702,28 @@ for _name, _relation, _compare in (
 
 
 def sym_int(a: Any) -> Any:
-    """`int(a)`, which keeps the expression of a number that depends on sizes."""
-    if isinstance(a, SymInt):
-        return a
-    return a.__trunc__() if isinstance(a, SymFloat) else int(a)
+    """``int(a)``, which keeps the expression of a number that depends on sizes.
+
+    Args:
+        a: a number
+
+    Example:
+        >>> facula.sym_int(2.5)
+        2
+    """
+    return a.__trunc__() if isinstance(a, SymFloat) else a if isinstance(a, SymInt) else int(a)
 
 
 def sym_float(a: Any) -> Any:
-    """`float(a)`, which keeps the expression of a number that depends on sizes."""
+    """``float(a)``, which keeps the expression of a number that depends on sizes.
+
+    Args:
+        a: a number
+
+    Example:
+        >>> facula.sym_float(2)
+        2.0
+    """
     return SymFloat(float(plain(a)), a, 1) if isinstance(a, SymInt) else float(a)
 
 
@@ -615,25 +735,66 @@ def _chosen(a: Any, b: Any, on_expressions: Any, on_values: Any) -> Any:
 
 
 def sym_max(a: Any, b: Any) -> Any:
-    """The larger of two numbers; no guard says which it is."""
+    """The larger of two numbers; no guard says which it is.
+
+    Args:
+        a, b: numbers
+
+    Example:
+        >>> facula.sym_max(1, 2)
+        2
+    """
     return _chosen(a, b, maximum, max)
 
 
 def sym_min(a: Any, b: Any) -> Any:
-    """The smaller of two numbers; no guard says which it is."""
+    """The smaller of two numbers; no guard says which it is.
+
+    Args:
+        a, b: numbers
+
+    Example:
+        >>> facula.sym_min(1, 2)
+        1
+    """
     return _chosen(a, b, minimum, min)
 
 
-def sym_not(a: Any) -> bool:
-    """`not a`."""
-    return not a
+def sym_not(a: Any) -> Any:
+    """``not a``.
+
+    Args:
+        a: the condition
+
+    Example:
+        >>> facula.sym_not(True)
+        False
+    """
+    return a.__sym_not__() if isinstance(a, SymBool) else not a
 
 
 def sym_ite(b: Any, t: Any, f: Any) -> Any:
-    """`t if b else f`."""
+    """``t if b else f``.
+
+    Args:
+        b: the condition
+        t, f: what is given
+
+    Example:
+        >>> facula.sym_ite(True, 1, 2)
+        1
+    """
     return t if b else f
 
 
 def sym_sum(args: Any) -> Any:
-    """The sum of numbers."""
+    """The sum of numbers.
+
+    Args:
+        args: a sequence of them
+
+    Example:
+        >>> facula.sym_sum([1, 2, 3])
+        6
+    """
     return sum(args)

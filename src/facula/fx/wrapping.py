@@ -27,12 +27,20 @@ def is_wrapped(target: Any) -> bool:
 
 
 def wrap(fn_or_name: str | Callable[..., Any]) -> str | Callable[..., Any]:
-    """Have calls of a function recorded as one step instead of being traced into.
+    """Has calls of a function recorded as one step instead of being traced into; a decorator.
 
-    Called at the top level of a module, with the function's name or as its decorator.
+    Args:
+        fn_or_name: the function, or its name, at the top level of a module
 
     Raises:
-        RuntimeError: neither a name nor a function, or not at the top level.
+        RuntimeError: neither is given, or it is not at the top level of a module.
+
+    Example:
+        >>> @facula.fx.wrap
+        ... def opaque(x):
+        ...     return x * len(x)
+        >>> opaque(facula.ones(2))
+        tensor([2., 2.])
     """
     if callable(fn_or_name) and not isinstance(fn_or_name, str):
         name = fn_or_name.__name__

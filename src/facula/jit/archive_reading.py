@@ -41,10 +41,19 @@ def load(
     _extra_files: dict[str, Any] | None = None,
     _restore_shapes: bool = False,
 ) -> Any:
-    """The module of a file.
+    """The module of a file that `save` or `torch.jit.save` wrote.
 
-    `map_location` says where tensors go, as in `facula.load`; `_extra_files` is a dict whose keys name
-    further records, and whose values they become.
+    Args:
+        f: a path, or a file opened for reading bytes
+        map_location: where tensors go, as in `facula.load`
+
+    Example:
+        >>> import io
+        >>> file = io.BytesIO()
+        >>> facula.jit.save(facula.jit.script(facula.nn.ReLU()), file)
+        >>> _ = file.seek(0)
+        >>> type(facula.jit.load(file)).__name__
+        'RecursiveScriptModule'
     """
     with opened_for_reading(f, "jit.load") as stream:
         start = stream.tell()

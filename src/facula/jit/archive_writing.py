@@ -29,7 +29,20 @@ _VERSION = b"10\n"
 
 
 def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-    """Write a scripted module or function to a path or binary stream."""
+    """Writes a scripted module or function to a file; PyTorch reads it.
+
+    Args:
+        m: what is written
+        f: a path, or a file opened for writing bytes
+
+    Example:
+        >>> import io
+        >>> file = io.BytesIO()
+        >>> facula.jit.save(facula.jit.script(facula.nn.ReLU()), file)
+        >>> _ = file.seek(0)
+        >>> facula.jit.load(file)(facula.tensor([-1.0, 1.0]))
+        tensor([0., 1.])
+    """
     if isinstance(m, ScriptFunction):
         m = _placeholder(m)
     if not isinstance(m, RecursiveScriptModule):

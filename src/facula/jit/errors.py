@@ -13,7 +13,12 @@ __all__ = ["ScriptError", "as_runtime_error", "script_error"]
 
 
 class ScriptError(RuntimeError):
-    """An exception that scripted code raised (PyTorch's `torch.jit.Error`)."""
+    """An exception that scripted code raised.
+
+    Example:
+        >>> issubclass(facula.jit.Error, Exception)
+        True
+    """
 
 
 def script_error(kind: Any) -> Any:

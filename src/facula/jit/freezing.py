@@ -150,7 +150,22 @@ def freeze(
     optimize_numerics: bool = True,
     preserve_parameters: bool = False,
 ) -> Any:
-    """A module of one graph with its parameters and attributes as constants."""
+    """A module of one graph with parameters and attributes as constants.
+
+    Args:
+        mod: a scripted module in evaluation mode
+        preserved_attrs: names that stay
+        optimize_numerics: kept as in PyTorch
+        preserve_parameters: whether parameters stay parameters
+
+    Raises:
+        RuntimeError: the module is in training mode, or not scripted.
+
+    Example:
+        >>> frozen = facula.jit.freeze(facula.jit.script(facula.nn.Linear(2, 1).eval()))
+        >>> len(list(frozen.parameters())), frozen(facula.ones(1, 2)).shape
+        (0, facula.Size([1, 1]))
+    """
     if not isinstance(mod, ScriptModule):
         fail(RuntimeError, "jit.freeze", "Freezing expects a ScriptModule as input. Please use torch.jit.script or "
              "torch.jit.trace to script your 'nn.Module'", type(mod).__name__,
@@ -197,7 +212,17 @@ def _frozen(mod: Any, unit: Any, kind: T.ClassType, name: str) -> FunctionUnit:
 
 
 def optimize_for_inference(mod: Any, other_methods: list[str] | None = None) -> Any:
-    """The frozen module: freezing is all that is done to graphs here."""
+    """The frozen module; freezing is all that is done to graphs here.
+
+    Args:
+        mod: a scripted module
+        other_methods: names of methods beside ``forward`` that stay
+
+    Example:
+        >>> fast = facula.jit.optimize_for_inference(facula.jit.script(facula.nn.Linear(2, 1).eval()))
+        >>> fast(facula.ones(1, 2)).shape
+        facula.Size([1, 1])
+    """
     return mod if mod._script_type.python is None else freeze(mod.eval(), other_methods)
 
 
@@ -205,7 +230,17 @@ _STRATEGY: list[Any] = [[("STATIC", 2), ("DYNAMIC", 10)]]
 
 
 def set_fusion_strategy(strategy: list[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Keeps a strategy of specialisation, which the interpreter has no use for; gives the one before."""
+    """Keeps a strategy of specialisation, which the interpreter has no use for, and gives the one
+    before.
+
+    Args:
+        strategy: pairs of 'STATIC' or 'DYNAMIC' and a depth
+
+    Example:
+        >>> before = facula.jit.set_fusion_strategy([("DYNAMIC", 3)])
+        >>> facula.jit.set_fusion_strategy(before)
+        [('DYNAMIC', 3)]
+    """
     old, _STRATEGY[0] = _STRATEGY[0], strategy
     return old
 

@@ -38,24 +38,72 @@ def _marked(function: Any, mark: str) -> Any:
 
 
 def ignore(drop: Any = False, **options: Any) -> Any:
-    """Leave a function or method to Python: scripted code calls it as it is."""
+    """A decorator: scripted code calls the function or method as it is, in Python.
+
+    Args:
+        drop: whether a call in a saved module raises
+        **options: older forms
+
+    Example:
+        >>> class Logged(facula.nn.ReLU):
+        ...     @facula.jit.ignore
+        ...     def log(self, x):
+        ...         print(tuple(x.shape))
+        >>> Logged().log(facula.ones(2))
+        (2,)
+    """
     if callable(drop):
         return _marked(drop, "ignore")
     return lambda function: _marked(function, "unused" if drop else "ignore")
 
 
 def unused(fn: Any) -> Any:
-    """Do not compile a function or method: a call of it in scripted code raises."""
+    """A decorator: the method is not compiled, and a call of it in scripted code raises.
+
+    Args:
+        fn: the method
+
+    Example:
+        >>> class Tested(facula.nn.ReLU):
+        ...     @facula.jit.unused
+        ...     def check(self):
+        ...         return True
+        >>> Tested().check()
+        True
+    """
     return _marked(fn, "unused")
 
 
 def export(fn: Any) -> Any:
-    """Compile a method although `forward` does not call it."""
+    """A decorator: the method is compiled although ``forward`` does not call it.
+
+    Args:
+        fn: the method
+
+    Example:
+        >>> class Both(facula.nn.ReLU):
+        ...     @facula.jit.export
+        ...     def size(self, x: facula.Tensor) -> int:
+        ...         return x.dim()
+        >>> Both().size(facula.ones(2, 3))
+        2
+    """
     return _marked(fn, "export")
 
 
 def interface(obj: Any) -> Any:
-    """A class of methods without bodies: any scripted class with these methods is of this type."""
+    """A decorator of a class of methods without bodies: any scripted class with these methods is of
+    this type.
+
+    Args:
+        obj: the class
+
+    Example:
+        >>> @facula.jit.interface
+        ... class OneTensor:
+        ...     def forward(self, x: facula.Tensor) -> facula.Tensor:
+        ...         pass
+    """
     obj.__torch_script_interface__ = True
     return obj
 
@@ -74,19 +122,42 @@ _overload_method = _overload
 
 
 def annotate(the_type: Any, the_value: Any) -> Any:
-    """The value; scripted code takes its type from here."""
+    """The value itself; scripted code takes its type from here.
+
+    Args:
+        the_type: such as ``List[int]``
+        the_value: of that type
+
+    Example:
+        >>> facula.jit.annotate(list[int], [])
+        []
+    """
     return the_value
 
 
 class Attribute:
-    """A value with the type that scripted code gives it."""
+    """A value together with the type that scripted code gives it.
+
+    Args:
+        value: the value
+        type: its type
+
+    Example:
+        >>> facula.jit.Attribute({}, dict[str, int]).value
+        {}
+    """
 
     def __init__(self, value: Any, type: Any) -> None:
         self.value, self.type = value, type
 
 
 def is_scripting() -> bool:
-    """Whether the code is scripted: Python never sees True."""
+    """Whether the code is scripted: Python never sees True.
+
+    Example:
+        >>> facula.jit.is_scripting()
+        False
+    """
     return False
 
 
@@ -94,7 +165,12 @@ TRACING: list[Any] = []
 
 
 def is_tracing() -> bool:
-    """Whether `trace` is recording."""
+    """Whether `trace` is recording.
+
+    Example:
+        >>> facula.jit.is_tracing()
+        False
+    """
     return bool(TRACING)
 
 
@@ -102,7 +178,18 @@ is_scripting._jit_question = is_tracing._jit_question = True  # type: ignore[att
 
 
 def script_if_tracing(fn: Callable) -> Callable:
-    """Compile the function once a trace comes by."""
+    """A decorator: the function is compiled once a trace comes by, so that its control flow stays.
+
+    Args:
+        fn: the function
+
+    Example:
+        >>> @facula.jit.script_if_tracing
+        ... def double(x):
+        ...     return x * 2
+        >>> double(facula.ones(1))
+        tensor([2.])
+    """
 
     @functools.wraps(fn)
     def wrapper(*args: Any, **kwargs: Any) -> Any:

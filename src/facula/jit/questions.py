@@ -15,7 +15,16 @@ __all__ = ["container_isinstance"]
 
 
 def container_isinstance(obj: Any, target: Any) -> bool:
-    """`isinstance` for `List[int]` and the like: the items count, too."""
+    """``isinstance`` for ``List[int]`` and the like: the items count, too.
+
+    Args:
+        obj: the value
+        target: a type, or a tuple of types
+
+    Example:
+        >>> facula.jit.isinstance([1, 2], list[int]), facula.jit.isinstance(["a"], list[int])
+        (True, False)
+    """
     targets = target if isinstance(target, tuple) else (target,)
     return any(is_instance(obj, type_of_class(t)) for t in targets)
 

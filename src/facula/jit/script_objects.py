@@ -149,7 +149,15 @@ class _HasGraph:
 
 
 class ScriptFunction(_HasGraph):
-    """A scripted function."""
+    """A scripted function, as `script` and `trace` give it; ``graph`` and ``code`` show what it does.
+
+    Args:
+        unit: what was compiled
+
+    Example:
+        >>> type(facula.jit.trace(facula.sin, facula.zeros(1))).__name__
+        'ScriptFunction'
+    """
 
     def __init__(self, unit: Any) -> None:
         self._script_unit = unit
@@ -193,7 +201,17 @@ class ScriptFunction(_HasGraph):
 
 
 class ScriptMethod(_HasGraph):
-    """A method of a scripted module, bound to it."""
+    """A method of a scripted module, bound to it.
+
+    Args:
+        owner: the module
+        name: the method's
+        unit: what was compiled
+
+    Example:
+        >>> type(facula.jit.script(facula.nn.ReLU()).forward).__name__
+        'ScriptMethod'
+    """
 
     def __init__(self, owner: Any, name: str, unit: Any) -> None:
         self.owner, self.name, self._unit = owner, name, unit
@@ -213,7 +231,12 @@ class ScriptMethod(_HasGraph):
 
 
 class ScriptModule(Module):
-    """The base of scripted modules."""
+    """The base of scripted modules.
+
+    Example:
+        >>> isinstance(facula.jit.script(facula.nn.ReLU()), facula.jit.ScriptModule)
+        True
+    """
 
     def __init__(self) -> None:
         if type(self) not in (ScriptModule, RecursiveScriptModule):
@@ -224,7 +247,18 @@ class ScriptModule(Module):
 
 
 class RecursiveScriptModule(ScriptModule, _HasGraph):
-    """A module whose methods run their graphs."""
+    """A scripted module, as `script` gives it; ``graph`` and ``code`` show its forward, ``save``
+    writes it.
+
+    Args:
+        kind: its class in the script
+        state: its attributes by name
+
+    Example:
+        >>> scripted = facula.jit.script(facula.nn.Linear(2, 1))
+        >>> scripted.original_name, scripted.weight.shape
+        ('Linear', facula.Size([1, 2]))
+    """
 
     def __init__(self, kind: T.ClassType, state: dict[str, Any]) -> None:
         super().__init__()

@@ -31,10 +31,25 @@ def script(
     _rcb: Any = None,
     example_inputs: Any = None,
 ) -> Any:
-    """The scripted form of a function or module; a class is checked, and given back.
+    """The scripted form of a function or module: its source, as a statically typed graph with control
+    flow.
+
+    Arguments are tensors unless annotated; what the language has is in PyTorch's TorchScript
+    reference. A class is checked and given back.
+
+    Args:
+        obj: a function, module, class, dictionary or list
+        optimize: an older argument without effect
+        example_inputs: kept as in PyTorch
 
     Raises:
         RuntimeError: the source is not TorchScript; the error names the line.
+
+    Example:
+        >>> layer = facula.nn.Sequential(facula.nn.Linear(2, 2), facula.nn.ReLU())
+        >>> scripted = facula.jit.script(layer)
+        >>> scripted(facula.ones(1, 2)).shape
+        facula.Size([1, 2])
     """
     if isinstance(obj, (ScriptModule, ScriptFunction)):
         return obj
@@ -103,7 +118,16 @@ def _exported(unit: Any) -> bool:
 
 
 def fork(func: Any, *args: Any, **kwargs: Any) -> Future:
-    """Start a function; gives a future. It is done when `fork` comes back."""
+    """Starts a function and gives a future, which is done when this comes back.
+
+    Args:
+        func: what is called
+        *args, **kwargs: its arguments
+
+    Example:
+        >>> facula.jit.wait(facula.jit.fork(facula.sin, facula.zeros(1)))
+        tensor([0.])
+    """
     made: Future = Future()
     try:
         made.set_result(func(*args, **kwargs))
@@ -113,7 +137,15 @@ def fork(func: Any, *args: Any, **kwargs: Any) -> Future:
 
 
 def wait(future: Any) -> Any:
-    """The value of a future."""
+    """The value of a future of `fork`.
+
+    Args:
+        future: which
+
+    Example:
+        >>> facula.jit.wait(facula.jit.fork(facula.sin, facula.zeros(1)))
+        tensor([0.])
+    """
     return future.wait()
 
 

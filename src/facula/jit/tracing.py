@@ -38,7 +38,12 @@ __all__ = ["TracerWarning", "trace", "trace_module"]
 
 
 class TracerWarning(Warning):
-    """What may make a trace wrong for other inputs."""
+    """What may make a trace wrong for other inputs.
+
+    Example:
+        >>> issubclass(facula.jit.TracerWarning, Warning)
+        True
+    """
 
 
 class _Recorder(Lowering):
@@ -353,7 +358,27 @@ def trace(
     example_kwarg_inputs: dict[str, Any] | None = None,
     _store_inputs: bool = True,
 ) -> Any:
-    """The scripted form of what a function or module does with the example inputs."""
+    """The scripted form of what a function or module does with example inputs: one path, without
+    Python's control flow.
+
+    Args:
+        func: a function of tensors, or a module
+        example_inputs: a tuple of tensors, or one
+        optimize: an older argument without effect
+        check_trace: whether a second trace, and the original, are compared with it
+        check_inputs: further inputs for that
+        check_tolerance: how far results may be apart
+        strict: whether results that are lists or dictionaries are errors
+        example_kwarg_inputs: keyword arguments, in place of ``example_inputs``
+
+    Raises:
+        TracingCheckError: the trace does something else than the original.
+
+    Example:
+        >>> traced = facula.jit.trace(lambda x: x.sin() + 1, facula.zeros(2))
+        >>> traced(facula.zeros(3))
+        tensor([1., 1., 1.])
+    """
     if isinstance(func, (ScriptModule, ScriptFunction)):
         warnings.warn(
             "The input to trace is already a ScriptModule, tracing it is a no-op.", stacklevel=2
@@ -400,7 +425,22 @@ def trace_module(
     strict: bool = True,
     **options: Any,
 ) -> Any:
-    """The scripted form of a module: each method of `inputs` as it runs with its inputs."""
+    """The scripted form of a module: each method as it runs with its example inputs.
+
+    Args:
+        mod: the module
+        inputs: example inputs by name of method
+        optimize: an older argument without effect
+        check_trace: whether a second trace, and the original, are compared with it
+        check_inputs: further inputs for that
+        check_tolerance: how far results may be apart
+        strict: whether results that are lists or dictionaries are errors
+
+    Example:
+        >>> traced = facula.jit.trace_module(facula.nn.ReLU(), {"forward": facula.zeros(2)})
+        >>> traced(facula.tensor([-1.0, 1.0]))
+        tensor([0., 1.])
+    """
     if not isinstance(mod, Module):
         fail(AttributeError, "jit.trace_module", "expected torch.nn.Module as the first argument",
              type(mod).__name__, hint="jit.trace() traces functions")  # fmt: skip

@@ -36,7 +36,12 @@ def _check_with(error_type: type[Exception], cond: Any, message: Message) -> Non
             type(cond).__name__,
             hint="_check_tensor_all(cond) asks whether all elements of a tensor are true",
         )
-    if not cond:
+    expect = getattr(cond, "expect", None)
+    if (
+        expect is not None
+    ):  # a number that is read from elements: the program checks it where it runs
+        expect(message)
+    elif not cond:
         raise error_type(_said(message))
 
 

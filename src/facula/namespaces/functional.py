@@ -1,7 +1,6 @@
-"""Functions of the top level that are no operators: questions, defaults, switches.
+"""Functions of the top level that are no operators: questions, and functions that methods serve.
 
-Takes tensors and settings; gives PyTorch's answers. Keeps true: a switch that has no effect here
-says so in its docstring.
+Takes tensors; gives PyTorch's answers. Keeps true: what is no tensor is refused by name.
 """
 
 from __future__ import annotations
@@ -12,35 +11,76 @@ from collections.abc import Sequence
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail, message
-
-from . import legacy
+from facula.core.errors import fail
 
 Tensor = core.Tensor
 
 
 def is_tensor(obj: Any) -> bool:
-    """Whether the object is a tensor."""
+    """Whether an object is a tensor.
+
+    Args:
+        obj: any
+
+    Example:
+        >>> facula.is_tensor(facula.ones(1)), facula.is_tensor(1.0)
+        (True, False)
+    """
     return isinstance(obj, Tensor)
 
 
 def is_storage(obj: Any) -> bool:
-    """Whether the object is a storage."""
+    """Whether an object is a storage.
+
+    Args:
+        obj: any
+
+    Example:
+        >>> facula.is_storage(facula.ones(1).untyped_storage())
+        True
+    """
     return isinstance(obj, core.UntypedStorage)
 
 
 def is_floating_point(input: Tensor) -> bool:
-    """Whether the dtype is a floating-point one."""
+    """Whether a tensor has a floating-point dtype.
+
+    Args:
+        input: a tensor
+
+    Example:
+        >>> facula.is_floating_point(facula.ones(1))
+        True
+    """
     return input.is_floating_point()
 
 
 def is_complex(input: Tensor) -> bool:
-    """Whether the dtype is a complex one."""
+    """Whether a tensor has a complex dtype.
+
+    Args:
+        input: a tensor
+
+    Example:
+        >>> facula.is_complex(facula.ones(1))
+        False
+    """
     return input.is_complex()
 
 
 def is_nonzero(input: Tensor) -> bool:
-    """Whether the only element is not zero."""
+    """Whether the only element of a tensor is not zero.
+
+    Args:
+        input: a tensor of one element
+
+    Raises:
+        RuntimeError: it has none or several elements.
+
+    Example:
+        >>> facula.is_nonzero(facula.tensor([0.0]))
+        False
+    """
     if input.numel() != 1:
         fail(
             RuntimeError,
@@ -53,17 +93,41 @@ def is_nonzero(input: Tensor) -> bool:
 
 
 def is_same_size(input: Tensor, other: Tensor) -> bool:
-    """Whether both shapes are equal."""
+    """Whether two tensors have one shape.
+
+    Args:
+        input, other: tensors
+
+    Example:
+        >>> facula.is_same_size(facula.ones(2), facula.zeros(2))
+        True
+    """
     return input.shape == other.shape
 
 
 def numel(input: Tensor) -> int:
-    """The number of elements."""
+    """The number of elements.
+
+    Args:
+        input: a tensor
+
+    Example:
+        >>> facula.numel(facula.ones(2, 3))
+        6
+    """
     return input.numel()
 
 
 def typename(obj: Any) -> str:
-    """The name of the object's type, of a tensor with its dtype."""
+    """The name of an object's type, of a tensor with its dtype.
+
+    Args:
+        obj: any
+
+    Example:
+        >>> facula.typename(facula.ones(1))
+        'facula.FloatTensor'
+    """
     if isinstance(obj, Tensor):
         return obj.type()
     kind = obj if isinstance(obj, type) else type(obj)
@@ -75,7 +139,18 @@ def typename(obj: Any) -> str:
 
 
 def broadcast_shapes(*shapes: Any) -> core.Size:
-    """The shape to which all shapes broadcast."""
+    """The shape to which all shapes broadcast.
+
+    Args:
+        *shapes: tuples of ints
+
+    Raises:
+        RuntimeError: two sizes differ and none is 1.
+
+    Example:
+        >>> facula.broadcast_shapes((2, 1), (3,))
+        facula.Size([2, 3])
+    """
     for shape in shapes:
         if not isinstance(shape, int) and not hasattr(shape, "__iter__"):
             required = "ints or tuples of ints were required"
@@ -107,171 +182,6 @@ def broadcast_shapes(*shapes: Any) -> core.Size:
     return core.Size(result)
 
 
-def set_default_device(device: Any) -> None:
-    """Where factory functions put new tensors; None for the CPU."""
-    del core.DEVICE_STACK[:]
-    if device is not None:
-        core.DEVICE_STACK.append(core.device(device))
-
-
-def get_default_device() -> core.device:
-    """Where factory functions put new tensors."""
-    return core.DEVICE_STACK[-1] if core.DEVICE_STACK else core.device("cpu")
-
-
-_SWITCHES: dict[str, Any] = {
-    "matmul_precision": "highest",
-    "matmul_said": False,
-    "deterministic": False,
-    "warn_only": False,
-    "fills": True,
-    "warn_always": False,
-    "interop": 1,
-}
-
-
-def set_float32_matmul_precision(precision: str) -> None:
-    """`highest`, `high` or `medium`: what a float32 product may lose.
-
-    The word is kept; products of float32 lose nothing at any of the three, which is said once.
-    """
-    if precision not in ("highest", "high", "medium"):
-        fail(
-            ValueError,
-            "set_float32_matmul_precision",
-            "'highest', 'high' or 'medium' was required",
-            repr(precision),
-            hint="'highest' is the default",
-        )
-    _SWITCHES["matmul_precision"] = precision
-    if precision != "highest" and not _SWITCHES["matmul_said"]:
-        _SWITCHES["matmul_said"] = True
-        text = (
-            f"float32 products are computed in float32 on every device: {precision!r} has no effect"
-        )
-        hint = "x.bfloat16() @ y.bfloat16() multiplies in bfloat16"
-        warnings.warn(
-            message("set_float32_matmul_precision", text, hint=hint), UserWarning, stacklevel=2
-        )
-
-
-def get_float32_matmul_precision() -> str:
-    """The precision set for float32 products."""
-    return _SWITCHES["matmul_precision"]
-
-
-def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Every algorithm here is deterministic; the flag is kept, and memory that `empty` and its like
-    leave unset is filled (`utils.deterministic.fill_uninitialized_memory`).
-    """
-    for name, place, value in (("mode", " (position 1)", mode), ("warn_only", "", warn_only)):
-        if not isinstance(value, bool):
-            required = (
-                "a bool was required (_set_deterministic_algorithms(): argument "
-                f"'{name}'{place} must be bool, not {type(value).__name__})"
-            )
-            fail(TypeError, "use_deterministic_algorithms", required, value, "pass True or False")
-    _SWITCHES["deterministic"], _SWITCHES["warn_only"] = bool(mode), bool(warn_only)
-    core.UNSET[0] = _fill_unset if mode and _SWITCHES["fills"] else None
-
-
-def fill_unset_memory(mode: bool | None = None) -> bool:
-    """Whether unset memory is filled under `use_deterministic_algorithms`; sets it where a mode is
-    given.
-    """
-    if mode is not None:
-        if not isinstance(mode, bool):
-            fail(
-                RuntimeError,
-                "fill_uninitialized_memory",
-                f"a bool was required (expected a bool, but got {type(mode).__name__})",
-                mode,
-                hint="assign True or False",
-            )
-        _SWITCHES["fills"] = bool(mode)
-        use_deterministic_algorithms(_SWITCHES["deterministic"], warn_only=_SWITCHES["warn_only"])
-    return _SWITCHES["fills"]
-
-
-def _fill_unset(tensor: Tensor, before: int = 0) -> None:
-    """Set what lies behind so many bytes of a tensor's storage: NaN, True or the largest integer."""
-    dtype = tensor.dtype
-    if tensor.is_meta or not tensor.untyped_storage().nbytes():
-        return
-    if dtype.is_floating_point or dtype.is_complex:
-        value: Any = float("nan")
-    else:
-        value = True if dtype is core.bool_ else core.iinfo(dtype).max
-    count = tensor.untyped_storage().nbytes() // dtype.itemsize
-    whole = tensor.detach().as_strided((count,), (1,), 0)
-    whole[-(-before // dtype.itemsize) :].fill_(value)
-
-
-def are_deterministic_algorithms_enabled() -> bool:
-    """The flag of `use_deterministic_algorithms`."""
-    return _SWITCHES["deterministic"]
-
-
-def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """The `warn_only` flag of `use_deterministic_algorithms`."""
-    return _SWITCHES["warn_only"]
-
-
-def set_deterministic_debug_mode(debug_mode: int | str) -> None:
-    """0/"default", 1/"warn" or 2/"error": see `use_deterministic_algorithms`."""
-    names = {"default": 0, "warn": 1, "error": 2}
-    mode = names.get(debug_mode, debug_mode) if isinstance(debug_mode, str) else debug_mode
-    if mode not in (0, 1, 2):
-        fail(
-            RuntimeError,
-            "set_deterministic_debug_mode",
-            "0, 1, 2, 'default', 'warn' or 'error' was required",
-            debug_mode,
-            hint="'default' switches it off, 'warn' warns, 'error' raises",
-        )
-    use_deterministic_algorithms(mode != 0, warn_only=mode == 1)
-
-
-def get_deterministic_debug_mode() -> int:
-    """0, 1 or 2: see `set_deterministic_debug_mode`."""
-    if not _SWITCHES["deterministic"]:
-        return 0
-    return 1 if _SWITCHES["warn_only"] else 2
-
-
-def set_warn_always(b: bool, /) -> None:
-    """Whether warnings that appear once appear always."""
-    _SWITCHES["warn_always"] = bool(b)
-
-
-def is_warn_always_enabled() -> bool:
-    """The flag of `set_warn_always`."""
-    return _SWITCHES["warn_always"]
-
-
-def get_num_interop_threads() -> int:
-    """Kept for PyTorch's API: operators run one after another."""
-    return _SWITCHES["interop"]
-
-
-def set_num_interop_threads(n: int) -> None:
-    """Kept for PyTorch's API: operators run one after another."""
-    if n < 1:
-        fail(
-            RuntimeError,
-            "set_num_interop_threads",
-            "a positive number was required",
-            n,
-            hint="1 runs everything in one thread",
-        )
-    _SWITCHES["interop"] = n
-
-
-def set_flush_denormal(mode: bool) -> bool:
-    """False: denormal numbers are never flushed here."""
-    return False
-
-
 def _sharing(obj: Any, dtype: Any) -> Tensor | None:
     """A tensor on the memory of an object; None where it has none that can be shared."""
     if isinstance(obj, Tensor):
@@ -295,8 +205,21 @@ def asarray(
     copy: bool | None = None,
     requires_grad: bool | None = None,
 ) -> Tensor:
-    """A tensor of anything: tensors, arrays, storages, buffers, DLPack, sequences; shares memory
-    unless it cannot. requires_grad: None takes that of `obj`.
+    """A tensor of anything, on the same memory where that can be.
+
+    Args:
+        obj: a tensor, array, buffer, DLPack object, number or nesting of them
+        dtype: None for the object's
+        device: None for the object's
+        copy: whether to copy: True, False (an error where it must be), None for as needed
+        requires_grad: None for the object's
+
+    Example:
+        >>> import numpy
+        >>> a = numpy.zeros(2)
+        >>> _ = facula.asarray(a).fill_(1)
+        >>> a
+        array([1., 1.])
     """
     shared = _sharing(obj, dtype)
     if shared is None:
@@ -349,103 +272,181 @@ def _tensor_required(op: str, value: Any) -> Tensor:
 
 
 def clone(input: Tensor, *, memory_format: Any = core.preserve_format) -> Tensor:
-    """A copy; gradients flow through it."""
+    """A copy with memory of its own; gradients flow through it.
+
+    Args:
+        input: a tensor
+        memory_format: of the copy; by default the input's order
+
+    Example:
+        >>> x = facula.ones(2)
+        >>> facula.clone(x).add_(1), x
+        (tensor([2., 2.]), tensor([1., 1.]))
+    """
     return _tensor_required("clone", input).clone(memory_format=memory_format)
 
 
 def detach(input: Tensor) -> Tensor:
-    """The same elements without their history."""
+    """The same elements without their history; memory is shared.
+
+    Args:
+        input: a tensor
+
+    Example:
+        >>> facula.detach(facula.ones(1, requires_grad=True)).requires_grad
+        False
+    """
     return _tensor_required("detach", input).detach()
 
 
 def detach_(input: Tensor) -> Tensor:
-    """Cut the tensor off its history, in place."""
+    """Cuts a tensor off its history, in place.
+
+    Args:
+        input: a tensor
+
+    Example:
+        >>> x = facula.ones(1, requires_grad=True) * 2
+        >>> facula.detach_(x).requires_grad
+        False
+    """
     return _tensor_required("detach_", input).detach_()
 
 
 def fill(input: Tensor, value: Any) -> Tensor:
-    """A tensor of that shape and dtype filled with `value`."""
+    """A tensor of a shape and dtype filled with a value.
+
+    Args:
+        input: a tensor
+        value: a number, or a tensor of one element
+
+    Example:
+        >>> facula.fill(facula.zeros(2), 3)
+        tensor([3., 3.])
+    """
     return _tensor_required("fill", input).clone().fill_(value)
 
 
 def fill_(input: Tensor, value: Any) -> Tensor:
-    """Overwrite every element with `value`."""
+    """Overwrites every element with a value.
+
+    Args:
+        input: a tensor
+        value: a number, or a tensor of one element
+
+    Example:
+        >>> facula.fill_(facula.zeros(2), 3)
+        tensor([3., 3.])
+    """
     return _tensor_required("fill_", input).fill_(value)
 
 
 def zero_(input: Tensor) -> Tensor:
-    """Overwrite every element with zero."""
+    """Overwrites every element with zero.
+
+    Args:
+        input: a tensor
+
+    Example:
+        >>> facula.zero_(facula.ones(2))
+        tensor([0., 0.])
+    """
     return _tensor_required("zero_", input).zero_()
 
 
 def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
-    """Give the tensor the shape of another, growing its memory when needed."""
+    """Gives a tensor the shape of another, in place; memory grows where it has to.
+
+    Args:
+        input: a tensor
+        the_template: whose shape is taken
+        memory_format: of the result; None for contiguous
+
+    Example:
+        >>> facula.resize_as_(facula.zeros(1), facula.ones(2, 3)).shape
+        facula.Size([2, 3])
+    """
     return _tensor_required("resize_as_", input).resize_as_(
         the_template, memory_format=memory_format
     )
 
 
 def is_signed(input: Tensor) -> bool:
-    """Whether the dtype has negative numbers."""
+    """Whether a tensor has a dtype with negative numbers.
+
+    Args:
+        input: a tensor
+
+    Example:
+        >>> facula.is_signed(facula.ones(1, dtype=facula.uint8))
+        False
+    """
     return _tensor_required("is_signed", input).is_signed()
 
 
 def is_conj(input: Tensor) -> bool:
-    """Whether the tensor is a lazy conjugate: never, conjugates are computed."""
+    """Whether a tensor is a lazy conjugate: never, conjugates are computed.
+
+    Args:
+        input: a tensor
+
+    Example:
+        >>> facula.is_conj(facula.ones(1).conj())
+        False
+    """
     return _tensor_required("is_conj", input).is_conj()
 
 
 def is_neg(input: Tensor) -> bool:
-    """Whether the tensor is a lazy negative: never, negatives are computed."""
+    """Whether a tensor is a lazy negative: never, negatives are computed.
+
+    Args:
+        input: a tensor
+
+    Example:
+        >>> facula.is_neg(-facula.ones(1))
+        False
+    """
     return _tensor_required("is_neg", input).is_neg()
 
 
 def is_inference(input: Tensor) -> bool:
-    """Whether the tensor was made in inference mode."""
+    """Whether a tensor was made in inference mode.
+
+    Args:
+        input: a tensor
+
+    Example:
+        >>> facula.is_inference(facula.ones(1))
+        False
+    """
     return _tensor_required("is_inference", input).is_inference()
 
 
 def is_distributed(input: Tensor) -> bool:
-    """Always False."""
+    """Whether a tensor is distributed over processes: False.
+
+    Args:
+        input: a tensor
+
+    Example:
+        >>> facula.is_distributed(facula.ones(1))
+        False
+    """
     return _tensor_required("is_distributed", input).is_distributed()
 
 
 def get_device(input: Tensor) -> int:
-    """The number of the device, -1 for the CPU."""
+    """The number of a tensor's device, -1 for the CPU.
+
+    Args:
+        input: a tensor
+
+    Example:
+        >>> facula.get_device(facula.ones(1))
+        -1
+    """
     return _tensor_required("get_device", input).get_device()
-
-
-def set_default_tensor_type(t: Any) -> None:
-    """The default dtype by a tensor type or its name (deprecated in PyTorch)."""
-    text = (
-        "facula.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use "
-        "facula.set_default_dtype() and facula.set_default_device() as alternatives."
-    )
-    warnings.warn(core.spoken(text), stacklevel=2)
-    if isinstance(t, str):
-        found = getattr(legacy, t.rpartition(".")[2], None)
-    else:
-        found = t
-    dtype = getattr(found, "dtype", None)
-    if not isinstance(dtype, core.dtype) or not dtype.is_floating_point:
-        fail(
-            TypeError,
-            "set_default_tensor_type",
-            "a floating-point tensor type was required",
-            t,
-            hint="facula.set_default_dtype(facula.float64) is the newer form",
-        )
-    core.set_default_dtype(dtype)
-
-
-def set_anomaly_enabled(enabled: bool, check_nan: bool = True) -> None:
-    """Switch anomaly detection on or off; see `autograd.detect_anomaly`."""
-    core.set_anomaly(enabled, check_nan)
-
-
-def init_num_threads() -> None:
-    """Set the number of threads to what the machine offers to this process."""
-    core.set_num_threads(len(os.sched_getaffinity(0)))
 
 
 def from_file(
@@ -458,8 +459,20 @@ def from_file(
     device: Any = None,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A vector of `size` elements over a file's memory; with `shared` writes reach the file, which
-    is made or grown as needed.
+    """A vector over a file's memory.
+
+    Args:
+        filename: the file
+        shared: whether writes reach the file, which is made or grown as needed
+        size: number of elements
+        dtype: None for the default one
+        layout, device, pin_memory: kept as in PyTorch
+
+    Example:
+        >>> x = facula.from_file("numbers.bin", shared=True, size=2)
+        >>> _ = x.fill_(1)
+        >>> facula.from_file("numbers.bin", size=2)
+        tensor([1., 1.])
     """
     dtype = core.get_default_dtype() if dtype is None else dtype
     count = int(size or 0)
@@ -496,7 +509,16 @@ def _shape_of_ints(shape: Any) -> tuple[int, ...]:
 
 
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
-    """Flat positions as one tensor of coordinates per dimension."""
+    """Flat positions as one tensor of coordinates for each dimension.
+
+    Args:
+        indices: integers
+        shape: of the tensor that they point into
+
+    Example:
+        >>> facula.unravel_index(facula.tensor([4, 5]), (2, 3))
+        (tensor([1, 1]), tensor([1, 2]))
+    """
     _tensor_required("unravel_index", indices)
     if indices.is_floating_point() or indices.is_complex() or indices.dtype is core.bool_:
         fail(

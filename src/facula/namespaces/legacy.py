@@ -44,10 +44,23 @@ class _TypedTensor(type):
         return isinstance(instance, core.Tensor) and instance.dtype is cls.dtype
 
 
+_DOC = """Tensors of {dtype}, as PyTorch's first years made them; `tensor` takes a dtype.
+
+Called with sizes it gives elements that are not set, with data a copy; `isinstance` asks for the dtype.
+
+Args:
+    *args: sizes, or one sequence of numbers, tensor or storage
+    device: None for the default one
+
+Example:
+    >>> facula.{name}([1, 0]).dtype
+    facula.{dtype}
+"""
+
+
 def _make(name: str, dtype: Any) -> _TypedTensor:
-    return _TypedTensor(
-        name, (), {"dtype": dtype, "__module__": "facula", "__doc__": f"A tensor of {dtype.name}."}
-    )
+    doc = _DOC.format(name=name, dtype=dtype.name)
+    return _TypedTensor(name, (), {"dtype": dtype, "__module__": "facula", "__doc__": doc})
 
 
 FloatTensor = _make("FloatTensor", core.float32)

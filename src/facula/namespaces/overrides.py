@@ -46,19 +46,43 @@ def _handler(value: Any) -> Any:
 
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
-    """Whether a function mode is active, or one of the arguments handles functions itself."""
+    """Whether a function mode is active, or one of the arguments handles functions itself.
+
+    Args:
+        relevant_args: an iterable
+
+    Example:
+        >>> facula.nn.functional.has_torch_function((facula.ones(1),))
+        False
+    """
     if core.FUNCTION_MODES:
         return True
     return any(_handler(value) is not None for value in relevant_args)
 
 
 def has_torch_function_unary(value: Any) -> bool:
-    """`has_torch_function` of one argument."""
+    """`has_torch_function` of one argument.
+
+    Args:
+        value: the argument
+
+    Example:
+        >>> facula.nn.functional.has_torch_function_unary(facula.ones(1))
+        False
+    """
     return has_torch_function((value,))
 
 
 def has_torch_function_variadic(*values: Any) -> bool:
-    """`has_torch_function` of several arguments."""
+    """`has_torch_function` of several arguments.
+
+    Args:
+        *values: the arguments
+
+    Example:
+        >>> facula.nn.functional.has_torch_function_variadic(facula.ones(1), 2)
+        False
+    """
     return has_torch_function(values)
 
 

@@ -27,22 +27,48 @@ __all__ = [
 
 
 def seed() -> int:
-    """Seed the default generator from the system; gives the seed."""
+    """Seeds the default generator from the system, and gives the seed.
+
+    Example:
+        >>> isinstance(facula.seed(), int)
+        True
+    """
     return default_generator.seed()
 
 
 def initial_seed() -> int:
-    """The seed of the default generator."""
+    """The seed of the default generator.
+
+    Example:
+        >>> _ = facula.manual_seed(3)
+        >>> facula.initial_seed()
+        3
+    """
     return default_generator.initial_seed()
 
 
 def get_rng_state() -> core.Tensor:
-    """The state of the default generator, a byte tensor."""
+    """The state of the default generator, a tensor of bytes.
+
+    Example:
+        >>> state = facula.get_rng_state()
+        >>> x = facula.rand(2)
+        >>> facula.set_rng_state(state)
+        >>> facula.equal(facula.rand(2), x)
+        True
+    """
     return default_generator.get_state()
 
 
 def set_rng_state(new_state: core.Tensor) -> None:
-    """Restore a state from `get_rng_state`."""
+    """Puts back a state of the default generator.
+
+    Args:
+        new_state: as `get_rng_state` gave it
+
+    Example:
+        >>> facula.set_rng_state(facula.get_rng_state())
+    """
     default_generator.set_state(new_state)
 
 

@@ -45,7 +45,22 @@ class _Kind(type):
 
 
 class TypedStorage(metaclass=_Kind):
-    """Untyped memory together with a dtype."""
+    """Untyped memory together with a dtype (kept for old programs; tensors have
+    ``untyped_storage()``).
+
+    Args:
+        *args: a number of elements, a sequence of them, or an `UntypedStorage`
+        wrap_storage: memory that is taken as it is
+        dtype: None for the default one
+        device: None for the CPU
+
+    Raises:
+        TypeError: more than one size or sequence is given.
+
+    Example:
+        >>> facula.TypedStorage([1.0, 2.0])[1]
+        2.0
+    """
 
     is_sparse = False
     _dtype: Any = None
@@ -349,6 +364,18 @@ CASTS = {
     "bool": core.bool_,
 }
 _COMPLEX_CASTS = {"complex_float": core.complex64, "complex_double": core.complex128}
+_DOC = """Memory of {dtype} numbers: a `TypedStorage`, kept for old programs.
+
+Args:
+    *args: a number of elements, a sequence of them, or an `UntypedStorage`
+    wrap_storage: memory that is taken as it is
+    dtype: no other than its own
+    device: None for the CPU
+
+Example:
+    >>> facula.{name}(2).dtype
+    facula.{dtype}
+"""
 for _name, _dtype in {**CASTS, **_COMPLEX_CASTS, **core.QUANTIZED}.items():
     if _name not in core.QUANTIZED:
         setattr(TypedStorage, _name, _cast(_dtype))
@@ -356,7 +383,11 @@ for _name, _dtype in {**CASTS, **_COMPLEX_CASTS, **core.QUANTIZED}.items():
     globals()[_kind] = _Kind(
         _kind,
         (TypedStorage,),
-        {"_dtype": _dtype, "__module__": "facula", "__doc__": f"Memory of {_dtype.name} numbers."},
+        {
+            "_dtype": _dtype,
+            "__module__": "facula",
+            "__doc__": _DOC.format(name=_kind, dtype=_dtype.name),
+        },
     )
     __all__.append(_kind)
 

@@ -41,7 +41,19 @@ __all__ = [
 
 
 def factory_kwargs(kwargs: dict | None) -> dict:
-    """The arguments among ``kwargs`` that say where and of what dtype a tensor is made."""
+    """The arguments among ``kwargs`` that say where and as what tensors are made.
+
+    Args:
+        kwargs: ``device``, ``dtype``, ``memory_format``, or these inside of ``factory_kwargs``;
+            None for none
+
+    Raises:
+        TypeError: another name is given, or one twice.
+
+    Example:
+        >>> facula.nn.factory_kwargs({"dtype": facula.float64})
+        {'dtype': facula.float64}
+    """
     if kwargs is None:
         return {}
     known = {"device", "dtype", "memory_format"}

@@ -264,11 +264,38 @@ def multi_head_attention_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Any, Any]:
-    """Attention with its projections: ``[T, N, E]`` (or ``[T, E]``) and the weights, averaged over
-    heads, or None.
+    """What `nn.MultiheadAttention` computes, as a function of its weights.
 
-    ``static_k`` and ``static_v``, ``[N * heads, S, head size]``, take the place of the projected
-    keys and values. [Vaswani et al. 2017]
+    Args:
+        query, key, value: ``[T, N, E]``, ``[S, N, *]`` and ``[S, N, *]``, or all without N
+        embed_dim_to_check: E
+        num_heads: a divisor of E
+        in_proj_weight, in_proj_bias: ``[3 E, E]`` and ``[3 E]``, or None
+        bias_k, bias_v: rows that are added to keys and values, or None
+        add_zero_attn: whether a row of zeros is added
+        dropout_p: probability with which attention weights are zeroed in training
+        out_proj_weight, out_proj_bias: of the last layer
+        training: whether there is dropout
+        key_padding_mask: ``[N, S]``, True where a key does not count
+        need_weights: whether the attention weights are a result
+        attn_mask: ``[T, S]`` or ``[N * num_heads, T, S]``, True where attention is not allowed, or
+            added to the scores
+        use_separate_proj_weight: whether the next three stand in place of ``in_proj_weight``
+        q_proj_weight, k_proj_weight, v_proj_weight: ``[E, *]`` each
+        static_k, static_v: keys and values that are given as they are
+        average_attn_weights: whether the weights are averaged over heads
+        is_causal: whether ``attn_mask`` is the causal one
+
+    Returns:
+        the output ``[T, N, E]``, and the weights or None.
+
+    Example:
+        >>> m, x = facula.nn.MultiheadAttention(4, 2), facula.randn(3, 1, 4)
+        >>> projections = (m.in_proj_weight, m.in_proj_bias, None, None, False, 0.0)
+        >>> last = (m.out_proj.weight, m.out_proj.bias)
+        >>> output, _ = facula.nn.functional.multi_head_attention_forward(x, x, x, 4, 2, *projections, *last)
+        >>> facula.allclose(output, m(x, x, x)[0])
+        True
     """
     batched = _check_shapes(query, key, value, key_padding_mask, attn_mask, num_heads)
     # where it is merged with other masks, or weights are asked for, the mask itself is what counts
@@ -328,10 +355,17 @@ def _static_or_heads(static: Any, x: Any, batch: int, heads: int, head_dim: int)
 
 @dataclass
 class LinearCrossEntropyOptions:
-    """How `linear_cross_entropy` works through the batch: ``batch_chunk_size`` rows at a time.
+    """How `LinearCrossEntropyLoss` and `functional.linear_cross_entropy` work through a batch: in
+    chunks of rows, recomputed in the backward pass.
 
-    The other fields are accepted for PyTorch's sake; gradients here are recomputed per chunk, so
-    that a graph may be kept and gone through again whatever ``allow_retain_graph`` says.
+    Args:
+        allow_retain_graph: no effect: graphs may be kept here in any case
+        batch_chunk_size: rows of a chunk; None for a number by the sizes
+        chunking_method, acc_policy, acc_dtype: accepted for PyTorch's sake, without effect
+
+    Example:
+        >>> facula.nn.LinearCrossEntropyOptions(batch_chunk_size=64).batch_chunk_size
+        64
     """
 
     allow_retain_graph: bool = False
@@ -411,9 +445,27 @@ def linear_cross_entropy(
     label_smoothing: float = 0.0,
     options: LinearCrossEntropyOptions | None = None,
 ) -> Any:
-    """``cross_entropy(linear(input, linear_weight, linear_bias), target)``.
+    """``cross_entropy(linear(input, linear_weight, linear_bias), target)``; with ``options`` the
+    logits never exist as a whole.
 
-    With ``options`` the logits of one chunk of the batch exist at a time, in the backward pass too.
+    Args:
+        input: features ``[N, in_features]`` or ``[in_features]``
+        linear_weight: ``[classes, in_features]``, or with further sizes between
+        target: classes ``[N]``, or probabilities
+        linear_bias: ``[classes]``; None for none
+        weight: of each class; None for 1
+        reduction: 'mean', 'sum', or 'none' for the loss of each element
+        ignore_index: a target class that does not count; None for -100
+        label_smoothing: the share of the target's probability that is spread over all classes
+        options: a `LinearCrossEntropyOptions`; None for the whole batch at once
+
+    Raises:
+        RuntimeError: shapes do not fit, or ``ignore_index`` is given with probabilities.
+
+    Example:
+        >>> x, w = facula.ones(2, 3), facula.zeros(4, 3)
+        >>> facula.nn.functional.linear_cross_entropy(x, w, facula.tensor([0, 3]))
+        tensor(1.3863)
     """
     _check_linear_cross_entropy(input, linear_weight, linear_bias)
     if ignore_index is not None and target.is_floating_point():
@@ -558,7 +610,23 @@ def fractional_max_pool2d(
     return_indices: bool = False,
     _random_samples: Any = None,
 ) -> Any:
-    """Maxima over windows at random steps; ``_random_samples [N, C, 2]`` decide them. [Graham 2014]"""
+    """The largest elements of windows at random distances. [Graham 2014]
+
+    Args:
+        input: ``[N, C, *sizes]`` or ``[C, *sizes]``
+        kernel_size: of the window, int or pair of ints
+        output_size: of the result, int or pair of ints
+        output_ratio: of the result's sizes to the input's; give it or ``output_size``
+        return_indices: whether flat positions are given, too
+
+    Raises:
+        ValueError: neither a size nor a ratio is given.
+
+    Example:
+        >>> result = facula.nn.functional.fractional_max_pool2d(facula.randn(1, 1, 6, 6), 2, output_ratio=0.5)
+        >>> result.shape
+        facula.Size([1, 1, 3, 3])
+    """
     return _fractional_max_pool(
         2, input, kernel_size, output_size, output_ratio, return_indices, _random_samples
     )
@@ -572,7 +640,23 @@ def fractional_max_pool3d(
     return_indices: bool = False,
     _random_samples: Any = None,
 ) -> Any:
-    """Maxima over windows at random steps; ``_random_samples [N, C, 3]`` decide them. [Graham 2014]"""
+    """The largest elements of windows at random distances. [Graham 2014]
+
+    Args:
+        input: ``[N, C, *sizes]`` or ``[C, *sizes]``
+        kernel_size: of the window, int or triple of ints
+        output_size: of the result, int or triple of ints
+        output_ratio: of the result's sizes to the input's; give it or ``output_size``
+        return_indices: whether flat positions are given, too
+
+    Raises:
+        ValueError: neither a size nor a ratio is given.
+
+    Example:
+        >>> result = facula.nn.functional.fractional_max_pool3d(facula.randn(1, 1, 6, 6, 6), 2, output_ratio=0.5)
+        >>> result.shape
+        facula.Size([1, 1, 3, 3, 3])
+    """
     return _fractional_max_pool(
         3, input, kernel_size, output_size, output_ratio, return_indices, _random_samples
     )
@@ -586,7 +670,23 @@ def fractional_max_pool2d_with_indices(
     return_indices: bool = False,
     _random_samples: Any = None,
 ) -> Any:
-    """`fractional_max_pool2d` with the positions of the maxima."""
+    """The largest elements of windows at random distances, and their flat positions. [Graham 2014]
+
+    Args:
+        input: ``[N, C, *sizes]`` or ``[C, *sizes]``
+        kernel_size: of the window, int or pair of ints
+        output_size: of the result, int or pair of ints
+        output_ratio: of the result's sizes to the input's; give it or ``output_size``
+        return_indices: whether flat positions are given, too
+
+    Raises:
+        ValueError: neither a size nor a ratio is given.
+
+    Example:
+        >>> F, x = facula.nn.functional, facula.randn(1, 1, 6, 6)
+        >>> F.fractional_max_pool2d_with_indices(x, 2, output_ratio=0.5)[0].shape
+        facula.Size([1, 1, 3, 3])
+    """
     return fractional_max_pool2d(
         input, kernel_size, output_size, output_ratio, True, _random_samples
     )
@@ -600,7 +700,23 @@ def fractional_max_pool3d_with_indices(
     return_indices: bool = False,
     _random_samples: Any = None,
 ) -> Any:
-    """`fractional_max_pool3d` with the positions of the maxima."""
+    """The largest elements of windows at random distances, and their flat positions. [Graham 2014]
+
+    Args:
+        input: ``[N, C, *sizes]`` or ``[C, *sizes]``
+        kernel_size: of the window, int or triple of ints
+        output_size: of the result, int or triple of ints
+        output_ratio: of the result's sizes to the input's; give it or ``output_size``
+        return_indices: whether flat positions are given, too
+
+    Raises:
+        ValueError: neither a size nor a ratio is given.
+
+    Example:
+        >>> F, x = facula.nn.functional, facula.randn(1, 1, 6, 6, 6)
+        >>> F.fractional_max_pool3d_with_indices(x, 2, output_ratio=0.5)[0].shape
+        facula.Size([1, 1, 3, 3, 3])
+    """
     return fractional_max_pool3d(
         input, kernel_size, output_size, output_ratio, True, _random_samples
     )

@@ -53,7 +53,12 @@ BroadcastingList3 = _BroadcastingList()
 
 
 class ScalingType(enum.IntEnum):
-    """How many values share a scale."""
+    """How many values share a scale, in `scaled_mm`.
+
+    Example:
+        >>> facula.nn.functional.ScalingType.TensorWise.name
+        'TensorWise'
+    """
 
     TensorWise = 0
     RowWise = 1
@@ -64,7 +69,12 @@ class ScalingType(enum.IntEnum):
 
 
 class SwizzleType(enum.IntEnum):
-    """In which order scales lie."""
+    """In which order scales lie, in `scaled_mm`.
+
+    Example:
+        >>> facula.nn.functional.SwizzleType.NO_SWIZZLE.name
+        'NO_SWIZZLE'
+    """
 
     NO_SWIZZLE = 0
     SWIZZLE_32_4_4 = 1
@@ -87,7 +97,20 @@ def boolean_dispatch(
     module_name: str | None,
     func_name: str,
 ) -> Callable[..., Any]:
-    """A function that is one of two others, by the value of one of its arguments."""
+    """A function that is one of two others, by the value of one of its arguments.
+
+    Args:
+        arg_name: its name
+        arg_index: its position
+        default: its value where it is left out
+        if_true, if_false: the two functions
+        module_name, func_name: of the result
+
+    Example:
+        >>> pick = facula.nn.functional.boolean_dispatch("flag", 1, False, max, min, None, "pick")
+        >>> callable(pick)
+        True
+    """
 
     def chosen(*args: Any, **kwargs: Any) -> Any:
         value = args[arg_index] if arg_index < len(args) else kwargs.get(arg_name, default)
@@ -101,7 +124,19 @@ def boolean_dispatch(
 
 
 def assert_int_or_pair(arg: Any, arg_name: str, message: str) -> None:
-    """Raise unless `arg` is one int or two."""
+    """Raises unless an argument is one int or two.
+
+    Args:
+        arg: the argument
+        arg_name: its name in the message
+        message: with a place for the name
+
+    Raises:
+        AssertionError: it is something else.
+
+    Example:
+        >>> facula.nn.functional.assert_int_or_pair((1, 2), "size", "{} is wrong")
+    """
     if not (isinstance(arg, int) or len(arg) == 2):
         fail(
             AssertionError,
@@ -183,8 +218,23 @@ def scaled_mm(
     contraction_dim: Any = (),
     use_fast_accum: bool = False,
 ) -> Any:
-    """The product of two matrices of which each is scaled: as a whole, by rows (of `mat_b`:
-    columns) or by blocks.
+    """The product of two matrices of narrow numbers, each with scales.
+
+    Args:
+        mat_a, mat_b: matrices of a narrow dtype
+        scale_a, scale_b: what their values are multiplied with
+        scale_recipe_a, scale_recipe_b: a `ScalingType` each
+        swizzle_a, swizzle_b: a `SwizzleType` each; None for none
+        bias: added to the result
+        output_dtype: of the result
+        contraction_dim: kept as in PyTorch
+        use_fast_accum: kept as in PyTorch
+
+    Example:
+        >>> a = facula.ones(16, 16).to(facula.float8_e4m3fn)
+        >>> one, whole = facula.tensor(1.0), facula.nn.functional.ScalingType.TensorWise
+        >>> facula.nn.functional.scaled_mm(a, a.t(), one, whole, one, whole)[0, :2]
+        tensor([16., 16.], dtype=facula.bfloat16)
     """
     if contraction_dim and tuple(contraction_dim) not in ((1, 0), (-1, -2)):
         mat_a = mat_a.movedim(contraction_dim[0], -1)
@@ -223,11 +273,20 @@ def _limits(op: str, offs: Any, count: int) -> list[tuple[int, int]]:
 def grouped_mm(
     mat_a: Any, mat_b: Any, *, offs: Any = None, bias: Any = None, out_dtype: Any = None
 ) -> Any:
-    """Products group by group: 3-d operands have a matrix a group, 2-d ones are cut at `offs`.
+    """Products of matrices in groups of different sizes, in bfloat16 and others.
 
-    The rows of `mat_a` are cut against a 3-d `mat_b`, the columns of `mat_b` against a 3-d `mat_a`,
-    and where both have two dimensions the one they are summed over; rows behind the last group are
-    zero.
+    Args:
+        mat_a: ``[rows, k]`` with ``offs`` the ends of row groups, or ``[groups, rows, k]``
+        mat_b: ``[groups, k, columns]``, or ``[k, columns]`` with ``offs``
+        offs: the end of each group, int32
+        bias: added to the result
+        out_dtype: None for that of the inputs
+
+    Example:
+        >>> a = facula.ones(16, 16, dtype=facula.bfloat16)
+        >>> b = facula.ones(2, 16, 16, dtype=facula.bfloat16)
+        >>> facula.nn.functional.grouped_mm(a, b, offs=facula.tensor([8, 16], dtype=facula.int32)).shape
+        facula.Size([16, 16])
     """
     if mat_a.dim() not in (2, 3) or mat_b.dim() not in (2, 3):
         fail(

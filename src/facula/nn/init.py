@@ -23,7 +23,22 @@ _LINEAR_NAMES = frozenset(
 
 
 def calculate_gain(nonlinearity: str, param: Any = None) -> float:
-    """The factor by which weights grow so that a layer before ``nonlinearity`` keeps the variance."""
+    """The factor by which weights grow so that a layer before a nonlinearity keeps the variance.
+
+    1 for 'linear', the convolutions and 'sigmoid', 5/3 for 'tanh', sqrt(2) for 'relu', ``sqrt(2 /
+    (1 + slope^2))`` for 'leaky_relu', 3/4 for 'selu'.
+
+    Args:
+        nonlinearity: its name, as in `nn.functional`
+        param: slope of the leaky rectifier; None for 0.01
+
+    Raises:
+        ValueError: the name is unknown, or ``param`` is no number.
+
+    Example:
+        >>> facula.nn.init.calculate_gain("leaky_relu", 0.2)
+        1.3867504905630728
+    """
     if nonlinearity in _LINEAR_NAMES:
         return 1.0
     if nonlinearity == "tanh":
@@ -54,13 +69,40 @@ def calculate_gain(nonlinearity: str, param: Any = None) -> float:
 
 
 def uniform_(tensor: Any, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Any:
-    """Uniform in ``[a, b)``."""
+    """Fills with numbers uniform in [a, b).
+
+    Args:
+        tensor: what is filled, in place, without recording
+        a, b: the bounds
+        generator: where numbers come from; None for the default one
+
+    Returns:
+        the tensor.
+
+    Example:
+        >>> w = facula.nn.init.uniform_(facula.empty(100), 2.0, 3.0)
+        >>> bool((w >= 2).all() and (w < 3).all())
+        True
+    """
     with no_grad():
         return tensor.uniform_(a, b, generator=generator)
 
 
 def normal_(tensor: Any, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Any:
-    """Normal."""
+    """Fills with normal numbers.
+
+    Args:
+        tensor: what is filled, in place, without recording
+        mean, std: mean and standard deviation
+        generator: where numbers come from; None for the default one
+
+    Returns:
+        the tensor.
+
+    Example:
+        >>> facula.nn.init.normal_(facula.empty(2, 3)).shape
+        facula.Size([2, 3])
+    """
     with no_grad():
         return tensor.normal_(mean, std, generator=generator)
 
@@ -77,8 +119,24 @@ def trunc_normal_(
     b: float = 2.0,
     generator: Any = None,
 ) -> Any:
-    """Normal, limited to ``[a, b]``: by drawing again what lies outside, or, where that is most, by
-    accepting uniform numbers with the density's share of its peak."""
+    """Fills with normal numbers that lie in [a, b].
+
+    What lies outside is drawn again; where that is most, uniform numbers are accepted with the
+    density's share of its peak.
+
+    Args:
+        tensor: what is filled, in place, without recording
+        mean, std: mean and standard deviation before the cut
+        a, b: the bounds
+        generator: where numbers come from; None for the default one
+
+    Returns:
+        the tensor.
+
+    Example:
+        >>> facula.nn.init.trunc_normal_(facula.empty(1000), a=-1.0, b=1.0).abs().max() <= 1
+        tensor(True)
+    """
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
             "mean is more than 2 std from [a, b] in nn.init.trunc_normal_. The distribution of "
@@ -124,24 +182,73 @@ def _accept_uniform(
 
 
 def constant_(tensor: Any, val: float) -> Any:
-    """All ``val``."""
+    """Fills with one value.
+
+    Args:
+        tensor: what is filled, in place, without recording
+        val: the value
+
+    Returns:
+        the tensor.
+
+    Example:
+        >>> facula.nn.init.constant_(facula.empty(2), 0.3)
+        tensor([0.3000, 0.3000])
+    """
     with no_grad():
         return tensor.fill_(val)
 
 
 def ones_(tensor: Any) -> Any:
-    """All ones."""
+    """Fills with ones.
+
+    Args:
+        tensor: what is filled, in place, without recording
+
+    Returns:
+        the tensor.
+
+    Example:
+        >>> facula.nn.init.ones_(facula.empty(2))
+        tensor([1., 1.])
+    """
     return constant_(tensor, 1.0)
 
 
 def zeros_(tensor: Any) -> Any:
-    """All zeros."""
+    """Fills with zeros.
+
+    Args:
+        tensor: what is filled, in place, without recording
+
+    Returns:
+        the tensor.
+
+    Example:
+        >>> facula.nn.init.zeros_(facula.empty(2))
+        tensor([0., 0.])
+    """
     with no_grad():
         return tensor.zero_()
 
 
 def eye_(tensor: Any) -> Any:
-    """The identity matrix."""
+    """Makes a matrix the identity, as far as it goes.
+
+    Args:
+        tensor: what is filled, in place, without recording; a matrix
+
+    Raises:
+        ValueError: the tensor has not two dimensions.
+
+    Returns:
+        the tensor.
+
+    Example:
+        >>> facula.nn.init.eye_(facula.empty(2, 3))
+        tensor([[1., 0., 0.],
+                [0., 1., 0.]])
+    """
     if tensor.ndimension() != 2:
         fail(
             ValueError,
@@ -156,7 +263,25 @@ def eye_(tensor: Any) -> Any:
 
 
 def dirac_(tensor: Any, groups: int = 1) -> Any:
-    """A convolution kernel that passes its input channels through, as many as there is room for."""
+    """Makes a convolution's weight pass its input channels through, as many as there is room for.
+
+    Args:
+        tensor: what is filled, in place, without recording; of 3, 4 or 5 dimensions
+        groups: in each of which channels are passed
+
+    Raises:
+        ValueError: the tensor has another number of dimensions, or ``groups`` does not divide the
+            first size.
+
+    Returns:
+        the tensor.
+
+    Example:
+        >>> w = facula.nn.init.dirac_(facula.empty(2, 2, 3))
+        >>> facula.nn.functional.conv1d(facula.tensor([[[1.0, 2.0], [3.0, 4.0]]]), w, padding=1)
+        tensor([[[1., 2.],
+                 [3., 4.]]])
+    """
     dims = tensor.ndimension()
     if dims not in (3, 4, 5):
         fail(
@@ -209,14 +334,50 @@ def _calculate_correct_fan(tensor: Any, mode: str) -> int:
 
 
 def xavier_uniform_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any:
-    """Uniform, for equal variance forward and backward. [Glorot & Bengio 2010]"""
+    """Uniform in [-b, b], ``b = gain sqrt(6 / (fan_in + fan_out))``: variance stays forward and
+    backward. [Glorot & Bengio 2010]
+
+    ``fan_in`` is the second size times the sizes of the kernel, ``fan_out`` the first times those.
+
+    Args:
+        tensor: what is filled, in place, without recording
+        gain: a factor, see `calculate_gain`
+        generator: where numbers come from; None for the default one
+
+    Raises:
+        ValueError: the tensor has fewer than two dimensions.
+
+    Returns:
+        the tensor.
+
+    Example:
+        >>> facula.nn.init.xavier_uniform_(facula.empty(2, 4)).abs().max() <= 1
+        tensor(True)
+    """
     fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
     bound = math.sqrt(3.0) * gain * math.sqrt(2.0 / (fan_in + fan_out))
     return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any:
-    """Normal, for equal variance forward and backward. [Glorot & Bengio 2010]"""
+    """Normal with ``std = gain sqrt(2 / (fan_in + fan_out))``: variance stays forward and backward.
+    [Glorot & Bengio 2010]
+
+    Args:
+        tensor: what is filled, in place, without recording
+        gain: a factor, see `calculate_gain`
+        generator: where numbers come from; None for the default one
+
+    Raises:
+        ValueError: the tensor has fewer than two dimensions.
+
+    Returns:
+        the tensor.
+
+    Example:
+        >>> facula.nn.init.xavier_normal_(facula.empty(2, 4)).shape
+        facula.Size([2, 4])
+    """
     fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / (fan_in + fan_out)), generator)
 
@@ -237,7 +398,27 @@ def kaiming_uniform_(
     nonlinearity: str = "leaky_relu",
     generator: Any = None,
 ) -> Any:
-    """Uniform, for equal variance through rectifiers. [He et al. 2015]"""
+    """Uniform in [-b, b], ``b = gain sqrt(3 / fan)``: variance stays through rectifiers. [He et al.
+    2015]
+
+    Args:
+        tensor: what is filled, in place, without recording
+        a: slope of the leaky rectifier behind the layer
+        mode: 'fan_in' keeps the variance forward, 'fan_out' backward
+        nonlinearity: what is behind the layer, see `calculate_gain`
+        generator: where numbers come from; None for the default one
+
+    Raises:
+        ValueError: the tensor has fewer than two dimensions, or mode or nonlinearity is unknown.
+
+    Returns:
+        the tensor.
+
+    Example:
+        >>> w = facula.nn.init.kaiming_uniform_(facula.empty(4, 6), nonlinearity="relu")
+        >>> w.abs().max() <= 1
+        tensor(True)
+    """
     std = _kaiming_std(tensor, a, mode, nonlinearity)
     if std is None:
         return tensor
@@ -252,13 +433,50 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: Any = None,
 ) -> Any:
-    """Normal, for equal variance through rectifiers. [He et al. 2015]"""
+    """Normal with ``std = gain / sqrt(fan)``: variance stays through rectifiers. [He et al. 2015]
+
+    Args:
+        tensor: what is filled, in place, without recording
+        a: slope of the leaky rectifier behind the layer
+        mode: 'fan_in' keeps the variance forward, 'fan_out' backward
+        nonlinearity: what is behind the layer, see `calculate_gain`
+        generator: where numbers come from; None for the default one
+
+    Raises:
+        ValueError: the tensor has fewer than two dimensions, or mode or nonlinearity is unknown.
+
+    Returns:
+        the tensor.
+
+    Example:
+        >>> facula.nn.init.kaiming_normal_(facula.empty(4, 6), mode="fan_out").shape
+        facula.Size([4, 6])
+    """
     std = _kaiming_std(tensor, a, mode, nonlinearity)
     return tensor if std is None else normal_(tensor, 0, std, generator)
 
 
 def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
-    """A (semi-)orthogonal matrix over the first dimension and the rest. [Saxe et al. 2013]"""
+    """A random matrix with orthonormal rows or columns, whichever are fewer. [Saxe et al. 2013]
+
+    The matrix is the first dimension by all others.
+
+    Args:
+        tensor: what is filled, in place, without recording; of two dimensions or more
+        gain: a factor
+        generator: where numbers come from; None for the default one
+
+    Raises:
+        ValueError: the tensor has fewer than two dimensions.
+
+    Returns:
+        the tensor.
+
+    Example:
+        >>> w = facula.nn.init.orthogonal_(facula.empty(2, 3))
+        >>> facula.allclose(w @ w.T, facula.eye(2), atol=1e-6)
+        True
+    """
     if tensor.ndimension() < 2:
         fail(
             ValueError,
@@ -285,7 +503,25 @@ def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
 
 
 def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = None) -> Any:
-    """Normal, with the fraction ``sparsity`` of every column set to zero. [Martens 2010]"""
+    """Normal numbers, with a share of every column set to zero. [Martens 2010]
+
+    Args:
+        tensor: what is filled, in place, without recording; a matrix
+        sparsity: the share
+        std: standard deviation of the others
+        generator: where numbers come from; None for the default one
+
+    Raises:
+        ValueError: the tensor has not two dimensions.
+
+    Returns:
+        the tensor.
+
+    Example:
+        >>> w = facula.nn.init.sparse_(facula.empty(10, 2), sparsity=0.3)
+        >>> (w == 0).sum(0)
+        tensor([3, 3])
+    """
     if tensor.ndimension() != 2:
         fail(
             ValueError,
@@ -316,7 +552,7 @@ def _deprecated(function: Callable) -> Callable:
         return function(*args, **kwargs)
 
     deprecated_init.__name__ = old
-    deprecated_init.__doc__ = f"`{new}` under its older name."
+    deprecated_init.__doc__ = f"`{new}` under its older name; it warns.\n\n{function.__doc__}"
     return deprecated_init
 
 

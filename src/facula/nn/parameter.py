@@ -30,10 +30,19 @@ class _ParameterMeta(_TensorMeta):
 
 
 class Parameter(core.Tensor, metaclass=_ParameterMeta):
-    """A tensor that is a parameter of the module it is assigned to.
+    """A tensor that becomes a parameter of the module it is assigned to.
 
-    ``data`` is the value (empty when None); ``requires_grad`` says whether gradients are
-    accumulated into it.
+    `Module.parameters` finds it, `Module.to` moves it and ``state_dict`` holds it.
+
+    Args:
+        data: its value, whose memory it shares; None for an empty tensor
+        requires_grad: whether gradients are accumulated into ``grad``
+
+    Example:
+        >>> layer = facula.nn.Module()
+        >>> layer.scale = facula.nn.Parameter(facula.ones(2))
+        >>> [name for name, _ in layer.named_parameters()]
+        ['scale']
     """
 
     __torch_function__ = core._disabled_torch_function_impl
@@ -109,9 +118,17 @@ class _BufferMeta(_TensorMeta):
 
 
 class Buffer(core.Tensor, metaclass=_BufferMeta):
-    """A tensor that becomes a buffer of the module it is assigned to.
+    """A tensor that becomes a buffer of the module it is assigned to: state that is not learned.
 
-    ``persistent`` says whether the module's ``state_dict`` holds it.
+    Args:
+        data: its value; None for an empty tensor
+        persistent: whether ``state_dict`` holds it
+
+    Example:
+        >>> layer = facula.nn.Module()
+        >>> layer.count = facula.nn.Buffer(facula.zeros(1))
+        >>> layer.state_dict()
+        OrderedDict([('count', tensor([0.]))])
     """
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
@@ -177,7 +194,24 @@ def is_lazy(tensor: Any) -> bool:
 
 
 class UninitializedParameter(UninitializedTensorMixin, Parameter):
-    """A parameter without a shape yet."""
+    """A parameter without a shape yet, as lazy modules have them.
+
+    ``materialize(shape)`` makes it an ordinary one, with undefined elements; asking for shape or
+    elements before is an error.
+
+    Args:
+        requires_grad: whether gradients are accumulated
+        device, dtype: of the tensor that it becomes
+
+    Raises:
+        RuntimeError: ``shape`` was asked for before `materialize`.
+
+    Example:
+        >>> value = facula.nn.UninitializedParameter()
+        >>> value.materialize((2, 3))
+        >>> value.shape, type(value).__name__
+        (facula.Size([2, 3]), 'Parameter')
+    """
 
     cls_to_become = Parameter
 
@@ -200,7 +234,25 @@ class _MaterializedBuffer(core.Tensor):
 
 
 class UninitializedBuffer(UninitializedTensorMixin, core.Tensor):
-    """A buffer without a shape yet."""
+    """A buffer without a shape yet, as lazy modules have them.
+
+    ``materialize(shape)`` makes it an ordinary one, with undefined elements; asking for shape or
+    elements before is an error.
+
+    Args:
+        requires_grad: whether gradients are accumulated
+        device, dtype: of the tensor that it becomes
+        persistent: whether ``state_dict`` holds it
+
+    Raises:
+        RuntimeError: ``shape`` was asked for before `materialize`.
+
+    Example:
+        >>> value = facula.nn.UninitializedBuffer()
+        >>> value.materialize((2, 3))
+        >>> value.shape, type(value).__name__
+        (facula.Size([2, 3]), '_MaterializedBuffer')
+    """
 
     cls_to_become = _MaterializedBuffer
 

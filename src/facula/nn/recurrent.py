@@ -227,6 +227,23 @@ def run(
     return x, tuple(facula.stack(parts) for parts in zip(*finals, strict=True))
 
 
+_NETWORK_DOC = """What `nn.{layer}` computes, as a function of its weights ({mode}).
+
+Dense: ``(input, state, weights, has_biases, num_layers, dropout, train, bidirectional,
+batch_first)``; packed: ``batch_sizes`` stands behind ``input`` (data) and ``batch_first`` is not there.
+
+Args:
+    input: ``[T, N, features]``, or the data of a `nn.utils.rnn.PackedSequence`
+    *args, **kwargs: the others, in this order
+
+Example:
+    >>> layer, state = facula.nn.{layer}(2, 3), facula.zeros(1, 1, 3)
+    >>> settings = (list(layer.parameters()), True, 1, 0.0, False, False, False)
+    >>> facula.{name}(facula.ones(4, 1, 2), {states}, *settings)[0].shape
+    facula.Size([4, 1, 3])
+"""
+
+
 def _entry(mode: str) -> Callable:
     """A function with the two calling forms of PyTorch's: dense, and packed with batch sizes
     second.
@@ -249,7 +266,10 @@ def _entry(mode: str) -> Callable:
         return (output.transpose(0, 1) if batch_first else output, *finals)
 
     network.__name__ = mode.lower()
-    network.__doc__ = f"The {mode} network; dense or packed, by the arguments."
+    network.__doc__ = _NETWORK_DOC.format(
+        mode=mode, name=mode.lower(), layer=mode[:3] if mode.startswith("RNN") else mode,
+        states="[state, state]" if CELLS[mode].states > 1 else "state",
+    )  # fmt: skip
     return network
 
 
@@ -272,6 +292,25 @@ def _check_rows(mode: str, name: str, weight: Any, hidden: int) -> None:
         )
 
 
+_CELL_DOC = """What `nn.{layer}` computes, as a function of its weights ({mode}).
+
+Args:
+    input: ``[N, features]`` or ``[features]``
+    hx: the state {state}
+    w_ih, w_hh: weights of input and state
+    b_ih, b_hh: biases; None for none
+
+Raises:
+    RuntimeError: a weight has not a row for each gate of each hidden unit.
+
+Example:
+    >>> cell, state = facula.nn.{layer}(2, 3), facula.zeros(1, 3)
+    >>> {shown} = facula.{name}(facula.ones(1, 2), {state}, *cell.parameters())
+    >>> h.shape
+    facula.Size([1, 3])
+"""
+
+
 def _cell_entry(mode: str) -> Callable:
     cell = CELLS[mode]
 
@@ -286,7 +325,12 @@ def _cell_entry(mode: str) -> Callable:
         return out if cell.states > 1 else out[0]
 
     single.__name__ = mode.lower() + "_cell"
-    single.__doc__ = f"One step of the {mode} network."
+    layer = f"{mode[:3] if mode.startswith('RNN') else mode}Cell"
+    state = "(state, state)" if cell.states > 1 else "state"
+    shown = "h, c" if cell.states > 1 else "h"
+    single.__doc__ = _CELL_DOC.format(
+        mode=mode, name=single.__name__, layer=layer, state=state, shown=shown
+    )
     return single
 
 

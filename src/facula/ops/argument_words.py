@@ -327,6 +327,7 @@ theta: the affine matrices, ``[n, 2, 3]`` or ``[n, 3, 4]``
 threshold: where the function changes
 to: the largest number, which is not drawn
 tol: when the iteration ends
+total: the sum that each element is a part of
 tracker: called after each iteration
 train: whether elements are dropped; outside training nothing happens
 training: whether the module trains: outside training nothing is dropped and running statistics are used

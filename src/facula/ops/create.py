@@ -260,6 +260,7 @@ def scalar_tensor(s, dtype, layout, device, pin_memory, requires_grad):
     names=("empty_like",),
     out=False,
     shards="like",
+    elementwise=True,
 )
 def empty_like(self, dtype, layout, device, pin_memory, requires_grad, memory_format):
     """Unset elements in the shape, dtype and memory order of a tensor."""
@@ -271,7 +272,12 @@ def empty_like(self, dtype, layout, device, pin_memory, requires_grad, memory_fo
     return finished(_unset(like(self, dtype, device, memory_format)), requires_grad)
 
 
-@composite(f"zeros_like(Tensor self, *, {LIKE}) -> Tensor", names=("zeros_like",), shards="like")
+@composite(
+    f"zeros_like(Tensor self, *, {LIKE}) -> Tensor",
+    names=("zeros_like",),
+    shards="like",
+    elementwise=True,
+)
 def zeros_like(self, dtype, layout, device, pin_memory, requires_grad, memory_format):
     """Zeros in the shape, dtype and memory order of a tensor."""
     if is_sparse_layout(layout):
@@ -282,7 +288,12 @@ def zeros_like(self, dtype, layout, device, pin_memory, requires_grad, memory_fo
     return finished(like(self, dtype, device, memory_format).zero_(), requires_grad)
 
 
-@composite(f"ones_like(Tensor self, *, {LIKE}) -> Tensor", names=("ones_like",), shards="like")
+@composite(
+    f"ones_like(Tensor self, *, {LIKE}) -> Tensor",
+    names=("ones_like",),
+    shards="like",
+    elementwise=True,
+)
 def ones_like(self, dtype, layout, device, pin_memory, requires_grad, memory_format):
     """Ones in the shape, dtype and memory order of a tensor."""
     check_layout("ones_like", layout)
@@ -293,6 +304,7 @@ def ones_like(self, dtype, layout, device, pin_memory, requires_grad, memory_for
     f"full_like(Tensor self, Number fill_value, *, {LIKE}) -> Tensor",
     names=("full_like",),
     shards="like",
+    elementwise=True,
 )
 def full_like(self, fill_value, dtype, layout, device, pin_memory, requires_grad, memory_format):
     """One value in the shape, dtype and memory order of a tensor."""

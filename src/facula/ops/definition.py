@@ -47,6 +47,8 @@ class Definition:
     out: bool = True
     #: whether `out=` may have another dtype than the result, which then decides the dtype of the call
     out_cast: bool = False
+    #: whether such an `out=` must be of a kind that holds the elements: no integers for floats
+    out_kind: bool = False
     #: whether an `out=` of as many elements, in whatever shape, keeps its shape
     out_fills: bool = False
     #: whether an elementwise result is written to an `out=` of its own dtype only
@@ -66,6 +68,8 @@ class Definition:
     result_of: Callable[..., Any] | None = None
     #: whether the result's shape depends on elements
     dynamic: bool = False
+    #: of such an operator: the results, as `meta` allocates them, for a given number of elements
+    counted: Callable[..., Any] | None = None
     #: whether two calls with the same arguments give different results: those that take a generator
     random: bool = False
     #: whether 16-bit floats are taken, or the name of the one that is; what calls an internal operator
@@ -97,6 +101,9 @@ class Definition:
     vmap: str | Callable[..., Any] | None = None
     #: the rule that a program registered instead: `rule(info, in_dims, *args)` gives results and their dims
     batching: Callable[..., Any] | None = None
+    #: of what is not pointwise: whether an element of the result follows from the one at its place alone (or
+    #: from none), so that it holds for the rows of nested tensors too
+    elementwise: bool = False
     #: whether `dim` names dimensions that the results lack, of an operator without `keepdim`
     reduces: bool = False
 

@@ -226,7 +226,8 @@ def real_only(op: str, x: Any) -> None:
         fail(
             RuntimeError,
             op,
-            f"{op} expects a real input tensor, but got {x.dtype.type_word}",
+            f"{op} expects a {'real-valued' if op[-1] in 'n2' else 'real'} input tensor, but got "
+            f"{x.dtype.type_word}",
             hint="facula.fft.fft() takes complex tensors",
         )
 

@@ -67,6 +67,9 @@ class _nonzero:
     dynamic = True
     fast = "nonzero"
 
+    def counted(count, self):
+        return core.empty((count, self.dim()), dtype=core.int64, device=self.device)
+
     def cpu(self):
         return positions(_as_mask(self))
 
@@ -132,6 +135,9 @@ class masked_select:
     def meta(self, mask):
         _check_mask("masked_select", mask)
         launch.broadcast_shapes("masked_select", self.shape, mask.shape)
+
+    def counted(count, self, mask):
+        return core.empty((count,), dtype=self.dtype, device=self.device)
 
     def cpu(self, mask):
         shape = launch.broadcast_shapes("masked_select", self.shape, mask.shape)

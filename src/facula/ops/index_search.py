@@ -208,6 +208,12 @@ class bincount:
 
     dynamic = True
 
+    def counted(count, self, weights, minlength):
+        dtype = core.int64
+        if weights is not None:
+            dtype = core.float32 if weights.dtype is core.float32 else core.float64
+        return core.empty((count,), dtype=dtype, device=self.device)
+
     def cpu(self, weights, minlength):
         _check_counted(self, weights, minlength)
         count = self.numel()

@@ -434,11 +434,26 @@ def _check_alike(op: str, input: Any, target: Any) -> None:
         )
 
 
-def _run_total(kernel: str, out: Any, input: Any, target: Any, mean: bool) -> None:
-    name = f"{kernel}.{'mean' if mean else 'sum'}"
-    core.kernel(f"{name}:{input.dtype.code}")(
-        (out, input.contiguous(), target.contiguous()), (1, input.numel(), 1, 1)
-    )
+def _one_of_alike(op: str) -> Any:
+    """The `meta` of a total of two like tensors."""
+
+    def meta(input: Any, target: Any, mean: bool) -> Any:
+        _check_alike(op, input, target)
+        return core.empty((), dtype=input.dtype, device=input.device)
+
+    return meta
+
+
+def _total(kernel: str) -> Any:
+    """The `cpu` of a total, by the kernel's name."""
+
+    def cpu(out: Any, input: Any, target: Any, mean: bool) -> None:
+        name = f"{kernel}.{'mean' if mean else 'sum'}"
+        core.kernel(f"{name}:{input.dtype.code}")(
+            (out, input.contiguous(), target.contiguous()), (1, input.numel(), 1, 1)
+        )
+
+    return cpu
 
 
 def _share(grad: Any, input: Any, mean: bool) -> Any:
@@ -453,12 +468,8 @@ class MseTotal:
 
     vmap = batch_forms.mse_total
 
-    def meta(input, target, mean):
-        _check_alike("mse_total", input, target)
-        return core.empty((), dtype=input.dtype, device=input.device)
-
-    def cpu(out, input, target, mean):
-        _run_total("mse_loss", out, input, target, mean)
+    meta = _one_of_alike("mse_total")
+    cpu = _total("mse_loss")
 
     def backward(grad, input, target, mean, needs):
         slope = (input - target) * (_share(grad, input, mean) * 2)
@@ -476,12 +487,8 @@ class L1Total:
 
     vmap = batch_forms.l1_total
 
-    def meta(input, target, mean):
-        _check_alike("l1_total", input, target)
-        return core.empty((), dtype=input.dtype, device=input.device)
-
-    def cpu(out, input, target, mean):
-        _run_total("l1_loss", out, input, target, mean)
+    meta = _one_of_alike("l1_total")
+    cpu = _total("l1_loss")
 
     def backward(grad, input, target, mean, needs):
         slope = (input - target).sign() * _share(grad, input, mean)
@@ -499,12 +506,8 @@ class BceLogitsTotal:
 
     vmap = batch_forms.bce_logits_total
 
-    def meta(input, target, mean):
-        _check_alike("bce_logits_total", input, target)
-        return core.empty((), dtype=input.dtype, device=input.device)
-
-    def cpu(out, input, target, mean):
-        _run_total("bce_with_logits", out, input, target, mean)
+    meta = _one_of_alike("bce_logits_total")
+    cpu = _total("bce_with_logits")
 
     def backward(grad, input, target, mean, needs):
         share = _share(grad, input, mean)

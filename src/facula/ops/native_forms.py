@@ -10,7 +10,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops import random as _random  # noqa: F401 - defines what is put in place here
+from facula.ops import dropout as _dropout  # noqa: F401 - defines what is put in place here
 from facula.ops.registry import TABLE, F, composite
 
 BAGS = ("sum", "mean", "max")

@@ -19,6 +19,7 @@ from facula import core
 from facula.core.errors import fail
 from facula.ops import memory_order
 from facula.ops.registry import F, operator
+from facula.ops.windows import at_least
 
 #: the least work of a thread, in outputs times window positions
 GRAIN = 32768
@@ -75,20 +76,16 @@ def _check_numbers(
     padding: Sequence[int],
     dilation: Sequence[int],
 ) -> None:
-    for name, values, least in (
-        ("kernel size should be greater than zero", kernel, 1),
-        ("stride should not be zero", stride, 1),
-        ("dilation should be greater than zero", dilation, 1),
-        ("padding should not be negative", padding, 0),
-    ):
-        if min(values) < least:
-            fail(
-                RuntimeError,
-                op,
-                name,
-                list(values),
-                hint="the defaults are kernel_size for stride, 1 for dilation, 0 for padding",
-            )
+    at_least(
+        op,
+        (
+            ("kernel size should be greater than zero", kernel, 1),
+            ("stride should not be zero", stride, 1),
+            ("dilation should be greater than zero", dilation, 1),
+            ("padding should not be negative", padding, 0),
+        ),
+        hint="the defaults are kernel_size for stride, 1 for dilation, 0 for padding",
+    )
     if not len(kernel) == len(stride) == len(padding) == len(dilation):
         fail(
             RuntimeError,

@@ -1,14 +1,12 @@
-"""Operators that draw random numbers, and dropout.
+"""Operators that draw random numbers.
 
 Takes sizes or tensors, parameters of a distribution, and a generator (the default one when None).
 Keeps true: a draw is one request to the generator's stream, so results are the same on every number of
-threads; where the stream is PyTorch's, they are PyTorch's. Samples carry no gradient, except through
-`x * noise` in dropout.
+threads; where the stream is PyTorch's, they are PyTorch's. Samples carry no gradient.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from facula import core
@@ -119,6 +117,25 @@ def _check_integers(op: str, low: int, high: int, dtype: Any) -> None:
             dtype,
             hint="facula.complex(real, imag) joins two real tensors",
         )
+    _check_holds(op, "from", low, dtype)
+    _check_holds(op, "to - 1", high - 1, dtype)
+
+
+def _check_holds(op: str, what: str, value: int, dtype: Any) -> None:
+    """Raise for a bound that the dtype does not hold: numbers around it would come out as others."""
+    if dtype is core.bool:
+        least, most = 0, 1
+    else:
+        limits = core.finfo(dtype) if dtype.is_floating_point else core.iinfo(dtype)
+        least, most = limits.min, limits.max
+    if not least <= value <= most:
+        fail(
+            RuntimeError,
+            op,
+            f"bounds between {least} and {most} were required: {what} is out of bounds for {dtype}",
+            value,
+            hint="draw in int64, the default",
+        )
 
 
 @composite(
@@ -176,7 +193,10 @@ def _integers(tensor: Any, low: int, high: int, generator: Any) -> Any:
 
 
 @composite(
-    f"rand_like(Tensor self, *, {SOURCE}, {LIKE}) -> Tensor", names=("rand_like",), out=False
+    f"rand_like(Tensor self, *, {SOURCE}, {LIKE}) -> Tensor",
+    names=("rand_like",),
+    out=False,
+    elementwise=True,
 )
 def rand_like(self, generator, dtype, layout, device, pin_memory, requires_grad, memory_format):
     """Uniform numbers in [0, 1) in the shape and dtype of a tensor."""
@@ -186,7 +206,10 @@ def rand_like(self, generator, dtype, layout, device, pin_memory, requires_grad,
 
 
 @composite(
-    f"randn_like(Tensor self, *, {SOURCE}, {LIKE}) -> Tensor", names=("randn_like",), out=False
+    f"randn_like(Tensor self, *, {SOURCE}, {LIKE}) -> Tensor",
+    names=("randn_like",),
+    out=False,
+    elementwise=True,
 )
 def randn_like(self, generator, dtype, layout, device, pin_memory, requires_grad, memory_format):
     """Normal numbers with mean 0 and variance 1 in the shape and dtype of a tensor."""
@@ -225,11 +248,26 @@ def randint_like(
     return finished(_integers(tensor, low, high, generator), requires_grad)
 
 
+def _most_of_permutation(dtype: Any) -> float:
+    """Up to how many places a dtype tells from each other."""
+    if dtype.is_floating_point:
+        return 2 / core.finfo(dtype).eps + 1
+    return 2 if dtype is core.bool else core.iinfo(dtype).max + 1
+
+
 @composite(f"randperm(int n, *, {SOURCE}, {OPTIONS}) -> Tensor", names=("randperm",), out_cast=True)
 def randperm(n, generator, dtype, layout, device, pin_memory, requires_grad):
     """A random order of 0 .. n - 1."""
     check_size("randperm", (n,))
     dtype = core.int64 if dtype is None else dtype
+    if n > _most_of_permutation(dtype):
+        fail(
+            RuntimeError,
+            "randperm",
+            f"at most {_most_of_permutation(dtype)} elements were required: n cannot be greater than that for {dtype}",
+            n,
+            hint="int64, the default, holds every place",
+        )
     whole = core.empty((n,), dtype=core.int64, device=device)
     whole = draw(whole, "permutation", 0, n, generator)
     return finished(whole if dtype is core.int64 else whole.to(dtype), requires_grad)
@@ -497,7 +535,7 @@ def normal(mean, std, size, generator, dtype, layout, device, pin_memory, requir
         kind = core.promote_types(mean.dtype, std.dtype)
     else:
         shape, kind = tensors[0].shape, tensors[0].dtype
-    _floating("normal", kind)
+    _floating("normal", kind if dtype is None else dtype)
     spread = std if len(tensors) == 1 and tensors[0] is mean else 1.0
     fresh = draw(
         core.empty(shape, dtype=kind, device=tensors[0].device), "normal", 0.0, spread, generator
@@ -601,184 +639,3 @@ def _multinomial_in_order(weights: Any, num_samples: int, replacement: bool, gen
     single = weights.dtype is not core.float64
     found = F._multinomial_draws(rows, num_samples, single, generator)
     return found.reshape((*weights.shape[:-1], num_samples))
-
-
-def _check_probability(op: str, p: float) -> None:
-    if not 0.0 <= p <= 1.0:
-        fail(
-            ValueError,
-            op,
-            "dropout probability has to be between 0 and 1",
-            p,
-            hint="p is the share of elements to drop: 0.1 drops a tenth of them",
-        )
-
-
-def _keep_noise(shape: Any, self: Any, p: float) -> Any:
-    """1 with probability 1 - p, else 0, in the dtype of `self` (its real dtype for complex)."""
-    dtype = self.dtype.to_real() if self.dtype.is_complex else self.dtype
-    if shape == self.shape and dtype is self.dtype:
-        return drawn_for(self, "bernoulli", 1.0 - p, 1.0, None)
-    return draw(core.empty(shape, dtype=dtype, device=self.device), "bernoulli", 1.0 - p)
-
-
-def _dropped(self: Any, shape: Any, p: float) -> Any:
-    if p == 1.0:
-        return self * F.zeros((), dtype=self.dtype, device=self.device)
-    return self * _keep_noise(shape, self, p).div_(1.0 - p)
-
-
-def _into(self: Any, result: Any, inplace: bool) -> Any:
-    return self.copy_(result) if inplace else result
-
-
-@composite(
-    "dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
-    names=("nn.functional.dropout",),
-    out=False,
-    quantized="same range",
-)
-def dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
-    """In training, zero each element with probability `p` and scale the others by 1 / (1 - p).
-    [Srivastava 2014]
-
-    Example:
-        >>> _ = facula.manual_seed(0)
-        >>> kept = facula.nn.functional.dropout(facula.ones(1000), p=0.5)
-        >>> kept.unique()
-        tensor([0., 2.])
-    """
-    _check_probability("dropout", p)
-    if not training or p == 0 or input.numel() == 0:
-        return input
-    return _into(input, _dropped(input, input.shape, p), inplace)
-
-
-@composite(
-    "dropout_flag(Tensor input, float p, bool train) -> Tensor", names=("dropout",), out=False
-)
-def dropout_flag(input: Any, p: float, train: bool) -> Any:
-    """`nn.functional.dropout` with every argument given."""
-    return F.dropout(input, p, train)
-
-
-@composite("dropout_(Tensor input, float p, bool train) -> Tensor", names=("dropout_",), out=False)
-def dropout_(input: Any, p: float, train: bool) -> Any:
-    """`nn.functional.dropout` in place."""
-    return F.dropout(input, p, train, True)
-
-
-@composite(
-    "native_dropout(Tensor input, float p, bool? train=None) -> (Tensor, Tensor)",
-    names=("native_dropout",),
-    out=False,
-)
-def native_dropout(input: Any, p: float, train: bool | None) -> Any:
-    """Dropout together with its mask."""
-    if input.numel() == 0:
-        return input.clone(), F.empty_like(input)
-    if train is False:
-        return input.clone(), F.ones_like(input, dtype=core.bool_)
-    keep = _keep_noise(input.shape, input, p)
-    scale = 0.0 if p == 1 else 1.0 / (1.0 - p)
-    return input * (keep * scale), keep.to(core.bool_)
-
-
-def _feature_shape(input: Any) -> tuple[int, ...]:
-    if input.dim() < 2:
-        fail(
-            RuntimeError,
-            "feature_dropout",
-            "Feature dropout requires at least 2 dimensions in the input",
-            input.dim(),
-            hint="the shape is read as [N, C, ...]: unsqueeze() adds what is missing",
-        )
-    return (*input.shape[:2], *(1,) * (input.dim() - 2))
-
-
-@composite(
-    "feature_dropout(Tensor input, float p, bool train) -> Tensor",
-    names=("feature_dropout",),
-    out=False,
-    quantized="same range",
-)
-def feature_dropout(input: Any, p: float, train: bool) -> Any:
-    """Dropout of whole channels of [N, C, *]."""
-    _check_probability("feature_dropout", p)
-    if not train or p == 0 or input.numel() == 0:
-        return input
-    return _dropped(input, _feature_shape(input), p)
-
-
-def _define_dropout(space: int) -> None:
-    name = f"dropout{space}d"
-
-    def channels(input: Any, p: float, training: bool, inplace: bool) -> Any:
-        _check_probability(name, p)
-        if input.dim() not in (space + 1, space + 2) and space != 2:
-            fail(
-                RuntimeError,
-                name,
-                f"a {space + 1}D or {space + 2}D input was required",
-                f"{input.dim()}D",
-                hint="dropout() takes any shape",
-            )
-        if not training or p == 0 or input.numel() == 0:
-            return input
-        # three dimensions of dropout2d are read as [N, C, L]
-        batched = input.dim() >= space + 2 or space == 2
-        x = input if batched else input.unsqueeze(0)
-        result = _dropped(x, _feature_shape(x), p)
-        return _into(input, result if batched else result.squeeze(0), inplace)
-
-    channels.__doc__ = f"Dropout of whole channels of [N, C, *] with {space} spatial dimension(s)."
-    composite(
-        f"{name}(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
-        names=(f"nn.functional.{name}",),
-        out=False,
-    )(channels)
-
-
-for _space in (1, 2, 3):
-    _define_dropout(_space)
-
-#: a SELU unit saturates at minus this: scale * alpha
-SATURATION = 1.7580993408473766
-
-
-def _alpha_dropped(self: Any, shape: Any, p: float) -> Any:
-    """Set to the saturation value instead of 0, then restore mean and variance. [Klambauer 2017]"""
-    if p == 1.0:
-        return self * F.zeros((), dtype=self.dtype, device=self.device)
-    keep = _keep_noise(shape, self, p)
-    a = 1.0 / math.sqrt((SATURATION * SATURATION * p + 1.0) * (1.0 - p))
-    offset = (keep - 1.0) * (SATURATION * a) + SATURATION * a * p
-    return self * (keep * a) + offset
-
-
-@composite(
-    "alpha_dropout(Tensor input, float p=0.5, bool training=False, bool inplace=False) -> Tensor",
-    names=("nn.functional.alpha_dropout", "alpha_dropout"),
-    out=False,
-    quantized="same range",
-)
-def alpha_dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
-    """Dropout that keeps the mean and variance of SELU activations. [Klambauer 2017]"""
-    _check_probability("alpha_dropout", p)
-    if not training or p == 0 or input.numel() == 0:
-        return input
-    return _into(input, _alpha_dropped(input, input.shape, p), inplace)
-
-
-@composite(
-    "feature_alpha_dropout(Tensor input, float p=0.5, bool training=False, bool inplace=False) -> "
-    "Tensor",
-    names=("nn.functional.feature_alpha_dropout", "feature_alpha_dropout"),
-    out=False,
-)
-def feature_alpha_dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
-    """`alpha_dropout` of whole channels of [N, C, *]."""
-    _check_probability("feature_alpha_dropout", p)
-    if not training or p == 0 or input.numel() == 0:
-        return input
-    return _into(input, _alpha_dropped(input, _feature_shape(input), p), inplace)

@@ -1,8 +1,8 @@
 """Operators that draw counts and gamma variates: samples that take an unknown number of draws each.
 
 Takes: tensors of parameters and a generator. Gives: samples in the parameters' dtype.
-Keeps true: element i is a function of (seed, offset, i) and its parameters; only gamma samples (and
-what is made of them) have a gradient, by implicit reparametrisation [Figurnov et al. 2018].
+Keeps true: element i is a function of (seed, offset, i) and its parameters; only gamma and Dirichlet samples
+(and what is made of them) have a gradient, by implicit reparametrisation [Figurnov et al. 2018].
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from facula import core
 from facula.core.errors import fail
 from facula.ops.random import SOURCE
 from facula.ops.registry import F, composite, operator
+
+#: above it a double has all of its digits
+_LEAST = 1e-290
 
 
 def _check_floating(op: str, tensor: Any) -> None:
@@ -143,13 +146,60 @@ class standard_gamma:
         return grad * F._standard_gamma_grad(self, result)
 
 
-@composite(
-    f"_sample_dirichlet(Tensor self, {SOURCE}) -> Tensor", names=("_sample_dirichlet",), out=False
+@operator(
+    "_dirichlet_grad(Tensor x, Tensor alpha, Tensor total) -> Tensor",
+    names=("_dirichlet_grad",),
+    out=False,
+    nondifferentiable=(0, 1, 2),
 )
-def sample_dirichlet(self: Any, generator: Any) -> Any:
+class dirichlet_grad:
+    """How a part `x` of a Dirichlet point moves with its concentration, at a fixed probability, over `1 - x`.
+
+    `total` is the sum of all concentrations. Part by part the points follow beta laws."""
+
+    def meta(x, alpha, total):
+        if not (x.shape == alpha.shape == total.shape):
+            fail(
+                RuntimeError,
+                "_dirichlet_grad",
+                "tensors of one shape were required",
+                f"{tuple(x.shape)}, {tuple(alpha.shape)} and {tuple(total.shape)}",
+                hint="facula.broadcast_tensors(x, alpha, total) brings them to one shape",
+            )
+        return core.empty(x.shape, dtype=x.dtype, device=x.device)
+
+    def cpu(out, x, alpha, total):
+        first = _doubles(alpha)
+        out.copy_(core.beta_rate(_doubles(x), first, _doubles(total) - first))
+
+
+@operator(
+    "_sample_dirichlet(Tensor self, generator? generator=None) -> Tensor",
+    names=("_sample_dirichlet",),
+    out=False,
+)
+class sample_dirichlet:
     """Points of a simplex: gamma samples over their sum along the last dimension."""
-    wide = F._standard_gamma(self.to(core.float64), generator)
-    limits = core.finfo(self.dtype)
-    # inside of (0, 1), also where the dtype would round to an end of it
-    points = (wide / wide.sum(-1, keepdim=True)).clamp(limits.tiny, 1 - limits.eps / 2)
-    return points.to(self.dtype)
+
+    random = True
+
+    def meta(self, generator):
+        _check_floating("_sample_dirichlet", self)
+        return core.empty(self.shape, dtype=self.dtype, device=self.device)
+
+    def cpu(out, self, generator):
+        shapes = _doubles(self)
+        logs = core.empty(shapes.shape, dtype=core.float64)
+        wide = core.random_draws("gamma", shapes, None, generator, logs)
+        # where the concentrations are small, the samples underflow, and their logarithms do not
+        plain, limits = wide / wide.sum(-1, keepdim=True), core.finfo(self.dtype)
+        points = F.where(wide > _LEAST, plain, F.softmax(logs, -1))
+        # inside of (0, 1), also where the dtype would round to an end of it
+        out.copy_(points.clamp(limits.tiny, 1 - limits.eps / 2))
+
+    def backward(grad, self, result):
+        alpha, point, grad = (t.to(core.float64) for t in (self, result, grad))
+        total = alpha.sum(-1, keepdim=True).expand(alpha.shape)
+        # one part moves by its law, and the others make room in proportion to their sizes
+        moved = grad - (point * grad).sum(-1, keepdim=True)
+        return (F._dirichlet_grad(point, alpha, total) * moved).to(self.dtype)

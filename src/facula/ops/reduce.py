@@ -77,7 +77,9 @@ class Sum:
         yield (S(3), 2), {}, IndexError, "Dimension out of range"
 
 
-@operator(f"nansum(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor", out_cast=True)
+@operator(
+    f"nansum(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor", out_cast=True, out_kind=True
+)
 class NanSum:
     """The sum of the elements that are not NaN."""
 
@@ -121,7 +123,7 @@ def _mean_dtype(op: str, self: Any, dtype: Any) -> Any:
     if not (kind.is_floating_point or kind.is_complex):
         which = "Input" if dtype is None else "Optional"
         fail(
-            RuntimeError,
+            NotImplementedError if op == "nanmean" else RuntimeError,
             op,
             f"{op}(): could not infer output dtype. {which} dtype must be either a floating "
             f"point or complex dtype",
@@ -134,6 +136,7 @@ def _mean_dtype(op: str, self: Any, dtype: Any) -> Any:
 @operator(
     f"mean(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor",
     out_cast=True,
+    out_kind=True,
     quantized="averages",
 )
 class Mean:

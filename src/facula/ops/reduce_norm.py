@@ -28,6 +28,26 @@ def _check_kind(self: Any, dtype: Any) -> None:
             kind,
             "convert first: x.float()",
         )
+    own = self.dtype
+    if dtype is None or not (own.is_floating_point or own.is_complex):
+        return
+    if own.is_complex is not dtype.is_complex:
+        word = "complex for complex" if own.is_complex else "real for real"
+        fail(
+            RuntimeError,
+            "linalg.vector_norm",
+            f"dtype should be {word} inputs",
+            dtype,
+            hint="convert the result: the norm itself is real",
+        )
+    if core.promote_types(own, dtype) is not dtype:
+        fail(
+            RuntimeError,
+            "linalg.vector_norm",
+            f"the dtype of the input ({own}) should be convertible without narrowing to the specified dtype",
+            dtype,
+            hint=f"convert first, x.to({dtype}), or the result",
+        )
 
 
 @operator(

@@ -141,6 +141,11 @@ class Pointwise(Definition):
         return [f"Kinds of numbers: {kinds}.", *([] if self.differentiable else ["No gradient."])]
 
 
+def _kinds(schema: Schema) -> list[tuple[object, ...]]:
+    """What the arguments of a schema are, but for their names and defaults."""
+    return [(p.type, p.is_list, p.optional, p.variadic) for p in schema.parameters]
+
+
 class View(Definition):
     """Index arithmetic: `geometry` names a function of the core, or is one that gives the view."""
 
@@ -157,8 +162,32 @@ class View(Definition):
         return "on the same memory, so that writes to one are seen in the other"
 
     def complete(self, operator: core.Op) -> None:
+        if isinstance(self.geometry, str):
+            self._check_geometry(self.geometry)
         formula = core.make_formula(operator, self.backward) if self.backward else None
         operator.set_impl(self.geometry if callable(self.geometry) else None, formula)
+
+    def _check_geometry(self, geometry: str) -> None:
+        """A function of the core takes its arguments by place: a schema must have those of its owner."""
+        if self.name == geometry:  # its owner
+            return
+        owner = TABLE[geometry].definition if geometry in TABLE else None
+        if not isinstance(owner, View) or owner.geometry != geometry:
+            fail(
+                ValueError,
+                self.name,
+                "the name of a view of the core was required as geometry (transpose, select, ...)",
+                repr(geometry),
+                hint="or give a function of the arguments that returns the view",
+            )
+        if _kinds(self.schema) != _kinds(owner.schema):
+            fail(
+                ValueError,
+                self.name,
+                f"geometry {geometry!r} takes the arguments of {owner.schema.text!r}",
+                self.schema.text,
+                hint="give the operator these arguments, or a function that returns the view",
+            )
 
 
 class Operator(Definition):

@@ -180,6 +180,8 @@ class ScanProgram:
     outputs: tuple[Operand, ...]
     dtypes: tuple[str, ...]
     wide: bool
+    inputs: tuple[Operand, ...] = (Operand("x"),)
+    parameters: tuple[str, ...] = ()
 
 
 ROW_PROGRAMS: dict[str, RowProgram] = {}

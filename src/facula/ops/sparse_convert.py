@@ -219,6 +219,15 @@ def compressed(sparse: Any, layout: Any, block: Sequence[int] | None = None) -> 
     """A tensor of any layout in a compressed one."""
     if sparse._form is layout and (block is None or tuple(_block(sparse)) == tuple(block)):
         return sparse
+    kind = core.int64 if sparse._form is COO else sparse._places[0].dtype
+    made = _compressed(sparse, layout, block)
+    if made._places[0].dtype is kind:
+        return made
+    places = tuple(place.to(kind) for place in made._places)
+    return compose(places, values_of(made), made.shape, layout, True)
+
+
+def _compressed(sparse: Any, layout: Any, block: Sequence[int] | None) -> Any:
     coo = coalesced(to_coo(sparse))
     index, values = coo._places[0], values_of(coo)
     if index.shape[0] > 2:

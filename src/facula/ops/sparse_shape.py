@@ -20,11 +20,13 @@ from facula.ops.sparse_tensor import (
     BLOCKED,
     BSC,
     BSR,
+    BY_ROWS,
     COO,
     CSC,
     CSR,
     SparseTensor,
     compose,
+    layout_word,
     nothing,
     shell,
     values_of,
@@ -365,17 +367,19 @@ def zeros_like(
     dtype, device = dtype or self.dtype, device or self.device
     if layout is core.strided:
         made = F.zeros(tuple(self.shape), dtype=dtype, device=device)
-    elif layout in BLOCKED and self._form in BLOCKED:
+    elif COO not in (layout, self._form) and (layout in BLOCKED) == (self._form in BLOCKED):
         rank = self._places[0].dim()
         batch, inner = self._places[1].shape[:-1], self._stored.shape[rank:]
-        side = 0 if layout is BSR else 1
-        lines = self.shape[rank - 1 + side] // max(inner[side], 1)
+        side = 0 if layout in BY_ROWS else 1
+        lines = self.shape[rank - 1 + side]
+        lines = lines // max(inner[side], 1) if layout in BLOCKED else lines
         starts = F.zeros((*batch, lines + 1), dtype=self._places[0].dtype, device=device)
         places = starts, self._places[1].new_empty((*batch, 0))
         values = core.empty((*batch, 0, *inner), dtype=dtype, device=device)
         made = shell(places, values, self.shape, layout, True)
     else:
-        sparse = self.sparse_dim() if self._form is COO else 2
+        batch = 0 if self._form is COO else self._places[0].dim() - 1
+        sparse = self.sparse_dim() + batch if layout is COO or self._form is COO else 2
         made = nothing(self.shape, dtype, device, layout, sparse)
     return made.requires_grad_() if requires_grad else made
 
@@ -424,16 +428,15 @@ def _check_offsets(diagonals: Any, offsets: Any, op: str) -> None:
         fail(
             RuntimeError,
             op,
-            "Offset Tensor must have dtype Long",
-            offsets.dtype,
+            f"Offset Tensor must have dtype Long but got {offsets.dtype.type_word}",
             hint=cast_hint("offsets", core.int64),
         )
     if offsets.shape[0] != diagonals.shape[0]:
         fail(
             RuntimeError,
             op,
-            f"Number of diagonals ({diagonals.shape[0]}) does not match the number of offsets",
-            offsets.shape[0],
+            f"Number of diagonals ({diagonals.shape[0]}) does not match the number of offsets "
+            f"({offsets.shape[0]})",
             hint="every diagonal has one offset",
         )
     if len(set(offsets.tolist())) != offsets.shape[0]:
@@ -455,15 +458,33 @@ def sparse_spdiags(diagonals: Any, offsets: Any, shape: Any, layout: Any) -> Any
     """A sparse matrix with the rows of `diagonals` on its diagonals `offsets`."""
     op = "sparse.spdiags"
     diagonals = diagonals.unsqueeze(0) if diagonals.dim() == 1 else diagonals
-    offsets = offsets.reshape(-1)
-    if diagonals.dim() != 2 or len(shape) != 2:
+    if diagonals.dim() != 2:
         fail(
-            ValueError if len(shape) != 2 else RuntimeError,
+            RuntimeError,
             op,
-            "Diagonals must be vector or matrix and the output a matrix",
-            list(shape),
-            hint="diagonals is [number, length], shape for example (3, 3)",
+            "Diagonals must be vector or matrix",
+            list(diagonals.shape),
+            hint="diagonals is [number, length]",
         )
+    if len(shape) != 2:
+        fail(RuntimeError, op, "Output shape must be 2d", list(shape), hint="for example (3, 3)")
+    if layout not in (None, COO, CSR, CSC):
+        fail(
+            RuntimeError,
+            op,
+            "Only output layouts (Sparse, SparseCsc, SparseCsr) are supported, got "
+            f"{layout_word(layout)}",
+            hint="convert the result with to_sparse_bsr(blocksize)",
+        )
+    if offsets.dim() > 1:
+        fail(
+            RuntimeError,
+            op,
+            "Offsets must be scalar or vector",
+            list(offsets.shape),
+            hint="one offset for each diagonal: offsets.reshape(-1)",
+        )
+    offsets = offsets.reshape(-1)
     _check_offsets(diagonals, offsets, op)
     column = F.arange(diagonals.shape[1]).expand(diagonals.shape)
     row = column - offsets.unsqueeze(1)

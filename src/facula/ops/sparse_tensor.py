@@ -547,6 +547,8 @@ def _raise_layout(name: str, wanted: str, tensor: Any) -> None:
 
 def _of_sparse_only(name: str, wanted: str) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(self, SparseTensor):  # called as a function: Tensor.crow_indices(x)
+            return getattr(self, name)(*args, **kwargs)
         _raise_layout(name, wanted, self)
 
     method.__name__ = name

@@ -12,7 +12,11 @@ from facula.core.errors import fail
 from facula.ops.registry import F, composite
 
 
-@composite("clone(Tensor self, *, memory_format? memory_format=None) -> Tensor", names=("clone",))
+@composite(
+    "clone(Tensor self, *, memory_format? memory_format=None) -> Tensor",
+    names=("clone",),
+    elementwise=True,
+)
 def clone(self: Any, memory_format: Any) -> Any:
     """A copy in memory of its own."""
     return self.clone(memory_format=memory_format or core.preserve_format)
@@ -55,7 +59,7 @@ def zero_(self: Any) -> Any:
     return self.zero_()
 
 
-@composite("detach(Tensor self) -> Tensor", names=("detach",), out=False)
+@composite("detach(Tensor self) -> Tensor", names=("detach",), out=False, elementwise=True)
 def detach(self: Any) -> Any:
     """The same memory without its history."""
     return self.detach()

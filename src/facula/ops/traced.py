@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
-from facula.ops.registry import composite, operator
+from facula.core.errors import fail, message
+from facula.ops.registry import F, composite, operator
 
 
 @operator("lift_fresh_copy(Tensor self) -> Tensor", names=(), inplace=False)
@@ -52,3 +53,89 @@ def sym_numel(self: Any) -> int:
 def sym_storage_offset(self: Any) -> int:
     """The place of the first element in the storage, as a number of the trace."""
     return self.storage_offset()
+
+
+def _said(text: str | None) -> str:
+    """What a failed check says: the program's own words, if it has some."""
+    required = "a number that is not zero was required"
+    return text or message("_assert_scalar", required, hint="pass a message")
+
+
+@composite("_assert_scalar(any self, str assert_msg) -> ()", names=(), out=False)
+def _assert_scalar(self: Any, assert_msg: str) -> None:
+    """Raise RuntimeError where a number, or a condition on numbers, is false."""
+    expect = getattr(self, "expect", None)
+    if expect is not None:  # of another trace
+        expect(assert_msg)
+    elif not self:
+        failed = RuntimeError(_said(assert_msg))
+        raise failed
+
+
+@composite(
+    "sym_constrain_range(any size, *, int? min=None, int? max=None) -> ()",
+    names=(),
+    out=False,
+)
+def sym_constrain_range(size: Any, min: int | None, max: int | None) -> None:  # noqa: A002
+    """Raise RuntimeError where a number lies outside of a range."""
+    if min is not None and max is not None and max < min:
+        fail(
+            RuntimeError,
+            "sym_constrain_range",
+            "Max must be greater than or equal to min",
+            f"min={min} max={max}",
+            hint="exchange the two ends",
+        )
+    for fits in (min is None or size >= min, max is None or size <= max):
+        expect = getattr(fits, "expect", None)
+        if expect is not None:
+            expect()
+        elif not fits:
+            fail(
+                RuntimeError,
+                "sym_constrain_range",
+                f"Invalid value range: a number between [{min}, {max}] was required",
+                size,
+                hint="the program was made for numbers of this range",
+            )
+
+
+@composite(
+    "sym_constrain_range_for_size(any size, *, int? min=None, int? max=None) -> ()",
+    names=(),
+    out=False,
+)
+def sym_constrain_range_for_size(size: Any, min: int | None, max: int | None) -> None:  # noqa: A002
+    """Raise RuntimeError where a number is no size, or lies outside of a range."""
+    if max is not None and max <= 2:
+        fail(
+            RuntimeError,
+            "sym_constrain_range_for_size",
+            "Max value to constrain_range_for_size must be greater than 2",
+            f"{max}",
+            hint="sizes 0 and 1 are no symbols",
+        )
+    F.sym_constrain_range(size, min=0 if min is None else min, max=max)
+
+
+@composite("_assert_tensor_metadata(Tensor a, int[]? size=None, int[]? stride=None, dtype? dtype=None, *, "
+           "device? device=None, layout? layout=None) -> ()", names=(),
+           out=False)  # fmt: skip
+def _assert_tensor_metadata(
+    a: Any, size: Any, stride: Any, dtype: Any, device: Any, layout: Any
+) -> None:
+    """Raise RuntimeError where a tensor is not what a trace took it for."""
+    for word, wanted, found in (
+        ("sizes", None if size is None else tuple(size), tuple(a.shape)),
+        ("strides", None if stride is None else tuple(stride), tuple(a.stride()) if stride else ()),
+        ("dtype", dtype, a.dtype), ("device", device, a.device), ("layout", layout, a.layout),
+    ):  # fmt: skip
+        if wanted is not None and wanted != found:
+            fail(
+                RuntimeError,
+                "_assert_tensor_metadata",
+                f"Tensor {word} mismatch! {wanted} was required",
+                found,
+                hint="the program was traced for another tensor",
+            )

@@ -19,23 +19,26 @@ from facula.ops.registry import F, composite, operator
 GRAIN = 16384
 
 
+def at_least(op: str, wanted: Sequence[tuple[str, Sequence[int], int]], *, hint: str) -> None:
+    """Raise where the numbers of a window are too small: (what is required, numbers, the least)."""
+    for required, values, least in wanted:
+        if min(values) < least:
+            fail(RuntimeError, op, required, list(values), hint=hint)
+
+
 def columns(op: str, sizes: Sequence[int], window: tuple[Sequence[int], ...]) -> list[int]:
     """How many positions a sliding window takes along each dimension."""
     kernel, dilation, padding, stride = window
-    for name, values, least in (
-        ("kernel size should be greater than zero", kernel, 1),
-        ("dilation should be greater than zero", dilation, 1),
-        ("padding should be non-negative", padding, 0),
-        ("stride should be greater than zero", stride, 1),
-    ):
-        if min(values) < least:
-            fail(
-                RuntimeError,
-                op,
-                name,
-                list(values),
-                hint="the defaults are 1 for stride and dilation, 0 for padding",
-            )
+    at_least(
+        op,
+        (
+            ("kernel size should be greater than zero", kernel, 1),
+            ("dilation should be greater than zero", dilation, 1),
+            ("padding should be non-negative", padding, 0),
+            ("stride should be greater than zero", stride, 1),
+        ),
+        hint="the defaults are 1 for stride and dilation, 0 for padding",
+    )
     counts = [
         (s + 2 * p - d * (k - 1) - 1) // t + 1
         for s, k, d, p, t in zip(sizes, kernel, dilation, padding, stride, strict=True)

@@ -27,10 +27,25 @@ RMSprop Rprop SGD SparseAdam lr_scheduler swa_utils swap_in_optimizer_params_and
 def swap_in_optimizer_params_and_state(
     optimizer: Optimizer, swapin_parameters: dict[str, Any], swapin_optim_state: dict[str, Any]
 ) -> Iterator[None]:
-    """Inside, the optimizer has other parameters and state; its own are back afterwards.
+    """A block in which an optimizer has other parameters and state; its own are back afterwards.
 
-    ``swapin_parameters`` are in the order of the optimizer's own; ``swapin_optim_state`` has the
-    form of a state dictionary.
+    Args:
+        optimizer: whose parameters are changed
+        swapin_parameters: tensors by name, in the order of the optimizer's own
+        swapin_optim_state: state and settings, in the form of ``state_dict()``
+
+    Raises:
+        ValueError: there are more or fewer tensors than the optimizer has.
+
+    Example:
+        >>> w = facula.nn.Parameter(facula.zeros(1))
+        >>> optimizer = facula.optim.SGD([w], lr=1.0, momentum=0.9)
+        >>> w.sum().backward()
+        >>> optimizer.step()
+        >>> other, state = facula.nn.Parameter(facula.ones(1)), optimizer.state_dict()
+        >>> with facula.optim.swap_in_optimizer_params_and_state(optimizer, {"w": other}, state):
+        ...     optimizer.param_groups[0]["params"][0] is other
+        True
     """
     tensors = list(swapin_parameters.values())
     count = sum(len(group["params"]) for group in optimizer.param_groups)

@@ -67,7 +67,36 @@ class _AdamFamily(ElementwiseOptimizer):
 
 
 class Adam(_AdamFamily):
-    """Steps of size ``lr`` scaled by running moments of the gradient. [Kingma & Ba 2015]"""
+    """Steps of about ``lr``, by running moments of the gradient. [Kingma & Ba 2015]
+
+    ``p = p - lr m / (sqrt(v) + eps)``, m and v the running means of g and g^2, divided by ``1 -
+    beta^t``.
+
+    Args:
+        params: an iterable of tensors, of (name, tensor) pairs, or of dictionaries with 'params'
+            and settings of their own
+        lr: the learning rate, a number or a tensor of one element
+        betas: how much of the running means of g and g^2 stays
+        eps: added to the root
+        weight_decay: factor of the parameters that is added to their gradients
+        amsgrad: whether the largest v so far is taken [Reddi et al. 2018]
+        maximize: whether steps go up instead of down
+        foreach, fused, capturable: kept and checked as in PyTorch; one kernel does all parameters
+            in any case
+        differentiable: whether steps are recorded, so that gradients flow through them
+        decoupled_weight_decay: whether decay is that of `AdamW`
+
+    Raises:
+        ValueError: a setting is outside of its range.
+
+    Example:
+        >>> w = facula.nn.Parameter(facula.tensor([1.0, -2.0]))
+        >>> optimizer = facula.optim.Adam([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([ 0.9000, -1.9000])
+    """
 
     _live_step = True
 
@@ -140,7 +169,33 @@ class Adam(_AdamFamily):
 
 
 class AdamW(Adam):
-    """Adam with weight decay apart from the gradient. [Loshchilov & Hutter 2019]"""
+    """`Adam` whose weight decay does not go through the moments: ``p = p (1 - lr weight_decay)``
+    before each step. [Loshchilov & Hutter 2019]
+
+    Args:
+        params: an iterable of tensors, of (name, tensor) pairs, or of dictionaries with 'params'
+            and settings of their own
+        lr: the learning rate, a number or a tensor of one element
+        betas: how much of the running means of g and g^2 stays
+        eps: added to the root
+        weight_decay: factor of the decay
+        amsgrad: whether the largest v so far is taken
+        maximize: whether steps go up instead of down
+        foreach, fused, capturable: kept and checked as in PyTorch; one kernel does all parameters
+            in any case
+        differentiable: whether steps are recorded, so that gradients flow through them
+
+    Raises:
+        ValueError: a setting is outside of its range.
+
+    Example:
+        >>> w = facula.nn.Parameter(facula.tensor([1.0, -2.0]))
+        >>> optimizer = facula.optim.AdamW([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([ 0.8990, -1.8980])
+    """
 
     def __init__(
         self,
@@ -179,7 +234,32 @@ class AdamW(Adam):
 
 
 class Adamax(_AdamFamily):
-    """Adam by the infinity norm. [Kingma & Ba 2015]"""
+    """`Adam` by the infinity norm: the largest decayed gradient takes the place of the root of v.
+    [Kingma & Ba 2015]
+
+    Args:
+        params: an iterable of tensors, of (name, tensor) pairs, or of dictionaries with 'params'
+            and settings of their own
+        lr: the learning rate, a number or a tensor of one element
+        betas: how much of the mean of g and of the largest g stays
+        eps: added to the absolute gradient
+        weight_decay: factor of the parameters that is added to their gradients
+        maximize: whether steps go up instead of down
+        foreach, capturable: kept and checked as in PyTorch; one kernel does all parameters in any
+            case
+        differentiable: whether steps are recorded, so that gradients flow through them
+
+    Raises:
+        ValueError: a setting is outside of its range.
+
+    Example:
+        >>> w = facula.nn.Parameter(facula.tensor([1.0, -2.0]))
+        >>> optimizer = facula.optim.Adamax([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([ 0.9000, -1.9000])
+    """
 
     _states = ("exp_avg", "exp_inf")
 
@@ -229,7 +309,33 @@ class Adamax(_AdamFamily):
 
 
 class NAdam(_AdamFamily):
-    """Adam with Nesterov momentum. [Dozat 2016]"""
+    """`Adam` with Nesterov's momentum, which grows during training. [Dozat 2016]
+
+    Args:
+        params: an iterable of tensors, of (name, tensor) pairs, or of dictionaries with 'params'
+            and settings of their own
+        lr: the learning rate, a number or a tensor of one element
+        betas: how much of the running means of g and g^2 stays
+        eps: added to the root
+        weight_decay: factor of the parameters that is added to their gradients
+        momentum_decay: how fast momentum approaches its limit
+        decoupled_weight_decay: whether decay is that of `AdamW`
+        maximize: whether steps go up instead of down
+        foreach, capturable: kept and checked as in PyTorch; one kernel does all parameters in any
+            case
+        differentiable: whether steps are recorded, so that gradients flow through them
+
+    Raises:
+        ValueError: a setting is outside of its range.
+
+    Example:
+        >>> w = facula.nn.Parameter(facula.tensor([1.0, -2.0]))
+        >>> optimizer = facula.optim.NAdam([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([ 0.8944, -1.8944])
+    """
 
     _scalars = ("step", "mu_product")
 
@@ -294,7 +400,32 @@ class NAdam(_AdamFamily):
 
 
 class RAdam(_AdamFamily):
-    """Adam with the variance of its step rectified. [Liu et al. 2020]"""
+    """`Adam` that goes without the second moment until its variance can be told. [Liu et al. 2020]
+
+    Args:
+        params: an iterable of tensors, of (name, tensor) pairs, or of dictionaries with 'params'
+            and settings of their own
+        lr: the learning rate, a number or a tensor of one element
+        betas: how much of the running means of g and g^2 stays
+        eps: added to the root
+        weight_decay: factor of the parameters that is added to their gradients
+        decoupled_weight_decay: whether decay is that of `AdamW`
+        maximize: whether steps go up instead of down
+        foreach, capturable: kept and checked as in PyTorch; one kernel does all parameters in any
+            case
+        differentiable: whether steps are recorded, so that gradients flow through them
+
+    Raises:
+        ValueError: a setting is outside of its range.
+
+    Example:
+        >>> w = facula.nn.Parameter(facula.tensor([1.0, -2.0]))
+        >>> optimizer = facula.optim.RAdam([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([ 0.8000, -1.6000])
+    """
 
     def __init__(
         self,

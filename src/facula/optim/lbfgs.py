@@ -24,15 +24,20 @@ def _cubic_minimum(
 ) -> float:
     """Where the cubic through two values and slopes is least, within bounds."""
     low, high = bounds if bounds is not None else (min(x1, x2), max(x1, x2))
+    if x1 == x2:
+        return min(max(x1, low), high)
     d1 = g1 + g2 - 3 * (f1 - f2) / (x1 - x2)
     square = d1 * d1 - g1 * g2
     if square < 0:
         return (low + high) / 2.0
     d2 = square**0.5
+    below = (g2 - g1 if x1 <= x2 else g1 - g2) + 2 * d2
+    if below == 0:  # a straight line, as where the loss does not change any more
+        return (low + high) / 2.0
     if x1 <= x2:
-        at = x2 - (x2 - x1) * ((g2 + d2 - d1) / (g2 - g1 + 2 * d2))
+        at = x2 - (x2 - x1) * ((g2 + d2 - d1) / below)
     else:
-        at = x1 - (x1 - x2) * ((g1 + d2 - d1) / (g1 - g2 + 2 * d2))
+        at = x1 - (x1 - x2) * ((g1 + d2 - d1) / below)
     return min(max(at, low), high)
 
 
@@ -167,7 +172,38 @@ def _has_converged(group: dict[str, Any], grad: Any, step: Any, change: float) -
 
 
 class LBFGS(Optimizer):
-    """Quasi-Newton steps from the last ``history_size`` changes of gradient and parameters."""
+    """Quasi-Newton steps from the last changes of gradient and parameters, for smooth functions and
+    full batches. [Liu & Nocedal 1989]
+
+    ``step(closure)`` runs up to ``max_iter`` iterations; the closure clears gradients, computes the
+    loss, calls ``backward`` and gives the loss, and is called several times. There is one group of
+    parameters.
+
+    Args:
+        params: an iterable of tensors
+        lr: the first step's factor
+        max_iter: iterations of a step
+        max_eval: calls of the closure in a step; None for ``max_iter * 5 / 4``
+        tolerance_grad: the largest element of the gradient at which it is over
+        tolerance_change: the least change of parameters or loss with which it goes on
+        history_size: how many changes are kept
+        line_search_fn: 'strong_wolfe' for a line search, None for none
+
+    Raises:
+        ValueError: there are several groups of parameters, or ``lr`` is negative.
+
+    Example:
+        >>> w = facula.nn.Parameter(facula.tensor([1.0, -2.0]))
+        >>> optimizer = facula.optim.LBFGS([w], line_search_fn="strong_wolfe")
+        >>> def closure():
+        ...     optimizer.zero_grad()
+        ...     loss = ((w - 3) ** 2).sum()
+        ...     loss.backward()
+        ...     return loss
+        >>> loss = optimizer.step(closure)
+        >>> w.detach()
+        tensor([3.0000, 3.0000])
+    """
 
     def __init__(
         self,

@@ -62,7 +62,28 @@ def _leave_out_of_graphs(scheduler: type) -> None:
 
 
 class LRScheduler:
-    """Base class: a subclass defines ``get_lr``, which gives the next rate of every group."""
+    """The base class of schedules: a subclass defines ``get_lr``, which gives the next rate of every
+    group.
+
+    ``step()`` goes on by an epoch and belongs behind ``optimizer.step()``; ``get_last_lr()`` gives
+    the rates, ``state_dict`` and ``load_state_dict`` save and restore. ``self.base_lrs`` are the
+    first rates, ``self.last_epoch`` is the number of the epoch.
+
+    Args:
+        optimizer: whose rates are set
+        last_epoch: the epoch to go on from; -1 to begin
+
+    Example:
+        >>> class Halves(facula.optim.lr_scheduler.LRScheduler):
+        ...     def get_lr(self):
+        ...         return [rate / 2**self.last_epoch for rate in self.base_lrs]
+        >>> optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=1.0)
+        >>> schedule = Halves(optimizer)
+        >>> optimizer.step()
+        >>> schedule.step()
+        >>> schedule.get_last_lr()
+        [0.5]
+    """
 
     _get_lr_called_within_step = False
     _is_initial = False

@@ -33,7 +33,34 @@ def _set_momentum(group: dict, use_beta1: bool, value: Any) -> None:
 
 
 class CyclicLR(LRScheduler):
-    """The rate up and down between two bounds. [Smith 2017]"""
+    """The rate up and down between two bounds; step it after every batch. [Smith 2017]
+
+    Args:
+        optimizer: whose rates are set
+        base_lr, max_lr: the bounds, a number or one for each group
+        step_size_up: steps from the lower to the upper
+        step_size_down: steps back; None for as many
+        mode: 'triangular', 'triangular2' (each cycle half as high) or 'exp_range' (times
+            ``gamma^step``)
+        gamma: the factor of 'exp_range'
+        scale_fn: a function in the place of the mode
+        scale_mode: 'cycle' or 'iterations': what ``scale_fn`` is called with
+        cycle_momentum: whether momentum goes the other way
+        base_momentum, max_momentum: the bounds of momentum
+        last_epoch: the epoch to go on from; -1 to begin
+
+    Example:
+        >>> optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=1.0)
+        >>> bounds = {"base_lr": 0.1, "max_lr": 0.5, "step_size_up": 2, "cycle_momentum": False}
+        >>> schedule = facula.optim.lr_scheduler.CyclicLR(optimizer, **bounds)
+        >>> rates = []
+        >>> for epoch in range(5):
+        ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
+        ...     optimizer.step()
+        ...     schedule.step()
+        >>> rates
+        [0.1, 0.3, 0.5, 0.3, 0.1]
+    """
 
     def __init__(
         self,
@@ -157,7 +184,30 @@ class CyclicLR(LRScheduler):
 
 class CosineAnnealingWarmRestarts(LRScheduler):
     """Cosine annealing that starts again after ``T_0`` epochs, then after ``T_mult`` times as many.
-    [SGDR 2017]
+    [Loshchilov & Hutter 2017]
+
+    ``step(epoch)`` takes fractions, for steps within an epoch.
+
+    Args:
+        optimizer: whose rates are set
+        T_0: length of the first period
+        T_mult: factor of the following lengths
+        eta_min: the least rate
+        last_epoch: the epoch to go on from; -1 to begin
+
+    Raises:
+        ValueError: ``T_0`` or ``T_mult`` is no positive int.
+
+    Example:
+        >>> optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=1.0)
+        >>> schedule = facula.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2)
+        >>> rates = []
+        >>> for epoch in range(4):
+        ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
+        ...     optimizer.step()
+        ...     schedule.step()
+        >>> rates
+        [1.0, 0.5, 1.0, 0.5]
     """
 
     def __init__(
@@ -246,8 +296,36 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 class OneCycleLR(LRScheduler):
-    """One rise to ``max_lr`` and a fall far below the start, over a whole training. [Smith & Topin
-    2019]
+    """One rise of the rate to ``max_lr`` and one fall far below; step it after every batch. [Smith &
+    Topin 2018]
+
+    Args:
+        optimizer: whose rates are set
+        max_lr: the highest rate, a number or one for each group
+        total_steps: number of steps; None for ``epochs * steps_per_epoch``
+        epochs, steps_per_epoch: their factors
+        pct_start: the share of steps that rise
+        anneal_strategy: 'cos' or 'linear'
+        cycle_momentum: whether momentum goes the other way
+        base_momentum, max_momentum: the bounds of momentum
+        div_factor: the first rate is ``max_lr`` divided by it
+        final_div_factor: the last rate is the first divided by it
+        three_phase: whether the fall mirrors the rise before the rate goes down for good
+        last_epoch: the epoch to go on from; -1 to begin
+
+    Raises:
+        ValueError: neither ``total_steps`` nor both factors are given.
+
+    Example:
+        >>> optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=1.0)
+        >>> schedule = facula.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=5, cycle_momentum=False)
+        >>> rates = []
+        >>> for epoch in range(4):
+        ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
+        ...     optimizer.step()
+        ...     schedule.step()
+        >>> rates
+        [0.04, 0.95, 0.611, 0.188]
     """
 
     def __init__(
@@ -413,7 +491,32 @@ def _phases(total: int, pct_start: float, three_phase: bool) -> list[dict[str, A
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """The rate times ``factor`` when a metric has not got better for ``patience`` epochs."""
+    """The rate times ``factor`` when a metric has not got better for ``patience`` epochs.
+
+    ``step(metric)`` takes the metric, once an epoch.
+
+    Args:
+        optimizer: whose rates are set
+        mode: 'min' where less is better, 'max' where more is
+        factor: less than 1
+        patience: epochs without improvement that are let pass
+        threshold: what counts as better
+        threshold_mode: 'rel' for ``best * (1 -+ threshold)``, 'abs' for ``best -+ threshold``
+        cooldown: epochs after a change in which nothing is counted
+        min_lr: the least rate, a number or one for each group
+        eps: changes below it are not made
+
+    Raises:
+        ValueError: ``factor`` is not less than 1, or a mode is unknown.
+
+    Example:
+        >>> optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=1.0)
+        >>> schedule = facula.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=1)
+        >>> for loss in (1.0, 0.9, 0.9, 0.9):
+        ...     schedule.step(loss)
+        >>> optimizer.param_groups[0]["lr"]
+        0.1
+    """
 
     def __init__(
         self,

@@ -62,7 +62,24 @@ class _enable_get_lr_call:
 
 
 class LambdaLR(LRScheduler):
-    """The initial rate times a function of the epoch."""
+    """The first rate times a function of the epoch.
+
+    Args:
+        optimizer: whose rates are set
+        lr_lambda: a function of the epoch number, or a list with one for each group
+        last_epoch: the epoch to go on from; -1 to begin
+
+    Example:
+        >>> optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=1.0)
+        >>> schedule = facula.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.9**epoch)
+        >>> rates = []
+        >>> for epoch in range(4):
+        ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
+        ...     optimizer.step()
+        ...     schedule.step()
+        >>> rates
+        [1.0, 0.9, 0.81, 0.729]
+    """
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Any, last_epoch: int = -1) -> None:
         self.lr_lambdas = _one_function_a_group(optimizer, lr_lambda)
@@ -107,7 +124,24 @@ def _one_function_a_group(optimizer: Optimizer, functions: Any) -> list[Callable
 
 
 class MultiplicativeLR(LambdaLR):
-    """The present rate times a function of the epoch."""
+    """The last rate times a function of the epoch.
+
+    Args:
+        optimizer: whose rates are set
+        lr_lambda: a function of the epoch number, or a list with one for each group
+        last_epoch: the epoch to go on from; -1 to begin
+
+    Example:
+        >>> optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=1.0)
+        >>> schedule = facula.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda epoch: 0.5)
+        >>> rates = []
+        >>> for epoch in range(4):
+        ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
+        ...     optimizer.step()
+        ...     schedule.step()
+        >>> rates
+        [1.0, 0.5, 0.25, 0.125]
+    """
 
     def get_lr(self) -> list[Any]:
         """The next rate of every group."""
@@ -121,7 +155,25 @@ class MultiplicativeLR(LambdaLR):
 
 
 class StepLR(LRScheduler):
-    """The rate times ``gamma`` every ``step_size`` epochs."""
+    """The rate times ``gamma`` every ``step_size`` epochs.
+
+    Args:
+        optimizer: whose rates are set
+        step_size: epochs between changes
+        gamma: the factor
+        last_epoch: the epoch to go on from; -1 to begin
+
+    Example:
+        >>> optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=1.0)
+        >>> schedule = facula.optim.lr_scheduler.StepLR(optimizer, step_size=2)
+        >>> rates = []
+        >>> for epoch in range(4):
+        ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
+        ...     optimizer.step()
+        ...     schedule.step()
+        >>> rates
+        [1.0, 1.0, 0.1, 0.1]
+    """
 
     def __init__(
         self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1
@@ -142,7 +194,25 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """The rate times ``gamma`` at every milestone."""
+    """The rate times ``gamma`` at every milestone.
+
+    Args:
+        optimizer: whose rates are set
+        milestones: increasing epoch numbers
+        gamma: the factor
+        last_epoch: the epoch to go on from; -1 to begin
+
+    Example:
+        >>> optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=1.0)
+        >>> schedule = facula.optim.lr_scheduler.MultiStepLR(optimizer, milestones=[1, 3])
+        >>> rates = []
+        >>> for epoch in range(4):
+        ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
+        ...     optimizer.step()
+        ...     schedule.step()
+        >>> rates
+        [1.0, 0.1, 0.1, 0.01]
+    """
 
     def __init__(
         self,
@@ -167,7 +237,28 @@ class MultiStepLR(LRScheduler):
 
 
 class ConstantLR(LRScheduler):
-    """The rate times ``factor`` for ``total_iters`` epochs."""
+    """The rate times ``factor`` for the first ``total_iters`` epochs.
+
+    Args:
+        optimizer: whose rates are set
+        factor: between 0 and 1
+        total_iters: for how long
+        last_epoch: the epoch to go on from; -1 to begin
+
+    Raises:
+        ValueError: ``factor`` is not in [0, 1].
+
+    Example:
+        >>> optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=1.0)
+        >>> schedule = facula.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
+        >>> rates = []
+        >>> for epoch in range(4):
+        ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
+        ...     optimizer.step()
+        ...     schedule.step()
+        >>> rates
+        [0.5, 0.5, 1.0, 1.0]
+    """
 
     def __init__(
         self,
@@ -202,7 +293,29 @@ class ConstantLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """The rate times a factor that goes linearly from one value to another."""
+    """The rate times a factor that goes linearly from ``start_factor`` to ``end_factor``: a warm-up.
+
+    Args:
+        optimizer: whose rates are set
+        start_factor: more than 0, at most 1
+        end_factor: between 0 and 1
+        total_iters: after how many epochs the end is reached
+        last_epoch: the epoch to go on from; -1 to begin
+
+    Raises:
+        ValueError: a factor is outside of its range.
+
+    Example:
+        >>> optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=1.0)
+        >>> schedule = facula.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.25, total_iters=3)
+        >>> rates = []
+        >>> for epoch in range(4):
+        ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
+        ...     optimizer.step()
+        ...     schedule.step()
+        >>> rates
+        [0.25, 0.5, 0.75, 1.0]
+    """
 
     def __init__(
         self,
@@ -252,7 +365,24 @@ class LinearLR(LRScheduler):
 
 
 class ExponentialLR(LRScheduler):
-    """The rate times ``gamma`` every epoch."""
+    """The rate times ``gamma`` every epoch.
+
+    Args:
+        optimizer: whose rates are set
+        gamma: the factor
+        last_epoch: the epoch to go on from; -1 to begin
+
+    Example:
+        >>> optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=1.0)
+        >>> schedule = facula.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.5)
+        >>> rates = []
+        >>> for epoch in range(4):
+        ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
+        ...     optimizer.step()
+        ...     schedule.step()
+        >>> rates
+        [1.0, 0.5, 0.25, 0.125]
+    """
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -270,7 +400,25 @@ class ExponentialLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """The initial rate times ``(1 - epoch / total_iters) ** power``."""
+    """The first rate times ``(1 - epoch / total_iters)^power``, and 0 from then on.
+
+    Args:
+        optimizer: whose rates are set
+        total_iters: after how many epochs it is 0
+        power: the exponent
+        last_epoch: the epoch to go on from; -1 to begin
+
+    Example:
+        >>> optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=1.0)
+        >>> schedule = facula.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=4)
+        >>> rates = []
+        >>> for epoch in range(4):
+        ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
+        ...     optimizer.step()
+        ...     schedule.step()
+        >>> rates
+        [1.0, 0.75, 0.5, 0.25]
+    """
 
     def __init__(
         self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1
@@ -294,7 +442,26 @@ class PolynomialLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """The rate along half a cosine to ``eta_min`` over ``T_max`` epochs. [Loshchilov & Hutter 2017]"""
+    """The rate along half a cosine to ``eta_min`` over ``T_max`` epochs, and back if one goes on.
+    [Loshchilov & Hutter 2017]
+
+    Args:
+        optimizer: whose rates are set
+        T_max: epochs to the least rate
+        eta_min: the least rate
+        last_epoch: the epoch to go on from; -1 to begin
+
+    Example:
+        >>> optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=1.0)
+        >>> schedule = facula.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=3)
+        >>> rates = []
+        >>> for epoch in range(4):
+        ...     rates.append(round(optimizer.param_groups[0]["lr"], 3))
+        ...     optimizer.step()
+        ...     schedule.step()
+        >>> rates
+        [1.0, 0.75, 0.25, 0.0]
+    """
 
     def __init__(
         self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1
@@ -377,7 +544,30 @@ def _check_sequence(
 
 
 class SequentialLR(LRScheduler):
-    """Schedules one after the other, changing at the milestones."""
+    """Schedules one after the other, changing at the milestones.
+
+    Args:
+        optimizer: whose rates are set
+        schedulers: of that optimizer, in their order
+        milestones: epoch numbers at which the next begins, one less than schedules
+        last_epoch: the epoch to go on from; -1 to begin
+
+    Raises:
+        ValueError: a schedule is of another optimizer, or the milestones are too many or too few.
+
+    Example:
+        >>> optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=1.0)
+        >>> warm = facula.optim.lr_scheduler.LinearLR(optimizer, 0.5, total_iters=2)
+        >>> fall = facula.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+        >>> schedule = facula.optim.lr_scheduler.SequentialLR(optimizer, [warm, fall], [2])
+        >>> rates = []
+        >>> for epoch in range(4):
+        ...     rates.append(optimizer.param_groups[0]["lr"])
+        ...     optimizer.step()
+        ...     schedule.step()
+        >>> rates
+        [0.5, 0.75, 1.0, 0.5]
+    """
 
     def __init__(
         self,
@@ -454,7 +644,22 @@ def _load_with_schedules(scheduler: Any, state_dict: dict[str, Any]) -> None:
 
 
 class ChainedScheduler(LRScheduler):
-    """Several schedules at once, each changing what the ones before left."""
+    """Several schedules at once, each changing what the ones before left.
+
+    Args:
+        schedulers: of one optimizer
+        optimizer: that optimizer; None for the one of the schedules
+
+    Example:
+        >>> optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=1.0)
+        >>> warm = facula.optim.lr_scheduler.ConstantLR(optimizer, 0.5, total_iters=2)
+        >>> fall = facula.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+        >>> schedule = facula.optim.lr_scheduler.ChainedScheduler([warm, fall])
+        >>> optimizer.step()
+        >>> schedule.step()
+        >>> optimizer.param_groups[0]["lr"]
+        0.25
+    """
 
     def __init__(
         self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None

@@ -139,10 +139,34 @@ def _parameters_by_number(groups: list[dict], saved_groups: list[dict]) -> dict[
 
 
 class Optimizer:
-    """Base class of all optimizers.
+    """The base class of all optimizers: groups of parameters, their state, and hooks.
 
-    ``params`` is an iterable of tensors, of (name, tensor) pairs, or of dictionaries with "params"
-    and settings; ``defaults`` are the settings of groups that do not say otherwise.
+    A subclass defines ``step``. ``param_groups`` is a list of dictionaries, each with 'params' and
+    its settings (change ``group['lr']`` at any time), ``state`` maps parameters to what is kept of
+    them. ``state_dict`` and ``load_state_dict`` save and restore both, in PyTorch's format.
+
+    Args:
+        params: an iterable of tensors, of (name, tensor) pairs, or of dictionaries with 'params'
+            and settings of their own
+        defaults: the settings of groups that do not say otherwise
+
+    Raises:
+        TypeError: ``params`` is a tensor, or holds something else than tensors.
+        ValueError: ``params`` is empty, or a tensor is no leaf or is in two groups.
+
+    Example:
+        >>> class SignDescent(facula.optim.Optimizer):
+        ...     @facula.no_grad()
+        ...     def step(self):
+        ...         for group in self.param_groups:
+        ...             for p in group["params"]:
+        ...                 p.sub_(group["lr"] * p.grad.sign())
+        >>> w = facula.nn.Parameter(facula.tensor([1.0, -2.0]))
+        >>> optimizer = SignDescent([w], {"lr": 0.5})
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([ 0.5000, -1.5000])
     """
 
     _optimizer_step_pre_hooks: OrderedDict
@@ -158,7 +182,7 @@ class Optimizer:
             fail(
                 TypeError,
                 type(self).__name__,
-                "params to be an iterable of Tensors or dicts",
+                "params argument given to the optimizer should be an iterable of Tensors or dicts",
                 got=facula.typename(params),
                 hint="wrap a single tensor in a list",
             )
@@ -438,13 +462,13 @@ class Optimizer:
             )
         for other in self.param_groups:
             if ("param_names" in other) != ("param_names" in group):
-                current = "with names" if "param_names" in other else "without names"
+                added = "with" if "param_names" in group else "without"
                 fail(
                     ValueError,
                     "optimizer",
                     (
                         "all optimizer param groups should be with/without names. cannot add param "
-                        f"group to the optimizer: the others are {current}"
+                        f"group {added} names to the optimizer"
                     ),
                     hint="named_parameters() gives names, parameters() none",
                 )

@@ -38,7 +38,27 @@ class _OneByOne(Optimizer):
 
 
 class SparseAdam(_OneByOne):
-    """Adam that touches only the rows that have a gradient."""
+    """`Adam` for sparse gradients: only rows that have a gradient, and their moments, change.
+
+    Args:
+        params: an iterable of tensors whose gradients are sparse, or of dictionaries
+        lr: the learning rate
+        betas: how much of the running means of g and g^2 stays
+        eps: added to the root
+        maximize: whether steps go up instead of down
+
+    Raises:
+        ValueError: a setting is outside of its range, or a parameter is sparse itself.
+        RuntimeError: at the step, where a gradient is dense.
+
+    Example:
+        >>> table = facula.nn.Embedding.from_pretrained(facula.zeros(3, 1), freeze=False, sparse=True)
+        >>> optimizer = facula.optim.SparseAdam(table.parameters(), lr=0.1)
+        >>> table(facula.tensor([1])).sum().backward()
+        >>> optimizer.step()
+        >>> table.weight.detach().flatten()
+        tensor([ 0.0000, -0.1000,  0.0000])
+    """
 
     def __init__(
         self,
@@ -128,8 +148,31 @@ class SparseAdam(_OneByOne):
 
 
 class Adafactor(_OneByOne):
-    """Adam's second moment of matrices as an outer product of row and column means. [Shazeer &
-    Stern 2018]
+    """Adam's second moment of matrices as an outer product of row and column means: memory for rows
+    plus columns. [Shazeer & Stern 2018]
+
+    Args:
+        params: an iterable of tensors, of (name, tensor) pairs, or of dictionaries with 'params'
+            and settings of their own
+        lr: the learning rate, a number or a tensor of one element, relative to the size of the
+            parameter
+        beta2_decay: the second moment's beta at step t is ``1 - t^beta2_decay``
+        eps: (added to squares, None for the dtype's epsilon; the least size of a parameter)
+        d: updates with a larger root mean square are scaled down to it
+        weight_decay: factor of the decay, apart from the gradient
+        foreach: kept and checked as in PyTorch
+        maximize: whether steps go up instead of down
+
+    Raises:
+        ValueError: a setting is outside of its range.
+
+    Example:
+        >>> w = facula.nn.Parameter(facula.tensor([1.0, -2.0]))
+        >>> optimizer = facula.optim.Adafactor([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([ 0.8419, -1.8419])
     """
 
     def __init__(
@@ -302,7 +345,35 @@ def _newton_schulz(g: Any, coefficients: tuple[float, float, float], steps: int,
 
 
 class Muon(_OneByOne):
-    """Momentum whose matrices are made orthogonal before each step. [Jordan et al. 2024]"""
+    """Momentum whose matrices are made orthogonal before each step, by a Newton-Schulz iteration.
+    [Jordan et al. 2024]
+
+    For the matrices inside of a network; embeddings, biases and the last layer are left to another
+    optimizer.
+
+    Args:
+        params: an iterable of matrices, of (name, tensor) pairs, or of dictionaries
+        lr: the learning rate
+        weight_decay: factor of the decay, apart from the gradient
+        momentum: how much of the last direction stays
+        nesterov: whether the direction looks ahead
+        ns_coefficients: of the polynomial that is iterated
+        eps: added to the norm that divides
+        ns_steps: how often it is iterated
+        adjust_lr_fn: 'original' scales the rate by ``sqrt(max(1, rows / columns))``,
+            'match_rms_adamw' by ``0.2 sqrt(max(rows, columns))``; None for the former
+
+    Raises:
+        ValueError: a parameter is no matrix, or a setting is outside of its range.
+
+    Example:
+        >>> w = facula.nn.Parameter(facula.eye(2))
+        >>> optimizer = facula.optim.Muon([w], lr=0.1, weight_decay=0.0)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> bool((w.detach().diagonal() < 1).all())
+        True
+    """
 
     def __init__(
         self,

@@ -38,8 +38,32 @@ class _Family(ElementwiseOptimizer):
 
 
 class RMSprop(_Family):
-    """Gradients divided by the root of their running mean square. [Hinton 2012], centred: [Graves
-    2013]
+    """Gradients divided by the root of their running mean square. [Hinton 2012; centred: Graves 2013]
+
+    Args:
+        params: an iterable of tensors, of (name, tensor) pairs, or of dictionaries with 'params'
+            and settings of their own
+        lr: the learning rate, a number or a tensor of one element
+        alpha: how much of the running square stays
+        eps: added to the root
+        weight_decay: factor of the parameters that is added to their gradients
+        momentum: how much of the last step stays
+        centered: whether the running mean is taken off, so that the variance divides
+        maximize: whether steps go up instead of down
+        foreach, capturable: kept and checked as in PyTorch; one kernel does all parameters in any
+            case
+        differentiable: whether steps are recorded, so that gradients flow through them
+
+    Raises:
+        ValueError: a setting is outside of its range.
+
+    Example:
+        >>> w = facula.nn.Parameter(facula.tensor([1.0, -2.0]))
+        >>> optimizer = facula.optim.RMSprop([w], lr=0.05)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([ 0.5000, -1.5000])
     """
 
     def __init__(
@@ -118,7 +142,31 @@ class RMSprop(_Family):
 
 
 class Adagrad(_Family):
-    """Gradients divided by the root of the sum of their squares. [Duchi, Hazan & Singer 2011]"""
+    """Gradients divided by the root of the sum of their squares. [Duchi, Hazan & Singer 2011]
+
+    Args:
+        params: an iterable of tensors, of (name, tensor) pairs, or of dictionaries with 'params'
+            and settings of their own
+        lr: the learning rate, a number or a tensor of one element
+        lr_decay: the rate of step t is ``lr / (1 + (t - 1) lr_decay)``
+        weight_decay: factor of the parameters that is added to their gradients
+        initial_accumulator_value: where the sums start
+        eps: added to the root
+        maximize: whether steps go up instead of down
+        foreach, fused: kept and checked as in PyTorch; one kernel does all parameters in any case
+        differentiable: whether steps are recorded, so that gradients flow through them
+
+    Raises:
+        ValueError: a setting is outside of its range.
+
+    Example:
+        >>> w = facula.nn.Parameter(facula.tensor([1.0, -2.0]))
+        >>> optimizer = facula.optim.Adagrad([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([ 0.9000, -1.9000])
+    """
 
     _states = ("sum",)
 
@@ -225,8 +273,30 @@ class Adagrad(_Family):
 
 
 class Adadelta(_Family):
-    """Steps in the units of the parameter, from running squares of gradients and of steps. [Zeiler
-    2012]
+    """Steps in the units of the parameter: by running squares of gradients and of steps. [Zeiler 2012]
+
+    Args:
+        params: an iterable of tensors, of (name, tensor) pairs, or of dictionaries with 'params'
+            and settings of their own
+        lr: factor of the steps
+        rho: how much of the running squares stays
+        eps: added below both roots
+        weight_decay: factor of the parameters that is added to their gradients
+        maximize: whether steps go up instead of down
+        foreach, capturable: kept and checked as in PyTorch; one kernel does all parameters in any
+            case
+        differentiable: whether steps are recorded, so that gradients flow through them
+
+    Raises:
+        ValueError: a setting is outside of its range.
+
+    Example:
+        >>> w = facula.nn.Parameter(facula.tensor([1.0, -2.0]))
+        >>> optimizer = facula.optim.Adadelta([w])
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([ 0.9968, -1.9968])
     """
 
     _states = ("square_avg", "acc_delta")
@@ -278,8 +348,32 @@ class Adadelta(_Family):
 
 
 class Rprop(_Family):
-    """Steps by the sign of the gradient, longer while it stays and shorter when it turns.
-    [Riedmiller & Braun 1993]
+    """Steps by the sign of the gradient, longer while it stays and shorter when it turns. [Riedmiller
+    & Braun 1993]
+
+    For full batches: the size of gradients does not count.
+
+    Args:
+        params: an iterable of tensors, of (name, tensor) pairs, or of dictionaries with 'params'
+            and settings of their own
+        lr: the first step
+        etas: factors of a step when the sign turns, and while it stays
+        step_sizes: the least and the largest step
+        maximize: whether steps go up instead of down
+        foreach, capturable: kept and checked as in PyTorch; one kernel does all parameters in any
+            case
+        differentiable: whether steps are recorded, so that gradients flow through them
+
+    Raises:
+        ValueError: a setting is outside of its range.
+
+    Example:
+        >>> w = facula.nn.Parameter(facula.tensor([1.0, -2.0]))
+        >>> optimizer = facula.optim.Rprop([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([ 0.9000, -1.9000])
     """
 
     _states = ("prev", "step_size")
@@ -342,7 +436,33 @@ class Rprop(_Family):
 
 
 class ASGD(_Family):
-    """Descent with a running average of the parameters. [Polyak & Juditsky 1992]"""
+    """Gradient descent with a running average of the parameters, kept as ``ax`` in the state. [Polyak
+    & Juditsky 1992]
+
+    Args:
+        params: an iterable of tensors, of (name, tensor) pairs, or of dictionaries with 'params'
+            and settings of their own
+        lr: the learning rate, a number or a tensor of one element
+        lambd: factor of the decay of parameters and rate
+        alpha: exponent of the rate's decay
+        t0: the step from which is averaged
+        weight_decay: factor of the parameters that is added to their gradients
+        maximize: whether steps go up instead of down
+        foreach, capturable: kept and checked as in PyTorch; one kernel does all parameters in any
+            case
+        differentiable: whether steps are recorded, so that gradients flow through them
+
+    Raises:
+        ValueError: a setting is outside of its range.
+
+    Example:
+        >>> w = facula.nn.Parameter(facula.tensor([1.0, -2.0]))
+        >>> optimizer = facula.optim.ASGD([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([ 0.8000, -1.6000])
+    """
 
     _states = ("ax",)
     _scalars = ("step", "eta", "mu")

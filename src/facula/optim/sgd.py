@@ -26,8 +26,33 @@ __all__ = ["SGD"]
 
 
 class SGD(ElementwiseOptimizer):
-    """``p -= lr * v`` with ``v = momentum * v + (1 - dampening) * g``; Nesterov's form looks one
-    step ahead.
+    """Stochastic gradient descent, with momentum where asked for. [Sutskever et al. 2013]
+
+    ``v = momentum v + (1 - dampening) g`` and ``p = p - lr v``; Nesterov's form steps by ``g +
+    momentum v``. The first ``v`` is g itself.
+
+    Args:
+        params: an iterable of tensors, of (name, tensor) pairs, or of dictionaries with 'params'
+            and settings of their own
+        lr: the learning rate, a number or a tensor of one element
+        momentum: how much of the last step stays
+        dampening: how much less of the gradient counts
+        weight_decay: factor of the parameters that is added to their gradients
+        nesterov: whether the step looks ahead; needs momentum and no dampening
+        maximize: whether steps go up instead of down
+        foreach, fused: kept and checked as in PyTorch; one kernel does all parameters in any case
+        differentiable: whether steps are recorded, so that gradients flow through them
+
+    Raises:
+        ValueError: a setting is outside of its range.
+
+    Example:
+        >>> w = facula.nn.Parameter(facula.tensor([1.0, -2.0]))
+        >>> optimizer = facula.optim.SGD([w], lr=0.1)
+        >>> (w * w).sum().backward()
+        >>> optimizer.step()
+        >>> w.detach()
+        tensor([ 0.8000, -1.6000])
     """
 
     _scalars = ()

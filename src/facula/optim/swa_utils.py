@@ -36,7 +36,19 @@ def _check_decay(decay: float) -> None:
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Callable:
-    """Exponential moving average of one parameter."""
+    """An exponential moving average: ``decay * average + (1 - decay) * value``, of one tensor, for
+    `AveragedModel`.
+
+    Args:
+        decay: how much of the average stays, 0 to 1
+
+    Raises:
+        ValueError: ``decay`` is outside of [0, 1].
+
+    Example:
+        >>> facula.optim.swa_utils.get_ema_avg_fn(0.75)(facula.tensor([1.0]), facula.tensor([3.0]), facula.tensor(1))
+        tensor([1.5000])
+    """
     _check_decay(decay)
 
     def ema_update(ema_param: Any, current_param: Any, num_averaged: Any) -> Any:
@@ -46,7 +58,21 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable:
 
 
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable:
-    """Exponential moving average of a list of parameters, in place."""
+    """An exponential moving average: ``decay * average + (1 - decay) * value``, of lists of tensors,
+    in place, for `AveragedModel`.
+
+    Args:
+        decay: how much of the average stays, 0 to 1
+
+    Raises:
+        ValueError: ``decay`` is outside of [0, 1].
+
+    Example:
+        >>> average, value = [facula.tensor([1.0])], [facula.tensor([3.0])]
+        >>> facula.optim.swa_utils.get_ema_multi_avg_fn(0.75)(average, value, facula.tensor(1))
+        >>> average
+        [tensor([1.5000])]
+    """
     _check_decay(decay)
 
     def ema_update(ema_params: Any, current_params: Any, _: Any) -> None:
@@ -60,7 +86,12 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable:
 
 
 def get_swa_avg_fn() -> Callable:
-    """Equal average of one parameter."""
+    """The equal average of all values so far, of one tensor, for `AveragedModel`.
+
+    Example:
+        >>> facula.optim.swa_utils.get_swa_avg_fn()(facula.tensor([1.0]), facula.tensor([3.0]), facula.tensor(1))
+        tensor([2.])
+    """
 
     def swa_update(averaged_param: Any, current_param: Any, num_averaged: Any) -> Any:
         return averaged_param + (current_param - averaged_param) / (num_averaged + 1)
@@ -69,7 +100,14 @@ def get_swa_avg_fn() -> Callable:
 
 
 def get_swa_multi_avg_fn() -> Callable:
-    """Equal average of a list of parameters, in place."""
+    """The equal average of all values so far, of lists of tensors, in place, for `AveragedModel`.
+
+    Example:
+        >>> average, value = [facula.tensor([1.0])], [facula.tensor([3.0])]
+        >>> facula.optim.swa_utils.get_swa_multi_avg_fn()(average, value, facula.tensor(1))
+        >>> average
+        [tensor([2.])]
+    """
 
     def swa_update(averaged_params: Any, current_params: Any, num_averaged: Any) -> None:
         weight = 1.0 / (float(num_averaged) + 1.0)
@@ -83,8 +121,24 @@ def get_swa_multi_avg_fn() -> Callable:
 
 
 class AveragedModel(Module):
-    """A copy of a model whose parameters are averages of those of the model over its
-    `update_parameters` calls.
+    """A copy of a model whose parameters are averages of the model's over calls of
+    ``update_parameters``. [Izmailov et al. 2018]
+
+    Args:
+        model: what is averaged
+        device: where the averages are; None for the model's
+        avg_fn: of (average, value, number of values so far), to the next average; None for the mean
+        multi_avg_fn: the same of lists of tensors, in place
+        use_buffers: whether buffers are averaged, too, and not copied
+
+    Example:
+        >>> model = facula.nn.Linear(1, 1, bias=False)
+        >>> averaged = facula.optim.swa_utils.AveragedModel(model)
+        >>> for value in (1.0, 3.0):
+        ...     _ = model.weight.data.fill_(value)
+        ...     averaged.update_parameters(model)
+        >>> averaged.module.weight.item()
+        2.0
     """
 
     n_averaged: Any
@@ -146,8 +200,20 @@ class AveragedModel(Module):
 
 
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
-    """Compute the running statistics of the model's batch normalization over one pass through
-    ``loader``.
+    """Computes the running statistics of a model's batch normalization over one pass of data.
+
+    Averaged parameters need it before they are used, since the statistics were those of others.
+
+    Args:
+        loader: an iterable of batches, tensors or sequences whose first element is the input
+        model: is run on all of them, in training mode
+        device: to which batches are moved; None for none
+
+    Example:
+        >>> model = facula.nn.Sequential(facula.nn.BatchNorm1d(1))
+        >>> facula.optim.swa_utils.update_bn([facula.tensor([[1.0], [3.0]])], model)
+        >>> model[0].running_mean
+        tensor([2.])
     """
     momenta = {}
     for module in model.modules():
@@ -171,7 +237,23 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
 
 
 class SWALR(LRScheduler):
-    """Anneals the learning rates to ``swa_lr`` over ``anneal_epochs`` and then keeps them."""
+    """Takes the rates to ``swa_lr`` over some epochs, and keeps them there.
+
+    Args:
+        optimizer: whose rates are set
+        swa_lr: the last rate, a number or one for each group
+        anneal_epochs: after how many epochs it is reached
+        anneal_strategy: 'cos' or 'linear'
+        last_epoch: the epoch to go on from; -1 to begin
+
+    Example:
+        >>> optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=1.0)
+        >>> schedule = facula.optim.swa_utils.SWALR(optimizer, 0.2, anneal_epochs=2, anneal_strategy="linear")
+        >>> optimizer.step()
+        >>> schedule.step()
+        >>> round(optimizer.param_groups[0]["lr"], 2)
+        0.6
+    """
 
     def __init__(
         self,

@@ -1,13 +1,12 @@
 """Quantized convolutions of one to three dimensions, and transposed ones, with their packed parameters.
 
 Takes: activations as bytes, weights as signed bytes [out, in / groups, ...]. Gives: bytes, channels last in memory.
-Keeps true: a convolution is the product of patches with the weight, so that sums are those of `products.sums`;
+Keeps true: a convolution is a product of windows with the packed weight (`products.Weights`);
 what lies outside of the image is the zero point. A transposed one is a convolution of the image with zeros between.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from facula import core
@@ -19,9 +18,6 @@ from facula.quantization.linear import _engine
 from facula.quantization.tensor import PER_CHANNEL, QuantizedTensor
 
 __all__ = ["ConvPackedParams"]
-
-#: bytes of patches at a time
-_PATCHES = 1 << 22
 
 
 class ConvPackedParams:
@@ -45,15 +41,8 @@ class ConvPackedParams:
         self.shape = tuple(weight.shape)
         self.scales = scales
         last = weight.permute(0, 2, 3, 4, 1).reshape(weight.shape[0], -1).contiguous()
-        each = weight.shape[0] // self._groups
-        self.depthwise = weight.shape[1] == 1 and each == 1 and not bool((zeros != 0).any())
-        if self.depthwise:
-            self.taps = last.t().contiguous()
-            return
-        self.parts = [
-            products.Weights(last[i : i + each], scales[i : i + each], zeros[i : i + each])
-            for i in range(0, weight.shape[0], each)
-        ]
+        depthwise = weight.shape[1] == 1
+        self.weights = products.Weights(last, scales, zeros, self._bias, self._groups, depthwise)
 
     def unpack(self) -> tuple[Any, Any]:
         """The weight and the bias."""
@@ -279,8 +268,8 @@ def _image(op: str, integers: Any, packed: ConvPackedParams) -> Any:
     return integers.permute(0, 2, 3, 4, 1).contiguous()
 
 
-def sums(op: str, integers: Any, zero_point: int, packed: ConvPackedParams) -> Any:
-    """Sums [batch, three extents, results] of a convolution."""
+def _places(op: str, integers: Any, zero_point: int, packed: ConvPackedParams) -> Any:
+    """The image [batch, three extents, channels], and the geometry of its windows."""
     x = _image(op, integers, packed)
     stride, padding = _three(packed._stride, 1), _three(packed._padding, 0)
     if packed._transpose:
@@ -295,49 +284,8 @@ def sums(op: str, integers: Any, zero_point: int, packed: ConvPackedParams) -> A
             f"{list(integers.shape[2:])} and {list(packed._weight.shape[2:])}",
             hint="a smaller kernel, or more padding",
         )
-    geometry = (
-        *x.shape[1:],
-        *result,
-        *packed.shape[2:],
-        *stride,
-        *padding,
-        *_three(packed._dilation, 1),
-    )
-    places = x.shape[0] * math.prod(result)
-    out = core.empty((x.shape[0], *result, packed.shape[0]), dtype=core.int32)
-    if not places:
-        return out
-    if packed.depthwise:
-        core.kernel("quantized_depthwise")(
-            (out, x, packed.taps), (*geometry, 0, 1, zero_point), (), total=places, grain=16
-        )
-        return out
-    each = packed.shape[1]
-    for group, weights in enumerate(packed.parts):
-        plain = packed.shape[2:] == (1, 1, 1) and stride == [1, 1, 1] and padding == [0, 0, 0]
-        if plain and len(packed.parts) == 1:
-            return products.sums(x.reshape(places, -1), zero_point, weights).reshape(out.shape)
-        _grouped(x, out, weights, (*geometry, group * each, each, zero_point), group)
-    return out
-
-
-def _grouped(x: Any, out: Any, weights: Any, numbers: Any, group: int) -> None:
-    """The sums of one group, some images at a time."""
-    inner, results = weights.rows.shape[1], weights.rows.shape[0]
-    places = math.prod(out.shape[1:4])
-    step = max(1, _PATCHES // max(places * inner, 1))
-    flat = out.reshape(-1, out.shape[4])
-    zero_point = numbers[-1]
-    for first in range(0, x.shape[0], step):
-        images = x[first : first + step]
-        rows = core.empty((images.shape[0] * places, inner), dtype=core.uint8)
-        core.kernel("quantized_patches")(
-            (rows, images), numbers, (), total=rows.shape[0], grain=max(1, 16384 // max(inner, 1))
-        )
-        made = products.sums(rows, zero_point, weights)
-        begin = first * places
-        place = slice(begin, begin + made.shape[0])
-        flat[place, group * results : (group + 1) * results] = made
+    dilation = _three(packed._dilation, 1)
+    return x, (*x.shape[1:], *result, *packed.shape[2:], *stride, *padding, *dilation)
 
 
 def _check_engine(op: str, packed: Any) -> None:
@@ -372,11 +320,13 @@ def _convolution(op: str, x: Any, packed: Any, scale: Any, zero: Any, relu: bool
     _check_engine(op, packed)
     integers, zero_point = products.bytes_of(op, x)
     quantizer = products.checked_output(op, scale, zero, x.dtype)
-    totals = sums(op, integers, zero_point, packed)
+    image, places = _places(op, integers, zero_point, packed)
     low = quantizer.zero_point if relu else None
-    arguments = (x.q_scale(), packed.scales, packed._bias, quantizer, x.dtype, low)
-    made = products.finished(totals.reshape(-1, totals.shape[4]), *arguments)
-    return products.quantized(_in_place(made.reshape(totals.shape), packed), x.dtype, scale, zero)
+    given = (x.q_scale(), zero_point)
+    arguments = (image.shape[0], given, quantizer, x.dtype, low)
+    made = packed.weights.integers(image, places, *arguments)
+    shape = (image.shape[0], *places[4:7], packed.shape[0])
+    return products.quantized(_in_place(made.reshape(shape), packed), x.dtype, scale, zero)
 
 
 def _dynamic(op: str, x: Any, packed: Any, reduce_range: bool) -> Any:
@@ -384,10 +334,9 @@ def _dynamic(op: str, x: Any, packed: Any, reduce_range: bool) -> Any:
     x = x.detach()
     scale, zero = choose_qparams(*_extremes(op, x), 0, 255, reduce_range and reduced())
     q = quantize_per_tensor(x, scale, zero, core.quint8)
-    totals = sums(op, q._integers, zero, packed)
-    flat = totals.reshape(-1, totals.shape[4])
-    made = products.as_numbers(flat, scale, packed.scales, packed._bias, False)
-    return _in_place(made.reshape(totals.shape), packed)
+    image, places = _places(op, q._integers, zero, packed)
+    made = packed.weights.numbers(image, places, image.shape[0], (scale, zero), False)
+    return _in_place(made.reshape(image.shape[0], *places[4:7], packed.shape[0]), packed)
 
 
 def _define(dims: int, kind: str, relu: bool) -> None:

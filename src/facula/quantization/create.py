@@ -14,6 +14,7 @@ from typing import Any
 import facula.quantization.engines as engines
 from facula import core
 from facula.core.errors import fail
+from facula.ops import memory_order
 from facula.ops.registry import composite, operator
 from facula.quantization.tensor import (
     PER_BYTE,
@@ -37,16 +38,6 @@ _PIECE = 8192
 # ------------------------------------------------------------------ kernels
 
 
-def _is_dense(x: Any) -> bool:
-    return x.is_contiguous() or (
-        x.dim() in (4, 5) and x.is_contiguous(memory_format=_last_format(x.dim()))
-    )
-
-
-def _last_format(dims: int) -> Any:
-    return core.channels_last if dims == 4 else core.channels_last_3d
-
-
 @operator(
     "quantization::integers(Tensor self, Tensor scale, Tensor zero_point, int axis, bool whole, "
     "dtype dtype, int low, int high, bool before) -> Tensor",
@@ -57,10 +48,9 @@ class integers:
     """The integers that stand for numbers; `whole`: one scale for all elements."""
 
     def meta(self, scale, zero_point, axis, whole, dtype, low, high, before):
-        made = core.empty(self.shape, dtype=dtype, device=self.device)
-        if whole and not self.is_contiguous() and _is_dense(self):
-            made = made.contiguous(memory_format=_last_format(self.dim()))
-        return made
+        return memory_order.empty(
+            self.shape, self, whole and memory_order.channels_last(self), dtype
+        )
 
     def cpu(out, self, scale, zero_point, axis, whole, dtype, low, high, before):
         if not self.numel():
@@ -93,10 +83,9 @@ class _numbers:
     """The numbers that integers stand for."""
 
     def meta(self, scale, zero_point, axis, whole):
-        made = core.empty(self.shape, dtype=core.float32, device=self.device)
-        if whole and not self.is_contiguous() and _is_dense(self):
-            made = made.contiguous(memory_format=_last_format(self.dim()))
-        return made
+        return memory_order.empty(
+            self.shape, self, whole and memory_order.channels_last(self), core.float32
+        )
 
     def cpu(out, self, scale, zero_point, axis, whole):
         if not self.numel():
@@ -455,7 +444,17 @@ def _empty_per_channel_affine_quantized(
 
 
 def empty_quantized(size: Any, qtensor: Any, **_: Any) -> Any:
-    """A tensor of another shape with the dtype and the parameters of `qtensor`."""
+    """A tensor of another shape with the dtype and the parameters of a quantized one.
+
+    Args:
+        size: the shape
+        qtensor: whose dtype, scale and zero point are taken
+
+    Example:
+        >>> x = facula.quantize_per_tensor(facula.ones(2), 0.5, 0, facula.quint8)
+        >>> facula.empty_quantized([3], x).q_scale()
+        0.5
+    """
     quantizer = qtensor._quantizer
     return wrap(core.empty(tuple(size), dtype=RANGES[qtensor.dtype][0]), qtensor.dtype, quantizer)
 

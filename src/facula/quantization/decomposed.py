@@ -43,7 +43,8 @@ def quantize_per_tensor(input, scale, zero_point, quant_min, quant_max, dtype):
 )
 def dequantize_per_tensor(input, scale, zero_point, quant_min, quant_max, dtype, out_dtype):
     """The numbers that integers stand for."""
-    return (input.to(out_dtype or core.float32) - zero_point) * scale
+    kind = out_dtype or core.float32
+    return ((input.to(kind) - zero_point) * scale).to(kind)
 
 
 @_define(

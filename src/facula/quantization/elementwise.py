@@ -12,6 +12,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops import memory_order
 from facula.ops.registry import TABLE as _OPERATORS
 from facula.ops.registry import F, composite
 from facula.quantization import products
@@ -24,6 +25,9 @@ from facula.quantization.tensor import (
     per_tensor_affine,
     wrap,
 )
+
+#: elements of one item of a kernel
+_PIECE = 1024
 
 
 def define(schema: str) -> Callable[[Any], Any]:
@@ -79,8 +83,21 @@ def by_table(x: Any, function: Callable[[Any], Any], chosen: Quantizer) -> Any:
 def _added(op: str, a: Any, b: Any, scale: Any, zero: Any, relu: bool) -> Any:
     checked(op, a, b)
     _same_dtype(op, a, b)
-    total = numbers(a) + numbers(b)
-    return again(total.relu_() if relu else total, a, quantizer(op, a, scale, zero))
+    chosen = quantizer(op, a, scale, zero)
+    if a._kind is core.qint32 or a.shape != b.shape:
+        total = numbers(a) + numbers(b)
+        return again(total.relu_() if relu else total, a, chosen)
+    last = memory_order.channels_last(a._integers)
+    first, second = (memory_order.ordered(x._integers, last) for x in (a, b))
+    out = memory_order.empty(a.shape, first, last)
+    _, low, high = RANGES[a._kind]
+    given = (a.q_scale(), float(a.q_zero_point()), b.q_scale(), float(b.q_zero_point()))
+    limits = (chosen.scale, float(chosen.zero_point), float(low), float(high))
+    core.kernel(f"quantized_add:{out.dtype.code}")(
+        (out, first, second), (int(relu), a.numel()), (*given, *limits),
+        total=-(-a.numel() // _PIECE), grain=4,
+    )  # fmt: skip
+    return wrap(out, a._kind, chosen)
 
 
 def _same_dtype(op: str, a: Any, b: Any) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import facula.nn as nn
+from facula.ops.registry import TABLE
 from facula.quantization import quantize
 from facula.quantization.modules import intrinsic as nni
 from facula.quantization.modules import qat as nnqat
@@ -32,10 +33,16 @@ SHARED_MODULES = (
     nn.PixelUnshuffle, nn.ChannelShuffle,
 )  # fmt: skip
 FIXED_MODULES = (nn.Hardsigmoid, nn.Tanh)
+_INTERVALS = {"unit": "0to1", "signed unit": "neg1to1"}
 #: functions and methods by their words
 ARITHMETIC = frozenset("add mul cat matmul".split())
 OWN = frozenset("hardswish elu leaky_relu layer_norm group_norm instance_norm softmax".split())
-FIXED = {"sigmoid": "0to1", "hardsigmoid": "0to1", "tanh": "neg1to1"}
+#: those whose results lie in an interval, by their definitions
+FIXED = {
+    name: _INTERVALS[operator.definition.quantized]
+    for name, operator in TABLE.items()
+    if operator.definition.quantized in _INTERVALS
+}
 SHARED = frozenset(
     "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d "
     "adaptive_avg_pool2d adaptive_avg_pool3d relu relu6 relu_ hardtanh clamp flatten reshape view "

@@ -25,7 +25,7 @@ class LinearPackedParams:
     def __init__(self, weight: Any, bias: Any, engine: str) -> None:
         self._weight, self._bias, self.engine = weight, bias, engine
         scales, zeros = products.channels_of("quantized::linear_prepack", weight)
-        self.weights = products.Weights(weight._integers.contiguous(), scales, zeros)
+        self.weights = products.Weights(weight._integers, scales, zeros, bias)
 
     def unpack(self) -> tuple[Any, Any]:
         """The weight and the bias."""
@@ -175,12 +175,11 @@ def _linear(op: str, x: Any, packed: Any, scale: Any, zero: Any, low: int | None
     kind = x.dtype
     quantizer = products.checked_output(op, scale, zero, kind)
     weights = packed.weights
-    totals = products.sums(_rows(op, integers, weights.rows.shape[1]), zero_point, weights)
+    rows = _rows(op, integers, weights.inner)
     low = quantizer.zero_point if low is not None else None
-    made = products.finished(
-        totals, x.q_scale(), weights.scales, packed._bias, quantizer, kind, low
-    )
-    shape = (*x.shape[:-1], weights.rows.shape[0])
+    places, given = products.row_places(rows.shape[0], weights.inner), (x.q_scale(), zero_point)
+    made = weights.integers(rows, places, 1, given, quantizer, kind, low)
+    shape = (*x.shape[:-1], weights.results)
     return products.quantized(made.reshape(shape), kind, scale, zero)
 
 
@@ -199,14 +198,20 @@ def linear_relu(X, W_prepack, Y_scale_i, Y_zero_point_i):  # noqa: N803
     return _linear("quantized::linear_relu", X, W_prepack, Y_scale_i, Y_zero_point_i, 0)
 
 
+def _numbers(rows: Any, weights: Any, scale: float, zero: int, relu: bool) -> Any:
+    """The product of rows of bytes as numbers."""
+    places = products.row_places(rows.shape[0], weights.inner)
+    return weights.numbers(rows, places, 1, (scale, zero), relu)
+
+
 def _then(op: str, function: Any, x: Any, packed: Any, scale: float, zero: int) -> Any:
     """A function between the sums and the bytes."""
     _check_engine(op, packed)
     integers, zero_point = products.bytes_of(op, x)
     weights = packed.weights
-    totals = products.sums(_rows(op, integers, weights.rows.shape[1]), zero_point, weights)
-    made = products.as_numbers(totals, x.q_scale(), weights.scales, packed._bias, False)
-    shape = (*x.shape[:-1], weights.rows.shape[0])
+    rows = _rows(op, integers, weights.inner)
+    made = _numbers(rows, weights, x.q_scale(), zero_point, False)
+    shape = (*x.shape[:-1], weights.results)
     return quantize_per_tensor(function(made).reshape(shape), scale, zero, x.dtype)
 
 
@@ -243,13 +248,12 @@ def _dynamic(op: str, x: Any, packed: Any, reduce_range: bool, relu: bool) -> An
         )
     x = x.detach()
     weights = packed.weights
-    rows = _rows(op, x, weights.rows.shape[1])
+    rows = _rows(op, x, weights.inner)
     reduce_range = reduce_range and reduced()
     scale, zero = choose_qparams(*_extremes(op, x), 0, 255, reduce_range)
     integers = _with_zero(rows, scale, zero)
-    totals = products.sums(integers, zero, weights)
-    made = products.as_numbers(totals, scale, weights.scales, packed._bias, relu)
-    return made.reshape(*x.shape[:-1], weights.rows.shape[0])
+    made = _numbers(integers, weights, scale, zero, relu)
+    return made.reshape(*x.shape[:-1], weights.results)
 
 
 def _with_zero(x: Any, scale: float, zero: int) -> Any:
@@ -313,7 +317,6 @@ def linear_with_input_q_dq_qweight_dq_output_fp32(X, X_scale, X_zero_point, W_pr
     x = quantize_per_tensor(X.detach(), X_scale, X_zero_point, core.quint8)
     op = "quantized::linear_with_input_q_dq_qweight_dq_output_fp32"
     weights = W_prepack.weights
-    rows = _rows(op, x._integers, weights.rows.shape[1])
-    totals = products.sums(rows, X_zero_point, weights)
-    made = products.as_numbers(totals, X_scale, weights.scales, W_prepack._bias, False)
-    return made.reshape(*X.shape[:-1], weights.rows.shape[0])
+    rows = _rows(op, x._integers, weights.inner)
+    made = _numbers(rows, weights, X_scale, X_zero_point, False)
+    return made.reshape(*X.shape[:-1], weights.results)

@@ -1,8 +1,9 @@
-"""Sums of products of integers, and what becomes of them: the ground of quantized layers.
+"""Products of bytes with packed weights, and what becomes of their sums: the ground of quantized layers.
 
-Takes: bytes that stand for numbers, weights as signed bytes. Gives: `Weights`, a weight matrix with what its products
-need, `sums`, exact 32-bit sums of ``(x - zero) * (w - zero)``, and `finished`, which makes integers or numbers of them.
-Keeps true: sums are exact on every instruction set; rounding happens once, in float32, as PyTorch's x86 engine does it:
+Takes: bytes that stand for numbers, weights as signed bytes. Gives: `Weights`, panels that a kernel reads with what
+their products need, and `finished`, which makes integers of 32-bit sums.
+Keeps true: weights are packed once, when their parameters are made; sums are exact on every instruction set; rounding
+happens once, in float32, as PyTorch's x86 engine does it:
 ``round((sum + bias / (x_scale * w_scale)) * (x_scale * w_scale / y_scale)) + zero``.
 """
 
@@ -12,33 +13,123 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.matmul import _gemm_numbers
 from facula.ops.registry import F
 from facula.quantization.tensor import PER_CHANNEL, RANGES, Quantizer, per_tensor_affine, wrap
 
-__all__ = ["Weights", "checked_output", "finished", "sums"]
+__all__ = ["Weights", "checked_output", "finished", "row_places"]
+
+#: parameters that are kept for one weight
+_KEPT = 64
+
+
+def row_places(rows: int, inner: int) -> tuple[int, ...]:
+    """Rows of bytes as a line of an image: the geometry of a product without windows."""
+    return (1, 1, rows, inner, 1, 1, rows, *(1,) * 6, 0, 0, 0, 1, 1, 1)
 
 
 class Weights:
-    """A matrix of signed bytes, a row for each result, with its scales and zero points."""
+    """Rows of signed bytes, those of each group together, with their scales, zero points and bias."""
 
-    def __init__(self, rows: Any, scales: Any, zeros: Any) -> None:
-        self.rows = rows  # [results, inner]
-        self.columns = rows.t().contiguous()  # as the kernel takes them fastest
+    def __init__(self, rows: Any, scales: Any, zeros: Any, bias: Any, groups: int = 1,
+                 depthwise: bool = False) -> None:  # fmt: skip
+        self.results, self.inner, self.groups = (
+            rows.shape[0] // max(groups, 1),
+            rows.shape[1],
+            groups,
+        )
         self.scales = scales  # float32, one for each result
-        self.zeros = zeros  # int32, one for each result
-        self.symmetric = not bool((zeros != 0).any())
-        self.totals = rows.to(core.int32).sum(1, dtype=core.int32)
-        self._shifts: dict[int, Any] = {}
+        self.zeros = zeros if bool((zeros != 0).any()) else None  # int32, one for each result
+        # a channel for each result: its taps side by side, or panels
+        apart = depthwise and self.results == 1 and self.zeros is None
+        self.taps = rows.t().contiguous() if apart else None
+        self.panels = None if apart else _panels(rows.contiguous(), self.results, groups)
+        self.bias = bias
+        self._totals = rows.to(core.int32).sum(1, dtype=core.int32) - zeros * self.inner
+        self._bases: dict[int, Any] = {}
+        self._factors: dict[Any, tuple[Any, Any]] = {}
 
-    def shift(self, zero_point: int) -> Any:
-        """What the zero points of both operands add to the sums of a row, but for those of weights."""
-        if zero_point not in self._shifts:
-            inner = self.rows.shape[1]
-            if len(self._shifts) > 64:
-                self._shifts.clear()
-            self._shifts[zero_point] = -(self.totals - self.zeros * inner) * zero_point
-        return self._shifts[zero_point]
+    def _base(self, zero_point: int) -> Any:
+        """What the zero point of the activations adds to sums."""
+        if zero_point not in self._bases:
+            if len(self._bases) > _KEPT:
+                self._bases.clear()
+            self._bases[zero_point] = -self._totals * zero_point
+        return self._bases[zero_point]
+
+    def _scaled(self, x_scale: float, y_scale: float) -> tuple[Any, Any]:
+        """What sums are multiplied by, and what is added before, where integers come out."""
+        version = None if self.bias is None else self.bias._version
+        key = (x_scale, y_scale, version)
+        if key not in self._factors:
+            if len(self._factors) > _KEPT:
+                self._factors.clear()
+            self._factors[key] = scaled(self.scales, x_scale, y_scale, self.bias)
+        return self._factors[key]
+
+    def _product(self, out: Any, x: Any, places: Any, images: int, zero: int, factors: Any,
+                 scalars: Any) -> Any:  # fmt: skip
+        if not out.numel():
+            return out
+        if self.taps is not None:
+            core.kernel(f"quantized_depthwise:{out.dtype.code}")(
+                (out, x, self.taps, *factors),
+                (*places, zero),
+                scalars,
+                total=out.shape[0],
+                grain=16,
+            )
+            return out
+        numbers = (*places, self.groups, self.results, zero, images)
+        core.kernel(f"quantized_product:{out.dtype.code}")(
+            (out, x, self.panels, self._base(zero), *factors, self.zeros), numbers, scalars
+        )
+        return out
+
+    def integers(self, x: Any, places: Any, images: int, given: tuple[float, int],
+                 quantizer: Quantizer, kind: Any, low: int | None = None) -> Any:  # fmt: skip
+        """Integers of dtype `kind` (and not below `low`), a row for each place of the result.
+
+        `given` has scale and zero point of the bytes `x`.
+        """
+        kept, least, most = RANGES[kind]
+        out = core.empty((images * _count(places), self.groups * self.results), dtype=kept)
+        least = least if low is None else max(least, low)
+        limits = (float(quantizer.zero_point), float(least), float(most))
+        factors = self._scaled(given[0], quantizer.scale)
+        return self._product(out, x, places, images, given[1], factors, limits)
+
+    def numbers(
+        self, x: Any, places: Any, images: int, given: tuple[float, int], relu: bool
+    ) -> Any:
+        """The same as numbers, not below 0 where `relu`."""
+        out = core.empty((images * _count(places), self.groups * self.results))
+        multiplier = self.scales * core.tensor(given[0], dtype=core.float32)
+        shift = F.zeros(multiplier.shape) if self.bias is None else self.bias.detach()
+        low = 0.0 if relu else float("-inf")
+        return self._product(out, x, places, images, given[1], (multiplier, shift), (low,))
+
+
+def _count(places: Any) -> int:
+    """Places of the result in an image."""
+    return places[4] * places[5] * places[6]
+
+
+def _panels(rows: Any, results: int, groups: int) -> Any:
+    """Rows as the kernel of this processor reads them."""
+    numbers = (results, rows.shape[1], groups)
+    size = core.empty((1,), dtype=core.int64)
+    core.kernel("quantized_panels")((size,), numbers)
+    panels = core.empty((size.item(),), dtype=core.uint8)
+    if panels.numel():
+        core.kernel("quantized_pack")((panels, rows), numbers)
+    return panels
+
+
+def scaled(scales: Any, x_scale: float, y_scale: float, bias: Any) -> tuple[Any, Any]:
+    """What sums are multiplied by, and what is added before."""
+    both = scales * core.tensor(x_scale, dtype=core.float32)
+    multiplier = both / core.tensor(y_scale, dtype=core.float32)
+    return multiplier, F.zeros(both.shape) if bias is None else bias.detach() / both
 
 
 def channels_of(op: str, weight: Any) -> tuple[Any, Any]:
@@ -57,21 +148,6 @@ def channels_of(op: str, weight: Any) -> tuple[Any, Any]:
         return quantizer.scale.to(core.float32), quantizer.zero_point.to(core.int32)
     scales = F.full((count,), quantizer.scale, dtype=core.float32)
     return scales, F.full((count,), int(quantizer.zero_point), dtype=core.int32)
-
-
-def sums(x: Any, zero_point: int, weights: Weights) -> Any:
-    """``(x - zero_point) @ (w - zeros).T`` of rows of bytes, as 32-bit integers."""
-    out = core.empty((x.shape[0], weights.rows.shape[0]), dtype=core.int32)
-    if not out.numel():
-        return out
-    if not x.shape[1]:
-        return out.zero_()
-    columns = weights.columns
-    numbers = _gemm_numbers(out, x, columns)
-    core.kernel("gemm:u8i8")((out, x, columns, weights.shift(zero_point)), numbers, (1, 0))
-    if not weights.symmetric:
-        out -= x.to(core.int32).sum(1, keepdim=True, dtype=core.int32) * weights.zeros
-    return out
 
 
 def bytes_of(op: str, x: Any) -> tuple[Any, int]:
@@ -116,9 +192,7 @@ def finished(
     high: int | None = None,
 ) -> Any:
     """Integers of dtype `kind` (and not below `low`) out of sums [rows, results]."""
-    both = scales * core.tensor(x_scale, dtype=core.float32)
-    multiplier = both / core.tensor(quantizer.scale, dtype=core.float32)
-    shift = F.zeros(both.shape) if bias is None else bias.detach() / both
+    multiplier, shift = scaled(scales, x_scale, quantizer.scale, bias)
     kept, least, most = RANGES[kind]
     out = core.empty(totals.shape, dtype=kept)
     if out.numel():
@@ -129,23 +203,6 @@ def finished(
             (out, totals, multiplier, shift),
             (columns, columns, columns),
             limits,
-            total=totals.numel() // columns,
-            grain=max(1, 16384 // columns),
-        )
-    return out
-
-
-def as_numbers(totals: Any, x_scale: float, scales: Any, bias: Any, relu: bool) -> Any:
-    """Numbers out of sums [rows, results]."""
-    multiplier = scales * core.tensor(x_scale, dtype=core.float32)
-    shift = F.zeros(multiplier.shape) if bias is None else bias.detach()
-    out = core.empty(totals.shape)
-    if out.numel():
-        columns = totals.shape[-1]
-        core.kernel("requantize:f32")(
-            (out, totals, multiplier, shift),
-            (columns, columns, columns),
-            (0.0 if relu else float("-inf"),),
             total=totals.numel() // columns,
             grain=max(1, 16384 // columns),
         )

@@ -13,6 +13,11 @@ from facula.core.errors import fail, product_hint
 from facula.ops.matmul import _gemm_numbers
 from facula.ops.registry import F, composite, operator
 
+#: rows of activations for which weights become numbers in registers; for more they do so in memory, once
+_FEW = 32
+#: dtypes that have kernels
+_DTYPES = (core.float32, core.bfloat16, core.float16)
+
 
 @operator(
     "quantization::_int_mm(Tensor self, Tensor mat2) -> Tensor", names=("_int_mm",), out=False
@@ -69,33 +74,48 @@ def _check_rows(op: str, x: Any, inner: int) -> None:
         )
 
 
-@composite(
+@operator(
     "quantization::_weight_int8pack_mm(Tensor self, Tensor mat2, Tensor scales) -> Tensor",
     names=("_weight_int8pack_mm",),
     out=False,
 )
-def _weight_int8pack_mm(self, mat2, scales):
+class _weight_int8pack_mm:
     """``x @ w.T`` of a weight [out, in] of signed bytes, each row times its scale."""
-    op = "_weight_int8pack_mm"
-    if mat2.dtype is not core.int8 or mat2.dim() != 2:
-        fail(
-            RuntimeError,
-            op,
-            "expect B to be int8 2-D tensor",
-            f"{mat2.dtype}, {list(mat2.shape)}",
-            hint="weight.to(facula.int8)",
+
+    def meta(self, mat2, scales):
+        op = "_weight_int8pack_mm"
+        if mat2.dtype is not core.int8 or mat2.dim() != 2:
+            fail(
+                RuntimeError,
+                op,
+                "expect B to be int8 2-D tensor",
+                f"{mat2.dtype}, {list(mat2.shape)}",
+                hint="weight.to(facula.int8)",
+            )
+        _check_rows(op, self, mat2.shape[1])
+        if scales.dim() != 1 or scales.shape[0] != mat2.shape[0]:
+            fail(
+                RuntimeError,
+                op,
+                f"expect scales to be 1d tensor with size {mat2.shape[0]}",
+                list(scales.shape),
+                hint="give a scale for each row of the weight",
+            )
+        shape = (self.shape[0], mat2.shape[0])
+        return core.empty(shape, dtype=self.dtype, device=self.device)
+
+    def cpu(out, self, mat2, scales):
+        rows, (results, inner) = self.shape[0], mat2.shape
+        if not out.numel():
+            return
+        if rows > _FEW or self.dtype not in _DTYPES:
+            weight = mat2.to(core.float32).t()
+            out.copy_(F.matmul(self.to(core.float32), weight) * scales.to(core.float32))
+            return
+        core.kernel(f"weight_int8:{self.dtype.code}")(
+            (out, self.contiguous(), mat2.contiguous(), scales.to(self.dtype).contiguous()),
+            (rows, results, inner),
         )
-    _check_rows(op, self, mat2.shape[1])
-    if scales.dim() != 1 or scales.shape[0] != mat2.shape[0]:
-        fail(
-            RuntimeError,
-            op,
-            f"expect scales to be 1d tensor with size {mat2.shape[0]}",
-            list(scales.shape),
-            hint="give a scale for each row of the weight",
-        )
-    made = F.matmul(self.to(core.float32), mat2.to(core.float32).t()) * scales.to(core.float32)
-    return made.to(self.dtype)
 
 
 @composite(
@@ -118,35 +138,64 @@ def _convert_weight_to_int4pack_for_cpu(self, innerKTiles):  # noqa: N803 - PyTo
     return (low | (high << 4)).to(core.uint8)
 
 
-@composite(
+@operator(
     "quantization::_weight_int4pack_mm_for_cpu(Tensor self, Tensor mat2, int qGroupSize, "
     "Tensor qScaleAndZeros) -> Tensor",
     names=("_weight_int4pack_mm_for_cpu",),
     out=False,
 )
-def _weight_int4pack_mm_for_cpu(self, mat2, qGroupSize, qScaleAndZeros):  # noqa: N803
+class _weight_int4pack_mm_for_cpu:
     """``x @ w.T`` of a packed weight: in each group of a row ``(level - 8) * scale + zero``."""
-    op = "_weight_int4pack_mm_for_cpu"
-    inner = mat2.shape[1] * 2
-    _check_rows(op, self, inner)
-    if qGroupSize not in (32, 64, 128, 256) or inner % qGroupSize:
-        fail(
-            RuntimeError,
-            op,
-            "expect qGroupSize to be 32, 64, 128 or 256, and to divide the columns",
-            f"{qGroupSize} of {inner}",
-            hint="pad the weight with zeros, or take a smaller group",
+
+    def meta(self, mat2, qGroupSize, qScaleAndZeros):  # noqa: N803 - PyTorch's names
+        op = "_weight_int4pack_mm_for_cpu"
+        if mat2.dtype is not core.uint8 or mat2.dim() != 2:
+            fail(
+                RuntimeError,
+                op,
+                "a weight of dtype uint8 with two dimensions was required",
+                f"{mat2.dtype}, {list(mat2.shape)}",
+                hint="_convert_weight_to_int4pack_for_cpu(levels, 1) makes one",
+            )
+        inner = mat2.shape[1] * 2
+        _check_rows(op, self, inner)
+        if qGroupSize not in (32, 64, 128, 256) or inner % qGroupSize:
+            fail(
+                RuntimeError,
+                op,
+                "expect qGroupSize to be 32, 64, 128 or 256, and to divide the columns",
+                f"{qGroupSize} of {inner}",
+                hint="pad the weight with zeros, or take a smaller group",
+            )
+        groups = inner // qGroupSize
+        if list(qScaleAndZeros.shape) != [groups, mat2.shape[0], 2]:
+            fail(
+                RuntimeError,
+                op,
+                f"expect qScaleAndZeros to be 3d tensor with sizes {[groups, mat2.shape[0], 2]}",
+                list(qScaleAndZeros.shape),
+                hint="a scale and a zero for each group of each row",
+            )
+        shape = (self.shape[0], mat2.shape[0])
+        return core.empty(shape, dtype=self.dtype, device=self.device)
+
+    def cpu(out, self, mat2, qGroupSize, qScaleAndZeros):  # noqa: N803
+        rows, results, inner = self.shape[0], mat2.shape[0], mat2.shape[1] * 2
+        if not out.numel():
+            return
+        if rows > _FEW or self.dtype not in _DTYPES:
+            weight = _unpacked(mat2, qGroupSize, qScaleAndZeros)
+            out.copy_(F.matmul(self.to(core.float32), weight.t()))
+            return
+        parameters = qScaleAndZeros.to(self.dtype).contiguous()
+        core.kernel(f"weight_int4:{self.dtype.code}")(
+            (out, self.contiguous(), mat2.contiguous(), parameters),
+            (rows, results, inner, qGroupSize),
         )
-    groups = inner // qGroupSize
-    if list(qScaleAndZeros.shape) != [groups, mat2.shape[0], 2]:
-        fail(
-            RuntimeError,
-            op,
-            f"expect qScaleAndZeros to be 3d tensor with sizes {[groups, mat2.shape[0], 2]}",
-            list(qScaleAndZeros.shape),
-            hint="a scale and a zero for each group of each row",
-        )
-    levels = F.stack([mat2 & 15, mat2 >> 4], -1).reshape(mat2.shape[0], groups, qGroupSize)
-    scale, zero = qScaleAndZeros.to(core.float32).permute(2, 1, 0).unsqueeze(-1).unbind(0)
-    weight = ((levels.to(core.float32) - 8) * scale + zero).reshape(mat2.shape[0], inner)
-    return F.matmul(self.to(core.float32), weight.t()).to(self.dtype)
+
+
+def _unpacked(packed: Any, group: int, parameters: Any) -> Any:
+    """The matrix that half bytes stand for."""
+    levels = F.stack([packed & 15, packed >> 4], -1).reshape(packed.shape[0], -1, group)
+    scale, zero = parameters.to(core.float32).permute(2, 1, 0).unsqueeze(-1).unbind(0)
+    return ((levels.to(core.float32) - 8) * scale + zero).reshape(packed.shape[0], -1)

@@ -144,7 +144,7 @@ def spelled_for(command: Sequence[str], flags: Sequence[str]) -> tuple[str, ...]
         if flag.startswith("-march="):
             name = flag.removeprefix("-march=")
             processor = name.replace("-", "_") if name.startswith("x86-64") else "generic"
-        elif flag.startswith(("-mavx", "-mfma", "-mf16c")):
+        elif flag.startswith(("-mavx", "-mamx", "-mfma", "-mf16c")):
             features.append(flag.removeprefix("-m"))
         else:
             others.append(flag)

@@ -31,9 +31,12 @@ _V2 = ("cx16", "popcnt", "sse4_1", "sse4_2", "ssse3")
 _V3 = (*_V2, "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe")
 _V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 _V4X = (*_V4, "avx512_bf16", "avx512_vnni")
+_V4A = (*_V4X, "amx_tile", "amx_int8")
 
 # compilers prefer 256-bit vectors, from days when wider ones cost clock rate
 _WIDE = "-mprefer-vector-width=512"
+
+_PAIRS = ("-mavx512bf16", "-mavx512vnni")
 
 Table = dict[str, tuple[tuple[str, ...], tuple[str, ...]]]
 
@@ -42,10 +45,11 @@ _X86: Table = {
     "v2": (_V2, ("-march=x86-64-v2",)),
     "v3": (_V3, ("-march=x86-64-v3",)),
     "v4": (_V4, ("-march=x86-64-v4", _WIDE)),
-    "v4x": (_V4X, ("-march=x86-64-v4", "-mavx512bf16", "-mavx512vnni", _WIDE)),
+    "v4x": (_V4X, ("-march=x86-64-v4", *_PAIRS, _WIDE)),
+    "v4a": (_V4A, ("-march=x86-64-v4", *_PAIRS, "-mamx-tile", "-mamx-int8", _WIDE)),
 }
 # variant: the one whose library it only adds to, since most kernels are the same for both
-_ADDS_TO = {"v4x": "v4"}
+_ADDS_TO = {"v4x": "v4", "v4a": "v4x"}
 _ARM: Table = {"neon": ((), ("-march=armv8-a",))}
 _TABLES = {"x86_64": _X86, "AMD64": _X86, "aarch64": _ARM, "arm64": _ARM}
 

@@ -52,11 +52,21 @@ def save(
     _use_new_zipfile_serialization: bool = True,
     _disable_byteorder_record: bool = False,
 ) -> None:
-    """Saves an object to a path or a binary stream, in the format of `torch.save`.
+    """Writes an object to a file, in PyTorch's format.
 
-    The pickle is made before anything is written; at a path, the file appears under its name only
-    when it is whole. Only the present format is written.  Raises RuntimeError for a missing folder,
-    and what pickling raises for values that cannot be pickled.
+    The object is put into one piece before anything is written; at a path, the file appears under
+    its name only when it is whole.
+
+    Args:
+        obj: tensors, parameters, and Python's containers of them
+        f: a path, or a file opened for writing bytes
+        pickle_module: kept as in PyTorch
+        pickle_protocol: 2 or more
+
+    Example:
+        >>> facula.save({"w": facula.ones(2)}, "weights.pt")
+        >>> facula.load("weights.pt")
+        {'w': tensor([1., 1.])}
     """
     if not _use_new_zipfile_serialization:
         fail(
@@ -136,16 +146,23 @@ def load(
     mmap: bool | None = None,
     **pickle_load_args: Any,
 ) -> Any:
-    """Loads an object that `save` or `torch.save` wrote.
+    """Reads an object that `save` or ``torch.save`` wrote; no code of the file is run.
 
-    `map_location` says where storages go: a device, a dict from the saved device to another, or a
-    function of a storage on the CPU and its saved location that gives the storage to use (None: the
-    CPU one).  `mmap=True` maps the file instead of reading it: pages come when they are used, and
-    checksums are not looked at.  `weights_only` may be given, and changes nothing: loading never
-    runs code, see `add_safe_globals` for classes of your own.
+    Args:
+        f: a path, or a file opened for reading bytes
+        map_location: where tensors go: a device, a dictionary of devices, or a function of
+            (storage, location)
+        pickle_module: kept as in PyTorch
+        weights_only: changes nothing: only plain data is ever read
+        mmap: whether the file is mapped, and read as it is used
 
-    Raises `pickle.UnpicklingError` for a pickle that is damaged or asks for more than data,
-    RuntimeError for a damaged archive or a device that is not there, EOFError for an empty file.
+    Raises:
+        UnpicklingError: the file refers to something that is no plain data.
+
+    Example:
+        >>> facula.save([facula.ones(2)], "list.pt")
+        >>> facula.load("list.pt", map_location="cpu")
+        [tensor([1., 1.])]
     """
     encoding = pickle_load_args.pop("encoding", "utf-8")
     _check_load_arguments(f, pickle_module, weights_only, mmap, pickle_load_args)

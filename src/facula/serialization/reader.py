@@ -17,7 +17,17 @@ __all__ = ["PyTorchFileReader"]
 
 
 class PyTorchFileReader:
-    """An open archive."""
+    """An open archive of `save`: its records by name.
+
+    Args:
+        name_or_buffer: a path, or a file opened for reading bytes
+
+    Example:
+        >>> facula.save(facula.ones(1), "one.pt")
+        >>> reader = facula.PyTorchFileReader("one.pt")
+        >>> reader.has_record("data.pkl")
+        True
+    """
 
     def __init__(self, name_or_buffer: str | os.PathLike[str] | BinaryIO) -> None:
         given: Any = name_or_buffer

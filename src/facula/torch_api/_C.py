@@ -27,12 +27,12 @@ from facula.core import Tensor as TensorBase
 from facula.core import _disabled_torch_function_impl as _disabled_torch_function_impl
 from facula.core import is_grad_enabled as is_grad_enabled
 from facula.core import set_grad_enabled as _set_grad_enabled  # noqa: F401
-from facula.namespaces import functional
+from facula.namespaces import switches
 from facula.namespaces.overrides import (
     DisableTorchFunction,
     DisableTorchFunctionSubclass,
 )
-from facula.nn.modules.module import parse_to
+from facula.nn.modules.module_conversions import parse_to
 from facula.ops.tags import Tag as Tag
 
 from . import accelerator
@@ -48,7 +48,7 @@ def _log_api_usage_once(event: str) -> None:
 
 def _get_default_device() -> str:
     """The type of the device on which tensors are made where none is named."""
-    return functional.get_default_device().type
+    return switches.get_default_device().type
 
 
 class _DisableFuncTorch:
@@ -103,12 +103,12 @@ def _is_any_autocast_enabled() -> bool:
 
 def _get_deterministic_fill_uninitialized_memory() -> bool:
     """Whether unset memory is filled in deterministic mode."""
-    return functional.fill_unset_memory()
+    return switches.fill_unset_memory()
 
 
 def _set_deterministic_fill_uninitialized_memory(mode: bool) -> None:
     """Say whether unset memory is filled in deterministic mode."""
-    functional.fill_unset_memory(mode)
+    switches.fill_unset_memory(mode)
 
 
 def _get_accelerator() -> core.device:

@@ -44,10 +44,14 @@ def is_available() -> bool:
 
 
 def get_device_module(device: Any = None) -> Any:
-    """The module of a device's own functions: `facula.cpu` for the CPU.
+    """The module of a device's own functions, such as ``facula.cpu``.
 
     Args:
-        device: a device, its type, or None for the one to prefer.
+        device: a device, its type, or None for the one to prefer
+
+    Example:
+        >>> facula.get_device_module("cpu").__name__.rpartition(".")[2]
+        'cpu'
     """
     if device is None:
         device = current_accelerator() or core.device("cpu")
@@ -125,11 +129,39 @@ class _OfAccelerator:
 
 
 class Stream(_OfAccelerator):
-    """A queue of work of the accelerator."""
+    """A queue of work of the accelerator; on the CPU work is done when a call comes back.
+
+    Args:
+        device: None for the accelerator
+
+    Raises:
+        RuntimeError: the device has no streams.
+
+    Example:
+        >>> try:
+        ...     facula.Stream("cpu")
+        ... except RuntimeError:
+        ...     print("the CPU has none")
+        the CPU has none
+    """
 
 
 class Event(_OfAccelerator):
-    """A mark in a stream."""
+    """A mark in a stream of the accelerator.
+
+    Args:
+        device: None for the accelerator
+
+    Raises:
+        RuntimeError: the device has no streams.
+
+    Example:
+        >>> try:
+        ...     facula.Event("cpu")
+        ... except RuntimeError:
+        ...     print("the CPU has none")
+        the CPU has none
+    """
 
 
 def synchronize(device: Any = None) -> None:

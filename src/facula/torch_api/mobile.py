@@ -68,5 +68,10 @@ def runtime_files() -> list[str]:
 
 
 def is_vulkan_available() -> bool:
-    """False: there are no kernels for Vulkan."""
+    """False: there are no kernels for Vulkan.
+
+    Example:
+        >>> facula.is_vulkan_available()
+        False
+    """
     return False

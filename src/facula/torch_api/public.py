@@ -47,17 +47,17 @@ _FROM = {
     "facula.core.printing": "set_printoptions",
     "facula.functional": (
         "is_tensor is_storage is_floating_point is_complex is_nonzero is_same_size numel "
-        "set_default_device get_default_device set_float32_matmul_precision "
-        "get_float32_matmul_precision "
+        "typename broadcast_shapes asarray clone detach detach_ fill fill_ zero_ resize_as_ "
+        "is_signed is_conj is_neg is_inference is_distributed get_device from_file unravel_index"
+    ),
+    "facula.switches": (
+        "set_default_device get_default_device set_default_tensor_type "
+        "set_float32_matmul_precision get_float32_matmul_precision "
         "use_deterministic_algorithms are_deterministic_algorithms_enabled "
-        "set_deterministic_debug_mode "
-        "get_deterministic_debug_mode is_deterministic_algorithms_warn_only_enabled "
-        "set_warn_always is_warn_always_enabled get_num_interop_threads set_num_interop_threads "
-        "typename set_flush_denormal broadcast_shapes asarray "
-        "clone detach detach_ fill fill_ zero_ resize_as_ is_signed is_conj is_neg is_inference "
-        "is_distributed "
-        "get_device set_default_tensor_type set_anomaly_enabled init_num_threads from_file "
-        "unravel_index"
+        "set_deterministic_debug_mode get_deterministic_debug_mode "
+        "is_deterministic_algorithms_warn_only_enabled set_warn_always is_warn_always_enabled "
+        "get_num_interop_threads set_num_interop_threads init_num_threads set_flush_denormal "
+        "set_anomaly_enabled"
     ),
     "facula.alias": "install_as_torch",
     "facula.quantization.create": (

@@ -1,12 +1,14 @@
 """Modules that have a second name: PyTorch's, or that of the folder in which they lie.
 
 Takes: second names, which `public.SecondNames` brings from the import system. Gives: the modules themselves.
-Keeps true: no module is executed twice, so that a class is the same object under all its names.
+Keeps true: no module is executed twice, so that a class is the same object under all its names; an import
+by a second name binds no attribute of the package anew, as `multiprocessing.spawn`, which is a function there.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -22,6 +24,7 @@ ROOMS = tuple(folder.rpartition(os.sep)[2] for folder in facula.__path__[1:])
 _PACKAGES = {
     "facula.utils.data": "facula.data",
     **{f"facula.nn.{name}": f"facula.ao.nn.{name}" for name in ("quantized", "intrinsic", "qat")},
+    "facula.ao.quantization.quantizer": "facula.quantization.pt2e.quantizer",
 }
 #: single modules
 _MODULES = {
@@ -44,6 +47,8 @@ _MODULES = {
             "quantize_fx",
         )
     },
+    "facula.ao.quantization.quantizer": "facula.quantization.pt2e.quantizer",
+    "facula.ao.quantization.quantize_pt2e": "facula.quantization.pt2e.quantize_pt2e",
     "facula.ao.quantization.stubs": "facula.quantization.modules.stubs",
     "facula.ao.quantization.fuse_modules": "facula.quantization.fuse",
     "facula.ao.quantization.fuser_method_mappings": "facula.quantization.fuse",
@@ -79,6 +84,15 @@ def first_name(name: str) -> str | None:
     return _module_of_class(package, last) if package in _BY_CLASS else None
 
 
+def _name_children(name: str, first: str) -> None:
+    """Gives a package's modules that are there their second names too.
+
+    The import system sets what it loads as an attribute of the package, where something else may have the name by now;
+    what is there already it only hands out."""
+    for child in [child for child in sys.modules if child.startswith(first + ".")]:
+        sys.modules.setdefault(name + child[len(first) :], sys.modules[child])
+
+
 class _Loader:
     """Gives a module that is there, as it is."""
 
@@ -103,5 +117,7 @@ def find_spec(name: str) -> ModuleSpec | None:
         if error.name == first:
             return None
         raise
+    if hasattr(module, "__path__"):
+        _name_children(name, first)
     loader: Any = _Loader(module)
     return ModuleSpec(name, loader, is_package=hasattr(module, "__path__"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
-from facula.namespaces.functional import fill_unset_memory
+from facula.namespaces.switches import fill_unset_memory
 
 
 class _Deterministic(ModuleType):

@@ -15,7 +15,7 @@ from facula import core
 from facula.autograd.function import Function
 from facula.autograd.transforms import batch_rules
 from facula.autograd.transforms.batch_rules import Batch
-from facula.autograd.transforms.levels import Level, is_batched, wrap
+from facula.autograd.transforms.levels import SplitLevel, is_batched, wrap
 from facula.autograd.transforms.tree import map_leaves
 from facula.core.errors import fail
 from facula.ops.batch_forms import Same
@@ -27,8 +27,10 @@ Tensor = core.Tensor
 _announced: set[str] = set()
 
 
-class VmapLevel(Level):
+class VmapLevel(SplitLevel):
     """One `vmap` at work: `size` entries, and how random numbers are drawn."""
+
+    without_out = "vmap: a call without out= was required"
 
     def __init__(self, size: int, randomness: str) -> None:
         super().__init__()
@@ -49,20 +51,7 @@ class VmapLevel(Level):
             return self._below(self._draw, *args)
         if not self._touches(args) and not self._touches(kwargs.values()):
             return self.call_below(function, args, kwargs)
-        if isinstance(function, core.Op):
-            bound, out = core.bind_arguments(function, args, kwargs)
-            if out is not None:
-                fail(
-                    RuntimeError,
-                    function.name,
-                    "vmap: a call without out= was required",
-                    hint="copy_() the result instead",
-                )
-            return self._operator(function, bound)
-        if isinstance(function, core.InplaceOp):
-            bound, _ = core.bind_arguments(function.op, args, kwargs)
-            return self._inplace(function, bound)
-        return self._other(function, args, kwargs)
+        return self.split(function, args, kwargs)
 
     def _elementwise(self, op: Any, args: tuple[Any, ...]) -> Any:
         """The short way of one or two operands that lie alike; None where it does not serve."""

@@ -164,7 +164,19 @@ def jvp(
     strict: bool = False,
     has_aux: bool = False,
 ) -> Any:
-    """(outputs, the Jacobian times the tangents[, aux])."""
+    """The value of a function, and its Jacobian times tangents, in one run of forward mode.
+
+    Args:
+        func: of tensors
+        primals: the arguments, a tuple
+        tangents: of their shapes, a tuple
+        strict: whether an output that does not depend on an input is an error
+        has_aux: whether the function gives (value, something else), which is handed on
+
+    Example:
+        >>> facula.func.jvp(lambda x: x * x, (facula.tensor([1.0, 2.0]),), (facula.ones(2),))
+        (tensor([1., 4.]), tensor([2., 4.]))
+    """
     values, moves, structure = _check(primals, tangents)
     with JvpLevel() as level:
         duals = [dual(x, t, level) for x, t in zip(values, moves, strict=True)]
@@ -193,7 +205,19 @@ def jvp(
 def jacfwd(
     func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, *, randomness: str = "error"
 ) -> Callable[..., Any]:
-    """A function that gives the Jacobian, column by column in one batched pass."""
+    """A function that gives the Jacobian, by forward mode: for more outputs than inputs.
+
+    Args:
+        func: of tensors
+        argnums: which argument is differentiated, an int or a tuple of ints
+        has_aux: whether the function gives (value, something else), which is handed on
+        randomness: 'error', 'different' or 'same', as of `vmap`
+
+    Example:
+        >>> facula.func.jacfwd(lambda x: x * x)(facula.tensor([1.0, 2.0]))
+        tensor([[2., 0.],
+                [0., 4.]])
+    """
 
     @functools.wraps(func)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
@@ -232,14 +256,33 @@ def _columns(moved: Any, inputs: list[Any], structure: Any, argnums: Any) -> Any
 
 
 def hessian(func: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:
-    """A function that gives all second derivatives: forward over reverse."""
+    """A function that gives all second derivatives: forward over reverse mode.
+
+    Args:
+        func: of tensors, to a tensor of one element
+        argnums: which argument is differentiated, an int or a tuple of ints
+
+    Example:
+        >>> facula.func.hessian(lambda x: (x**3).sum())(facula.tensor([1.0, 2.0]))
+        tensor([[ 6.,  0.],
+                [ 0., 12.]])
+    """
     return jacfwd(jacrev(func, argnums), argnums)
 
 
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
-    """(outputs, a function from tangents of the inputs to tangents of the outputs).
+    """The value of a function, and a function from tangents of its inputs to those of its outputs.
 
-    The function is the transpose of the gradient, which is recorded once and run for each tangent.
+    The function is made once and run for each tangent.
+
+    Args:
+        func: of tensors
+        *primals: the arguments
+
+    Example:
+        >>> value, push = facula.func.linearize(facula.sin, facula.tensor(0.0))
+        >>> value, push(facula.tensor(2.0))
+        (tensor(0.), tensor(2.))
     """
     inputs, structure = flatten(primals)
     outputs, pullback = vjp(func, *primals)

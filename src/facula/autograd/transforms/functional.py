@@ -18,9 +18,16 @@ from facula.core.errors import fail
 
 
 def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
-    """`func` without writes inside: what it does to its arguments is done to them once, at the end.
+    """A function without writes inside: what it does to its arguments is done to them once, at the
+    end.
 
-    remove: "mutations", or "mutations_and_views" for a program in which views are copies too.
+    Args:
+        func: of tensors
+        remove: 'mutations', or 'mutations_and_views' where views become copies, too
+
+    Example:
+        >>> facula.func.functionalize(lambda x: x.clone().add_(1))(facula.zeros(2))
+        tensor([1., 1.])
     """
     if remove not in ("mutations", "mutations_and_views"):
         fail(
@@ -64,9 +71,20 @@ def _unrecorded() -> Iterator[None]:
 
 
 def debug_unwrap(tensor: core.Tensor, *, recurse: bool = True) -> Any:
-    """What a function transform's wrapper holds: for looking only, its results are not transformed.
+    """What a function transform's wrapper holds: for looking only.
 
-    With `recurse` the wrappers of all transforms come off, else that of the innermost one.
+    Args:
+        tensor: inside of a transform
+        recurse: whether the wrappers of all transforms come off
+
+    Example:
+        >>> seen = []
+        >>> def f(x):
+        ...     seen.append(facula.func.debug_unwrap(x).shape)
+        ...     return x
+        >>> _ = facula.vmap(f)(facula.ones(3, 2))
+        >>> seen
+        [facula.Size([3, 2])]
     """
     while isinstance(tensor, BatchedTensor):
         tensor = tensor.value

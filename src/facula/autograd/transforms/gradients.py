@@ -158,7 +158,22 @@ def _check_outputs(recorded: Recorded, op: str) -> None:
 
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
-    """(outputs, a function from cotangents of the outputs to a tuple of gradients[, aux])."""
+    """The value of a function, and a function from gradients of its outputs to gradients of its
+    inputs.
+
+    Args:
+        func: of tensors
+        *primals: the arguments
+        has_aux: whether the function gives (value, something else), which is handed on
+
+    Returns:
+        (value, function), or (value, function, something else).
+
+    Example:
+        >>> value, pull = facula.func.vjp(lambda x: x * x, facula.tensor([1.0, 2.0]))
+        >>> value, pull(facula.ones(2))
+        (tensor([1., 4.]), (tensor([2., 4.]),))
+    """
     recorded = Recorded(func, primals, has_aux, "vjp")
     _check_outputs(recorded, "vjp")
 
@@ -203,7 +218,17 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 def grad_and_value(
     func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """A function that gives (gradient, value) of a scalar function; the value with aux if asked."""
+    """A function that gives (gradient, value) of a function of one element.
+
+    Args:
+        func: of tensors, to a tensor without dimensions
+        argnums: which argument is differentiated, an int or a tuple of ints
+        has_aux: whether the function gives (value, something else), which is handed on
+
+    Example:
+        >>> facula.func.grad_and_value(lambda x: x**2)(facula.tensor(3.0))
+        (tensor(6.), tensor(9.))
+    """
 
     @functools.wraps(func)
     def differentiated(*args: Any, **kwargs: Any) -> Any:
@@ -246,7 +271,22 @@ def grad_and_value(
 
 
 def grad(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that gives the gradient of a scalar function, with aux if asked."""
+    """A function that gives the gradient of a function of one element.
+
+    Args:
+        func: of tensors, to a tensor without dimensions
+        argnums: which argument is differentiated, an int or a tuple of ints
+        has_aux: whether the function gives (value, something else), which is handed on
+
+    Raises:
+        RuntimeError: at the call, where the result is no tensor of one element without dimensions.
+
+    Example:
+        >>> facula.func.grad(facula.sin)(facula.tensor(0.0))
+        tensor(1.)
+        >>> facula.func.grad(facula.func.grad(lambda x: x**3))(facula.tensor(2.0))
+        tensor(12.)
+    """
     both = grad_and_value(func, argnums, has_aux)
 
     @functools.wraps(func)
@@ -288,7 +328,19 @@ def jacrev(
     chunk_size: int | None = None,
     _preallocate_and_copy: bool = False,
 ) -> Callable[..., Any]:
-    """A function that gives the Jacobian, row by row in one batched pass (or in chunks of rows)."""
+    """A function that gives the Jacobian, by reverse mode: for more inputs than outputs.
+
+    Args:
+        func: of tensors
+        argnums: which argument is differentiated, an int or a tuple of ints
+        has_aux: whether the function gives (value, something else), which is handed on
+        chunk_size: rows that are computed together; None for all
+
+    Example:
+        >>> facula.func.jacrev(lambda x: x * x)(facula.tensor([1.0, 2.0]))
+        tensor([[2., 0.],
+                [0., 4.]])
+    """
     if not (chunk_size is None or chunk_size > 0):
         fail(
             ValueError,

@@ -62,6 +62,39 @@ class Level:
             core.swap_interpreters(stack)
 
 
+class SplitLevel(Level):
+    """A level with rules of its own for operators, for what writes in place, and for everything else."""
+
+    #: what is required of calls with `out=`, which have no rule
+    without_out = ""
+
+    def split(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call by the rule of its kind."""
+        if isinstance(function, core.Op):
+            bound, out = core.bind_arguments(function, args, kwargs)
+            if out is not None:
+                fail(
+                    RuntimeError,
+                    function.name,
+                    self.without_out,
+                    hint="copy_() the result instead",
+                )
+            return self._operator(function, bound)
+        if isinstance(function, core.InplaceOp):
+            bound, _ = core.bind_arguments(function.op, args, kwargs)
+            return self._inplace(function, bound)
+        return self._other(function, args, kwargs)
+
+    def _operator(self, op: Any, args: tuple[Any, ...]) -> Any:
+        raise NotImplementedError
+
+    def _inplace(self, function: Any, args: tuple[Any, ...]) -> Any:
+        raise NotImplementedError
+
+    def _other(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+
 class Suspended:
     """A context in which another stack of transforms is active."""
 

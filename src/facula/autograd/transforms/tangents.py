@@ -16,14 +16,13 @@ from facula import core
 from facula.autograd.transforms import batch_rules
 from facula.autograd.transforms.levels import (
     BatchedTensor,
-    Level,
+    SplitLevel,
     is_differentiable,
     own_tangent,
     set_tangent,
     tangent_of,
 )
 from facula.autograd.transforms.reverse import Tape, histories, track
-from facula.core.errors import fail
 from facula.ops import pointwise_rules
 from facula.ops.index_launch import broadcast_shapes
 from facula.ops.random import draw
@@ -32,8 +31,13 @@ from facula.ops.registry import F
 Tensor = core.Tensor
 
 
-class JvpLevel(Level):
+class JvpLevel(SplitLevel):
     """One forward-mode differentiation at work."""
+
+    without_out = (
+        "a call without out= was required: functions with out=... arguments don't "
+        "support automatic differentiation"
+    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,21 +56,7 @@ class JvpLevel(Level):
         """Run a call and the call's tangent."""
         if function is draw or not (self._touches(args) or self._touches(kwargs.values())):
             return self.call_below(function, args, kwargs)
-        if isinstance(function, core.Op):
-            bound, out = core.bind_arguments(function, args, kwargs)
-            if out is not None:
-                fail(
-                    RuntimeError,
-                    function.name,
-                    "a call without out= was required: functions with out=... arguments don't "
-                    "support automatic differentiation",
-                    hint="copy_() the result instead",
-                )
-            return self._operator(function, bound)
-        if isinstance(function, core.InplaceOp):
-            bound, _ = core.bind_arguments(function.op, args, kwargs)
-            return self._inplace(function, bound)
-        return self._other(function, args, kwargs)
+        return self.split(function, args, kwargs)
 
     def _touches(self, values: Any) -> bool:
         number = self.number

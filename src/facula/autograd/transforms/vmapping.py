@@ -280,11 +280,24 @@ def vmap(
     *,
     chunk_size: int | None = None,
 ) -> Callable[..., Any]:
-    """The function of batches that `func` is for one entry.
+    """The function of batches that a function is for one entry.
 
-    in_dims, out_dims: the batch dimension of each input and output (nested like them; None: none).
-    randomness: whether random operations are an error, the same, or different for each entry.
-    chunk_size: how many entries run at a time; None is all.
+    Args:
+        func: of tensors
+        in_dims: the batch dimension of each input, nested like them; None for inputs without
+        out_dims: where the batch goes in each output
+        randomness: whether random operators are an 'error', 'different' for each entry, or the
+            'same'
+        chunk_size: entries that are computed together; None for all
+
+    Raises:
+        ValueError: ``in_dims`` do not fit the inputs, or batch sizes differ.
+
+    Example:
+        >>> facula.vmap(facula.dot)(facula.ones(3, 2), facula.ones(3, 2))
+        tensor([2., 2., 2.])
+        >>> facula.vmap(facula.func.grad(lambda x: x**3))(facula.tensor([1.0, 2.0]))
+        tensor([ 3., 12.])
     """
     check_randomness(randomness)
     if not (chunk_size is None or chunk_size > 0):

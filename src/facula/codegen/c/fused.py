@@ -21,14 +21,63 @@ from dataclasses import dataclass
 from facula.codegen.c import loops_text, math
 from facula.codegen.c.entries import item, operands, table
 from facula.codegen.c.fused_flat import Text, flat
+from facula.codegen.c.fused_non_temporal import STREAM
 from facula.codegen.c.fused_rows import rows
-from facula.codegen.c.fused_stream import STREAM
-from facula.codegen.c.fused_text import PHILOX, WHOLE
 from facula.codegen.c.fused_tiles import tiled
 from facula.codegen.c.isa import isa
 from facula.codegen.c.unit import Unit
 from facula.lower.loops import ir, nest
 from facula.runtime import cpu_features
+
+#: random words by element (Philox4x32-10, as in the core), for units that draw
+PHILOX = """\
+static inline __attribute__((always_inline)) int64_t fk_philox_word(
+    int64_t seed, int64_t offset, int64_t place)
+{
+    const uint64_t index = (uint64_t)place >> 2;
+    uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32), c2 = (uint32_t)offset;
+    uint32_t c3 = (uint32_t)((uint64_t)offset >> 32);
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)((uint64_t)seed >> 32);
+    _Pragma("GCC unroll 10") for (int round = 0; round < 10; round++) {
+        const uint64_t a = (uint64_t)c0 * 0xD2511F53u, b = (uint64_t)c2 * 0xCD9E8D57u;
+        const uint32_t n0 = (uint32_t)(b >> 32) ^ c1 ^ k0, n2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)b, c3 = (uint32_t)a, c0 = n0, c2 = n2;
+        k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
+    }
+    const int word = (int)(place & 3);
+    const uint32_t low = word & 1 ? c1 : c0, high = word & 1 ? c3 : c2;
+    return (int64_t)(word & 2 ? high : low);
+}
+static inline __attribute__((always_inline)) float fk_philox_uniform(
+    int64_t seed, int64_t offset, int64_t place)
+{
+    return (float)(int32_t)(fk_philox_word(seed, offset, place) >> 8) * 0x1p-24f;
+}
+"""
+
+
+#: a value that is rounded before an operator reads it: the compiler must not join its last product
+#: with the next operator's sum, which eager does not see either. It does not know that the number is
+#: 0, since other libraries could write to it
+WHOLE = """\
+int64_t fk_whole_zero;
+static inline __attribute__((always_inline)) float fk_whole_f32(float x)
+{
+    int32_t bits;
+    memcpy(&bits, &x, sizeof x);
+    bits ^= (int32_t)fk_whole_zero;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+static inline __attribute__((always_inline)) double fk_whole_f64(double x)
+{
+    int64_t bits;
+    memcpy(&bits, &x, sizeof x);
+    bits ^= fk_whole_zero;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from facula.codegen.c.fused_non_temporal import SENT, NonTemporal
 from facula.codegen.c.fused_passes import Shared
-from facula.codegen.c.fused_stream import SENT, Streams
-from facula.codegen.c.fused_text import Expressions, Names, has_guard
-from facula.codegen.c.loops_text import indent, loop, simd, store
-from facula.codegen.c.printer import C_TYPES
+from facula.codegen.c.loops_text import C_TYPES, indent, loop, simd, store
+from facula.codegen.c.printer import Names, Printer, has_guard
 from facula.fx.symbols import sym_max
 from facula.lower.loops import ir, nest
 from facula.lower.loops.elementwise import is_call
@@ -51,7 +50,7 @@ def _no_names(named: ir.Named, dtype: str) -> str:
 
 
 def _lifted(expressions: list[Scalar]) -> tuple[list[Scalar], list[Scalar]]:
-    """Expressions with names for what no loop variable is in, and what these names stand for."""
+    """Printer with names for what no loop variable is in, and what these names stand for."""
     varies: dict[int, bool] = {}
     for current in topological_order(expressions):
         if current.op == "input":
@@ -89,17 +88,18 @@ def _moves(index: Index) -> bool:
 
 def flat(kernel: nest.Flat, dynamic: bool) -> Text:
     """The kernel of a flat nest."""
-    return FlatText(kernel, dynamic).run()
+    return FlatText(kernel, Names(dynamic)).run()
 
 
 class FlatText:
-    """Writes one nest; `fused_tiles` has another order of its loops."""
+    """Writes one nest; `fused_tiles` has another order of its loops, `pointwise` is called with
+    dense memory."""
 
-    def __init__(self, kernel: nest.Flat, dynamic: bool) -> None:
-        self.kernel, self.names = kernel, Names(dynamic)
+    def __init__(self, kernel: nest.Flat, names: Names) -> None:
+        self.kernel, self.names = kernel, names
         self.expressions, self.once = _lifted([store.expression for store in kernel.stores])
         self.lane = kernel.loops[-1]
-        self.streams = Streams(self.names, kernel.streams, self.lane)
+        self.non_temporal = NonTemporal(self.names, kernel.non_temporal, self.lane)
         self.prepared()
         self.guarded = has_guard(self.expressions)
         self.stages = _stages(self.expressions)
@@ -161,19 +161,19 @@ class FlatText:
             HEAD,
             "{",
             "    (void)n, (void)s;",
-            *indent([*self.names.pointers(), *first, *self.streams.declared]),
-            *indent([*body, *self.streams.end]),
+            *indent([*self.names.pointers(), *first, *self.non_temporal.declared]),
+            *indent([*body, *self.non_temporal.end]),
             "}",
         ]
         buffers = list(self.names.buffers)
-        in_place = not self.guarded and not self.kernel.streams
+        in_place = not self.guarded and not self.kernel.non_temporal
         return Text(lines, buffers, self.names.numbers, items, grain, in_place)
 
     def before(self) -> list[str]:
         """What is the same for all elements, computed before the loops."""
         if not self.once:
             return []
-        printer = Expressions(self.names, _no_names, False)
+        printer = Printer(self.names, _no_names, False)
         printer.add(self.once)
         return [
             *printer.invariant,
@@ -187,21 +187,23 @@ class FlatText:
     # --- the innermost loop
     def lanes(self, first: str, last: str) -> list[str]:
         """The loop over `[first, last)`."""
-        full, _ = self.body(False)
-        if not self.guarded and not self.stages and not self.kernel.streams:
+        full = self.body(False)
+        if not self.guarded and not self.stages and not self.kernel.non_temporal:
             return self.loop(full, first, last)
-        block = self.block
-        fast = full, "at", "until"
-        if self.guarded and not self.stages:
-            fast = self.checked()
-        loops = self.staged() if self.stages else self.loop(*fast)
+        once = self.body(True) if self.guarded and not self.stages else full
+        loops = self.staged() if self.stages else self.loop(once, "at", "until")
         far = ["int far = 0;"] if self.guarded else []
         redo = ["if (far) {", *indent(self.loop(full, "at", "until")), "}"]
+        sent = self.non_temporal.send(self.kernel.stores, "at", "until")
+        return self.in_blocks(first, last, [*far, *loops, *(redo if self.guarded else []), *sent])
+
+    def in_blocks(self, first: str, last: str, lines: list[str]) -> list[str]:
+        """Blocks of `[first, last)`: what happens to `[at, until)`."""
+        block = self.block
         return [
             f"for (int64_t at = {first}; at < {last}; at += {block}) {{",
             f"    const int64_t until = {last} - at < {block} ? {last} : at + {block};",
-            *indent([*far, *loops, *(redo if self.guarded else [])]),
-            *indent(self.streams.send(self.kernel.stores, "at", "until")),
+            *indent(lines),
             "}",
         ]
 
@@ -210,12 +212,7 @@ class FlatText:
         """Elements of a block."""
         if self.stages:
             return STAGED
-        return SENT if self.streams.buffers and not self.guarded else BLOCK
-
-    def checked(self) -> tuple[list[str], str, str]:
-        """One pass over a block by fast forms, that tells whether they hold."""
-        fast, guards = self.body(True)
-        return [*fast, _check(guards)], "at", "until"
+        return SENT if self.non_temporal.buffers and not self.guarded else BLOCK
 
     def staged(self) -> list[str]:
         """Several passes over a block: one for each function on the way from loads to stores.
@@ -232,7 +229,7 @@ class FlatText:
             return places[value.number] if value.kind == "kept" else self.named(value, dtype)
 
         for number, stage in enumerate([*self.stages, []]):
-            printer = Expressions(self.names, named, self.guarded)
+            printer = Printer(self.names, named, self.guarded)
             roots = substitute(tuple(stage or self.expressions), held)
             printer.add(roots)
             writes = [] if stage else self.stores(printer, roots)
@@ -254,24 +251,26 @@ class FlatText:
             line for own in zip(declared, shared.statements, strict=True) for line in sum(own, [])
         ]
 
-    def loop(self, lines: list[str], first: str, last: str) -> list[str]:
+    def loop(self, lines: list[str], first: str, last: str, vector: bool = True) -> list[str]:
         """The innermost loop."""
-        return [*simd(lines), *loop(self.names.variable(self.lane), first, last, lines)]
+        pragma = simd(lines) if vector else []
+        return [*pragma, *loop(self.names.variable(self.lane), first, last, lines)]
 
-    def body(self, fast: bool) -> tuple[list[str], list[str]]:
-        """What happens to one element, and the conditions for it."""
-        printer = Expressions(self.names, self.named, fast)
+    def body(self, fast: bool, effects: bool = True) -> list[str]:
+        """What happens to one element; in the fast form `far` tells whether it holds."""
+        printer = Printer(self.names, self.named, fast)
         printer.add(self.expressions)
-        stores = self.stores(printer, self.expressions)
+        stores = self.stores(printer, self.expressions) if effects else []
         guards = printer.guards(self.expressions) if fast else []
-        return [*printer.invariant, *printer.body, *stores], guards
+        check = [_check(guards)] if guards else []
+        return [*printer.invariant, *printer.body, *stores, *check]
 
-    def stores(self, printer: Expressions, values: Sequence[Scalar]) -> list[str]:
+    def stores(self, printer: Printer, values: Sequence[Scalar]) -> list[str]:
         """The statements that write."""
         found = []
         for each, expression in zip(self.kernel.stores, values, strict=True):
             value = store(each.buffer.code, expression.dtype, printer.text(expression))
-            target = self.streams.target(each, "at", self.block)
+            target = self.non_temporal.target(each, "at", self.block)
             if target is None:
                 target = f"{self.names.buffer(each.buffer)}[{printer.index(each.index)}]"
             found.append(f"{target} = {value};")

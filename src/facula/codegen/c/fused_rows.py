@@ -11,9 +11,9 @@ from __future__ import annotations
 from math import prod
 
 from facula.codegen.c.fused_flat import HEAD, Text, decoded
-from facula.codegen.c.fused_stream import Streams
-from facula.codegen.c.fused_text import Names, has_guard
+from facula.codegen.c.fused_non_temporal import NonTemporal
 from facula.codegen.c.loops_text import SIZE, STORED, indent
+from facula.codegen.c.printer import Names, has_guard
 from facula.codegen.c.sweeps import TILE, Sweeps, homes
 from facula.fx.symbols import sym_max
 from facula.lower.loops import nest
@@ -32,8 +32,8 @@ class _Rows(Sweeps):
     def __init__(self, kernel: nest.Rows, dynamic: bool, vector_bytes: int) -> None:
         self.kernel = kernel
         swept, names = kernel.reduce[-1], Names(dynamic)
-        streams = Streams(names, kernel.streams, swept)
-        super().__init__(names, swept, _width(kernel), vector_bytes, streams)
+        non_temporal = NonTemporal(names, kernel.non_temporal, swept)
+        super().__init__(names, swept, _width(kernel), vector_bytes, non_temporal)
         self.width = self.width or 1
         self.extent = None if dynamic else swept.extent
         self.around = [*kernel.segments, *kernel.reduce[:-1]]
@@ -41,7 +41,9 @@ class _Rows(Sweeps):
         self.across_tiles = -(-kernel.inner[-1].extent // self.width) if self.tiled else 1
         self.items = prod(v.extent for v in [*kernel.outer, *kernel.inner[:-1]]) * self.across_tiles
         self.parts = self._parts()
-        self.homes = homes(kernel.sweeps, kernel.kept, lambda s: s.buffer not in kernel.streams)
+        self.homes = homes(
+            kernel.sweeps, kernel.kept, lambda s: s.buffer not in kernel.non_temporal
+        )
 
     def _parts(self) -> int:
         """Into how many parts a row is cut: only where rows are few and long."""
@@ -137,11 +139,11 @@ class _Rows(Sweeps):
             "{",
             "    (void)n, (void)s;",
             *indent(self.names.pointers(True)),
-            *indent([*declared, *self.streams.declared]),
+            *indent([*declared, *self.non_temporal.declared]),
             f"    for (int64_t {variable} = begin; {variable} < end; {variable}++) {{",
             *indent(body, 2),
             "    }",
-            *indent(self.streams.end),
+            *indent(self.non_temporal.end),
             "}",
         ]
 

@@ -12,9 +12,9 @@ from collections import Counter
 from math import prod
 
 from facula.codegen.c.fused_flat import WORTH, FlatText, Text, decoded
-from facula.codegen.c.fused_text import Expressions
 from facula.codegen.c.loops_text import STORED, indent, load
-from facula.lower.loops import crosswise, ir, nest
+from facula.codegen.c.printer import Names, Printer
+from facula.lower.loops import ir, nest, transposed
 from facula.lower.loops.index import Var
 from facula.ops.scalar_node import Scalar, substitute
 
@@ -28,21 +28,21 @@ ROOM = 1 << 16
 def tiled(kernel: nest.Flat, dynamic: bool) -> Text | None:
     """The kernel of a flat nest in tiles, where that helps."""
     loads = ir.loads_of([store.expression for store in kernel.stores])
-    found = Counter(crosswise.along(each, kernel.loops) for each in loads)
+    found = Counter(transposed.along(each, kernel.loops) for each in loads)
     del found[None]
     if not found:
         return None
-    return _Tiled(kernel, dynamic, found.most_common(1)[0][0]).run()
+    return _Tiled(kernel, Names(dynamic), found.most_common(1)[0][0]).run()
 
 
 class _Tiled(FlatText):
     """Takes also: `across`, the loop variable along which some loads' memory lies."""
 
-    def __init__(self, kernel: nest.Flat, dynamic: bool, across: Var | None) -> None:
+    def __init__(self, kernel: nest.Flat, names: Names, across: Var | None) -> None:
         assert across is not None
         self.across = across
         self.fetched: list[Scalar] = []
-        super().__init__(kernel, dynamic)
+        super().__init__(kernel, names)
 
     def prepared(self) -> None:
         """Let expressions read tiles."""
@@ -51,7 +51,7 @@ class _Tiled(FlatText):
             value = leaf.value
             if (
                 isinstance(value, ir.Load)
-                and crosswise.along(value, self.kernel.loops) is self.across
+                and transposed.along(value, self.kernel.loops) is self.across
             ):
                 names[id(leaf)] = ir.leaf(ir.Named("tile", -1, len(self.fetched)), leaf.dtype)
                 self.fetched.append(leaf)
@@ -108,7 +108,7 @@ class _Tiled(FlatText):
         lines = []
         for number, leaf in enumerate(self.fetched):
             buffer = leaf.value.buffer
-            printer = Expressions(self.names, self.named, False)
+            printer = Printer(self.names, self.named, False)
             place = printer.index(leaf.value.index)
             lines += [
                 f"{STORED[buffer.code]} g{number}[{ROWS * self.columns}] __attribute__((aligned(64)));",

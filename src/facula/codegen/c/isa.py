@@ -12,7 +12,8 @@ __all__ = ["ISAS", "Isa", "isa"]
 
 @dataclass(frozen=True)
 class Isa:
-    """One variant: `features` holds `fma`, `f16c`, `bf16` (pairwise dot) and `vnni` (8-bit dot)."""
+    """One variant: `features` holds `fma`, `f16c`, `bf16` (pairwise dot), `vnni` (8-bit dot) and
+    `amx` (8-bit products of matrices in registers)."""
 
     name: str
     vector_bytes: int
@@ -40,6 +41,20 @@ ISAS: dict[str, Isa] = {
             32,
             ("-march=x86-64-v4", "-mavx512bf16", "-mavx512vnni", _WIDE),
             frozenset({"fma", "f16c", "bf16", "vnni"}),
+        ),
+        Isa(
+            "v4a",
+            64,
+            32,
+            (
+                "-march=x86-64-v4",
+                "-mavx512bf16",
+                "-mavx512vnni",
+                "-mamx-tile",
+                "-mamx-int8",
+                _WIDE,
+            ),
+            frozenset({"fma", "f16c", "bf16", "vnni", "amx"}),
         ),
         Isa("neon", 16, 32, ("-march=armv8-a",), frozenset({"fma", "f16c"}), "aarch64"),
     )

@@ -9,14 +9,14 @@ on every instruction set; bf16 and f16 stores round to nearest even and keep NaN
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from facula.codegen.c import printer
 from facula.codegen.c.math import SLOW
-from facula.codegen.c.printer import C_TYPES
-from facula.ops.scalar import Scalar
 
+#: C type of a value in registers
+C_TYPES = {"f32": "float", "f64": "double", "i64": "int64_t", "i32": "int32_t", "b8": "_Bool"}
 #: C type of a buffer's numbers
 STORED = {
     "f32": "float", "f64": "double", "bf16": "uint16_t", "f16": "uint16_t", "i64": "int64_t",
@@ -146,23 +146,17 @@ def total_dtype(operation: str, dtype: str) -> str:
     return "f64" if operation in ("sum", "prod") and dtype == "f32" else dtype
 
 
-def expressions(
-    roots: Sequence[Scalar], leaf: Callable[[Scalar], str]
-) -> tuple[list[str], list[str]]:
-    """C statements that compute `roots`, and the text of each; `leaf` spells the leaves."""
-    printed = printer.Printer(leaf, lambda parameter: f"parameter_{parameter.value}")
-    printed.add(roots)
-    return [*printed.invariant, *printed.body], [printed.text(root) for root in roots]
-
-
 def indent(lines: Sequence[str], depth: int = 1) -> list[str]:
     """The lines, `depth` levels deeper."""
     return ["    " * depth + line if line else line for line in lines]
 
 
+_FUNCTION = re.compile(r"\bfm_(\w+)")
+
+
 def is_slow(lines: Sequence[str]) -> bool:
     """Whether a loop calls functions that run one element at a time."""
-    called = {name.rsplit("_", 1)[0] for name in printer.function_names("\n".join(lines))}
+    called = {name.rsplit("_", 1)[0] for name in _FUNCTION.findall("\n".join(lines))}
     return bool(called & SLOW)
 
 

@@ -68,7 +68,8 @@ def merge_equal(text: str) -> str:
 
 def translation_unit(kernels: Sequence[Kernel], prelude: str = "") -> str:
     """The C text of a library with these kernels."""
-    bodies = merge_equal("\n\n".join(kernel.text for kernel in kernels))
+    entries = table((k.name, k.kind, k.function, k.operands) for k in kernels)
+    bodies = merge_equal("\n\n".join([*(kernel.text for kernel in kernels), entries]))
     helpers = loops_text.HALF_HELPERS if re.search(r"fk_(load|store)_", bodies) else ""
     return "\n".join(
         [
@@ -79,6 +80,5 @@ def translation_unit(kernels: Sequence[Kernel], prelude: str = "") -> str:
             helpers,
             prelude,
             bodies,
-            table((k.name, k.kind, k.function, k.operands) for k in kernels),
         ]
     )

@@ -1,143 +1,85 @@
 """Pointwise kernels: traced expressions to C map kernels and translation units.
 
 Takes: `ops.scalar.Traced` (forward or gradient) under a kernel name `operator[.variant][.part]:dtype`.
-Gives: `map_kernel` (one C function with the `fk_map` signature), `unit` (a translation unit with its table),
-`kernels_of` (what an operator definition wants prebuilt), `all_kernels` and `units` (the same for a whole table).
-Keeps true: one loop over contiguous elements; an output may be the memory of an input; equal kernels are emitted once;
-the text depends on nothing but its input.
+Gives: `unit` (a translation unit with its table), `kernels_of` (what an operator definition wants
+prebuilt), `all_kernels` (the same for a whole table).
+Keeps true: one loop over contiguous elements, which the emitter of fused kernels writes; an output
+may be the memory of an input; equal kernels are emitted once; the text depends on nothing but its
+input.
 
 Functions with a limited fast form (sin but for huge arguments, fmod but for huge quotients, powers
-with simple exponents)
-are checked in blocks: a block whose arguments all fit runs the loop of the fast form, another one
-that of the full form.
+with simple exponents) are checked in blocks before anything is written: a block whose arguments all
+fit runs the loop of the fast form, another one that of the full form.
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from facula.codegen.c.entries import Entry, item, operands, table
-from facula.codegen.c.loops_text import STORED, indent, loop, simd
-from facula.codegen.c.math import PREAMBLE, SMOOTH, functions_for
-from facula.codegen.c.printer import Printer, guarded_nodes
-from facula.ops import TABLE, pointwise_rules, scalar
+from facula.codegen.c import loops_unit
+from facula.codegen.c.entries import item, operands
+from facula.codegen.c.fused_flat import FlatText
+from facula.codegen.c.loops_text import STORED, indent
+from facula.codegen.c.math import SMOOTH
+from facula.codegen.c.printer import guarded
+from facula.codegen.c.program_text import ProgramNames
+from facula.lower.loops.programs import Mapped, mapped
+from facula.ops import pointwise_rules, scalar
 from facula.ops.scalar import Traced
-from facula.ops.scalar_node import Complex, Scalar
+from facula.ops.scalar_node import Scalar
 
-__all__ = ["all_kernels", "compute_dtypes", "kernels_of", "map_kernel", "unit", "units"]
-
-BLOCK = 1024
-_ABI = '#include "facula_abi.h"\n'
+__all__ = ["all_kernels", "compute_dtypes", "kernels_of", "unit"]
 
 
-def _pointers(traced: Traced) -> list[str]:
-    lines = []
-    for i, output in enumerate(traced.outputs):
-        kind = STORED[output.dtype]
-        lines.append(f"{kind} *const o{i} = ({kind} *)p[{i}];")
-    for i, leaf in enumerate(traced.inputs):
-        kind = STORED[leaf.dtype]
-        lines.append(f"const {kind} *const x{i} = (const {kind} *)p[{len(traced.outputs) + i}];")
-    return lines
+class _Names(ProgramNames):
+    """Names in map kernels, which get attributes in the order of `Traced.parameters`."""
+
+    def __init__(self, traced: Traced) -> None:
+        super().__init__()
+        self.slots = {id(parameter): k for k, parameter in enumerate(traced.parameters)}
+
+    def parameter(self, parameter: Scalar) -> str:
+        return f"s[{self.slots[id(parameter)]}].{'f' if parameter.dtype == 'f64' else 'i'}"
 
 
-def _printer(traced: Traced, fast: bool) -> Printer:
-    position = {id(leaf): i for i, leaf in enumerate(traced.inputs)}
-    slots = {id(parameter): i for i, parameter in enumerate(traced.parameters)}
+class _Map(FlatText):
+    """Writes the loop of one operator; its memory may be in place."""
 
-    def leaf_text(leaf: Scalar) -> str:
-        if leaf.op in ("real", "imag"):
-            return f"x{position[id(leaf.args[0])]}[2 * i{' + 1' if leaf.op == 'imag' else ''}]"
-        text = f"x{position[id(leaf)]}[i]"
-        return f"{text} != 0" if leaf.dtype == "b8" else text
+    def __init__(self, traced: Traced) -> None:
+        self.program: Mapped = mapped(traced)
+        super().__init__(self.program.loop, _Names(traced))
+        self.stages = []
 
-    def parameter_text(parameter: Scalar) -> str:
-        return f"s[{slots[id(parameter)]}].{'f' if parameter.dtype == 'f64' else 'i'}"
+    def lanes(self, first: str, last: str) -> list[str]:
+        if not self.guarded:
+            return super().lanes(first, last)
+        test, quick, full = self.body(True, False), self.body(True), self.body(False)
+        smooth = all(current.op in SMOOTH for current in guarded(self.expressions))
+        block = [
+            "int far = 0;",
+            *self.loop(test, "at", "until"),
+            "if (!far) {",
+            *indent(self.loop(quick, "at", "until")),
+            "} else {",
+            *indent(self.loop(full, "at", "until", smooth)),
+            "}",
+        ]
+        return self.in_blocks(first, last, block)
 
-    return Printer(leaf_text, parameter_text, fast)
-
-
-def _stores(traced: Traced, printer: Printer) -> list[str]:
-    lines = []
-    for i, output in enumerate(traced.outputs):
-        if isinstance(output, Complex):
-            lines.append(f"o{i}[2 * i] = {printer.text(output.re)};")
-            lines.append(f"o{i}[2 * i + 1] = {printer.text(output.im)};")
-        else:
-            lines.append(f"o{i}[i] = {printer.text(output)};")
-    return lines
-
-
-def _plain(traced: Traced) -> list[str]:
-    printer = _printer(traced, fast=False)
-    printer.add(traced.outputs)
-    body = [*printer.body, *_stores(traced, printer)]
-    return [*_pointers(traced), *printer.invariant, *simd(body), *loop("i", "0", "n", body)]
-
-
-def _checked(traced: Traced, guarded: list[Scalar]) -> list[str]:
-    """Blocks of the simd loop where the fast forms hold, of the full loop elsewhere."""
-    fast = _printer(traced, True)
-    fast.add(traced.outputs)
-    check, full = fast.fork(True), fast.fork(False)
-    for current in guarded:
-        check.add(current.args)
-    conditions = []
-    for current in guarded:
-        args = ", ".join(check.text(arg) for arg in current.args)
-        conditions.append(f"fm_{current.op}_guard_{current.args[0].dtype}({args})")
-    full.add(traced.outputs)
-    test = [*check.body, f"far |= !({' & '.join(dict.fromkeys(conditions))});"]
-    quick = [*fast.body, *_stores(traced, fast)]
-    slow = [*full.body, *_stores(traced, full)]
-    smooth = simd(slow) if all(current.op in SMOOTH for current in guarded) else []
-    block = [
-        f"const int64_t end = n - begin < {BLOCK} ? n : begin + {BLOCK};",
-        "int far = 0;",
-        "#pragma omp simd reduction(| : far)",
-        *loop("i", "begin", "end", test),
-        "if (!far) {",
-        *indent([*simd(quick), *loop("i", "begin", "end", quick)]),
-        "} else {",
-        *indent([*smooth, *loop("i", "begin", "end", slow)]),
-        "}",
-    ]
-    outer = [
-        f"for (int64_t begin = 0; begin < n; begin += {BLOCK}) {{",
-        *indent(block),
-        "}",
-    ]
-    return [*_pointers(traced), *fast.invariant, *outer]
-
-
-def _body(traced: Traced) -> str:
-    guarded = guarded_nodes(traced.outputs)
-    lines = _checked(traced, guarded) if guarded else _plain(traced)
-    unused = [] if traced.parameters else ["(void)s;"]
-    return "\n".join("    " + line for line in [*unused, *lines])
-
-
-def _symbol(name: str) -> str:
-    return "k_" + re.sub(r"\W", "_", name)
-
-
-def map_kernel(name: str, traced: Traced, dtypes: Any = None) -> str:
-    """The C function of one kernel, named after it.
-
-    `dtypes`, if given, are the input dtypes that the caller expects; they must be the traced ones.
-    """
-    if dtypes is not None and tuple(dtypes) != traced.input_dtypes:
-        raise TypeError(
-            f"[{name}] traced dtypes {tuple(dtypes)} were required: got {traced.input_dtypes}"
-        )
-    return _function(_symbol(name), _body(traced))
-
-
-def _function(symbol: str, body: str) -> str:
-    return f"static void {symbol}(char *const *p, const fk_scalar *s, int64_t n) {{\n{body}\n}}\n"
+    def function(self, name: str) -> str:
+        """The C function."""
+        pointers = [
+            f"{const}{STORED[buffer.code]} *const {buffer.name} = "
+            f"({const}{STORED[buffer.code]} *)p[{k}];"
+            for k, (const, buffer) in enumerate(
+                [("", each) for each in self.program.outputs]
+                + [("const ", each) for each in self.program.inputs]
+            )
+        ]
+        lines = ["(void)s;", *pointers, *self.before(), *self.lanes("0", "n")]
+        head = f"static void {name}(char *const *p, const fk_scalar *s, int64_t n)"
+        return "\n".join([head, "{", *indent(lines), "}", ""])
 
 
 def unit(isa: Any, kernels: Iterable[tuple[str, Traced]]) -> str:
@@ -146,18 +88,12 @@ def unit(isa: Any, kernels: Iterable[tuple[str, Traced]]) -> str:
     The text is the same for every instruction set; `isa` decides the compiler flags only.
     """
     del isa
-    functions: list[str] = []
-    symbols: dict[str, str] = {}
-    entries: list[Entry] = []
+    found = []
     for name, traced in kernels:
-        body = _body(traced)
-        key = hashlib.sha256(body.encode()).hexdigest()
-        if key not in symbols:
-            symbols[key] = _symbol(name)
-            functions.append(_function(symbols[key], body))
-        entries.append((name, "m", symbols[key], operands_of(traced)))
-    text = "\n".join(functions)
-    return f"{_ABI}{PREAMBLE}\n{functions_for(text)}\n\n{text}\n{table(entries)}"
+        function = loops_unit.identifier(name)
+        text = _Map(traced).function(function)
+        found.append(loops_unit.Kernel(name, "m", function, text, operands_of(traced)))
+    return loops_unit.translation_unit(found)
 
 
 def operands_of(traced: Traced) -> str:
@@ -174,7 +110,6 @@ _KINDS = {
     "complex": ("c64", "c128"),
 }
 _INTEGERS = ("i64", "i32", "b8")
-KERNELS_PER_UNIT = 100
 
 
 def compute_dtypes(definition: Any) -> tuple[str, ...]:
@@ -232,13 +167,3 @@ def all_kernels(table: Mapping[str, Any]) -> Iterator[tuple[str, Traced]]:
         if definition.kind == "pointwise":
             for code in compute_dtypes(definition):
                 yield from kernels_of(definition, code)
-
-
-def units(isa: Any, table: Mapping[str, Any] | None = None) -> Iterator[tuple[str, str]]:
-    """Translation units (name, C text) of about `KERNELS_PER_UNIT` kernels; default: all operators."""
-    if table is None:
-        table = TABLE
-    kernels = list(all_kernels(table))
-    for first in range(0, len(kernels), KERNELS_PER_UNIT):
-        part = kernels[first : first + KERNELS_PER_UNIT]
-        yield f"pointwise_{first // KERNELS_PER_UNIT}", unit(isa, part)

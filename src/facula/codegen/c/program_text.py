@@ -1,18 +1,22 @@
 """C text that the kernels of programs share: names, pointers, heads of functions, blocks of a row.
 
 Takes: `lower.loops.programs.Swept`. Gives: `ProgramSweeps`, the loops of `sweeps` for tensors of any
-size; `head`, `body` and `driver`, the functions around them; `Program`, what `reduction`, `rowwise`
-and `scan` say of a program.
+size; `body` and `driver`, the functions around them; `operands_of`, what they say of a program's
+operands; `Family`, the kernels of a table of programs.
 Keeps true: a function's text depends on the program, the dtype and the machine's registers only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
-from facula.codegen.c.fused_stream import Streams
-from facula.codegen.c.fused_text import Names
+from facula.codegen.c import loops_unit
+from facula.codegen.c.entries import item, operands
+from facula.codegen.c.fused_non_temporal import NonTemporal
+from facula.codegen.c.isa import Isa, isa
 from facula.codegen.c.loops_text import STORED, indent
+from facula.codegen.c.printer import Names
 from facula.codegen.c.sweeps import Sweeps
 from facula.lower.loops import sweeps as nest
 from facula.lower.loops.index import Var
@@ -21,18 +25,26 @@ from facula.lower.loops.programs import AT, Size, Swept
 from facula.ops import rows
 from facula.ops.scalar_node import Scalar
 
+AnyProgram: TypeAlias = rows.ReductionProgram | rows.RowProgram | rows.ScanProgram
+
 
 class ProgramNames(Names):
-    """Names that programs give: operands `x<i>`, results `y<i>`, sizes as the launch knows them."""
+    """Names that programs give: operands `x<i>`, results `y<i>`, sizes as the launch knows them.
+
+    `spelled` is what a layout has in the place of some of them.
+    """
+
+    cuts_choices = False
 
     def __init__(self) -> None:
         super().__init__(dynamic=False)
+        self.spelled: Mapping[str, str] = {}
 
     def buffer(self, buffer: Buffer) -> str:
-        return buffer.name
+        return self.spelled.get(buffer.name, buffer.name)
 
     def variable(self, variable: Var) -> str:
-        return variable.name
+        return self.spelled.get(variable.name, variable.name)
 
     def number(self, value: int) -> str:
         return value.text if isinstance(value, Size) else super().number(value)
@@ -46,10 +58,11 @@ class ProgramSweeps(Sweeps):
 
     # a pass that runs twice would add twice to sums over rows
     fast_forms = False
+    names: ProgramNames
 
     def __init__(self, program: Swept, width: int, vector_bytes: int) -> None:
         names = ProgramNames()
-        super().__init__(names, AT, width, vector_bytes, Streams(names, frozenset(), AT))
+        super().__init__(names, AT, width, vector_bytes, NonTemporal(names, frozenset(), AT))
         self.program = program
 
     def named(self, value: Named, dtype: str) -> str:
@@ -85,9 +98,7 @@ class ProgramSweeps(Sweeps):
         lines, (condition,) = self.evaluate(conditions)
         return [*lines, f"if (!({condition})) continue;"]
 
-    def pointers(
-        self, program: rows.ReductionProgram | rows.RowProgram, offset: Callable[[str], str]
-    ) -> list[str]:
+    def pointers(self, program: AnyProgram, offset: Callable[[str], str]) -> list[str]:
         """Pointers at the row or tile, by the place of an operand; sums over rows have theirs."""
         lines = []
         outputs = zip(self.program.outputs, program.outputs, strict=True)
@@ -131,12 +142,63 @@ def body(
     ]
 
 
-def driver(name: str, statement: str) -> list[str]:
-    """A driver of one statement."""
+def driver(name: str, *statements: str) -> list[str]:
+    """A driver of these statements."""
     return [
         f"static int {name}(char *const *p, const int64_t *n, const fk_scalar *s, "
         "const fk_runtime *rt)",
         "{",
-        f"    {statement}",
+        *indent(statements),
         "}",
     ]
+
+
+def operands_of(
+    program: AnyProgram, storage: str, sizes: int, extents: Mapping[str, str], *more: str
+) -> str:
+    """What a driver says of a program's operands; `extents` is by place, `out <place>` for results
+    that differ."""
+    items = [
+        item(
+            mode,
+            each.name,
+            rows.storage_dtype(each, storage),
+            extents.get(f"{side}{each.place}", extents[each.place]),
+        )
+        for mode, side, group in (("w", "out ", program.outputs), ("r", "", program.inputs))
+        for each in group
+    ]
+    return operands(sizes, len(program.parameters), *items, *more)
+
+
+class Family:
+    """The kernels of a table of programs, and their units.
+
+    Args:
+        table: the programs by name.
+        kernel: the kernel of a program for a storage dtype and a variant.
+        prelude: what a unit starts with.
+    """
+
+    def __init__(
+        self,
+        table: Mapping[str, Any],
+        kernel: Callable[[Any, str, Isa], loops_unit.Kernel],
+        prelude: str,
+    ) -> None:
+        self.table, self.kernel, self.prelude = table, kernel, prelude
+
+    def kernels(
+        self, variant: str | Isa, names: Iterable[str] | None = None
+    ) -> list[loops_unit.Kernel]:
+        """Every program (or those named), for all its storage dtypes."""
+        chosen, machine = self.table if names is None else names, isa(variant)
+        return [
+            self.kernel(self.table[name], storage, machine)
+            for name in chosen
+            for storage in self.table[name].dtypes
+        ]
+
+    def unit(self, variant: str | Isa, names: Iterable[str] | None = None) -> str:
+        """A translation unit with the programs."""
+        return loops_unit.translation_unit(self.kernels(variant, names), self.prelude)

@@ -17,10 +17,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from facula.codegen.c import loops_unit
-from facula.codegen.c.entries import item, operands
 from facula.codegen.c.isa import Isa, isa
 from facula.codegen.c.loops_text import SIZE, STORED, indent
-from facula.codegen.c.program_text import ProgramSweeps, body, driver, parameters
+from facula.codegen.c.program_text import (
+    Family,
+    ProgramSweeps,
+    body,
+    driver,
+    operands_of,
+    parameters,
+)
 from facula.codegen.c.sweeps import BLOCK, TILE, TILE_ROWS
 from facula.lower.loops.programs import reduction
 from facula.ops import (
@@ -173,7 +179,8 @@ def kernel(program: rows.ReductionProgram, storage: str, variant: str | Isa) -> 
     """The driver of one reduction for one storage dtype."""
     generator = _Generator(program, storage, isa(variant))
     lines = [*generator.rows(), *generator.tiles(), *generator.join(), *generator.driver()]
-    said = operands_of(program, storage)
+    extents = {"full": "n0*n1*n2*n3", "row": "n0*n2"}
+    said = operands_of(program, storage, 4, extents, SEGMENTS)
     return loops_unit.driver(f"{program.name}:{storage}", generator.function, lines, said)
 
 
@@ -181,29 +188,7 @@ def kernel(program: rows.ReductionProgram, storage: str, variant: str | Isa) -> 
 SEGMENTS = "c segments 1+max(1,n0*n1*n2*n3)-n3"
 
 
-def operands_of(program: rows.ReductionProgram, storage: str) -> str:
-    """What the driver says of its operands: sizes outer, reduce, inner, segments."""
-    extents = {"full": "n0*n1*n2*n3", "row": "n0*n2"}
-    items = [
-        item(mode, operand.name, rows.storage_dtype(operand, storage), extents[operand.place])
-        for mode, each in (("w", program.outputs), ("r", program.inputs))
-        for operand in each
-    ]
-    return operands(4, len(program.parameters), *items, SEGMENTS)
-
-
-def kernels(variant: str | Isa, names: Iterable[str] | None = None) -> list[loops_unit.Kernel]:
-    """Every reduction of the table (or those named), for all their storage dtypes."""
-    chosen = rows.REDUCTION_PROGRAMS if names is None else names
-    programs = [rows.REDUCTION_PROGRAMS[name] for name in chosen]
-    return [kernel(program, storage, variant) for program in programs for storage in program.dtypes]
-
-
-def prelude() -> str:
-    """What a unit with reductions starts with."""
-    return f"enum {{ TILE = {TILE}, TILE_ROWS = {TILE_ROWS} }};\n{PLAN}"
-
-
-def unit(variant: str | Isa, names: Iterable[str] | None = None) -> str:
-    """A translation unit with the reductions of the table."""
-    return loops_unit.translation_unit(kernels(variant, names), prelude())
+REDUCTIONS = Family(
+    rows.REDUCTION_PROGRAMS, kernel, f"enum {{ TILE = {TILE}, TILE_ROWS = {TILE_ROWS} }};\n{PLAN}"
+)
+kernels, unit = REDUCTIONS.kernels, REDUCTIONS.unit

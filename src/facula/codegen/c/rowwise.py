@@ -16,14 +16,18 @@ Programs with column results exist for inner == 1 only; the others in two layout
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from facula.codegen.c import loops_text as text
 from facula.codegen.c import loops_unit
-from facula.codegen.c.entries import item, operands
 from facula.codegen.c.isa import Isa, isa
 from facula.codegen.c.loops_text import SIZE, STORED, indent
-from facula.codegen.c.program_text import ProgramSweeps, body, driver, parameters
+from facula.codegen.c.program_text import (
+    Family,
+    ProgramSweeps,
+    body,
+    driver,
+    operands_of,
+    parameters,
+)
 from facula.codegen.c.sweeps import homes
 from facula.lower.loops.programs import row_program
 from facula.ops import (
@@ -197,38 +201,18 @@ def kernel(program: rows.RowProgram, storage: str, variant: str | Isa) -> loops_
         lines += generator.tiles()
         tiles = f"{generator.function}_tiles"
     lines += generator.driver(tiles, join)
-    said = operands_of(program, storage)
+    said = operands_of(program, storage, 5, EXTENTS)
     return loops_unit.driver(f"{program.name}:{storage}", generator.function, lines, said)
 
 
 #: sizes outer, length, inner, period, group; results by row have no period
-_EXTENTS = {
+EXTENTS = {
     "full": "n0*n1*n2",
     "column": "n1",
     "row": "if(n3,min(n3,n0*n2),n0*n2)",
+    "out row": "n0*n2",
     "group": "if(n4,(n0*n2+n4-1)/n4,n0*n2)",
 }
 
-
-def operands_of(program: rows.RowProgram, storage: str) -> str:
-    """What the driver says of its operands."""
-    items = []
-    for operand in program.outputs:
-        extent = "n0*n2" if operand.place == "row" else _EXTENTS[operand.place]
-        items.append(item("w", operand.name, rows.storage_dtype(operand, storage), extent))
-    for operand in program.inputs:
-        extent = _EXTENTS[operand.place]
-        items.append(item("r", operand.name, rows.storage_dtype(operand, storage), extent))
-    return operands(5, len(program.parameters), *items)
-
-
-def kernels(variant: str | Isa, names: Iterable[str] | None = None) -> list[loops_unit.Kernel]:
-    """Every row program of the table (or those named), for all their storage dtypes."""
-    chosen = rows.ROW_PROGRAMS if names is None else names
-    programs = [rows.ROW_PROGRAMS[name] for name in chosen]
-    return [kernel(program, storage, variant) for program in programs for storage in program.dtypes]
-
-
-def unit(variant: str | Isa, names: Iterable[str] | None = None) -> str:
-    """A translation unit with the row programs of the table."""
-    return loops_unit.translation_unit(kernels(variant, names), PLAN)
+ROWS = Family(rows.ROW_PROGRAMS, kernel, PLAN)
+kernels, unit = ROWS.kernels, ROWS.unit

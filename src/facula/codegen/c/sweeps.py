@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from facula.codegen.c.fused_stream import SENT, Streams
-from facula.codegen.c.fused_text import Expressions, Names, has_guard
+from facula.codegen.c.fused_non_temporal import SENT, NonTemporal
 from facula.codegen.c.loops_text import (
     SIZE,
     STORED,
@@ -26,6 +25,7 @@ from facula.codegen.c.loops_text import (
     simd,
     store,
 )
+from facula.codegen.c.printer import Names, Printer, has_guard
 from facula.lower.loops import ir, nest
 from facula.lower.loops.index import Index, Indirect, Var
 from facula.lower.loops.ir import Named
@@ -46,7 +46,7 @@ class Sweeps:
         swept: the variable that a block runs along.
         width: cells of a tile; 0 where rows are contiguous.
         vector_bytes: of the machine's registers.
-        streams: what is stored past the caches.
+        non_temporal: what is stored past the caches.
     """
 
     #: whether functions are tried in their fast forms; a pass may then run twice
@@ -55,9 +55,9 @@ class Sweeps:
     extent: int | None = None
 
     def __init__(
-        self, names: Names, swept: Var, width: int, vector_bytes: int, streams: Streams
+        self, names: Names, swept: Var, width: int, vector_bytes: int, non_temporal: NonTemporal
     ) -> None:
-        self.names, self.swept, self.streams = names, swept, streams
+        self.names, self.swept, self.non_temporal = names, swept, non_temporal
         self.tiled, self.width, self.vector_bytes = width > 0, width, vector_bytes
         self.lane = "[l]" if self.tiled else ""
         self.size = TILE_ROWS if self.tiled else BLOCK
@@ -101,7 +101,7 @@ class Sweeps:
         if number not in self.homes:
             return f"t{number}[{self.kept_place}]"
         home = self.homes[number]
-        place = Expressions(self.names, self.named, False).index(home.index)
+        place = Printer(self.names, self.named, False).index(home.index)
         return f"{self.names.buffer(home.buffer)}[{place}]"
 
     @property
@@ -136,19 +136,23 @@ class Sweeps:
 
     def evaluate(self, roots: Sequence[Scalar]) -> tuple[list[str], list[str]]:
         """Statements that compute expressions, and the text of each."""
-        printer = Expressions(self.names, self.named, False)
+        printer = Printer(self.names, self.named, False)
         printer.add(roots)
         return [*printer.invariant, *printer.body], [printer.text(root) for root in roots]
 
     def assign(self, targets: Sequence[tuple[str, str]], roots: Sequence[Scalar]) -> list[str]:
         """Per row: compute all roots, then assign them to the targets (name, dtype)."""
+        return self.per_row(self.assigned(targets, roots))
+
+    def assigned(self, targets: Sequence[tuple[str, str]], roots: Sequence[Scalar]) -> list[str]:
+        """The statements of `assign`."""
         lines, texts = self.evaluate(roots)
         held = [
             f"const {STORED[dtype]} out{k} = {text};"
             for k, ((_, dtype), text) in enumerate(zip(targets, texts, strict=True))
         ]
         stores = [f"{name}{self.lane} = out{k};" for k, (name, _) in enumerate(targets)]
-        return self.per_row([*lines, *held, *stores])
+        return [*lines, *held, *stores]
 
     def compute(self, targets: Sequence[tuple[str, str]], roots: Sequence[Scalar]) -> list[str]:
         """Declare values of a row and compute them."""
@@ -190,17 +194,19 @@ class Sweeps:
 
     def row_stores(self, stores: Sequence[nest.Store]) -> list[str]:
         """Write the values that belong to rows."""
-        if not stores:
-            return []
-        printer = Expressions(self.names, self.named, False)
+        return self.per_row(self.stored(stores)) if stores else []
+
+    def stored(self, stores: Sequence[nest.Store]) -> list[str]:
+        """The statements of `row_stores`."""
+        printer = Printer(self.names, self.named, False)
         printer.add([s.expression for s in stores])
         writes = [self.write(s, printer) for s in stores]
-        return self.per_row([*printer.invariant, *printer.body, *writes])
+        return [*printer.invariant, *printer.body, *writes]
 
-    def write(self, each: nest.Store, printer: Expressions) -> str:
+    def write(self, each: nest.Store, printer: Printer) -> str:
         """The statement that stores an element."""
         value = store(each.buffer.code, each.expression.dtype, printer.text(each.expression))
-        target = self.streams.target(each, "piece", SENT)
+        target = self.non_temporal.target(each, "piece", SENT)
         if target is None:
             target = f"{self.names.buffer(each.buffer)}[{printer.index(each.index)}]"
         return f"{target} {'+=' if each.adds else '='} {value};"
@@ -208,7 +214,7 @@ class Sweeps:
     # --- a pass over a block
     def element(self, each: nest.Pass, fast: bool, effects: bool = True) -> list[str]:
         """What happens to one element; in the fast form `far` tells whether it holds."""
-        printer = Expressions(self.names, self.named, fast)
+        printer = Printer(self.names, self.named, fast)
         roots = each.expressions
         printer.add(roots)
         stores = []
@@ -239,7 +245,7 @@ class Sweeps:
             return self._tile_pass(each, guarded)
         if each.folds:
             return self._folding_pass(each, guarded)
-        if any(s.buffer in self.streams.buffers for s in each.stores):
+        if any(s.buffer in self.non_temporal.buffers for s in each.stores):
             return self._in_pieces(each, guarded)
         return _guarded(guarded, lambda fast: self._plain_loop(each, fast, "origin", "stop"))
 
@@ -321,7 +327,7 @@ class Sweeps:
             f"for (int64_t piece = origin; piece < stop; piece += {SENT}) {{",
             f"    const int64_t piece_end = stop - piece < {SENT} ? stop : piece + {SENT};",
             *indent(loops),
-            *indent(self.streams.send(each.stores, "piece", "piece_end")),
+            *indent(self.non_temporal.send(each.stores, "piece", "piece_end")),
             "}",
         ]
 

@@ -1,7 +1,7 @@
 /* Random numbers that take an unknown number of draws each: gamma, Poisson, binomial.
  *
  * Takes: adjacent doubles out, parameters per element, seed and offset.
- * Gives: samples, as doubles; and the derivative of a gamma sample by its shape.
+ * Gives: samples, as doubles; of gamma variates also their logarithms, which do not underflow.
  * Keeps true: element i is a function of (seed, offset, i) and its parameters alone. Its draws are
  * the counters i, i + 2^40, i + 2 * 2^40, ... of one offset. Parameters out of range give NaN, never
  * an endless loop. */
@@ -44,22 +44,38 @@ FK_LOCAL double fk_log_factorial(double k) {
     return (x - 0.5) * log(x) - x + 0.91893853320467274178 + series;
 }
 
+/* What is drawn of a gamma variate: a power of a uniform number (where the shape is below 1), the cube of a
+ * shifted normal number, and a third of the shape. */
+typedef struct {
+    double uniform, power, third, cube;
+} fk_gamma_parts;
+
+/* Their product, and its logarithm where there is a place for it. */
+FK_LOCAL double fk_gamma_value(fk_gamma_parts g, double *logarithm) {
+    if (logarithm) *logarithm = g.power * log(g.uniform) + log(g.third * g.cube);
+    return pow(g.uniform, g.power) * g.third * g.cube;
+}
+/* of shape 0, which is certainly 0, and of a shape that is none */
+FK_LOCAL double fk_gamma_without_draw(double shape, double *logarithm) {
+    if (logarithm) *logarithm = shape == 0 ? -INFINITY : NAN;
+    return shape == 0 ? 0 : NAN;
+}
+
 /* Cube of a shifted normal number, accepted by its density. [Marsaglia & Tsang 2000] */
-FK_LOCAL double fk_draw_gamma(fk_draws *d, double shape) {
-    double factor = 1;
-    if (shape == 0) return 0;
-    if (!(shape > 0) || !isfinite(shape)) return NAN;
+FK_LOCAL double fk_draw_gamma(fk_draws *d, double shape, double *logarithm) {
+    fk_gamma_parts g = {1, 0, 0, 0};
+    if (!(shape > 0) || !isfinite(shape)) return fk_gamma_without_draw(shape, logarithm);
     if (shape < 1) {
-        factor = pow(fk_next(d), 1 / shape);
+        g.uniform = fk_next(d), g.power = 1 / shape;
         shape += 1;
     }
-    double third = shape - 1.0 / 3, c = 1 / sqrt(9 * third);
+    double third = g.third = shape - 1.0 / 3, c = 1 / sqrt(9 * third);
     for (;;) {
         double x = fk_next_normal(d), y = 1 + c * x;
         if (y <= 0) continue;
         double v = y * y * y, u = fk_next(d), square = x * x;
         if (u < 1 - 0.0331 * square * square || log(u) < 0.5 * square + third * (1 - v + log(v)))
-            return factor * third * v;
+            return g.cube = v, fk_gamma_value(g, logarithm);
     }
 }
 
@@ -115,7 +131,7 @@ FK_LOCAL double fk_draw_binomial(fk_draws *d, double trials, double p) {
 }
 
 typedef struct {
-    double *out;
+    double *out, *logs;
     const double *a, *b;
     uint64_t seed, offset;
     int kind;
@@ -127,81 +143,19 @@ static void fk_draw_body(
     const fk_draw_job *job = (const fk_draw_job *)(const void *)p[0];
     for (int64_t i = begin; i < end; i++) {
         fk_draws d = {.seed = job->seed, .offset = job->offset, .index = (uint64_t)i, .used = 2};
-        job->out[i] = job->kind == FK_DRAW_GAMMA     ? fk_draw_gamma(&d, job->a[i])
-                      : job->kind == FK_DRAW_POISSON ? fk_draw_poisson(&d, job->a[i])
-                                                     : fk_draw_binomial(&d, job->a[i], job->b[i]);
+        job->out[i] = job->kind == FK_DRAW_POISSON    ? fk_draw_poisson(&d, job->a[i])
+                      : job->kind == FK_DRAW_BINOMIAL ? fk_draw_binomial(&d, job->a[i], job->b[i])
+                                                      : fk_draw_gamma(&d, job->a[i],
+                                                            job->logs ? job->logs + i : NULL);
     }
 }
 
-/* n samples with parameters per element. */
-FK_LOCAL void fk_random_draws(int kind, double *out, const double *a, const double *b, int64_t n,
-    uint64_t seed, uint64_t offset) {
+/* n samples with parameters per element; `logs`: NULL, or where the logarithms of gamma samples go */
+FK_LOCAL void fk_random_draws(int kind, double *out, double *logs, const double *a, const double *b,
+    int64_t n, uint64_t seed, uint64_t offset) {
     fk_draw_job job = {
-        .out = out, .a = a, .b = b, .seed = seed, .offset = offset, .kind = kind};
+        .out = out, .logs = logs, .a = a, .b = b, .seed = seed, .offset = offset, .kind = kind};
     char *p[1] = {(char *)&job};
     fk_parallel((fk_body)fk_draw_body, p, NULL, NULL, n, 256);
-}
-
-/* ---- the derivative of a gamma sample by its shape, at a fixed probability ---- */
-
-FK_LOCAL double fk_digamma_positive(double x) {
-    double shift = 0;
-    for (; x < 10; x += 1) shift -= 1 / x;
-    double y = 1 / (x * x);
-    return shift + log(x) - 0.5 / x -
-           y * (1.0 / 12 - y * (1.0 / 120 - y * (1.0 / 252 - y * (1.0 / 240 - y / 132))));
-}
-
-/* Sum of x^k / (a (a+1) .. (a+k)) and its derivative by a: the lower incomplete gamma function
- * without its factor x^a e^-x. */
-FK_LOCAL double fk_gamma_rate_below(double a, double x) {
-    double term = 1 / a, slope = -1 / a, sum = term, change = term * slope;
-    for (double k = 1; k < 1e6; k++) {
-        term *= x / (a + k), slope -= 1 / (a + k);
-        sum += term, change += term * slope;
-        if (fabs(term * slope) < 1e-17 * fabs(change) && term < 1e-17 * sum) break;
-    }
-    return -x * (sum * (log(x) - fk_digamma_positive(a)) + change);
-}
-
-/* The upper incomplete function as a continued fraction (Lentz), every quantity with its
- * derivative by a. */
-FK_LOCAL double fk_gamma_rate_above(double a, double x) {
-    double b = x + 1 - a, db = -1, c = 1e300, dc = 0;
-    double d = 1 / b, dd = -db * d * d, h = d, dh = dd;
-    for (double k = 1; k < 10000; k++) {
-        double n = -k * (k - a), dn = k;
-        b += 2;
-        double below = n * d + b, dbelow = dn * d + n * dd + db;
-        double ratio = n / c, dratio = dn / c - ratio * dc / c;
-        c = b + ratio, dc = db + dratio;
-        d = 1 / below, dd = -dbelow * d * d;
-        double step = c * d, dstep = dc * d + c * dd;
-        dh = dh * step + h * dstep, h *= step;
-        if (fabs(step - 1) < 1e-16 && fabs(dstep) < 1e-16 * (fabs(dh / h) + 1e-300)) break;
-    }
-    return x * (h * (log(x) - fk_digamma_positive(a)) + dh);
-}
-
-/* d sample / d shape for a standard gamma sample: minus the derivative of the distribution function
- * by the shape over the density. */
-FK_LOCAL double fk_gamma_rate(double shape, double sample) {
-    if (!(shape > 0) || !(sample >= 0) || !isfinite(shape)) return NAN;
-    if (sample == 0) return 0;
-    if (shape > 1e6) { /* Wilson and Hilferty's cube at a fixed normal number */
-        double t = 1 / (9 * shape), cube = cbrt(sample / shape), z = (cube - 1 + t) / sqrt(t);
-        return cube * cube * cube + 3 * cube * cube * (t - 0.5 * z * sqrt(t));
-    }
-    return sample < shape + 1 ? fk_gamma_rate_below(shape, sample)
-                              : fk_gamma_rate_above(shape, sample);
-}
-
-static void fk_gamma_rate_body(
-    char **p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
-    (void)n, (void)s;
-    double *out = (double *)(void *)p[0];
-    const double *shape = (const double *)(const void *)p[1];
-    const double *sample = (const double *)(const void *)p[2];
-    for (int64_t i = begin; i < end; i++) out[i] = fk_gamma_rate(shape[i], sample[i]);
 }
 #endif

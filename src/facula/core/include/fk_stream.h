@@ -34,6 +34,7 @@ typedef struct fk_request {
     const char *p; /* a parameter per element: of bernoulli, or (as doubles) of gamma and behind */
     int p_dtype;
     const double *q; /* the second one of binomial */
+    double *logs;    /* NULL, or where the logarithms of gamma samples go, which do not underflow */
 } fk_request;
 
 /* ---- the counter ---- */
@@ -64,7 +65,7 @@ FK_LOCAL int fk_counter_fill(const fk_request *r, uint64_t seed, uint64_t offset
     int draw = r->kind == FK_POISSON    ? FK_DRAW_POISSON
                : r->kind == FK_BINOMIAL ? FK_DRAW_BINOMIAL
                                         : FK_DRAW_GAMMA;
-    fk_random_draws(draw, (double *)(void *)out, p, r->q, r->n, seed, offset);
+    fk_random_draws(draw, (double *)(void *)out, r->logs, p, r->q, r->n, seed, offset);
     return 0;
 }
 
@@ -254,7 +255,8 @@ FK_LOCAL void fk_twister_samples(fk_twister *t, const fk_request *r) {
     for (int64_t i = 0; i < r->n; i++)
         out[i] = r->kind == FK_POISSON    ? fk_twister_poisson(t, p[i])
                  : r->kind == FK_BINOMIAL ? fk_twister_binomial(t, p[i], r->q[i])
-                                          : fk_twister_gamma(t, p[i], r->kind == FK_GAMMA_SINGLE);
+                                          : fk_twister_gamma(t, p[i], r->kind == FK_GAMMA_SINGLE,
+                                                r->logs ? r->logs + i : NULL);
 }
 
 FK_LOCAL int fk_twister_fill(fk_twister *t, const fk_request *r) {

@@ -85,24 +85,24 @@ FK_LOCAL double fk_twister_binomial(fk_twister *t, double trials, double p) {
 
 /* Cube of a shifted normal number. Shapes of single precision are shifted in single precision; the
  * constants are single in any case. [Marsaglia & Tsang 2000] */
-FK_LOCAL double fk_twister_gamma(fk_twister *t, double shape, int single) {
-    double factor = 1;
-    if (shape == 0) return 0;
-    if (!(shape > 0) || isinf(shape)) return NAN;
+FK_LOCAL double fk_twister_gamma(fk_twister *t, double shape, int single, double *logarithm) {
+    fk_gamma_parts g = {1, 0, 0, 0};
+    if (!(shape > 0) || isinf(shape)) return fk_gamma_without_draw(shape, logarithm);
     if (shape < 1) {
-        double power = single ? (double)(1.0f / (float)shape) : 1.0 / shape;
-        factor = pow(1 - fk_twister_double(t), power);
+        g.power = single ? (double)(1.0f / (float)shape) : 1.0 / shape;
+        g.uniform = 1 - fk_twister_double(t);
         shape = single ? (double)((float)shape + 1.0f) : shape + 1.0;
     }
     double third = single ? (double)((float)shape - 1.0f / 3.0f) : shape - (double)(1.0f / 3.0f);
     double c = 1 / sqrt(9 * third);
+    g.third = third;
     for (;;) {
         double x = fk_twister_normal(t), y = 1 + c * x;
         if (y <= 0) continue;
         double v = y * y * y, u = 1 - fk_twister_double(t), square = x * x;
         if (u < 1 - (double)0.0331f * square * square ||
             log(u) < 0.5 * square + third * (1 - v + log(v)))
-            return factor * third * v;
+            return g.cube = v, fk_gamma_value(g, logarithm);
     }
 }
 

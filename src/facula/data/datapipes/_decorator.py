@@ -28,7 +28,25 @@ _DETERMINISM = [False]
 
 
 class functional_datapipe:  # noqa: N801 - PyTorch's name
-    """Class decorator: the step is also a method `name` of all pipes of its kind."""
+    """A class decorator: the step is also a method of all pipes of its kind.
+
+    Args:
+        name: of the method
+        enable_df_api_tracing: whether calls are traced for data frames
+
+    Raises:
+        TypeError: the class is no pipe.
+
+    Example:
+        >>> @facula.utils.data.functional_datapipe("doubled_twice")
+        ... class Doubled(facula.utils.data.IterDataPipe):
+        ...     def __init__(self, source):
+        ...         self.source = source
+        ...     def __iter__(self):
+        ...         return (4 * x for x in self.source)
+        >>> list(facula.utils.data.datapipes.iter.IterableWrapper([1, 2]).doubled_twice())
+        [4, 8]
+    """
 
     def __init__(self, name: str, enable_df_api_tracing: bool = False) -> None:
         self.name = name
@@ -61,7 +79,19 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def argument_validation(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Check that pipes among the arguments are of the annotated classes."""
+    """A decorator: pipes among the arguments must be of the annotated classes.
+
+    Args:
+        f: a function with annotations
+
+    Example:
+        >>> from facula.utils.data import IterDataPipe
+        >>> @facula.utils.data.argument_validation
+        ... def first(pipe: IterDataPipe):
+        ...     return next(iter(pipe))
+        >>> first(facula.utils.data.datapipes.iter.IterableWrapper([1, 2]))
+        1
+    """
     signature = inspect.signature(f)
 
     @functools.wraps(f)
@@ -82,7 +112,20 @@ def argument_validation(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def runtime_validation(f: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
-    """Check the values of `__iter__` against the item type in its annotation."""
+    """A decorator of ``__iter__``: values must be of the annotated item type.
+
+    Args:
+        f: the method
+
+    Example:
+        >>> from collections.abc import Iterator
+        >>> class Numbers(facula.utils.data.IterDataPipe):
+        ...     @facula.utils.data.runtime_validation
+        ...     def __iter__(self) -> Iterator[int]:
+        ...         yield from [1, 2]
+        >>> list(Numbers())
+        [1, 2]
+    """
 
     @functools.wraps(f)
     def checked(self: Any) -> Iterator[Any]:
@@ -103,7 +146,12 @@ def runtime_validation(f: Callable[..., Iterator[Any]]) -> Callable[..., Iterato
 
 
 class runtime_validation_disabled:  # noqa: N801 - PyTorch's name
-    """A block in which values of pipes are not checked."""
+    """A block in which `runtime_validation` checks nothing.
+
+    Example:
+        >>> with facula.utils.data.runtime_validation_disabled():
+        ...     values = list(facula.utils.data.datapipes.iter.IterableWrapper([1, 2]))
+    """
 
     def __enter__(self) -> None:
         self._before = _CHECKING[0]
@@ -114,7 +162,12 @@ class runtime_validation_disabled:  # noqa: N801 - PyTorch's name
 
 
 class guaranteed_datapipes_determinism:  # noqa: N801 - PyTorch's name
-    """A block in which pipes that are not deterministic cannot be made."""
+    """A block in which pipes that are marked `non_deterministic` are refused, with a `TypeError`.
+
+    Example:
+        >>> with facula.utils.data.guaranteed_datapipes_determinism():
+        ...     pipe = facula.utils.data.datapipes.iter.IterableWrapper([1, 2])
+    """
 
     def __enter__(self) -> None:
         self._before = _DETERMINISM[0]
@@ -125,8 +178,22 @@ class guaranteed_datapipes_determinism:  # noqa: N801 - PyTorch's name
 
 
 class non_deterministic:  # noqa: N801 - PyTorch's name
-    """Class decorator: the pipe is not deterministic; or it is not when a function of its arguments
-    says so.
+    """A class decorator: what the pipe gives may differ from run to run.
+
+    Args:
+        arg: the class; or a function of the constructor's arguments that says so
+
+    Example:
+        >>> @facula.utils.data.non_deterministic
+        ... class Noise(facula.utils.data.IterDataPipe):
+        ...     def __iter__(self):
+        ...         yield facula.rand(())
+        >>> with facula.utils.data.guaranteed_datapipes_determinism():
+        ...     try:
+        ...         Noise()
+        ...     except TypeError:
+        ...         print("refused")
+        refused
     """
 
     def __init__(self, arg: Any) -> None:

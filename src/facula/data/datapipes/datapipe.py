@@ -20,7 +20,15 @@ __all__ = ["DFIterDataPipe", "DataChunk", "IterDataPipe", "MapDataPipe"]
 
 
 class DataChunk(list):
-    """A batch: a list that prints its items one by one."""
+    """A batch of a pipe: a list that prints its items one by one.
+
+    Args:
+        items: an iterable
+
+    Example:
+        >>> facula.utils.data.DataChunk([1, 2]).as_str("> ")
+        '> [1, 2]'
+    """
 
     def __init__(self, items: Iterable[Any]) -> None:
         items = list(items)
@@ -155,10 +163,15 @@ def _step(cls: Any) -> Callable[..., Any]:
 
 
 class IterDataPipe(_Functional, IterableDataset[T_co]):
-    """A dataset that is iterated over; steps are methods: `pipe.map(f).shuffle().batch(4)`.
+    """A dataset by iteration whose steps are methods: ``pipe.map(f).shuffle().batch(4)``.
 
-    A subclass defines `__iter__`, and `reset` where it keeps something between values. A pipe has
-    one iterator at a time: a new one makes the old one raise.
+    A subclass defines ``__iter__``, and ``reset`` where it keeps something between values. A pipe
+    has one iterator at a time: a new one ends the one before.
+
+    Example:
+        >>> pipe = facula.utils.data.datapipes.iter.IterableWrapper(range(5))
+        >>> list(pipe.map(float).batch(2))
+        [[0.0, 1.0], [2.0, 3.0], [4.0]]
     """
 
     functions: ClassVar[dict[str, Callable[..., Any]]] = {}
@@ -184,7 +197,12 @@ hook(IterDataPipe)
 
 
 class DFIterDataPipe(IterDataPipe):
-    """A pipe whose values are columns."""
+    """An `IterDataPipe` whose values are columns of a data frame.
+
+    Example:
+        >>> issubclass(facula.utils.data.DFIterDataPipe, facula.utils.data.IterDataPipe)
+        True
+    """
 
     def _is_dfpipe(self) -> bool:
         return True
@@ -194,7 +212,13 @@ class DFIterDataPipe(IterDataPipe):
 
 
 class MapDataPipe(_Functional, Dataset[T_co]):
-    """A dataset that is indexed; steps are methods: `pipe.map(f).batch(4)`."""
+    """A dataset by index whose steps are methods: ``pipe.map(f).batch(4)``.
+
+    Example:
+        >>> pipe = facula.utils.data.datapipes.map.SequenceWrapper([1, 2, 3])
+        >>> list(pipe.map(float))
+        [1.0, 2.0, 3.0]
+    """
 
     functions: ClassVar[dict[str, Callable[..., Any]]] = {}
     further: ClassVar[dict[str, tuple[str, str]]] = {}

@@ -60,12 +60,13 @@ static int fm_memory_file(const char *bytes, size_t size) {
 
 static void *fm_open_packed(const fm_entry *entry, const fm_error *e) {
     static atomic_uint opened;
-    char path[128] = "/proc/self/fd/";
+    char path[224] = "/proc/self/fd/";
     int file = fm_memory_file(entry->bytes, entry->size);
     if (file < 0) return fm_fail(e, "package: room in memory for %s was required: there is none", entry->name), NULL;
-    /* another text for each: the system knows libraries by it, and numbers of files are used again */
-    unsigned number = atomic_fetch_add(&opened, 1);
-    for (int bit = 0; bit < 20; bit++) strcat(path, number >> bit & 1 ? "./" : "//");
+    /* Another text for each: the system knows libraries by it, and numbers of files are used again. Others in the
+     * process count as well, copies of this runtime among them: each has its counter at a place of its own. */
+    uint64_t numbers[2] = {atomic_fetch_add(&opened, 1), (uint64_t)(uintptr_t)&opened};
+    for (int bit = 0; bit < 84; bit++) strcat(path, numbers[bit >= 20] >> (bit < 20 ? bit : bit - 20) & 1 ? "./" : "//");
     snprintf(path + strlen(path), 16, "%d", file);
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) fm_fail(e, "package: a library that the system loads was required: %s: %s", entry->name, dlerror());

@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 from facula.core.errors import fail
+from facula.distributed.errors import DistStoreError
 from facula.distributed.rpc.agent import Agent, grpc_module
 from facula.distributed.rpc.options import (
     DEFAULT_TIMEOUT,
@@ -135,7 +136,8 @@ def shutdown(graceful: bool = True, timeout: float = 0) -> None:
 def _see_off(own: Agent) -> None:
     """The store lives in worker 0, which leaves last."""
     if own.info.id:
-        own.store.set(f"gone/{own.info.id}", "1")
+        with contextlib.suppress(DistStoreError):  # the store may end before it has answered
+            own.store.set(f"gone/{own.info.id}", "1")
         return
     own.store.set_timeout(datetime.timedelta(seconds=10))
     with contextlib.suppress(RuntimeError):

@@ -26,6 +26,11 @@ def plain(*tensors: Any) -> list[Any]:
     return [(t.to(core.float32) if t.dtype in _HALF else t).contiguous() for t in tensors]
 
 
+def of_maps(grad: Any, *rest: Any) -> Any:
+    """What a gradient in maps lies in: their shape is the last four arguments."""
+    return like(rest[-4:], grad)
+
+
 def like(shape: Any, x: Any, dtype: Any = None) -> Any:
     """A new tensor where `x` lies."""
     return core.empty(shape, dtype=dtype or x.dtype, device=x.device)
@@ -408,34 +413,10 @@ class PsRoiAlign:
 class PsRoiAlignBackward:
     """The transpose of `ps_roi_align` in its maps."""
 
-    def meta(
-        grad,
-        rois,
-        channel_mapping,
-        spatial_scale,
-        pooled_height,
-        pooled_width,
-        sampling_ratio,
-        batch_size,
-        channels,
-        height,
-        width,
-    ):
-        return like((batch_size, channels, height, width), grad)
+    meta = of_maps
 
     def cpu(
-        out,
-        grad,
-        rois,
-        channel_mapping,
-        spatial_scale,
-        pooled_height,
-        pooled_width,
-        sampling_ratio,
-        batch_size,
-        channels,
-        height,
-        width,
+        out, grad, rois, mapping, spatial_scale, pooled_height, pooled_width, sampling_ratio, *shape
     ):
         settings = (spatial_scale, sampling_ratio, True, True)
         _align_grad(out, grad, rois, (pooled_height, pooled_width), settings)

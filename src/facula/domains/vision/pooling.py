@@ -22,6 +22,7 @@ from .operators import (
     check_images,
     check_regions,
     like,
+    of_maps,
     plain,
     put,
 )
@@ -71,6 +72,59 @@ def _pool_grad(
     put(out, run)
 
 
+def _pooled(name: str) -> Any:
+    """The kernel of a pooling."""
+
+    def cpu(
+        out: Any, input: Any, rois: Any, spatial_scale: Any, pooled_height: Any, pooled_width: Any
+    ) -> None:
+        _pool(name, out, input, rois, spatial_scale, (pooled_height, pooled_width))
+
+    return cpu
+
+
+def _to_maps(name: str) -> Any:
+    """The gradient of a pooling in its maps, by the operator of that name."""
+
+    def backward(
+        grads: Any,
+        input_meta: Any,
+        rois: Any,
+        spatial_scale: Any,
+        pooled_height: Any,
+        pooled_width: Any,
+        result_1: Any,
+    ) -> Any:
+        if grads[0] is None:
+            return None, None
+        settings = (spatial_scale, pooled_height, pooled_width)
+        to_input = TABLE[f"torchvision::{name}"](
+            grads[0], rois, result_1, *settings, *input_meta.shape
+        )
+        return to_input, None
+
+    return backward
+
+
+def _transposed(name: str, chosen: bool) -> Any:
+    """The kernel of such a gradient; `chosen` where it reads which places were the largest."""
+
+    def cpu(
+        out: Any,
+        grad: Any,
+        rois: Any,
+        places: Any,
+        spatial_scale: Any,
+        pooled_height: Any,
+        pooled_width: Any,
+        *shape: Any,
+    ) -> None:
+        bins = (pooled_height, pooled_width)
+        _pool_grad(name, out, grad, rois, spatial_scale, bins, places if chosen else None)
+
+    return cpu
+
+
 def _no_second(op: str) -> Any:
     hint = "roi_align has gradients of every order"
     required = f"first derivatives were required: double backwards on {op} not supported"
@@ -97,17 +151,8 @@ class RoiPool:
         shape = (rois.shape[0], input.shape[1], pooled_height, pooled_width)
         return like(shape, input), like(shape, input, core.int32)
 
-    def cpu(out, input, rois, spatial_scale, pooled_height, pooled_width):
-        _pool("largest", out, input, rois, spatial_scale, (pooled_height, pooled_width))
-
-    def backward(grads, input_meta, rois, spatial_scale, pooled_height, pooled_width, result_1):
-        if grads[0] is None:
-            return None, None
-        settings = (spatial_scale, pooled_height, pooled_width)
-        to_input = TABLE["torchvision::_roi_pool_backward"](
-            grads[0], rois, result_1, *settings, *input_meta.shape
-        )
-        return to_input, None
+    cpu = _pooled("largest")
+    backward = _to_maps("_roi_pool_backward")
 
     def samples(S):
         rois = core.tensor([[0.0, 0.0, 1.0, 3.0, 3.0], [1.0, 1.0, 0.0, 5.0, 4.0]])
@@ -125,35 +170,8 @@ class RoiPool:
 class RoiPoolBackward:
     """The gradient of `roi_pool`: to the places that held the largest values."""
 
-    def meta(
-        grad,
-        rois,
-        argmax,
-        spatial_scale,
-        pooled_height,
-        pooled_width,
-        batch_size,
-        channels,
-        height,
-        width,
-    ):
-        return like((batch_size, channels, height, width), grad)
-
-    def cpu(
-        out,
-        grad,
-        rois,
-        argmax,
-        spatial_scale,
-        pooled_height,
-        pooled_width,
-        batch_size,
-        channels,
-        height,
-        width,
-    ):
-        bins = (pooled_height, pooled_width)
-        _pool_grad("largest", out, grad, rois, spatial_scale, bins, argmax)
+    meta = of_maps
+    cpu = _transposed("largest", True)
 
     def backward(grad, rois):
         _no_second("roi_pool")
@@ -180,17 +198,8 @@ class PsRoiPool:
         shape = (rois.shape[0], planes, pooled_height, pooled_width)
         return like(shape, input), like(shape, input, core.int32)
 
-    def cpu(out, input, rois, spatial_scale, pooled_height, pooled_width):
-        _pool("mean", out, input, rois, spatial_scale, (pooled_height, pooled_width))
-
-    def backward(grads, input_meta, rois, spatial_scale, pooled_height, pooled_width, result_1):
-        if grads[0] is None:
-            return None, None
-        settings = (spatial_scale, pooled_height, pooled_width)
-        to_input = TABLE["torchvision::_ps_roi_pool_backward"](
-            grads[0], rois, result_1, *settings, *input_meta.shape
-        )
-        return to_input, None
+    cpu = _pooled("mean")
+    backward = _to_maps("_ps_roi_pool_backward")
 
     def samples(S):
         rois = core.tensor([[0.0, 0.0, 1.0, 3.0, 3.0], [1.0, 1.0, 0.0, 5.0, 4.0]])
@@ -208,35 +217,8 @@ class PsRoiPool:
 class PsRoiPoolBackward:
     """The transpose of `ps_roi_pool` in its maps."""
 
-    def meta(
-        grad,
-        rois,
-        channel_mapping,
-        spatial_scale,
-        pooled_height,
-        pooled_width,
-        batch_size,
-        channels,
-        height,
-        width,
-    ):
-        return like((batch_size, channels, height, width), grad)
-
-    def cpu(
-        out,
-        grad,
-        rois,
-        channel_mapping,
-        spatial_scale,
-        pooled_height,
-        pooled_width,
-        batch_size,
-        channels,
-        height,
-        width,
-    ):
-        bins = (pooled_height, pooled_width)
-        _pool_grad("mean", out, grad, rois, spatial_scale, bins, None)
+    meta = of_maps
+    cpu = _transposed("mean", False)
 
     def backward(grad, rois, spatial_scale, pooled_height, pooled_width):
         settings = (spatial_scale, pooled_height, pooled_width)

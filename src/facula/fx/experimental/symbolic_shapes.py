@@ -12,16 +12,20 @@ from enum import Enum
 from typing import Any
 
 from facula import core
-from facula.fx.shape_env import ShapeEnv, ShapeGuard, node_of_number
+from facula.fx.shape_env import ShapeEnv, ShapeGuard, node_of_number, symbols_of
 from facula.fx.symbolic_run import geometry_of, symbols_in
-from facula.fx.symbols import Expr, SymBool, SymFloat, SymInt, number, plain, symbol
+from facula.fx.symbols import UNBACKED, Expr, SymBool, SymFloat, SymInt, number, plain, symbol
+from facula.fx.unbacked import GuardOnDataDependentSymNode
 
 __all__ = [
-    "ConstraintViolationError", "DimDynamic", "Expr", "ShapeEnv", "ShapeGuard",
+    "ConstraintViolationError", "DimDynamic", "Expr", "GuardOnDataDependentSymNode", "ShapeEnv",
+    "ShapeGuard",
     "StatelessSymbolicContext", "SymBool", "SymFloat",
     "SymInt", "free_symbols", "give_symbols", "guard_bool", "guard_float", "guard_int",
-    "guard_size_oblivious", "has_symbolic_sizes_strides", "hint_int", "is_concrete_int",
-    "is_symbolic", "node_of_number", "statically_known_true", "symbol",
+    "free_unbacked_symbols", "guard_or_false", "guard_or_true", "guard_size_oblivious", "has_free_symbols",
+    "has_free_unbacked_symbols", "has_static_value", "has_symbolic_sizes_strides", "hint_int",
+    "is_concrete_int", "is_symbolic", "node_of_number", "statically_known_false",
+    "statically_known_true", "sym_and", "sym_eq", "sym_or", "symbol",
 ]  # fmt: skip
 
 
@@ -81,12 +85,79 @@ def guard_float(x: Any) -> float:
 
 def guard_size_oblivious(x: Any) -> bool:
     """The truth, fixed by a guard: sizes that are symbols are at least 2 here."""
+    return _or(x, bool(plain(x)) if isinstance(x, SymBool) else False)
+
+
+def _or(x: Any, otherwise: bool) -> bool:
+    if isinstance(x, SymBool) and x.condition is not None:
+        known = x.env.known(x.condition)
+        return otherwise if known is None else known
     return bool(x)
+
+
+def guard_or_false(x: Any) -> bool:
+    """The truth, fixed by a guard; False where it depends on a number that is read from elements."""
+    return _or(x, False)
+
+
+def guard_or_true(x: Any) -> bool:
+    """The truth, fixed by a guard; True where it depends on a number that is read from elements."""
+    return _or(x, True)
 
 
 def statically_known_true(x: Any) -> bool:
     """Whether something is true for all sizes."""
-    return bool(x)
+    return _or(x, False)
+
+
+def statically_known_false(x: Any) -> bool:
+    """Whether something is false for all sizes."""
+    return not _or(x, True)
+
+
+def has_static_value(x: Any) -> bool:
+    """Whether a number or truth is the same for all sizes."""
+    if isinstance(x, SymBool) and x.condition is not None:
+        return x.env.known(x.condition) is not None
+    return not is_symbolic(x) or is_concrete_int(x)
+
+
+def sym_eq(x: Any, y: Any) -> Any:
+    """Whether numbers, or lists of numbers, are equal."""
+    if isinstance(x, (tuple, list)) and isinstance(y, (tuple, list)):
+        return len(x) == len(y) and sym_and(*[sym_eq(a, b) for a, b in zip(x, y, strict=True)])
+    return x == y
+
+
+def sym_and(*truths: Any) -> Any:
+    """Whether all conditions hold; a condition itself where that is not known."""
+    found: Any = True
+    for truth in truths:
+        found = found & truth
+    return found
+
+
+def sym_or(*truths: Any) -> Any:
+    """Whether one of the conditions holds; a condition itself where that is not known."""
+    found: Any = False
+    for truth in truths:
+        found = found | truth
+    return found
+
+
+def free_unbacked_symbols(x: Any) -> set[str]:
+    """The symbols among `free_symbols` that have no example."""
+    return {name for name in free_symbols(x) if name.startswith(UNBACKED)}
+
+
+def has_free_symbols(x: Any) -> bool:
+    """Whether something depends on symbols."""
+    return bool(free_symbols(x))
+
+
+def has_free_unbacked_symbols(x: Any) -> bool:
+    """Whether something depends on numbers that have no example."""
+    return bool(free_unbacked_symbols(x))
 
 
 def is_symbolic(x: Any) -> bool:
@@ -101,8 +172,10 @@ def is_concrete_int(x: Any) -> bool:
 
 def free_symbols(x: Any) -> set[str]:
     """The symbols on which a number, a tensor or a list of them depends."""
-    if isinstance(x, SymInt):
-        return x.expr.free_symbols
+    if isinstance(x, (SymInt, SymBool)):
+        return symbols_of(x.expr if isinstance(x, SymInt) else x.condition)
+    if isinstance(x, (tuple, list)):
+        return set().union(*[free_symbols(item) for item in x])
     env = getattr(getattr(x, "fake_mode", None), "shape_env", None)
     return symbols_in(x, env) if env is not None else set()
 

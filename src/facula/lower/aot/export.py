@@ -18,6 +18,7 @@ from facula.core.errors import fail
 from facula.fx import GraphModule
 from facula.fx import _pytree as pytree
 from facula.fx.node import map_arg
+from facula.fx.shape_env import numbers_as_nodes
 from facula.lower.aot.api import functional_of
 from facula.lower.aot.fakes import fake_inputs
 from facula.lower.aot.tracing import Traced, trace
@@ -258,7 +259,7 @@ def _call(graph: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, An
     known = map_arg(args, lambda n: n.meta["val"])
     target = overload_of(function, known, kwargs)
     with graph.inserting_before(graph.output_node()):
-        node = graph.call_function(target, args, kwargs)
+        node = graph.call_function(target, numbers_as_nodes(graph, args), kwargs)
     recording = core.set_grad_enabled(False)
     try:
         node.meta["val"] = function(*known, **kwargs)

@@ -199,10 +199,10 @@ def _reads_tensor(joint: GraphModule, node: Node) -> bool:
 
 
 def _used(graph: Graph) -> set[Node]:
-    """The nodes that outputs depend on, and draws, which move a generator on."""
+    """The nodes that outputs depend on, draws, which move a generator on, and numbers that are read."""
     found: set[Node] = set()
     for node in reversed(graph.nodes):
-        if node.op == "output" or node in found or table.is_random(node):
+        if node.op == "output" or node in found or table.is_random(node) or node.is_impure():
             found.add(node)
             found.update(node.all_input_nodes)
     return found

@@ -15,11 +15,11 @@ from typing import Any
 
 from facula.lower.loops import index as ix
 from facula.lower.loops import ir
-from facula.lower.loops.crosswise import reads_across
 from facula.lower.loops.elementwise import converted, finished
 from facula.lower.loops.index import Index, Var
 from facula.lower.loops.ir import Geometry
 from facula.lower.loops.programs import fold_of, reduction_of
+from facula.lower.loops.transposed import reads_across
 from facula.lower.loops.values import NotLoops, Value
 from facula.ops import reduction_programs, row_programs, rows  # noqa: F401  (fill the tables)
 from facula.ops.scalar_node import (

@@ -14,9 +14,9 @@ from typing import Any
 
 from facula.lower.loops import index as ix
 from facula.lower.loops import ir
-from facula.lower.loops.crosswise import step_reads_across
 from facula.lower.loops.index import Index, Var
 from facula.lower.loops.ir import Buffer, Elementwise, Geometry, Reduction
+from facula.lower.loops.transposed import step_reads_across
 from facula.ops.scalar_node import Scalar, topological_order
 
 #: what one kernel holds at most: buffers, and nodes of expressions

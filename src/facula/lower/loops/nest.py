@@ -34,8 +34,8 @@ class Flat:
 
     loops: list[Var]
     stores: list[Store]
-    #: what is written past the caches (`streams.marked`)
-    streams: frozenset[Buffer] = frozenset()
+    #: what is written past the caches (`non_temporal.marked`)
+    non_temporal: frozenset[Buffer] = frozenset()
 
     def shares(self, read: Buffer, written: Buffer) -> bool:
         """Whether a buffer may be written over another: each element is read by its own iteration."""
@@ -59,8 +59,8 @@ class Rows:
     sweeps: list[Sweep]
     stores: list[Store]
     kept: list[Scalar]
-    #: what is written past the caches (`streams.marked`)
-    streams: frozenset[Buffer] = frozenset()
+    #: what is written past the caches (`non_temporal.marked`)
+    non_temporal: frozenset[Buffer] = frozenset()
 
     @property
     def splits(self) -> bool:

@@ -1,8 +1,9 @@
 """Programs of the table as sweeps for tensors of any size: what eager kernels are printed from.
 
-Takes: a reduction, row or step program of `ops`, a storage dtype, a layout. Gives: `Swept`: the
-sweeps, what is stored by row, the operands' buffers; `reduction_of` and `fold_of`, the reductions
-that programs are made of, which `folds` uses for compiled graphs too.
+Takes: a reduction, scan, row or step program of `ops`, a storage dtype, a layout; or the traced expression
+of a pointwise operator. Gives: `Swept`: the sweeps, what is stored by row, the operands' buffers;
+`Mapped`: one loop over dense memory; `reduction_of` and `fold_of`, the reductions that programs are
+made of, which `folds` uses for compiled graphs too.
 Keeps true: the arithmetic is that of the programs; sizes are numbers with names (`Size`); an index
 counts from where the row, or tile of rows, begins in its operand.
 """
@@ -17,8 +18,10 @@ from facula.lower.loops import index as ix
 from facula.lower.loops import ir
 from facula.lower.loops.index import Index, Var
 from facula.lower.loops.ir import Buffer, Geometry, Named
+from facula.lower.loops.nest import Flat
 from facula.lower.loops.sweeps import Arrangement, Store, Sweep
 from facula.ops import reduction_programs, rows
+from facula.ops.scalar import Traced
 from facula.ops.scalar_node import Scalar, cast, constant, substitute, topological_order
 from facula.ops.step_programs import StepProgram, trace_step
 
@@ -36,8 +39,10 @@ class Size(int):
 
 #: how far neighbours in a row of a tile lie apart; how long a row is; how many elements make a result
 INNER, LENGTH, COUNT = Size("inner", 1), Size("length", 2), Size("reduce * segments", 3)
-#: the place in the row, and in the tile
-AT, LANE = Var("at", 1 << 40), Var("l", 1 << 40)
+#: the place in the row, and in the tile; where a layout has the element of a scan; the place in
+#: dense memory
+AT, LANE, SPOT = (Var(name, 1 << 40) for name in ("at", "l", "spot"))
+DENSE = Var("i", Size("n", 4))
 
 
 @dataclass(slots=True)
@@ -86,9 +91,7 @@ def reduction_of(
         elif number < rows.FOLD:
             replace[id(node)] = operand(number)
         else:
-            space, offset = number // 100 * 100, number % 100
-            kind = {rows.FOLD: "fold", rows.LEFT: "left", rows.RIGHT: "right"}[space]
-            replace[id(node)] = leaf(kind, owner, offset, node.dtype)
+            replace[id(node)] = _named(node, owner)
         if number == rows.LENGTH:
             whole[id(node)] = cast(count, node.dtype)
     folds = [
@@ -102,6 +105,12 @@ def reduction_of(
         list(substitute(traced.finalize, replace | whole)), [],
         improves=None if improves is None else substitute((improves,), replace)[0],
     )  # fmt: skip
+
+
+def _named(node: Scalar, owner: int) -> Scalar:
+    """A fold or state of a traced program."""
+    kind = {rows.FOLD: "fold", rows.LEFT: "left", rows.RIGHT: "right"}[node.value // 100 * 100]
+    return leaf(kind, owner, node.value % 100, node.dtype)
 
 
 #: merges of plain folds
@@ -174,11 +183,10 @@ class _Operands:
             ir.Load(self.inputs[number], place), rows.compute_dtype(operand, self.storage)
         )
 
-    def store(self, number: int, expression: Scalar) -> Store:
+    def store(self, number: int, expression: Scalar, at: Any = AT) -> Store:
         """A result written."""
-        return Store(
-            self.outputs[number], self.index(self.program.outputs[number].place), expression
-        )
+        place = self.program.outputs[number].place
+        return Store(self.outputs[number], self.index(place, at), expression)
 
     def swept(
         self,
@@ -203,6 +211,25 @@ def reduction(program: rows.ReductionProgram, storage: str, tiled: bool) -> Swep
         for k, value in enumerate(step.finalize)
     ]
     return operands.swept([step], [], stores, False)
+
+
+def scan(program: rows.ScanProgram, storage: str) -> Swept:
+    """A scan of the table: a reduction whose `block` is the state after one more element, and what
+    is stored of it at `SPOT`."""
+    operands = _Operands(program, storage, False)
+    traced = rows.trace_scan(program, storage)
+    known: dict[int, Scalar] = {}
+    for node in topological_order([*traced.step, *traced.merge, *traced.finalize]):
+        if node.op == "input" and node.value == rows.ORIGIN:
+            known[id(node)] = ir.position(ix.of(AT))
+        elif node.op == "input":
+            read = node.value == rows.OPERAND
+            known[id(node)] = operands.load(0, SPOT) if read else _named(node, 0)
+    step, merge = (list(substitute(roots, known)) for roots in (traced.step, traced.merge))
+    state = ir.Reduction(0, *_ANY, [], step, list(traced.identity), merge, [], [])
+    results = enumerate(substitute(traced.finalize, known))
+    stores = [operands.store(k, value, SPOT) for k, value in results]
+    return Swept([Sweep(reductions=[state])], stores, [], operands.inputs, operands.outputs)
 
 
 def row_program(program: rows.RowProgram, storage: str, tiled: bool, keep: bool) -> Swept:
@@ -277,3 +304,38 @@ class _Step:
 
     def __init__(self, program: StepProgram) -> None:
         self.inputs = self.outputs = tuple(rows.Operand(name) for name in program.operands)
+
+
+# --- pointwise operators
+@dataclass(slots=True)
+class Mapped:
+    """An operator over dense memory: a loop, and the buffers in the order of a map kernel's pointers."""
+
+    loop: Flat
+    outputs: list[Buffer]
+    inputs: list[Buffer]
+
+
+def mapped(traced: Traced) -> Mapped:
+    """A traced pointwise operator, or gradient, as one loop over dense memory."""
+    place = ix.of(DENSE)
+    outputs, inputs = (
+        [Buffer(f"{letter}{k}", each.dtype, (), (), "any") for k, each in enumerate(values)]
+        for letter, values in (("o", traced.outputs), ("x", traced.inputs))
+    )
+    read = {
+        id(leaf): ir.load(buffer, place) for leaf, buffer in zip(traced.inputs, inputs, strict=True)
+    }
+    known = {}
+    for node in topological_order(traced.outputs):
+        if node.op in ("real", "imag"):
+            pair = read[id(node.args[0])]
+            known[id(node)] = pair.re if node.op == "real" else pair.im
+        elif id(node) in read:
+            known[id(node)] = node if node.dtype in ir.PART else read[id(node)]
+    stores = [
+        Store(buffer, at, substitute((expression,), known)[0])
+        for buffer, value in zip(outputs, traced.outputs, strict=True)
+        for at, expression in ir.Store(buffer, place, value).parts()
+    ]
+    return Mapped(Flat([DENSE], stores), outputs, inputs)

@@ -37,7 +37,12 @@ WARN_FOR_UNFUSED_KERNELS = False
 
 
 class SDPBackend(enum.IntEnum):
-    """Ways to compute attention, with PyTorch's numbers."""
+    """Ways to compute attention, with PyTorch's numbers.
+
+    Example:
+        >>> facula.nn.attention.SDPBackend.MATH.name
+        'MATH'
+    """
 
     ERROR = -1
     MATH = 0
@@ -63,10 +68,20 @@ def _cur_sdpa_kernel_backends(with_priority: bool = False) -> list[SDPBackend]:
 def sdpa_kernel(
     backends: list[SDPBackend] | SDPBackend, set_priority: bool = False
 ) -> Iterator[dict[str, bool]]:
-    """Within the block, attention is computed in one of the given ways only.
+    """A block in which attention is computed in one of the given ways only.
+
+    Args:
+        backends: a `SDPBackend`, or a list of them
+        set_priority: whether the list is an order of preference
 
     Raises:
-        AssertionError: something else than `SDPBackend` was given.
+        AssertionError: something else was given.
+
+    Example:
+        >>> q = facula.ones(1, 2, 4)
+        >>> with facula.nn.attention.sdpa_kernel(facula.nn.attention.SDPBackend.MATH):
+        ...     facula.nn.functional.scaled_dot_product_attention(q, q, q).shape
+        facula.Size([1, 2, 4])
     """
     chosen = [backends] if isinstance(backends, SDPBackend) else list(backends)
     if not all(isinstance(way, SDPBackend) for way in chosen):

@@ -17,14 +17,33 @@ __all__ = ["CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_le
 
 
 class CausalVariant(enum.IntEnum):
-    """The corner of the scores from which the diagonal starts."""
+    """The corner of the scores from which the diagonal of a `CausalBias` starts.
+
+    Example:
+        >>> from facula.nn.attention import bias
+        >>> [variant.name for variant in bias.CausalVariant]
+        ['UPPER_LEFT', 'LOWER_RIGHT']
+    """
 
     UPPER_LEFT = 1
     LOWER_RIGHT = 2
 
 
 class CausalBias(facula.Tensor):
-    """The mask of queries that look at no later key: [seq_len_q, seq_len_kv], True where they look."""
+    """The mask of queries that look at no later key, for `functional.scaled_dot_product_attention`.
+
+    Args:
+        variant: a `CausalVariant`
+        seq_len_q: number of queries
+        seq_len_kv: number of keys
+
+    Example:
+        >>> from facula.nn.attention import bias
+        >>> mask = bias.causal_upper_left(2, 2)
+        >>> q = facula.ones(1, 1, 2, 4)
+        >>> facula.nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask).shape
+        facula.Size([1, 1, 2, 4])
+    """
 
     variant: CausalVariant
     seq_len_q: int
@@ -60,7 +79,18 @@ class CausalBias(facula.Tensor):
 
 
 def causal_upper_left(*size: int) -> CausalBias:
-    """Query i looks at keys up to i."""
+    """The mask of queries of which query i looks at keys up to i.
+
+    Args:
+        *size: queries and keys
+
+    Example:
+        >>> from facula.nn.attention import bias
+        >>> q, k = facula.ones(1, 1, 2, 4), facula.ones(1, 1, 3, 4)
+        >>> mask = bias.causal_upper_left(2, 3)
+        >>> facula.nn.functional.scaled_dot_product_attention(q, k, k, attn_mask=mask).shape
+        facula.Size([1, 1, 2, 4])
+    """
     if len(size) != 2:
         fail(
             RuntimeError,
@@ -73,7 +103,18 @@ def causal_upper_left(*size: int) -> CausalBias:
 
 
 def causal_lower_right(*size: int) -> CausalBias:
-    """The last query looks at all keys, the one before at all but one."""
+    """The mask of queries of which the last looks at all keys, the one before at all but one.
+
+    Args:
+        *size: queries and keys
+
+    Example:
+        >>> from facula.nn.attention import bias
+        >>> q, k = facula.ones(1, 1, 2, 4), facula.ones(1, 1, 3, 4)
+        >>> mask = bias.causal_lower_right(2, 3)
+        >>> facula.nn.functional.scaled_dot_product_attention(q, k, k, attn_mask=mask).shape
+        facula.Size([1, 1, 2, 4])
+    """
     if len(size) != 2:
         fail(
             RuntimeError,

@@ -53,31 +53,87 @@ class FlexKernelOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class AuxRequest:
-    """What `flex_attention` gives beside its result."""
+    """What `flex_attention` gives beside its result.
+
+    Args:
+        lse: whether the logarithm of each row's sum
+        max_scores: whether the largest score of each row
+
+    Example:
+        >>> from facula.nn.attention import flex_attention as fa
+        >>> q = facula.ones(1, 1, 2, 4)
+        >>> result, aux = fa.flex_attention(q, q, q, return_aux=fa.AuxRequest(lse=True))
+        >>> aux.lse.shape
+        facula.Size([1, 1, 2])
+    """
 
     lse: bool = False
     max_scores: bool = False
 
 
 class AuxOutput(NamedTuple):
-    """What was asked for by `AuxRequest`."""
+    """What was asked for by `AuxRequest`; None for what was not.
+
+    Args:
+        lse: the logarithm of each row's sum
+        max_scores: the largest score of each row
+
+    Example:
+        >>> from facula.nn.attention import flex_attention as fa
+        >>> fa.AuxOutput().lse is None
+        True
+    """
 
     lse: Any = None
     max_scores: Any = None
 
 
 def noop_mask(batch: Any, head: Any, token_q: Any, token_kv: Any) -> Any:
-    """Everything is looked at."""
+    """The mask of everything.
+
+    Args:
+        batch, head, token_q, token_kv: tensors of indices
+
+    Example:
+        >>> from facula.nn.attention import flex_attention as fa
+        >>> zero = facula.tensor(0)
+        >>> fa.noop_mask(zero, zero, zero, zero)
+        tensor(True)
+    """
     return batch.new_ones(size=(), dtype=facula.bool, device=batch.device)
 
 
 def and_masks(*mask_mods: Modification) -> Modification:
-    """What all masks leave."""
+    """The mask of what all given masks leave.
+
+    Args:
+        *mask_mods: functions of (batch, head, query, key)
+
+    Example:
+        >>> from facula.nn.attention import flex_attention as fa
+        >>> band = fa.and_masks(lambda b, h, q, k: q >= k, lambda b, h, q, k: q - k <= 1)
+        >>> fa.create_mask(band, None, None, 3, 3, device="cpu")[0, 0]
+        tensor([[ True, False, False],
+                [ True,  True, False],
+                [False,  True,  True]])
+    """
     return _joined(mask_mods, facula.logical_and, True)
 
 
 def or_masks(*mask_mods: Modification) -> Modification:
-    """What any mask leaves."""
+    """The mask of what any given mask leaves.
+
+    Args:
+        *mask_mods: functions of (batch, head, query, key)
+
+    Example:
+        >>> from facula.nn.attention import flex_attention as fa
+        >>> either = fa.or_masks(lambda b, h, q, k: q == k, lambda b, h, q, k: k == 0)
+        >>> fa.create_mask(either, None, None, 3, 3, device="cpu")[0, 0]
+        tensor([[ True, False, False],
+                [ True,  True, False],
+                [ True, False,  True]])
+    """
     return _joined(mask_mods, facula.logical_or, False)
 
 
@@ -123,7 +179,20 @@ def create_mask(
     KV_LEN: int,  # noqa: N803
     device: Any = None,
 ) -> Any:
-    """The mask [B, H, Q_LEN, KV_LEN] that a function of (batch, head, query, key) describes."""
+    """The mask ``[B, H, Q_LEN, KV_LEN]`` that a function of (batch, head, query, key) describes.
+
+    Args:
+        mod_fn: gives True where a query looks at a key
+        B, H: batch and heads; None for 1
+        Q_LEN, KV_LEN: queries and keys
+        device: None for the CPU
+
+    Example:
+        >>> from facula.nn.attention import flex_attention as fa
+        >>> fa.create_mask(lambda b, h, q, k: q >= k, None, None, 2, 2, device="cpu")
+        tensor([[[[ True, False],
+                  [ True,  True]]]])
+    """
     shape = (B or 1, H or 1, Q_LEN, KV_LEN)
     found = _mapped(mod_fn, 0)(*_places(shape, device))
     if found.dtype is not facula.bool:
@@ -319,7 +388,24 @@ def create_block_mask(
     compute_dq_write_order: bool = False,
     dq_kv_order: bool = True,
 ) -> BlockMask:
-    """The blocks of the mask that a function of (batch, head, query, key) describes."""
+    """The blocks of the mask that a function of (batch, head, query, key) describes, for
+    `flex_attention`.
+
+    Args:
+        mask_mod: gives True where a query looks at a key
+        B, H: batch and heads; None for one mask for all
+        Q_LEN, KV_LEN: queries and keys
+        device: None for the CPU
+        BLOCK_SIZE: of blocks, an int or (queries, keys)
+        separate_full_blocks: whether blocks without gaps are listed apart
+        compute_dq_write_order, dq_kv_order: kept as in PyTorch
+
+    Example:
+        >>> from facula.nn.attention import flex_attention as fa
+        >>> mask = fa.create_block_mask(lambda b, h, q, k: q >= k, None, None, 256, 256, device="cpu")
+        >>> mask.shape
+        (1, 1, 256, 256)
+    """
     rows, columns = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
     mask = create_mask(mask_mod, B, H, Q_LEN, KV_LEN, device)
     padded = facula.nn.functional.pad(mask, (0, -KV_LEN % columns, 0, -Q_LEN % rows))
@@ -421,12 +507,30 @@ def flex_attention(
     *,
     return_aux: AuxRequest | None = None,
 ) -> Any:
-    """softmax(score_mod(query key^T * scale)) value over what the mask leaves; 0 where it leaves
-    nothing.
+    """``softmax(score_mod(query key^T scale)) value`` over what the mask leaves; 0 where it leaves
+    nothing. [Dong et al. 2024]
 
-    query: [B, H, Q, E]. key, value: [B, G, K, ...] with G = H, or a divisor with `enable_gqa`.
-    score_mod: a function of (score, batch, head, query, key). Results come with logarithms of the
-    sums (`return_lse`) or with what `return_aux` asks for.
+    Args:
+        query: ``[B, H, Q, E]``
+        key: ``[B, G, K, E]``; G is H, or a divisor with ``enable_gqa``
+        value: ``[B, G, K, F]``
+        score_mod: of (score, batch, head, query, key), to a score; None to leave it
+        block_mask: as `create_block_mask` makes it; None for all
+        scale: None for ``1 / sqrt(E)``
+        enable_gqa: whether several heads share keys and values
+        return_lse: whether the logarithm of each row's sum is a second result
+        kernel_options: kept as in PyTorch
+        return_aux: an `AuxRequest` of further results
+
+    Returns:
+        ``[B, H, Q, F]``.
+
+    Example:
+        >>> from facula.nn.attention import flex_attention as fa
+        >>> q = facula.randn(1, 2, 4, 8)
+        >>> causal = fa.create_block_mask(lambda b, h, q, k: q >= k, None, None, 4, 4, device="cpu")
+        >>> fa.flex_attention(q, q, q, block_mask=causal).shape
+        facula.Size([1, 2, 4, 8])
     """
     _check(query, key, value, enable_gqa)
     heads, groups = query.shape[1], key.shape[1]

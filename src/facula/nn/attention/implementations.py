@@ -18,25 +18,59 @@ _ACTIVE: list[tuple[str, Any]] = []
 
 
 def register_flash_attention_impl(impl: str, *, register_fn: Callable[..., Any]) -> None:
-    """Offer an implementation: `register_fn()` puts it in place and gives a handle with `remove()`."""
+    """Offers an implementation of attention.
+
+    Args:
+        impl: its name
+        register_fn: puts it in place, and gives a handle with ``remove()``
+
+    Example:
+        >>> import types
+        >>> handle = types.SimpleNamespace(remove=lambda: None)
+        >>> facula.nn.attention.register_flash_attention_impl("mine", register_fn=lambda: handle)
+        >>> facula.nn.attention.activate_flash_attention_impl("mine")
+        >>> facula.nn.attention.current_flash_attention_impl()
+        'mine'
+        >>> facula.nn.attention.restore_flash_attention_impl()
+    """
     _KNOWN[impl] = register_fn
 
 
 def list_flash_attention_impls() -> list[str]:
-    """The names of what is offered."""
+    """The names of implementations of attention that were offered.
+
+    Example:
+        >>> isinstance(facula.nn.attention.list_flash_attention_impls(), list)
+        True
+    """
     return sorted(_KNOWN)
 
 
 def current_flash_attention_impl() -> str | None:
-    """The name of the implementation in use; None for facula's own."""
+    """The name of the implementation in use; None for facula's own.
+
+    Example:
+        >>> facula.nn.attention.current_flash_attention_impl() is None
+        True
+    """
     return _ACTIVE[0][0] if _ACTIVE else None
 
 
 def activate_flash_attention_impl(impl: str) -> None:
-    """Put an implementation in place of the one in use.
+    """Puts an implementation that was offered in place of the one in use.
+
+    Args:
+        impl: its name
 
     Raises:
         ValueError: nobody offers it.
+
+    Example:
+        >>> try:
+        ...     facula.nn.attention.activate_flash_attention_impl("nobody's")
+        ... except ValueError:
+        ...     print("not offered")
+        not offered
     """
     if impl not in _KNOWN:
         fail(
@@ -51,7 +85,11 @@ def activate_flash_attention_impl(impl: str) -> None:
 
 
 def restore_flash_attention_impl(_raise_warn: bool = True) -> None:
-    """Go back to facula's own implementation."""
+    """Goes back to facula's own implementation of attention.
+
+    Example:
+        >>> facula.nn.attention.restore_flash_attention_impl(_raise_warn=False)
+    """
     if not _ACTIVE:
         if _raise_warn:
             warnings.warn(

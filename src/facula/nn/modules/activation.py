@@ -39,7 +39,20 @@ class _InplaceActivation(Module):
 
 
 class ReLU(_InplaceActivation):
-    """``max(x, 0)``."""
+    """Rectified linear unit, ``max(x, 0)``. [Nair & Hinton 2010]
+
+    The gradient at 0 is 0.
+
+    Args:
+        inplace: whether the result is written over the input
+
+    Shape:
+        any, and the output has the same.
+
+    Example:
+        >>> facula.nn.ReLU()(facula.tensor([-2.0, -0.5, 0.0, 1.0]))
+        tensor([0., 0., 0., 1.])
+    """
 
     def forward(self, input: Any) -> Any:
         """Elementwise."""
@@ -47,7 +60,18 @@ class ReLU(_InplaceActivation):
 
 
 class SiLU(_InplaceActivation):
-    """``x * sigmoid(x)``."""
+    """Sigmoid linear unit (swish), ``x * sigmoid(x)``. [Elfwing, Uchibe & Doya 2018]
+
+    Args:
+        inplace: whether the result is written over the input
+
+    Shape:
+        any, and the output has the same.
+
+    Example:
+        >>> facula.nn.SiLU()(facula.tensor([-2.0, -0.5, 0.0, 1.0]))
+        tensor([-0.2384, -0.1888,  0.0000,  0.7311])
+    """
 
     def forward(self, input: Any) -> Any:
         """Elementwise."""
@@ -55,7 +79,18 @@ class SiLU(_InplaceActivation):
 
 
 class Mish(_InplaceActivation):
-    """``x * tanh(softplus(x))``."""
+    """``x * tanh(softplus(x))``, smooth and not monotonic. [Misra 2019]
+
+    Args:
+        inplace: whether the result is written over the input
+
+    Shape:
+        any, and the output has the same.
+
+    Example:
+        >>> facula.nn.Mish()(facula.tensor([-2.0, -0.5, 0.0, 1.0]))
+        tensor([-0.2525, -0.2207,  0.0000,  0.8651])
+    """
 
     def forward(self, input: Any) -> Any:
         """Elementwise."""
@@ -63,7 +98,23 @@ class Mish(_InplaceActivation):
 
 
 class SELU(_InplaceActivation):
-    """The self-normalising exponential linear unit."""
+    """Self-normalising unit: ``scale * (x if x > 0 else alpha * (exp(x) - 1))``. [Klambauer et al.
+    2017]
+
+    ``alpha`` = 1.6732632 and ``scale`` = 1.0507010 are such that activations tend to mean 0 and
+    variance 1; weights should be drawn with `init.kaiming_normal_` and nonlinearity 'linear',
+    dropout should be `AlphaDropout`.
+
+    Args:
+        inplace: whether the result is written over the input
+
+    Shape:
+        any, and the output has the same.
+
+    Example:
+        >>> facula.nn.SELU()(facula.tensor([-2.0, -0.5, 0.0, 1.0]))
+        tensor([-1.5202, -0.6918,  0.0000,  1.0507])
+    """
 
     def forward(self, input: Any) -> Any:
         """Elementwise."""
@@ -79,7 +130,18 @@ class _SilentInplaceActivation(_InplaceActivation):
 
 
 class Hardsigmoid(_SilentInplaceActivation):
-    """``clamp(x / 6 + 1 / 2, 0, 1)``."""
+    """Sigmoid in three straight pieces: ``clamp(x / 6 + 1 / 2, 0, 1)``.
+
+    Args:
+        inplace: whether the result is written over the input
+
+    Shape:
+        any, and the output has the same.
+
+    Example:
+        >>> facula.nn.Hardsigmoid()(facula.tensor([-4.0, -1.0, 0.0, 4.0]))
+        tensor([0.0000, 0.3333, 0.5000, 1.0000])
+    """
 
     def forward(self, input: Any) -> Any:
         """Elementwise."""
@@ -87,7 +149,18 @@ class Hardsigmoid(_SilentInplaceActivation):
 
 
 class Hardswish(_SilentInplaceActivation):
-    """``x * hardsigmoid(x)``."""
+    """``x * clamp(x + 3, 0, 6) / 6``, swish in pieces. [Howard et al. 2019]
+
+    Args:
+        inplace: whether the result is written over the input
+
+    Shape:
+        any, and the output has the same.
+
+    Example:
+        >>> facula.nn.Hardswish()(facula.tensor([-4.0, -1.0, 0.0, 4.0]))
+        tensor([-0.0000, -0.3333,  0.0000,  4.0000])
+    """
 
     def forward(self, input: Any) -> Any:
         """Elementwise."""
@@ -95,7 +168,18 @@ class Hardswish(_SilentInplaceActivation):
 
 
 class Sigmoid(Module):
-    """``1 / (1 + exp(-x))``."""
+    """``1 / (1 + exp(-x))``, a number between 0 and 1.
+
+    Before a binary cross-entropy leave it out and use `BCEWithLogitsLoss`, which is exact where
+    this rounds to 0 or 1.
+
+    Shape:
+        any, and the output has the same.
+
+    Example:
+        >>> facula.nn.Sigmoid()(facula.tensor([-2.0, -0.5, 0.0, 1.0]))
+        tensor([0.1192, 0.3775, 0.5000, 0.7311])
+    """
 
     def forward(self, input: Any) -> Any:
         """Elementwise."""
@@ -103,7 +187,15 @@ class Sigmoid(Module):
 
 
 class Tanh(Module):
-    """Hyperbolic tangent."""
+    """Hyperbolic tangent, a number between -1 and 1.
+
+    Shape:
+        any, and the output has the same.
+
+    Example:
+        >>> facula.nn.Tanh()(facula.tensor([-2.0, -0.5, 0.0, 1.0]))
+        tensor([-0.9640, -0.4621,  0.0000,  0.7616])
+    """
 
     def forward(self, input: Any) -> Any:
         """Elementwise."""
@@ -111,7 +203,15 @@ class Tanh(Module):
 
 
 class LogSigmoid(Module):
-    """``log(sigmoid(x))``."""
+    """``log(sigmoid(x))``, without overflow for large ``|x|``.
+
+    Shape:
+        any, and the output has the same.
+
+    Example:
+        >>> facula.nn.LogSigmoid()(facula.tensor([-200.0, 0.0, 2.0]))
+        tensor([-2.0000e+02, -6.9315e-01, -1.2693e-01])
+    """
 
     def forward(self, input: Any) -> Any:
         """Elementwise."""
@@ -119,7 +219,15 @@ class LogSigmoid(Module):
 
 
 class Softsign(Module):
-    """``x / (1 + |x|)``."""
+    """``x / (1 + |x|)``, a number between -1 and 1.
+
+    Shape:
+        any, and the output has the same.
+
+    Example:
+        >>> facula.nn.Softsign()(facula.tensor([-2.0, -0.5, 0.0, 1.0]))
+        tensor([-0.6667, -0.3333,  0.0000,  0.5000])
+    """
 
     def forward(self, input: Any) -> Any:
         """Elementwise."""
@@ -127,7 +235,15 @@ class Softsign(Module):
 
 
 class Tanhshrink(Module):
-    """``x - tanh(x)``."""
+    """``x - tanh(x)``.
+
+    Shape:
+        any, and the output has the same.
+
+    Example:
+        >>> facula.nn.Tanhshrink()(facula.tensor([-2.0, -0.5, 0.0, 1.0]))
+        tensor([-1.0360, -0.0379,  0.0000,  0.2384])
+    """
 
     def forward(self, input: Any) -> Any:
         """Elementwise."""
@@ -135,7 +251,20 @@ class Tanhshrink(Module):
 
 
 class Threshold(Module):
-    """``x`` where it exceeds ``threshold``, else ``value``."""
+    """``x`` where ``x > threshold``, else ``value``.
+
+    Args:
+        threshold: the least number that is replaced is the one equal to it
+        value: what takes the place
+        inplace: whether the result is written over the input
+
+    Shape:
+        any, and the output has the same.
+
+    Example:
+        >>> facula.nn.Threshold(0.1, 20.0)(facula.tensor([-2.0, -0.5, 0.0, 1.0]))
+        tensor([20., 20., 20.,  1.])
+    """
 
     __constants__ = ["threshold", "value", "inplace"]
 
@@ -156,7 +285,22 @@ class Threshold(Module):
 
 
 class RReLU(Module):
-    """Leaky ReLU whose slope is drawn from ``[lower, upper]`` in training and their mean otherwise."""
+    """Leaky rectifier with a random slope for negative numbers. [Xu et al. 2015]
+
+    In training every negative element is multiplied by a number of its own, uniform in [lower,
+    upper]; in evaluation all by ``(lower + upper) / 2``.
+
+    Args:
+        lower, upper: bounds of the slope, 1/8 and 1/3 by default
+        inplace: whether the result is written over the input
+
+    Shape:
+        any, and the output has the same.
+
+    Example:
+        >>> facula.nn.RReLU(0.1, 0.3).eval()(facula.tensor([-1.0, 2.0]))
+        tensor([-0.2000,  2.0000])
+    """
 
     __constants__ = ["lower", "upper", "inplace"]
 
@@ -179,7 +323,23 @@ class RReLU(Module):
 
 
 class Hardtanh(Module):
-    """``clamp(x, min_val, max_val)``."""
+    """``clamp(x, min_val, max_val)``.
+
+    Args:
+        min_val, max_val: the bounds
+        inplace: whether the result is written over the input
+        min_value, max_value: older names of the bounds; a `FutureWarning` says so
+
+    Raises:
+        AssertionError: ``max_val`` is not larger than ``min_val``.
+
+    Shape:
+        any, and the output has the same.
+
+    Example:
+        >>> facula.nn.Hardtanh(-1.0, 0.5)(facula.tensor([-2.0, -0.5, 0.0, 1.0]))
+        tensor([-1.0000, -0.5000,  0.0000,  0.5000])
+    """
 
     __constants__ = ["min_val", "max_val", "inplace"]
 
@@ -221,7 +381,18 @@ class Hardtanh(Module):
 
 
 class ReLU6(Hardtanh):
-    """``clamp(x, 0, 6)``."""
+    """``clamp(x, 0, 6)``. [Krizhevsky 2010]
+
+    Args:
+        inplace: whether the result is written over the input
+
+    Shape:
+        any, and the output has the same.
+
+    Example:
+        >>> facula.nn.ReLU6()(facula.tensor([-1.0, 3.0, 8.0]))
+        tensor([0., 3., 6.])
+    """
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__(0.0, 6.0, inplace)
@@ -232,7 +403,20 @@ class ReLU6(Hardtanh):
 
 
 class ELU(Module):
-    """``x`` where positive, else ``alpha * (exp(x) - 1)``."""
+    """Exponential linear unit: ``x`` where positive, else ``alpha * (exp(x) - 1)``. [Clevert et al.
+    2016]
+
+    Args:
+        alpha: minus the limit for x to minus infinity
+        inplace: whether the result is written over the input
+
+    Shape:
+        any, and the output has the same.
+
+    Example:
+        >>> facula.nn.ELU()(facula.tensor([-2.0, -0.5, 0.0, 1.0]))
+        tensor([-0.8647, -0.3935,  0.0000,  1.0000])
+    """
 
     __constants__ = ["alpha", "inplace"]
 
@@ -251,7 +435,20 @@ class ELU(Module):
 
 
 class CELU(ELU):
-    """``max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0)``."""
+    """``max(x, 0) + min(0, alpha * (exp(x / alpha) - 1))``: an `ELU` with continuous derivative for
+    every alpha. [Barron 2017]
+
+    Args:
+        alpha: minus the limit for x to minus infinity; not 0
+        inplace: whether the result is written over the input
+
+    Shape:
+        any, and the output has the same.
+
+    Example:
+        >>> facula.nn.CELU(2.0)(facula.tensor([-2.0, -0.5, 0.0, 1.0]))
+        tensor([-1.2642, -0.4424,  0.0000,  1.0000])
+    """
 
     def forward(self, input: Any) -> Any:
         """Elementwise."""
@@ -259,7 +456,19 @@ class CELU(ELU):
 
 
 class GLU(Module):
-    """``a * sigmoid(b)`` for the halves ``a`` and ``b`` of the input along ``dim``."""
+    """Gated linear unit ``a * sigmoid(b)``, a and b the halves of the input along ``dim``. [Dauphin et
+    al. 2017]
+
+    Args:
+        dim: the dimension that is halved
+
+    Shape:
+        ``[*, 2 N, *]`` to ``[*, N, *]``; the size along ``dim`` must be even.
+
+    Example:
+        >>> facula.nn.GLU()(facula.tensor([-2.0, -0.5, 0.0, 1.0]))
+        tensor([-1.0000, -0.3655])
+    """
 
     __constants__ = ["dim"]
 
@@ -277,7 +486,20 @@ class GLU(Module):
 
 
 class GELU(Module):
-    """``x * Phi(x)``, or its tanh approximation."""
+    """Gaussian error linear unit ``x * Phi(x)``, Phi the normal distribution function. [Hendrycks &
+    Gimpel 2016]
+
+    Args:
+        approximate: 'none' for the exact function, 'tanh' for ``0.5 x (1 + tanh(sqrt(2 / pi) (x +
+            0.044715 x^3)))``
+
+    Shape:
+        any, and the output has the same.
+
+    Example:
+        >>> facula.nn.GELU()(facula.tensor([-2.0, -0.5, 0.0, 1.0]))
+        tensor([-0.0455, -0.1543,  0.0000,  0.8413])
+    """
 
     __constants__ = ["approximate"]
 
@@ -295,7 +517,18 @@ class GELU(Module):
 
 
 class Hardshrink(Module):
-    """``x`` where ``|x|`` exceeds ``lambd``, else 0."""
+    """``x`` where ``|x| > lambd``, else 0.
+
+    Args:
+        lambd: half the width of the interval that becomes 0
+
+    Shape:
+        any, and the output has the same.
+
+    Example:
+        >>> facula.nn.Hardshrink(0.6)(facula.tensor([-2.0, -0.5, 0.0, 1.0]))
+        tensor([-2.,  0.,  0.,  1.])
+    """
 
     __constants__ = ["lambd"]
 
@@ -313,7 +546,18 @@ class Hardshrink(Module):
 
 
 class Softshrink(Hardshrink):
-    """``sign(x) * max(|x| - lambd, 0)``."""
+    """``sign(x) * max(|x| - lambd, 0)``, the proximal operator of the 1-norm.
+
+    Args:
+        lambd: how far numbers move towards 0; at least 0
+
+    Shape:
+        any, and the output has the same.
+
+    Example:
+        >>> facula.nn.Softshrink()(facula.tensor([-2.0, -0.5, 0.0, 1.0]))
+        tensor([-1.5000,  0.0000,  0.0000,  0.5000])
+    """
 
     def forward(self, input: Any) -> Any:
         """Elementwise."""
@@ -325,7 +569,19 @@ class Softshrink(Hardshrink):
 
 
 class LeakyReLU(Module):
-    """``x`` where positive, else ``negative_slope * x``."""
+    """``x`` where positive, else ``negative_slope * x``. [Maas, Hannun & Ng 2013]
+
+    Args:
+        negative_slope: the slope for negative numbers
+        inplace: whether the result is written over the input
+
+    Shape:
+        any, and the output has the same.
+
+    Example:
+        >>> facula.nn.LeakyReLU(0.1)(facula.tensor([-2.0, -0.5, 0.0, 1.0]))
+        tensor([-0.2000, -0.0500,  0.0000,  1.0000])
+    """
 
     __constants__ = ["inplace", "negative_slope"]
 
@@ -345,7 +601,19 @@ class LeakyReLU(Module):
 
 
 class Softplus(Module):
-    """``log(1 + exp(beta * x)) / beta``, linear where ``beta * x`` exceeds ``threshold``."""
+    """``log(1 + exp(beta * x)) / beta``, a smooth and positive `ReLU`. [Dugas et al. 2001]
+
+    Args:
+        beta: the sharpness of the bend
+        threshold: where ``beta * x`` exceeds it the result is ``x``
+
+    Shape:
+        any, and the output has the same.
+
+    Example:
+        >>> facula.nn.Softplus()(facula.tensor([-2.0, -0.5, 0.0, 1.0]))
+        tensor([0.1269, 0.4741, 0.6931, 1.3133])
+    """
 
     __constants__ = ["beta", "threshold"]
 
@@ -364,7 +632,24 @@ class Softplus(Module):
 
 
 class PReLU(Module):
-    """Leaky ReLU with a learned slope, one for all channels or one each."""
+    """`LeakyReLU` whose slope is learned. [He et al. 2015]
+
+    The slopes are the parameter ``weight`` of shape ``[num_parameters]``; do not put weight decay
+    on it.
+
+    Args:
+        num_parameters: 1 for one slope, or the number of channels (size of dimension 1) for one
+            each
+        init: where the slopes start
+        device, dtype: of ``weight``
+
+    Shape:
+        any (``[N, C, *]`` with a slope each), and the output has the same.
+
+    Example:
+        >>> facula.nn.PReLU()(facula.tensor([-2.0, -0.5, 0.0, 1.0]))
+        tensor([-0.5000, -0.1250,  0.0000,  1.0000], grad_fn=<PreluBackward0>)
+    """
 
     __constants__ = ["num_parameters"]
 
@@ -410,7 +695,18 @@ class _AlongDimension(Module):
 
 
 class Softmin(_AlongDimension):
-    """``softmax(-x)``."""
+    """``softmax(-x)`` along a dimension.
+
+    Args:
+        dim: the dimension along which results sum to 1
+
+    Shape:
+        any, and the output has the same.
+
+    Example:
+        >>> facula.nn.Softmin(dim=0)(facula.tensor([-2.0, -0.5, 0.0, 1.0]))
+        tensor([0.7101, 0.1584, 0.0961, 0.0354])
+    """
 
     def forward(self, input: Any) -> Any:
         """The same shape."""
@@ -418,7 +714,21 @@ class Softmin(_AlongDimension):
 
 
 class Softmax(_AlongDimension):
-    """``exp(x) / sum(exp(x))`` along ``dim``."""
+    """``exp(x_i) / sum_j exp(x_j)`` along a dimension, computed relative to the largest element.
+
+    Losses want logarithms: use `LogSoftmax`, or `CrossEntropyLoss` on the scores themselves.
+
+    Args:
+        dim: the dimension along which results sum to 1; None takes 0 for inputs of 0, 1 and 3
+            dimensions and 1 for others, with a warning
+
+    Shape:
+        any, and the output has the same.
+
+    Example:
+        >>> facula.nn.Softmax(dim=-1)(facula.tensor([-2.0, -0.5, 0.0, 1.0]))
+        tensor([0.0303, 0.1360, 0.2242, 0.6095])
+    """
 
     def forward(self, input: Any) -> Any:
         """The same shape."""
@@ -426,7 +736,18 @@ class Softmax(_AlongDimension):
 
 
 class LogSoftmax(_AlongDimension):
-    """``log(softmax(x))`` along ``dim``."""
+    """``log(softmax(x))`` along a dimension, exact where the softmax rounds to 0.
+
+    Args:
+        dim: the dimension along which ``exp`` of the results sums to 1
+
+    Shape:
+        any, and the output has the same.
+
+    Example:
+        >>> facula.nn.LogSoftmax(dim=0)(facula.tensor([0.0, 1.0, 200.0]))
+        tensor([-200., -199.,    0.])
+    """
 
     def forward(self, input: Any) -> Any:
         """The same shape."""
@@ -434,7 +755,21 @@ class LogSoftmax(_AlongDimension):
 
 
 class Softmax2d(Module):
-    """Softmax over the channels at every position of an image."""
+    """Softmax over the channels at every position of an image.
+
+    Shape:
+        ``[N, C, H, W]`` or ``[C, H, W]``, and the output has the same.
+
+    Raises:
+        ValueError: the input has another number of dimensions.
+
+    Example:
+        >>> x = facula.tensor([[[0.0]], [[1.0]]])
+        >>> facula.nn.Softmax2d()(x)
+        tensor([[[0.2689]],
+        <BLANKLINE>
+                [[0.7311]]])
+    """
 
     def forward(self, input: Any) -> Any:
         """``[N, C, H, W]`` or ``[C, H, W]``."""

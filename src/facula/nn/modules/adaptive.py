@@ -25,7 +25,35 @@ _ASMoutput = namedtuple("_ASMoutput", ["output", "loss"])
 
 
 class AdaptiveLogSoftmaxWithLoss(Module):
-    """Log-softmax over ``n_classes`` split at ``cutoffs``, with its negative log-likelihood."""
+    """Softmax over many classes that are sorted by frequency: rare ones are in clusters of smaller
+    width. [Grave et al. 2017]
+
+    Frequent classes (below the first cutoff) and the clusters are scored first, classes of a
+    cluster only where a target lies in it.
+
+    Args:
+        in_features: width of the input
+        n_classes: number of classes, the most frequent one first
+        cutoffs: increasing class indices at which clusters begin
+        div_value: each cluster's width is that of the one before divided by it
+        head_bias: whether the scores of the head have a bias
+        device, dtype: of the parameters
+
+    Shape:
+        features ``[N, in_features]`` or ``[in_features]`` and integer classes ``[N]`` or ``[]``, to
+        a named tuple of ``output`` (the targets' log-probabilities) and ``loss`` (minus their
+        mean). ``log_prob(input)`` gives ``[N, n_classes]``, ``predict(input)`` the likeliest
+        classes.
+
+    Raises:
+        ValueError: the cutoffs do not increase, or are not within the classes.
+
+    Example:
+        >>> softmax = facula.nn.AdaptiveLogSoftmaxWithLoss(16, 1000, cutoffs=[10, 100])
+        >>> output, loss = softmax(facula.randn(4, 16), facula.tensor([0, 7, 50, 999]))
+        >>> output.shape, loss.shape, softmax.predict(facula.randn(4, 16)).shape
+        (facula.Size([4]), facula.Size([]), facula.Size([4]))
+    """
 
     def __init__(
         self,
@@ -185,8 +213,29 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
 
 class LinearCrossEntropyLoss(Module):
-    """Cross-entropy of a linear layer's outputs; with ``options`` the logits never exist as a
-    whole.
+    """Cross-entropy of a linear layer's outputs; with ``options`` the logits never exist as a whole.
+
+    Args:
+        in_features: width of the input
+        num_classes: number of classes
+        out_features: further sizes of the output, for several answers a row
+        bias: whether the linear layer has one
+        device, dtype: of the parameters
+        reduction: 'mean', 'sum', or 'none' for the loss of each element
+        weight: of each class; None for 1
+        ignore_index: a target class that does not count; None for -100
+        label_smoothing: the share of the target's probability that is spread over all classes
+        options: a `LinearCrossEntropyOptions`, which has the batch worked through in chunks; None
+            for at once
+
+    Shape:
+        features ``[N, in_features]`` and classes ``[N, *out_features]``, to a scalar (to the
+        targets' shape for 'none').
+
+    Example:
+        >>> loss = facula.nn.LinearCrossEntropyLoss(8, 100, options=facula.nn.LinearCrossEntropyOptions())
+        >>> loss(facula.randn(4, 8), facula.tensor([0, 5, 7, 99])).shape
+        facula.Size([])
     """
 
     __constants__ = ["num_classes", "out_features", "reduction", "ignore_index", "label_smoothing"]

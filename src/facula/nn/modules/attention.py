@@ -24,7 +24,43 @@ __all__ = ["MultiheadAttention"]
 
 
 class MultiheadAttention(Module):
-    """Attention by several heads at once. [Vaswani et al. 2017]"""
+    """Attention by several heads at once: ``softmax(q k^T / sqrt(d)) v`` for each, joined by a linear
+    layer. [Vaswani et al. 2017]
+
+    Query, key and value are first projected (``in_proj_weight`` of shape ``[3 E, E]``, or one
+    weight each where ``kdim`` or ``vdim`` differ from ``embed_dim``); each of the ``num_heads``
+    heads works on ``embed_dim // num_heads`` of the features.
+
+    Args:
+        embed_dim: E, the width of query and output
+        num_heads: a divisor of ``embed_dim``
+        dropout: probability with which attention weights are zeroed in training
+        bias: whether projections have one
+        add_bias_kv: whether a learned row is added to keys and values
+        add_zero_attn: whether a row of zeros is added to keys and values
+        kdim, vdim: widths of key and value; None for ``embed_dim``
+        batch_first: whether tensors are ``[batch, length, width]`` and not ``[length, batch,
+            width]``
+        device, dtype: of the parameters
+
+    Shape:
+        query ``[T, N, E]``, key ``[S, N, kdim]``, value ``[S, N, vdim]``, or all without N, to the
+        output ``[T, N, E]`` and the weights ``[N, T, S]`` (averaged over heads unless
+        ``average_attn_weights=False``; None with ``need_weights=False``, which is faster).
+        ``attn_mask`` is ``[T, S]`` or ``[N * num_heads, T, S]``, ``key_padding_mask`` is ``[N,
+        S]``; boolean ones are True where attention is **not** allowed, the opposite of
+        `functional.scaled_dot_product_attention`.
+
+    Raises:
+        AssertionError: ``embed_dim`` is no multiple of ``num_heads``.
+
+    Example:
+        >>> attention = facula.nn.MultiheadAttention(8, num_heads=2, batch_first=True)
+        >>> x = facula.randn(4, 5, 8)
+        >>> output, weights = attention(x, x, x)
+        >>> output.shape, weights.shape
+        (facula.Size([4, 5, 8]), facula.Size([4, 5, 5]))
+    """
 
     __constants__ = ["batch_first"]
     bias_k: Any

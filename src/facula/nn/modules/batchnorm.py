@@ -228,39 +228,187 @@ class _Checks3d:
 
 
 class BatchNorm1d(_Checks1d, _BatchNorm):
-    """Batch normalization of ``[N, C]`` or ``[N, C, L]``."""
+    """Batch normalization: ``(x - mean) / sqrt(var + eps) * weight + bias`` for each channel. [Ioffe &
+    Szegedy 2015]
+
+    In training mean and (biased) variance are those of the batch, and running ones are kept:
+    ``running = (1 - momentum) running + momentum batch``, the variance there unbiased. In
+    evaluation the running ones serve.
+
+    Args:
+        num_features: the number of channels C
+        eps: added to the variance
+        momentum: the weight of the newest batch in running statistics; None for the plain average
+            of all
+        affine: whether ``weight`` (starts at 1) and ``bias`` (at 0), ``[C]``, are learned
+        track_running_stats: whether running statistics are kept; False takes the batch's in
+            evaluation, too
+        device, dtype: of parameters and statistics
+        bias: whether there is a bias where ``affine`` asks for parameters
+
+    Shape:
+        ``[N, C]`` or ``[N, C, L]``, and the output has the same.
+
+    Raises:
+        ValueError: at the call, where the number of dimensions is another, or one value a channel
+            is given in training.
+
+    Example:
+        >>> norm = facula.nn.BatchNorm1d(2)
+        >>> norm(facula.randn(3, 2)).shape, norm.num_batches_tracked
+        (facula.Size([3, 2]), tensor(1))
+        >>> norm.eval()
+        BatchNorm1d(2, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
+    """
 
 
 class BatchNorm2d(_Checks2d, _BatchNorm):
-    """Batch normalization of ``[N, C, H, W]``."""
+    """Batch normalization: ``(x - mean) / sqrt(var + eps) * weight + bias`` for each channel. [Ioffe &
+    Szegedy 2015]
+
+    In training mean and (biased) variance are those of the batch, and running ones are kept:
+    ``running = (1 - momentum) running + momentum batch``, the variance there unbiased. In
+    evaluation the running ones serve.
+
+    Args:
+        num_features: the number of channels C
+        eps: added to the variance
+        momentum: the weight of the newest batch in running statistics; None for the plain average
+            of all
+        affine: whether ``weight`` (starts at 1) and ``bias`` (at 0), ``[C]``, are learned
+        track_running_stats: whether running statistics are kept; False takes the batch's in
+            evaluation, too
+        device, dtype: of parameters and statistics
+        bias: whether there is a bias where ``affine`` asks for parameters
+
+    Shape:
+        ``[N, C, H, W]``, and the output has the same.
+
+    Raises:
+        ValueError: at the call, where the number of dimensions is another, or one value a channel
+            is given in training.
+
+    Example:
+        >>> norm = facula.nn.BatchNorm2d(2)
+        >>> norm(facula.randn(3, 2, 4, 4)).shape, norm.num_batches_tracked
+        (facula.Size([3, 2, 4, 4]), tensor(1))
+        >>> norm.eval()
+        BatchNorm2d(2, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
+    """
 
 
 class BatchNorm3d(_Checks3d, _BatchNorm):
-    """Batch normalization of ``[N, C, D, H, W]``."""
+    """Batch normalization: ``(x - mean) / sqrt(var + eps) * weight + bias`` for each channel. [Ioffe &
+    Szegedy 2015]
+
+    In training mean and (biased) variance are those of the batch, and running ones are kept:
+    ``running = (1 - momentum) running + momentum batch``, the variance there unbiased. In
+    evaluation the running ones serve.
+
+    Args:
+        num_features: the number of channels C
+        eps: added to the variance
+        momentum: the weight of the newest batch in running statistics; None for the plain average
+            of all
+        affine: whether ``weight`` (starts at 1) and ``bias`` (at 0), ``[C]``, are learned
+        track_running_stats: whether running statistics are kept; False takes the batch's in
+            evaluation, too
+        device, dtype: of parameters and statistics
+        bias: whether there is a bias where ``affine`` asks for parameters
+
+    Shape:
+        ``[N, C, D, H, W]``, and the output has the same.
+
+    Raises:
+        ValueError: at the call, where the number of dimensions is another, or one value a channel
+            is given in training.
+
+    Example:
+        >>> norm = facula.nn.BatchNorm3d(2)
+        >>> norm(facula.randn(3, 2, 4, 4, 4)).shape, norm.num_batches_tracked
+        (facula.Size([3, 2, 4, 4, 4]), tensor(1))
+        >>> norm.eval()
+        BatchNorm3d(2, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
+    """
 
 
 class LazyBatchNorm1d(_Checks1d, _LazyNormBase, _BatchNorm):
-    """`BatchNorm1d` that reads ``num_features`` off its first input."""
+    """`BatchNorm1d` that reads ``num_features`` off dimension 1 of its first input, and becomes one
+    then.
+
+    Args:
+        eps, momentum, affine, track_running_stats, device, dtype, bias: as of `BatchNorm1d`
+
+    Example:
+        >>> norm = facula.nn.LazyBatchNorm1d()
+        >>> norm(facula.ones(3, 2)).shape
+        facula.Size([3, 2])
+        >>> norm
+        BatchNorm1d(2, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
+    """
 
     cls_to_become = BatchNorm1d
 
 
 class LazyBatchNorm2d(_Checks2d, _LazyNormBase, _BatchNorm):
-    """`BatchNorm2d` that reads ``num_features`` off its first input."""
+    """`BatchNorm2d` that reads ``num_features`` off dimension 1 of its first input, and becomes one
+    then.
+
+    Args:
+        eps, momentum, affine, track_running_stats, device, dtype, bias: as of `BatchNorm2d`
+
+    Example:
+        >>> norm = facula.nn.LazyBatchNorm2d()
+        >>> norm(facula.ones(3, 2, 4, 4)).shape
+        facula.Size([3, 2, 4, 4])
+        >>> norm
+        BatchNorm2d(2, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
+    """
 
     cls_to_become = BatchNorm2d
 
 
 class LazyBatchNorm3d(_Checks3d, _LazyNormBase, _BatchNorm):
-    """`BatchNorm3d` that reads ``num_features`` off its first input."""
+    """`BatchNorm3d` that reads ``num_features`` off dimension 1 of its first input, and becomes one
+    then.
+
+    Args:
+        eps, momentum, affine, track_running_stats, device, dtype, bias: as of `BatchNorm3d`
+
+    Example:
+        >>> norm = facula.nn.LazyBatchNorm3d()
+        >>> norm(facula.ones(3, 2, 4, 4, 4)).shape
+        facula.Size([3, 2, 4, 4, 4])
+        >>> norm
+        BatchNorm3d(2, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
+    """
 
     cls_to_become = BatchNorm3d
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalization whose statistics are those of a whole process group.
+    """Batch normalization over the batches of all processes of a group.
 
-    Where no group of several processes takes part, it is ordinary batch normalization.
+    Where no group of several processes takes part it is ordinary batch normalization.
+
+    Args:
+        num_features: the number of channels C
+        eps: added to the variance
+        momentum: the weight of the newest batch in running statistics; None for the plain average
+        affine: whether ``weight`` and ``bias`` are learned
+        track_running_stats: whether running statistics are kept
+        process_group: the group; None for all processes
+        device, dtype: of parameters and statistics
+        bias: whether there is a bias where ``affine`` asks for parameters
+
+    Shape:
+        ``[N, C, *]``, and the output has the same. `convert_sync_batchnorm(model)` puts this layer
+        in the place of all batch normalizations of a model.
+
+    Example:
+        >>> model = facula.nn.Sequential(facula.nn.Conv2d(3, 4, 1), facula.nn.BatchNorm2d(4))
+        >>> facula.nn.SyncBatchNorm.convert_sync_batchnorm(model)[1]
+        SyncBatchNorm(4, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
     """
 
     def __init__(

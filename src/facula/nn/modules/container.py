@@ -31,7 +31,17 @@ __all__ = [
 
 
 class Container(Module):
-    """A module with the given modules as attributes (deprecated in PyTorch, kept for old programs)."""
+    """A module with the given modules as attributes (deprecated in PyTorch; `Module` does the same).
+
+    Args:
+        **kwargs: modules by name
+
+    Example:
+        >>> facula.nn.Container(head=facula.nn.Linear(2, 1))
+        Container(
+          (head): Linear(in_features=2, out_features=1, bias=True)
+        )
+    """
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__()
@@ -71,9 +81,28 @@ class _ListOfModules(Module):
 
 
 class Sequential(_ListOfModules):
-    """Modules run one after the other, each on the last one's output.
+    """Modules run one after the other, each on the output of the one before.
 
-    Takes modules, or one ordered dictionary of named modules.
+    Takes modules, or one `collections.OrderedDict` of named modules. It has the manners of a list:
+    ``len``, index, slice (a `Sequential` again), ``append``, ``insert``, ``extend``, ``pop``, ``+``
+    and ``*``.
+
+    Args:
+        *args: modules, which are named "0", "1", ... ; or an ordered dictionary
+
+    Shape:
+        what the first module takes, to what the last one gives. Only the first may take several
+        arguments through a tuple of its own: each forward has one.
+
+    Example:
+        >>> model = facula.nn.Sequential(facula.nn.Linear(3, 4), facula.nn.ReLU(), facula.nn.Linear(4, 2))
+        >>> model(facula.ones(5, 3)).shape
+        facula.Size([5, 2])
+        >>> model[1:]
+        Sequential(
+          (1): ReLU()
+          (2): Linear(in_features=4, out_features=2, bias=True)
+        )
     """
 
     def __init__(self, *args: Any) -> None:
@@ -201,7 +230,22 @@ class Sequential(_ListOfModules):
 
 
 class ModuleList(_ListOfModules):
-    """Modules in a list."""
+    """Modules in a list, registered, so that their parameters are found.
+
+    It has a list's methods (``append``, ``insert``, ``extend``, ``pop``, index, slice, ``+``) and
+    no ``forward``: the module that holds it decides what runs when.
+
+    Args:
+        modules: an iterable of modules
+
+    Example:
+        >>> layers = facula.nn.ModuleList(facula.nn.Linear(2, 2) for _ in range(3))
+        >>> x = facula.ones(1, 2)
+        >>> for layer in layers:
+        ...     x = layer(x)
+        >>> x.shape, len(list(layers.parameters()))
+        (facula.Size([1, 2]), 6)
+    """
 
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()
@@ -316,7 +360,19 @@ def _items_of(op: str, values: Any) -> Iterable[tuple]:
 
 
 class ModuleDict(Module):
-    """Modules in a dictionary, in the order of insertion."""
+    """Modules in a dictionary, registered, in the order of insertion.
+
+    It has a dictionary's methods (``keys``, ``items``, ``update``, ``pop``, ``in``) and no
+    ``forward``.
+
+    Args:
+        modules: a mapping of names to modules, or an iterable of pairs
+
+    Example:
+        >>> choices = facula.nn.ModuleDict({"relu": facula.nn.ReLU(), "tanh": facula.nn.Tanh()})
+        >>> choices["relu"](facula.tensor([-1.0, 1.0]))
+        tensor([0., 1.])
+    """
 
     def __init__(self, modules: Any = None) -> None:
         super().__init__()
@@ -378,7 +434,19 @@ def _describe(value: Any, by_type: bool = False) -> str:
 
 
 class ParameterList(Module):
-    """Parameters in a list; plain tensors become parameters, other values are kept as they are."""
+    """Parameters in a list, registered; tensors become parameters when they are put in.
+
+    Other values are kept as they are. It has a list's methods (``append``, ``extend``, index,
+    slice).
+
+    Args:
+        values: an iterable of parameters or tensors
+
+    Example:
+        >>> weights = facula.nn.ParameterList([facula.ones(2), facula.zeros(3)])
+        >>> [w.shape for w in weights], type(weights[0]).__name__
+        ([facula.Size([2]), facula.Size([3])], 'Parameter')
+    """
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()
@@ -445,8 +513,18 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """Parameters in a dictionary; plain tensors become parameters, other values are kept as they
-    are.
+    """Parameters in a dictionary, registered, in the order of insertion; tensors become parameters.
+
+    It has a dictionary's methods, ``|`` and ``fromkeys`` among them.
+
+    Args:
+        parameters: a mapping of names to parameters or tensors, or an iterable of pairs
+
+    Example:
+        >>> scales = facula.nn.ParameterDict({"left": facula.ones(2)})
+        >>> scales["right"] = facula.nn.Parameter(facula.zeros(2))
+        >>> list(scales.keys()), scales["left"].requires_grad
+        (['left', 'right'], True)
     """
 
     def __init__(self, parameters: Any = None) -> None:

@@ -7,192 +7,18 @@ Keeps true: weights are ``[out, in / groups, *kernel]`` (transposed: ``[in, out 
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-import facula
 from facula.autograd.grad_mode import no_grad
 from facula.core.errors import fail
 from facula.nn import functional as F
-from facula.nn import init
+from facula.nn.modules.conv_base import _ConvNd, _ConvTransposeNd
 from facula.nn.modules.lazy import LazyModuleMixin
-from facula.nn.modules.module import Module
-from facula.nn.modules.utils import _pair, _reverse_repeat_tuple, _single, _triple
-from facula.nn.parameter import Parameter, UninitializedParameter
+from facula.nn.modules.utils import _pair, _single, _triple
+from facula.nn.parameter import UninitializedParameter
 
 __all__ = """Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d LazyConv1d
 LazyConv2d LazyConv3d LazyConvTranspose1d LazyConvTranspose2d LazyConvTranspose3d""".split()
-
-_PADDING_WORDS = {"same", "valid"}
-_PADDING_MODES = {"zeros", "reflect", "replicate", "circular"}
-
-
-class _ConvNd(Module):
-    __constants__ = [
-        "stride",
-        "padding",
-        "dilation",
-        "groups",
-        "padding_mode",
-        "output_padding",
-        "in_channels",
-        "out_channels",
-        "kernel_size",
-    ]
-    in_channels: int
-    out_channels: int
-    kernel_size: tuple[int, ...]
-    stride: tuple[int, ...]
-    padding: str | tuple[int, ...]
-    dilation: tuple[int, ...]
-    transposed: bool
-    output_padding: tuple[int, ...]
-    groups: int
-    padding_mode: str
-    weight: Any
-    bias: Any
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: tuple[int, ...],
-        stride: tuple[int, ...],
-        padding: Any,
-        dilation: tuple[int, ...],
-        transposed: bool,
-        output_padding: tuple[int, ...],
-        groups: int,
-        bias: bool,
-        padding_mode: str,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        _check_arguments(in_channels, out_channels, stride, padding, groups, padding_mode)
-        self.in_channels = in_channels
-        self.out_channels = out_channels
-        self.kernel_size = kernel_size
-        self.stride = stride
-        self.padding = padding
-        self.dilation = dilation
-        self.transposed = transposed
-        self.output_padding = output_padding
-        self.groups = groups
-        self.padding_mode = padding_mode
-        self._reversed_padding_repeated_twice = self._padding_for_pad()
-        outer, inner = (in_channels, out_channels) if transposed else (out_channels, in_channels)
-        shape = (outer, inner // groups, *kernel_size)
-        self.weight = Parameter(facula.empty(shape, device=device, dtype=dtype))
-        if bias:
-            self.bias = Parameter(facula.empty(out_channels, device=device, dtype=dtype))
-        else:
-            self.register_parameter("bias", None)
-        self.reset_parameters()
-
-    def _padding_for_pad(self) -> Any:
-        """The padding in the order and form that ``F.pad`` takes."""
-        if not isinstance(self.padding, str):
-            return _reverse_repeat_tuple(self.padding, 2)
-        pads = [0, 0] * len(self.kernel_size)
-        if self.padding == "same":
-            sizes = zip(self.dilation, self.kernel_size, strict=True)
-            for i, (dilation, kernel) in enumerate(reversed(list(sizes))):
-                total = dilation * (kernel - 1)
-                pads[2 * i] = total // 2
-                pads[2 * i + 1] = total - total // 2
-        return pads
-
-    def reset_parameters(self) -> None:
-        """Draw new weights."""
-        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
-        if self.bias is not None:
-            fan_in, _ = init._calculate_fan_in_and_fan_out(self.weight)
-            if fan_in != 0:
-                bound = 1 / math.sqrt(fan_in)
-                init.uniform_(self.bias, -bound, bound)
-
-    def extra_repr(self) -> str:
-        """The parameters that differ from their defaults."""
-        parts = [
-            f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, "
-            f"stride={self.stride}"
-        ]
-        n = len(self.kernel_size)
-        if self.padding != (0,) * len(self.padding):
-            parts.append(f"padding={self.padding}")
-        if self.dilation != (1,) * n:
-            parts.append(f"dilation={self.dilation}")
-        if self.output_padding != (0,) * n:
-            parts.append(f"output_padding={self.output_padding}")
-        if self.groups != 1:
-            parts.append(f"groups={self.groups}")
-        if self.bias is None:
-            parts.append("bias=False")
-        if self.padding_mode != "zeros":
-            parts.append(f"padding_mode={self.padding_mode}")
-        return ", ".join(parts)
-
-    def __setstate__(self, state: dict) -> None:
-        super().__setstate__(state)
-        if not hasattr(self, "padding_mode"):
-            self.padding_mode = "zeros"
-
-    def _convolve(self, function: Any, zero: tuple, input: Any, weight: Any, bias: Any) -> Any:
-        if self.padding_mode == "zeros":
-            return function(
-                input, weight, bias, self.stride, self.padding, self.dilation, self.groups
-            )
-        padded = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
-        return function(padded, weight, bias, self.stride, zero, self.dilation, self.groups)
-
-
-def _check_arguments(
-    in_channels: int, out_channels: int, stride: tuple, padding: Any, groups: int, padding_mode: str
-) -> None:
-    if groups <= 0:
-        fail(
-            ValueError,
-            "Conv",
-            "groups must be a positive integer",
-            hint="groups=1 connects all channels",
-        )
-    if in_channels % groups != 0:
-        fail(
-            ValueError,
-            "Conv",
-            "in_channels must be divisible by groups",
-            hint="groups=1 connects all channels",
-        )
-    if out_channels % groups != 0:
-        fail(
-            ValueError,
-            "Conv",
-            "out_channels must be divisible by groups",
-            hint="groups=1 connects all channels",
-        )
-    if isinstance(padding, str):
-        if padding not in _PADDING_WORDS:
-            fail(
-                ValueError,
-                "Conv",
-                f"Invalid padding string {padding!r}, should be one of {_PADDING_WORDS}",
-                hint="a number pads by so many on every side",
-            )
-        if padding == "same" and any(s != 1 for s in stride):
-            fail(
-                ValueError,
-                "Conv",
-                "padding='same' is not supported for strided convolutions",
-                hint="give the padding as a number, e.g. kernel_size // 2",
-            )
-    if padding_mode not in _PADDING_MODES:
-        fail(
-            ValueError,
-            "Conv",
-            f"padding_mode must be one of {_PADDING_MODES}, but got padding_mode='{padding_mode}'",
-            hint="'zeros' is the default",
-        )
 
 
 def _plain(expand: Any, function_name: str, dims: int) -> Any:
@@ -241,100 +67,120 @@ def _plain(expand: Any, function_name: str, dims: int) -> Any:
 
 
 class Conv1d(_plain(_single, "conv1d", 1)):  # type: ignore[misc]
-    """Convolution over ``[N, C, L]``."""
+    """Convolution (cross-correlation) of ``[N, C_in, L]`` with a learned kernel.
+
+    ``weight`` is ``[out_channels, in_channels / groups, kernel_size]`` and ``bias``
+    ``[out_channels]``; both start uniform in ``[-b, b]`` with ``b = 1 / sqrt(fan_in)``, fan_in the
+    number of weights for one output.
+
+    Args:
+        in_channels: channels of the input
+        out_channels: channels of the output
+        kernel_size: of the window, int
+        stride: distance of windows, int
+        padding: added on both sides, int; 'valid' for none, 'same' for an output of the input's
+            size (stride 1 only)
+        dilation: distance of a window's elements, int
+        groups: channels are split into so many groups that do not see each other; ``in_channels``
+            for a depthwise convolution
+        bias: whether something is added
+        padding_mode: 'zeros', 'reflect', 'replicate' or 'circular'
+        device, dtype: of the parameters
+
+    Shape:
+        ``[N, C_in, L]`` or ``[C_in, L]`` to the same with C_out and sizes ``floor((size + 2 padding
+        - dilation (kernel - 1) - 1) / stride) + 1``.
+
+    Raises:
+        ValueError: ``groups`` is no divisor of both channels, or ``padding`` or its mode is
+            unknown.
+        RuntimeError: at the call, where the input's channels or dtype do not fit the weight.
+
+    Example:
+        >>> layer = facula.nn.Conv1d(3, 8, kernel_size=3, stride=2, padding=1)
+        >>> layer(facula.randn(4, 3, 16)).shape
+        facula.Size([4, 8, 8])
+        >>> layer.weight.shape
+        facula.Size([8, 3, 3])
+    """
 
 
 class Conv2d(_plain(_pair, "conv2d", 2)):  # type: ignore[misc]
-    """Convolution over ``[N, C, H, W]``."""
+    """Convolution (cross-correlation) of ``[N, C_in, H, W]`` with a learned kernel.
+
+    ``weight`` is ``[out_channels, in_channels / groups, kernel_size[0], kernel_size[1]]`` and
+    ``bias`` ``[out_channels]``; both start uniform in ``[-b, b]`` with ``b = 1 / sqrt(fan_in)``,
+    fan_in the number of weights for one output.
+
+    Args:
+        in_channels: channels of the input
+        out_channels: channels of the output
+        kernel_size: of the window, int or pair of ints
+        stride: distance of windows, int or pair of ints
+        padding: added on both sides, int or pair of ints; 'valid' for none, 'same' for an output of
+            the input's size (stride 1 only)
+        dilation: distance of a window's elements, int or pair of ints
+        groups: channels are split into so many groups that do not see each other; ``in_channels``
+            for a depthwise convolution
+        bias: whether something is added
+        padding_mode: 'zeros', 'reflect', 'replicate' or 'circular'
+        device, dtype: of the parameters
+
+    Shape:
+        ``[N, C_in, H, W]`` or ``[C_in, H, W]`` to the same with C_out and sizes ``floor((size + 2
+        padding - dilation (kernel - 1) - 1) / stride) + 1``.
+
+    Raises:
+        ValueError: ``groups`` is no divisor of both channels, or ``padding`` or its mode is
+            unknown.
+        RuntimeError: at the call, where the input's channels or dtype do not fit the weight.
+
+    Example:
+        >>> layer = facula.nn.Conv2d(3, 8, kernel_size=3, stride=2, padding=1)
+        >>> layer(facula.randn(4, 3, 16, 16)).shape
+        facula.Size([4, 8, 8, 8])
+        >>> layer.weight.shape
+        facula.Size([8, 3, 3, 3])
+    """
 
 
 class Conv3d(_plain(_triple, "conv3d", 3)):  # type: ignore[misc]
-    """Convolution over ``[N, C, D, H, W]``."""
+    """Convolution (cross-correlation) of ``[N, C_in, D, H, W]`` with a learned kernel.
 
+    ``weight`` is ``[out_channels, in_channels / groups, kernel_size[0], kernel_size[1],
+    kernel_size[2]]`` and ``bias`` ``[out_channels]``; both start uniform in ``[-b, b]`` with ``b =
+    1 / sqrt(fan_in)``, fan_in the number of weights for one output.
 
-class _ConvTransposeNd(_ConvNd):
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: tuple,
-        stride: tuple,
-        padding: tuple,
-        dilation: tuple,
-        transposed: bool,
-        output_padding: tuple,
-        groups: int,
-        bias: bool,
-        padding_mode: str,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        if padding_mode != "zeros":
-            fail(
-                ValueError,
-                type(self).__name__,
-                f'Only "zeros" padding mode is supported for {type(self).__name__}',
-                hint="facula.nn.functional.pad() pads the input in other ways before",
-            )
-        super().__init__(
-            in_channels,
-            out_channels,
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            transposed,
-            output_padding,
-            groups,
-            bias,
-            padding_mode,
-            device,
-            dtype,
-        )
+    Args:
+        in_channels: channels of the input
+        out_channels: channels of the output
+        kernel_size: of the window, int or triple of ints
+        stride: distance of windows, int or triple of ints
+        padding: added on both sides, int or triple of ints; 'valid' for none, 'same' for an output
+            of the input's size (stride 1 only)
+        dilation: distance of a window's elements, int or triple of ints
+        groups: channels are split into so many groups that do not see each other; ``in_channels``
+            for a depthwise convolution
+        bias: whether something is added
+        padding_mode: 'zeros', 'reflect', 'replicate' or 'circular'
+        device, dtype: of the parameters
 
-    def _output_padding(
-        self,
-        input: Any,
-        output_size: Any,
-        stride: Any,
-        padding: Any,
-        kernel_size: Any,
-        num_spatial_dims: int,
-        dilation: Any = None,
-    ) -> Any:
-        """The output padding that makes the result ``output_size``."""
-        if output_size is None:
-            return self.output_padding
-        n = num_spatial_dims
-        op = type(self).__name__
-        output_size = list(output_size)
-        if len(output_size) == input.dim():
-            output_size = output_size[-n:]
-        if len(output_size) != n:
-            fail(
-                ValueError,
-                op,
-                f"output_size of {n} or {input.dim()} elements",
-                got=f"{len(output_size)}",
-                hint="leave output_size out to have it by output_padding",
-            )
-        smallest, extra = [], []
-        for d in range(n):
-            span = 1 if dilation is None else dilation[d]
-            size = (input.size(d + input.dim() - n) - 1) * stride[d]
-            size += span * (kernel_size[d] - 1) + 1 - 2 * padding[d]
-            smallest.append(size)
-            extra.append(output_size[d] - size)
-        if any(not 0 <= e < s for e, s in zip(extra, stride, strict=True)):
-            largest = [m + s - 1 for m, s in zip(smallest, stride, strict=True)]
-            fail(
-                ValueError,
-                op,
-                f"output_size from {smallest} to {largest}",
-                got=output_size,
-                hint="leave output_size out to have it by output_padding",
-            )
-        return extra
+    Shape:
+        ``[N, C_in, D, H, W]`` or ``[C_in, D, H, W]`` to the same with C_out and sizes ``floor((size
+        + 2 padding - dilation (kernel - 1) - 1) / stride) + 1``.
+
+    Raises:
+        ValueError: ``groups`` is no divisor of both channels, or ``padding`` or its mode is
+            unknown.
+        RuntimeError: at the call, where the input's channels or dtype do not fit the weight.
+
+    Example:
+        >>> layer = facula.nn.Conv3d(3, 8, kernel_size=3, stride=2, padding=1)
+        >>> layer(facula.randn(4, 3, 8, 8, 8)).shape
+        facula.Size([4, 8, 4, 4, 4])
+        >>> layer.weight.shape
+        facula.Size([8, 3, 3, 3, 3])
+    """
 
 
 def _transposed(expand: Any, function_name: str, dims: int) -> Any:
@@ -399,15 +245,111 @@ def _transposed(expand: Any, function_name: str, dims: int) -> Any:
 
 
 class ConvTranspose1d(_transposed(_single, "conv_transpose1d", 1)):  # type: ignore[misc]
-    """Transposed convolution over ``[N, C, L]``."""
+    """Transposed convolution: the gradient of `Conv1d` with respect to its input, as a layer.
+
+    Each input element adds a scaled kernel to the output. ``weight`` is ``[in_channels,
+    out_channels / groups, ...]``.
+
+    Args:
+        in_channels: channels of the input
+        out_channels: channels of the output
+        kernel_size: of the kernel, int
+        stride: distance of kernels in the output, int
+        padding: taken off both sides of the output, int
+        output_padding: added to one side of the output, int, less than stride or dilation; it picks
+            one of the sizes that the convolution maps to the same
+        groups: channels are split into so many groups that do not see each other
+        bias: whether something is added
+        dilation: distance of a kernel's elements, int
+        padding_mode: 'zeros', nothing else
+        device, dtype: of the parameters
+
+    Shape:
+        ``[N, C_in, L]`` or ``[C_in, L]`` to the same with C_out and sizes ``(size - 1) stride - 2
+        padding + dilation (kernel - 1) + output_padding + 1``; ``forward(input, output_size)`` asks
+        for one of them.
+
+    Raises:
+        ValueError: ``groups`` is no divisor of both channels, the padding mode is another, or
+            ``output_size`` can not be reached.
+
+    Example:
+        >>> layer = facula.nn.ConvTranspose1d(8, 3, kernel_size=4, stride=2, padding=1)
+        >>> layer(facula.randn(4, 8, 16)).shape
+        facula.Size([4, 3, 32])
+    """
 
 
 class ConvTranspose2d(_transposed(_pair, "conv_transpose2d", 2)):  # type: ignore[misc]
-    """Transposed convolution over ``[N, C, H, W]``."""
+    """Transposed convolution: the gradient of `Conv2d` with respect to its input, as a layer.
+
+    Each input element adds a scaled kernel to the output. ``weight`` is ``[in_channels,
+    out_channels / groups, ...]``.
+
+    Args:
+        in_channels: channels of the input
+        out_channels: channels of the output
+        kernel_size: of the kernel, int or pair of ints
+        stride: distance of kernels in the output, int or pair of ints
+        padding: taken off both sides of the output, int or pair of ints
+        output_padding: added to one side of the output, int or pair of ints, less than stride or
+            dilation; it picks one of the sizes that the convolution maps to the same
+        groups: channels are split into so many groups that do not see each other
+        bias: whether something is added
+        dilation: distance of a kernel's elements, int or pair of ints
+        padding_mode: 'zeros', nothing else
+        device, dtype: of the parameters
+
+    Shape:
+        ``[N, C_in, H, W]`` or ``[C_in, H, W]`` to the same with C_out and sizes ``(size - 1) stride
+        - 2 padding + dilation (kernel - 1) + output_padding + 1``; ``forward(input, output_size)``
+        asks for one of them.
+
+    Raises:
+        ValueError: ``groups`` is no divisor of both channels, the padding mode is another, or
+            ``output_size`` can not be reached.
+
+    Example:
+        >>> layer = facula.nn.ConvTranspose2d(8, 3, kernel_size=4, stride=2, padding=1)
+        >>> layer(facula.randn(4, 8, 16, 16)).shape
+        facula.Size([4, 3, 32, 32])
+    """
 
 
 class ConvTranspose3d(_transposed(_triple, "conv_transpose3d", 3)):  # type: ignore[misc]
-    """Transposed convolution over ``[N, C, D, H, W]``."""
+    """Transposed convolution: the gradient of `Conv3d` with respect to its input, as a layer.
+
+    Each input element adds a scaled kernel to the output. ``weight`` is ``[in_channels,
+    out_channels / groups, ...]``.
+
+    Args:
+        in_channels: channels of the input
+        out_channels: channels of the output
+        kernel_size: of the kernel, int or triple of ints
+        stride: distance of kernels in the output, int or triple of ints
+        padding: taken off both sides of the output, int or triple of ints
+        output_padding: added to one side of the output, int or triple of ints, less than stride or
+            dilation; it picks one of the sizes that the convolution maps to the same
+        groups: channels are split into so many groups that do not see each other
+        bias: whether something is added
+        dilation: distance of a kernel's elements, int or triple of ints
+        padding_mode: 'zeros', nothing else
+        device, dtype: of the parameters
+
+    Shape:
+        ``[N, C_in, D, H, W]`` or ``[C_in, D, H, W]`` to the same with C_out and sizes ``(size - 1)
+        stride - 2 padding + dilation (kernel - 1) + output_padding + 1``; ``forward(input,
+        output_size)`` asks for one of them.
+
+    Raises:
+        ValueError: ``groups`` is no divisor of both channels, the padding mode is another, or
+            ``output_size`` can not be reached.
+
+    Example:
+        >>> layer = facula.nn.ConvTranspose3d(8, 3, kernel_size=4, stride=2, padding=1)
+        >>> layer(facula.randn(4, 8, 8, 8, 8)).shape
+        facula.Size([4, 3, 16, 16, 16])
+    """
 
 
 class _LazyConvXdMixin(LazyModuleMixin):
@@ -519,36 +461,117 @@ class _LazyTransposed(_LazyConvXdMixin):
 
 
 class LazyConv1d(_LazyPlain, Conv1d):
-    """`Conv1d` that reads ``in_channels`` off its first input."""
+    """`Conv1d` that reads ``in_channels`` off its first input, and becomes a `Conv1d` then.
+
+    Args:
+        out_channels: channels of the output
+        kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype: as of
+            `Conv1d`
+
+    Raises:
+        RuntimeError: at the first call, where the input has not 2 or 3 dimensions.
+
+    Example:
+        >>> layer = facula.nn.LazyConv1d(8, 3)
+        >>> layer(facula.ones(1, 3, 16)).shape
+        facula.Size([1, 8, 14])
+        >>> layer
+        Conv1d(3, 8, kernel_size=(3,), stride=(1,))
+    """
 
     cls_to_become = Conv1d
 
 
 class LazyConv2d(_LazyPlain, Conv2d):
-    """`Conv2d` that reads ``in_channels`` off its first input."""
+    """`Conv2d` that reads ``in_channels`` off its first input, and becomes a `Conv2d` then.
+
+    Args:
+        out_channels: channels of the output
+        kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype: as of
+            `Conv2d`
+
+    Raises:
+        RuntimeError: at the first call, where the input has not 3 or 4 dimensions.
+
+    Example:
+        >>> layer = facula.nn.LazyConv2d(8, 3)
+        >>> layer(facula.ones(1, 3, 16, 16)).shape
+        facula.Size([1, 8, 14, 14])
+        >>> layer
+        Conv2d(3, 8, kernel_size=(3, 3), stride=(1, 1))
+    """
 
     cls_to_become = Conv2d
 
 
 class LazyConv3d(_LazyPlain, Conv3d):
-    """`Conv3d` that reads ``in_channels`` off its first input."""
+    """`Conv3d` that reads ``in_channels`` off its first input, and becomes a `Conv3d` then.
+
+    Args:
+        out_channels: channels of the output
+        kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype: as of
+            `Conv3d`
+
+    Raises:
+        RuntimeError: at the first call, where the input has not 4 or 5 dimensions.
+
+    Example:
+        >>> layer = facula.nn.LazyConv3d(8, 3)
+        >>> layer(facula.ones(1, 3, 8, 8, 8)).shape
+        facula.Size([1, 8, 6, 6, 6])
+        >>> layer
+        Conv3d(3, 8, kernel_size=(3, 3, 3), stride=(1, 1, 1))
+    """
 
     cls_to_become = Conv3d
 
 
 class LazyConvTranspose1d(_LazyTransposed, ConvTranspose1d):
-    """`ConvTranspose1d` that reads ``in_channels`` off its first input."""
+    """`ConvTranspose1d` that reads ``in_channels`` off its first input, and becomes one then.
+
+    Args:
+        out_channels: channels of the output
+        kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, device,
+            dtype: as of `ConvTranspose1d`
+
+    Example:
+        >>> layer = facula.nn.LazyConvTranspose1d(8, 2, stride=2)
+        >>> layer(facula.ones(1, 3, 16)).shape
+        facula.Size([1, 8, 32])
+    """
 
     cls_to_become = ConvTranspose1d
 
 
 class LazyConvTranspose2d(_LazyTransposed, ConvTranspose2d):
-    """`ConvTranspose2d` that reads ``in_channels`` off its first input."""
+    """`ConvTranspose2d` that reads ``in_channels`` off its first input, and becomes one then.
+
+    Args:
+        out_channels: channels of the output
+        kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, device,
+            dtype: as of `ConvTranspose2d`
+
+    Example:
+        >>> layer = facula.nn.LazyConvTranspose2d(8, 2, stride=2)
+        >>> layer(facula.ones(1, 3, 16, 16)).shape
+        facula.Size([1, 8, 32, 32])
+    """
 
     cls_to_become = ConvTranspose2d
 
 
 class LazyConvTranspose3d(_LazyTransposed, ConvTranspose3d):
-    """`ConvTranspose3d` that reads ``in_channels`` off its first input."""
+    """`ConvTranspose3d` that reads ``in_channels`` off its first input, and becomes one then.
+
+    Args:
+        out_channels: channels of the output
+        kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, device,
+            dtype: as of `ConvTranspose3d`
+
+    Example:
+        >>> layer = facula.nn.LazyConvTranspose3d(8, 2, stride=2)
+        >>> layer(facula.ones(1, 3, 8, 8, 8)).shape
+        facula.Size([1, 8, 16, 16, 16])
+    """
 
     cls_to_become = ConvTranspose3d

@@ -15,7 +15,20 @@ __all__ = ["CosineSimilarity", "PairwiseDistance"]
 
 
 class PairwiseDistance(Module):
-    """The p-norm of ``x1 - x2 + eps`` along the last dimension."""
+    """The p-norm of ``x1 - x2 + eps`` along the last dimension.
+
+    Args:
+        p: the norm's degree
+        eps: added to differences, which keeps gradients finite at zero
+        keepdim: whether the last dimension stays, with size 1
+
+    Shape:
+        ``[N, D]`` and ``[N, D]`` (or ``[D]``) to ``[N]``.
+
+    Example:
+        >>> facula.nn.PairwiseDistance()(facula.tensor([[0.0, 0.0]]), facula.tensor([[3.0, 4.0]]))
+        tensor([5.0000])
+    """
 
     __constants__ = ["norm", "eps", "keepdim"]
 
@@ -31,7 +44,19 @@ class PairwiseDistance(Module):
 
 
 class CosineSimilarity(Module):
-    """The cosine of the angle between vectors along ``dim``."""
+    """The cosine of the angle between vectors: ``x1 . x2 / max(|x1| |x2|, eps)``.
+
+    Args:
+        dim: the dimension along which the vectors lie
+        eps: the least denominator
+
+    Shape:
+        two shapes that broadcast, to that shape without ``dim``.
+
+    Example:
+        >>> facula.nn.CosineSimilarity()(facula.tensor([[1.0, 0.0]]), facula.tensor([[1.0, 1.0]]))
+        tensor([0.7071])
+    """
 
     __constants__ = ["dim", "eps"]
 

@@ -40,7 +40,25 @@ class _DropoutNd(Module):
 
 
 class Dropout(_DropoutNd):
-    """Zeroes elements with probability ``p``."""
+    """Zeroes elements at random in training, and divides the others by ``1 - p``. [Hinton et al. 2012]
+
+    Nothing happens in evaluation (``module.eval()``).
+
+    Args:
+        p: the probability of being zeroed, 0 to 1
+        inplace: whether the result is written over the input
+
+    Shape:
+        any, and the output has the same.
+
+    Raises:
+        ValueError: ``p`` is outside of [0, 1].
+
+    Example:
+        >>> layer = facula.nn.Dropout(0.5)
+        >>> layer.eval()(facula.ones(3))
+        tensor([1., 1., 1.])
+    """
 
     def forward(self, input: Any) -> Any:
         """The same shape."""
@@ -48,7 +66,30 @@ class Dropout(_DropoutNd):
 
 
 class Dropout1d(_DropoutNd):
-    """Zeroes whole channels of ``[N, C, L]``."""
+    """Zeroes whole channels at random in training, and divides the others by ``1 - p``. [Tompson et
+    al. 2015]
+
+    Neighbouring elements of a channel say nearly the same: `Dropout` of single ones would take
+    little away.
+
+    Nothing happens in evaluation (``module.eval()``).
+
+    Args:
+        p: the probability of being zeroed, 0 to 1
+        inplace: whether the result is written over the input
+
+    Shape:
+        ``[N, C, L]`` or ``[C, L]``, and the output has the same.
+
+    Raises:
+        ValueError: ``p`` is outside of [0, 1].
+
+    Example:
+        >>> layer = facula.nn.Dropout1d(0.5)
+        >>> layer.eval()(facula.ones(1, 2, 3))
+        tensor([[[1., 1., 1.],
+                 [1., 1., 1.]]])
+    """
 
     def forward(self, input: Any) -> Any:
         """The same shape."""
@@ -56,7 +97,31 @@ class Dropout1d(_DropoutNd):
 
 
 class Dropout2d(_DropoutNd):
-    """Zeroes whole channels of ``[N, C, H, W]``."""
+    """Zeroes whole channels at random in training, and divides the others by ``1 - p``. [Tompson et
+    al. 2015]
+
+    Neighbouring elements of a channel say nearly the same: `Dropout` of single ones would take
+    little away.
+
+    Nothing happens in evaluation (``module.eval()``).
+
+    Args:
+        p: the probability of being zeroed, 0 to 1
+        inplace: whether the result is written over the input
+
+    Shape:
+        ``[N, C, H, W]`` (three dimensions count as ``[N, C, L]``, with a warning), and the output
+        has the same.
+
+    Raises:
+        ValueError: ``p`` is outside of [0, 1].
+
+    Example:
+        >>> layer = facula.nn.Dropout2d(0.5)
+        >>> layer.eval()(facula.ones(1, 2, 3))
+        tensor([[[1., 1., 1.],
+                 [1., 1., 1.]]])
+    """
 
     def forward(self, input: Any) -> Any:
         """The same shape."""
@@ -64,7 +129,31 @@ class Dropout2d(_DropoutNd):
 
 
 class Dropout3d(_DropoutNd):
-    """Zeroes whole channels of ``[N, C, D, H, W]``."""
+    """Zeroes whole channels at random in training, and divides the others by ``1 - p``. [Tompson et
+    al. 2015]
+
+    Neighbouring elements of a channel say nearly the same: `Dropout` of single ones would take
+    little away.
+
+    Nothing happens in evaluation (``module.eval()``).
+
+    Args:
+        p: the probability of being zeroed, 0 to 1
+        inplace: whether the result is written over the input
+
+    Shape:
+        ``[N, C, D, H, W]`` or ``[C, D, H, W]``, and the output has the same.
+
+    Raises:
+        ValueError: ``p`` is outside of [0, 1].
+
+    Example:
+        >>> layer = facula.nn.Dropout3d(0.5)
+        >>> layer.eval()(facula.ones(1, 2, 1, 1))
+        tensor([[[[1.]],
+        <BLANKLINE>
+                 [[1.]]]])
+    """
 
     def forward(self, input: Any) -> Any:
         """The same shape."""
@@ -72,7 +161,27 @@ class Dropout3d(_DropoutNd):
 
 
 class AlphaDropout(_DropoutNd):
-    """Dropout that keeps mean and variance, for networks with SELU."""
+    """Dropout that keeps mean 0 and variance 1, for networks with `SELU`. [Klambauer et al. 2017]
+
+    Elements become SELU's lower limit instead of zero, and the result is scaled and shifted.
+
+    Nothing happens in evaluation (``module.eval()``).
+
+    Args:
+        p: the probability of being zeroed, 0 to 1
+        inplace: whether the result is written over the input
+
+    Shape:
+        any, and the output has the same.
+
+    Raises:
+        ValueError: ``p`` is outside of [0, 1].
+
+    Example:
+        >>> layer = facula.nn.AlphaDropout(0.5)
+        >>> layer.eval()(facula.ones(3))
+        tensor([1., 1., 1.])
+    """
 
     def forward(self, input: Any) -> Any:
         """The same shape."""
@@ -80,7 +189,26 @@ class AlphaDropout(_DropoutNd):
 
 
 class FeatureAlphaDropout(_DropoutNd):
-    """Alpha dropout of whole channels."""
+    """`AlphaDropout` of whole channels.
+
+    Nothing happens in evaluation (``module.eval()``).
+
+    Args:
+        p: the probability of being zeroed, 0 to 1
+        inplace: whether the result is written over the input
+
+    Shape:
+        ``[N, C, *]``, and the output has the same.
+
+    Raises:
+        ValueError: ``p`` is outside of [0, 1].
+
+    Example:
+        >>> layer = facula.nn.FeatureAlphaDropout(0.5)
+        >>> layer.eval()(facula.ones(1, 2, 3))
+        tensor([[[1., 1., 1.],
+                 [1., 1., 1.]]])
+    """
 
     def forward(self, input: Any) -> Any:
         """The same shape."""

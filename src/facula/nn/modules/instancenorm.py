@@ -128,19 +128,82 @@ class _InstanceNorm(_NormBase):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Instance normalization of ``[N, C, L]`` or ``[C, L]``."""
+    """Normalises each channel of each instance over its positions. [Ulyanov et al. 2016]
+
+    ``(x - mean) / sqrt(var + eps)``, in training and evaluation alike, without parameters unless
+    asked for.
+
+    Args:
+        num_features: the number of channels C
+        eps: added to the variance
+        momentum: the weight of the newest batch in running statistics
+        affine: whether ``weight`` and ``bias``, ``[C]``, are learned
+        track_running_stats: whether running statistics are kept, and used in evaluation
+        device, dtype: of parameters and statistics
+        bias: whether there is a bias where ``affine`` asks for parameters
+
+    Shape:
+        ``[N, C, L]`` or ``[C, L]``, and the output has the same.
+
+    Example:
+        >>> norm = facula.nn.InstanceNorm1d(2)
+        >>> norm(facula.randn(3, 2, 5)).shape
+        facula.Size([3, 2, 5])
+    """
 
     _no_batch_dim = 2
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Instance normalization of ``[N, C, H, W]`` or ``[C, H, W]``."""
+    """Normalises each channel of each instance over its positions. [Ulyanov et al. 2016]
+
+    ``(x - mean) / sqrt(var + eps)``, in training and evaluation alike, without parameters unless
+    asked for.
+
+    Args:
+        num_features: the number of channels C
+        eps: added to the variance
+        momentum: the weight of the newest batch in running statistics
+        affine: whether ``weight`` and ``bias``, ``[C]``, are learned
+        track_running_stats: whether running statistics are kept, and used in evaluation
+        device, dtype: of parameters and statistics
+        bias: whether there is a bias where ``affine`` asks for parameters
+
+    Shape:
+        ``[N, C, H, W]`` or ``[C, H, W]``, and the output has the same.
+
+    Example:
+        >>> norm = facula.nn.InstanceNorm2d(2)
+        >>> norm(facula.randn(3, 2, 4, 4)).shape
+        facula.Size([3, 2, 4, 4])
+    """
 
     _no_batch_dim = 3
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Instance normalization of ``[N, C, D, H, W]`` or ``[C, D, H, W]``."""
+    """Normalises each channel of each instance over its positions. [Ulyanov et al. 2016]
+
+    ``(x - mean) / sqrt(var + eps)``, in training and evaluation alike, without parameters unless
+    asked for.
+
+    Args:
+        num_features: the number of channels C
+        eps: added to the variance
+        momentum: the weight of the newest batch in running statistics
+        affine: whether ``weight`` and ``bias``, ``[C]``, are learned
+        track_running_stats: whether running statistics are kept, and used in evaluation
+        device, dtype: of parameters and statistics
+        bias: whether there is a bias where ``affine`` asks for parameters
+
+    Shape:
+        ``[N, C, D, H, W]`` or ``[C, D, H, W]``, and the output has the same.
+
+    Example:
+        >>> norm = facula.nn.InstanceNorm3d(2)
+        >>> norm(facula.randn(3, 2, 4, 4, 4)).shape
+        facula.Size([3, 2, 4, 4, 4])
+    """
 
     _no_batch_dim = 4
 
@@ -154,21 +217,51 @@ class _LazyInstanceNorm(_LazyNormBase, _InstanceNorm):
 
 
 class LazyInstanceNorm1d(_LazyInstanceNorm):
-    """`InstanceNorm1d` that reads ``num_features`` off its first input."""
+    """`InstanceNorm1d` that reads ``num_features`` off its first input, and becomes one then.
+
+    Args:
+        eps, momentum, affine, track_running_stats, device, dtype, bias: as of `InstanceNorm1d`, the
+            same defaults as of `BatchNorm1d`
+
+    Example:
+        >>> norm = facula.nn.LazyInstanceNorm1d()
+        >>> norm(facula.ones(3, 2, 5)).shape
+        facula.Size([3, 2, 5])
+    """
 
     cls_to_become = InstanceNorm1d
     _no_batch_dim = 2
 
 
 class LazyInstanceNorm2d(_LazyInstanceNorm):
-    """`InstanceNorm2d` that reads ``num_features`` off its first input."""
+    """`InstanceNorm2d` that reads ``num_features`` off its first input, and becomes one then.
+
+    Args:
+        eps, momentum, affine, track_running_stats, device, dtype, bias: as of `InstanceNorm2d`, the
+            same defaults as of `BatchNorm2d`
+
+    Example:
+        >>> norm = facula.nn.LazyInstanceNorm2d()
+        >>> norm(facula.ones(3, 2, 4, 4)).shape
+        facula.Size([3, 2, 4, 4])
+    """
 
     cls_to_become = InstanceNorm2d
     _no_batch_dim = 3
 
 
 class LazyInstanceNorm3d(_LazyInstanceNorm):
-    """`InstanceNorm3d` that reads ``num_features`` off its first input."""
+    """`InstanceNorm3d` that reads ``num_features`` off its first input, and becomes one then.
+
+    Args:
+        eps, momentum, affine, track_running_stats, device, dtype, bias: as of `InstanceNorm3d`, the
+            same defaults as of `BatchNorm3d`
+
+    Example:
+        >>> norm = facula.nn.LazyInstanceNorm3d()
+        >>> norm(facula.ones(3, 2, 4, 4, 4)).shape
+        facula.Size([3, 2, 4, 4, 4])
+    """
 
     cls_to_become = InstanceNorm3d
     _no_batch_dim = 4

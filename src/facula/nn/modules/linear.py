@@ -23,7 +23,18 @@ __all__ = ["Bilinear", "Identity", "LazyLinear", "Linear"]
 
 
 class Identity(Module):
-    """Gives its input; takes and ignores any arguments of construction."""
+    """Gives its input; takes and ignores any arguments of construction.
+
+    Args:
+        *args, **kwargs: ignored
+
+    Shape:
+        any, and the output is the input itself.
+
+    Example:
+        >>> facula.nn.Identity(54, unused=0.1)(facula.tensor([1.0, 2.0]))
+        tensor([1., 2.])
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -34,7 +45,30 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """``x @ weight.T + bias``."""
+    """``x @ weight.T + bias``, a matrix product over the last dimension.
+
+    ``weight`` is ``[out_features, in_features]`` and ``bias`` ``[out_features]``; both start
+    uniform in ``[-b, b]`` with ``b = 1 / sqrt(in_features)``.
+
+    Args:
+        in_features: size of the last dimension of inputs
+        out_features: size of the last dimension of outputs
+        bias: whether something is added; False sets ``bias`` to None
+        device, dtype: of the parameters
+
+    Shape:
+        ``[*, in_features]`` to ``[*, out_features]``; any leading dimensions, none included.
+
+    Raises:
+        RuntimeError: at the call, where shapes or dtypes of input and weight do not fit.
+
+    Example:
+        >>> layer = facula.nn.Linear(20, 30)
+        >>> layer(facula.randn(128, 20)).shape
+        facula.Size([128, 30])
+        >>> layer
+        Linear(in_features=20, out_features=30, bias=True)
+    """
 
     __constants__ = ["in_features", "out_features"]
     in_features: int
@@ -86,7 +120,25 @@ class NonDynamicallyQuantizableLinear(Linear):
 
 
 class Bilinear(Module):
-    """``x1 @ weight[k] @ x2 + bias[k]`` for every output ``k``."""
+    """``x1 @ weight[k] @ x2 + bias[k]`` for every output k.
+
+    ``weight`` is ``[out_features, in1_features, in2_features]``; it and ``bias`` start uniform in
+    ``[-b, b]`` with ``b = 1 / sqrt(in1_features)``.
+
+    Args:
+        in1_features, in2_features: sizes of the last dimensions of the two inputs
+        out_features: size of the last dimension of the output
+        bias: whether something is added
+        device, dtype: of the parameters
+
+    Shape:
+        ``[*, in1_features]`` and ``[*, in2_features]`` with the same leading dimensions to ``[*,
+        out_features]``.
+
+    Example:
+        >>> facula.nn.Bilinear(2, 3, 4)(facula.randn(5, 2), facula.randn(5, 3)).shape
+        facula.Size([5, 4])
+    """
 
     __constants__ = ["in1_features", "in2_features", "out_features"]
 
@@ -138,7 +190,23 @@ class Bilinear(Module):
 
 
 class LazyLinear(LazyModuleMixin, Linear):
-    """A linear layer that reads ``in_features`` off its first input."""
+    """`Linear` that reads ``in_features`` off its first input.
+
+    Until then ``weight`` and ``bias`` are `UninitializedParameter`; after the first call the layer
+    is an ordinary `Linear`. Make the optimizer after that call.
+
+    Args:
+        out_features: size of the last dimension of outputs
+        bias: whether something is added
+        device, dtype: of the parameters
+
+    Example:
+        >>> layer = facula.nn.LazyLinear(3)
+        >>> layer(facula.ones(2, 5)).shape
+        facula.Size([2, 3])
+        >>> layer
+        Linear(in_features=5, out_features=3, bias=True)
+    """
 
     cls_to_become = Linear
     weight: Any

@@ -7,14 +7,17 @@ Keeps true: ``reduction`` is "none", "mean" or "sum"; the older flags ``size_ave
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from facula.core.errors import fail
-from facula.nn import _reduction
 from facula.nn import functional as F
-from facula.nn.modules.distance import PairwiseDistance
-from facula.nn.modules.module import Module
+from facula.nn.modules.loss_base import _Loss, _WeightedLoss
+from facula.nn.modules.ranking_loss import (  # part of this module's names
+    CosineEmbeddingLoss,  # noqa: F401
+    MarginRankingLoss,  # noqa: F401
+    TripletMarginLoss,  # noqa: F401
+    TripletMarginWithDistanceLoss,  # noqa: F401
+)
 
 __all__ = """L1Loss NLLLoss NLLLoss2d PoissonNLLLoss GaussianNLLLoss KLDivLoss MSELoss BCELoss
 BCEWithLogitsLoss HingeEmbeddingLoss MultiLabelMarginLoss SmoothL1Loss HuberLoss SoftMarginLoss
@@ -22,34 +25,20 @@ CrossEntropyLoss MultiLabelSoftMarginLoss CosineEmbeddingLoss MarginRankingLoss 
 TripletMarginLoss TripletMarginWithDistanceLoss CTCLoss""".split()
 
 
-class _Loss(Module):
-    reduction: str
-
-    def __init__(
-        self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
-    ) -> None:
-        super().__init__()
-        if size_average is not None or reduce is not None:
-            self.reduction = _reduction.legacy_get_string(size_average, reduce)
-        else:
-            self.reduction = reduction
-
-
-class _WeightedLoss(_Loss):
-    def __init__(
-        self,
-        weight: Any = None,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.register_buffer("weight", weight)
-        self.weight: Any
-
-
 class L1Loss(_Loss):
-    """``|input - target|``."""
+    """Mean absolute error, ``|input - target|``.
+
+    Args:
+        size_average, reduce: older form of ``reduction``
+        reduction: 'mean', 'sum', or 'none' for the loss of each element
+
+    Shape:
+        input and target of one shape, to a scalar (to that shape for 'none').
+
+    Example:
+        >>> facula.nn.L1Loss()(facula.tensor([1.0, 2.0]), facula.tensor([0.0, 4.0]))
+        tensor(1.5000)
+    """
 
     __constants__ = ["reduction"]
 
@@ -59,7 +48,19 @@ class L1Loss(_Loss):
 
 
 class MSELoss(_Loss):
-    """``(input - target)^2``."""
+    """Mean squared error, ``(input - target)^2``.
+
+    Args:
+        size_average, reduce: older form of ``reduction``
+        reduction: 'mean', 'sum', or 'none' for the loss of each element
+
+    Shape:
+        input and target of one shape, to a scalar (to that shape for 'none').
+
+    Example:
+        >>> facula.nn.MSELoss()(facula.tensor([1.0, 2.0]), facula.tensor([0.0, 4.0]))
+        tensor(2.5000)
+    """
 
     __constants__ = ["reduction"]
 
@@ -69,7 +70,25 @@ class MSELoss(_Loss):
 
 
 class NLLLoss(_WeightedLoss):
-    """Minus the log-probability of the target class."""
+    """Minus the log-probability of the target class; `CrossEntropyLoss` takes scores instead.
+
+    'mean' divides by the sum of the targets' weights.
+
+    Args:
+        weight: of each class, ``[C]``; None for 1
+        ignore_index: a target that does not count
+        size_average, reduce: older form of ``reduction``
+        reduction: 'mean', 'sum', or 'none' for the loss of each element
+
+    Shape:
+        log-probabilities ``[N, C]``, ``[C]`` or ``[N, C, *]`` and integer classes ``[N]``, ``[]``
+        or ``[N, *]``, to a scalar (to the targets' shape for 'none').
+
+    Example:
+        >>> logs = facula.tensor([[0.25, 0.75], [0.5, 0.5]]).log()
+        >>> facula.nn.NLLLoss()(logs, facula.tensor([1, 0]))
+        tensor(0.4904)
+    """
 
     __constants__ = ["ignore_index", "reduction"]
 
@@ -96,11 +115,47 @@ class NLLLoss(_WeightedLoss):
 
 
 class NLLLoss2d(NLLLoss):
-    """`NLLLoss` under an older name."""
+    """`NLLLoss` under an older name.
+
+    Args:
+        weight: of each class, ``[C]``; None for 1
+        ignore_index: a target that does not count
+        size_average, reduce: older form of ``reduction``
+        reduction: 'mean', 'sum', or 'none' for the loss of each element
+
+    Shape:
+        as of `NLLLoss`.
+
+    Example:
+        >>> facula.nn.NLLLoss2d()(facula.zeros(1, 2, 3, 3), facula.zeros(1, 3, 3, dtype=facula.int64))
+        tensor(0.)
+    """
 
 
 class CrossEntropyLoss(_WeightedLoss):
-    """Cross-entropy of logits and classes, or of logits and class probabilities."""
+    """``-log softmax(input)[target]``: the cross-entropy of scores (logits) and classes.
+
+    Targets are classes, or probabilities of all classes. It computes the logarithms itself: no
+    softmax goes before. 'mean' divides by the sum of the targets' weights (by N for probabilities).
+
+    Args:
+        weight: of each class, ``[C]``; None for 1
+        ignore_index: a target class that does not count; not for probabilities
+        size_average, reduce: older form of ``reduction``
+        reduction: 'mean', 'sum', or 'none' for the loss of each element
+        label_smoothing: the share of the target's probability that is spread over all classes, 0 to
+            1
+
+    Shape:
+        scores ``[N, C]``, ``[C]`` or ``[N, C, *]`` and integer classes ``[N]``, ``[]`` or ``[N,
+        *]``, or probabilities of the scores' shape, to a scalar (to the shape of the classes for
+        'none').
+
+    Example:
+        >>> scores = facula.tensor([[2.0, 0.0], [0.0, 1.0]])
+        >>> facula.nn.CrossEntropyLoss()(scores, facula.tensor([0, 1]))
+        tensor(0.2201)
+    """
 
     __constants__ = ["ignore_index", "reduction", "label_smoothing"]
 
@@ -130,7 +185,25 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class PoissonNLLLoss(_Loss):
-    """Negative log-likelihood of a Poisson distribution."""
+    """Negative log-likelihood of counts under a Poisson distribution.
+
+    ``exp(input) - target * input``, or ``input - target * log(input + eps)`` where the input is the
+    rate itself.
+
+    Args:
+        log_input: whether the input is the logarithm of the rate
+        full: whether Stirling's approximation of ``log(target!)`` is added (for targets above 1)
+        size_average, reduce: older form of ``reduction``
+        eps: keeps the logarithm finite where ``log_input`` is False
+        reduction: 'mean', 'sum', or 'none' for the loss of each element
+
+    Shape:
+        input and target of one shape, to a scalar (to that shape for 'none').
+
+    Example:
+        >>> facula.nn.PoissonNLLLoss()(facula.tensor([1.0, 2.0]), facula.tensor([0.0, 4.0]))
+        tensor(1.0537)
+    """
 
     __constants__ = ["log_input", "full", "eps", "reduction"]
 
@@ -161,7 +234,26 @@ class PoissonNLLLoss(_Loss):
 
 
 class GaussianNLLLoss(_Loss):
-    """Negative log-likelihood of a normal distribution with a given variance."""
+    """Negative log-likelihood of a normal distribution: ``(log(var) + (input - target)^2 / var) / 2``.
+    [Nix & Weigend 1994]
+
+    Args:
+        full: whether the constant ``log(2 pi) / 2`` is added
+        eps: the least variance; it limits values, not gradients
+        reduction: 'mean', 'sum', or 'none' for the loss of each element
+
+    Shape:
+        means and targets of one shape, variances of that shape, of it with a last size of 1, or
+        without the last dimension; or a number.
+
+    Raises:
+        ValueError: a variance is negative, or its shape does not fit.
+
+    Example:
+        >>> mean, target = facula.tensor([1.0]), facula.tensor([2.0])
+        >>> facula.nn.GaussianNLLLoss()(mean, target, facula.tensor([4.0]))
+        tensor(0.8181)
+    """
 
     __constants__ = ["full", "eps", "reduction"]
 
@@ -178,7 +270,25 @@ class GaussianNLLLoss(_Loss):
 
 
 class KLDivLoss(_Loss):
-    """Kullback-Leibler divergence of log-probabilities from target probabilities."""
+    """Kullback-Leibler divergence ``target * (log(target) - input)`` of log-probabilities from target
+    probabilities.
+
+    'mean' divides by the number of elements; the divergence of distributions is 'batchmean', which
+    divides by the batch size.
+
+    Args:
+        size_average, reduce: older form of ``reduction``
+        reduction: 'batchmean', 'mean', 'sum', or 'none' for the loss of each element
+        log_target: whether targets are log-probabilities, too
+
+    Shape:
+        input and target of one shape, to a scalar (to that shape for 'none').
+
+    Example:
+        >>> p = facula.tensor([[0.5, 0.5]])
+        >>> facula.nn.KLDivLoss(reduction="batchmean")(facula.tensor([[0.25, 0.75]]).log(), p)
+        tensor(0.1438)
+    """
 
     __constants__ = ["reduction"]
 
@@ -198,7 +308,25 @@ class KLDivLoss(_Loss):
 
 
 class BCELoss(_WeightedLoss):
-    """Binary cross-entropy of probabilities."""
+    """Binary cross-entropy of probabilities: ``-(y log(x) + (1 - y) log(1 - x))``.
+
+    Logarithms are at least -100. For scores use `BCEWithLogitsLoss`.
+
+    Args:
+        weight: of each element, broadcast to the batch; None for 1
+        size_average, reduce: older form of ``reduction``
+        reduction: 'mean', 'sum', or 'none' for the loss of each element
+
+    Shape:
+        probabilities and targets in [0, 1] of one shape, to a scalar (to that shape for 'none').
+
+    Raises:
+        RuntimeError: at the call, where an input is outside of [0, 1].
+
+    Example:
+        >>> facula.nn.BCELoss()(facula.tensor([0.9, 0.2]), facula.tensor([1.0, 0.0]))
+        tensor(0.1643)
+    """
 
     __constants__ = ["reduction"]
 
@@ -208,7 +336,22 @@ class BCELoss(_WeightedLoss):
 
 
 class BCEWithLogitsLoss(_Loss):
-    """Binary cross-entropy of logits."""
+    """Binary cross-entropy of scores: `Sigmoid` and `BCELoss` in one, without overflow.
+
+    Args:
+        weight: of each element, broadcast to the batch; None for 1
+        size_average, reduce: older form of ``reduction``
+        reduction: 'mean', 'sum', or 'none' for the loss of each element
+        pos_weight: factor of the positive part, broadcast to the target: above 1 raises recall,
+            below 1 precision
+
+    Shape:
+        scores and targets in [0, 1] of one shape, to a scalar (to that shape for 'none').
+
+    Example:
+        >>> facula.nn.BCEWithLogitsLoss()(facula.tensor([2.0, -1.0]), facula.tensor([1.0, 0.0]))
+        tensor(0.2201)
+    """
 
     def __init__(
         self,
@@ -230,7 +373,21 @@ class BCEWithLogitsLoss(_Loss):
 
 
 class HingeEmbeddingLoss(_Loss):
-    """``input`` where the target is 1, ``max(0, margin - input)`` where it is -1."""
+    """``input`` where the target is 1, ``max(0, margin - input)`` where it is -1: for distances of
+    like and unlike pairs.
+
+    Args:
+        margin: the distance at which unlike pairs cost nothing
+        size_average, reduce: older form of ``reduction``
+        reduction: 'mean', 'sum', or 'none' for the loss of each element
+
+    Shape:
+        input and target of one shape, to a scalar (to that shape for 'none').
+
+    Example:
+        >>> facula.nn.HingeEmbeddingLoss()(facula.tensor([0.3, 0.4]), facula.tensor([1.0, -1.0]))
+        tensor(0.4500)
+    """
 
     __constants__ = ["margin", "reduction"]
 
@@ -250,7 +407,22 @@ class HingeEmbeddingLoss(_Loss):
 
 
 class MultiLabelMarginLoss(_Loss):
-    """Hinge loss between every target class and every other class."""
+    """Hinge loss between every target class j and every other class i: ``sum max(0, 1 - (x[j] - x[i]))
+    / C``.
+
+    Args:
+        size_average, reduce: older form of ``reduction``
+        reduction: 'mean', 'sum', or 'none' for the loss of each element
+
+    Shape:
+        scores ``[N, C]`` or ``[C]`` and integer targets of that shape: the classes of each row,
+        ended by the first -1.
+
+    Example:
+        >>> scores = facula.tensor([[0.1, 0.2, 0.4, 0.8]])
+        >>> facula.nn.MultiLabelMarginLoss()(scores, facula.tensor([[3, 0, -1, 1]]))
+        tensor(0.8500)
+    """
 
     __constants__ = ["reduction"]
 
@@ -260,7 +432,20 @@ class MultiLabelMarginLoss(_Loss):
 
 
 class SmoothL1Loss(_Loss):
-    """Quadratic below ``beta``, linear beyond."""
+    """``(x - y)^2 / (2 beta)`` where ``|x - y| < beta``, else ``|x - y| - beta / 2``. [Girshick 2015]
+
+    Args:
+        size_average, reduce: older form of ``reduction``
+        reduction: 'mean', 'sum', or 'none' for the loss of each element
+        beta: where the square ends; 0 is the `L1Loss`
+
+    Shape:
+        input and target of one shape, to a scalar (to that shape for 'none').
+
+    Example:
+        >>> facula.nn.SmoothL1Loss()(facula.tensor([1.0, 2.0]), facula.tensor([0.0, 4.0]))
+        tensor(1.)
+    """
 
     __constants__ = ["reduction"]
 
@@ -280,7 +465,21 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """Quadratic below ``delta``, linear with slope ``delta`` beyond."""
+    """``(x - y)^2 / 2`` where ``|x - y| < delta``, else ``delta (|x - y| - delta / 2)``. [Huber 1964]
+
+    It is ``delta`` times the `SmoothL1Loss` of that beta.
+
+    Args:
+        reduction: 'mean', 'sum', or 'none' for the loss of each element
+        delta: where the square ends; positive
+
+    Shape:
+        input and target of one shape, to a scalar (to that shape for 'none').
+
+    Example:
+        >>> facula.nn.HuberLoss()(facula.tensor([1.0, 2.0]), facula.tensor([0.0, 4.0]))
+        tensor(1.)
+    """
 
     __constants__ = ["reduction", "delta"]
 
@@ -294,7 +493,19 @@ class HuberLoss(_Loss):
 
 
 class SoftMarginLoss(_Loss):
-    """``log(1 + exp(-target * input))``."""
+    """``log(1 + exp(-target * input))`` for targets 1 and -1; 'mean' is over all elements.
+
+    Args:
+        size_average, reduce: older form of ``reduction``
+        reduction: 'mean', 'sum', or 'none' for the loss of each element
+
+    Shape:
+        input and target of one shape, to a scalar (to that shape for 'none').
+
+    Example:
+        >>> facula.nn.SoftMarginLoss()(facula.tensor([2.0, 1.0]), facula.tensor([1.0, -1.0]))
+        tensor(0.7201)
+    """
 
     __constants__ = ["reduction"]
 
@@ -304,7 +515,20 @@ class SoftMarginLoss(_Loss):
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
-    """Mean binary cross-entropy of logits over the classes."""
+    """`BCEWithLogitsLoss` of each row, averaged over its classes.
+
+    Args:
+        weight: of each class, ``[C]``; None for 1
+        size_average, reduce: older form of ``reduction``
+        reduction: 'mean', 'sum', or 'none' for the loss of each element
+
+    Shape:
+        scores and targets (0 or 1) ``[N, C]``, to a scalar (to ``[N]`` for 'none').
+
+    Example:
+        >>> facula.nn.MultiLabelSoftMarginLoss()(facula.tensor([[2.0, -1.0]]), facula.tensor([[1.0, 0.0]]))
+        tensor(0.2201)
+    """
 
     __constants__ = ["reduction"]
 
@@ -315,40 +539,27 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
         )
 
 
-class CosineEmbeddingLoss(_Loss):
-    """``1 - cos`` where the target is 1, ``max(0, cos - margin)`` where it is -1."""
-
-    __constants__ = ["margin", "reduction"]
-
-    def __init__(
-        self,
-        margin: float = 0.0,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        self.margin = margin
-
-    def forward(self, input1: Any, input2: Any, target: Any) -> Any:
-        """The loss, reduced."""
-        return F.cosine_embedding_loss(
-            input1, input2, target, margin=self.margin, reduction=self.reduction
-        )
-
-
-class MarginRankingLoss(CosineEmbeddingLoss):
-    """``max(0, -target * (input1 - input2) + margin)``."""
-
-    def forward(self, input1: Any, input2: Any, target: Any) -> Any:
-        """The loss, reduced."""
-        return F.margin_ranking_loss(
-            input1, input2, target, margin=self.margin, reduction=self.reduction
-        )
-
-
 class MultiMarginLoss(_WeightedLoss):
-    """Hinge loss between the target class and every other."""
+    """Hinge loss of one target class y: ``sum_i max(0, margin - x[y] + x[i])^p / C`` over the other
+    classes i.
+
+    Args:
+        p: 1 or 2
+        margin: by how much the target's score must be larger
+        weight: of each target class, ``[C]``; None for 1
+        size_average, reduce: older form of ``reduction``
+        reduction: 'mean', 'sum', or 'none' for the loss of each element
+
+    Shape:
+        scores ``[N, C]`` or ``[C]`` and integer classes ``[N]`` or ``[]``.
+
+    Raises:
+        ValueError: ``p`` is neither 1 nor 2, or ``weight`` is no vector.
+
+    Example:
+        >>> facula.nn.MultiMarginLoss()(facula.tensor([[0.1, 0.2, 0.4]]), facula.tensor([2]))
+        tensor(0.5000)
+    """
 
     __constants__ = ["p", "margin", "reduction"]
 
@@ -391,93 +602,27 @@ class MultiMarginLoss(_WeightedLoss):
         )
 
 
-class TripletMarginLoss(_Loss):
-    """``max(0, d(anchor, positive) - d(anchor, negative) + margin)`` for a p-norm distance."""
-
-    __constants__ = ["margin", "p", "eps", "swap", "reduction"]
-
-    def __init__(
-        self,
-        margin: float = 1.0,
-        p: float = 2.0,
-        eps: float = 1e-6,
-        swap: bool = False,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(size_average, reduce, reduction)
-        if margin <= 0:
-            fail(
-                ValueError,
-                "TripletMarginLoss",
-                (f"TripletMarginLoss: expected margin to be greater than 0, got {margin} instead"),
-                hint="margin=1.0 is the default",
-            )
-        self.margin = margin
-        self.p = p
-        self.eps = eps
-        self.swap = swap
-
-    def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:
-        """The loss, reduced."""
-        return F.triplet_margin_loss(
-            anchor,
-            positive,
-            negative,
-            margin=self.margin,
-            p=self.p,
-            eps=self.eps,
-            swap=self.swap,
-            reduction=self.reduction,
-        )
-
-
-class TripletMarginWithDistanceLoss(_Loss):
-    """The triplet loss for a distance of one's own."""
-
-    __constants__ = ["margin", "swap", "reduction"]
-
-    def __init__(
-        self,
-        *,
-        distance_function: Callable[[Any, Any], Any] | None = None,
-        margin: float = 1.0,
-        swap: bool = False,
-        reduction: str = "mean",
-    ) -> None:
-        super().__init__(None, None, reduction)
-        if margin <= 0:
-            fail(
-                ValueError,
-                "TripletMarginWithDistanceLoss",
-                (
-                    "TripletMarginWithDistanceLoss: expected margin to be greater than 0, got "
-                    f"{margin} instead"
-                ),
-                hint="margin=1.0 is the default",
-            )
-        self.distance_function = (
-            PairwiseDistance() if distance_function is None else distance_function
-        )
-        self.margin = margin
-        self.swap = swap
-
-    def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:
-        """The loss, reduced."""
-        return F.triplet_margin_with_distance_loss(
-            anchor,
-            positive,
-            negative,
-            distance_function=self.distance_function,
-            margin=self.margin,
-            swap=self.swap,
-            reduction=self.reduction,
-        )
-
-
 class CTCLoss(_Loss):
-    """Connectionist temporal classification. [Graves et al. 2006]"""
+    """Negative log-likelihood of label sequences, summed over all alignments with the input. [Graves
+    et al. 2006]
+
+    'mean' divides each loss by its target's length, then averages over the batch.
+
+    Args:
+        blank: the class that stands for no label
+        reduction: 'mean', 'sum', or 'none' for the loss of each element
+        zero_infinity: whether losses of targets longer than their input, and their gradients, are 0
+            and not infinite
+
+    Shape:
+        log-probabilities ``[T, N, C]`` (or ``[T, C]``), targets ``[N, S]`` or all in one vector,
+        and the lengths of inputs and targets, ``[N]`` each.
+
+    Example:
+        >>> logs = facula.full((3, 1, 2), 0.5).log()
+        >>> facula.nn.CTCLoss()(logs, facula.tensor([[1]]), facula.tensor([3]), facula.tensor([1]))
+        tensor(0.2877)
+    """
 
     __constants__ = ["blank", "reduction"]
 

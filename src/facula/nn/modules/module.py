@@ -14,12 +14,12 @@ from typing import Any, NoReturn
 
 import facula
 from facula import core
-from facula.autograd.grad_mode import no_grad
 from facula.autograd.hooks import RemovableHandle  # noqa: F401
 from facula.core.errors import fail
 from facula.core.errors import no_attribute as _no_attribute
 from facula.nn.modules import module_hooks as _hooks
 from facula.nn.modules.module_base import ModuleBase, quicken
+from facula.nn.modules.module_conversions import ConversionMixin
 from facula.nn.modules.module_hooks import (
     HookMixin,
     _global_backward_hooks,  # noqa: F401 - part of this module's names
@@ -46,7 +46,7 @@ from facula.nn.modules.module_state import (
     StateMixin,
     _IncompatibleKeys,  # noqa: F401
 )
-from facula.nn.parameter import Buffer, Parameter, is_lazy
+from facula.nn.parameter import Buffer, Parameter
 
 __all__ = [
     "Module",
@@ -87,11 +87,37 @@ def _forward_unimplemented(self: Any, *input: Any) -> None:
     )
 
 
-class Module(HookMixin, StateMixin, ModuleBase):
-    """Base class of all neural network modules.
+class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
+    """The base class of all layers and models: state (parameters, buffers, modules) and a ``forward``.
 
-    A subclass calls ``super().__init__()``, assigns parameters, buffers and modules as attributes,
-    and defines ``forward``.
+    A subclass calls ``super().__init__()``, assigns what it needs to attributes, and defines
+    ``forward``; calling the module runs it, with hooks. Parameters, buffers and modules are found
+    where they are attributes (or in `ModuleList`, `ParameterDict` and their like), not inside of
+    plain lists.
+
+    ``parameters``, ``buffers``, ``children``, ``modules`` and their ``named_`` forms iterate over
+    the tree; ``to``, ``float``, ``half``, ``apply`` and ``requires_grad_`` change it in place;
+    ``train`` and ``eval`` set ``training``; ``state_dict`` and ``load_state_dict`` save and
+    restore; ``register_forward_hook`` and its like watch calls; ``compile`` compiles the calls.
+
+    Args:
+        *args, **kwargs: none is accepted here, unless a subclass sets ``call_super_init``
+
+    Raises:
+        AttributeError: a parameter or module is assigned before ``super().__init__()``.
+
+    Example:
+        >>> class Scaled(facula.nn.Module):
+        ...     def __init__(self, width):
+        ...         super().__init__()
+        ...         self.scale = facula.nn.Parameter(facula.ones(width))
+        ...     def forward(self, x):
+        ...         return self.scale * x
+        >>> model = Scaled(2)
+        >>> model(facula.tensor([1.0, 2.0]))
+        tensor([1., 2.], grad_fn=<MulBackward0>)
+        >>> model.state_dict()
+        OrderedDict([('scale', tensor([1., 1.]))])
     """
 
     dump_patches = False
@@ -568,119 +594,6 @@ class Module(HookMixin, StateMixin, ModuleBase):
         fn(self)
         return self
 
-    def _apply(self, fn: Callable, recurse: bool = True) -> Any:
-        """Replace every parameter's, gradient's and buffer's data by ``fn`` of it."""
-        if recurse:
-            for module in self.children():
-                module._apply(fn)
-        for name, parameter in self._parameters.items():
-            if parameter is None:
-                continue
-            with no_grad():
-                self._apply_to_parameter(fn, name, parameter)
-        for name, buffer in self._buffers.items():
-            if buffer is not None:
-                self._buffers[name] = fn(buffer)
-        return self
-
-    def _apply_to_parameter(self, fn: Callable, name: str, parameter: Any) -> None:
-        grad = parameter.grad
-        new = fn(parameter)
-        if type(parameter) is Parameter or is_lazy(parameter):
-            parameter.grad = None  # a gradient of the old dtype or device does not fit the new data
-            parameter.data = new
-        else:
-            parameter = Parameter(new, parameter.requires_grad)
-            self._parameters[name] = parameter
-        if grad is not None:
-            parameter.grad = fn(grad).requires_grad_(grad.requires_grad)
-
-    def to(self, *args: Any, **kwargs: Any) -> Any:
-        """Move and cast in place: ``to(device)``, ``to(dtype)``, ``to(tensor)``,
-        ``to(memory_format=...)``.
-
-        Only floating point and complex tensors are cast; the others move.
-        """
-        device, dtype, non_blocking, memory_format = parse_to(args, kwargs)
-        if dtype is not None and not (dtype.is_floating_point or dtype.is_complex):
-            fail(
-                TypeError,
-                "Module.to",
-                "a floating point or complex dtype",
-                got=dtype,
-                hint="cast integer buffers one by one",
-            )
-
-        def convert(tensor: Any) -> Any:
-            castable = tensor.is_floating_point() or tensor.is_complex()
-            target = dtype if castable else None
-            if not is_lazy(tensor) and memory_format is not None and tensor.dim() in (4, 5):
-                return tensor.to(device, target, non_blocking, memory_format=memory_format)
-            return tensor.to(device, target, non_blocking)
-
-        return self._apply(convert)
-
-    def to_empty(self, *, device: Any, recurse: bool = True) -> Any:
-        """Move to ``device`` without copying: contents are undefined afterwards."""
-        return self._apply(lambda t: facula.empty_like(t, device=device), recurse=recurse)
-
-    def type(self, dst_type: Any) -> Any:
-        """Cast all parameters and buffers to ``dst_type``."""
-        return self._apply(lambda t: t.type(dst_type))
-
-    def _cast_floating(self, dtype: Any) -> Any:
-        return self._apply(lambda t: t.to(dtype) if t.is_floating_point() else t)
-
-    def float(self) -> Any:
-        """Cast floating point tensors to float32."""
-        return self._cast_floating(core.float32)
-
-    def double(self) -> Any:
-        """Cast floating point tensors to float64."""
-        return self._cast_floating(core.float64)
-
-    def half(self) -> Any:
-        """Cast floating point tensors to float16."""
-        return self._cast_floating(core.float16)
-
-    def bfloat16(self) -> Any:
-        """Cast floating point tensors to bfloat16."""
-        return self._cast_floating(core.bfloat16)
-
-    def cpu(self) -> Any:
-        """Move everything to the CPU."""
-        return self._apply(lambda t: t.cpu())
-
-    def _move(self, kind: str, device: Any) -> Any:
-        where = (
-            kind
-            if device is None
-            else facula.device(kind, device)
-            if isinstance(device, int)
-            else device
-        )
-        return self._apply(lambda t: t.to(where))
-
-    def cuda(self, device: Any = None) -> Any:
-        """Move everything to a CUDA device."""
-        return self._move("cuda", device)
-
-    def xpu(self, device: Any = None) -> Any:
-        """Move everything to an XPU device."""
-        return self._move("xpu", device)
-
-    def ipu(self, device: Any = None) -> Any:
-        """Move everything to an IPU device."""
-        return self._move("ipu", device)
-
-    def mtia(self, device: Any = None) -> Any:
-        """Move everything to an MTIA device."""
-        return self._move("mtia", device)
-
-    def share_memory(self) -> Any:
-        """Move all tensors to memory that other processes can map."""
-        return self._apply(lambda t: t.share_memory_())
-
     def train(self, mode: bool = True) -> Any:
         """Set training mode (or evaluation mode) on the whole tree."""
         if not isinstance(mode, bool):
@@ -758,42 +671,3 @@ class Module(HookMixin, StateMixin, ModuleBase):
         if len(lines) == 1 and not children:
             return f"{self._get_name()}({lines[0]})"
         return f"{self._get_name()}(\n  " + "\n  ".join(lines + children) + "\n)"
-
-
-def parse_to(args: tuple, kwargs: dict) -> tuple[Any, Any, bool, Any]:
-    """(device, dtype, non_blocking, memory_format) from the arguments of a ``to`` call."""
-    kwargs = dict(kwargs)
-    device, dtype = kwargs.pop("device", None), kwargs.pop("dtype", None)
-    non_blocking, memory_format = (
-        kwargs.pop("non_blocking", False),
-        kwargs.pop("memory_format", None),
-    )
-    other = kwargs.pop("tensor", None)
-    if kwargs.pop("copy", False):
-        hint = "copy.deepcopy(module).to(...) makes a copy"
-        fail(RuntimeError, "Module.to", "`.to()` does not accept copy argument", hint=hint)
-    flags = []
-    for value in args:
-        if isinstance(value, core.dtype):
-            dtype = value
-        elif isinstance(value, Tensor):
-            other = value
-        elif isinstance(value, bool):
-            flags.append(value)
-        elif value is not None:
-            device = value
-    if other is not None:
-        device, dtype = other.device, other.dtype
-    if flags:
-        non_blocking = flags[0]
-    if kwargs:
-        fail(
-            TypeError,
-            "Module.to",
-            "known keyword arguments",
-            got=", ".join(kwargs),
-            hint="to() takes device, dtype, non_blocking, copy and memory_format",
-        )
-    if device is not None and not isinstance(device, core.device):
-        device = facula.device(device)
-    return device, dtype, non_blocking, memory_format

@@ -20,7 +20,24 @@ __all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSN
 
 
 class LocalResponseNorm(Module):
-    """Divides each channel by a power of the mean square of its neighbouring channels."""
+    """Divides each element by a power of the squares of ``size`` neighbouring channels. [Krizhevsky et
+    al. 2012]
+
+    ``x / (k + alpha / size * sum of squares)^beta``.
+
+    Args:
+        size: how many channels are summed over
+        alpha: factor of the mean square
+        beta: the exponent
+        k: what is added
+
+    Shape:
+        ``[N, C, *]``, and the output has the same.
+
+    Example:
+        >>> facula.nn.LocalResponseNorm(3)(facula.ones(1, 4, 1, 1)).flatten()
+        tensor([1.0000, 0.9999, 0.9999, 1.0000])
+    """
 
     __constants__ = ["size", "alpha", "beta", "k"]
 
@@ -41,7 +58,24 @@ class LocalResponseNorm(Module):
 
 
 class CrossMapLRN2d(Module):
-    """Local response normalization over the channels of images; the window is centred as in Caffe."""
+    """Divides each element by a power of the squares of ``size`` neighbouring channels, as Caffe does.
+    [Krizhevsky et al. 2012]
+
+    ``x / (k + alpha / size * sum of squares)^beta``.
+
+    Args:
+        size: how many channels are summed over
+        alpha: factor of the mean square
+        beta: the exponent
+        k: what is added
+
+    Shape:
+        ``[N, C, H, W]``, and the output has the same.
+
+    Example:
+        >>> facula.nn.CrossMapLRN2d(3)(facula.ones(1, 4, 1, 1)).flatten()
+        tensor([1.0000, 0.9999, 0.9999, 1.0000])
+    """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
         super().__init__()
@@ -71,7 +105,27 @@ def _as_shape(normalized_shape: Any) -> tuple[int, ...]:
 
 
 class LayerNorm(Module):
-    """Normalises over the last dimensions, ``normalized_shape``."""
+    """Normalises over the last dimensions: ``(x - mean) / sqrt(var + eps) * weight + bias``. [Ba,
+    Kiros & Hinton 2016]
+
+    Training and evaluation are alike.
+
+    Args:
+        normalized_shape: sizes of the last dimensions, over which is normalised; an int for one
+        eps: added to the (biased) variance
+        elementwise_affine: whether ``weight`` (starts at 1) and ``bias`` (at 0), of
+            ``normalized_shape``, are learned
+        bias: whether there is a bias where parameters are asked for
+        device, dtype: of the parameters
+
+    Shape:
+        ``[*, normalized_shape]``, and the output has the same.
+
+    Example:
+        >>> norm = facula.nn.LayerNorm(3, elementwise_affine=False)
+        >>> norm(facula.tensor([[1.0, 2.0, 3.0]]))
+        tensor([[-1.2247,  0.0000,  1.2247]])
+    """
 
     __constants__ = ["normalized_shape", "eps", "elementwise_affine"]
     normalized_shape: tuple[int, ...]
@@ -121,7 +175,28 @@ class LayerNorm(Module):
 
 
 class GroupNorm(Module):
-    """Normalises over groups of channels of ``[N, C, ...]``."""
+    """Normalises over groups of channels and all positions, for each instance. [Wu & He 2018]
+
+    One group is a `LayerNorm` over all but the batch, ``num_channels`` groups an `InstanceNorm2d`.
+
+    Args:
+        num_groups: a divisor of ``num_channels``
+        num_channels: C
+        eps: added to the variance
+        affine: whether ``weight`` (starts at 1) and ``bias`` (at 0), ``[C]``, are learned
+        device, dtype: of the parameters
+        bias: whether there is a bias where ``affine`` asks for parameters
+
+    Shape:
+        ``[N, C, *]``, and the output has the same.
+
+    Raises:
+        ValueError: ``num_channels`` is no multiple of ``num_groups``.
+
+    Example:
+        >>> facula.nn.GroupNorm(2, 4)(facula.randn(3, 4, 5)).shape
+        facula.Size([3, 4, 5])
+    """
 
     __constants__ = ["num_groups", "num_channels", "eps", "affine"]
 
@@ -173,8 +248,21 @@ class GroupNorm(Module):
 
 
 class RMSNorm(Module):
-    """Divides by the root mean square over the last dimensions; ``eps=None`` is the dtype's machine
-    epsilon.
+    """Divides by the root mean square of the last dimensions: ``x / sqrt(mean(x^2) + eps) * weight``.
+    [Zhang & Sennrich 2019]
+
+    Args:
+        normalized_shape: sizes of the last dimensions, over which the mean is; an int for one
+        eps: added to the mean square; None for the machine epsilon of the input's dtype
+        elementwise_affine: whether ``weight`` (starts at 1) is learned
+        device, dtype: of the parameter
+
+    Shape:
+        ``[*, normalized_shape]``, and the output has the same.
+
+    Example:
+        >>> facula.nn.RMSNorm(2, elementwise_affine=False)(facula.tensor([[3.0, 4.0]]))
+        tensor([[0.8485, 1.1314]])
     """
 
     __constants__ = ["normalized_shape", "eps", "elementwise_affine"]

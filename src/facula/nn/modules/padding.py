@@ -58,19 +58,60 @@ class _ConstantPadNd(_Pad):
 
 
 class ConstantPad1d(_ConstantPadNd):
-    """A constant around ``[N, C, L]``."""
+    """Extends ``[N, C, L]`` with a constant.
+
+    Args:
+        padding: one int for all sides, or 2 ints: before, after; negative ones crop
+        value: what is put around
+
+    Shape:
+        ``[N, C, L]`` or ``[C, L]``, to the same with every size larger by its two paddings.
+
+    Example:
+        >>> facula.nn.ConstantPad1d((1, 2), 9.0)(facula.tensor([[1.0, 2.0, 3.0]]))
+        tensor([[9., 1., 2., 3., 9., 9.]])
+    """
 
     _expand = staticmethod(_pair)
 
 
 class ConstantPad2d(_ConstantPadNd):
-    """A constant around ``[N, C, H, W]``."""
+    """Extends ``[N, C, H, W]`` with a constant.
+
+    Args:
+        padding: one int for all sides, or 4 ints: left, right, top, bottom; negative ones crop
+        value: what is put around
+
+    Shape:
+        ``[N, C, H, W]`` or ``[C, H, W]``, to the same with every size larger by its two paddings.
+
+    Example:
+        >>> facula.nn.ConstantPad2d((1, 1, 0, 1), 9.0)(facula.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
+        tensor([[[9., 1., 2., 9.],
+                 [9., 3., 4., 9.],
+                 [9., 9., 9., 9.]]])
+    """
 
     _expand = staticmethod(_quadruple)
 
 
 class ConstantPad3d(_ConstantPadNd):
-    """A constant around ``[N, C, D, H, W]``."""
+    """Extends ``[N, C, D, H, W]`` with a constant.
+
+    Args:
+        padding: one int for all sides, or 6 ints: left, right, top, bottom, front, back; negative
+            ones crop
+        value: what is put around
+
+    Shape:
+        ``[N, C, D, H, W]`` or ``[C, D, H, W]``, to the same with every size larger by its two
+        paddings.
+
+    Example:
+        >>> facula.nn.ConstantPad3d((1, 1, 0, 0, 0, 0), 9.0)(facula.tensor([[[[1.0, 2.0], [3.0, 4.0]]]]))
+        tensor([[[[9., 1., 2., 9.],
+                  [9., 3., 4., 9.]]]])
+    """
 
     _expand = staticmethod(_sextuple)
 
@@ -85,15 +126,53 @@ class _ZeroPadNd(_ConstantPadNd):
 
 
 class ZeroPad1d(_ZeroPadNd, ConstantPad1d):
-    """Zeros around ``[N, C, L]``."""
+    """Extends ``[N, C, L]`` with zeros.
+
+    Args:
+        padding: one int for all sides, or 2 ints: before, after; negative ones crop
+
+    Shape:
+        ``[N, C, L]`` or ``[C, L]``, to the same with every size larger by its two paddings.
+
+    Example:
+        >>> facula.nn.ZeroPad1d((1, 2))(facula.tensor([[1.0, 2.0, 3.0]]))
+        tensor([[0., 1., 2., 3., 0., 0.]])
+    """
 
 
 class ZeroPad2d(_ZeroPadNd, ConstantPad2d):
-    """Zeros around ``[N, C, H, W]``."""
+    """Extends ``[N, C, H, W]`` with zeros.
+
+    Args:
+        padding: one int for all sides, or 4 ints: left, right, top, bottom; negative ones crop
+
+    Shape:
+        ``[N, C, H, W]`` or ``[C, H, W]``, to the same with every size larger by its two paddings.
+
+    Example:
+        >>> facula.nn.ZeroPad2d((1, 1, 0, 1))(facula.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
+        tensor([[[0., 1., 2., 0.],
+                 [0., 3., 4., 0.],
+                 [0., 0., 0., 0.]]])
+    """
 
 
 class ZeroPad3d(_ZeroPadNd, ConstantPad3d):
-    """Zeros around ``[N, C, D, H, W]``."""
+    """Extends ``[N, C, D, H, W]`` with zeros.
+
+    Args:
+        padding: one int for all sides, or 6 ints: left, right, top, bottom, front, back; negative
+            ones crop
+
+    Shape:
+        ``[N, C, D, H, W]`` or ``[C, D, H, W]``, to the same with every size larger by its two
+        paddings.
+
+    Example:
+        >>> facula.nn.ZeroPad3d((1, 1, 0, 0, 0, 0))(facula.tensor([[[[1.0, 2.0], [3.0, 4.0]]]]))
+        tensor([[[[0., 1., 2., 0.],
+                  [0., 3., 4., 0.]]]])
+    """
 
 
 class _ReflectionPadNd(_Pad):
@@ -101,19 +180,59 @@ class _ReflectionPadNd(_Pad):
 
 
 class ReflectionPad1d(_ReflectionPadNd):
-    """``[N, C, L]`` mirrored at its ends."""
+    """Extends ``[N, C, L]`` with its reflection, the edge not repeated.
+
+    Args:
+        padding: one int for all sides, or 2 ints: before, after; less than the input's sizes;
+            negative ones crop
+
+    Shape:
+        ``[N, C, L]`` or ``[C, L]``, to the same with every size larger by its two paddings.
+
+    Example:
+        >>> facula.nn.ReflectionPad1d((1, 2))(facula.tensor([[1.0, 2.0, 3.0]]))
+        tensor([[2., 1., 2., 3., 2., 1.]])
+    """
 
     _expand = staticmethod(_pair)
 
 
 class ReflectionPad2d(_ReflectionPadNd):
-    """``[N, C, H, W]`` mirrored at its edges."""
+    """Extends ``[N, C, H, W]`` with its reflection, the edge not repeated.
+
+    Args:
+        padding: one int for all sides, or 4 ints: left, right, top, bottom; less than the input's
+            sizes; negative ones crop
+
+    Shape:
+        ``[N, C, H, W]`` or ``[C, H, W]``, to the same with every size larger by its two paddings.
+
+    Example:
+        >>> facula.nn.ReflectionPad2d((1, 1, 0, 1))(facula.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
+        tensor([[[2., 1., 2., 1.],
+                 [4., 3., 4., 3.],
+                 [2., 1., 2., 1.]]])
+    """
 
     _expand = staticmethod(_quadruple)
 
 
 class ReflectionPad3d(_ReflectionPadNd):
-    """``[N, C, D, H, W]`` mirrored at its faces."""
+    """Extends ``[N, C, D, H, W]`` with its reflection, the edge not repeated.
+
+    Args:
+        padding: one int for all sides, or 6 ints: left, right, top, bottom, front, back; less than
+            the input's sizes; negative ones crop
+
+    Shape:
+        ``[N, C, D, H, W]`` or ``[C, D, H, W]``, to the same with every size larger by its two
+        paddings.
+
+    Example:
+        >>> facula.nn.ReflectionPad3d((1, 1, 0, 0, 0, 0))(facula.tensor([[[[1.0, 2.0], [3.0, 4.0]]]]))
+        tensor([[[[2., 1., 2., 1.],
+                  [4., 3., 4., 3.]]]])
+    """
 
     _expand = staticmethod(_sextuple)
 
@@ -123,19 +242,57 @@ class _ReplicationPadNd(_Pad):
 
 
 class ReplicationPad1d(_ReplicationPadNd):
-    """``[N, C, L]`` with its end values repeated."""
+    """Extends ``[N, C, L]`` with its edge elements.
+
+    Args:
+        padding: one int for all sides, or 2 ints: before, after; negative ones crop
+
+    Shape:
+        ``[N, C, L]`` or ``[C, L]``, to the same with every size larger by its two paddings.
+
+    Example:
+        >>> facula.nn.ReplicationPad1d((1, 2))(facula.tensor([[1.0, 2.0, 3.0]]))
+        tensor([[1., 1., 2., 3., 3., 3.]])
+    """
 
     _expand = staticmethod(_pair)
 
 
 class ReplicationPad2d(_ReplicationPadNd):
-    """``[N, C, H, W]`` with its edge values repeated."""
+    """Extends ``[N, C, H, W]`` with its edge elements.
+
+    Args:
+        padding: one int for all sides, or 4 ints: left, right, top, bottom; negative ones crop
+
+    Shape:
+        ``[N, C, H, W]`` or ``[C, H, W]``, to the same with every size larger by its two paddings.
+
+    Example:
+        >>> facula.nn.ReplicationPad2d((1, 1, 0, 1))(facula.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
+        tensor([[[1., 1., 2., 2.],
+                 [3., 3., 4., 4.],
+                 [3., 3., 4., 4.]]])
+    """
 
     _expand = staticmethod(_quadruple)
 
 
 class ReplicationPad3d(_ReplicationPadNd):
-    """``[N, C, D, H, W]`` with its face values repeated."""
+    """Extends ``[N, C, D, H, W]`` with its edge elements.
+
+    Args:
+        padding: one int for all sides, or 6 ints: left, right, top, bottom, front, back; negative
+            ones crop
+
+    Shape:
+        ``[N, C, D, H, W]`` or ``[C, D, H, W]``, to the same with every size larger by its two
+        paddings.
+
+    Example:
+        >>> facula.nn.ReplicationPad3d((1, 1, 0, 0, 0, 0))(facula.tensor([[[[1.0, 2.0], [3.0, 4.0]]]]))
+        tensor([[[[1., 1., 2., 2.],
+                  [3., 3., 4., 4.]]]])
+    """
 
     _expand = staticmethod(_sextuple)
 
@@ -163,21 +320,61 @@ class _CircularPadNd(_Pad):
 
 
 class CircularPad1d(_CircularPadNd):
-    """``[N, C, L]`` continued periodically."""
+    """Extends ``[N, C, L]`` as if it went on periodically.
+
+    Args:
+        padding: one int for all sides, or 2 ints: before, after; at most the input's sizes;
+            negative ones crop
+
+    Shape:
+        ``[N, C, L]`` or ``[C, L]``, to the same with every size larger by its two paddings.
+
+    Example:
+        >>> facula.nn.CircularPad1d((1, 2))(facula.tensor([[1.0, 2.0, 3.0]]))
+        tensor([[3., 1., 2., 3., 1., 2.]])
+    """
 
     _expand = staticmethod(_pair)
     _dims = 1
 
 
 class CircularPad2d(_CircularPadNd):
-    """``[N, C, H, W]`` continued periodically."""
+    """Extends ``[N, C, H, W]`` as if it went on periodically.
+
+    Args:
+        padding: one int for all sides, or 4 ints: left, right, top, bottom; at most the input's
+            sizes; negative ones crop
+
+    Shape:
+        ``[N, C, H, W]`` or ``[C, H, W]``, to the same with every size larger by its two paddings.
+
+    Example:
+        >>> facula.nn.CircularPad2d((1, 1, 0, 1))(facula.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
+        tensor([[[2., 1., 2., 1.],
+                 [4., 3., 4., 3.],
+                 [2., 1., 2., 1.]]])
+    """
 
     _expand = staticmethod(_quadruple)
     _dims = 2
 
 
 class CircularPad3d(_CircularPadNd):
-    """``[N, C, D, H, W]`` continued periodically."""
+    """Extends ``[N, C, D, H, W]`` as if it went on periodically.
+
+    Args:
+        padding: one int for all sides, or 6 ints: left, right, top, bottom, front, back; at most
+            the input's sizes; negative ones crop
+
+    Shape:
+        ``[N, C, D, H, W]`` or ``[C, D, H, W]``, to the same with every size larger by its two
+        paddings.
+
+    Example:
+        >>> facula.nn.CircularPad3d((1, 1, 0, 0, 0, 0))(facula.tensor([[[[1.0, 2.0], [3.0, 4.0]]]]))
+        tensor([[[[2., 1., 2., 1.],
+                  [4., 3., 4., 3.]]]])
+    """
 
     _expand = staticmethod(_sextuple)
     _dims = 3

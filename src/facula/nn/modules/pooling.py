@@ -60,7 +60,25 @@ class _MaxPoolNd(Module):
 
 
 class MaxPool1d(_MaxPoolNd):
-    """Maxima over windows of ``[N, C, L]``."""
+    """The largest element of each window of ``[N, C, L]``.
+
+    Args:
+        kernel_size: of the window, int
+        stride: distance of windows, int; None for ``kernel_size``
+        padding: minus infinity on both sides, at most half the kernel
+        dilation: distance of a window's elements
+        return_indices: whether the result is (maxima, their flat positions), as `MaxUnpool1d` takes
+            them
+        ceil_mode: whether sizes are rounded up, so that windows may reach over the end
+
+    Shape:
+        ``[N, C, L]`` or ``[C, L]``, to the same with sizes ``floor((size + 2 padding - dilation
+        (kernel - 1) - 1) / stride) + 1``.
+
+    Example:
+        >>> facula.nn.MaxPool1d(2)(facula.tensor([[[1.0, 4.0, 2.0, 3.0]]]))
+        tensor([[[4., 3.]]])
+    """
 
     def forward(self, input: Any) -> Any:
         """The maxima, and their positions where asked."""
@@ -68,7 +86,26 @@ class MaxPool1d(_MaxPoolNd):
 
 
 class MaxPool2d(_MaxPoolNd):
-    """Maxima over windows of ``[N, C, H, W]``."""
+    """The largest element of each window of ``[N, C, H, W]``.
+
+    Args:
+        kernel_size: of the window, int or pair of ints
+        stride: distance of windows, int or pair of ints; None for ``kernel_size``
+        padding: minus infinity on both sides, at most half the kernel
+        dilation: distance of a window's elements
+        return_indices: whether the result is (maxima, their flat positions), as `MaxUnpool2d` takes
+            them
+        ceil_mode: whether sizes are rounded up, so that windows may reach over the end
+
+    Shape:
+        ``[N, C, H, W]`` or ``[C, H, W]``, to the same with sizes ``floor((size + 2 padding -
+        dilation (kernel - 1) - 1) / stride) + 1``.
+
+    Example:
+        >>> facula.nn.MaxPool2d(2)(facula.arange(16.0).reshape(1, 1, 4, 4))
+        tensor([[[[ 5.,  7.],
+                  [13., 15.]]]])
+    """
 
     def forward(self, input: Any) -> Any:
         """The maxima, and their positions where asked."""
@@ -76,7 +113,25 @@ class MaxPool2d(_MaxPoolNd):
 
 
 class MaxPool3d(_MaxPoolNd):
-    """Maxima over windows of ``[N, C, D, H, W]``."""
+    """The largest element of each window of ``[N, C, D, H, W]``.
+
+    Args:
+        kernel_size: of the window, int or triple of ints
+        stride: distance of windows, int or triple of ints; None for ``kernel_size``
+        padding: minus infinity on both sides, at most half the kernel
+        dilation: distance of a window's elements
+        return_indices: whether the result is (maxima, their flat positions), as `MaxUnpool3d` takes
+            them
+        ceil_mode: whether sizes are rounded up, so that windows may reach over the end
+
+    Shape:
+        ``[N, C, D, H, W]`` or ``[C, D, H, W]``, to the same with sizes ``floor((size + 2 padding -
+        dilation (kernel - 1) - 1) / stride) + 1``.
+
+    Example:
+        >>> facula.nn.MaxPool3d(2)(facula.arange(8.0).reshape(1, 1, 2, 2, 2))
+        tensor([[[[[7.]]]]])
+    """
 
     def forward(self, input: Any) -> Any:
         """The maxima, and their positions where asked."""
@@ -99,7 +154,23 @@ class _MaxUnpoolNd(Module):
 
 
 class MaxUnpool1d(_MaxUnpoolNd):
-    """Puts maxima back where `MaxPool1d` found them; zeros elsewhere."""
+    """Puts maxima back where `MaxPool1d` found them, zeros elsewhere.
+
+    Args:
+        kernel_size: of the window, int
+        stride: distance of windows; None for ``kernel_size``
+        padding: as it was for the maxima
+
+    Shape:
+        values and ``indices`` ``[N, C, L]`` or ``[C, L]``, to sizes ``(size - 1) stride - 2 padding
+        + kernel``, or to ``output_size`` where the call gives one.
+
+    Example:
+        >>> pool = facula.nn.MaxPool1d(2, return_indices=True)
+        >>> values, indices = pool(facula.tensor([[[1.0, 4.0, 2.0, 3.0]]]))
+        >>> facula.nn.MaxUnpool1d(2)(values, indices)
+        tensor([[[0., 4., 0., 3.]]])
+    """
 
     _expand = staticmethod(_single)
 
@@ -111,7 +182,26 @@ class MaxUnpool1d(_MaxUnpoolNd):
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
-    """Puts maxima back where `MaxPool2d` found them; zeros elsewhere."""
+    """Puts maxima back where `MaxPool2d` found them, zeros elsewhere.
+
+    Args:
+        kernel_size: of the window, int or pair of ints
+        stride: distance of windows; None for ``kernel_size``
+        padding: as it was for the maxima
+
+    Shape:
+        values and ``indices`` ``[N, C, H, W]`` or ``[C, H, W]``, to sizes ``(size - 1) stride - 2
+        padding + kernel``, or to ``output_size`` where the call gives one.
+
+    Example:
+        >>> pool = facula.nn.MaxPool2d(2, return_indices=True)
+        >>> values, indices = pool(facula.arange(16.0).reshape(1, 1, 4, 4))
+        >>> facula.nn.MaxUnpool2d(2)(values, indices)
+        tensor([[[[ 0.,  0.,  0.,  0.],
+                  [ 0.,  5.,  0.,  7.],
+                  [ 0.,  0.,  0.,  0.],
+                  [ 0., 13.,  0., 15.]]]])
+    """
 
     _expand = staticmethod(_pair)
 
@@ -123,7 +213,27 @@ class MaxUnpool2d(_MaxUnpoolNd):
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
-    """Puts maxima back where `MaxPool3d` found them; zeros elsewhere."""
+    """Puts maxima back where `MaxPool3d` found them, zeros elsewhere.
+
+    Args:
+        kernel_size: of the window, int or triple of ints
+        stride: distance of windows; None for ``kernel_size``
+        padding: as it was for the maxima
+
+    Shape:
+        values and ``indices`` ``[N, C, D, H, W]`` or ``[C, D, H, W]``, to sizes ``(size - 1) stride
+        - 2 padding + kernel``, or to ``output_size`` where the call gives one.
+
+    Example:
+        >>> pool = facula.nn.MaxPool3d(2, return_indices=True)
+        >>> values, indices = pool(facula.arange(8.0).reshape(1, 1, 2, 2, 2))
+        >>> facula.nn.MaxUnpool3d(2)(values, indices)
+        tensor([[[[[0., 0.],
+                   [0., 0.]],
+        <BLANKLINE>
+                  [[0., 0.],
+                   [0., 7.]]]]])
+    """
 
     _expand = staticmethod(_triple)
 
@@ -143,7 +253,23 @@ class _AvgPoolNd(Module):
 
 
 class AvgPool1d(_AvgPoolNd):
-    """Means over windows of ``[N, C, L]``."""
+    """The mean of each window of ``[N, C, L]``.
+
+    Args:
+        kernel_size: of the window, int
+        stride: distance of windows, int; None for ``kernel_size``
+        padding: zeros on both sides, at most half the kernel
+        ceil_mode: whether sizes are rounded up, so that windows may reach over the end
+        count_include_pad: whether padded zeros count in the mean
+
+    Shape:
+        ``[N, C, L]`` or ``[C, L]``, to the same with sizes ``floor((size + 2 padding - kernel) /
+        stride) + 1``.
+
+    Example:
+        >>> facula.nn.AvgPool1d(2)(facula.tensor([[[1.0, 4.0, 2.0, 3.0]]]))
+        tensor([[[2.5000, 2.5000]]])
+    """
 
     def __init__(
         self,
@@ -173,7 +299,25 @@ class AvgPool1d(_AvgPoolNd):
 
 
 class AvgPool2d(_AvgPoolNd):
-    """Means over windows of ``[N, C, H, W]``."""
+    """The mean of each window of ``[N, C, H, W]``.
+
+    Args:
+        kernel_size: of the window, int or pair of ints
+        stride: distance of windows, int or pair of ints; None for ``kernel_size``
+        padding: zeros on both sides, at most half the kernel
+        ceil_mode: whether sizes are rounded up, so that windows may reach over the end
+        count_include_pad: whether padded zeros count in the mean
+        divisor_override: what sums are divided by in place of the window's size
+
+    Shape:
+        ``[N, C, H, W]`` or ``[C, H, W]``, to the same with sizes ``floor((size + 2 padding -
+        kernel) / stride) + 1``.
+
+    Example:
+        >>> facula.nn.AvgPool2d(2)(facula.arange(16.0).reshape(1, 1, 4, 4))
+        tensor([[[[ 2.5000,  4.5000],
+                  [10.5000, 12.5000]]]])
+    """
 
     __constants__ = [*_AvgPoolNd.__constants__, "divisor_override"]
 
@@ -210,7 +354,24 @@ class AvgPool2d(_AvgPoolNd):
 
 
 class AvgPool3d(AvgPool2d):
-    """Means over windows of ``[N, C, D, H, W]``."""
+    """The mean of each window of ``[N, C, D, H, W]``.
+
+    Args:
+        kernel_size: of the window, int or triple of ints
+        stride: distance of windows, int or triple of ints; None for ``kernel_size``
+        padding: zeros on both sides, at most half the kernel
+        ceil_mode: whether sizes are rounded up, so that windows may reach over the end
+        count_include_pad: whether padded zeros count in the mean
+        divisor_override: what sums are divided by in place of the window's size
+
+    Shape:
+        ``[N, C, D, H, W]`` or ``[C, D, H, W]``, to the same with sizes ``floor((size + 2 padding -
+        kernel) / stride) + 1``.
+
+    Example:
+        >>> facula.nn.AvgPool3d(2)(facula.arange(8.0).reshape(1, 1, 2, 2, 2))
+        tensor([[[[[3.5000]]]]])
+    """
 
     _function = "avg_pool3d"
 
@@ -274,7 +435,27 @@ class _FractionalMaxPoolNd(Module):
 
 
 class FractionalMaxPool2d(_FractionalMaxPoolNd):
-    """Maxima over windows at random steps that reach a given size. [Graham 2014]"""
+    """The largest elements of windows at random distances, for an output of a given size or ratio.
+    [Graham 2014]
+
+    Args:
+        kernel_size: of the window, int or pair of ints
+        output_size: of the result, int or pair of ints
+        output_ratio: of the result's sizes to the input's, number between 0 and 1 or tuple; give it
+            or ``output_size``
+        return_indices: whether the result is (maxima, their flat positions)
+
+    Shape:
+        ``[N, C, H, W]`` or ``[C, H, W]``, to the same with the sizes asked for.
+
+    Raises:
+        ValueError: both or none of ``output_size`` and ``output_ratio`` are given, or a ratio is
+            not in (0, 1).
+
+    Example:
+        >>> facula.nn.FractionalMaxPool2d(2, output_ratio=0.5)(facula.randn(1, 3, 8, 8)).shape
+        facula.Size([1, 3, 4, 4])
+    """
 
     _expand = staticmethod(_pair)
 
@@ -284,7 +465,27 @@ class FractionalMaxPool2d(_FractionalMaxPoolNd):
 
 
 class FractionalMaxPool3d(_FractionalMaxPoolNd):
-    """Maxima over windows at random steps that reach a given size. [Graham 2014]"""
+    """The largest elements of windows at random distances, for an output of a given size or ratio.
+    [Graham 2014]
+
+    Args:
+        kernel_size: of the window, int or triple of ints
+        output_size: of the result, int or triple of ints
+        output_ratio: of the result's sizes to the input's, number between 0 and 1 or tuple; give it
+            or ``output_size``
+        return_indices: whether the result is (maxima, their flat positions)
+
+    Shape:
+        ``[N, C, D, H, W]`` or ``[C, D, H, W]``, to the same with the sizes asked for.
+
+    Raises:
+        ValueError: both or none of ``output_size`` and ``output_ratio`` are given, or a ratio is
+            not in (0, 1).
+
+    Example:
+        >>> facula.nn.FractionalMaxPool3d(2, output_ratio=0.5)(facula.randn(1, 3, 8, 8, 8)).shape
+        facula.Size([1, 3, 4, 4, 4])
+    """
 
     _expand = staticmethod(_triple)
 
@@ -317,7 +518,22 @@ class _LPPoolNd(Module):
 
 
 class LPPool1d(_LPPoolNd):
-    """``(sum x^p)^(1/p)`` over windows of ``[N, C, L]``."""
+    """``(sum x^p)^(1/p)`` over each window of ``[N, C, L]``: the sum for p = 1, towards the maximum
+    for large p.
+
+    Args:
+        norm_type: p
+        kernel_size: of the window, int
+        stride: distance of windows, int; None for ``kernel_size``
+        ceil_mode: whether sizes are rounded up
+
+    Shape:
+        ``[N, C, L]`` or ``[C, L]``, to the same with sizes ``floor((size - kernel) / stride) + 1``.
+
+    Example:
+        >>> facula.nn.LPPool1d(2, 2)(facula.tensor([[[1.0, 4.0, 2.0, 3.0]]]))
+        tensor([[[4.1231, 3.6056]]])
+    """
 
     def forward(self, input: Any) -> Any:
         """The norms."""
@@ -325,7 +541,24 @@ class LPPool1d(_LPPoolNd):
 
 
 class LPPool2d(_LPPoolNd):
-    """``(sum x^p)^(1/p)`` over windows of ``[N, C, H, W]``."""
+    """``(sum x^p)^(1/p)`` over each window of ``[N, C, H, W]``: the sum for p = 1, towards the maximum
+    for large p.
+
+    Args:
+        norm_type: p
+        kernel_size: of the window, int or pair of ints
+        stride: distance of windows, int or pair of ints; None for ``kernel_size``
+        ceil_mode: whether sizes are rounded up
+
+    Shape:
+        ``[N, C, H, W]`` or ``[C, H, W]``, to the same with sizes ``floor((size - kernel) / stride)
+        + 1``.
+
+    Example:
+        >>> facula.nn.LPPool2d(2, 2)(facula.arange(16.0).reshape(1, 1, 4, 4))
+        tensor([[[[ 6.4807,  9.8995],
+                  [21.4009, 25.3377]]]])
+    """
 
     def forward(self, input: Any) -> Any:
         """The norms."""
@@ -333,7 +566,23 @@ class LPPool2d(_LPPoolNd):
 
 
 class LPPool3d(_LPPoolNd):
-    """``(sum x^p)^(1/p)`` over windows of ``[N, C, D, H, W]``."""
+    """``(sum x^p)^(1/p)`` over each window of ``[N, C, D, H, W]``: the sum for p = 1, towards the
+    maximum for large p.
+
+    Args:
+        norm_type: p
+        kernel_size: of the window, int or triple of ints
+        stride: distance of windows, int or triple of ints; None for ``kernel_size``
+        ceil_mode: whether sizes are rounded up
+
+    Shape:
+        ``[N, C, D, H, W]`` or ``[C, D, H, W]``, to the same with sizes ``floor((size - kernel) /
+        stride) + 1``.
+
+    Example:
+        >>> facula.nn.LPPool3d(2, 2)(facula.arange(8.0).reshape(1, 1, 2, 2, 2))
+        tensor([[[[[11.8322]]]]])
+    """
 
     def forward(self, input: Any) -> Any:
         """The norms."""
@@ -355,7 +604,21 @@ class _AdaptiveMaxPoolNd(Module):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
-    """Maxima over windows that cover ``[N, C, L]`` evenly."""
+    """The largest element of windows that cover ``[N, C, L]`` evenly, for an output of a given size.
+
+    Window i of n covers ``floor(i size / n)`` up to ``ceil((i + 1) size / n)``.
+
+    Args:
+        output_size: n, int
+        return_indices: whether the result is (maxima, their flat positions)
+
+    Shape:
+        ``[N, C, L]`` or ``[C, L]``, to the same with ``output_size``.
+
+    Example:
+        >>> facula.nn.AdaptiveMaxPool1d(2)(facula.tensor([[[1.0, 4.0, 2.0, 3.0]]]))
+        tensor([[[4., 3.]]])
+    """
 
     def forward(self, input: Any) -> Any:
         """The maxima, and their positions where asked."""
@@ -363,7 +626,22 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
-    """Maxima over windows that cover ``[N, C, H, W]`` evenly."""
+    """The largest element of windows that cover ``[N, C, H, W]`` evenly, for an output of a given
+    size.
+
+    Window i of n covers ``floor(i size / n)`` up to ``ceil((i + 1) size / n)``.
+
+    Args:
+        output_size: n, int or pair of ints (None in it keeps the input's size)
+        return_indices: whether the result is (maxima, their flat positions)
+
+    Shape:
+        ``[N, C, H, W]`` or ``[C, H, W]``, to the same with ``output_size``.
+
+    Example:
+        >>> facula.nn.AdaptiveMaxPool2d(1)(facula.arange(16.0).reshape(1, 1, 4, 4))
+        tensor([[[[15.]]]])
+    """
 
     def forward(self, input: Any) -> Any:
         """The maxima, and their positions where asked."""
@@ -371,7 +649,22 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
-    """Maxima over windows that cover ``[N, C, D, H, W]`` evenly."""
+    """The largest element of windows that cover ``[N, C, D, H, W]`` evenly, for an output of a given
+    size.
+
+    Window i of n covers ``floor(i size / n)`` up to ``ceil((i + 1) size / n)``.
+
+    Args:
+        output_size: n, int or triple of ints (None in it keeps the input's size)
+        return_indices: whether the result is (maxima, their flat positions)
+
+    Shape:
+        ``[N, C, D, H, W]`` or ``[C, D, H, W]``, to the same with ``output_size``.
+
+    Example:
+        >>> facula.nn.AdaptiveMaxPool3d(1)(facula.arange(8.0).reshape(1, 1, 2, 2, 2))
+        tensor([[[[[7.]]]]])
+    """
 
     def forward(self, input: Any) -> Any:
         """The maxima, and their positions where asked."""
@@ -391,7 +684,20 @@ class _AdaptiveAvgPoolNd(Module):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
-    """Means over windows that cover ``[N, C, L]`` evenly."""
+    """The mean of windows that cover ``[N, C, L]`` evenly, for an output of a given size.
+
+    Window i of n covers ``floor(i size / n)`` up to ``ceil((i + 1) size / n)``.
+
+    Args:
+        output_size: n, int
+
+    Shape:
+        ``[N, C, L]`` or ``[C, L]``, to the same with ``output_size``.
+
+    Example:
+        >>> facula.nn.AdaptiveAvgPool1d(2)(facula.tensor([[[1.0, 4.0, 2.0, 3.0]]]))
+        tensor([[[2.5000, 2.5000]]])
+    """
 
     def forward(self, input: Any) -> Any:
         """The means."""
@@ -399,7 +705,20 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
-    """Means over windows that cover ``[N, C, H, W]`` evenly."""
+    """The mean of windows that cover ``[N, C, H, W]`` evenly, for an output of a given size.
+
+    Window i of n covers ``floor(i size / n)`` up to ``ceil((i + 1) size / n)``.
+
+    Args:
+        output_size: n, int or pair of ints (None in it keeps the input's size)
+
+    Shape:
+        ``[N, C, H, W]`` or ``[C, H, W]``, to the same with ``output_size``.
+
+    Example:
+        >>> facula.nn.AdaptiveAvgPool2d(1)(facula.arange(16.0).reshape(1, 1, 4, 4))
+        tensor([[[[7.5000]]]])
+    """
 
     def forward(self, input: Any) -> Any:
         """The means."""
@@ -407,7 +726,20 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
-    """Means over windows that cover ``[N, C, D, H, W]`` evenly."""
+    """The mean of windows that cover ``[N, C, D, H, W]`` evenly, for an output of a given size.
+
+    Window i of n covers ``floor(i size / n)`` up to ``ceil((i + 1) size / n)``.
+
+    Args:
+        output_size: n, int or triple of ints (None in it keeps the input's size)
+
+    Shape:
+        ``[N, C, D, H, W]`` or ``[C, D, H, W]``, to the same with ``output_size``.
+
+    Example:
+        >>> facula.nn.AdaptiveAvgPool3d(1)(facula.arange(8.0).reshape(1, 1, 2, 2, 2))
+        tensor([[[[[3.5000]]]]])
+    """
 
     def forward(self, input: Any) -> Any:
         """The means."""

@@ -17,7 +17,19 @@ UpsamplingBilinear2d UpsamplingNearest2d""".split()
 
 
 class Flatten(Module):
-    """Joins the dimensions from ``start_dim`` to ``end_dim``."""
+    """Joins the dimensions from ``start_dim`` to ``end_dim``, by default all but the batch.
+
+    Args:
+        start_dim: the first that is joined
+        end_dim: the last that is joined
+
+    Shape:
+        ``[*, S_start, ..., S_end, *]`` to ``[*, product of S, *]``; a view where memory allows.
+
+    Example:
+        >>> facula.nn.Flatten()(facula.ones(2, 3, 4)).shape
+        facula.Size([2, 12])
+    """
 
     __constants__ = ["start_dim", "end_dim"]
 
@@ -36,7 +48,20 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Splits dimension ``dim`` into ``unflattened_size``."""
+    """Splits one dimension into several, the inverse of `Flatten`.
+
+    Args:
+        dim: the dimension, or its name
+        unflattened_size: the sizes, a tuple of ints of which one may be -1; for a name, a tuple of
+            (name, size) pairs
+
+    Raises:
+        TypeError: the sizes are no tuple of ints (or of pairs).
+
+    Example:
+        >>> facula.nn.Unflatten(1, (2, -1))(facula.ones(5, 6)).shape
+        facula.Size([5, 2, 3])
+    """
 
     __constants__ = ["dim", "unflattened_size"]
 
@@ -112,7 +137,28 @@ class Unflatten(Module):
 
 
 class Fold(Module):
-    """Adds windows ``[N, C * window, L]`` back into an image ``[N, C, *output_size]``."""
+    """Adds up windows, given as columns, into an image; the transpose of `Unfold`.
+
+    Where windows overlap their elements are summed, so that ``fold(unfold(x))`` is x times the
+    number of windows at each position.
+
+    Args:
+        output_size: (height, width) of the result, int or pair
+        kernel_size: of the windows, int or pair
+        dilation: distance of a window's elements, int or pair
+        padding: zeros that the windows were taken with, int or pair
+        stride: distance of windows, int or pair
+
+    Shape:
+        ``[N, C * prod(kernel_size), L]`` to ``[N, C, *output_size]``, or both without N; L is the
+        number of windows.
+
+    Example:
+        >>> fold = facula.nn.Fold((2, 3), kernel_size=2)
+        >>> fold(facula.ones(1, 4, 2))
+        tensor([[[[1., 2., 1.],
+                  [1., 2., 1.]]]])
+    """
 
     __constants__ = ["output_size", "kernel_size", "dilation", "padding", "stride"]
 
@@ -147,7 +193,26 @@ class Fold(Module):
 
 
 class Unfold(Module):
-    """The windows of an image as columns ``[N, C * window, L]``."""
+    """The windows of an image as columns (im2col).
+
+    Args:
+        kernel_size: of the windows, int or pair
+        dilation: distance of a window's elements, int or pair
+        padding: zeros on both sides, int or pair
+        stride: distance of windows, int or pair
+
+    Shape:
+        ``[N, C, H, W]`` to ``[N, C * prod(kernel_size), L]``, or both without N; L is the product
+        over both dimensions of ``floor((size + 2 padding - dilation (kernel - 1) - 1) / stride) +
+        1``.
+
+    Example:
+        >>> facula.nn.Unfold(2)(facula.arange(6.0).reshape(1, 1, 2, 3))
+        tensor([[[0., 1.],
+                 [1., 2.],
+                 [3., 4.],
+                 [4., 5.]]])
+    """
 
     __constants__ = ["kernel_size", "dilation", "padding", "stride"]
 
@@ -173,7 +238,19 @@ class Unfold(Module):
 
 
 class PixelShuffle(Module):
-    """``[..., C * r^2, H, W]`` to ``[..., C, H * r, W * r]``."""
+    """Channels to space: ``[*, C r^2, H, W]`` to ``[*, C, H r, W r]``. [Shi et al. 2016]
+
+    Args:
+        upscale_factor: r
+
+    Raises:
+        RuntimeError: at the call, where the channels are no multiple of ``r^2``.
+
+    Example:
+        >>> facula.nn.PixelShuffle(2)(facula.arange(4.0).reshape(1, 4, 1, 1))
+        tensor([[[[0., 1.],
+                  [2., 3.]]]])
+    """
 
     __constants__ = ["upscale_factor"]
 
@@ -191,7 +268,15 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """``[..., C, H * r, W * r]`` to ``[..., C * r^2, H, W]``."""
+    """Space to channels: ``[*, C, H r, W r]`` to ``[*, C r^2, H, W]``, the inverse of `PixelShuffle`.
+
+    Args:
+        downscale_factor: r
+
+    Example:
+        >>> facula.nn.PixelUnshuffle(2)(facula.ones(1, 1, 4, 6)).shape
+        facula.Size([1, 4, 2, 3])
+    """
 
     __constants__ = ["downscale_factor"]
 
@@ -209,7 +294,19 @@ class PixelUnshuffle(Module):
 
 
 class ChannelShuffle(Module):
-    """Interleaves ``groups`` of channels."""
+    """Interleaves groups of channels: channel ``g * (C / groups) + i`` goes to ``i * groups + g``.
+    [Zhang et al. 2018]
+
+    Args:
+        groups: a divisor of the number of channels
+
+    Shape:
+        ``[N, C, *]``, and the output has the same.
+
+    Example:
+        >>> facula.nn.ChannelShuffle(2)(facula.arange(4.0).reshape(1, 4, 1)).flatten()
+        tensor([0., 2., 1., 3.])
+    """
 
     __constants__ = ["groups"]
 
@@ -227,7 +324,24 @@ class ChannelShuffle(Module):
 
 
 class Upsample(Module):
-    """Interpolates to ``size``, or by ``scale_factor``."""
+    """Resamples images to a size, or by a factor; see `functional.interpolate`.
+
+    Args:
+        size: of the result, int or tuple of one int a spatial dimension
+        scale_factor: of the sizes, number or tuple; give it or ``size``
+        mode: 'nearest', 'linear' (3-D inputs), 'bilinear' and 'bicubic' (4-D), 'trilinear' (5-D)
+        align_corners: whether the corner elements of input and output lie upon each other; for the
+            interpolating modes
+        recompute_scale_factor: whether the factor is computed anew from the rounded sizes
+
+    Shape:
+        ``[N, C, *sizes]`` to ``[N, C, *new sizes]``; with a factor they are ``floor(size *
+        factor)``.
+
+    Example:
+        >>> facula.nn.Upsample(scale_factor=2)(facula.tensor([[[1.0, 2.0]]]))
+        tensor([[[1., 1., 2., 2.]]])
+    """
 
     __constants__ = [
         "size",
@@ -280,14 +394,38 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """Nearest neighbours of ``[N, C, H, W]``."""
+    """Resamples images by the nearest element (older form of `Upsample`).
+
+    Args:
+        size: (height, width) of the result, int or pair
+        scale_factor: of the sizes, number or pair; give it or ``size``
+
+    Shape:
+        ``[N, C, H, W]`` to ``[N, C, *new sizes]``.
+
+    Example:
+        >>> facula.nn.UpsamplingNearest2d(size=(1, 3))(facula.tensor([[[[0.0, 1.0]]]]))
+        tensor([[[[0., 0., 1.]]]])
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, mode="nearest")
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Bilinear interpolation of ``[N, C, H, W]`` with corners aligned."""
+    """Resamples images bilinearly, with corners aligned (older form of `Upsample`).
+
+    Args:
+        size: (height, width) of the result, int or pair
+        scale_factor: of the sizes, number or pair; give it or ``size``
+
+    Shape:
+        ``[N, C, H, W]`` to ``[N, C, *new sizes]``.
+
+    Example:
+        >>> facula.nn.UpsamplingBilinear2d(size=(1, 3))(facula.tensor([[[[0.0, 1.0]]]]))
+        tensor([[[[0.0000, 0.5000, 1.0000]]]])
+    """
 
     def __init__(self, size: Any = None, scale_factor: Any = None) -> None:
         super().__init__(size, scale_factor, mode="bilinear", align_corners=True)

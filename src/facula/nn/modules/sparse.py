@@ -68,10 +68,35 @@ class _EmbeddingTable(Module):
 
 
 class Embedding(_EmbeddingTable):
-    """One row of the table per index.
+    """A table of vectors: one row for each index. Gradients reach the rows that were asked for.
 
-    ``max_norm`` rescales longer rows in place before use; ``sparse`` makes the weight's gradient
-    sparse.
+    ``weight`` is ``[num_embeddings, embedding_dim]`` and starts standard normal.
+
+    Args:
+        num_embeddings: number of rows
+        embedding_dim: length of a row
+        padding_idx: a row that starts at zero and gets no gradient; negative ones count from the
+            end
+        max_norm: rows with a larger norm are scaled down to it, in place, when they are read
+        norm_type: the p of that norm
+        scale_grad_by_freq: whether a row's gradient is divided by how often it stands in the batch
+        sparse: whether the gradient of ``weight`` is a sparse tensor (for `optim.SparseAdam`,
+            `optim.SGD` and `optim.Adagrad`)
+        device, dtype: of ``weight``
+
+    Shape:
+        integer indices ``[*]`` to ``[*, embedding_dim]``.
+
+    Raises:
+        AssertionError: ``padding_idx`` is outside of the table.
+        IndexError: at the call, where an index is outside of the table.
+
+    Example:
+        >>> table = facula.nn.Embedding.from_pretrained(facula.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        >>> table(facula.tensor([1, 0, 1]))
+        tensor([[3., 4.],
+                [1., 2.],
+                [3., 4.]])
     """
 
     __constants__ = [
@@ -167,7 +192,32 @@ class Embedding(_EmbeddingTable):
 
 
 class EmbeddingBag(_EmbeddingTable):
-    """The sum, mean or maximum of the rows of every bag of indices."""
+    """Sums, means or maxima of the rows of bags of indices, without making the rows.
+
+    Args:
+        num_embeddings: number of rows
+        embedding_dim: length of a row
+        max_norm: rows with a larger norm are scaled down to it, in place, when they are read
+        norm_type: the p of that norm
+        scale_grad_by_freq: whether a row's gradient is divided by how often it stands in the batch;
+            not for 'max'
+        mode: 'sum', 'mean' or 'max'
+        sparse: whether the gradient of ``weight`` is a sparse tensor; not for 'max'
+        include_last_offset: whether the last of ``offsets`` is the end of the last bag
+        padding_idx: a row that does not count in its bag and gets no gradient
+        device, dtype: of ``weight``
+
+    Shape:
+        indices ``[B, L]`` for B bags of equal length; or ``[n]`` with ``offsets`` ``[B]``, where
+        each bag begins. ``per_sample_weights``, of the indices' shape, multiplies rows ('sum'
+        only). The result is ``[B, embedding_dim]``; an empty bag gives zeros.
+
+    Example:
+        >>> bags = facula.nn.EmbeddingBag.from_pretrained(facula.tensor([[1.0], [2.0], [4.0]]), mode="sum")
+        >>> bags(facula.tensor([0, 1, 2, 2]), offsets=facula.tensor([0, 3]))
+        tensor([[7.],
+                [4.]])
+    """
 
     __constants__ = [
         "num_embeddings",

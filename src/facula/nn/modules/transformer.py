@@ -136,7 +136,32 @@ class _TransformerLayer(Module):
 
 
 class TransformerEncoderLayer(_TransformerLayer):
-    """Self-attention and a feed-forward network, each with a residual connection and a norm."""
+    """Self-attention and a feed-forward network, each with a residual connection and a norm. [Vaswani
+    et al. 2017]
+
+    Args:
+        d_model: E, the width of all tensors
+        nhead: heads of each attention, a divisor of ``d_model``
+        dim_feedforward: width of the feed-forward network
+        dropout: probability in training, after attention and feed-forward network and inside of the
+            latter
+        activation: of the feed-forward network: 'relu', 'gelu', or a function
+        layer_norm_eps: eps of the norms
+        batch_first: whether tensors are ``[batch, length, E]`` and not ``[length, batch, E]``
+        norm_first: whether norms go before each block and not after the sum
+        bias: whether linear layers and norms have one
+        device, dtype: of the parameters
+
+    Shape:
+        ``src`` ``[S, N, E]`` or ``[S, E]``, ``src_mask`` ``[S, S]`` and ``src_key_padding_mask``
+        ``[N, S]``, to the shape of ``src``. Boolean masks are True where attention is **not**
+        allowed; float ones are added to the scores.
+
+    Example:
+        >>> layer = facula.nn.TransformerEncoderLayer(16, nhead=4, batch_first=True)
+        >>> layer(facula.randn(2, 10, 16)).shape
+        facula.Size([2, 10, 16])
+    """
 
     def __init__(
         self,
@@ -191,7 +216,26 @@ class TransformerEncoderLayer(_TransformerLayer):
 
 
 class TransformerEncoder(Module):
-    """``num_layers`` copies of an encoder layer, and a norm at the end where given."""
+    """``num_layers`` copies of an encoder layer, one after the other, and a norm at the end where
+    given.
+
+    The copies start with the same weights.
+
+    Args:
+        encoder_layer: what is copied
+        num_layers: how often
+        norm: a module for the end, or None
+        enable_nested_tensor: whether padded batches may be run without their padding, in evaluation
+        mask_check: whether the padding mask is looked at for that
+
+    Shape:
+        as of the layer, with ``mask`` for its ``src_mask``.
+
+    Example:
+        >>> layer = facula.nn.TransformerEncoderLayer(16, nhead=4, batch_first=True)
+        >>> facula.nn.TransformerEncoder(layer, num_layers=2)(facula.randn(2, 10, 16)).shape
+        facula.Size([2, 10, 16])
+    """
 
     __constants__ = ["norm"]
 
@@ -264,8 +308,32 @@ class TransformerEncoder(Module):
 
 
 class TransformerDecoderLayer(_TransformerLayer):
-    """Self-attention, attention to the encoder's output and a feed-forward network, with residuals
-    and norms.
+    """Self-attention, attention to the encoder's output and a feed-forward network, each with a
+    residual connection and a norm. [Vaswani et al. 2017]
+
+    Args:
+        d_model: E, the width of all tensors
+        nhead: heads of each attention, a divisor of ``d_model``
+        dim_feedforward: width of the feed-forward network
+        dropout: probability in training, after attention and feed-forward network and inside of the
+            latter
+        activation: of the feed-forward network: 'relu', 'gelu', or a function
+        layer_norm_eps: eps of the norms
+        batch_first: whether tensors are ``[batch, length, E]`` and not ``[length, batch, E]``
+        norm_first: whether norms go before each block and not after the sum
+        bias: whether linear layers and norms have one
+        device, dtype: of the parameters
+
+    Shape:
+        ``tgt`` ``[T, N, E]`` and ``memory`` ``[S, N, E]``, masks ``tgt_mask`` ``[T, T]``,
+        ``memory_mask`` ``[T, S]`` and key padding masks ``[N, T]`` and ``[N, S]``, to the shape of
+        ``tgt``. Boolean masks are True where attention is **not** allowed; float ones are added to
+        the scores.
+
+    Example:
+        >>> layer = facula.nn.TransformerDecoderLayer(16, nhead=4, batch_first=True)
+        >>> layer(facula.randn(2, 5, 16), facula.randn(2, 10, 16)).shape
+        facula.Size([2, 5, 16])
     """
 
     def __init__(
@@ -333,7 +401,23 @@ class TransformerDecoderLayer(_TransformerLayer):
 
 
 class TransformerDecoder(Module):
-    """``num_layers`` copies of a decoder layer, and a norm at the end where given."""
+    """``num_layers`` copies of a decoder layer, one after the other, and a norm at the end where
+    given.
+
+    Args:
+        decoder_layer: what is copied
+        num_layers: how often
+        norm: a module for the end, or None
+
+    Shape:
+        as of the layer.
+
+    Example:
+        >>> layer = facula.nn.TransformerDecoderLayer(16, nhead=4, batch_first=True)
+        >>> decoder = facula.nn.TransformerDecoder(layer, num_layers=2)
+        >>> decoder(facula.randn(2, 5, 16), facula.randn(2, 10, 16)).shape
+        facula.Size([2, 5, 16])
+    """
 
     __constants__ = ["norm"]
 
@@ -376,7 +460,41 @@ class TransformerDecoder(Module):
 
 
 class Transformer(Module):
-    """An encoder and a decoder."""
+    """An encoder and a decoder; what goes in and comes out are vectors, not words. [Vaswani et al.
+    2017]
+
+    Args:
+        d_model: E, the width of all tensors
+        nhead: heads of each attention, a divisor of ``d_model``
+        num_encoder_layers: layers of the encoder
+        num_decoder_layers: layers of the decoder
+        dim_feedforward: width of the feed-forward network
+        dropout: probability in training, after attention and feed-forward network and inside of the
+            latter
+        activation: of the feed-forward network: 'relu', 'gelu', or a function
+        custom_encoder, custom_decoder: modules in place of those
+        layer_norm_eps: eps of the norms
+        batch_first: whether tensors are ``[batch, length, E]`` and not ``[length, batch, E]``
+        norm_first: whether norms go before each block and not after the sum
+        bias: whether linear layers and norms have one
+        device, dtype: of the parameters
+
+    Shape:
+        ``src`` ``[S, N, E]`` and ``tgt`` ``[T, N, E]``, to the shape of ``tgt``. Boolean masks are
+        True where attention is **not** allowed; float ones are added to the scores.
+        ``generate_square_subsequent_mask(T)`` makes the causal one.
+
+    Raises:
+        RuntimeError: at the call, where batch sizes or widths do not fit.
+
+    Example:
+        >>> model = facula.nn.Transformer(16, 4, 1, 1, dim_feedforward=32)
+        >>> model(facula.randn(10, 2, 16), facula.randn(5, 2, 16)).shape
+        facula.Size([5, 2, 16])
+        >>> model.generate_square_subsequent_mask(2)
+        tensor([[0., -inf],
+                [0., 0.]])
+    """
 
     def __init__(
         self,

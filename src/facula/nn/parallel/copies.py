@@ -44,7 +44,18 @@ def _device(where: Any) -> Any:
 
 
 def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> Any:
-    """Parts of all tensors in a nesting along `dim`, one a device; other values are repeated."""
+    """Parts of all tensors in a nesting along a dimension, one for each device; other values are
+    repeated.
+
+    Args:
+        inputs: a nesting of tuples, lists and dictionaries
+        target_gpus: devices
+        dim: the dimension
+
+    Example:
+        >>> facula.nn.parallel.scatter(facula.arange(4), ["cpu", "cpu"])
+        [tensor([0, 1]), tensor([2, 3])]
+    """
     devices = [_device(d) for d in target_gpus]
 
     def part(value: Any) -> list[Any]:
@@ -63,7 +74,17 @@ def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> Any:
 
 
 def gather(outputs: Any, target_device: Any, dim: int = 0) -> Any:
-    """The tensors of several nestings of one form put together along `dim` on one device."""
+    """The tensors of several nestings of one form put together along a dimension on one device.
+
+    Args:
+        outputs: a sequence of nestings
+        target_device: where
+        dim: the dimension
+
+    Example:
+        >>> facula.nn.parallel.gather([facula.zeros(1), facula.ones(1)], "cpu")
+        tensor([0., 1.])
+    """
     device = _device(target_device)
 
     def joined(values: Any) -> Any:
@@ -90,7 +111,17 @@ def gather(outputs: Any, target_device: Any, dim: int = 0) -> Any:
 
 
 def replicate(network: Module, devices: Sequence[Any], detach: bool = False) -> list[Any]:
-    """A copy of a module on each device, whose parameters are differentiable functions of its own."""
+    """A copy of a module on each device, whose parameters are differentiable functions of its own.
+
+    Args:
+        network: the module
+        devices: where
+        detach: whether gradients stop at the copies
+
+    Example:
+        >>> len(facula.nn.parallel.replicate(facula.nn.Linear(2, 2), ["cpu", "cpu"]))
+        2
+    """
     copies = []
     for device in map(_device, devices):
         made: dict[int, Module] = {}
@@ -118,7 +149,19 @@ def parallel_apply(
     kwargs_tup: Sequence[dict[str, Any]] | None = None,
     devices: Sequence[Any] | None = None,
 ) -> list[Any]:
-    """Each module on its own arguments, in threads. The first error of any is raised."""
+    """Each module on its own arguments, in threads; the first error of any is raised.
+
+    Args:
+        modules: as many as there are arguments
+        inputs: arguments of each, a tuple or one value
+        kwargs_tup: keyword arguments of each; None for none
+        devices: of each; None for those of the inputs
+
+    Example:
+        >>> layer = facula.nn.ReLU()
+        >>> facula.nn.parallel.parallel_apply([layer, layer], [facula.ones(1), -facula.ones(1)])
+        [tensor([1.]), tensor([0.])]
+    """
     if len(modules) != len(inputs):
         fail(
             AssertionError,
@@ -159,7 +202,20 @@ def data_parallel(
     dim: int = 0,
     module_kwargs: dict[str, Any] | None = None,
 ) -> Any:
-    """A module on parts of its input, each on a device; the results put together on the first."""
+    """A module on parts of its input, each on a device; the results are put together on the first.
+
+    Args:
+        module: what is run
+        inputs: its arguments, a tuple or one value
+        device_ids: devices; None for all accelerators
+        output_device: where results are joined; None for the first
+        dim: the dimension that is split
+        module_kwargs: keyword arguments
+
+    Example:
+        >>> facula.nn.parallel.data_parallel(facula.nn.Linear(3, 2), facula.ones(4, 3), ["cpu"]).shape
+        facula.Size([4, 2])
+    """
     given = inputs if isinstance(inputs, tuple) else () if inputs is None else (inputs,)
     keywords = {} if module_kwargs is None else module_kwargs
     devices = _devices(device_ids)
@@ -175,7 +231,23 @@ def data_parallel(
 
 
 class DataParallel(Module):
-    """A module that splits its input over the devices of this process; see `data_parallel`."""
+    """A module that splits its input over the devices of this process, runs a copy on each, and joins
+    the results.
+
+    On one device, or the CPU alone, the module is simply called. For training on several machines
+    or processes see `facula.nn.parallel.DistributedDataParallel`.
+
+    Args:
+        module: what is run
+        device_ids: devices; None for all accelerators
+        output_device: where results are joined; None for the first
+        dim: the dimension that is split
+
+    Example:
+        >>> model = facula.nn.DataParallel(facula.nn.Linear(3, 2), device_ids=["cpu"])
+        >>> model(facula.ones(4, 3)).shape
+        facula.Size([4, 2])
+    """
 
     def __init__(
         self,

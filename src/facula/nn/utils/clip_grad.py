@@ -54,7 +54,18 @@ def get_total_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Any:
-    """The norm of all tensors as one vector."""
+    """The norm of several tensors as one vector.
+
+    Args:
+        tensors: an iterable of tensors, or one
+        norm_type: the p of the norm, ``inf`` for the largest element
+        error_if_nonfinite: whether an infinite or undefined norm is an error
+        foreach: kept as in PyTorch
+
+    Example:
+        >>> facula.nn.utils.get_total_norm([facula.tensor([3.0]), facula.tensor([4.0])])
+        tensor(5.)
+    """
     tensors = [tensors] if isinstance(tensors, core.Tensor) else list(tensors)
     norm_type = float(norm_type)
     if not tensors:
@@ -89,7 +100,23 @@ class _nothing:
 def clip_grads_with_norm_(
     parameters: Any, max_norm: float, total_norm: Any, foreach: bool | None = None
 ) -> None:
-    """Scale gradients by ``max_norm / total_norm`` where that is less than one."""
+    """Scales gradients by ``max_norm / (total_norm + 1e-6)`` where that is less than one, in place.
+
+    The second half of `clip_grad_norm_`, for a norm that was put together elsewhere.
+
+    Args:
+        parameters: an iterable of tensors, or one
+        max_norm: the largest norm
+        total_norm: the norm as it is, a tensor
+        foreach: kept as in PyTorch
+
+    Example:
+        >>> w = facula.nn.Parameter(facula.zeros(2))
+        >>> w.grad = facula.tensor([3.0, 4.0])
+        >>> facula.nn.utils.clip_grads_with_norm_(w, 2.5, facula.tensor(5.0))
+        >>> w.grad
+        tensor([1.5000, 2.0000])
+    """
     parameters = _as_list(parameters, "clip_grads_with_norm_")
     grads = [p.grad for p in parameters if p.grad is not None]
     if not grads:
@@ -111,7 +138,30 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Any:
-    """Scale all gradients so that their total norm is at most ``max_norm``; gives the norm before."""
+    """Scales gradients, in place, so that their total norm is at most ``max_norm``. [Pascanu, Mikolov
+    & Bengio 2013]
+
+    The norm is that of all gradients as one vector; parameters without a gradient are left out.
+
+    Args:
+        parameters: an iterable of tensors, or one
+        max_norm: the largest norm
+        norm_type: the p of the norm, ``inf`` for the largest element
+        error_if_nonfinite: whether an infinite or undefined norm is an error
+        foreach: kept as in PyTorch
+
+    Returns:
+        the norm before, a tensor of one element.
+
+    Raises:
+        RuntimeError: the norm is not finite, with ``error_if_nonfinite``.
+
+    Example:
+        >>> w = facula.nn.Parameter(facula.zeros(2))
+        >>> w.grad = facula.tensor([3.0, 4.0])
+        >>> facula.nn.utils.clip_grad_norm_(w, max_norm=1.0), w.grad
+        (tensor(5.), tensor([0.6000, 0.8000]))
+    """
     parameters = _as_list(parameters, "clip_grad_norm_")
     grads = [p.grad for p in parameters if p.grad is not None]
     total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
@@ -126,7 +176,30 @@ def clip_grad_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Any:
-    """`clip_grad_norm_` under its older name."""
+    """Scales gradients, in place, so that their total norm is at most ``max_norm``. [Pascanu, Mikolov
+    & Bengio 2013] `clip_grad_norm_` under its older name; it warns.
+
+    The norm is that of all gradients as one vector; parameters without a gradient are left out.
+
+    Args:
+        parameters: an iterable of tensors, or one
+        max_norm: the largest norm
+        norm_type: the p of the norm, ``inf`` for the largest element
+        error_if_nonfinite: whether an infinite or undefined norm is an error
+        foreach: kept as in PyTorch
+
+    Returns:
+        the norm before, a tensor of one element.
+
+    Raises:
+        RuntimeError: the norm is not finite, with ``error_if_nonfinite``.
+
+    Example:
+        >>> w = facula.nn.Parameter(facula.zeros(2))
+        >>> w.grad = facula.tensor([3.0, 4.0])
+        >>> facula.nn.utils.clip_grad_norm_(w, max_norm=1.0), w.grad
+        (tensor(5.), tensor([0.6000, 0.8000]))
+    """
     warnings.warn(
         "`clip_grad_norm` is deprecated: use `clip_grad_norm_`", FutureWarning, stacklevel=2
     )
@@ -134,7 +207,20 @@ def clip_grad_norm(
 
 
 def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = None) -> None:
-    """Clamp every gradient element to ``[-clip_value, clip_value]``."""
+    """Clamps every element of gradients to [-clip_value, clip_value], in place.
+
+    Args:
+        parameters: an iterable of tensors, or one
+        clip_value: the bound
+        foreach: kept as in PyTorch
+
+    Example:
+        >>> w = facula.nn.Parameter(facula.zeros(2))
+        >>> w.grad = facula.tensor([0.5, -4.0])
+        >>> facula.nn.utils.clip_grad_value_(w, 1.0)
+        >>> w.grad
+        tensor([ 0.5000, -1.0000])
+    """
     limit = float(clip_value)
     with no_grad():
         for parameter in _as_list(parameters, "clip_grad_value_"):

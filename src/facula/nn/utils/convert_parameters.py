@@ -29,7 +29,15 @@ def _same_device(parameter: Any, device: Any) -> Any:
 
 
 def parameters_to_vector(parameters: Iterable[Any]) -> Any:
-    """All elements of all parameters, one after the other."""
+    """All elements of all parameters as one vector, through which gradients flow.
+
+    Args:
+        parameters: an iterable of tensors on one device
+
+    Example:
+        >>> facula.nn.utils.parameters_to_vector([facula.ones(2), facula.zeros(1, 2)])
+        tensor([1., 1., 0., 0.])
+    """
     device, parts = None, []
     for parameter in parameters:
         device = _same_device(parameter, device)
@@ -38,7 +46,21 @@ def parameters_to_vector(parameters: Iterable[Any]) -> Any:
 
 
 def vector_to_parameters(vec: Any, parameters: Iterable[Any]) -> None:
-    """Make the parameters' data slices of ``vec``."""
+    """Makes slices of a vector the data of parameters, the inverse of `parameters_to_vector`.
+
+    Args:
+        vec: the vector, whose memory the parameters share then
+        parameters: an iterable of tensors, as many elements together as ``vec`` has
+
+    Raises:
+        TypeError: ``vec`` is no tensor.
+
+    Example:
+        >>> w = facula.nn.Parameter(facula.zeros(1, 2))
+        >>> facula.nn.utils.vector_to_parameters(facula.tensor([1.0, 2.0]), [w])
+        >>> w.detach()
+        tensor([[1., 2.]])
+    """
     if not isinstance(vec, core.Tensor):
         fail(
             TypeError,

@@ -24,10 +24,20 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """Call `module` with the given tensors in place of its own.
+    """Calls a module with other tensors in place of its own.
 
-    parameter_and_buffer_dicts: one dictionary of tensors by dotted name, or several with different
-    names. Buffers that the call replaces are found in the dictionary afterwards.
+    Args:
+        module: what is called
+        parameter_and_buffer_dicts: tensors by dotted name, or several dictionaries of them
+        args: positional arguments, a tuple or one value
+        kwargs: keyword arguments
+        tie_weights: whether a tensor that the module has under several names is replaced under all
+        strict: whether every parameter and buffer must be given
+
+    Example:
+        >>> layer = facula.nn.Linear(1, 1, bias=False)
+        >>> facula.func.functional_call(layer, {"weight": facula.tensor([[2.0]])}, facula.tensor([3.0]))
+        tensor([6.])
     """
     if isinstance(parameter_and_buffer_dicts, dict):
         return call_with(
@@ -78,9 +88,23 @@ def functional_call(
 
 
 def stack_module_state(models: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The parameters and the buffers of several modules, stacked by name.
+    """The parameters and the buffers of several modules of one class, stacked by name: for ensembles
+    under `vmap`.
 
-    The modules must be of one class and all in training or all in evaluation mode.
+    Args:
+        models: modules, all in training or all in evaluation mode
+
+    Returns:
+        (parameters, buffers), two dictionaries.
+
+    Raises:
+        RuntimeError: there is none, or classes or modes differ.
+
+    Example:
+        >>> models = [facula.nn.Linear(2, 1) for _ in range(3)]
+        >>> parameters, buffers = facula.func.stack_module_state(models)
+        >>> parameters["weight"].shape
+        facula.Size([3, 1, 2])
     """
     models = list(models)
     if not models:
@@ -128,7 +152,20 @@ def _stacked(tensors: list[Any]) -> Any:
 
 
 def replace_all_batch_norm_modules_(root: Any) -> Any:
-    """Let all batch normalisations below `root` (and `root`) keep no running statistics."""
+    """Has all batch normalizations of a tree, in place, keep no running statistics: what `vmap` can
+    not write.
+
+    Args:
+        root: the tree
+
+    Returns:
+        the tree.
+
+    Example:
+        >>> model = facula.nn.Sequential(facula.nn.BatchNorm1d(2))
+        >>> facula.func.replace_all_batch_norm_modules_(model)[0].running_mean is None
+        True
+    """
     for module in root.modules():
         if isinstance(module, facula.nn.modules.batchnorm._BatchNorm):
             module.running_mean = None

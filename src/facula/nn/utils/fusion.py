@@ -71,12 +71,48 @@ def fuse_conv_bn_weights(
     bn_b: Any,
     transpose: bool = False,
 ) -> tuple[Parameter, Parameter]:
-    """A convolution's weight and bias with the norm folded in."""
+    """Weight and bias of a convolution with a batch normalization behind it folded in.
+
+    Args:
+        conv_w, conv_b: weight and bias of the layer; None for no bias
+        bn_rm, bn_rv: running mean and variance
+        bn_eps: what is added to the variance
+        bn_w, bn_b: weight and bias of the normalization; None for 1 and 0
+        transpose: whether the convolution is a transposed one
+
+    Returns:
+        two parameters.
+
+    Example:
+        >>> one = facula.ones(1)
+        >>> weight, bias = facula.nn.utils.fuse_conv_bn_weights(facula.ones(1, 1, 1), None, one, 4 * one, 0.0, one, one)
+        >>> weight.flatten().tolist(), bias.tolist()
+        ([0.5], [0.5])
+    """
     return _fused(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, 1 if transpose else 0)
 
 
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
-    """A convolution that does what ``conv`` and then ``bn`` do."""
+    """One layer that does what a convolution and a batch normalization behind it do in evaluation.
+
+    Args:
+        conv: the layer, in evaluation mode
+        bn: the normalization, in evaluation mode, with running statistics
+        transpose: whether the convolution is a transposed one
+
+    Returns:
+        a copy of the layer with other weight and bias.
+
+    Raises:
+        AssertionError: one of them is in training mode.
+
+    Example:
+        >>> layer, norm = facula.nn.Conv1d(2, 3, 2).eval(), facula.nn.BatchNorm1d(3).eval()
+        >>> fused = facula.nn.utils.fuse_conv_bn_eval(layer, norm)
+        >>> x = facula.randn(1, 2, 5)
+        >>> facula.allclose(fused(x), norm(layer(x)), atol=1e-6)
+        True
+    """
     _require_eval("fuse_conv_bn_eval", conv, bn)
     fused = copy.deepcopy(conv)
     fused.weight, fused.bias = fuse_conv_bn_weights(
@@ -95,12 +131,46 @@ def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
 def fuse_linear_bn_weights(
     linear_w: Any, linear_b: Any, bn_rm: Any, bn_rv: Any, bn_eps: float, bn_w: Any, bn_b: Any
 ) -> tuple[Parameter, Parameter]:
-    """A linear layer's weight and bias with the norm folded in."""
+    """Weight and bias of a linear layer with a batch normalization behind it folded in.
+
+    Args:
+        linear_w, linear_b: weight and bias of the layer; None for no bias
+        bn_rm, bn_rv: running mean and variance
+        bn_eps: what is added to the variance
+        bn_w, bn_b: weight and bias of the normalization; tensors
+
+    Returns:
+        two parameters.
+
+    Example:
+        >>> one = facula.ones(1)
+        >>> weight, bias = facula.nn.utils.fuse_linear_bn_weights(facula.ones(1, 1), None, one, 4 * one, 0.0, one, one)
+        >>> weight.flatten().tolist(), bias.tolist()
+        ([0.5], [0.5])
+    """
     return _fused(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, 0)
 
 
 def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
-    """A linear layer that does what ``linear`` and then ``bn`` do."""
+    """One layer that does what a linear layer and a batch normalization behind it do in evaluation.
+
+    Args:
+        linear: the layer, in evaluation mode
+        bn: the normalization, in evaluation mode, with running statistics
+
+    Returns:
+        a copy of the layer with other weight and bias.
+
+    Raises:
+        AssertionError: one of them is in training mode.
+
+    Example:
+        >>> layer, norm = facula.nn.Linear(2, 3).eval(), facula.nn.BatchNorm1d(3).eval()
+        >>> fused = facula.nn.utils.fuse_linear_bn_eval(layer, norm)
+        >>> x = facula.randn(4, 2)
+        >>> facula.allclose(fused(x), norm(layer(x)), atol=1e-6)
+        True
+    """
     op = "fuse_linear_bn_eval"
     _require_eval(op, linear, bn)
     if linear.out_features != bn.num_features and bn.num_features != 1:

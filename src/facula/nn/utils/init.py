@@ -14,7 +14,19 @@ from facula.nn.modules.module import Module
 
 
 def skip_init(module_cls: type, *args: Any, **kwargs: Any) -> Module:
-    """``module_cls(*args, **kwargs)`` without initialisation of its parameters and buffers."""
+    """Makes a module without initialising its parameters: their elements are undefined.
+
+    Args:
+        module_cls: a subclass of `Module` that takes ``device``
+        *args, **kwargs: for the class
+
+    Raises:
+        RuntimeError: the class is no module class, or takes no ``device``.
+
+    Example:
+        >>> facula.nn.utils.skip_init(facula.nn.Linear, 5, 1).weight.shape
+        facula.Size([1, 5])
+    """
     if not (isinstance(module_cls, type) and issubclass(module_cls, Module)):
         fail(
             RuntimeError,

@@ -19,10 +19,38 @@ def _convert(module: Any, kinds: tuple, memory_format: Any) -> Any:
 
 
 def convert_conv2d_weight_memory_format(module: Any, memory_format: Any) -> Any:
-    """Put the weights of 2-d convolutions into ``memory_format``."""
+    """Puts the weights of all 2-d convolutions of a module into a memory format, in place.
+
+    Args:
+        module: the tree
+        memory_format: ``facula.channels_last`` or ``facula.contiguous_format``
+
+    Returns:
+        the module.
+
+    Example:
+        >>> layer = facula.nn.Conv2d(2, 3, 2)
+        >>> _ = facula.nn.utils.convert_conv2d_weight_memory_format(layer, facula.channels_last)
+        >>> layer.weight.stride()
+        (8, 1, 4, 2)
+    """
     return _convert(module, (Conv2d, ConvTranspose2d), memory_format)
 
 
 def convert_conv3d_weight_memory_format(module: Any, memory_format: Any) -> Any:
-    """Put the weights of 3-d convolutions into ``memory_format``."""
+    """Puts the weights of all 3-d convolutions of a module into a memory format, in place.
+
+    Args:
+        module: the tree
+        memory_format: ``facula.channels_last_3d`` or ``facula.contiguous_format``
+
+    Returns:
+        the module.
+
+    Example:
+        >>> layer = facula.nn.Conv3d(2, 3, 2)
+        >>> _ = facula.nn.utils.convert_conv3d_weight_memory_format(layer, facula.channels_last_3d)
+        >>> layer.weight.stride()
+        (16, 1, 8, 4, 2)
+    """
     return _convert(module, (Conv3d, ConvTranspose3d), memory_format)

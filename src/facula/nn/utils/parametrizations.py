@@ -148,8 +148,27 @@ def orthogonal(
     *,
     use_trivialization: bool = True,
 ) -> Module:
-    """Make a matrix (or batch of them) orthogonal or unitary, by "matrix_exp", "cayley" or
-    "householder".
+    """Makes a matrix, or a batch of them, orthogonal (complex: unitary) while it is learned.
+    [Lezcano-Casado 2019]
+
+    Args:
+        module: whose tensor it is
+        name: its name; of two dimensions or more
+        orthogonal_map: 'matrix_exp', 'cayley' or 'householder'; None for the first for square or
+            complex matrices and the last for others
+        use_trivialization: whether learning starts from the present value and values may be
+            assigned
+
+    Returns:
+        the module.
+
+    Raises:
+        ValueError: the map is unknown, or the tensor has fewer than two dimensions.
+
+    Example:
+        >>> layer = facula.nn.utils.parametrizations.orthogonal(facula.nn.Linear(4, 2))
+        >>> facula.allclose(layer.weight @ layer.weight.T, facula.eye(2), atol=1e-5)
+        True
     """
     weight = getattr(module, name, None)
     if not isinstance(weight, facula.Tensor):
@@ -200,7 +219,22 @@ class _WeightNorm(Module):
 
 
 def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Module:
-    """Compute the weight from its magnitude and direction. [Salimans & Kingma 2016]"""
+    """Computes a weight as ``g * v / |v|``; magnitude g and direction v are learned. [Salimans &
+    Kingma 2016]
+
+    Args:
+        module: whose tensor it is
+        name: its name
+        dim: the dimension of which each slice has a g of its own; None for one g
+
+    Returns:
+        the module, with g and v in ``parametrizations.<name>.original0`` and ``original1``.
+
+    Example:
+        >>> layer = facula.nn.utils.parametrizations.weight_norm(facula.nn.Linear(4, 3))
+        >>> layer.parametrizations.weight.original0.shape
+        facula.Size([3, 1])
+    """
     parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
     def rename_older_keys(
@@ -291,8 +325,22 @@ def spectral_norm(
     eps: float = 1e-12,
     dim: int | None = None,
 ) -> Module:
-    """Divide the weight by its largest singular value, found by power iteration. [Miyato et al.
-    2018]
+    """Divides a weight by its largest singular value, by power iteration. [Miyato et al. 2018]
+
+    Args:
+        module: whose tensor it is
+        name: its name
+        n_power_iterations: iterations at each access in training
+        eps: the least norm that divides
+        dim: the dimension of outputs; None for 1 in transposed convolutions and 0 in others
+
+    Returns:
+        the module.
+
+    Example:
+        >>> layer = facula.nn.utils.parametrizations.spectral_norm(facula.nn.Linear(4, 3))
+        >>> bool((facula.linalg.matrix_norm(layer.weight, 2) - 1).abs() < 0.1)
+        True
     """
     weight = getattr(module, name, None)
     if not isinstance(weight, facula.Tensor):

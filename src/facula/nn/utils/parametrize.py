@@ -30,7 +30,18 @@ _cache: dict[tuple[int, str], Any] = {}
 
 @contextmanager
 def cached() -> Iterator[None]:
-    """Compute every parametrized tensor once while the context lasts."""
+    """A block in which every parametrized tensor is computed once.
+
+    Example:
+        >>> class Symmetric(facula.nn.Module):
+        ...     def forward(self, x):
+        ...         return x.triu() + x.triu(1).T
+        >>> layer = facula.nn.Linear(2, 2)
+        >>> _ = facula.nn.utils.parametrize.register_parametrization(layer, "weight", Symmetric())
+        >>> with facula.nn.utils.parametrize.cached():
+        ...     layer.weight is layer.weight
+        True
+    """
     global _cache, _cache_enabled
     _cache_enabled += 1
     try:
@@ -62,7 +73,23 @@ def _maybe_set(tensor: Any, value: Any) -> None:
 
 
 class ParametrizationList(ModuleList):
-    """The parametrizations of one tensor, and the tensor (or tensors) that they start from."""
+    """The parametrizations of one tensor, and what they start from: ``original``, or ``original0`` and
+    so on.
+
+    Args:
+        modules: the parametrizations, the first one first
+        original: the tensor
+        unsafe: whether shape, dtype and inverse are not checked
+
+    Example:
+        >>> class Symmetric(facula.nn.Module):
+        ...     def forward(self, x):
+        ...         return x.triu() + x.triu(1).T
+        >>> layer = facula.nn.Linear(2, 2)
+        >>> _ = facula.nn.utils.parametrize.register_parametrization(layer, "weight", Symmetric())
+        >>> type(layer.parametrizations.weight).__name__, len(layer.parametrizations.weight)
+        ('ParametrizationList', 1)
+    """
 
     original: Any
     unsafe: bool
@@ -330,10 +357,33 @@ def _inject_property(module: Module, tensor_name: str) -> None:
 def register_parametrization(
     module: Module, tensor_name: str, parametrization: Module, *, unsafe: bool = False
 ) -> Module:
-    """Compute the tensor ``tensor_name`` of ``module`` by ``parametrization`` (after those it has).
+    """Computes a tensor of a module by another module, at every access.
 
-    ``right_inverse`` of the parametrization, where it has one, sets the original from the present
-    value.  ``unsafe`` allows a change of dtype or shape.
+    The tensor becomes a property; what it is computed from is
+    ``module.parametrizations.<name>.original``, which is learned and stored. Several apply one
+    after the other. A ``right_inverse`` of the parametrization, where it has one, is called when
+    the tensor is assigned.
+
+    Args:
+        module: whose tensor it is
+        tensor_name: a parameter or buffer
+        parametrization: a module of one tensor
+        unsafe: whether shape, dtype and inverse are not checked
+
+    Returns:
+        the module.
+
+    Raises:
+        ValueError: there is no such tensor, or the parametrization changes its shape or dtype.
+
+    Example:
+        >>> class Symmetric(facula.nn.Module):
+        ...     def forward(self, x):
+        ...         return x.triu() + x.triu(1).T
+        >>> layer = facula.nn.Linear(2, 2)
+        >>> _ = facula.nn.utils.parametrize.register_parametrization(layer, "weight", Symmetric())
+        >>> bool(layer.weight[0, 1] == layer.weight[1, 0])
+        True
     """
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
@@ -403,7 +453,16 @@ def _append_parametrization(module: Any, name: str, new: Module, unsafe: bool) -
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Whether the module has parametrizations (of ``tensor_name``, where given)."""
+    """Whether a module has parametrizations.
+
+    Args:
+        module: which
+        tensor_name: of this tensor; None for any
+
+    Example:
+        >>> facula.nn.utils.parametrize.is_parametrized(facula.nn.Linear(2, 2), "weight")
+        False
+    """
     parametrizations = getattr(module, "parametrizations", None)
     if parametrizations is None or not isinstance(parametrizations, ModuleDict):
         return False
@@ -415,8 +474,28 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
 def remove_parametrizations(
     module: Module, tensor_name: str, leave_parametrized: bool = True
 ) -> Module:
-    """Make ``tensor_name`` an ordinary tensor: its present value, or (where there is one) its
-    original.
+    """Makes a parametrized tensor an ordinary one again.
+
+    Args:
+        module: whose tensor it is
+        tensor_name: which
+        leave_parametrized: whether it keeps its present value; False for the original's
+
+    Returns:
+        the module.
+
+    Raises:
+        ValueError: the tensor is not parametrized.
+
+    Example:
+        >>> class Symmetric(facula.nn.Module):
+        ...     def forward(self, x):
+        ...         return x.triu() + x.triu(1).T
+        >>> layer = facula.nn.Linear(2, 2)
+        >>> _ = facula.nn.utils.parametrize.register_parametrization(layer, "weight", Symmetric())
+        >>> _ = facula.nn.utils.parametrize.remove_parametrizations(layer, "weight")
+        >>> sorted(name for name, _ in layer.named_parameters())
+        ['bias', 'weight']
     """
     if not is_parametrized(module, tensor_name):
         fail(
@@ -459,14 +538,47 @@ def remove_parametrizations(
 
 
 def type_before_parametrizations(module: Module) -> type:
-    """The module's class without the one that parametrizations put in."""
+    """The class of a module without the one that parametrizations put in.
+
+    Args:
+        module: which
+
+    Example:
+        >>> class Symmetric(facula.nn.Module):
+        ...     def forward(self, x):
+        ...         return x.triu() + x.triu(1).T
+        >>> layer = facula.nn.Linear(2, 2)
+        >>> _ = facula.nn.utils.parametrize.register_parametrization(layer, "weight", Symmetric())
+        >>> type(layer).__name__, facula.nn.utils.parametrize.type_before_parametrizations(layer).__name__
+        ('ParametrizedLinear', 'Linear')
+    """
     return module.__class__.__bases__[0] if is_parametrized(module) else type(module)
 
 
 def transfer_parametrizations_and_params(
     from_module: Module, to_module: Module, tensor_name: str | None = None
 ) -> Module:
-    """Give ``to_module`` the parametrizations of ``from_module`` and the values of their originals."""
+    """Gives a module the parametrizations of another, and the values of their originals.
+
+    Args:
+        from_module: which has them
+        to_module: of the same class
+        tensor_name: of this tensor; None for all
+
+    Returns:
+        ``to_module``.
+
+    Example:
+        >>> class Symmetric(facula.nn.Module):
+        ...     def forward(self, x):
+        ...         return x.triu() + x.triu(1).T
+        >>> layer = facula.nn.Linear(2, 2)
+        >>> _ = facula.nn.utils.parametrize.register_parametrization(layer, "weight", Symmetric())
+        >>> other = facula.nn.Linear(2, 2)
+        >>> _ = facula.nn.utils.parametrize.transfer_parametrizations_and_params(layer, other)
+        >>> facula.equal(other.weight, layer.weight)
+        True
+    """
     if not is_parametrized(from_module):
         return to_module
     source: Any = from_module.parametrizations

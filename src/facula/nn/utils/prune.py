@@ -17,8 +17,19 @@ from facula.core.errors import fail
 
 
 class BasePruningMethod(ABC):
-    """A rule that makes masks; an instance is the forward pre-hook of the modules it was applied
-    to.
+    """A rule that makes masks; subclasses define ``compute_mask(t, default_mask)`` and
+    ``PRUNING_TYPE``.
+
+    ``PRUNING_TYPE`` is 'unstructured', 'structured' or 'global'. ``apply(module, name, *args)``
+    puts the rule on a parameter, as a hook before its calls; ``prune(t)`` gives a tensor pruned.
+
+    Example:
+        >>> class Negative(facula.nn.utils.prune.BasePruningMethod):
+        ...     PRUNING_TYPE = "unstructured"
+        ...     def compute_mask(self, t, default_mask):
+        ...         return default_mask * (t >= 0)
+        >>> Negative().prune(facula.tensor([1.0, -2.0]))
+        tensor([1., -0.])
     """
 
     _tensor_name: str
@@ -139,7 +150,20 @@ class BasePruningMethod(ABC):
 
 
 class PruningContainer(BasePruningMethod):
-    """Several pruning methods on one parameter, one after the other."""
+    """Several rules on one parameter, one after the other; made where a pruned parameter is pruned
+    again.
+
+    Args:
+        *args: rules of one ``_tensor_name``
+
+    Example:
+        >>> layer = facula.nn.Linear(4, 1)
+        >>> for _ in range(2):
+        ...     _ = facula.nn.utils.prune.l1_unstructured(layer, "weight", amount=1)
+        >>> hook, = layer._forward_pre_hooks.values()
+        >>> type(hook).__name__, len(hook), int(layer.weight_mask.sum())
+        ('PruningContainer', 2, 2)
+    """
 
     def __init__(self, *args: Any) -> None:
         self._pruning_methods: tuple = ()
@@ -260,7 +284,14 @@ def _chained(existing: Any, method: Any) -> PruningContainer:
 
 
 class Identity(BasePruningMethod):
-    """Prunes nothing."""
+    """A rule that prunes nothing.
+
+    The mask is all ones.
+    Example:
+        >>> facula.nn.utils.prune.Identity().prune(facula.tensor([[3.0, -1.0], [0.5, 0.5]]))
+        tensor([[ 3.0000, -1.0000],
+                [ 0.5000,  0.5000]])
+    """
 
     PRUNING_TYPE = "unstructured"
 
@@ -292,14 +323,31 @@ class _Unstructured(BasePruningMethod):
 
 
 class RandomUnstructured(_Unstructured):
-    """Prunes elements at random."""
+    """A rule that prunes elements at random.
+
+    Args:
+        amount: how many, an int; or which share, a float between 0 and 1
+
+    Example:
+        >>> facula.nn.utils.prune.RandomUnstructured(0.5).prune(facula.tensor([[3.0, -1.0], [0.5, 0.5]])).shape
+        facula.Size([2, 2])
+    """
 
     def _pruned(self, t: Any, count: int) -> Any:
         return facula.topk(facula.rand_like(t).view(-1), k=count).indices
 
 
 class L1Unstructured(_Unstructured):
-    """Prunes the elements of least magnitude."""
+    """A rule that prunes the elements of least magnitude.
+
+    Args:
+        amount: how many, an int; or which share, a float between 0 and 1
+
+    Example:
+        >>> facula.nn.utils.prune.L1Unstructured(2).prune(facula.tensor([[3.0, -1.0], [0.5, 0.5]]))
+        tensor([[ 3., -1.],
+                [ 0.,  0.]])
+    """
 
     def _pruned(self, t: Any, count: int) -> Any:
         return facula.topk(facula.abs(t).view(-1), k=count, largest=False).indices
@@ -359,14 +407,34 @@ class _Structured(BasePruningMethod):
 
 
 class RandomStructured(_Structured):
-    """Prunes channels along ``dim`` at random."""
+    """A rule that prunes channels at random.
+
+    Args:
+        amount: how many, an int; or which share, a float between 0 and 1
+        dim: the dimension of the channels
+
+    Example:
+        >>> facula.nn.utils.prune.RandomStructured(1, dim=0).prune(facula.tensor([[3.0, -1.0], [0.5, 0.5]])).shape
+        facula.Size([2, 2])
+    """
 
     def _scores(self, t: Any) -> Any:
         return facula.rand(t.shape[self.dim])
 
 
 class LnStructured(_Structured):
-    """Prunes the channels along ``dim`` with the least n-norm."""
+    """A rule that prunes the channels with the least norm.
+
+    Args:
+        amount: how many, an int; or which share, a float between 0 and 1
+        n: the norm's degree, as of `facula.norm`
+        dim: the dimension of the channels
+
+    Example:
+        >>> facula.nn.utils.prune.LnStructured(1, n=2, dim=0).prune(facula.tensor([[3.0, -1.0], [0.5, 0.5]]))
+        tensor([[ 3., -1.],
+                [ 0.,  0.]])
+    """
 
     def __init__(self, amount: Any, n: Any, dim: int = -1) -> None:
         super().__init__(amount, dim)
@@ -377,7 +445,17 @@ class LnStructured(_Structured):
 
 
 class CustomFromMask(BasePruningMethod):
-    """Prunes by a given mask."""
+    """A rule that is a given mask.
+
+    Args:
+        mask: of the parameter's shape, 0 where it is pruned
+
+    Example:
+        >>> mask = facula.tensor([[1.0, 0.0], [0.0, 1.0]])
+        >>> facula.nn.utils.prune.CustomFromMask(mask).prune(facula.tensor([[3.0, -1.0], [0.5, 0.5]]))
+        tensor([[3.0000, -0.0000],
+                [0.0000, 0.5000]])
+    """
 
     PRUNING_TYPE = "global"
 
@@ -402,25 +480,111 @@ def _compute_norm(t: Any, n: Any, dim: int) -> Any:
 
 
 def identity(module: Any, name: str) -> Any:
-    """Put a mask of ones on a parameter."""
+    """Puts a mask of ones on a parameter, and prunes nothing.
+
+    Elements are kept in ``<name>_orig``, which is learned; before each call the parameter is that
+    times a mask. Further calls prune what the mask leaves.
+
+    Args:
+        module: whose parameter it is
+        name: its name
+
+    Returns:
+        the module, with ``<name>_orig`` and the buffer ``<name>_mask``.
+
+    Example:
+        >>> layer = facula.nn.Linear(2, 1)
+        >>> _ = layer.weight.data.copy_(facula.tensor([[3.0, -1.0]]))
+        >>> _ = facula.nn.utils.prune.identity(layer, "weight")
+        >>> layer.weight_mask
+        tensor([[1., 1.]])
+    """
     Identity.apply(module, name)
     return module
 
 
 def random_unstructured(module: Any, name: str, amount: Any) -> Any:
-    """Prune elements at random."""
+    """Prunes elements at random.
+
+    Elements are kept in ``<name>_orig``, which is learned; before each call the parameter is that
+    times a mask. Further calls prune what the mask leaves.
+
+    Args:
+        module: whose parameter it is
+        name: its name
+        amount: how many, an int; or which share, a float between 0 and 1
+
+    Returns:
+        the module, with ``<name>_orig`` and the buffer ``<name>_mask``.
+
+    Raises:
+        ValueError: the amount is negative, above 1 as a share, or more than there is.
+
+    Example:
+        >>> layer = facula.nn.Linear(2, 1)
+        >>> _ = layer.weight.data.copy_(facula.tensor([[3.0, -1.0]]))
+        >>> _ = facula.nn.utils.prune.random_unstructured(layer, "weight", amount=0.5)
+        >>> int(layer.weight_mask.sum())
+        1
+    """
     RandomUnstructured.apply(module, name, amount)
     return module
 
 
 def l1_unstructured(module: Any, name: str, amount: Any, importance_scores: Any = None) -> Any:
-    """Prune the elements of least magnitude, or least score."""
+    """Prunes the elements of least magnitude. [Han et al. 2015]
+
+    Elements are kept in ``<name>_orig``, which is learned; before each call the parameter is that
+    times a mask. Further calls prune what the mask leaves.
+
+    Args:
+        module: whose parameter it is
+        name: its name
+        amount: how many, an int; or which share, a float between 0 and 1
+        importance_scores: what is ranked in place of the values, of their shape
+
+    Returns:
+        the module, with ``<name>_orig`` and the buffer ``<name>_mask``.
+
+    Raises:
+        ValueError: the amount is negative, above 1 as a share, or more than there is.
+
+    Example:
+        >>> layer = facula.nn.Linear(2, 1)
+        >>> _ = layer.weight.data.copy_(facula.tensor([[3.0, -1.0]]))
+        >>> _ = facula.nn.utils.prune.l1_unstructured(layer, "weight", amount=1)
+        >>> layer.weight_mask
+        tensor([[1., 0.]])
+    """
     L1Unstructured.apply(module, name, amount=amount, importance_scores=importance_scores)
     return module
 
 
 def random_structured(module: Any, name: str, amount: Any, dim: int) -> Any:
-    """Prune channels along ``dim`` at random."""
+    """Prunes channels at random.
+
+    Elements are kept in ``<name>_orig``, which is learned; before each call the parameter is that
+    times a mask. Further calls prune what the mask leaves.
+
+    Args:
+        module: whose parameter it is
+        name: its name
+        amount: how many, an int; or which share, a float between 0 and 1
+        dim: the dimension of the channels
+
+    Returns:
+        the module, with ``<name>_orig`` and the buffer ``<name>_mask``.
+
+    Raises:
+        ValueError: the amount is negative, above 1 as a share, or more than there is.
+
+    Example:
+        >>> layer = facula.nn.Linear(2, 1)
+        >>> _ = layer.weight.data.copy_(facula.tensor([[3.0, -1.0]]))
+        >>> _ = facula.nn.utils.prune.random_structured(layer, "weight", amount=1, dim=1)
+        >>> int(layer.weight_mask.sum())
+        1
+    """
     RandomStructured.apply(module, name, amount, dim)
     return module
 
@@ -428,13 +592,57 @@ def random_structured(module: Any, name: str, amount: Any, dim: int) -> Any:
 def ln_structured(
     module: Any, name: str, amount: Any, n: Any, dim: int, importance_scores: Any = None
 ) -> Any:
-    """Prune the channels along ``dim`` with the least n-norm, of the weights or of scores."""
+    """Prunes the channels with the least norm. [Han et al. 2015]
+
+    Elements are kept in ``<name>_orig``, which is learned; before each call the parameter is that
+    times a mask. Further calls prune what the mask leaves.
+
+    Args:
+        module: whose parameter it is
+        name: its name
+        amount: how many, an int; or which share, a float between 0 and 1
+        n: the norm's degree, as of `facula.norm`
+        dim: the dimension of the channels
+        importance_scores: what is ranked in place of the values, of their shape
+
+    Returns:
+        the module, with ``<name>_orig`` and the buffer ``<name>_mask``.
+
+    Raises:
+        ValueError: the amount is negative, above 1 as a share, or more than there is.
+
+    Example:
+        >>> layer = facula.nn.Linear(2, 1)
+        >>> _ = layer.weight.data.copy_(facula.tensor([[3.0, -1.0]]))
+        >>> _ = facula.nn.utils.prune.ln_structured(layer, "weight", amount=1, n=2, dim=1)
+        >>> layer.weight_mask
+        tensor([[1., 0.]])
+    """
     LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)
     return module
 
 
 def custom_from_mask(module: Any, name: str, mask: Any) -> Any:
-    """Prune by a given mask."""
+    """Prunes by a given mask.
+
+    Elements are kept in ``<name>_orig``, which is learned; before each call the parameter is that
+    times a mask. Further calls prune what the mask leaves.
+
+    Args:
+        module: whose parameter it is
+        name: its name
+        mask: of the parameter's shape, 0 where it is pruned
+
+    Returns:
+        the module, with ``<name>_orig`` and the buffer ``<name>_mask``.
+
+    Example:
+        >>> layer = facula.nn.Linear(2, 1)
+        >>> _ = layer.weight.data.copy_(facula.tensor([[3.0, -1.0]]))
+        >>> _ = facula.nn.utils.prune.custom_from_mask(layer, "weight", mask=facula.tensor([[0.0, 1.0]]))
+        >>> layer.weight_mask
+        tensor([[0., 1.]])
+    """
     CustomFromMask.apply(module, name, mask)
     return module
 
@@ -442,9 +650,21 @@ def custom_from_mask(module: Any, name: str, mask: Any) -> Any:
 def global_unstructured(
     parameters: Any, pruning_method: Any, importance_scores: Any = None, **kwargs: Any
 ) -> None:
-    """Prune elements of several parameters together, as if they were one vector.
+    """Prunes elements of several parameters together, as if they were one vector.
 
-    ``parameters`` are (module, name) pairs.
+    Args:
+        parameters: (module, name) pairs
+        pruning_method: an unstructured subclass of `BasePruningMethod`
+        importance_scores: what is ranked in place of the values, a tensor for each pair
+        **kwargs: of the method, such as ``amount``
+
+    Example:
+        >>> a, b = facula.nn.Linear(2, 1), facula.nn.Linear(2, 1)
+        >>> _ = a.weight.data.fill_(0.1), b.weight.data.fill_(5.0)
+        >>> pairs, method = [(a, "weight"), (b, "weight")], facula.nn.utils.prune.L1Unstructured
+        >>> facula.nn.utils.prune.global_unstructured(pairs, method, amount=2)
+        >>> a.weight_mask, b.weight_mask
+        (tensor([[0., 0.]]), tensor([[1., 1.]]))
     """
     if not isinstance(parameters, Iterable):
         fail(
@@ -491,7 +711,23 @@ def global_unstructured(
 
 
 def remove(module: Any, name: str) -> Any:
-    """Make the pruned value of a parameter permanent."""
+    """Makes the pruned value of a parameter permanent; the mask goes.
+
+    Args:
+        module: whose parameter it is
+        name: its name
+
+    Returns:
+        the module.
+
+    Raises:
+        ValueError: the parameter is not pruned.
+
+    Example:
+        >>> layer = facula.nn.utils.prune.identity(facula.nn.Linear(2, 1), "weight")
+        >>> [name for name, _ in facula.nn.utils.prune.remove(layer, "weight").named_parameters()]
+        ['bias', 'weight']
+    """
     for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, BasePruningMethod) and hook._tensor_name == name:
             hook.remove(module)
@@ -506,7 +742,15 @@ def remove(module: Any, name: str) -> Any:
 
 
 def is_pruned(module: Any) -> bool:
-    """Whether any parameter in the tree is pruned."""
+    """Whether any parameter of a tree is pruned.
+
+    Args:
+        module: the tree
+
+    Example:
+        >>> facula.nn.utils.prune.is_pruned(facula.nn.Linear(2, 1))
+        False
+    """
     return any(
         isinstance(hook, BasePruningMethod)
         for part in module.modules()

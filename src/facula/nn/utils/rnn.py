@@ -33,8 +33,21 @@ def _with_inverse(sorted_indices: Any, unsorted_indices: Any) -> tuple[Any, Any]
 
 
 class PackedSequence(_Fields):
-    """Sequences of different lengths without padding: ``data`` by time step, ``batch_sizes``
-    sequences in each.
+    """Sequences of different lengths without padding, as recurrent layers take them.
+
+    ``data`` has the elements of all sequences by time step, ``batch_sizes`` how many sequences
+    reach each step; made by `pack_padded_sequence` and `pack_sequence`.
+
+    Args:
+        data: ``[elements, *]``
+        batch_sizes: integers on the CPU, not increasing
+        sorted_indices: the order by length; None where it is the given one
+        unsorted_indices: its inverse
+
+    Example:
+        >>> packed = facula.nn.utils.rnn.pack_sequence([facula.tensor([1, 2, 3]), facula.tensor([4])])
+        >>> packed.data, packed.batch_sizes
+        (tensor([1, 4, 2, 3]), tensor([2, 1, 1]))
     """
 
     def __new__(
@@ -146,7 +159,15 @@ class PackedSequence(_Fields):
 
 
 def invert_permutation(permutation: Any) -> Any:
-    """The permutation that undoes ``permutation``; None for None."""
+    """The permutation that undoes another; None for None.
+
+    Args:
+        permutation: a vector of integers
+
+    Example:
+        >>> facula.nn.utils.rnn.invert_permutation(facula.tensor([2, 0, 1]))
+        tensor([1, 2, 0])
+    """
     if permutation is None:
         return None
     inverse = facula.empty_like(permutation)
@@ -158,7 +179,23 @@ def invert_permutation(permutation: Any) -> Any:
 def pack_padded_sequence(
     input: Any, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
-    """Pack a padded batch ``[T, N, ...]`` (``[N, T, ...]``) whose sequences have the given lengths."""
+    """Packs a padded batch whose sequences have the given lengths.
+
+    Args:
+        input: ``[T, N, *]``, or ``[N, T, *]`` with ``batch_first``
+        lengths: of each sequence, a list or a tensor on the CPU
+        batch_first: whether dimension 0 is the batch and not time
+        enforce_sorted: whether lengths must decrease; False sorts them, and results come back in
+            the given order
+
+    Raises:
+        RuntimeError: lengths do not decrease, with ``enforce_sorted``, or one is not positive.
+
+    Example:
+        >>> x = facula.tensor([[1, 2, 3], [4, 0, 0]])
+        >>> facula.nn.utils.rnn.pack_padded_sequence(x, [3, 1], batch_first=True).data
+        tensor([1, 4, 2, 3])
+    """
     if not isinstance(lengths, core.Tensor):
         lengths = facula.as_tensor(lengths, dtype=core.int64, device="cpu")
     else:
@@ -237,7 +274,23 @@ def pad_packed_sequence(
     padding_value: float = 0.0,
     total_length: int | None = None,
 ) -> tuple[Any, Any]:
-    """The padded batch and the lengths of a packed one."""
+    """The padded batch of a packed one, and the lengths: the inverse of `pack_padded_sequence`.
+
+    Args:
+        sequence: what was packed
+        batch_first: whether dimension 0 is the batch and not time
+        padding_value: what fills up
+        total_length: length of the result; None for the longest sequence
+
+    Raises:
+        ValueError: ``total_length`` is less than the longest sequence.
+
+    Example:
+        >>> packed = facula.nn.utils.rnn.pack_sequence([facula.tensor([1, 2, 3]), facula.tensor([4])])
+        >>> facula.nn.utils.rnn.pad_packed_sequence(packed, batch_first=True)
+        (tensor([[1, 2, 3],
+                [4, 0, 0]]), tensor([3, 1]))
+    """
     data, batch_sizes, _, unsorted_indices = sequence
     sizes = batch_sizes.tolist()
     steps = len(sizes)
@@ -281,7 +334,22 @@ def pad_sequence(
     padding_value: float = 0.0,
     padding_side: str = "right",
 ) -> Any:
-    """Tensors ``[length, ...]`` as one ``[T, N, ...]`` (``[N, T, ...]``)."""
+    """Tensors of different lengths as one, filled up.
+
+    Args:
+        sequences: tensors ``[length, *]``
+        batch_first: whether dimension 0 is the batch and not time
+        padding_value: what fills up
+        padding_side: 'right' or 'left'
+
+    Returns:
+        ``[T, N, *]``, or ``[N, T, *]`` with ``batch_first``.
+
+    Example:
+        >>> facula.nn.utils.rnn.pad_sequence([facula.tensor([1, 2]), facula.tensor([3])], batch_first=True)
+        tensor([[1, 2],
+                [3, 0]])
+    """
     if not isinstance(sequences, Iterable):
         fail(
             RuntimeError,
@@ -320,7 +388,18 @@ def pad_sequence(
 
 
 def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = False) -> list[Any]:
-    """The sequences of a padded batch."""
+    """The sequences of a padded batch, the inverse of `pad_sequence`.
+
+    Args:
+        padded_sequences: ``[T, N, *]``, or ``[N, T, *]`` with ``batch_first``
+        lengths: of each sequence, a tensor
+        batch_first: whether dimension 0 is the batch and not time
+
+    Example:
+        >>> x = facula.tensor([[1, 2], [3, 0]])
+        >>> facula.nn.utils.rnn.unpad_sequence(x, facula.tensor([2, 1]), batch_first=True)
+        [tensor([1, 2]), tensor([3])]
+    """
     if not batch_first:
         padded_sequences = padded_sequences.transpose(0, 1)
     return [
@@ -329,12 +408,30 @@ def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = Fals
 
 
 def pack_sequence(sequences: list[Any], enforce_sorted: bool = True) -> PackedSequence:
-    """Pack tensors ``[length, ...]``."""
+    """Packs tensors of different lengths.
+
+    Args:
+        sequences: a list of tensors ``[length, *]``
+        enforce_sorted: whether lengths must decrease; False sorts them
+
+    Example:
+        >>> facula.nn.utils.rnn.pack_sequence([facula.tensor([1, 2]), facula.tensor([3])]).batch_sizes
+        tensor([2, 1])
+    """
     lengths = facula.as_tensor([s.size(0) for s in sequences])
     return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Any]:
-    """The tensors of a packed sequence."""
+    """The tensors of a packed sequence, the inverse of `pack_sequence`.
+
+    Args:
+        packed_sequences: what was packed
+
+    Example:
+        >>> packed = facula.nn.utils.rnn.pack_sequence([facula.tensor([1, 2]), facula.tensor([3])])
+        >>> facula.nn.utils.rnn.unpack_sequence(packed)
+        [tensor([1, 2]), tensor([3])]
+    """
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)

@@ -177,7 +177,24 @@ def spectral_norm(
     eps: float = 1e-12,
     dim: int | None = None,
 ) -> Any:
-    """Divide the parameter ``name`` by its largest singular value; ``dim`` is its output dimension."""
+    """Divides a parameter by its largest singular value, by power iteration (older form of
+    `nn.utils.parametrizations.spectral_norm`). [Miyato et al. 2018]
+
+    Args:
+        module: whose parameter it is
+        name: the parameter's name
+        n_power_iterations: iterations before each call in training
+        eps: the least norm that divides
+        dim: the dimension of outputs; None for 1 in transposed convolutions and 0 in others
+
+    Returns:
+        the module, with ``<name>_orig``.
+
+    Example:
+        >>> layer = facula.nn.utils.spectral_norm(facula.nn.Linear(4, 3))
+        >>> [name for name, _ in layer.named_parameters()]
+        ['bias', 'weight_orig']
+    """
     if dim is None:
         transposed = isinstance(module, (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d))
         dim = 1 if transposed else 0
@@ -186,7 +203,20 @@ def spectral_norm(
 
 
 def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
-    """Take spectral normalization off."""
+    """Takes `spectral_norm` off: the parameter keeps its present value.
+
+    Args:
+        module: whose parameter it is
+        name: the parameter's name
+
+    Raises:
+        ValueError: there is none of that name.
+
+    Example:
+        >>> layer = facula.nn.utils.spectral_norm(facula.nn.Linear(4, 3))
+        >>> [name for name, _ in facula.nn.utils.remove_spectral_norm(layer).named_parameters()]
+        ['bias', 'weight']
+    """
     for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, SpectralNorm) and hook.name == name:
             hook.remove(module)

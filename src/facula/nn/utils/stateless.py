@@ -144,11 +144,25 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """Call ``module`` with the given tensors in place of its own (deprecated name of
-    ``func.functional_call``).
+    """Calls a module with other tensors in place of its own (older name of `func.functional_call`; it
+    warns).
 
-    ``tie_weights`` gives tied names the value of the one that is given; ``strict`` asks for every
-    name.
+    Args:
+        module: what is called
+        parameters_and_buffers: tensors by dotted name
+        args: positional arguments, a tuple or one value
+        kwargs: keyword arguments
+        tie_weights: whether a tensor that the module has under several names is replaced under all
+            of them
+        strict: whether every parameter and buffer must be given
+
+    Example:
+        >>> import warnings
+        >>> layer, tensors = facula.nn.Linear(1, 1, bias=False), {"weight": facula.tensor([[2.0]])}
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore", FutureWarning)
+        ...     facula.nn.utils.stateless.functional_call(layer, tensors, facula.tensor([3.0]))
+        tensor([6.])
     """
     warnings.warn(
         "nn.utils.stateless.functional_call is deprecated: use func.functional_call",

@@ -80,7 +80,25 @@ class WeightNorm:
 
 
 def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
-    """Normalise the parameter ``name`` over every dimension but ``dim`` (None: over all)."""
+    """Computes a parameter as ``g * v / |v|`` before each call; g and v are learned (older form of
+    `nn.utils.parametrizations.weight_norm`). [Salimans & Kingma 2016]
+
+    Args:
+        module: whose parameter it is
+        name: the parameter's name
+        dim: the dimension of which each slice has a g of its own; None for one g
+
+    Returns:
+        the module, with ``<name>_g`` and ``<name>_v``.
+
+    Example:
+        >>> import warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore", FutureWarning)
+        ...     layer = facula.nn.utils.weight_norm(facula.nn.Linear(4, 3))
+        >>> layer.weight_g.shape, layer.weight_v.shape
+        (facula.Size([3, 1]), facula.Size([3, 4]))
+    """
     warnings.warn(
         "`weight_norm` is deprecated in favor of `parametrizations.weight_norm`",
         FutureWarning,
@@ -91,7 +109,23 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
 
 
 def remove_weight_norm(module: Any, name: str = "weight") -> Any:
-    """Take weight normalization off."""
+    """Takes `weight_norm` off: the parameter keeps its present value.
+
+    Args:
+        module: whose parameter it is
+        name: the parameter's name
+
+    Raises:
+        ValueError: there is none of that name.
+
+    Example:
+        >>> import warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore", FutureWarning)
+        ...     layer = facula.nn.utils.weight_norm(facula.nn.Linear(4, 3))
+        >>> [name for name, _ in facula.nn.utils.remove_weight_norm(layer).named_parameters()]
+        ['bias', 'weight']
+    """
     for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, WeightNorm) and hook.name == name:
             hook.remove(module)

@@ -263,6 +263,7 @@ def _(grad, x, *, min_val, max_val):
 
 @pointwise(
     "hardshrink(Tensor self, Number lambd=0.5) -> Tensor",
+    out_exact=True,
     names=(*functions_and_methods("hardshrink"), "nn.functional.hardshrink"),
     dtypes="float",
     prebuilt=({"lambd": RUNTIME},),
@@ -286,6 +287,7 @@ def _check_lambd(*, lambd: float) -> None:
 
 @pointwise(
     "softshrink(Tensor self, Number lambd=0.5) -> Tensor",
+    out_exact=True,
     names=("nn.functional.softshrink",),
     dtypes="float",
     check=_check_lambd,
@@ -323,6 +325,7 @@ def threshold(x, *, threshold, value):
 
 @pointwise(
     "logsigmoid(Tensor self) -> Tensor",
+    out_exact=True,
     names=("nn.functional.logsigmoid",),
     dtypes="float",
     inplace=False,

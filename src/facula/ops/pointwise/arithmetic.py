@@ -273,7 +273,11 @@ add.complexes = _with_complex(add, "alpha", lambda x, y, factor: x + factor * y)
 sub.complexes = _with_complex(sub, "alpha", lambda x, y, factor: x - factor * y)
 
 
-@pointwise("lerp(Tensor self, Tensor end, Operand weight) -> Tensor", dtypes="float complex")
+@pointwise(
+    "lerp(Tensor self, Tensor end, Operand weight) -> Tensor",
+    dtypes="float complex",
+    out_exact=True,
+)
 def lerp(x, end, weight):
     """Linear interpolation ``self + weight * (end - self)``, taken from the nearer end."""
     size = s.hypot(weight.re, weight.im) if weight.is_complex else s.abs(weight)

@@ -36,6 +36,7 @@ bitwise_right_shift = _binary(
 
 @pointwise(
     "bitwise_not(Tensor self) -> Tensor",
+    out_exact=True,
     dtypes="bool int",
     differentiable=False,
     reference="numpy.bitwise_not",

@@ -1,8 +1,8 @@
-"""Comparisons, logic and classification: results are bool.
+"""Comparisons, logic and classification: results are bool, of `allclose` and `equal` one Python bool.
 
 Takes: tensors and numbers.
 Gives: operators `eq`, `ne`, `lt`, `le`, `gt`, `ge`, `logical_*`, `isnan`, `isinf`, `isfinite`, `isposinf`, `isneginf`,
-`isreal`, `isclose`, `signbit`.
+`isreal`, `isclose`, `signbit`; composites `allclose` and `equal` of whole tensors.
 Keeps true: a comparison with NaN is false (`ne` true); nothing here is differentiable.
 """
 
@@ -12,10 +12,10 @@ import math
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import cast_hint, fail
 from facula.ops import scalar as s
 from facula.ops.pointwise.naming import functions_and_methods
-from facula.ops.registry import pointwise
+from facula.ops.registry import F, composite, pointwise
 
 _FALSE, _TRUE = s.constant(False, "b8"), s.constant(True, "b8")
 
@@ -195,3 +195,30 @@ def isclose(x, y, *, rtol, atol, equal_nan):
     near = distance <= atol + s.apply("abs", rtol * y)
     near = s.logical_and(near, loose)
     return s.logical_or(close, s.logical_and(s.apply("isfinite", distance), near))
+
+
+# ------------------------------------------------------------------ whole tensors
+
+
+@composite(
+    "allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool",
+    out=False,
+)
+def allclose(self: Any, other: Any, rtol: float, atol: float, equal_nan: bool) -> bool:
+    """Whether ``|self - other| <= atol + rtol * |other|`` everywhere."""
+    if self.dtype is not other.dtype:
+        fail(
+            RuntimeError,
+            "allclose",
+            f"tensors of one dtype were required ({self.dtype.type_word} did not match "
+            f"{other.dtype.type_word})",
+            f"{self.dtype} and {other.dtype}",
+            hint=cast_hint("other", self.dtype),
+        )
+    return bool(F.isclose(self, other, rtol=rtol, atol=atol, equal_nan=equal_nan).all())
+
+
+@composite("equal(Tensor self, Tensor other) -> bool", out=False)
+def equal(self: Any, other: Any) -> bool:
+    """Whether shapes and all elements are equal."""
+    return self.shape == other.shape and (self.numel() == 0 or bool((self == other).all()))

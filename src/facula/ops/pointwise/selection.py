@@ -206,7 +206,8 @@ def _extremes(self: Any, posinf: float | None, neginf: float | None) -> tuple[An
 
 
 @composite(
-    "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor"
+    "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
+    elementwise=True,
 )
 def nan_to_num(self: Any, nan: float | None, posinf: float | None, neginf: float | None) -> Any:
     """NaN, infinity and minus infinity replaced by numbers (0 and the extremes of the dtype by default)."""

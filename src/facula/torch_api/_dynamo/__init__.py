@@ -14,7 +14,7 @@ from facula.compiler.api import (
 )
 from facula.compiler.api import compile as optimize
 from facula.compiler.backends import list_backends, lookup_backend, register_backend
-from facula.compiler.explain import explain
+from facula.compiler.explanation import explain
 from facula.compiler.optimized_module import OptimizedModule
 
 # PyTorch has this module with everything else; libraries read it without an import

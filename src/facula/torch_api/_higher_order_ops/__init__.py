@@ -5,9 +5,8 @@ transform and
 a compiler see the operators that the functions call, so each is differentiable, mappable and compiled as a loop is.
 """
 
-from facula.capture.higher_order import cond
-
 from .associative_scan import associative_scan
+from .cond import cond
 from .invoke_subgraph import invoke_subgraph
 from .map import map
 from .scan import scan

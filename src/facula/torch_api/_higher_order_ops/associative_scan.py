@@ -12,7 +12,7 @@ from typing import Any
 from facula.core.errors import fail
 from facula.fx import _pytree
 
-from .slices import check_callable, common_length, row, stacked
+from .slices import alike, check_callable, check_direction, common_length, row, stacked
 
 __all__ = ["associative_scan"]
 
@@ -30,22 +30,7 @@ def associative_scan(
         ValueError: an argument is of another type, or the function gives another structure or shape.
     """
     check_callable("associative_scan", combine_fn, "Combine_fn", ValueError)
-    if not isinstance(dim, int) or isinstance(dim, bool):
-        fail(
-            ValueError,
-            "associative_scan",
-            "an int was required as dim (Dim must be an int)",
-            type(dim).__name__,
-            "dim=0 goes along rows",
-        )
-    if not isinstance(reverse, bool):
-        fail(
-            ValueError,
-            "associative_scan",
-            "a bool was required as reverse (Reverse must be a bool)",
-            type(reverse).__name__,
-            "reverse=True begins at the last row",
-        )
+    check_direction("associative_scan", dim, reverse, ValueError)
     if combine_mode not in ("pointwise", "generic"):
         fail(
             ValueError,
@@ -84,9 +69,7 @@ def associative_scan(
 
 
 def _check_like(before: Any, after: Any) -> None:
-    same = _pytree.tree_structure(before) == _pytree.tree_structure(after)
-    pairs = zip(_pytree.tree_leaves(before), _pytree.tree_leaves(after), strict=False)
-    if not same or any(a.shape != b.shape or a.dtype is not b.dtype for a, b in pairs):
+    if not alike(before, after):
         fail(
             RuntimeError,
             "associative_scan",

@@ -13,7 +13,7 @@ from typing import Any
 from facula.core.errors import fail
 from facula.fx import _pytree
 
-from .slices import check_callable, common_length, row, stacked
+from .slices import alike, check_callable, check_direction, common_length, row, stacked
 
 __all__ = ["scan"]
 
@@ -33,22 +33,7 @@ def scan(
         RuntimeError: there is no state, the lengths differ, or a state has another shape or dtype than the one before.
     """
     check_callable("scan", combine_fn, "Combine_fn")
-    if not isinstance(dim, int) or isinstance(dim, bool):
-        fail(
-            RuntimeError,
-            "scan",
-            "an int was required as dim (Dim must be an int)",
-            type(dim).__name__,
-            "dim=0 goes along rows",
-        )
-    if not isinstance(reverse, bool):
-        fail(
-            RuntimeError,
-            "scan",
-            "a bool was required as reverse (Reverse must be a bool)",
-            type(reverse).__name__,
-            "reverse=True goes from the last row to the first",
-        )
+    check_direction("scan", dim, reverse)
     first = _pytree.tree_leaves(init)
     if not first or any(not hasattr(leaf, "shape") for leaf in first):
         fail(
@@ -83,9 +68,7 @@ def scan(
 
 def _check_state(before: Any, after: Any) -> None:
     """That a state can take the place of the one before."""
-    same = _pytree.tree_structure(before) == _pytree.tree_structure(after)
-    pairs = zip(_pytree.tree_leaves(before), _pytree.tree_leaves(after), strict=False)
-    if not same or any(a.shape != b.shape or a.dtype is not b.dtype for a, b in pairs):
+    if not alike(before, after):
         fail(
             RuntimeError,
             "scan",

@@ -12,7 +12,7 @@ from facula.core.errors import fail
 from facula.fx import _pytree
 from facula.ops.registry import F
 
-__all__ = ["check_callable", "common_length", "row", "stacked"]
+__all__ = ["alike", "check_callable", "check_direction", "common_length", "row", "stacked"]
 
 
 def check_callable(op: str, function: Any, name: str, kind: type[Exception] = RuntimeError) -> None:
@@ -25,6 +25,33 @@ def check_callable(op: str, function: Any, name: str, kind: type[Exception] = Ru
             type(function).__name__,
             hint="pass a function of tensors",
         )
+
+
+def check_direction(op: str, dim: Any, reverse: Any, kind: type[Exception] = RuntimeError) -> None:
+    """Raise where a scan's dimension or direction is of another type."""
+    if not isinstance(dim, int) or isinstance(dim, bool):
+        fail(
+            kind,
+            op,
+            "an int was required as dim (Dim must be an int)",
+            type(dim).__name__,
+            "dim=0 goes along rows",
+        )
+    if not isinstance(reverse, bool):
+        fail(
+            kind,
+            op,
+            "a bool was required as reverse (Reverse must be a bool)",
+            type(reverse).__name__,
+            "reverse=True begins at the last row",
+        )
+
+
+def alike(before: Any, after: Any) -> bool:
+    """Whether two trees have one structure, and tensors of the same shapes and dtypes."""
+    same = _pytree.tree_structure(before) == _pytree.tree_structure(after)
+    pairs = zip(_pytree.tree_leaves(before), _pytree.tree_leaves(after), strict=False)
+    return same and all(a.shape == b.shape and a.dtype is b.dtype for a, b in pairs)
 
 
 def common_length(op: str, leaves: Sequence[Any], dim: int) -> int:

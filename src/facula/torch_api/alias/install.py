@@ -34,14 +34,17 @@ def is_installed() -> bool:
 
 
 def install_as_torch() -> None:
-    """Makes `import torch` mean facula, in this process and in those that it starts.
+    """Makes ``import torch`` mean facula, in this process and in those that it starts; see
+    docs/torch_programs.md.
 
-    Submodules follow, versions say what PyTorch's interface is (`torch.__version__`, and
-    `importlib.metadata.version("torch")`), and types, functions and `repr` speak of torch. Random
-    numbers are PyTorch's for the same seed (`facula.random.set_stream`). Calling it again changes
-    nothing.
+    Raises:
+        RuntimeError: another torch was imported before.
 
-    Raises RuntimeError where the real torch was imported before.
+    Example:
+        >>> import subprocess, sys
+        >>> code = "import facula; facula.install_as_torch(); import torch; print(torch.ones(2))"
+        >>> subprocess.check_output([sys.executable, "-c", code]).decode().strip()
+        'tensor([1., 1.])'
     """
     if is_installed():
         return

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from facula.namespaces.functional import get_float32_matmul_precision, set_float32_matmul_precision
+from facula.namespaces.switches import get_float32_matmul_precision, set_float32_matmul_precision
 from facula.ops.attention import ENABLED
 
 __all__ = [

@@ -14,23 +14,12 @@ class autocast(autocast_mode.autocast):  # noqa: N801 - PyTorch's name
     """`amp.autocast("cpu", ...)`."""
 
     def __init__(
-        self,
-        enabled: bool = True,
-        dtype: Any = core.bfloat16,
-        cache_enabled: bool = True,
+        self, enabled: bool = True, dtype: Any = core.bfloat16, cache_enabled: bool = True
     ) -> None:
         super().__init__("cpu", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
 
 
-class GradScaler(grad_scaler.GradScaler):
+class GradScaler(grad_scaler.ScalerOfKind):
     """`amp.GradScaler("cpu", ...)`."""
 
-    def __init__(
-        self,
-        init_scale: float = 65536.0,
-        growth_factor: float = 2.0,
-        backoff_factor: float = 0.5,
-        growth_interval: int = 2000,
-        enabled: bool = True,
-    ) -> None:
-        super().__init__("cpu", init_scale, growth_factor, backoff_factor, growth_interval, enabled)
+    kind = "cpu"

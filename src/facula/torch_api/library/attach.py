@@ -8,6 +8,7 @@ Keeps true: without `names=` nothing of facula's changes; a place that is taken 
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,20 @@ from facula.ops import registry
 __all__ = ["composite", "operator", "pointwise", "view"]
 
 
-def _outside(decorator: Callable[..., Any]) -> Callable[..., Any]:
+_ARGUMENTS = """
+
+For operators outside the package; kernels are compiled on first use.
+
+Args:
+    schema: ``namespace::name(Tensor self, ...) -> Tensor``
+    names: where users find the operator, such as 'nn.functional.name' or 'Tensor.name'
+    **fields: those of the definition (docs/kernel_interfaces.md)
+
+Example:
+"""
+
+
+def _outside(decorator: Callable[..., Any], example: str) -> Callable[..., Any]:
     """A decorator of the table whose operators appear only where `names=` says."""
 
     def define(schema: str, *, names: tuple[str, ...] = (), **fields: Any) -> Callable[[Any], Any]:
@@ -35,9 +49,7 @@ def _outside(decorator: Callable[..., Any]) -> Callable[..., Any]:
         return decorate
 
     define.__name__ = define.__qualname__ = decorator.__name__
-    define.__doc__ = (
-        f"{decorator.__doc__}\n\nFor operators outside the package; see `facula.library`."
-    )
+    define.__doc__ = f"{decorator.__doc__}{_ARGUMENTS}{textwrap.indent(example.strip(), '    ')}"
     return define
 
 
@@ -70,7 +82,49 @@ def _attach(name: str, operator: Any) -> None:
             setattr(namespace, key, form)
 
 
-pointwise = _outside(registry.pointwise)
-operator = _outside(registry.operator)
-composite = _outside(registry.composite)
-view = _outside(registry.view)
+pointwise = _outside(
+    registry.pointwise,
+    """
+>>> @facula.library.pointwise("docs::twice(Tensor self) -> Tensor", dtypes="int float")
+... def twice(x):
+...     return x + x
+>>> facula.ops.docs.twice(facula.ones(2))
+tensor([2., 2.])
+""",
+)
+operator = _outside(
+    registry.operator,
+    """
+>>> @facula.library.operator("docs::plus_one(Tensor self) -> Tensor")
+... class plus_one:
+...     def meta(self):
+...         return facula.core.empty(self.shape, dtype=self.dtype, device=self.device)
+...     def cpu(out, self):
+...         out.copy_(self + 1)
+>>> facula.ops.docs.plus_one(facula.zeros(2))
+tensor([1., 1.])
+""",
+)
+composite = _outside(
+    registry.composite,
+    """
+>>> @facula.library.composite("docs::half_mean(Tensor self) -> Tensor")
+... def half_mean(self):
+...     return self.mean() / 2
+>>> facula.ops.docs.half_mean(facula.ones(2))
+tensor(0.5000)
+""",
+)
+view = _outside(
+    registry.view,
+    """
+>>> @facula.library.view("docs::turned(Tensor self) -> Tensor")
+... class turned:
+...     def geometry(self):
+...         return self.transpose(0, -1)
+...     def backward(grad):
+...         return grad.transpose(0, -1)
+>>> facula.ops.docs.turned(facula.ones(2, 3)).shape
+facula.Size([3, 2])
+""",
+)

@@ -113,15 +113,27 @@ def opcheck(
     raise_exception: bool = True,
     **tolerances: Any,
 ) -> dict[str, str]:
-    """Runs tests of an operator on one set of arguments.
+    """Runs tests of an operator on one set of arguments: schema, gradient's registration, results
+    without data.
 
     Args:
-        op: what `custom_op` gave, or `facula.ops.namespace.name`.
-        test_utils: names of tests: `test_schema`, `test_autograd_registration`, `test_faketensor`.
-        raise_exception: whether a failure raises.
+        op: what `custom_op` gave, or an operator of ``facula.ops``
+        args, kwargs: the arguments
+        test_utils: names of tests
+        raise_exception: whether a failed test is an error
 
-    Returns:
-        the name of each test with `"SUCCESS"` or the error.
+    Raises:
+        OpCheckError: a test failed.
+
+    Example:
+        >>> @facula.library.custom_op("docs::doubled9", mutates_args=())
+        ... def doubled(x: facula.Tensor) -> facula.Tensor:
+        ...     return x.clone() * 2
+        >>> @doubled.register_fake
+        ... def _(x):
+        ...     return facula.empty_like(x)
+        >>> facula.library.opcheck(doubled, (facula.ones(2),), test_utils="test_faketensor")
+        {'test_faketensor': 'SUCCESS'}
     """
     chosen = [test_utils] if isinstance(test_utils, str) else list(test_utils)
     outcomes: dict[str, Any] = {}

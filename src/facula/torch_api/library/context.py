@@ -36,10 +36,18 @@ class FakeImplCtx:
 
 
 def get_ctx() -> FakeImplCtx:
-    """The context of the function for tensors without data that runs now.
+    """The context of the function for results without data that runs now, which makes sizes that
+    depend on data.
 
     Raises:
         RuntimeError: none runs.
+
+    Example:
+        >>> try:
+        ...     facula.library.get_ctx()
+        ... except RuntimeError:
+        ...     print("none runs")
+        none runs
     """
     if not RUNNING:
         fail(

@@ -69,7 +69,22 @@ def _register(definition: CustomOperator, key: str, function: Callable[..., Any]
 
 
 class CustomOpDef:
-    """An operator made by `custom_op`: callable, with methods that register its other parts."""
+    """An operator made by `custom_op`: callable, with methods that register its other parts.
+
+    ``register_fake`` gives shapes, ``register_autograd`` the gradient, ``register_kernel`` other
+    devices, ``register_vmap`` batches.
+
+    Args:
+        definition: its definition
+        function: what it runs
+
+    Example:
+        >>> @facula.library.custom_op("docs::doubled2", mutates_args=())
+        ... def doubled(x: facula.Tensor) -> facula.Tensor:
+        ...     return x.clone() * 2
+        >>> type(doubled).__name__
+        'CustomOpDef'
+    """
 
     def __init__(self, definition: CustomOperator, function: Callable[..., Any]) -> None:
         self._definition = definition
@@ -169,14 +184,25 @@ def custom_op(
     """Makes a function an operator, which transforms and the compiler do not look into.
 
     Args:
-        name: `namespace::name`.
-        fn: the function; without it, the result is a decorator.
-        mutates_args: names of the tensor arguments that it writes to; `()` for none.
-        device_types: the devices it is for; None for all.
-        schema: the schema, where annotations cannot tell it.
+        name: ``namespace::name``
+        fn: the function; without it, the result is a decorator
+        mutates_args: names of the tensors that it writes to, or 'unknown'
+        device_types: for which it is; None for all
+        schema: None for that of the annotations
+        tags: words about it
+
+    Returns:
+        a `CustomOpDef`.
 
     Raises:
-        ValueError: the name or an annotation is wrong.
+        ValueError: annotations say no schema.
+
+    Example:
+        >>> @facula.library.custom_op("docs::doubled1", mutates_args=())
+        ... def doubled(x: facula.Tensor) -> facula.Tensor:
+        ...     return x.clone() * 2
+        >>> doubled(facula.ones(2))
+        tensor([2., 2.])
     """
 
     def decorate(function: Callable[..., Any]) -> CustomOpDef:
@@ -195,7 +221,20 @@ def custom_op(
 def define(
     qualname: str, schema: str | None = None, *, lib: Any = None, tags: Any = ()
 ) -> Callable[..., Any] | None:
-    """Defines an operator: `define("mylib::sin", "(Tensor x) -> Tensor")`, or around a function."""
+    """Defines an operator by its schema.
+
+    Args:
+        qualname: ``namespace::name``
+        schema: ``(Tensor x) -> Tensor``
+        lib: a `Library`; None for one that stays
+        tags: words about it
+
+    Example:
+        >>> facula.library.define("docs::negated", "(Tensor x) -> Tensor")
+        >>> _ = facula.library.impl("docs::negated", "default", lambda x: -x)
+        >>> facula.ops.docs.negated(facula.ones(1))
+        tensor([-1.])
+    """
     if schema is None or callable(schema):
         fail(
             ValueError,
@@ -236,8 +275,21 @@ def impl(
     *,
     lib: Any = None,
 ) -> Any:
-    """Registers a function for device types or dispatch keys of a defined operator, given by its
-    name, or in the older form as a library and a name: `impl(lib, "name", "CPU")`.
+    """Registers a function for device types or dispatch keys of a defined operator; also a decorator.
+
+    Args:
+        qualname: ``namespace::name``; or, in the older form, a library
+        types: 'cpu', 'default' for all, or a dispatch key
+        func: the function
+        lib: a `Library`; None for one that stays
+
+    Example:
+        >>> facula.library.define("docs::halved", "(Tensor x) -> Tensor")
+        >>> @facula.library.impl("docs::halved", "cpu")
+        ... def halved(x):
+        ...     return x / 2
+        >>> facula.ops.docs.halved(facula.ones(1))
+        tensor([0.5000])
     """
     if isinstance(qualname, Library):
         library, name, key = qualname, types, func if isinstance(func, str) else ""
@@ -299,7 +351,22 @@ def register_kernel(
     *,
     lib: Any = None,
 ) -> Any:
-    """Registers a function for some device types (None: all) of an operator."""
+    """Registers a function for some device types of an operator.
+
+    Args:
+        op: an operator, or its name
+        device_types: 'cpu' and others; None for all
+        func: the function; without it, the result is a decorator
+        lib: a `Library`; None for one that stays
+
+    Example:
+        >>> @facula.library.custom_op("docs::doubled6", mutates_args=(), device_types="meta")
+        ... def doubled(x: facula.Tensor) -> facula.Tensor:
+        ...     return facula.empty_like(x)
+        >>> _ = facula.library.register_kernel("docs::doubled6", "cpu", lambda x: x * 2)
+        >>> doubled(facula.ones(2))
+        tensor([2., 2.])
+    """
     definition = find(op)
     if device_types is None:
         device_types = EVERY_DEVICE
@@ -331,11 +398,24 @@ def register_fake(
     _stacklevel: int = 1,
     allow_override: bool = False,
 ) -> Any:
-    """Registers the function that gives results without data for arguments without data.
+    """Registers the function that gives results without data for arguments without data
+    (`register_fake`).
 
-    Nothing is registered for an operator of a package whose compiled library was refused
-    (`facula.ops.load_library`): the package goes on without its operators. Nor where facula has
-    definitions of its own in that library's place.
+    Args:
+        op: an operator, or its name
+        func: the function; without it, the result is a decorator
+        lib: a `Library`; None for one that stays
+        allow_override: whether one may be there
+
+    Example:
+        >>> @facula.library.custom_op("docs::doubled4", mutates_args=())
+        ... def doubled(x: facula.Tensor) -> facula.Tensor:
+        ...     return x.clone() * 2
+        >>> @facula.library.register_fake("docs::doubled4")
+        ... def _(x):
+        ...     return facula.empty_like(x)
+        >>> doubled(facula.ones(2, device="meta")).shape
+        facula.Size([2])
     """
     if _needs_nothing(op):
         return _decorator(func, lambda function: None)
@@ -363,12 +443,20 @@ def register_autograd(
     """Registers the gradient of an operator.
 
     Args:
-        backward: `backward(ctx, *grads)` gives one gradient for each positional argument.
-        setup_context: `setup_context(ctx, inputs, output)` keeps what `backward` needs on `ctx`;
-            with keyword-only arguments it takes `keyword_only_inputs` as well.
+        op: an operator, or its name
+        backward: ``backward(ctx, *grads)`` gives one gradient for each positional argument
+        setup_context: ``setup_context(ctx, inputs, output)`` keeps what that needs
+        lib: a `Library`; None for one that stays
 
-    Raises:
-        RuntimeError: the operator writes to its arguments.
+    Example:
+        >>> @facula.library.custom_op("docs::doubled5", mutates_args=())
+        ... def doubled(x: facula.Tensor) -> facula.Tensor:
+        ...     return x.clone() * 2
+        >>> facula.library.register_autograd("docs::doubled5", lambda ctx, grad: grad * 2)
+        >>> x = facula.ones(2, requires_grad=True)
+        >>> doubled(x).sum().backward()
+        >>> x.grad
+        tensor([2., 2.])
     """
     if _needs_nothing(op):
         return
@@ -387,7 +475,24 @@ def register_autograd(
 
 
 def register_vmap(op: Any, func: Callable[..., Any] | None = None, /, *, lib: Any = None) -> Any:
-    """Registers the rule for `vmap`: `func(info, in_dims, *args)` gives results and their dims."""
+    """Registers the rule of an operator for `vmap`.
+
+    Args:
+        op: an operator, or its name
+        func: ``func(info, in_dims, *args)`` gives the result and its batch dimension; without it,
+            the result is a decorator
+        lib: a `Library`; None for one that stays
+
+    Example:
+        >>> @facula.library.custom_op("docs::doubled7", mutates_args=())
+        ... def doubled(x: facula.Tensor) -> facula.Tensor:
+        ...     return x.clone() * 2
+        >>> @facula.library.register_vmap("docs::doubled7")
+        ... def _(info, in_dims, x):
+        ...     return x * 2, in_dims[0]
+        >>> facula.vmap(doubled)(facula.ones(3, 2)).shape
+        facula.Size([3, 2])
+    """
     definition = find(op)
     return _decorator(func, lambda function: setattr(definition, "batching", function))
 
@@ -400,7 +505,30 @@ def register_torch_dispatch(
     *,
     lib: Any = None,
 ) -> Any:
-    """Registers what a dispatch class or mode does: `func(mode, func, types, args, kwargs)`."""
+    """Registers what a dispatch class or mode does at calls of an operator.
+
+    Args:
+        op: an operator, or its name
+        torch_dispatch_class: a tensor class or a mode
+        func: ``func(mode, func, types, args, kwargs)`` (of a mode); without it, the result is a
+            decorator
+        lib: a `Library`; None for one that stays
+
+    Example:
+        >>> from facula.utils._python_dispatch import TorchDispatchMode
+        >>> class Mode(TorchDispatchMode):
+        ...     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        ...         return func(*args, **(kwargs or {}))
+        >>> @facula.library.custom_op("docs::doubled8", mutates_args=())
+        ... def doubled(x: facula.Tensor) -> facula.Tensor:
+        ...     return x.clone() * 2
+        >>> @facula.library.register_torch_dispatch("docs::doubled8", Mode)
+        ... def _(mode, func, types, args, kwargs):
+        ...     return args[0] * 20
+        >>> with Mode():
+        ...     doubled(facula.ones(1))
+        tensor([2.])
+    """
     operator = find(op).operator
     kind: Any = torch_dispatch_class
 
@@ -422,7 +550,20 @@ def register_torch_dispatch(
 
 
 class Library:
-    """A namespace in which operators are defined (`DEF`, `FRAGMENT`) or completed (`IMPL`)."""
+    """A namespace in which operators are defined or completed, as PyTorch's extensions do.
+
+    Args:
+        ns: its name
+        kind: 'DEF', 'FRAGMENT' or 'IMPL'
+        dispatch_key: of 'IMPL' without another key
+
+    Example:
+        >>> library = facula.library.Library("docs3", "DEF")
+        >>> _ = library.define("triple(Tensor x) -> Tensor")
+        >>> library.impl("triple", lambda x: 3 * x, "CompositeExplicitAutograd")
+        >>> facula.ops.docs3.triple(facula.ones(1))
+        tensor([3.])
+    """
 
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
         if kind not in ("IMPL", "DEF", "FRAGMENT"):

@@ -161,12 +161,18 @@ def infer_schema(
     """The schema of a function with annotations.
 
     Args:
-        prototype_function: annotates each parameter and the result.
-        mutates_args: names of the tensors that it writes to, or "unknown": then all of them.
-        op_name: stands before the schema, if given.
+        prototype_function: annotates each parameter and the result
+        mutates_args: names of the tensors that it writes to, or 'unknown' for all
+        op_name: what the schema begins with
 
     Raises:
-        ValueError: an annotation is missing or has no counterpart.
+        ValueError: an annotation is missing, or of a kind that schemas do not have.
+
+    Example:
+        >>> def f(x: facula.Tensor, n: int = 2) -> facula.Tensor:
+        ...     return x * n
+        >>> facula.library.infer_schema(f, mutates_args=())
+        '(Tensor x, SymInt n=2) -> Tensor'
     """
     signature = inspect.signature(prototype_function)
     hints = typing.get_type_hints(prototype_function)

@@ -47,17 +47,19 @@ def _same(first: NestedTensor, second: NestedTensor, name: str) -> None:
 
 
 _REFLECTED = {"radd": "add", "rsub": "sub", "rmul": "mul", "rtruediv": "div", "truediv": "div"}
-_KEPT = frozenset("clone detach contiguous to dropout alpha_dropout type zeros_like ones_like empty_like "
-                  "rand_like randn_like full_like float double half bfloat16 long int bool".split())  # fmt: skip
+#: methods of tensors, which have no definitions
+_CONVERSIONS = frozenset("contiguous to type float double half bfloat16 long int bool".split())
 
 
 @_rule("pointwise")
 def pointwise(name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """An elementwise operator on the rows; NotImplemented for others."""
     plain = _REFLECTED.get(name, name)
-    definition = TABLE.get(plain)
-    elementwise = definition is not None and definition.definition.kind == "pointwise"
-    if not (elementwise or plain in _KEPT or plain in _ACTIVATIONS):
+    operator = TABLE.get(plain)
+    elementwise = operator is not None and (
+        operator.definition.kind == "pointwise" or operator.definition.elementwise
+    )
+    if not (elementwise or plain in _CONVERSIONS):
         return NotImplemented
     nested = [x for x in args if isinstance(x, NestedTensor)]
     first = nested[0]
@@ -66,10 +68,6 @@ def pointwise(name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str,
     given = [_of_rows(first, x, plain) for x in args]
     found = function(*given, **{k: _of_rows(first, x, plain) for k, x in kwargs.items()})
     return first._with(found)
-
-
-_ACTIVATIONS = frozenset("relu relu6 gelu silu elu leaky_relu softplus hardtanh hardswish mish celu "
-                         "selu tanh sigmoid logsigmoid dropout where nan_to_num clamp".split())  # fmt: skip
 
 
 def _of_rows(first: NestedTensor, x: Any, name: str) -> Any:

@@ -92,6 +92,12 @@ INLINE a_source source_of_a(const product *g, const char *a, long k, long elemen
     return s;
 }
 
+/* from one row of sums to the next: no further than the columns from panel `first` on reach */
+INLINE long sums_apart(const product *g, long first)
+{
+    return MIN(g->panels_kept * NR, CEIL(g->n - first * NR, VECTOR) * VECTOR);
+}
+
 /* Panels [first, last) of a unit, packed: as gemm does on any machine with caches. */
 NOINLINE void packed_panels(const product *g, const output *out, const char *a, const char *b,
                             long first, long last, long r0, long r1, char *scratch)
@@ -136,7 +142,7 @@ NOINLINE void packed_panels(const product *g, const output *out, const char *a, 
             j.store = k0 || g->plain && out->beta != 0 ? ACCUMULATE : STORE;
             if (!g->plain) j.store = k0 ? ACCUMULATE : STORE;
             if (out->start && !k0) j.start = out->start + m0;
-            j.sums = sums, j.sums_stride = g->panels_kept * NR;
+            j.sums = sums, j.sums_stride = sums_apart(g, first);
             j.keeps = g->k > g->kc, j.finishes = k0 + g->kc >= g->k;
             finishing.c = out->c + m0 * g->c_row * f->c_size;
             j.out = &finishing;
@@ -172,7 +178,7 @@ NOINLINE void panels_in_place(const product *g, const output *out, const char *a
         j.store = k0 || g->plain && out->beta != 0 ? ACCUMULATE : STORE;
         if (!g->plain) j.store = k0 ? ACCUMULATE : STORE;
         if (!k0) j.start = out->start;
-        j.sums = sums, j.sums_stride = g->panels_kept * NR;
+        j.sums = sums, j.sums_stride = sums_apart(g, first);
         j.keeps = g->k > g->kc, j.finishes = k0 + g->kc >= g->k, j.out = out;
         if (g->plain) j.direct = (acc_t *)out->c;
         block(&j, &w, g->m, 0); /* any value does that leaves room for m rows of sums */

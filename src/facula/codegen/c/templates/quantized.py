@@ -1,10 +1,8 @@
 """C kernels of quantized tensors: numbers to integers and back, sums of products to integers.
 
 Takes an instruction set; `unit` gives one translation unit with `quantize`, `dequantize`, `requantize`,
-`requantize_float`, `quantized_patches`, `quantized_depthwise` and `quantized_lookup`. Keeps true: numbers are
-rounded to the
-nearest, ties to even, in float32, and limited to the range of the integers before they become such; NaN becomes the
-lowest integer.
+`quantized_depthwise` and `quantized_lookup`. Keeps true: numbers are rounded to the nearest, ties to even, in float32,
+and limited to the range of the integers before they become such; NaN becomes the lowest integer.
 """
 
 from __future__ import annotations
@@ -20,6 +18,8 @@ PROLOGUE = r"""
 #include <string.h>
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define LOOP _Pragma("GCC ivdep")
+#define PIECE 1024
+#define BLOCK 64 /* channels whose sums are kept beside each other */
 """
 
 CONVERT = r"""
@@ -91,58 +91,102 @@ static void requantize_f32(char *const *p, const int64_t *n, const fk_scalar *s,
 }
 """
 
-WINDOWS = r"""
-/* n of both: 0-2 image, 3 channels, 4-6 result, 7-9 kernel, 10-12 stride, 13-15 padding, 16-18 dilation,
- * then 19 first channel, 20 channels taken, 21 what lies outside */
-
-/* item: a place of the result; p: rows of bytes, image with channels last */
-static void quantized_patches(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
+DEPTHWISE = r"""
+/* item: a place of the result; p: results, image, weights [taps, channels], multiplier, shift
+ * n: 0-2 image, 3 channels, 4-6 result, 7-9 kernel, 10-12 stride, 13-15 padding, 16-18 dilation, 19 the image's
+ * zero point;  s: as `requantize` */
+static void quantized_depthwise_$S(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
 {
-    (void)s;
-    const int64_t taken = n[20], row = n[7] * n[8] * n[9] * taken;
+    const int64_t channels = n[3], row = n[9] * channels;
+    const int32_t outside = (int32_t)n[19];
     for (int64_t item = begin; item < end; item++) {
-        char *to = p[0] + item * row;
-        const int64_t x = item % n[6], y = item / n[6] % n[5], z = item / (n[6] * n[5]) % n[4];
-        const int64_t image = item / (n[6] * n[5] * n[4]);
-        for (int64_t a = 0; a < n[7]; a++)
-            for (int64_t b = 0; b < n[8]; b++)
-                for (int64_t c = 0; c < n[9]; c++, to += taken) {
-                    const int64_t iz = z * n[10] - n[13] + a * n[16], iy = y * n[11] - n[14] + b * n[17],
-                                  ix = x * n[12] - n[15] + c * n[18];
-                    if (iz < 0 || iz >= n[0] || iy < 0 || iy >= n[1] || ix < 0 || ix >= n[2])
-                        memset(to, (int)n[21], (size_t)taken);
-                    else
-                        memcpy(to, p[1] + (((image * n[0] + iz) * n[1] + iy) * n[2] + ix) * n[3] + n[19],
-                        (size_t)taken);
+        const int64_t ix = item % n[6] * n[12] - n[15], iy = item / n[6] % n[5] * n[11] - n[14],
+                      iz = item / (n[6] * n[5]) % n[4] * n[10] - n[13];
+        const uint8_t *image = (const uint8_t *)p[1] + item / (n[6] * n[5] * n[4]) * n[0] * n[1] * n[2] * channels;
+        for (int64_t first = 0; first < channels; first += BLOCK) {
+            const int64_t count = MIN(BLOCK, channels - first);
+            int32_t sums[BLOCK] = {0};
+            const int8_t *w = (const int8_t *)p[2] + first;
+            for (int64_t a = 0; a < n[7]; a++)
+                for (int64_t b = 0; b < n[8]; b++, w += row) {
+                    const int64_t z = iz + a * n[16], y = iy + b * n[17];
+                    if (z < 0 || z >= n[0] || y < 0 || y >= n[1]) continue;
+                    const uint8_t *line = image + (z * n[1] + y) * n[2] * channels + first;
+                    for (int64_t c = 0; c < n[9]; c++) {
+                        const int64_t x = ix + c * n[18];
+                        if (x < 0 || x >= n[2]) continue;
+                        const uint8_t *q = line + x * channels;
+                        const int8_t *tap = w + c * channels;
+                        if (count == BLOCK)
+                            LOOP for (int j = 0; j < BLOCK; j++) sums[j] += (q[j] - outside) * tap[j];
+                        else
+                            LOOP for (int64_t j = 0; j < count; j++) sums[j] += (q[j] - outside) * tap[j];
+                    }
                 }
+            char *one[] = {p[0] + (item * channels + first) * (int64_t)sizeof($T), (char *)sums,
+                           p[3] + first * 4, p[4] + first * 4};
+            requantize_$S(one, (int64_t[]){count, 0, 0}, s, 0, 1);
+        }
     }
 }
+"""
 
-/* item: a place of the result; p: sums, image, weights [taps, channels]; n[21]: the image's zero point */
-static void quantized_depthwise(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
+MAXIMUM = r"""
+/* the highest integer of each window; what lies outside of the image is not looked at.
+ * item: a place of the result; p: results, image with channels last;  n: as `quantized_depthwise` up to 18 */
+static void quantized_maximum_$S(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
 {
     (void)s;
     const int64_t channels = n[3];
-    const int32_t zero = (int32_t)n[21];
     for (int64_t item = begin; item < end; item++) {
-        int32_t *sums = (int32_t *)p[0] + item * channels;
-        const int8_t *w = (const int8_t *)p[2];
-        const int64_t x = item % n[6], y = item / n[6] % n[5], z = item / (n[6] * n[5]) % n[4];
-        const int64_t image = item / (n[6] * n[5] * n[4]);
-        memset(sums, 0, (size_t)channels * 4);
-        for (int64_t a = 0; a < n[7]; a++)
-            for (int64_t b = 0; b < n[8]; b++)
-                for (int64_t c = 0; c < n[9]; c++, w += channels) {
-                    const int64_t iz = z * n[10] - n[13] + a * n[16], iy = y * n[11] - n[14] + b * n[17],
-                                  ix = x * n[12] - n[15] + c * n[18];
-                    if (iz < 0 || iz >= n[0] || iy < 0 || iy >= n[1] || ix < 0 || ix >= n[2]) continue;
-                    const uint8_t *q = (const uint8_t *)p[1] + (((image * n[0] + iz) * n[1] + iy) * n[2] + 
-                        ix) * channels;
-                    LOOP for (int64_t j = 0; j < channels; j++) sums[j] += ((int32_t)q[j] - zero) * w[j];
-                }
+        const int64_t ix = item % n[6] * n[12] - n[15], iy = item / n[6] % n[5] * n[11] - n[14],
+                      iz = item / (n[6] * n[5]) % n[4] * n[10] - n[13];
+        const $T *image = (const $T *)p[1] + item / (n[6] * n[5] * n[4]) * n[0] * n[1] * n[2] * channels;
+        $T *to = ($T *)p[0] + item * channels;
+        for (int64_t j = 0; j < channels; j++) to[j] = $L;
+        for (int64_t k = 0; k < n[7] * n[8] * n[9]; k++) {
+            const int64_t z = iz + k / (n[8] * n[9]) * n[16], y = iy + k / n[9] % n[8] * n[17],
+                          x = ix + k % n[9] * n[18];
+            if (z < 0 || z >= n[0] || y < 0 || y >= n[1] || x < 0 || x >= n[2]) continue;
+            const $T *from = image + ((z * n[1] + y) * n[2] + x) * channels;
+            LOOP for (int64_t j = 0; j < channels; j++) to[j] = to[j] > from[j] ? to[j] : from[j];
+        }
     }
 }
+"""
 
+ADD = r"""
+/* item: PIECE elements, p: sums, two operands;  n: whether below zero is zero, elements
+ * s: scale and zero point of both operands and of the result, lowest, highest.  Each number is rounded before the sum
+ * is: the steps stand in loops of their own, that no compiler joins a product and a sum. */
+static void quantized_add_$S(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
+{
+    const float a_scale = (float)s[0].f, b_scale = (float)s[2].f, inverse = 1.0f / (float)s[4].f;
+    const int32_t a_zero = (int32_t)s[1].f, b_zero = (int32_t)s[3].f;
+    const float zero = (float)s[5].f, high = (float)s[7].f, low = (float)s[6].f;
+    const float least = n[0] ? 0.0f : -INFINITY;
+    float x[PIECE], y[PIECE];
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t first = i * PIECE, count = MIN(PIECE, n[1] - first);
+        const $T *a = (const $T *)p[1] + first, *b = (const $T *)p[2] + first;
+        $T *to = ($T *)p[0] + first;
+        LOOP for (int64_t j = 0; j < count; j++) x[j] = (float)((int32_t)a[j] - a_zero) * a_scale;
+        LOOP for (int64_t j = 0; j < count; j++) y[j] = (float)((int32_t)b[j] - b_zero) * b_scale;
+        LOOP for (int64_t j = 0; j < count; j++) {
+            const float sum = x[j] + y[j];
+            x[j] = (sum < least ? least : sum) * inverse;
+        }
+        LOOP for (int64_t j = 0; j < count; j++) {
+            float v = nearbyintf(x[j] + zero);
+            v = v > low ? v : low;
+            v = v < high ? v : high;
+            to[j] = ($T)(int32_t)v;
+        }
+    }
+}
+"""
+
+LOOKUP = r"""
 /* each byte replaced by that of a table */
 static void quantized_lookup(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
 {
@@ -164,8 +208,10 @@ _DEQUANTIZE = "3;0; w x f32 n2; r q @ n2; r scale f32 n0; r zero f32 n0; c rows 
 _REQUANTIZE = """3;$S; w q @ span(N,n1,n0,1); r sums i32 span(N,n2,n0,1); r multiplier f32 n0;
     r bias f32 n0"""
 _IMAGE = "N/max(n4*n5*n6,1)*n0*n1*n2*n3"
-_PATCHES = f"22;0; w rows bytes N*n7*n8*n9*n20; r image bytes {_IMAGE}; c taken 1+n3-n19-n20"
-_DEPTHWISE = f"22;0; w sums i32 N*n3; r image u8 {_IMAGE}; r weight i8 n7*n8*n9*n3"
+_DEPTHWISE = f"""20;$S; w result @ N*n3; r image u8 {_IMAGE}; r weight i8 n7*n8*n9*n3;
+    r multiplier f32 n3; r bias f32 n3"""
+_MAXIMUM = f"19;0; w results @ N*n3; r image @ {_IMAGE}"
+_ADD = "2;8; w result @ n1; r a @ n1; r b @ n1; c pieces N*1024-n1+1; c last n1-(N-1)*1024"
 _LOOKUP = "0;0; w q bytes N; r x bytes N; r table bytes 256"
 
 
@@ -178,13 +224,24 @@ def unit(isa: Any) -> str:
         entries += [
             (f"quantize:{code}", "b", f"quantize_{code}", declared(_QUANTIZE, code)),
             (f"dequantize:{code}", "b", f"dequantize_{code}", declared(_DEQUANTIZE, code)),
-            (f"requantize:{code}", "b", f"requantize_{code}", _requantize(code, 3)),
         ]
-    entries.append(("requantize:f32", "b", "requantize_f32", _requantize("f32", 1)))
-    for name, text in (("patches", _PATCHES), ("depthwise", _DEPTHWISE), ("lookup", _LOOKUP)):
-        entries.append((f"quantized_{name}", "b", f"quantized_{name}", declared(text)))
-    return "".join([*parts, FLOATS, WINDOWS]) + table(entries)
-
-
-def _requantize(code: str, scalars: int) -> str:
-    return declared(fill(_REQUANTIZE, S=str(scalars)), code)
+    parts.append(FLOATS)
+    for code, kind, scalars in (
+        ("u8", "uint8_t", "3"),
+        ("i8", "int8_t", "3"),
+        ("i32", "int32_t", "3"),
+        ("f32", "float", "1"),
+    ):
+        parts.append(fill(DEPTHWISE, S=code, T=kind))
+        for name, text in (("requantize", _REQUANTIZE), ("quantized_depthwise", _DEPTHWISE)):
+            said = declared(fill(text, S=scalars), code)
+            entries.append((f"{name}:{code}", "b", f"{name}_{code}", said))
+    for code, kind, lowest in (("u8", "uint8_t", "0"), ("i8", "int8_t", "-128")):
+        parts.append(fill(MAXIMUM, S=code, T=kind, L=lowest))
+        said = declared(_MAXIMUM, code)
+        entries.append((f"quantized_maximum:{code}", "b", f"quantized_maximum_{code}", said))
+        parts.append(fill(ADD, S=code, T=kind))
+        said = declared(_ADD, code)
+        entries.append((f"quantized_add:{code}", "b", f"quantized_add_{code}", said))
+    entries.append(("quantized_lookup", "b", "quantized_lookup", declared(_LOOKUP)))
+    return "".join([*parts, LOOKUP]) + table(entries)

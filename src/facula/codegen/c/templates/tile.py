@@ -17,6 +17,7 @@ from facula.codegen.c.templates.tile_epilogue import epilogue_text
 from facula.codegen.c.templates.tile_kernel import kernel_text
 from facula.codegen.c.templates.tile_kind import Kind, configuration, kinds
 from facula.codegen.c.templates.tile_pack import pack_text
+from facula.codegen.c.templates.tile_quantized import quantized_entries, quantized_text
 
 __all__ = ["unit", "units"]
 
@@ -33,6 +34,9 @@ def unit(isa: Isa, kind: Kind) -> str:
     if kind.convolves:
         parts.append(convolution_text(isa, kind))
         entries += convolution_entries(kind)
+    if kind.name == "i8":
+        parts.append(quantized_text(isa, kind))
+        entries += quantized_entries(isa, kind)
     parts.append(table(entries))
     return "\n".join(parts)
 

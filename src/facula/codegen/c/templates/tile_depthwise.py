@@ -2,7 +2,8 @@
 
 Takes a kind and a storage dtype; gives `<dtype>_depthwise` and `<dtype>_depthwise_weight`. A unit of
 work copies a band of rows of a few channels into padded scratch with channels last, whatever the
-layout and the dtype, so that the inner loops know no borders. Keeps true: padding is materialised
+layout and the dtype, so that the inner loops know no borders. Wide images of the accumulator's dtype
+that have channels last already are read where they lie. Keeps true: padding is materialised
 in scratch only; a strided gradient spreads dy over a grid of zeros.
 """
 
@@ -165,6 +166,120 @@ NOINLINE void gradient_taps(const padded *x, const acc_t *p, const acc_t *dy, ac
             gradient_row(4, p, apart, step, dy, width, sums);
             t += 4, p += 3 * apart * LANES, sums += 3 * LANES;
         } else gradient_row(1, p, apart, step, dy, width, sums), t++;
+}
+"""
+
+IN_PLACE = r"""
+#define IN_PLACE_BLOCKS 4 /* blocks of channels of a unit, so that lines of memory are used as they come */
+#define IN_PLACE_MOST (2 * IN_PLACE_BLOCKS) /* blocks of the last unit of a row of channels */
+#define IN_PLACE_PIXELS MAX(2, LANE_PIXELS / 2)
+#define IN_PLACE_WIDTH (4 * IN_PLACE_PIXELS) /* the least row of results that is worth its borders */
+#define IN_PLACE_BANDS 8
+
+/* A flat image with channels last on both sides, which no tap spreads over. */
+static int lies_in_place(const depthwise_job *j)
+{
+    const padded *x = &j->x;
+    return j->source_last && j->dest_last && j->channels >= LANES && x->spread[1] == 1 && x->spread[2] == 1
+           && x->kernel[0] == 1 && x->size[0] == 1 && x->dest[0] == 1 && x->before[0] == 0
+           && x->dest[2] >= IN_PLACE_WIDTH;
+}
+
+/* The taps [begin, end) of dimension d that fall into the image, where tap 0 reads position `at`. */
+INLINE void taps_inside(const padded *x, int d, long at, long *begin, long *end)
+{
+    *begin = at < 0 ? CEIL(-at, x->dilation[d]) : 0;
+    *end = at < x->size[d] ? MIN(x->kernel[d], (x->size[d] - 1 - at) / x->dilation[d] + 1) : 0;
+}
+
+/* sums of `count` neighbouring pixels of a block of channels, over a rectangle of taps */
+INLINE void in_place_pixels(const int count, const padded *x, const acc_t *image, long pixel, long y, long o,
+                            const long *ky, const long *kx, const acc_t *weights, acc_t *to, long apart)
+{
+    lanes_of sum[IN_PLACE_PIXELS];
+    const long step = x->step[2] * pixel;
+    UNROLL for (int i = 0; i < count; i++)
+        UNROLL for (int v = 0; v < LANE_VECS; v++) sum[i].v[v] = (acc_vec){0};
+    for (long t = ky[0]; t < ky[1]; t++) {
+        const long row = (y * x->step[1] - x->before[1] + t * x->dilation[1]) * x->size[2];
+        const acc_t *w = weights + (t * x->kernel[2] + kx[0]) * LANES;
+        const acc_t *p = image + (row + o * x->step[2] - x->before[2] + kx[0] * x->dilation[2]) * pixel;
+        for (long u = kx[0]; u < kx[1]; u++, w += LANES, p += x->dilation[2] * pixel) {
+            const lanes_of wv = load_lanes(w);
+            UNROLL for (int i = 0; i < count; i++) add_product(&sum[i], load_lanes(p + i * step), wv);
+        }
+    }
+    UNROLL for (int i = 0; i < count; i++) store_lanes(to + i * apart, sum[i]);
+}
+
+/* [block][taps + 1][LANES]: weights, then the bias.  The last block of a row of channels ends with it. */
+NOINLINE void in_place_weights(const depthwise_job *j, long begin, long end, acc_t *to)
+{
+    const acc_t *weights = (const acc_t *)j->weights, *bias = (const acc_t *)j->bias;
+    const long taps = volume(j->x.kernel);
+    for (long at = begin; at < end; at += LANES, to += (taps + 1) * LANES) {
+        const long c0 = MIN(at, end - LANES);
+        for (long t = 0; t < taps; t++)
+            for (long c = 0; c < LANES; c++)
+                to[(j->flip ? taps - 1 - t : t) * LANES + c] = weights[(c0 + c) * taps + t];
+        for (long c = 0; c < LANES; c++) to[taps * LANES + c] = bias ? bias[c0 + c] : 0;
+    }
+}
+
+/* A band of rows of the channels [begin, end): a few pixels of all of them at a time. */
+static void in_place_unit(void *context, long unit, char *scratch)
+{
+    const depthwise_job *j = context;
+    const padded *x = &j->x;
+    const long first = unit % j->bands * j->band, last = MIN(x->dest[1], first + j->band);
+    const long part = unit / j->bands % j->parts, n = unit / j->bands / j->parts;
+    const long begin = part * IN_PLACE_BLOCKS * LANES;
+    const long end = part == j->parts - 1 ? j->channels : begin + IN_PLACE_BLOCKS * LANES;
+    const long pixel = j->channels, count = end - begin, taps = volume(x->kernel);
+    acc_t *weights = carve(&scratch, IN_PLACE_MOST * (taps + 1) * LANES * sizeof(acc_t));
+    acc_t *results = (acc_t *)scratch;
+    const acc_t *image = (const acc_t *)j->source + n * volume(x->size) * pixel + begin;
+    acc_t *dest = (acc_t *)j->dest + n * volume(x->dest) * pixel + begin;
+    in_place_weights(j, begin, end, weights);
+    /* columns of results that every tap reads inside of the image */
+    const long low = CEIL(MAX(0, x->before[2]), x->step[2]);
+    const long reach = x->size[2] - 1 - (x->kernel[2] - 1) * x->dilation[2] + x->before[2];
+    const long high = reach < 0 ? 0 : MIN(x->dest[2], reach / x->step[2] + 1);
+    for (long y = first; y < last; y++) {
+        long ky[2], kx[2];
+        taps_inside(x, 1, y * x->step[1] - x->before[1], &ky[0], &ky[1]);
+        for (long o = 0, pixels; o < x->dest[2]; o += pixels) {
+            const int inside = o >= low && o < high && high - low >= IN_PLACE_PIXELS;
+            if (inside) o = MIN(o, high - IN_PLACE_PIXELS); /* back over pixels that are done */
+            pixels = inside ? IN_PLACE_PIXELS : 1;
+            taps_inside(x, 2, o * x->step[2] - x->before[2], &kx[0], &kx[1]);
+            const acc_t *w = weights;
+            for (long at = 0; at < count; at += LANES, w += (taps + 1) * LANES) {
+                const long c0 = MIN(at, count - LANES);
+                if (inside)
+                    in_place_pixels(IN_PLACE_PIXELS, x, image + c0, pixel, y, o, ky, kx, w, results + c0, count);
+                else
+                    in_place_pixels(1, x, image + c0, pixel, y, o, ky, kx, w, results + c0, count);
+                if (j->bias)
+                    for (long i = 0; i < pixels; i++)
+                        for (long c = 0; c < LANES; c++) results[i * count + c0 + c] += w[taps * LANES + c];
+            }
+            if (j->epilogue.map) map_row(&j->epilogue, results, pixels * count);
+            acc_t *to = dest + (y * x->dest[2] + o) * pixel;
+            for (long i = 0; i < pixels; i++)
+                memcpy(to + i * pixel, results + i * count, count * sizeof(acc_t));
+        }
+    }
+}
+
+NOINLINE int in_place_depthwise(depthwise_job *j, int parallel, const fk_runtime *rt)
+{
+    const long taps = volume(j->x.kernel);
+    j->parts = MAX(1, j->channels / LANES / IN_PLACE_BLOCKS);
+    j->band = CEIL(j->x.dest[1], IN_PLACE_BANDS), j->bands = CEIL(j->x.dest[1], j->band);
+    const long bytes = PIECE(IN_PLACE_MOST * (taps + 1) * LANES * sizeof(acc_t))
+                       + IN_PLACE_PIXELS * IN_PLACE_MOST * LANES * sizeof(acc_t);
+    return launch(in_place_unit, j, j->n * j->parts * j->bands, bytes, parallel, rt);
 }
 """
 
@@ -336,9 +451,12 @@ NOINLINE int $S_depthwise(const geometry *g, int backward, char *dest, const cha
                        .bias = bias, .dest = dest, .flip = backward, .epilogue = g->epilogue};
     j.source_last = backward ? g->y_last : g->x_last, j.dest_last = backward ? g->x_last : g->y_last;
     if (!j.n || !volume(j.x.dest)) return 0;
+    const double products = (double)j.n * j.channels * volume(j.x.dest) * volume(j.x.kernel);
+#if $EXACT
+    if (lies_in_place(&j)) return in_place_depthwise(&j, products > 100000, rt);
+#endif
     plan_bands(&j);
     const long units = j.n * j.blocks * j.bands;
-    const double products = (double)j.n * j.channels * volume(j.x.dest) * volume(j.x.kernel);
     return launch($S_depthwise_unit, &j, units, band_bytes(&j), products > 100000, rt);
 }
 
@@ -371,8 +489,9 @@ NOINLINE int $S_depthwise_weight(const geometry *g, char *dw, const char *dy, co
 
 def depthwise_text(kind: Kind, dtypes: list[str]) -> str:
     """Depthwise kernels for every storage dtype that a kind's convolutions serve."""
-    parts = [COMMON]
+    parts = [COMMON, IN_PLACE]
     for name in dtypes:
         element, load, store = RESULTS[name]
-        parts.append(fill(TEMPLATE, S=name, E=element, LOAD=load, STORE=store))
+        exact = "1" if (load, store) == ("y", "x") else "0"
+        parts.append(fill(TEMPLATE, S=name, E=element, LOAD=load, STORE=store, EXACT=exact))
     return "\n".join(parts)

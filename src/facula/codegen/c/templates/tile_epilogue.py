@@ -43,6 +43,9 @@ NOINLINE void $S_finish(const output *o, acc_t *sums, long stride, long rows, lo
 {
     const long width = last - first;
     const $E *bias = o->bias ? (const $E *)o->bias + first : NULL;
+    /* rows that lie close together are mapped at once */
+    const int together = o->epilogue.map && stride - width < VECTOR;
+    acc_t *const all = sums;
     for (long r = 0; r < rows; r++, sums += stride) {
         $E *c = ($E *)o->c + c_row[r] + first;
         if (o->correction) {
@@ -68,9 +71,19 @@ NOINLINE void $S_finish(const output *o, acc_t *sums, long stride, long rows, lo
                 sums[j] += (acc_t)($LOAD);
             }
         }
+        if (together) continue;
         if (o->epilogue.map) map_row(&o->epilogue, sums, width);
         for (long j = 0; j < width; j++) {
             const acc_t x = sums[j];
+            c[j] = $STORE;
+        }
+    }
+    if (!together) return;
+    map_row(&o->epilogue, all, (rows - 1) * stride + width);
+    for (long r = 0; r < rows; r++) {
+        $E *c = ($E *)o->c + c_row[r] + first;
+        for (long j = 0; j < width; j++) {
+            const acc_t x = all[r * stride + j];
             c[j] = $STORE;
         }
     }

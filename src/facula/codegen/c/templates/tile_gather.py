@@ -84,7 +84,8 @@ static void gather_class(const gather *g, const axis_class *const *c, long group
     j.b_stride = NR, j.panel_size = words * NR;
     j.first_panel = first_panel, j.last_panel = last_panel, j.columns = g->to;
     j.store = pass ? ACCUMULATE : STORE;
-    j.sums = sums, j.sums_stride = g->group_panels * NR;
+    j.sums = sums;
+    j.sums_stride = MIN(g->group_panels * NR, CEIL(g->to - first_panel * NR, VECTOR) * VECTOR);
     j.keeps = g->pass_taps < g->taps, j.finishes = pass + g->pass_taps >= g->taps, j.out = &out;
     if (g->plain) j.direct = (acc_t *)out.c;
     if (g->converts && !j.keeps) j.converted = out.c;

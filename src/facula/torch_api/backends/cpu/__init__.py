@@ -13,7 +13,14 @@ from facula.runtime import libraries
 
 __all__ = ["MissingKernelWarning", "clear_events", "events", "get_cpu_capability"]
 
-_CAPABILITIES = {"v2": "DEFAULT", "v3": "AVX2", "v4": "AVX512", "v4x": "AVX512", "neon": "DEFAULT"}
+_CAPABILITIES = {
+    "v2": "DEFAULT",
+    "v3": "AVX2",
+    "v4": "AVX512",
+    "v4x": "AVX512",
+    "v4a": "AVX512",
+    "neon": "DEFAULT",
+}
 
 
 def get_cpu_capability() -> str:

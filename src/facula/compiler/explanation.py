@@ -63,7 +63,24 @@ class ExplainOutput:
 
 
 def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """`explain(f)(*args)`: how `f` is captured for these arguments."""
+    """How a function is captured for given arguments: ``explain(f)(*args)``.
+
+    The result prints graphs, breaks with their lines and hints, guards and times, and has them as
+    attributes (``graph_count``, ``graph_break_count``, ``break_reasons``, ``graphs``).
+
+    Args:
+        function: what is captured
+        *args, **kwargs: where they are given here, ``explain(f, *args)`` is the result itself
+
+    Example:
+        >>> def f(x):
+        ...     if x.sum() > 0:
+        ...         x = x + 1
+        ...     return x
+        >>> report = facula.compiler.explain(f)(facula.ones(2))
+        >>> report.graph_count, report.graph_break_count
+        (2, 1)
+    """
     if args or kwargs:
         return explain(function)(*args, **kwargs)
 

@@ -1,6 +1,6 @@
 """Calls that fusion gained nothing for stay what they were: one call of the operator.
 
-Takes: a program, its calls (`ir.Program.calls`) and the fused order. Gives: `keep_whole`, the order
+Takes: a program, its calls (`ir.Program.calls`) and the fused order. Gives: `keep_unfused`, the order
 with calls where a kernel computes the results of one operator from tensors in memory.
 Keeps true: a kernel is replaced only where everything that others read of it is the results of one
 call, all of them, and the call's arguments are in memory before; small kernels stay, since a call
@@ -39,7 +39,7 @@ def exported(program: ir.Program, order: Sequence[Any]) -> list[set[ir.Buffer]]:
     ]
 
 
-def keep_whole(
+def keep_unfused(
     program: ir.Program,
     order: Sequence[Any],
     overwriting: Iterable[ir.Buffer] = (),

@@ -1,7 +1,7 @@
 """C text of stores past the caches: a block is computed into a line of the first cache, then sent.
 
-Takes: `nest.Store`s of buffers that `lower.loops.streams` named. Gives: `STREAM`, the function that
-sends a block; `Streams`, which writes stores into blocks and the calls that send them.
+Takes: `nest.Store`s of buffers that `lower.loops.non_temporal` named. Gives: `STREAM`, the function that
+sends a block; `NonTemporal`, which writes stores into blocks and the calls that send them.
 Keeps true: every element arrives; parts of lines at a block's ends are stored as usual; a kernel
 that sends ends with a fence, so that other threads see what they should.
 """
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from facula.codegen.c.fused_text import Expressions, Names
 from facula.codegen.c.loops_text import STORED
+from facula.codegen.c.printer import Names, Printer
 from facula.lower.loops import ir, nest
 from facula.lower.loops.index import Var
 
@@ -56,7 +56,7 @@ static void fk_stream(void *to, const void *from, int64_t bytes)
 """
 
 
-class Streams:
+class NonTemporal:
     """The stores of a kernel that go past the caches, by way of blocks on the stack."""
 
     def __init__(self, names: Names, buffers: frozenset[ir.Buffer], lane: Var) -> None:
@@ -82,7 +82,7 @@ class Streams:
         for store, name in self.sent:
             if not any(store is each for each in stores):
                 continue
-            printer = Expressions(self.names, _no_names, False)
+            printer = Printer(self.names, _no_names, False)
             place = printer.index(store.index)
             buffer = self.names.buffer(store.buffer)
             lines += [

@@ -1,7 +1,7 @@
 """Results too large for the caches: which of them a kernel may write past the caches.
 
-Takes: loop nests. Gives: `marked`, which names such results in `nest.Flat.streams` and
-`nest.Rows.streams`; `streamed`, whether a nest has any.
+Takes: loop nests. Gives: `marked`, which names such results in `nest.Flat.non_temporal` and
+`nest.Rows.non_temporal`; `stored`, whether a nest has any.
 Keeps true: only what is larger than a last-level cache, written along memory in runs of whole
 lines, and not read by the same kernel: an ordinary store would first read each line from memory
 that it is about to overwrite, and nobody finds the line in a cache later. Only kernels that wait
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Any
 
-from facula.lower.loops import crosswise, ir, nest
+from facula.lower.loops import ir, nest, transposed
 from facula.lower.loops.elementwise import is_call
 from facula.lower.loops.index import Index, Indirect, Var
 from facula.ops.scalar_node import topological_order
@@ -46,7 +46,7 @@ def marked(layout: Any, inputs: Container[ir.Buffer] = ()) -> Any:
     read = {load.buffer for load in ir.loads_of(expressions)}
     refused = read | {store.buffer for store in other}
     refused |= {s.buffer for s in stores if not _along(s.index, lane)}
-    layout.streams = frozenset(
+    layout.non_temporal = frozenset(
         store.buffer
         for store in stores
         if store.buffer not in refused
@@ -58,15 +58,15 @@ def marked(layout: Any, inputs: Container[ir.Buffer] = ()) -> Any:
     return layout
 
 
-def streamed(layout: Any) -> bool:
+def stored(layout: Any) -> bool:
     """Whether a nest writes past the caches."""
-    return bool(getattr(layout, "streams", ()))
+    return bool(getattr(layout, "non_temporal", ()))
 
 
 def _waits(expressions: list[Any], loops: list[Var]) -> bool:
     """Whether a kernel waits for its own arithmetic, or for reads across memory."""
     return any(is_call(e) for e in topological_order(expressions)) or any(
-        crosswise.along(load, loops) is not None for load in ir.loads_of(expressions)
+        transposed.along(load, loops) is not None for load in ir.loads_of(expressions)
     )
 
 

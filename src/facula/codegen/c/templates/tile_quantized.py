@@ -1,0 +1,501 @@
+"""Layers of bytes: C text of linear layers and convolutions u8 x s8 -> s32 that end in integers or numbers.
+
+Takes the kind of 8-bit products; gives `quantized_product:<u8|i8|f32>` (rows of an image with channels last, times
+panels), `quantized_pack` (the panels) and `quantized_panels` (their bytes). Keeps true: sums are exact in 32 bits on
+every instruction set, so results are the same integers on all of them; a row of sums becomes results while it is in a
+cache; no byte outside of the image is read; results do not depend on the number of threads.
+
+`quantized_product`: p = results [rows, groups * N], image, panels, base (i32: what zero points add to sums),
+    multiplier, shift (f32), zeros (i32, of weights, or null: all are 0)
+n = 0-2 image, 3 channels, 4-6 result, 7-9 kernel, 10-12 stride, 13-15 padding, 16-18 dilation, 19 groups,
+    20 results of a group (N), 21 what lies outside of the image, 22 images
+s = integers: zero point, lowest, highest; numbers: lowest
+Integers are round((sum + shift) * multiplier) + zero point, numbers sum * multiplier + shift.
+"""
+
+from __future__ import annotations
+
+from facula.codegen.c.entries import Entry, declared
+from facula.codegen.c.isa import Isa
+from facula.codegen.c.templates.tile_kind import Kind, fill
+
+__all__ = ["quantized_entries", "quantized_text"]
+
+TYPES = r"""
+#define PAD_WORDS 16 /* words of k to whose multiple panels are filled up with zeros */
+#define A_BYTES (384L << 10) /* rows of A that are gathered at a time */
+#define MOST_ROWS 192
+#define IN_PLACE_BYTES 1024 /* longer rows are gathered: neighbours would fall into the same sets */
+typedef $ELEMENT element; /* what a byte is in a word */
+
+typedef struct quantized {
+    const uint8_t *x;
+    const word *panels;
+    char *out;
+    const int32_t *base, *zeros;
+    const float *multiplier, *shift;
+    const int64_t *n;
+    float zero, low, high;
+    long size; /* bytes of a result */
+    void (*finish)(const struct quantized *, const int32_t *, const int32_t *, long, long, long, long);
+    long rows, inner, results, groups, channels; /* of a group: inner, results, channels */
+    long words, padded, pitch; /* words of k, filled up, and between gathered rows */
+    long panels_each, block_rows, row_units, column_units;
+    int in_place;
+} quantized;
+
+INLINE long padded_words(long inner) { return CEIL(CEIL(inner, GROUP), PAD_WORDS) * PAD_WORDS; }
+"""
+
+GATHER = r"""
+/* bytes as elements of words; a body that neither reads nor writes behind its ends */
+INLINE element *take(element *to, const uint8_t *from, long count)
+{
+#if GROUP == 4 && VECTOR == 16
+    long i = 0;
+    for (; i + 64 <= count; i += 64)
+        _mm512_storeu_si512(to + i, _mm512_loadu_si512(from + i));
+    if (count - i >= 32) {
+        const __m256i last = _mm256_loadu_si256((const __m256i *)(from + count - 32));
+        _mm256_storeu_si256((__m256i *)(to + i), _mm256_loadu_si256((const __m256i *)(from + i)));
+        _mm256_storeu_si256((__m256i *)(to + count - 32), last);
+    } else if (count - i >= 16) {
+        const __m128i last = _mm_loadu_si128((const __m128i *)(from + count - 16));
+        _mm_storeu_si128((__m128i *)(to + i), _mm_loadu_si128((const __m128i *)(from + i)));
+        _mm_storeu_si128((__m128i *)(to + count - 16), last);
+    } else if (i < count) {
+        const __mmask16 rest = (1U << (count - i)) - 1;
+        _mm_mask_storeu_epi8(to + i, rest, _mm_maskz_loadu_epi8(rest, from + i));
+    }
+#else
+    for (long i = 0; i < count; i++) to[i] = from[i];
+#endif
+    return to + count;
+}
+
+INLINE element *outside(element *to, long value, long count)
+{
+    for (long i = 0; i < count; i++) to[i] = (element)value;
+    return to + count;
+}
+
+/* one row of the kernel at one place of the result: kernel width x channels of a group */
+INLINE element *take_line(const quantized *g, element *to, const uint8_t *line, long ix, long group)
+{
+    const int64_t *n = g->n;
+    const long c = g->channels;
+    if (n[18] == 1 && g->groups == 1) {
+        const long left = MIN(MAX(-ix, 0), n[9]), right = MIN(MAX(ix + n[9] - n[2], 0), n[9]);
+        if (left) to = outside(to, n[21], left * c);
+        if (left + right < n[9]) to = take(to, line + (ix + left) * c, (n[9] - left - right) * c);
+        return right && left < n[9] ? outside(to, n[21], MIN(right, n[9] - left) * c) : to;
+    }
+    for (long k = 0; k < n[9]; k++, ix += n[18])
+        to = ix < 0 || ix >= n[2] ? outside(to, n[21], c) : take(to, line + ix * n[3] + group * c, c);
+    return to;
+}
+
+/* the window of one place of the result */
+INLINE void take_window(const quantized *g, element *to, const uint8_t *image, long iz, long iy, long ix,
+                        long group)
+{
+    const int64_t *n = g->n;
+    for (long a = 0; a < n[7]; a++)
+        for (long b = 0; b < n[8]; b++) {
+            const long z = iz + a * n[16], y = iy + b * n[17];
+            if (z < 0 || z >= n[0] || y < 0 || y >= n[1])
+                to = outside(to, n[21], n[9] * g->channels);
+            else
+                to = take_line(g, to, image + (z * n[1] + y) * n[2] * n[3], ix, group);
+        }
+}
+
+/* windows [first, first + count) of a group, `pitch` words apart; behind each row 64 bytes are 0 */
+NOINLINE void gather(const quantized *g, long group, long first, long count, word *buffer)
+{
+    const int64_t *n = g->n;
+    const long row = n[2] * n[3], line = n[9] * n[3], image_bytes = n[0] * n[1] * row;
+    const long deep = n[7], down = n[8], pitch = g->pitch, inner = g->inner;
+    const long down_step = n[17] * row, deep_step = n[16] * n[1] * row;
+    const long last_z = n[0] - (deep - 1) * n[16], last_y = n[1] - (down - 1) * n[17], last_x = n[2] - n[9] + 1;
+    const int whole = n[18] == 1 && g->groups == 1;
+    long x = first % n[6], y = first / n[6] % n[5], z = first / (n[6] * n[5]) % n[4];
+    const uint8_t *image = g->x + first / (n[6] * n[5] * n[4]) * image_bytes;
+    for (long r = 0; r < count; r++) {
+        element *to = (element *)(buffer + r * pitch);
+        const long iz = z * n[10] - n[13], iy = y * n[11] - n[14], ix = x * n[12] - n[15];
+        if (whole && ix >= 0 && ix < last_x && iy >= 0 && iy < last_y && iz >= 0 && iz < last_z) {
+            const uint8_t *from = image + (iz * n[1] + iy) * row + ix * n[3];
+            element *at = to;
+            for (long a = 0; a < deep; a++)
+                for (long b = 0; b < down; b++) at = take(at, from + a * deep_step + b * down_step, line);
+        } else
+            take_window(g, to, image, iz, iy, ix, group);
+        memset(to + inner, 0, PAD_WORDS * sizeof(word));
+        if (++x < n[6]) continue;
+        x = 0;
+        if (++y < n[5]) continue;
+        y = 0;
+        if (++z == n[4]) z = 0, image += image_bytes;
+    }
+}
+
+/* the sum of each gathered row, which weights with zero points need */
+NOINLINE void add_rows(const quantized *g, const word *buffer, long count, int32_t *totals)
+{
+    for (long r = 0; r < count; r++) {
+        const element *from = (const element *)(buffer + r * g->pitch);
+        int32_t total = 0;
+        for (long k = 0; k < g->inner; k++) total += from[k];
+        totals[r] = total;
+    }
+}
+"""
+
+FINISH = r"""
+/* rows of sums, NR apart, as results: columns [first, first + width) */
+NOINLINE void finish_$S(const quantized *g, const int32_t *sums, const int32_t *totals, long row,
+                        long count, long first, long width)
+{
+    const float *multiplier = g->multiplier + first, *shift = g->shift + first;
+    const int32_t *base = g->base + first;
+    const float zero = g->zero, low = g->low, high = g->high;
+    const long stride = g->groups * g->results;
+    (void)zero, (void)high;
+    int32_t full[NR];
+    for (long r = 0; r < count; r++, sums += NR) {
+        $T *restrict to = ($T *)g->out + (row + r) * stride + first;
+        const int32_t *from = sums;
+        if (totals) {
+            for (long j = 0; j < width; j++) full[j] = sums[j] - totals[r] * g->zeros[first + j];
+            from = full;
+        }
+        _Pragma("GCC ivdep") for (long j = 0; j < width; j++) {
+            const float sum = (float)(from[j] + base[j]);
+            $BODY
+        }
+    }
+}
+"""
+
+#: the same of integers, 16 columns of all rows at a time: limits are integers, so that numbers are limited before they
+#: are rounded, and the zero point is added behind
+FINISH_WIDE = r"""
+NOINLINE void finish_$S(const quantized *g, const int32_t *sums, const int32_t *totals, long row,
+                        long count, long first, long width)
+{
+    const __m512 low = _mm512_set1_ps(g->low - g->zero), high = _mm512_set1_ps(g->high - g->zero);
+    const __m512i zero = _mm512_set1_epi32((int32_t)g->zero);
+    const long stride = g->groups * g->results;
+    char *to = g->out + row * stride + first;
+    for (long j = 0; j < width; j += 16) {
+        const __mmask16 some = width - j >= 16 ? 0xffff : (1U << (width - j)) - 1;
+        const __m512i base = _mm512_maskz_loadu_epi32(some, g->base + first + j);
+        const __m512 shift = _mm512_maskz_loadu_ps(some, g->shift + first + j);
+        const __m512 multiplier = _mm512_maskz_loadu_ps(some, g->multiplier + first + j);
+        const __m512i zeros = totals ? _mm512_maskz_loadu_epi32(some, g->zeros + first + j) : base;
+        for (long r = 0; r < count; r++) {
+            __m512i sum = _mm512_loadu_si512(sums + r * NR + j);
+            if (totals)
+                sum = _mm512_sub_epi32(sum, _mm512_mullo_epi32(zeros, _mm512_set1_epi32(totals[r])));
+            __m512 v = _mm512_add_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(sum, base)), shift);
+            v = _mm512_max_ps(_mm512_mul_ps(v, multiplier), low); /* NaN becomes the lowest */
+            const __m512i q = _mm512_add_epi32(_mm512_cvtps_epi32(_mm512_min_ps(v, high)), zero);
+            _mm512_mask_cvtepi32_storeu_epi8(to + r * stride + j, some, q);
+        }
+    }
+}
+"""
+INTEGERS = """float v = nearbyintf((sum + shift[j]) * multiplier[j]) + zero;
+            v = v > low ? v : low;
+            v = v < high ? v : high;
+            to[j] = ($T)(int32_t)v;"""
+NUMBERS = """const float v = sum * multiplier[j] + shift[j];
+            to[j] = v < low ? low : v;"""
+
+TILES = r"""
+/* `count` rows of A, `pitch` words apart, times a panel: sums are NR apart */
+NOINLINE void vector_sums(const quantized *g, const word *a, long pitch, long count, const word *b,
+                         long width, int32_t *sums)
+{
+    const segment all = {0, 0, g->words};
+    const long tiles = CEIL(count, MR), vecs = CEIL(width, VECTOR);
+    for (long t = 0; t < tiles; t++) {
+        const long begin = tile_first(count, tiles, t), rows = tile_first(count, tiles, t + 1) - begin;
+        long a_row[MR], c_row[MR];
+        for (long r = 0; r < rows; r++) a_row[r] = r * pitch, c_row[r] = r * NR;
+        tiles_of[vecs][rows](a + begin * pitch, a_row, 1, &all, 1, b, NR, sums + begin * NR, c_row,
+                             STORE, NULL);
+    }
+}
+"""
+
+# what a panel needs where there are no matrix registers
+VECTORS_ONLY = """#define STEP_ROWS MR
+#define PLACE_BYTES 4
+#define BLOCK_STEP MR
+#define END_TILES(shape) (void)0
+#define panel_sums(g, a, pitch, count, b, width, sums, shape) \\
+    vector_sums(g, a, pitch, count, b, width, sums)
+"""
+
+# matrix registers: 0-3 sums, 4 and 5 rows, 6 and 7 columns
+MATRICES = r"""
+#include <sys/syscall.h>
+#include <unistd.h>
+#define STEP_ROWS 32
+#define PLACE_BYTES 64
+#define BLOCK_STEP 32
+#define FEW 6 /* rows that vectors do as fast */
+
+/* The system lends a process the registers when it asks; where it does not, vectors do the work. */
+static int may_use_matrices;
+__attribute__((constructor)) static void ask_for_matrices(void)
+{
+    may_use_matrices = !syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* XTILEDATA */);
+}
+
+/* tiles of `above` and `below` rows; shape is what they have, 0 for none */
+INLINE void shape_matrices(long above, long below, long *shape)
+{
+    if (*shape == above * 32 + below) return;
+    struct { uint8_t palette, start, none[14]; uint16_t bytes[16]; uint8_t rows[16]; } c = {1};
+    for (int i = 0; i < 8; i++) c.bytes[i] = 64, c.rows[i] = 16;
+    c.rows[0] = c.rows[1] = c.rows[4] = above, c.rows[2] = c.rows[3] = c.rows[5] = below;
+    __asm__ volatile("" ::: "memory"); /* the compiler knows of the first bytes only */
+    _tile_loadconfig(&c);
+    *shape = above * 32 + below;
+}
+#define END_TILES(shape) do { if (shape) _tile_release(); } while (0)
+
+/* up to 32 rows times 32 columns */
+INLINE void two_by_two(const word *a, long pitch, long steps, const word *b, int32_t *sums)
+{
+    const long row = pitch * 4;
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (long k = 0; k < steps; k++, a += 16, b += 16 * NR) {
+        _tile_loadd(4, a, row);
+        _tile_loadd(6, b, NR * 4);
+        _tile_loadd(7, b + 16, NR * 4);
+        _tile_dpbusd(0, 4, 6);
+        _tile_loadd(5, a + 16 * pitch, row);
+        _tile_dpbusd(1, 4, 7);
+        _tile_dpbusd(2, 5, 6);
+        _tile_dpbusd(3, 5, 7);
+    }
+    _tile_stored(0, sums, NR * 4);
+    _tile_stored(1, sums + 16, NR * 4);
+    _tile_stored(2, sums + 16 * NR, NR * 4);
+    _tile_stored(3, sums + 16 * NR + 16, NR * 4);
+}
+
+/* up to 16 rows times 64 columns */
+INLINE void one_by_four(const word *a, long pitch, long steps, const word *b, int32_t *sums)
+{
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (long k = 0; k < steps; k++, a += 16, b += 16 * NR) {
+        _tile_loadd(4, a, pitch * 4);
+        _tile_loadd(6, b, NR * 4);
+        _tile_dpbusd(0, 4, 6);
+        _tile_loadd(7, b + 16, NR * 4);
+        _tile_dpbusd(1, 4, 7);
+        _tile_loadd(6, b + 32, NR * 4);
+        _tile_dpbusd(2, 4, 6);
+        _tile_loadd(7, b + 48, NR * 4);
+        _tile_dpbusd(3, 4, 7);
+    }
+    _tile_stored(0, sums, NR * 4);
+    _tile_stored(1, sums + 16, NR * 4);
+    _tile_stored(2, sums + 32, NR * 4);
+    _tile_stored(3, sums + 48, NR * 4);
+}
+
+NOINLINE void panel_sums(const quantized *g, const word *a, long pitch, long count, const word *b,
+                         long width, int32_t *sums, long *shape)
+{
+    const long steps = g->padded / 16;
+    if (!may_use_matrices || count <= FEW) {
+        vector_sums(g, a, pitch, count, b, width, sums);
+    } else if (count > 16) {
+        shape_matrices(16, count - 16, shape);
+        two_by_two(a, pitch, steps, b, sums);
+        if (width > 32) two_by_two(a, pitch, steps, b + 32, sums + 32);
+    } else {
+        shape_matrices(count, count, shape);
+        one_by_four(a, pitch, steps, b, sums);
+    }
+}
+"""
+
+UNIT = r"""
+static void quantized_unit(void *context, long unit, char *scratch)
+{
+    const quantized *g = context;
+    const long column = unit % g->column_units, rest = unit / g->column_units;
+    const long group = rest / g->row_units, first = rest % g->row_units * g->block_rows;
+    const long count = MIN(g->block_rows, g->rows - first);
+    word *buffer = carve(&scratch, g->in_place ? 0 : g->block_rows * g->pitch * sizeof(word));
+    int32_t *sums = carve(&scratch, STEP_ROWS * NR * sizeof(int32_t));
+    int32_t *totals = g->zeros ? carve(&scratch, g->block_rows * sizeof(int32_t)) : NULL;
+    const long pitch = g->in_place ? g->n[12] * g->inner / GROUP : g->pitch;
+    const word *a = g->in_place ? (const word *)g->x + first * pitch : buffer;
+    if (!g->in_place) gather(g, group, first, count, buffer);
+    if (totals) add_rows(g, buffer, count, totals);
+    long shape = 0;
+    const long last = tile_first(g->panels_each, g->column_units, column + 1);
+    for (long p = tile_first(g->panels_each, g->column_units, column); p < last; p++) {
+        const word *b = g->panels + (group * g->panels_each + p) * g->padded * NR;
+        const long width = MIN(NR, g->results - p * NR);
+        for (long r = 0; r < count; r += STEP_ROWS) {
+            const long rows = MIN(STEP_ROWS, count - r);
+            panel_sums(g, a + r * pitch, pitch, rows, b, width, sums, &shape);
+            g->finish(g, sums, totals ? totals + r : NULL, first + r, rows, group * g->results + p * NR,
+                      width);
+        }
+    }
+    END_TILES(shape);
+}
+
+/* rows of A where they lie: one place after the other, or every stride-th of a line of one */
+INLINE int lies_in_rows(const quantized *g)
+{
+    const int64_t *n = g->n;
+    const int plain = n[7] * n[8] * n[9] == 1 && n[10] == 1 && n[11] == 1 && n[12] == 1 && g->groups == 1
+                      && !(n[13] | n[14] | n[15]);
+    return GROUP == 4 && plain && !g->zeros && g->inner % PLACE_BYTES == 0 && g->inner <= IN_PLACE_BYTES;
+}
+
+NOINLINE void plan_quantized(quantized *g, long threads)
+{
+    g->in_place = lies_in_rows(g);
+    g->words = CEIL(g->inner, GROUP), g->padded = padded_words(g->inner);
+    g->pitch = g->padded + PAD_WORDS; /* speed only: rows of 4096 bytes would share sets */
+    g->panels_each = CEIL(g->results, NR);
+    long rows = A_BYTES / (g->pitch * (long)sizeof(word)) / BLOCK_STEP * BLOCK_STEP;
+    rows = MIN(MAX(rows, BLOCK_STEP), MOST_ROWS);
+    const long even = CEIL(CEIL(g->rows, threads), BLOCK_STEP) * BLOCK_STEP;
+    g->block_rows = MIN(rows, MAX(even, BLOCK_STEP));
+    g->row_units = CEIL(g->rows, g->block_rows);
+    const long units = g->row_units * g->groups;
+    g->column_units = units >= 2 * threads ? 1 : MIN(g->panels_each, CEIL(2 * threads, units));
+    if (threads == 1) g->column_units = 1;
+}
+
+static int run_quantized(quantized *g, char *const *p, const int64_t *n, const fk_runtime *rt)
+{
+    g->out = p[0], g->x = (const uint8_t *)p[1], g->panels = (const word *)p[2];
+    g->base = (const int32_t *)p[3], g->multiplier = (const float *)p[4];
+    g->shift = (const float *)p[5], g->zeros = (const int32_t *)p[6], g->n = n;
+    g->rows = n[22] * n[4] * n[5] * n[6], g->groups = n[19], g->channels = n[3] / n[19];
+    g->inner = n[7] * n[8] * n[9] * g->channels, g->results = n[20];
+    if (!g->rows || !g->results) return 0;
+    const int small = (double)g->rows * g->results * g->inner < 400000; /* speed only */
+    plan_quantized(g, small ? 1 : rt->threads());
+    const long bytes = (g->in_place ? 0 : PIECE(g->block_rows * g->pitch * sizeof(word)))
+                       + PIECE(STEP_ROWS * NR * sizeof(int32_t)) + PIECE(g->block_rows * sizeof(int32_t));
+    return launch(quantized_unit, g, g->row_units * g->groups * g->column_units, bytes, !small, rt);
+}
+"""
+
+DRIVER = r"""
+static int quantized_product_$S(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt)
+{
+    quantized g = {.finish = finish_$S, .size = sizeof($T), $LIMITS};
+    return run_quantized(&g, p, n, rt);
+}
+"""
+
+PACK = r"""
+typedef struct { const int8_t *rows; word *panels; long results, inner; } quantized_panels_job;
+
+/* one panel: [words of k][NR], what is beside the weight is 0 */
+static void quantized_panel(void *context, long unit, char *scratch)
+{
+    const quantized_panels_job *j = context;
+    const long each = CEIL(j->results, NR), words = padded_words(j->inner);
+    const long group = unit / each, first = unit % each * NR, width = MIN(NR, j->results - first);
+    $WEIGHT *to = ($WEIGHT *)(j->panels + unit * words * NR);
+    memset(to, 0, words * NR * sizeof(word));
+    for (long c = 0; c < width; c++) {
+        const int8_t *row = j->rows + (group * j->results + first + c) * j->inner;
+        for (long k = 0; k < j->inner; k++) to[(k / GROUP * NR + c) * GROUP + k % GROUP] = row[k];
+    }
+}
+
+/* p = panels, rows [groups * N, K];  n = N, K, groups */
+static int quantized_pack(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt)
+{
+    quantized_panels_job j = {(const int8_t *)p[1], (word *)p[0], n[0], n[1]};
+    return launch(quantized_panel, &j, CEIL(n[0], NR) * n[2], 0, n[0] * n[1] * n[2] > 30000, rt);
+}
+
+/* p = the bytes that panels need;  n as above */
+static int quantized_panels(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt)
+{
+    *(int64_t *)p[0] = CEIL(n[0], NR) * NR * padded_words(n[1]) * (long)sizeof(word) * n[2];
+    return 0;
+}
+"""
+
+#: result: C type, what is done with a sum, the scalars
+RESULTS = {
+    "u8": ("uint8_t", INTEGERS, 3),
+    "i8": ("int8_t", INTEGERS, 3),
+    "f32": ("float", NUMBERS, 1),
+}
+_LIMITS = {
+    3: ".zero = (float)s[0].f, .low = (float)s[1].f, .high = (float)s[2].f",
+    1: ".low = (float)s[0].f",
+}
+_PRODUCT = """23;$COUNT; w results $S n22*n4*n5*n6*n19*n20; r image u8 n22*n0*n1*n2*n3;
+    r panels u8 $PANELS; r base i32 n19*n20; r multiplier f32 n19*n20; r shift f32 n19*n20;
+    r? zeros i32 n19*n20; c groups n19; c channels 1-n3%max(n19,1)"""
+_PACK = "3;0; w panels u8 $PANELS; r rows i8 n0*n1*n2"
+_BYTES = "3;0; w size i64 1"
+
+
+def quantized_text(isa: Isa, kind: Kind) -> str:
+    """What stands behind the tile: gathering, results, units of work, the drivers, packing."""
+    element = {4: "uint8_t", 2: "int16_t", 1: "int32_t"}[kind.group]
+    weight = {4: "int8_t", 2: "int16_t", 1: "int32_t"}[kind.group]
+    parts = [fill(TYPES, ELEMENT=element), GATHER]
+    for name, (c_type, body, _) in RESULTS.items():
+        if isa.vector_bytes == 64 and body is INTEGERS:
+            parts.append(fill(FINISH_WIDE, S=name))
+            continue
+        parts.append(fill(fill(FINISH, S=name, T=c_type, BODY=body), T=c_type))
+    parts += [TILES, MATRICES if isa.has("amx") else VECTORS_ONLY, UNIT, fill(PACK, WEIGHT=weight)]
+    for name, (c_type, _, scalars) in RESULTS.items():
+        parts.append(fill(DRIVER, S=name, T=c_type, LIMITS=_LIMITS[scalars]))
+    return "\n".join(parts)
+
+
+def _panel_bytes(isa: Isa, kind: Kind, results: str, inner: str) -> str:
+    """The bytes of a group's panels, as an expression over sizes."""
+    columns = (4 if isa.registers >= 32 else 2) * isa.vector_bytes // kind.word_bytes
+    words = f"(({inner}+{kind.group - 1})/{kind.group}+15)/16*16"
+    return f"({results}+{columns - 1})/{columns}*{columns}*({words})*{kind.word_bytes}"
+
+
+def quantized_entries(isa: Isa, kind: Kind) -> list[Entry]:
+    """The rows of the kernel table."""
+    product = _panel_bytes(isa, kind, "n20", "n7*n8*n9*(n3/n19)")
+    entries = [
+        (
+            f"quantized_product:{name}",
+            "d",
+            f"quantized_product_{name}",
+            declared(fill(_PRODUCT, S=name, COUNT=str(count), PANELS=f"n19*({product})")),
+        )
+        for name, (_, _, count) in RESULTS.items()
+    ]
+    packed = f"n2*({_panel_bytes(isa, kind, 'n0', 'n1')})"
+    entries.append(("quantized_pack", "d", "quantized_pack", declared(fill(_PACK, PANELS=packed))))
+    entries.append(("quantized_panels", "d", "quantized_panels", declared(_BYTES)))
+    return entries

@@ -1,0 +1,248 @@
+"""C kernels of products with weights of 8 and 4 bits and activations that stay numbers, for few rows.
+
+Takes an instruction set; `unit` gives `weight_int8` and `weight_int4`, for each dtype of the activations. Keeps true:
+weights are read once, as they lie, and become numbers in registers; sums are in float32, and in the same order for any
+number of threads and rows.
+
+`weight_int8`: p = results [M, N], activations [M, K], weights [N, K], scales [N];  n = M, N, K
+`weight_int4`: p = results, activations, weights [N, K / 2] (the lower half of a byte comes first), scales and zeros
+    [K / group, N, 2];  n = M, N, K, group;  a weight is (level - 8) * scale + zero
+"""
+
+from __future__ import annotations
+
+from facula.codegen.c.entries import Entry, declared, table
+from facula.codegen.c.isa import Isa
+from facula.codegen.c.templates.storage import STORAGES, conversions, fill
+
+DTYPES = ("f32", "bf16", "f16")
+
+PROLOGUE = r"""
+#include "facula_abi.h"
+#include <string.h>
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define UNROLL _Pragma("GCC unroll 16")
+#define ROWS 4 /* of activations, that are multiplied with a weight while it is in a register */
+#define COLUMNS 32 /* results of a piece of work */
+#define AHEAD 4096 /* speed only: bytes; the processor itself looks no further than a page */
+#define GROUPS 64 /* groups whose scales are gathered at a time */
+"""
+
+WIDE = r"""
+#include <immintrin.h>
+/* a weight's row times `rows` of x, K apart */
+ALWAYS_INLINE void dot8(const int rows, const float *x, const int8_t *w, int64_t k, float *sums)
+{
+    __m512 total[ROWS][4];
+    UNROLL for (int r = 0; r < rows; r++)
+        UNROLL for (int v = 0; v < 4; v++) total[r][v] = _mm512_setzero_ps();
+    int64_t i = 0;
+    for (; i + 64 <= k; __builtin_prefetch(w + i + AHEAD), i += 64)
+        UNROLL for (int v = 0; v < 4; v++) {
+            const __m128i bytes = _mm_loadu_si128((const __m128i *)(w + i + 16 * v));
+            const __m512 y = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+            UNROLL for (int r = 0; r < rows; r++)
+                total[r][v] = _mm512_fmadd_ps(y, _mm512_loadu_ps(x + r * k + i + 16 * v), total[r][v]);
+        }
+    for (; i < k; i += 16) {
+        const __mmask16 some = k - i >= 16 ? 0xffff : (1U << (k - i)) - 1;
+        const __m512 y = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(some, w + i)));
+        UNROLL for (int r = 0; r < rows; r++)
+            total[r][0] = _mm512_fmadd_ps(y, _mm512_maskz_loadu_ps(some, x + r * k + i), total[r][0]);
+    }
+    UNROLL for (int r = 0; r < rows; r++)
+        sums[r] = _mm512_reduce_add_ps((total[r][0] + total[r][1]) + (total[r][2] + total[r][3]));
+}
+
+/* `groups` groups of a weight's row times rows of x: those of even places, and `half` behind them of odd ones;
+ * the scales of a row's groups lie COLUMNS apart */
+ALWAYS_INLINE void dot4(const int rows, const float *x, int64_t x_row, int64_t half, const uint8_t *w,
+                        const float *scales, int64_t groups, int64_t group, float *sums)
+{
+    const __m512 levels = _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7);
+    __m512 total[ROWS][2];
+    UNROLL for (int r = 0; r < rows; r++) total[r][0] = total[r][1] = _mm512_setzero_ps();
+    const int64_t steps = group / 32, all = groups * steps;
+    for (int64_t i = 0; i < all; i++) {
+        const __m512 scale = _mm512_set1_ps(scales[(steps == 1 ? i : i / steps) * COLUMNS]);
+        __builtin_prefetch(w + 16 * i + AHEAD / 2);
+        const __m512i pairs = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(w + 16 * i)));
+        __m512 low = _mm512_permutexvar_ps(pairs, levels);
+        __m512 high = _mm512_permutexvar_ps(_mm512_srli_epi32(pairs, 4), levels);
+        if (rows > 1) low *= scale, high *= scale;
+        UNROLL for (int r = 0; r < rows; r++) {
+            const float *at = x + r * x_row + 16 * i;
+            if (rows == 1) {
+                const __m512 both = _mm512_fmadd_ps(low, _mm512_loadu_ps(at), high * _mm512_loadu_ps(at + half));
+                const __m512 next = _mm512_fmadd_ps(both, scale, total[r][0]);
+                total[r][0] = total[r][1], total[r][1] = next; /* two chains of sums, in turn */
+                continue;
+            }
+            total[r][0] = _mm512_fmadd_ps(low, _mm512_loadu_ps(at), total[r][0]);
+            total[r][1] = _mm512_fmadd_ps(high, _mm512_loadu_ps(at + half), total[r][1]);
+        }
+    }
+    UNROLL for (int r = 0; r < rows; r++) sums[r] += _mm512_reduce_add_ps(total[r][0] + total[r][1]);
+}
+"""
+
+NARROW = r"""
+ALWAYS_INLINE void dot8(const int rows, const float *x, const int8_t *w, int64_t k, float *sums)
+{
+    for (int r = 0; r < rows; r++) {
+        float total = 0;
+        _Pragma("omp simd reduction(+ : total)")
+        for (int64_t i = 0; i < k; i++) total += (float)w[i] * x[r * k + i];
+        sums[r] = total;
+    }
+}
+
+ALWAYS_INLINE void dot4(const int rows, const float *x, int64_t x_row, int64_t half, const uint8_t *w,
+                        const float *scales, int64_t groups, int64_t group, float *sums)
+{
+    for (int r = 0; r < rows; r++)
+        for (int64_t g = 0; g < groups; g++) {
+            const uint8_t *bytes = w + g * group / 2;
+            const float *at = x + r * x_row + g * group / 2;
+            float total = 0;
+            _Pragma("omp simd reduction(+ : total)")
+            for (int64_t i = 0; i < group / 2; i++)
+                total += (float)((bytes[i] & 15) - 8) * at[i] + (float)((bytes[i] >> 4) - 8) * at[half + i];
+            sums[r] += total * scales[g * COLUMNS];
+        }
+}
+"""
+
+BY_ROWS = r"""
+#define BY_ROWS(call)                                                                             \
+    switch (rows) {                                                                               \
+    case 1: call(1); break;                                                                       \
+    case 2: call(2); break;                                                                       \
+    case 3: call(3); break;                                                                       \
+    default: call(4);                                                                             \
+    }
+"""
+
+BODIES = r"""
+/* item: COLUMNS results of all rows; p: results, activations as float, weights, scales */
+static void weight_int8_unit_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
+{
+    (void)s;
+    const int64_t k = n[2], last = MIN(end * COLUMNS, n[1]);
+    for (int64_t r0 = 0; r0 < n[0]; r0 += ROWS) {
+        const int rows = (int)MIN(ROWS, n[0] - r0);
+        const float *x = (const float *)p[1] + r0 * k;
+        for (int64_t j = begin * COLUMNS; j < last; j++) {
+            float sums[ROWS];
+            const int8_t *w = (const int8_t *)p[2] + j * k;
+#define CALL(R) dot8(R, x, w, k, sums)
+            BY_ROWS(CALL)
+#undef CALL
+            const float scale = load_@s@(((const @STORAGE@ *)p[3])[j]);
+            for (int r = 0; r < rows; r++)
+                ((@STORAGE@ *)p[0])[(r0 + r) * n[1] + j] = store_@s@(sums[r] * scale);
+        }
+    }
+}
+
+/* scales and zeros of one group: scales are kept, zeros times the sums of rows of x are added up */
+ALWAYS_INLINE void gather_@s@(const int rows, const int64_t count, const @STORAGE@ *from, float *scales,
+                              const float *totals, const int64_t groups, float (*shifts)[COLUMNS])
+{
+    float zeros[COLUMNS];
+    for (int64_t j = 0; j < count; j++)
+        scales[j] = load_@s@(from[2 * j]), zeros[j] = load_@s@(from[2 * j + 1]);
+    for (int r = 0; r < rows; r++)
+        for (int64_t j = 0; j < count; j++) shifts[r][j] += zeros[j] * totals[r * groups];
+}
+
+/* the same of half bytes; p[4]: the sum of each group of the activations */
+static void weight_int4_unit_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
+{
+    (void)s;
+    const int64_t k = n[2], half = k / 2, group = n[3], groups = k / group;
+    for (int64_t item = begin; item < end; item++) {
+        const int64_t first = item * COLUMNS, count = MIN(COLUMNS, n[1] - first);
+        for (int64_t r0 = 0; r0 < n[0]; r0 += ROWS) {
+            const int rows = (int)MIN(ROWS, n[0] - r0);
+            float sums[COLUMNS][ROWS] = {{0}}, shifts[ROWS][COLUMNS] = {{0}}, scales[GROUPS][COLUMNS];
+            for (int64_t g0 = 0; g0 < groups; g0 += GROUPS) {
+                const int64_t some = MIN(GROUPS, groups - g0);
+                for (int64_t g = 0; g < some; g++) {
+                    const @STORAGE@ *from = (const @STORAGE@ *)p[3] + ((g0 + g) * n[1] + first) * 2;
+                    const float *totals = (const float *)p[4] + r0 * groups + g0 + g;
+                    /* speed only: groups lie far apart, where the processor does not look ahead */
+                    __builtin_prefetch(from + 2 * COLUMNS), __builtin_prefetch(from + 3 * COLUMNS);
+                    if (count == COLUMNS)
+                        gather_@s@(rows, COLUMNS, from, scales[g], totals, groups, shifts);
+                    else
+                        gather_@s@(rows, count, from, scales[g], totals, groups, shifts);
+                }
+                const float *x = (const float *)p[1] + r0 * k + g0 * group / 2;
+                for (int64_t j = 0; j < count; j++) {
+                    const uint8_t *w = (const uint8_t *)p[2] + (first + j) * half + g0 * group / 2;
+#define CALL(R) dot4(R, x, k, half, w, scales[0] + j, some, group, sums[j])
+                    BY_ROWS(CALL)
+#undef CALL
+                }
+            }
+            for (int64_t j = 0; j < count; j++)
+                for (int r = 0; r < rows; r++)
+                    ((@STORAGE@ *)p[0])[(r0 + r) * n[1] + first + j] = store_@s@(sums[j][r] + shifts[r][j]);
+        }
+    }
+}
+
+static int weight_int8_@s@(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt)
+{
+    float *x = rt->scratch(MAX(n[0] * n[2], 1) * (int64_t)sizeof(float));
+    if (!x) return 1;
+    for (int64_t i = 0; i < n[0] * n[2]; i++) x[i] = load_@s@(((const @STORAGE@ *)p[1])[i]);
+    char *operands[] = {p[0], (char *)x, p[2], p[3]};
+    const int64_t grain = 1 + 65536 / MAX(COLUMNS * n[0] * n[2], 1);
+    rt->parallel(weight_int8_unit_@s@, operands, n, s, (n[1] + COLUMNS - 1) / COLUMNS, grain);
+    rt->release(x);
+    return 0;
+}
+
+static int weight_int4_@s@(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt)
+{
+    const int64_t k = n[2], half = k / 2, group = n[3], groups = k / group;
+    float *x = rt->scratch(MAX(n[0] * (k + groups), 1) * (int64_t)sizeof(float)), *totals = x + n[0] * k;
+    if (!x) return 1;
+    for (int64_t r = 0; r < n[0]; r++) {
+        const @STORAGE@ *from = (const @STORAGE@ *)p[1] + r * k;
+        float *even = x + r * k, *odd = even + half;
+        for (int64_t i = 0; i < half; i++) even[i] = load_@s@(from[2 * i]), odd[i] = load_@s@(from[2 * i + 1]);
+        for (int64_t g = 0; g < groups; g++) {
+            float total = 0;
+            for (int64_t i = g * group / 2; i < (g + 1) * group / 2; i++) total += even[i] + odd[i];
+            totals[r * groups + g] = total;
+        }
+    }
+    char *operands[] = {p[0], (char *)x, p[2], p[3], (char *)totals};
+    const int64_t grain = 1 + 65536 / MAX(COLUMNS * n[0] * k, 1);
+    rt->parallel(weight_int4_unit_@s@, operands, n, s, (n[1] + COLUMNS - 1) / COLUMNS, grain);
+    rt->release(x);
+    return 0;
+}
+"""
+
+_INT8 = "3;0; w results @ n0*n1; r x @ n0*n2; r weights i8 n1*n2; r scales @ n1"
+_INT4 = """4;0; w results @ n0*n1; r x @ n0*n2; r weights u8 n1*(n2/2); r parameters @ n2/n3*n1*2;
+    c groups 1-n2%n3; c vectors 1-n3%32"""
+
+
+def unit(isa: Isa) -> str:
+    """The translation unit of the kernels of weights of 8 and 4 bits."""
+    wide = isa.vector_bytes == 64 and isa.architecture == "x86_64"
+    parts = [PROLOGUE, conversions(*DTYPES), WIDE if wide else NARROW, BY_ROWS]
+    entries: list[Entry] = []
+    for name in DTYPES:
+        parts.append(fill(BODIES, s=name, STORAGE=STORAGES[name].ctype))
+        for bits, text in ((8, _INT8), (4, _INT4)):
+            kernel = f"weight_int{bits}"
+            entries.append((f"{kernel}:{name}", "d", f"{kernel}_{name}", declared(text, name)))
+    return "".join(parts) + table(entries)

@@ -1,0 +1,27 @@
+"""What the programs of this folder begin with, inside of a rank.
+
+Takes: the environment that `ranks.run` gives. Gives: `begin`, which joins the world; `error_of`.
+Keeps true: nothing waits longer than it was told to.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from facula import distributed as dist
+
+
+def begin(seconds: float = 30) -> tuple[int, int]:
+    """Join the world: this rank, and how many there are."""
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=seconds))
+    return dist.get_rank(), dist.get_world_size()
+
+
+def error_of(function: Any, *args: Any, **kwargs: Any) -> list[str]:
+    """The type and text of what a call raises."""
+    try:
+        function(*args, **kwargs)
+    except Exception as error:
+        return [type(error).__name__, str(error)]
+    return ["none", ""]
