@@ -8,6 +8,8 @@ import pytest
 
 import facula
 from facula import Tensor
+from facula.codegen.c import units
+from facula.codegen.c.isa import ISAS
 from facula.library import composite, operator, pointwise, view
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "adding_an_operator.md"
@@ -86,6 +88,20 @@ def test_nothing_appears_without_names():
 
     assert twice(facula.ones(1)).item() == 2 and facula.ops.quiet.twice is not None
     assert not hasattr(Tensor, "twice") and not hasattr(facula, "twice")
+
+
+def test_what_a_program_adds_is_not_in_the_prebuilt_units():
+    """Those are a matter of facula alone: an operator that fits no bool must not break packages."""
+
+    @pointwise("quiet::difference(Tensor self, Tensor other) -> Tensor")
+    def difference(x, y):
+        """What is subtracted is no bool."""
+        return x - y
+
+    assert difference(facula.ones(1), facula.ones(1)).item() == 0
+    units._pointwise_kernels.cache_clear()
+    texts = [text for _, text in units.elementwise(ISAS["v2"])]
+    assert texts and not any("quiet::" in text for text in texts)
 
 
 def test_taken_names_are_refused():

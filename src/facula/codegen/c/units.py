@@ -25,7 +25,7 @@ from facula.ops import (
     rows,
 )
 from facula.ops.pointwise import quantization  # noqa: F401 - its definitions are not imported with the others
-from facula.ops.registry import TABLE
+from facula.ops.registry import own_operators
 
 POINTWISE_UNITS = 16
 PROGRAMS_PER_UNIT = 6
@@ -61,7 +61,7 @@ def row_programs_units(isa: Isa) -> Parts:
 
 @cache
 def _pointwise_kernels() -> tuple[tuple[str, Any], ...]:
-    return tuple(pointwise.all_kernels(TABLE))
+    return tuple(pointwise.all_kernels(own_operators()))
 
 
 def elementwise(isa: Isa) -> Parts:
