@@ -126,6 +126,14 @@ def collate(batch: Any, *, collate_fn_map: dict[Any, Callable] | None = None) ->
 def collate_tensor_fn(batch: Any, *, collate_fn_map: Any = None) -> Any:
     """Stack."""
     first = batch[0]
+    if first.is_nested or first.layout is not core.strided:
+        kind = "nested" if first.is_nested else "sparse"
+        fail(
+            RuntimeError,
+            "default_collate",
+            f"batches of {kind} tensors are not currently supported by the default collate_fn",
+            hint="pass a collate_fn, such as list",
+        )
     for tensor in batch:
         if tensor.shape != first.shape:
             fail(

@@ -27,7 +27,7 @@ class DatasetKind:
         return create_fetcher(kind, dataset, auto_collation, collate_fn, drop_last)
 
 
-class _MapFetcher:
+class _MapDatasetFetcher:
     def __init__(
         self, dataset: Any, auto_collation: bool, collate_fn: Callable, drop_last: bool
     ) -> None:
@@ -45,10 +45,10 @@ class _MapFetcher:
         return self.collate_fn([self.dataset[i] for i in index])
 
 
-class _IterableFetcher(_MapFetcher):
+class _IterableDatasetFetcher(_MapDatasetFetcher):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.iterator = iter(self.dataset)
+        self.dataset_iter = iter(self.dataset)
         self.ended = False
 
     def fetch(self, index: Any) -> Any:
@@ -56,8 +56,8 @@ class _IterableFetcher(_MapFetcher):
         if self.ended:
             raise StopIteration
         if not self.auto_collation:
-            return self.collate_fn(next(self.iterator))
-        data = list(islice(self.iterator, len(index)))
+            return self.collate_fn(next(self.dataset_iter))
+        data = list(islice(self.dataset_iter, len(index)))
         self.ended = len(data) < len(index)
         if len(data) == 0 or (self.drop_last and self.ended):
             raise StopIteration
@@ -68,5 +68,5 @@ def create_fetcher(
     kind: int, dataset: Any, auto_collation: bool, collate_fn: Callable, drop_last: bool
 ) -> Any:
     """A reader for a dataset of this kind."""
-    cls = _MapFetcher if kind == DatasetKind.Map else _IterableFetcher
+    cls = _MapDatasetFetcher if kind == DatasetKind.Map else _IterableDatasetFetcher
     return cls(dataset, auto_collation, collate_fn, drop_last)

@@ -9,6 +9,7 @@ when the channel closes, and leaves Ctrl-C to the main process.
 from __future__ import annotations
 
 import gc
+import os
 import random
 import signal
 import socket
@@ -109,6 +110,28 @@ class EndOfIterable:
 
 
 @dataclass(frozen=True)
+class _ResumeIteration:
+    """Start a new epoch with this seed of pipes: the message of other packages' workers."""
+
+    seed: int | None = None
+
+
+#: PyTorch's name for what a worker sends at the end of its iterable dataset
+_IterableDatasetStopIteration = EndOfIterable
+
+
+class ManagerWatchdog:
+    """Whether the process that started this one is still there."""
+
+    def __init__(self) -> None:
+        self.manager_pid = os.getppid()
+
+    def is_alive(self) -> bool:
+        """False once the starting process has ended: another one is this one's parent then."""
+        return os.getppid() == self.manager_pid
+
+
+@dataclass(frozen=True)
 class PipeSettings:
     """What a data set of pipes is told before a pass: the seed that all readers share, and which
     of how many processes of a group this one is.
@@ -157,17 +180,22 @@ class Settings:
     pipe_settings: Any = None
 
 
-def _numpy_seed(seed: int) -> None:
+def _generate_state(base_seed: int, worker_id: int) -> list[int]:
+    """The four words that seed NumPy's generator in a worker, as PyTorch's: those of a seed sequence
+    [O'Neill 2015] of the worker's number and the two words of the pass's seed.
+    """
+    import numpy  # lazily: workers of programs without NumPy seed nothing of it
+
+    words = [worker_id, base_seed & 0xFFFFFFFF, (base_seed >> 32) & 0xFFFFFFFF]
+    return numpy.random.SeedSequence(words).generate_state(4).tolist()
+
+
+def _set_seeds(base_seed: int, worker_id: int) -> None:
+    random.seed(base_seed + worker_id)
+    core.manual_seed(base_seed + worker_id)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        words = [(seed >> shift) & 0xFFFFFFFF for shift in (0, 32)]
-        numpy.random.seed(words)
-
-
-def _set_seeds(seed: int) -> None:
-    random.seed(seed)
-    core.manual_seed(seed)
-    _numpy_seed(seed & (2**64 - 1))
+        numpy.random.seed(_generate_state(base_seed, worker_id))
 
 
 class _Worker:
@@ -191,7 +219,7 @@ class _Worker:
         global _worker_info
         s = self.settings
         seed = s.base_seed + s.worker_id
-        _set_seeds(seed)
+        _set_seeds(s.base_seed, s.worker_id)
         _worker_info = WorkerInfo(
             id=s.worker_id, num_workers=s.num_workers, seed=seed, dataset=s.dataset
         )

@@ -326,3 +326,47 @@ def init_num_threads() -> None:
         >>> facula.set_num_threads(threads)
     """
     core.set_num_threads(len(os.sched_getaffinity(0)))
+
+
+#: what components said of themselves: (component, name) -> value
+_vitals: dict[tuple[str, str], str] = {}
+
+
+def vitals_enabled() -> bool:
+    """Whether `set_vital` keeps what it is told: the environment's ``TORCH_VITAL`` is ``ON``.
+
+    Example:
+        >>> facula.vitals_enabled()
+        False
+    """
+    return os.environ.get("TORCH_VITAL", "").upper() == "ON"
+
+
+def set_vital(component: str, name: str, value: str) -> bool:
+    """Keep one fact of a component, such as that a loader was used, for `read_vitals`.
+
+    Args:
+        component: whose fact it is
+        name: of the fact
+        value: a text
+
+    Returns:
+        whether it was kept (`vitals_enabled`)
+
+    Example:
+        >>> facula.set_vital("Dataloader", "enabled", "True")
+        False
+    """
+    if vitals_enabled():
+        _vitals[component, name] = value
+    return vitals_enabled()
+
+
+def read_vitals() -> str:
+    """The facts that `set_vital` kept, one a line.
+
+    Example:
+        >>> facula.read_vitals()
+        ''
+    """
+    return "".join(f"[TORCH_VITAL] {c}.{n}\t\t {value}\n" for (c, n), value in _vitals.items())

@@ -34,10 +34,12 @@ from facula.namespaces.overrides import (
 )
 from facula.nn.modules.module_conversions import parse_to
 from facula.ops.tags import Tag as Tag
+from facula.utils.backend_registration import privateuse1_name
 
 from . import accelerator
 
 _TensorBase = TensorBase
+_get_privateuse1_backend_name = privateuse1_name
 _ExcludeDispatchKeyGuard = ExcludeDispatchKeyGuard
 _TensorMeta = type(TensorBase)
 

@@ -57,7 +57,7 @@ _FROM = {
         "set_deterministic_debug_mode get_deterministic_debug_mode "
         "is_deterministic_algorithms_warn_only_enabled set_warn_always is_warn_always_enabled "
         "get_num_interop_threads set_num_interop_threads init_num_threads set_flush_denormal "
-        "set_anomaly_enabled"
+        "set_anomaly_enabled set_vital read_vitals vitals_enabled"
     ),
     "facula.alias": "install_as_torch",
     "facula.quantization.create": (

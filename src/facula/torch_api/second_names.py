@@ -28,6 +28,10 @@ _PACKAGES = {
 }
 #: single modules
 _MODULES = {
+    **{
+        f"facula.data._utils.{name}": f"facula.data.{name}"
+        for name in ("collate", "fetch", "worker")
+    },
     "facula.backends.arrays": "facula.devices.arrays",
     "facula.backends.results": "facula.devices.results",
     "facula.backends.quantized": "facula.quantization.engines",

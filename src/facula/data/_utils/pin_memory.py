@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Mapping
+from threading import Event
 from typing import Any
 
 from facula import core
+from facula.data.worker import ExceptionWrapper
 
 __all__ = ["pin_memory"]
 
@@ -25,3 +28,29 @@ def pin_memory(data: Any, device: Any = None) -> Any:
     if isinstance(data, (list, tuple)):
         return type(data)(pin_memory(value, device) for value in data)
     return data
+
+
+def _pin_memory_loop(
+    in_queue: queue.Queue, out_queue: queue.Queue, device_id: int, done_event: Event, device: Any
+) -> None:
+    """What a thread of other packages' loaders does: pin the batches of one queue for the other one.
+
+    It ends when it is told; a batch that cannot be pinned goes on as an `ExceptionWrapper`.
+    """
+    core.set_num_threads(1)
+    while not done_event.is_set():
+        try:
+            number, data = in_queue.get(timeout=0.1)
+        except queue.Empty:
+            continue
+        if not done_event.is_set() and not isinstance(data, ExceptionWrapper):
+            try:
+                data = pin_memory(data, device or None)
+            except Exception:
+                data = ExceptionWrapper(where=f"in pin memory thread for device {device_id}")
+        while not done_event.is_set():
+            try:
+                out_queue.put((number, data), timeout=0.1)
+                break
+            except queue.Full:
+                continue

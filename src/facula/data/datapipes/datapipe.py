@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import pickle
 from collections.abc import Callable, Iterable, Iterator
+from importlib.util import find_spec
 from typing import Any, ClassVar
 
 from facula.core.errors import fail
@@ -225,3 +227,52 @@ class MapDataPipe(_Functional, Dataset[T_co]):
 
 
 MapDataPipe._family = MapDataPipe
+
+
+class _SerializationWrapper:
+    """A pipe that goes to another process as bytes, by dill where pickle cannot take its functions."""
+
+    def __init__(self, datapipe: Any) -> None:
+        self._datapipe = datapipe
+
+    def __getstate__(self) -> tuple[str, bytes]:
+        try:
+            return "pickle", pickle.dumps(self._datapipe)
+        except Exception:
+            if find_spec("dill") is None:
+                raise
+        return "dill", importlib.import_module("dill").dumps(self._datapipe)
+
+    def __setstate__(self, state: Any) -> None:
+        module, data = state
+        self._datapipe = importlib.import_module(module).loads(data)
+
+    def __len__(self) -> int:
+        try:
+            return len(self._datapipe)
+        except Exception:
+            raise TypeError(f"{type(self).__name__} instance doesn't have valid length") from None
+
+
+class _IterDataPipeSerializationWrapper(_SerializationWrapper, IterDataPipe):
+    """What another package's loader sends to its workers."""
+
+    def __init__(self, datapipe: IterDataPipe) -> None:
+        super().__init__(datapipe)
+        self._datapipe_iter: Iterator[Any] | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        self._datapipe_iter = iter(self._datapipe)
+        return self
+
+    def __next__(self) -> Any:
+        if self._datapipe_iter is None:
+            self._datapipe_iter = iter(self._datapipe)
+        return next(self._datapipe_iter)
+
+
+class _MapDataPipeSerializationWrapper(_SerializationWrapper, MapDataPipe):
+    """What another package's loader sends to its workers."""
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._datapipe[index]

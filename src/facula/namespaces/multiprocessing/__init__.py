@@ -9,8 +9,11 @@ are, so that what one process writes the others see.
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from multiprocessing import *  # noqa: F403
 from multiprocessing import get_all_start_methods as get_all_start_methods
+from pathlib import Path
 
 from .. import shared_memory
 from .spawn import (
@@ -41,6 +44,19 @@ def set_sharing_strategy(new_strategy: str) -> None:
         f"got {new_strategy!r}"
     )
     shared_memory.set_strategy(new_strategy)
+
+
+def _set_thread_name(name: str) -> None:
+    """Name this thread, for debuggers and `top -H`; at most 15 bytes of it count."""
+    with contextlib.suppress(OSError):  # a system without such files
+        Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(name)
+
+
+def _get_thread_name() -> str:
+    """What this thread is called for debuggers; "" where the system does not say."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/self/task/{threading.get_native_id()}/comm").read_text().rstrip("\n")
+    return ""
 
 
 __all__ = [
