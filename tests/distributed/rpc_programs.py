@@ -105,6 +105,24 @@ def calls() -> Any:
     return found
 
 
+def gathering() -> Any:
+    """Each worker's value on all of them, also of some of them; one that does not come is named."""
+    gather = rpc.api._all_gather
+    guarded = rpc.api._require_initialized(gather)
+    before = error_of(guarded, 1)
+    rank = begin()
+    rounds = [guarded((rank, k)) for k in range(3)]
+    tensor = gather(facula.full((2,), float(rank)))
+    some = gather(rank * 10, {"w0", "w2"}) if rank != 1 else error_of(gather, 0, {"w0", "w2"})
+    rpc.api._barrier()
+    late = error_of(gather, 0, {"w0", "w1"}, 0.3) if rank == 0 else None
+    rpc.shutdown()
+    return {
+        "before": before, "rounds": rounds, "sum": sum(t.sum().item() for t in tensor.values()),
+        "some": some, "late": late, "after": rpc._is_current_rpc_agent_set(),
+    }  # fmt: skip
+
+
 def references() -> Any:
     rank, found = begin(), {}
     if rank == 0:

@@ -32,6 +32,17 @@ def test_errors_of_calls_name_the_worker(calls: dict):
     assert "imports by name" in calls["local"][1] and "init_rpc() was required" in calls["after"][1]
 
 
+def test_what_each_worker_passes_reaches_all_that_take_part():
+    found = run("gathering", 3)
+    for worker in found:
+        assert worker["rounds"] == [{f"w{r}": [r, k] for r in range(3)} for k in range(3)]
+        assert worker["sum"] == 2 * (0 + 1 + 2) and not worker["after"]
+        assert "init_rpc() was required" in worker["before"][1]
+    assert found[0]["some"] == found[2]["some"] == {"w0": 0, "w2": 20}
+    assert "among those that take part" in found[1]["some"][1]
+    assert "none of w1" in found[0]["late"][1] and "0.3 s (timeout)" in found[0]["late"][1]
+
+
 def test_references_live_as_long_as_somebody_has_one():
     found = run("references", 3)[0]
     assert (found["sync"], found["there"], found["chain"]) == (6, 16, 116)

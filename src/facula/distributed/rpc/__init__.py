@@ -10,7 +10,14 @@ import importlib.util
 
 from facula.distributed import world
 from facula.distributed.rpc import functions
-from facula.distributed.rpc.api import get_rpc_timeout, get_worker_info, init_rpc, shutdown
+from facula.distributed.rpc.api import (
+    _all_gather,
+    _is_current_rpc_agent_set,
+    get_rpc_timeout,
+    get_worker_info,
+    init_rpc,
+    shutdown,
+)
 from facula.distributed.rpc.calls import rpc_async, rpc_sync, wait_all
 from facula.distributed.rpc.options import (
     BackendType,
@@ -23,7 +30,7 @@ from facula.distributed.rpc.rref import RRef, remote
 __all__ = [
     "BackendType", "RRef", "RpcBackendOptions", "TensorPipeRpcBackendOptions", "WorkerInfo",
     "functions", "get_rpc_timeout", "get_worker_info", "init_rpc", "is_available", "remote",
-    "rpc_async", "rpc_sync", "shutdown", "wait_all",
+    "rpc_async", "rpc_sync", "shutdown", "wait_all", "_all_gather", "_is_current_rpc_agent_set",
 ]  # fmt: skip
 
 

@@ -15,6 +15,10 @@ from typing import Any
 from facula.core.errors import fail
 from facula.distributed.errors import DistStoreError
 from facula.distributed.rpc.agent import Agent, grpc_module
+from facula.distributed.rpc.gathering import all_gather as _all_gather
+from facula.distributed.rpc.gathering import barrier as _barrier
+from facula.distributed.rpc.gathering import is_initialized as _is_current_rpc_agent_set
+from facula.distributed.rpc.gathering import require_initialized as _require_initialized
 from facula.distributed.rpc.options import (
     DEFAULT_TIMEOUT,
     RpcBackendOptions,
@@ -25,7 +29,11 @@ from facula.distributed.rpc.requests import STATE, agent, answer
 from facula.distributed.stores import HashStore, PrefixStore, Store
 from facula.distributed.world import release_store, rendezvous
 
-__all__ = ["get_rpc_timeout", "get_worker_info", "init_rpc", "shutdown"]
+# the last four are PyTorch's private names, which libraries of graphs call
+__all__ = [
+    "get_rpc_timeout", "get_worker_info", "init_rpc", "shutdown",
+    "_all_gather", "_barrier", "_is_current_rpc_agent_set", "_require_initialized",
+]  # fmt: skip
 
 
 def init_rpc(
