@@ -68,7 +68,9 @@ class Conditions(Expressions):
     def _negated(self, found: Condition) -> Condition:
         if found.known is not None:
             return Condition(None, not found.known, found.no, found.yes)
-        return Condition(self.call("aten::__not__", [found.value]), None, found.no, found.yes)
+        assert found.value is not None
+        value = self.truth(found.value)
+        return Condition(self.call("aten::__not__", [value]), None, found.no, found.yes)
 
     def _truth(self, thing: Any) -> Condition:
         if isinstance(thing, Python) and isinstance(thing.obj, bool):

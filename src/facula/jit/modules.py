@@ -12,6 +12,7 @@ import typing
 from typing import Any
 
 from facula import core, nn
+from facula.jit import dataclass_methods
 from facula.jit import types as T
 from facula.jit.functions import make_unit
 from facula.jit.marks import Attribute
@@ -197,6 +198,10 @@ def _methods(kind: T.ClassType, python: type) -> None:
             elif isinstance(found, property) and found.fget is not None:
                 if name not in getattr(python, "__jit_unused_properties__", ()):
                     kind.properties[name] = _unit(found.fget, kind)
+            elif inspect.isfunction(found) and dataclass_methods.generated(base, found):
+                written = dataclass_methods.method_unit(base, found, kind)
+                if written is not None:
+                    kind.methods[name] = written
             elif inspect.isfunction(found):
                 kind.methods[name] = _unit(found, kind)
 
