@@ -60,7 +60,10 @@ def _make_shared(nbytes: int) -> _Any:
 
 
 def _find_operator(namespace: str, name: str) -> _Any:
-    """An operator of a module that is imported when somebody asks for it: those of quantization."""
+    """An operator of a module that is imported when somebody asks for it: those of quantization and profiles."""
+    if namespace == "profiler":
+        _import_module("facula.autograd.profiler_operators")
+        return ops.TABLE.get(f"{namespace}::{name}")
     if namespace in ("quantized", "quantized_decomposed", "onednn", "_quantized"):
         _import_module("facula.quantization.operators")
         return ops.TABLE.get(f"{namespace}::{name}")

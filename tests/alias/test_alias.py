@@ -24,6 +24,21 @@ def installed(code):
     return run("-c", "import facula; facula.install_as_torch()\n" + code)
 
 
+def test_modules_run_as_programs_under_the_second_name(tmp_path):
+    script = tmp_path / "worker.py"
+    script.write_text(
+        "import os, torch\nprint('facula' in torch.__file__, os.environ['RANK'], flush=True)"
+    )
+    launcher = ("-m", "torch.distributed.run", "--nnodes=1", "--nproc_per_node=2")
+    out = run("-m", "facula", "run", *launcher, "--master_port=0", str(script))
+    assert sorted(out.splitlines()) == ["True 0", "True 1"]
+    again = installed(
+        "import inspect, torch.distributed.run as launcher\n"
+        "print('def main' in inspect.getsource(launcher))"
+    )
+    assert again.split() == ["True"]
+
+
 def test_modules_are_the_same_objects():
     out = installed(
         "import torch, torch.nn as nn, torch.nn.functional as F, torch.distributions, sys\n"

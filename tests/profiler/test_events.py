@@ -223,3 +223,27 @@ def test_block_profiler_is_taken_once():
         pass
     with block.profile(enabled=False) as nothing:
         assert nothing is None and not core.is_profiling()
+
+
+def test_ranges_are_operators_that_graphs_hold():
+    enter = facula.ops.profiler._record_function_enter
+    leave = facula.ops.profiler._record_function_exit
+    graph = facula.fx.Graph()
+    x = graph.placeholder("x")
+    handle = graph.call_function(enter, ("mine",))
+    y = graph.call_function(facula.sin, (x,))
+    graph.call_function(leave, (handle,))
+    graph.output(graph.call_function(facula.cos, (y,)))
+    module = facula.fx.GraphModule(facula.nn.Module(), graph)
+    with profile() as recorded:
+        assert module(facula.zeros(2)).tolist() == [1.0, 1.0]
+    events = {event.name: event for event in recorded.events()}
+    mine = events["mine"].time_range
+    sin, cos = events["aten::sin"].time_range, events["aten::cos"].time_range
+    assert mine.start <= sin.start and sin.end <= mine.end <= cos.start
+    handle = enter("again")
+    leave(handle)
+    with pytest.raises(
+        RuntimeError, match=f"a range that is open was required: got {handle.item()}"
+    ):
+        leave(handle)

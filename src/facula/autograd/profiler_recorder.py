@@ -149,7 +149,7 @@ class Recorder:
         return self._open(event)
 
     def leave(self, event: RawEvent) -> None:
-        """What `enter_...` returned is over."""
+        """What `enter_...` returned is over; the user's ranges that began in it go on until their own end."""
         now = time.perf_counter_ns()
         if event.end:
             return
@@ -157,11 +157,14 @@ class Recorder:
         if event not in stack:
             self._close(event, now)
             return
-        while stack:
-            last = stack.pop()
-            self._close(last, now)
-            if last is event:
-                break
+        kept = []
+        while (last := stack.pop()) is not event:
+            if last.scope == USER:
+                kept.append(last)
+            else:
+                self._close(last, now)
+        self._close(event, now)
+        stack.extend(reversed(kept))
         if event.scope == BACKWARD and stack and stack[-1].name == _NODE + event.name:
             self._close(stack.pop(), now)
         if self.profile_memory and not stack:

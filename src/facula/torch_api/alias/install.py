@@ -189,6 +189,27 @@ class _TorchLoader(importlib.abc.Loader):
     def exec_module(self, module: ModuleType) -> None:
         module.__spec__ = self.spec
 
+    def get_code(self, name: str) -> Any:
+        """The module's code: `python -m torch.distributed.run` runs it as a program."""
+        return self._own().get_code(self._own_name())
+
+    def get_source(self, name: str) -> str | None:
+        """The module's text; None where it has none."""
+        found: str | None = self._own().get_source(self._own_name())
+        return found
+
+    def is_package(self, name: str) -> bool:
+        """Whether the module has modules below it."""
+        return hasattr(self.module, "__path__")
+
+    def _own_name(self) -> str:
+        return self.module.__name__ if self.spec is None else self.spec.name
+
+    def _own(self) -> Any:
+        if self.spec is None or not hasattr(self.spec.loader, "get_code"):
+            raise ImportError(f"{self.module.__name__} is made by a program, and is in no file")
+        return self.spec.loader
+
 
 class _TorchFinder(importlib.abc.MetaPathFinder):
     """Finds `torch.x` in `facula.x`."""
