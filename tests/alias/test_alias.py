@@ -27,7 +27,8 @@ def installed(code):
 def test_modules_run_as_programs_under_the_second_name(tmp_path):
     script = tmp_path / "worker.py"
     script.write_text(
-        "import os, torch\nprint('facula' in torch.__file__, os.environ['RANK'], flush=True)"
+        "import os, torch\n"
+        "os.write(1, f\"{'facula' in torch.__file__} {os.environ['RANK']}\\n\".encode())"
     )
     launcher = ("-m", "torch.distributed.run", "--nnodes=1", "--nproc_per_node=2")
     out = run("-m", "facula", "run", *launcher, "--master_port=0", str(script))
