@@ -7,6 +7,7 @@ Keeps true: nothing waits longer than it was told to.
 from __future__ import annotations
 
 import datetime
+import os
 from typing import Any
 
 from facula import distributed as dist
@@ -14,7 +15,9 @@ from facula import distributed as dist
 
 def begin(seconds: float = 30) -> tuple[int, int]:
     """Join the world: this rank, and how many there are."""
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=seconds))
+    dist.init_process_group(
+        os.environ.get("TEST_ENGINE", "gloo"), timeout=datetime.timedelta(seconds=seconds)
+    )
     return dist.get_rank(), dist.get_world_size()
 
 

@@ -11,7 +11,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -19,13 +19,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 def run(
     program: str, size: int = 2, seconds: float = 60, *, script: str = "programs.py",
-    dying: Sequence[int] = (),
+    dying: Sequence[int] = (), environment: Mapping[str, str] | None = None,
 ) -> list[Any]:  # fmt: skip
     """The results of all ranks; None of those that are to die."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     base = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    base |= environment or {}
     command = [sys.executable, os.path.join(HERE, script), *program.split()]
     processes = [
         subprocess.Popen(

@@ -69,6 +69,18 @@ SETTINGS: dict[str, Setting] = {
     "store_secret": Setting(
         "FACULA_STORE_SECRET", str, None, "what the processes of a distributed program know"
     ),
+    "allow_remote": Setting(
+        "FACULA_ALLOW_REMOTE",
+        _switch,
+        False,
+        "whether process groups on gloo, the engine of one machine, may span several",
+    ),
+    "shared_collectives": Setting(
+        "FACULA_SHARED_COLLECTIVES",
+        _switch,
+        True,
+        "whether gloo's collectives go through memory that the processes of a machine share",
+    ),
     "num_threads": Setting("FACULA_NUM_THREADS", _count, None, "threads of the pool"),
     "guard": Setting(
         "FACULA_GUARD",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 
 from facula.core.errors import no_attribute as _no_attribute
+from facula.distributed.engines import Backend
 from facula.distributed.errors import (
     DistBackendError,
     DistError,

@@ -1,6 +1,6 @@
 """Algorithms of collectives, on messages between numbered ranks.
 
-Takes: an `Exchange` (this rank's number, `send`, `receive`) and dense tensors of one dimension.
+Takes: `Messages` (this rank's number, `send`, `receive`) and dense tensors of one dimension.
 Gives: functions that every rank runs at the same time.
 Keeps true: all ranks get the same bits; each rank sends no more than twice what it was given in a
 reduction (rings), and what is small goes in few steps (trees).
@@ -20,7 +20,7 @@ Tensor = core.Tensor
 _SMALL = 16384
 
 
-class Exchange(Protocol):
+class Messages(Protocol):
     """One collective among some ranks, as this rank sees it."""
 
     rank: int
@@ -39,7 +39,7 @@ def _bounds(count: int, parts: int) -> list[tuple[int, int]]:
     return list(zip(edges, edges[1:], strict=False))
 
 
-def all_reduce(x: Exchange, flat: Tensor, combine: Any) -> Tensor:
+def all_reduce(x: Messages, flat: Tensor, combine: Any) -> Tensor:
     """The combination of all ranks' tensors, on each rank."""
     if x.size == 1:
         return flat
@@ -51,7 +51,7 @@ def all_reduce(x: Exchange, flat: Tensor, combine: Any) -> Tensor:
     return F.cat(chunks)
 
 
-def _ring_reduce(x: Exchange, chunks: list[Tensor], combine: Any) -> list[Tensor]:
+def _ring_reduce(x: Messages, chunks: list[Tensor], combine: Any) -> list[Tensor]:
     """After it, rank r has the whole combination of chunk r."""
     right, left = (x.rank + 1) % x.size, (x.rank - 1) % x.size
     for step in range(x.size - 1):
@@ -63,7 +63,7 @@ def _ring_reduce(x: Exchange, chunks: list[Tensor], combine: Any) -> list[Tensor
     return chunks
 
 
-def _ring_gather(x: Exchange, chunks: list[Tensor], first: int) -> None:
+def _ring_gather(x: Messages, chunks: list[Tensor], first: int) -> None:
     """Rank r has chunk r; after it, all chunks."""
     right, left = (x.rank + 1) % x.size, (x.rank - 1) % x.size
     for step in range(x.size - 1):
@@ -74,13 +74,13 @@ def _ring_gather(x: Exchange, chunks: list[Tensor], first: int) -> None:
         chunks[into] = tensor_of(got, like)
 
 
-def _reduce_to_first(x: Exchange, flat: Tensor, combine: Any, broadcast_back: bool) -> Tensor:
+def _reduce_to_first(x: Messages, flat: Tensor, combine: Any, broadcast_back: bool) -> Tensor:
     """A binomial tree up to rank 0, and back."""
     result = reduce(x, flat, combine, 0)
     return broadcast(x, result, 0, first=64) if broadcast_back else result
 
 
-def reduce(x: Exchange, flat: Tensor, combine: Any, root: int) -> Tensor:
+def reduce(x: Messages, flat: Tensor, combine: Any, root: int) -> Tensor:
     """The combination of all ranks' tensors, on the root; elsewhere, what was given."""
     place, bit, total = (x.rank - root) % x.size, 1, flat
     while bit < x.size:
@@ -95,7 +95,7 @@ def reduce(x: Exchange, flat: Tensor, combine: Any, root: int) -> Tensor:
     return total
 
 
-def broadcast(x: Exchange, flat: Tensor, root: int, first: int = 0) -> Tensor:
+def broadcast(x: Messages, flat: Tensor, root: int, first: int = 0) -> Tensor:
     """The root's tensor, on each rank: a binomial tree."""
     place, bit = (x.rank - root) % x.size, 1
     while bit < x.size:
@@ -115,7 +115,7 @@ def broadcast(x: Exchange, flat: Tensor, root: int, first: int = 0) -> Tensor:
     return flat
 
 
-def all_gather(x: Exchange, flat: Tensor, likes: Sequence[Tensor]) -> list[Tensor]:
+def all_gather(x: Messages, flat: Tensor, likes: Sequence[Tensor]) -> list[Tensor]:
     """Each rank's tensor; `likes[r]` has the size of rank r's."""
     chunks = list(likes)
     chunks[x.rank] = flat
@@ -123,12 +123,12 @@ def all_gather(x: Exchange, flat: Tensor, likes: Sequence[Tensor]) -> list[Tenso
     return chunks
 
 
-def reduce_scatter(x: Exchange, chunks: Sequence[Tensor], combine: Any) -> Tensor:
+def reduce_scatter(x: Messages, chunks: Sequence[Tensor], combine: Any) -> Tensor:
     """The combination of all ranks' chunk number `rank`."""
     return _ring_reduce(x, list(chunks), combine)[x.rank]
 
 
-def all_to_all(x: Exchange, chunks: Sequence[Tensor], targets: Sequence[Tensor]) -> None:
+def all_to_all(x: Messages, chunks: Sequence[Tensor], targets: Sequence[Tensor]) -> None:
     """Chunk r goes to rank r; what comes from rank r is written to target r."""
     for shift in range(1, x.size):
         peer = (x.rank + shift) % x.size
@@ -140,7 +140,7 @@ def all_to_all(x: Exchange, chunks: Sequence[Tensor], targets: Sequence[Tensor])
         fill(target, x.receive(peer, 0, target.numel() * target.element_size()))
 
 
-def gather(x: Exchange, flat: Tensor, targets: Sequence[Tensor], root: int) -> None:
+def gather(x: Messages, flat: Tensor, targets: Sequence[Tensor], root: int) -> None:
     """Each rank's tensor, written to the root's targets."""
     if x.rank != root:
         x.send(root, 0, view_of(flat))
@@ -150,7 +150,7 @@ def gather(x: Exchange, flat: Tensor, targets: Sequence[Tensor], root: int) -> N
         fill(target, view_of(flat) if peer == root else x.receive(peer, 0, size))
 
 
-def scatter(x: Exchange, target: Tensor, chunks: Sequence[Tensor], root: int) -> None:
+def scatter(x: Messages, target: Tensor, chunks: Sequence[Tensor], root: int) -> None:
     """The root's chunk r, written to the target of rank r."""
     if x.rank == root:
         for peer, chunk in enumerate(chunks):
@@ -161,7 +161,7 @@ def scatter(x: Exchange, target: Tensor, chunks: Sequence[Tensor], root: int) ->
         fill(target, x.receive(root, 0, target.numel() * target.element_size()))
 
 
-def barrier(x: Exchange) -> None:
+def barrier(x: Messages) -> None:
     """Nobody leaves before everybody has entered: dissemination, log2(size) steps."""
     distance, step = 1, 0
     while distance < x.size:

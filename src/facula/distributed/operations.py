@@ -17,10 +17,10 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.distributed import collectives as algorithms
 from facula.distributed.buffers import fill, host, view_of
+from facula.distributed.engine import Exchange
 from facula.distributed.errors import DistBackendError
-from facula.distributed.process_group import Exchange, ProcessGroup
+from facula.distributed.process_group import ProcessGroup
 from facula.distributed.stores import seconds_of
 from facula.distributed.types import P2POp, ReduceOp, Work
 from facula.distributed.world import group_of
@@ -43,10 +43,9 @@ def _started(
     group: ProcessGroup, name: str, algorithm: Any, tensors: Sequence[Any], async_op: bool,
     seconds: float | None = None,
 ) -> Work | None:  # fmt: skip
-    work = group.start(name, algorithm, tensors, seconds)
     if async_op:
-        return work
-    work.wait()
+        return group.start(name, algorithm, tensors, seconds)
+    group.run(name, algorithm, tensors, seconds)
     return None
 
 
@@ -54,8 +53,25 @@ def _flat(t: Tensor) -> Tensor:
     return host(t).view(-1)
 
 
-def _written(target: Tensor, flat: Tensor) -> None:
-    fill(target, view_of(flat.contiguous()))
+class _Targets:
+    """Tensors that an engine writes to, densely and in the processor's memory; `done` writes them back to
+    those that lie otherwise."""
+
+    def __init__(self, tensors: Sequence[Tensor], read: bool = False) -> None:
+        self.back: list[tuple[Tensor, Tensor]] = []
+        self.flat = [self._place(t, read) for t in tensors]
+
+    def _place(self, t: Tensor, read: bool) -> Tensor:
+        if t.device.type == "cpu" and t.is_contiguous():
+            return t.detach().view(-1)
+        made = _flat(t) if read else core.empty((t.numel(),), dtype=t.dtype)
+        self.back.append((t, made))
+        return made
+
+    def done(self) -> None:
+        """All was written."""
+        for target, flat in self.back:
+            fill(target, view_of(flat))
 
 
 def _root(group: ProcessGroup, rank: int | None, group_rank: int | None, op: str) -> int:
@@ -84,9 +100,8 @@ def _root(group: ProcessGroup, rank: int | None, group_rank: int | None, op: str
     return group.ranks.index(rank)
 
 
-def _reducer(op: Any, t: Tensor) -> Any:
-    """How two tensors become one."""
-    combine = op.combine
+def _check_reduction(op: Any, t: Tensor) -> None:
+    """Raise unless the elements can be combined so."""
     if t.dtype is core.bool and op in (ReduceOp.SUM, ReduceOp.AVG):
         fail(
             RuntimeError,
@@ -95,11 +110,9 @@ def _reducer(op: Any, t: Tensor) -> Any:
             t.dtype,
             hint="t.int() counts, ReduceOp.MAX is any()",
         )
-    return combine
-
-
-def _finished(flat: Tensor, op: Any, size: int) -> Tensor:
-    return flat / size if op == ReduceOp.AVG else flat
+    if op == ReduceOp.AVG and not (t.dtype.is_floating_point or t.dtype.is_complex):
+        fail(RuntimeError, "all_reduce", "a dtype of fractions was required for AVG", t.dtype,
+             hint="reduce with SUM, and divide")  # fmt: skip
 
 
 def all_reduce(
@@ -110,11 +123,12 @@ def all_reduce(
     found = group_of(group)
     if found is None:
         return None
-    combine = _reducer(op, tensor)
+    _check_reduction(op, tensor)
 
     def run(x: Exchange) -> None:
-        total = algorithms.all_reduce(x, _flat(tensor), combine)
-        _written(tensor, _finished(total, op, x.size))
+        places = _Targets([tensor], read=True)
+        x.all_reduce(places.flat[0], op)
+        places.done()
 
     return _started(found, "all_reduce", run, [tensor], async_op)
 
@@ -141,12 +155,14 @@ def reduce(
     found = group_of(group)
     if found is None:
         return None
-    root, combine = _root(found, dst, group_dst, "reduce"), _reducer(op, tensor)
+    root = _root(found, dst, group_dst, "reduce")
+    _check_reduction(op, tensor)
 
     def run(x: Exchange) -> None:
-        total = algorithms.reduce(x, _flat(tensor), combine, root)
+        places = _Targets([tensor], read=True)
+        x.reduce(places.flat[0], op, root)
         if x.rank == root:
-            _written(tensor, _finished(total, op, x.size))
+            places.done()
 
     return _started(found, "reduce", run, [tensor], async_op)
 
@@ -163,9 +179,10 @@ def broadcast(
     root = _root(found, src, group_src, "broadcast")
 
     def run(x: Exchange) -> None:
-        got = algorithms.broadcast(x, _flat(tensor), root)
+        places = _Targets([tensor], read=True)
+        x.broadcast(places.flat[0], root)
         if x.rank != root:
-            _written(tensor, got)
+            places.done()
 
     return _started(found, "broadcast", run, [tensor], async_op)
 
@@ -192,12 +209,15 @@ def all_gather(
              "different dtypes)", [t.dtype for t in tensor_list],
              hint="convert them to one dtype with .to()")  # fmt: skip
 
+    if tensor_list[found.rank()].numel() != tensor.numel():
+        fail(ValueError, "all_gather", "a tensor of this rank's size was required at its place in the list "
+             "(invalid tensor size)", f"{tuple(tensor_list[found.rank()].shape)} for {tuple(tensor.shape)}",
+             hint="facula.empty_like(tensor) makes one that fits")  # fmt: skip
+
     def run(x: Exchange) -> None:
-        likes = [core.empty((t.numel(),), dtype=t.dtype) for t in tensor_list]
-        for target, got in zip(
-            tensor_list, algorithms.all_gather(x, _flat(tensor), likes), strict=True
-        ):
-            _written(target, got)
+        places = _Targets(tensor_list)
+        x.all_gather(places.flat, _flat(tensor))
+        places.done()
 
     return _started(found, "all_gather", run, tensor_list, async_op)
 
@@ -216,9 +236,10 @@ def all_gather_into_tensor(
              hint="its first dimension is the input's times the number of ranks")  # fmt: skip
 
     def run(x: Exchange) -> None:
-        flat = _flat(input_tensor)
-        likes = [core.empty((flat.numel(),), dtype=flat.dtype) for _ in range(x.size)]
-        _written(output_tensor, F.cat(algorithms.all_gather(x, flat, likes)))
+        flat, places = _flat(input_tensor), _Targets([output_tensor])
+        n = flat.numel()
+        x.all_gather([places.flat[0][r * n : (r + 1) * n] for r in range(x.size)], flat)
+        places.done()
 
     return _started(found, "all_gather_into_tensor", run, [output_tensor], async_op)
 
@@ -239,11 +260,12 @@ def reduce_scatter(
     if len(input_list) != found.size():
         fail(ValueError, "reduce_scatter", f"a list of {found.size()} tensors was required",
              len(input_list), hint="give one tensor for each rank")  # fmt: skip
-    combine = _reducer(op, output)
+    _check_reduction(op, output)
 
     def run(x: Exchange) -> None:
-        got = algorithms.reduce_scatter(x, [_flat(t) for t in input_list], combine)
-        _written(output, _finished(got, op, x.size))
+        places = _Targets([output])
+        x.reduce_scatter(places.flat[0], [_flat(t) for t in input_list], op)
+        places.done()
 
     return _started(found, "reduce_scatter", run, [output], async_op)
 
@@ -286,7 +308,9 @@ def all_to_all(
             )
 
     def run(x: Exchange) -> None:
-        algorithms.all_to_all(x, [host(t) for t in input_tensor_list], output_tensor_list)
+        places = _Targets(output_tensor_list)
+        x.all_to_all(places.flat, [_flat(t) for t in input_tensor_list])
+        places.done()
 
     return _started(found, "all_to_all", run, output_tensor_list, async_op)
 
@@ -331,7 +355,9 @@ def gather(
              hint="[facula.empty_like(tensor) for _ in range(get_world_size(group))]")  # fmt: skip
 
     def run(x: Exchange) -> None:
-        algorithms.gather(x, host(tensor), gather_list or [], root)
+        places = _Targets(gather_list or [])
+        x.gather(places.flat, _flat(tensor), root)
+        places.done()
 
     return _started(found, "gather", run, gather_list or [tensor], async_op)
 
@@ -351,7 +377,9 @@ def scatter(
              "rank", len(scatter_list or []), hint="give one tensor for each rank")  # fmt: skip
 
     def run(x: Exchange) -> None:
-        algorithms.scatter(x, tensor, [host(t) for t in scatter_list or []], root)
+        places = _Targets([tensor])
+        x.scatter(places.flat[0], [_flat(t) for t in scatter_list or []], root)
+        places.done()
 
     return _started(found, "scatter", run, [tensor], async_op)
 
@@ -361,7 +389,7 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -
     found = group_of(group)
     if found is None:
         return None
-    return _started(found, "barrier", algorithms.barrier, [], async_op)
+    return _started(found, "barrier", lambda x: x.barrier(), [], async_op)
 
 
 def monitored_barrier(

@@ -1,10 +1,10 @@
 """Some of the ranks, and what they do together.
 
-Takes: a transport and ranks. Gives: `ProcessGroup`: starts collectives and messages, gives `Work`.
-Keeps true: the collectives of a group run one behind the other in a thread of the group, in the order
-in which they were started, each with a sequence number that is the same on all ranks; one that does
-not end in time, or meets another operation, fails with a message that names ranks, sequence number,
-operation and shape.
+Takes: an engine and ranks. Gives: `ProcessGroup`: starts collectives and messages, gives `Work`.
+Keeps true: the collectives of a group run one behind the other in the order in which they were started,
+in a thread of the group, or, where the caller waits and nothing is before it, in the caller's; each has a
+sequence number that is the same on all ranks; one that does not end in time, or meets another operation,
+fails with a message that names ranks, sequence number, operation and shape.
 """
 
 from __future__ import annotations
@@ -13,88 +13,33 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from facula import core
-from facula.core.errors import fail
 from facula.core.logs import get_logger
 from facula.distributed.buffers import fill, host, view_of
+from facula.distributed.engine import Engine, Exchange
 from facula.distributed.errors import DistBackendError
-from facula.distributed.transport import ANY, Ticket, Transport
+from facula.distributed.mailbox import ANY, Ticket
 from facula.distributed.types import Work
 
 Tensor = core.Tensor
 
-Algorithm = Callable[["Exchange"], Any]
+Algorithm = Callable[[Exchange], Any]
 #: what hears the name of each collective that this process begins
 LISTENERS: list[Any] = []
 #: sequence numbers of messages between two ranks, which have tags instead
 _MESSAGES = -1
 
 
-class Exchange:
-    """One collective under way: what an algorithm sends and receives."""
-
-    def __init__(self, group: ProcessGroup, sequence: int, label: str, end: float) -> None:
-        self.group, self.sequence, self.label, self.end = group, sequence, label, end
-        self.rank, self.size = group.rank(), group.size()
-
-    def _channel(self, step: int) -> tuple[int, int, int]:
-        return (self.group.number, self.sequence, step)
-
-    def send(self, peer: int, step: int, payload: Any) -> None:
-        """Send bytes to a rank of the group."""
-        transport = self.group.transport
-        transport.send(self.group.ranks[peer], self._channel(step), self.label, payload)
-
-    def receive(self, peer: int, step: int, size: int | None) -> Any:
-        """The bytes that a rank of the group sends."""
-        found: list[Any] = []
-        transport = self.group.transport
-        rank = self.group.ranks[peer]
-        ticket = transport.expect(
-            rank, self._channel(step), lambda source, label, data: found.append((label, data))
-        )
-        if not ticket.done.wait(max(self.end - time.monotonic(), 0.0)):
-            transport.mailbox.forget(ticket)
-            raise TimeoutError
-        if ticket.error is not None:
-            fail(
-                DistBackendError,
-                self.label,
-                f"rank {rank} was required in {self.describe()}",
-                got=ticket.error,
-                hint="look at the output of that rank",
-            )
-        label, data = found[0]
-        if label != self.label or (size is not None and len(data) != size):
-            fail(
-                DistBackendError,
-                self.label,
-                (
-                    "the same operation on tensors of the same size on all ranks was required in "
-                    f"{self.describe()}"
-                ),
-                got=f"{label!r} with {len(data)} bytes from rank {rank}, where {size} bytes were "
-                "expected",
-                hint="call the same operations in the same order on all ranks",
-            )
-        return data
-
-    def describe(self) -> str:
-        """Which collective this is."""
-        status = self.group.status
-        return f"{status['op']} (sequence {self.sequence}, {self.group.describe()})"
-
-
 class ProcessGroup:
     """Ranks that work together, as this process sees them."""
 
     def __init__(
-        self, transport: Transport | None, ranks: Sequence[int], me: int, number: int, name: str,
+        self, engine: Engine, ranks: Sequence[int], me: int, number: int, name: str,
         backend: str, seconds: float,
     ) -> None:  # fmt: skip
-        self._transport = transport
+        self.engine = engine
         self.ranks = list(ranks)
         self.number, self.group_name, self.backend_name = number, name, backend
         self.group_desc = name
@@ -102,18 +47,28 @@ class ProcessGroup:
         self._me = self.ranks.index(me)
         self._sequence = 0
         self.log = get_logger("distributed")
-        #: the last collective that this rank began
-        self.status: dict[str, Any] = {"sequence": 0, "op": "nothing yet"}
+        #: the last collective that this rank began: number, name, shape and dtype, whether it is done
+        self._at: tuple[int, str, Any, Any, bool] = (0, "nothing yet", None, None, False)
         self._jobs: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        #: held by the thread that runs a collective; how many wait for the group's own thread
+        self._turn = threading.Lock()
+        self._counting = threading.Lock()
+        self._waiting = 0
         self._thread: threading.Thread | None = None
         self._broken: BaseException | None = None
         self.log.info("process group %s made: %s", name, self.describe())
 
     @property
-    def transport(self) -> Transport:
-        """The connections; a group of one rank needs none."""
-        assert self._transport is not None, "a group of one rank sends nothing"
-        return self._transport
+    def status(self) -> dict[str, Any]:
+        """The last collective that this rank began."""
+        sequence, name, shape, dtype, done = self._at
+        op = name if shape is None else f"{name} of {shape} {dtype}"
+        told: dict[str, Any] = {"sequence": sequence, "op": op}
+        if done:
+            told["done"] = True
+        if self._broken is not None:
+            told["failed"] = str(self._broken).partition("\n")[0]
+        return told
 
     def rank(self) -> int:
         """This process's number in the group."""
@@ -129,7 +84,7 @@ class ProcessGroup:
 
     def get_group_store(self) -> Any:
         """The store of the program."""
-        return self.transport.store
+        return self.engine.store
 
     def describe(self) -> str:
         """The group in words."""
@@ -145,8 +100,7 @@ class ProcessGroup:
     ) -> Work:
         """Run an algorithm in the group's thread; its result is ignored, `tensors` are the work's."""
         limit = self.seconds if seconds is None else seconds
-        for listener in LISTENERS:
-            listener.heard(name)
+        _told(name)
         work = Work(name, limit + 60)
         work.help = self._help
         if self._broken is not None:
@@ -157,12 +111,31 @@ class ProcessGroup:
                 target=self._run, name=f"facula-{self.group_name}", daemon=True
             )
             self._thread.start()
-        self._sequence += 1
-        shape = next((tuple(t.shape) for t in tensors if isinstance(t, Tensor)), None)
-        dtype = next((t.dtype for t in tensors if isinstance(t, Tensor)), None)
-        op = name if shape is None else f"{name} of {shape} {dtype}"
-        self._jobs.put((work, name, op, algorithm, list(tensors), self._sequence, limit))
+        with self._counting:
+            self._waiting += 1
+            self._sequence += 1
+            self._jobs.put((work, name, algorithm, list(tensors), self._sequence, limit))
         return work
+
+    def run(
+        self, name: str, algorithm: Algorithm, tensors: Sequence[Any], seconds: float | None = None
+    ) -> None:
+        """Run an algorithm, and wait for its end."""
+        if self._waiting or self._broken is not None or not self._turn.acquire(blocking=False):
+            self.start(name, algorithm, tensors, seconds).wait()
+            return
+        try:
+            _told(name)
+            with self._counting:
+                self._sequence += 1
+            recording = core.set_grad_enabled(False)
+            try:
+                limit = self.seconds if seconds is None else seconds
+                self._attempt(name, algorithm, tensors, self._sequence, limit)
+            finally:
+                core.set_grad_enabled(recording)
+        finally:
+            self._turn.release()
 
     def _run(self) -> None:
         """The group's thread: one collective behind the other."""
@@ -183,28 +156,42 @@ class ProcessGroup:
             self._run_one(job)
 
     def _run_one(self, job: Any) -> None:
-        work, name, op, algorithm, tensors, sequence, limit = job
-        if self._broken is not None:
-            work.break_off(self._broken)
-            return
-        self.status = {"sequence": sequence, "op": op}
-        self.log.debug("%s: %d %s", self.group_name, sequence, op)
-        exchange = Exchange(self, sequence, name, time.monotonic() + limit)
+        work, name, algorithm, tensors, sequence, limit = job
         try:
-            algorithm(exchange)
-        except TimeoutError:
-            self._break(work, self._late(op, sequence, limit))
-        except Exception as error:
-            self._break(work, error)
+            with self._turn:
+                self._attempt(name, algorithm, tensors, sequence, limit)
+        except BaseException as error:
+            work.break_off(error)
         else:
-            self.status = {"sequence": sequence, "op": op, "done": True}
             work.finish(tensors)
+        finally:
+            with self._counting:
+                self._waiting -= 1
 
-    def _break(self, work: Work, error: BaseException) -> None:
+    def _attempt(
+        self, name: str, algorithm: Algorithm, tensors: Sequence[Any], sequence: int, limit: float
+    ) -> None:
+        """Run an algorithm now; an error ends the group."""
+        if self._broken is not None:
+            raise self._broken
+        first = next((t for t in tensors if isinstance(t, Tensor)), None)
+        shape, dtype = (None, None) if first is None else (tuple(first.shape), first.dtype)
+        self._at = (sequence, name, shape, dtype, False)
+        end = time.monotonic() + limit
+        try:
+            algorithm(self.engine.exchange(self, sequence, name, end))
+        except TimeoutError:
+            self._break(self._late(self.status["op"], sequence, limit))
+        except BaseException as error:
+            self._break(error)
+        self._at = (sequence, name, shape, dtype, True)
+
+    def _break(self, error: BaseException) -> NoReturn:
         """After a failure ranks are no longer in step: nothing more can run in this group."""
         self._broken = error
         self.log.error("%s: %s", self.group_name, error)
-        work.break_off(error)
+        self.engine.abort(self, str(error))
+        raise error
 
     def _late(self, op: str, sequence: int, seconds: float) -> DistBackendError:
         """The error of a collective whose time is over: asks all ranks where they are."""
@@ -220,7 +207,7 @@ class ProcessGroup:
         answers: dict[int, Any] = {}
 
         def ask(rank: int) -> None:
-            answers[rank] = self.transport.ask(rank, self.number, 1.0)
+            answers[rank] = self.engine.ask(rank, self.number, 1.0)
 
         others = [r for r in self.ranks if r != self.ranks[self._me]]
         threads = [threading.Thread(target=ask, args=(r,), daemon=True) for r in others]
@@ -231,9 +218,11 @@ class ProcessGroup:
         lines = []
         for rank in others:
             answer = answers.get(rank)
-            gone = self.transport.mailbox.gone.get(rank)
+            gone = self.engine.gone(rank)
             if answer is None:
                 lines.append(f"rank {rank} does not answer" + (f": {gone}" if gone else ""))
+            elif answer.get("failed"):
+                lines.append(f"rank {rank} gave up: {answer['failed']}")
             elif not answer or answer["sequence"] < sequence:
                 was = answer.get("op", "nothing yet") if answer else "nothing yet"
                 lines.append(f"rank {rank} is missing; the last that it began is {was}")
@@ -246,7 +235,7 @@ class ProcessGroup:
         dense = host(tensor)
         work = Work("send", self.seconds)
         channel = (self.number, _MESSAGES, tag)
-        self.transport.send(self.ranks[peer], channel, str(tensor.dtype), view_of(dense))
+        self.engine.send(self.ranks[peer], channel, str(tensor.dtype), view_of(dense))
         work.finish([tensor])
         return work
 
@@ -270,7 +259,7 @@ class ProcessGroup:
             work.finish([tensor], rank)
 
         def late(seconds: float) -> BaseException:
-            self.transport.mailbox.forget(held[0])
+            self.engine.forget(held[0])
             error = held[0].error
             if error is not None:
                 return DistBackendError(f"[recv] a message was required: got {error}")
@@ -281,14 +270,21 @@ class ProcessGroup:
             )
 
         work.late = late
-        ticket = self.transport.expect(source, (self.number, _MESSAGES, tag), take)
+        ticket = self.engine.expect(source, (self.number, _MESSAGES, tag), take)
         held.append(ticket)
         _follow(ticket, work)
         return work
 
     def close(self) -> None:
-        """End the thread."""
+        """End the thread, and leave the group."""
         self._jobs.put(None)
+        self.engine.leave(self)
+
+
+def _told(name: str) -> None:
+    """Tell those who listen which collective begins."""
+    for listener in LISTENERS:
+        listener.heard(name)
 
 
 def _follow(ticket: Ticket, work: Work) -> None:

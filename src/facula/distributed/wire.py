@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import os
 import secrets
 import socket
 import time
@@ -96,6 +97,16 @@ def close(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
     connection.close()
+
+
+def machine() -> str:
+    """A name of this machine's network, the same in all processes that share its loopback address."""
+    parts = [socket.gethostname()]
+    with contextlib.suppress(OSError):
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            parts.append(file.read().strip())
+        parts.append(os.readlink("/proc/self/ns/net"))
+    return " ".join(parts)
 
 
 # ------------------------------------------------------------------ who may speak

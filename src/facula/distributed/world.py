@@ -12,19 +12,20 @@ import datetime
 import os
 import urllib.parse
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from facula import core
+from facula.core import config
 from facula.core.errors import fail
 from facula.core.logs import get_logger
+from facula.distributed import engines
+from facula.distributed.engine import Alone, Engine, Rendezvous
 from facula.distributed.process_group import ProcessGroup
 from facula.distributed.stores import FileStore, PrefixStore, Store, seconds_of
 from facula.distributed.tcp_store import TCPStore
-from facula.distributed.transport import Transport
 
 DEFAULT_TIMEOUT = datetime.timedelta(minutes=30)
-#: backends by the name that programs know; all are the same transport over TCP
-BACKENDS = ("gloo",)
 
 
 class GroupMember:
@@ -55,7 +56,9 @@ class _State:
 
     def __init__(self) -> None:
         self.default: ProcessGroup | None = None
-        self.transport: Transport | None = None
+        #: by the name of the backend
+        self.engines: dict[str, Engine] = {}
+        self.rendezvous: Rendezvous | None = None
         self.store: Store | None = None
         self.met: Store | None = None
         self.groups: dict[int, ProcessGroup] = {}
@@ -108,7 +111,7 @@ def is_xccl_available() -> bool:
 
 def is_backend_available(backend: str) -> bool:
     """Whether process groups can be made with a backend."""
-    return backend.lower() in BACKENDS
+    return engines.is_known(backend.lower())
 
 
 def is_torchelastic_launched() -> bool:
@@ -128,26 +131,32 @@ def get_default_backend_for_device(device: Any) -> str:
         fail(ValueError, "get_default_backend_for_device", "a device with a backend was required "
              "(Default backend not registered for device)", kind,
              hint="move the tensors to the cpu")  # fmt: skip
-    return BACKENDS[0]
+    return engines.DEFAULT
 
 
 def _backend(name: str | None) -> str:
     """The backend that a name asks for; `cpu:gloo,cuda:nccl` names one for each device."""
-    if name is None or name in ("", "undefined"):
-        return BACKENDS[0]
+    if name is None or name in ("", engines.Backend.UNDEFINED):
+        return engines.DEFAULT
     chosen = [part.rpartition(":")[2].lower() for part in str(name).split(",")]
-    for_cpu = [c for c in chosen if c in BACKENDS]
-    if not for_cpu:
-        known = ("nccl", "mpi", "ucc", "xccl")
-        problem = "not built in" if chosen[0] in known else "unknown (Invalid backend)"
-        fail(
-            RuntimeError if chosen[0] in known else ValueError,
-            "init_process_group",
-            f"a backend out of {', '.join(BACKENDS)} was required",
-            f"{name!r}, which is {problem}",
-            hint="backend='gloo' runs on the cpu",
-        )
-    return for_cpu[0]
+    found = next((one for one in chosen if engines.is_known(one)), chosen[0])
+    engines.find(found)  # an error where there is none
+    return found
+
+
+def _engine(name: str) -> Engine:
+    """This process's end of an engine; all processes ask for it at the same time."""
+    made = _STATE.engines.get(name)
+    if made is None:
+        met = _STATE.rendezvous
+        assert met is not None, "processes meet before they ask for an engine"
+        if met.size == 1:
+            made = Alone(met)
+        else:
+            made = engines.make(name, replace(met, store=PrefixStore(name, met.store)))
+        made.status = _STATE.status
+        _STATE.engines[name] = made
+    return made
 
 
 #: where other launchers say it: Open MPI's and MPICH's `mpiexec`, `srun`
@@ -274,16 +283,20 @@ def init_process_group(
     group_name: str = "",
     pg_options: Any = None,
     device_id: Any = None,
+    *,
+    allow_remote: bool | None = None,
 ) -> None:
     """Make the default process group; every process calls this once.
 
     Args:
-        backend: "gloo", the transport over TCP; None takes it.
+        backend: the engine: "gloo" for one machine, "mpi" for several (`pip install facula[mpi]`), or one
+            that `Backend.register_backend` or an installed package made known. None takes gloo.
         init_method: `env://` (the default: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT),
             `tcp://host:port`, or `file:///path`.
         timeout: how long a collective may take before it is an error.
         store: instead of `init_method`, with `rank` and `world_size`.
         group_name, pg_options, device_id: kept for PyTorch's API; they change nothing.
+        allow_remote: whether gloo may span machines (default: the setting FACULA_ALLOW_REMOTE).
     """
     limit = timeout or DEFAULT_TIMEOUT
     _check_beginning(init_method, store, limit)
@@ -303,16 +316,19 @@ def init_process_group(
             hint="ranks count from 0",
         )
     _STATE.store = PrefixStore("facula", found)
-    if world_size > 1:
-        log.info("rank %d of %d found its store %s", rank, world_size, type(found).__name__)
-        host = getattr(found, "local_address", "127.0.0.1")
-        limit_s = limit.total_seconds()
-        _STATE.transport = Transport(_STATE.store, rank, world_size, limit_s, host)
-        _STATE.transport.status = _STATE.status
+    log.info("rank %d of %d found its store %s", rank, world_size, type(found).__name__)
+    seconds = limit.total_seconds()
+    _STATE.rendezvous = Rendezvous(
+        _STATE.store, rank, world_size, seconds, getattr(found, "local_address", "127.0.0.1"),
+        config.get("allow_remote") if allow_remote is None else allow_remote,
+    )  # fmt: skip
     _STATE.made, _STATE.backend = 1, chosen
-    _STATE.default = ProcessGroup(
-        _STATE.transport, range(world_size), rank, 0, "default", chosen, limit.total_seconds()
-    )
+    try:
+        engine = _engine(chosen)
+    except BaseException:
+        _forget()
+        raise
+    _STATE.default = ProcessGroup(engine, range(world_size), rank, 0, "default", chosen, seconds)
     _STATE.groups[0] = GroupMember.WORLD = _STATE.default
     log.info(
         "process group initialised: backend %s, rank %d, world size %d", chosen, rank, world_size
@@ -364,11 +380,13 @@ def new_group(
              "should be within the world_size set by init_process_group)", chosen,
              hint="ranks count from 0 to get_world_size() - 1")  # fmt: skip
     number, _STATE.made = _STATE.made, _STATE.made + 1
+    name = _backend(backend or _STATE.backend)
+    engine = _engine(name)
     if world.rank() not in chosen:
         return GroupMember.NON_GROUP_MEMBER
     made = ProcessGroup(
-        _STATE.transport, chosen, world.rank(), number, group_desc or str(number),
-        _backend(backend or _STATE.backend), seconds_of(timeout, world.seconds),
+        engine, chosen, world.rank(), number, group_desc or str(number), name,
+        seconds_of(timeout, world.seconds),
     )  # fmt: skip
     _STATE.groups[number] = made
     return made
@@ -477,10 +495,15 @@ def destroy_process_group(group: Any = None) -> None:
         return
     for one in _STATE.groups.values():
         one.close()
-    if _STATE.transport is not None:
-        _STATE.transport.close()
+    _forget()
+    get_logger("distributed").info("process group destroyed")
+
+
+def _forget() -> None:
+    """Close the engines and the store, and be as before the start."""
+    for engine in _STATE.engines.values():
+        engine.close()
     if _STATE.met is not None:
         release_store(_STATE.met)
-    get_logger("distributed").info("process group destroyed")
     _STATE.__init__()  # type: ignore[misc]
     GroupMember.WORLD = None

@@ -1,10 +1,11 @@
-"""Messages between the processes of a program, over TCP.
+"""`gloo`: the embedded engine of one machine, by sockets and shared memory.
 
-Takes: a store through which processes find each other. Gives: `Transport`: `send` to a rank,
-`expect` a message of a rank, `ask` a rank what it is doing.
+Takes: a store through which processes find each other. Gives: `SocketEngine`; collectives of groups
+whose processes see each other's memory go through that (`engines.shared`), messages over TCP.
 Keeps true: messages of one rank, group and tag arrive in their order; a sender never waits for the
 program of the receiver, since a thread of each process always reads; a rank that went away is known
-to all who wait for it at once.
+to all who wait for it at once; it listens on the loopback address, and spans machines only where it is
+told to.
 
 A connection carries messages in one direction and is made at the first one. It begins with a proof
 that both ends know a secret, which only those who reach the store do.
@@ -12,136 +13,114 @@ that both ends know a secret, which only those who reach the store do.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from facula.core.errors import fail
-from facula.core.logs import get_logger
 from facula.distributed import wire
+from facula.distributed.engine import Engine, Exchange, Members, Rendezvous
+from facula.distributed.engines import shared
+from facula.distributed.engines.shared import Room, SharedExchange
 from facula.distributed.errors import DistBackendError
-from facula.distributed.stores import Store
+from facula.distributed.mailbox import Channel
 
 #: group, kind, sequence, step or tag, length of what follows, length of the label before it
 _HEADER = struct.Struct("!IBqqQI")
 _HELLO = struct.Struct("!I")
 #: bytes of a label, and of a message
 _LONGEST_LABEL, _LARGEST = 1 << 16, 1 << 46
-MESSAGE, QUESTION, ANSWER, GOODBYE = range(4)
-ANY = -1
-
-Channel = tuple[int, int, int]  # group, sequence, step or tag
-
-
-@dataclass(eq=False)
-class Ticket:
-    """A message that somebody waits for."""
-
-    source: int
-    take: Callable[[int, str, bytearray], None]
-    channel: Channel
-    done: threading.Event = field(default_factory=threading.Event)
-    error: BaseException | None = None
-
-    def fill(self, source: int, label: str, payload: bytearray) -> None:
-        """Hand the message over."""
-        try:
-            self.take(source, label, payload)
-        except Exception as error:
-            self.error = error
-        self.done.set()
-
-    def abandon(self, error: BaseException) -> None:
-        """Say that it will not come."""
-        self.error = error
-        self.done.set()
+MESSAGE, QUESTION, ANSWER, GOODBYE, FAILURE = range(5)
+_LONGEST_REASON = 4096
+#: seconds that a rank that gives up takes to tell the others
+_FAREWELL = 0.5
+#: the sequence number of the messages by which a group finds out whether it shares memory; those of
+#: collectives begin at 1
+MEETING = 0
 
 
-class _Mailbox:
-    """Messages that came, and who waits for which."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.messages: dict[Channel, list[tuple[int, str, bytearray]]] = {}
-        self.tickets: dict[Channel, list[Ticket]] = {}
-        self.gone: dict[int, str] = {}
-
-    def put(self, channel: Channel, source: int, label: str, payload: bytearray) -> None:
-        """A message came."""
-        with self.lock:
-            waiting = self.tickets.get(channel, [])
-            ticket = next((t for t in waiting if t.source in (source, ANY)), None)
-            if ticket is None:
-                self.messages.setdefault(channel, []).append((source, label, payload))
-                return
-            waiting.remove(ticket)
-            if not waiting:
-                del self.tickets[channel]
-        ticket.fill(source, label, payload)
-
-    def expect(self, ticket: Ticket) -> None:
-        """Fill a ticket now or later."""
-        with self.lock:
-            there = self.messages.get(ticket.channel, [])
-            found = next((m for m in there if ticket.source in (m[0], ANY)), None)
-            if found is None:
-                if ticket.source in self.gone:
-                    ticket.abandon(ConnectionError(self.gone[ticket.source]))
-                    return
-                self.tickets.setdefault(ticket.channel, []).append(ticket)
-                return
-            there.remove(found)
-            if not there:
-                del self.messages[ticket.channel]
-        ticket.fill(*found)
-
-    def forget(self, ticket: Ticket) -> None:
-        """Nobody waits any more."""
-        with self.lock:
-            waiting = self.tickets.get(ticket.channel, [])
-            if ticket in waiting:
-                waiting.remove(ticket)
-
-    def leave(self, rank: int, why: str) -> None:
-        """A rank went away: whoever waits for it is told."""
-        with self.lock:
-            self.gone.setdefault(rank, why)
-            lost = [t for tickets in self.tickets.values() for t in tickets if t.source == rank]
-            for ticket in lost:
-                self.tickets[ticket.channel].remove(ticket)
-        for ticket in lost:
-            ticket.abandon(ConnectionError(why))
-
-
-class Transport:
+class SocketEngine(Engine):
     """This process's end of all connections."""
 
-    def __init__(self, store: Store, rank: int, size: int, seconds: float, host: str) -> None:
-        self.store, self.rank, self.size = store, rank, size
-        self.log = get_logger("distributed")
-        self.mailbox = _Mailbox()
+    name = "gloo"
+
+    def __init__(self, rendezvous: Rendezvous) -> None:
+        super().__init__(rendezvous)
         self.outgoing: dict[int, tuple[socket.socket, threading.Lock]] = {}
         self.incoming: list[socket.socket] = []
         self.opening = threading.Lock()
         self.closed = False
-        #: what `ask` is answered with, by group
-        self.status: Callable[[int], dict[str, Any]] = lambda group: {}
+        self.rooms: dict[int, Room | None] = {}
+        store = self.store
+        host = "127.0.0.1" if self._on_one_machine(rendezvous) else rendezvous.address
         self.server = wire.listen(host, 0)
-        if rank == 0:
+        if self.rank == 0:
             store.set("transport/secret", secrets.token_hex(16))
         self.secret = bytes(store.get("transport/secret"))
-        address = json.dumps([host, self.server.getsockname()[1]])
-        store.set(f"transport/{rank}", address)
-        self.seconds = seconds
-        found = store.multi_get([f"transport/{r}" for r in range(size)])
+        store.set(f"transport/{self.rank}", json.dumps([host, self.server.getsockname()[1]]))
+        found = store.multi_get([f"transport/{r}" for r in range(self.size)])
         self.addresses = [tuple(json.loads(a)) for a in found]
         threading.Thread(target=self._accept, name="facula-accept", daemon=True).start()
+
+    def _on_one_machine(self, rendezvous: Rendezvous) -> bool:
+        """Whether all ranks reach each other by the loopback address; raises where that was required."""
+        self.store.set(f"transport/machine/{self.rank}", wire.machine())
+        found = self.store.multi_get([f"transport/machine/{r}" for r in range(self.size)])
+        machines = list(dict.fromkeys(found))
+        if len(machines) > 1 and not rendezvous.allow_remote:
+            first = [found.index(machine) for machine in machines]
+            fail(
+                DistBackendError,
+                "init_process_group",
+                "ranks on one machine were required by gloo, the engine of one machine",
+                f"{self.size} ranks on {len(machines)} machines, which begin at ranks {first}",
+                "use backend='mpi' (pip install facula[mpi]); or, in a network that you trust, "
+                "init_process_group(..., allow_remote=True) or FACULA_ALLOW_REMOTE=1",
+            )
+        return len(machines) == 1
+
+    # ---------------------------------------------------------------- collectives
+
+    def exchange(self, group: Members, sequence: int, label: str, end: float) -> Exchange:
+        """A collective: through memory that all ranks of the group see, where there is such."""
+        if group.number not in self.rooms:
+            messages = Exchange(self, group, MEETING, "meeting of a group", end)
+            self.rooms[group.number] = shared.meet(messages)
+        room = self.rooms[group.number]
+        if room is None:
+            return Exchange(self, group, sequence, label, end)
+        return SharedExchange(room, self, group, sequence, label, end)
+
+    def abort(self, group: Members, why: str) -> None:
+        """Tell the others that this rank gave up."""
+        room = self.rooms.get(group.number)
+        if room is not None:
+            room.fail(why)
+            return
+        text = f"rank {self.rank} gave up: {why}"[:_LONGEST_REASON].encode()
+
+        def tell(rank: int) -> None:
+            with contextlib.suppress(OSError, RuntimeError):
+                self._write(rank, FAILURE, (group.number, 0, 0), "", text, _FAREWELL)
+
+        others = [rank for rank in group.ranks if rank != self.rank and self.gone(rank) is None]
+        threads = [threading.Thread(target=tell, args=(rank,), daemon=True) for rank in others]
+        for thread in threads:
+            thread.start()
+        end = time.monotonic() + _FAREWELL
+        for thread in threads:
+            thread.join(max(end - time.monotonic(), 0.0))
+
+    def leave(self, group: Members) -> None:
+        """Tell the others that this rank left."""
+        room = self.rooms.pop(group.number, None)
+        if room is not None:
+            room.close()
 
     # ---------------------------------------------------------------- receiving
 
@@ -191,7 +170,9 @@ class Transport:
         payload = wire.receive_exactly(connection, size, known=True)
         if kind == GOODBYE:
             return False
-        if kind == QUESTION:
+        if kind == FAILURE:
+            self.mailbox.give_up(group, payload.decode(errors="replace"))
+        elif kind == QUESTION:
             answer = json.dumps(self.status(group)).encode()
             threading.Thread(
                 target=self._answer, args=(rank, group, sequence, answer), daemon=True
@@ -207,38 +188,33 @@ class Transport:
         except OSError:
             self.log.debug("rank %d asked, and is gone", rank)
 
-    def expect(
-        self, source: int, channel: Channel, take: Callable[[int, str, bytearray], None]
-    ) -> Ticket:
-        """Say that a message is wanted; `take` gets it, in the thread that reads."""
-        ticket = Ticket(source, take, channel)
-        self.mailbox.expect(ticket)
-        return ticket
-
     # ---------------------------------------------------------------- sending
 
-    def _connection(self, rank: int) -> tuple[socket.socket, threading.Lock]:
+    def _connection(self, rank: int, seconds: float) -> tuple[socket.socket, threading.Lock]:
         with self.opening:
             known = self.outgoing.get(rank)
             if known is None:
                 host, port = self.addresses[rank]
-                made = wire.connect(host, port, self.seconds)
-                made.settimeout(None)
-                made.settimeout(self.seconds)
+                made = wire.connect(host, port, seconds)
+                made.settimeout(seconds)
                 wire.prove(made, self.secret)
                 made.settimeout(None)
                 made.sendall(_HELLO.pack(self.rank))
                 known = self.outgoing[rank] = (made, threading.Lock())
             return known
 
-    def _write(self, rank: int, kind: int, channel: Channel, label: str, payload: Any) -> None:
-        connection, lock = self._connection(rank)
+    def _write(
+        self, rank: int, kind: int, channel: Channel, label: str, payload: Any,
+        seconds: float | None = None,
+    ) -> None:  # fmt: skip
+        limit = self.seconds if seconds is None else seconds
+        connection, lock = self._connection(rank, limit)
         name = label.encode()
         group, sequence, step = channel
         size = memoryview(payload).nbytes
         header = _HEADER.pack(group, kind, sequence, step, size, len(name)) + name
         with lock:
-            connection.settimeout(self.seconds)
+            connection.settimeout(limit)
             if size < 65536:
                 connection.sendall(header + bytes(payload))
             else:
@@ -266,7 +242,7 @@ class Transport:
         channel = (group, -2 - number, 0)
         ticket = self.expect(rank, channel, lambda source, label, data: found.append(data))
         try:
-            self._write(rank, QUESTION, (group, number, 0), "", b"")
+            self._write(rank, QUESTION, (group, number, 0), "", b"", seconds)
         except (OSError, RuntimeError):
             return None
         ticket.done.wait(seconds)
@@ -276,6 +252,9 @@ class Transport:
     def close(self) -> None:
         """Say goodbye, and close everything."""
         self.closed = True
+        for room in self.rooms.values():
+            if room is not None:
+                room.close()
         for rank in list(self.outgoing):
             try:
                 self._write(rank, GOODBYE, (0, 0, 0), "", b"")

@@ -1,0 +1,272 @@
+"""What a process group asks of the engine below it: messages, collectives, who is missing.
+
+Takes: nothing but tensors and stores. Gives: `Engine`, what an engine is; `Exchange`, one collective
+under way, by messages where an engine has nothing better; `Rendezvous`, what an engine is made from.
+Keeps true: everything above this file is the same on all engines; an engine that can send and receive
+is whole; nothing waits longer than an exchange's deadline; an error names the rank that is missing.
+
+An engine of another package is found by the entry point group `facula.engines`, or registered by
+`Backend.register_backend`.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from facula import core
+from facula.core.errors import fail
+from facula.core.logs import get_logger
+from facula.distributed import collectives as algorithms
+from facula.distributed.buffers import fill, view_of
+from facula.distributed.errors import DistBackendError
+from facula.distributed.mailbox import Channel, Mailbox, Taker, Ticket
+from facula.distributed.stores import Store
+
+Tensor = core.Tensor
+
+__all__ = ["Alone", "Engine", "Exchange", "Members", "Rendezvous"]
+
+
+@dataclass
+class Rendezvous:
+    """What an engine is made from: where the ranks of a program meet, and which one this is."""
+
+    store: Store
+    rank: int
+    size: int
+    seconds: float
+    #: this process's address on the way to the store
+    address: str = "127.0.0.1"
+    #: whether an engine that is meant for one machine may span several
+    allow_remote: bool = False
+
+
+class Members(Protocol):
+    """What an engine knows of a process group."""
+
+    number: int
+    ranks: list[int]
+
+    def rank(self) -> int:
+        """This process's number in the group."""
+
+    def size(self) -> int:
+        """How many ranks the group has."""
+
+    def describe(self) -> str:
+        """The group in words."""
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What this process does in the group: `sequence` and `op`."""
+
+
+class Engine(ABC):
+    """This process's end of what connects the ranks of a program."""
+
+    #: as users name it
+    name = ""
+
+    def __init__(self, rendezvous: Rendezvous) -> None:
+        self.store, self.rank, self.size = rendezvous.store, rendezvous.rank, rendezvous.size
+        self.seconds = rendezvous.seconds
+        self.log = get_logger("distributed")
+        self.mailbox = Mailbox()
+        #: what another rank is answered with that asks about a group
+        self.status: Callable[[int], dict[str, Any]] = lambda group: {}
+
+    @abstractmethod
+    def send(self, rank: int, channel: Channel, label: str, payload: Any) -> None:
+        """Send bytes to a rank; they may be changed as soon as this returns."""
+
+    @abstractmethod
+    def ask(self, rank: int, group: int, seconds: float) -> dict[str, Any] | None:
+        """What a rank is doing in a group; None where it does not answer."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leave: the other ranks are told."""
+
+    def expect(self, source: int, channel: Channel, take: Taker) -> Ticket:
+        """Say that a message is wanted; `take` gets it, in the thread that reads."""
+        ticket = Ticket(source, take, channel)
+        self.mailbox.expect(ticket)
+        return ticket
+
+    def forget(self, ticket: Ticket) -> None:
+        """The message is not wanted any more."""
+        self.mailbox.forget(ticket)
+
+    def gone(self, rank: int) -> str | None:
+        """Why a rank is away for good, where the engine knows that it is."""
+        return self.mailbox.gone.get(rank)
+
+    def exchange(self, group: Members, sequence: int, label: str, end: float) -> Exchange:
+        """A collective of a group that begins; it must be over at `end`, by the monotonic clock."""
+        return Exchange(self, group, sequence, label, end)
+
+    def abort(self, group: Members, why: str) -> None:  # noqa: B027 - an engine may have nothing to do
+        """A collective of the group failed here, and nothing more will run in it: tell the others."""
+
+    def leave(self, group: Members) -> None:  # noqa: B027
+        """The group is not used any more."""
+
+
+class Alone(Engine):
+    """The engine of a world of one: it opens nothing."""
+
+    name = "alone"
+
+    def send(self, rank: int, channel: Channel, label: str, payload: Any) -> None:
+        """There is nobody."""
+        fail(
+            DistBackendError,
+            label,
+            "another rank was required",
+            rank,
+            "this is a world of one rank",
+        )
+
+    def ask(self, rank: int, group: int, seconds: float) -> dict[str, Any] | None:
+        """There is nobody."""
+        return None
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Exchange:
+    """One collective among the ranks of a group, as this rank sees it.
+
+    Tensors have one dimension and lie densely in the processor's memory; results are written to those
+    that are given. An engine with collectives of its own overrides them.
+    """
+
+    def __init__(
+        self, engine: Engine, group: Members, sequence: int, label: str, end: float
+    ) -> None:
+        self.engine, self.group, self.sequence, self.end = engine, group, sequence, end
+        #: the operation, and what must be the same on all ranks
+        self.name = self.label = label
+        self.rank, self.size = group.rank(), group.size()
+
+    def describe(self) -> str:
+        """Which collective this is."""
+        return f"{self.group.status['op']} (sequence {self.sequence}, {self.group.describe()})"
+
+    def say(self, *details: Any) -> None:
+        """Add to what must be the same on all ranks."""
+        self.label = " ".join([self.name, *map(str, details)])
+
+    # ---------------------------------------------------------------- messages
+
+    def _channel(self, step: int) -> Channel:
+        return (self.group.number, self.sequence, step)
+
+    def send(self, peer: int, step: int, payload: Any) -> None:
+        """Send bytes to a rank of the group."""
+        self.engine.send(self.group.ranks[peer], self._channel(step), self.label, payload)
+
+    def receive(self, peer: int, step: int, size: int | None) -> Any:
+        """The bytes that a rank of the group sends."""
+        found: list[Any] = []
+        rank = self.group.ranks[peer]
+        ticket = self.engine.expect(
+            rank, self._channel(step), lambda source, label, data: found.append((label, data))
+        )
+        if not ticket.done.wait(max(self.end - time.monotonic(), 0.0)):
+            self.engine.forget(ticket)
+            raise TimeoutError
+        if ticket.error is not None:
+            self.lost(rank, ticket.error)
+        label, data = found[0]
+        if label != self.label or (size is not None and len(data) != size):
+            got, wanted = f"{label!r} with {len(data)} bytes", f"{self.label!r} with {size} bytes"
+            self.differ(rank, got, wanted)
+        return data
+
+    def lost(self, rank: int, why: Any) -> None:
+        """Raise: a rank of the world is away."""
+        fail(
+            DistBackendError,
+            self.name,
+            f"rank {rank} was required in {self.describe()}",
+            got=why,
+            hint="look at the output of that rank",
+        )
+
+    def differ(self, rank: int, got: str, wanted: str) -> None:
+        """Raise: a rank of the world does something else."""
+        fail(
+            DistBackendError,
+            self.name,
+            "the same operation on tensors of the same size and dtype on all ranks was required in "
+            f"{self.describe()}",
+            got=f"{got} from rank {rank}, where {wanted} were expected",
+            hint="call the same operations in the same order on all ranks",
+        )
+
+    # ---------------------------------------------------------------- collectives
+
+    def all_reduce(self, flat: Tensor, op: Any) -> None:
+        """The combination of all ranks' tensors, written to each."""
+        self.say(op.name, flat.dtype)
+        put(flat, finished(algorithms.all_reduce(self, flat, op.combine), op, self.size))
+
+    def reduce(self, flat: Tensor, op: Any, root: int) -> None:
+        """The combination of all ranks' tensors, written to the root's; the others stay."""
+        self.say(op.name, flat.dtype)
+        total = algorithms.reduce(self, flat, op.combine, root)
+        if self.rank == root:
+            put(flat, finished(total, op, self.size))
+
+    def broadcast(self, flat: Tensor, root: int) -> None:
+        """The root's tensor, written to all."""
+        self.say(flat.dtype)
+        put(flat, algorithms.broadcast(self, flat, root))
+
+    def all_gather(self, targets: Sequence[Tensor], flat: Tensor) -> None:
+        """Rank r's tensor, written to target r; targets differ in size as the ranks' tensors do."""
+        self.say(flat.dtype)
+        for target, got in zip(targets, algorithms.all_gather(self, flat, targets), strict=True):
+            put(target, got)
+
+    def reduce_scatter(self, target: Tensor, chunks: Sequence[Tensor], op: Any) -> None:
+        """The combination of all ranks' chunk r, written to the target of rank r."""
+        self.say(op.name, target.dtype)
+        total = algorithms.reduce_scatter(self, chunks, op.combine)
+        put(target, finished(total, op, self.size))
+
+    def all_to_all(self, targets: Sequence[Tensor], chunks: Sequence[Tensor]) -> None:
+        """Chunk r goes to rank r; what comes from rank r is written to target r."""
+        self.say(chunks[0].dtype)
+        algorithms.all_to_all(self, chunks, targets)
+
+    def gather(self, targets: Sequence[Tensor], flat: Tensor, root: int) -> None:
+        """Rank r's tensor, written to target r of the root."""
+        self.say(flat.dtype)
+        algorithms.gather(self, flat, targets, root)
+
+    def scatter(self, target: Tensor, chunks: Sequence[Tensor], root: int) -> None:
+        """The root's chunk r, written to the target of rank r."""
+        self.say(target.dtype)
+        algorithms.scatter(self, target, chunks, root)
+
+    def barrier(self) -> None:
+        """Nobody leaves before everybody has entered."""
+        algorithms.barrier(self)
+
+
+def put(target: Tensor, result: Tensor) -> None:
+    """Write a result to where it was wanted."""
+    if result is not target:
+        fill(target, view_of(result.contiguous()))
+
+
+def finished(total: Tensor, op: Any, size: int) -> Tensor:
+    """What the sum of all ranks' tensors is for an operation."""
+    return total / size if op.name == "AVG" else total

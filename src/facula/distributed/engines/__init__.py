@@ -1,0 +1,117 @@
+"""Engines: what carries the messages and collectives of process groups.
+
+Takes: the name of an engine. Gives: `Backend`, `find`, which gives the class that makes it.
+Keeps true: an engine is imported when it is asked for; an engine of another package is found by its entry
+point and is nothing less than those of this one.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from facula.core.errors import fail
+from facula.distributed.engine import Engine, Rendezvous
+
+__all__ = ["DEFAULT", "Backend", "find", "is_known"]
+
+GROUP = "facula.engines"
+DEFAULT = "gloo"
+Maker = Callable[[Rendezvous], Engine]
+#: the engines of this package: module and class
+_OWN = {"gloo": "facula.distributed.engines.sockets:SocketEngine"}
+_REGISTERED: dict[str, Maker] = {}
+
+
+class Backend(str):
+    """The name of an engine, in small letters; new ones are registered here."""
+
+    UNDEFINED = "undefined"
+    GLOO = "gloo"
+    NCCL = "nccl"
+    UCC = "ucc"
+    MPI = "mpi"
+    XCCL = "xccl"
+
+    backend_list: ClassVar[list[str]] = [UNDEFINED, GLOO, NCCL, XCCL, UCC, MPI]
+
+    def __new__(cls, name: str) -> Backend:
+        """A name as it is compared."""
+        if not isinstance(name, str):
+            fail(ValueError, "Backend", "the name of a backend was required (Backend constructor parameter "
+                 "must be string-ish)", type(name).__name__, hint="for example Backend('gloo')")  # fmt: skip
+        return super().__new__(cls, name.lower())
+
+    @classmethod
+    def register_backend(
+        cls, name: str, func: Callable[..., Any], extended_api: bool = False, devices: Any = None
+    ) -> None:
+        """Make an engine known to `init_process_group`.
+
+        Args:
+            func: called as `func(store, rank, world_size, timeout)`; with `extended_api` as
+                `func(rendezvous)` (`engine.Rendezvous`). Gives an `engine.Engine`.
+            devices: kept for PyTorch's API; tensors of all devices pass through the processor's memory.
+        """
+        key = str(name).lower()
+        if key in _REGISTERED or key in _OWN:
+            fail(RuntimeError, "Backend.register_backend", f"a name that is not taken was required ({name} "
+                 "c10d backend already exist)", repr(name), hint="choose another name")  # fmt: skip
+        _REGISTERED[key] = func if extended_api else _simple(func)
+        if key not in cls.backend_list:
+            setattr(cls, key.upper(), key)
+            cls.backend_list.append(key)
+
+
+def _simple(function: Callable[..., Any]) -> Maker:
+    """A function of PyTorch's arguments as one that takes a rendezvous."""
+    import datetime
+
+    def made(rendezvous: Rendezvous) -> Engine:
+        limit = datetime.timedelta(seconds=rendezvous.seconds)
+        return function(rendezvous.store, rendezvous.rank, rendezvous.size, limit)
+
+    return made
+
+
+def _entry_point(name: str) -> Maker | None:
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group=GROUP, name=name):
+        return entry.load()
+    return None
+
+
+def is_known(name: str) -> bool:
+    """Whether there is an engine of this name."""
+    return name in _OWN or name in _REGISTERED or _entry_point(name) is not None
+
+
+def find(name: str) -> Maker:
+    """What makes the engine of this name."""
+    if name in _OWN:
+        module, _, found = _OWN[name].partition(":")
+        return getattr(importlib.import_module(module), found)
+    made = _REGISTERED.get(name) or _entry_point(name)
+    if made is None:
+        known = sorted({*_OWN, *_REGISTERED})
+        unbuilt = name in Backend.backend_list and name != Backend.UNDEFINED
+        fail(
+            RuntimeError if unbuilt else ValueError,
+            "init_process_group",
+            f"a backend out of {', '.join(known)} was required",
+            f"{name!r}, which is {'not built in' if unbuilt else 'unknown (Invalid backend)'}",
+            hint="backend='gloo' runs on the cpu; engines of other packages are found by the entry point "
+            f"group {GROUP}, or registered by Backend.register_backend",
+        )
+    return made
+
+
+def make(name: str, rendezvous: Rendezvous) -> Engine:
+    """The engine of this name."""
+    made = find(name)(rendezvous)
+    if not isinstance(made, Engine):
+        fail(TypeError, "init_process_group", f"a facula.distributed.engine.Engine was required of {name!r}",
+             type(made).__name__, hint="derive the engine from Engine: send, ask and close are enough")  # fmt: skip
+    return made

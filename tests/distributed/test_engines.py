@@ -1,0 +1,140 @@
+"""One suite over all engines: numbers as NumPy computes them, and failures that name the rank."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import ranks
+
+from facula import distributed as dist
+from facula.distributed import engines, wire
+from facula.distributed.engine import Alone, Rendezvous
+
+#: as the tests name them: the backend, and settings
+ENGINES = {
+    "gloo": {"TEST_ENGINE": "gloo"},
+    "gloo by messages": {"TEST_ENGINE": "gloo", "FACULA_SHARED_COLLECTIVES": "0"},
+    "of another package": {"TEST_ENGINE": "store"},
+}
+SCRIPT = "engine_programs.py"
+
+
+def run(engine: str, program: str, size: int = 2, **options):  # type: ignore[no-untyped-def]
+    return ranks.run(program, size, script=SCRIPT, environment=ENGINES[engine], **options)
+
+
+@pytest.mark.parametrize("program", ["reductions", "movements", "orders"])
+@pytest.mark.parametrize(
+    "engine, size", [("gloo", 2), ("gloo", 4), ("gloo by messages", 3), ("of another package", 2)]
+)
+def test_numbers(engine: str, size: int, program: str):
+    assert run(engine, program, size) == ["fine"] * size
+
+
+@pytest.mark.parametrize("engine", ["gloo", "gloo by messages"])
+def test_ranks_that_differ_are_told_how(engine: str):
+    for rank, found in enumerate(run(engine, "differences")):
+        for name, (kind, text) in found.items():
+            assert kind == "DistBackendError", (name, kind, text)
+            assert f"rank {1 - rank}" in text, (name, text)
+            assert "the same operation" in text, (name, text)
+        assert "int32" in found["dtype"][1] and "MAX" in found["operation"][1]
+
+
+@pytest.mark.parametrize(
+    "how, where, engine",
+    [("kill", 0, "gloo"), ("kill", 9, "gloo"), ("leave", 3, "gloo"), ("late", 4, "gloo"),
+     ("kill", 5, "gloo by messages")],
+)  # fmt: skip
+def test_a_rank_that_is_away_is_named(how: str, where: int, engine: str):
+    dying = [2] if how == "kill" else []
+    for text, seconds in run(engine, f"away {how} {where}", 3, dying=dying)[:2]:
+        assert "rank 2" in text, text
+        assert seconds < (3 + 5 if how == "late" else 3)
+
+
+def test_memory_goes_with_the_processes():
+    """Killed ranks leave nothing behind: the memory has no name."""
+    before = set(os.listdir("/dev/shm"))
+    run("gloo", "away kill 9", 2, dying=[1])
+    assert {name for name in os.listdir("/dev/shm") if "facula-room" in name} <= before
+
+
+# ---------------------------------------------------------------- where engines come from
+
+
+def test_backends_are_registered_by_name(monkeypatch: pytest.MonkeyPatch):
+    assert dist.Backend("GLOO") == "gloo" == dist.Backend.GLOO
+    assert dist.is_backend_available("gloo") and not dist.is_backend_available("nothing")
+    made = []
+
+    def maker(store, rank, size, timeout):  # type: ignore[no-untyped-def]
+        made.append((rank, size, timeout.total_seconds()))
+        return Alone(Rendezvous(store, rank, size, 1.0))
+
+    dist.Backend.register_backend("test_engines_own", maker)
+    assert dist.Backend.TEST_ENGINES_OWN in dist.Backend.backend_list
+    engine = engines.make("test_engines_own", Rendezvous(dist.HashStore(), 0, 1, 7.0))
+    assert isinstance(engine, Alone) and made == [(0, 1, 7.0)]
+    with pytest.raises(RuntimeError, match="already exist"):
+        dist.Backend.register_backend("test_engines_own", maker)
+    dist.Backend.register_backend("test_engines_wrong", lambda *a: 3)
+    with pytest.raises(TypeError, match="Engine was required"):
+        engines.make("test_engines_wrong", Rendezvous(dist.HashStore(), 0, 1, 7.0))
+    with pytest.raises(ValueError, match="Invalid backend"):
+        dist.init_process_group("nothing", rank=0, world_size=1, store=dist.HashStore())
+
+
+def test_installed_packages_bring_engines(tmp_path):  # type: ignore[no-untyped-def]
+    (tmp_path / "facula_brought.py").write_text(
+        "from facula.distributed.engine import Alone\nclass Brought(Alone):\n    name = 'brought'\n"
+    )
+    info = tmp_path / "facula_brought-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: facula-brought\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[facula.engines]\nbrought = facula_brought:Brought\n")
+    program = (
+        "from facula.distributed import engines, HashStore\n"
+        "from facula.distributed.engine import Rendezvous\n"
+        "print(engines.make('brought', Rendezvous(HashStore(), 0, 1, 1.0)).name)"
+    )
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout.strip() == "brought", done.stderr
+
+
+# ---------------------------------------------------------------- one machine
+
+
+def of_two_machines(monkeypatch, **options):  # type: ignore[no-untyped-def]
+    """Rank 0's engine, where rank 1 says that it is on another machine."""
+    store = dist.HashStore()
+    store.set("transport/machine/1", "elsewhere")
+    store.set("transport/1", '["127.0.0.1", 1]')
+    return engines.make("gloo", Rendezvous(store, 0, 2, 5.0, address="127.0.0.2", **options))
+
+
+def test_gloo_stays_on_one_machine(monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(
+        dist.DistBackendError, match=r"one machine.*\n.*facula\[mpi\].*allow_remote"
+    ):
+        of_two_machines(monkeypatch)
+    engine = of_two_machines(monkeypatch, allow_remote=True)
+    assert engine.server.getsockname()[0] == "127.0.0.2"
+    engine.close()
+
+
+def test_gloo_listens_on_the_loopback_address(monkeypatch: pytest.MonkeyPatch):
+    """It listened on the address by which the store was reached."""
+    store = dist.HashStore()
+    store.set("transport/machine/1", wire.machine())
+    store.set("transport/1", '["127.0.0.1", 1]')
+    engine = engines.make("gloo", Rendezvous(store, 0, 2, 5.0, address="127.0.0.2"))
+    assert engine.server.getsockname()[0] == "127.0.0.1"
+    engine.close()
