@@ -71,6 +71,25 @@ def test_an_iterable_dataset_keeps_its_iterator_where_states_look_for_it():
     assert reader.fetch([None] * 5) == [2, 3] and reader.ended
 
 
+class BeginsAgain(facula.utils.data.IterableDataset):
+    """Gives itself as its iterator, and begins again whenever it is asked for one."""
+
+    def __iter__(self):
+        self.left = 5
+        return self
+
+    def __next__(self):
+        if not self.left:
+            raise StopIteration
+        self.left -= 1
+        return self.left
+
+
+def test_an_iterable_dataset_is_asked_for_its_iterator_once():
+    assert [b.tolist() for b in DataLoader(BeginsAgain(), batch_size=2)] == [[4, 3], [2, 1], [0]]
+    assert [b.tolist() for b in DataLoader(BeginsAgain(), 2, drop_last=True)] == [[4, 3], [2, 1]]
+
+
 @pytest.mark.parametrize("base", [0, 7, 2**32 - 1, 2**32, 1234567890123456789])
 def test_words_for_numpy_are_a_seed_sequence_of_the_seed_and_the_worker(base):
     """The words come from the definition of the sequence, written out here."""

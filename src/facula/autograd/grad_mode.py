@@ -82,7 +82,7 @@ def context_decorator(make_context: Callable[[], Any], function: Any) -> Any:
     return decorated
 
 
-class _ContextDecorator:
+class ContextDecorator:
     """A context manager that may also be used as a decorator."""
 
     def clone(self) -> Any:
@@ -93,7 +93,7 @@ class _ContextDecorator:
         return context_decorator(self.clone, function)
 
 
-class _FixedGradMode(_ContextDecorator):
+class _FixedGradMode(ContextDecorator):
     """Sets recording to ``_mode`` inside; used bare as a decorator too (``@no_grad``)."""
 
     _mode = False
@@ -144,7 +144,7 @@ class enable_grad(_FixedGradMode):
     _mode = True
 
 
-class set_grad_enabled(_ContextDecorator):
+class set_grad_enabled(ContextDecorator):
     """Switches recording on or off: at once, or for a block.
 
     Args:
@@ -187,7 +187,7 @@ class set_grad_enabled(_ContextDecorator):
         return copy
 
 
-class inference_mode(_ContextDecorator):
+class inference_mode(ContextDecorator):
     """A block, or a decorator, without recording and without version counting: the fastest.
 
     Tensors that are made inside can never be recorded.
@@ -227,7 +227,7 @@ class inference_mode(_ContextDecorator):
         return type(self)(self.mode)
 
 
-class set_multithreading_enabled(_ContextDecorator):
+class set_multithreading_enabled(ContextDecorator):
     """Whether backward passes may use several threads: at once, or for a block.
 
     Args:
@@ -256,7 +256,7 @@ class set_multithreading_enabled(_ContextDecorator):
         return type(self)(self.mode)
 
 
-class enforce_grad_layout_policy(_ContextDecorator):
+class enforce_grad_layout_policy(ContextDecorator):
     """Accepted for PyTorch's sake: a gradient always has its leaf's order in memory here.
 
     Args:

@@ -9,7 +9,6 @@ end.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import islice
 from typing import Any
 
 
@@ -57,8 +56,12 @@ class _IterableDatasetFetcher(_MapDatasetFetcher):
             raise StopIteration
         if not self.auto_collation:
             return self.collate_fn(next(self.dataset_iter))
-        data = list(islice(self.dataset_iter, len(index)))
-        self.ended = len(data) < len(index)
+        data: list[Any] = []
+        try:
+            for _ in index:  # not by islice: it would ask the iterator for its iterator once more
+                data.append(next(self.dataset_iter))
+        except StopIteration:
+            self.ended = True
         if len(data) == 0 or (self.drop_last and self.ended):
             raise StopIteration
         return self.collate_fn(data)

@@ -222,6 +222,14 @@ class namedtuple:
     """Stands in specs for every class of named tuples."""
 
 
+#: where the named tuples of operators say that they are
+RETURN_TYPES_MODULE = "facula.return_types"
+
+#: how lists are taken apart and put together: classes that are lists are registered with these
+_list_flatten = SUPPORTED_NODES[list].flatten_fn
+_list_unflatten = SUPPORTED_NODES[list].unflatten_fn
+_list_flatten_with_keys = SUPPORTED_NODES[list].flatten_with_keys_fn
+
 _NAMED = NodeDef(
     namedtuple, lambda v: (list(v), type(v)), lambda c, kind: kind(*c), _named_with_keys
 )
@@ -243,6 +251,16 @@ def _node_of(tree: Any) -> NodeDef | None:
 def _get_node_type(tree: Any) -> type:
     """The type under which a container is registered; the plain type of anything else."""
     return namedtuple if is_namedtuple_instance(tree) else type(tree)
+
+
+def is_structseq_instance(value: Any) -> bool:
+    """Whether something is a result with named fields of an operator (`facula.return_types`)."""
+    return is_namedtuple_instance(value) and type(value).__module__ == RETURN_TYPES_MODULE
+
+
+def tree_is_leaf(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> bool:
+    """Whether something is no registered container."""
+    return _is_leaf(tree, is_leaf)
 
 
 def _is_leaf(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> bool:

@@ -274,6 +274,20 @@ _OF_QUANTIZED = (
 ).split()
 
 
+_bare = Tensor.__new__
+
+
+def _new(cls: type[Tensor], *args: Any, **kwargs: Any) -> Tensor:
+    """A tensor of a subclass whose own ``__new__`` passes sizes, data or a tensor on to this one.
+
+    Other classes do not come by here: they are made without Python, and filled by ``__init__``.
+    """
+    made = _bare(cls)
+    if args or kwargs:
+        Tensor.__init__(made, *args, **kwargs)
+    return made
+
+
 def attach() -> None:
     """Put everything onto Tensor, and the printer into its slot."""
     put = core.set_type_attribute
@@ -314,6 +328,7 @@ def attach() -> None:
         put(Tensor, method.__name__, method)
     for name, value in older_methods.VALUES.items():
         put(Tensor, name, value)
+    put(Tensor, "__new__", staticmethod(_new))
     put(Tensor, "is_shared_", Tensor.is_shared)
     put(core.UntypedStorage, "untyped", lambda self: self)
     put(core.UntypedStorage, "byteswap", storages._byteswap)

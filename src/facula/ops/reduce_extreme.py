@@ -253,6 +253,10 @@ class MinDim:
         yield (S(3, 4), 1), {}
 
 
+#: what `max` and `min` along a dimension give: there before the first call, so that it can be named
+_PAIRS = {op: return_type_of(op, ("values", "indices")) for op in ("max", "min")}
+
+
 def _extreme(op: str, self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
     """The three forms of max and min: of all elements, along a dimension, of two tensors."""
     other = dim if isinstance(dim, core.Tensor) else other
@@ -260,7 +264,7 @@ def _extreme(op: str, self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
         return (F.maximum if op == "max" else F.minimum)(self, other)
     if dim is not None:
         pair = (F.max_dim if op == "max" else F.min_dim)(self, dim, keepdim)
-        return return_type_of(op, ("values", "indices"))(*pair)
+        return _PAIRS[op](*pair)
     if self.numel() == 0:
         fail(
             RuntimeError,

@@ -278,7 +278,7 @@ def _result_type(schema: Schema) -> Callable[[tuple[Any, ...]], Any] | None:
     if len(schema.results) < 2 or not all(schema.results):
         return None
     return_type = return_type_of(schema.name, schema.results)
-    return lambda values: return_type(*values)
+    return return_type._make  # type: ignore[attr-defined]
 
 
 def return_type_of(name: str, fields: tuple[str, ...]) -> type:
@@ -289,9 +289,22 @@ def return_type_of(name: str, fields: tuple[str, ...]) -> type:
     name = name.removeprefix("quantization::")
     if name not in RETURN_TYPES:
         made = namedtuple(name.rpartition("::")[2], fields, module="facula.return_types")  # type: ignore[misc]
+        made.__new__ = _of_values_or_sequence(made)  # type: ignore[method-assign]
         made.__repr__ = _return_type_text  # type: ignore[method-assign]
         RETURN_TYPES[name] = made
     return RETURN_TYPES[name]
+
+
+def _of_values_or_sequence(kind: Any) -> Callable[..., Any]:
+    """How a named tuple is made: of its values, or of one sequence of them, as PyTorch's are."""
+    plain, many = kind.__new__, len(kind._fields) > 1
+
+    def make(cls: type, *values: Any, **named: Any) -> Any:
+        if many and len(values) == 1 and not named:
+            return plain(cls, *values[0])
+        return plain(cls, *values, **named)
+
+    return make
 
 
 def _return_type_text(self: Any) -> str:

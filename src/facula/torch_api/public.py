@@ -16,7 +16,7 @@ SUBMODULES = frozenset(
         "special fft masked sparse storage distributions cpu cuda mps xpu accelerator types return_types overrides "
         "library jit profiler _C _VF _custom_op _custom_ops _higher_order_ops _library _ops _prims _prims_common "
         "version compiler "
-        "_dynamo _logging _tensor_str ao alias torch_version "
+        "_dynamo _guards _logging _tensor_str ao alias torch_version "
         "distributed __config__ hub export futures multiprocessing onnx "
         "quasirandom vision audio text arrow csprng quantization _inductor _export mobile nested"
     ).split()
@@ -60,6 +60,8 @@ _FROM = {
         "set_anomaly_enabled set_vital read_vitals vitals_enabled"
     ),
     "facula.alias": "install_as_torch",
+    "facula._C": "StorageBase",
+    "facula.futures": "Future",
     "facula.quantization.create": (
         "quantize_per_tensor quantize_per_tensor_dynamic quantize_per_channel dequantize "
         "_choose_qparams_per_tensor _make_per_tensor_quantized_tensor "

@@ -22,13 +22,14 @@ from facula.ops.registry import F
 Tensor = core.Tensor
 
 
-def _name(function: Any) -> str:
+def name_of(function: Any) -> str:
+    """What errors call a function."""
     return getattr(function, "__name__", None) or repr(function)
 
 
 def in_dims_of(in_dims: Any, args: tuple[Any, ...], function: Any) -> tuple[int, list, list, Any]:
     """(size, a dimension or None a leaf, the leaves, their structure)."""
-    name = _name(function)
+    name = name_of(function)
     if not isinstance(in_dims, (int, list, tuple)) or isinstance(in_dims, bool):
         fail(
             ValueError,
@@ -103,7 +104,7 @@ def _checked_dim(where: str, dim: Any, leaf: Any) -> int | None:
             ),
             hint="None keeps the input whole",
         )
-    if not isinstance(leaf, Tensor):
+    if not isinstance(leaf, Tensor) and not maps_itself(leaf):
         fail(
             ValueError,
             "vmap",
@@ -129,7 +130,7 @@ def _checked_dim(where: str, dim: Any, leaf: Any) -> int | None:
 
 
 def _out_dims_of(out_dims: Any, structure: Structure, function: Any) -> list[Any]:
-    name = _name(function)
+    name = name_of(function)
     flat = flatten(out_dims)[0]
     if any(d is not None and (not isinstance(d, int) or isinstance(d, bool)) for d in flat):
         fail(
@@ -159,17 +160,41 @@ def _out_dims_of(out_dims: Any, structure: Structure, function: Any) -> list[Any
     return dims
 
 
-def _unwrapped(value: Any, dim: int | None, level: VmapLevel, function: Any) -> Any:
-    name = _name(function)
-    if dim is None:
-        if is_batched(value, level.number):
+def maps_itself(value: Any) -> bool:
+    """Whether something that is no tensor says itself what one entry of it is.
+
+    Containers of tensors do (tensordict's): `_add_batch_dim(in_dim=, vmap_level=)` gives an entry, whose
+    `_maybe_remove_batch_dim(name, vmap_level=, batch_size=, out_dim=)` gives the batch back.
+    """
+    return not isinstance(value, Tensor) and hasattr(type(value), "_add_batch_dim")
+
+
+def add_batch_dim(value: Any, in_dim: int, vmap_level: int) -> Any:
+    """An entry, at a level of `vmap`, of the batch that lies along a dimension."""
+    if maps_itself(value):
+        return value._add_batch_dim(in_dim=in_dim, vmap_level=vmap_level)
+    return wrap(value, in_dim % value.dim(), vmap_level)
+
+
+def remove_batch_dim(
+    value: Any, vmap_level: int, batch_size: int, out_dim: int | None, name: str = "function"
+) -> Any:
+    """The batch behind an entry of a level, along `out_dim`; None asks for what is not mapped.
+
+    Raises:
+        ValueError: it is mapped though `out_dim` is None, or it is no tensor.
+        IndexError: `out_dim` is none of its dimensions.
+    """
+    if maps_itself(value):
+        return value._maybe_remove_batch_dim(
+            name, vmap_level=vmap_level, batch_size=batch_size, out_dim=out_dim
+        )
+    if out_dim is None:
+        if is_batched(value, vmap_level):
             fail(
                 ValueError,
                 "vmap",
-                (
-                    f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is "
-                    "None"
-                ),
+                f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None",
                 hint="out_dims=0 puts the batch in front",
             )
         return value
@@ -183,11 +208,16 @@ def _unwrapped(value: Any, dim: int | None, level: VmapLevel, function: Any) -> 
             ),
             hint="facula.as_tensor(value) makes one",
         )
-    if not is_batched(value, level.number):
+    if not is_batched(value, vmap_level):
         shape = list(value.shape)
-        where = dim % (len(shape) + 1)
-        return value.unsqueeze(where).expand((*shape[:where], level.size, *shape[where:]))
-    inner = value.value
+        where = out_dim % (len(shape) + 1)
+        return value.unsqueeze(where).expand((*shape[:where], batch_size, *shape[where:]))
+    return _with_batch_at(value, out_dim)
+
+
+def _with_batch_at(entry: Any, dim: int) -> Tensor:
+    """The batch behind an entry, along this dimension."""
+    inner = entry.value
     if not -inner.dim() <= dim < inner.dim():
         fail(
             IndexError,
@@ -197,7 +227,7 @@ def _unwrapped(value: Any, dim: int | None, level: VmapLevel, function: Any) -> 
             hint="out_dims=0 puts the batch in front",
         )
     dim %= inner.dim()
-    return inner if dim == value.batch_dim else inner.movedim(value.batch_dim, dim)
+    return inner if dim == entry.batch_dim else inner.movedim(entry.batch_dim, dim)
 
 
 def run_mapped(
@@ -213,13 +243,16 @@ def run_mapped(
     """Run the function once, on wrappers of the mapped leaves."""
     with VmapLevel(size, randomness) as level:
         wrapped = [
-            leaf if d is None else wrap(leaf, d, level.number)
+            leaf if d is None else add_batch_dim(leaf, d, level.number)
             for d, leaf in zip(dims, leaves, strict=True)
         ]
         outputs = function(*structure.build(wrapped), **kwargs)
         results, shape = flatten(outputs)
         where = _out_dims_of(out_dims, shape, function)
-    made = [_unwrapped(v, d, level, function) for v, d in zip(results, where, strict=True)]
+    made = [
+        remove_batch_dim(v, level.number, size, d, name_of(function))
+        for v, d in zip(results, where, strict=True)
+    ]
     return shape.build(made)
 
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import atexit
-import importlib.util
 
 from facula.data import collate, fetch, worker
 from facula.data._utils import pin_memory, signal_handling
 
+try:
+    # here, so that each worker that another package forks finds it loaded
+    import numpy  # noqa: F401
+
+    HAS_NUMPY = True
+except ModuleNotFoundError:
+    HAS_NUMPY = False
+
 #: seconds between looks at whether a worker lives
 MP_STATUS_CHECK_INTERVAL = 5.0
-HAS_NUMPY = importlib.util.find_spec("numpy") is not None
 #: whether the interpreter is ending: processes are not waited for then
 python_exit_status = False
 

@@ -121,7 +121,8 @@ class _Aliases:
     @staticmethod
     def add(name: str, module: ModuleType) -> None:
         """Gives a complete module its second name."""
-        sys.modules[_theirs(name)] = module
+        # a module may have put another one in its place while it was executed
+        sys.modules[_theirs(name)] = sys.modules.get(name, module)
         if module.__name__ == name:
             module.__name__ = _theirs(name)  # which Python's own messages say
         if name.startswith(f"{_OURS}.alias"):
@@ -212,14 +213,18 @@ class _TorchLoader(importlib.abc.Loader):
 
 
 class _TorchFinder(importlib.abc.MetaPathFinder):
-    """Finds `torch.x` in `facula.x`."""
+    """Finds `torch.x` in `facula.x`, and the package `functorch`, which comes with PyTorch."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name != _THEIRS and not name.startswith(_THEIRS + "."):
+        package, _, rest = name.partition(".")
+        if package == "functorch":
+            ours = f"{_OURS}.{name}"
+        elif package == _THEIRS:
+            ours = f"{_OURS}.{rest}" if rest else _OURS
+        else:
             return None
-        ours = _OURS + name[len(_THEIRS) :]
         try:
             module = importlib.import_module(ours)
         except ModuleNotFoundError as error:

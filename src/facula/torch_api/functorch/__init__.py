@@ -1,5 +1,14 @@
 """Function transforms and ahead-of-time compilation under the names of the `functorch` package."""
 
+from facula.fx.proxy_tensor import make_fx
+
+from .._functorch.make_functional import (
+    FunctionalModule,
+    FunctionalModuleWithBuffers,
+    combine_state_for_ensemble,
+    make_functional,
+    make_functional_with_buffers,
+)
 from ..func import (
     functionalize,
     grad,
@@ -13,6 +22,9 @@ from ..func import (
 )
 
 __all__ = [
+    "FunctionalModule",
+    "FunctionalModuleWithBuffers",
+    "combine_state_for_ensemble",
     "functionalize",
     "grad",
     "grad_and_value",
@@ -20,6 +32,9 @@ __all__ = [
     "jacfwd",
     "jacrev",
     "jvp",
+    "make_functional",
+    "make_fx",
+    "make_functional_with_buffers",
     "vjp",
     "vmap",
 ]

@@ -27,7 +27,7 @@ from facula.core import Tensor as TensorBase
 from facula.core import _disabled_torch_function_impl as _disabled_torch_function_impl
 from facula.core import is_grad_enabled as is_grad_enabled
 from facula.core import set_grad_enabled as _set_grad_enabled  # noqa: F401
-from facula.namespaces import switches
+from facula.namespaces import overrides, switches
 from facula.namespaces.overrides import (
     DisableTorchFunction,
     DisableTorchFunctionSubclass,
@@ -36,9 +36,10 @@ from facula.nn.modules.module_conversions import parse_to
 from facula.ops.tags import Tag as Tag
 from facula.utils.backend_registration import privateuse1_name
 
-from . import accelerator
+from .. import accelerator
 
 _TensorBase = TensorBase
+StorageBase = core.UntypedStorage
 _get_privateuse1_backend_name = privateuse1_name
 _ExcludeDispatchKeyGuard = ExcludeDispatchKeyGuard
 _TensorMeta = type(TensorBase)
@@ -93,6 +94,16 @@ def _storage_address(tensor: core.Tensor) -> int:
 def _data_address(tensor: core.Tensor) -> int:
     """The address of the first element, to compare."""
     return int(core.address_of(tensor))
+
+
+def _is_alias_of(one: core.Tensor, other: core.Tensor) -> bool:
+    """Whether two tensors lie on one storage."""
+    return _storage_address(one) == _storage_address(other)
+
+
+def _is_torch_function_mode_enabled() -> bool:
+    """Whether a `TorchFunctionMode` sees the calls of this thread."""
+    return bool(overrides._get_current_function_mode_stack())
 
 
 _is_cow_tensor = core.is_lazy_clone
