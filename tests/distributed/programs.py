@@ -169,7 +169,28 @@ def gradients() -> Any:
     ys = [facula.full((2,), float(i), requires_grad=True) for i in range(size)]
     (functional.reduce_scatter(facula.zeros(2), ys).sum() * (rank + 1)).backward()
     found.append([float(y.grad[0]) for y in ys])
-    return found
+    return found + more_functional(functional, rank, size)
+
+
+def more_functional(functional: Any, rank: int, size: int) -> list[Any]:
+    """To one rank, from one rank, and each to each: values and gradients."""
+    x = facula.full((2,), float(rank + 1), requires_grad=True)
+    gathered = functional.gather(x, 1)
+    (sum(g.sum() * (i + 3) for i, g in enumerate(gathered)) * (rank + 1)).backward()
+    found: list[Any] = [[g.tolist() for g in gathered], x.grad.tolist()]
+    ys = [facula.full((2,), 10.0 * rank + i, requires_grad=True) for i in range(size)]
+    part = functional.scatter(ys, 1)
+    (part.sum() * (rank + 1)).backward()
+    found += [part.tolist(), [float(y.grad[0]) for y in ys]]
+    x.grad = None
+    total = functional.reduce(x, 0)
+    (total.sum() * (rank + 5)).backward()
+    found += [total.tolist(), x.grad.tolist()]
+    for y in ys:
+        y.grad = None
+    swapped = functional.all_to_all([facula.zeros(2) for _ in range(size)], ys)
+    sum(s.sum() * (rank + 2 + 10 * i) for i, s in enumerate(swapped)).backward()
+    return [*found, [s.tolist() for s in swapped], [float(y.grad[0]) for y in ys]]
 
 
 def zero() -> Any:

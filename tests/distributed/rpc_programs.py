@@ -14,6 +14,7 @@ import facula
 from facula import nn
 from facula.distributed import rpc
 from facula.distributed.pipeline.sync import Pipe, pop, skippable, stash
+from facula.distributed.rpc.agent import Agent
 from facula.futures import Future
 
 
@@ -103,6 +104,22 @@ def calls() -> Any:
     rpc.shutdown()
     found["after"] = error_of(rpc.rpc_sync, "w0", sleep)
     return found
+
+
+def early() -> Any:
+    """A worker is called when it still meets the others."""
+    meet = Agent._meet
+
+    def slowly(agent: Agent) -> Any:
+        found = meet(agent)
+        time.sleep(0.5 if agent.info.id else 0)
+        return found
+
+    Agent._meet = slowly  # type: ignore[method-assign]
+    rank = begin()
+    value = rpc.rpc_sync("w1", triangle, args=(2,)) if rank == 0 else None
+    rpc.shutdown()
+    return value
 
 
 def gathering() -> Any:

@@ -98,3 +98,15 @@ def test_tensors_without_plain_elements_come_back_as_they_were(tmp_path):
     ]
     assert other["coo"].layout is facula.sparse_coo and (other["coo"].to_dense() == eye).all()
     assert other["csr"].layout is facula.sparse_csr and (other["csr"].to_dense() == eye).all()
+
+
+@pytest.mark.parametrize("rate", [0.1, facula.tensor(0.1)])
+def test_states_of_optimizers_that_made_no_step_yet(rate):
+    model = facula.nn.Linear(3, 2)
+    before = [p.detach().clone() for p in model.parameters()]
+    optimizer = facula.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.5)
+    found = checkpoint.state_dict.get_optimizer_state_dict(model, optimizer)
+    assert set(found["state"]) == {"weight", "bias"} and found["param_groups"][0]["lr"] == rate
+    assert found["state"]["weight"]["exp_avg"].tolist() == [[0.0] * 3] * 2
+    for p, old in zip(model.parameters(), before, strict=True):
+        assert facula.equal(p, old) and p.grad is None

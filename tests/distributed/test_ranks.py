@@ -65,8 +65,22 @@ def test_data_parallel_training_keeps_ranks_equal():
 
 def test_gradients_flow_through_collectives():
     first, second = ranks.run("gradients")
-    assert first == [[3, 3], [2, 2], [6, 6], [1, 2]]
-    assert second == [[3, 3], [4, 4], [0, 0], [1, 2]]
+    assert first[:4] == [[3, 3], [2, 2], [6, 6], [1, 2]]
+    assert second[:4] == [[3, 3], [4, 4], [0, 0], [1, 2]]
+    gathered, to_one, part, from_one, total, of_total, swapped, of_swapped = first[4:]
+    assert (gathered, to_one) == ([[0, 0], [0, 0]], [6, 6]) and (part, from_one) == (
+        [10, 10],
+        [0, 0],
+    )
+    assert (total, of_total) == ([3, 3], [5, 5])
+    assert (swapped, of_swapped) == ([[0, 0], [10, 10]], [2, 3])
+    gathered, to_one, part, from_one, total, of_total, swapped, of_swapped = second[4:]
+    assert (gathered, to_one) == ([[1, 1], [2, 2]], [8, 8]) and (part, from_one) == (
+        [11, 11],
+        [1, 2],
+    )
+    assert (total, of_total) == ([2, 2], [5, 5])
+    assert (swapped, of_swapped) == ([[1, 1], [11, 11]], [12, 13])
 
 
 def test_zero_redundancy_equals_the_plain_optimizer():

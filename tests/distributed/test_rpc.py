@@ -32,6 +32,10 @@ def test_errors_of_calls_name_the_worker(calls: dict):
     assert "imports by name" in calls["local"][1] and "init_rpc() was required" in calls["after"][1]
 
 
+def test_a_worker_may_be_called_before_it_has_met_the_others():
+    assert run("early")[0] == 2 + 1
+
+
 def test_what_each_worker_passes_reaches_all_that_take_part():
     found = run("gathering", 3)
     for worker in found:

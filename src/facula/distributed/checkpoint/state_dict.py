@@ -17,6 +17,7 @@ from facula.distributed import world
 from facula.distributed.data_parallel import DistributedDataParallel
 from facula.distributed.operations import broadcast_object_list
 from facula.distributed.tensor.dtensor import DTensor, distribute_tensor
+from facula.ops.registry import F
 
 __all__ = [
     "StateDictOptions", "get_model_state_dict", "get_optimizer_state_dict", "get_state_dict",
@@ -136,6 +137,30 @@ def _optimizers(optimizers: Any) -> list[Any]:
     return list(optimizers) if isinstance(optimizers, Iterable) else [optimizers]
 
 
+def _init_optim_state(optimizer: Any) -> None:
+    """Make an optimizer's state, as its first step would, with no change to the parameters.
+
+    A step with gradients of zero and rates of zero; nothing where there is a state, or gradients that wait for a step.
+    """
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    if optimizer.state or any(p.grad is not None for p in parameters):
+        return
+    for p in parameters:
+        if p.requires_grad:
+            p.grad = F.zeros_like(p)
+    rates = [group.get("lr") for group in optimizer.param_groups]
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        if rate is not None:
+            group["lr"] = F.zeros_like(rate) if isinstance(rate, core.Tensor) else 0.0
+    try:
+        optimizer.step(closure=None)
+    finally:
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            if rate is not None:
+                group["lr"] = rate
+        optimizer.zero_grad(set_to_none=True)
+
+
 def get_optimizer_state_dict(
     model: nn.Module, optimizers: Any, *, submodules: Any = None,
     options: StateDictOptions | None = None,
@@ -146,6 +171,7 @@ def get_optimizer_state_dict(
     state: dict[str, Any] = {}
     groups: list[dict[str, Any]] = []
     for optimizer in _optimizers(optimizers):
+        _init_optim_state(optimizer)
         for p, values in optimizer.state.items():
             state[names[id(p)]] = {k: _shown(v, options) for k, v in values.items()}
         for group in optimizer.param_groups:
@@ -185,6 +211,7 @@ def set_optimizer_state_dict(
     options = options or StateDictOptions()
     names = _parameters(model)
     for optimizer in _optimizers(optimizers):
+        _init_optim_state(optimizer)
         groups = [
             [names[id(p)] for p in g["params"] if id(p) in names] for g in optimizer.param_groups
         ]

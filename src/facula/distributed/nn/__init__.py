@@ -5,11 +5,17 @@ from facula.distributed.nn.api.remote_module import RemoteModule
 from facula.distributed.nn.functional import (
     all_gather,
     all_reduce,
+    all_to_all,
     all_to_all_single,
     broadcast,
+    gather,
+    reduce,
     reduce_scatter,
+    scatter,
 )
+from facula.distributed.types import ReduceOp
 
 __all__ = [
-    "RemoteModule", "all_gather", "all_reduce", "all_to_all_single", "broadcast", "functional", "reduce_scatter",
+    "ReduceOp", "RemoteModule", "all_gather", "all_reduce", "all_to_all", "all_to_all_single", "broadcast",
+    "functional", "gather", "reduce", "reduce_scatter", "scatter",
 ]  # fmt: skip

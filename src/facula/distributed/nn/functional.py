@@ -15,10 +15,14 @@ from facula.autograd import Function
 from facula.distributed import operations as operations
 from facula.distributed.types import ReduceOp
 from facula.distributed.world import default_group, group_of
+from facula.ops.registry import F
 
 Tensor = core.Tensor
 
-__all__ = ["all_gather", "all_reduce", "all_to_all_single", "broadcast", "reduce_scatter"]
+__all__ = [
+    "all_gather", "all_reduce", "all_to_all", "all_to_all_single", "broadcast", "gather", "reduce",
+    "reduce_scatter", "scatter",
+]  # fmt: skip
 
 
 def _group(group: Any) -> Any:
@@ -99,6 +103,63 @@ class _AllToAllSingle(Function):
         return None, None, None, None, found
 
 
+def _is_at(group: Any, rank: int) -> bool:
+    return bool(group.ranks[group.rank()] == rank)
+
+
+class _Gather(Function):
+    @staticmethod
+    def forward(ctx: Any, dst: int, group: Any, tensor: Tensor) -> Any:
+        ctx.dst, ctx.group = dst, group
+        made = [F.zeros_like(tensor) for _ in range(group.size())]
+        operations.gather(tensor.detach(), made if _is_at(group, dst) else None, dst, group)
+        return tuple(made)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        return None, None, _Scatter.apply(ctx.dst, ctx.group, *grads)
+
+
+class _Scatter(Function):
+    @staticmethod
+    def forward(ctx: Any, src: int, group: Any, *tensors: Tensor) -> Tensor:
+        ctx.src, ctx.group = src, group
+        made = F.zeros_like(tensors[0])
+        held = [t.detach() for t in tensors] if _is_at(group, src) else None
+        operations.scatter(made, held, src, group)
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return (None, None, *_Gather.apply(ctx.src, ctx.group, grad))
+
+
+class _Reduce(Function):
+    @staticmethod
+    def forward(ctx: Any, dst: int, op: Any, group: Any, tensor: Tensor) -> Tensor:
+        ctx.dst, ctx.group = dst, group
+        made = tensor.detach().clone()
+        operations.reduce(made, dst, op, group)
+        return made
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        return None, None, None, _Broadcast.apply(ctx.dst, ctx.group, grad)
+
+
+class _AllToAll(Function):
+    @staticmethod
+    def forward(ctx: Any, group: Any, shapes: Any, *tensors: Tensor) -> Any:
+        ctx.group, ctx.shapes = group, [tuple(t.shape) for t in tensors]
+        made = [core.empty(shape, dtype=tensors[0].dtype) for shape in shapes]
+        operations.all_to_all(made, [t.detach() for t in tensors], group)
+        return tuple(made)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        return (None, None, *_AllToAll.apply(ctx.group, ctx.shapes, *grads))
+
+
 def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None) -> Tensor:
     """The combination of all ranks' tensors; its gradient is combined likewise."""
     return _AllReduce.apply(op, _group(group), tensor)
@@ -129,3 +190,29 @@ def all_to_all_single(
     return _AllToAllSingle.apply(
         _group(group), input_split_sizes, output_split_sizes, output.shape, input
     )
+
+
+def all_to_all(
+    output_tensor_list: Sequence[Tensor], input_tensor_list: Sequence[Tensor], group: Any = None
+) -> tuple[Tensor, ...]:
+    """One tensor to each rank, one from each; the outputs that are passed say no more than shapes."""
+    shapes = [tuple(t.shape) for t in output_tensor_list]
+    return _AllToAll.apply(_group(group), shapes, *input_tensor_list)
+
+
+def gather(tensor: Tensor, dst: int = 0, group: Any = None) -> tuple[Tensor, ...]:
+    """Each rank's tensor on rank `dst`, and zeros on the others; gradients go back to where tensors came from."""
+    return _Gather.apply(dst, _group(group), tensor)
+
+
+def scatter(tensors: Sequence[Tensor], src: int = 0, group: Any = None) -> Tensor:
+    """The entry with this rank's number of the list of rank `src`; the others' lists say no more than shapes."""
+    return _Scatter.apply(src, _group(group), *tensors)
+
+
+def reduce(tensor: Tensor, dst: int, op: Any = ReduceOp.SUM, group: Any = None) -> Tensor:
+    """The combination of all ranks' tensors on rank `dst`, and each's own on the others.
+
+    Each rank's gradient is that of `dst`.
+    """
+    return _Reduce.apply(dst, op, _group(group), tensor)

@@ -30,6 +30,8 @@ _NONCE, _SEAL = 16, 32
 #: nonces of messages that were taken; one that comes again is refused
 _REMEMBERED = 1 << 16
 _THREADS = 4096
+#: seconds between looks at whether a caller still waits
+_PAUSE = 0.5
 _OPTIONS = [
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
@@ -69,8 +71,14 @@ class Agent:
         self.pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="facula-rpc")
         self.host = str(options.host or getattr(store, "local_address", "127.0.0.1"))
         self.tls = [_content(path) for path in options.tls] if options.tls else None
+        #: others may be through with meeting, and call, before this worker knows whom it has met
+        self.open = threading.Event()
         self.server = self._listen()
-        self.workers = self._meet()
+        try:
+            self.workers = self._meet()
+        except BaseException:
+            self.server.stop(0)
+            raise
         self.by_name = {w.name: w for w in self.workers}
         self.channels: dict[int, Any] = {}
 
@@ -226,6 +234,9 @@ class Agent:
             )
             context.abort(self.grpc.StatusCode.PERMISSION_DENIED, "the secret of this program")
         try:
+            while not self.open.wait(_PAUSE):
+                if not context.is_active():
+                    return b""  # whoever called waits no longer
             answer = self.answer(self.workers[int.from_bytes(sender, "big")], body)
             return self._sealed(nonce, b"answer", answer) + answer
         finally:

@@ -74,6 +74,7 @@ def init_rpc(
     prefixed.local_address = getattr(store, "local_address", "127.0.0.1")  # type: ignore[attr-defined]
     try:
         STATE.agent = Agent(WorkerInfo(rank, name), world_size, prefixed, options, answer)
+        STATE.agent.open.set()
     except BaseException:
         release_store(store)
         raise
