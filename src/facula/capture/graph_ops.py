@@ -34,6 +34,7 @@ from facula.capture.values import (
     TensorValue,
     follows_float,
 )
+from facula.capture.wrappers import WrapperValue, is_wrapper
 from facula.ops.registry import TABLE
 
 #: attributes that are tensors: they are operators
@@ -93,7 +94,10 @@ class GraphOps(Part):
         if isinstance(value, DictValue) and value.source is None:
             items = {key: self.argument(item) for key, (_, item) in value.items.items()}
             return {k: v[0] for k, v in items.items()}, {k: v[1] for k, v in items.items()}
-        raise NotGraphable(value.cls.__name__)
+        found = self.held_object(value) if isinstance(value, ObjectValue) else None
+        if found is None:
+            raise NotGraphable(value.cls.__name__)
+        return found
 
     @staticmethod
     def _known_argument(obj: Any) -> tuple[Any, Any]:
@@ -112,6 +116,8 @@ class GraphOps(Part):
             return self._inner_node(value)
         if isinstance(value, NodeValue):
             return value.node
+        if isinstance(value, WrapperValue):
+            return self.wrapper_node(value)
         if value.node is None:
             value.node = self._placeholder(value.source.label(), value.fake)
             value.node.meta["dynamic_dims"] = value.dynamic
@@ -207,6 +213,8 @@ class GraphOps(Part):
             return Known(answer)
         if name == "numpy":
             return self.array_of(owner, *args, **kwargs)
+        if name in _ELEMENTS and isinstance(owner, WrapperValue):
+            raise Break("data-dependent-value", f"Tensor.{name}()")
         if name == "item" and not args and not kwargs:
             return self.read(owner, name)
         if name == "tolist" and type(owner) is TensorValue:
@@ -242,6 +250,8 @@ class GraphOps(Part):
     ) -> Any:
         if self.asks_subclass(args, kwargs):
             return self.overridden(run, args, kwargs, _shown(target))
+        if isinstance(target, core.Op) and target.definition.numbers:
+            args, kwargs = self._numbers_read(target.definition, args, kwargs)
         try:
             pairs = [self.argument(arg) for arg in args]
             words = {name: self.argument(arg) for name, arg in kwargs.items()}
@@ -274,6 +284,25 @@ class GraphOps(Part):
             return known
         return self.from_result(result, node)
 
+    def _numbers_read(self, definition: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Arguments with numbers where tensors from outside stand for them, which is guarded."""
+        names = [parameter.name for parameter in definition.schema.parameters]
+        wanted = [name in definition.numbers for name in names]
+        given = [
+            self._number_in(value) if read else value
+            for value, read in zip(args, wanted, strict=False)
+        ]
+        words = {k: self._number_in(v) if k in definition.numbers else v for k, v in kwargs.items()}
+        return given, words
+
+    def _number_in(self, value: Any) -> Any:
+        value = self.force(value)
+        if type(value) is not TensorValue or value.source is None or value.fake.numel() != 1:
+            return value
+        found = value.real.item()
+        self.guards.add("equal", value.source.apply(core.Tensor.item), found)
+        return Known(found)
+
     def _plain_result(self, result: Any, target: Any) -> Any:
         if isinstance(result, (tuple, list)):
             return self.made(
@@ -299,6 +328,8 @@ class GraphOps(Part):
 
     def from_result(self, result: Any, node: Any) -> Any:
         """The symbolic value of what a node gives."""
+        if is_wrapper(type(result)):
+            return self.wrapper_result(result, node)
         if getattr(type(result), "_is_sparse_tensor", False):
             raise Break("tensor-subclass", "a graph holds dense tensors, this one is sparse")
         if isinstance(result, core.Tensor):

@@ -43,6 +43,7 @@ from facula.capture.values import (
     TensorValue,
     Value,
 )
+from facula.capture.wrappers import is_wrapper
 from facula.core.errors import is_own
 
 #: objects that are compared by value; they do not change
@@ -194,6 +195,8 @@ class Reading(Part):
     def _new(self, obj: Any, kind: type, source: Source) -> Any:
         if isinstance(obj, core.Tensor) and not getattr(kind, "_is_sparse_tensor", False):
             return self._tensor(obj, source)
+        if isinstance(obj, core.Tensor) and is_wrapper(kind):
+            return self.wrapper_tensor(obj, source)
         if kind in _BY_VALUE or isinstance(obj, _BY_VALUE):
             self.guards.add("equal", source, obj)
             return Known(obj, source)

@@ -47,6 +47,7 @@ from facula.capture.values import (
     ViewValue,
 )
 from facula.capture.watching import Watched
+from facula.capture.wrappers import WrapperValue
 
 #: what the guards have read, in the text of a segment
 _READ = re.compile(r"\bv0_(\d+)\b")
@@ -341,6 +342,11 @@ class Builder:
         made = f"{self.out.hold(as_class)}({self.emit(value.inner)}, {self.out.hold(value.kind)})"
         return self.name(value, made)
 
+    def of_wrapper(self, value: WrapperValue) -> str:
+        form, parts = self.world.taken_apart(value)
+        given = ", ".join([self.emit(part) for part in parts])
+        return self.name(value, f"{self.out.hold(form)}({given})")
+
     def of_node(self, value: NodeValue) -> str:
         raise self.impossible(value, "a function that a transform gave")
 
@@ -433,6 +439,7 @@ _MAKERS: dict[type, Callable[[Builder, Any], str]] = {
     SuperValue: Builder.super_,
     ViewValue: Builder.view,
     SubclassValue: Builder.of_subclass,
+    WrapperValue: Builder.of_wrapper,
     NodeValue: Builder.of_node,
     GeneratorValue: Builder.generator,
 }

@@ -32,6 +32,7 @@ from facula.capture.sources import Line
 from facula.capture.subclasses import Subclasses
 from facula.capture.values import NumberValue, Raised, TensorValue
 from facula.capture.watching import Watched
+from facula.capture.wrappers import Wrappers
 from facula.core import logs
 from facula.core.errors import is_own
 from facula.fx import Graph
@@ -40,7 +41,7 @@ from facula.fx.unbacked import Unbacked
 
 class Symbolic(
     Reading, Containers, Dictionaries, Attributes, Operators, Exceptions, Calls, GraphOps, Sizes,
-    Subclasses, Arrays, Reads,
+    Subclasses, Wrappers, Arrays, Reads,
 ):  # fmt: skip
     """The operations of the interpreter on symbolic values, and what they leave behind."""
 

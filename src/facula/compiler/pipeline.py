@@ -26,6 +26,7 @@ from facula.lower.aot.min_cut import min_cut_rematerialization_partition
 from facula.lower.aot.partition import default_partition
 from facula.lower.aot.tracing import trace
 from facula.lower.at_sizes import symbols_of
+from facula.lower.passes.absorbing import absorb_followers
 from facula.lower.passes.alone import leave_unread_results_out
 from facula.lower.passes.attention import recognise_attention
 from facula.lower.passes.canonical import canonical_arguments
@@ -122,6 +123,7 @@ partition = Pass(
 )
 
 # --- one part, for its sizes
+ABSORBING = GraphPass("what operators absorb", absorb_followers, instead=nothing)
 BATCH_NORMS = GraphPass("fold batch norms", fold_batch_norm, instead=nothing)
 IMAGES = GraphPass("layout of frozen parts", prefer_channels_last, instead=nothing)
 EPILOGUES = GraphPass("epilogues", fuse_epilogues, instead=nothing)
@@ -141,6 +143,8 @@ def part(module: GraphModule, freezes: bool, choices: Choices) -> Frozen | None:
     Small ones as sums keep a graph free of calls; one with convolutions calls anyway, and freezes
     all of its weights.
     """
+    if "part" not in module.meta and ABSORBING(module):
+        module.renew()
     if options.get("dynamic"):
         return None
     frozen = _freeze(module, choices) if freezes and calls_on_images(module.graph) else None

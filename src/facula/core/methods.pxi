@@ -154,6 +154,8 @@ cdef object python_method(object function, tuple args, dict kwargs={}):
     if k & K_PROFILE:
         return recorded_call(function, args, kwargs)
     cdef list stack
+    if k & K_SPARSE and k & K_INTERPRETER and SPARSE[2](args, kwargs):
+        return SPARSE[1](function, args, kwargs)
     if k & K_INTERPRETER:
         stack = interpreter_stack()
         if stack:

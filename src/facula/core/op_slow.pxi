@@ -59,6 +59,8 @@ cdef object slow_dispatch(Op op, object function, tuple a, dict kw, uint32_t k):
         if r is not NotImplemented:
             return r
     cdef list stack
+    if k & K_SPARSE and k & K_INTERPRETER and SPARSE[2](a, kw):
+        return SPARSE[0](op, function, a, kw)
     if k & K_INTERPRETER:
         stack = interpreter_stack()
         if stack:

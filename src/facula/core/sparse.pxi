@@ -5,8 +5,9 @@
 # that has one among its arguments goes to `SPARSE` after overrides, modes and transforms, and above the tape.
 
 #: slots: (op, function, args, kwargs) -> the result of an operator that has a sparse argument, NotImplemented where the
-#: operator takes it as it is; (function, args, kwargs) -> the same of a method; filled by `facula.ops`
-SPARSE = [None, None]
+#: operator takes it as it is; (function, args, kwargs) -> the same of a method; (args, kwargs) -> whether an argument's class
+#: comes before modes and transforms, which then see the operators on its parts only; filled by `facula.ops`
+SPARSE = [None, None, None]
 
 
 def make_shell(cls, shape, dtype):

@@ -132,6 +132,13 @@ class Definition:
     cheap: bool = False
     #: the arguments that are images: read fastest where they lie channels last
     images: tuple[str, ...] = ()
+    #: the arguments that are numbers, for which tensors of one element may be given: these are read
+    numbers: tuple[str, ...] = ()
+    #: the same by other operators, of one whose kernel is no loop that the compiler knows: it is fused as these
+    formula: Callable[..., Any] | None = None
+    #: how a call does what follows it, too: a function of what builds calls, its own arguments (nodes of a flat graph),
+    #: the operator that follows, its arguments, and the place of the value among them; gives a node or None
+    absorbs: Callable[..., Any] | None = None
     #: of several results, those that an operator with the same arguments gives alone, and faster
     alone: Mapping[int, str] = MappingProxyType({})
 

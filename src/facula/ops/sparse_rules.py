@@ -270,5 +270,6 @@ class _Named:
 
 core.SPARSE[0] = route
 core.SPARSE[1] = route_method
+core.SPARSE[2] = _other_class
 
 __all__ = ["RULES", "TABLE", "inplace_rule", "on_values", "route", "rule", "run"]

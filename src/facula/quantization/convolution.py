@@ -11,6 +11,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops import memory_order
 from facula.ops.registry import F, composite
 from facula.quantization import products
 from facula.quantization.create import _extremes, choose_qparams, quantize_per_tensor, reduced
@@ -22,6 +23,9 @@ __all__ = ["ConvPackedParams"]
 
 class ConvPackedParams:
     """A weight, a bias and the geometry, and what products with them need."""
+
+    #: graphs hold it as it is; attributes that say whether it is still the same
+    _graph_constant = ("_bias._version", "engine")
 
     def __init__(self, weight: Any, bias: Any, geometry: tuple[Any, ...], engine: str) -> None:
         self._weight, self._bias, self.engine = weight, bias, engine
@@ -217,13 +221,15 @@ def _sizes(image: Any, packed: ConvPackedParams, stride: Any, padding: Any) -> l
     return [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, p, d, k, s in places]
 
 
-def _between(x: Any, packed: ConvPackedParams, zero_point: int) -> tuple[Any, Any, Any]:
-    """The image of a transposed convolution with zeros between and around; stride and padding."""
-    stride, padding = _three(packed._stride, 1), _three(packed._padding, 0)
-    more, dilation = _three(packed._output_padding, 0), _three(packed._dilation, 1)
-    kernel = packed.shape[2:]
+def _between(x: Any, packed: ConvPackedParams, zero_point: int) -> Any:
+    """The image of a transposed convolution with zeros between and around."""
+    rank = x.dim() - 2
+    parts = ((packed._stride, 1), (packed._padding, 0), (packed._output_padding, 0),
+             (packed._dilation, 1))  # fmt: skip
+    stride, padding, more, dilation = (_three(values, fill)[-rank:] for values, fill in parts)
+    kernel = packed.shape[-rank:]
     room = [d * (k - 1) - p for d, k, p in zip(dilation, kernel, padding, strict=True)]
-    size = [(n - 1) * s + 1 for n, s in zip(x.shape[1:4], stride, strict=True)]
+    size = [(n - 1) * s + 1 for n, s in zip(x.shape[2:], stride, strict=True)]
     full = [n + 2 * r + m for n, r, m in zip(size, room, more, strict=True)]
     if min(full) < 1:
         fail(
@@ -233,26 +239,23 @@ def _between(x: Any, packed: ConvPackedParams, zero_point: int) -> tuple[Any, An
             full,
             hint="less padding, or a larger kernel",
         )
-    made = F.full((x.shape[0], *full, x.shape[4]), zero_point, dtype=core.uint8)
+    made = memory_order.empty((*x.shape[:2], *full), x, True).fill_(zero_point)
     # where padding exceeds the kernel's reach, rows at the border fall away
     inner, skip = made, x
-    for dim, (r, s, n) in enumerate(zip(room, stride, x.shape[1:4], strict=True), 1):
+    for dim, (r, s, n) in enumerate(zip(room, stride, x.shape[2:], strict=True), 2):
         first = max(0, -(r // s)) if r < 0 else 0
-        count = 0
-        for i in range(first, n):
-            if r + i * s < full[dim - 1]:
-                count += 1
+        count = sum(r + i * s < full[dim - 2] for i in range(first, n))
         skip = skip.narrow(dim, first, count)
         inner = inner.narrow(dim, r + first * s, max((count - 1) * s + 1, 0)) if count else inner
-        index = [slice(None)] * 5
+        index = [slice(None)] * x.dim()
         index[dim] = slice(None, None, s)
         inner = inner[tuple(index)]
     inner.copy_(skip)
-    return made, [1, 1, 1], [0, 0, 0]
+    return made
 
 
 def _image(op: str, integers: Any, packed: ConvPackedParams) -> Any:
-    """The bytes as [batch, three extents, channels], in order."""
+    """The bytes as an image of two extents or three."""
     dims = packed._weight.dim() - 2
     channels = packed.shape[1] * packed._groups
     if integers.dim() != dims + 2 or integers.shape[1] != channels:
@@ -263,18 +266,17 @@ def _image(op: str, integers: Any, packed: ConvPackedParams) -> Any:
             list(integers.shape),
             hint="the input is [batch, channels, extents of the image]",
         )
-    while integers.dim() < 5:
-        integers = integers.unsqueeze(2)
-    return integers.permute(0, 2, 3, 4, 1).contiguous()
+    return integers.unsqueeze(2) if dims == 1 else integers
 
 
 def _places(op: str, integers: Any, zero_point: int, packed: ConvPackedParams) -> Any:
-    """The image [batch, three extents, channels], and the geometry of its windows."""
+    """The image, the shape of the result, and the geometry of windows."""
     x = _image(op, integers, packed)
     stride, padding = _three(packed._stride, 1), _three(packed._padding, 0)
     if packed._transpose:
-        x, stride, padding = _between(x, packed, zero_point)
-    result = _sizes(x.shape[1:4], packed, stride, padding)
+        x, stride, padding = _between(x, packed, zero_point), [1, 1, 1], [0, 0, 0]
+    extents = _three(x.shape[2:], 1)
+    result = _sizes(extents, packed, stride, padding)
     if min(result) < 1:
         fail(
             RuntimeError,
@@ -284,8 +286,10 @@ def _places(op: str, integers: Any, zero_point: int, packed: ConvPackedParams) -
             f"{list(integers.shape[2:])} and {list(packed._weight.shape[2:])}",
             hint="a smaller kernel, or more padding",
         )
-    dilation = _three(packed._dilation, 1)
-    return x, (*x.shape[1:], *result, *packed.shape[2:], *stride, *padding, *dilation)
+    dilation, kernel = _three(packed._dilation, 1), packed.shape[2:]
+    size = (x.shape[0], packed.shape[0], *result[5 - x.dim() :])
+    places = (*extents, x.shape[1], *result, *kernel, *stride, *padding, *dilation)
+    return x, size, places
 
 
 def _check_engine(op: str, packed: Any) -> None:
@@ -308,25 +312,19 @@ def _check_engine(op: str, packed: Any) -> None:
 
 
 def _in_place(made: Any, packed: ConvPackedParams) -> Any:
-    """[batch, three extents, results] as [batch, results, extents], channels last in memory."""
-    dims = packed._weight.dim() - 2
-    made = made.permute(0, 4, 1, 2, 3)
-    for _ in range(3 - dims):
-        made = made.squeeze(2)
-    return made if dims > 1 else made.contiguous()
+    """The result with the dimensions that it has; of one extent in order, else channels last."""
+    return made.squeeze(2).contiguous() if packed._weight.dim() == 3 else made
 
 
 def _convolution(op: str, x: Any, packed: Any, scale: Any, zero: Any, relu: bool) -> Any:
     _check_engine(op, packed)
     integers, zero_point = products.bytes_of(op, x)
     quantizer = products.checked_output(op, scale, zero, x.dtype)
-    image, places = _places(op, integers, zero_point, packed)
+    geometry = _places(op, integers, zero_point, packed)
     low = quantizer.zero_point if relu else None
     given = (x.q_scale(), zero_point)
-    arguments = (image.shape[0], given, quantizer, x.dtype, low)
-    made = packed.weights.integers(image, places, *arguments)
-    shape = (image.shape[0], *places[4:7], packed.shape[0])
-    return products.quantized(_in_place(made.reshape(shape), packed), x.dtype, scale, zero)
+    made = packed.weights.integers(*geometry, given, quantizer, x.dtype, low)
+    return products.quantized(_in_place(made, packed), x.dtype, scale, zero)
 
 
 def _dynamic(op: str, x: Any, packed: Any, reduce_range: bool) -> Any:
@@ -334,9 +332,8 @@ def _dynamic(op: str, x: Any, packed: Any, reduce_range: bool) -> Any:
     x = x.detach()
     scale, zero = choose_qparams(*_extremes(op, x), 0, 255, reduce_range and reduced())
     q = quantize_per_tensor(x, scale, zero, core.quint8)
-    image, places = _places(op, q._integers, zero, packed)
-    made = packed.weights.numbers(image, places, image.shape[0], (scale, zero), False)
-    return _in_place(made.reshape(image.shape[0], *places[4:7], packed.shape[0]), packed)
+    geometry = _places(op, q._integers, zero, packed)
+    return _in_place(packed.weights.numbers(*geometry, (scale, zero), False), packed)
 
 
 def _define(dims: int, kind: str, relu: bool) -> None:

@@ -7,6 +7,7 @@ Keeps true: parameters are checked before anything is computed; the integers are
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +16,7 @@ import facula.quantization.engines as engines
 from facula import core
 from facula.core.errors import fail
 from facula.ops import memory_order
-from facula.ops.registry import composite, operator
+from facula.ops.registry import F, composite, operator
 from facula.quantization.tensor import (
     PER_BYTE,
     PER_CHANNEL,
@@ -97,34 +98,106 @@ class _numbers:
         )
 
 
-def _vectors(quantizer: Quantizer) -> tuple[Any, Any, bool]:
-    """Scales and zero points as the kernels take them, and whether there is one of each."""
-    if quantizer.scheme in PER_CHANNEL:
-        scale, zero = quantizer.scale, quantizer.zero_point
-        return scale.to(core.float32).contiguous(), zero.to(core.float32).contiguous(), False
-    scale = core.tensor([quantizer.scale], dtype=core.float32)
-    return scale, core.tensor([float(quantizer.zero_point)], dtype=core.float32), True
+@operator(
+    "quantization::to_integers(Tensor self, float scale, float zero_point, bool before, int low, int high, "
+    "dtype dtype) -> Tensor",
+    names=(),
+    out=False,
+    keeps=True,
+)
+class to_integers:
+    """The integers that stand for numbers by one scale; `before`: the zero point is added before rounding."""
+
+    def meta(self, scale, zero_point, before, low, high, dtype):
+        return memory_order.empty(self.shape, self, memory_order.channels_last(self), dtype)
+
+    def cpu(out, self, scale, zero_point, before, low, high, dtype):
+        integers.definition.cpu(
+            out, self, *_pair(scale, zero_point), 0, True, dtype, low, high, before
+        )
+
+    def formula(self, scale, zero_point, before, low, high, dtype):
+        levels = F.mul(self, _inverse(scale))
+        levels = F.round(levels + zero_point) if before else F.round(levels) + zero_point
+        return F.fmin(F.fmax(levels, float(low)), float(high)).to(_short(dtype))
+
+
+@operator(
+    "quantization::to_numbers(Tensor self, float scale, float zero_point) -> Tensor",
+    names=(),
+    out=False,
+    keeps=True,
+)
+class to_numbers:
+    """The numbers that integers stand for by one scale."""
+
+    def meta(self, scale, zero_point):
+        return memory_order.empty(self.shape, self, memory_order.channels_last(self), core.float32)
+
+    def cpu(out, self, scale, zero_point):
+        _numbers.definition.cpu(out, self, *_pair(scale, zero_point), 0, True)
+
+    def formula(self, scale, zero_point):
+        _short(self.dtype)
+        return (self.to(core.float32) - zero_point) * _float32(scale)
+
+
+def _pair(scale: float, zero_point: float) -> tuple[Any, Any]:
+    scale, zero = ([float(value)] for value in (scale, zero_point))
+    return core.tensor(scale, dtype=core.float32), core.tensor(zero, dtype=core.float32)
+
+
+def _float32(value: float) -> float:
+    """A number rounded to 32 bits, as kernels read it."""
+    return float(ctypes.c_float(value).value)
+
+
+def _inverse(scale: float) -> float:
+    return _float32(1.0 / _float32(scale))
+
+
+def _short(dtype: Any) -> Any:
+    """A dtype whose integers are exact in 32-bit floats."""
+    if dtype not in (core.uint8, core.int8):
+        fail(
+            NotImplementedError,
+            "quantization::to_integers",
+            "integers of 8 bits were required in a formula of 32-bit floats",
+            dtype,
+            hint="the operator's kernel computes it",
+        )
+    return dtype
+
+
+def _vectors(quantizer: Quantizer) -> tuple[Any, Any]:
+    """Scales and zero points of channels as the kernels take them."""
+    scale, zero = quantizer.scale, quantizer.zero_point
+    return scale.to(core.float32).contiguous(), zero.to(core.float32).contiguous()
 
 
 def integers_of(x: Any, dtype: Any, quantizer: Quantizer) -> Any:
     """The integers by which a quantizer stands for numbers."""
     kept, low, high = RANGES[dtype]
-    scale, zero, whole = _vectors(quantizer)
-    return integers(
-        x.detach().to(core.float32), scale, zero, quantizer.axis, whole, kept, low, high, True
-    )
+    x = x.detach().to(core.float32)
+    if quantizer.scheme not in PER_CHANNEL:
+        scale, zero = float(quantizer.scale), float(quantizer.zero_point)
+        return to_integers(x, scale, zero, True, low, high, kept)
+    scales, zeros = _vectors(quantizer)
+    return integers(x, scales, zeros, quantizer.axis, False, kept, low, high, True)
 
 
 def numbers(x: QuantizedTensor) -> Any:
     """The numbers that a quantized tensor stands for."""
     quantizer = x._quantizer
-    scale, zero, whole = _vectors(quantizer)
+    if quantizer.scheme not in PER_CHANNEL:
+        return to_numbers(x._integers, float(quantizer.scale), float(quantizer.zero_point))
+    scale, zero = _vectors(quantizer)
     if quantizer.scheme is per_channel_affine_float_qparams:
         shape = [1] * x.dim()
         shape[quantizer.axis] = -1
         levels = x._integers.to(core.float32)
         return (levels - zero.reshape(shape)) * scale.reshape(shape)
-    return _numbers(x._integers, scale, zero, quantizer.axis, whole)
+    return _numbers(x._integers, scale, zero, quantizer.axis, False)
 
 
 # ------------------------------------------------------------------ parameters
@@ -214,6 +287,7 @@ def channel_quantizer(op: str, shape: Any, scales: Any, zeros: Any, axis: int, d
 @composite(
     "quantization::quantize_per_tensor(any self, any scale, any zero_point, any dtype) -> Tensor",
     names=("quantize_per_tensor",),
+    numbers=("scale", "zero_point"),
     out=False,
     keeps=False,
 )
@@ -278,7 +352,12 @@ def _extremes(op: str, x: Any) -> tuple[float, float]:
     """The least and the greatest number, both zero where there is none."""
     if not x.numel():
         return 0.0, 0.0
-    low, high = x.min().item(), x.max().item()
+    low, high = (bound.item() for bound in F.aminmax(x))
+    _check_finite(op, low, high)
+    return low, high
+
+
+def _check_finite(op: str, low: float, high: float) -> None:
     if not (math.isfinite(low) and math.isfinite(high)):
         fail(
             RuntimeError,
@@ -287,7 +366,32 @@ def _extremes(op: str, x: Any) -> tuple[float, float]:
             f"numbers from {low} to {high}",
             hint="facula.nan_to_num() replaces NaN and infinities",
         )
-    return low, high
+
+
+@operator(
+    "quantization::parameters(Tensor low, Tensor high, int quant_min, int quant_max) -> Tensor",
+    names=(),
+    out=False,
+)
+class _parameters:
+    """The scale and the zero point by which integers cover the numbers from `low` to `high`, as numbers of 32 bits."""
+
+    def meta(low, high, quant_min, quant_max):
+        return core.empty((2,), dtype=core.float32, device=low.device)
+
+    def cpu(out, low, high, quant_min, quant_max):
+        least: Any = low.item()
+        most: Any = high.item()
+        _check_finite("quantize", least, most)
+        scale, zero = choose_qparams(least, most, quant_min, quant_max)
+        out.copy_(core.tensor([scale, float(zero)], dtype=core.float32))
+
+
+def range_parameters(op: str, x: Any, reduce_range: bool) -> tuple[Any, Any]:
+    """Scale and zero point of bytes for the range of a tensor with elements, each a tensor of one element."""
+    low, high = F.aminmax(x)
+    pair = _parameters(low, high, 0, 127 if reduce_range else 255)
+    return pair[:1], pair[1:]
 
 
 @composite(

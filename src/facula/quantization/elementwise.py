@@ -14,7 +14,7 @@ from facula import core
 from facula.core.errors import fail
 from facula.ops import memory_order
 from facula.ops.registry import TABLE as _OPERATORS
-from facula.ops.registry import F, composite
+from facula.ops.registry import F, composite, operator
 from facula.quantization import products
 from facula.quantization.create import checked_quantizer, integers_of, numbers
 from facula.quantization.tensor import (
@@ -66,15 +66,32 @@ def by_table(x: Any, function: Callable[[Any], Any], chosen: Quantizer) -> Any:
     kept, low, high = RANGES[x._kind]
     if kept is core.int32 or x.numel() < 256:
         return again(function(numbers(x)), x, chosen)
-    levels = F.arange(low, high + 1, dtype=core.int32).to(kept)
-    table = again(function(numbers(like(x, levels))), x, chosen)._integers
-    if low < 0:
-        table = table.roll(low)
-    integers = x._integers
-    given = integers if integers.is_contiguous() else integers.contiguous()
-    out = core.empty(x.shape, dtype=kept)
-    core.kernel("quantized_lookup")((out, given, table), (), (), total=x.numel(), grain=32768)
-    return wrap(out, x._kind, chosen)
+    with products.computed():
+        levels = F.arange(low, high + 1, dtype=core.int32).to(kept)
+        table = again(function(numbers(like(x, levels))), x, chosen)._integers
+        if low < 0:
+            table = table.roll(low)
+    return wrap(looked_up(x._integers, table), x._kind, chosen)
+
+
+@operator(
+    "quantization::looked_up(Tensor self, Tensor table) -> Tensor",
+    names=(),
+    out=False,
+    keeps=True,
+)
+class looked_up:
+    """Each byte replaced by that of a table of 256."""
+
+    def meta(self, table):
+        return memory_order.empty(self.shape, self, memory_order.channels_last(self))
+
+    def cpu(out, self, table):
+        if out.numel():
+            given = memory_order.ordered(self, memory_order.channels_last(out))
+            core.kernel("quantized_lookup")(
+                (out, given, table), (), (), total=out.numel(), grain=32768
+            )
 
 
 # ------------------------------------------------------------------ arithmetic
@@ -87,17 +104,50 @@ def _added(op: str, a: Any, b: Any, scale: Any, zero: Any, relu: bool) -> Any:
     if a._kind is core.qint32 or a.shape != b.shape:
         total = numbers(a) + numbers(b)
         return again(total.relu_() if relu else total, a, chosen)
-    last = memory_order.channels_last(a._integers)
-    first, second = (memory_order.ordered(x._integers, last) for x in (a, b))
-    out = memory_order.empty(a.shape, first, last)
-    _, low, high = RANGES[a._kind]
     given = (a.q_scale(), float(a.q_zero_point()), b.q_scale(), float(b.q_zero_point()))
+    _, low, high = RANGES[a._kind]
     limits = (chosen.scale, float(chosen.zero_point), float(low), float(high))
-    core.kernel(f"quantized_add:{out.dtype.code}")(
-        (out, first, second), (int(relu), a.numel()), (*given, *limits),
-        total=-(-a.numel() // _PIECE), grain=4,
-    )  # fmt: skip
-    return wrap(out, a._kind, chosen)
+    made = added(a._integers, b._integers, (*given, *limits), relu)
+    return wrap(made, a._kind, chosen)
+
+
+@operator(
+    "quantization::added(Tensor self, Tensor other, float[] parameters, bool relu) -> Tensor",
+    names=(),
+    out=False,
+    keeps=True,
+)
+class added:
+    """The integers of a sum; parameters: scale and zero point of both and of the result, its lowest and highest."""
+
+    def meta(self, other, parameters, relu):
+        return memory_order.empty(self.shape, self, memory_order.channels_last(self))
+
+    def cpu(out, self, other, parameters, relu):
+        last = memory_order.channels_last(out)
+        first, second = (memory_order.ordered(x, last) for x in (self, other))
+        core.kernel(f"quantized_add:{out.dtype.code}")(
+            (out, first, second), (int(relu), out.numel()), parameters,
+            total=-(-out.numel() // _PIECE), grain=4,
+        )  # fmt: skip
+
+
+def _summed(build: Any, given: list[Any], arguments: list[Any], at: int) -> Any:
+    """A product whose integers are added to others: the sum is part of the product."""
+    first, second, numbers, relu = arguments
+    other, own = (second, first) if at == 0 else (first, second)
+    x, y = other.meta["val"], own.meta["val"]
+    taps = given[1].meta["val"].dim() == 2
+    if given[products.ADDED] is not None or taps or x.shape != y.shape:
+        return None
+    (scale, _), more = numbers[2 * at : 2 * at + 2], numbers[2 - 2 * at : 4 - 2 * at]
+    least = 0.0 if relu else float("-inf")
+    given[products.ADDED] = other
+    given[products.LIMITS] = [*given[products.LIMITS], scale, *more, *numbers[4:], least, 1.0]
+    return build(products.product, *given)
+
+
+products.FOLLOWERS[added] = _summed
 
 
 def _same_dtype(op: str, a: Any, b: Any) -> None:

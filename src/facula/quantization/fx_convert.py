@@ -32,7 +32,7 @@ class Converting:
 
     def __init__(self, model: Any, is_reference: bool) -> None:
         self.model, self.is_reference = model, is_reference
-        self.modules = dict(model.named_modules())
+        self.modules = dict(model.named_modules(remove_duplicate=False))
         self.graph = Graph()
         self.values: dict[Any, Value] = {}
         self.count = 0

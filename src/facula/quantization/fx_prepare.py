@@ -28,7 +28,7 @@ _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 def fuse_graph(model: Any, is_qat: bool) -> None:
     """Make one module of each layer, its norm and its relu."""
     for node in list(model.graph.nodes):
-        modules = dict(model.named_modules())
+        modules = dict(model.named_modules(remove_duplicate=False))
         if node.op != "call_module" or type(modules[node.target]) not in (
             *_FIRST, *_TRANSPOSED, nn.BatchNorm2d, nn.BatchNorm3d
         ):  # fmt: skip
@@ -51,8 +51,7 @@ def _chain(node: Any, modules: dict[str, Any]) -> list[Any]:
     """A layer and what may be fused with it."""
     layer, chain = modules[node.target], [node]
     following = _next(node, modules)
-    uses = [n for n in node.graph.nodes if n.op == "call_module" and n.target == node.target]
-    if len(uses) > 1:
+    if _calls_of(node.target, node.graph) > 1:
         return chain
     takes_norm = type(layer) in (*_FIRST, *_TRANSPOSED)
     if (
@@ -60,6 +59,7 @@ def _chain(node: Any, modules: dict[str, Any]) -> list[Any]:
         and following is not None
         and following.op == "call_module"
         and (type(modules[following.target]) in _NORMS)
+        and _calls_of(following.target, node.graph) == 1
     ):
         chain.append(following)
         following = _next(following, modules)
@@ -84,9 +84,14 @@ def _fuse_chain(model: Any, chain: list[Any], modules: dict[str, Any], is_qat: b
     chain[-1].replace_all_uses_with(chain[0])
     for node in reversed(chain[1:]):
         model.graph.erase_node(node)
-        if node.op == "call_module":
+        if node.op == "call_module" and not _calls_of(node.target, model.graph):
             parent, last = fuse._parent(model, node.target)
             setattr(parent, last, nn.Identity())
+
+
+def _calls_of(target: str, graph: Any) -> int:
+    """How often a graph calls a module."""
+    return sum(n.op == "call_module" and n.target == target for n in graph.nodes)
 
 
 # ------------------------------------------------------------------ configurations
@@ -94,7 +99,7 @@ def _fuse_chain(model: Any, chain: list[Any], modules: dict[str, Any], is_qat: b
 
 def configure(model: Any, mapping: Any, where: dict[str, Any]) -> dict[Any, Any]:
     """The configuration of every node; `where`: node name -> the module that the call stands in."""
-    modules = dict(model.named_modules())
+    modules = dict(model.named_modules(remove_duplicate=False))
     counts: dict[Any, int] = {}
     found: dict[Any, Any] = {}
     for node in model.graph.nodes:
@@ -152,7 +157,7 @@ class Observing:
 
     def __init__(self, model: Any, configs: dict[Any, Any]) -> None:
         self.model, self.configs = model, configs
-        self.modules = dict(model.named_modules())
+        self.modules = dict(model.named_modules(remove_duplicate=False))
         self.behind: dict[Any, Any] = {}  # value -> the node of its observer
         self.count = 0
 

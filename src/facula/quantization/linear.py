@@ -13,7 +13,7 @@ from facula import core
 from facula.core.errors import fail
 from facula.ops.registry import F, composite
 from facula.quantization import create, engines, products
-from facula.quantization.create import _extremes, choose_qparams, quantize_per_tensor, reduced
+from facula.quantization.create import quantize_per_tensor, reduced
 from facula.quantization.tensor import QuantizedTensor
 
 __all__ = ["LinearPackedParams"]
@@ -21,6 +21,9 @@ __all__ = ["LinearPackedParams"]
 
 class LinearPackedParams:
     """A weight [out, in] and a bias, and what products with them need."""
+
+    #: graphs hold it as it is; attributes that say whether it is still the same
+    _graph_constant = ("_bias._version", "engine")
 
     def __init__(self, weight: Any, bias: Any, engine: str) -> None:
         self._weight, self._bias, self.engine = weight, bias, engine
@@ -177,10 +180,9 @@ def _linear(op: str, x: Any, packed: Any, scale: Any, zero: Any, low: int | None
     weights = packed.weights
     rows = _rows(op, integers, weights.inner)
     low = quantizer.zero_point if low is not None else None
-    places, given = products.row_places(rows.shape[0], weights.inner), (x.q_scale(), zero_point)
-    made = weights.integers(rows, places, 1, given, quantizer, kind, low)
-    shape = (*x.shape[:-1], weights.results)
-    return products.quantized(made.reshape(shape), kind, scale, zero)
+    given, size = (x.q_scale(), zero_point), (*x.shape[:-1], weights.results)
+    made = weights.integers(rows, size, (), given, quantizer, kind, low)
+    return products.quantized(made, kind, scale, zero)
 
 
 _LINEAR = "(Tensor X, any W_prepack, float Y_scale_i, int Y_zero_point_i) -> Tensor"
@@ -200,8 +202,7 @@ def linear_relu(X, W_prepack, Y_scale_i, Y_zero_point_i):  # noqa: N803
 
 def _numbers(rows: Any, weights: Any, scale: float, zero: int, relu: bool) -> Any:
     """The product of rows of bytes as numbers."""
-    places = products.row_places(rows.shape[0], weights.inner)
-    return weights.numbers(rows, places, 1, (scale, zero), relu)
+    return weights.numbers(rows, (rows.shape[0], weights.results), (), (scale, zero), relu)
 
 
 def _then(op: str, function: Any, x: Any, packed: Any, scale: float, zero: int) -> Any:
@@ -249,18 +250,13 @@ def _dynamic(op: str, x: Any, packed: Any, reduce_range: bool, relu: bool) -> An
     x = x.detach()
     weights = packed.weights
     rows = _rows(op, x, weights.inner)
-    reduce_range = reduce_range and reduced()
-    scale, zero = choose_qparams(*_extremes(op, x), 0, 255, reduce_range)
-    integers = _with_zero(rows, scale, zero)
-    made = _numbers(integers, weights, scale, zero, relu)
-    return made.reshape(*x.shape[:-1], weights.results)
-
-
-def _with_zero(x: Any, scale: float, zero: int) -> Any:
-    """Bytes rounded after the zero point was added, as the products of numbers have them in PyTorch."""
-    step = core.tensor([scale], dtype=core.float32)
-    start = core.tensor([float(zero)], dtype=core.float32)
-    return create.integers(x, step, start, 0, True, core.uint8, 0, 255, True)
+    size = (*x.shape[:-1], weights.results)
+    if not rows.numel():
+        return _numbers(rows.to(core.uint8), weights, 1.0, 0, relu).reshape(size)
+    scale, zero = create.range_parameters(op, rows, reduce_range and reduced())
+    # bytes rounded after the zero point was added, as the products of numbers have them in PyTorch
+    integers = create.integers(rows, scale, zero, 0, True, core.uint8, 0, 255, True)
+    return weights.numbers_of_range(integers, size, scale, zero, relu)
 
 
 def _fp16(op: str, x: Any, packed: Any, relu: bool) -> Any:

@@ -9,22 +9,37 @@ happens once, in float32, as PyTorch's x86 engine does it:
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.registry import F
+from facula.ops import memory_order
+from facula.ops.registry import F, operator
 from facula.quantization.tensor import PER_CHANNEL, RANGES, Quantizer, per_tensor_affine, wrap
 
-__all__ = ["Weights", "checked_output", "finished", "row_places"]
+__all__ = ["Weights", "checked_output", "computed", "finished", "product"]
 
 #: parameters that are kept for one weight
 _KEPT = 64
 
 
-def row_places(rows: int, inner: int) -> tuple[int, ...]:
+def _row_places(rows: int, inner: int) -> tuple[int, ...]:
     """Rows of bytes as a line of an image: the geometry of a product without windows."""
     return (1, 1, rows, inner, 1, 1, rows, *(1,) * 6, 0, 0, 0, 1, 1, 1)
+
+
+@contextmanager
+def computed() -> Iterator[None]:
+    """Outside of modes and transforms: what follows from packed weights alone is no part of a trace."""
+    keys, stack = core.suspend_dispatch(), core.swap_interpreters([])
+    try:
+        yield
+    finally:
+        core.swap_interpreters(stack)
+        core.set_thread_keys(keys)
 
 
 class Weights:
@@ -41,10 +56,12 @@ class Weights:
         self.zeros = zeros if bool((zeros != 0).any()) else None  # int32, one for each result
         # a channel for each result: its taps side by side, or panels
         apart = depthwise and self.results == 1 and self.zeros is None
-        self.taps = rows.t().contiguous() if apart else None
-        self.panels = None if apart else _panels(rows.contiguous(), self.results, groups)
+        self.packed = (
+            rows.t().contiguous() if apart else _panels(rows.contiguous(), self.results, groups)
+        )
         self.bias = bias
         self._totals = rows.to(core.int32).sum(1, dtype=core.int32) - zeros * self.inner
+        self._none: Any = None
         self._bases: dict[int, Any] = {}
         self._factors: dict[Any, tuple[Any, Any]] = {}
 
@@ -53,7 +70,8 @@ class Weights:
         if zero_point not in self._bases:
             if len(self._bases) > _KEPT:
                 self._bases.clear()
-            self._bases[zero_point] = -self._totals * zero_point
+            with computed():
+                self._bases[zero_point] = -self._totals * zero_point
         return self._bases[zero_point]
 
     def _scaled(self, x_scale: float, y_scale: float) -> tuple[Any, Any]:
@@ -63,55 +81,135 @@ class Weights:
         if key not in self._factors:
             if len(self._factors) > _KEPT:
                 self._factors.clear()
-            self._factors[key] = scaled(self.scales, x_scale, y_scale, self.bias)
+            with computed():
+                self._factors[key] = scaled(self.scales, x_scale, y_scale, self.bias)
         return self._factors[key]
 
-    def _product(self, out: Any, x: Any, places: Any, images: int, zero: int, factors: Any,
-                 scalars: Any) -> Any:  # fmt: skip
-        if not out.numel():
-            return out
-        if self.taps is not None:
-            core.kernel(f"quantized_depthwise:{out.dtype.code}")(
-                (out, x, self.taps, *factors),
-                (*places, zero),
-                scalars,
-                total=out.shape[0],
-                grain=16,
-            )
-            return out
-        numbers = (*places, self.groups, self.results, zero, images)
-        core.kernel(f"quantized_product:{out.dtype.code}")(
-            (out, x, self.panels, self._base(zero), *factors, self.zeros), numbers, scalars
-        )
-        return out
-
-    def integers(self, x: Any, places: Any, images: int, given: tuple[float, int],
+    def integers(self, x: Any, size: Any, places: Any, given: tuple[float, int],
                  quantizer: Quantizer, kind: Any, low: int | None = None) -> Any:  # fmt: skip
-        """Integers of dtype `kind` (and not below `low`), a row for each place of the result.
+        """Integers of dtype `kind` (and not below `low`) of a result of shape `size`.
 
         `given` has scale and zero point of the bytes `x`.
         """
         kept, least, most = RANGES[kind]
-        out = core.empty((images * _count(places), self.groups * self.results), dtype=kept)
         least = least if low is None else max(least, low)
         limits = (float(quantizer.zero_point), float(least), float(most))
         factors = self._scaled(given[0], quantizer.scale)
-        return self._product(out, x, places, images, given[1], factors, limits)
+        return self._product(x, size, places, given[1], factors, limits, kept)
 
-    def numbers(
-        self, x: Any, places: Any, images: int, given: tuple[float, int], relu: bool
-    ) -> Any:
+    def numbers(self, x: Any, size: Any, places: Any, given: tuple[float, int], relu: bool) -> Any:
         """The same as numbers, not below 0 where `relu`."""
-        out = core.empty((images * _count(places), self.groups * self.results))
         multiplier = self.scales * core.tensor(given[0], dtype=core.float32)
-        shift = F.zeros(multiplier.shape) if self.bias is None else self.bias.detach()
+        factors = (multiplier, self._shift())
         low = 0.0 if relu else float("-inf")
-        return self._product(out, x, places, images, given[1], (multiplier, shift), (low,))
+        return self._product(x, size, places, given[1], factors, (low,), core.float32)
+
+    def numbers_of_range(self, x: Any, size: Any, scale: Any, zero: Any, relu: bool) -> Any:
+        """The same of rows whose scale and zero point are tensors of one element."""
+        shift = self._shift()
+        low = 0.0 if relu else float("-inf")
+        base = self._totals * -zero.to(core.int32)
+        return product(
+            x, self.packed, base, self.scales * scale, shift, self.zeros, None, size,
+            (self.groups, 0), (low,), core.float32,
+        )  # fmt: skip
+
+    def _shift(self) -> Any:
+        """What is added to numbers."""
+        if self.bias is not None:
+            return self.bias.detach()
+        if self._none is None:
+            with computed():
+                self._none = F.zeros(self.scales.shape)
+        return self._none
+
+    def _product(self, x: Any, size: Any, places: Any, zero: int, factors: Any, limits: Any,
+                 dtype: Any) -> Any:  # fmt: skip
+        places = (*places, self.groups, zero)
+        base = self._base(zero)
+        return product(
+            x, self.packed, base, *factors, self.zeros, None, size, places, limits, dtype
+        )
 
 
-def _count(places: Any) -> int:
-    """Places of the result in an image."""
-    return places[4] * places[5] * places[6]
+@operator(
+    "quantization::product(Tensor input, Tensor weights, Tensor base, Tensor multiplier, Tensor shift, "
+    "Tensor? zeros, Tensor? added, int[] size, int[] places, float[] limits, dtype dtype) -> Tensor",
+    names=(),
+    out=False,
+    keeps=True,
+)
+class product:
+    """A convolution of bytes with packed weights; or, where `places` has no geometry, the product of rows.
+
+    places: the geometry, the number of groups, and the byte that stands for zero; limits: what the kernel takes;
+    added: integers that are added to the result's.
+    """
+
+    images = ("input",)
+
+    def flops(input, weights, base, multiplier, shift, zeros, added, size, places, limits, dtype):
+        taps, channels = math.prod(places[7:10]), input.shape[1 if _is_image(places) else -1]
+        return 2 * math.prod(size) * taps * channels // places[-2]
+
+    def meta(input, weights, base, multiplier, shift, zeros, added, size, places, limits, dtype):
+        return memory_order.empty(size, input, _is_image(places), dtype)
+
+    def cpu(
+        out, input, weights, base, multiplier, shift, zeros, added, size, places, limits, dtype
+    ):
+        if not out.numel():
+            return
+        image, code = _is_image(places), out.dtype.code
+        x, (*geometry, groups, zero) = memory_order.ordered(input, image), places
+        if weights.dim() == 2:  # a channel for each result
+            core.kernel(f"quantized_depthwise:{code}")(
+                (out, x, weights, multiplier, shift), (*geometry, zero), limits,
+                total=out.numel() // groups, grain=16,
+            )  # fmt: skip
+            return
+        if not image:
+            geometry = list(_row_places(x.numel() // x.shape[-1], x.shape[-1]))
+        images = size[0] if image else 1
+        numbers = (*geometry, groups, multiplier.shape[0] // groups, zero, images)
+        operands = (out, x, weights, base, multiplier, shift, zeros)
+        if added is None:
+            core.kernel(f"quantized_product:{code}")(operands, numbers, limits)
+            return
+        more = memory_order.ordered(added, image)
+        core.kernel(f"quantized_product_sum:{code}")((*operands, more), numbers, limits)
+
+    def absorbs(build, given, follower, arguments, at):
+        rule = FOLLOWERS.get(follower)
+        return None if rule is None else rule(build, given, arguments, at)
+
+
+#: what follows a product -> a function of what builds calls, the arguments of the product and of what follows, and the
+#: place of the product among these; it gives the call that does both, or None
+FOLLOWERS: dict[Any, Any] = {}
+#: where the product has what is added, its limits and its dtype
+ADDED, LIMITS, DTYPE = 6, 9, 10
+
+
+def _limited(build: Any, given: list[Any], arguments: list[Any], at: int) -> Any:
+    """A product whose results are limited: the limits of the product itself."""
+    _, low, high = arguments
+    zero, *limits = [0.0, *given[LIMITS]] if given[DTYPE] is core.float32 else given[LIMITS]
+    numbers = all(x is None or isinstance(x, (int, float)) for x in (low, high))
+    if given[ADDED] is not None or at or not numbers or (high is not None and len(limits) < 2):
+        return None
+    limits[0] = limits[0] if low is None else max(limits[0], float(low))
+    limits[1:] = [x if high is None else min(x, float(high)) for x in limits[1:]]
+    given[LIMITS] = limits if given[DTYPE] is core.float32 else [zero, *limits]
+    return build(product, *given)
+
+
+FOLLOWERS[F.clamp] = _limited
+
+
+def _is_image(places: Any) -> bool:
+    """Whether a result is an image, channels last in memory; else it has rows."""
+    return len(places) > 2
 
 
 def _panels(rows: Any, results: int, groups: int) -> Any:

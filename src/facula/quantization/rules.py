@@ -16,7 +16,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.ops import memory_order, pool
-from facula.ops.registry import F
+from facula.ops.registry import F, operator
 from facula.quantization.create import integers_of, numbers
 from facula.quantization.tensor import (
     PER_CHANNEL,
@@ -241,22 +241,40 @@ def _averaged(op: Any, args: tuple[Any, ...]) -> Any:
 # ------------------------------------------------------------------ single operators
 
 
+@operator(
+    "quantization::greatest(Tensor self, int[] kernel, int[] stride, int[] padding, int[] dilation, "
+    "int[] size) -> Tensor",
+    names=(),
+    out=False,
+    keeps=True,
+)
+class _greatest:
+    """The greatest integer of each window of an image with channels last."""
+
+    images = ("self",)
+
+    def meta(self, kernel, stride, padding, dilation, size):
+        return memory_order.empty((*self.shape[:2], *size), self, True)
+
+    def cpu(out, self, kernel, stride, padding, dilation, size):
+        extents = (1, *self.shape[2:], self.shape[1], 1, *size)
+        numbers = (*extents, 1, *kernel, 1, *stride, 0, *padding, 1, *dilation)
+        core.kernel(f"quantized_maximum:{out.dtype.code}")(
+            (out, memory_order.ordered(self, True)), numbers, (),
+            total=self.shape[0] * math.prod(size), grain=64,
+        )  # fmt: skip
+
+
 @rule("_max_pool")
 def _max_pool(self: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
               index_bytes: int) -> Any:  # fmt: skip
     windows, x = (kernel, stride, padding, dilation), self._integers
     whole = self._quantizer.scheme not in PER_CHANNEL and self._kind is not core.qint32
-    if index_bytes or len(kernel) != 2 or not (whole and memory_order.channels_last(x)):
+    # positions of 4 bytes are a gradient's, and integers have none
+    if index_bytes == 8 or len(kernel) != 2 or not (whole and memory_order.channels_last(x)):
         return _moved(F._max_pool, (self, *windows, ceil_mode, index_bytes))
     outs = pool.check_windows("max_pool", x, *windows, ceil_mode)
-    made = memory_order.empty((*x.shape[:2], *outs), x, True)
-    extents = (1, *x.shape[2:], x.shape[1], 1, *outs)
-    numbers = (*extents, 1, *kernel, 1, *stride, 0, *padding, 1, *dilation)
-    core.kernel(f"quantized_maximum:{x.dtype.code}")(
-        (made, memory_order.ordered(x, True)), numbers, (),
-        total=x.shape[0] * math.prod(outs), grain=64,
-    )  # fmt: skip
-    return like(self, made), core.empty((0,), dtype=core.int32)
+    return like(self, _greatest(x, *windows, outs)), core.empty((0,), dtype=core.int32)
 
 
 @rule("relu")

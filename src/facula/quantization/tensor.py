@@ -123,7 +123,25 @@ class QuantizedTensor(core.Tensor):
         # lazily: the rules import this module
         return import_module("facula.quantization.rules").route_method(function, args, kwargs)
 
+    # ---------------------------------------------------------------- parts
+
+    def __tensor_flatten__(self) -> tuple[list[str], Any]:
+        """The names of the tensors that it is made of, and what else makes it; None: these are tensors, too."""
+        whole = self._quantizer.scheme not in PER_CHANNEL
+        return ["_integers"], (self._kind, self._quantizer) if whole else None
+
+    @staticmethod
+    def __tensor_unflatten__(parts: Any, context: Any, size: Any, stride: Any) -> QuantizedTensor:
+        """The tensor of these parts."""
+        made: QuantizedTensor = wrap(parts["_integers"], *context)
+        return made
+
     # ---------------------------------------------------------------- metadata
+
+    @property
+    def device(self) -> Any:
+        """Where the integers are."""
+        return self._integers.device
 
     @property
     def dtype(self) -> Any:

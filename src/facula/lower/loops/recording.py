@@ -63,9 +63,10 @@ def record(lowering: Any, op: Any, args: Sequence[Any]) -> Any:
     """
     definition = op.definition
     composite = definition.kind == "composite"
+    body = definition.body if composite else definition.formula
     if definition.random:  # running it would move a generator on
         raise NotLoops(f"the draw {op.name}")
-    if not composite and (
+    if body is None and (
         definition.kind != "operator" or definition.cpu is None or definition.dynamic
     ):
         raise NotLoops(f"the operator {op.name}")
@@ -74,11 +75,11 @@ def record(lowering: Any, op: Any, args: Sequence[Any]) -> Any:
     before = getattr(_active, "recorder", None)
     _active.recorder = recorder
     try:
-        results = None if composite else recorder.shapes(op, metas)
+        results = None if body is not None else recorder.shapes(op, metas)
         core.push_dispatch_mode(recorder)
         try:
-            if composite:
-                results = definition.body(*metas)
+            if body is not None:
+                results = body(*metas)
             else:
                 definition.cpu(results, *metas)
         finally:

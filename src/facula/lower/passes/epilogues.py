@@ -58,7 +58,7 @@ def frozen_nodes(graph: Graph) -> set[Node]:
     return found
 
 
-class _Builder:
+class Builder:
     """Adds calls with their fake values before a node."""
 
     def __init__(self, graph: Graph, before: Node) -> None:
@@ -73,7 +73,8 @@ class _Builder:
         return node
 
 
-def _given(node: Node) -> list[Any]:
+def given_to(node: Node) -> list[Any]:
+    """The arguments of a call in schema order."""
     definition = table.definition_of(node)
     assert definition is not None
     return table.complete(definition.schema, node.args, node.kwargs)
@@ -92,14 +93,14 @@ def fold_batch_norm(graph: Graph) -> int:
     for node in list(graph.nodes):
         if not _calls(node, F.batch_norm_eval):
             continue
-        source, mean, var, gamma, beta, eps = _given(node)
+        source, mean, var, gamma, beta, eps = given_to(node)
         if not _calls(source, F._conv) or len(source.users) != 1:
             continue
-        x, weight, bias, *settings = _given(source)
+        x, weight, bias, *settings = given_to(source)
         tensors = [t for t in (weight, bias, mean, var, gamma, beta) if t is not None]
         if not all(t in frozen for t in tensors) or not _same_dtype(tensors):
             continue
-        build = _Builder(graph, node)
+        build = Builder(graph, node)
         folded = _folded(build, weight, bias, mean, var, gamma, beta, eps)
         made = build(F._conv, x, *folded, *settings)
         made.meta = {**node.meta, "val": made.meta["val"]}
@@ -115,7 +116,7 @@ def _same_dtype(nodes: Sequence[Node]) -> bool:
 
 
 def _folded(
-    build: _Builder, weight: Node, bias: Any, mean: Any, var: Any, gamma: Any, beta: Any, eps: float
+    build: Builder, weight: Node, bias: Any, mean: Any, var: Any, gamma: Any, beta: Any, eps: float
 ) -> tuple[Node, Node]:
     """Weight and bias of the convolution that normalises its results."""
     scale = build(F.rsqrt, build(F.add, var, eps))
@@ -159,7 +160,7 @@ def _epilogue_of(node: Node, residuals: bool, choices: Choices) -> _Epilogue:
         return epilogue
     user = _only_user(epilogue.last)
     if residuals and user is not None and _calls(user, F.add):
-        a, b, *alpha = _given(user)
+        a, b, *alpha = given_to(user)
         other = b if a is epilogue.last else a
         if alpha in ([], [1]) and isinstance(other, Node) and other is not node:
             if _alike(other, node) and _alike(user, node):
@@ -195,7 +196,7 @@ def _map_of(node: Node) -> tuple[str, tuple[float, ...]] | None:
         return None
     code = "f64" if value.dtype is core.float64 else "f32"
     for chosen in ({}, *definition.prebuilt):
-        numbers = _numbers(definition, _given(node), chosen)
+        numbers = _numbers(definition, given_to(node), chosen)
         if numbers is None:
             continue
         key, _, _ = variant_parts(definition, chosen, code)
@@ -208,7 +209,7 @@ def _map_of(node: Node) -> tuple[str, tuple[float, ...]] | None:
 def _takes_one(definition: Any, node: Node) -> bool:
     """Whether a node's first argument is its one operand: a number, or the same value again, in a
     tensor's place is an operand as well, which the kernel would read through a pointer."""
-    pairs = zip(definition.schema.parameters, _given(node), strict=True)
+    pairs = zip(definition.schema.parameters, given_to(node), strict=True)
     operands = [value for p, value in pairs if p.is_tensor and value is not None]
     return len(operands) == 1 and isinstance(operands[0], Node) and operands[0] is node.args[0]
 
@@ -234,7 +235,7 @@ def _numbers(
 
 
 def _convolution(graph: Graph, node: Node, frozen: set[Node], choices: Choices) -> int:
-    x, weight, bias, *settings = _given(node)
+    x, weight, bias, *settings = given_to(node)
     stride, padding, dilation, groups, size = settings
     image, kernel = x.meta["val"], weight.meta["val"]
     value = node.meta["val"]
@@ -248,7 +249,7 @@ def _convolution(graph: Graph, node: Node, frozen: set[Node], choices: Choices) 
     epilogue = _epilogue_of(node, packs and last, choices)
     if epilogue.last is node and not packs:
         return 0
-    build = _Builder(graph, epilogue.last)
+    build = Builder(graph, epilogue.last)
     panels, direct = weight, packs and _prefers_direct(image, kernel, settings, choices)
     if packs:
         panels = build(F._conv_pack, weight, tuple(image.shape), *settings, direct)
@@ -260,7 +261,7 @@ def _convolution(graph: Graph, node: Node, frozen: set[Node], choices: Choices) 
 
 
 def _linear(graph: Graph, node: Node, frozen: set[Node], choices: Choices) -> int:
-    x, weight, bias = _given(node)
+    x, weight, bias = given_to(node)
     rows, matrix = x.meta["val"], weight.meta["val"]
     if matrix.dim() != 2 or not rows.dtype.is_floating_point:
         return 0
@@ -273,7 +274,7 @@ def _linear(graph: Graph, node: Node, frozen: set[Node], choices: Choices) -> in
     epilogue = _epilogue_of(node, node.meta["val"].is_contiguous(), choices)
     if epilogue.last is node and not packs:
         return 0
-    build = _Builder(graph, epilogue.last)
+    build = Builder(graph, epilogue.last)
     panels = build(F._linear_pack, weight) if packs else weight
     made = build(
         F._linear_epilogue,

@@ -89,7 +89,7 @@ def _fold_weights(model: Any) -> None:
 
 def convert(model: Any, fold_quantize: bool) -> None:
     """Put operators in the place of observers; `fold_quantize`: weights become integers now."""
-    modules = dict(model.named_modules())
+    modules = dict(model.named_modules(remove_duplicate=False))
     found = [
         (node, modules[node.target])
         for node in model.graph.nodes

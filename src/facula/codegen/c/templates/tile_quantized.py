@@ -5,11 +5,15 @@ panels), `quantized_pack` (the panels) and `quantized_panels` (their bytes). Kee
 every instruction set, so results are the same integers on all of them; a row of sums becomes results while it is in a
 cache; no byte outside of the image is read; results do not depend on the number of threads.
 
+`quantized_product_sum:<u8|i8>` adds other integers to these before they are stored.
+
 `quantized_product`: p = results [rows, groups * N], image, panels, base (i32: what zero points add to sums),
-    multiplier, shift (f32), zeros (i32, of weights, or null: all are 0)
+    multiplier, shift (f32), zeros (i32, of weights, or null: all are 0); with a sum: what is added
 n = 0-2 image, 3 channels, 4-6 result, 7-9 kernel, 10-12 stride, 13-15 padding, 16-18 dilation, 19 groups,
     20 results of a group (N), 21 what lies outside of the image, 22 images
-s = integers: zero point, lowest, highest; numbers: lowest
+s = integers: zero point, lowest, highest; numbers: lowest; with a sum, behind those of the product: its scale, scale
+    and zero point of what is added, scale, zero point, lowest and highest of the sum, what it is at least as a number,
+    and whether the product is rounded before (if not, its limits are infinite)
 Integers are round((sum + shift) * multiplier) + zero point, numbers sum * multiplier + shift.
 """
 
@@ -36,6 +40,9 @@ typedef struct quantized {
     const float *multiplier, *shift;
     const int64_t *n;
     float zero, low, high;
+    const char *added; /* and how it and the sum stand for numbers */
+    float scale, added_scale, added_zero, inverse, sum_zero, sum_low, sum_high, least;
+    int rounds; /* whether the product becomes integers before the sum */
     long size; /* bytes of a result */
     void (*finish)(const struct quantized *, const int32_t *, const int32_t *, long, long, long, long);
     long rows, inner, results, groups, channels; /* of a group: inner, results, channels */
@@ -202,6 +209,89 @@ NOINLINE void finish_$S(const quantized *g, const int32_t *sums, const int32_t *
             v = _mm512_max_ps(_mm512_mul_ps(v, multiplier), low); /* NaN becomes the lowest */
             const __m512i q = _mm512_add_epi32(_mm512_cvtps_epi32(_mm512_min_ps(v, high)), zero);
             _mm512_mask_cvtepi32_storeu_epi8(to + r * stride + j, some, q);
+        }
+    }
+}
+"""
+#: integers, and others added to the numbers that they stand for: as `quantized_add`, each number is rounded before the
+#: sum is, so that the steps stand in loops of their own
+FINISH_SUM = r"""
+NOINLINE void finish_sum_$S(const quantized *g, const int32_t *sums, const int32_t *totals, long row,
+                            long count, long first, long width)
+{
+    const float *multiplier = g->multiplier + first, *shift = g->shift + first;
+    const int32_t *base = g->base + first;
+    const float zero = g->zero, low = g->low, high = g->high, scale = g->scale, inverse = g->inverse;
+    const float added_scale = g->added_scale, added_zero = g->added_zero, least = g->least;
+    const long stride = g->groups * g->results;
+    const int rounds = g->rounds;
+    float x[NR], y[NR];
+    for (long r = 0; r < count; r++, sums += NR) {
+        $T *restrict to = ($T *)g->out + (row + r) * stride + first;
+        const $T *with = (const $T *)g->added + (row + r) * stride + first;
+        for (long j = 0; j < width; j++)
+            x[j] = (float)(sums[j] + base[j] - (totals ? totals[r] * g->zeros[first + j] : 0));
+        _Pragma("GCC ivdep") for (long j = 0; j < width; j++) {
+            float v = (x[j] + shift[j]) * multiplier[j];
+            if (rounds) v = nearbyintf(v);
+            v += zero;
+            v = v > low ? v : low;
+            x[j] = ((v < high ? v : high) - zero) * scale;
+        }
+        _Pragma("GCC ivdep") for (long j = 0; j < width; j++) y[j] = ((float)with[j] - added_zero) * added_scale;
+        _Pragma("GCC ivdep") for (long j = 0; j < width; j++) {
+            const float sum = x[j] + y[j];
+            x[j] = (sum < least ? least : sum) * inverse;
+        }
+        _Pragma("GCC ivdep") for (long j = 0; j < width; j++) {
+            float v = nearbyintf(x[j] + g->sum_zero);
+            v = v > g->sum_low ? v : g->sum_low;
+            v = v < g->sum_high ? v : g->sum_high;
+            to[j] = ($T)(int32_t)v;
+        }
+    }
+}
+"""
+
+#: the same, 16 columns of all rows at a time; APART keeps a product from being joined with the next sum
+FINISH_SUM_WIDE = r"""
+#define APART(v) __asm__("" : "+v"(v))
+NOINLINE void finish_sum_$S(const quantized *g, const int32_t *sums, const int32_t *totals, long row,
+                            long count, long first, long width)
+{
+    const __m512 low = _mm512_set1_ps(g->low - g->zero), high = _mm512_set1_ps(g->high - g->zero);
+    const __m512 scale = _mm512_set1_ps(g->scale), added_scale = _mm512_set1_ps(g->added_scale);
+    const __m512 least = _mm512_set1_ps(g->least), inverse = _mm512_set1_ps(g->inverse);
+    const __m512 sum_zero = _mm512_set1_ps(g->sum_zero), sum_low = _mm512_set1_ps(g->sum_low);
+    const __m512 sum_high = _mm512_set1_ps(g->sum_high);
+    const __m512i added_zero = _mm512_set1_epi32((int32_t)g->added_zero);
+    const long stride = g->groups * g->results;
+    const int rounds = g->rounds;
+    char *to = g->out + row * stride + first;
+    const char *with = g->added + row * stride + first;
+    for (long j = 0; j < width; j += 16) {
+        const __mmask16 some = width - j >= 16 ? 0xffff : (1U << (width - j)) - 1;
+        const __m512i base = _mm512_maskz_loadu_epi32(some, g->base + first + j);
+        const __m512 shift = _mm512_maskz_loadu_ps(some, g->shift + first + j);
+        const __m512 multiplier = _mm512_maskz_loadu_ps(some, g->multiplier + first + j);
+        const __m512i zeros = totals ? _mm512_maskz_loadu_epi32(some, g->zeros + first + j) : base;
+        for (long r = 0; r < count; r++) {
+            __m512i sum = _mm512_loadu_si512(sums + r * NR + j);
+            if (totals)
+                sum = _mm512_sub_epi32(sum, _mm512_mullo_epi32(zeros, _mm512_set1_epi32(totals[r])));
+            __m512 v = _mm512_add_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(sum, base)), shift);
+            v = _mm512_max_ps(_mm512_mul_ps(v, multiplier), low); /* NaN becomes the lowest */
+            v = _mm512_min_ps(v, high);
+            if (rounds) v = _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+            v = _mm512_mul_ps(v, scale);
+            const __m512i other = $WIDEN(_mm_maskz_loadu_epi8(some, with + r * stride + j));
+            __m512 w = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(other, added_zero)), added_scale);
+            APART(v);
+            APART(w);
+            v = _mm512_mul_ps(_mm512_max_ps(_mm512_add_ps(v, w), least), inverse);
+            APART(v);
+            v = _mm512_min_ps(_mm512_max_ps(_mm512_add_ps(v, sum_zero), sum_low), sum_high);
+            _mm512_mask_cvtepi32_storeu_epi8(to + r * stride + j, some, _mm512_cvtps_epi32(v));
         }
     }
 }
@@ -411,6 +501,17 @@ static int quantized_product_$S(char *const *p, const int64_t *n, const fk_scala
 }
 """
 
+DRIVER_SUM = r"""
+static int quantized_product_sum_$S(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt)
+{
+    quantized g = {.finish = finish_sum_$S, .size = sizeof($T), $LIMITS};
+    g.added = p[7], g.scale = (float)s[3].f, g.added_scale = (float)s[4].f, g.added_zero = (float)s[5].f;
+    g.inverse = 1.0f / (float)s[6].f, g.sum_zero = (float)s[7].f, g.sum_low = (float)s[8].f;
+    g.sum_high = (float)s[9].f, g.least = (float)s[10].f, g.rounds = s[11].f != 0;
+    return run_quantized(&g, p, n, rt);
+}
+"""
+
 PACK = r"""
 typedef struct { const int8_t *rows; word *panels; long results, inner; } quantized_panels_job;
 
@@ -456,6 +557,8 @@ _LIMITS = {
 _PRODUCT = """23;$COUNT; w results $S n22*n4*n5*n6*n19*n20; r image u8 n22*n0*n1*n2*n3;
     r panels u8 $PANELS; r base i32 n19*n20; r multiplier f32 n19*n20; r shift f32 n19*n20;
     r? zeros i32 n19*n20; c groups n19; c channels 1-n3%max(n19,1)"""
+#: the integers to which others may be added: how a byte of 16 becomes 32 bits
+_SUMS = {"u8": "_mm512_cvtepu8_epi32", "i8": "_mm512_cvtepi8_epi32"}
 _PACK = "3;0; w panels u8 $PANELS; r rows i8 n0*n1*n2"
 _BYTES = "3;0; w size i64 1"
 
@@ -470,9 +573,14 @@ def quantized_text(isa: Isa, kind: Kind) -> str:
             parts.append(fill(FINISH_WIDE, S=name))
             continue
         parts.append(fill(fill(FINISH, S=name, T=c_type, BODY=body), T=c_type))
+    for name, widen in _SUMS.items():
+        sums = FINISH_SUM_WIDE if isa.vector_bytes == 64 else FINISH_SUM
+        parts.append(fill(sums, S=name, T=RESULTS[name][0], WIDEN=widen))
     parts += [TILES, MATRICES if isa.has("amx") else VECTORS_ONLY, UNIT, fill(PACK, WEIGHT=weight)]
     for name, (c_type, _, scalars) in RESULTS.items():
         parts.append(fill(DRIVER, S=name, T=c_type, LIMITS=_LIMITS[scalars]))
+        if name in _SUMS:
+            parts.append(fill(DRIVER_SUM, S=name, T=c_type, LIMITS=_LIMITS[scalars]))
     return "\n".join(parts)
 
 
@@ -495,6 +603,11 @@ def quantized_entries(isa: Isa, kind: Kind) -> list[Entry]:
         )
         for name, (_, _, count) in RESULTS.items()
     ]
+    for name in _SUMS:
+        said = fill(_PRODUCT, S=name, COUNT="12", PANELS=f"n19*({product})")
+        said = said.replace("; c groups", f"; r added {name} n22*n4*n5*n6*n19*n20; c groups")
+        entry = f"quantized_product_sum_{name}"
+        entries.append((f"quantized_product_sum:{name}", "d", entry, declared(said)))
     packed = f"n2*({_panel_bytes(isa, kind, 'n0', 'n1')})"
     entries.append(("quantized_pack", "d", "quantized_pack", declared(fill(_PACK, PANELS=packed))))
     entries.append(("quantized_panels", "d", "quantized_panels", declared(_BYTES)))
