@@ -143,4 +143,6 @@ def test_text_forms(capsys):
     )
     traced.graph.print_tabular()
     assert "call_method    neg" in capsys.readouterr().out
-    assert traced.print_readable(print_output=False).startswith("class GraphModule(nn.Module):")
+    assert traced.print_readable(print_output=False).startswith(
+        "class GraphModule(facula.nn.Module):"
+    )

@@ -86,7 +86,10 @@ def test_cond_in_a_trace_chooses_when_the_trace_runs():
 
     def f(pred, x):
         return facula.cond(
-            pred, lambda t: {"y": (t * 2).sum(), "z": t}, lambda t: {"y": t.prod(), "z": -t}, (x,)
+            pred,
+            lambda t: {"y": (t * 2).sum(), "z": t + 0},
+            lambda t: {"y": t.prod(), "z": -t},
+            (x,),
         )
 
     x = facula.tensor([3.0, 4.0])
@@ -104,6 +107,6 @@ def test_cond_in_a_trace_chooses_when_the_trace_runs():
     traced = make_fx(gradient)(facula.tensor(True), x)
     assert traced(facula.tensor(False), x).tolist() == [0, 8]
     with pytest.raises(RuntimeError, match="both functions"):
-        make_fx(lambda p, x: facula.cond(p, lambda t: t, lambda t: t[:1], (x,)))(
+        make_fx(lambda p, x: facula.cond(p, lambda t: t + 1, lambda t: t[:1] + 1, (x,)))(
             facula.tensor(True), x
         )

@@ -12,10 +12,13 @@ from typing import Any
 from facula.capture.breaks import CATALOGUE, Break
 from facula.capture.frames import Frame
 from facula.core.stages import Place, place_of
+from facula.fx.higher_order.errors import TorchDynamoException, UncapturedHigherOrderOpError
 
-
-class TorchDynamoException(RuntimeError):
-    """Base class of what the compiler raises."""
+__all__ = [
+    "BackendCompilerFailed", "FailOnRecompileLimitHit", "InternalTorchDynamoError", "InvalidBackend",
+    "RecompileError", "SuppressedFaultWarning", "TorchDynamoException", "TorchRuntimeError",
+    "UncapturedHigherOrderOpError", "Unsupported", "UserError", "user_frame",
+]  # fmt: skip
 
 
 class Unsupported(TorchDynamoException):
@@ -89,6 +92,10 @@ class InvalidBackend(TorchDynamoException):
 
 class UserError(TorchDynamoException):
     """What was asked for does not fit the program."""
+
+
+class TorchRuntimeError(TorchDynamoException):
+    """An operator of the captured program that raises for stand-ins, too."""
 
 
 def user_frame(error: BaseException, frame: Frame) -> None:

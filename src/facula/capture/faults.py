@@ -16,6 +16,7 @@ from facula.capture.errors import (
     InternalTorchDynamoError,
     SuppressedFaultWarning,
     TorchDynamoException,
+    UncapturedHigherOrderOpError,
 )
 from facula.capture.events import COUNTERS, Event, happened
 from facula.core import logs
@@ -25,7 +26,9 @@ __all__ = ["fault", "suppressed"]
 
 
 def fault(error: Exception, line: Any = None) -> InternalTorchDynamoError:
-    """What to raise for an exception of the compiler's own code."""
+    """What to raise for an exception of the compiler's own code; one of the program's is raised as it is."""
+    if isinstance(error, UncapturedHigherOrderOpError):
+        raise error
     place = place_of(error) or Place("capture")
     return InternalTorchDynamoError.of(error, place.stage, line or place.line)
 

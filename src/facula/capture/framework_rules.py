@@ -18,9 +18,9 @@ from typing import Any
 from facula import autograd, core
 from facula.autograd import autocast
 from facula.autograd.checkpoint import checkpoint
+from facula.capture import higher_order
 from facula.capture.breaks import Break
 from facula.capture.graph_ops import MODE_FUNCTIONS
-from facula.capture.higher_order import capture_cond, cond
 from facula.capture.values import Known, TensorValue
 from facula.namespaces import functional
 
@@ -40,6 +40,7 @@ def put(rules: dict) -> None:
     rules[core.is_grad_enabled] = _question(core.is_grad_enabled)
     _questions_about_compiling(rules)
     _functions_as_nodes(rules)
+    higher_order.put(rules)
 
 
 def _engine(name: str) -> Any:
@@ -167,7 +168,6 @@ def _module_tracers(d: Any, args: list, kwargs: dict) -> Any:
 
 def _questions_about_compiling(rules: dict) -> None:
     rules[core.module_tracers] = _module_tracers
-    rules[cond] = capture_cond
     rules[is_compiling] = lambda d, args, kwargs: Known(True)
     rules[is_exporting] = lambda d, args, kwargs: Known(is_exporting())
 

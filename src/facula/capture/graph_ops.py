@@ -137,7 +137,10 @@ class GraphOps(Part):
 
     def attach(self, module: Any, stem: str) -> Any:
         """A node that gives a graph module, which the captured graph holds."""
-        name = f"{stem}_{len(self.attached)}"
+        number = 0
+        while f"{stem}_{number}" in self.attached:
+            number += 1
+        name = f"{stem}_{number}"
         self.attached[name] = module
         return self.graph.get_attr(name)
 

@@ -1,95 +1,32 @@
-"""Operators that take functions: `cond`, and the way functions become arguments of a graph.
+"""Operators that take functions, in captured programs: `cond`, `while_loop`, `scan`, `map`, `associative_scan`.
 
-Takes: a predicate, functions and operands. Gives: what the chosen function gives.
-Keeps true: in a captured graph the functions are graphs of their own, and what they read from outside
-is among their arguments; nothing of the program is changed by a function that may not be chosen.
+Takes: the interpreter (`d`), and the arguments of a call. Gives: the call as one node, whose functions are
+graphs that the captured
+graph holds.
+Keeps true: what the functions read from outside is among the node's operands; a function changes nothing of
+the program,
+and gives no memory that it was given; where a function can not be captured so, that is PyTorch's error.
 """
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
-from facula import autograd, core
+from facula import core
 from facula.capture.breaks import Break
+from facula.capture.inner_graphs import InnerFunction, build, given_of, symbolic_of
 from facula.capture.values import Known, NumberValue, SequenceValue, TensorValue
-from facula.core.errors import fail
-from facula.fx import Graph, GraphModule, _pytree
-from facula.ops.registry import F
+from facula.fx import Graph, GraphModule, higher_order
+from facula.fx import _pytree as pytree
+from facula.fx.higher_order.capturing import with_inputs
+from facula.fx.higher_order.errors import refuse
+from facula.fx.higher_order.merging import merged
+from facula.fx.higher_order.operator import fresh
 
-__all__ = ["cond", "subgraph"]
+__all__ = ["put", "subgraph"]
 
-
-def cond(
-    pred: Any,
-    true_fn: Callable[..., Any],
-    false_fn: Callable[..., Any],
-    operands: tuple | list = (),
-) -> Any:
-    """``true_fn(*operands)`` where a condition holds, else ``false_fn(*operands)``.
-
-    In a compiled function both are captured, and the choice is made when the graph runs.
-
-    Args:
-        pred: a bool, or a tensor of one
-        true_fn, false_fn: functions of tensors, with results of one form
-        operands: a tuple of tensors
-
-    Example:
-        >>> x = facula.tensor(2.0)
-        >>> facula.cond(x > 1, lambda x: x * 10, lambda x: x, (x,))
-        tensor(20.)
-    """
-    if not isinstance(operands, (tuple, list)):
-        fail(
-            RuntimeError,
-            "cond",
-            "a tuple or list of operands was required (Expect operands to be a tuple of possibly "
-            "nested dict/list/tuple that only consists of tensor leaves)",
-            type(operands).__name__,
-            hint="pass (x,) for a single operand",
-        )
-    if isinstance(pred, core.Tensor) and pred.numel() != 1:
-        fail(
-            RuntimeError,
-            "cond",
-            "a predicate with one element was required",
-            list(pred.shape),
-            hint="reduce it with any() or all()",
-        )
-    if isinstance(pred, core.Tensor) and core.is_dispatching(pred):
-        return _both(pred, true_fn, false_fn, tuple(operands))
-    return true_fn(*operands) if pred else false_fn(*operands)
-
-
-def _both(pred: Any, true_fn: Any, false_fn: Any, operands: tuple) -> Any:
-    """In a trace, which has no elements: both functions run, and one result is chosen."""
-    pred = pred.reshape(()).bool()
-    found = []
-    for open_, function in ((pred, true_fn), (~pred, false_fn)):
-        leaves, spec = _pytree.tree_flatten(operands)
-        given = [_gated(open_, (x,))[0] if isinstance(x, core.Tensor) else x for x in leaves]
-        found.append(function(*_pytree.tree_unflatten(given, spec)))
-    first, second = (_pytree.tree_leaves(tree) for tree in found)
-    alike = _pytree.tree_structure(found[0]) == _pytree.tree_structure(found[1])
-    for a, b in zip(first, second, strict=False):
-        tensors = isinstance(a, core.Tensor) and isinstance(b, core.Tensor)
-        same = a.shape == b.shape and a.dtype is b.dtype if tensors else a == b
-        alike = alike and bool(same)
-    if not alike:
-        fail(
-            RuntimeError,
-            "cond",
-            "results of one structure, shapes and dtypes were required of both functions",
-            [getattr(x, "shape", x) for x in (*first, *second)],
-            hint="in a trace both run: make their results alike",
-        )
-    chosen = [
-        F.where(pred, a, b) if isinstance(a, core.Tensor) else a
-        for a, b in zip(first, second, strict=True)
-    ]
-    return _pytree.tree_unflatten(chosen, _pytree.tree_structure(found[0]))
+Tensor = core.Tensor
 
 
 def subgraph(
@@ -131,102 +68,322 @@ def _tensors(d: Any, result: Any) -> list[Any]:
         return [result]
     if isinstance(result, SequenceValue):
         return [part for item in result.items for part in _tensors(d, item)]
-    raise Break("no-graph-argument", "a function of cond gives something other than tensors")
+    raise Break("no-graph-argument", "a function that gives something other than tensors")
 
 
-class _Gate(autograd.Function):
-    """An operand of a function that may not be chosen: then no gradient comes out of it."""
-
-    @staticmethod
-    def forward(ctx: Any, open_: Any, x: Any) -> Any:
-        """The operand as it is."""
-        ctx.save_for_backward(open_)
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        """The gradient where the function is chosen, else zeros, whatever it was."""
-        (open_,) = ctx.saved_tensors
-        return None, F.where(open_, grad, F.zeros_like(grad))
+class _Recorded(Break):
+    """A loop whose rounds the tape has to see: it is left to Python, with what calls it."""
 
 
-class _Chosen(autograd.Function):
-    """One of two values; the gradient goes to both, and the gates let one through."""
+class _Function:
+    """A function of a call, captured as a graph."""
 
-    @staticmethod
-    def forward(ctx: Any, pred: Any, a: Any, b: Any) -> Any:
-        """`a` where the predicate holds."""
-        return F.where(pred, a, b)
+    def __init__(self, d: Any, name: str, function: Any, args: Sequence[Any]) -> None:
+        self.d, self.name = d, name
+        self.inner = InnerFunction(d, d.force(function))
+        before = len(d.effects), len(d.attribute_writes)
+        given = [x for x in pytree.tree_leaves(args) if isinstance(x, Tensor)]
+        versions = _versions(given)
+        try:
+            self.result = self.inner(*args)
+        except _Recorded:
+            raise
+        except Break as reason:
+            _uncaptured(name, reason)
+        if before != (len(d.effects), len(d.attribute_writes)):
+            _uncaptured(name, "a function with side effects")
+        self.leaves, self.spec = pytree.tree_flatten(self.result)
+        owned = [*given, *[v.fake for v in self.inner.lifted if isinstance(v, TensorValue)]]
+        if versions != _versions(given):
+            _uncaptured(name, "a function that writes to its inputs")
+        _check_memory(name, owned, self.leaves)
 
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        """The gradient as it is."""
-        return None, grad, grad
+    @property
+    def tensors(self) -> list[Any]:
+        """The tensors that it gives."""
+        return [x for x in self.leaves if isinstance(x, Tensor)]
+
+    def module(self, lifted: Sequence[Any], single: bool = False) -> GraphModule:
+        """The graph, with an input for each value that the functions of the call read."""
+        module: Any = self.inner.module
+        graph = module.graph
+        own = [n for n in graph.nodes if n.op == "placeholder"]
+        count = len(own) - len(self.inner.lifted)
+        known = {id(v): n for v, n in zip(self.inner.lifted, own[count:], strict=True)}
+        inputs = [*own[:count], *[known.get(id(v), v.fake) for v in lifted]]
+        given = graph.output_node().args[0]
+        return GraphModule(module, with_inputs(graph, inputs, given[0] if single else tuple(given)))
 
 
-def _gated(open_: Any, operands: tuple) -> list[Any]:
-    return [_Gate.apply(open_, x) if x.requires_grad else x for x in operands]
+def _versions(tensors: Sequence[Any]) -> list[int]:
+    return [0 if x.is_inference() else x._version for x in tensors]
 
 
-def _run_cond(pred: Any, true_graph: Any, false_graph: Any, operands: Any, count: Any) -> Any:
-    """The node of `cond`: each graph gets the operands and what it reads itself.
+def _check_memory(name: str, owned: Sequence[Any], results: Sequence[Any]) -> None:
+    keys = {core.storage_key(x) for x in owned if x.numel()}
+    for x in results:
+        if isinstance(x, Tensor) and x.numel():
+            if core.storage_key(x) in keys:
+                _uncaptured(
+                    name, "a function that gives memory that it was given; return x.clone()"
+                )
+            keys.add(core.storage_key(x))
 
-    In a trace, which has no elements, both run and one is chosen.
-    """
-    shared, more_true = operands[: count[0]], operands[count[0] : count[0] + count[1]]
-    more_false = operands[count[0] + count[1] :]
-    if isinstance(pred, core.Tensor) and core.is_dispatching(pred):
-        pred = pred.reshape(()).bool()
-        first = true_graph(*_gated(pred, (*shared, *more_true)))
-        second = false_graph(*_gated(~pred, (*shared, *more_false)))
-        return tuple(_Chosen.apply(pred, a, b) for a, b in zip(first, second, strict=True))
-    if pred:
-        return true_graph(*shared, *more_true)
-    return false_graph(*shared, *more_false)
+
+def _uncaptured(name: str, reason: Any) -> None:
+    refuse(
+        name,
+        "functions that can be graphs were required (can't be captured as a graph: it must have no side effects, "
+        "breaks, or results that are views of inputs)",
+        reason,
+        "compute in the functions only, and return tensors of their own",
+    )
+
+
+def _lifted(functions: Sequence[_Function]) -> list[Any]:
+    """The values from outside: those that all functions read first."""
+    found = {id(v): v for f in functions for v in f.inner.lifted}
+    shared = [k for k in found if all(any(id(v) == k for v in f.inner.lifted) for f in functions)]
+    return [found[k] for k in (*shared, *[k for k in found if k not in shared])]
+
+
+def _nodes(d: Any, values: Sequence[Any]) -> list[Any]:
+    return [d.argument(value)[0] for value in values]
+
+
+def _call(d: Any, op: Any, args: tuple[Any, ...], values: Sequence[Any]) -> list[Any]:
+    """The node of a call, and the symbolic values of its results."""
+    fakes = tuple(values)
+    node = d._new_node("call_function", op, args, {}, fakes)
+    d.operator_count += 1
+    return [d.part_of(node, n, v) for n, v in enumerate(fakes)]
+
+
+def _symbolic(d: Any, function: _Function, parts: Sequence[Any]) -> Any:
+    return symbolic_of(d, function.inner.template, parts)
+
+
+def _tensor_operands(d: Any, name: str, leaves: Sequence[Any]) -> None:
+    if not all(isinstance(value, TensorValue) for value in leaves):
+        raise Break("no-graph-argument", f"operands of {name} that are no tensors")
+
+
+def _words(names: str, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    return dict(zip(names.split(), args, strict=False), **kwargs)
 
 
 def capture_cond(d: Any, args: list, kwargs: dict) -> Any:
     """The rule of `cond`."""
-    words = dict(zip(("pred", "true_fn", "false_fn", "operands"), args, strict=False), **kwargs)
+    words = _words("pred true_fn false_fn operands", args, kwargs)
     pred = d.force(words["pred"])
     operands = [d.force(v) for v in d.unpack_all(words.get("operands", Known(())))]
     if isinstance(pred, (Known, NumberValue)):
-        chosen = words["true_fn"] if d.truth(pred) else words["false_fn"]
-        return d.call(chosen, operands, {})
-    if not all(isinstance(value, TensorValue) for value in operands):
-        raise Break("no-graph-argument", "operands of cond that are no tensors")
-    true_graph, true_more, result = subgraph(d, words["true_fn"], operands)
-    false_graph, false_more, other = subgraph(d, words["false_fn"], operands)
-    shapes = [
-        [(tuple(t.fake.shape), t.fake.dtype) for t in _tensors(d, r)] for r in (result, other)
+        return d.call(words["true_fn"] if d.truth(pred) else words["false_fn"], operands, {})
+    given, leaves, _ = given_of(d, tuple(operands))
+    _tensor_operands(d, "cond", leaves)
+    _check_memory("cond", [], list({id(v): v.fake for v in leaves}.values()))
+    first = _Function(d, "cond", words["true_fn"], given)
+    second = _Function(d, "cond", words["false_fn"], given)
+    if first.spec != second.spec or len(first.tensors) != len(second.tensors):
+        _uncaptured("cond", f"results of other structures: {first.spec} and {second.spec}")
+    _same_constants(first, second)
+    results = [merged(a, b) for a, b in zip(first.tensors, second.tensors, strict=True)]
+    more = _lifted([first, second])
+    graphs = [
+        d.attach(_laid_out(f.module(more), f.tensors, results), f"cond_{name}")
+        for f, name in ((first, "true"), (second, "false"))
     ]
-    if shapes[0] != shapes[1]:
-        raise Break(
-            "no-graph-argument", "the functions of cond give tensors of different shapes or dtypes"
+    nodes = tuple(_nodes(d, [*leaves, *more]))
+    parts = _call(d, higher_order.cond_op, (d.node_of(pred), *graphs, nodes), results)
+    return _symbolic(d, first, parts)
+
+
+def _same_constants(first: _Function, second: _Function) -> None:
+    for a, b in zip(first.leaves, second.leaves, strict=True):
+        if not isinstance(a, Tensor) and a is not b and a != b:
+            raise Break("no-graph-argument", f"functions of cond that give {a!r} or {b!r}")
+
+
+def _laid_out(module: GraphModule, given: Sequence[Any], wanted: Sequence[Any]) -> GraphModule:
+    """The graph, its results lying as what stands for those of both functions."""
+    output = module.graph.output_node()
+    results = list(output.args[0])
+    for n, (a, b) in enumerate(zip(given, wanted, strict=True)):
+        if tuple(a.stride()) != tuple(b.stride()):
+            with module.graph.inserting_before(output):
+                results[n] = module.graph.call_method("contiguous", (results[n],))
+    output.args = (tuple(results),)
+    module.recompile()
+    return module
+
+
+def capture_while(d: Any, args: list, kwargs: dict) -> Any:
+    """The rule of `while_loop`."""
+    words = _words("cond_fn body_fn carried_inputs additional_inputs", args, kwargs)
+    carried = d.unpack_all(words["carried_inputs"])
+    more_given = d.unpack_all(words.get("additional_inputs", Known(())))
+    state, leaves, template = given_of(d, tuple(carried))
+    others, more_leaves, _ = given_of(d, tuple(more_given))
+    if len(pytree.tree_leaves(state)) != len(leaves):
+        raise Break("no-graph-argument", "numbers in the state of while_loop")
+    _tensor_operands(d, "while_loop", [*leaves, *more_leaves])
+    condition = _Function(d, "while_loop", words["cond_fn"], (*state, *others))
+    body = _Function(d, "while_loop", words["body_fn"], (*state, *others))
+    made = body.result if isinstance(body.result, tuple) else tuple(body.result)
+    if pytree.tree_structure(made) != pytree.tree_structure(state) or len(condition.tensors) != 1:
+        _uncaptured("while_loop", f"a state of another structure: {body.spec}")
+    fakes = [leaf.fake for leaf in leaves]
+    _same_metas("while_loop", fakes, body.tensors)
+    more = _lifted([condition, body])
+    read = [*fakes, *[v.fake for v in (*more_leaves, *more) if isinstance(v, TensorValue)]]
+    if core.is_grad_enabled() and any(x.requires_grad for x in read):
+        raise _Recorded(
+            "no-graph-argument", "while_loop with gradients, which need its rounds one by one"
         )
-    nodes = [
-        d.attach(graph, name)
-        for graph, name in ((true_graph, "true_graph"), (false_graph, "false_graph"))
+    results = [fresh(x) for x in fakes]
+    graphs = [
+        d.attach(condition.module(more, single=True), "cond_fn"),
+        d.attach(_laid_out(body.module(more), body.tensors, results), "body_fn"),
     ]
-    values = [*operands, *true_more, *false_more]
-    arguments = tuple(d.argument(value)[0] for value in values)
-    counts = (len(operands), len(true_more))
-    node = d._new_node(
-        "call_function",
-        _run_cond,
-        (d.node_of(pred), *nodes, arguments, counts),
-        {},
-        tuple(t.fake for t in _tensors(d, result)),
-    )
-    d.operator_count += 1
-    return _shaped(d, result, node, [0])
+    rest = tuple(_nodes(d, [*more_leaves, *more]))
+    node_args = (*graphs, tuple(_nodes(d, leaves)), rest)
+    return symbolic_of(d, template, _call(d, higher_order.while_loop_op, node_args, results))
 
 
-def _shaped(d: Any, result: Any, node: Any, position: list[int]) -> Any:
-    """The result of one function, with the tensors of the node instead."""
-    result = d.force(result)
-    if isinstance(result, TensorValue):
-        part = d._new_node("call_function", operator.getitem, (node, position[0]), {}, result.fake)
-        position[0] += 1
-        return d.made(TensorValue(result.fake, part))
-    return d.made(SequenceValue(result.kind, [_shaped(d, i, node, position) for i in result.items]))
+def _same_metas(name: str, before: Sequence[Any], after: Sequence[Any]) -> None:
+    for a, b in zip(before, after, strict=True):
+        if tuple(a.shape) != tuple(b.shape) or a.dtype is not b.dtype:
+            _uncaptured(name, f"{b.dtype}{list(b.shape)} in the place of {a.dtype}{list(a.shape)}")
+
+
+def _cut(d: Any, leaves: Sequence[Any], dim: int, reverse: bool) -> list[Any]:
+    """Tensors with a dimension in front, where asked in the other order."""
+    found = []
+    for leaf in leaves:
+        if dim:
+            leaf = d.graph_method("movedim", leaf, [Known(dim), Known(0)], {})
+        found.append(d.graph_method("flip", leaf, [Known(0)], {}) if reverse else leaf)
+    return found
+
+
+def _back(d: Any, leaves: Sequence[Any], dim: int, reverse: bool) -> list[Any]:
+    found = []
+    for leaf in leaves:
+        if reverse and isinstance(leaf, TensorValue):
+            leaf = d.graph_method("flip", leaf, [Known(0)], {})
+        if dim and isinstance(leaf, TensorValue):
+            leaf = d.graph_method("movedim", leaf, [Known(0), Known(dim)], {})
+        found.append(leaf)
+    return found
+
+
+def _rows(d: Any, leaves: Sequence[Any]) -> list[Any]:
+    """A stand-in for one row of each tensor."""
+    return [d.fakes.run(lambda x: x.select(0, 0).clone(), [v.fake.detach()], {}) for v in leaves]
+
+
+def _direction(d: Any, words: dict[str, Any], leaves: Sequence[Any]) -> tuple[int, bool]:
+    dim = d.constant_of(words["dim"]) if "dim" in words else 0
+    reverse = d.constant_of(words["reverse"]) if "reverse" in words else False
+    if type(dim) is not int or type(reverse) is not bool:
+        raise Break("no-graph-argument", "a dimension that is no int")
+    return (dim + leaves[0].fake.dim() if dim < 0 else dim), reverse
+
+
+def _lengths(leaves: Sequence[Any], dim: int) -> None:
+    sizes = {v.fake.shape[dim] for v in leaves if v.fake.dim() > dim}
+    if len(sizes) != 1 or 0 in sizes or any(v.fake.dim() <= dim for v in leaves):
+        raise Break("no-graph-argument", "tensors of several lengths, or of none")
+
+
+def capture_scan(d: Any, args: list, kwargs: dict) -> Any:
+    """The rule of `scan`."""
+    words = _words("combine_fn init xs", args, kwargs)
+    init, first, template = given_of(d, words["init"])
+    xs, leaves, rows_of = given_of(d, words["xs"])
+    if not leaves or not first:
+        raise Break("no-graph-argument", "scan without a state, or without rows")
+    _tensor_operands(d, "scan", [*first, *leaves])
+    dim, reverse = _direction(d, words, leaves)
+    _lengths(leaves, dim)
+    cut = _cut(d, leaves, dim, reverse)
+    function = _Function(d, "scan", words["combine_fn"], (init, build(rows_of, _rows(d, cut))))
+    result = function.result
+    if not isinstance(result, (tuple, list)) or len(result) != 2:
+        _uncaptured("scan", "a function that gives no pair of state and result")
+    if pytree.tree_structure(result[0]) != pytree.tree_structure(init):
+        _uncaptured("scan", "a state of another structure")
+    _only_tensors("scan", function)
+    fakes = [v.fake for v in first]
+    made = function.tensors
+    _same_metas("scan", fakes, made[: len(first)])
+    count = cut[0].fake.shape[0]
+    results = [
+        *map(fresh, made[: len(first)]),
+        *[fresh(y, (count, *y.shape)) for y in made[len(first) :]],
+    ]
+    more = _lifted([function])
+    graph = d.attach(function.module(more), "scan_combine_fn")
+    node_args = (graph, _nodes(d, first), _nodes(d, cut), _nodes(d, more))
+    parts = _call(d, higher_order.scan_op, node_args, results)
+    ys = _back(d, parts[len(first) :], 0, reverse)
+    return _symbolic(d, function, [*parts[: len(first)], *ys])
+
+
+def _only_tensors(name: str, function: _Function) -> None:
+    if any(not isinstance(x, Tensor) for x in function.leaves):
+        _uncaptured(name, [type(x).__name__ for x in function.leaves])
+
+
+def capture_map(d: Any, args: list, kwargs: dict) -> Any:
+    """The rule of `map`."""
+    words = _words("f xs", args, kwargs)
+    _, leaves, rows_of = given_of(d, words["xs"])
+    others, rest, _ = given_of(d, tuple(args[2:]))
+    if not leaves or len(pytree.tree_leaves(others)) != len(rest):
+        raise Break("no-graph-argument", "map without rows, or with other arguments than tensors")
+    _tensor_operands(d, "map", [*leaves, *rest])
+    _lengths(leaves, 0)
+    function = _Function(d, "map_impl", words["f"], (build(rows_of, _rows(d, leaves)), *others))
+    if any(not isinstance(x, Tensor) and x is not None for x in function.leaves):
+        _uncaptured("map_impl", [type(x).__name__ for x in function.leaves])
+    count = leaves[0].fake.shape[0]
+    results = [fresh(y, (count, *y.shape)) for y in function.tensors]
+    more = _lifted([function])
+    graph = d.attach(function.module(more), "map_body")
+    node_args = (graph, _nodes(d, leaves), _nodes(d, [*rest, *more]))
+    return _symbolic(d, function, _call(d, higher_order.map_impl, node_args, results))
+
+
+def capture_associative_scan(d: Any, args: list, kwargs: dict) -> Any:
+    """The rule of `associative_scan`."""
+    words = _words("combine_fn xs dim reverse combine_mode", args, kwargs)
+    xs, leaves, template = given_of(d, words["xs"])
+    if not leaves or len(pytree.tree_leaves(xs)) != len(leaves):
+        raise Break("no-graph-argument", "associative_scan without tensors")
+    _tensor_operands(d, "associative_scan", leaves)
+    dim, reverse = _direction(d, words, leaves)
+    _lengths(leaves, dim)
+    cut = _cut(d, leaves, dim, reverse)
+    rows = [build(template, _rows(d, cut)) for _ in range(2)]
+    function = _Function(d, "associative_scan", words["combine_fn"], rows)
+    if function.spec != pytree.tree_structure(xs):
+        _uncaptured("associative_scan", "a result of another structure than the rows")
+    _only_tensors("associative_scan", function)
+    _same_metas("associative_scan", [v.fake.select(0, 0) for v in cut], function.tensors)
+    results = [fresh(v.fake, tuple(v.fake.shape)) for v in cut]
+    results = [d.fakes.run(lambda x: x.new_empty(tuple(x.shape)), [x], {}) for x in results]
+    more = _lifted([function])
+    graph = d.attach(function.module(more), "associative_scan_combine_fn")
+    node_args = (graph, _nodes(d, cut), _nodes(d, more))
+    parts = _call(d, higher_order.associative_scan_op, node_args, results)
+    return symbolic_of(d, template, _back(d, parts, dim, reverse))
+
+
+def put(rules: dict) -> None:
+    """Fill in the rules."""
+    rules[higher_order.cond] = rules[higher_order.cond_op] = capture_cond
+    rules[higher_order.while_loop] = rules[higher_order.while_loop_op] = capture_while
+    rules[higher_order.scan] = capture_scan
+    rules[higher_order.map] = capture_map
+    rules[higher_order.associative_scan] = capture_associative_scan

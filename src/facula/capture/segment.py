@@ -55,14 +55,16 @@ def plain_module(module: Any) -> bool:
     return core.module_is_plain(module, global_hooks())
 
 
-@functools.cache
+_GLOBAL_HOOKS: tuple[Any, ...] = (
+    module_hooks._global_forward_hooks,
+    module_hooks._global_forward_pre_hooks,
+    module_hooks._global_backward_hooks,
+    module_hooks._global_backward_pre_hooks,
+)
+
+
 def global_hooks() -> tuple[Any, ...]:
-    return (
-        module_hooks._global_forward_hooks,
-        module_hooks._global_forward_pre_hooks,
-        module_hooks._global_backward_hooks,
-        module_hooks._global_backward_pre_hooks,
-    )
+    return _GLOBAL_HOOKS
 
 
 plain_module.hooks = global_hooks  # type: ignore[attr-defined] # what guards hand to the core

@@ -253,6 +253,7 @@ def begin_graph(module: Any, chosen: dict[str, Any] | None = None) -> Callable[[
         begun = time.perf_counter()
         key = disk_cache.key_of(module)
         told = any(map(logs.is_on, ("fusion", "schedule", "perf_hints")))
+        module.meta["function_compiler"] = compile_function
         found = known = None if told else disk_cache.load(key, module)
         if found is None:
             found = lowered(module)
@@ -275,6 +276,11 @@ def begin_graph(module: Any, chosen: dict[str, Any] | None = None) -> Callable[[
 def _lowered_with(chosen: dict[str, Any] | None, module: GraphModule) -> disk_cache.Lowered:
     with options.patch(chosen or {}):
         return lowered(module)
+
+
+def compile_function(module: GraphModule) -> Callable[..., Any]:
+    """Compile the flat graph of a function that an operator takes, as of a program without gradients."""
+    return compile_graph(joint(module))
 
 
 def compile_graph(module: Any, chosen: dict[str, Any] | None = None) -> CompiledGraph:

@@ -14,8 +14,9 @@ from typing import Any
 from facula import core, ops
 from facula.core.errors import fail
 from facula.export import signature as kinds
-from facula.fx import Graph, Node
+from facula.fx import Graph, GraphModule, Node
 from facula.fx.codegen import INPLACE_METHODS, MAGIC_METHODS
+from facula.fx.higher_order import ControlFlow
 from facula.fx.symbolic_run import sizes_of
 from facula.fx.symbols import Atom, Expr, SymBool, SymInt, number
 from facula.fx.unbacked import UnbackedFloat
@@ -77,6 +78,8 @@ def write_target(target: Any) -> str:
     text = str(target)
     if isinstance(target, ops.overloads.OpOverload):
         return text
+    if isinstance(target, ControlFlow):
+        return f"higher_order.{target.name()}"
     known = _FUNCTION_NAMES.get(target)
     return known if known is not None else _unreadable("an operator", target)
 
@@ -142,10 +145,11 @@ def write_graph(graph: Graph) -> list[dict[str, Any]]:
         target = str(node.target)
         if node.op == "call_function":
             target = write_target(node.target)
-        elif node.op not in ("placeholder", "output"):
+        elif node.op not in ("placeholder", "output", "get_attr"):
             _unreadable("a flat graph", node.op)
         made.append(
             {
+                **({"graph": _write_inner(graph, target)} if node.op == "get_attr" else {}),
                 "op": node.op,
                 "name": node.name,
                 "target": target,
@@ -156,6 +160,14 @@ def write_graph(graph: Graph) -> list[dict[str, Any]]:
             }
         )
     return made
+
+
+def _write_inner(graph: Graph, name: str) -> list[dict[str, Any]]:
+    """The graph of a function that an operator takes."""
+    found: Any = getattr(graph.owning_module, name, None)
+    if not isinstance(found, GraphModule):
+        _unreadable("the graph of a function", name)
+    return write_graph(found.graph)
 
 
 # ------------------------------------------------------------------ signatures

@@ -20,6 +20,7 @@ from facula.fx import Graph, GraphModule, Node, names
 from facula.fx import _pytree as pytree
 from facula.fx.fake_tensor import FakeTensorMode
 from facula.fx.graph_module import code_on_demand
+from facula.fx.higher_order import OPERATORS, ControlFlow
 from facula.fx.shape_env import ShapeEnv, ShapeGuard
 from facula.fx.symbols import Atom, Expr, SymInt, number
 
@@ -28,6 +29,8 @@ _RELATIONS = ("==", "!=", "<", "<=", ">", ">=")
 #: sizes, strides and factors fit into 64 bits
 _LARGEST = 1 << 62
 _LARGEST_POWER = 16
+#: graphs of functions in one another
+_DEEPEST = 32
 
 
 def _refused(required: str, got: Any) -> Any:
@@ -106,6 +109,9 @@ def read_ranges(data: Any) -> dict[str, ValueRanges]:
 def read_target(name: Any) -> Any:
     """What a node calls."""
     found = FUNCTIONS.get(_known(name, str, "the name of an operator"))
+    if found is None and name.startswith("higher_order."):
+        found = OPERATORS.get(name.removeprefix("higher_order."))
+        return found if isinstance(found, ControlFlow) else _refused("a known operator", name[:100])
     return found if found is not None else _overload(name)
 
 
@@ -184,14 +190,22 @@ def _read_meta(data: Any, mode: FakeTensorMode) -> Any:
 
 
 def read_graph(data: Any, env: ShapeEnv) -> GraphModule:
-    """The graph, as a module without attributes; its code is written when somebody runs it."""
-    graph = Graph()
+    """The graph, as a module without attributes but the graphs of functions; its code is written when
+    somebody runs it."""
+    return _read_graph(data, FakeTensorMode(allow_non_fake_inputs=True, shape_env=env), 0)
+
+
+def _read_graph(data: Any, mode: FakeTensorMode, depth: int) -> GraphModule:
+    graph, root = Graph(), nn.Module()
     nodes: dict[str, Node] = {}
-    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=env)
     for entry in data:
-        node = _read_node(entry, graph, nodes)
+        node = _read_node(entry, graph, nodes, whole=not depth)
         nodes[node.name] = node
-        if entry["val"] is not None and node.op != "output":
+        if node.op == "get_attr":
+            if depth > _DEEPEST or hasattr(root, str(node.target)):
+                _refused("graphs in a few graphs, each with its own name", depth)
+            root.add_module(str(node.target), _read_graph(entry["graph"], mode, depth + 1))
+        elif entry["val"] is not None and node.op != "output":
             node.meta["val"] = _read_meta(entry["val"], mode)
         if entry["stack_trace"] is not None:
             node.meta["stack_trace"] = _known(entry["stack_trace"], str, "a stack trace")
@@ -199,12 +213,12 @@ def read_graph(data: Any, env: ShapeEnv) -> GraphModule:
         _refused("a graph with an output at its end", f"{len(nodes)} nodes")
     graph.lint()
     with code_on_demand():
-        return GraphModule(nn.Module(), graph)
+        return GraphModule(root, graph)
 
 
-def _read_node(entry: Any, graph: Graph, nodes: dict[str, Node]) -> Node:
+def _read_node(entry: Any, graph: Graph, nodes: dict[str, Node], whole: bool) -> Node:
     op, target = entry["op"], entry["target"]
-    if op not in ("placeholder", "call_function", "output"):
+    if op not in ("placeholder", "call_function", "output", "get_attr"):
         _refused("a flat graph", repr(op)[:100])
     if op == "call_function":
         target = read_target(target)
@@ -216,7 +230,9 @@ def _read_node(entry: Any, graph: Graph, nodes: dict[str, Node]) -> Node:
         _name(key, "a keyword")
     if op == "placeholder" and (args or kwargs):
         _refused("an input without a default", repr(args)[:100])
-    if op == "output":
+    if op == "get_attr" and target.startswith("_"):
+        _refused("the name of a graph", repr(target)[:100])
+    if op == "output" and whole:
         _known(_known(args, tuple, "arguments")[0], tuple, "a tuple of results")
     node = graph.create_node(op, target, args, kwargs, name=name)
     return node if node.name == name else _refused("a name that is free", name)

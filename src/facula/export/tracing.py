@@ -94,6 +94,7 @@ def trace_module(
 ) -> Parts:
     """Trace a module for these arguments."""
     env = ShapeEnv(duck_shape=False)
+    env.keeps_conditions = True
     sizes = Resolved(env)
     sizes.read(module, args, kwargs, dynamic_shapes)
     held = _Held(module)
@@ -235,6 +236,8 @@ class _Builder:
             if node.op != "get_attr":
                 continue
             tensor = getattr(self.module, str(node.target))
+            if isinstance(tensor, GraphModule):  # of a function that an operator takes
+                continue
             found = made.get(id(tensor))
             if found is None:
                 name = places.get(id(tensor), f"lifted_tensor_{len(made)}")
@@ -247,7 +250,7 @@ class _Builder:
                 self.signature.input_specs.append(spec)
             node.replace_all_uses_with(found)
             self.graph.erase_node(node)
-        self.module = GraphModule(nn.Module(), self.graph)
+        self.module = GraphModule(self.module, self.graph)
         self.graph = self.module.graph
 
     def _insertion(self, behind: Node | None) -> Any:

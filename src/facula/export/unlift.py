@@ -168,6 +168,8 @@ def unlift(program: Any) -> GraphModule:
     for name, value in (*program.state_dict.items(), *program.constants.items()):
         parameter = isinstance(value, nn.Parameter)
         _put(root, name, value, parameter, name not in program.state_dict)
+    for node in program.graph.find_nodes(op="get_attr"):  # graphs of functions
+        setattr(root, str(node.target), getattr(program.graph_module, str(node.target)))
     graph, inputs, expected, names = _body(program)
     module = GraphModule(root, graph, "GraphModule")
     info = _PyTreeInfo(program.argument_names, program.in_spec, program.out_spec)

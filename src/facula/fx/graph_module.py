@@ -22,6 +22,7 @@ from typing import Any
 
 from facula import core, nn
 from facula.core.errors import fail
+from facula.fx import names
 from facula.fx import traceback as fx_traceback
 from facula.fx.codegen import PythonCode, PyTreeCodeGen
 from facula.fx.graph import Graph
@@ -383,28 +384,31 @@ class GraphModule(nn.Module):
             colored, fast_sympy_print: kept for PyTorch's API, they change nothing.
             additional_meta: entries of `meta` to show.
         """
+        options = {
+            "include_stride": include_stride,
+            "include_device": include_device,
+            "expanded_def": expanded_def,
+        }
+        text = self._readable(type(self).__name__, additional_meta, options)
+        if print_output:
+            print(text)
+        return text
+
+    def _readable(self, name: str, additional_meta: Any, options: dict[str, bool]) -> str:
+        """The code as a class of a name, with those of graph modules inside."""
         made = self._graph.python_code(
-            "self",
-            verbose=True,
-            include_stride=include_stride,
-            include_device=include_device,
-            expanded_def=expanded_def,
-            additional_meta=additional_meta,
+            "self", verbose=True, additional_meta=additional_meta, **options
         )
         body = "\n".join(
             "    " + line if line.strip() else "" for line in made.src.strip().split("\n")
         )
-        name = re.sub(r"\W", "_", type(self).__name__)
+        name = re.sub(r"\W", "_", name)
         name = name if is_name(name) else f"_{name}"
-        text = f"class {name}(nn.Module):\n{body}"
-        for child in self.children():
+        text = f"class {name}({names.prefix()}.nn.Module):\n{body}"
+        for attribute, child in self.named_children():
             if isinstance(child, GraphModule):
-                inner = child.print_readable(
-                    False, include_stride, include_device, expanded_def=expanded_def
-                )
+                inner = child._readable(attribute, additional_meta, options)
                 text += "\n\n" + "\n".join(f"    {line}" for line in inner.split("\n"))
-        if print_output:
-            print(text)
         return text
 
     def _replicate_for_data_parallel(self) -> GraphModule:

@@ -169,7 +169,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         self.decomposition_table = decomposition_table or {}
         self.fake_mode = fake_mode
         #: what shapes of real values are noted with
-        self.shadow_mode = fake_mode if fake_mode is not None else FakeTensorMode()
+        self.shadow_mode = fake_mode or FakeTensorMode(allow_non_fake_inputs=True)
         self.enable_tracing = True
         self.outer_frame: Any = None
 
@@ -391,6 +391,7 @@ class _MakefxTracer:
         shape_env = None
         if self.tracing_mode == "symbolic":
             shape_env = ShapeEnv()
+            shape_env.keeps_conditions = True
         return FakeTensorMode(allow_non_fake_inputs=self.allow_non_fake_inputs, shape_env=shape_env)
 
     def trace(self, f: Callable[..., Any], *args: Any) -> GraphModule:

@@ -111,6 +111,8 @@ class ShapeEnv:
         self.unbacked = Unbacked(self.hints)
         self.allow_scalar_outputs = allow_scalar_outputs
         self.allow_dynamic_output_shape_ops = allow_dynamic_output_shape_ops
+        #: whether a comparison is a guard when its truth is asked for, so that `cond` may keep it as its predicate
+        self.keeps_conditions = False
 
     @property
     def example(self) -> Point:
@@ -135,12 +137,39 @@ class ShapeEnv:
     def compared(self, left: Expr, relation: str, right: Expr, outcome: bool) -> Any:
         """A comparison with numbers that have no example: its truth, where it is known."""
         left, right = self.simplified(left), self.simplified(right)
+        condition = (left, relation, right)
         if not (left - right).unbacked:
+            if self.keeps_conditions and self._is_open(condition, outcome):
+                return SymBool(outcome, condition, self)
             self.note(left, relation, right, outcome)
             return outcome
-        condition = (left, relation, right)
         known = self.unbacked.truth(condition)
         return SymBool(outcome, condition, self) if known is None else known
+
+    def _is_open(self, condition: Any, outcome: bool) -> bool:
+        """Whether no guard says how a comparison of numbers with examples comes out."""
+        left, relation, right = condition
+        if (left, relation, right, outcome) in self._asked:
+            return False
+        return not self._follows(left - right, relation if outcome else OPPOSITE[relation])
+
+    def backed(self, condition: Any) -> bool:
+        """Whether all numbers of a condition have examples."""
+        if condition[0] in ("and", "or", "not"):
+            return all(map(self.backed, condition[1:]))
+        return condition[0] != "test" and not (condition[0] - condition[2]).unbacked
+
+    def _guarded(self, condition: Any) -> bool:
+        """The truth of a condition for the examples, with guards."""
+        word = condition[0]
+        if word == "not":
+            return not self._guarded(condition[1])
+        if word in ("and", "or"):
+            return (all if word == "and" else any)(map(self._guarded, condition[1:]))
+        left, relation, right = condition
+        outcome = HOLDS[relation](left.value(self.example), right.value(self.example))
+        self.note(left, relation, right, outcome)
+        return outcome
 
     def decided(self, condition: Any) -> bool:
         """The truth of a condition on numbers that have no example; an operator's own check of its
@@ -150,6 +179,8 @@ class ShapeEnv:
             GuardOnDataDependentSymNode: what was checked does not decide it.
         """
         condition = self._simple(condition)
+        if self.backed(condition):
+            return self._guarded(condition)
         known = self.unbacked.truth(condition)
         if known is not None:
             return known
@@ -182,8 +213,8 @@ class ShapeEnv:
             return condition
         return self.simplified(condition[0]), condition[1], self.simplified(condition[2])
 
-    def expect(self, condition: Any, said: Any = None) -> None:
-        """From now on a condition is true; it is checked where the program runs."""
+    def expect(self, condition: Any, said: Any = None) -> bool:
+        """From now on a condition is true (and so is the result); it is checked where the program runs."""
         before = dict(self.hints)
         condition = self._simple(condition)
         self.unbacked.expect(condition, said)
@@ -196,6 +227,7 @@ class ShapeEnv:
             self._example = Point(self.hints)
             self.points.clear()
             self.unbacked.renewed()
+        return True
 
     # ---------------------------------------------------------------- symbols
 

@@ -536,10 +536,7 @@ class SymFloat(float):
 
 
 class SymBool(int):
-    """A condition on numbers of which no example is known: it is decided when it is asked, if it can be.
-
-    Comparisons of other numbers note a guard and give plain bools.
-    """
+    """A condition on numbers: it is decided, with a guard, when it is asked; without examples, if it can be."""
 
     _is_symbolic = True
     condition: Any
@@ -558,7 +555,7 @@ class SymBool(int):
 
     @property
     def node(self) -> SymBool:
-        """What describes the condition: itself."""
+        """Itself: what describes it."""
         return self
 
     def __bool__(self) -> bool:
@@ -566,9 +563,10 @@ class SymBool(int):
             return plain(self) != 0
         return self.env.decided(self.condition)
 
-    def expect(self, message: Any = None) -> None:
-        """From now on it is true; the program checks that where it runs."""
-        self.env.expect(self.condition, message)
+    def expect(self, message: Any = None) -> bool:
+        """From now on it is true, which the program checks; of numbers with examples it is a guard or False."""
+        known, env = self.condition, self.env
+        return bool(self) if env.backed(known) else env.expect(known, message)
 
     def _joined(self, word: str, other: Any) -> Any:
         if isinstance(other, SymBool) and other.condition is not None:
@@ -685,8 +683,8 @@ def _comparison(name: str, relation: str, compare: Any) -> None:
             return compare(float(self), float(other))
         outcome = compare(plain(self), plain(other))
         right = expr_of(other)
-        if self.env is not None and (self.expr.unbacked or right.unbacked):
-            return self.env.compared(self.expr, relation, right, outcome)
+        if (env := self.env) and (env.keeps_conditions or self.expr.unbacked or right.unbacked):
+            return env.compared(self.expr, relation, right, outcome)
         self._note(relation, right, outcome)
         return outcome
 

@@ -7,12 +7,15 @@ Keeps true: nothing is answered by a list of names: kinds and fields of definiti
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Sequence
 from typing import Any
 
 from facula import core
+from facula.fx import GraphModule
+from facula.fx.higher_order import HigherOrderOperator
 from facula.fx.symbols import plain
 from facula.ops.definition import Definition
 
@@ -42,7 +45,20 @@ def definition_of(node: Any) -> Definition | None:
 def is_random(node: Any) -> bool:
     """Whether two runs of the node may give different results."""
     definition = definition_of(node)
+    if definition is None and isinstance(node.target, HigherOrderOperator):
+        return any(is_random(inner) for graph in graphs_of(node) for inner in graph.nodes)
     return definition is not None and definition.random
+
+
+def graphs_of(node: Any) -> list[Any]:
+    """The graphs of the functions that a call takes."""
+    owner = node.graph.owning_module
+    found = [
+        functools.reduce(getattr, str(n.target).split("."), owner)
+        for n in node.all_input_nodes
+        if n.op == "get_attr" and owner is not None
+    ]
+    return [each.graph for each in found if isinstance(each, GraphModule)]
 
 
 def is_view(node: Any) -> bool:

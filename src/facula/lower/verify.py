@@ -13,6 +13,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.fx import GraphModule, Node
+from facula.fx.higher_order import HigherOrderOperator
 from facula.fx.node import map_arg
 from facula.lower import table
 
@@ -56,7 +57,8 @@ def _check_form(node: Node, seen: set[Node], after: str) -> None:
     if getattr(schema, "is_mutable", False) or "out" in node.kwargs:
         _wrong(node, "an operator that writes nothing", node.target, after)
 
-    if table.operator_of(node.target) is None and not table.is_copy(node.target):
+    known = table.is_copy(node.target) or isinstance(node.target, HigherOrderOperator)
+    if table.operator_of(node.target) is None and not known:
         _wrong(node, "an operator of the table", node.target, after)
 
 

@@ -37,11 +37,9 @@ def _check_with(error_type: type[Exception], cond: Any, message: Message) -> Non
             hint="_check_tensor_all(cond) asks whether all elements of a tensor are true",
         )
     expect = getattr(cond, "expect", None)
-    if (
-        expect is not None
-    ):  # a number that is read from elements: the program checks it where it runs
-        expect(message)
-    elif not cond:
+    # of a number that is read from elements the program checks it where it runs
+    fulfilled = cond if expect is None else expect(message)
+    if not fulfilled:
         raise error_type(_said(message))
 
 

@@ -334,10 +334,12 @@ class Namespace:
         self.name = name
         self._packets: dict[str, Packet] = {}
 
-    def __getattr__(self, name: str) -> Packet:
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         function = self._find(name)
+        if getattr(function, "namespace", "") == "higher_order":
+            return function  # operators that take functions have no overloads
         known = self._packets.get(name)
         if known is None or known._function is not function:
             known = self._packets[name] = Packet(f"{self.name}::{name}", function)

@@ -65,9 +65,8 @@ def _said(text: str | None) -> str:
 def _assert_scalar(self: Any, assert_msg: str) -> None:
     """Raise RuntimeError where a number, or a condition on numbers, is false."""
     expect = getattr(self, "expect", None)
-    if expect is not None:  # of another trace
-        expect(assert_msg)
-    elif not self:
+    fulfilled = self if expect is None else expect(assert_msg)  # of another trace
+    if not fulfilled:
         failed = RuntimeError(_said(assert_msg))
         raise failed
 
@@ -89,9 +88,7 @@ def sym_constrain_range(size: Any, min: int | None, max: int | None) -> None:  #
         )
     for fits in (min is None or size >= min, max is None or size <= max):
         expect = getattr(fits, "expect", None)
-        if expect is not None:
-            expect()
-        elif not fits:
+        if not (fits if expect is None else expect()):
             fail(
                 RuntimeError,
                 "sym_constrain_range",

@@ -36,7 +36,7 @@ LIBRARIES = {
 _FROM = {
     "facula.mobile": "is_vulkan_available",
     "facula.compiler.api": "compile",
-    "facula.capture.higher_order": "cond",
+    "facula.fx.higher_order": "cond while_loop",
     "facula.serialization": "save load",
     "facula.serialization.reader": "PyTorchFileReader",
     "facula.jit": "ScriptModule ScriptFunction",

@@ -14,6 +14,7 @@ from typing import Any
 from facula import core, nn
 from facula.fx import GraphModule
 from facula.fx import _pytree as pytree
+from facula.fx.higher_order import HigherOrderOperator
 from facula.lower.aot.compile import Compiler, Options, compile_flat
 from facula.lower.aot.for_sizes import Key, NotSymbolic, SymbolicProgram, compile_for_sizes
 from facula.lower.aot.min_cut import min_cut_rematerialization_partition
@@ -278,6 +279,8 @@ def aot_module_for_sizes(
     """
     options = _options(fw_compiler, None, partition_fn, None, None, passes)
     options.records, options.tracer = _turns_recording_on(mod), tracer
+    if any(isinstance(node.target, HigherOrderOperator) for node in mod.graph.nodes):
+        raise NotSymbolic("functions of operators are compiled for each combination")
     captured = _Captured(fix_sizes_that_meet_floats(mod))
     if captured.names:
         raise NotSymbolic("the captured graph has tensors of its own")

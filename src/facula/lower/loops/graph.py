@@ -16,10 +16,12 @@ from typing import Any
 from facula import core
 from facula.core import logs
 from facula.core.stages import line_of, stage
+from facula.fx.higher_order import ControlFlow
 from facula.lower.at_sizes import symbols_of
 from facula.lower.loops import ir
 from facula.lower.loops.lowering import Lowering
 from facula.lower.loops.recording import tensors_in
+from facula.lower.loops.subprograms import Launched, functions_compiled
 from facula.lower.loops.targets import callee_of, is_view
 from facula.lower.loops.values import NotLoops, Value
 
@@ -110,6 +112,9 @@ class GraphLowering(Lowering):
         if node.target is operator.getitem and not isinstance(args[0], Value):
             self.values[node] = args[0][args[1]]
             return
+        if isinstance(node.target, ControlFlow):
+            self.values[node] = self._call_with_functions(node, args)
+            return
         target = callee_of(node.target)
         val = node.meta.get("val")
         tensors = tensors_in(val)
@@ -136,6 +141,13 @@ class GraphLowering(Lowering):
                 env.back(mark)
             found = self._extern(node, args, kwargs, val)
         self.values[node] = found
+
+    def _call_with_functions(self, node: Any, args: tuple[Any, ...]) -> Any:
+        """A call whose functions are programs of their own."""
+        op, val = node.target, node.meta["val"]
+        compiler = self.module.meta.get("function_compiler")
+        given = op.with_functions(args, functions_compiled(node, args, compiler))
+        return self._extern(node, given, {}, val, Launched(op, val))
 
     def _remember(self, node: Any, target: Any, args: Any, kwargs: Any, found: Any) -> None:
         values = found if isinstance(found, tuple) else (found,)
@@ -177,7 +189,7 @@ class GraphLowering(Lowering):
         return self.realize(structure) if isinstance(structure, Value) else structure
 
     # --- calls that stay
-    def _extern(self, node: Any, args: Any, kwargs: Any, val: Any) -> Any:
+    def _extern(self, node: Any, args: Any, kwargs: Any, val: Any, target: Any = None) -> Any:
         args, kwargs = self._placed(args), self._placed(kwargs)
         several = isinstance(val, (tuple, list))
         results, found = [], []
@@ -187,7 +199,8 @@ class GraphLowering(Lowering):
             buffer = self.buffer(each.dtype.code, each.shape, each.stride(), "extern")
             results.append(buffer)
             found.append(stored(each, buffer))
-        self.add(ir.Extern(node.target, args, kwargs, results, several, str(node.target)))
+        target = node.target if target is None else target
+        self.add(ir.Extern(target, args, kwargs, results, several, str(node.target)))
         return tuple(found) if several else found[0]
 
     def _placed(self, structure: Any) -> Any:

@@ -7,6 +7,8 @@ from facula.capture.errors import (
     InvalidBackend,
     RecompileError,
     TorchDynamoException,
+    TorchRuntimeError,
+    UncapturedHigherOrderOpError,
     Unsupported,
     UserError,
 )
@@ -18,6 +20,8 @@ __all__ = [
     "InvalidBackend",
     "RecompileError",
     "TorchDynamoException",
+    "TorchRuntimeError",
+    "UncapturedHigherOrderOpError",
     "Unsupported",
     "UserError",
 ]

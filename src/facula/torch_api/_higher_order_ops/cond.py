@@ -1,7 +1,5 @@
 """`cond` under the name of PyTorch's module."""
 
-from facula.capture.higher_order import cond
-
-cond_op = cond
+from facula.fx.higher_order import cond, cond_op
 
 __all__ = ["cond", "cond_op"]

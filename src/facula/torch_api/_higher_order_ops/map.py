@@ -1,40 +1,19 @@
-"""`map`: a function applied to every row.
-
-Takes: a function, a tree of tensors, and what it gets besides. Gives: the tree of stacked results.
-Keeps true: rows are taken in order.
-"""
-
-from __future__ import annotations
+"""`map` under the name of PyTorch's module, and the loop that it stands for."""
 
 from collections.abc import Callable
 from typing import Any
 
-from facula.core.errors import fail
-from facula.fx import _pytree
+from facula.fx import _pytree as pytree
+from facula.fx.higher_order import map, map_impl
+from facula.ops.registry import F
 
-from .slices import check_callable, common_length, row, stacked
-
-__all__ = ["map"]
-
-
-def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:  # noqa: A001 - PyTorch's name
-    """``f(x, *args)`` of every `x` along the first dimension of the tensors of `xs`, stacked.
-
-    Raises:
-        RuntimeError: there is no tensor to take rows of, or their lengths differ.
-    """
-    check_callable("map", f, "f")
-    leaves = _pytree.tree_leaves(xs)
-    if not leaves or any(not leaf.dim() for leaf in leaves):
-        fail(
-            RuntimeError,
-            "map",
-            "tensors of one dimension or more were required (map doesn't work with unmapped leaves)",
-            [list(leaf.shape) for leaf in leaves],
-            hint="pass what is the same for each row in args",
-        )
-    count = common_length("map", leaves, 0)
-    return stacked([f(row(xs, 0, i), *args) for i in range(count)])
+__all__ = ["map", "map_impl"]
 
 
-_fake_map = map
+def _fake_map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
+    """The loop in Python."""
+    leaves, spec = pytree.tree_flatten(xs)
+    rows = [f(pytree.tree_unflatten(list(row), spec), *args) for row in zip(*leaves, strict=True)]
+    flat = [pytree.tree_leaves(row) for row in rows]
+    whole = [F.stack(list(parts)) for parts in zip(*flat, strict=True)]
+    return pytree.tree_unflatten(whole, pytree.tree_structure(rows[0]))
