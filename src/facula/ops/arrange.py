@@ -36,6 +36,8 @@ def _unique_dims(op: str, dims: tuple[int, ...], ndim: int) -> list[int]:
 class flip:
     """The elements in reverse order along each of `dims`."""
 
+    rearranges = True
+
     vmap = "dims"
     jvp = "linear"
 
@@ -163,6 +165,8 @@ class roll:
     """Elements moved by `shifts` along `dims`, re-entering at the other end; flattened when no dims
     are given.
     """
+
+    rearranges = True
 
     vmap = batch_forms.roll
     jvp = "linear"

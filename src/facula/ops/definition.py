@@ -101,6 +101,8 @@ class Definition:
     vmap: str | Callable[..., Any] | None = None
     #: the rule that a program registered instead: `rule(info, in_dims, *args)` gives results and their dims
     batching: Callable[..., Any] | None = None
+    #: of what is no view: whether its results hold elements of its inputs (or zeros), taken by their places alone
+    rearranges: bool = False
     #: of what is not pointwise: whether an element of the result follows from the one at its place alone (or
     #: from none), so that it holds for the rows of nested tensors too
     elementwise: bool = False

@@ -106,6 +106,8 @@ def index(self: Any, indices: tuple[Any, ...]) -> Any:
 class _index:
     """Advanced indexing by integer tensors."""
 
+    rearranges = True
+
     vmap = batch_forms.index
     jvp = "linear"
 
@@ -288,6 +290,8 @@ def _trim(values: Any, target: Any, indices: tuple[Any, ...]) -> Any:
 @operator("take(Tensor self, Tensor index) -> Tensor", quantized="moves")
 class take:
     """The elements of the flattened tensor at `index`; the result has the shape of `index`."""
+
+    rearranges = True
 
     vmap = batch_forms.take
     jvp = "linear"

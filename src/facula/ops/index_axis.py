@@ -100,6 +100,8 @@ def _same_dtype(op: str, self: Any, source: Any) -> None:
 class index_select:
     """Slices of `self` along `dim`, in the order of `index` (which does not wrap)."""
 
+    rearranges = True
+
     vmap = "along"
     jvp = "linear"
 

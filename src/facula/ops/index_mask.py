@@ -127,6 +127,8 @@ def argwhere(self: Any) -> Any:
 class masked_select:
     """The elements where `mask` is true, as a vector; both broadcast."""
 
+    rearranges = True
+
     jvp = "linear"
 
     dynamic = True

@@ -122,6 +122,8 @@ class gather:
     of `index`.
     """
 
+    rearranges = True
+
     vmap = batch_forms.gather
     jvp = "linear"
 

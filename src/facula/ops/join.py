@@ -67,6 +67,8 @@ class cat:
     promoted.
     """
 
+    rearranges = True
+
     shards = "joined"
 
     vmap = batch_forms.cat
@@ -196,6 +198,8 @@ def _dtype_of(tensors: tuple[Any, ...]) -> Any:
 @operator("stack(Tensor[] tensors, int dim=0) -> Tensor", names=("stack",), autocast="widest")
 class stack:
     """The tensors, all of one shape, along a new dimension `dim`."""
+
+    rearranges = True
 
     shards = "stacked"
 

@@ -22,6 +22,8 @@ MOST_PIECES = 2**31
 class unbind:
     """All slices along a dimension, as a tuple of views."""
 
+    rearranges = True
+
     shards = "unbound"
 
     vmap = "dims"
@@ -92,6 +94,8 @@ def _check_count(op: str, count: int) -> None:
 )
 class split_with_sizes:
     """Pieces of given sizes along a dimension, as a tuple of views."""
+
+    rearranges = True
 
     vmap = "dims"
     jvp = "linear"

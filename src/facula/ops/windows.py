@@ -81,6 +81,8 @@ class Im2Col:
                  [3.]]])
     """
 
+    rearranges = True
+
     vmap = "fold"
     jvp = "linear"
 

@@ -339,6 +339,8 @@ def _stepped_bits(x: Any, y: Any) -> Any:
 class _nextafter_half:  # noqa: N801
     """`nextafter` of 16-bit floats, which step in their bits since they compute as float32."""
 
+    elementwise = True
+
     def meta(self, other):
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
 
