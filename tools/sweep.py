@@ -11,7 +11,8 @@ and for each exception that is none of ours (SystemError, AssertionError, Unboun
 case and what the guard said; figures at the end; exit status 1 where there was a fault or such an
 exception.
 Keeps true: cases run in child processes, so that a crash is its case's and the others go on; an
-exception that facula raises on purpose is counted and is no finding; the same seed gives the same cases.
+exception that facula raises on purpose is counted and is no finding (with `--foreign`, every one that
+is not of the form `[operator] what was required` is one); the same seed gives the same cases.
 """
 
 from __future__ import annotations
@@ -45,12 +46,30 @@ CRASHES = 3  # of one pair, after which the rest of it is left out
 # ---- the child ----
 
 
+def kind_of(error: Exception) -> str:
+    """Whether facula refused a call in its own form, or something was raised that nobody meant."""
+    if str(error).startswith("["):
+        return "refused"
+    return "foreign exceptions" if isinstance(error, FAULTS) else "other exceptions"
+
+
+def tell_exception(error: Exception, case: list, told: set[tuple[str, ...]]) -> None:
+    """Says an exception; of those at one place only the first."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(place.filename).name}:{place.lineno}"
+    if (case[0], type(error).__name__, where) in told:
+        return
+    told.add((case[0], type(error).__name__, where))
+    finding = ["exception", *case, f"{type(error).__name__} {error} ({where})"]
+    print("FINDING " + json.dumps(finding), flush=True)
+
+
 def run_pair(name: str, dtype: str, arguments: dict, progress: Progress, counts: Counter) -> None:
     """The cases of one operator and dtype, from the wanted one on."""
     from facula import core
 
     cases = importlib.import_module(arguments["module"]).cases
-    only = arguments["cases"]
+    only, told = arguments["cases"], set[tuple[str, ...]]()
     for index, (text, action) in enumerate(
         cases(name, dtype, arguments["seed"], arguments["guesses"])
     ):
@@ -60,24 +79,12 @@ def run_pair(name: str, dtype: str, arguments: dict, progress: Progress, counts:
         counts["cases"] += 1
         try:
             action()
-        except FAULTS as error:
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            own = str(error).startswith("[")
-            if not own:
-                where = f"{Path(place.filename).name}:{place.lineno}"
-                finding = [
-                    "exception",
-                    name,
-                    dtype,
-                    index,
-                    text,
-                    f"{type(error).__name__} {error} ({where})",
-                ]
-                print("FINDING " + json.dumps(finding), flush=True)
-            counts["refused" if own else "foreign exceptions"] += 1
         except Exception as error:
-            counts["refused" if str(error).startswith("[") else "other exceptions"] += 1
-            if only:
+            kind = kind_of(error)
+            counts[kind] += 1
+            if kind == "foreign exceptions" or kind == "other exceptions" and arguments["foreign"]:
+                tell_exception(error, [name, dtype, index, text], told)
+            if only and kind != "foreign exceptions":
                 traceback.print_exception(error)
         else:
             counts["done"] += 1
@@ -148,7 +155,7 @@ def run_child(
         task = {
             "pairs": pairs, "start": start, "module": arguments.module, "guesses": arguments.guesses,
             "seed": arguments.seed, "cases": arguments.cases,
-            "progress": progress,
+            "progress": progress, "foreign": arguments.foreign,
         }  # fmt: skip
         with (
             open(os.path.join(folder, "output"), "w+") as output,
@@ -245,6 +252,9 @@ def main() -> int:
     parser.add_argument("--dtypes", nargs="*", help="dtypes")
     parser.add_argument(
         "--cases", nargs="*", type=int, help="numbers of cases; tells all exceptions"
+    )
+    parser.add_argument(
+        "--foreign", action="store_true", help="tell every exception that is not in our own form"
     )
     parser.add_argument(
         "--module", default="sweep_cases", help="what has NAMES, DTYPES and `cases`"

@@ -205,3 +205,19 @@ def test_functions_are_not_hidden_by_modules_of_their_names():
         "assert all(callable(getattr(facula.compiler, n)) for n in facula.compiler.__all__)\n"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["f", "len", "class", "a b"])
+def test_functions_of_no_module_are_nodes_under_their_names(name):
+    """Made by hand, or by a compiled library, a function may have no `__module__`."""
+
+    def f(x):
+        return x * 2
+
+    f.__module__, f.__name__ = None, name
+    facula.compiler.allow_in_graph(f)
+    graphs = Graphs()
+    compiled = facula.compile(lambda x: f(x) + 1, fullgraph=True, backend=graphs)
+    assert compiled(facula.ones(2)).tolist() == [3.0, 3.0]
+    (default,) = [facula.compile(lambda x: f(x) + 1, fullgraph=True)(facula.ones(2))]
+    assert default.tolist() == [3.0, 3.0]

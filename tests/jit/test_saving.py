@@ -111,3 +111,33 @@ def test_code_is_text_of_the_graph():
 def test_only_scripted_things_are_saved():
     with pytest.raises(RuntimeError, match=r"jit.script\(\) makes one"):
         jit.save(nn.Linear(1, 1), io.BytesIO())
+
+
+def loops_without_statements(x: facula.Tensor, flag: bool) -> facula.Tensor:
+    for _ in range(3):
+        unused = flag  # noqa: F841
+    for k in [1, 2]:
+        for _ in range(k):
+            unused = 1  # noqa: F841
+    if flag:
+        unused = 2  # noqa: F841
+    return x + 1
+
+
+def test_bodies_of_which_nothing_is_left_are_written():
+    """The text of a loop whose names nobody reads had no line below its head."""
+    scripted = jit.script(loops_without_statements)
+    loaded = jit.load(again(scripted))
+    assert loaded(facula.ones(2), True).tolist() == [2.0, 2.0]
+    assert jit.load(again(loaded))(facula.ones(2), False).tolist() == [2.0, 2.0]
+
+
+def one_dimension(x: facula.Tensor) -> facula.Tensor:
+    return x.roll(1, 1) + facula.roll(x, 1, 0) + facula.frobenius_norm(x, 1, True)
+
+
+def test_one_integer_stands_for_a_list_of_one():
+    x = facula.arange(6.0).reshape(2, 3)
+    scripted = jit.script(one_dimension)
+    assert facula.equal(scripted(x), one_dimension(x))
+    assert facula.equal(jit.load(again(scripted))(x), one_dimension(x))

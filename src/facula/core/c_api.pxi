@@ -105,6 +105,8 @@ cdef extern from "Python.h":
     object PyMethod_New(object, object)
     object PyLong_FromLongLong(long long)
     long long PyLong_AsLongLong(object) except? -1
+    long long PyLong_AsLongLongAndOverflow(object, int *) except? -1
+    Py_ssize_t PyNumber_AsSsize_t(object, PyObject *) except? -1
     int PyNumber_Check(object)
     int PyIndex_Check(object)
     int PySequence_Check(object)

@@ -492,11 +492,11 @@ cdef class Kernel:
                 i += 1
             i = 0
             for x in ints:
-                n[i] = x
+                n[i] = whole(x, self.name, ValueError)
                 i += 1
             i = 0
             for x in scalars:
-                if isinstance(x, int): s[i].i = x
+                if isinstance(x, int): s[i].i = whole(x, self.name, RuntimeError)
                 else: s[i].f = x
                 i += 1
             self.contract.check(self.name, self.form, given, len(tensors), n, len(ints), s, len(scalars), total or 0)

@@ -101,6 +101,31 @@ cdef object said(object kind, str text):
     return kind(spoken(text))
 
 
+cdef int64_t whole_slow(object v, str op, object kind) except? -1:
+    """An integer that is none of Python's own of 64 bits."""
+    cdef int overflow = 0
+    cdef int64_t n
+    if isinstance(v, float) or not hasattr(v, "__index__"):
+        raise said(TypeError, "[%s] an integer was required: got %s" % (op, type(v).__name__) + "\nhint: int(value) converts a number")
+    v = v.__index__()
+    n = PyLong_AsLongLongAndOverflow(v, &overflow)
+    if overflow:
+        raise said(kind, "[%s] an integer of 64 bits was required: got %s (Overflow when unpacking long long)" % (op, v)
+                   + "\nhint: sizes and places are smaller than 2**63")
+    return n
+
+
+cdef inline int64_t whole(object v, str op, object kind) except? -1:
+    """An integer of 64 bits; `kind` is raised for a larger one."""
+    cdef int overflow = 0
+    cdef int64_t n
+    if PyLong_CheckExact(v):
+        n = PyLong_AsLongLongAndOverflow(v, &overflow)
+        if not overflow:
+            return n
+    return whole_slow(v, op, kind)
+
+
 cdef list DTYPES = []
 cdef dict DTYPE_BY_NAME = {}
 cdef dict DTYPE_BY_CODE = {}

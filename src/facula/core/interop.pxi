@@ -363,7 +363,7 @@ cdef Tensor as_tensor_like(object value, Tensor like):
     return tensor(value, dtype=<object>DTYPES[like.dt], device=like.device)
 
 
-def frombuffer(buffer, *, dtype, int64_t count=-1, int64_t offset=0, requires_grad=False):
+def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
     """A vector on the memory of an object with the buffer protocol.
 
     Args:
@@ -383,23 +383,24 @@ def frombuffer(buffer, *, dtype, int64_t count=-1, int64_t offset=0, requires_gr
     cdef int dt = as_dtype(dtype).index
     view = memoryview(buffer).cast("B")
     cdef int64_t n = view.nbytes, size = ITEMSIZE[dt]
+    cdef int64_t start = whole(offset, "frombuffer", ValueError), length = whole(count, "frombuffer", ValueError)
     if n == 0:
-        raise said(ValueError, "[frombuffer] a buffer with elements was required: both buffer length (%d) and count (%d) must not be 0" % (n, count) + "\nhint: pass a buffer that is not empty, and a count of -1 or more than 0")
-    if offset < 0 or offset >= n:
-        raise said(ValueError, "[frombuffer] an offset in [0, %d) was required: got %d" % (n, offset) + "\nhint: the offset is in bytes")
-    if count < 0:
-        if (n - offset) % size:
+        raise said(ValueError, "[frombuffer] a buffer with elements was required: both buffer length (%d) and count (%d) must not be 0" % (n, length) + "\nhint: pass a buffer that is not empty, and a count of -1 or more than 0")
+    if start < 0 or start >= n:
+        raise said(ValueError, "[frombuffer] an offset in [0, %d) was required: got %d" % (n, start) + "\nhint: the offset is in bytes")
+    if length < 0:
+        if (n - start) % size:
             raise said(ValueError, "[frombuffer] a whole number of elements was required: buffer length (%d bytes) after offset (%d bytes) "
-                             "must be a multiple of element size (%d)" % (n, offset, size) + "\nhint: pass count=, or cut the buffer to whole elements")
-        count = (n - offset) // size
-    if count == 0 or count > (n - offset) // size:
+                             "must be a multiple of element size (%d)" % (n, start, size) + "\nhint: pass count=, or cut the buffer to whole elements")
+        length = (n - start) // size
+    if length == 0 or length > (n - start) // size:
         raise said(ValueError, "[frombuffer] a buffer of %d bytes was required: requested buffer length (%d * %d bytes) after offset (%d "
-                         "bytes) must not be greater than actual buffer length (%d bytes)" % (offset + <object>count * size, count, size, offset, n) + "\nhint: pass count=-1 for as many elements as there are")
+                         "bytes) must not be greater than actual buffer length (%d bytes)" % (start + <object>length * <object>size, length, size, start, n) + "\nhint: pass count=-1 for as many elements as there are")
     cdef const unsigned char[:] raw
     cdef Tensor t
     raw = view
     readonly = view.readonly
-    t = tensor_on_memory(<void *>(&raw[0] + offset), count * size, view, dt, (count,), (1,), False)
+    t = tensor_on_memory(<void *>(&raw[0] + start), length * size, view, dt, (length,), (1,), False)
     if readonly:
         import warnings
         warnings.warn("The given buffer is not writable: the tensor is non-writable too, and writing to it is an error.", UserWarning, stacklevel=2)

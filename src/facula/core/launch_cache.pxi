@@ -55,7 +55,6 @@ cdef extern from *:
     static __thread PyObject *fk_keeper;
     """
     PyObject *fk_keeper
-    long long PyLong_AsLongLongAndOverflow(object, int *) except? -1
 
 #: the settings that operators read, as one number: what was kept under others is not found
 cdef int64_t KEPT_SETTINGS = 0

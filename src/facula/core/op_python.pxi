@@ -24,22 +24,22 @@ cdef object normalise(Op op, int i, object v):
     if t == T_INT:
         if a.is_list:
             return int_list(op, i, v)
-        if PyLong_CheckExact(v):
-            return v
-        if isinstance(v, (float, complex, str)) or not (hasattr(v, "__index__")):
-            raise wrong_type(op, i, v, "int")
-        return v.__index__()
+        if not PyLong_CheckExact(v):
+            if isinstance(v, (float, complex, str)) or not (hasattr(v, "__index__")):
+                raise wrong_type(op, i, v, "int")
+            v = v.__index__()
+        if PyLong_CheckExact(v):  # what stands for a number is one only when it is asked
+            whole(v, op.name, ValueError)
+        return v
     if t == T_FLOAT:
         if a.is_list:
-            return tuple([float(x) for x in v]) if isinstance(v, (list, tuple)) else (float(v),)
+            return tuple([float_argument(op, i, x) for x in v]) if isinstance(v, (list, tuple)) else (float_argument(op, i, v),)
         if PyFloat_CheckExact(v):
             return v
-        if isinstance(v, (str, list, tuple, complex)):
-            raise wrong_type(op, i, v, "float")
-        return float(v)
+        return float_argument(op, i, v)
     if t == T_BOOL:
         if a.is_list:
-            return tuple([bool(x) for x in v])
+            return tuple([bool(x) for x in v]) if isinstance(v, (list, tuple)) else (bool(v),)
         if v is True or v is False:
             return v
         if isinstance(v, (int, Tensor)) or hasattr(v, "__bool__") and not isinstance(v, (str, list, tuple, float)):
@@ -47,12 +47,8 @@ cdef object normalise(Op op, int i, object v):
         raise wrong_type(op, i, v, "bool")
     if t == T_NUMBER:
         if a.is_list:
-            return tuple(v) if isinstance(v, (list, tuple)) else (v,)
-        if isinstance(v, (float, int, complex)):
-            return v
-        if isinstance(v, Tensor):
-            return scalar_of(v, op.name)
-        return number_like(op, i, v)
+            return tuple([scalar_argument(op, i, x) for x in v]) if isinstance(v, (list, tuple)) else (scalar_argument(op, i, v),)
+        return scalar_argument(op, i, v)
     if t == T_STR:
         if not isinstance(v, str):
             raise wrong_type(op, i, v, "str")
@@ -62,6 +58,22 @@ cdef object normalise(Op op, int i, object v):
     if t == T_DEVICE:
         return <object>DEVICES[device_number(v)]
     return v
+
+
+cdef object scalar_argument(Op op, int i, object v):
+    """A number as it is; that of a tensor with one element."""
+    if isinstance(v, (float, int, complex)):
+        return v
+    if isinstance(v, Tensor):
+        return scalar_of(v, op.name)
+    return number_like(op, i, v)
+
+
+cdef object float_argument(Op op, int i, object v):
+    """A number as float; sequences and texts are none."""
+    if isinstance(v, (str, complex)) or not (hasattr(v, "__float__") or hasattr(v, "__index__")):
+        raise wrong_type(op, i, v, "float")
+    return float(v)
 
 
 cdef object wrong_type(Op op, int i, object v, str wanted):
@@ -103,17 +115,21 @@ cdef object int_list(Op op, int i, object v):
     if isinstance(v, (tuple, list)):
         if len(v) == 1 and isinstance(v[0], (tuple, list)) and a.variadic:
             v = v[0]
+        if a.length > 1 and len(v) != 1 and len(v) != a.length:
+            raise said(RuntimeError, "[%s] expected %s to be a single integer value or a list of %d values: got %s"
+                       % (op.name, <object>a.name, a.length, list(v)) + "\nhint: one integer stands for all dimensions")
         for x in v:
             if not PyLong_CheckExact(x):
                 clean = False
                 break
+            whole(x, op.name, TypeError)
         if not clean:
             values = []
             for x in v:
                 if isinstance(x, (float, complex, str)) or not hasattr(x, "__index__"):
                     raise wrong_type(op, i, x, "tuple of ints")
                 values.append(x.__index__())
-            return tuple(values)
+            v = values
         if a.length and len(v) == 1 and a.length > 1:
             return tuple(v) * a.length
         return tuple(v)
@@ -121,7 +137,10 @@ cdef object int_list(Op op, int i, object v):
         return tuple(v.tolist())
     if isinstance(v, (float, complex, str)) or not hasattr(v, "__index__"):
         raise wrong_type(op, i, v, "tuple of ints")
-    return (v.__index__(),) * (a.length or 1)
+    v = v.__index__()
+    if PyLong_CheckExact(v):
+        whole(v, op.name, ValueError)
+    return (v,) * (a.length or 1)
 
 
 cdef tuple arguments_of(Op op, PyObject **slots):

@@ -324,12 +324,12 @@ def storage_of(Tensor t):
     return s
 
 
-def set_storage(Tensor t, UntypedStorage source, int64_t offset, shape, strides):
+def set_storage(Tensor t, UntypedStorage source, offset, shape, strides):
     """Put a tensor onto other bytes: offset, shape and strides in elements."""
     cdef int i, nd = <int>len(shape)
     cdef int64_t sh[16]
     cdef int64_t sd[16]
-    cdef int64_t needed = -1
+    cdef int64_t needed = -1, at = whole(offset, "set_", ValueError)
     cdef fk_storage *before = t.st
     if nd > MAX_DIMS:
         raise said(RuntimeError, "[set_] at most %d dimensions were required: got %d" % (MAX_DIMS, len(shape)) + "\nhint: merge dimensions with reshape")
@@ -339,15 +339,15 @@ def set_storage(Tensor t, UntypedStorage source, int64_t offset, shape, strides)
         if n > 0x7fffffffffffffff or s > 0x7fffffffffffffff: break
         sh[i] = n; sd[i] = s
     else:
-        needed = geometry_bytes(nd, sh, sd, offset, ITEMSIZE[t.dt])
-    if offset < 0 or needed < 0 or (needed > source.st.nbytes and source.dev != 1):
+        needed = geometry_bytes(nd, sh, sd, at, ITEMSIZE[t.dt])
+    if at < 0 or needed < 0 or (needed > source.st.nbytes and source.dev != 1):
         raise said(RuntimeError, "[set_] a geometry inside the storage was required: sizes %s, strides %s, offset %d need %s bytes, the "
-                           "storage has %d (out of bounds for storage of size %d)" % (list(shape), list(strides), offset, needed if needed >= 0 else "more", source.st.nbytes, source.st.nbytes) + "\nhint: resize the storage first, or ask for fewer elements")
+                           "storage has %d (out of bounds for storage of size %d)" % (list(shape), list(strides), at, needed if needed >= 0 else "more", source.st.nbytes, source.st.nbytes) + "\nhint: resize the storage first, or ask for fewer elements")
     shape_numel(nd, sh)
     source.st.refs += 1
     t.st = source.st
     t.dev = source.dev
-    t.data_ = t.st.data + offset * ITEMSIZE[t.dt]
+    t.data_ = t.st.data + at * ITEMSIZE[t.dt]
     t.nd = nd
     for i in range(nd):
         t.sh[i] = sh[i]; t.sd[i] = sd[i]

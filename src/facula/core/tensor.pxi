@@ -599,7 +599,7 @@ cdef inline bint same_shape(Tensor a, Tensor b):
 
 cdef inline int wrap_dim(object dim, int nd, str op) except -1:
     """A dimension in [0, nd) from one in [-nd, nd)."""
-    cdef int64_t d = PyLong_AsLongLong(dim) if PyLong_CheckExact(dim) else PyLong_AsLongLong(dim.__index__())
+    cdef int64_t d = whole(dim, op, ValueError)
     cdef int n = nd if nd else 1
     if d < -n or d >= n:
         raise said(IndexError, "[%s] a dimension in [%d, %d] was required: got %d (Dimension out of range)" % (op, -n, n - 1, d) + "\nhint: dimensions count from 0, or from the end as -1, -2, ...")
@@ -610,13 +610,13 @@ cdef int parse_shape(object shape, int64_t *out) except -1:
     """Read a shape from ints or one list of ints; gives the number of dimensions."""
     cdef int n = 0
     if type(shape) is int:
-        out[0] = shape
+        out[0] = whole(shape, "shape", TypeError)
         return 1
     if isinstance(shape, Tensor) and (<Tensor>shape).nd == 1:
         shape = shape.tolist()
     if not isinstance(shape, (tuple, list)):
         if hasattr(shape, "__index__"):
-            out[0] = shape.__index__()
+            out[0] = whole(shape, "shape", TypeError)
             return 1
         raise said(TypeError, "[shape] a list of integers was required: got " + type(shape).__name__ + "\nhint: pass the sizes as integers or as one tuple")
     if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
@@ -625,11 +625,11 @@ cdef int parse_shape(object shape, int64_t *out) except -1:
         raise said(RuntimeError, "[shape] at most %d dimensions were required: got %d" % (MAX_DIMS, len(shape)) + "\nhint: merge dimensions with reshape")
     for v in shape:
         if type(v) is int:
-            out[n] = v
+            out[n] = whole(v, "shape", TypeError)
         elif isinstance(v, float) or not hasattr(v, "__index__"):
             raise said(TypeError, "[shape] integers were required: got %s at position %d" % (type(v).__name__, n) + "\nhint: int(size) converts")
         else:
-            out[n] = v.__index__()
+            out[n] = whole(v, "shape", TypeError)
         n += 1
     return n
 

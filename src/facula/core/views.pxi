@@ -164,7 +164,7 @@ cdef Tensor view_ints(Op op, Tensor a, PyObject *const *sizes, Py_ssize_t n):
     for i in range(n):
         if not PyLong_CheckExact(<object>sizes[i]):
             return None
-        sh[i] = <object>sizes[i]
+        sh[i] = whole(<object>sizes[i], "shape", TypeError)
     infer_shape(op, a, <int>n, sh)
     t = start_view(a)
     t.nd = <int>n
@@ -269,7 +269,7 @@ cdef Tensor view_select(Op op, PyObject **slots):
     cdef Tensor a = <Tensor>slots[0]
     if a.nd == 0:
         raise said(IndexError, "[select] a tensor with dimensions was required: select() cannot be applied to a 0-dim tensor.\nhint: x.item() gives the number of a 0-d tensor")
-    return select_at(a, wrap_dim(<object>slots[1], a.nd, op.name), (<object>slots[2]).__index__())
+    return select_at(a, wrap_dim(<object>slots[1], a.nd, op.name), whole(<object>slots[2], op.name, ValueError))
 
 
 cdef Tensor select_at(Tensor a, int d, int64_t index):
@@ -324,8 +324,9 @@ cdef inline void slice_dim(Tensor t, int d, int64_t start, int64_t stop, int64_t
     if stop < start: stop = start
     if stop > n: stop = n
     t.data_ += start * t.sd[d] * ITEMSIZE[t.dt]
-    t.sh[d] = (stop - start + step - 1) // step
-    t.sd[d] *= step
+    t.sh[d] = (stop - start - 1) // step + 1 if stop > start else 0
+    # of one element, or none, the stride is read by nobody: it may wrap
+    t.sd[d] = <int64_t>(<uint64_t>t.sd[d] * <uint64_t>step)
 
 
 cdef Tensor view_unsqueeze(Op op, PyObject **slots):
@@ -502,7 +503,7 @@ cdef Tensor basic_view(Tensor a, object index, bint *serves):
             read_slice(t, out, <object>x)
             out += 1; d += 1
         else:
-            n = x if PyLong_CheckExact(x) else x.__index__()
+            n = whole(x, "index", ValueError)
             if n < -a.sh[d] or n >= a.sh[d]:
                 raise said(IndexError, "[index] an index in [%d, %d) was required: index %d is out of bounds for dimension %d with "
                                  "size %d" % (-a.sh[d], a.sh[d], n, d, a.sh[d]) + "\nhint: indices count from 0, or from the end as -1, -2, ...")
@@ -517,11 +518,11 @@ cdef Tensor basic_view(Tensor a, object index, bint *serves):
     return t
 
 
-cdef object slice_bound(object v):
-    if PyLong_CheckExact(v): return v
+cdef int64_t slice_bound(object v) except? -1:
+    """A bound; beyond 64 bits the nearest, as in slices of lists."""
     if not hasattr(v, "__index__"):
         raise said(TypeError, "[index] ints were required as bounds: slice indices must be integers or None or have an __index__ method, got %s" % type(v).__name__ + "\nhint: int(bound) converts a number")
-    return v.__index__()
+    return PyNumber_AsSsize_t(v, NULL)
 
 
 cdef int read_slice(Tensor t, int d, object s) except -1:
@@ -546,7 +547,7 @@ cdef object get_item(Tensor a, object index):
             if r is not NotImplemented: return r
         return INDEXING[0](a, (None,) if index is None else index) if not needs_advanced(index) else INDEXING[1](a, index)
     if PyLong_CheckExact(index) and a.nd and not (k & K_GRAD and not (k & K_NOGRAD)):
-        return select_at(a, 0, index)
+        return select_at(a, 0, whole(index, "index", ValueError))
     t = basic_view(a, index, &serves)
     if not serves:
         places = tensor_subscript(a, index)

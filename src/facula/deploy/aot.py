@@ -28,6 +28,7 @@ from facula.export.exported_program import ExportedProgram
 from facula.fx import _pytree as pytree
 from facula.runtime import cpu_features
 from facula.runtime.cache import write_atomically
+from facula.serialization.archive import read_entry
 
 #: the instruction sets of a package, by machine
 VARIANTS = {"x86_64": ("v2", "v3", "v4"), "AMD64": ("v2", "v3", "v4")}
@@ -199,7 +200,7 @@ class LoadedPackage:
     def __init__(self, path: Any, kernels: str | None = None) -> None:
         self.model = Model(path, kernels)
         with zipfile.ZipFile(_package_in(path)) as file:  # its digests were checked
-            said = json.loads(file.read("call"))
+            said = json.loads(read_entry(file, "call", os.path.getsize(path)))
         self._in = read_spec(said["in"])
         self._out = read_spec(said["out"])
         self._tensors = said["tensors"]

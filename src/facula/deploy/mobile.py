@@ -24,6 +24,7 @@ from facula.runtime import cache, cpu_features
 from facula.runtime.cache import write_atomically
 from facula.runtime.compile import find_compiler
 from facula.runtime.libraries import kernel_folder
+from facula.serialization.archive import read_entry
 
 
 def export_model(model: Any, example_inputs: tuple[Any, ...], path: Any) -> str:
@@ -41,7 +42,7 @@ def kernels_of(path: Any) -> list[str] | None:
     """The kernels that a file names; None where it is no such file."""
     try:
         with zipfile.ZipFile(path) as file:
-            lines = file.read("program").decode().splitlines()
+            lines = read_entry(file, "program", os.path.getsize(path)).decode().splitlines()
     except (OSError, KeyError, ValueError, zipfile.BadZipFile):
         return None
     # inputs, constants and kernels, each behind its number

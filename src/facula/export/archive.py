@@ -26,6 +26,7 @@ from facula.export.exported_program import ExportedProgram
 from facula.fx import _pytree as pytree
 from facula.fx import names as code_names
 from facula.fx.shape_env import ShapeEnv
+from facula.serialization.archive import length_of, read_entry
 from facula.serialization.files import written_atomically
 
 #: what this version writes, and the oldest that it reads
@@ -154,9 +155,13 @@ def load(
 def _load(stream: Any, extra_files: dict[str, Any] | None) -> ExportedProgram:
     try:
         with zipfile.ZipFile(stream) as archive:
-            described = json.loads(_member(archive, _PROGRAM).decode())
-            tensors = _member(archive, _TENSORS)
-            found = {name: _member(archive, _EXTRA + name).decode() for name in extra_files or {}}
+            length = length_of(stream)
+            described = json.loads(read_entry(archive, _PROGRAM, length).decode())
+            tensors = read_entry(archive, _TENSORS, length)
+            found = {
+                name: read_entry(archive, _EXTRA + name, length).decode()
+                for name in extra_files or {}
+            }
     except _DAMAGE as error:
         _not_ours(error)
     if not isinstance(described, dict) or described.get("version") != VERSION:
@@ -192,14 +197,6 @@ def _not_ours(error: Exception) -> NoReturn:
         f"{type(error).__name__}: {error}",
         hint="facula.load() reads what facula.save() wrote",
     )
-
-
-def _member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """A part of the file, which is stored as it is: what is packed could be of any size."""
-    entry = archive.getinfo(name)
-    if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
-        raise zipfile.BadZipFile(f"{name} is compressed or encrypted")
-    return archive.read(entry)
 
 
 def _tensors_of(found: Any) -> dict[str, Any]:

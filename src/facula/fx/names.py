@@ -82,7 +82,7 @@ def public_module(module: str) -> str:
 
 
 def qualified_name(func: Callable[..., Any]) -> str:
-    """The dotted name of a function.
+    """The dotted name of a function; of one that belongs to no module its own name.
 
     Raises:
         RuntimeError: the name leads to something else.
@@ -106,14 +106,8 @@ def qualified_name(func: Callable[..., Any]) -> str:
     if _is_tensor_method(func):
         return f"{prefix()}.Tensor.{name}"
     module = getattr(func, "__module__", None)
-    if module is None:
-        fail(
-            RuntimeError,
-            "fx",
-            "a function of a module was required",
-            got=repr(func),
-            hint="give it a __module__, or define it in a module",
-        )
+    if not isinstance(module, str):  # made by hand, or by a compiled library: it has its name only
+        return str(name)
     if module == "_operator":
         module = "operator"
     if name == "<lambda>":

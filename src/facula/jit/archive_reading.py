@@ -23,7 +23,7 @@ from facula.jit.interpreter import bounded
 from facula.jit.python_types import NoType
 from facula.jit.script_objects import RecursiveScriptModule, ScriptModule
 from facula.nn import Parameter
-from facula.serialization.archive import ArchiveReader
+from facula.serialization.archive import ArchiveReader, read_entry
 from facula.serialization.checkpoint import StorageReader, placer
 from facula.serialization.files import opened_for_reading
 from facula.serialization.rebuild import find as find_data
@@ -96,8 +96,7 @@ class _Program:
                 entry.file_size,
                 hint="the file is damaged, or no TorchScript program",
             )
-        with self.zip.open(name) as source:
-            return source.read(_CODE_LIMIT).decode()
+        return read_entry(self.zip, entry, self.archive.length, packed=True).decode()
 
     def _constants(self) -> list[Any]:
         """The tensors that the code names `CONSTANTS.c0`, ..."""
@@ -125,8 +124,8 @@ class _Program:
         return found
 
     def _extra(self, name: str) -> bytes:
-        with self.zip.open(f"{self.archive.prefix}/extra/{name}") as record:
-            return record.read()
+        record = f"{self.archive.prefix}/extra/{name}"
+        return read_entry(self.zip, record, self.archive.length, packed=True)
 
     def _compile(self, module: Any) -> None:
         for unit in list(module._script_type.methods.values()):

@@ -7,7 +7,9 @@ whatever has no such spelling is an error that names it.
 
 from __future__ import annotations
 
+import contextlib
 import keyword
+from collections.abc import Iterator
 from typing import Any
 
 from facula.core.errors import fail
@@ -115,6 +117,16 @@ class _Body:
 
     def line(self, text: str) -> None:
         self.lines.append("  " * self.depth + text)
+
+    @contextlib.contextmanager
+    def indented(self) -> Iterator[None]:
+        """A body below a head; one of constants and unused names alone has no lines of its own."""
+        before = len(self.lines)
+        self.depth += 1
+        yield
+        if len(self.lines) == before:
+            self.line("pass")
+        self.depth -= 1
 
     def fresh(self, value: Value) -> str:
         """A new name for a value."""
@@ -224,14 +236,9 @@ def _if(b: _Body, node: Node) -> None:
     targets = [b.fresh(v) for v in node.outputs_]
     for head, block in zip((f"if {b[node.inputs_[0]]}:", "else:"), node.blocks, strict=True):
         b.line(head)
-        b.depth += 1
-        b.block(block)
-        b.assign(targets, block.results)
-        if not targets and not block.nodes_ or all(n.kind_ == "prim::Constant" for n in block.nodes_) and (
-            not targets
-        ):  # fmt: skip
-            b.line("pass")
-        b.depth -= 1
+        with b.indented():
+            b.block(block)
+            b.assign(targets, block.results)
 
 
 def _loop(b: _Body, node: Node) -> None:
@@ -244,12 +251,9 @@ def _loop(b: _Body, node: Node) -> None:
     counter = b.fresh(body.parameters[0])
     if _is_true(start) and _is_true(body.results[0]):
         b.line(f"for {counter} in range({b[limit]}):")
-        b.depth += 1
-        b.block(body)
-        b.assign(carried, body.results[1:])
-        if not body.nodes_:
-            b.line("pass")
-        b.depth -= 1
+        with b.indented():
+            b.block(body)
+            b.assign(carried, body.results[1:])
         return
     go = "_" + b.counter()
     b.line(f"{counter} = 0")

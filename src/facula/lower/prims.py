@@ -13,7 +13,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.lower.decompositions.pointwise import is_primitive
-from facula.ops.registry import TABLE, F
+from facula.ops.registry import TABLE, F, own_operators
 
 Tensor = core.Tensor
 
@@ -148,7 +148,7 @@ def _reduced(name: str) -> Callable[..., Any]:
 def _prims() -> dict[str, Any]:
     found: dict[str, Any] = {
         name: operator
-        for name, operator in TABLE.items()
+        for name, operator in own_operators().items()
         if operator.definition.kind == "pointwise" and is_primitive(operator) and name[0] != "_"
     }
     written = (

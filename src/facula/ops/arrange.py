@@ -160,7 +160,9 @@ def _roll_one(self: Any, shift: int, dim: int) -> Any:
     return out
 
 
-@operator("roll(Tensor self, int[1] shifts, int[] dims=[]) -> Tensor", out=False, quantized="moves")
+@operator(
+    "roll(Tensor self, int[1] shifts, int[1] dims=[]) -> Tensor", out=False, quantized="moves"
+)
 class roll:
     """Elements moved by `shifts` along `dims`, re-entering at the other end; flattened when no dims
     are given.

@@ -735,6 +735,14 @@ def convolution(
         tensor([[[-1., -2.]]])
     """
     space = weight.dim() - 2
+    if space < 1:
+        fail(
+            RuntimeError,
+            "convolution",
+            "a weight [out, in / groups, sizes of the kernel] was required",
+            list(weight.shape),
+            hint="matmul() multiplies matrices",
+        )
     if transposed:
         return _transpose(
             "convolution",

@@ -395,6 +395,20 @@ def _is_finite(*values: Any) -> bool:
     return all(isinstance(v, int) or math.isfinite(v) for v in values)
 
 
+def _integer(op: str, value: Any) -> int:
+    """A number as an integer of 64 bits, towards zero."""
+    if math.isfinite(value) and -(2**63) <= int(value) < 2**63:
+        return int(value)
+    fail(
+        RuntimeError,
+        op,
+        "a number that fits int64 was required: value cannot be converted to type int64_t without "
+        "overflow",
+        value,
+        hint="dtype=facula.float64 holds it",
+    )
+
+
 def _run_range(
     name: str, tensor: Any, ints: tuple[int, ...], scalars: tuple[Any, ...], whole: bool
 ) -> Any:
@@ -433,6 +447,14 @@ def _range_length(op: str, start: Any, end: Any, step: Any, closed: bool) -> int
             f"{start} -> {end}",
             hint="inf and nan are no ends of a range",
         )
+    if step != step:
+        fail(
+            RuntimeError,
+            op,
+            "a step that is a number was required",
+            step,
+            hint="step=1 is the default",
+        )
     if (step > 0 and end < start) or (step < 0 and end > start):
         fail(
             RuntimeError,
@@ -442,12 +464,20 @@ def _range_length(op: str, start: Any, end: Any, step: Any, closed: bool) -> int
             hint=f"step={-step} goes from start to end",
         )
     if _whole(start, end, step):
-        return (end - start) // step + 1 if closed else -((start - end) // step)
-    return (
-        int(math.floor((end - start) / step)) + 1
-        if closed
-        else int(math.ceil((end - start) / step))
-    )
+        length = (end - start) // step + 1 if closed else -((start - end) // step)
+    elif closed:
+        length = int(math.floor((end - start) / step)) + 1
+    else:
+        length = int(math.ceil((end - start) / step))
+    if length >= 2**63:
+        fail(
+            RuntimeError,
+            op,
+            "a length below 2**63 was required: invalid size, possible overflow",
+            length,
+            hint="a larger step gives fewer numbers",
+        )
+    return length
 
 
 def _arange(op: str, start: Any, end: Any, step: Any, dtype: Any, device: Any, closed: bool) -> Any:
@@ -470,7 +500,7 @@ def _arange(op: str, start: Any, end: Any, step: Any, dtype: Any, device: Any, c
     if dtype is None:
         dtype = core.int64 if _whole(start, end, step) and not closed else core.get_default_dtype()
     elif not dtype.is_floating_point and not _whole(start, end, step):
-        if step and not int(step):
+        if step and not _integer(op, step):
             fail(
                 ValueError,
                 op,
@@ -478,7 +508,7 @@ def _arange(op: str, start: Any, end: Any, step: Any, dtype: Any, device: Any, c
                 f"{step} for {dtype}",
                 hint="leave dtype out, or give a floating-point one",
             )
-        start, end, step = int(start), int(end), int(step)
+        start, end, step = (_integer(op, v) for v in (start, end, step))
     length = _range_length(op, start, end, step, closed)
     tensor = core.empty((length,), dtype=dtype, device=device)
     return _run_range("arange", tensor, (), (start, step), not dtype.is_floating_point)
@@ -576,7 +606,7 @@ def _linspace(op: str, start: Any, end: Any, steps: int, dtype: Any, device: Any
             hint="dtype=facula.complex64 holds complex numbers",
         )
     if not dtype.is_floating_point and not whole_ends:
-        start, end = int(start), int(end)
+        start, end = _integer(op, start), _integer(op, end)
     tensor = core.empty((steps,), dtype=dtype, device=device)
     return _run_range("linspace", tensor, (steps,), (start, end), not dtype.is_floating_point)
 
@@ -599,8 +629,13 @@ def linspace(start, end, steps, dtype, layout, device, pin_memory, requires_grad
     return finished(_linspace("linspace", start, end, steps, dtype, device), requires_grad)
 
 
-def _on_meta(x: Any) -> bool:
-    return isinstance(x, core.Tensor) and x.is_meta
+def _whole_end(op: str, x: Any) -> Any:
+    """An end towards zero; what is no real number, or has no elements, as it is."""
+    if isinstance(x, core.Tensor):
+        if x.is_meta or x.dim():
+            return x
+        x = x.item()
+    return x if isinstance(x, complex) else _integer(op, x)
 
 
 @composite(
@@ -624,7 +659,7 @@ def logspace(start, end, steps, base, dtype, layout, device, pin_memory, require
             dtype = dtype.to_complex()
     work = core.complex128 if dtype.is_complex else core.float64
     if not dtype.is_floating_point and not dtype.is_complex:
-        start, end = (x if _on_meta(x) else int(x) for x in (start, end))
+        start, end = (_whole_end("logspace", x) for x in (start, end))
     exponents = _linspace("logspace", start, end, steps, work, device)
     return finished(F.pow(base, exponents).to(dtype), requires_grad)
 

@@ -7,6 +7,7 @@ pass. Keeps true: one draw a call, from `random.draw`; outside of training nothi
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 from facula import core
@@ -123,23 +124,44 @@ def feature_dropout(input: Any, p: float, train: bool) -> Any:
     return _dropped(input, _feature_shape(input), p)
 
 
+def _check_channels(name: str, dims: int, space: int) -> None:
+    """Raise or warn where the dimensions are none of [C, *] and [N, C, *]."""
+    if dims in (space + 1, space + 2) and name != "dropout2d":
+        return
+    if space == 1:
+        fail(
+            RuntimeError,
+            name,
+            "Expected 2D or 3D input: [C, L] or [N, C, L] was required",
+            f"{dims}D",
+            hint="dropout() takes any shape",
+        )
+    if dims == space + 2:
+        return
+    core.unkept()  # each call warns
+    if dims == 3 and space == 2:
+        text = (
+            "Received a 3D input and assuming that channel-wise 1D dropout is wanted: it is read as "
+            "[N, C, L]. dropout1d() takes such inputs"
+        )
+    else:
+        text = (
+            f"Received a {dims}-D input, which is deprecated and will result in an error in a future "
+            "release: use dropout() for other than channels"
+        )
+    warnings.warn(f"[{name}] {name}: {text}", stacklevel=4)
+
+
 def _define_dropout(space: int) -> None:
     name = f"dropout{space}d"
 
     def channels(input: Any, p: float, training: bool, inplace: bool) -> Any:
         _check_probability(name, p)
-        if input.dim() not in (space + 1, space + 2) and space != 2:
-            fail(
-                RuntimeError,
-                name,
-                f"a {space + 1}D or {space + 2}D input was required",
-                f"{input.dim()}D",
-                hint="dropout() takes any shape",
-            )
+        _check_channels(name, input.dim(), space)
         if not training or p == 0 or input.numel() == 0:
             return input
         # three dimensions of dropout2d are read as [N, C, L]
-        batched = input.dim() >= space + 2 or space == 2
+        batched = input.dim() == space + 2 or space == 2
         x = input if batched else input.unsqueeze(0)
         result = _dropped(x, _feature_shape(x), p)
         return _into(input, result if batched else result.squeeze(0), inplace)

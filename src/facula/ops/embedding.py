@@ -228,6 +228,14 @@ class EmbeddingRenorm:
 def embedding_renorm_(self: Any, indices: Any, max_norm: float, norm_type: float) -> Any:
     """Scale the rows that `indices` name to at most norm `max_norm`, in place and outside of the
     history."""
+    if self.dim() != 2:
+        fail(
+            RuntimeError,
+            "embedding_renorm_",
+            "a table [rows, width] was required: 'self' must be 2-D",
+            list(self.shape),
+            hint="a row for each index",
+        )
     if self.is_meta:
         return self
     places = F.unique(indices.reshape((-1,)))

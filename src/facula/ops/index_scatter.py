@@ -107,6 +107,8 @@ def _fit(grad: Any, shape: Any) -> Any:
     """Zero-pad a gradient of the index's shape to the shape of a larger source."""
     if tuple(grad.shape) == tuple(shape):
         return grad
+    if not shape:  # a source without dimensions, of which no element was taken
+        return grad.new_zeros(())
     padding: list[int] = []
     for have, want in zip(reversed(grad.shape), reversed(shape), strict=True):
         padding += [0, want - have]

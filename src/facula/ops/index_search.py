@@ -374,6 +374,14 @@ def histogram(self: Any, bins: Any, range: Any, weight: Any, density: bool) -> A
                 bins,
                 hint="bins=10 makes ten intervals of equal width",
             )
+        if range is not None and len(range) != 2:
+            fail(
+                RuntimeError,
+                "histogram",
+                "a range of two numbers was required",
+                list(range),
+                hint="range=(0.0, 1.0) counts from 0 to 1",
+            )
         low, high = _edges("histogram", self, *(range or (0.0, 0.0)))
         edges = F.linspace(low, high, bins + 1, dtype=self.dtype)
     hist = _count(self.detach(), edges.numel() - 1, edges.contiguous(), weight, 0, 0)

@@ -8,7 +8,7 @@ input is its slice of the result's gradient.
 
 from __future__ import annotations
 
-import itertools
+import math
 from typing import Any
 
 from facula import core
@@ -90,7 +90,7 @@ class cat:
         dim = wrap_dim("cat", dim, len(first))
         rest, size = first[:dim] + first[dim + 1 :], 0
         for shape in shapes:
-            size += shape[dim]
+            size += shape[dim] if dim < len(shape) else 0
             if shape[:dim] + shape[dim + 1 :] != rest:
                 shapes = _joinable(tensors)
                 _check_fits(shapes, dim)
@@ -427,9 +427,25 @@ def combinations(self: Any, r: int, with_replacement: bool) -> Any:
         )
     if r == 0:
         return self.narrow(0, 0, 0)
-    choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    places = list(choose(range(self.numel()), r))
-    if not places:
-        return self.narrow(0, 0, 0).reshape((0, r))
-    index = core.tensor(places, dtype=core.int64, device=self.device)
-    return F.index_select(self, 0, index.reshape(-1)).reshape((len(places), r))
+    places = _chosen_places(self.numel(), r, with_replacement, self.device)
+    return F.index_select(self, 0, places.reshape(-1)).reshape(places.shape)
+
+
+def _chosen_places(count: int, r: int, with_replacement: bool, device: Any) -> Any:
+    """The positions of all choices as rows, in lexicographic order: every row is followed by each
+    position that may come next.
+    """
+    rows = math.comb(count + r - 1 if with_replacement else count, r) if count else 0
+    made = core.empty((rows, r), dtype=core.int64, device=device)  # says when there is no memory
+    if made.is_meta or not rows:
+        return made
+    last, columns = F.arange(count, device=device), [F.arange(count, device=device)]
+    for _ in range(r - 1):
+        after = (count - last) if with_replacement else (count - 1 - last)
+        columns = [F.repeat_interleave(column, after) for column in columns]
+        ends = F.cumsum(after, 0)
+        first = F.repeat_interleave(ends - after, after)
+        step = F.arange(first.numel(), device=device) - first
+        last = columns[-1] + step + (0 if with_replacement else 1)
+        columns.append(last)
+    return F.stack(columns, 1, out=made)

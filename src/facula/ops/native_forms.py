@@ -174,7 +174,7 @@ def norm_except_dim(v: Any, pow: int, dim: int) -> Any:
 
 
 @composite(
-    "frobenius_norm(Tensor self, int[] dim=[], bool keepdim=False) -> Tensor",
+    "frobenius_norm(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
     names=("frobenius_norm",),
 )
 def frobenius_norm(self: Any, dim: Any, keepdim: bool) -> Any:

@@ -255,7 +255,14 @@ def evaluate_gradient(
     if not isinstance(result, core.Tensor):
         like = next(c for c in converted if isinstance(c, core.Tensor))
         result = F.full_like(like, result)
-    return result.to(values[0].dtype) if low else result
+    return result.to(_narrow(values[0].dtype, result.dtype)) if low else result
+
+
+def _narrow(low: Any, computed: Any) -> Any:
+    """The dtype of low precision that holds a result: real or complex as that is."""
+    if computed.is_complex and not low.is_complex:
+        return core.complex32 if low is core.float16 else computed
+    return low.to_real() if low.is_complex and not computed.is_complex else low
 
 
 @cache

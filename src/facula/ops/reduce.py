@@ -8,6 +8,7 @@ do not depend on the number of threads; gradients are formulas over operators. E
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from facula import core
@@ -370,9 +371,8 @@ def _real_spread(
 def _variance_gradient(grad: Any, self: Any, dim: Any, correction: float, keepdim: bool) -> Any:
     dims = launch.wrap_dims("var", dim, self.dim())
     # a size that stands for many stays one: no float is computed from it
-    freedom = launch.count(self.shape, dims) - (
-        int(correction) if correction == int(correction) else correction
-    )
+    whole = math.isfinite(correction) and correction == int(correction)
+    freedom = launch.count(self.shape, dims) - (int(correction) if whole else correction)
     grad = launch.restore(grad, dims, keepdim)
     centred = self - self.mean(dims, True) if dims else self - self
     scaled = grad * 2 / freedom if freedom > 0 else grad * float("inf")

@@ -447,7 +447,7 @@ def _from_dense(name: str, dense: Any, layout: Any, dense_dim: int, block: Any) 
 
 
 @composite(
-    "to_sparse(Tensor self, int? sparse_dim=None, *, layout? layout=None, int[]? blocksize=None, "
+    "to_sparse(Tensor self, int? sparse_dim=None, *, layout? layout=None, int[2]? blocksize=None, "
     "int? dense_dim=None) -> Tensor",
     names=("Tensor.to_sparse",),
     out=False,
@@ -499,7 +499,7 @@ def _check_matrix(sparse: SparseTensor) -> None:
 
 def _conversion(word: str, layout: Any, block: bool) -> Any:
     name = f"to_sparse_{word}"
-    sizes = "int[] blocksize, " if block else ""
+    sizes = "int[2] blocksize, " if block else ""
 
     def body(self: Any, *rest: Any) -> Any:
         return F.to_sparse(

@@ -22,13 +22,22 @@ GRAIN = 16384
 def at_least(op: str, wanted: Sequence[tuple[str, Sequence[int], int]], *, hint: str) -> None:
     """Raise where the numbers of a window are too small: (what is required, numbers, the least)."""
     for required, values, least in wanted:
-        if min(values) < least:
+        if not values or min(values) < least:
             fail(RuntimeError, op, required, list(values), hint=hint)
 
 
 def columns(op: str, sizes: Sequence[int], window: tuple[Sequence[int], ...]) -> list[int]:
     """How many positions a sliding window takes along each dimension."""
     kernel, dilation, padding, stride = window
+    for name, values in zip(("kernel_size", "dilation", "padding", "stride"), window, strict=True):
+        if len(values) != len(sizes):
+            fail(
+                RuntimeError,
+                op,
+                f"{name} of {len(sizes)} numbers was required",
+                list(values),
+                hint="give one for each dimension of the image",
+            )
     at_least(
         op,
         (

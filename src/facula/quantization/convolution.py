@@ -13,7 +13,7 @@ from facula import core
 from facula.core.errors import fail
 from facula.ops import memory_order
 from facula.ops.registry import F, composite
-from facula.quantization import products
+from facula.quantization import engines, products
 from facula.quantization.create import _extremes, choose_qparams, quantize_per_tensor, reduced
 from facula.quantization.linear import _engine
 from facula.quantization.tensor import PER_CHANNEL, QuantizedTensor
@@ -160,8 +160,42 @@ def _packed(
                 hint=f"give a {name} for each dimension of the kernel",
             )
         whole.append(values)
+    _check_geometry(op, weight, bias, whole, groups, transpose)
     geometry = (*whole, int(groups), transpose)
     return ConvPackedParams(weight, bias, geometry, _engine())
+
+
+def _check_geometry(
+    op: str, weight: Any, bias: Any, lists: Any, groups: int, transpose: bool
+) -> None:
+    names = ("stride", "padding", "output_padding", "dilation")
+    for name, values, least in zip(names, lists, (1, 0, 0, 1), strict=True):
+        if min(values) < least:
+            fail(
+                RuntimeError,
+                op,
+                f"{name} should be {'positive' if least else 'non-negative'}",
+                values,
+                hint=f"{least} is the least",
+            )
+    # of a transposed convolution the groups divide the first dimension too, which is the input's there
+    if groups < 1 or weight.shape[0] % groups:
+        fail(
+            RuntimeError,
+            op,
+            f"groups that divide the first dimension of the weight, {weight.shape[0]}, were required",
+            groups,
+            hint="groups=1 connects each result with each input",
+        )
+    results = weight.shape[1] * groups if transpose else weight.shape[0]
+    if bias is not None and list(bias.shape) != [results]:
+        fail(
+            RuntimeError,
+            op,
+            f"bias should have K elements: {results}",
+            list(bias.shape),
+            hint="a bias has a number for each channel of the result",
+        )
 
 
 def _define_packing(dims: int) -> None:
@@ -175,8 +209,9 @@ def _define_packing(dims: int) -> None:
         )
         composite(schema, names=(), out=False, keeps=False)(_prepack(op, dims, transpose))
         for name in ("unpack", "stride", "padding", "output_padding", "dilation", "groups"):
-            schema = f"quantized::{kind}{dims}d_{name}(any packed_weights) -> any"
-            composite(schema, names=(), out=False, keeps=False)(_asking(name))
+            asked = f"quantized::{kind}{dims}d_{name}"
+            schema = f"{asked}(any packed_weights) -> any"
+            composite(schema, names=(), out=False, keeps=False)(_asking(asked, name))
 
 
 def _prepack(op: str, dims: int, transpose: bool) -> Any:
@@ -195,9 +230,9 @@ def _prepack(op: str, dims: int, transpose: bool) -> Any:
     return pack
 
 
-def _asking(name: str) -> Any:
+def _asking(op: str, name: str) -> Any:
     def ask(packed_weights):  # type: ignore
-        return getattr(packed_weights, name)()
+        return getattr(_checked(op, packed_weights), name)()
 
     ask.__doc__ = f"What packed parameters have as `{name}`."
     return ask
@@ -292,15 +327,13 @@ def _places(op: str, integers: Any, zero_point: int, packed: ConvPackedParams) -
     return x, size, places
 
 
+def _checked(op: str, packed: Any) -> ConvPackedParams:
+    """Parameters of a convolution."""
+    return engines.checked_packed(op, packed, (ConvPackedParams,), "conv2d_prepack(...)")
+
+
 def _check_engine(op: str, packed: Any) -> None:
-    if not isinstance(packed, ConvPackedParams):
-        fail(
-            TypeError,
-            op,
-            "packed parameters of a convolution were required",
-            type(packed).__name__,
-            hint="facula.ops.quantized.conv2d_prepack(...) makes them",
-        )
+    _checked(op, packed)
     if (packed.engine == "qnnpack") != (_engine() == "qnnpack"):
         fail(
             RuntimeError,

@@ -10,12 +10,13 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsFloat
 
 import facula.quantization.engines as engines
 from facula import core
 from facula.core.errors import fail
 from facula.ops import memory_order
+from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator
 from facula.quantization.tensor import (
     PER_BYTE,
@@ -30,7 +31,15 @@ from facula.quantization.tensor import (
     wrap,
 )
 
-__all__ = ["checked_quantizer", "choose_qparams", "integers_of", "numbers"]
+__all__ = [
+    "channel_axis",
+    "check_bounds",
+    "checked_quantizer",
+    "choose_qparams",
+    "finite",
+    "integers_of",
+    "numbers",
+]
 
 #: elements of one item of a kernel where all have the same scale
 _PIECE = 8192
@@ -49,6 +58,8 @@ class integers:
     """The integers that stand for numbers; `whole`: one scale for all elements."""
 
     def meta(self, scale, zero_point, axis, whole, dtype, low, high, before):
+        if not whole:
+            channel_axis("quantization::integers", axis, self.dim())
         return memory_order.empty(
             self.shape, self, whole and memory_order.channels_last(self), dtype
         )
@@ -65,6 +76,19 @@ class integers:
             total=items,
             grain=1,
         )
+
+
+def channel_axis(op: str, axis: int, ndim: int) -> int:
+    """The dimension of the channels, in [0, ndim)."""
+    if not ndim:
+        fail(
+            IndexError,
+            op,
+            "a tensor with a dimension for the channels was required",
+            "a 0-d tensor",
+            hint="x.reshape(1) has one channel; quantize_per_tensor() needs none",
+        )
+    return wrap_dim(op, axis, ndim)
 
 
 def _sizes(x: Any, axis: int, whole: bool) -> tuple[tuple[int, int, int], int]:
@@ -84,6 +108,8 @@ class _numbers:
     """The numbers that integers stand for."""
 
     def meta(self, scale, zero_point, axis, whole):
+        if not whole:
+            channel_axis("quantization::numbers", axis, self.dim())
         return memory_order.empty(
             self.shape, self, whole and memory_order.channels_last(self), core.float32
         )
@@ -239,10 +265,50 @@ def _check_zero_point(op: str, zero: int, low: int, high: int) -> None:
         )
 
 
+def number(op: str, name: str, value: Any) -> Any:
+    """A number, or what a tensor of one element has."""
+    if isinstance(value, core.Tensor):
+        if value.numel() != 1:
+            fail(
+                RuntimeError,
+                op,
+                f"one number was required as {name}",
+                f"a tensor of shape {list(value.shape)}",
+                hint="quantize_per_channel() takes a number for each channel",
+            )
+        value = value.item()
+    if isinstance(value, complex) or not isinstance(value, SupportsFloat):
+        fail(
+            TypeError,
+            op,
+            f"a number was required as {name}",
+            type(value).__name__,
+            hint="give an int, a float or a tensor with one element",
+        )
+    return value
+
+
+def finite(op: str, name: str, value: Any) -> Any:
+    """The same; RuntimeError for NaN and infinities."""
+    value = number(op, name, value)
+    if isinstance(value, float) and not math.isfinite(value):
+        fail(
+            RuntimeError,
+            op,
+            f"a finite number was required as {name}: value cannot be converted to type int",
+            value,
+            hint="facula.nan_to_num() replaces NaN and infinities",
+        )
+    return value
+
+
 def checked_quantizer(op: str, scale: Any, zero_point: Any, dtype: Any) -> Quantizer:
     """The quantizer of a whole tensor."""
     integer_dtype(op, dtype)
-    scale, zero_point = float(scale), int(zero_point)
+    scale, zero_point = (
+        float(number(op, "scale", scale)),
+        int(finite(op, "zero point", zero_point)),
+    )
     _check_scale(op, scale)
     _check_zero_point(op, zero_point, *RANGES[dtype][1:])
     return Quantizer(per_tensor_affine, scale, zero_point)
@@ -285,7 +351,7 @@ def channel_quantizer(op: str, shape: Any, scales: Any, zeros: Any, axis: int, d
 
 
 @composite(
-    "quantization::quantize_per_tensor(any self, any scale, any zero_point, any dtype) -> Tensor",
+    "quantization::quantize_per_tensor(any self, Operand scale, Operand zero_point, any dtype) -> Tensor",
     names=("quantize_per_tensor",),
     numbers=("scale", "zero_point"),
     out=False,
@@ -296,13 +362,42 @@ def quantize_per_tensor(self, scale, zero_point, dtype):
     and one zero point."""
     op = "quantize_per_tensor"
     if isinstance(self, (list, tuple)):
-        rows = zip(self, scale, zero_point, strict=True)
-        return tuple(quantize_per_tensor(x, s, z, dtype) for x, s, z in rows)
+        return _each_quantized(op, self, scale, zero_point, dtype)
+    tensor_of(op, self)
     integer_dtype(op, dtype)
     _check_input(op, self)
     _refuse_shared(op, dtype)
     quantizer = checked_quantizer(op, scale, zero_point, dtype)
     return wrap(integers_of(self, dtype, quantizer), dtype, quantizer)
+
+
+def _each_quantized(op: str, tensors: Any, scales: Any, zeros: Any, dtype: Any) -> Any:
+    """Each tensor of a list, with parameters of its own."""
+    for name, given in (("scales", scales), ("zero points", zeros)):
+        shape = list(given.shape) if isinstance(given, core.Tensor) else type(given).__name__
+        if shape != [len(tensors)]:
+            fail(
+                RuntimeError,
+                op,
+                f"{len(tensors)} {name} were required, in a tensor, for a list of tensors",
+                shape,
+                hint="give a tensor with a number for each tensor of the list",
+            )
+    rows = zip(tensors, scales, zeros, strict=True)
+    return tuple(quantize_per_tensor(x, s, z, dtype) for x, s, z in rows)
+
+
+def tensor_of(op: str, x: Any) -> Any:
+    """A tensor; TypeError for anything else."""
+    if not isinstance(x, core.Tensor):
+        fail(
+            TypeError,
+            op,
+            "a tensor, or a list of tensors, was required",
+            type(x).__name__,
+            hint="facula.tensor(data) makes a tensor",
+        )
+    return x
 
 
 def _refuse_shared(op: str, dtype: Any) -> None:
@@ -322,6 +417,7 @@ def choose_qparams(
     """The scale and the zero point by which the integers cover the numbers from `low` to `high`."""
     if reduce_range:
         quant_min, quant_max = _halved(quant_min), _halved(quant_max)
+    check_bounds(low, high, quant_min, quant_max)
     low, high = min(low, 0.0), max(high, 0.0)
     scale = (high - low) / (quant_max - quant_min)
     inverse = core.tensor(scale, dtype=core.float32).reciprocal().item() if scale else math.inf
@@ -342,6 +438,20 @@ def choose_qparams(
     initial = from_low if error_low < error_high else from_high
     zero = min(max(initial, quant_min), quant_max)
     return scale, round(zero)
+
+
+def check_bounds(low: float, high: float, quant_min: int, quant_max: int) -> None:
+    """Raise unless there are several integers, and the numbers that they cover have bounds."""
+    if quant_min >= quant_max:
+        fail(
+            RuntimeError,
+            "choose_qparams",
+            "qmin must be strictly less than qmax for a user-specified quantization range",
+            f"{quant_min} and {quant_max}",
+            hint="0 and 255 are the range of quint8, -128 and 127 that of qint8",
+        )
+    for number in (low, high):
+        finite("choose_qparams", "bound of the numbers", number)
 
 
 def _halved(bound: int) -> int:
@@ -572,8 +682,8 @@ def empty_quantized(size: Any, qtensor: Any, **_: Any) -> Any:
 def dequantize(tensor):
     """The numbers of a quantized tensor, or of each of a list; other tensors as float32."""
     if isinstance(tensor, (list, tuple)):
-        return tuple(x.dequantize() for x in tensor)
-    return tensor.dequantize()
+        return tuple(tensor_of("dequantize", x).dequantize() for x in tensor)
+    return tensor_of("dequantize", tensor).dequantize()
 
 
 def _question(name: str, schema: str, doc: str) -> Any:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
+from facula.core.errors import fail
 from facula.ops.registry import F, composite
-from facula.quantization.create import _extremes, choose_qparams
+from facula.quantization.create import _extremes, channel_axis, check_bounds, choose_qparams
 
 
 def _define(schema: str) -> Any:
@@ -19,18 +20,27 @@ def _define(schema: str) -> Any:
 
 
 def _levels(x: Any, scale: Any, zero: Any, low: int, high: int, dtype: Any) -> Any:
+    if not isinstance(scale, core.Tensor) and not scale:
+        fail(
+            RuntimeError,
+            "quantized_decomposed::quantize_per_tensor",
+            "a scale other than zero was required",
+            scale,
+            hint="the scale is the step between neighbouring levels",
+        )
     inverse = 1.0 / scale
     return F.clamp(F.round(x * inverse) + zero, low, high).to(dtype)
 
 
 def _shape(x: Any, axis: int) -> list[int]:
     shape = [1] * x.dim()
-    shape[axis] = -1
+    shape[channel_axis("quantized_decomposed", axis, x.dim())] = -1
     return shape
 
 
 @_define(
-    "quantize_per_tensor(Tensor input, any scale, any zero_point, int quant_min, int quant_max, dtype dtype) -> Tensor"
+    "quantize_per_tensor(Tensor input, Operand scale, Operand zero_point, int quant_min, "
+    "int quant_max, dtype dtype) -> Tensor"
 )
 def quantize_per_tensor(input, scale, zero_point, quant_min, quant_max, dtype):
     """The integers that stand for numbers."""
@@ -38,7 +48,7 @@ def quantize_per_tensor(input, scale, zero_point, quant_min, quant_max, dtype):
 
 
 @_define(
-    "dequantize_per_tensor(Tensor input, any scale, any zero_point, int quant_min, "
+    "dequantize_per_tensor(Tensor input, Operand scale, Operand zero_point, int quant_min, "
     "int quant_max, dtype dtype, *, dtype? out_dtype=None) -> Tensor"
 )
 def dequantize_per_tensor(input, scale, zero_point, quant_min, quant_max, dtype, out_dtype):
@@ -90,6 +100,7 @@ def choose_qparams_op(input, quant_min, quant_max, eps, dtype):
 def choose_qparams_symmetric(input, quant_min, quant_max, eps, dtype):
     """The same with zero in the middle."""
     low, high = _extremes("quantized_decomposed::choose_qparams_symmetric", input)
+    check_bounds(low, high, quant_min, quant_max)
     scale = max(max(-min(low, 0.0), max(high, 0.0)) / ((quant_max - quant_min) / 2), eps)
     zero = 0 if quant_min < 0 else (quant_min + quant_max + 1) // 2
     return core.tensor([scale], dtype=core.float64), core.tensor([zero], dtype=core.int64)

@@ -16,7 +16,7 @@ from facula.ops import memory_order
 from facula.ops.registry import TABLE as _OPERATORS
 from facula.ops.registry import F, composite, operator
 from facula.quantization import products
-from facula.quantization.create import checked_quantizer, integers_of, numbers
+from facula.quantization.create import checked_quantizer, finite, integers_of, numbers
 from facula.quantization.tensor import (
     RANGES,
     QuantizedTensor,
@@ -178,6 +178,7 @@ def _multiplied(op: str, a: Any, b: Any, scale: Any, zero: Any, relu: bool) -> A
 def _scalar_added(op: str, a: Any, value: Any, relu: bool) -> Any:
     """The parameters change instead of the integers, which are limited only where they must be."""
     checked(op, a)
+    value = finite(f"quantized::{op}", "operand", value)
     _, low, high = RANGES[a._kind]
     scale, zero = a.q_scale(), a.q_zero_point()
     shift = round(value / scale)
@@ -197,6 +198,7 @@ def _scalar_added(op: str, a: Any, value: Any, relu: bool) -> Any:
 
 def _scalar_multiplied(op: str, a: Any, value: Any, relu: bool) -> Any:
     checked(op, a)
+    value = finite(f"quantized::{op}", "operand", value)
     _, low, high = RANGES[a._kind]
     scale, zero = a.q_scale(), a.q_zero_point()
     if value > 0:
@@ -215,18 +217,20 @@ def _define_arithmetic(name: str, both: Any, scalar: Any, relu: bool) -> None:
         if not isinstance(qb, core.Tensor):
             return scalar(name, qa, qb, relu)
         if scale is None:
-            return scalar(name, qa, qb.item(), relu)
+            return scalar(name, qa, qb, relu)
         return both(name, qa, qb, scale, zero_point, relu)
 
     run.__doc__ = f"`{name}` of two quantized tensors, or of one and a number."
-    define(f"{name}(Tensor qa, any qb, any scale=None, any zero_point=None) -> Tensor")(run)
+    define(
+        f"{name}(Tensor qa, Operand qb, Operand? scale=None, Operand? zero_point=None) -> Tensor"
+    )(run)
 
     def run_scalar(qa, b):
-        return scalar(name, qa, b if not isinstance(b, core.Tensor) else b.item(), relu)
+        return scalar(name, qa, b, relu)
 
     run_scalar.__doc__ = f"`{name}` of a quantized tensor and a number."
     word = name.removesuffix("_relu") + "_scalar" + ("_relu" if relu else "")
-    define(f"{word}(Tensor qa, any b) -> Tensor")(run_scalar)
+    define(f"{word}(Tensor qa, Operand b) -> Tensor")(run_scalar)
 
     def run_out(qa, qb, out):
         made = both(name, qa, qb, out.q_scale(), out.q_zero_point(), relu)
@@ -282,13 +286,13 @@ def _joined(op: str, tensors: Any, dim: int, scale: Any, zero: Any, relu: bool) 
     return F.relu(made) if relu else made
 
 
-@define("cat(Tensor[] qx, int dim, any scale=None, any zero_point=None) -> Tensor")
+@define("cat(Tensor[] qx, int dim, Operand? scale=None, Operand? zero_point=None) -> Tensor")
 def cat(qx, dim, scale, zero_point):
     """Quantized tensors joined along a dimension."""
     return _joined("cat", qx, dim, scale, zero_point, False)
 
 
-@define("cat_relu(Tensor[] qx, int dim, any scale=None, any zero_point=None) -> Tensor")
+@define("cat_relu(Tensor[] qx, int dim, Operand? scale=None, Operand? zero_point=None) -> Tensor")
 def cat_relu(qx, dim, scale, zero_point):
     """The same, then relu."""
     return _joined("cat_relu", qx, dim, scale, zero_point, True)
@@ -334,7 +338,7 @@ def celu(self, output_scale, output_zero_point, alpha):
     """The continuously differentiable exponential linear unit."""
     if alpha == 0:
         fail(
-            ZeroDivisionError,
+            RuntimeError,
             "quantized::celu",
             "ZeroDivisionError: alpha cannot be 0 for CELU",
             alpha,
@@ -344,8 +348,8 @@ def celu(self, output_scale, output_zero_point, alpha):
 
 
 @define(
-    "leaky_relu(Tensor qx, float negative_slope, bool inplace=False, any output_scale=None, "
-    "any output_zero_point=None) -> Tensor"
+    "leaky_relu(Tensor qx, float negative_slope, bool inplace=False, Operand? output_scale=None, "
+    "Operand? output_zero_point=None) -> Tensor"
 )
 def leaky_relu(qx, negative_slope, inplace, output_scale, output_zero_point):
     """``x`` above zero, ``negative_slope * x`` below."""
@@ -375,13 +379,17 @@ def clamped(qx: Any, low: Any, high: Any) -> Any:
     scale, zero = qx.q_scale(), qx.q_zero_point()
     _, least, most = RANGES[qx._kind]
     ends = [
-        None if v is None else int(min(max(zero + round(v / scale), least), most))
+        None
+        if v is None
+        else int(
+            min(max(zero + round(finite("quantized::clamp", "bound", v) / scale), least), most)
+        )
         for v in (low, high)
     ]
     return like(qx, F.clamp(qx._integers, *ends))
 
 
-@define("clamp(Tensor qx, any min=None, any max=None) -> Tensor")
+@define("clamp(Tensor qx, Operand? min=None, Operand? max=None) -> Tensor")
 def clamp(qx, min, max):
     """Limited to [min, max]."""
     checked("clamp", qx)

@@ -12,6 +12,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.ops.registry import F, composite
+from facula.quantization import engines
 from facula.quantization.tensor import (
     PER_CHANNEL,
     QuantizedTensor,
@@ -90,7 +91,26 @@ def embedding_bag_prepack(weight):
 @_define("embedding_bag_unpack(any packed_weight) -> any")
 def embedding_bag_unpack(packed_weight):
     """The table of packed parameters."""
-    return packed_weight.unpack()
+    return _checked("quantized::embedding_bag_unpack", packed_weight).unpack()
+
+
+def _checked(op: str, packed: Any) -> EmbeddingPackedParams:
+    """Parameters for lookups."""
+    maker = "embedding_bag_prepack(weight)"
+    return engines.checked_packed(op, packed, (EmbeddingPackedParams,), maker)
+
+
+def _table(op: str, weight: Any, exact: bool = True) -> Any:
+    """The weight as a matrix of rows, or several matrices."""
+    if weight.dim() < 2 or (exact and weight.dim() > 2):
+        fail(
+            RuntimeError,
+            op,
+            "a matrix of rows was required",
+            f"a tensor of shape {list(weight.shape)}",
+            hint="a table is [rows, elements of a row]",
+        )
+    return weight
 
 
 def _bits_of(weight: Any, bits: int) -> Any:
@@ -112,6 +132,7 @@ def _bits_of(weight: Any, bits: int) -> Any:
 @_define("embedding_bag_byte_prepack(Tensor weight) -> Tensor")
 def embedding_bag_byte_prepack(weight):
     """Rows of bytes, each followed by its step and its least number in 32 bits."""
+    _table("quantized::embedding_bag_byte_prepack", weight, exact=False)
     values, step, low = _bits_of(weight, 8)
     tail = F.cat([step, low], -1).contiguous().view(core.uint8)
     return F.cat([values, tail], -1)
@@ -120,6 +141,7 @@ def embedding_bag_byte_prepack(weight):
 @_define("embedding_bag_byte_unpack(Tensor weight) -> Tensor")
 def embedding_bag_byte_unpack(weight):
     """The rows of numbers of such a table."""
+    _table("quantized::embedding_bag_byte_unpack", weight, exact=False)
     tail = weight[..., -8:].contiguous().view(core.float32)
     return weight[..., :-8].to(core.float32) * tail[..., :1] + tail[..., 1:]
 
@@ -133,10 +155,11 @@ def _few_bits(bits: int, word: str) -> None:
     )
     def prepack(weight, optimized_qparams, nbins, ratio):
         """Rows of few bits, each followed by its step and its least number in 16 bits."""
-        if weight.shape[-1] % each:
+        op = f"quantized::embedding_bag_{word}_prepack"
+        if _table(op, weight, exact=False).shape[-1] % each:
             fail(
                 RuntimeError,
-                f"quantized::embedding_bag_{word}_prepack",
+                op,
                 f"bitrate prepacking only works for columns that are a multiple of {each}",
                 list(weight.shape),
                 hint="pad the table with zeros",
@@ -149,6 +172,7 @@ def _few_bits(bits: int, word: str) -> None:
     @_define(f"embedding_bag_{word}_unpack(Tensor weight) -> Tensor")
     def unpack(weight):
         """The rows of numbers of such a table."""
+        _table(f"quantized::embedding_bag_{word}_unpack", weight, exact=False)
         tail = weight[..., -4:].contiguous().view(core.float16).to(core.float32)
         levels = _unpacked(weight[..., :-4], bits)
         return levels.to(core.float32) * tail[..., :1] + tail[..., 1:]
@@ -209,7 +233,10 @@ def _define_bag(word: str, bits: int) -> None:
         compressed_indices_mapping, include_last_offset,
     ):  # fmt: skip
         """Sums of bags of rows."""
-        table = weight if isinstance(weight, EmbeddingPackedParams) else _Raw(weight, bits)
+        op = f"quantized::embedding_bag_{word}"
+        # plain tensors are rows that end in their parameters
+        raw = isinstance(weight, core.Tensor) and not weight.is_quantized
+        table = _Raw(_table(op, weight), bits) if raw else _checked(op, weight)
         return _bag(table, indices, offsets, mode, per_sample_weights, include_last_offset)
 
     if word.endswith("rowwise_offsets"):
@@ -218,7 +245,7 @@ def _define_bag(word: str, bits: int) -> None:
     @_define(f"embedding_{word}(any weight, Tensor indices, bool pruned_weights=False) -> Tensor")
     def rows(weight, indices, pruned_weights):
         """The rows of some indices."""
-        return weight.rows(indices.to(core.int64))
+        return _checked(f"quantized::embedding_{word}", weight).rows(indices.to(core.int64))
 
 
 class _Raw:

@@ -13,13 +13,26 @@ from typing import Any
 
 from facula.core.errors import fail
 
-__all__: list[str] = []
+__all__ = ["checked_packed"]
 
 #: properties of the module, below
 engine: str
 supported_engines: list[str]
 
 _SUPPORTED = ("qnnpack", "onednn", "x86", "fbgemm")
+
+
+def checked_packed(op: str, packed: Any, kinds: tuple[type, ...], maker: str) -> Any:
+    """Packed parameters of one of these classes, which `maker` makes; TypeError for anything else."""
+    if not isinstance(packed, kinds):
+        fail(
+            TypeError,
+            op,
+            "packed parameters were required",
+            type(packed).__name__,
+            hint=f"facula.ops.quantized.{maker} makes them",
+        )
+    return packed
 
 
 class _Engines(ModuleType):

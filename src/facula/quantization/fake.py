@@ -15,7 +15,7 @@ from facula import core
 from facula.core.errors import fail
 from facula.ops.pointwise.quantization import _fake_quantize, _fake_quantize_learnable
 from facula.ops.registry import F, composite
-from facula.quantization.create import choose_qparams
+from facula.quantization.create import channel_axis, check_bounds, choose_qparams
 
 Tensor = core.Tensor
 
@@ -74,7 +74,7 @@ def _of_tensor(self: Any, scale: Any, zero: Any, quant_min: int, quant_max: int)
 
 
 @composite(
-    "quantization::fake_quantize_per_tensor_affine(Tensor self, any scale, any zero_point, "
+    "quantization::fake_quantize_per_tensor_affine(Tensor self, Operand scale, Operand zero_point, "
     "int quant_min, int quant_max) -> Tensor",
     names=("fake_quantize_per_tensor_affine",),
     out=False,
@@ -93,7 +93,7 @@ def _kept(self: Any, scale: Any, zero: Any, quant_min: int, quant_max: int) -> A
 
 
 @composite(
-    "quantization::fake_quantize_per_tensor_affine_cachemask(Tensor self, any scale, any zero_point, "
+    "quantization::fake_quantize_per_tensor_affine_cachemask(Tensor self, Operand scale, Operand zero_point, "
     "int quant_min, int quant_max) -> (Tensor output, Tensor mask)",
     names=("fake_quantize_per_tensor_affine_cachemask",),
     out=False,
@@ -228,6 +228,18 @@ def _fake_quantize_learnable_per_channel_affine(
 # ------------------------------------------------------------------ observing and replacing at once
 
 
+def _check_floating(op: str, *tensors: Any) -> None:
+    for x in tensors:
+        if not x.is_floating_point():
+            fail(
+                RuntimeError,
+                op,
+                "floating-point tensors were required",
+                x.dtype,
+                hint="convert it with .float()",
+            )
+
+
 def _observe(x: Any, running_min: Any, running_max: Any, constant: float, axis: int) -> None:
     if axis < 0:
         low, high = x.amin(), x.amax()
@@ -260,6 +272,8 @@ def _chosen(low: float, high: float, quant_min: int, quant_max: int, symmetric: 
     """Scale and zero point; a symmetric range has its zero in the middle of the integers."""
     if not (symmetric and low < 0 < high):
         return choose_qparams(low, high, quant_min, quant_max)
+    # below zero there is one integer more than above
+    check_bounds(low, high, quant_min + 1, quant_max)
     half = (quant_max - quant_min) // 2
     step = max(abs(low / -(half + 1)), abs(high / half))
     scale, _ = choose_qparams(step * -(half + 1), step * half, quant_min, quant_max)
@@ -282,9 +296,10 @@ def _fused_moving_avg_obs_fq_helper(
     """Let the running extremes, the scale and the zero point follow the numbers, then replace these."""
     op = "fused_moving_avg_obs_fake_quant"
     _check_range(op, quant_min, quant_max)
+    _check_floating(op, self, running_min, running_max, scale)
     if observer_on.item() and self.numel():
         with core_no_grad():
-            axis = ch_axis if per_row_fake_quant else -1
+            axis = channel_axis(op, ch_axis, self.dim()) if per_row_fake_quant else -1
             _observe(self.detach(), running_min, running_max, averaging_const, axis)
             limits = (quant_min, quant_max, symmetric_quant)
             _set_parameters(running_min, running_max, scale, zero_point, *limits)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import facula.nn as nn
-from facula.ops.registry import TABLE
+from facula.ops.registry import own_operators
 from facula.quantization import quantize
 from facula.quantization.modules import intrinsic as nni
 from facula.quantization.modules import qat as nnqat
@@ -40,7 +40,7 @@ OWN = frozenset("hardswish elu leaky_relu layer_norm group_norm instance_norm so
 #: those whose results lie in an interval, by their definitions
 FIXED = {
     name: _INTERVALS[operator.definition.quantized]
-    for name, operator in TABLE.items()
+    for name, operator in own_operators().items()
     if operator.definition.quantized in _INTERVALS
 }
 SHARED = frozenset(

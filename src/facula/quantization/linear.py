@@ -73,17 +73,22 @@ def _engine() -> str:
     return engines.engine
 
 
+def _checked(op: str, packed: Any) -> LinearPackedParams:
+    """Parameters whose weights are integers."""
+    maker = "linear_prepack(weight, bias)"
+    return engines.checked_packed(op, packed, (LinearPackedParams,), maker)
+
+
+def _halves(op: str, packed: Any) -> LinearPackedParamsFp16:
+    """Parameters whose weights were rounded to 16-bit floats."""
+    maker = "linear_prepack_fp16(weight, bias)"
+    return engines.checked_packed(op, packed, (LinearPackedParamsFp16,), maker)
+
+
 def _check_engine(op: str, packed: Any) -> None:
     """Parameters of qnnpack are no others' in PyTorch; the others' are each other's."""
-    if not isinstance(packed, (LinearPackedParams, LinearPackedParamsFp16)):
-        fail(
-            TypeError,
-            op,
-            "packed parameters were required",
-            type(packed).__name__,
-            hint="facula.ops.quantized.linear_prepack(weight, bias) makes them",
-        )
-    engine = getattr(packed, "engine", _engine())
+    _checked(op, packed)
+    engine = packed.engine
     if (engine == "qnnpack") != (_engine() == "qnnpack"):
         fail(
             RuntimeError,
@@ -130,7 +135,7 @@ def linear_prepack(W, B):  # noqa: N803 - PyTorch's names
 @composite("quantized::linear_unpack(any W_prepack) -> any", names=(), out=False, keeps=False)
 def linear_unpack(W_prepack):  # noqa: N803
     """Weight and bias of packed parameters."""
-    return W_prepack.unpack()
+    return _checked("quantized::linear_unpack", W_prepack).unpack()
 
 
 @composite(
@@ -155,7 +160,7 @@ def linear_prepack_fp16(W, B):  # noqa: N803
 @composite("quantized::linear_unpack_fp16(any W_prepack) -> any", names=(), out=False, keeps=False)
 def linear_unpack_fp16(W_prepack):  # noqa: N803
     """Weight and bias of packed parameters."""
-    return W_prepack.unpack()
+    return _halves("quantized::linear_unpack_fp16", W_prepack).unpack()
 
 
 def _rows(op: str, x: Any, inner: int) -> Any:
@@ -260,6 +265,7 @@ def _dynamic(op: str, x: Any, packed: Any, reduce_range: bool, relu: bool) -> An
 
 
 def _fp16(op: str, x: Any, packed: Any, relu: bool) -> Any:
+    packed = _halves(op, packed)
     made = F.linear(x.detach(), packed._weight, packed._bias)
     return made.relu_() if relu else made
 
@@ -310,9 +316,9 @@ def linear_relu_dynamic_fp16(X, W_prepack):  # noqa: N803
 )
 def linear_with_input_q_dq_qweight_dq_output_fp32(X, X_scale, X_zero_point, W_prepack):  # noqa: N803
     """Numbers quantized by given parameters, multiplied as integers, as numbers."""
-    x = quantize_per_tensor(X.detach(), X_scale, X_zero_point, core.quint8)
     op = "quantized::linear_with_input_q_dq_qweight_dq_output_fp32"
-    weights = W_prepack.weights
+    x = quantize_per_tensor(X.detach(), X_scale, X_zero_point, core.quint8)
+    weights = _checked(op, W_prepack).weights
     rows = _rows(op, x._integers, weights.inner)
     made = _numbers(rows, weights, X_scale, X_zero_point, False)
     return made.reshape(*X.shape[:-1], weights.results)

@@ -87,7 +87,7 @@ def is_quantized_dtype(dtype: Any) -> bool:
 
 def integer_dtype(op: str, dtype: Any) -> Any:
     """The dtype of the integers of a quantized dtype; RuntimeError for another."""
-    if dtype not in RANGES:
+    if not isinstance(dtype, core.dtype) or dtype not in RANGES:
         fail(
             RuntimeError,
             op,

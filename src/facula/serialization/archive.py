@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, NoReturn
 
 from facula.core.errors import fail
 
-__all__ = ["ArchiveReader", "ArchiveWriter"]
+__all__ = ["ArchiveReader", "ArchiveWriter", "check_entry", "length_of", "read_entry"]
 
 ALIGNMENT = 64
 _LOCAL = struct.Struct("<4sHHHHHIIIHH")
@@ -28,6 +28,8 @@ _UTF8 = 0x800
 _FIRST_DAY = 0x21  # 1980-01-01: the same content gives the same file
 _LIMIT = 0xFFFFFFFF
 _CHUNK = 1 << 24
+#: no method packs tighter than this many bytes into one: bzip2, of zeros
+_TIGHTEST = 1 << 16
 
 
 def _extra64(*numbers: int) -> bytes:
@@ -103,6 +105,50 @@ class ArchiveWriter:
         )
 
 
+def length_of(stream: Any) -> int:
+    """How many bytes a stream has that can seek; its position stays."""
+    position = stream.tell()
+    length = stream.seek(0, io.SEEK_END)
+    stream.seek(position)
+    return length
+
+
+def check_entry(entry: zipfile.ZipInfo, length: int) -> None:
+    """Raises BadZipFile for an entry that says of itself more than a file of `length` bytes can hold.
+
+    What is read of an entry is allocated by the sizes that it states.
+    """
+    packed, size, begin = entry.compress_size, entry.file_size, entry.header_offset
+    stored = entry.compress_type == zipfile.ZIP_STORED
+    if begin < 0 or begin + _LOCAL.size + packed > length:
+        raise zipfile.BadZipFile(f"{entry.filename!r} goes beyond the end of the file")
+    if size != packed if stored else size > packed * _TIGHTEST:
+        raise zipfile.BadZipFile(
+            f"{entry.filename!r} of {packed} bytes in the file cannot be {size} bytes long"
+        )
+
+
+def read_entry(
+    archive: zipfile.ZipFile, entry: zipfile.ZipInfo | str, length: int, packed: bool = False
+) -> bytes:
+    """The bytes of an entry of a file of `length` bytes, which is stored as it is, or `packed`.
+
+    Raises:
+        zipfile.BadZipFile: it is not, or the file does not hold what the entry says.
+        KeyError: there is none of this name.
+    """
+    if isinstance(entry, str):
+        entry = archive.getinfo(entry)
+    if entry.flag_bits & 1 or (entry.compress_type != zipfile.ZIP_STORED and not packed):
+        raise zipfile.BadZipFile(f"{entry.filename!r} is compressed or encrypted")
+    check_entry(entry, length)
+    pieces = []
+    with archive.open(entry) as member:
+        while piece := member.read(_CHUNK):
+            pieces.append(piece)
+    return b"".join(pieces)
+
+
 def _damaged(got: str) -> NoReturn:
     fail(
         RuntimeError,
@@ -137,6 +183,8 @@ class ArchiveReader:
             _damaged(str(error))
         except (UnicodeDecodeError, EOFError, IndexError) as error:
             _damaged(f"a directory that cannot be read ({error})")
+        if sum(entry.compress_size for entry in directory) > self.length:
+            _damaged("records that lie over each other, or beyond the end of the file")
         self.records = {entry.filename: entry for entry in directory}
         if len(self.records) != len(directory):
             _damaged("two records of one name")

@@ -39,6 +39,8 @@ class _LegacyReader:
         self.kinds: dict[str, StorageType] = {}
         self.counts: dict[str, int] = {}
         self.locations: dict[str, str] = {}
+        #: the bytes of all storages that were named: they stand in the file one after the other
+        self.named = 0
 
     def unpickle(self, position: int) -> tuple[Any, int]:
         reader = DataUnpickler(
@@ -52,8 +54,10 @@ class _LegacyReader:
         _, kind, key, location, count, view = identity
         if not isinstance(kind, StorageType) or type(count) is not int or not isinstance(key, str):
             raise TypeError("a storage is named by its type, key, location and count")
-        if not 0 <= count * kind.itemsize <= len(self.data):
+        nbytes = 0 if key in self.found else count * kind.itemsize
+        if not 0 <= count * kind.itemsize <= len(self.data) - self.named:
             raise ValueError(f"a storage of {count} elements is not in a file of this size")
+        self.named += nbytes
         if view is not None:
             return self._view(kind, key, location, count, view)
         return self._whole(kind, key, location, count)

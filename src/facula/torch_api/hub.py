@@ -25,6 +25,7 @@ from urllib.request import Request, urlopen
 from facula.core.errors import fail
 from facula.core.errors import no_attribute as _no_attribute
 from facula.serialization import load
+from facula.serialization.archive import read_entry
 from facula.serialization.checkpoint import MapLocation
 
 __all__ = ["download_url_to_file", "get_dir", "load_state_dict_from_url", "set_dir"]
@@ -154,7 +155,7 @@ def _unpacked(path: str) -> bytes:
     try:
         with zipfile.ZipFile(path) as archive:
             (only,) = archive.infolist()
-            return archive.read(only)
+            return read_entry(archive, only, os.path.getsize(path), packed=True)
     except (zipfile.BadZipFile, zlib.error, struct.error, ValueError, OSError, EOFError,
             NotImplementedError, LookupError) as error:  # fmt: skip
         fail(

@@ -109,6 +109,13 @@ class Overdrive:
 
     def meta(self, driven, last_in, last_out):
         _float("overdrive", self, driven, last_in, last_out)
+        ends = {tuple(x.shape) for x in (last_in, last_out)}
+        if self.dim() != 2 or driven.shape != self.shape or ends != {(self.shape[0],)}:
+            required = (
+                "samples [rows, time], as many driven ones, and an end of each row were required"
+            )
+            got = f"{list(self.shape)}, {list(driven.shape)}, {sorted(map(list, ends))}"
+            fail(RuntimeError, "overdrive", required, got, hint="x[None] adds a row")
         return _like(self), _like(last_in), _like(last_out)
 
     def cpu(out, self, driven, last_in, last_out):
@@ -258,6 +265,12 @@ class ForcedAlign:
             required = "log_probs [batch, time, classes] and targets [batch, labels] were required"
             got = f"{list(log_probs.shape)} and {list(targets.shape)}"
             fail(RuntimeError, "forced_align", required, got, hint="x[None] adds a batch")
+        for name, x in (("input_lengths", input_lengths), ("target_lengths", target_lengths)):
+            if tuple(x.shape) != (log_probs.shape[0],):
+                required = (
+                    f"{name} with a number for each of {log_probs.shape[0]} rows was required"
+                )
+                fail(RuntimeError, "forced_align", required, list(x.shape), hint="a 1-d tensor")
         if not 0 <= blank < log_probs.shape[2]:
             hint = f"there are {log_probs.shape[2]} classes"
             fail(
@@ -295,6 +308,10 @@ class ForcedAlign:
 
 def _filter_into(input: Any, flipped: Any, padded: Any) -> None:
     """torchaudio's form of the recursion: weights from the last to the first, samples behind zeros."""
+    if flipped.dim() != 2 or padded.dim() != 3:
+        required = "weights [channels, order + 1] and samples [batch, channels, time] were required"
+        got = f"{list(flipped.shape)} and {list(padded.shape)}"
+        fail(RuntimeError, "lfilter", required, got, hint="x[None] adds a batch")
     order = flipped.shape[1]
     padded[:, :, order - 1 :] = TABLE["audio::recursion"](input, flipped.flip(1))
 

@@ -200,6 +200,14 @@ class DeformConv2dBackward:
     """The gradients of `deform_conv2d`."""
 
     def meta(grad, input, weight, offset, mask, bias, *settings):
+        _check(input, weight, offset, mask, bias, settings)
+        wanted = (input.shape[0], weight.shape[0], *offset.shape[2:])
+        if tuple(grad.shape) != wanted:
+            required, hint = (
+                f"a gradient of shape {list(wanted)} was required",
+                "that of the result",
+            )
+            fail(RuntimeError, _OP, required, list(grad.shape), hint=hint)
         return tuple(like(x.shape, x) for x in (input, weight, offset, mask, bias))
 
     def cpu(out, grad, input, weight, offset, mask, bias, *settings):

@@ -179,6 +179,12 @@ def check_bins(op: str, height: int, width: int) -> None:
 
 def check_images(op: str, rois: Any, images: int) -> None:
     """Whether regions name images that exist."""
+    if rois.dim() != 2 or rois.shape[1] != 5:
+        required, hint = (
+            "rois must have shape as Tensor[K, 5]",
+            "a region is (image, x1, y1, x2, y2)",
+        )
+        fail(RuntimeError, op, required, list(rois.shape), hint=hint)
     if not rois.shape[0]:
         return
     low, high = (x.item() for x in F.aminmax(rois[:, 0]))

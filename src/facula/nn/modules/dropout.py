@@ -118,9 +118,10 @@ class Dropout2d(_DropoutNd):
 
     Example:
         >>> layer = facula.nn.Dropout2d(0.5)
-        >>> layer.eval()(facula.ones(1, 2, 3))
-        tensor([[[1., 1., 1.],
-                 [1., 1., 1.]]])
+        >>> layer.eval()(facula.ones(1, 2, 1, 3))
+        tensor([[[[1., 1., 1.]],
+        <BLANKLINE>
+                 [[1., 1., 1.]]]])
     """
 
     def forward(self, input: Any) -> Any:
@@ -142,7 +143,8 @@ class Dropout3d(_DropoutNd):
         inplace: whether the result is written over the input
 
     Shape:
-        ``[N, C, D, H, W]`` or ``[C, D, H, W]``, and the output has the same.
+        ``[N, C, D, H, W]`` or ``[C, D, H, W]`` (others count as without a batch, with a warning),
+        and the output has the same.
 
     Raises:
         ValueError: ``p`` is outside of [0, 1].

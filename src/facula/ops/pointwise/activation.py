@@ -77,10 +77,22 @@ def _(grad, x):
     return grad * slope
 
 
+def _check_celu(*, alpha: float) -> None:
+    if alpha == 0:
+        fail(
+            RuntimeError,
+            "celu",
+            "ZeroDivisionError: alpha cannot be 0 for CELU",
+            alpha,
+            hint="relu is the limit of small alpha",
+        )
+
+
 @pointwise(
     "celu(Tensor self, Number alpha=1.0) -> Tensor",
     names=("celu",),
     dtypes="float",
+    check=_check_celu,
     prebuilt=({"alpha": RUNTIME},),
     quantized="same range",
 )

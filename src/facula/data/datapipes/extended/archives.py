@@ -29,6 +29,7 @@ from facula.data.datapipes.utils.common import (
     no_length,
     validate_pathname_binary_tuple,
 )
+from facula.serialization.archive import check_entry, length_of
 
 #: what the readers of formats raise for broken files
 BROKEN = (
@@ -181,8 +182,12 @@ class TarArchiveLoaderIterDataPipe(_ArchiveIterDataPipe):
         seekable = getattr(inner, "seekable", lambda: False)()
         mode = self.mode if seekable else self.mode.replace(":", "|")
         archive = tarfile.open(fileobj=inner, mode=mode)  # type: ignore[call-overload] # noqa: SIM115
+        # of a compressed one it is not known how long it is
+        length = length_of(inner) if archive.fileobj is inner and seekable else None
         for info in archive:
             if info.isfile():
+                if length is not None and info.offset_data + info.size > length:
+                    raise tarfile.ReadError(f"{info.name!r} goes beyond the end of the file")
                 member = archive.extractfile(info)
                 if member is not None:
                     yield info.name, member
@@ -198,8 +203,10 @@ class ZipArchiveLoaderIterDataPipe(_ArchiveIterDataPipe):
         if not getattr(inner, "seekable", lambda: False)():
             inner = io.BytesIO(inner.read())  # the list of members stands at the end
         archive = zipfile.ZipFile(inner)
+        length = length_of(inner)
         for info in archive.infolist():
             if not info.is_dir():
+                check_entry(info, length)
                 yield info.filename, archive.open(info)
 
 
