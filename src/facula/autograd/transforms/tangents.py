@@ -135,7 +135,7 @@ class JvpLevel(SplitLevel):
             return target
 
         def write() -> None:
-            _, tangents = self._run(op, args)
+            _, tangents = self._run(op, self._before(args))
             tangent = tangents[0] if isinstance(tangents, tuple) else tangents
             # the result is computed again, in place; its tangent came from the old values
             tangent = None if tangent is None else tangent.clone()
@@ -144,6 +144,17 @@ class JvpLevel(SplitLevel):
 
         self.call_below(write, (), {})
         return target
+
+    def _before(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments of a call that writes to the first, which what is recorded of the tangent needs
+        as it was."""
+        target = args[0]
+        if not core.interpreters() and not _records((*args, self.tangent(target))):
+            return args
+        old = target.clone()
+        if self.tangent(target) is not None:
+            set_tangent(old, self.number, self.tangent(target).clone())
+        return tuple(old if a is target else a for a in args)
 
     def overwrite(self, x: Tensor, tangent: Any) -> None:
         """Set the tangent of a tensor that was written to; views of it follow. Runs below."""
