@@ -40,7 +40,6 @@ _MODULES = {
     "facula.nn.parallel.distributed": "facula.distributed.data_parallel",
     "facula.nn.parallel.scatter_gather": "facula.nn.parallel.copies",
     "facula.distributions.constraint_registry": "facula.distributions.registry",
-    **{f"facula.nn.{name}": f"facula.ao.nn.{name}" for name in ("quantized", "intrinsic", "qat")},
     **{
         f"facula.ao.quantization.{name}": f"facula.quantization.{name}"
         for name in (
@@ -52,7 +51,6 @@ _MODULES = {
             "quantize_fx",
         )
     },
-    "facula.ao.quantization.quantizer": "facula.quantization.pt2e.quantizer",
     "facula.ao.quantization.quantize_pt2e": "facula.quantization.pt2e.quantize_pt2e",
     "facula.ao.quantization.stubs": "facula.quantization.modules.stubs",
     "facula.ao.quantization.fuse_modules": "facula.quantization.fuse",
@@ -77,8 +75,8 @@ def _module_of_class(package: str, name: str) -> str | None:
 
 def first_name(name: str) -> str | None:
     """The name under which facula has a module; None where it is the same or there is none."""
-    if name in _MODULES:
-        return _MODULES[name]
+    if name in _MODULES or name in _PACKAGES:
+        return _MODULES.get(name) or _PACKAGES[name]
     _, room, inside = (*name.split(".", 2), "", "")[:3]
     if inside and room in ROOMS:
         return f"facula.{inside}"
