@@ -129,7 +129,7 @@ def result_type(definition: Any) -> str:
     """The annotation of what an operator returns."""
     tail = definition.schema.text.rpartition("->")[2].strip()
     name = definition.schema.name.removeprefix("quantization::")
-    if name in RETURN_TYPES:
+    if name in RETURN_TYPES and tail != "any":  # of `any` that is one of several forms
         return f"return_types.{name}"
     if tail.startswith("("):
         return f"tuple[{', '.join(_one_result(part) for part in tail[1:-1].split(','))}]"

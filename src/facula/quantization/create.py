@@ -169,8 +169,10 @@ class to_numbers:
 
 
 def _pair(scale: float, zero_point: float) -> tuple[Any, Any]:
-    scale, zero = ([float(value)] for value in (scale, zero_point))
-    return core.tensor(scale, dtype=core.float32), core.tensor(zero, dtype=core.float32)
+    first, second = (
+        core.tensor([float(value)], dtype=core.float32) for value in (scale, zero_point)
+    )
+    return first, second
 
 
 def _float32(value: float) -> float:
