@@ -26,7 +26,7 @@ from facula.lower.aot.min_cut import min_cut_rematerialization_partition
 from facula.lower.aot.partition import default_partition
 from facula.lower.aot.tracing import trace
 from facula.lower.at_sizes import symbols_of
-from facula.lower.passes.absorbing import absorb_followers
+from facula.lower.passes.absorbing import absorb_followers, lower_by_operators
 from facula.lower.passes.alone import leave_unread_results_out
 from facula.lower.passes.attention import recognise_attention
 from facula.lower.passes.canonical import canonical_arguments
@@ -36,7 +36,7 @@ from facula.lower.passes.epilogues import Choices, fold_batch_norm, fuse_epilogu
 from facula.lower.passes.fold import fold_constants
 from facula.lower.passes.freezing import Frozen, take_frozen_out
 from facula.lower.passes.gathered_rows import join_gathers_with_scatters
-from facula.lower.passes.layout import calls_on_images, prefer_channels_last
+from facula.lower.passes.layout import calls_on_images, follow_orders, prefer_channels_last
 from facula.lower.passes.no_ops import merge_views, remove_no_ops
 from facula.lower.passes.norms import write_norms_as_formulas
 from facula.lower.passes.small_products import replace_small_products
@@ -123,6 +123,7 @@ partition = Pass(
 )
 
 # --- one part, for its sizes
+BY_OPERATORS = GraphPass("passes of operators", lower_by_operators, instead=nothing)
 ABSORBING = GraphPass("what operators absorb", absorb_followers, instead=nothing)
 BATCH_NORMS = GraphPass("fold batch norms", fold_batch_norm, instead=nothing)
 IMAGES = GraphPass("layout of frozen parts", prefer_channels_last, instead=nothing)
@@ -143,10 +144,15 @@ def part(module: GraphModule, freezes: bool, choices: Choices) -> Frozen | None:
     Small ones as sums keep a graph free of calls; one with convolutions calls anyway, and freezes
     all of its weights.
     """
-    if "part" not in module.meta and ABSORBING(module):
+    prepared = freezes and BY_OPERATORS(module) > 0
+    if "part" not in module.meta and ABSORBING(module) + prepared:
+        remove_dead_code(module.graph)
+        follow_orders(module.graph)
         module.renew()
     if options.get("dynamic"):
         return None
+    if prepared:
+        return _freeze(module, choices, True)
     frozen = _freeze(module, choices) if freezes and calls_on_images(module.graph) else None
     SMALL(module)
     if module.meta.get("part") == "forward" and EPILOGUES(module, False, choices):
@@ -154,12 +160,12 @@ def part(module: GraphModule, freezes: bool, choices: Choices) -> Frozen | None:
     return _freeze(module, choices) if freezes and frozen is None else frozen
 
 
-def _freeze(module: GraphModule, choices: Choices) -> Frozen | None:
+def _freeze(module: GraphModule, choices: Choices, prepared: bool = False) -> Frozen | None:
     """What depends on a module's own tensors alone, out of a graph without gradients."""
     BATCH_NORMS(module)
     IMAGES(module)
     frozen = None
-    if EPILOGUES(module, True, choices):
+    if EPILOGUES(module, True, choices) or prepared:
         remove_dead_code(module.graph)
         frozen = FREEZING(module)
     module.renew()

@@ -124,6 +124,7 @@ class _conv:
     shards = "convolution"
 
     images = ("input",)
+    weighted = "image"
     vmap = batch_forms.conv
 
     def flops(input, weight, bias, stride, padding, dilation, groups, output_size):

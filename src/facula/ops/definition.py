@@ -138,6 +138,10 @@ class Definition:
     numbers: tuple[str, ...] = ()
     #: the same by other operators, of one whose kernel is no loop that the compiler knows: it is fused as these
     formula: Callable[..., Any] | None = None
+    #: of a product of the first argument, an "image" or "rows", with the second, to which the third is added: which
+    weighted: str = ""
+    #: "module:function" of a pass over flat graphs without gradients that have such a call; gives how much it changed
+    lowers: str = ""
     #: how a call does what follows it, too: a function of what builds calls, its own arguments (nodes of a flat graph),
     #: the operator that follows, its arguments, and the place of the value among them; gives a node or None
     absorbs: Callable[..., Any] | None = None

@@ -555,6 +555,7 @@ class linear:
     """input @ weight.T + bias, [..., k] with weight [n, k] and bias [n] -> [..., n]."""
 
     shards = "affine"
+    weighted = "rows"
 
     vmap = batch_forms.linear
 

@@ -163,9 +163,39 @@ class to_numbers:
     def cpu(out, self, scale, zero_point):
         _numbers.definition.cpu(out, self, *_pair(scale, zero_point), 0, True)
 
+    #: who makes integer operators of a graph with such numbers
+    lowers = "facula.quantization.lowering:integer_products"
+
     def formula(self, scale, zero_point):
         _short(self.dtype)
         return (self.to(core.float32) - zero_point) * _float32(scale)
+
+
+@operator(
+    "quantization::channel_numbers(Tensor self, Tensor scales, Tensor? zero_points, int axis) -> Tensor",
+    names=(),
+    out=False,
+)
+class channel_numbers:
+    """The numbers that integers stand for by a scale for each place along an axis."""
+
+    def meta(self, scales, zero_points, axis):
+        return memory_order.empty(self.shape, self, memory_order.channels_last(self), core.float32)
+
+    def cpu(out, self, scales, zero_points, axis):
+        out.copy_(_of_channels(self, scales, zero_points, axis))
+
+    def formula(self, scales, zero_points, axis):
+        return _of_channels(self, scales, zero_points, axis)
+
+
+def _of_channels(x: Any, scales: Any, zeros: Any, axis: int) -> Any:
+    shape = [1] * x.dim()
+    shape[axis] = -1
+    values = x.to(core.float32)
+    if zeros is not None:
+        values = values - zeros.to(core.float32).reshape(shape)
+    return values * scales.to(core.float32).reshape(shape)
 
 
 def _pair(scale: float, zero_point: float) -> tuple[Any, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.ops.registry import F, composite
+from facula.quantization import create
 from facula.quantization.create import _extremes, channel_axis, check_bounds, choose_qparams
 
 
@@ -32,6 +33,19 @@ def _levels(x: Any, scale: Any, zero: Any, low: int, high: int, dtype: Any) -> A
     return F.clamp(F.round(x * inverse) + zero, low, high).to(dtype)
 
 
+def _is_plain(x: Any, scale: Any, zero: Any, dtype: Any) -> bool:
+    """Whether bytes are asked for by numbers, without gradients: one operator, which compiled graphs know."""
+    numbers = isinstance(scale, (int, float)) and isinstance(zero, (int, float))
+    recorded = x.requires_grad and core.is_grad_enabled()
+    return numbers and not recorded and dtype in (core.uint8, core.int8) and scale > 0
+
+
+def _fits(low: int, high: int, dtype: Any) -> bool:
+    """Whether a dtype of bytes has all integers of a range."""
+    least = -128 if dtype is core.int8 else 0
+    return least <= low <= high <= least + 255
+
+
 def _shape(x: Any, axis: int) -> list[int]:
     shape = [1] * x.dim()
     shape[channel_axis("quantized_decomposed", axis, x.dim())] = -1
@@ -44,7 +58,11 @@ def _shape(x: Any, axis: int) -> list[int]:
 )
 def quantize_per_tensor(input, scale, zero_point, quant_min, quant_max, dtype):
     """The integers that stand for numbers."""
-    return _levels(input.to(core.float32), scale, zero_point, quant_min, quant_max, dtype)
+    x = input.to(core.float32)
+    if _is_plain(x, scale, zero_point, dtype) and _fits(quant_min, quant_max, dtype):
+        given = (float(scale), float(zero_point), False, quant_min, quant_max, dtype)
+        return create.to_integers(x, *given)
+    return _levels(x, scale, zero_point, quant_min, quant_max, dtype)
 
 
 @_define(
@@ -54,6 +72,8 @@ def quantize_per_tensor(input, scale, zero_point, quant_min, quant_max, dtype):
 def dequantize_per_tensor(input, scale, zero_point, quant_min, quant_max, dtype, out_dtype):
     """The numbers that integers stand for."""
     kind = out_dtype or core.float32
+    if kind is core.float32 and _is_plain(input, scale, zero_point, input.dtype):
+        return create.to_numbers(input, float(scale), float(zero_point))
     return ((input.to(kind) - zero_point) * scale).to(kind)
 
 
@@ -76,6 +96,9 @@ def dequantize_per_channel(
     input, scales, zero_points, axis, quant_min, quant_max, dtype, out_dtype
 ):
     """The same with parameters for each place along an axis."""
+    axis = channel_axis("quantized_decomposed", axis, input.dim())
+    if out_dtype in (None, core.float32) and _is_plain(scales, 1.0, 0, input.dtype):
+        return create.channel_numbers(input, scales, zero_points, axis)
     shape = _shape(input, axis)
     values = input.to(out_dtype or core.float32)
     if zero_points is not None:

@@ -184,6 +184,109 @@ class product:
         return None if rule is None else rule(build, given, arguments, at)
 
 
+def _rows_of(weight: Any) -> Any:
+    """A weight [results, channels, kernel...] as rows, channels last."""
+    order = (0, *range(2, weight.dim()), 1) if weight.dim() > 2 else (0, 1)
+    return weight.permute(order).reshape(weight.shape[0], -1).contiguous()
+
+
+@operator(
+    "quantization::packed_weight(Tensor weight, int groups, bool symmetric) -> Tensor",
+    names=(),
+    out=False,
+)
+class packed_weight:
+    """The weight of a layer as `product` reads it."""
+
+    def meta(weight, groups, symmetric):
+        count, inner = weight.shape[0], weight[0].numel() if weight.shape[0] else 0
+        if symmetric and weight.dim() > 2 and weight.shape[1] == 1 and groups == count:
+            return core.empty((inner, count), dtype=core.int8, device=weight.device)
+        size = _panel_bytes((count // groups, inner, groups))
+        return core.empty((size,), dtype=core.uint8, device=weight.device)
+
+    def cpu(out, weight, groups, symmetric):
+        rows = _rows_of(weight)
+        if out.dim() == 2:
+            out.copy_(rows.t())
+        elif out.numel():
+            numbers = (rows.shape[0] // groups, rows.shape[1], groups)
+            core.kernel("quantized_pack")((out, rows), numbers)
+
+
+@operator(
+    "quantization::weight_base(Tensor weight, Tensor? zeros, int zero_point) -> Tensor",
+    names=(),
+    out=False,
+)
+class weight_base:
+    """What the zero point of the activations adds to sums."""
+
+    def meta(weight, zeros, zero_point):
+        return core.empty(weight.shape[:1], dtype=core.int32, device=weight.device)
+
+    def cpu(out, weight, zeros, zero_point):
+        rows = _rows_of(weight)
+        totals = rows.to(core.int32).sum(1, dtype=core.int32)
+        if zeros is not None:
+            totals = totals - zeros.to(core.int32) * rows.shape[1]
+        out.copy_(totals * -zero_point)
+
+
+@operator("quantization::weight_zeros(Tensor zeros) -> Tensor", names=(), out=False)
+class weight_zeros:
+    """The zero points of a weight as the kernel reads them."""
+
+    def meta(zeros):
+        return core.empty(zeros.shape, dtype=core.int32, device=zeros.device)
+
+    def cpu(out, zeros):
+        out.copy_(zeros.to(core.int32))
+
+
+@operator(
+    "quantization::weight_multiplier(Tensor weight, Tensor? scales, float scale, float x_scale, "
+    "float y_scale) -> Tensor",
+    names=(),
+    out=False,
+)
+class weight_multiplier:
+    """What sums are multiplied by; `scale` times `scales` are those of the weight."""
+
+    def meta(weight, scales, scale, x_scale, y_scale):
+        return core.empty(weight.shape[:1], dtype=core.float32, device=weight.device)
+
+    def cpu(out, weight, scales, scale, x_scale, y_scale):
+        both = _scales_of(weight, scales, scale) * core.tensor(x_scale, dtype=core.float32)
+        out.copy_(both / core.tensor(y_scale, dtype=core.float32))
+
+
+@operator(
+    "quantization::weight_shift(Tensor weight, Tensor? scales, float scale, float x_scale, "
+    "Tensor? bias, bool divided) -> Tensor",
+    names=(),
+    out=False,
+)
+class weight_shift:
+    """What is added to sums: the bias; `divided`: by the scale of sums, which are multiplied afterwards."""
+
+    def meta(weight, scales, scale, x_scale, bias, divided):
+        return core.empty(weight.shape[:1], dtype=core.float32, device=weight.device)
+
+    def cpu(out, weight, scales, scale, x_scale, bias, divided):
+        both = _scales_of(weight, scales, scale) * core.tensor(x_scale, dtype=core.float32)
+        if bias is None:
+            out.zero_()
+        else:
+            out.copy_(bias / both if divided else bias)
+
+
+def _scales_of(weight: Any, scales: Any, scale: float) -> Any:
+    if scales is not None:
+        return scales.to(core.float32)
+    return F.full(weight.shape[:1], scale, dtype=core.float32)
+
+
 #: what follows a product -> a function of what builds calls, the arguments of the product and of what follows, and the
 #: place of the product among these; it gives the call that does both, or None
 FOLLOWERS: dict[Any, Any] = {}
@@ -212,12 +315,18 @@ def _is_image(places: Any) -> bool:
     return len(places) > 2
 
 
+def _panel_bytes(numbers: tuple[int, int, int]) -> int:
+    """The bytes of panels of (results of a group, inner, groups)."""
+    with computed():
+        size = core.empty((1,), dtype=core.int64)
+        core.kernel("quantized_panels")((size,), numbers)
+        return int(size.tolist()[0])
+
+
 def _panels(rows: Any, results: int, groups: int) -> Any:
     """Rows as the kernel of this processor reads them."""
     numbers = (results, rows.shape[1], groups)
-    size = core.empty((1,), dtype=core.int64)
-    core.kernel("quantized_panels")((size,), numbers)
-    panels = core.empty((size.item(),), dtype=core.uint8)
+    panels = core.empty((_panel_bytes(numbers),), dtype=core.uint8)
     if panels.numel():
         core.kernel("quantized_pack")((panels, rows), numbers)
     return panels

@@ -248,7 +248,7 @@ def _averaged(op: Any, args: tuple[Any, ...]) -> Any:
     out=False,
     keeps=True,
 )
-class _greatest:
+class greatest:
     """The greatest integer of each window of an image with channels last."""
 
     images = ("self",)
@@ -274,7 +274,7 @@ def _max_pool(self: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, 
     if index_bytes == 8 or len(kernel) != 2 or not (whole and memory_order.channels_last(x)):
         return _moved(F._max_pool, (self, *windows, ceil_mode, index_bytes))
     outs = pool.check_windows("max_pool", x, *windows, ceil_mode)
-    return like(self, _greatest(x, *windows, outs)), core.empty((0,), dtype=core.int32)
+    return like(self, greatest(x, *windows, outs)), core.empty((0,), dtype=core.int32)
 
 
 @rule("relu")

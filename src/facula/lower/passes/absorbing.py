@@ -1,19 +1,21 @@
 """What follows an operator, done by the operator itself, where its definition says how.
 
-Takes: a flat graph without gradients. Gives: `absorb_followers`, which puts one call in the place of two.
+Takes: a flat graph without gradients. Gives: `absorb_followers`, which puts one call in the place of several;
+`lower_by_operators`, passes that definitions name (`Definition.lowers`).
 Keeps true: only a value that nobody else reads is taken up; what can follow is the business of the definition
 (`Definition.absorbs`), not of this pass.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from facula.fx import Graph, Node
 from facula.lower import table
 from facula.lower.passes.epilogues import Builder, given_to
 
-__all__ = ["absorb_followers"]
+__all__ = ["absorb_followers", "lower_by_operators"]
 
 
 def absorb_followers(graph: Graph) -> int:
@@ -40,12 +42,32 @@ def _absorbed(graph: Graph, node: Node) -> Node | None:
     given: list[Any] = given_to(user)
     at = next((k for k, value in enumerate(given) if value is node), None)
     made: Node | None = None
+    build = Builder(graph, user)
     if at is not None:
-        made = rule(Builder(graph, user), given_to(node), operator, given, at)
+        made = rule(build, given_to(node), operator, given, at)
     if made is None:
         return None
-    made.meta = {**user.meta, "val": made.meta["val"]}
-    user.replace_all_uses_with(made)
-    graph.erase_node(user)
-    graph.erase_node(node)
+    last = build.before
+    made.meta = dict(last.meta)  # with the order that readers expect: `follow_orders` changes it
+    last.replace_all_uses_with(made)
+    _erase_unread(graph, last)
     return made
+
+
+def _erase_unread(graph: Graph, node: Node) -> None:
+    """Erase a call, and those that only it read."""
+    if node.op == "call_function" and not node.users:
+        inputs = node.all_input_nodes
+        graph.erase_node(node)
+        for each in inputs:
+            _erase_unread(graph, each)
+
+
+def lower_by_operators(graph: Graph) -> int:
+    """The passes that operators of the graph bring along; gives how much they changed."""
+    found = [table.definition_of(n) for n in graph.nodes if n.op == "call_function"]
+    count = 0
+    for path in dict.fromkeys(d.lowers for d in found if d is not None and d.lowers):
+        module, _, name = path.partition(":")
+        count += getattr(import_module(module), name)(graph)
+    return count

@@ -50,6 +50,35 @@ def prefer_channels_last(graph: Graph) -> int:
     return trial.commit() if COST * trial.moved < saved else 0
 
 
+def follow_orders(graph: Graph) -> None:
+    """Let every node run on the strides that its arguments have now, where calls were replaced by others of another
+    order; `meta["val"]` says what the order was. Results of the graph keep theirs."""
+    trial = _Trial(graph)
+    recording = core.set_grad_enabled(False)
+    try:
+        with Suspended([]):
+            trial.run()
+            trial.commit()
+    except _GiveUp:
+        _turn_back(graph)
+    finally:
+        core.set_grad_enabled(recording)
+
+
+def _turn_back(graph: Graph) -> None:
+    """Give every result of a call on images the order that `meta["val"]` says."""
+    for node in [n for n in graph.nodes if n.op == "call_function" and _images(n)]:
+        old, new = node.meta["val"], node.target(*map_arg(node.args, lambda n: n.meta["val"]))
+        if isinstance(old, Tensor) and not _same_order(new, old):
+            users = list(node.users)
+            trial = _Trial(graph)
+            trial.values[node], trial.first[node] = new, old
+            turned = trial._ordered(node, node)
+            node.meta["val"] = new
+            for user in users:
+                user.replace_input_with(node, turned)
+
+
 def calls_on_images(graph: Graph) -> bool:
     """Whether a graph has operators on images."""
     return any(_images(node) for node in graph.nodes if node.op == "call_function")

@@ -485,6 +485,9 @@ static int run_quantized(quantized *g, char *const *p, const int64_t *n, const f
     g->rows = n[22] * n[4] * n[5] * n[6], g->groups = n[19], g->channels = n[3] / n[19];
     g->inner = n[7] * n[8] * n[9] * g->channels, g->results = n[20];
     if (!g->rows || !g->results) return 0;
+    int32_t some = 0; /* zero points that are all 0 need no sums of rows */
+    for (long i = 0; g->zeros && i < g->groups * g->results; i++) some |= g->zeros[i];
+    if (!some) g->zeros = NULL;
     const int small = (double)g->rows * g->results * g->inner < 400000; /* speed only */
     plan_quantized(g, small ? 1 : rt->threads());
     const long bytes = (g->in_place ? 0 : PIECE(g->block_rows * g->pitch * sizeof(word)))

@@ -10,6 +10,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.fx import Node
 from facula.quantization import fake_quantize as fq
 from facula.quantization import observer as ob
 from facula.quantization.pt2e.quantizer import annotate
@@ -24,6 +25,8 @@ from facula.quantization.tensor import per_channel_symmetric, per_tensor_affine
 
 __all__ = ["X86InductorQuantizer", "get_default_x86_inductor_quantization_config"]
 
+#: operators that a layer's kernel does, too
+_SUMS = frozenset(("add", "add_"))
 #: operators that take and give integers with the same parameters
 _KEEPING = frozenset("max_pool2d avg_pool2d adaptive_avg_pool2d view flatten".split())
 
@@ -51,6 +54,16 @@ def get_default_x86_inductor_quantization_config(
         weights = fq.FusedMovingAvgObsFakeQuantize.with_args(observer=moving, eps=2**-12)
     weight = QuantizationSpec(core.int8, weights, -128, 127, per_channel_symmetric, 0)
     return QuantizationConfig(activation, activation, weight, None, is_qat)
+
+
+def _is_layer_for(x: Any, user: Any) -> bool:
+    """Whether a value is that of an annotated layer, which nobody else takes."""
+    return (
+        isinstance(x, Node)
+        and list(x.users) == [user]
+        and annotate.call_word(x) in annotate.WEIGHTED
+        and annotate.annotation_of(x) is not None
+    )
 
 
 class X86InductorQuantizer(Quantizer):
@@ -99,9 +112,25 @@ class X86InductorQuantizer(Quantizer):
             if config is not None:
                 # the result stays a number: what takes it says whether it becomes an integer
                 annotate.layer(node, _without_output(config))
+        for node in list(annotate.nodes_left(model, _SUMS)):
+            self._sum(node)
         for node in list(annotate.nodes_left(model, _KEEPING)):
             self._keep(node)
         return model
+
+    def _sum(self, node: Any) -> None:
+        """A sum with the result of a layer: it takes its other argument as integers, in the layer's kernel."""
+        config = self._config(node)
+        layer = next((x for x in node.args[:2] if _is_layer_for(x, node)), None)
+        if config is None or layer is None or config.input_activation is None:
+            return
+        other = node.args[1] if layer is node.args[0] else node.args[0]
+        if not isinstance(other, Node) or config.input_activation.is_dynamic:
+            return
+        if getattr(other.meta.get("val"), "shape", None) == layer.meta["val"].shape:
+            node.meta["quantization_annotation"] = QuantizationAnnotation(
+                {other: config.input_activation}, None, _annotated=True
+            )
 
     def _keep(self, node: Any) -> None:
         """A pool between layers: it takes integers, and gives them with the same parameters."""
