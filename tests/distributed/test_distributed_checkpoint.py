@@ -110,3 +110,37 @@ def test_states_of_optimizers_that_made_no_step_yet(rate):
     assert found["state"]["weight"]["exp_avg"].tolist() == [[0.0] * 3] * 2
     for p, old in zip(model.parameters(), before, strict=True):
         assert facula.equal(p, old) and p.grad is None
+
+
+def test_planners_and_what_a_checkpoint_holds(tmp_path):
+    state = {"model": {"w": facula.arange(6.0).reshape(2, 3)}, "step": 7}
+    written = checkpoint.save(
+        state, checkpoint_id=tmp_path, planner=checkpoint.DefaultSavePlanner()
+    )
+    for found in (written, checkpoint.FileSystemReader(tmp_path).read_metadata()):
+        w = found.state_dict_metadata["model.w"]
+        assert (w.properties.dtype, w.size) == (facula.float32, (2, 3))
+        assert w.chunks == [checkpoint.ChunkStorageMetadata((0, 0), (2, 3))]
+        assert found.state_dict_metadata["step"] == checkpoint.BytesStorageMetadata()
+    into = {"model": {"w": facula.zeros(2, 3), "new": facula.full((2,), 5.0)}, "step": 0}
+    with pytest.raises(checkpoint.CheckpointException, match="an entry 'model.new' was required"):
+        checkpoint.load(into, checkpoint_id=tmp_path)
+    planner = checkpoint.DefaultLoadPlanner(allow_partial_load=True)
+    checkpoint.load(into, checkpoint_id=tmp_path, planner=planner)
+    assert into["model"]["w"].tolist() == [[0, 1, 2], [3, 4, 5]] and into["step"] == 7
+    assert into["model"]["new"].tolist() == [5, 5]
+
+
+def test_planners_that_would_not_be_asked_are_refused(tmp_path):
+    class Other(checkpoint.DefaultSavePlanner):
+        def create_local_plan(self):
+            raise AssertionError
+
+    for call in (checkpoint.save, checkpoint.async_save):
+        with pytest.raises(NotImplementedError, match="DefaultSavePlanner was required: got Other"):
+            call({"a": facula.ones(1)}, checkpoint_id=tmp_path, planner=Other())
+    with pytest.raises(NotImplementedError, match="DefaultLoadPlanner was required: got Other"):
+        checkpoint.load({"a": facula.ones(1)}, checkpoint_id=tmp_path, planner=Other())
+    with pytest.raises(NotImplementedError, match="flatten_state_dict=True"):
+        checkpoint.DefaultLoadPlanner(flatten_state_dict=False)
+    assert not list(tmp_path.iterdir())

@@ -7,6 +7,7 @@ on demand (`further`); what a hook of pickling sees is what a pipe would be pick
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import pickle
@@ -248,10 +249,11 @@ class _SerializationWrapper:
         self._datapipe = importlib.import_module(module).loads(data)
 
     def __len__(self) -> int:
-        try:
+        with contextlib.suppress(Exception):
             return len(self._datapipe)
-        except Exception:
-            raise TypeError(f"{type(self).__name__} instance doesn't have valid length") from None
+        return fail(TypeError, "DataPipe", "a pipe with a length was required",
+                    f"{type(self).__name__} instance doesn't have valid length",
+                    hint="count its items, or give the pipe below a __len__")  # fmt: skip
 
 
 class _IterDataPipeSerializationWrapper(_SerializationWrapper, IterDataPipe):

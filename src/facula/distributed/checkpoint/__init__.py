@@ -8,10 +8,19 @@ from __future__ import annotations
 from facula.distributed.checkpoint import state_dict
 from facula.distributed.checkpoint.api import async_save, load, save
 from facula.distributed.checkpoint.errors import CheckpointException
+from facula.distributed.checkpoint.planner import (
+    BytesStorageMetadata,
+    ChunkStorageMetadata,
+    DefaultLoadPlanner,
+    DefaultSavePlanner,
+    Metadata,
+    TensorStorageMetadata,
+)
 from facula.distributed.checkpoint.stateful import Stateful
 from facula.distributed.checkpoint.storage import FileSystemReader, FileSystemWriter
 
 __all__ = [
-    "CheckpointException", "FileSystemReader", "FileSystemWriter", "Stateful", "async_save", "load",
-    "save", "state_dict",
+    "BytesStorageMetadata", "CheckpointException", "ChunkStorageMetadata", "DefaultLoadPlanner",
+    "DefaultSavePlanner", "FileSystemReader", "FileSystemWriter", "Metadata", "Stateful",
+    "TensorStorageMetadata", "async_save", "load", "save", "state_dict",
 ]  # fmt: skip

@@ -18,6 +18,13 @@ from facula.distributed import world
 from facula.distributed.buffers import host, tensor_of, view_of
 from facula.distributed.checkpoint.errors import CheckpointException
 from facula.distributed.checkpoint.pieces import entries, pieces_of, put
+from facula.distributed.checkpoint.planner import (
+    DefaultLoadPlanner,
+    DefaultSavePlanner,
+    Metadata,
+    checked_planner,
+    metadata_of,
+)
 from facula.distributed.checkpoint.stateful import Stateful
 from facula.distributed.checkpoint.storage import FileSystemReader, FileSystemWriter
 from facula.distributed.operations import all_gather_object, broadcast_object_list
@@ -206,17 +213,19 @@ def save(
     process_group: Any = None,
     no_dist: bool = False,
     use_collectives: bool = True,
-) -> dict[str, Any]:
-    """Write a state, in which tensors may be distributed; all ranks call this.
+) -> Metadata:
+    """Write a state, in which tensors may be distributed; all ranks call this. Gives what was written.
 
     Args:
         checkpoint_id: a folder. A checkpoint in it stays until the new one is whole.
-        planner, use_collectives: kept for PyTorch's API.
+        planner: a `DefaultSavePlanner`, which is the default.
+        use_collectives: kept for PyTorch's API.
         no_dist: whether this process writes alone.
 
     Raises:
         CheckpointException: ranks that could not write, by name.
     """
+    checked_planner(planner, DefaultSavePlanner, "save")
     ranks = _Ranks(process_group, no_dist)
     writer = _folder(checkpoint_id, storage_writer, FileSystemWriter, "save")
     state = _state_of(state_dict)
@@ -235,7 +244,7 @@ def save(
     except BaseException:
         writer.give_up(name, ranks.rank)
         raise
-    return contents
+    return metadata_of(contents)
 
 
 def _copied(value: Any) -> Any:
@@ -263,6 +272,7 @@ def async_save(
     Args:
         options: kept for PyTorch's API.
     """
+    checked_planner(planner, DefaultSavePlanner, "async_save")
     copy = _copied(_state_of(state_dict))
     group = None
     if world.is_initialized() and not no_dist:
@@ -344,7 +354,7 @@ def load(
     *,
     checkpoint_id: Any = None,
     storage_reader: FileSystemReader | None = None,
-    planner: Any = None,
+    planner: DefaultLoadPlanner | None = None,
     process_group: Any = None,
     no_dist: bool = False,
 ) -> None:
@@ -352,8 +362,9 @@ def load(
 
     Args:
         checkpoint_id: the folder. It may have been written by another number of ranks, on another mesh.
-        planner: kept for PyTorch's API.
+        planner: a `DefaultLoadPlanner`, which is the default; it says whether entries may be missing.
     """
+    partial = checked_planner(planner, DefaultLoadPlanner, "load").allow_partial_load
     ranks = _Ranks(process_group, no_dist)
     reader = _folder(checkpoint_id, storage_reader, FileSystemReader, "load")
     state = _state_of(state_dict)
@@ -364,6 +375,8 @@ def load(
         try:
             for name, path, value in _named(state):
                 entry = table.get(name)
+                if entry is None and partial:
+                    continue
                 if entry is None:
                     fail(RuntimeError, "checkpoint.load", f"an entry {name!r} was required (Missing key in "
                          "checkpoint state_dict)", f"{len(table)} others",

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from facula.core.errors import fail
+from facula.distributed.checkpoint.planner import Metadata, metadata_of
 
 __all__ = ["FileSystemReader", "FileSystemWriter"]
 
@@ -113,6 +114,10 @@ class FileSystemReader:
         except FileNotFoundError:
             return fail(RuntimeError, "checkpoint.load", "a folder with a whole checkpoint was required",
                         self.path, "distributed.checkpoint.save() writes one")  # fmt: skip
+
+    def read_metadata(self) -> Metadata:
+        """What the checkpoint holds, entry by entry: dtypes, shapes, pieces."""
+        return metadata_of(self.contents())
 
     def read(self, place: list[Any]) -> bytes:
         """A piece."""
