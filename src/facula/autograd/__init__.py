@@ -36,6 +36,20 @@ inference_mode no_grad set_detect_anomaly set_grad_enabled set_multithreading_en
 """.split()
 
 
+def _overridden(outputs: Any, inputs: Any) -> list[Any]:
+    """The tensors of classes that handle functions themselves."""
+    given = (*_as_tuple(outputs), *_as_tuple(inputs))
+    found: list[Any] = core.overloaded_arguments(given, {})
+    return found
+
+
+def _by_override(outputs: Any, inputs: Any, grad_outputs: Any, words: dict[str, Any]) -> Any:
+    # lazily: most programs have no tensors of classes that override functions
+    overrides = importlib.import_module("facula.namespaces.overrides")
+    relevant = (*_as_tuple(outputs), *_as_tuple(inputs))
+    return overrides.handle_torch_function(grad, relevant, outputs, inputs, grad_outputs, **words)
+
+
 def _as_tuple(value: Any) -> tuple:
     """A tensor or an edge as a tuple of one; None as an empty one."""
     if value is None:
@@ -248,6 +262,11 @@ def grad(
             ),
             hint="leave allow_unused out: materialize_grads=True implies it",
         )
+    if core.FUNCTION_MODES or _overridden(outputs, inputs):
+        words = {"retain_graph": retain_graph, "create_graph": create_graph}
+        words |= {"only_inputs": only_inputs, "allow_unused": allow_unused}
+        words |= {"is_grads_batched": is_grads_batched, "materialize_grads": materialize_grads}
+        return _by_override(outputs, inputs, grad_outputs, words)
     allow = materialize_grads if allow_unused is None else allow_unused
     if not only_inputs:
         warnings.warn(

@@ -23,6 +23,7 @@ from facula.capture.frames import NULL, UNBOUND
 from facula.capture.guards import facts_of
 from facula.capture.rules import enter
 from facula.capture.sources import Source, held
+from facula.capture.subclasses import dispatches
 from facula.capture.values import (
     LITERAL_TYPES,
     ArrayValue,
@@ -279,9 +280,9 @@ class Reading(Part):
             core._disabled_torch_function_impl,
             getattr(core.Tensor.__dict__.get("__torch_function__"), "__func__", None),
         )
-        if not plain and getattr(kind, "__torch_dispatch__", None) is None:
+        if not plain and not dispatches(kind):
             return self.subclass_tensor(tensor, kind, source)
-        if not plain or getattr(kind, "__torch_dispatch__", None) is not None:
+        if not plain or dispatches(kind):
             raise Break("tensor-subclass", f"{source.label()} is a {kind.__name__}")
         value = TensorValue(self.fakes.from_tensor(tensor), None, tensor, source)
         value.dynamic = self.dynamic_dimensions(source, tensor)

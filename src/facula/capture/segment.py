@@ -216,6 +216,14 @@ def _is_elements(world: Symbolic, value: Any) -> bool:
     return isinstance(world.force(value), (TensorValue, ArrayValue))
 
 
+def _forced(world: Symbolic, value: Any) -> Any:
+    """A value on the stack; one that no graph can hold breaks where an instruction takes it."""
+    try:
+        return world.force(value)
+    except Break:
+        return value
+
+
 def _symbolic_frame(world: Symbolic, place: Any, function: Any, values: list[Any]) -> Frame:
     code = place.code
     frame = Frame(code, function, function.__globals__)
@@ -233,7 +241,7 @@ def _symbolic_frame(world: Symbolic, place: Any, function: Any, values: list[Any
         count += len(place.cells)
         if values[count] is not None:
             frame.handling = state[count]
-        frame.stack = [world.force(value) for value in state[count + 1 :]]
+        frame.stack = [_forced(world, value) for value in state[count + 1 :]]
     return frame
 
 

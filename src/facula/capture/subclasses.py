@@ -22,6 +22,12 @@ from facula.capture.values import Known, SequenceValue, TensorValue
 _DEFAULT = core.Tensor.__dict__["__torch_function__"].__func__
 
 
+def dispatches(kind: type) -> bool:
+    """Whether tensors of a class are more than a tensor: their Python decides below what is captured."""
+    dispatch = getattr(kind, "__torch_dispatch__", None)
+    return dispatch is not None or getattr(kind, "_facula_holds_tensors", False)
+
+
 class SubclassValue(TensorValue):
     """A tensor of a class that overrides functions; `inner` is the plain tensor on the same memory."""
 
@@ -109,7 +115,7 @@ class Subclasses(Part):
         plain = value.inner if isinstance(value, SubclassValue) else value
         if kind is core.Tensor:
             return plain
-        if not overrides(kind) or getattr(kind, "__torch_dispatch__", None) is not None:
+        if not overrides(kind) or dispatches(kind):
             raise Break("tensor-subclass", f"as_subclass({kind.__name__})")
         return self.of_class(plain, kind)
 

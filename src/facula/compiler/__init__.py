@@ -30,6 +30,8 @@ _OTHER = {"is_dynamo_compiling": "is_compiling"}
 
 def __getattr__(name: str) -> Any:
     place = _NAMES.get(name)
+    if name == "config":
+        return import_module("facula.compiler.config")
     if place is None:
         raise _no_attribute(__name__, name)
     value = getattr(import_module(place), _OTHER.get(name, name))

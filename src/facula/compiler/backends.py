@@ -23,6 +23,7 @@ _OWN: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "inductor": ("facula.compiler.backend", "compile_fx", ()),
     "eager": ("facula.compiler.backends", "eager", ("debug",)),
     "aot_eager": ("facula.lower.aot.backend", "aot_eager", ("debug",)),
+    "aot_eager_decomp_partition": ("facula.lower.aot.backend", "aot_eager", ("debug",)),
     "aot_eager_default_partitioner": (
         "facula.lower.aot.backend",
         "aot_eager_default_partitioner",

@@ -46,6 +46,17 @@ _BEYOND = 2**62
 _ASKING = ("fx.symbols", "fx.shape_env", "fx.unbacked")
 
 
+@dataclass
+class Defaults:
+    """What new environments do unless they are told otherwise."""
+
+    #: equal example sizes get one symbol
+    use_duck_shape: bool = True
+
+
+DEFAULTS = Defaults()
+
+
 @dataclass(frozen=True)
 class ShapeGuard:
     """Something that was true of the example sizes and that a trace relies on."""
@@ -74,7 +85,7 @@ class ShapeEnv:
     def __init__(
         self,
         *,
-        duck_shape: bool = True,
+        duck_shape: bool | None = None,
         specialize_zero_one: bool = True,
         allow_scalar_outputs: bool = True,
         allow_dynamic_output_shape_ops: bool = True,
@@ -83,12 +94,12 @@ class ShapeEnv:
         """Make an environment.
 
         Args:
-            duck_shape: equal example sizes get one symbol.
+            duck_shape: equal example sizes get one symbol; None: as `DEFAULTS` says.
             specialize_zero_one: kept for PyTorch's API; sizes 0 and 1 are never symbols.
             allow_scalar_outputs: numbers that are read from elements are symbols without an example.
             allow_dynamic_output_shape_ops: so are sizes that depend on elements.
         """
-        self.duck_shape = duck_shape
+        self.duck_shape = DEFAULTS.use_duck_shape if duck_shape is None else duck_shape
         self.guards: list[ShapeGuard] = []
         self._noted: set[tuple[Any, ...]] = set()
         #: symbol -> its example size

@@ -14,7 +14,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 
-from . import rules  # noqa: F401  (fills the table of operators)
+from . import rules, shaping  # noqa: F401  (they fill the table of operators)
 from .tensor import NestedTensor, packed
 
 __all__ = [
@@ -43,9 +43,17 @@ def as_nested_tensor(
 ) -> NestedTensor:
     """A nested tensor of the elements of tensors; gradients flow to them."""
     if isinstance(ts, NestedTensor):
-        same: Any = ts if dtype is None else ts.to(dtype)
+        same: Any = ts if dtype is None or dtype is ts.dtype else ts.to(dtype)
         return same
     if isinstance(ts, Tensor):
+        if ts.dim() < 2:
+            fail(
+                RuntimeError,
+                "as_nested_tensor",
+                "two dimensions or more were required (as_nested_tensor(): Expected tensor argument to have dim() > 1)",
+                ts.dim(),
+                hint="the first dimension is the batch; pass a list of tensors otherwise",
+            )
         ts = ts.unbind(0)
     if not isinstance(ts, (list, tuple)) or not all(isinstance(t, Tensor) for t in ts):
         fail(

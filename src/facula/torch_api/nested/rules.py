@@ -152,44 +152,6 @@ def embedding(input: Any, weight: Any = None, *args: Any, **kwargs: Any) -> Any:
     return _over_rows("embedding", input, F.embedding(input._values, weight, *args, **kwargs))
 
 
-@_rule("softmax", "log_softmax")
-def softmax(input: Any, dim: int, *args: Any, **kwargs: Any) -> Any:
-    at = dim + input.dim() if dim < 0 else dim
-    if at == 0:
-        fail(
-            RuntimeError,
-            "softmax",
-            "a dimension of the entries was required (Cannot apply softmax across nested dimension 0)",
-            dim,
-            hint="dim=1 goes along each entry",
-        )
-    if at == 1 or not input._is_packed:
-        return _entries(lambda row: F.softmax(row, at - 1), input)
-    return input._with(F.softmax(input._values, at - 1))
-
-
-@_rule("sum", "mean")
-def sums(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    if dim is None:
-        return input._values.sum(dtype=dtype)
-    (one,) = (dim,) if isinstance(dim, int) else dim
-    at = one + input.dim() if one < 0 else one
-    if at == 1:
-        return facula.stack([row.sum(0, keepdim, dtype=dtype) for row in input._rows()])
-    return _over_rows("sum", input, input._values.sum(at - 1, keepdim, dtype=dtype))
-
-
-@_rule("mean")
-def mean(input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    if dim is None:
-        return input._values.mean(dtype=dtype)
-    (one,) = (dim,) if isinstance(dim, int) else dim
-    at = one + input.dim() if one < 0 else one
-    if at == 1:
-        return facula.stack([row.mean(0, keepdim, dtype=dtype) for row in input._rows()])
-    return _over_rows("mean", input, input._values.mean(at - 1, keepdim, dtype=dtype))
-
-
 @_rule("matmul", "bmm", "rmatmul")
 def matmul(first: Any, second: Any) -> Any:
     if isinstance(first, NestedTensor) and isinstance(second, NestedTensor):
@@ -213,8 +175,8 @@ def transpose(x: Any, dim0: int, dim1: int) -> Any:
             (dim0, dim1),
             hint="the batch stays in front",
         )
-    form = core.strided if 1 in (a, b) else x._form
-    return packed([row.transpose(a - 1, b - 1) for row in x._rows()], form)
+    ragged = {a: b, b: a}.get(x._ragged_idx, x._ragged_idx)
+    return packed([row.transpose(a - 1, b - 1) for row in x._rows()], x._form, ragged)
 
 
 @_rule("chunk")
@@ -271,28 +233,25 @@ def reshape(x: Any, *shape: Any) -> Any:
     return _over_rows("reshape", x, x._values.reshape(-1, *wanted[2:]))
 
 
-@_rule("select", "getitem", "__getitem__")
-def select(x: Any, at: Any, *more: Any) -> Any:
-    number = more[0] if more else at
-    if not isinstance(number, int) or (more and at != 0):
-        fail(
-            NotImplementedError,
-            "select",
-            "the number of an entry was required",
-            number,
-            hint="x[0] is the first entry; index that one further",
-        )
-    return x._rows()[number]
+@_rule("grad")
+def gradients(outputs: Any, inputs: Any, grad_outputs: Any = None, **words: Any) -> tuple[Any, ...]:
+    """`autograd.grad`: of the rows."""
+    single = isinstance(inputs, core.Tensor)
+    sources = [inputs] if single else list(inputs)
+    plain = [x._values if isinstance(x, NestedTensor) else x for x in sources]
+    found = facula.autograd.grad(_rows_of(outputs), plain, _rows_of(grad_outputs), **words)
+    return tuple(
+        x._with(g) if isinstance(x, NestedTensor) and g is not None else g
+        for x, g in zip(sources, found, strict=True)
+    )
 
 
-@_rule("cat")
-def cat(tensors: Any, dim: int = 0, **kwargs: Any) -> Any:
-    rows = [t._rows() if isinstance(t, NestedTensor) else t.unbind(0) for t in tensors]
-    form = next(t._form for t in tensors if isinstance(t, NestedTensor))
-    if dim == 0:
-        return packed([row for each in rows for row in each], form)
-    at = dim if dim < 0 else dim - 1
-    return packed([facula.cat(each, at) for each in zip(*rows, strict=True)], form)
+def _rows_of(values: Any) -> Any:
+    if values is None or isinstance(values, NestedTensor):
+        return None if values is None else values._values
+    if isinstance(values, core.Tensor):
+        return values
+    return [x._values if isinstance(x, NestedTensor) else x for x in values]
 
 
 @_rule("is_same_size")
@@ -325,4 +284,4 @@ def attention(
         return F.scaled_dot_product_attention(q[None], k[None], v[None], **words)[0]
 
     rows = zip(query._rows(), key._rows(), value._rows(), strict=True)
-    return packed([one(*each) for each in rows], core.strided)
+    return packed([one(*each) for each in rows], query._form, query._ragged_idx)

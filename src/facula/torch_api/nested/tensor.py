@@ -27,24 +27,36 @@ class NestedTensor(Tensor):
     _values: Any
     _shapes: tuple[Shape, ...]
     _form: Any
+    #: the dimension in which entries differ, for layout jagged
+    _ragged_idx: int
+    #: compiled programs leave such tensors to Python
+    _facula_holds_tensors = True
+    #: PyTorch's names for what entries with gaps have
+    _lengths = _max_seqlen_tensor = _min_seqlen_tensor = None
 
     @staticmethod
-    def make(values: Tensor, shapes: Sequence[Shape], layout: Any) -> NestedTensor:
+    def make(values: Tensor, shapes: Sequence[Shape], layout: Any, ragged: int = 1) -> NestedTensor:
         """One on given rows."""
         made = Tensor._make_subclass(NestedTensor, core.empty((0,), dtype=values.dtype))
         made._values = values
         made._shapes = tuple(tuple(s) for s in shapes)
         made._form = layout
+        made._ragged_idx = ragged
         return made
 
     def _with(self, values: Tensor, shapes: Sequence[Shape] | None = None) -> NestedTensor:
         """The same entries with other rows."""
-        return NestedTensor.make(values, self._shapes if shapes is None else shapes, self._form)
+        shapes = self._shapes if shapes is None else shapes
+        return NestedTensor.make(values, shapes, self._form, self._ragged_idx)
 
     @property
     def _is_packed(self) -> bool:
         """Whether entries differ in their first dimension alone."""
-        return len({s[1:] for s in self._shapes}) <= 1
+        if self._values.dim() == 1 and self._shapes and len(self._shapes[0]) != 1:
+            return False
+        return len({s[1:] for s in self._shapes}) <= 1 and (
+            not self._shapes or bool(self._shapes[0])
+        )
 
     def _rows(self) -> tuple[Tensor, ...]:
         """The entries."""
@@ -62,8 +74,14 @@ class NestedTensor(Tensor):
         if rule is not None:
             return rule(*args, **(kwargs or {}))
         inner = RULES["pointwise"](name.strip("_"), func, args, kwargs or {})
+        if inner is NotImplemented:
+            inner = RULES["by definition"](name.strip("_"), args, kwargs or {})
         if inner is not NotImplemented:
             return inner
+        if name == "__get__":  # a property that says something of any tensor
+            found = core.run_without_overrides(func, args, kwargs or {})
+            if not isinstance(found, Tensor):
+                return found
         return fail(
             NotImplementedError,
             name,
@@ -148,8 +166,46 @@ class NestedTensor(Tensor):
         """Where entries begin, and the end of the last one."""
         ends = [0]
         for s in self._shapes:
-            ends.append(ends[-1] + s[0])
+            ends.append(ends[-1] + s[self._ragged_idx - 1])
         return core.as_tensor(ends)
+
+    @property
+    def _offsets(self) -> Tensor:
+        return self.offsets()
+
+    @property
+    def _max_seqlen(self) -> int:
+        """The length of the longest entry."""
+        return max((s[self._ragged_idx - 1] for s in self._shapes), default=0)
+
+    @property
+    def _min_seqlen(self) -> int:
+        """The length of the shortest entry."""
+        return min((s[self._ragged_idx - 1] for s in self._shapes), default=0)
+
+    def _nested_tensor_size(self) -> Tensor:
+        """The shapes of the entries, one a row."""
+        return core.tensor([list(s) for s in self._shapes], dtype=core.int64)
+
+    def _nested_tensor_strides(self) -> Tensor:
+        """How entries lie, one a row."""
+        rows = [[prod(s[d + 1 :]) for d in range(len(s))] for s in self._shapes]
+        return core.tensor(rows, dtype=core.int64)
+
+    def _nested_tensor_storage_offsets(self) -> Tensor:
+        """Where entries begin among all elements."""
+        ends = [0]
+        for s in self._shapes[:-1]:
+            ends.append(ends[-1] + prod(s))
+        return core.tensor(ends[: len(self._shapes)], dtype=core.int64)
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Whether entries lie in order, the ragged dimension in front."""
+        return self._form is core.strided or self._ragged_idx == 1
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        parts = self._values.detach(), self._shapes, str(self._form), self._ragged_idx
+        return _rebuilt, (*parts, self.requires_grad)
 
     def lengths(self) -> None:
         """None: entries follow one another without gaps."""
@@ -163,7 +219,7 @@ class NestedTensor(Tensor):
             return (
                 f"NestedTensor(size={tuple(self.shape)}, offsets={self.offsets()}, contiguous=True)"
             )
-        inner = ",\n".join(f"  {row}" for row in self._rows())
+        inner = ",\n".join(f"  {row!r}" for row in self._rows())
         return f"nested_tensor([\n{inner}\n])"
 
     # --- what has no operator
@@ -176,6 +232,10 @@ class NestedTensor(Tensor):
         """Record gradients, or do not."""
         self._values.requires_grad_(requires_grad)
         return self
+
+    def detach(self) -> NestedTensor:
+        """The same entries without history."""
+        return self._with(self._values.detach())
 
     def unbind(self, dim: int = 0) -> tuple[Tensor, ...]:
         """The entries."""
@@ -204,8 +264,16 @@ class NestedTensor(Tensor):
         return facula.stack(padded)
 
 
-def packed(parts: Sequence[Tensor], layout: Any) -> NestedTensor:
-    """The tensors as entries."""
+def _rebuilt(
+    values: Tensor, shapes: tuple[Shape, ...], layout: str, ragged: int, requires_grad: bool
+) -> NestedTensor:
+    """What a pickle has of one."""
+    form = core.jagged if layout.endswith("jagged") else core.strided
+    return NestedTensor.make(values.requires_grad_(requires_grad), shapes, form, ragged)
+
+
+def packed(parts: Sequence[Tensor], layout: Any, ragged: int = 1) -> NestedTensor:
+    """The tensors as entries, which differ in dimension `ragged` for layout jagged."""
     if not parts:
         return NestedTensor.make(core.empty((0,)), (), layout)
     if len({t.dim() for t in parts}) > 1:
@@ -218,9 +286,13 @@ def packed(parts: Sequence[Tensor], layout: Any) -> NestedTensor:
             hint="unsqueeze() adds a dimension",
         )
     shapes = [tuple(t.shape) for t in parts]
-    if len({s[1:] for s in shapes}) == 1 and shapes[0]:
+    ragged = ragged if layout is core.jagged else 1
+    if len({s[1:] for s in shapes}) == 1 and shapes[0] and ragged == 1:
         return NestedTensor.make(facula.cat(list(parts)), shapes, layout)
-    if layout is core.jagged:
+    differing = [d for d, sizes in enumerate(zip(*shapes, strict=True), 1) if len(set(sizes)) > 1]
+    if layout is core.jagged and len(differing) == 1:
+        (ragged,) = differing
+    if layout is core.jagged and (len(differing) > 1 or not shapes[0]):
         fail(
             RuntimeError,
             "nested_tensor",
@@ -230,4 +302,4 @@ def packed(parts: Sequence[Tensor], layout: Any) -> NestedTensor:
             shapes,
             hint="layout=facula.strided takes any shapes of one rank",
         )
-    return NestedTensor.make(facula.cat([t.reshape(-1) for t in parts]), shapes, layout)
+    return NestedTensor.make(facula.cat([t.reshape(-1) for t in parts]), shapes, layout, ragged)

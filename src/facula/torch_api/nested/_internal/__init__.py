@@ -1,0 +1,1 @@
+"""Parts of nested tensors under the names that libraries import; re-exports."""

@@ -1,0 +1,38 @@
+"""The class of jagged tensors, and ways to make some, under PyTorch's names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import core
+from facula.torch_api.nested import nested_tensor_from_jagged
+from facula.torch_api.nested.tensor import NestedTensor, packed
+
+__all__ = [
+    "NestedTensor",
+    "jagged_from_list",
+    "nested_from_padded",
+    "nested_view_from_values_offsets",
+]
+
+
+def jagged_from_list(
+    tensors: Any, offsets: Any = None, dtype: Any = None, device: Any = None
+) -> Any:
+    """A jagged tensor of tensors, and its offsets."""
+    made = packed([t.to(device=device, dtype=dtype) for t in tensors], core.jagged)
+    return made, made.offsets() if offsets is None else offsets
+
+
+def nested_from_padded(padded: Any, offsets: Any, ragged_idx: int = 1, sum_S: Any = None) -> Any:  # noqa: N803
+    """The entries of a padded batch: as long as `offsets` says, along dimension `ragged_idx`."""
+    lengths = offsets.diff().tolist()
+    rows = [row.narrow(ragged_idx - 1, 0, n) for row, n in zip(padded, lengths, strict=True)]
+    return packed(rows, core.jagged, ragged_idx)
+
+
+def nested_view_from_values_offsets(
+    values: Any, offsets: Any, ragged_idx: int = 1, min_seqlen: Any = None, max_seqlen: Any = None
+) -> Any:
+    """A jagged tensor on rows."""
+    return nested_tensor_from_jagged(values, offsets, jagged_dim=ragged_idx)
