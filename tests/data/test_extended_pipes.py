@@ -1,5 +1,6 @@
 """Steps that TorchData had: values, order, buffers and errors of each."""
 
+import os
 import warnings
 
 import pytest
@@ -226,3 +227,22 @@ def test_random_steps_take_their_seeds_from_the_graph():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert list(pipe) is not None
+
+
+def test_files_are_written_whole_and_as_their_mode_says(tmp_path):
+    from facula.data.datapipes.extended.caching import write_whole
+
+    path = tmp_path / "new" / "a.txt"
+    write_whole(str(path), ["one ", "two"], "w")
+    assert path.read_text() == "one two"
+    with pytest.raises(TypeError, match="bytes was required, for the mode 'wb'"):
+        write_whole(str(path), [b"three", "four"], "wb")
+    with pytest.raises(TypeError, match="text was required"):
+        write_whole(str(path), b"three", "w")
+    assert path.read_text() == "one two" and [p.name for p in path.parent.iterdir()] == ["a.txt"]
+    mask = os.umask(0o022)
+    try:
+        write_whole(str(tmp_path / "b"), b"x")
+        assert (tmp_path / "b").stat().st_mode & 0o777 == 0o644  # as any new file
+    finally:
+        os.umask(mask)

@@ -284,23 +284,24 @@ def grad(
     given = (None,) * len(output_tuple) if grad_outputs is None else _as_tuple(grad_outputs)
     grads = _make_gradients("grad", output_tuple, given, is_grads_batched)
     retain = create_graph if retain_graph is None else retain_graph
-    if is_grads_batched:
-        result = _batched(output_tuple, grads, retain, create_graph, input_tuple, allow)
-    elif core.interpreters() and all(isinstance(t, Tensor) for t in (*output_tuple, *input_tuple)):
-        transforms = importlib.import_module("facula.autograd.transforms")
-        result = transforms.seen_backward(
-            output_tuple, grads, retain, create_graph, input_tuple, allow
-        )
-    else:
-        result = core.run_backward(
-            output_tuple, grads, retain, create_graph, input_tuple, allow, False
-        )
+    run = _batched if is_grads_batched else _once
+    result = run(output_tuple, grads, retain, create_graph, input_tuple, allow)
     if materialize_grads:
         result = tuple(
             F.zeros_like(i).detach().requires_grad_(create_graph) if g is None else g
             for g, i in zip(result, input_tuple, strict=True)
         )
     return result
+
+
+def _once(
+    outputs: tuple, grads: tuple, retain: bool, create_graph: bool, inputs: tuple, allow: bool
+) -> tuple:
+    """One run, which the transforms that are under way see."""
+    if core.interpreters() and all(isinstance(t, Tensor) for t in (*outputs, *inputs)):
+        transforms = importlib.import_module("facula.autograd.transforms")
+        return transforms.seen_backward(outputs, grads, retain, create_graph, inputs, allow)
+    return core.run_backward(outputs, grads, retain, create_graph, inputs, allow, False)
 
 
 def _batched(

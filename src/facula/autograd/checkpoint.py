@@ -574,6 +574,22 @@ def _checkpoint_hooks(frame: _Frame) -> saved_tensors_hooks:
     return saved_tensors_hooks(pack, unpack)
 
 
+def _explaining(check: Callable[[Any], None], trace: list[list[str]]) -> Callable[[Any], None]:
+    """A check whose error tells where the two runs saved their tensors."""
+
+    def explained(run: Any) -> None:
+        try:
+            check(run)
+        except CheckpointError as error:
+            raise CheckpointError(
+                f"{error}\n\nforward on "
+                f"{platform.machine()}:\n{''.join(trace[0])}\nrecomputation:\n"
+                f"{''.join(trace[1])}"
+            ) from error
+
+    return explained
+
+
 def _without_reentrance(
     function: Callable,
     preserve_rng_state: bool,
@@ -616,19 +632,7 @@ def _without_reentrance(
 
     frame = _Frame(recompute, early_stop and _early_stop, _DETERMINISM_CHECKS[determinism_check])
     if debug:
-        check = frame.check
-
-        def explained(run: Any) -> None:
-            try:
-                check(run)
-            except CheckpointError as error:
-                raise CheckpointError(
-                    f"{error}\n\nforward on "
-                    f"{platform.machine()}:\n{''.join(trace[0])}\nrecomputation:\n"
-                    f"{''.join(trace[1])}"
-                ) from error
-
-        frame.check = explained  # type: ignore[method-assign]
+        frame.check = _explaining(frame.check, trace)  # type: ignore[method-assign, assignment]
     with _checkpoint_hooks(frame), forward_context:
         yield
     frame.ended = True

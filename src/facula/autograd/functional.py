@@ -351,7 +351,23 @@ def _check_jacobian_arguments(
             ),
             hint="leave strategy out for reverse mode",
         )
-    if strategy == "forward-mode" and create_graph:
+    if strategy == "forward-mode":
+        _check_forward_mode(create_graph, vectorize)
+    elif strict and vectorize:
+        fail(
+            RuntimeError,
+            "jacobian",
+            (
+                "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are "
+                "not supported together. Please either set `strict=False` or "
+                "`vectorize=False`."
+            ),
+            hint="strict=True tells which inputs do not count, one row at a time",
+        )
+
+
+def _check_forward_mode(create_graph: bool, vectorize: bool) -> None:
+    if create_graph:
         fail(
             NotImplementedError,
             "jacobian",
@@ -362,7 +378,7 @@ def _check_jacobian_arguments(
             ),
             hint="facula.func.jacfwd() is forward mode that can be differentiated again",
         )
-    if strategy == "forward-mode" and not vectorize:
+    if not vectorize:
         fail(
             NotImplementedError,
             "jacobian",
@@ -371,17 +387,6 @@ def _check_jacobian_arguments(
                 "implemented for `vectorize=True`."
             ),
             hint="pass vectorize=True",
-        )
-    if strategy == "reverse-mode" and strict and vectorize:
-        fail(
-            RuntimeError,
-            "jacobian",
-            (
-                "torch.autograd.functional.jacobian: `strict=True` and `vectorized=True` are "
-                "not supported together. Please either set `strict=False` or "
-                "`vectorize=False`."
-            ),
-            hint="strict=True tells which inputs do not count, one row at a time",
         )
 
 

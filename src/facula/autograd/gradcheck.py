@@ -356,20 +356,24 @@ def _check_undefined(check: _Check) -> None:
                     hint="write backward so that it takes None, or pass check_undefined_grad=False",
                 )
             ) from error
-        if kept:
-            continue
-        for grad, tensor in zip(grads, check.tensors, strict=True):
-            if grad is not None and bool((_dense(grad) != 0).any()):
-                fail(
-                    GradcheckError,
-                    "gradcheck",
-                    (
-                        "zero or undefined gradients were required: Expected all input grads to be "
-                        "undefined or zero when all output grads are undefined or zero, for an input "
-                        f"of shape {list(tensor.shape)}"
-                    ),
-                    hint="return None or zeros from backward where all gradients are None",
-                )
+        if not kept:
+            _check_nothing(grads, check.tensors)
+
+
+def _check_nothing(grads: tuple, tensors: Any) -> None:
+    """Gradients of inputs that no gradient of an output reaches are zeros or None."""
+    for grad, tensor in zip(grads, tensors, strict=True):
+        if grad is not None and bool((_dense(grad) != 0).any()):
+            fail(
+                GradcheckError,
+                "gradcheck",
+                (
+                    "zero or undefined gradients were required: Expected all input grads to be "
+                    "undefined or zero when all output grads are undefined or zero, for an input "
+                    f"of shape {list(tensor.shape)}"
+                ),
+                hint="return None or zeros from backward where all gradients are None",
+            )
 
 
 def _check_dtypes(check: _Check, outputs: tuple) -> None:
@@ -618,22 +622,8 @@ def gradgradcheck(
         cotangents = tuple(_random_cotangent(o, gen_non_contig_grad_outputs) for o in outputs)
     else:
         cotangents = _as_tuple(grad_outputs)
-    count = len(cotangents)
-    positions = [k for k, t in enumerate(tensors) if _is_differentiable(t)]
-
-    def gradient(*args: Any) -> tuple:
-        values, vectors = args[:-count], args[-count:]
-        # an input that is passed through itself: grad with respect to it must see this use of it
-        # only
-        values = tuple(_shown(v) if k in positions else v for k, v in enumerate(values))
-        with enable_grad():
-            results = [o for o in _outputs(func(*values)) if o.requires_grad]
-            wanted = [values[k] for k in positions]
-            grads = _grad(results, wanted, vectors, create_graph=True, allow_unused=True)
-        return tuple(g for g in grads if g is not None)
-
     return gradcheck(
-        gradient,
+        _gradient_function(func, tensors, len(cotangents)),
         tensors + cotangents,
         eps=eps,
         atol=atol,
@@ -648,6 +638,24 @@ def gradgradcheck(
         fast_mode=fast_mode,
         masked=masked,
     )
+
+
+def _gradient_function(func: Callable, tensors: tuple, count: int) -> Callable[..., tuple]:
+    """The gradients of a function, as a function of its inputs and of `count` gradients of its outputs."""
+    positions = [k for k, t in enumerate(tensors) if _is_differentiable(t)]
+
+    def gradient(*args: Any) -> tuple:
+        values, vectors = args[:-count], args[-count:]
+        # an input that is passed through itself: grad with respect to it must see this use of it
+        # only
+        values = tuple(_shown(v) if k in positions else v for k, v in enumerate(values))
+        with enable_grad():
+            results = [o for o in _outputs(func(*values)) if o.requires_grad]
+            wanted = [values[k] for k in positions]
+            grads = _grad(results, wanted, vectors, create_graph=True, allow_unused=True)
+        return tuple(g for g in grads if g is not None)
+
+    return gradient
 
 
 def _shown(value: Any) -> Any:

@@ -344,6 +344,17 @@ def _check_worker_arguments(
             "timeout option should be non-negative",
             hint="timeout=0 waits for ever",
         )
+    _check_prefetching(num_workers, prefetch_factor)
+    if persistent_workers and num_workers == 0:
+        fail(
+            ValueError,
+            "DataLoader",
+            "persistent_workers option needs num_workers > 0",
+            hint="leave persistent_workers out",
+        )
+
+
+def _check_prefetching(num_workers: int, prefetch_factor: int | None) -> None:
     if num_workers == 0 and prefetch_factor is not None:
         fail(
             ValueError,
@@ -361,11 +372,4 @@ def _check_worker_arguments(
             "DataLoader",
             "prefetch_factor option should be non-negative",
             hint="prefetch_factor=2 has two batches of each worker ready",
-        )
-    if persistent_workers and num_workers == 0:
-        fail(
-            ValueError,
-            "DataLoader",
-            "persistent_workers option needs num_workers > 0",
-            hint="leave persistent_workers out",
         )

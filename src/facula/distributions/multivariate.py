@@ -209,9 +209,7 @@ class MultivariateNormal(_Matrices):
         return (0.5 * self._event_shape[0] * (1 + LOG_TAU) + own).expand(self._batch_shape)
 
 
-def _low_rank_batch(loc: Any, cov_factor: Any, cov_diag: Any) -> tuple[int, ...]:
-    """The batch shape of the three parameters, which must fit each other."""
-    name = "LowRankMultivariateNormal"
+def _check_low_rank(name: str, loc: Any, cov_factor: Any, cov_diag: Any) -> None:
     if loc.dim() < 1:
         fail(
             ValueError,
@@ -243,6 +241,12 @@ def _low_rank_batch(loc: Any, cov_factor: Any, cov_diag: Any) -> tuple[int, ...]
             f"cov_diag must be a batch of vectors with shape ({size},)",
             hint=f"loc has {size} elements; every one has a variance",
         )
+
+
+def _low_rank_batch(loc: Any, cov_factor: Any, cov_diag: Any) -> tuple[int, ...]:
+    """The batch shape of the three parameters, which must fit each other."""
+    name = "LowRankMultivariateNormal"
+    _check_low_rank(name, loc, cov_factor, cov_diag)
     try:
         return facula.broadcast_shapes(
             tuple(loc.shape[:-1]), tuple(cov_factor.shape[:-2]), tuple(cov_diag.shape[:-1])

@@ -288,6 +288,24 @@ def _new(cls: type[Tensor], *args: Any, **kwargs: Any) -> Tensor:
     return made
 
 
+_METHODS = (
+    new_tensor,
+    cuda,
+    is_set_to,
+    apply_,
+    map_,
+    storage,
+    _typed_storage,
+    storage_type,
+    _lazy_clone,
+    dim_order,
+    is_distributed,
+    is_coalesced,
+    rename,
+    dequantize,
+)
+
+
 def attach() -> None:
     """Put everything onto Tensor, and the printer into its slot."""
     put = core.set_type_attribute
@@ -305,22 +323,7 @@ def attach() -> None:
         "imag",
         property(lambda self: F.imag(self), _set_imag, doc="The imaginary part, a view."),
     )
-    for method in (
-        new_tensor,
-        cuda,
-        is_set_to,
-        apply_,
-        map_,
-        storage,
-        _typed_storage,
-        storage_type,
-        _lazy_clone,
-        dim_order,
-        is_distributed,
-        is_coalesced,
-        rename,
-        dequantize,
-    ):
+    for method in _METHODS:
         put(Tensor, method.__name__, method)
     for name in _OF_QUANTIZED:
         put(Tensor, name, _of_quantized_only(name))

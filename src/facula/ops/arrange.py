@@ -363,7 +363,14 @@ def _repeat_index(repeats: Any, output_size: int | None) -> Any:
         )
     ends = repeats64.cumsum(0)
     total = ends[-1].item()
-    if repeats64.max().item() * repeats.numel() >= 2**63 and sum(repeats64.tolist()) != total:
+    _check_total(repeats64, total, output_size)
+    result = core.empty((total,), dtype=core.int64)
+    core.kernel("repeat.index")((result, ends), (), (), total=repeats.numel(), grain=1024)
+    return result.to(repeats.dtype)
+
+
+def _check_total(repeats64: Any, total: int, output_size: int | None) -> None:
+    if repeats64.max().item() * repeats64.numel() >= 2**63 and sum(repeats64.tolist()) != total:
         fail(
             RuntimeError,
             "repeat_interleave",
@@ -379,9 +386,6 @@ def _repeat_index(repeats: Any, output_size: int | None) -> Any:
             f"{output_size} != {total}",
             hint=f"leave output_size out, or give {total}",
         )
-    result = core.empty((total,), dtype=core.int64)
-    core.kernel("repeat.index")((result, ends), (), (), total=repeats.numel(), grain=1024)
-    return result.to(repeats.dtype)
 
 
 @composite(

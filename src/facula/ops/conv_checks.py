@@ -65,16 +65,7 @@ def check_arguments(
             f"{channels} channels",
             hint=_channel_hint(input, wanted, space, transposed),
         )
-    out_channels = weight.shape[1] * groups if transposed else weight.shape[0]
-    if bias is not None and tuple(bias.shape) != (out_channels,):
-        fail(
-            RuntimeError,
-            op,
-            f"Given weight of size {list(weight.shape)}, expected bias to be 1-dimensional with "
-            f"{out_channels} elements",
-            f"bias of size {list(bias.shape)}",
-            hint=f"facula.zeros({out_channels}) is such a bias, bias=None leaves it out",
-        )
+    _check_bias(op, bias, weight, weight.shape[1] * groups if transposed else weight.shape[0])
     for name, x in (("weight", weight), ("bias", bias)):
         if x is not None and x.dtype is not input.dtype:
             fail(
@@ -85,6 +76,18 @@ def check_arguments(
                 f"{x.dtype.type_word})",
                 "convert one with .to()",
             )
+
+
+def _check_bias(op: str, bias: Any, weight: Any, out_channels: int) -> None:
+    if bias is not None and tuple(bias.shape) != (out_channels,):
+        fail(
+            RuntimeError,
+            op,
+            f"Given weight of size {list(weight.shape)}, expected bias to be 1-dimensional with "
+            f"{out_channels} elements",
+            f"bias of size {list(bias.shape)}",
+            hint=f"facula.zeros({out_channels}) is such a bias, bias=None leaves it out",
+        )
 
 
 def _channel_hint(input: Any, wanted: int, space: int, transposed: bool) -> str:

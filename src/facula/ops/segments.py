@@ -46,19 +46,22 @@ def _lengths_of(data: Any, lengths: Any, offsets: Any, axis: int, unsafe: bool) 
                 hint="offsets starts with 0",
             )
         lengths = offsets.diff(dim=-1)
-    if unsafe or given.is_meta:
-        return lengths
+    if not (unsafe or given.is_meta):
+        _check_lengths(op, lengths, data.shape[axis])
+    return lengths
+
+
+def _check_lengths(op: str, lengths: Any, size: int) -> None:
     if lengths.numel() and bool((lengths < 0).any()):
         fail(RuntimeError, op, "lengths contains negative value!", hint="0 is an empty segment")
-    if bool((lengths.sum(-1) != data.shape[axis]).any()):
+    if bool((lengths.sum(-1) != size).any()):
         fail(
             RuntimeError,
             op,
             "Expected all rows of lengths along axis to sum to data.size(axis)",
-            data.shape[axis],
+            size,
             hint="make the last segment longer or shorter",
         )
-    return lengths
 
 
 def _check_reduced(data: Any, reduce: str, indices: Any, op: str) -> None:

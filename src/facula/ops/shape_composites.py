@@ -56,6 +56,29 @@ def broadcast_tensors(tensors: Any) -> Any:
     return tuple(t.expand(shape) for t in tensors)
 
 
+def _check_joined(self: Any, part: Any, dim: int) -> None:
+    """Whether `diff` may join a part to its input."""
+    if part.dim() != self.dim():
+        fail(
+            RuntimeError,
+            "diff",
+            "diff expects prepend or append to be the same dimension as input",
+            f"{part.dim()} and {self.dim()}",
+            hint="unsqueeze() adds the dimensions that one of them lacks",
+        )
+    along = wrap_dim("diff", dim, self.dim())
+    for d, (size, own) in enumerate(zip(part.shape, self.shape, strict=True)):
+        if size != own and d != along:
+            fail(
+                RuntimeError,
+                "diff",
+                "diff expects the shape of tensor to prepend or append to match that of input "
+                "except along the differencing dimension",
+                f"input.size({d}) = {own}, but got tensor.size({d}) = {size}",
+                hint="expand() repeats a size of 1",
+            )
+
+
 @composite(
     "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor"
 )
@@ -75,25 +98,7 @@ def diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
         return self.clone()
     parts = [x for x in (prepend, self, append) if x is not None]
     for part in parts:
-        if part.dim() != self.dim():
-            fail(
-                RuntimeError,
-                "diff",
-                "diff expects prepend or append to be the same dimension as input",
-                f"{part.dim()} and {self.dim()}",
-                hint="unsqueeze() adds the dimensions that one of them lacks",
-            )
-        along = wrap_dim("diff", dim, self.dim())
-        for d, (size, own) in enumerate(zip(part.shape, self.shape, strict=True)):
-            if size != own and d != along:
-                fail(
-                    RuntimeError,
-                    "diff",
-                    "diff expects the shape of tensor to prepend or append to match that of input "
-                    "except along the differencing dimension",
-                    f"input.size({d}) = {own}, but got tensor.size({d}) = {size}",
-                    hint="expand() repeats a size of 1",
-                )
+        _check_joined(self, part, dim)
     x = F.cat(parts, dim) if len(parts) > 1 else self
     for _ in range(n):
         size = x.shape[dim]

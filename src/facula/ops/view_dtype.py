@@ -107,6 +107,27 @@ class view_as_real:
         yield (S.complex(3, 4),), {}
 
 
+def _check_pairs(stride: tuple[int, ...], offset: int) -> None:
+    """Whether parts lie side by side, at even places."""
+    if stride[-1] != 1:
+        fail(
+            RuntimeError,
+            "view_as_complex",
+            "Tensor must have a last dimension with stride 1",
+            stride,
+            hint=_DENSE,
+        )
+    if any(s % 2 for s in stride[:-1]) or offset % 2:
+        fail(
+            RuntimeError,
+            "view_as_complex",
+            "Tensor must have a stride divisible by 2 for all but last dimension (and "
+            "storage_offset divisible by 2)",
+            stride,
+            hint=_DENSE,
+        )
+
+
 @view("view_as_complex(Tensor self) -> Tensor", names=("view_as_complex",), autocast="cpu float32")
 class view_as_complex:
     """Pairs in the last dimension as complex numbers."""
@@ -137,23 +158,7 @@ class view_as_complex:
                 hint="facula.complex(real, imag) joins two real tensors",
             )
         stride = self.stride()
-        if stride[-1] != 1:
-            fail(
-                RuntimeError,
-                "view_as_complex",
-                "Tensor must have a last dimension with stride 1",
-                stride,
-                hint=_DENSE,
-            )
-        if any(s % 2 for s in stride[:-1]) or self.storage_offset() % 2:
-            fail(
-                RuntimeError,
-                "view_as_complex",
-                "Tensor must have a stride divisible by 2 for all but last dimension (and "
-                "storage_offset divisible by 2)",
-                stride,
-                hint=_DENSE,
-            )
+        _check_pairs(stride, self.storage_offset())
         return core.view_dtype(
             self, self.dtype.to_complex(), self.shape[:-1], [s // 2 for s in stride[:-1]]
         )

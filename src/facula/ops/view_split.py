@@ -219,6 +219,27 @@ def _check_sections(op: str, value: Any) -> None:
         )
 
 
+def _numbers_of_tensor(given: Tensor) -> Any:
+    """Indices or a number of sections, out of the tensor that holds them."""
+    if given.dtype != core.int64:
+        fail(
+            RuntimeError,
+            "tensor_split",
+            "tensor_split expected tensor_indices_or_sections to have dtype of long, but got "
+            f"{given.dtype.type_word}",
+            hint="convert it with .long(), or give a tuple of ints",
+        )
+    if given.dim() > 1 or given.device.type != "cpu":
+        fail(
+            RuntimeError,
+            "tensor_split",
+            "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or "
+            "one-dimensional int64 tensor on the cpu",
+            hint="give a tuple of ints instead",
+        )
+    return given.tolist()
+
+
 @composite(
     "tensor_split(Tensor self, any indices_or_sections, int dim=0) -> Tensor[]",
     out=False,
@@ -241,23 +262,7 @@ def tensor_split(self, indices_or_sections, dim):
     d = wrap_dim("tensor_split", dim, self.dim())
     n = self.shape[d]
     if isinstance(indices_or_sections, Tensor):
-        if indices_or_sections.dtype != core.int64:
-            fail(
-                RuntimeError,
-                "tensor_split",
-                "tensor_split expected tensor_indices_or_sections to have dtype of long, but got "
-                f"{indices_or_sections.dtype.type_word}",
-                hint="convert it with .long(), or give a tuple of ints",
-            )
-        if indices_or_sections.dim() > 1 or indices_or_sections.device.type != "cpu":
-            fail(
-                RuntimeError,
-                "tensor_split",
-                "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or "
-                "one-dimensional int64 tensor on the cpu",
-                hint="give a tuple of ints instead",
-            )
-        indices_or_sections = indices_or_sections.tolist()
+        indices_or_sections = _numbers_of_tensor(indices_or_sections)
     _check_sections("tensor_split", indices_or_sections)
     if isinstance(indices_or_sections, int):
         if indices_or_sections <= 0:

@@ -171,6 +171,16 @@ def _has_converged(group: dict[str, Any], grad: Any, step: Any, change: float) -
     )
 
 
+def _check_search(name: str | None) -> None:
+    if name not in (None, "strong_wolfe"):
+        fail(
+            RuntimeError,
+            "LBFGS",
+            "only 'strong_wolfe' is supported",
+            hint="line_search_fn=None takes steps of lr",
+        )
+
+
 class LBFGS(Optimizer):
     """Quasi-Newton steps from the last changes of gradient and parameters, for smooth functions and
     full batches. [Liu & Nocedal 1989]
@@ -349,13 +359,7 @@ class LBFGS(Optimizer):
         group = self.param_groups[0]
         lr: Any = group["lr"].item() if isinstance(group["lr"], core.Tensor) else group["lr"]
         max_iter, max_eval = group["max_iter"], group["max_eval"]
-        if group["line_search_fn"] not in (None, "strong_wolfe"):
-            fail(
-                RuntimeError,
-                "LBFGS",
-                "only 'strong_wolfe' is supported",
-                hint="line_search_fn=None takes steps of lr",
-            )
+        _check_search(group["line_search_fn"])
         state = self.state[self._params[0]]
         state.setdefault("func_evals", 0)
         state.setdefault("n_iter", 0)

@@ -420,22 +420,7 @@ class Optimizer:
         if names is not None:
             param_group["param_names"] = names
         for parameter in params:
-            if not isinstance(parameter, core.Tensor):
-                fail(
-                    TypeError,
-                    "optimizer",
-                    "optimizer can only optimize Tensors, but one of the params is "
-                    + facula.typename(parameter),
-                    hint="model.parameters() gives the tensors of a module",
-                )
-            leaf = parameter.is_leaf or parameter.retains_grad
-            if not self.defaults.get("differentiable", None) and not leaf:
-                fail(
-                    ValueError,
-                    "optimizer",
-                    "can't optimize a non-leaf Tensor",
-                    hint="x.detach().requires_grad_() is a leaf",
-                )
+            self._check_parameter(parameter)
         for name, default in self.defaults.items():
             if default is required and name not in param_group:
                 fail(
@@ -450,6 +435,24 @@ class Optimizer:
             param_group.setdefault(name, default)
         self._check_group(param_group)
         self.param_groups.append(param_group)
+
+    def _check_parameter(self, parameter: Any) -> None:
+        if not isinstance(parameter, core.Tensor):
+            fail(
+                TypeError,
+                "optimizer",
+                "optimizer can only optimize Tensors, but one of the params is "
+                + facula.typename(parameter),
+                hint="model.parameters() gives the tensors of a module",
+            )
+        leaf = parameter.is_leaf or parameter.retains_grad
+        if not self.defaults.get("differentiable", None) and not leaf:
+            fail(
+                ValueError,
+                "optimizer",
+                "can't optimize a non-leaf Tensor",
+                hint="x.detach().requires_grad_() is a leaf",
+            )
 
     def _check_group(self, group: dict[str, Any]) -> None:
         """Raises where a parameter stands in two groups; warns where it stands twice in one."""

@@ -147,6 +147,64 @@ class SparseAdam(_OneByOne):
         p.add_(sparse(numerator / denominator * -size))
 
 
+def _check_adafactor(
+    lr: Any, beta2_decay: float, eps: tuple[float | None, float], d: float, weight_decay: float
+) -> None:
+    if isinstance(lr, core.Tensor) and lr.numel() != 1:
+        fail(
+            ValueError,
+            "optimizer",
+            "Tensor lr must be 1-element",
+            hint="facula.tensor(0.01) has one element",
+        )
+    if not 0.0 <= lr:
+        fail(
+            ValueError,
+            "Adafactor",
+            f"Learning rate should be >= 0 but is: {lr}",
+            hint="lr=0.01 is the default",
+        )
+    if not 0.0 >= beta2_decay:
+        fail(
+            ValueError,
+            "Adafactor",
+            f"beta2_decay should be <= 0 but is: {beta2_decay}",
+            hint="beta2_decay=-0.8 is the default",
+        )
+    if not 1.0 <= d:
+        fail(
+            ValueError,
+            "Adafactor",
+            f"Clipping threshold d should be >= 1 but is: {d}",
+            hint="d=1.0 is the default",
+        )
+    if not 0.0 <= weight_decay:
+        fail(
+            ValueError,
+            "Adafactor",
+            f"weight_decay should be >= 0 but is: {weight_decay}",
+            hint="weight_decay=0 switches it off",
+        )
+    _check_epsilons(eps)
+
+
+def _check_epsilons(eps: tuple[float | None, float]) -> None:
+    if eps[0] is not None and not 0.0 <= eps[0]:
+        fail(
+            ValueError,
+            "Adafactor",
+            f"epsilon1 should be >= 0 but is: {eps[0]}",
+            hint="eps=(None, 1e-3) is the default",
+        )
+    if not 0.0 <= eps[1]:
+        fail(
+            ValueError,
+            "Adafactor",
+            f"epsilon2 should be >= 0 but is: {eps[1]}",
+            hint="eps=(None, 1e-3) is the default",
+        )
+
+
 class Adafactor(_OneByOne):
     """Adam's second moment of matrices as an outer product of row and column means: memory for rows
     plus columns. [Shazeer & Stern 2018]
@@ -187,55 +245,7 @@ class Adafactor(_OneByOne):
         foreach: bool | None = None,
         maximize: bool = False,
     ) -> None:
-        if isinstance(lr, core.Tensor) and lr.numel() != 1:
-            fail(
-                ValueError,
-                "optimizer",
-                "Tensor lr must be 1-element",
-                hint="facula.tensor(0.01) has one element",
-            )
-        if not 0.0 <= lr:
-            fail(
-                ValueError,
-                "Adafactor",
-                f"Learning rate should be >= 0 but is: {lr}",
-                hint="lr=0.01 is the default",
-            )
-        if not 0.0 >= beta2_decay:
-            fail(
-                ValueError,
-                "Adafactor",
-                f"beta2_decay should be <= 0 but is: {beta2_decay}",
-                hint="beta2_decay=-0.8 is the default",
-            )
-        if eps[0] is not None and not 0.0 <= eps[0]:
-            fail(
-                ValueError,
-                "Adafactor",
-                f"epsilon1 should be >= 0 but is: {eps[0]}",
-                hint="eps=(None, 1e-3) is the default",
-            )
-        if not 0.0 <= eps[1]:
-            fail(
-                ValueError,
-                "Adafactor",
-                f"epsilon2 should be >= 0 but is: {eps[1]}",
-                hint="eps=(None, 1e-3) is the default",
-            )
-        if not 1.0 <= d:
-            fail(
-                ValueError,
-                "Adafactor",
-                f"Clipping threshold d should be >= 1 but is: {d}",
-                hint="d=1.0 is the default",
-            )
-        if not 0.0 <= weight_decay:
-            fail(
-                ValueError,
-                "Adafactor",
-                f"weight_decay should be >= 0 but is: {weight_decay}",
-                hint="weight_decay=0 switches it off",
-            )
+        _check_adafactor(lr, beta2_decay, eps, d, weight_decay)
         defaults = {
             "lr": lr,
             "beta2_decay": beta2_decay,

@@ -77,6 +77,27 @@ def _split(x: Any, level: JvpLevel, strict: bool) -> tuple[Any, Any]:
     return value, tangent
 
 
+def _check_leaves(name: str, leaves: list[Any]) -> None:
+    if not leaves:
+        fail(
+            RuntimeError,
+            "jvp",
+            f"jvp(f, primals, tangents): Expected {name} to be non-empty",
+            hint="give at least one tensor",
+        )
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor):
+            fail(
+                RuntimeError,
+                "jvp",
+                (
+                    f"jvp(f, primals, tangents): Expected {name} to only contain tensors, got "
+                    f"{type(leaf)}"
+                ),
+                hint="close over the other values: jvp(lambda x: f(x, other), (x,), (t,))",
+            )
+
+
 def _check(primals: Any, tangents: Any) -> tuple[list[Any], list[Any], Any]:
     if not isinstance(primals, tuple):
         fail(
@@ -102,25 +123,8 @@ def _check(primals: Any, tangents: Any) -> tuple[list[Any], list[Any], Any]:
             ),
             hint="one tangent for every primal, in lists and dicts of the same form",
         )
-    for name, leaves in (("primals", values), ("tangents", moves)):
-        if not leaves:
-            fail(
-                RuntimeError,
-                "jvp",
-                f"jvp(f, primals, tangents): Expected {name} to be non-empty",
-                hint="give at least one tensor",
-            )
-        for leaf in leaves:
-            if not isinstance(leaf, Tensor):
-                fail(
-                    RuntimeError,
-                    "jvp",
-                    (
-                        f"jvp(f, primals, tangents): Expected {name} to only contain tensors, got "
-                        f"{type(leaf)}"
-                    ),
-                    hint="close over the other values: jvp(lambda x: f(x, other), (x,), (t,))",
-                )
+    _check_leaves("primals", values)
+    _check_leaves("tangents", moves)
     for x, t in zip(values, moves, strict=True):
         check_pair("jvp", x, t)
     return values, moves, structure

@@ -27,9 +27,7 @@ def name_of(function: Any) -> str:
     return getattr(function, "__name__", None) or repr(function)
 
 
-def in_dims_of(in_dims: Any, args: tuple[Any, ...], function: Any) -> tuple[int, list, list, Any]:
-    """(size, a dimension or None a leaf, the leaves, their structure)."""
-    name = name_of(function)
+def _check_inputs(in_dims: Any, args: tuple[Any, ...], name: str) -> None:
     if not isinstance(in_dims, (int, list, tuple)) or isinstance(in_dims, bool):
         fail(
             ValueError,
@@ -55,6 +53,12 @@ def in_dims_of(in_dims: Any, args: tuple[Any, ...], function: Any) -> tuple[int,
             ),
             hint="pass the mapped tensor by position",
         )
+
+
+def in_dims_of(in_dims: Any, args: tuple[Any, ...], function: Any) -> tuple[int, list, list, Any]:
+    """(size, a dimension or None a leaf, the leaves, their structure)."""
+    name = name_of(function)
+    _check_inputs(in_dims, args, name)
     leaves, structure = flatten(args)
     dims = broadcast(in_dims, structure)
     if dims is None:
@@ -71,6 +75,11 @@ def in_dims_of(in_dims: Any, args: tuple[Any, ...], function: Any) -> tuple[int,
     where = f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): "
     found = [_checked_dim(where, dim, leaf) for dim, leaf in zip(dims, leaves, strict=True)]
     sizes = [leaf.shape[d] for d, leaf in zip(found, leaves, strict=True) if d is not None]
+    return _one_size(sizes), found, leaves, structure
+
+
+def _one_size(sizes: list[int]) -> int:
+    """The size that all mapped inputs have."""
     if not sizes:
         fail(
             ValueError,
@@ -88,7 +97,7 @@ def in_dims_of(in_dims: Any, args: tuple[Any, ...], function: Any) -> tuple[int,
             ),
             hint="None in in_dims keeps a tensor whole",
         )
-    return sizes[0], found, leaves, structure
+    return sizes[0]
 
 
 def _checked_dim(where: str, dim: Any, leaf: Any) -> int | None:

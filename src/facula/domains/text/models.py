@@ -1,4 +1,4 @@
-"""Networks for text: an encoder in RoBERTa's shape, with torchtext's names of parameters.
+"""Networks for text: an encoder in RoBERTa's shape, and T5 (`t5`), with torchtext's names of parameters.
 
 Takes: numbers of words `[batch, time]`. Gives: features, or logits of a head. [Liu et al. 2019]
 """
@@ -11,7 +11,16 @@ from typing import Any
 from facula import nn
 from facula.ops.registry import F
 
-__all__ = ["RobertaClassificationHead", "RobertaEncoder", "RobertaEncoderConf", "RobertaModel"]
+from .t5 import T5Conf, T5Model
+
+__all__ = [
+    "RobertaClassificationHead",
+    "RobertaEncoder",
+    "RobertaEncoderConf",
+    "RobertaModel",
+    "T5Conf",
+    "T5Model",
+]
 
 
 @dataclass

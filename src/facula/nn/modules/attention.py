@@ -110,10 +110,8 @@ class MultiheadAttention(Module):
         for name, shape in self._projection_shapes().items():
             value = None if shape is None else Parameter(facula.empty(shape, **where))
             self.register_parameter(name, value)
-        if bias:
-            self.in_proj_bias = Parameter(facula.empty(3 * embed_dim, **where))
-        else:
-            self.register_parameter("in_proj_bias", None)
+        value = Parameter(facula.empty(3 * embed_dim, **where)) if bias else None
+        self.register_parameter("in_proj_bias", value)
         self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias=bias, **where)
         if add_bias_kv:
             self.bias_k = Parameter(facula.empty((1, 1, embed_dim), **where))
@@ -122,6 +120,17 @@ class MultiheadAttention(Module):
             self.bias_k = self.bias_v = None
         self.add_zero_attn = add_zero_attn
         self._reset_parameters()
+
+    def _separate_weights(self) -> dict[str, Any]:
+        """The weights of the three projections as the function wants them, where they are no one weight."""
+        if self._qkv_same_embed_dim:
+            return {}
+        return {
+            "use_separate_proj_weight": True,
+            "q_proj_weight": self.q_proj_weight,
+            "k_proj_weight": self.k_proj_weight,
+            "v_proj_weight": self.v_proj_weight,
+        }
 
     def _projection_shapes(self) -> dict[str, Any]:
         """The shapes of the weights of the input projections, None where there is no such weight."""
@@ -186,14 +195,6 @@ class MultiheadAttention(Module):
             transposed = True
         else:
             transposed = False
-        separate = {}
-        if not self._qkv_same_embed_dim:
-            separate = {
-                "use_separate_proj_weight": True,
-                "q_proj_weight": self.q_proj_weight,
-                "k_proj_weight": self.k_proj_weight,
-                "v_proj_weight": self.v_proj_weight,
-            }
         output, weights = F.multi_head_attention_forward(
             query,
             key,
@@ -214,6 +215,6 @@ class MultiheadAttention(Module):
             attn_mask=attn_mask,
             average_attn_weights=average_attn_weights,
             is_causal=is_causal,
-            **separate,
+            **self._separate_weights(),
         )
         return (output.transpose(1, 0) if transposed else output), weights

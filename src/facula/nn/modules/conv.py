@@ -183,65 +183,71 @@ class Conv3d(_plain(_triple, "conv3d", 3)):  # type: ignore[misc]
     """
 
 
+class _Transposed(_ConvTransposeNd):
+    """The shared constructor and forward of the transposed convolutions."""
+
+    _expand: Any
+    _function_name: str
+    _dims: int
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Any = 1,
+        padding_mode: str = "zeros",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(
+            in_channels,
+            out_channels,
+            self._expand(kernel_size),
+            self._expand(stride),
+            self._expand(padding),
+            self._expand(dilation),
+            True,
+            self._expand(output_padding),
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
+
+    def forward(self, input: Any, output_size: Any = None) -> Any:
+        """``[N, C_in, ...]`` to ``[N, C_out, ...]``, of size ``output_size`` where it is given."""
+        output_padding = self._output_padding(
+            input,
+            output_size,
+            self.stride,
+            self.padding,
+            self.kernel_size,
+            self._dims,
+            self.dilation,
+        )
+        return getattr(F, self._function_name)(
+            input,
+            self.weight,
+            self.bias,
+            self.stride,
+            self.padding,
+            output_padding,
+            self.groups,
+            self.dilation,
+        )
+
+
 def _transposed(expand: Any, function_name: str, dims: int) -> Any:
-    """The shared constructor and forward of the transposed convolutions in ``dims`` dimensions."""
-
-    class _Transposed(_ConvTransposeNd):
-        def __init__(
-            self,
-            in_channels: int,
-            out_channels: int,
-            kernel_size: Any,
-            stride: Any = 1,
-            padding: Any = 0,
-            output_padding: Any = 0,
-            groups: int = 1,
-            bias: bool = True,
-            dilation: Any = 1,
-            padding_mode: str = "zeros",
-            device: Any = None,
-            dtype: Any = None,
-        ) -> None:
-            super().__init__(
-                in_channels,
-                out_channels,
-                expand(kernel_size),
-                expand(stride),
-                expand(padding),
-                expand(dilation),
-                True,
-                expand(output_padding),
-                groups,
-                bias,
-                padding_mode,
-                device,
-                dtype,
-            )
-
-        def forward(self, input: Any, output_size: Any = None) -> Any:
-            """``[N, C_in, ...]`` to ``[N, C_out, ...]``, of size ``output_size`` where it is given."""
-            output_padding = self._output_padding(
-                input,
-                output_size,
-                self.stride,
-                self.padding,
-                self.kernel_size,
-                dims,
-                self.dilation,
-            )
-            return getattr(F, function_name)(
-                input,
-                self.weight,
-                self.bias,
-                self.stride,
-                self.padding,
-                output_padding,
-                self.groups,
-                self.dilation,
-            )
-
-    _Transposed.__name__ = _Transposed.__qualname__ = f"_Transposed{dims}d"
-    return _Transposed
+    """The base class of the transposed convolution in ``dims`` dimensions."""
+    fields = {"_expand": staticmethod(expand), "_function_name": function_name, "_dims": dims}
+    return type(f"_Transposed{dims}d", (_Transposed,), {"__module__": __name__, **fields})
 
 
 class ConvTranspose1d(_transposed(_single, "conv_transpose1d", 1)):  # type: ignore[misc]

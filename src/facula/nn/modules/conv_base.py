@@ -166,6 +166,10 @@ def _check_arguments(
             "out_channels must be divisible by groups",
             hint="groups=1 connects all channels",
         )
+    _check_padding(stride, padding, padding_mode)
+
+
+def _check_padding(stride: tuple, padding: Any, padding_mode: str) -> None:
     if isinstance(padding, str):
         if padding not in _PADDING_WORDS:
             fail(

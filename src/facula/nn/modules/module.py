@@ -75,6 +75,11 @@ def _addindent(text: str, spaces: int) -> str:
     return "\n".join([first, *[" " * spaces + line for line in rest]])
 
 
+def _unfit(value: Any, place: str, hint: str) -> NoReturn:
+    """Raises: something that a parameter or a child cannot be."""
+    fail(TypeError, "Module", f"cannot assign '{facula.typename(value)}' as {place}", hint=hint)
+
+
 def _too_early(what: str) -> NoReturn:
     text = f"cannot assign {what} before Module.__init__() call"
     fail(AttributeError, "Module", text, hint="call super().__init__() first in your __init__")
@@ -297,14 +302,10 @@ class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
             return
         if parameters is not None and name in parameters:
             if value is not None:
-                fail(
-                    TypeError,
-                    "Module",
-                    (
-                        f"cannot assign '{facula.typename(value)}' as parameter '{name}' (Parameter "
-                        "or None expected)"
-                    ),
-                    hint="facula.nn.Parameter(value) makes one, or del the parameter first",
+                _unfit(
+                    value,
+                    f"parameter '{name}' (Parameter or None expected)",
+                    "facula.nn.Parameter(value) makes one, or del the parameter first",
                 )
             self.register_parameter(name, value)
             return
@@ -312,21 +313,16 @@ class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
         if isinstance(value, Module):
             if modules is None:
                 _too_early("module")
-            self._drop_elsewhere(
-                name, state, parameters, self._buffers, self._non_persistent_buffers_set
-            )
+            others = (parameters, self._buffers, self._non_persistent_buffers_set)
+            self._drop_elsewhere(name, state, *others)
             self._set_module(name, value)
             return
         if modules is not None and name in modules:
             if value is not None:
-                fail(
-                    TypeError,
-                    "Module",
-                    (
-                        f"cannot assign '{facula.typename(value)}' as child module '{name}' (Module "
-                        "or None expected)"
-                    ),
-                    hint="del the child first to put something else there",
+                _unfit(
+                    value,
+                    f"child module '{name}' (Module or None expected)",
+                    "del the child first to put something else there",
                 )
             self._set_module(name, value)
             return

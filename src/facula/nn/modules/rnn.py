@@ -289,8 +289,7 @@ class RNNCellBase(Module):
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
 
-    def _step(self, function: Any, input: Any, states: tuple | None, count: int) -> tuple:
-        """Run one step with a batch dimension added where there is none."""
+    def _check_dimensions(self, input: Any, states: tuple | None, count: int) -> None:
         name = type(self).__name__
         if input.dim() not in (1, 2):
             fail(
@@ -310,9 +309,9 @@ class RNNCellBase(Module):
                     ),
                     hint="leave it out to start from zeros",
                 )
-        batched = input.dim() == 2
-        if not batched:
-            input = input.unsqueeze(0)
+
+    def _check_sizes(self, input: Any, states: tuple) -> None:
+        """Input and states with a batch fit each other and the cell."""
         if input.size(1) != self.input_size:
             fail(
                 RuntimeError,
@@ -323,13 +322,6 @@ class RNNCellBase(Module):
                 ),
                 hint="size(-1) of the input is the input_size that the cell was made with",
             )
-        if states is None:
-            zeros = facula.zeros(
-                input.size(0), self.hidden_size, dtype=input.dtype, device=input.device
-            )
-            states = (zeros,) * count
-        elif not batched:
-            states = tuple(s.unsqueeze(0) for s in states)
         for i, state in enumerate(states):
             if state.size(0) != input.size(0) or state.size(1) != self.hidden_size:
                 fail(
@@ -341,6 +333,21 @@ class RNNCellBase(Module):
                     ),
                     hint="leave it out to start from zeros",
                 )
+
+    def _step(self, function: Any, input: Any, states: tuple | None, count: int) -> tuple:
+        """Run one step with a batch dimension added where there is none."""
+        self._check_dimensions(input, states, count)
+        batched = input.dim() == 2
+        if not batched:
+            input = input.unsqueeze(0)
+        if states is None:
+            zeros = facula.zeros(
+                input.size(0), self.hidden_size, dtype=input.dtype, device=input.device
+            )
+            states = (zeros,) * count
+        elif not batched:
+            states = tuple(s.unsqueeze(0) for s in states)
+        self._check_sizes(input, states)
         result = function(
             input,
             states if count > 1 else states[0],

@@ -119,6 +119,16 @@ class RNNBase(Module):
                 f"num_layers={self.num_layers}",
                 stacklevel=4,
             )
+        self._check_sizes()
+        if self.mode not in _GATES:
+            fail(
+                ValueError,
+                type(self).__name__,
+                "Unrecognized RNN mode: " + self.mode,
+                hint="use the classes RNN, LSTM and GRU",
+            )
+
+    def _check_sizes(self) -> None:
         if not isinstance(self.hidden_size, int):
             fail(
                 TypeError,
@@ -153,13 +163,6 @@ class RNNBase(Module):
                 type(self).__name__,
                 "proj_size has to be smaller than hidden_size",
                 hint="leave proj_size out for outputs of hidden_size",
-            )
-        if self.mode not in _GATES:
-            fail(
-                ValueError,
-                type(self).__name__,
-                "Unrecognized RNN mode: " + self.mode,
-                hint="use the classes RNN, LSTM and GRU",
             )
 
     def _make_weights(self, layer: int, direction: int, device: Any, dtype: Any) -> None:

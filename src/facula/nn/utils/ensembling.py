@@ -65,8 +65,19 @@ def functional_call(
             "Expected all elements of parameter_and_buffer_dicts to be dictionaries",
             hint="dict(module.named_parameters()) is one",
         )
+    joined = _joined(parameter_and_buffer_dicts)
+    try:
+        return call_with(module, joined, args, kwargs, tie_weights=tie_weights, strict=strict)
+    finally:
+        for part in parameter_and_buffer_dicts:
+            for name in part:
+                part[name] = joined[name]
+
+
+def _joined(dicts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """All of several dictionaries, none of which has a name of another."""
     joined: dict[str, Any] = {}
-    for part in parameter_and_buffer_dicts:
+    for part in dicts:
         repeated = sorted(joined.keys() & part.keys())
         if repeated:
             fail(
@@ -79,12 +90,7 @@ def functional_call(
                 hint="join the dicts first: {**first, **second}",
             )
         joined.update(part)
-    try:
-        return call_with(module, joined, args, kwargs, tie_weights=tie_weights, strict=strict)
-    finally:
-        for part in parameter_and_buffer_dicts:
-            for name in part:
-                part[name] = joined[name]
+    return joined
 
 
 def stack_module_state(models: Any) -> tuple[dict[str, Any], dict[str, Any]]:

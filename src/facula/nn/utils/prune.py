@@ -686,6 +686,17 @@ def global_unstructured(
     masks = facula.cat(
         [getattr(m, n + "_mask", facula.ones_like(getattr(m, n))).reshape(-1) for m, n in pairs]
     )
+    final = _mask_of_all(pruning_method, kwargs, flat, masks)
+    start = 0
+    for module, name in pairs:
+        parameter = getattr(module, name)
+        count = parameter.numel()
+        custom_from_mask(module, name, mask=final[start : start + count].view_as(parameter))
+        start += count
+
+
+def _mask_of_all(pruning_method: Any, kwargs: dict[str, Any], flat: Any, masks: Any) -> Any:
+    """What a method leaves of all values together."""
     container = PruningContainer()
     container._tensor_name = "temp"
     method = pruning_method(**kwargs)
@@ -701,13 +712,7 @@ def global_unstructured(
             hint="prune.L1Unstructured is such a method",
         )
     container.add_pruning_method(method)
-    final = container.compute_mask(flat, masks)
-    start = 0
-    for module, name in pairs:
-        parameter = getattr(module, name)
-        count = parameter.numel()
-        custom_from_mask(module, name, mask=final[start : start + count].view_as(parameter))
-        start += count
+    return container.compute_mask(flat, masks)
 
 
 def remove(module: Any, name: str) -> Any:

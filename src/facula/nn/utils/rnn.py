@@ -249,6 +249,18 @@ def _check_lengths(sizes: list[int], input: Any) -> None:
             got=min(sizes),
             hint="leave empty sequences out of the batch",
         )
+    _check_order(op, sizes)
+    if sizes[0] > input.size(0):
+        fail(
+            RuntimeError,
+            op,
+            f"lengths of at most {input.size(0)}",
+            got=sizes[0],
+            hint="batch_first=True is for inputs [batch, length, ...]",
+        )
+
+
+def _check_order(op: str, sizes: list[int]) -> None:
     if any(a < b for a, b in zip(sizes, sizes[1:], strict=False)):
         fail(
             RuntimeError,
@@ -257,14 +269,6 @@ def _check_lengths(sizes: list[int], input: Any) -> None:
             "when `enforce_sorted` is True. You can pass `enforce_sorted=False`)",
             got=sizes,
             hint="pass enforce_sorted=False to have them sorted",
-        )
-    if sizes[0] > input.size(0):
-        fail(
-            RuntimeError,
-            op,
-            f"lengths of at most {input.size(0)}",
-            got=sizes[0],
-            hint="batch_first=True is for inputs [batch, length, ...]",
         )
 
 

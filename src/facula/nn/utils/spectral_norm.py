@@ -91,23 +91,7 @@ class SpectralNorm:
                 )
         function = SpectralNorm(name, n_power_iterations, dim, eps)
         weight = module._parameters[name]
-        if weight is None:
-            fail(
-                ValueError,
-                "spectral_norm",
-                f"`SpectralNorm` cannot be applied as parameter `{name}` is None",
-                hint="assign the parameter first",
-            )
-        if is_lazy(weight):
-            fail(
-                ValueError,
-                "spectral_norm",
-                (
-                    "The module passed to `SpectralNorm` can't have uninitialized parameters. "
-                    "Make sure to run the dummy forward before applying spectral normalization"
-                ),
-                hint="one call of the module makes its parameters",
-            )
+        _check_weight(weight, name)
         with no_grad():
             matrix = function.reshape_weight_to_matrix(weight)
             height, width = matrix.size()
@@ -123,6 +107,26 @@ class SpectralNorm:
         module._register_state_dict_hook(_StateDictHook(function))
         module._register_load_state_dict_pre_hook(_LoadStateDictPreHook(function))
         return function
+
+
+def _check_weight(weight: Any, name: str) -> None:
+    if weight is None:
+        fail(
+            ValueError,
+            "spectral_norm",
+            f"`SpectralNorm` cannot be applied as parameter `{name}` is None",
+            hint="assign the parameter first",
+        )
+    if is_lazy(weight):
+        fail(
+            ValueError,
+            "spectral_norm",
+            (
+                "The module passed to `SpectralNorm` can't have uninitialized parameters. "
+                "Make sure to run the dummy forward before applying spectral normalization"
+            ),
+            hint="one call of the module makes its parameters",
+        )
 
 
 class _StateDictHook:

@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import os
 import sys
-import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -25,22 +24,23 @@ from facula.data.datapipes.utils.common import (
 )
 from facula.data.graph import traverse_dps
 from facula.data.graph_settings import get_all_graph_pipes
+from facula.serialization.files import written_atomically
 
 
 def write_whole(path: str, data: Any, mode: str = "wb") -> None:
     """Write a file so that it is there whole or not at all; `data` is text, bytes or pieces."""
-    folder = os.path.dirname(os.path.abspath(path))
-    os.makedirs(folder, exist_ok=True)
-    handle, beside = tempfile.mkstemp(prefix=".facula-", dir=folder)
-    try:
-        with os.fdopen(handle, mode) as file:
-            for piece in [data] if isinstance(data, (str, bytes, bytearray, memoryview)) else data:
-                file.write(piece)
-        os.replace(beside, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(beside)
-        raise
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    with written_atomically(path) as file:
+        for piece in [data] if isinstance(data, (str, bytes, bytearray, memoryview)) else data:
+            if isinstance(piece, str) == ("b" in mode):
+                fail(
+                    TypeError,
+                    "save_to_disk",
+                    f"{'bytes' if 'b' in mode else 'text'} was required, for the mode {mode!r}",
+                    type(piece),
+                    hint="'w' writes text, 'wb' bytes",
+                )
+            file.write(piece.encode() if isinstance(piece, str) else piece)
 
 
 class InMemoryCacheHolderIterDataPipe(IterDataPipe):
