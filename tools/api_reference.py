@@ -56,6 +56,8 @@ CONTENTS = {
     ],
     "Distributions": ["facula.distributions", "facula.distributions.constraints"],
     "Programs": ["facula.compiler", "facula.export", "facula.jit", "facula.fx", "facula.library"],
+    "Processes": ["facula.distributed"],
+    "Layouts and checks": ["facula.sparse", "facula.nested", "facula.testing"],
 }
 
 
@@ -73,14 +75,15 @@ class Public(NamedTuple):
 
 
 def names_of(module: ModuleType) -> list[str]:
-    """The public names of a module: those it lists, or those it defines."""
+    """The public names of a module: those it lists, or those that it or its parts define."""
     listed = getattr(module, "__all__", None)
     if listed is not None:
         return sorted(name for name in listed if not name.startswith("_"))
     return [
         name
         for name, value in sorted(vars(module).items())
-        if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
+        if not name.startswith("_")
+        and f"{getattr(value, '__module__', '')}.".startswith(f"{module.__name__}.")
     ]
 
 

@@ -118,7 +118,23 @@ def _check_reduction(op: Any, t: Tensor) -> None:
 def all_reduce(
     tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Any:
-    """Put the combination of all ranks' tensors into each of them."""
+    """Put the combination of all ranks' tensors into each of them.
+
+    Args:
+        tensor: this rank's, which is written to
+        op: a `ReduceOp`: how tensors become one
+        group: the ranks; None for all
+        async_op: whether a `Work` is given at once, to be waited for
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> x = facula.tensor([1.0, 2.0])
+        >>> dist.all_reduce(x, dist.ReduceOp.SUM)
+        >>> x
+        tensor([1., 2.])
+        >>> dist.destroy_process_group()
+    """
     _checked(tensor, "all_reduce")
     found = group_of(group)
     if found is None:
@@ -136,7 +152,23 @@ def all_reduce(
 def all_reduce_coalesced(
     tensors: list[Tensor], op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Any:
-    """`all_reduce` of several tensors."""
+    """`all_reduce` of several tensors.
+
+    Args:
+        tensors: this rank's, which are written to
+        op: a `ReduceOp`: how tensors become one
+        group: the ranks; None for all
+        async_op: whether a `Work` is given at once, to be waited for
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> x = [facula.ones(1), facula.ones(2)]
+        >>> dist.all_reduce_coalesced(x)
+        >>> x[1]
+        tensor([1., 1.])
+        >>> dist.destroy_process_group()
+    """
     works = [all_reduce(t, op, group, async_op=True) for t in tensors]
     if async_op:
         return works[-1] if works else None
@@ -150,7 +182,25 @@ def reduce(
     tensor: Tensor, dst: int | None = None, op: Any = ReduceOp.SUM, group: Any = None,
     async_op: bool = False, group_dst: int | None = None,
 ) -> Any:  # fmt: skip
-    """Put the combination of all ranks' tensors into that of one rank."""
+    """Put the combination of all ranks' tensors into that of one rank.
+
+    Args:
+        tensor: this rank's, which is written to
+        dst: the rank that gets it, a number of the world
+        op: a `ReduceOp`: how tensors become one
+        group: the ranks; None for all
+        async_op: whether a `Work` is given at once, to be waited for
+        group_dst: the same as a number of the group
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> x = facula.tensor([3.0])
+        >>> dist.reduce(x, dst=0, op=dist.ReduceOp.MAX)
+        >>> x
+        tensor([3.])
+        >>> dist.destroy_process_group()
+    """
     _checked(tensor, "reduce")
     found = group_of(group)
     if found is None:
@@ -171,7 +221,24 @@ def broadcast(
     tensor: Tensor, src: int | None = None, group: Any = None, async_op: bool = False,
     group_src: int | None = None,
 ) -> Any:  # fmt: skip
-    """Put one rank's tensor into those of all."""
+    """Put one rank's tensor into those of all.
+
+    Args:
+        tensor: this rank's, which is written to
+        src: the rank that has it, a number of the world
+        group: the ranks; None for all
+        async_op: whether a `Work` is given at once, to be waited for
+        group_src: the same as a number of the group
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> x = facula.tensor([3.0])
+        >>> dist.broadcast(x, src=0)
+        >>> x
+        tensor([3.])
+        >>> dist.destroy_process_group()
+    """
     _checked(tensor, "broadcast")
     found = group_of(group)
     if found is None:
@@ -190,7 +257,23 @@ def broadcast(
 def all_gather(
     tensor_list: list[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False
 ) -> Any:
-    """Put each rank's tensor into the list of all."""
+    """Put each rank's tensor into the list of all.
+
+    Args:
+        tensor_list: one for each rank, written to
+        tensor: this rank's
+        group: the ranks; None for all
+        async_op: whether a `Work` is given at once, to be waited for
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> parts = [facula.empty(2)]
+        >>> dist.all_gather(parts, facula.ones(2))
+        >>> parts
+        [tensor([1., 1.])]
+        >>> dist.destroy_process_group()
+    """
     _checked(tensor, "all_gather")
     _checked(tensor_list, "all_gather", "tensor_list")
     found = group_of(group)
@@ -225,7 +308,23 @@ def all_gather(
 def all_gather_into_tensor(
     output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
 ) -> Any:
-    """Put all ranks' tensors behind each other into one."""
+    """Put all ranks' tensors behind each other into one.
+
+    Args:
+        output_tensor: as long as all together; written to
+        input_tensor: this rank's
+        group: the ranks; None for all
+        async_op: whether a `Work` is given at once, to be waited for
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> whole = facula.empty(2)
+        >>> dist.all_gather_into_tensor(whole, facula.ones(2))
+        >>> whole
+        tensor([1., 1.])
+        >>> dist.destroy_process_group()
+    """
     _checked([output_tensor, input_tensor], "all_gather_into_tensor")
     found = group_of(group)
     if found is None:
@@ -251,7 +350,24 @@ def reduce_scatter(
     output: Tensor, input_list: list[Tensor], op: Any = ReduceOp.SUM, group: Any = None,
     async_op: bool = False,
 ) -> Any:  # fmt: skip
-    """Combine the ranks' lists entry by entry; rank r gets entry r."""
+    """Combine the ranks' lists entry by entry; rank r gets entry r.
+
+    Args:
+        output: this rank's part, written to
+        input_list: one for each rank
+        op: a `ReduceOp`: how tensors become one
+        group: the ranks; None for all
+        async_op: whether a `Work` is given at once, to be waited for
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> mine = facula.empty(2)
+        >>> dist.reduce_scatter(mine, [facula.ones(2)])
+        >>> mine
+        tensor([1., 1.])
+        >>> dist.destroy_process_group()
+    """
     _checked(output, "reduce_scatter", "output")
     _checked(input_list, "reduce_scatter", "input_list")
     found = group_of(group)
@@ -273,7 +389,24 @@ def reduce_scatter(
 def reduce_scatter_tensor(
     output: Tensor, input: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
 ) -> Any:  # fmt: skip
-    """`reduce_scatter` of one tensor in equal parts."""
+    """`reduce_scatter` of one tensor in equal parts.
+
+    Args:
+        output: this rank's part, written to
+        input: the parts of all ranks behind each other
+        op: a `ReduceOp`: how tensors become one
+        group: the ranks; None for all
+        async_op: whether a `Work` is given at once, to be waited for
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> mine = facula.empty(2)
+        >>> dist.reduce_scatter_tensor(mine, facula.ones(2))
+        >>> mine
+        tensor([1., 1.])
+        >>> dist.destroy_process_group()
+    """
     found = group_of(group)
     if found is None:
         return None
@@ -292,7 +425,23 @@ def all_to_all(
     output_tensor_list: list[Tensor], input_tensor_list: list[Tensor], group: Any = None,
     async_op: bool = False,
 ) -> Any:  # fmt: skip
-    """Entry r of the inputs goes to rank r; entry r of the outputs comes from it."""
+    """Entry r of the inputs goes to rank r; entry r of the outputs comes from it.
+
+    Args:
+        output_tensor_list: one from each rank, written to
+        input_tensor_list: one for each rank
+        group: the ranks; None for all
+        async_op: whether a `Work` is given at once, to be waited for
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> got = [facula.empty(1)]
+        >>> dist.all_to_all(got, [facula.ones(1)])
+        >>> got
+        [tensor([1.])]
+        >>> dist.destroy_process_group()
+    """
     found = group_of(group)
     if found is None:
         return None
@@ -319,7 +468,25 @@ def all_to_all_single(
     output: Tensor, input: Tensor, output_split_sizes: Any = None, input_split_sizes: Any = None,
     group: Any = None, async_op: bool = False,
 ) -> Any:  # fmt: skip
-    """`all_to_all` of one tensor, in equal parts or parts of these sizes along the first dimension."""
+    """`all_to_all` of one tensor, in equal parts or parts of these sizes along the first dimension.
+
+    Args:
+        output: written to
+        input: parts for all ranks behind each other
+        output_split_sizes: rows from each rank; None for equal parts
+        input_split_sizes: rows for each rank; None for equal parts
+        group: the ranks; None for all
+        async_op: whether a `Work` is given at once, to be waited for
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> got = facula.empty(2)
+        >>> dist.all_to_all_single(got, facula.arange(2.0))
+        >>> got
+        tensor([0., 1.])
+        >>> dist.destroy_process_group()
+    """
     found = group_of(group)
     if found is None:
         return None
@@ -343,7 +510,25 @@ def gather(
     tensor: Tensor, gather_list: list[Tensor] | None = None, dst: int | None = None,
     group: Any = None, async_op: bool = False, group_dst: int | None = None,
 ) -> Any:  # fmt: skip
-    """Put each rank's tensor into the list of one rank."""
+    """Put each rank's tensor into the list of one rank.
+
+    Args:
+        tensor: this rank's
+        gather_list: one for each rank, written to; on the rank that gets them
+        dst: the rank that gets it, a number of the world
+        group: the ranks; None for all
+        async_op: whether a `Work` is given at once, to be waited for
+        group_dst: the same as a number of the group
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> parts = [facula.empty(1)]
+        >>> dist.gather(facula.ones(1), parts, dst=0)
+        >>> parts
+        [tensor([1.])]
+        >>> dist.destroy_process_group()
+    """
     _checked(tensor, "gather")
     found = group_of(group)
     if found is None:
@@ -366,7 +551,25 @@ def scatter(
     tensor: Tensor, scatter_list: list[Tensor] | None = None, src: int | None = None,
     group: Any = None, async_op: bool = False, group_src: int | None = None,
 ) -> Any:  # fmt: skip
-    """Put entry r of one rank's list into the tensor of rank r."""
+    """Put entry r of one rank's list into the tensor of rank r.
+
+    Args:
+        tensor: this rank's, written to
+        scatter_list: one for each rank; on the rank that has them
+        src: the rank that has it, a number of the world
+        group: the ranks; None for all
+        async_op: whether a `Work` is given at once, to be waited for
+        group_src: the same as a number of the group
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> mine = facula.empty(1)
+        >>> dist.scatter(mine, [facula.ones(1)], src=0)
+        >>> mine
+        tensor([1.])
+        >>> dist.destroy_process_group()
+    """
     _checked(tensor, "scatter")
     found = group_of(group)
     if found is None:
@@ -385,7 +588,19 @@ def scatter(
 
 
 def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Any:
-    """Wait until all ranks have come here."""
+    """Wait until all ranks have come here.
+
+    Args:
+        group: the ranks; None for all
+        async_op: whether a `Work` is given at once, to be waited for
+        device_ids: kept for PyTorch's API
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.barrier()
+        >>> dist.destroy_process_group()
+    """
     found = group_of(group)
     if found is None:
         return None
@@ -395,7 +610,22 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -
 def monitored_barrier(
     group: Any = None, timeout: datetime.timedelta | None = None, wait_all_ranks: bool = False
 ) -> None:
-    """A barrier whose error names the first rank that did not come, or all of them."""
+    """A barrier whose error names the first rank that did not come, or all of them.
+
+    Args:
+        group: the ranks; None for all
+        timeout: how long it may take; None for the group's time
+        wait_all_ranks: whether all ranks that are missing are named
+
+    Raises:
+        DistBackendError: a rank did not come in time.
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.monitored_barrier()
+        >>> dist.destroy_process_group()
+    """
     found = group_of(group)
     if found is None:
         return
@@ -442,7 +672,26 @@ def _peer(group: ProcessGroup, rank: int | None, group_rank: int | None, op: str
 def isend(
     tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None
 ) -> Work | None:  # fmt: skip
-    """Send a tensor to a rank; it may be changed as soon as this returns."""
+    """Send a tensor to a rank; it may be changed as soon as this returns.
+
+    Args:
+        tensor: what is sent
+        dst: the rank that gets it, a number of the world
+        group: the ranks; None for all
+        tag: tells messages of two ranks apart
+        group_dst: the same as a number of the group
+
+    Raises:
+        ValueError: another rank is required; in a group of one there is none.
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> x = facula.arange(2.0)
+        >>> if dist.get_world_size() > 1:
+        ...     dist.isend(x, dst=1).wait() if dist.get_rank() == 0 else dist.irecv(x, src=0).wait()
+        >>> dist.destroy_process_group()
+    """
     _checked(tensor, "isend")
     found = group_of(group)
     if found is None:
@@ -453,7 +702,23 @@ def isend(
 def irecv(
     tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None
 ) -> Work | None:  # fmt: skip
-    """Write what a rank (any, without one) sends to a tensor."""
+    """Write what a rank (any, without one) sends to a tensor.
+
+    Args:
+        tensor: written to
+        src: the rank that has it, a number of the world
+        group: the ranks; None for all
+        tag: tells messages of two ranks apart
+        group_src: the same as a number of the group
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> x = facula.arange(2.0)
+        >>> if dist.get_world_size() > 1:
+        ...     dist.isend(x, dst=1).wait() if dist.get_rank() == 0 else dist.irecv(x, src=0).wait()
+        >>> dist.destroy_process_group()
+    """
     _checked(tensor, "irecv")
     found = group_of(group)
     if found is None:
@@ -465,7 +730,26 @@ def irecv(
 def send(
     tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None
 ) -> None:  # fmt: skip
-    """Send a tensor to a rank."""
+    """Send a tensor to a rank.
+
+    Args:
+        tensor: what is sent
+        dst: the rank that gets it, a number of the world
+        group: the ranks; None for all
+        tag: tells messages of two ranks apart
+        group_dst: the same as a number of the group
+
+    Raises:
+        ValueError: another rank is required; in a group of one there is none.
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> x = facula.arange(2.0)
+        >>> if dist.get_world_size() > 1:
+        ...     dist.send(x, dst=1) if dist.get_rank() == 0 else dist.recv(x, src=0)
+        >>> dist.destroy_process_group()
+    """
     work = isend(tensor, dst, group, tag, group_dst)
     if work is not None:
         work.wait()
@@ -474,7 +758,23 @@ def send(
 def recv(
     tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None
 ) -> int:  # fmt: skip
-    """Wait for what a rank (any, without one) sends; gives the sender's rank."""
+    """Wait for what a rank (any, without one) sends; gives the sender's rank.
+
+    Args:
+        tensor: written to
+        src: the rank that has it, a number of the world
+        group: the ranks; None for all
+        tag: tells messages of two ranks apart
+        group_src: the same as a number of the group
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> x = facula.arange(2.0)
+        >>> if dist.get_world_size() > 1:
+        ...     dist.send(x, dst=1) if dist.get_rank() == 0 else dist.recv(x, src=0)
+        >>> dist.destroy_process_group()
+    """
     work = irecv(tensor, src, group, tag, group_src)
     if work is None:
         return -1
@@ -483,7 +783,25 @@ def recv(
 
 
 def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
-    """Start several messages; receives first, so that none waits for memory."""
+    """Start several messages; receives first, so that none waits for memory.
+
+    Args:
+        p2p_op_list: a `P2POp` for each message
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> me, count = dist.get_rank(), dist.get_world_size()
+        >>> x, y = facula.full((1,), me), facula.empty(1, dtype=facula.int64)
+        >>> if count > 1:
+        ...     ring = [
+        ...         dist.P2POp(dist.isend, x, (me + 1) % count),
+        ...         dist.P2POp(dist.irecv, y, (me - 1) % count),
+        ...     ]
+        ...     for work in dist.batch_isend_irecv(ring):
+        ...         work.wait()
+        >>> dist.destroy_process_group()
+    """
     if not p2p_op_list or not all(isinstance(op, P2POp) for op in p2p_op_list):
         fail(ValueError, "batch_isend_irecv", "a list of P2POp was required (Invalid ``p2p_op_list``. Each "
              "op is expected to be of type ``P2POp``)", p2p_op_list,
@@ -516,7 +834,22 @@ def _sizes(mine: int, group: ProcessGroup) -> list[int]:
 
 
 def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
-    """Put each rank's object into the list of all. Only between ranks that trust each other: pickle."""
+    """Put each rank's object into the list of all. Only between ranks that trust each other: pickle.
+
+    Args:
+        object_list: one for each rank, written to
+        obj: this rank's, which pickle takes
+        group: the ranks; None for all
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> parts = [None]
+        >>> dist.all_gather_object(parts, {"rank": 0})
+        >>> parts
+        [{'rank': 0}]
+        >>> dist.destroy_process_group()
+    """
     found = group_of(group)
     if found is None:
         return
@@ -530,7 +863,24 @@ def gather_object(
     obj: Any, object_gather_list: list[Any] | None = None, dst: int | None = None, group: Any = None,
     group_dst: int | None = None,
 ) -> None:  # fmt: skip
-    """Put each rank's object into the list of one rank."""
+    """Put each rank's object into the list of one rank.
+
+    Args:
+        obj: this rank's, which pickle takes
+        object_gather_list: one for each rank, written to; on the rank that gets them
+        dst: the rank that gets it, a number of the world
+        group: the ranks; None for all
+        group_dst: the same as a number of the group
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> parts = [None]
+        >>> dist.gather_object("mine", parts, dst=0)
+        >>> parts
+        ['mine']
+        >>> dist.destroy_process_group()
+    """
     found = group_of(group)
     if found is None:
         return
@@ -547,7 +897,24 @@ def broadcast_object_list(
     object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None,
     group_src: int | None = None,
 ) -> None:  # fmt: skip
-    """Put one rank's objects into the lists of all."""
+    """Put one rank's objects into the lists of all.
+
+    Args:
+        object_list: what is sent, or written to
+        src: the rank that has it, a number of the world
+        group: the ranks; None for all
+        device: kept for PyTorch's API
+        group_src: the same as a number of the group
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> settings = [0.1, "adam"]
+        >>> dist.broadcast_object_list(settings, src=0)
+        >>> settings
+        [0.1, 'adam']
+        >>> dist.destroy_process_group()
+    """
     found = group_of(group)
     if found is None:
         return
@@ -566,7 +933,24 @@ def scatter_object_list(
     scatter_object_output_list: list[Any], scatter_object_input_list: list[Any] | None = None,
     src: int | None = None, group: Any = None, group_src: int | None = None,
 ) -> None:  # fmt: skip
-    """Put entry r of one rank's list into the first place of rank r's."""
+    """Put entry r of one rank's list into the first place of rank r's.
+
+    Args:
+        scatter_object_output_list: its first place is written to
+        scatter_object_input_list: one for each rank; on the rank that has them
+        src: the rank that has it, a number of the world
+        group: the ranks; None for all
+        group_src: the same as a number of the group
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> mine = [None]
+        >>> dist.scatter_object_list(mine, ["part"], src=0)
+        >>> mine
+        ['part']
+        >>> dist.destroy_process_group()
+    """
     found = group_of(group)
     if found is None:
         return
@@ -578,7 +962,22 @@ def scatter_object_list(
 def send_object_list(
     object_list: list[Any], dst: int | None = None, group: Any = None, **options: Any
 ) -> None:
-    """Send objects to a rank."""
+    """Send objects to a rank.
+
+    Args:
+        object_list: what is sent, or written to
+        dst: the rank that gets it, a number of the world
+        group: the ranks; None for all
+        **options: `device`, and the rank as a number of the group
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> settings = [0.1]
+        >>> if dist.get_world_size() > 1 and dist.get_rank() == 0:
+        ...     dist.send_object_list(settings, dst=1)
+        >>> dist.destroy_process_group()
+    """
     data = _pickled(list(object_list))
     send(F.full((1,), data.numel(), dtype=core.int64), dst, group, **_group_peer(options, "dst"))
     send(data, dst, group, **_group_peer(options, "dst"))
@@ -587,7 +986,22 @@ def send_object_list(
 def recv_object_list(
     object_list: list[Any], src: int | None = None, group: Any = None, **options: Any
 ) -> int:
-    """Wait for objects of a rank; gives the sender's rank."""
+    """Wait for objects of a rank; gives the sender's rank.
+
+    Args:
+        object_list: what is sent, or written to
+        src: the rank that has it, a number of the world
+        group: the ranks; None for all
+        **options: `device`, and the rank as a number of the group
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> settings = [None]
+        >>> if dist.get_rank() == 1:
+        ...     dist.recv_object_list(settings, src=0)
+        >>> dist.destroy_process_group()
+    """
     size = core.empty((1,), dtype=core.int64)
     source = recv(size, src, group, **_group_peer(options, "src"))
     data = core.empty((int(size),), dtype=core.uint8)

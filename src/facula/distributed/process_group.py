@@ -33,7 +33,25 @@ _MESSAGES = -1
 
 
 class ProcessGroup:
-    """Ranks that work together, as this process sees them."""
+    """Ranks that work together, as this process sees them.
+
+    Args:
+        engine: what carries messages
+        ranks: of the world
+        me: this process's number in the group
+        number: of the group, the same in all processes
+        name: of the group, the same in all processes
+        backend: the engine's name
+        seconds: how long a collective may take
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> group = dist.new_group([0])
+        >>> group.size(), group.rank()
+        (1, 0)
+        >>> dist.destroy_process_group()
+    """
 
     def __init__(
         self, engine: Engine, ranks: Sequence[int], me: int, number: int, name: str,

@@ -59,7 +59,15 @@ Change = Callable[[dict[str, bytes]], Any]
 
 
 class Store:
-    """Bytes by key. A kind of store says how to change its table atomically: `_change`."""
+    """Bytes by key. A kind of store says how to change its table atomically: `_change`.
+
+    Args:
+        timeout: how long keys are waited for
+
+    Example:
+        >>> isinstance(facula.distributed.HashStore(), facula.distributed.Store)
+        True
+    """
 
     def __init__(self, timeout: datetime.timedelta = DEFAULT_TIMEOUT) -> None:
         self._timeout = timeout
@@ -180,7 +188,14 @@ class Store:
 
 
 class HashStore(Store):
-    """A store for the threads of one process."""
+    """A store for the threads of one process.
+
+    Example:
+        >>> store = facula.distributed.HashStore()
+        >>> store.set("epoch", "3")
+        >>> store.get("epoch")
+        b'3'
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -199,7 +214,20 @@ class HashStore(Store):
 
 
 class FileStore(Store):
-    """A store in a file that all processes see; the file is locked while it is read or changed."""
+    """A store in a file that all processes see; the file is locked while it is read or changed.
+
+    Args:
+        file_name: the file; it is made where there is none
+        world_size: how many processes use it; -1 where nobody says
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     store = facula.distributed.FileStore(folder + "/keys", 1)
+        ...     store.set("epoch", "3")
+        ...     store.get("epoch")
+        b'3'
+    """
 
     def __init__(self, file_name: str, world_size: int = -1) -> None:
         super().__init__()
@@ -265,7 +293,19 @@ class FileStore(Store):
 
 
 class PrefixStore(Store):
-    """Another store's keys that begin with a prefix."""
+    """Another store's keys that begin with a prefix.
+
+    Args:
+        prefix: stands before each key, and a "/"
+        store: where the keys are kept
+
+    Example:
+        >>> store = facula.distributed.HashStore()
+        >>> mine = facula.distributed.PrefixStore("mine", store)
+        >>> mine.set("epoch", "3")
+        >>> mine.get("epoch")
+        b'3'
+    """
 
     def __init__(self, prefix: str, store: Store) -> None:
         super().__init__(store.timeout)

@@ -150,7 +150,30 @@ class Server:
 
 
 class TCPStore(Store):
-    """A store that the master process keeps, for all that know its address."""
+    """A store that the master process keeps, for all that know its address.
+
+    Args:
+        host_name: the address of the master
+        port: its port; 0 for any that is free
+        world_size: how many processes use it; None where nobody says
+        is_master: whether this process keeps the keys
+        timeout: how long keys are waited for
+        wait_for_workers: whether the master waits until all have come
+        multi_tenant: whether several stores of this process may share the port
+        master_listen_fd: a socket that listens already
+        use_libuv: kept for PyTorch's API
+
+    Raises:
+        DistNetworkError: the address can not be reached or listened on.
+
+    Example:
+        >>> store = facula.distributed.TCPStore("127.0.0.1", 0, 1, is_master=True)
+        >>> store.add("count", 2)
+        2
+        >>> store.add("count", 3)
+        5
+        >>> store.close()
+    """
 
     def __init__(
         self,

@@ -24,7 +24,14 @@ __all__ = ["P2POp", "ReduceOp", "Work", "reduce_op"]
 
 
 class ReduceOp:
-    """How the tensors of ranks become one."""
+    """How the tensors of ranks become one.
+
+    `SUM`, `AVG`, `PRODUCT`, `MIN`, `MAX`, `BAND`, `BOR` and `BXOR` are the ways.
+
+    Example:
+        >>> facula.distributed.ReduceOp.MAX
+        <RedOpType.MAX>
+    """
 
     class RedOpType:
         """A way, by name; equal by name."""
@@ -55,7 +62,22 @@ reduce_op = ReduceOp
 
 
 class Work:
-    """Something under way among ranks."""
+    """Something under way among ranks.
+
+    Args:
+        name: of the operation, for errors
+        default_seconds: how long it may take
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> x = facula.ones(2)
+        >>> work = dist.all_reduce(x, async_op=True)
+        >>> _ = work.wait()
+        >>> work.is_completed()
+        True
+        >>> dist.destroy_process_group()
+    """
 
     def __init__(self, name: str, default_seconds: float) -> None:
         self.name = name
@@ -138,7 +160,27 @@ class Work:
 
 
 class P2POp:
-    """One of several messages that are started together: `isend` or `irecv`, a tensor, a rank."""
+    """One of several messages that are started together: `isend` or `irecv`, a tensor, a rank.
+
+    Args:
+        op: `isend` or `irecv`
+        tensor: what is sent, or written to
+        peer: the other rank, a number of the world
+        group: the ranks; None for all
+        tag: tells messages of two ranks apart
+        group_peer: the other rank as a number of the group
+
+    Raises:
+        ValueError: `op` is another function, or there is no such rank.
+
+    Example:
+        >>> dist = facula.distributed
+        >>> try:
+        ...     dist.P2POp(dist.broadcast, facula.ones(1), 1)
+        ... except ValueError:
+        ...     print("isend or irecv")
+        isend or irecv
+    """
 
     def __init__(
         self,

@@ -29,7 +29,15 @@ DEFAULT_TIMEOUT = datetime.timedelta(minutes=30)
 
 
 class GroupMember:
-    """What stands for a group that this process is no member of."""
+    """What stands for a group that this process is no member of.
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.new_group([0]) is dist.GroupMember.NON_GROUP_MEMBER
+        False
+        >>> dist.destroy_process_group()
+    """
 
     WORLD: Any = None
     NON_GROUP_MEMBER = -100
@@ -79,53 +87,108 @@ def is_available() -> bool:
 
     Under torch's name libraries take a yes for PyTorch's whole package (DTensor, FSDP, RPC) and
     import that: there it is said where a launcher or this program asked for several processes.
+
+    Example:
+        >>> facula.distributed.is_available()
+        True
     """
     named_torch = core.DTYPE_PREFIX[0] == "torch"
     return not named_torch or is_initialized() or "WORLD_SIZE" in os.environ
 
 
 def is_gloo_available() -> bool:
-    """Whether the backend of processors is there; it goes by gloo's name."""
+    """Whether the backend of processors is there; it goes by gloo's name.
+
+    Example:
+        >>> facula.distributed.is_gloo_available()
+        True
+    """
     return True
 
 
 def is_mpi_available() -> bool:
-    """Whether there is a backend on MPI."""
+    """Whether there is a backend on MPI.
+
+    Example:
+        >>> facula.distributed.is_mpi_available() in (True, False)
+        True
+    """
     return False
 
 
 def is_nccl_available() -> bool:
-    """Whether there is a backend on NCCL."""
+    """Whether there is a backend on NCCL.
+
+    Example:
+        >>> facula.distributed.is_nccl_available()
+        False
+    """
     return False
 
 
 def is_ucc_available() -> bool:
-    """Whether there is a backend on UCC."""
+    """Whether there is a backend on UCC.
+
+    Example:
+        >>> facula.distributed.is_ucc_available()
+        False
+    """
     return False
 
 
 def is_xccl_available() -> bool:
-    """Whether there is a backend on XCCL."""
+    """Whether there is a backend on XCCL.
+
+    Example:
+        >>> facula.distributed.is_xccl_available()
+        False
+    """
     return False
 
 
 def is_backend_available(backend: str) -> bool:
-    """Whether process groups can be made with a backend."""
+    """Whether process groups can be made with a backend.
+
+    Args:
+        backend: its name
+
+    Example:
+        >>> facula.distributed.is_backend_available("gloo")
+        True
+    """
     return engines.is_known(backend.lower())
 
 
 def is_torchelastic_launched() -> bool:
-    """Whether a launcher such as `facula.distributed.run` started this process."""
+    """Whether a launcher such as `facula.distributed.run` started this process.
+
+    Example:
+        >>> facula.distributed.is_torchelastic_launched()
+        False
+    """
     return os.environ.get("TORCHELASTIC_RUN_ID") is not None
 
 
 def is_initialized() -> bool:
-    """Whether the default process group has been made."""
+    """Whether the default process group has been made.
+
+    Example:
+        >>> facula.distributed.is_initialized()
+        False
+    """
     return _STATE.default is not None
 
 
 def get_default_backend_for_device(device: Any) -> str:
-    """The backend for tensors of a device."""
+    """The backend for tensors of a device.
+
+    Args:
+        device: a device, or the name of its type
+
+    Example:
+        >>> facula.distributed.get_default_backend_for_device("cpu")
+        'gloo'
+    """
     kind = getattr(device, "type", str(device)).split(":")[0]
     if kind != "cpu":
         fail(ValueError, "get_default_backend_for_device", "a device with a backend was required "
@@ -294,9 +357,17 @@ def init_process_group(
         init_method: `env://` (the default: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT),
             `tcp://host:port`, or `file:///path`.
         timeout: how long a collective may take before it is an error.
+        world_size, rank: how many processes there are, and which one this is; -1 where `init_method` says it.
         store: instead of `init_method`, with `rank` and `world_size`.
         group_name, pg_options, device_id: kept for PyTorch's API; they change nothing.
         allow_remote: whether gloo may span machines (default: the setting FACULA_ALLOW_REMOTE).
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.get_rank(), dist.get_world_size()
+        (0, 1)
+        >>> dist.destroy_process_group()
     """
     limit = timeout or DEFAULT_TIMEOUT
     _check_beginning(init_method, store, limit)
@@ -364,7 +435,25 @@ def new_group(
     group_desc: str | None = None,
     device_id: Any = None,
 ) -> Any:
-    """A group of some ranks. All processes call this in the same order, members or not."""
+    """A group of some ranks. All processes call this in the same order, members or not.
+
+    Args:
+        ranks: numbers of the world; None for all
+        timeout: how long it may take; None for the group's time
+        backend: the engine; None for the default group's
+        pg_options: kept for PyTorch's API
+        use_local_synchronization: whether only members call this
+        group_desc: a text that describes it
+        device_id: kept for PyTorch's API
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> few = dist.new_group([0])
+        >>> dist.get_world_size(few)
+        1
+        >>> dist.destroy_process_group()
+    """
     world = default_group()
     chosen = sorted(range(world.size()) if ranks is None else ranks)
     if len(set(chosen)) != len(chosen):
@@ -396,7 +485,24 @@ def new_subgroups(
     group_size: int | None = None, group: Any = None, timeout: Any = None, backend: Any = None,
     pg_options: Any = None, group_desc: str | None = None,
 ) -> tuple[Any, list[Any]]:  # fmt: skip
-    """The world in groups of equal size: this rank's, and all."""
+    """The world in groups of equal size: this rank's, and all.
+
+    Args:
+        group_size: ranks in each group; None for those of a machine
+        group: the ranks; None for all
+        timeout: how long it may take; None for the group's time
+        backend: the engine; None for the default group's
+        pg_options: kept for PyTorch's API
+        group_desc: a text that describes it
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> mine, every = dist.new_subgroups(1)
+        >>> len(every)
+        1
+        >>> dist.destroy_process_group()
+    """
     size = default_group().size()
     group_size = size if group_size is None else group_size
     if group_size < 1 or size % group_size:
@@ -415,7 +521,23 @@ def new_subgroups_by_enumeration(
     ranks_per_subgroup_list: Sequence[Sequence[int]], timeout: Any = None, backend: Any = None,
     pg_options: Any = None, group_desc: str | None = None,
 ) -> tuple[Any, list[Any]]:  # fmt: skip
-    """Groups of the ranks in each list: this rank's (None without one), and all."""
+    """Groups of the ranks in each list: this rank's (None without one), and all.
+
+    Args:
+        ranks_per_subgroup_list: the ranks of each group
+        timeout: how long it may take; None for the group's time
+        backend: the engine; None for the default group's
+        pg_options: kept for PyTorch's API
+        group_desc: a text that describes it
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> mine, every = dist.new_subgroups_by_enumeration([[0]])
+        >>> dist.get_rank(mine)
+        0
+        >>> dist.destroy_process_group()
+    """
     made, mine = [], None
     for ranks in ranks_per_subgroup_list:
         one = new_group(ranks, timeout, backend, pg_options)
@@ -425,19 +547,52 @@ def new_subgroups_by_enumeration(
 
 
 def get_rank(group: Any = None) -> int:
-    """This process's number in a group; -1 where it is no member."""
+    """This process's number in a group; -1 where it is no member.
+
+    Args:
+        group: the ranks; None for all
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.get_rank()
+        0
+        >>> dist.destroy_process_group()
+    """
     found = group_of(group)
     return -1 if found is None else found.rank()
 
 
 def get_world_size(group: Any = None) -> int:
-    """How many ranks a group has; -1 where this process is no member."""
+    """How many ranks a group has; -1 where this process is no member.
+
+    Args:
+        group: the ranks; None for all
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.get_world_size()
+        1
+        >>> dist.destroy_process_group()
+    """
     found = group_of(group)
     return -1 if found is None else found.size()
 
 
 def get_backend(group: Any = None) -> str:
-    """The name of a group's backend."""
+    """The name of a group's backend.
+
+    Args:
+        group: the ranks; None for all
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.get_backend()
+        'gloo'
+        >>> dist.destroy_process_group()
+    """
     found = group_of(group)
     if found is None:
         fail(ValueError, "get_backend", "a group of this process was required (Invalid process group "
@@ -446,12 +601,35 @@ def get_backend(group: Any = None) -> str:
 
 
 def get_process_group_ranks(group: Any) -> list[int]:
-    """The ranks of a group in the world."""
+    """The ranks of a group in the world.
+
+    Args:
+        group: the ranks; None for all
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.get_process_group_ranks(None)
+        [0]
+        >>> dist.destroy_process_group()
+    """
     return list((group_of(group) or default_group()).ranks)
 
 
 def get_global_rank(group: Any, group_rank: int) -> int:
-    """A rank of a group, in the world."""
+    """A rank of a group, in the world.
+
+    Args:
+        group: the ranks; None for all
+        group_rank: a number of the group
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.get_global_rank(dist.new_group([0]), 0)
+        0
+        >>> dist.destroy_process_group()
+    """
     found = group_of(group)
     if found is None or not 0 <= group_rank < found.size():
         fail(
@@ -465,7 +643,19 @@ def get_global_rank(group: Any, group_rank: int) -> int:
 
 
 def get_group_rank(group: Any, global_rank: int) -> int:
-    """A rank of the world, in a group."""
+    """A rank of the world, in a group.
+
+    Args:
+        group: the ranks; None for all
+        global_rank: a number of the world
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.get_group_rank(dist.new_group([0]), 0)
+        0
+        >>> dist.destroy_process_group()
+    """
     found = group_of(group)
     if found is None or global_rank not in found.ranks:
         fail(ValueError, "get_group_rank", "a rank of the group was required (Global rank is not part of "
@@ -474,7 +664,18 @@ def get_group_rank(group: Any, global_rank: int) -> int:
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
-    """This process's number on its machine, as the launcher said."""
+    """This process's number on its machine, as the launcher said.
+
+    Args:
+        fallback_rank: what is given without a launcher; None for an error
+
+    Raises:
+        RuntimeError: no launcher said it, and there is no fallback.
+
+    Example:
+        >>> facula.distributed.get_node_local_rank(fallback_rank=0)
+        0
+    """
     text = os.environ.get("LOCAL_RANK")
     if text is not None:
         return int(text)
@@ -485,7 +686,18 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
 
 
 def destroy_process_group(group: Any = None) -> None:
-    """Forget a group; the default one with all others, and close the connections."""
+    """Forget a group; the default one with all others, and close the connections.
+
+    Args:
+        group: None for all
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.is_initialized()
+        True
+        >>> dist.destroy_process_group()
+    """
     found = group_of(group)
     if found is None:
         return

@@ -19,7 +19,17 @@ globals().update(PLACES["sparse"])
 
 
 class check_sparse_tensor_invariants:  # noqa: N801 - PyTorch's name
-    """Switches the checks of sparse tensors' parts: a context manager, a decorator, two functions."""
+    """Switches the checks of sparse tensors' parts: a context manager, a decorator, two functions.
+
+    Args:
+        enable: whether parts are checked inside
+
+    Example:
+        >>> with facula.sparse.check_sparse_tensor_invariants():
+        ...     x = facula.sparse_coo_tensor([[0, 1]], [1.0, 2.0], (2,))
+        >>> facula.sparse.check_sparse_tensor_invariants.is_enabled()
+        False
+    """
 
     def __init__(self, enable: bool = True) -> None:
         self.state = enable
@@ -61,6 +71,15 @@ def as_sparse_gradcheck(gradcheck: Callable[..., bool]) -> Callable[..., bool]:
 
     With `masked=True` only specified elements are moved; facula's gradients are of that kind, so
     `masked=False` (gradients of elements that are not specified) raises for sparse inputs.
+
+    Args:
+        gradcheck: `facula.autograd.gradcheck`, or another one
+
+    Example:
+        >>> check = facula.sparse.as_sparse_gradcheck(facula.autograd.gradcheck)
+        >>> x = facula.eye(2, dtype=facula.float64).to_sparse().requires_grad_()
+        >>> check(lambda s: (s * s).to_dense(), (x,), masked=True)
+        True
     """
 
     @functools.wraps(gradcheck)

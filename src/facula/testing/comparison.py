@@ -88,10 +88,25 @@ def assert_close(
 ) -> None:
     """Raises AssertionError unless `|actual - expected| <= atol + rtol * |expected|` everywhere.
 
-    Sequences and mappings are compared leaf by leaf.  `rtol` and `atol` are given together or not
-    at all; the defaults follow the dtype and are 0 for integers.  `msg` replaces the message, or is
-    a function of it.  Raises TypeError for values that cannot be compared and ValueError for one
-    tolerance without the other.
+    Sequences and mappings are compared leaf by leaf.
+
+    Args:
+        actual: a tensor, a number, or a nesting of them
+        expected: the same nesting
+        allow_subclasses: whether types may differ where one is a subclass of the other
+        rtol, atol: given together or not at all; by default what the dtype allows, 0 for integers
+        equal_nan: whether nan is equal to nan
+        check_device, check_dtype, check_layout, check_stride: what else must agree
+        msg: the message of the error, or a function of the usual one
+
+    Raises:
+        AssertionError: they are not close; it says where, and by how much.
+        TypeError: the values cannot be compared.
+        ValueError: one tolerance is given without the other.
+
+    Example:
+        >>> facula.testing.assert_close(facula.tensor([0.1 + 0.2]), facula.tensor([0.3]))
+        >>> facula.testing.assert_close([1.0, 2.0], [1.0, 2.5], rtol=0, atol=1)
     """
     if (rtol is None) ^ (atol is None):
         missing = "atol" if atol is None else "rtol"
@@ -399,7 +414,24 @@ def assert_allclose(
     equal_nan: bool = True,
     msg: str = "",
 ) -> None:
-    """The older name: like `assert_close`, without checks of device, dtype and stride."""
+    """The older name: like `assert_close`, without checks of dtype and stride.
+
+    Args:
+        actual: a tensor or numbers
+        expected: the same
+        rtol, atol: given together or not at all
+        equal_nan: whether nan is equal to nan
+        msg: the message of the error
+
+    Raises:
+        AssertionError: they are not close.
+
+    Example:
+        >>> import warnings
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore", FutureWarning)
+        ...     facula.testing.assert_allclose(facula.tensor([1.0]), [1.0])
+    """
     warnings.warn("assert_allclose is deprecated: use assert_close", FutureWarning, stacklevel=2)
     if not isinstance(actual, Tensor):
         actual = facula.tensor(actual)

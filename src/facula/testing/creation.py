@@ -92,10 +92,24 @@ def make_tensor(
 ) -> Tensor:
     """A tensor of the given shape with random elements in `[low, high)`.
 
-    Without bounds, floats and complex parts lie in `[-9, 9)`, integers in `[-9, 10)` (`[0, 10)` if
-    unsigned). `noncontiguous` leaves gaps along the last dimension; `exclude_zero` puts the
-    smallest positive value (1 for integers) where a zero was drawn.  Raises ValueError for bounds
-    out of order and for `requires_grad` of a dtype without gradients.
+    Args:
+        *shape: sizes, or one sequence of them
+        dtype: of the elements
+        device: where it lies
+        low, high: bounds; without them floats and complex parts lie in `[-9, 9)`, integers in
+            `[-9, 10)` (`[0, 10)` if unsigned)
+        requires_grad: whether it asks for gradients
+        noncontiguous: whether there are gaps along the last dimension
+        exclude_zero: whether the smallest positive value (1 for integers) takes the place of zeros
+        memory_format: the order of elements in memory
+
+    Raises:
+        ValueError: bounds are out of order, or the dtype has no gradients.
+
+    Example:
+        >>> x = facula.testing.make_tensor(2, 3, dtype=facula.int64, low=0, high=5)
+        >>> x.shape, bool(((x >= 0) & (x < 5)).all())
+        (facula.Size([2, 3]), True)
     """
     if len(shape) == 1 and not isinstance(shape[0], int):
         (shape,) = shape

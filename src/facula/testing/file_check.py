@@ -17,7 +17,12 @@ __all__ = ["FileCheck"]
 
 
 class FileCheck:
-    """Checks of a text: `FileCheck().check("a").check_not("b").check_next("c").run(text)`."""
+    """Checks of a text, one after another.
+
+    Example:
+        >>> checks = facula.testing.FileCheck().check("a").check_not("b").check_next("c")
+        >>> checks.run("a\\nc\\n")
+    """
 
     def __init__(self) -> None:
         self._checks: list[tuple[str, Any, int]] = []

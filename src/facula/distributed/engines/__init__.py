@@ -25,7 +25,15 @@ _REGISTERED: dict[str, Maker] = {}
 
 
 class Backend(str):
-    """The name of an engine, in small letters; new ones are registered here."""
+    """The name of an engine, in small letters; new ones are registered here.
+
+    Args:
+        name: in letters of any size
+
+    Example:
+        >>> facula.distributed.Backend("GLOO")
+        'gloo'
+    """
 
     UNDEFINED = "undefined"
     GLOO = "gloo"

@@ -23,6 +23,18 @@ from facula.nn.parameter import Parameter
 __all__ = ["MultiheadAttention"]
 
 
+def _separate_weights(layer: MultiheadAttention) -> dict[str, Any]:
+    """The weights of the three projections as the function wants them, where they are no one weight."""
+    if layer._qkv_same_embed_dim:
+        return {}
+    return {
+        "use_separate_proj_weight": True,
+        "q_proj_weight": layer.q_proj_weight,
+        "k_proj_weight": layer.k_proj_weight,
+        "v_proj_weight": layer.v_proj_weight,
+    }
+
+
 class MultiheadAttention(Module):
     """Attention by several heads at once: ``softmax(q k^T / sqrt(d)) v`` for each, joined by a linear
     layer. [Vaswani et al. 2017]
@@ -121,17 +133,6 @@ class MultiheadAttention(Module):
         self.add_zero_attn = add_zero_attn
         self._reset_parameters()
 
-    def _separate_weights(self) -> dict[str, Any]:
-        """The weights of the three projections as the function wants them, where they are no one weight."""
-        if self._qkv_same_embed_dim:
-            return {}
-        return {
-            "use_separate_proj_weight": True,
-            "q_proj_weight": self.q_proj_weight,
-            "k_proj_weight": self.k_proj_weight,
-            "v_proj_weight": self.v_proj_weight,
-        }
-
     def _projection_shapes(self) -> dict[str, Any]:
         """The shapes of the weights of the input projections, None where there is no such weight."""
         size = self.embed_dim
@@ -215,6 +216,6 @@ class MultiheadAttention(Module):
             attn_mask=attn_mask,
             average_attn_weights=average_attn_weights,
             is_causal=is_causal,
-            **self._separate_weights(),
+            **_separate_weights(self),
         )
         return (output.transpose(1, 0) if transposed else output), weights

@@ -233,6 +233,49 @@ class LSTM(RNNBase):
         return output, finals
 
 
+def _check_dimensions(name: str, input: Any, states: tuple | None, count: int) -> None:
+    if input.dim() not in (1, 2):
+        fail(
+            ValueError,
+            name,
+            f"{name}: Expected input to be 1D or 2D, got {input.dim()}D instead",
+            hint="one step at a time: x[t] of a sequence",
+        )
+    for i, state in enumerate(states or ()):
+        if state.dim() not in (1, 2):
+            fail(
+                ValueError,
+                name,
+                (
+                    f"{name}: Expected hidden{(f'[{i}]' if count > 1 else '')} to be 1D or 2D, "
+                    f"got {state.dim()}D instead"
+                ),
+                hint="leave it out to start from zeros",
+            )
+
+
+def _check_sizes(cell: RNNCellBase, input: Any, states: tuple) -> None:
+    """Input and states with a batch fit each other and the cell."""
+    if input.size(1) != cell.input_size:
+        fail(
+            RuntimeError,
+            type(cell).__name__,
+            (f"input has inconsistent input_size: got {input.size(1)} expected {cell.input_size}"),
+            hint="size(-1) of the input is the input_size that the cell was made with",
+        )
+    for i, state in enumerate(states):
+        if state.size(0) != input.size(0) or state.size(1) != cell.hidden_size:
+            fail(
+                RuntimeError,
+                type(cell).__name__,
+                (
+                    f"hidden{i} has shape {list(state.shape)}, expected "
+                    f"{[input.size(0), cell.hidden_size]}"
+                ),
+                hint="leave it out to start from zeros",
+            )
+
+
 class RNNCellBase(Module):
     """What the cells share: weights and checks of shapes.
 
@@ -289,54 +332,9 @@ class RNNCellBase(Module):
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
 
-    def _check_dimensions(self, input: Any, states: tuple | None, count: int) -> None:
-        name = type(self).__name__
-        if input.dim() not in (1, 2):
-            fail(
-                ValueError,
-                name,
-                f"{name}: Expected input to be 1D or 2D, got {input.dim()}D instead",
-                hint="one step at a time: x[t] of a sequence",
-            )
-        for i, state in enumerate(states or ()):
-            if state.dim() not in (1, 2):
-                fail(
-                    ValueError,
-                    name,
-                    (
-                        f"{name}: Expected hidden{(f'[{i}]' if count > 1 else '')} to be 1D or 2D, "
-                        f"got {state.dim()}D instead"
-                    ),
-                    hint="leave it out to start from zeros",
-                )
-
-    def _check_sizes(self, input: Any, states: tuple) -> None:
-        """Input and states with a batch fit each other and the cell."""
-        if input.size(1) != self.input_size:
-            fail(
-                RuntimeError,
-                type(self).__name__,
-                (
-                    f"input has inconsistent input_size: got {input.size(1)} expected "
-                    f"{self.input_size}"
-                ),
-                hint="size(-1) of the input is the input_size that the cell was made with",
-            )
-        for i, state in enumerate(states):
-            if state.size(0) != input.size(0) or state.size(1) != self.hidden_size:
-                fail(
-                    RuntimeError,
-                    type(self).__name__,
-                    (
-                        f"hidden{i} has shape {list(state.shape)}, expected "
-                        f"{[input.size(0), self.hidden_size]}"
-                    ),
-                    hint="leave it out to start from zeros",
-                )
-
     def _step(self, function: Any, input: Any, states: tuple | None, count: int) -> tuple:
         """Run one step with a batch dimension added where there is none."""
-        self._check_dimensions(input, states, count)
+        _check_dimensions(type(self).__name__, input, states, count)
         batched = input.dim() == 2
         if not batched:
             input = input.unsqueeze(0)
@@ -347,7 +345,7 @@ class RNNCellBase(Module):
             states = (zeros,) * count
         elif not batched:
             states = tuple(s.unsqueeze(0) for s in states)
-        self._check_sizes(input, states)
+        _check_sizes(self, input, states)
         result = function(
             input,
             states if count > 1 else states[0],

@@ -41,7 +41,23 @@ def _checked_layout(layout: Any) -> Any:
 def as_nested_tensor(
     ts: Any, dtype: Any = None, device: Any = None, layout: Any = None
 ) -> NestedTensor:
-    """A nested tensor of the elements of tensors; gradients flow to them."""
+    """A nested tensor of the elements of tensors; gradients flow to them.
+
+    Args:
+        ts: a list of tensors, a tensor (its first dimension is the batch), or a nested tensor
+        dtype: of the elements; None for theirs
+        device: where it lies; None where they do
+        layout: `strided` or `jagged`
+
+    Raises:
+        TypeError: something else is given.
+
+    Example:
+        >>> rows = [facula.ones(2, requires_grad=True), facula.ones(3, requires_grad=True)]
+        >>> facula.nested.as_nested_tensor(rows, layout=facula.jagged).sum().backward()
+        >>> rows[1].grad
+        tensor([1., 1., 1.])
+    """
     if isinstance(ts, NestedTensor):
         same: Any = ts if dtype is None or dtype is ts.dtype else ts.to(dtype)
         return same
@@ -79,7 +95,21 @@ def nested_tensor(
 ) -> NestedTensor:
     """A nested tensor with a copy of the elements: a leaf of its own.
 
-    >>> facula.nested.nested_tensor([facula.ones(2, 3), facula.ones(4, 3)])
+    Args:
+        tensor_list: tensors or lists of numbers, one entry of the batch each
+        dtype: of the elements; None for theirs
+        layout: `strided` or `jagged`
+        device: where it lies
+        requires_grad: whether it asks for gradients
+        pin_memory: kept for PyTorch's API
+
+    Raises:
+        TypeError: no list is given.
+
+    Example:
+        >>> batch = facula.nested.nested_tensor([facula.ones(2, 3), facula.ones(4, 3)])
+        >>> [entry.shape[0] for entry in batch.unbind()]
+        [2, 4]
     """
     if not isinstance(tensor_list, (list, tuple)):
         fail(
@@ -104,7 +134,25 @@ def nested_tensor_from_jagged(
     min_seqlen: int | None = None,
     max_seqlen: int | None = None,
 ) -> NestedTensor:
-    """A nested tensor (layout jagged) of rows and where entries begin; gradients flow to the rows."""
+    """A nested tensor (layout jagged) of rows and where entries begin; gradients flow to the rows.
+
+    Args:
+        values: the rows of all entries behind each other
+        offsets: where each entry begins, and the last one ends
+        lengths: how many rows each entry has, in place of `offsets`, or where there are gaps
+        jagged_dim: 1, the only one
+        min_seqlen, max_seqlen: the least and the greatest length, where they are known
+
+    Raises:
+        RuntimeError: neither `offsets` nor `lengths` are given.
+        NotImplementedError: `jagged_dim` is another one.
+
+    Example:
+        >>> rows = facula.arange(10.0).reshape(5, 2)
+        >>> batch = facula.nested.nested_tensor_from_jagged(rows, facula.tensor([0, 2, 5]))
+        >>> batch.unbind()[1].shape
+        facula.Size([3, 2])
+    """
     if offsets is None and lengths is None:
         fail(
             RuntimeError,
@@ -147,13 +195,43 @@ def nested_tensor_from_jagged(
 def to_padded_tensor(
     input: Any, padding: float, output_size: Sequence[int] | None = None, out: Any = None
 ) -> Tensor:
-    """A dense tensor: entries are filled up with `padding` to the longest one, or to `output_size`."""
+    """A dense tensor: entries are filled up with `padding` to the longest one, or to `output_size`.
+
+    Args:
+        input: a nested tensor
+        padding: what stands where an entry has no element
+        output_size: the whole shape; None for that of the longest entries
+        out: where the result goes; None for a new tensor
+
+    Example:
+        >>> batch = facula.nested.nested_tensor([facula.ones(1), facula.ones(3)])
+        >>> facula.nested.to_padded_tensor(batch, 0.0)
+        tensor([[1., 0., 0.],
+                [1., 1., 1.]])
+    """
     found = input.to_padded_tensor(padding, output_size)
     return found if out is None else out.copy_(found)
 
 
 def narrow(tensor: Tensor, dim: int, start: Any, length: Any, layout: Any = None) -> NestedTensor:
-    """A part of each entry of a dense batch along dimension 1: from `start` on, `length` long."""
+    """A part of each entry of a dense batch along dimension 1: from `start` on, `length` long.
+
+    Args:
+        tensor: `[batch, rows, ...]`
+        dim: 1, the only one
+        start: a number, or one for each entry
+        length: the same
+        layout: `strided` or `jagged`
+
+    Raises:
+        RuntimeError: `dim` is another one.
+
+    Example:
+        >>> rows = facula.arange(6).reshape(2, 3)
+        >>> part = facula.nested.narrow(rows, 1, 0, facula.tensor([1, 2]), layout=facula.jagged)
+        >>> [entry.tolist() for entry in part.unbind()]
+        [[0], [3, 4]]
+    """
     if dim != 1:
         fail(
             RuntimeError,
@@ -170,7 +248,17 @@ def narrow(tensor: Tensor, dim: int, start: Any, length: Any, layout: Any = None
 
 
 def masked_select(tensor: Tensor, mask: Tensor) -> NestedTensor:
-    """The entries of a dense batch at True, row by row."""
+    """The entries of a dense batch at True, row by row.
+
+    Args:
+        tensor: `[batch, ...]`
+        mask: booleans of its shape
+
+    Example:
+        >>> x = facula.tensor([[1, 2, 3], [4, 5, 6]])
+        >>> [row.tolist() for row in facula.nested.masked_select(x, x > 2).unbind()]
+        [[3], [4, 5, 6]]
+    """
     wanted = mask.expand(tensor.shape)
     rows = [tensor[k][wanted[k]] for k in range(tensor.shape[0])]
     return packed(rows, core.jagged)
