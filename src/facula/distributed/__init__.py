@@ -17,34 +17,32 @@ from facula.distributed.errors import (
     DistNetworkError,
     DistStoreError,
 )
+from facula.distributed.messages import batch_isend_irecv, irecv, isend, recv, send
+from facula.distributed.object_operations import (
+    all_gather_object,
+    broadcast_object_list,
+    gather_object,
+    recv_object_list,
+    scatter_object_list,
+    send_object_list,
+)
 from facula.distributed.operations import (
     _all_gather_base,
     _reduce_scatter_base,
     all_gather,
     all_gather_into_tensor,
-    all_gather_object,
     all_reduce,
     all_reduce_coalesced,
     all_to_all,
     all_to_all_single,
     barrier,
-    batch_isend_irecv,
     broadcast,
-    broadcast_object_list,
     gather,
-    gather_object,
-    irecv,
-    isend,
     monitored_barrier,
-    recv,
-    recv_object_list,
     reduce,
     reduce_scatter,
     reduce_scatter_tensor,
     scatter,
-    scatter_object_list,
-    send,
-    send_object_list,
 )
 from facula.distributed.process_group import ProcessGroup
 from facula.distributed.stores import FileStore, HashStore, PrefixStore, Store

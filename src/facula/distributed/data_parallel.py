@@ -15,7 +15,8 @@ from facula import core, nn
 from facula.core.errors import fail
 from facula.distributed.algorithms.join import Join, JoinHook, _Config
 from facula.distributed.buckets import Reducer, coalesced, flattened
-from facula.distributed.operations import all_gather_object, all_reduce, broadcast
+from facula.distributed.object_operations import all_gather_object
+from facula.distributed.operations import all_reduce, broadcast
 from facula.distributed.types import ReduceOp
 from facula.distributed.world import default_group, group_of
 

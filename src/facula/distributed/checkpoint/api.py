@@ -27,7 +27,7 @@ from facula.distributed.checkpoint.planner import (
 )
 from facula.distributed.checkpoint.stateful import Stateful
 from facula.distributed.checkpoint.storage import FileSystemReader, FileSystemWriter
-from facula.distributed.operations import all_gather_object, broadcast_object_list
+from facula.distributed.object_operations import all_gather_object, broadcast_object_list
 from facula.distributed.tensor.dtensor import DTensor
 from facula.namespaces.futures import Future
 from facula.serialization import load as load_file

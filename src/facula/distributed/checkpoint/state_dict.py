@@ -15,7 +15,7 @@ from facula import core, nn
 from facula.core.errors import fail
 from facula.distributed import world
 from facula.distributed.data_parallel import DistributedDataParallel
-from facula.distributed.operations import broadcast_object_list
+from facula.distributed.object_operations import broadcast_object_list
 from facula.distributed.tensor.dtensor import DTensor, distribute_tensor
 from facula.ops.registry import F
 

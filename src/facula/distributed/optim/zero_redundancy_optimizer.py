@@ -13,7 +13,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.distributed.data_parallel import spread
-from facula.distributed.operations import gather_object
+from facula.distributed.object_operations import gather_object
 from facula.distributed.world import default_group, group_of
 from facula.optim import Optimizer
 

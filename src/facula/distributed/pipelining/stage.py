@@ -11,12 +11,8 @@ from typing import Any
 
 from facula import autograd, core, nn
 from facula.core.errors import fail
-from facula.distributed.operations import (
-    isend,
-    recv,
-    recv_object_list,
-    send_object_list,
-)
+from facula.distributed.messages import isend, recv
+from facula.distributed.object_operations import recv_object_list, send_object_list
 from facula.distributed.world import default_group, group_of
 
 Tensor = core.Tensor

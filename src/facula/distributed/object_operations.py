@@ -1,0 +1,222 @@
+"""Collectives and messages on Python objects, which go as pickles.
+
+Takes: objects and a group. Gives: the same at other ranks, in lists that are written in place.
+Keeps true: only ranks that trust each other use these: who sends a pickle runs code where it is read.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from typing import Any
+
+from facula import core
+from facula.distributed.buffers import view_of
+from facula.distributed.messages import recv, send
+from facula.distributed.operations import _root, all_gather, broadcast, gather
+from facula.distributed.process_group import ProcessGroup
+from facula.distributed.world import group_of
+from facula.ops.registry import F
+
+Tensor = core.Tensor
+
+
+def _pickled(value: Any) -> Tensor:
+    buffer = io.BytesIO()
+    pickle.Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
+    data = buffer.getvalue()
+    made = core.empty((len(data),), dtype=core.uint8)
+    view_of(made)[:] = data
+    return made
+
+
+def _unpickled(t: Tensor) -> Any:
+    return pickle.loads(bytes(view_of(t)))
+
+
+def _sizes(mine: int, group: ProcessGroup) -> list[int]:
+    each = [core.empty((1,), dtype=core.int64) for _ in range(group.size())]
+    all_gather(each, F.full((1,), mine, dtype=core.int64), group)
+    return [int(t) for t in each]
+
+
+def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
+    """Put each rank's object into the list of all. Only between ranks that trust each other: pickle.
+
+    Args:
+        object_list: one for each rank, written to
+        obj: this rank's, which pickle takes
+        group: the ranks; None for all
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> parts = [None]
+        >>> dist.all_gather_object(parts, {"rank": 0})
+        >>> parts
+        [{'rank': 0}]
+        >>> dist.destroy_process_group()
+    """
+    found = group_of(group)
+    if found is None:
+        return
+    data = _pickled(obj)
+    parts = [core.empty((n,), dtype=core.uint8) for n in _sizes(data.numel(), found)]
+    all_gather(parts, data, found)
+    object_list[:] = [_unpickled(t) for t in parts]
+
+
+def gather_object(
+    obj: Any, object_gather_list: list[Any] | None = None, dst: int | None = None, group: Any = None,
+    group_dst: int | None = None,
+) -> None:  # fmt: skip
+    """Put each rank's object into the list of one rank.
+
+    Args:
+        obj: this rank's, which pickle takes
+        object_gather_list: one for each rank, written to; on the rank that gets them
+        dst: the rank that gets it, a number of the world
+        group: the ranks; None for all
+        group_dst: the same as a number of the group
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> parts = [None]
+        >>> dist.gather_object("mine", parts, dst=0)
+        >>> parts
+        ['mine']
+        >>> dist.destroy_process_group()
+    """
+    found = group_of(group)
+    if found is None:
+        return
+    root = _root(found, 0 if dst is None and group_dst is None else dst, group_dst, "gather_object")
+    data = _pickled(obj)
+    sizes = _sizes(data.numel(), found)
+    parts = [core.empty((n,), dtype=core.uint8) for n in sizes] if found.rank() == root else None
+    gather(data, parts, group=found, group_dst=root)
+    if parts is not None and object_gather_list is not None:
+        object_gather_list[:] = [_unpickled(t) for t in parts]
+
+
+def broadcast_object_list(
+    object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None,
+    group_src: int | None = None,
+) -> None:  # fmt: skip
+    """Put one rank's objects into the lists of all.
+
+    Args:
+        object_list: what is sent, or written to
+        src: the rank that has it, a number of the world
+        group: the ranks; None for all
+        device: kept for PyTorch's API
+        group_src: the same as a number of the group
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> settings = [0.1, "adam"]
+        >>> dist.broadcast_object_list(settings, src=0)
+        >>> settings
+        [0.1, 'adam']
+        >>> dist.destroy_process_group()
+    """
+    found = group_of(group)
+    if found is None:
+        return
+    root = _root(found, 0 if src is None and group_src is None else src, group_src, "broadcast")
+    data = _pickled(list(object_list))
+    size = F.full((1,), data.numel(), dtype=core.int64)
+    broadcast(size, group=found, group_src=root)
+    if found.rank() != root:
+        data = core.empty((int(size),), dtype=core.uint8)
+    broadcast(data, group=found, group_src=root)
+    if found.rank() != root:
+        object_list[:] = _unpickled(data)
+
+
+def scatter_object_list(
+    scatter_object_output_list: list[Any], scatter_object_input_list: list[Any] | None = None,
+    src: int | None = None, group: Any = None, group_src: int | None = None,
+) -> None:  # fmt: skip
+    """Put entry r of one rank's list into the first place of rank r's.
+
+    Args:
+        scatter_object_output_list: its first place is written to
+        scatter_object_input_list: one for each rank; on the rank that has them
+        src: the rank that has it, a number of the world
+        group: the ranks; None for all
+        group_src: the same as a number of the group
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> mine = [None]
+        >>> dist.scatter_object_list(mine, ["part"], src=0)
+        >>> mine
+        ['part']
+        >>> dist.destroy_process_group()
+    """
+    found = group_of(group)
+    if found is None:
+        return
+    whole: list[Any] = [scatter_object_input_list]
+    broadcast_object_list(whole, src, found, group_src=group_src)
+    scatter_object_output_list[0] = whole[0][found.rank()]
+
+
+def send_object_list(
+    object_list: list[Any], dst: int | None = None, group: Any = None, **options: Any
+) -> None:
+    """Send objects to a rank.
+
+    Args:
+        object_list: what is sent, or written to
+        dst: the rank that gets it, a number of the world
+        group: the ranks; None for all
+        **options: `device`, and the rank as a number of the group
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> settings = [0.1]
+        >>> if dist.get_world_size() > 1 and dist.get_rank() == 0:
+        ...     dist.send_object_list(settings, dst=1)
+        >>> dist.destroy_process_group()
+    """
+    data = _pickled(list(object_list))
+    send(F.full((1,), data.numel(), dtype=core.int64), dst, group, **_group_peer(options, "dst"))
+    send(data, dst, group, **_group_peer(options, "dst"))
+
+
+def recv_object_list(
+    object_list: list[Any], src: int | None = None, group: Any = None, **options: Any
+) -> int:
+    """Wait for objects of a rank; gives the sender's rank.
+
+    Args:
+        object_list: what is sent, or written to
+        src: the rank that has it, a number of the world
+        group: the ranks; None for all
+        **options: `device`, and the rank as a number of the group
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> settings = [None]
+        >>> if dist.get_rank() == 1:
+        ...     dist.recv_object_list(settings, src=0)
+        >>> dist.destroy_process_group()
+    """
+    size = core.empty((1,), dtype=core.int64)
+    source = recv(size, src, group, **_group_peer(options, "src"))
+    data = core.empty((int(size),), dtype=core.uint8)
+    recv(data, source, group)
+    object_list[:] = _unpickled(data)
+    return source
+
+
+def _group_peer(options: dict[str, Any], side: str) -> dict[str, Any]:
+    name = f"group_{side}"
+    return {name: options[name]} if options.get(name) is not None else {}
