@@ -274,6 +274,7 @@ def test_names_of_threads_are_the_system_s():
 
 
 def test_vital_signs_are_kept_where_the_environment_asks(monkeypatch):
+    monkeypatch.setattr(facula.switches, "_vitals", {})
     monkeypatch.delenv("TORCH_VITAL", raising=False)
     assert not facula.set_vital("Vitals of a test", "a", "1") and not facula.vitals_enabled()
     monkeypatch.setenv("TORCH_VITAL", "ON")
