@@ -18,7 +18,7 @@ SUBMODULES = frozenset(
         "version compiler "
         "_dynamo _guards _logging _tensor_str ao alias torch_version "
         "distributed __config__ hub export futures multiprocessing onnx "
-        "quasirandom vision audio text arrow csprng quantization _inductor _export mobile nested"
+        "quasirandom vision audio text arrow csprng quantization _inductor _export mobile nested package"
     ).split()
 )
 

@@ -404,6 +404,11 @@ class StateMixin:
 
     def __setstate__(self, state: dict) -> None:
         self.__dict__.update(state)
+        # the core looks attributes up in plain dictionaries; older versions had ordered ones
+        for name in ("_parameters", "_buffers", "_modules"):
+            entries = self.__dict__.get(name)
+            if entries is not None and type(entries) is not dict:
+                self.__dict__[name] = dict(entries)
         # modules pickled by older versions lack the later dictionaries
         for name in (
             "_forward_pre_hooks",
