@@ -142,3 +142,59 @@ def test_encoder_layers_take_nested_batches():
         x = nested.nested_tensor(rows)
         with pytest.raises(RuntimeError, match="inference without masks"):
             encoder.layers[0](x, facula.zeros(5, 5))
+
+
+LAYOUTS = pytest.mark.parametrize("layout", [facula.strided, facula.jagged])
+ALONG = {
+    "log_softmax": lambda x: F.log_softmax(x, -1),
+    "softmax": lambda x: F.softmax(x, -1),
+    "softmax of another dtype": lambda x: F.softmax(x, -1, dtype=facula.float64),
+    "sum": lambda x: x.sum(-1),
+    "kept mean": lambda x: x.mean(-1, keepdim=True),
+    "sum of another dtype": lambda x: x.sum(-1, dtype=facula.float64),
+}
+
+
+@LAYOUTS
+@pytest.mark.parametrize("name", ALONG)
+def test_what_goes_along_the_last_dimension_is_that_of_each_entry(name, layout):
+    """`log_softmax` gave the softmax, and dtypes were passed over."""
+    parts = [facula.randn(2, 4), facula.randn(5, 4)]
+    nested = facula.nested.nested_tensor(parts, layout=layout)
+    for found, part in zip(ALONG[name](nested).unbind(), parts, strict=True):
+        expected = ALONG[name](part)
+        assert found.dtype is expected.dtype and facula.allclose(found, expected)
+
+
+REFUSED = {
+    "a sum over entries": lambda x, y: x.sum(0),
+    "a mean over entries": lambda x, y: x.mean(-3),
+    "two dimensions": lambda x, y: x.sum((1, 2)),
+    "a dense tensor that is written to": lambda x, y: facula.zeros(2, 1, 4).add_(x),
+    "other lengths by name": lambda x, y: facula.add(x, other=y),
+    "a dense tensor of as many elements": lambda x, y: ragged() + facula.ones(14),
+    "transpose_": lambda x, y: x.transpose_(1, 2),
+    "softmax over entries": lambda x, y: F.log_softmax(x, 0),
+}
+
+
+def ragged():
+    return facula.nested.nested_tensor([facula.ones(2, 4), facula.ones(3, 2)])
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_nested_tensors_cannot_do_is_refused_and_not_done_to_something_else(name):
+    x = facula.nested.nested_tensor([facula.ones(2, 4), facula.ones(3, 4)], layout=facula.jagged)
+    y = facula.nested.nested_tensor([facula.ones(3, 4), facula.ones(2, 4)], layout=facula.jagged)
+    with pytest.raises((RuntimeError, NotImplementedError), match=r"^\[\w+\] "):
+        REFUSED[name](x, y)
+
+
+def test_entries_of_other_widths_are_reduced_one_by_one():
+    sums = ragged().sum(-1).unbind()
+    assert [s.tolist() for s in sums] == [[4.0, 4.0], [2.0, 2.0, 2.0]]
+
+
+def test_a_write_gives_the_tensor_itself():
+    x = facula.nested.nested_tensor([facula.ones(2), facula.ones(3)])
+    assert x.add_(1) is x and x.unbind()[1].tolist() == [2.0, 2.0, 2.0]

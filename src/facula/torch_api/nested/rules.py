@@ -61,24 +61,33 @@ def pointwise(name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str,
     )
     if not (elementwise or plain in _CONVERSIONS):
         return NotImplemented
-    nested = [x for x in args if isinstance(x, NestedTensor)]
+    nested = [x for x in (*args, *kwargs.values()) if isinstance(x, NestedTensor)]
     first = nested[0]
+    writes = getattr(function, "__name__", "") == f"{name}_"
+    if writes and not isinstance(args[0], NestedTensor):
+        fail(
+            RuntimeError,
+            plain,
+            "a nested tensor was required where a nested one is written to",
+            list(args[0].shape),
+            hint=f"{plain}(dense, nested) makes a new one",
+        )
     for other in nested[1:]:
         _same(first, other, plain)
     given = [_of_rows(first, x, plain) for x in args]
     found = function(*given, **{k: _of_rows(first, x, plain) for k, x in kwargs.items()})
-    return first._with(found)
+    return first if writes else first._with(found)
 
 
 def _of_rows(first: NestedTensor, x: Any, name: str) -> Any:
     """An argument as the rows meet it: a dense one broadcasts over rows."""
     if isinstance(x, NestedTensor):
         return x._values
-    if not isinstance(x, core.Tensor) or x.dim() == 0 or not first._is_packed:
+    if not isinstance(x, core.Tensor) or x.dim() == 0:
         return x
-    if x.dim() < first.dim() - 1:
+    if x.dim() < first.dim() - 1 and first._is_packed:
         return x
-    if x.dim() == first.dim() and x.shape[0] in (1, len(first._shapes)) and x.shape[1] == 1:
+    if first._is_packed and x.dim() == first.dim() and x.shape[0] in (1, len(first._shapes)) and x.shape[1] == 1:
         lengths = core.as_tensor([s[0] for s in first._shapes])
         whole = x.expand((len(first._shapes), *x.shape[1:])).squeeze(1)
         return facula.repeat_interleave(whole, lengths, 0)
@@ -152,7 +161,12 @@ def embedding(input: Any, weight: Any = None, *args: Any, **kwargs: Any) -> Any:
     return _over_rows("embedding", input, F.embedding(input._values, weight, *args, **kwargs))
 
 
-@_rule("matmul", "bmm", "rmatmul")
+@_rule("rmatmul")
+def matmul_reflected(second: Any, first: Any) -> Any:
+    return matmul(first, second)
+
+
+@_rule("matmul", "bmm")
 def matmul(first: Any, second: Any) -> Any:
     if isinstance(first, NestedTensor) and isinstance(second, NestedTensor):
         return _entries(facula.matmul, first, second)

@@ -70,11 +70,13 @@ class NestedTensor(Tensor):
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         name = getattr(func, "__name__", str(func))
-        rule = RULES.get(name) or RULES.get(name.strip("_"))
+        in_place = name.endswith("_") and not name.endswith("__")
+        # what other rules give is new, and the argument would stay as it is
+        rule = RULES.get(name) or (None if in_place else RULES.get(name.strip("_")))
         if rule is not None:
             return rule(*args, **(kwargs or {}))
         inner = RULES["pointwise"](name.strip("_"), func, args, kwargs or {})
-        if inner is NotImplemented:
+        if inner is NotImplemented and not in_place:
             inner = RULES["by definition"](name.strip("_"), args, kwargs or {})
         if inner is not NotImplemented:
             return inner
