@@ -56,6 +56,21 @@ def test_two_entries_of_one_name_are_refused(tmp_path):
         lambda e: e["pieces"].__setitem__(
             slice(None), [[[0], [4], [*e["pieces"][0][2][:2], 16]]] * 2
         ),
+        # as many elements as there are, of which some are read twice and others never
+        lambda e: e["pieces"].__setitem__(
+            slice(None),
+            [
+                [[0], [5], [*e["pieces"][0][2][:2], 20]],
+                [[2], [3], [*e["pieces"][0][2][:2], 12]],
+            ],
+        ),
+        lambda e: e["pieces"].__setitem__(0, 7),
+        lambda e: e.update(shape="8"),
+        lambda e: e.update(pieces=None),
+        lambda e: e.pop("dtype"),
+        lambda e: e["pieces"][0].__setitem__(2, []),
+        lambda e: e["pieces"][0].__setitem__(0, ["x"]),
+        lambda e: e["pieces"][0][2].__setitem__(0, 1.5),
         lambda e: e.update(dtype="load_library"),
         lambda e: e.update(dtype=["float32"]),
         lambda e: e["pieces"][0][2].__setitem__(2, -1),
@@ -72,8 +87,16 @@ def test_a_changed_table_of_contents_is_refused(tmp_path, change):
     os.mkfifo(tmp_path / "pipe")
     change(contents["entries"]["x"])
     path.write_text(json.dumps(contents))
-    with pytest.raises(checkpoint.CheckpointException):
+    with pytest.raises(checkpoint.CheckpointException, match=r"rank 0: \w+: \["):
         checkpoint.load({"x": facula.zeros(8), "n": 0}, checkpoint_id=tmp_path)
+
+
+def test_what_is_no_table_of_contents_is_refused(tmp_path):
+    path = saved(tmp_path)
+    for text in (b"", b"[]", b"{", b"\xff", b"3", b'{"entries": 3}', b"[" * 5000):
+        path.write_bytes(text)
+        with pytest.raises(checkpoint.CheckpointException, match=r"rank 0: \w+: \["):
+            checkpoint.load({"x": facula.zeros(8), "n": 0}, checkpoint_id=tmp_path)
 
 
 def test_tensors_without_plain_elements_come_back_as_they_were(tmp_path):

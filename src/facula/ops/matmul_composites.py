@@ -226,8 +226,10 @@ def tensordot(a: Any, b: Any, dims: Any) -> Any:
                     f"{a.shape[d]} and {b.shape[e]}",
                     hint="dims=([i], [j]) pairs dimension i of a with j of b",
                 )
-            a = a.sum(d, keepdim=True) if b.shape[e] == 1 else a
-            b = b.sum(e, keepdim=True) if a.shape[d] == 1 else b
+            if b.shape[e] == 1:
+                a = a.sum(d, keepdim=True, dtype=a.dtype)
+            else:
+                b = b.sum(e, keepdim=True, dtype=b.dtype)
     check_product_dtypes("tensordot", a, b)
     kept_a = [d for d in range(a.dim()) if d not in first]
     kept_b = [d for d in range(b.dim()) if d not in second]

@@ -329,15 +329,15 @@ def _fill(reader: FileSystemReader, name: str, value: Tensor, entry: dict[str, A
     saved = _dtype(entry["dtype"])
     for start, piece in pieces:
         left = piece.numel()
-        seen: set[Any] = set()
+        seen: list[tuple[Any, Any]] = []
         for other, size, place in entry["pieces"]:
-            if tuple(other) in seen:
-                fail(RuntimeError, "checkpoint.load", f"pieces of {name} that begin at places of their own were "
-                     "required", f"two at {other}", "the table of contents was changed")  # fmt: skip
-            seen.add(tuple(other))
             common = _overlap(start, piece.shape, other, size)
             if common is None:
                 continue
+            if any(_overlap(other, size, *before) is not None for before in seen):
+                fail(RuntimeError, "checkpoint.load", f"pieces of {name} that do not lie over each other were "
+                     "required", f"one at {other}", "the table of contents was changed")  # fmt: skip
+            seen.append((other, size))
             mine, theirs = common
             like = core.empty((0,), dtype=saved)
             source = tensor_of(reader.read(place), like).view(tuple(size))
@@ -370,6 +370,22 @@ def load(
     state = _state_of(state_dict)
 
     def run() -> None:
+        try:
+            read()
+        except (
+            ValueError,
+            TypeError,
+            LookupError,
+            AttributeError,
+            ArithmeticError,
+            RecursionError,
+        ) as error:
+            if str(error).startswith("["):
+                raise
+            fail(RuntimeError, "checkpoint.load", "a whole table of contents was required",
+                 f"{type(error).__name__}: {error}", "it was changed: load another checkpoint")  # fmt: skip
+
+    def read() -> None:
         table = reader.contents()["entries"]
         recording = core.set_grad_enabled(False)
         try:

@@ -354,8 +354,9 @@ class _nextafter_half:  # noqa: N801
 @composite("nextafter(Tensor self, Tensor other) -> Tensor")
 def nextafter(self: Any, other: Any) -> Any:
     """The next representable value after `self` towards `other`."""
-    if self.dtype in (core.float16, core.bfloat16) and other.dtype == self.dtype:
-        return F._nextafter_half(*F.broadcast_tensors([self, other]))
+    dtype = core.result_type(self, other)
+    if dtype in (core.float16, core.bfloat16):
+        return F._nextafter_half(*F.broadcast_tensors([self.to(dtype), other.to(dtype)]))
     return F._nextafter(self, other)
 
 

@@ -243,8 +243,23 @@ def _(grad, x, *, eps):
 
 @composite("ldexp(Tensor self, Tensor other) -> Tensor", inplace=True)
 def ldexp(self: Any, other: Any) -> Any:
-    """``self * 2 ** other``."""
-    return F.mul(self, F.exp2(other))
+    """``self * 2 ** other``, rounded once; whole exponents keep the dtype of `self`."""
+    whole = not (other.is_floating_point() or other.is_complex() or other.dtype is core.bool_)
+    if not (whole and self.is_floating_point()):
+        return F.mul(self, F.exp2(other))
+    double = self.dtype is core.float64
+    limit = 2200 if double else 1000  # beyond it all numbers go to zero or infinity
+    other = F.clamp(other, -limit, limit) if other.dtype.itemsize > 1 else other
+    result = self.to(core.float64)
+    # a power of its own would leave the range where the product does not
+    for part in _thirds(other) if double else (other,):
+        result = F.mul(result, F.exp2(part.to(core.float64)))
+    return result.to(self.dtype)
+
+
+def _thirds(x: Any) -> tuple[Any, ...]:
+    third = F.div(x, 3, rounding_mode="floor")
+    return third, third, F.sub(x, F.mul(third, 2))
 
 
 @pointwise(
