@@ -141,3 +141,24 @@ def test_one_integer_stands_for_a_list_of_one():
     scripted = jit.script(one_dimension)
     assert facula.equal(scripted(x), one_dimension(x))
     assert facula.equal(jit.load(again(scripted))(x), one_dimension(x))
+
+
+def single(x: facula.Tensor, numbers: list[int], pair: tuple[int]) -> facula.Tensor:
+    (row,) = x.unbind(0)
+    (number,) = numbers
+    [other] = numbers
+    (third,) = pair
+    return row * number + other - third
+
+
+def test_lists_of_one_item_are_unpacked():
+    """The name got the list itself; so did traces of `x.unbind(0)[0]` that were read from files."""
+    scripted, x = jit.script(single), facula.ones(1, 2)
+    for program in (scripted, jit.load(again(scripted))):
+        assert program(x, [3], (4,)).tolist() == [2.0, 2.0]
+        with pytest.raises(RuntimeError, match="1 items to unpack were required"):
+            program(facula.ones(2, 2), [3], (4,))
+        with pytest.raises(RuntimeError, match="1 items to unpack were required"):
+            program(x, [3, 4], (4,))
+    traced = jit.trace(lambda x: x.unbind(0)[0].neg() + x.chunk(3, 0)[0], (x,))
+    assert jit.load(again(traced))(x).tolist() == [[0.0, 0.0]]

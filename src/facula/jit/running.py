@@ -10,6 +10,7 @@ import builtins
 from collections.abc import Callable
 from typing import Any
 
+from facula.core.errors import fail
 from facula.jit import types as T
 from facula.jit.errors import script_error
 from facula.jit.ir import Node
@@ -146,6 +147,24 @@ def _list_of(node: Node) -> Callable[..., Any]:
     return run
 
 
+def _unpack(node: Node) -> Callable[..., Any]:
+    """The items, as many as there are names; of one name the item itself."""
+    count = len(node.outputs_)
+
+    def run(items: Any) -> Any:
+        if len(items) != count:
+            fail(
+                RuntimeError,
+                "jit.script",
+                f"{count} items to unpack were required (Expected {count} elements in a list)",
+                len(items),
+                hint="a slice takes some of them: x, y = items[:2]",
+            )
+        return items[0] if count == 1 else items
+
+    return run
+
+
 def _new(node: Node) -> Callable[..., Any]:
     kind: Any = node.outputs_[0].type
     python = kind.python
@@ -157,8 +176,8 @@ RUNS: dict[str, Callable[[Node], Callable[..., Any]]] = {
     "prim::TupleConstruct": _tuple,
     "prim::ListConstruct": lambda node: lambda *items: list(items),
     "prim::DictConstruct": _dict,
-    "prim::TupleUnpack": lambda node: lambda items: items,
-    "prim::ListUnpack": lambda node: lambda items: items,
+    "prim::TupleUnpack": _unpack,
+    "prim::ListUnpack": _unpack,
     "prim::TupleIndex": lambda node: lambda items, i: items[i],
     "prim::TupleSlice": lambda node: (
         lambda items: items[node.attributes["beg"] : node.attributes["end"]]
