@@ -87,7 +87,12 @@ def _of_rows(first: NestedTensor, x: Any, name: str) -> Any:
         return x
     if x.dim() < first.dim() - 1 and first._is_packed:
         return x
-    if first._is_packed and x.dim() == first.dim() and x.shape[0] in (1, len(first._shapes)) and x.shape[1] == 1:
+    if (
+        first._is_packed
+        and x.dim() == first.dim()
+        and x.shape[0] in (1, len(first._shapes))
+        and x.shape[1] == 1
+    ):
         lengths = core.as_tensor([s[0] for s in first._shapes])
         whole = x.expand((len(first._shapes), *x.shape[1:])).squeeze(1)
         return facula.repeat_interleave(whole, lengths, 0)
