@@ -98,3 +98,38 @@ def test_a_changed_class_is_heard(monkeypatch):
 
     monkeypatch.setattr(Changed, "__torch_function__", classmethod(other))
     assert call(x).tolist() == [3.0, 3.0]
+
+
+class Doubling(facula.Tensor):
+    """A wrapper with both overrides, whose linear layer has twice its weight."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        return facula.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if func is F.linear:
+            return F.linear(args[0], 2 * args[1].inner, *args[2:])
+        with facula._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        if "detach" in str(func):
+            return cls(args[0].inner.detach())
+        return func(*[a.inner if isinstance(a, cls) else a for a in args], **(kwargs or {}))
+
+
+@pytest.mark.breaks("tensor-subclass", "no-graph-argument")
+def test_weights_of_a_class_with_both_overrides_break_the_graph():
+    model = facula.nn.Sequential(facula.nn.Linear(4, 3), facula.nn.GELU(), facula.nn.Linear(3, 2))
+    for layer in (model[0], model[2]):
+        weight = Doubling(layer.weight.detach())
+        layer.weight = facula.nn.Parameter(weight, requires_grad=False)
+    x = facula.randn(2, 4)
+    with facula.no_grad():
+        assert facula.allclose(facula.compile(model)(x), model(x), atol=1e-6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from facula import core
@@ -28,6 +29,16 @@ def same(a: Any, b: Any, tol: float = 1e-4) -> bool:
     return a == b
 
 
+def warn_once(msg: str, stacklevel: int = 1) -> None:
+    """Warn of something the first time that it is said in this process."""
+    if msg not in _SAID:
+        _SAID.add(msg)
+        warnings.warn(msg, stacklevel=stacklevel + 1)
+
+
+_SAID: set[str] = set()
+
+
 def is_compile_supported(device_type: str) -> bool:
     """Whether `compile` makes code for a device type, a number behind it or not."""
     return device_type.partition(":")[0] in ("cpu", "cuda") and _has_device(device_type)
@@ -37,4 +48,4 @@ def _has_device(device_type: str) -> bool:
     return device_type.startswith("cpu") or cuda.is_available()
 
 
-__all__ = ["counters", "is_compile_supported", "same", "settings"]
+__all__ = ["counters", "is_compile_supported", "same", "settings", "warn_once"]

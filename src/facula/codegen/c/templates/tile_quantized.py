@@ -444,6 +444,10 @@ static void quantized_unit(void *context, long unit, char *scratch)
         const long width = MIN(NR, g->results - p * NR);
         for (long r = 0; r < count; r += STEP_ROWS) {
             const long rows = MIN(STEP_ROWS, count - r);
+            if (g->added) /* speed only: lines far apart, wanted when the sums are there */
+                for (long i = 0; i < rows; i++)
+                    __builtin_prefetch(g->added + (first + r + i) * g->groups * g->results + group * g->results
+                                       + p * NR);
             panel_sums(g, a + r * pitch, pitch, rows, b, width, sums, &shape);
             g->finish(g, sums, totals ? totals + r : NULL, first + r, rows, group * g->results + p * NR,
                       width);
