@@ -8,6 +8,7 @@ import io
 import json
 import zipfile
 
+import numpy as np
 import pytest
 
 import facula
@@ -235,7 +236,7 @@ def test_control_flow_on_values_is_an_error():
 def test_other_arguments_are_errors():
     with pytest.raises(ValueError, match="Module"):
         export.export(lambda x: x, (facula.ones(2),))
-    with pytest.raises(TypeError, match="tuple"):
+    with pytest.raises(UserError, match="tuple"):
         export.export(nn.ReLU(), [facula.ones(2)])
     program = exported()[1]
     with pytest.raises(RuntimeError, match="Unable to call ExportedProgram directly"):
@@ -305,3 +306,63 @@ def test_files_can_name_operators_only():
             export.load(changed)
     with pytest.raises(RuntimeError, match="export.save"):
         export.load(io.BytesIO(b"nothing"))
+
+
+def test_tensors_that_a_module_inside_holds_are_inputs():
+    class Inner(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = facula.tensor([2.0, 3.0])
+
+        def forward(self, x):
+            return x * self.weight
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Inner()
+
+        def forward(self, x):
+            return self.inner(x) + 1
+
+    program = export.export(Outer(), (facula.ones(2),))
+    assert list(program.constants) == ["inner.weight"]
+    assert program.module()(facula.tensor([1.0, -1.0])).tolist() == [3, -2]
+
+
+def test_control_flow_is_kept_in_programs_and_files(tmp_path):
+    from facula._higher_order_ops import map as map_rows
+    from facula._higher_order_ops import scan, while_loop
+
+    class Module(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("step", facula.tensor([1.0, 2.0]))
+
+        def forward(self, x):
+            y = facula.cond(x.shape[0] > 3, lambda x: x + self.step, lambda x: x - self.step, (x,))
+            z = facula.cond(x.sum() > 0, lambda x: x * 2, lambda x: x * 3, (x,))
+            _, w = while_loop(
+                lambda i, v: i < 3, lambda i, v: (i + 1, v + self.step), (facula.tensor(0), x)
+            )
+            carry, rows = scan(lambda c, x: (c + x, c * x), self.step * 0, x)
+            return y, z, w, carry, rows, map_rows(lambda x, s: x * s, x, self.step)
+
+    program = export.export(
+        Module(), (facula.ones(4, 2),), dynamic_shapes=({0: export.Dim("n", min=2)},)
+    )
+    export.save(program, tmp_path / "program.pt2")
+    forms = [program, export.load(tmp_path / "program.pt2"), program.run_decompositions()]
+    generator = np.random.default_rng(0)
+    step = np.array([1.0, 2.0], dtype=np.float32)
+    for form in forms:
+        module = form.module()
+        for rows, sign in ((2, 1), (3, -1), (4, 1), (7, -1)):
+            a = sign * generator.random((rows, 2), dtype=np.float32)
+            before = np.cumsum(a, 0) - a
+            wanted = (
+                a + step if rows > 3 else a - step, a * (2 if sign > 0 else 3), a + 3 * step,
+                a.sum(0), before * a, a * step,
+            )  # fmt: skip
+            for found, exact in zip(module(facula.from_numpy(a)), wanted, strict=True):
+                assert np.allclose(found.numpy(), exact, atol=1e-5)

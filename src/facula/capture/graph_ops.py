@@ -35,6 +35,7 @@ from facula.capture.values import (
     follows_float,
 )
 from facula.capture.wrappers import WrapperValue, is_wrapper
+from facula.fx.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from facula.ops.registry import TABLE
 
 #: attributes that are tensors: they are operators
@@ -323,9 +324,9 @@ class GraphOps(Part):
         except Exception as error:
             kind = type(error).__name__
             text = f"{_shown(target)}: {str(error).splitlines()[0] if str(error) else kind}"
-            if kind == "DynamicOutputShapeException":
+            if isinstance(error, DynamicOutputShapeException):
                 raise Break("data-dependent-shape", text) from error
-            if kind == "DataDependentOutputException":
+            if isinstance(error, DataDependentOutputException):
                 raise Break("data-dependent-value", text) from error
             raise Break("fake-error", f"{kind} in {text}") from error
 

@@ -10,6 +10,7 @@ import copy
 from typing import Any
 
 from facula import core, nn
+from facula.capture.errors import UserError
 from facula.compiler.api import compile as compiled
 from facula.core.errors import fail
 from facula.core.logs import get_logger
@@ -65,7 +66,7 @@ def export(
         )
     if not isinstance(args, tuple):
         fail(
-            TypeError,
+            UserError,
             "export",
             "a tuple of arguments was required (Expecting `args` to be a tuple of example positional "
             "inputs)",

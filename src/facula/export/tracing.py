@@ -242,7 +242,7 @@ class _Builder:
             if found is None:
                 name = places.get(id(tensor), f"lifted_tensor_{len(made)}")
                 with self._insertion(at):
-                    found = at = made[id(tensor)] = self.graph.placeholder(name)
+                    found = at = made[id(tensor)] = self.graph.placeholder(re.sub(r"\W", "_", name))
                 found.meta = {"val": self.mode.from_tensor(tensor.detach(), static_shapes=True)}
                 self._rename(found, f"c_{name}")
                 self.constants[name] = tensor.detach() if tensor.requires_grad else tensor

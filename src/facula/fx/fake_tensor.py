@@ -8,7 +8,9 @@ elements raises `DataDependentOutputException` or `DynamicOutputShapeException`.
 
 from __future__ import annotations
 
+import math
 import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from facula import core
@@ -447,8 +449,49 @@ def _call(mode: FakeTensorMode, function: Any, args: Any, kwargs: Any) -> Any:
     return run_symbolic(mode, function, args, kwargs)
 
 
+#: of running functions for results without data: the sizes that they get where they ask for some
+SIZES: list[Iterator[Any]] = []
+
+
+class WantedSize(DynamicOutputShapeException):
+    """A function for results without data asks for one more size that depends on elements."""
+
+    low: float = 0
+    high: float = math.inf
+
+
+def _with_sizes(function: Any) -> Callable[..., Any]:
+    """An operator as a function of the sizes that it asks for, and of its arguments."""
+
+    def run(sizes: tuple[Any, ...], *args: Any, **kwargs: Any) -> Any:
+        SIZES.append(iter(sizes))
+        try:
+            return function(*args, **kwargs)
+        finally:
+            SIZES.pop()
+
+    return run
+
+
 def _run(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
-    return _call(mode, getattr(func, "_op", func), args, kwargs)
+    function = getattr(func, "_op", func)
+    try:
+        return _call(mode, function, args, kwargs)
+    except WantedSize as wanted:
+        env = mode.shape_env
+        if not (mode.count is not None if env is None else env.allow_dynamic_output_shape_ops):
+            raise
+        bounds = [(wanted.low, wanted.high)]
+    mode.counted = True
+    while True:
+        if env is None:
+            sizes = tuple([min(max(mode.count, low), high) for low, high in bounds])
+        else:
+            sizes = tuple([env.create_unbacked_symint(low, high) for low, high in bounds])
+        try:
+            return _call(mode, _with_sizes(function), (sizes, *args), kwargs)
+        except WantedSize as wanted:
+            bounds.append((wanted.low, wanted.high))
 
 
 def _run_inplace(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:

@@ -8,10 +8,11 @@ shape no trace knows, and says so.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from facula.core.errors import fail
-from facula.fx.fake_tensor import DynamicOutputShapeException
+from facula.fx.fake_tensor import SIZES, WantedSize
 
 from .custom import RUNNING
 
@@ -30,7 +31,12 @@ class FakeImplCtx:
         Raises:
             DynamicOutputShapeException: no sizes are symbols here, as under a plain `FakeTensorMode`.
         """
-        raise DynamicOutputShapeException(self._op)
+        found = next(SIZES[-1], None) if SIZES else None
+        if found is not None:
+            return found
+        wanted = WantedSize(self._op)
+        wanted.low, wanted.high = min, math.inf if max is None else max
+        raise wanted
 
     create_unbacked_symint = new_dynamic_size
 

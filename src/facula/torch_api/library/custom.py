@@ -146,7 +146,10 @@ class CustomOperator(Definition):
         if device == _META and not self.schema.results:
             return _nothing  # what only writes has nothing to allocate
         if device == _META:
-            required = "a function for tensors without data was required (no fake impl registered)"
+            required = (
+                "a function for tensors without data was required (there was no fake impl or Meta "
+                "kernel: no fake impl registered)"
+            )
             hint = f"facula.library.register_fake({self.name!r})"
         else:
             required = (
