@@ -366,3 +366,26 @@ def test_control_flow_is_kept_in_programs_and_files(tmp_path):
             )  # fmt: skip
             for found, exact in zip(module(facula.from_numpy(a)), wanted, strict=True):
                 assert np.allclose(found.numpy(), exact, atol=1e-5)
+
+
+def test_numbers_of_cond_are_places_of_views():
+    class Module(nn.Module):
+        def forward(self, x):
+            return x[facula.cond(x.sum() > 3, lambda: 0, lambda: 1, ())]
+
+    module = export.export(Module(), (facula.ones(3, 2),)).module()
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    assert np.array_equal(module(facula.from_numpy(x)).numpy(), x[0])
+    assert np.array_equal(module(facula.from_numpy(-x)).numpy(), -x[1])
+
+
+def test_inputs_without_elements():
+    from facula.fx.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        inputs = (facula.empty(2, 3),)
+    layer = nn.Linear(3, 4)
+    x = facula.from_numpy(np.ones((2, 3), dtype=np.float32))
+    wanted = layer.weight.detach().numpy().sum(1) + layer.bias.detach().numpy()
+    found = export.export(layer, inputs).module()(x)
+    assert np.allclose(found.detach().numpy(), np.stack([wanted] * 2), atol=1e-6)

@@ -253,6 +253,28 @@ def test_functional_traces_refuse_writes_to_inputs_too():
         traced(facula.func.functionalize(f), numbers(3, 2))
 
 
+def test_functional_programs_refuse_what_functional_traces_refuse():
+    xs = numbers(3, 2)
+    for step in (lambda c, x: (c + x.add_(1), c * 1), lambda c, x: (c, x * 1)):
+        with pytest.raises(UncapturedHigherOrderOpError, match="scan"):
+            facula.func.functionalize(lambda xs, step=step: scan(step, xs[0] * 0, xs))(xs)
+    carry, _ = facula.func.functionalize(
+        lambda xs: scan(lambda c, x: (c + x.clone().mul_(2), c * 1), xs[0] * 0, xs)
+    )(xs)
+    assert np.allclose(carry.numpy(), 2 * xs.numpy().sum(0))
+
+
+def test_numbers_that_differ_are_known_where_the_graph_runs():
+    def f(x):
+        number = facula.cond(x.sum() > 0, lambda: 0, lambda: 2, ())
+        return x.select(0, number) * 1
+
+    module = traced(f, numbers(3, 2), mode="symbolic")
+    x = numbers(3, 2).abs()
+    assert np.array_equal(module(x).numpy(), x.numpy()[0])
+    assert np.array_equal(module(-x).numpy(), -x.numpy()[2])
+
+
 def test_functional_traces_have_functional_functions():
     def f(p, x):
         def chosen(x):

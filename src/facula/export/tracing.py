@@ -32,7 +32,7 @@ from facula.export.signature import (
 )
 from facula.fx import Graph, GraphModule, Node
 from facula.fx import _pytree as pytree
-from facula.fx.fake_tensor import FakeTensorMode
+from facula.fx.fake_tensor import FakeTensor, FakeTensorMode
 from facula.fx.shape_env import ShapeEnv, nodes_of_numbers, write_checks
 from facula.fx.symbols import SymInt
 from facula.lower.aot.api import _Swapped
@@ -134,7 +134,10 @@ def trace_module(
 
 
 def _fake(t: Any, mode: FakeTensorMode) -> Any:
-    made: Any = mode.from_tensor(t.detach(), static_shapes=True)
+    if isinstance(t, FakeTensor):  # of the user's, whose sizes are numbers
+        made: Any = core.fake_like(mode.tensor_class, t, mode)
+    else:
+        made = mode.from_tensor(t.detach(), static_shapes=True)
     made.requires_grad_(t.requires_grad)
     if t.requires_grad and not t.is_leaf:
         made._inner = True

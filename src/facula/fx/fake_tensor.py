@@ -485,7 +485,8 @@ def _run(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
     mode.counted = True
     while True:
         if env is None:
-            sizes = tuple([min(max(mode.count, low), high) for low, high in bounds])
+            count: Any = mode.count
+            sizes = tuple([min(max(count, low), high) for low, high in bounds])
         else:
             sizes = tuple([env.create_unbacked_symint(low, high) for low, high in bounds])
         try:

@@ -357,6 +357,8 @@ class Node:
         """
         if self.op in ("placeholder", "output"):
             return True
+        if self.meta.get("numbers_read"):  # results that are views may have them as their places
+            return True
         if self.op == "call_function":
             return is_impure_function(self.target, self.kwargs, impure_random)
         if self.op == "call_method":

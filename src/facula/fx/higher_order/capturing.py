@@ -38,6 +38,26 @@ def label(function: Any) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
+def check_memory(name: str, function: Any, args: Any, results: Any) -> None:
+    """Raise where a function gives memory that it was given, or some twice."""
+    seen = {core.storage_key(x) for x in args if isinstance(x, Tensor) and x.numel()}
+    for x in results:
+        if isinstance(x, Tensor) and x.numel():
+            if core.storage_key(x) in seen:
+                _aliased(name, function, x)
+            seen.add(core.storage_key(x))
+
+
+def _aliased(name: str, function: Any, x: Tensor) -> None:
+    refuse(
+        name,
+        "results in memory of their own were required: "
+        f"{label(function)} might be aliasing the input or the output!",
+        list(x.shape),
+        "return x.clone()",
+    )
+
+
 class _InnerTracer(PythonKeyTracer):
     """The tracer of a function inside of a trace: what it does not know becomes an input."""
 
@@ -148,7 +168,7 @@ class Captured:
             key = core.storage_key(x)
             if key in owned or key in seen:
                 if not getattr(self.function, "_may_alias", False):
-                    self._aliased(x)
+                    _aliased(self.op.name(), self.function, x)
                 self.outputs[number] = x.clone()
             seen.add(key)
         for node in self.tracer.graph.nodes:
@@ -160,15 +180,6 @@ class Captured:
                     node.target,
                     "work on x.clone()",
                 )
-
-    def _aliased(self, x: Tensor) -> None:
-        refuse(
-            self.op.name(),
-            "results in memory of their own were required: "
-            f"{label(self.function)} might be aliasing the input or the output!",
-            list(x.shape),
-            "return x.clone()",
-        )
 
     def lie_like(self, wanted: Any) -> None:
         """Let results be contiguous where others that stand for them are."""
@@ -325,4 +336,5 @@ def _note_numbers(tracer: Any, results: tuple[Any, ...], node: Node) -> None:
     for user in list(node.users):
         value = user.meta.get("val")
         if isinstance(value, SymInt) and value.expr.symbol is not None:
+            node.meta["numbers_read"] = user.meta["numbers_read"] = True
             tracer.number_nodes.setdefault(value.expr, user)

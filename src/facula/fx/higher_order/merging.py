@@ -12,7 +12,7 @@ import contextlib
 from typing import Any
 
 from facula import core
-from facula.fx.fake_tensor import detect_fake_mode
+from facula.fx.fake_tensor import FakeTensorMode, detect_fake_mode
 from facula.fx.higher_order.errors import refuse
 from facula.fx.proxy_tensor import disable_proxy_modes_tracing
 
@@ -70,10 +70,18 @@ def _new_size(env: Any, x: Any, y: Any) -> Any:
 def _number(a: Any, b: Any) -> Any:
     if _same(a, b):
         return a
-    env: Any = getattr(detect_fake_mode(), "shape_env", None)
+    env: Any = environment()
     if env is None:
         _differ("the same number from both functions", a, b)
+    if type(a) is int and type(b) is int:
+        return env.create_unbacked_symint(min(a, b), max(a, b))
     return env.create_unbacked_symint()
+
+
+def environment() -> Any:
+    """The symbols of the trace that runs; None where it has none."""
+    modes = [mode for mode in core.DISPATCH_MODES if isinstance(mode, FakeTensorMode)]
+    return next((mode.shape_env for mode in modes if mode.shape_env is not None), None)
 
 
 def _differ(wanted: str, a: Any, b: Any) -> Any:

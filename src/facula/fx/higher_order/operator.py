@@ -191,9 +191,6 @@ class ControlFlow(HigherOrderOperator):
         return self.run(*args)
 
     def _functional(self, level: Any, args: tuple[Any, ...]) -> Any:
-        mode = get_proxy_mode()
-        if (mode is None or not mode.enable_tracing) and not is_fake(args):
-            return self.run(*args)
         functions = [_functionalised(self._name, f, level) for f in self.functions_of(args)]
         given = pytree.tree_map(level.value_of, self.with_functions(args, [None] * len(functions)))
         result = level.call_below(self, self.with_functions(given, functions), {})
@@ -242,6 +239,8 @@ def _functionalised(name: str, function: Any, outer: Any) -> Any:
                 [list(memory.tensor.shape) for memory in written],
                 "work on x.clone()",
             )
+        if not inner._may_alias:  # type: ignore[attr-defined]
+            capturing.check_memory(name, function, args, results)
         return results[0] if single else results
 
     inner.__name__ = capturing.label(function)

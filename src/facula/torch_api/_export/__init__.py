@@ -13,7 +13,9 @@ from typing import Any
 from facula.deploy.aot import LoadedPackage, compile_library, load_package
 from facula.export import export
 
-__all__ = ["aot_compile", "aot_load"]
+from . import config
+
+__all__ = ["aot_compile", "aot_load", "config"]
 
 
 def aot_compile(
