@@ -333,7 +333,8 @@ def _reduce_storage(storage: UntypedStorage) -> Any:
 
 def _one_storage(tensor: Any) -> UntypedStorage:
     """The storage as the same object for all tensors of a message, so that it is sent once."""
-    storage = tensor.untyped_storage().share_memory_()
+    # of the tensor, not of its storage: a tensor that alone lies on it is moved without a search for others
+    storage = core.Tensor.share_memory_(tensor).untyped_storage()
     memory = core.shared_memory_of(storage)
     if memory is None:
         return storage
