@@ -169,6 +169,34 @@ def _volatile(self: Tensor) -> bool:
     return False
 
 
+def _removed(name: str, instead: str) -> Callable[..., Any]:
+    """A function that PyTorch has removed: a call says what took its place."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        fail(
+            RuntimeError,
+            name,
+            "a function that is there was required (This function was deprecated since version 1.9 and is "
+            "now removed)",
+            name,
+            hint=instead,
+        )
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"Removed: {instead}."
+    return call
+
+
+solve = _removed("solve", "solve(B, A).solution is linalg.solve(A, B); lu() gives the factors")
+eig = _removed(
+    "eig", "linalg.eig(A) gives complex values and vectors, linalg.eigvals(A) the values"
+)
+lstsq = _removed("lstsq", "lstsq(B, A).solution is linalg.lstsq(A, B).solution; qr is linalg.qr(A)")
+symeig = _removed(
+    "symeig",
+    "symeig(A, upper=u) is linalg.eigvalsh(A, UPLO='U' if u else 'L'), with eigenvectors linalg.eigh",
+)
+
 METHODS: tuple[Callable[..., Any], ...] = (
     is_nonzero,
     is_same_size,
@@ -188,6 +216,10 @@ METHODS: tuple[Callable[..., Any], ...] = (
     const_data_ptr,
     map2_,
     module_load,
+    solve,
+    eig,
+    lstsq,
+    symeig,
     *(_placed(name) for name in ("ipu", "xpu", "mtia")),
 )
 VALUES: dict[str, Any] = {

@@ -140,7 +140,11 @@ def _check_mm(op: str, a: Any, b: Any) -> tuple[int, int]:
     return a.shape[0], b.shape[1]
 
 
-@operator("mm(Tensor self, Tensor mat2) -> Tensor", autocast="lower")
+@operator(
+    "mm(Tensor self, Tensor mat2) -> Tensor",
+    names=("mm", "Tensor.mm", "spmm"),
+    autocast="lower",
+)
 class mm:
     """The product of two matrices, [m, k] and [k, n] -> [m, n]."""
 

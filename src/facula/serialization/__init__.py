@@ -5,6 +5,15 @@ and runs no code, and saving to a path leaves the old file or the whole new one.
 """
 
 from facula.serialization.checkpoint import load, save
+from facula.serialization.locations import (
+    LoadEndianness,
+    default_restore_location,
+    get_default_load_endianness,
+    location_tag,
+    register_package,
+    set_default_load_endianness,
+)
+from facula.serialization.pickle_names import get_unsafe_globals_in_checkpoint
 from facula.serialization.rebuild import (
     add_safe_globals,
     clear_safe_globals,
@@ -13,10 +22,17 @@ from facula.serialization.rebuild import (
 )
 
 __all__ = [
+    "LoadEndianness",
     "add_safe_globals",
     "clear_safe_globals",
+    "default_restore_location",
+    "get_default_load_endianness",
     "get_safe_globals",
+    "get_unsafe_globals_in_checkpoint",
     "load",
+    "location_tag",
+    "register_package",
     "safe_globals",
     "save",
+    "set_default_load_endianness",
 ]

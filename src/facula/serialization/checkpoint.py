@@ -23,6 +23,7 @@ from facula.serialization.files import (
     written_atomically,
 )
 from facula.serialization.legacy import read_legacy
+from facula.serialization.locations import default_restore_location, unsaid_order
 from facula.serialization.pickle_writer import CheckpointPickler
 from facula.serialization.rebuild import StorageType, find, referenced
 from facula.serialization.unpickle import DataUnpickler
@@ -267,7 +268,7 @@ def _read_archive(
     encoding: str,
 ) -> Any:
     archive = ArchiveReader(stream, mapping)
-    order = bytes(archive.read("byteorder")) if "byteorder" in archive else b"little"
+    order = bytes(archive.read("byteorder")) if "byteorder" in archive else unsaid_order()
     if order not in (b"little", b"big"):
         fail(
             RuntimeError,
@@ -287,12 +288,14 @@ def _read_archive(
 def placer(map_location: MapLocation) -> Callable[[Any, str], Any]:
     """A function that puts a CPU storage where `map_location` wants it."""
     if map_location is None:
-        return _as_saved
+        return default_restore_location
     if isinstance(map_location, dict):
-        return lambda storage, location: _as_saved(storage, map_location.get(location, location))
+        return lambda storage, location: default_restore_location(
+            storage, map_location.get(location, location)
+        )
     if isinstance(map_location, (str, core.device)):
         wanted = str(map_location)
-        return lambda storage, location: _as_saved(storage, wanted)
+        return lambda storage, location: default_restore_location(storage, wanted)
     if callable(map_location):
         return lambda storage, location: _first(map_location(storage, location), storage, location)
     fail(
@@ -305,19 +308,4 @@ def placer(map_location: MapLocation) -> Callable[[Any, str], Any]:
 
 
 def _first(chosen: Any, storage: Any, location: str) -> Any:
-    return chosen if chosen is not None else _as_saved(storage, location)
-
-
-def _as_saved(storage: Any, location: str) -> Any:
-    if location == "cpu":
-        return storage
-    try:
-        return storages.moved(storage, core.device(location))
-    except (RuntimeError, NotImplementedError) as error:
-        fail(
-            RuntimeError,
-            "load",
-            "the device that the file names must be there",
-            got=f"{location} ({str(error).splitlines()[0]})",
-            hint="pass map_location='cpu'",
-        )
+    return chosen if chosen is not None else default_restore_location(storage, location)

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 from facula import core
 from facula.namespaces.storage import TypedStorage
 from facula.serialization import storages
+from facula.serialization.locations import location_tag
 from facula.serialization.names import dtype_word, storage_name
 
 __all__ = ["CheckpointPickler"]
@@ -113,7 +114,7 @@ class CheckpointPickler(_Pickler):
         name = None if dtype is None else storage_name(dtype)
         kind = _UNTYPED if name is None else self.named("torch", name)
         count = storage.nbytes() // (1 if name is None else dtype.itemsize)
-        return "storage", kind, self.key_of(storage), str(storage.device), count
+        return "storage", kind, self.key_of(storage), location_tag(storage), count
 
     # ---- tensors
     def _tensor(self, value: Any) -> tuple:

@@ -18,9 +18,24 @@ __all__ = [
     "Stream",
     "current_accelerator",
     "current_device_index",
+    "current_stream",
     "device_count",
+    "device_index",
+    "empty_cache",
+    "empty_host_cache",
+    "get_device_capability",
     "get_device_module",
+    "get_memory_info",
     "is_available",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "reset_accumulated_memory_stats",
+    "reset_peak_memory_stats",
+    "set_device_index",
+    "set_stream",
     "synchronize",
 ]
 
@@ -170,3 +185,132 @@ def synchronize(device: Any = None) -> None:
     wait = getattr(core.BACKENDS[found.type], "synchronize", None) if found is not None else None
     if wait is not None:
         wait(device)
+
+
+# ------------------------------------------------------------------ what a backend answers
+
+
+def _of_backend(name: str) -> Any:
+    """The function of the accelerator's backend, or of its module, that has a name."""
+    found = current_accelerator()
+    if found is None:
+        fail(
+            RuntimeError,
+            name,
+            "an accelerator was required (Cannot access accelerator device when none is available)",
+            "none",
+            hint="facula.accelerator.is_available() asks before",
+        )
+    module = getattr(sys.modules["facula"], found.type, None)
+    answer = getattr(core.BACKENDS[found.type], name, None) or getattr(module, name, None)
+    if answer is None:
+        fail(
+            RuntimeError,
+            name,
+            f"a backend that has {name} was required",
+            found.type,
+            hint="a backend's package defines it on its backend or its module",
+        )
+    return answer
+
+
+def _index(device: Any) -> int:
+    """The index that a device, or a text for one, names."""
+    if device is None:
+        return current_device_index()
+    return device if isinstance(device, int) else core.device(device).index or 0
+
+
+def current_stream(device: Any = None, /) -> Any:
+    """The stream in which work is queued."""
+    return _of_backend("current_stream")(_index(device))
+
+
+def set_stream(stream: Any) -> None:
+    """Queue work in another stream."""
+    _of_backend("set_stream")(stream)
+
+
+def set_device_index(device: Any, /) -> None:
+    """Make another device of the accelerator's type the one in use."""
+    set_index = _of_backend("set_device")
+    set_index(_index(device))
+
+
+def get_device_capability(device: Any = None, /) -> dict[str, Any]:
+    """What the device can do, by name."""
+    found: dict[str, Any] = _of_backend("get_device_capability")(_index(device))
+    return found
+
+
+def empty_cache() -> None:
+    """Give memory that the device's allocator keeps back to the system."""
+    _of_backend("empty_cache")()
+
+
+def empty_host_cache() -> None:
+    """Give memory of the machine that is kept for copies back to the system."""
+    _of_backend("empty_host_cache")()
+
+
+def memory_stats(device_index: Any = None, /) -> dict[str, Any]:
+    """What the device's allocator counts, by name."""
+    found: dict[str, Any] = _of_backend("memory_stats")(_index(device_index))
+    return found
+
+
+def memory_allocated(device_index: Any = None, /) -> int:
+    """How many bytes tensors hold."""
+    return int(_of_backend("memory_allocated")(_index(device_index)))
+
+
+def max_memory_allocated(device_index: Any = None, /) -> int:
+    """How many bytes tensors held at most."""
+    return int(_of_backend("max_memory_allocated")(_index(device_index)))
+
+
+def memory_reserved(device_index: Any = None, /) -> int:
+    """How many bytes the device's allocator holds."""
+    return int(_of_backend("memory_reserved")(_index(device_index)))
+
+
+def max_memory_reserved(device_index: Any = None, /) -> int:
+    """How many bytes the device's allocator held at most."""
+    return int(_of_backend("max_memory_reserved")(_index(device_index)))
+
+
+def get_memory_info(device_index: Any = None, /) -> tuple[int, int]:
+    """How many bytes are free, and how many there are."""
+    free, total = _of_backend("get_memory_info")(_index(device_index))
+    return int(free), int(total)
+
+
+def reset_accumulated_memory_stats(device_index: Any = None, /) -> None:
+    """Count from zero what adds up."""
+    _of_backend("reset_accumulated_memory_stats")(_index(device_index))
+
+
+def reset_peak_memory_stats(device_index: Any = None, /) -> None:
+    """Forget what was held at most."""
+    _of_backend("reset_peak_memory_stats")(_index(device_index))
+
+
+class device_index:  # noqa: N801 - PyTorch's name
+    """A block in which another device of the accelerator's type is in use; None changes nothing."""
+
+    def __init__(self, device: int | None, /) -> None:
+        self.index = device
+
+    def __enter__(self) -> None:
+        if self.index is not None:
+            self.before = current_device_index()
+            set_device_index(self.index)
+
+    def __exit__(self, *exception: Any) -> None:
+        if self.index is not None:
+            set_device_index(self.before)
+
+
+#: PyTorch's older names
+set_device_idx = set_device_index
+current_device_idx = current_device_index

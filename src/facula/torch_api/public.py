@@ -35,6 +35,7 @@ LIBRARIES = {
 
 _FROM = {
     "facula.mobile": "is_vulkan_available",
+    "facula.older_methods": "solve eig lstsq symeig",
     "facula.compiler.api": "compile",
     "facula.fx.higher_order": "cond while_loop",
     "facula.serialization": "save load",

@@ -23,6 +23,7 @@ from facula.core.errors import fail
 from facula.serialization import storages
 from facula.serialization.archive import ArchiveWriter
 from facula.serialization.files import is_path, written_atomically
+from facula.serialization.pickle_names import names_in
 
 from ._digraph import DiGraph
 from ._mangling import demangle, is_mangled
@@ -32,7 +33,7 @@ from .find_file_dependencies import find_files_source_depends_on
 from .glob_group import GlobPattern
 from .importer import Importer, OrderedImporter, sys_importer
 from .patterns import Action, Hook, Patterns, comes_with_python
-from .pickles import PackagePickler, imported_modules
+from .pickles import PackagePickler
 
 __all__ = ["EmptyMatchError", "PackageExporter", "PackagingError", "PackagingErrorReason"]
 
@@ -183,7 +184,7 @@ class PackageExporter:
         where = f"<{package}.{resource}>"
         self.dependency_graph.add_node(where, is_pickle=True, provided=True)
         if dependencies:
-            for module in dict.fromkeys(module for module, _ in imported_modules(data)):
+            for module in dict.fromkeys(module for module, _ in names_in(data)):
                 self.dependency_graph.add_edge(where, module)
                 self.add_dependency(module)
                 node = self.dependency_graph.nodes[module]

@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import io
 import pickle
-import pickletools
 import struct
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +26,7 @@ from . import graph_modules
 from ._mangling import demangle
 from .importer import Importer, ObjMismatchError, ObjNotFoundError
 
-__all__ = ["PackagePickler", "PackageUnpickler", "imported_modules"]
+__all__ = ["PackagePickler", "PackageUnpickler"]
 
 
 class PackagePickler(CheckpointPickler):
@@ -94,29 +93,6 @@ _SINGLE = {type(None): None, type(NotImplemented): NotImplemented, type(...): ..
 def _written_module(name: str) -> str:
     """A module's name in the file: PyTorch's for facula's own."""
     return "torch" + own_name(name).removeprefix("facula") if is_own(name) else name
-
-
-def imported_modules(data: bytes) -> dict[tuple[str, str], None]:
-    """The modules and names that a pickle asks for; nothing of it is run."""
-    found: dict[tuple[str, str], None] = {}
-    texts: list[str] = []
-    memo: dict[int, str] = {}
-    argument: Any
-    for opcode, argument, _ in pickletools.genops(data):
-        if opcode.name == "GLOBAL":
-            module, _, name = argument.partition(" ")
-            found[module, name] = None
-        elif opcode.name == "STACK_GLOBAL":
-            found[texts[-2], texts[-1]] = None
-        elif opcode.name == "MEMOIZE" and texts:
-            memo[len(memo)] = texts[-1]
-        elif "PUT" in opcode.name and texts:
-            memo[argument] = texts[-1]
-        elif "GET" in opcode.name:
-            texts.append(memo.get(argument, ""))
-        elif isinstance(argument, str):
-            texts.append(argument)
-    return found
 
 
 class _Callable(Maker):
