@@ -275,3 +275,17 @@ def test_wrapping_a_function_of_ones_own():
 
     Diagonal.handled[distance] = lambda a, b: "handled"
     assert distance(1, 3) == 2 and distance(Diagonal(1, 1), 3) == "handled"
+
+
+def test_grad_of_a_class_that_leaves_it_to_its_base():
+    calls = []
+
+    class Passing(facula.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            calls.append(getattr(func, "__name__", ""))
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    x = facula.tensor([1.0, 2.0]).as_subclass(Passing).requires_grad_()
+    (found,) = facula.autograd.grad((x * x).sum(), x)
+    assert found.tolist() == [2, 4] and calls.count("grad") == 1

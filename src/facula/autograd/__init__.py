@@ -37,7 +37,11 @@ inference_mode no_grad set_detect_anomaly set_grad_enabled set_multithreading_en
 
 
 def _overridden(outputs: Any, inputs: Any) -> list[Any]:
-    """The tensors of classes that handle functions themselves."""
+    """The tensors of classes that handle functions themselves; none where overrides are switched off."""
+    disabled = core.set_overrides_disabled(True)
+    core.set_overrides_disabled(disabled)
+    if disabled:  # a class handles this call already
+        return []
     given = (*_as_tuple(outputs), *_as_tuple(inputs))
     found: list[Any] = core.overloaded_arguments(given, {})
     return found
