@@ -144,13 +144,13 @@ static void quantized_maximum_$S(char *const *p, const int64_t *n, const fk_scal
         const $T *image = (const $T *)p[1] + item / (n[6] * n[5] * n[4]) * n[0] * n[1] * n[2] * channels;
         $T *to = ($T *)p[0] + item * channels;
         for (int64_t j = 0; j < channels; j++) to[j] = $L;
-        for (int64_t k = 0; k < n[7] * n[8] * n[9]; k++) {
-            const int64_t z = iz + k / (n[8] * n[9]) * n[16], y = iy + k / n[9] % n[8] * n[17],
-                          x = ix + k % n[9] * n[18];
-            if (z < 0 || z >= n[0] || y < 0 || y >= n[1] || x < 0 || x >= n[2]) continue;
-            const $T *from = image + ((z * n[1] + y) * n[2] + x) * channels;
-            LOOP for (int64_t j = 0; j < channels; j++) to[j] = to[j] > from[j] ? to[j] : from[j];
-        }
+        for (int64_t a = 0, z = iz; a < n[7]; a++, z += n[16])
+            for (int64_t b = 0, y = iy; b < n[8] && z >= 0 && z < n[0]; b++, y += n[17])
+                for (int64_t c = 0, x = ix; c < n[9] && y >= 0 && y < n[1]; c++, x += n[18]) {
+                    if (x < 0 || x >= n[2]) continue;
+                    const $T *from = image + ((z * n[1] + y) * n[2] + x) * channels;
+                    LOOP for (int64_t j = 0; j < channels; j++) to[j] = to[j] > from[j] ? to[j] : from[j];
+                }
     }
 }
 """
