@@ -134,3 +134,10 @@ def test_padded_batches_become_nested():
     same(again, entries())
     with pytest.raises(RuntimeError, match="dim"):
         facula.nested.as_nested_tensor(facula.ones(3))
+
+
+def test_stand_ins_without_elements_are_refused():
+    from facula.fx.fake_tensor import FakeTensorMode
+
+    with pytest.raises(NotImplementedError, match="NestedTensor"):
+        FakeTensorMode().from_tensor(nested(entries()))

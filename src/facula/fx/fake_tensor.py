@@ -405,6 +405,10 @@ class FakeTensorMode(TorchDispatchMode):
 
     def _on_storage(self, tensor: Tensor) -> Tensor:
         """A meta tensor of the same geometry, on one storage with those of the same real storage."""
+        shape, strides = tuple(tensor.shape), tuple(tensor.stride())
+        if len(shape) != len(strides):  # of a class that holds tensors, as nested ones
+            fail(NotImplementedError, "from_tensor", "a tensor with elements of its own was required",
+                 got=type(tensor).__name__, hint="convert the tensors that it holds")  # fmt: skip
         place = core.storage_place(tensor)
         known = self._storages.get(place)
         if known is None or known[0]() is None:
@@ -412,7 +416,7 @@ class FakeTensorMode(TorchDispatchMode):
             whole = core.empty((nbytes,), dtype=core.uint8, device="meta")
             known = self._storages[place] = (weakref.ref(tensor), whole)
         offset = tensor.storage_offset() * tensor.element_size()
-        return core.view_dtype(known[1], tensor.dtype, tensor.shape, tensor.stride(), offset)
+        return core.view_dtype(known[1], tensor.dtype, shape, strides, offset)
 
 
 class _Undisturbed:
