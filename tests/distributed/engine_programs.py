@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -10,7 +9,7 @@ import time
 from typing import Any
 
 import numpy as np
-from joined import begin, error_of
+from joined import begin, error_of, tell
 from store_engine import StoreEngine
 
 import facula
@@ -33,8 +32,8 @@ def same(t: Any, wanted: np.ndarray, what: str) -> None:
     np.testing.assert_array_equal(t.numpy(), wanted, err_msg=what, strict=True)
 
 
-def reductions() -> Any:
-    rank, size = begin(60)
+def reductions() -> None:
+    rank, size = dist.get_rank(), dist.get_world_size()
     for dtype in DTYPES:
         for count in COUNTS if dtype == "float32" else COUNTS[2:5]:
             every = [given(r, count, dtype) for r in range(size)]
@@ -69,12 +68,10 @@ def reductions() -> Any:
     dist.all_gather(copies, x)
     for other in copies:
         same(other, x.numpy(), "all ranks get the same bits")
-    dist.destroy_process_group()
-    return "fine"
 
 
-def movements() -> Any:
-    rank, size = begin(60)
+def movements() -> None:
+    rank, size = dist.get_rank(), dist.get_world_size()
     for dtype in ("float32", "uint8"):
         for count in COUNTS:
             every = [given(r, count, dtype) for r in range(size)]
@@ -114,13 +111,11 @@ def movements() -> Any:
     dist.all_to_all_single(out, facula.full((sum(sent),), float(rank)), come, sent)
     same(out, np.repeat(np.arange(size, dtype="float32"), come), "all_to_all_single")
     dist.barrier()
-    dist.destroy_process_group()
-    return "fine"
 
 
-def orders() -> Any:
+def orders() -> None:
     """Collectives that are under way at once, groups, objects, messages."""
-    rank, size = begin(60)
+    rank, size = dist.get_rank(), dist.get_world_size()
     tensors = [facula.full((n,), float(rank)) for n in (3, 100_000, 1, 20_000) * 3]
     works = [dist.all_reduce(t, async_op=True) for t in tensors]
     last = facula.ones(5)
@@ -154,6 +149,13 @@ def orders() -> Any:
     coming.wait()
     assert set(got.tolist()) == {left}
     dist.monitored_barrier()
+
+
+def numbers() -> Any:
+    begin(60)
+    reductions()
+    movements()
+    orders()
     dist.destroy_process_group()
     return "fine"
 
@@ -193,7 +195,7 @@ def seconds(n: float) -> Any:
 def away() -> Any:
     """The last rank dies, stops, leaves or is late in the middle of many collectives."""
     how, where = sys.argv[2], int(sys.argv[3])
-    rank, size = begin(3)
+    rank, size = begin(2)
     dist.barrier()
     began = time.monotonic()
     try:
@@ -201,10 +203,10 @@ def away() -> Any:
             if rank == size - 1 and step == where:
                 if how == "leave":
                     dist.destroy_process_group()
-                    time.sleep(4)
+                    time.sleep(3)
                     return ["left", 0.0]
                 if how == "late":
-                    time.sleep(7)
+                    time.sleep(5)
                     return ["late", 0.0]
                 os.kill(os.getpid(), signal.SIGKILL if how == "kill" else signal.SIGSTOP)
             x = facula.full((3 << (step % 18),), 1.0)
@@ -216,4 +218,4 @@ def away() -> Any:
 
 
 if __name__ == "__main__":
-    print(json.dumps(globals()[sys.argv[1]]()))
+    tell(globals()[sys.argv[1]]())

@@ -11,10 +11,45 @@ import os
 import socket
 import subprocess
 import sys
+import sysconfig
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def mpiexec() -> list[str]:
+    """How several processes of MPI are started on this machine, which has fewer processors; killed ones end
+    alone."""
+    found = os.path.join(sysconfig.get_path("scripts"), "mpiexec")
+    return [found, "--oversubscribe", "--bind-to", "none", "--with-ft", "ulfm"]
+
+
+def run_under_mpi(
+    program: str, size: int = 2, seconds: float = 60, *, script: str = "programs.py",
+    dying: Sequence[int] = (), environment: Mapping[str, str] | None = None,
+) -> list[Any]:  # fmt: skip
+    """The same, where `mpiexec` starts the processes and MPI is all that they know of each other."""
+    base = {k: v for k, v in os.environ.items() if k not in ("MASTER_ADDR", "MASTER_PORT")}
+    base |= {"OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", **(environment or {})}
+    base |= {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
+    program_line = [sys.executable, os.path.join(HERE, script), *program.split()]
+    with tempfile.TemporaryDirectory() as folder:
+        command = [*mpiexec(), "-n", str(size), *program_line]
+        done = subprocess.run(
+            command, env={**base, "TEST_RESULTS": folder}, capture_output=True, text=True, timeout=seconds
+        )  # fmt: skip
+        assert done.returncode == 0 or dying, done.stderr[-3000:]
+        found = []
+        for rank in range(size):
+            path = os.path.join(folder, str(rank))
+            assert rank in dying or os.path.exists(path), f"rank {rank}: {done.stderr[-3000:]}"
+            found.append(None)
+            if os.path.exists(path):
+                with open(path) as file:
+                    found[rank] = json.load(file)
+        return found
 
 
 def run(

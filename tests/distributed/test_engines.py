@@ -18,23 +18,35 @@ ENGINES = {
     "gloo": {"TEST_ENGINE": "gloo"},
     "gloo by messages": {"TEST_ENGINE": "gloo", "FACULA_SHARED_COLLECTIVES": "0"},
     "of another package": {"TEST_ENGINE": "store"},
+    "mpi": {"TEST_ENGINE": "mpi"},
+    "mpi by its library": {"TEST_ENGINE": "mpi", "FACULA_SHARED_COLLECTIVES": "0"},
 }
 SCRIPT = "engine_programs.py"
 
 
 def run(engine: str, program: str, size: int = 2, **options):  # type: ignore[no-untyped-def]
-    return ranks.run(program, size, script=SCRIPT, environment=ENGINES[engine], **options)
+    if "mpi" in engine:
+        pytest.importorskip("mpi4py")  # the extra `mpi`, which `test` installs
+    start = ranks.run_under_mpi if "mpi" in engine else ranks.run
+    return start(program, size, script=SCRIPT, environment=ENGINES[engine], **options)
 
 
-@pytest.mark.parametrize("program", ["reductions", "movements", "orders"])
 @pytest.mark.parametrize(
-    "engine, size", [("gloo", 2), ("gloo", 4), ("gloo by messages", 3), ("of another package", 2)]
+    "engine, size",
+    [
+        ("gloo", 2),
+        ("gloo", 4),
+        ("gloo by messages", 3),
+        ("of another package", 2),
+        ("mpi", 2),
+        ("mpi by its library", 3),
+    ],
 )
-def test_numbers(engine: str, size: int, program: str):
-    assert run(engine, program, size) == ["fine"] * size
+def test_numbers(engine: str, size: int):
+    assert run(engine, "numbers", size) == ["fine"] * size
 
 
-@pytest.mark.parametrize("engine", ["gloo", "gloo by messages"])
+@pytest.mark.parametrize("engine", ["gloo", "gloo by messages", "mpi by its library"])
 def test_ranks_that_differ_are_told_how(engine: str):
     for rank, found in enumerate(run(engine, "differences")):
         for name, (kind, text) in found.items():
@@ -47,13 +59,14 @@ def test_ranks_that_differ_are_told_how(engine: str):
 @pytest.mark.parametrize(
     "how, where, engine",
     [("kill", 0, "gloo"), ("kill", 9, "gloo"), ("leave", 3, "gloo"), ("late", 4, "gloo"),
-     ("kill", 5, "gloo by messages")],
+     ("kill", 5, "gloo by messages"), ("kill", 2, "mpi"), ("kill", 7, "mpi by its library"),
+     ("late", 5, "mpi by its library"), ("leave", 4, "mpi by its library")],
 )  # fmt: skip
 def test_a_rank_that_is_away_is_named(how: str, where: int, engine: str):
     dying = [2] if how == "kill" else []
     for text, seconds in run(engine, f"away {how} {where}", 3, dying=dying)[:2]:
         assert "rank 2" in text, text
-        assert seconds < (3 + 5 if how == "late" else 3)
+        assert seconds < (2 + 5 if how in ("late", "leave") else 2)
 
 
 def test_memory_goes_with_the_processes():
@@ -138,3 +151,39 @@ def test_gloo_listens_on_the_loopback_address(monkeypatch: pytest.MonkeyPatch):
     engine = engines.make("gloo", Rendezvous(store, 0, 2, 5.0, address="127.0.0.2"))
     assert engine.server.getsockname()[0] == "127.0.0.1"
     engine.close()
+
+
+# ---------------------------------------------------------------- what mpi needs
+
+WITHOUT = """
+import sys
+sys.modules["mpi4py"] = None
+from facula import distributed as dist
+try:
+    dist.init_process_group("mpi", rank=0, world_size=2, store=dist.HashStore())
+except dist.DistBackendError as error:
+    print(error)
+print(dist.is_initialized())
+"""
+
+
+def test_a_missing_extra_is_said():
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT], capture_output=True, text=True, timeout=60
+    )
+    assert "pip install facula[mpi]" in done.stdout and done.stdout.strip().endswith("False"), done
+
+
+ALONE = """
+from facula import distributed as dist
+try:
+    dist.init_process_group("mpi", rank=0, world_size=2, store=dist.HashStore())
+except dist.DistBackendError as error:
+    print(error)
+"""
+
+
+def test_processes_that_mpi_did_not_start_are_told_how():
+    pytest.importorskip("mpi4py")
+    done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, timeout=60)
+    assert "mpiexec -n 2" in done.stdout, done

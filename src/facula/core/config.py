@@ -79,7 +79,7 @@ SETTINGS: dict[str, Setting] = {
         "FACULA_SHARED_COLLECTIVES",
         _switch,
         True,
-        "whether gloo's collectives go through memory that the processes of a machine share",
+        "whether collectives go through memory that the processes of a machine share",
     ),
     "num_threads": Setting("FACULA_NUM_THREADS", _count, None, "threads of the pool"),
     "guard": Setting(

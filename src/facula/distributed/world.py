@@ -9,6 +9,7 @@ world of one process opens no connection.
 from __future__ import annotations
 
 import datetime
+import importlib.util
 import os
 import urllib.parse
 from collections.abc import Sequence
@@ -107,13 +108,13 @@ def is_gloo_available() -> bool:
 
 
 def is_mpi_available() -> bool:
-    """Whether there is a backend on MPI.
+    """Whether what the backend on MPI stands on is installed (`pip install facula[mpi]`).
 
     Example:
         >>> facula.distributed.is_mpi_available() in (True, False)
         True
     """
-    return False
+    return importlib.util.find_spec("mpi4py") is not None
 
 
 def is_nccl_available() -> bool:
@@ -156,7 +157,8 @@ def is_backend_available(backend: str) -> bool:
         >>> facula.distributed.is_backend_available("gloo")
         True
     """
-    return engines.is_known(backend.lower())
+    name = backend.lower()
+    return is_mpi_available() if name == engines.Backend.MPI else engines.is_known(name)
 
 
 def is_torchelastic_launched() -> bool:
@@ -373,7 +375,11 @@ def init_process_group(
     _check_beginning(init_method, store, limit)
     chosen = _backend(backend)
     if store is None:
-        found, rank, world_size = rendezvous(init_method, rank, world_size, limit)
+        own = getattr(engines.find(chosen), "meet", None)
+        if own is None or init_method is not None or os.environ.get("MASTER_ADDR"):
+            found, rank, world_size = rendezvous(init_method, rank, world_size, limit)
+        else:  # an engine that knows its ranks
+            found, rank, world_size = own(limit.total_seconds())
         _STATE.met = found
     else:
         found = _given_store(store, rank, world_size)

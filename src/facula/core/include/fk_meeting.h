@@ -17,11 +17,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Looks before sleeping, where each process can have a processor: at least and at most; those that were in vain make
- * the next fewer, since then processors are busy with other things. Else the processor is given up this often. */
-#define FK_MEETING_FEW 64
-#define FK_MEETING_MANY 2048
-#define FK_MEETING_YIELDS 100
+/* Looks that keep the processor, and those that offer it to others each time, before sleeping: who sleeps is late at the
+ * next step, and is often woken where the one that wakes it runs; a process that has the same processor comes at once. */
+#define FK_MEETING_LOOKS 20
+#define FK_MEETING_YIELDS 300
 
 typedef struct {
     _Alignas(64) _Atomic int64_t step; /* how far a process is; in the last line unused */
@@ -50,35 +49,16 @@ FK_LOCAL int64_t fk_meeting_now(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* how many processors this process may run on */
-FK_LOCAL int fk_meeting_processors(void) {
-    static _Atomic int known;
-    int found = atomic_load_explicit(&known, memory_order_relaxed);
-    if (!found) {
-        cpu_set_t allowed;
-        found = sched_getaffinity(0, sizeof allowed, &allowed) ? 1 : CPU_COUNT(&allowed);
-        atomic_store_explicit(&known, found, memory_order_relaxed);
-    }
-    return found;
-}
-
 /* whether all came within these nanoseconds */
 FK_LOCAL int fk_meeting_wait(fk_meeting_line *lines, int size, int64_t step, int64_t limit) {
     fk_meeting_line *all = lines + size;
-    static _Atomic int patience = FK_MEETING_MANY;
-    int apart = size <= fk_meeting_processors(), now = atomic_load_explicit(&patience, memory_order_relaxed);
-    int looks = apart ? now : FK_MEETING_FEW, yields = apart ? 0 : FK_MEETING_YIELDS;
-    for (int i = 0; i < looks + yields; i++) {
-        if (fk_meeting_behind(lines, size, step) < 0) {
-            if (apart && now < FK_MEETING_MANY) atomic_store_explicit(&patience, now + now / 8, memory_order_relaxed);
-            return 1;
-        }
-        if (i >= looks) sched_yield();
+    for (int i = 0; i < FK_MEETING_LOOKS + FK_MEETING_YIELDS; i++) {
+        if (fk_meeting_behind(lines, size, step) < 0) return 1;
+        if (i >= FK_MEETING_LOOKS) sched_yield();
 #if defined(__x86_64__)
         else __builtin_ia32_pause();
 #endif
     }
-    if (apart && now > FK_MEETING_FEW) atomic_store_explicit(&patience, now / 2, memory_order_relaxed);
     int64_t end = fk_meeting_now() + limit;
     for (;;) {
         int64_t left = end - fk_meeting_now();

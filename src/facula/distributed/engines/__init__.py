@@ -20,7 +20,10 @@ GROUP = "facula.engines"
 DEFAULT = "gloo"
 Maker = Callable[[Rendezvous], Engine]
 #: the engines of this package: module and class
-_OWN = {"gloo": "facula.distributed.engines.sockets:SocketEngine"}
+_OWN = {
+    "gloo": "facula.distributed.engines.sockets:SocketEngine",
+    "mpi": "facula.distributed.engines.mpi:MPIEngine",
+}
 _REGISTERED: dict[str, Maker] = {}
 
 
@@ -92,7 +95,7 @@ def _entry_point(name: str) -> Maker | None:
 
 
 def is_known(name: str) -> bool:
-    """Whether there is an engine of this name."""
+    """Whether there is an engine of this name; what it stands on may be missing."""
     return name in _OWN or name in _REGISTERED or _entry_point(name) is not None
 
 

@@ -203,6 +203,21 @@ def meet(x: Exchange) -> Room | None:
             os.close(descriptor)
 
 
+def _spread(rank: int, size: int) -> None:
+    """Move each rank to a processor of its own for a moment, where there are enough.
+
+    The system wakes a process where the one runs that sent it a message: then ranks that wait for each other
+    at every step would share a processor until it looks for balance.
+    """
+    try:
+        allowed = os.sched_getaffinity(0)
+        if size <= len(allowed):
+            os.sched_setaffinity(0, {sorted(allowed)[rank]})
+            os.sched_setaffinity(0, allowed)
+    except OSError as error:
+        get_logger("distributed").debug("this process may not choose its processor: %s", error)
+
+
 def _agreed(x: Exchange, offer: dict[str, Any]) -> Room | None:
     """The room, if all ranks can enter it."""
     room = None
@@ -221,6 +236,8 @@ def _agreed(x: Exchange, offer: dict[str, Any]) -> Room | None:
     if not fine and room is not None:
         room.close()
         room = None
+    if room is not None:
+        _spread(x.rank, x.size)
     get_logger("distributed").info(
         "%s: collectives %s", x.group.describe(), "in shared memory" if fine else "by messages"
     )
