@@ -250,6 +250,21 @@ def test_graph_modules():
     assert isinstance(loaded, facula.fx.GraphModule) and facula.equal(loaded(x), module(x))
 
 
+def test_graph_modules_of_packaged_functions(models):
+    graph = facula.fx.Graph()
+    x = graph.placeholder("x")
+    graph.output(graph.call_function(models.helper.scaled, (x, 3)))
+    module = facula.fx.GraphModule(facula.nn.Module(), graph)
+
+    def fill(exporter):
+        exporter.intern("pk_models.**")
+        exporter.save_pickle("g", "g.pkl", module)
+
+    importer = PackageImporter(packed(fill))
+    assert importer.load_pickle("g", "g.pkl")(facula.ones(2)).tolist() == [3, 3]
+    assert importer.import_module("pk_models.helper") is not models.helper
+
+
 def test_map_location_and_folders(tmp_path):
     path = tmp_path / "p.pt"
     with PackageExporter(path) as exporter:

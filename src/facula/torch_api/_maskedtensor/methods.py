@@ -60,7 +60,7 @@ def _getitem(self: Any, index: Any) -> Any:
 
 @rule("contiguous", table=METHODS)
 def _contiguous(self: Any, *, memory_format: Any = core.contiguous_format) -> Any:
-    strided_only(self, "contiguous")
+    strided_only(self, "is_contiguous")
     options = {"memory_format": memory_format}
     return wrapped(self.get_data().contiguous(**options), self.get_mask().contiguous(**options))
 

@@ -89,7 +89,9 @@ class Importer(ABC):
 
 def _own_name(obj: Any) -> str:
     """The name that an object says it has."""
-    reduced = obj.__reduce__() if not isinstance(obj, type) and hasattr(obj, "__reduce__") else None
+    # functions have the one of `object`, which refuses
+    own = not isinstance(obj, type) and type(obj).__reduce__ is not object.__reduce__
+    reduced = obj.__reduce__() if own else None
     if isinstance(reduced, str):
         return reduced
     return str(getattr(obj, "__qualname__", None) or obj.__name__)
