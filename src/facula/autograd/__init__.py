@@ -38,6 +38,8 @@ inference_mode no_grad set_detect_anomaly set_grad_enabled set_multithreading_en
 
 def _overridden(outputs: Any, inputs: Any) -> list[Any]:
     """The tensors of classes that handle functions themselves; none where overrides are switched off."""
+    if type(outputs) is Tensor and type(inputs) is Tensor:
+        return []
     disabled = core.set_overrides_disabled(True)
     core.set_overrides_disabled(disabled)
     if disabled:  # a class handles this call already
