@@ -97,6 +97,16 @@ def handle_torch_function(
 
     Raises:
         TypeError: every handler returned `NotImplemented`.
+
+    Example:
+        >>> from facula.overrides import handle_torch_function
+        >>> class Named(facula.Tensor):
+        ...     @classmethod
+        ...     def __torch_function__(cls, func, types, args=(), kwargs=None):
+        ...         return func.__name__
+        >>> x = facula.ones(1).as_subclass(Named)
+        >>> handle_torch_function(max, (x,), x)
+        'max'
     """
     relevant = tuple(relevant_args)
     handling = core.overloaded_arguments(relevant, {})
