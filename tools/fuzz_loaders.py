@@ -12,6 +12,7 @@ in a process of its own, so that a crash is counted and not suffered.
 from __future__ import annotations
 
 import argparse
+import codecs
 import collections
 import contextlib
 import functools
@@ -108,7 +109,7 @@ def _run_batch(files: list[File], report: int, scratch: str) -> None:
     # among the installed packages
     with contextlib.suppress(RuntimeError):
         facula.device("unknown")
-    b"".decode("raw_unicode_escape")  # a module too, which the text of protocol 0 needs
+    codecs.lookup("raw_unicode_escape")  # a module too, which the text of protocol 0 needs
     for form in {id(form): form for _, _, form in files}.values():
         form.load(form.data)
     # on top of what the process that was copied had already

@@ -52,11 +52,11 @@ def exported() -> bytes:
     return stream.getvalue()
 
 
-def scripted() -> tuple[bytes, str]:
+def scripted(ending: str) -> tuple[bytes, str]:
     stream = io.BytesIO()
     facula.jit.save(facula.jit.script(facula.nn.ReLU()), stream, _extra_files={"notes": b"text"})
     names = zipfile.ZipFile(stream).namelist()
-    return stream.getvalue(), next(name for name in names if name.endswith("extra/notes"))
+    return stream.getvalue(), next(name for name in names if name.endswith(ending))
 
 
 def tarred() -> bytes:
@@ -76,6 +76,7 @@ READERS = {
     "hub": "facula.hub.load_state_dict_from_url('https://example.invalid/file.zip', model_dir=folder)",
     "export": "facula.export.load(path)",
     "jit": "facula.jit.load(path, _extra_files={'notes': ''})",
+    "jit, its code": "facula.jit.load(path)",
     "checkpoint": "facula.load(path)",
     "pipe of zip": "[s.read() for _, s in pipe.load_from_zip()]",
     "pipe of tar": "[s.read() for _, s in pipe.load_from_tar()]",
@@ -101,14 +102,14 @@ except RuntimeError as error:
 
 def files() -> dict[str, bytes]:
     older = Path(__file__).parent / "data/before_1_6.pt"
-    program, extra = scripted()
     checkpoint = io.BytesIO()
     facula.save(facula.ones(3), checkpoint)
     record = next(n for n in zipfile.ZipFile(checkpoint).namelist() if n.endswith("data/0"))
     return {
         "hub": stated(zipped({"model.pt": older.read_bytes()}), "model.pt"),
         "export": stated(exported(), "tensors.pt"),
-        "jit": stated(program, extra),
+        "jit": stated(*scripted("extra/notes")),
+        "jit, its code": stated(*scripted(".py")),
         "checkpoint": stated(checkpoint.getvalue(), record),
         "pipe of zip": stated(zipped({"a": b"text"}), "a"),
         "pipe of tar": tarred(),

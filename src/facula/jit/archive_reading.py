@@ -90,7 +90,7 @@ class _Program:
             return None
         if entry.file_size > _CODE_LIMIT:
             fail(
-                ValueError,
+                RuntimeError,
                 "jit.load",
                 "small files of code were required",
                 entry.file_size,
