@@ -54,6 +54,17 @@ REFUSED = {
     "a table without rows": lambda: facula.embedding_renorm_(
         facula.tensor(1.0), facula.tensor([0]), 1.0, 2.0
     ),
+    "an area below a number": lambda: facula.trapezoid(facula.tensor(1.0)),
+    "areas below a number": lambda: facula.cumulative_trapezoid(facula.tensor(1.0)),
+    "a vector product of numbers": lambda: facula.linalg.cross(
+        facula.tensor(1.0), facula.tensor(1.0)
+    ),
+    "a form of numbers": lambda: F.bilinear(
+        facula.tensor(1.0), facula.ones(5), facula.ones(1, 1, 5)
+    ),
+    "an order that is no number": lambda: facula.polygamma(float("nan"), x()),
+    "an order without end": lambda: facula.polygamma(float("inf"), x()),
+    "nothing to place": lambda: facula.sparse_coo_tensor(values=None),
     "no kernel": lambda: facula.convolution(
         facula.ones(2), facula.ones(2), None, [1], [0], [1], False, [0], 1
     ),

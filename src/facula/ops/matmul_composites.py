@@ -265,7 +265,8 @@ def bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> Any:
         >>> facula.nn.functional.bilinear(input1, input2, facula.ones(1, 2, 2))
         tensor([[21.]])
     """
-    if tuple(input1.shape[:-1]) != tuple(input2.shape[:-1]):
+    scalars = not input1.dim() or not input2.dim()
+    if scalars or tuple(input1.shape[:-1]) != tuple(input2.shape[:-1]):
         fail(
             RuntimeError,
             "bilinear",

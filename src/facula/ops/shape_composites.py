@@ -111,6 +111,15 @@ def diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
 
 def _areas(op: str, y: Any, x: Any, dx: Any, dim: int) -> Any:
     """Twice the area between neighbours."""
+    if not y.dim():
+        fail(
+            IndexError,
+            op,
+            f"a dimension to integrate along was required: dimension specified as {dim} but tensor "
+            "has no dimensions",
+            "a 0-d tensor",
+            hint="y.reshape(1) has one sample point",
+        )
     dim = wrap_dim(op, dim, y.dim())
     size = y.shape[dim]
     pairs = y.narrow(dim, 0, max(size - 1, 0)) + y.narrow(dim, min(1, size), max(size - 1, 0))

@@ -94,6 +94,14 @@ def sparse_coo_tensor(
     op = "sparse_coo_tensor"
     if values is None:
         indices = size if indices is None else indices
+        if indices is None:
+            fail(
+                TypeError,
+                op,
+                "a size, or indices and values, were required",
+                "none",
+                hint="facula.sparse_coo_tensor((2, 3)) has no specified elements",
+            )
         made = nothing(indices, dtype or core.get_default_dtype(), device, COO, len(indices))
         return made.requires_grad_() if requires_grad else made
     values = _tensor(values, dtype, device)

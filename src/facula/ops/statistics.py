@@ -149,6 +149,15 @@ def _cross(op: str, a: Any, b: Any, dim: int) -> Any:
             f"{a.dim()} and {b.dim()}",
             hint="unsqueeze() adds dimensions to the smaller one",
         )
+    if not a.dim():
+        fail(
+            IndexError,
+            op,
+            f"a dimension of three coordinates was required: dimension specified as {dim} but tensor "
+            "has no dimensions",
+            "0-d tensors",
+            hint="vectors have shape [..., 3]",
+        )
     d = wrap_dim(op, dim, a.dim())
     if a.shape[d] != 3 or b.shape[d] != 3:
         fail(

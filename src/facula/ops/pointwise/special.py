@@ -191,8 +191,14 @@ def polygamma(n: int, self: Any) -> Any:
         >>> facula.polygamma(1, facula.tensor([1.0, 2.0]))
         tensor([1.6449, 0.6449])
     """
-    if n < 0 or n != int(n):
-        core.errors.fail(RuntimeError, "polygamma", "an integer order n >= 0", got=n)
+    if not 0 <= n < 2**63 or n != int(n):
+        core.errors.fail(
+            RuntimeError,
+            "polygamma",
+            "an integer order n >= 0 was required",
+            got=n,
+            hint="polygamma(0, x) is digamma(x), and each n its derivative of that order",
+        )
     return F._polygamma(self, int(n))
 
 
