@@ -65,6 +65,9 @@ REFUSED = {
     "an order that is no number": lambda: facula.polygamma(float("nan"), x()),
     "an order without end": lambda: facula.polygamma(float("inf"), x()),
     "nothing to place": lambda: facula.sparse_coo_tensor(values=None),
+    "no size to spread over": lambda: F.max_unpool2d(
+        facula.ones(1, 1, 2, 2), facula.zeros(1, 1, 2, 2).long(), 2, output_size=[]
+    ),
     "no kernel": lambda: facula.convolution(
         facula.ones(2), facula.ones(2), None, [1], [0], [1], False, [0], 1
     ),

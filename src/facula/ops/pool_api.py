@@ -330,6 +330,14 @@ def _check_unpool(
     given: bool,
 ) -> None:
     _check_positions(op, input, indices)
+    if len(sizes) != len(usual):
+        fail(
+            ValueError,
+            op,
+            f"output_size should be a sequence containing {len(usual)} elements, or two more",
+            sizes,
+            hint="leave output_size out for the usual one",
+        )
     for size, default, step in zip(sizes, usual, steps, strict=True):
         if given and not default - step < size < default + step:
             fail(
