@@ -56,6 +56,19 @@ ALWAYS_INLINE void dot8(const int rows, const float *x, const int8_t *w, int64_t
         sums[r] = _mm512_reduce_add_ps((total[r][0] + total[r][1]) + (total[r][2] + total[r][3]));
 }
 
+/* scales and zeros of COLUMNS rows, which lie in pairs of 16 bits: each is the upper half of a number */
+ALWAYS_INLINE void split_bf16(const void *from, float *scales, float *zeros)
+{
+    UNROLL for (int j = 0; j < COLUMNS; j += 16) {
+        const __m512i pairs = _mm512_loadu_si512((const int32_t *)from + j);
+        _mm512_storeu_si512(scales + j, _mm512_slli_epi32(pairs, 16));
+        _mm512_storeu_si512(zeros + j, _mm512_and_si512(pairs, _mm512_set1_epi32(0xffff0000)));
+    }
+}
+#define SPLITS_bf16(count) ((count) == COLUMNS)
+#define SPLITS_f32(count) 0
+#define SPLITS_f16(count) 0
+
 /* `groups` groups of a weight's row times rows of x: those of even places, and `half` behind them of odd ones;
  * the scales of a row's groups lie COLUMNS apart */
 ALWAYS_INLINE void dot4(const int rows, const float *x, int64_t x_row, int64_t half, const uint8_t *w,
@@ -65,7 +78,24 @@ ALWAYS_INLINE void dot4(const int rows, const float *x, int64_t x_row, int64_t h
     __m512 total[ROWS][2];
     UNROLL for (int r = 0; r < rows; r++) total[r][0] = total[r][1] = _mm512_setzero_ps();
     const int64_t steps = group / 32, all = groups * steps;
-    for (int64_t i = 0; i < all; i++) {
+    int64_t i = 0;
+    if (rows == 1 && steps == 1) { /* four chains of sums */
+        __m512 chains[4];
+        UNROLL for (int c = 0; c < 4; c++) chains[c] = _mm512_setzero_ps();
+        for (; i + 4 <= all; i += 4) {
+            __builtin_prefetch(w + 16 * i + AHEAD / 2);
+            UNROLL for (int c = 0; c < 4; c++) {
+                const float *at = x + 16 * (i + c);
+                const __m512i pairs = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(w + 16 * (i + c))));
+                const __m512 high = _mm512_permutexvar_ps(_mm512_srli_epi32(pairs, 4), levels);
+                __m512 both = _mm512_mul_ps(high, _mm512_loadu_ps(at + half));
+                both = _mm512_fmadd_ps(_mm512_permutexvar_ps(pairs, levels), _mm512_loadu_ps(at), both);
+                chains[c] = _mm512_fmadd_ps(both, _mm512_set1_ps(scales[(i + c) * COLUMNS]), chains[c]);
+            }
+        }
+        total[0][0] = chains[0] + chains[1], total[0][1] = chains[2] + chains[3];
+    }
+    for (; i < all; i++) {
         const __m512 scale = _mm512_set1_ps(scales[(steps == 1 ? i : i / steps) * COLUMNS]);
         __builtin_prefetch(w + 16 * i + AHEAD / 2);
         const __m512i pairs = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(w + 16 * i)));
@@ -89,6 +119,11 @@ ALWAYS_INLINE void dot4(const int rows, const float *x, int64_t x_row, int64_t h
 """
 
 NARROW = r"""
+#define split_bf16(from, scales, zeros) (void)0
+#define SPLITS_bf16(count) 0
+#define SPLITS_f32(count) 0
+#define SPLITS_f16(count) 0
+
 ALWAYS_INLINE void dot8(const int rows, const float *x, const int8_t *w, int64_t k, float *sums)
 {
     for (int r = 0; r < rows; r++) {
@@ -152,8 +187,11 @@ ALWAYS_INLINE void gather_@s@(const int rows, const int64_t count, const @STORAG
                               const float *totals, const int64_t groups, float (*shifts)[COLUMNS])
 {
     float zeros[COLUMNS];
-    for (int64_t j = 0; j < count; j++)
-        scales[j] = load_@s@(from[2 * j]), zeros[j] = load_@s@(from[2 * j + 1]);
+    if (SPLITS_@s@(count))
+        split_bf16(from, scales, zeros);
+    else
+        for (int64_t j = 0; j < count; j++)
+            scales[j] = load_@s@(from[2 * j]), zeros[j] = load_@s@(from[2 * j + 1]);
     for (int r = 0; r < rows; r++)
         for (int64_t j = 0; j < count; j++) shifts[r][j] += zeros[j] * totals[r * groups];
 }
