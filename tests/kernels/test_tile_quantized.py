@@ -88,5 +88,17 @@ def test_layers_of_bytes(library, name, kind, shifted):
     library.call(f"quantized_product:{kind}", operands, numbers, scalars)
     if kind == "f32":
         assert np.abs(out - want).max() <= 1e-6 * np.abs(want).max()
-    else:
-        assert (out == want).all()
+        return
+    assert (out == want).all()
+
+    added = random.integers(low, high + 1, want.shape).astype(KINDS[kind])
+    scale, more, step = (np.float32(v) for v in (0.05, 0.03, 0.07))
+    library.call(
+        f"quantized_product_sum:{kind}",
+        [*operands, added],
+        numbers,
+        [float(v) for v in (*scalars, scale, more, 4, step, 9, low, high, 0, 1)],
+    )
+    total = np.float32(want - 3) * scale + (added.astype(np.float32) - 4) * more
+    total = np.rint(np.maximum(total, 0) * (np.float32(1) / step) + np.float32(9))
+    assert (out == np.clip(total, low, high)).all()
