@@ -31,7 +31,7 @@ def integer_products(graph: Graph) -> int:
     count = _pools(graph)
     for node in list(graph.nodes):
         definition = table.definition_of(node) if node.op == "call_function" else None
-        form = _FORMS.get(getattr(definition, "weighted", ""))
+        form = None if definition is None else _FORMS.get(definition.weighted)
         made = None if form is None else _product(graph, node, form, frozen)
         if made is not None:
             made.meta = dict(node.meta)

@@ -32,7 +32,7 @@ def absorb_followers(graph: Graph) -> int:
 def _absorbed(graph: Graph, node: Node) -> Node | None:
     """The call that does what a node and the one behind it do; None where there is none."""
     definition = table.definition_of(node) if node.op == "call_function" else None
-    rule = getattr(definition, "absorbs", None)
+    rule = None if definition is None else definition.absorbs
     user = next(iter(node.users)) if len(node.users) == 1 else None
     if rule is None or user is None or user.op != "call_function":
         return None
