@@ -1,4 +1,4 @@
-# Every launch that runs without the GIL, and nothing else that gives it up.
+# Every launch that runs without the GIL; besides these only a wait for other processes gives it up (`meeting.pxi`).
 #
 # Takes: kernels with resolved pointers. Gives: what they return.
 # Keeps true: memory that a launch began with lives until it ends, also where another thread resizes its storage or sets
