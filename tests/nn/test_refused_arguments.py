@@ -61,3 +61,16 @@ def test_forward_over_reverse_of_a_linear_function():
         return F.fold(t, output_size=(2, 4), kernel_size=(2, 2))
 
     assert facula.autograd.gradgradcheck(fold, [x], check_fwd_over_rev=True)
+
+
+def test_an_empty_stride_is_that_of_the_kernel():
+    """As in PyTorch, whose pools declare `stride=[]`."""
+    x = facula.arange(16.0).reshape(1, 1, 4, 4)
+    blocks = x.numpy().reshape(2, 2, 2, 2)
+    for stride in ((), []):
+        mean = F.avg_pool2d(x, (2, 2), stride)
+        assert mean[0, 0].tolist() == blocks.mean((1, 3)).tolist()
+        highest = F.max_pool2d(x, 2, stride=stride)
+        assert highest[0, 0].tolist() == blocks.max((1, 3)).tolist()
+    with pytest.raises(RuntimeError, match=r"list of 2 values: got \[1, 2, 3\]"):
+        F.max_pool2d(x, 2, stride=(1, 2, 3))

@@ -115,7 +115,7 @@ cdef object int_list(Op op, int i, object v):
     if isinstance(v, (tuple, list)):
         if len(v) == 1 and isinstance(v[0], (tuple, list)) and a.variadic:
             v = v[0]
-        if a.length > 1 and len(v) != 1 and len(v) != a.length:
+        if a.length > 1 and len(v) != 1 and len(v) != a.length and not (a.optional and len(v) == 0):  # `stride=()` is none
             raise said(RuntimeError, "[%s] expected %s to be a single integer value or a list of %d values: got %s"
                        % (op.name, <object>a.name, a.length, list(v)) + "\nhint: one integer stands for all dimensions")
         for x in v:
