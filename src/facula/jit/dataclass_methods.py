@@ -8,7 +8,6 @@ code has no words for (`__repr__`, `__hash__`, those that freeze) are left to Py
 from __future__ import annotations
 
 import ast
-import builtins
 import dataclasses
 import inspect
 import re
@@ -19,7 +18,7 @@ from typing import Any
 
 from facula.core.errors import fail
 from facula.jit import types as T
-from facula.jit.functions import EXTRA_NAMES, FunctionUnit
+from facula.jit.functions import FunctionUnit, found_name
 from facula.jit.python_types import qualified_name
 from facula.jit.source import Source
 
@@ -143,13 +142,5 @@ def _names(owner: type) -> Callable[[str], Any]:
         held = field.type
         own[_type_name(name)] = held.type if isinstance(held, dataclasses.InitVar) else held
         own[_default_name(name)] = field.default
-    scopes = [own, vars(sys.modules[owner.__module__]), vars(builtins)]
-
-    def look_up(name: str) -> Any:
-        for scope in (*scopes, *EXTRA_NAMES):
-            if name in scope:
-                return scope[name]
-        return fail(KeyError, "jit.script", "a name that is defined was required", name,
-                    hint=f"import or define it in {owner.__module__}")  # fmt: skip
-
-    return look_up
+    scopes = [own, vars(sys.modules[owner.__module__])]
+    return lambda name: found_name(name, scopes, owner.__module__)

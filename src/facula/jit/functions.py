@@ -11,7 +11,7 @@ import ast
 import builtins
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from facula.core.errors import fail
@@ -266,17 +266,18 @@ def names_of(function: Any) -> Callable[[str], Any]:
             except ValueError:
                 fail(KeyError, "jit.script", "a name with a value was required", name,
                      hint="assign it before script()")  # fmt: skip
-        if name in scope:
-            return scope[name]
-        if hasattr(builtins, name):
-            return getattr(builtins, name)
-        for frame_names in EXTRA_NAMES:
-            if name in frame_names:
-                return frame_names[name]
-        return fail(KeyError, "jit.script", "a name that is defined was required", name,
-                    hint="import or define it in the module of the function")  # fmt: skip
+        return found_name(name, [scope], "the module of the function")
 
     return look_up
+
+
+def found_name(name: str, scopes: Sequence[Mapping[str, Any]], where: str) -> Any:
+    """What a name stands for: in scopes, in Python, or in the frame that called `script`."""
+    for scope in (*scopes, vars(builtins), *EXTRA_NAMES):
+        if name in scope:
+            return scope[name]
+    return fail(KeyError, "jit.script", "a name that is defined was required", name,
+                hint=f"import or define it in {where}")  # fmt: skip
 
 
 #: names of the frame that called `script`, for annotations of classes defined in functions

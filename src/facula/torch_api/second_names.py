@@ -15,8 +15,9 @@ from types import ModuleType
 from typing import Any
 
 import facula
+from facula.core.errors import fail
 
-__all__ = ["find_spec", "first_name"]
+__all__ = ["find_spec", "first_name", "spec_of"]
 
 #: folders whose modules are modules of facula itself (the root package has them on its path)
 ROOMS = tuple(folder.rpartition(os.sep)[2] for folder in facula.__path__[1:])
@@ -97,7 +98,7 @@ def _name_children(name: str, first: str) -> None:
 
 
 class _Loader:
-    """Gives a module that is there, as it is."""
+    """Gives a module that is there, as it is, with what the first import said of it."""
 
     def __init__(self, module: ModuleType) -> None:
         self.module, self.spec = module, module.__spec__
@@ -107,6 +108,34 @@ class _Loader:
 
     def exec_module(self, module: ModuleType) -> None:
         module.__spec__ = self.spec  # the import system has put in that of the second name
+
+    def get_code(self, name: str) -> Any:
+        """The module's code: `python -m torch.distributed.run` runs it as a program."""
+        return self._own().get_code(self._own_name())
+
+    def get_source(self, name: str) -> str | None:
+        """The module's text; None where it has none."""
+        found: str | None = self._own().get_source(self._own_name())
+        return found
+
+    def is_package(self, name: str) -> bool:
+        """Whether the module has modules below it."""
+        return hasattr(self.module, "__path__")
+
+    def _own_name(self) -> str:
+        return self.module.__name__ if self.spec is None else self.spec.name
+
+    def _own(self) -> Any:
+        if self.spec is None or not hasattr(self.spec.loader, "get_code"):
+            fail(ImportError, "import", "a module that is in a file was required",
+                 f"{self.module.__name__}, which a program made", hint="import it, instead of running it")  # fmt: skip
+        return self.spec.loader
+
+
+def spec_of(name: str, module: ModuleType, is_package: bool | None = None) -> ModuleSpec:
+    """What the import system takes for a module that is there, under another name."""
+    loader: Any = _Loader(module)
+    return ModuleSpec(name, loader, is_package=is_package)
 
 
 def find_spec(name: str) -> ModuleSpec | None:
@@ -122,5 +151,4 @@ def find_spec(name: str) -> ModuleSpec | None:
         raise
     if hasattr(module, "__path__"):
         _name_children(name, first)
-    loader: Any = _Loader(module)
-    return ModuleSpec(name, loader, is_package=hasattr(module, "__path__"))
+    return spec_of(name, module, hasattr(module, "__path__"))

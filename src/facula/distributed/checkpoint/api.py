@@ -23,6 +23,7 @@ from facula.distributed.checkpoint.planner import (
     DefaultSavePlanner,
     Metadata,
     checked_planner,
+    dtype_named,
     metadata_of,
 )
 from facula.distributed.checkpoint.stateful import Stateful
@@ -311,14 +312,6 @@ def _overlap(
     return mine, theirs
 
 
-def _dtype(name: Any) -> Any:
-    found = getattr(core, name, None) if isinstance(name, str) else None
-    if not isinstance(found, core.dtype):
-        fail(RuntimeError, "checkpoint.load", "the name of a dtype was required", repr(name),
-             "the table of contents was changed")  # fmt: skip
-    return found
-
-
 def _fill(reader: FileSystemReader, name: str, value: Tensor, entry: dict[str, Any]) -> None:
     """Read what this rank's pieces of a tensor need."""
     shape, pieces = pieces_of(value)
@@ -326,7 +319,7 @@ def _fill(reader: FileSystemReader, name: str, value: Tensor, entry: dict[str, A
         fail(ValueError, "checkpoint.load", f"{name} of shape {shape} was required (size mismatch)",
              tuple(entry["shape"]) if "shape" in entry else "no tensor",
              "load into tensors of the shapes that were saved")  # fmt: skip
-    saved = _dtype(entry["dtype"])
+    saved = dtype_named(entry["dtype"])
     for start, piece in pieces:
         left = piece.numel()
         seen: list[tuple[Any, Any]] = []
@@ -403,7 +396,7 @@ def load(
                     buffer = io.BytesIO(reader.read(entry["pieces"][0][2]))
                     put(state, path, load_file(buffer))
                 else:
-                    made = core.empty(tuple(entry["shape"]), dtype=_dtype(entry["dtype"]))
+                    made = core.empty(tuple(entry["shape"]), dtype=dtype_named(entry["dtype"]))
                     _fill(reader, name, made, entry)
                     put(state, path, made)
         finally:

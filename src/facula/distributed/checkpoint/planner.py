@@ -14,7 +14,7 @@ from facula.core.errors import fail
 
 __all__ = [
     "BytesStorageMetadata", "ChunkStorageMetadata", "DefaultLoadPlanner", "DefaultSavePlanner", "Metadata",
-    "TensorProperties", "TensorStorageMetadata", "checked_planner", "metadata_of",
+    "TensorProperties", "TensorStorageMetadata", "checked_planner", "dtype_named", "metadata_of",
 ]  # fmt: skip
 
 
@@ -112,6 +112,15 @@ def checked_planner(planner: Any, kind: type[_Planner], op: str) -> Any:
     return planner
 
 
+def dtype_named(name: Any) -> Any:
+    """The dtype that a table of contents names."""
+    found = getattr(core, name, None) if isinstance(name, str) else None
+    if not isinstance(found, core.dtype):
+        fail(RuntimeError, "checkpoint.load", "the name of a dtype was required", repr(name),
+             "the table of contents was changed")  # fmt: skip
+    return found
+
+
 def metadata_of(contents: dict[str, Any]) -> Metadata:
     """The description of a checkpoint, from its table of contents."""
     found: dict[str, TensorStorageMetadata | BytesStorageMetadata] = {}
@@ -119,12 +128,10 @@ def metadata_of(contents: dict[str, Any]) -> Metadata:
         if "shape" not in entry:
             found[name] = BytesStorageMetadata()
             continue
-        dtype = getattr(core, entry["dtype"], None)
-        if not isinstance(dtype, core.dtype):
-            fail(RuntimeError, "checkpoint", "the name of a dtype was required", repr(entry["dtype"]),
-                 "the table of contents was changed")  # fmt: skip
         pieces = [
             ChunkStorageMetadata(tuple(start), tuple(size)) for start, size, _ in entry["pieces"]
         ]
-        found[name] = TensorStorageMetadata(TensorProperties(dtype), tuple(entry["shape"]), pieces)
+        found[name] = TensorStorageMetadata(
+            TensorProperties(dtype_named(entry["dtype"])), tuple(entry["shape"]), pieces
+        )
     return Metadata(found)

@@ -29,6 +29,10 @@ def _group(group: Any) -> Any:
     return group_of(group) or default_group()
 
 
+def _is_at(group: Any, rank: int) -> bool:
+    return bool(group.ranks[group.rank()] == rank)
+
+
 class _AllReduce(Function):
     @staticmethod
     def forward(ctx: Any, op: Any, group: Any, tensor: Tensor) -> Tensor:
@@ -54,8 +58,7 @@ class _Broadcast(Function):
     def backward(ctx: Any, grad: Tensor) -> Any:
         total = grad.detach().clone()
         operations.reduce(total, ctx.src, ReduceOp.SUM, ctx.group)
-        mine = ctx.group.ranks[ctx.group.rank()] == ctx.src
-        return None, None, total if mine else total.zero_()
+        return None, None, total if _is_at(ctx.group, ctx.src) else total.zero_()
 
 
 class _AllGather(Function):
@@ -101,10 +104,6 @@ class _AllToAllSingle(Function):
         sizes_in, sizes_out = ctx.sizes
         found = _AllToAllSingle.apply(ctx.group, sizes_out, sizes_in, ctx.shape, grad)
         return None, None, None, None, found
-
-
-def _is_at(group: Any, rank: int) -> bool:
-    return bool(group.ranks[group.rank()] == rank)
 
 
 class _Gather(Function):

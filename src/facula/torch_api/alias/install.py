@@ -178,40 +178,6 @@ class _FaculaFinder(importlib.abc.MetaPathFinder):
         return spec
 
 
-class _TorchLoader(importlib.abc.Loader):
-    """Gives a module of facula under its second name, with what the first import said of it."""
-
-    def __init__(self, module: ModuleType) -> None:
-        self.module, self.spec = module, module.__spec__
-
-    def create_module(self, spec: Any) -> ModuleType:
-        return self.module
-
-    def exec_module(self, module: ModuleType) -> None:
-        module.__spec__ = self.spec
-
-    def get_code(self, name: str) -> Any:
-        """The module's code: `python -m torch.distributed.run` runs it as a program."""
-        return self._own().get_code(self._own_name())
-
-    def get_source(self, name: str) -> str | None:
-        """The module's text; None where it has none."""
-        found: str | None = self._own().get_source(self._own_name())
-        return found
-
-    def is_package(self, name: str) -> bool:
-        """Whether the module has modules below it."""
-        return hasattr(self.module, "__path__")
-
-    def _own_name(self) -> str:
-        return self.module.__name__ if self.spec is None else self.spec.name
-
-    def _own(self) -> Any:
-        if self.spec is None or not hasattr(self.spec.loader, "get_code"):
-            raise ImportError(f"{self.module.__name__} is made by a program, and is in no file")
-        return self.spec.loader
-
-
 class _TorchFinder(importlib.abc.MetaPathFinder):
     """Finds `torch.x` in `facula.x`, and the package `functorch`, which comes with PyTorch."""
 
@@ -236,7 +202,7 @@ class _TorchFinder(importlib.abc.MetaPathFinder):
             ) from None
         # were it there, the import system would take its own spec, and run the module again
         sys.modules.pop(name, None)
-        return importlib.machinery.ModuleSpec(name, _TorchLoader(module))
+        return second_names.spec_of(name, module)
 
 
 class _TorchDataFinder(importlib.abc.MetaPathFinder):
@@ -265,7 +231,7 @@ class _TorchDataFinder(importlib.abc.MetaPathFinder):
                 raise
             return None
         is_package = hasattr(module, "__path__")
-        return importlib.machinery.ModuleSpec(name, _TorchLoader(module), is_package=is_package)
+        return second_names.spec_of(name, module, is_package)
 
 
 class _TorchDataLoader(importlib.abc.Loader):

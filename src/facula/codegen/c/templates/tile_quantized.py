@@ -185,17 +185,8 @@ NOINLINE void finish_$S(const quantized *g, const int32_t *sums, const int32_t *
 }
 """
 
-#: the same of integers, 16 columns of all rows at a time: limits are integers, so that numbers are limited before they
-#: are rounded, and the zero point is added behind
-FINISH_WIDE = r"""
-NOINLINE void finish_$S(const quantized *g, const int32_t *sums, const int32_t *totals, long row,
-                        long count, long first, long width)
-{
-    const __m512 low = _mm512_set1_ps(g->low - g->zero), high = _mm512_set1_ps(g->high - g->zero);
-    const __m512i zero = _mm512_set1_epi32((int32_t)g->zero);
-    const long stride = g->groups * g->results;
-    char *to = g->out + row * stride + first;
-    for (long j = 0; j < width; j += 16) {
+#: 16 columns of all rows at a time, up to the products above their lowest: `some` columns, row `r`, numbers `v`
+WIDE_COLUMNS = r"""    for (long j = 0; j < width; j += 16) {
         const __mmask16 some = width - j >= 16 ? 0xffff : (1U << (width - j)) - 1;
         const __m512i base = _mm512_maskz_loadu_epi32(some, g->base + first + j);
         const __m512 shift = _mm512_maskz_loadu_ps(some, g->shift + first + j);
@@ -207,12 +198,28 @@ NOINLINE void finish_$S(const quantized *g, const int32_t *sums, const int32_t *
                 sum = _mm512_sub_epi32(sum, _mm512_mullo_epi32(zeros, _mm512_set1_epi32(totals[r])));
             __m512 v = _mm512_add_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(sum, base)), shift);
             v = _mm512_max_ps(_mm512_mul_ps(v, multiplier), low); /* NaN becomes the lowest */
-            const __m512i q = _mm512_add_epi32(_mm512_cvtps_epi32(_mm512_min_ps(v, high)), zero);
+"""
+
+#: the same of integers, 16 columns of all rows at a time: limits are integers, so that numbers are limited before they
+#: are rounded, and the zero point is added behind
+FINISH_WIDE = (
+    r"""
+NOINLINE void finish_$S(const quantized *g, const int32_t *sums, const int32_t *totals, long row,
+                        long count, long first, long width)
+{
+    const __m512 low = _mm512_set1_ps(g->low - g->zero), high = _mm512_set1_ps(g->high - g->zero);
+    const __m512i zero = _mm512_set1_epi32((int32_t)g->zero);
+    const long stride = g->groups * g->results;
+    char *to = g->out + row * stride + first;
+"""
+    + WIDE_COLUMNS
+    + r"""            const __m512i q = _mm512_add_epi32(_mm512_cvtps_epi32(_mm512_min_ps(v, high)), zero);
             _mm512_mask_cvtepi32_storeu_epi8(to + r * stride + j, some, q);
         }
     }
 }
 """
+)
 #: integers, and others added to the numbers that they stand for: as `quantized_add`, each number is rounded before the
 #: sum is, so that the steps stand in loops of their own
 FINISH_SUM = r"""
@@ -254,7 +261,8 @@ NOINLINE void finish_sum_$S(const quantized *g, const int32_t *sums, const int32
 """
 
 #: the same, 16 columns of all rows at a time; APART keeps a product from being joined with the next sum
-FINISH_SUM_WIDE = r"""
+FINISH_SUM_WIDE = (
+    r"""
 #define APART(v) __asm__("" : "+v"(v))
 NOINLINE void finish_sum_$S(const quantized *g, const int32_t *sums, const int32_t *totals, long row,
                             long count, long first, long width)
@@ -269,19 +277,9 @@ NOINLINE void finish_sum_$S(const quantized *g, const int32_t *sums, const int32
     const int rounds = g->rounds;
     char *to = g->out + row * stride + first;
     const char *with = g->added + row * stride + first;
-    for (long j = 0; j < width; j += 16) {
-        const __mmask16 some = width - j >= 16 ? 0xffff : (1U << (width - j)) - 1;
-        const __m512i base = _mm512_maskz_loadu_epi32(some, g->base + first + j);
-        const __m512 shift = _mm512_maskz_loadu_ps(some, g->shift + first + j);
-        const __m512 multiplier = _mm512_maskz_loadu_ps(some, g->multiplier + first + j);
-        const __m512i zeros = totals ? _mm512_maskz_loadu_epi32(some, g->zeros + first + j) : base;
-        for (long r = 0; r < count; r++) {
-            __m512i sum = _mm512_loadu_si512(sums + r * NR + j);
-            if (totals)
-                sum = _mm512_sub_epi32(sum, _mm512_mullo_epi32(zeros, _mm512_set1_epi32(totals[r])));
-            __m512 v = _mm512_add_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(sum, base)), shift);
-            v = _mm512_max_ps(_mm512_mul_ps(v, multiplier), low); /* NaN becomes the lowest */
-            v = _mm512_min_ps(v, high);
+"""
+    + WIDE_COLUMNS
+    + r"""            v = _mm512_min_ps(v, high);
             if (rounds) v = _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
             v = _mm512_mul_ps(v, scale);
             const __m512i other = $WIDEN(_mm_maskz_loadu_epi8(some, with + r * stride + j));
@@ -296,6 +294,7 @@ NOINLINE void finish_sum_$S(const quantized *g, const int32_t *sums, const int32
     }
 }
 """
+)
 INTEGERS = """float v = nearbyintf((sum + shift[j]) * multiplier[j]) + zero;
             v = v > low ? v : low;
             v = v < high ? v : high;
