@@ -29,11 +29,7 @@ DATA = {
     "onnx/translations/scattering.py": "the words that scatter_reduce takes",
     "namespaces/tensor_methods.py": "methods, of which quantized tensors have others",
     "torch_api/public.py": "names whose modules are imported on demand",
-    "quantization/qconfig_mapping.py": "the words of calls, as programs write them",
-    "quantization/fx_patterns.py": "the words of calls, as programs write them",
     "quantization/pt2e/canonical.py": "the words of calls, as programs write them",
-    "quantization/pt2e/quantizer/annotate.py": "the words of calls that XNNPACK's quantizer annotates",
-    "quantization/pt2e/quantizer/x86_inductor_quantizer.py": "those that the one for x86 annotates",
     "codegen/c/templates/linalg.py": "kernels",
     "codegen/c/templates/arrange.py": "kernels, and what each reads and writes",
 }

@@ -288,6 +288,7 @@ class triu:
     names=("Tensor.repeat",),
     out=False,
     quantized="moves",
+    quantizers={"fx": "shared"},
 )
 def repeat(self: Any, repeats: tuple[int, ...]) -> Any:
     """The tensor repeated along each dimension (new leading ones where there are more repeats)."""
@@ -393,6 +394,7 @@ def _check_total(repeats64: Any, total: int, output_size: int | None) -> None:
     "Tensor",
     out=False,
     quantized="moves",
+    quantizers={"fx": "shared"},
 )
 def repeat_interleave(self: Any, repeats: Any, dim: int | None, output_size: int | None) -> Any:
     """Each element along `dim` repeated (flattened when None); a lone tensor gives the entry

@@ -624,6 +624,7 @@ def _whole_transpose(
     names=("conv1d", "nn.functional.conv1d"),
     out=False,
     autocast="lower",
+    quantizers={"xnnpack": "layer", "x86": "layer"},
 )
 def conv1d(
     input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
@@ -641,6 +642,7 @@ def conv1d(
     names=("conv2d", "nn.functional.conv2d"),
     out=False,
     autocast="lower",
+    quantizers={"xnnpack": "layer", "x86": "layer"},
 )
 def conv2d(
     input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
@@ -658,6 +660,7 @@ def conv2d(
     names=("conv3d", "nn.functional.conv3d"),
     out=False,
     autocast="lower",
+    quantizers={"xnnpack": "layer", "x86": "layer"},
 )
 def conv3d(
     input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int

@@ -51,6 +51,7 @@ def _into(self: Any, result: Any, inplace: bool) -> Any:
     out=False,
     elementwise=True,
     quantized="same range",
+    quantizers={"fx": "shared"},
 )
 def dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
     """In training, zero each element with probability `p` and scale the others by 1 / (1 - p).

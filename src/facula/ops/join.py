@@ -61,6 +61,7 @@ def _skipped(shape: Any) -> bool:
     names=("cat", "concat", "concatenate"),
     keyword_aliases={"axis": "dim"},
     autocast="widest",
+    quantizers={"fx": "arithmetic", "xnnpack": "joined"},
 )
 class cat:
     """The tensors one after the other along `dim`; all other sizes are equal, dtypes are
@@ -195,7 +196,12 @@ def _dtype_of(tensors: tuple[Any, ...]) -> Any:
     return dtype
 
 
-@operator("stack(Tensor[] tensors, int dim=0) -> Tensor", names=("stack",), autocast="widest")
+@operator(
+    "stack(Tensor[] tensors, int dim=0) -> Tensor",
+    names=("stack",),
+    autocast="widest",
+    quantizers={"fx": "shared"},
+)
 class stack:
     """The tensors, all of one shape, along a new dimension `dim`."""
 

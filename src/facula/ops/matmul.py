@@ -479,6 +479,7 @@ def mv(self: Any, vec: Any) -> Any:
     "matmul(Tensor self, Tensor other) -> Tensor",
     names=("matmul", "Tensor.matmul", "linalg.matmul"),
     autocast="lower",
+    quantizers={"fx": "arithmetic"},
 )
 def matmul(self: Any, other: Any) -> Any:
     """The matrix product; vectors get a dimension for the product and lose it, batch dimensions
@@ -554,6 +555,7 @@ def _batched(self: Any, other: Any) -> Any:
     "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
     names=("nn.functional.linear",),
     autocast="lower",
+    quantizers={"xnnpack": "layer", "x86": "layer"},
 )
 class linear:
     """input @ weight.T + bias, [..., k] with weight [n, k] and bias [n] -> [..., n]."""

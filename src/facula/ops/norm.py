@@ -244,6 +244,7 @@ def _layer_norm_formula(
     names=("layer_norm", "nn.functional.layer_norm"),
     out=False,
     autocast="accelerator float32",
+    quantizers={"fx": "own"},
 )
 def layer_norm(
     input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float, cudnn_enable: bool

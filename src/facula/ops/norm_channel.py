@@ -523,6 +523,7 @@ def _group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float)
     names=("group_norm", "nn.functional.group_norm"),
     out=False,
     autocast="accelerator float32",
+    quantizers={"fx": "own"},
 )
 def group_norm(
     input: Any, num_groups: int, weight: Any, bias: Any, eps: float, cudnn_enabled: bool
@@ -563,6 +564,7 @@ def _instance_running(
     "Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-5) -> Tensor",
     names=("nn.functional.instance_norm",),
     out=False,
+    quantizers={"fx": "own"},
 )
 def instance_norm(
     input: Any,

@@ -49,6 +49,9 @@ def _max(
 
 #: on the CPU autocast computes pools over volumes in float32
 _POLICY = {1: None, 2: None, 3: "cpu float32"}
+#: quantizers of exported graphs know pools over images alone
+_OF_IMAGES = {"fx": "shared", "xnnpack": "shared", "x86": "shared"}
+_QUANTIZERS = {1: {"fx": "shared"}, 2: _OF_IMAGES, 3: {"fx": "shared"}}
 
 
 def _define_max(n: int) -> None:
@@ -76,6 +79,7 @@ def _define_max(n: int) -> None:
         f"max_pool{n}d{arguments}, bool return_indices=False) -> Tensor",
         names=(f"nn.functional.max_pool{n}d", f"max_pool{n}d"),
         autocast=_POLICY[n],
+        quantizers=_QUANTIZERS[n],
     )
     def plain(
         input: Any,
@@ -180,6 +184,7 @@ def _define_adaptive(n: int) -> None:
             *((f"adaptive_avg_pool{n}d",) if n == 1 else ()),
         ),
         autocast=_POLICY[n],
+        quantizers=_QUANTIZERS[n],
     )
     def average(input: Any, output_size: Any) -> Any:
         """The mean of each of `output_size` equal parts; None keeps a dimension."""
@@ -229,6 +234,7 @@ def _define_average(n: int) -> None:
         f"bool count_include_pad=True{divisor}) -> Tensor",
         names=(f"nn.functional.avg_pool{n}d", *((f"avg_pool{n}d",) if n == 1 else ())),
         autocast=_POLICY[n],
+        quantizers=_QUANTIZERS[n],
     )(run)
 
 

@@ -139,6 +139,7 @@ def _mean_dtype(op: str, self: Any, dtype: Any) -> Any:
     out_cast=True,
     out_kind=True,
     quantized="averages",
+    quantizers={"fx": "shared", "xnnpack": "shared"},
 )
 class Mean:
     """The mean of the elements, over all or over some dimensions."""

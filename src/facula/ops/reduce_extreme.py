@@ -279,6 +279,7 @@ def _extreme(op: str, self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
 @composite(
     "max(Tensor self, any dim=None, bool keepdim=False, *, Tensor? other=None) -> any",
     quantized="moves",
+    quantizers={"fx": "shared"},
 )
 def max_(self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
     """The largest element; or (values, indices) along `dim`; or, with a tensor, the larger of each
@@ -289,6 +290,7 @@ def max_(self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
 @composite(
     "min(Tensor self, any dim=None, bool keepdim=False, *, Tensor? other=None) -> any",
     quantized="moves",
+    quantizers={"fx": "shared"},
 )
 def min_(self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
     """The smallest element; or (values, indices) along `dim`; or, with a tensor, the smaller of

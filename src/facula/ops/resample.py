@@ -214,6 +214,7 @@ def _check_dtype(dtype: Any, mode: str, op: str) -> None:
     "bool? recompute_scale_factor=None, bool antialias=False) -> Tensor",
     names=("nn.functional.interpolate",),
     quantized="averages",
+    quantizers={"fx": "shared"},
 )
 def interpolate(
     input: Any,

@@ -46,6 +46,7 @@ _ARGUMENTS = "Tensor self, int dim, dtype? dtype=None"
     f"softmax({_ARGUMENTS}) -> Tensor",
     names=("softmax", "Tensor.softmax", "special.softmax"),
     autocast="accelerator float32",
+    quantizers={"fx": "own"},
 )
 class Softmax:
     """exp(x) / sum(exp(x)) along `dim`."""

@@ -59,7 +59,13 @@ def zero_(self: Any) -> Any:
     return self.zero_()
 
 
-@composite("detach(Tensor self) -> Tensor", names=("detach",), out=False, elementwise=True)
+@composite(
+    "detach(Tensor self) -> Tensor",
+    names=("detach",),
+    out=False,
+    elementwise=True,
+    quantizers={"fx": "shared"},
+)
 def detach(self: Any) -> Any:
     """The same memory without its history."""
     return self.detach()

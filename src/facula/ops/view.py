@@ -22,6 +22,7 @@ Tensor = core.Tensor
     "view(Tensor self, any... size) -> Tensor",
     names=("Tensor.view",),
     keyword_aliases={"dtype": "size"},
+    quantizers={"fx": "shared", "xnnpack": "shared", "x86": "shared"},
 )
 class view_:
     """The same elements in another shape (one size may be -1), or as another dtype."""
@@ -55,6 +56,7 @@ class view_:
         "Tensor.swapdims",
     ),
     inplace=True,
+    quantizers={"fx": "shared", "xnnpack": "shared"},
 )
 class transpose:
     """Exchange two dimensions."""
@@ -90,7 +92,7 @@ class swapaxes:
         yield (S(2, 3, 4), -1, 0), {}
 
 
-@view("t(Tensor self) -> Tensor", inplace=True)
+@view("t(Tensor self) -> Tensor", inplace=True, quantizers={"fx": "shared"})
 class t:
     """The transpose of a matrix; tensors of fewer dimensions as they are."""
 
@@ -117,7 +119,10 @@ class t:
         yield (S(3, 4),), {}
 
 
-@view("permute(Tensor self, int[]... dims) -> Tensor")
+@view(
+    "permute(Tensor self, int[]... dims) -> Tensor",
+    quantizers={"fx": "shared", "xnnpack": "shared"},
+)
 class permute:
     """The dimensions in another order."""
 
@@ -148,7 +153,9 @@ class permute:
 
 
 @view(
-    "expand(Tensor self, int[]... size, *, bool implicit=False) -> Tensor", names=("Tensor.expand",)
+    "expand(Tensor self, int[]... size, *, bool implicit=False) -> Tensor",
+    names=("Tensor.expand",),
+    quantizers={"xnnpack": "shared"},
 )
 class expand:
     """Repeat along dimensions of size 1, and new leading ones, without copying."""
@@ -168,7 +175,11 @@ class expand:
         yield (S(3, 1), (2, 3, 4)), {}
 
 
-@view("select(Tensor self, int dim, int index) -> Tensor", overload="int")
+@view(
+    "select(Tensor self, int dim, int index) -> Tensor",
+    overload="int",
+    quantizers={"xnnpack": "shared"},
+)
 class select:
     """One slice along a dimension."""
 
@@ -187,6 +198,7 @@ class select:
     "slice(Tensor self, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor",
     names=(),
     overload="Tensor",
+    quantizers={"xnnpack": "shared"},
 )
 class slice_:
     """A range along a dimension."""
@@ -202,7 +214,11 @@ class slice_:
         yield (S(5, 4), 0, 1, 4, 2), {}
 
 
-@view("unsqueeze(Tensor self, int dim) -> Tensor", inplace=True)
+@view(
+    "unsqueeze(Tensor self, int dim) -> Tensor",
+    inplace=True,
+    quantizers={"fx": "shared", "xnnpack": "shared"},
+)
 class unsqueeze:
     """A new dimension of size 1."""
 
@@ -217,7 +233,12 @@ class unsqueeze:
         yield (S(3, 4), 1), {}
 
 
-@view("squeeze(Tensor self, any dim=None) -> Tensor", inplace=True, overload="dim=dim")
+@view(
+    "squeeze(Tensor self, any dim=None) -> Tensor",
+    inplace=True,
+    overload="dim=dim",
+    quantizers={"fx": "shared", "xnnpack": "shared"},
+)
 class squeeze:
     """Without dimensions of size 1: all, or the given ones."""
 
@@ -333,7 +354,11 @@ class basic_index:
 core.INDEXING[0] = F.basic_index
 
 
-@composite("reshape(Tensor self, int[]... shape) -> Tensor", fast="reshape")
+@composite(
+    "reshape(Tensor self, int[]... shape) -> Tensor",
+    fast="reshape",
+    quantizers={"fx": "shared", "xnnpack": "shared"},
+)
 def reshape(self, shape):
     """The same elements in another shape: a view where one can be had, else a copy."""
     if self.is_contiguous():
@@ -373,6 +398,7 @@ def broadcast_to(self, size):
 @composite(
     "flatten(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor",
     names=("flatten", "Tensor.flatten"),
+    quantizers={"fx": "shared", "xnnpack": "shared", "x86": "shared"},
 )
 def flatten(self, start_dim, end_dim):
     """Merge the dimensions from `start_dim` to `end_dim` into one."""
@@ -485,7 +511,11 @@ def _check_range(start: int, length: int, size: int) -> None:
         )
 
 
-@composite("narrow(Tensor self, int dim, any start, int length) -> Tensor", copied=("", "Tensor."))
+@composite(
+    "narrow(Tensor self, int dim, any start, int length) -> Tensor",
+    copied=("", "Tensor."),
+    quantizers={"fx": "shared"},
+)
 def narrow(self, dim, start, length):
     """`length` slices from `start` along a dimension."""
     if self.dim() == 0:

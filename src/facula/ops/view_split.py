@@ -150,6 +150,7 @@ def _even(self: Tensor, size: int, d: int) -> list[int]:
     out=False,
     keyword_aliases={"tensor": "self", "split_size_or_sections": "split_size"},
     copied=("",),
+    quantizers={"fx": "shared"},
 )
 def split(self, split_size, dim):
     """Pieces of `split_size` (the last may be smaller), or of a list of sizes, along a
@@ -181,7 +182,9 @@ def split(self, split_size, dim):
     return F.split_with_sizes(self, _even(self, split_size, d), d)
 
 
-@composite("chunk(Tensor self, int chunks, int dim=0) -> Tensor[]", out=False)
+@composite(
+    "chunk(Tensor self, int chunks, int dim=0) -> Tensor[]", out=False, quantizers={"fx": "shared"}
+)
 def chunk(self, chunks, dim):
     """At most `chunks` pieces of equal size along a dimension."""
     if self.dim() == 0:

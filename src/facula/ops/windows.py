@@ -264,6 +264,7 @@ def _in_order_of(like: Any, x: Any) -> Any:
     "pixel_shuffle(Tensor self, int upscale_factor) -> Tensor",
     names=("pixel_shuffle", "nn.functional.pixel_shuffle"),
     quantized="moves",
+    quantizers={"fx": "shared"},
 )
 def pixel_shuffle(self: Any, upscale_factor: int) -> Any:
     """Channels become pixels: `[*, C * r * r, H, W]` to `[*, C, H * r, W * r]`."""
@@ -283,6 +284,7 @@ def pixel_shuffle(self: Any, upscale_factor: int) -> Any:
     "pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor",
     names=("pixel_unshuffle", "nn.functional.pixel_unshuffle"),
     quantized="moves",
+    quantizers={"fx": "shared"},
 )
 def pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
     """Pixels become channels: `[*, C, H * r, W * r]` to `[*, C * r * r, H, W]`."""

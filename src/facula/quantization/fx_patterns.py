@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 import facula.nn as nn
-from facula.ops.registry import own_operators
 from facula.quantization import quantize
+from facula.quantization.calls import FIXED, named
 from facula.quantization.modules import intrinsic as nni
 from facula.quantization.modules import qat as nnqat
 
@@ -33,22 +33,11 @@ SHARED_MODULES = (
     nn.PixelUnshuffle, nn.ChannelShuffle,
 )  # fmt: skip
 FIXED_MODULES = (nn.Hardsigmoid, nn.Tanh)
-_INTERVALS = {"unit": "0to1", "signed unit": "neg1to1"}
 #: functions and methods by their words
-ARITHMETIC = frozenset("add mul cat matmul".split())
-OWN = frozenset("hardswish elu leaky_relu layer_norm group_norm instance_norm softmax".split())
-#: those whose results lie in an interval, by their definitions
-FIXED = {
-    name: _INTERVALS[operator.definition.quantized]
-    for name, operator in own_operators().items()
-    if operator.definition.quantized in _INTERVALS
-}
-SHARED = frozenset(
-    "max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d "
-    "adaptive_avg_pool2d adaptive_avg_pool3d relu relu6 relu_ hardtanh clamp flatten reshape view "
-    "squeeze unsqueeze permute transpose contiguous mean getitem chunk dropout interpolate detach "
-    "repeat repeat_interleave pixel_shuffle pixel_unshuffle narrow t max min stack split".split()
-)
+ARITHMETIC = named("fx", "arithmetic")
+OWN = named("fx", "own")
+#: two of the methods of tensors have no definitions
+SHARED = named("fx", "shared") | {"getitem", "contiguous"}
 
 
 def word(node: Any, modules: dict[str, Any]) -> str:

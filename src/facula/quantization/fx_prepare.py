@@ -14,8 +14,7 @@ from facula import core
 from facula.quantization import fake_quantize as fq
 from facula.quantization import fuse, quantize
 from facula.quantization import qconfig as qc
-from facula.quantization.fx_patterns import FIXED, OWN_MODULES, WEIGHTED, is_relu, kind, word
-from facula.quantization.modules import qat as nnqat
+from facula.quantization.fx_patterns import FIXED, is_relu, kind, word
 
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 _FIRST = (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear)
@@ -248,6 +247,3 @@ def observe(model: Any, configs: dict[Any, Any]) -> None:
     Observing(model, configs).run()
     model.graph.lint()
     model.recompile()
-
-
-assert OWN_MODULES and WEIGHTED and nnqat  # what `kind` tells apart

@@ -13,10 +13,10 @@ from typing import Any
 
 import facula.nn as nn
 from facula.core.errors import fail
-from facula.ops.registry import F
 from facula.quantization import fake_quantize as fq
 from facula.quantization import observer as ob
 from facula.quantization import qconfig as qc
+from facula.quantization.calls import FIXED
 
 __all__ = [
     "QConfigMapping",
@@ -135,11 +135,16 @@ def as_mapping(given: Any) -> QConfigMapping:
 
 
 def _fixed() -> dict[Any, str]:
-    """Modules and functions whose results lie in an interval that is known: which one."""
-    unit = (nn.Hardsigmoid, nn.Sigmoid, nn.Softmax, F.sigmoid, nn.functional.hardsigmoid,
-            "hardsigmoid", "hardsigmoid_", "sigmoid", "sigmoid_")  # fmt: skip
-    signed = (nn.Tanh, F.tanh, "tanh", "tanh_")
-    return {**dict.fromkeys(unit, "0to1"), **dict.fromkeys(signed, "neg1to1")}
+    """Modules, functions and words of calls whose results lie in an interval that is known: which one."""
+    found: dict[Any, str] = {
+        nn.Hardsigmoid: "0to1",
+        nn.Sigmoid: "0to1",
+        nn.Softmax: "0to1",
+        nn.Tanh: "neg1to1",
+    }
+    for name, interval in FIXED.items():
+        found[getattr(nn.functional, name)] = found[name] = found[f"{name}_"] = interval
+    return found
 
 
 def _mapping(qconfig: Any, qat: bool, backend: str) -> QConfigMapping:

@@ -22,7 +22,11 @@ SQRT_2_OVER_PI, CUBIC = math.sqrt(2 / math.pi), 0.044715
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 
 
-@pointwise("relu(Tensor self) -> Tensor", dtypes="int float")
+@pointwise(
+    "relu(Tensor self) -> Tensor",
+    dtypes="int float",
+    quantizers={"fx": "shared", "xnnpack": "activation"},
+)
 def relu(x):
     """``max(self, 0)`` [Nair & Hinton 2010]."""
     return s.where(x <= 0, s.constant(0, x.dtype), x)
@@ -34,7 +38,13 @@ def _(grad, result):
     return s.where(result <= 0, 0.0, grad)
 
 
-@pointwise("relu6(Tensor self) -> Tensor", names=(), dtypes="int float", quantized="same range")
+@pointwise(
+    "relu6(Tensor self) -> Tensor",
+    names=(),
+    dtypes="int float",
+    quantized="same range",
+    quantizers={"fx": "shared"},
+)
 def relu6(x):
     """``min(max(self, 0), 6)``."""
     return s.clamp(x, s.constant(0, x.dtype), s.constant(6, x.dtype))
@@ -52,6 +62,7 @@ def _(grad, x):
     dtypes="float",
     prebuilt=({"alpha": RUNTIME},),
     quantized="same range",
+    quantizers={"fx": "own"},
 )
 def elu(x, *, alpha):
     """`self` above zero, ``alpha * (exp(self) - 1)`` below [Clevert, Unterthiner & Hochreiter 2015]."""
@@ -226,7 +237,13 @@ def _(grad, x):
     return grad * (t * t)
 
 
-@pointwise("hardswish(Tensor self) -> Tensor", names=(), dtypes="float", quantized="same range")
+@pointwise(
+    "hardswish(Tensor self) -> Tensor",
+    names=(),
+    dtypes="float",
+    quantized="same range",
+    quantizers={"fx": "own"},
+)
 def hardswish(x):
     """``self * relu6(self + 3) / 6`` [Howard et al. 2019]."""
     return x * s.clamp(x + 3.0, 0.0, 6.0) * (1.0 / 6.0)
@@ -257,6 +274,7 @@ def _(grad, x):
     dtypes="int float",
     prebuilt=({"min_val": RUNTIME, "max_val": RUNTIME},),
     quantized="same range",
+    quantizers={"fx": "shared", "xnnpack": "activation"},
 )
 def hardtanh(x, *, min_val, max_val):
     """``min(max(self, min_val), max_val)``."""
@@ -318,6 +336,7 @@ def softshrink(x, *, lambd):
     dtypes="float",
     prebuilt=({"negative_slope": RUNTIME},),
     quantized="same range",
+    quantizers={"fx": "own"},
 )
 def leaky_relu(x, *, negative_slope):
     """`self` above zero, ``negative_slope * self`` below."""

@@ -24,6 +24,7 @@ from facula.ops.registry import F, composite, operator, pointwise
     prebuilt=({"alpha": RUNTIME},),
     reference="numpy.add",
     shards="linear",
+    quantizers={"fx": "arithmetic", "xnnpack": "arithmetic", "x86": "arithmetic"},
 )
 def add(x, y, *, alpha):
     """Sum ``self + alpha * other``; of bools the logical or."""
@@ -65,6 +66,7 @@ def rsub(x, y, *, alpha):
     names=functions_and_methods("mul", "multiply"),
     reference="numpy.multiply",
     shards="multilinear",
+    quantizers={"fx": "arithmetic", "xnnpack": "arithmetic"},
 )
 def mul(x, y):
     """Product ``self * other``; of bools the logical and."""

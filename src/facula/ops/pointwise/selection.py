@@ -72,6 +72,7 @@ def fmin(x, y):
     dtypes="int float",
     prebuilt=({"min": True}, {"max": True}, {"min": True, "max": True}),
     quantized="same range",
+    quantizers={"fx": "shared", "xnnpack": "shared"},
 )
 def clamp(x, low, high):
     """``min(max(self, min), max)``; a bound that is not given does not bind."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from facula.fx import Node
+from facula.quantization.calls import named
 from facula.quantization.pt2e.quantizer.quantizer import (
     QuantizationAnnotation,
     QuantizationSpec,
@@ -19,17 +20,8 @@ from facula.quantization.pt2e.quantizer.quantizer import (
 
 __all__ = ["QuantizationConfig", "annotation_of", "call_word", "layer_path"]
 
-#: layers with a weight
-WEIGHTED = frozenset("linear conv1d conv2d conv3d".split())
-#: sums and products of two values
-ARITHMETIC = frozenset("add add_ mul mul_".split())
 #: activations that are one with what stands before
-ACTIVATIONS = frozenset("relu relu_ hardtanh".split())
-#: operators whose results have their input's parameters
-PASSING = frozenset(
-    "max_pool2d avg_pool2d adaptive_avg_pool2d mean view reshape flatten permute transpose squeeze unsqueeze "
-    "slice select relu hardtanh clamp contiguous expand".split()
-)
+_ACTIVATIONS = named("xnnpack", "activation")
 
 
 @dataclass(eq=True, frozen=True)
@@ -67,7 +59,7 @@ def layer_path(node: Any) -> str:
 def _followed(node: Any) -> Any:
     """The activation that is one with a node, or None."""
     users = list(node.users)
-    if len(users) == 1 and call_word(users[0]) in ACTIVATIONS and annotation_of(users[0]) is None:
+    if len(users) == 1 and call_word(users[0]) in _ACTIVATIONS and annotation_of(users[0]) is None:
         return users[0]
     return None
 

@@ -13,6 +13,7 @@ from facula.core.errors import fail
 from facula.fx import Node
 from facula.quantization import fake_quantize as fq
 from facula.quantization import observer as ob
+from facula.quantization.calls import named
 from facula.quantization.pt2e.quantizer import annotate
 from facula.quantization.pt2e.quantizer.annotate import QuantizationConfig
 from facula.quantization.pt2e.quantizer.quantizer import (
@@ -25,10 +26,11 @@ from facula.quantization.tensor import per_channel_symmetric, per_tensor_affine
 
 __all__ = ["X86InductorQuantizer", "get_default_x86_inductor_quantization_config"]
 
+_LAYERS = named("x86", "layer")
 #: operators that a layer's kernel does, too
-_SUMS = frozenset(("add", "add_"))
+_SUMS = named("x86", "arithmetic")
 #: operators that take and give integers with the same parameters
-_KEEPING = frozenset("max_pool2d avg_pool2d adaptive_avg_pool2d view flatten".split())
+_KEEPING = named("x86", "shared")
 
 
 def get_default_x86_inductor_quantization_config(
@@ -61,7 +63,7 @@ def _is_layer_for(x: Any, user: Any) -> bool:
     return (
         isinstance(x, Node)
         and list(x.users) == [user]
-        and annotate.call_word(x) in annotate.WEIGHTED
+        and annotate.call_word(x) in _LAYERS
         and annotate.annotation_of(x) is not None
     )
 
@@ -107,7 +109,7 @@ class X86InductorQuantizer(Quantizer):
 
     def annotate(self, model: Any) -> Any:
         """Annotate layers, then sums and pools between them."""
-        for node in list(annotate.nodes_left(model, annotate.WEIGHTED)):
+        for node in list(annotate.nodes_left(model, _LAYERS)):
             config = self._config(node)
             if config is not None:
                 # the result stays a number: what takes it says whether it becomes an integer

@@ -12,6 +12,7 @@ from facula import core
 from facula.core.errors import fail
 from facula.quantization import fake_quantize as fq
 from facula.quantization import observer as ob
+from facula.quantization.calls import named
 from facula.quantization.pt2e.quantizer import annotate
 from facula.quantization.pt2e.quantizer.annotate import QuantizationConfig
 from facula.quantization.pt2e.quantizer.quantizer import QuantizationSpec, Quantizer
@@ -24,6 +25,11 @@ from facula.quantization.tensor import (
 __all__ = ["XNNPACKQuantizer", "get_symmetric_quantization_config"]
 
 _EPS = 2**-12
+_LAYERS = named("xnnpack", "layer")
+_ARITHMETIC = named("xnnpack", "arithmetic")
+_JOINED = named("xnnpack", "joined")
+#: operators whose results have their input's parameters; `contiguous` is a method without a definition
+_PASSING = named("xnnpack", "shared", "activation") | {"contiguous"}
 
 
 def _activation(is_qat: bool, is_dynamic: bool, low: int, high: int) -> QuantizationSpec:
@@ -96,16 +102,16 @@ class XNNPACKQuantizer(Quantizer):
     def annotate(self, model: Any) -> Any:
         """Annotate layers, sums and `cat`, then what passes their results on."""
         steps = (
-            (annotate.WEIGHTED, annotate.layer),
-            (annotate.ARITHMETIC, annotate.arithmetic),
-            (frozenset({"cat"}), annotate.joined),
+            (_LAYERS, annotate.layer),
+            (_ARITHMETIC, annotate.arithmetic),
+            (_JOINED, annotate.joined),
         )
         for words, step in steps:
             for node in list(annotate.nodes_left(model, words)):
                 config = self._config(node)
-                if config is not None and (config.output_activation or words is annotate.WEIGHTED):
+                if config is not None and (config.output_activation or words is _LAYERS):
                     step(node, config)
-        for node in list(annotate.nodes_left(model, annotate.PASSING)):
+        for node in list(annotate.nodes_left(model, _PASSING)):
             annotate.passing(node)
         return model
 
