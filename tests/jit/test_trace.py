@@ -141,3 +141,12 @@ def test_is_tracing_and_script_if_tracing():
 def test_inputs_have_to_be_tensors():
     with pytest.raises(RuntimeError, match="tensors, lists, tuples or dicts"):
         jit.trace(lambda x: x, "text")
+
+
+def test_warnings_of_the_framework_s_own_code_can_be_left_out():
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("always")
+        jit.TracerWarning.ignore_lib_warnings()
+        for module in ("facula.nn.functional", "program"):
+            warnings.warn_explicit("a constant", jit.TracerWarning, "file.py", 1, module)
+    assert len(shown) == 1

@@ -14,8 +14,9 @@ from facula.capture.errors import UserError
 from facula.compiler.api import compile as compiled
 from facula.core.errors import fail
 from facula.core.logs import get_logger
+from facula.export.dynamic_shapes import enlarged
 from facula.export.exported_program import ExportedProgram
-from facula.export.tracing import trace_module
+from facula.export.tracing import Parts, trace_module
 from facula.fx import _pytree as pytree
 from facula.namespaces.random import fork_rng
 
@@ -76,7 +77,7 @@ def export(
     kwargs = kwargs or {}
     if strict:
         _capture(mod, args, kwargs)
-    parts = trace_module(mod, args, kwargs, dynamic_shapes)
+    parts = _traced(mod, args, kwargs, dynamic_shapes)
     program = ExportedProgram(
         parts.module,
         parts.signature,
@@ -94,6 +95,19 @@ def export(
     log.info("exported %s: %d nodes", type(mod).__name__, len(program.graph.nodes))
     log.debug("%s", program)
     return program
+
+
+def _traced(
+    mod: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
+) -> Parts:
+    """The parts of the program; a size of 1 that may change is traced as another one first."""
+    larger = enlarged(mod, args, kwargs, dynamic_shapes)
+    if larger[0] is not args:
+        try:
+            return trace_module(mod, *larger)
+        except RuntimeError:  # the program takes no other: the trace of the example says why
+            pass
+    return trace_module(mod, args, kwargs, dynamic_shapes)
 
 
 def _capture(mod: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -9,13 +9,25 @@ what to write instead; sizes that were left to us (`Dim.AUTO`) are fixed where t
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from facula import core
 from facula.capture.errors import UserError
-from facula.core.errors import fail, message
+from facula.core.errors import fail
+from facula.export.ranges import (
+    UNBOUNDED,
+    ValueRanges,
+    Violations,
+    always,
+    bounds_through,
+    is_linear,
+    multiple_of,
+    read_at,
+    solved,
+    spelled,
+)
 from facula.fx import _pytree as pytree
 from facula.fx.shape_env import ShapeEnv, ShapeGuard
 from facula.fx.symbolic_run import geometry_of
@@ -24,23 +36,6 @@ from facula.fx.symbols import Expr, number, symbol
 __all__ = ["Dim", "DimHint", "Resolved", "ShapesCollection", "ValueRanges", "dims"]
 
 Tensor = core.Tensor
-#: the largest size that a range without an end has
-UNBOUNDED = 2**63 - 2
-
-
-@dataclass(frozen=True)
-class ValueRanges:
-    """The values that a symbol may have."""
-
-    lower: int
-    upper: int
-
-    def __contains__(self, value: int) -> bool:
-        return self.lower <= value <= self.upper
-
-    def __repr__(self) -> str:
-        low = "-int_oo" if self.lower <= -UNBOUNDED else self.lower
-        return f"VR[{low}, {'int_oo' if self.upper >= UNBOUNDED else self.upper}]"
 
 
 @dataclass(frozen=True)
@@ -219,6 +214,36 @@ class ShapesCollection:
         return found
 
 
+def enlarged(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Any
+) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
+    """Arguments in which no size that may change is 1, which a trace would take for the rule.
+
+    Elements are repeated: what a trace notes does not depend on them.
+    """
+    resolved = Resolved(ShapeEnv(duck_shape=False))
+    resolved.read(model, args, kwargs, shapes)
+    collection, changed = ShapesCollection(), False
+
+    def larger(x: Any) -> Any:
+        nonlocal changed
+        shape, _ = resolved.shapes.get(id(x), (None, ""))
+        if not isinstance(x, Tensor) or shape is None:
+            return x
+        entries = shape if isinstance(shape, dict) else dict(enumerate(shape))
+        made = x
+        for dim, what in entries.items():
+            there = isinstance(dim, int) and -x.dim() <= dim < x.dim()
+            free = there and isinstance(what, Dim) and what.root is what
+            if free and x.shape[dim] == 1 and what.min <= 2 <= what.max:
+                made, changed = made.repeat_interleave(2, dim), True
+        collection[made] = {d: what for d, what in entries.items() if what is not None}
+        return made
+
+    found = pytree.tree_map(larger, (args, kwargs))
+    return (*found, collection) if changed else (args, kwargs, shapes)
+
+
 def arguments_by_name(m: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Arguments by the parameter that takes them, `*args` as a tuple, `**kwargs` as a dictionary."""
     function = m.forward if hasattr(m, "forward") else m
@@ -314,6 +339,9 @@ class Resolved:
         self.named: dict[str, tuple[Dim, str]] = {}
         #: symbol -> what was written for it, and where
         self.written: dict[str, tuple[Any, str]] = {}
+        #: what was found that contradicts what was written
+        self.broken = Violations()
+        self._hints: list[str] = []
 
     def read(self, m: Any, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Any) -> None:
         """Read `dynamic_shapes` for these arguments."""
@@ -346,6 +374,11 @@ class Resolved:
                 if isinstance(leaf, Tensor):
                     self.shapes[id(leaf)] = (found, where)
 
+    def check(self) -> None:
+        """Raise for what the example inputs themselves contradict."""
+        self.broken.raise_any()
+        _refuse_hints(self._hints)
+
     def give_symbols(self, real: Any, fake: Any) -> None:
         """Make the sizes of a fake input symbols, as was written for the real one."""
         shape, path = self.shapes.get(id(real), (None, ""))
@@ -362,13 +395,26 @@ class Resolved:
             return self._named(size, what, where)
         if isinstance(what, int) and not isinstance(what, bool):
             if what != size:
-                violated(where, f"the size is {size}", f"{where} = {size}")
+                self.broken.add(
+                    where, f"the size of {where} is {size}, not {what}", f"{where} = {size}"
+                )
             return number(size)
-        if what is None or what.kind == "STATIC":
+        if what is None:
+            return number(size)
+        low, high = _bounds_of(what).lower, _bounds_of(what).upper
+        if what.kind == "STATIC":
+            if not low <= size <= high:
+                self._hints.append(
+                    f"Received user-specified min/max range of [{what.min}, {what.max}], conflicting "
+                    f"with the inferred min/max range of [{size}, {size}], for {where}."
+                )
             return number(size)
         if size in (0, 1):
             if what.kind == "DYNAMIC":
-                violated(where, _CONSTANT.format(where, size), f"{where} = {size}")
+                self._hints.append(
+                    f"Received user-specified dim hint Dim.DYNAMIC[{what.min}, {what.max}], but "
+                    f"export 0/1 specialized due to hint of {size} for dimension {where}."
+                )
             return number(size)
         return self._symbol(size, what, where)
 
@@ -380,57 +426,85 @@ class Resolved:
     def _named(self, size: int, dim: Dim, where: str) -> Expr:
         root = dim.root
         value, rest = divmod(size - dim.offset, dim.factor)
-        if rest or not root.min <= value <= root.max or not dim.min <= size <= dim.max:
-            violated(root.__name__, f"the size {size} of {where} is not in {dim!r}", None)
+        if rest:
+            self.broken.add(
+                root.__name__,
+                f"Expected shape{where.removeprefix('inputs')} = {size} of input Tensor to be of the "
+                f"form {dim.__name__}, where {root.__name__} is an integer",
+            )
+            return number(size)
+        if not root.min <= value <= root.max or not dim.min <= size <= dim.max:
+            self.broken.add(root.__name__, f"{size} not in range {dim!r} for {where}")
+            return number(size)
         known = self.named.get(root.__name__)
         if known is None:
             if value in (0, 1):
-                violated(
-                    root.__name__,
-                    _CONSTANT.format(dim.__name__, value),
-                    f"{root.__name__} = {value}",
-                )
+                self.broken.constant(dim.__name__, size, "")
+                return number(size)
             made = self._symbol(value, root, where)
             self.named[root.__name__] = known = (root, str(made))
         elif (known[0].min, known[0].max) != (root.min, root.max):
             fail(UserError, "export", "one range for a name was required (Found different definitions)",
                  f"{known[0]!r} and {root!r}", hint="make one Dim and use it everywhere")  # fmt: skip
         if self.env.hints[known[1]] != value:
-            name = root.__name__
-            violated(name, f"{where} should be equal to another size called {name}: "
-                     f"{value} is not {self.env.hints[known[1]]}", None)  # fmt: skip
+            name, usual = root.__name__, self.env.hints[known[1]]
+            wanted = usual * dim.factor + dim.offset
+            self.broken.add(
+                name,
+                f"Expected input {where} to be equal to {dim.__name__}, where {name} = {usual}, but "
+                f"got {size} ({where} should be equal to another size called {name}: {size} is not "
+                f"{wanted})",
+            )
         return symbol(known[1]) * number(dim.factor) + number(dim.offset)
 
     # ---------------------------------------------------------------- afterwards
 
     def ranges(self) -> dict[str, ValueRanges]:
-        """The values that free symbols may have; raises where a written range does not hold."""
+        """The values that free symbols may have; raises where what was written does not hold."""
+        self.broken.raise_any()
         found: dict[str, ValueRanges] = {}
         for name, (what, where) in self.written.items():
             known = self.env.replacements.get(name)
             if known is None:
-                low = 0 if what.min is None else what.min
-                high = UNBOUNDED if what.max is None else what.max
-                found[name] = ValueRanges(low, high)
+                found[name] = _bounds_of(what)
             elif isinstance(what, Dim) or what.kind == "DYNAMIC":
                 self._replaced(name, what, where, known)
+        for name, (what, _) in self.written.items():
+            known = self.env.replacements.get(name, number(0))
+            for root in known.free_symbols & found.keys():
+                found[root] = found[root].within(bounds_through(known, root, _bounds_of(what)))
+        inferred = dict.fromkeys(found, ValueRanges(2, UNBOUNDED))
         for guard in self.env.guards:
-            self._narrow(guard, found)
+            self._narrow(guard, found, inferred)
+        self._check_hints(inferred)
+        self.broken.raise_any()
         return {**found, **unbacked_ranges(self.env)}
 
     def _replaced(self, name: str, what: Any, where: str, known: Expr) -> None:
-        label = what.__name__ if isinstance(what, Dim) else where
+        label, full = _label(what, where), _full(what, where)
         if known.constant is not None:
-            value = known.constant
-            violated(
-                label, _CONSTANT.format(label, value) + self._where(name), f"{label} = {value}"
+            self.broken.constant(label, known.constant, self._where(name))
+            return
+        others = sorted(known.free_symbols)
+        if not isinstance(what, Dim) or any(
+            not isinstance(self.written.get(other, (None, ""))[0], Dim) for other in others
+        ):
+            return  # relations to sizes without names are fine
+        names = {other: self.written[other][0].__name__ for other in others}
+        text = spelled(str(known), names)
+        if known.symbol is not None:
+            other = _full(*self.written[known.symbol])
+            finding = f"The values of {full} and {other} must always be equal"
+        elif len(others) == 1 and is_linear(known):
+            other = _full(*self.written[others[0]])
+            text = _in_order(known, names[others[0]])
+            finding = (
+                f"The values of {full} must always be related to the values of {other} by "
+                f"{label} = {text}"
             )
-        other = self.written.get(str(known))
-        if not isinstance(what, Dim) and known.symbol is not None:
-            return  # equal sizes without names are fine
-        same = getattr(other[0], "__name__", str(known)) if other is not None else str(known)
-        finding = f"the values of {label} and {same} must always be equal{self._where(name)}"
-        violated(label, finding, f"{label} = {same}")
+        else:
+            return  # what relates more than two sizes is a guard
+        self.broken.add(label, finding + self._where(name), f"{label} = {text}")
 
     def _where(self, name: str) -> str:
         """The user's line that fixed a symbol."""
@@ -440,61 +514,109 @@ class Resolved:
                 return f", here:\n{guard.stack}"
         return ""
 
-    def _narrow(self, guard: ShapeGuard, found: dict[str, ValueRanges]) -> None:
-        """Take what a comparison says into the ranges; fails where a name's range is broken."""
+    def _narrow(
+        self, guard: ShapeGuard, found: dict[str, ValueRanges], inferred: dict[str, ValueRanges]
+    ) -> None:
+        """Take what a comparison says of one size into its range; a name's range has to hold already."""
         difference = self.env.simplified(guard.left) - self.env.simplified(guard.right)
         names = sorted(difference.free_symbols & found.keys())
-        if not names or self._always(difference, guard.relation, found):
+        if len(names) != 1 or difference.free_symbols - found.keys():
+            return  # a relation of several sizes is a guard
+        name = names[0]
+        what, where = self.written[name]
+        bounds = solved(name, difference, guard.relation)
+        if bounds is not None:
+            inferred[name] = inferred[name].within(ValueRanges(*bounds))
+        if always(difference, guard.relation, found):
             return
-        for name in names:
-            what, _ = self.written[name]
-            if isinstance(what, Dim):
-                label = what.__name__
-                violated(
-                    label,
-                    f"not all values of {label} in {found[name]} satisfy the guard "
-                    f"{self._spelled(guard)}",
-                    self._suggestion(name, difference, guard.relation, found[name]),
-                )
-        if len(names) == 1:
-            bounds = _solved(names[0], difference, guard.relation)
-            if bounds is not None:
-                old = found[names[0]]
-                found[names[0]] = ValueRanges(max(old.lower, bounds[0]), min(old.upper, bounds[1]))
+        if isinstance(what, Dim):
+            self.broken.add(
+                what.__name__,
+                f"Not all values of {_full(what, where)} in the specified range {found[name]} "
+                f"satisfy the generated guard {self._spelled(guard)}",
+                self._suggestion(name, difference, guard.relation, found[name]),
+            )
+        elif bounds is not None:
+            found[name] = found[name].within(ValueRanges(*bounds))
 
     def _spelled(self, guard: ShapeGuard) -> str:
-        text = guard.expr
-        for name, (what, _) in self.written.items():
-            if isinstance(what, Dim):
-                text = text.replace(name, what.__name__)
+        names = {n: w.__name__ for n, (w, _) in self.written.items() if isinstance(w, Dim)}
+        text = spelled(guard.expr, names)
         return f"{text}\n{guard.stack}" if guard.stack else text
 
     def _suggestion(
         self, name: str, difference: Expr, relation: str, old: ValueRanges
     ) -> str | None:
-        bounds = _solved(name, difference, relation)
+        label = self.written[name][0].__name__
+        factor = multiple_of(name, difference) if relation == "==" else None
+        if factor is not None:
+            return f"{label} = {factor}*_{label}"
+        bounds = solved(name, difference, relation)
         if bounds is None:
             return None
-        label = self.written[name][0].__name__
         low, high = max(old.lower, bounds[0]), min(old.upper, bounds[1])
+        low_text = "" if low <= 0 else f", min={low}"
         top = "" if high >= UNBOUNDED else f", max={high}"
-        return f"{label} = Dim('{label}', min={low}{top})"
+        return f"{label} = Dim('{label}'{low_text}{top})"
 
-    @staticmethod
-    def _always(difference: Expr, relation: str, ranges: dict[str, ValueRanges]) -> bool:
-        """Whether a linear comparison holds at all corners of the ranges (sizes are at least 2)."""
-        low = high = 0
-        for monomial, factor in difference.terms.items():
-            if not monomial:
-                low, high = low + factor, high + factor
+    def _check_hints(self, inferred: dict[str, ValueRanges]) -> None:
+        """Raise where bounds that were written for sizes without names leave no size, or one."""
+        wrong = []
+        for name, (what, where) in self.written.items():
+            if isinstance(what, Dim) or (what.min is None and what.max is None):
                 continue
-            (atom, power), *others = monomial
-            if others or power != 1 or atom.op != "symbol" or str(atom.args[0]) not in ranges:
-                return False
-            bounds = ranges[str(atom.args[0])]
-            ends = sorted((factor * max(bounds.lower, 2), factor * bounds.upper))
-            low, high = low + ends[0], high + ends[1]
-        return _HOLDS[relation](low, high)
+            known = self.env.replacements.get(name)
+            got = inferred.get(name) or (known is not None and inferred.get(known.symbol or ""))
+            if not got:
+                continue
+            low = got.lower if what.min is None else max(what.min, got.lower)
+            high = got.upper if what.max is None else min(what.max, got.upper)
+            if low > high:
+                top = "int_oo" if got.upper >= UNBOUNDED else got.upper
+                wrong.append(
+                    f"Received user-specified min/max range of [{what.min}, {what.max}], "
+                    f"conflicting with the inferred min/max range of [{got.lower}, {top}], for "
+                    f"{where}."
+                )
+            elif low == high and what.kind == "DYNAMIC":
+                wrong.append(
+                    f"Received user-specified dim hint Dim.DYNAMIC[{what.min}, {what.max}], but "
+                    f"tracing inferred a static shape of {low} for dimension {where}."
+                )
+        _refuse_hints(wrong)
+
+
+def _refuse_hints(findings: list[str]) -> None:
+    if findings:
+        fail(
+            ValueError,
+            "export",
+            "hints that the example inputs and the program allow were required",
+            "\n".join(f"\n- {text}" for text in findings),
+            hint="Dim.AUTO lets export decide; give examples of sizes above 1 for what may change",
+        )
+
+
+def _bounds_of(what: Any) -> ValueRanges:
+    low = 0 if what.min is None else what.min
+    return ValueRanges(low, UNBOUNDED if what.max is None else what.max)
+
+
+def _label(what: Any, where: str) -> str:
+    """What a message calls a size: its name, or the place where it is read."""
+    return what.__name__ if isinstance(what, Dim) else read_at(where)
+
+
+def _full(what: Any, where: str) -> str:
+    return f"{what.__name__} = {read_at(where)}" if isinstance(what, Dim) else read_at(where)
+
+
+def _in_order(expr: Expr, name: str) -> str:
+    """A linear expression with its name first: `dimx + 1`, `2*dimx - 1`."""
+    offset = expr.terms.get((), 0)
+    (factor,) = [c for monomial, c in expr.terms.items() if monomial]
+    scaled = name if factor == 1 else f"{factor}*{name}"
+    return f"{scaled} {'-' if offset < 0 else '+'} {abs(offset)}" if offset else scaled
 
 
 def unbacked_ranges(env: ShapeEnv) -> dict[str, ValueRanges]:
@@ -505,39 +627,3 @@ def unbacked_ranges(env: ShapeEnv) -> dict[str, ValueRanges]:
             low, high = (int(max(-UNBOUNDED, min(end, UNBOUNDED))) for end in bounds)
             found[name] = ValueRanges(low, high)
     return found
-
-
-_CONSTANT = "you marked {} as dynamic but your code specialized it to be a constant ({})"
-_HOLDS: dict[str, Callable[[int, int], bool]] = {
-    ">": lambda low, high: low > 0,
-    ">=": lambda low, high: low >= 0,
-    "<": lambda low, high: high < 0,
-    "<=": lambda low, high: high <= 0,
-    "!=": lambda low, high: low > 0 or high < 0,
-    "==": lambda low, high: low == high == 0,
-}
-
-
-def _solved(name: str, difference: Expr, relation: str) -> tuple[int, int] | None:
-    """The values of a symbol for which `a * symbol + b relation 0`, where that is an interval."""
-    terms = dict(difference.terms)
-    b = terms.pop((), 0)
-    if len(terms) != 1 or relation in ("==", "!="):
-        return None
-    (monomial, a) = next(iter(terms.items()))
-    if difference - symbol(name) * number(a) != number(b):
-        return None
-    strict = relation in ("<", ">")
-    if relation in ("<", "<="):
-        a, b = -a, -b
-    if a > 0:  # a * s + b >= (strict: >) 0
-        return (-b // a + 1 if strict else -(b // a)), UNBOUNDED
-    return 0, (b - strict) // -a
-
-
-def violated(name: str, what: str, suggestion: str | None) -> Any:
-    """Raise the error of a size that may not change as was asked for."""
-    text = message("export", f"sizes that may change as dynamic_shapes says were required "
-                   f"(Constraints violated ({name})!)", what,
-                   "the program is right for some of these sizes only")  # fmt: skip
-    raise UserError(text + (f"\nSuggested fixes:\n  {suggestion}" if suggestion else ""))

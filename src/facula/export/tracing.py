@@ -104,6 +104,7 @@ def trace_module(
     fakes = [_fake(t, mode) for t in (*held.tensors, *given)]
     for real, fake in zip(given, fakes[len(held.tensors) :], strict=True):
         sizes.give_symbols(real, fake)
+    sizes.check()
     specs: dict[str, Any] = {}
 
     def program(*flat: Any) -> list[Any]:

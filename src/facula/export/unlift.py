@@ -12,9 +12,9 @@ from typing import Any
 
 from facula import core, nn, ops
 from facula.core.errors import fail
+from facula.export.input_check import InputCheck
 from facula.export.signature import ConstantArgument, InputKind, OutputKind
 from facula.fx import Graph, GraphModule, Node
-from facula.fx import _pytree as pytree
 from facula.fx.codegen import PyTreeCodeGen, _PyTreeInfo
 from facula.fx.symbolic_run import sizes_of
 
@@ -32,124 +32,6 @@ class _CallCodeGen(PyTreeCodeGen):
         leaves = [v.partition(" :")[0].partition(" =")[0].strip() for v in free_vars if v != "self"]
         into = f"{', '.join(leaves)}, = " if leaves else ""
         return f"{head}\n    {into}self._inputs(args, kwargs)"
-
-
-class InputCheck:
-    """Takes the arguments of an exported program apart, and refuses what it was not made for."""
-
-    def __init__(self, in_spec: Any, expected: list[Any], names: list[str], program: Any) -> None:
-        self.in_spec = in_spec
-        #: for each leaf: (sizes, dtype) of a tensor, or (None, value)
-        self.expected = expected
-        self.names = names
-        self.ranges = dict(program.ranges)
-        self.guards = list(program.guards)
-
-    def __deepcopy__(self, memo: Any) -> InputCheck:
-        return self  # it never changes
-
-    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """The leaves."""
-        leaves, spec = pytree.tree_flatten((args, self._ordered(kwargs)))
-        if spec != self.in_spec:
-            fail(
-                ValueError,
-                "export",
-                f"arguments nested as in the export were required (Trying to flatten user inputs "
-                f"with exported input tree spec): {self.in_spec}",
-                spec,
-                hint="pass arguments as they were given to export()",
-            )
-        sizes: dict[str, int] = {}
-        for name, (shape, kind), leaf in zip(self.names, self.expected, leaves, strict=True):
-            if shape is None:
-                self._check_value(name, kind, leaf)
-            else:
-                self._check_tensor(name, shape, kind, leaf, sizes)
-        self._check_sizes(sizes)
-        return leaves
-
-    def _ordered(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        expected = self.in_spec.children_specs[1].context
-        if set(kwargs) != set(expected):
-            fail(
-                ValueError,
-                "export",
-                f"the keywords {list(expected)} were required (Ran into a kwarg keyword mismatch)",
-                list(kwargs),
-                hint="pass the keywords that were given to export()",
-            )
-        return {name: kwargs[name] for name in expected}
-
-    def _check_value(self, name: str, value: Any, leaf: Any) -> None:
-        if type(leaf) is not type(value) or leaf != value:
-            fail(
-                AssertionError,
-                "export",
-                f"the value {value!r} was required for {name}, which was a constant of the export "
-                f"(Guard failed: {name} == {value!r})",
-                repr(leaf),
-                hint="export again for another value, or make it a tensor",
-            )
-
-    def _check_tensor(
-        self, name: str, shape: Any, dtype: Any, leaf: Any, sizes: dict[str, int]
-    ) -> None:
-        if not isinstance(leaf, Tensor):
-            fail(AssertionError, "export", f"a tensor was required for {name} (Guard failed: {name})",
-                 type(leaf).__name__, hint="facula.as_tensor(value) makes one")  # fmt: skip
-        if leaf.dtype is not dtype:
-            fail(AssertionError, "export", f"{dtype} was required for {name} (Guard failed: "
-                 f"{name}.dtype == {dtype})", leaf.dtype, hint=f"convert it with .to({dtype})")  # fmt: skip
-        if leaf.dim() != len(shape):
-            fail(AssertionError, "export", f"{len(shape)} dimensions were required for {name} "
-                 f"(Guard failed: len({name}.size()) == {len(shape)})", tuple(leaf.shape),
-                 hint="reshape it, or export again")  # fmt: skip
-        for dim, (expected, size) in enumerate(zip(shape, leaf.shape, strict=True)):
-            if expected.symbol is not None:
-                expected_size = sizes.setdefault(expected.symbol, size)
-            elif expected.free_symbols:
-                expected_size = self._derived(expected, size, sizes)
-            else:
-                expected_size = expected.constant
-            if size != expected_size:
-                fail(
-                    AssertionError,
-                    "export",
-                    f"a size of {expected_size} was required for {name} (Guard failed: "
-                    f"{name}.size()[{dim}] == {expected})",
-                    size,
-                    hint=f"export with dynamic_shapes that let dimension {dim} vary",
-                )
-
-    @staticmethod
-    def _derived(expected: Any, size: int, sizes: dict[str, int]) -> int:
-        """The size that a linear expression asks for; a symbol seen first is solved for."""
-        name = next(iter(expected.free_symbols))
-        if name not in sizes:
-            offset = expected.value({name: 0})
-            factor = expected.value({name: 1}) - offset
-            sizes[name] = (size - offset) // factor
-        return expected.value(sizes)
-
-    def _check_sizes(self, sizes: dict[str, int]) -> None:
-        for name, size in sizes.items():
-            bounds = self.ranges.get(name)
-            if bounds is not None and size not in bounds:
-                fail(
-                    AssertionError,
-                    "export",
-                    f"sizes in {bounds} were required for {name} (Guard failed: {bounds.lower} <= "
-                    f"{name} <= {bounds.upper})",
-                    size,
-                    hint="export again with a wider Dim(min=, max=)",
-                )
-        for guard in self.guards:
-            known = (guard.left.free_symbols | guard.right.free_symbols) <= sizes.keys()
-            if known and not guard.holds(sizes):
-                fail(AssertionError, "export", f"sizes for which the program was exported were "
-                     f"required (Guard failed: {guard})", sizes,
-                     hint="export again with example inputs of such sizes")  # fmt: skip
 
 
 def _refuse_mode(self: nn.Module, mode: bool = True) -> nn.Module:
@@ -174,7 +56,7 @@ def unlift(program: Any) -> GraphModule:
     module = GraphModule(root, graph, "GraphModule")
     info = _PyTreeInfo(program.argument_names, program.in_spec, program.out_spec)
     graph = module.graph
-    module._inputs = InputCheck(program.in_spec, expected, names, program)
+    module._inputs = InputCheck(program, expected, names)
     for name, value in (*program.state_dict.items(), *program.constants.items()):
         _put(module, name, value, isinstance(value, nn.Parameter), name not in program.state_dict)
     graph.set_codegen(_CallCodeGen(info))

@@ -266,6 +266,9 @@ def _explored(env: Any, names: list[str], args: Any, kwargs: Any, function: Any)
     if _unified(env, names, args, kwargs, function):
         left = sorted(symbols_in(args, env) | symbols_in(kwargs, env))
         return _explored(env, left, args, kwargs, function)
+    related = _related(env, args, kwargs, function)
+    if related is not None:
+        return related
     free = [n for n in names if Sizes(env, [n], args, kwargs, function).explore()]
     for name in names:
         if name not in free:
@@ -289,6 +292,44 @@ def _unified(env: Any, names: list[str], args: Any, kwargs: Any, function: Any) 
     for name, known in together.items():
         env.note(symbol(name), "==", symbol(known), True)
     return True
+
+
+def _related(env: Any, args: Any, kwargs: Any, function: Any) -> Sizes | None:
+    """The call at other sizes, where expressions of equal value must be equal for the operator, such as
+    `a - 1` and `b`, or `a * b` and `c`; guards say so, and symbols that this gives stand for others.
+    """
+    by_value: dict[int, dict[Expr, None]] = {}
+    for t in _tensors(args) + _tensors(kwargs):
+        for e in t.shape:
+            expr = env.simplified(expr_of(e))
+            if expr.constant is None and not expr.unbacked:
+                by_value.setdefault(expr.value(env.example), {})[expr] = None
+    pairs = [(first, e) for first, *others in map(list, by_value.values()) for e in others]
+    if not any(a.symbol is None or b.symbol is None for a, b in pairs):
+        return None  # symbols alone were tried
+    mark = env.mark()
+    for a, b in pairs:
+        left, right = env.simplified(a), env.simplified(b)
+        if left.symbol is not None or right.symbol is not None:
+            env.note(*_for_the_later(left, right), True)
+    left_over = sorted(symbols_in(args, env) | symbols_in(kwargs, env))
+    sizes = Sizes(env, left_over, args, kwargs, function)
+    if left_over and sizes.explore():
+        return sizes
+    env.back(mark)
+    return None
+
+
+def _for_the_later(left: Expr, right: Expr) -> tuple[Expr, str, Expr]:
+    """The equation, solved for the symbol that came last where one side is a symbol and the other
+    differs from a symbol by a number: `b = a + 1` rather than `a = b - 1`."""
+    if left.symbol is None:
+        left, right = right, left
+    offset = number(right.terms.get((), 0))
+    other = (right - offset).symbol
+    if other is not None and left.symbol is not None and int(other[1:]) > int(left.symbol[1:]):
+        return symbol(other), "==", left - offset
+    return left, "==", right
 
 
 def _bounded(

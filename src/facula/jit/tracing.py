@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import warnings
 from functools import partial
 from typing import Any
@@ -44,6 +45,12 @@ class TracerWarning(Warning):
         >>> issubclass(facula.jit.TracerWarning, Warning)
         True
     """
+
+    @staticmethod
+    def ignore_lib_warnings() -> None:
+        """Show none that the framework's own code is the cause of."""
+        own = re.escape(__name__.partition(".")[0])
+        warnings.filterwarnings("ignore", category=TracerWarning, module=rf"({own}|torch)\.(?!jit)")
 
 
 class _Recorder(Lowering):

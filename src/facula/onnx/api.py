@@ -17,6 +17,7 @@ from facula import core, nn
 from facula.core.errors import fail
 from facula.core.logs import get_logger
 from facula.export.api import export as export_program
+from facula.export.dynamic_shapes import enlarged
 from facula.export.exported_program import ExportedProgram
 from facula.onnx import axes as axis_names
 from facula.onnx.custom import table_of
@@ -157,7 +158,7 @@ def export(
                     model, args, kwargs, dynamic_axes, input_names, output_names
                 )
             say("facula.onnx: the model becomes a graph of operators")
-            traced = axis_names.enlarged(model, args, kwargs, dynamic_shapes)
+            traced = enlarged(model, args, kwargs, dynamic_shapes)
             program = _exported(model, *traced)
         say("facula.onnx: operators become ONNX nodes")
         translated = translate(program, table_of(custom_translation_table), opset, input_names)

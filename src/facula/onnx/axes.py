@@ -82,35 +82,6 @@ def with_dims(shapes: Any, pool: dict[str, Dim]) -> Any:
     return shapes
 
 
-def enlarged(
-    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Any
-) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
-    """Arguments in which no size that may change is 1, which a trace would take for the rule.
-
-    Elements are repeated: what a trace notes does not depend on them.
-    """
-    resolved = Resolved(ShapeEnv(duck_shape=False))
-    resolved.read(model, args, kwargs, shapes)
-    collection, changed = ShapesCollection(), False
-
-    def larger(x: Any) -> Any:
-        nonlocal changed
-        shape, _ = resolved.shapes.get(id(x), (None, ""))
-        if not isinstance(x, Tensor) or shape is None:
-            return x
-        entries = shape if isinstance(shape, dict) else dict(enumerate(shape))
-        made = x
-        for dim, what in entries.items():
-            free = isinstance(what, Dim) and what.root is what
-            if free and x.shape[dim] == 1 and what.min <= 2 <= what.max:
-                made, changed = made.repeat_interleave(2, dim), True
-        collection[made] = {d: what for d, what in entries.items() if what is not None}
-        return made
-
-    found = pytree.tree_map(larger, (args, kwargs))
-    return (*found, collection) if changed else (args, kwargs, shapes)
-
-
 def symbol_names(
     model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Any, fakes: Sequence[Any]
 ) -> dict[str, str]:
