@@ -458,3 +458,16 @@ def test_inputs_without_elements():
     wanted = layer.weight.detach().numpy().sum(1) + layer.bias.detach().numpy()
     found = export.export(layer, inputs).module()(x)
     assert np.allclose(found.detach().numpy(), np.stack([wanted] * 2), atol=1e-6)
+
+
+def test_a_size_that_inputs_hold_only_doubled_is_computed_from_them():
+    class Halves(nn.Module):
+        def forward(self, x):  # type: ignore[no-untyped-def]
+            return x[: x.shape[0] // 2] + 1
+
+    shapes = ({0: 2 * Dim("half", max=100)},)
+    program = export.export(Halves(), (facula.ones(10),), dynamic_shapes=shapes)
+    for one in (program, program.run_decompositions()):
+        assert one.module()(facula.ones(6)).tolist() == [2, 2, 2]
+    with pytest.raises(AssertionError, match=r"Guard failed: x.size\(\)\[0\] % 2 == 0"):
+        program.module()(facula.ones(7))

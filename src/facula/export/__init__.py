@@ -16,6 +16,7 @@ from facula.export.exported_program import (
     default_decompositions,
 )
 from facula.export.signature import ExportBackwardSignature, ExportGraphSignature
+from facula.export.unflatten import FlatArgsAdapter, UnflattenedModule, unflatten
 
 __all__ = [
     "CustomDecompTable",
@@ -23,11 +24,14 @@ __all__ = [
     "ExportBackwardSignature",
     "ExportGraphSignature",
     "ExportedProgram",
+    "FlatArgsAdapter",
     "ShapesCollection",
+    "UnflattenedModule",
     "default_decompositions",
     "dims",
     "export",
     "load",
     "register_dataclass",
     "save",
+    "unflatten",
 ]

@@ -16,7 +16,8 @@ from facula.core.errors import message
 from facula.fx.symbols import Expr, number, symbol
 
 __all__ = [
-    "UNBOUNDED", "ValueRanges", "Violations", "always", "bounds_through", "is_linear", "multiple_of", "read_at", "solved", "spelled",
+    "UNBOUNDED", "ValueRanges", "Violations", "always", "bounds_through", "is_linear", "multiple_of",
+    "read_at", "solved", "spelled",
 ]  # fmt: skip
 
 #: the largest size that a range without an end has

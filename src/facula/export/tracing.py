@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ from facula import core, nn
 from facula.capture.framework_rules import exporting
 from facula.core.errors import fail
 from facula.export.dynamic_shapes import Resolved, ValueRanges, arguments_by_name
+from facula.export.module_calls import ModuleCalls
 from facula.export.signature import (
     ConstantArgument,
     ExportGraphSignature,
@@ -33,6 +34,7 @@ from facula.export.signature import (
 from facula.fx import Graph, GraphModule, Node
 from facula.fx import _pytree as pytree
 from facula.fx.fake_tensor import FakeTensor, FakeTensorMode
+from facula.fx.proxy_tensor import get_proxy_mode
 from facula.fx.shape_env import ShapeEnv, nodes_of_numbers, write_checks
 from facula.fx.symbols import SymInt
 from facula.lower.aot.api import _Swapped
@@ -111,7 +113,7 @@ def trace_module(
         tensors = iter(flat[len(held.tensors) :])
         values = [next(tensors) if isinstance(x, Tensor) else x for x in leaves]
         positional, named = pytree.tree_unflatten(values, in_spec)
-        with held.replaced(list(flat[: len(held.tensors)])):
+        with held.replaced(list(flat[: len(held.tensors)])), _noting_calls(module):
             result = module(*positional, **named)
         flat_result, specs["out"] = pytree.tree_flatten(result)
         return [_checked(x) for x in flat_result]
@@ -132,6 +134,19 @@ def trace_module(
         env=env,
         argument_names=list(named),
     )
+
+
+@contextlib.contextmanager
+def _noting_calls(module: nn.Module) -> Iterator[None]:
+    """A block in which nodes note the calls of modules that they come from."""
+    mode = get_proxy_mode()
+    assert mode is not None
+    calls = mode.module_calls = ModuleCalls(module)
+    try:
+        yield
+    finally:
+        mode.module_calls = None
+        calls.close()
 
 
 def _fake(t: Any, mode: FakeTensorMode) -> Any:

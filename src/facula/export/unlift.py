@@ -57,8 +57,7 @@ def unlift(program: Any) -> GraphModule:
     info = _PyTreeInfo(program.argument_names, program.in_spec, program.out_spec)
     graph = module.graph
     module._inputs = InputCheck(program, expected, names)
-    for name, value in (*program.state_dict.items(), *program.constants.items()):
-        _put(module, name, value, isinstance(value, nn.Parameter), name not in program.state_dict)
+    put_state(module, program)
     graph.set_codegen(_CallCodeGen(info))
     module.recompile()
     module.training = program.training
@@ -66,6 +65,12 @@ def unlift(program: Any) -> GraphModule:
     type(module).train = _refuse_mode
     type(module).eval = lambda self: _refuse_mode(self)
     return module
+
+
+def put_state(module: nn.Module, program: Any) -> None:
+    """Give a module the parameters, buffers and constants of a program under their paths."""
+    for name, value in (*program.state_dict.items(), *program.constants.items()):
+        _put(module, name, value, isinstance(value, nn.Parameter), name not in program.state_dict)
 
 
 def _put(root: nn.Module, path: str, value: Any, parameter: bool, hidden: bool) -> None:

@@ -38,7 +38,7 @@ from facula.fx.immutable_collections import immutable_dict, immutable_list
 from facula.fx.interpreter import Interpreter
 from facula.fx.node import Node
 from facula.fx.proxy import Proxy
-from facula.fx.shape_env import leaf_of, node_of_number
+from facula.fx.shape_env import leaf_of, node_of_number, note_source
 from facula.fx.symbols import SymBool, SymFloat, SymInt
 from facula.ops.overloads import overload_of
 
@@ -67,6 +67,7 @@ class PythonKeyTracer(Tracer):
         #: expressions and symbols of sizes -> their nodes, and where symbols are read
         self.number_nodes: dict[Any, Any] = {}
         self.symbol_sources: dict[str, tuple[Node, int]] = {}
+        self.derived_sources: dict[str, tuple[Node, int, Any]] = {}
 
     def call_module(self, m: nn.Module, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Modules are run through."""
@@ -137,8 +138,8 @@ class PythonKeyTracer(Tracer):
         if isinstance(value, SymInt):
             self.number_nodes[value.expr] = node
         for dim, size in enumerate(value.shape if isinstance(value, FakeTensor) else ()):
-            if isinstance(size, SymInt) and size.expr.symbol is not None:
-                self.symbol_sources.setdefault(size.expr.symbol, (node, dim))
+            if isinstance(size, SymInt):
+                note_source(self, size.expr, node, dim)
 
     def note_new_sizes(self, value: Any, node: Node) -> None:
         """Note which sizes of a result are numbers without an example that it brings."""
@@ -172,6 +173,8 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         self.shadow_mode = fake_mode or FakeTensorMode(allow_non_fake_inputs=True)
         self.enable_tracing = True
         self.outer_frame: Any = None
+        #: gives the calls of modules that run; None where nobody asks
+        self.module_calls: Any = None
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
@@ -200,6 +203,8 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         node.meta["stack_trace"] = fx_traceback.user_stack(self.outer_frame, 2)
         if fx_traceback.has_preserved_node_meta():
             node.meta.update(fx_traceback.get_current_meta())
+        if self.module_calls is not None:
+            node.meta["nn_module_stack"] = self.module_calls.stack()
         if args and result is args[0]:
             node.meta["val"] = self.value_of(result)
             tracer.written(result, node)
@@ -262,7 +267,9 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
                     inner = self.tracer.graph.create_node(
                         "call_function", operator.getitem, (node, i), {}, name="getitem"
                     )
-                    inner.meta["stack_trace"] = node.meta.get("stack_trace")
+                    for key in ("stack_trace", "nn_module_stack"):
+                        if key in node.meta:
+                            inner.meta[key] = node.meta[key]
                     self.track(part, inner)
             node.meta["val"] = (
                 type(result)(*[self.value_of(r) for r in result])

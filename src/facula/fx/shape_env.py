@@ -402,6 +402,7 @@ class _Inputs:
         self.graph = graph
         self.number_nodes: dict[Any, Any] = {}
         self.symbol_sources: dict[str, tuple[Any, int]] = {}
+        self.derived_sources: dict[str, tuple[Any, int, Expr]] = {}
         for node in graph.nodes:
             value = node.meta.get("val")
             leaf = leaf_of(value)
@@ -409,17 +410,37 @@ class _Inputs:
             if leaf is not None and (alone or not symbols_alone):
                 self.number_nodes.setdefault(leaf, node)
             for dim, size in enumerate(sizes_of(value) if isinstance(value, core.Tensor) else ()):
-                if size.symbol is not None and (node.op == "placeholder" or size.unbacked):
-                    self.symbol_sources.setdefault(size.symbol, (node, dim))
+                if node.op == "placeholder" or size.unbacked:
+                    note_source(self, size, node, dim)
 
     def place_of(self, name: str) -> Any:
         """The node behind which a symbol can be read."""
         known = self.number_nodes.get(symbol(name))
-        return known if known is not None else self.symbol_sources.get(name, (None, 0))[0]
+        if known is None:
+            source = self.symbol_sources.get(name) or self.derived_sources.get(name)
+            known = None if source is None else source[0]
+        return known
 
     def create_arg(self, value: Any) -> Any:
         """What stands in the graph for a number."""
         return node_of_number(self, value) if getattr(value, "_is_symbolic", False) else value
+
+
+def note_source(tracer: Any, size: Expr, node: Any, dim: int) -> None:
+    """Note that a symbol can be read, or computed, from a size of a node's result."""
+    if size.symbol is not None:
+        tracer.symbol_sources.setdefault(size.symbol, (node, dim))
+    elif len(size.free_symbols) == 1 and _linear(size) is not None:
+        (name,) = size.free_symbols
+        tracer.derived_sources.setdefault(name, (node, dim, size))
+
+
+def _linear(size: Expr) -> tuple[int, int] | None:
+    """The factor and the offset of `factor * symbol + offset`; None for others."""
+    (name,) = size.free_symbols
+    offset = size.terms.get((), 0)
+    factor = size.value({name: 1}) - offset
+    return (factor, offset) if size == symbol(name) * number(factor) + number(offset) else None
 
 
 def nodes_of_numbers(graph: Any, values: Any) -> list[Any]:
@@ -611,6 +632,9 @@ def _node_of_symbol(tracer: Any, name: str, env: ShapeEnv) -> Any:
     if known is not None:
         return known
     source = tracer.symbol_sources.get(name)
+    if source is None and name in tracer.derived_sources:
+        made = tracer.number_nodes[expr] = _solved(tracer, name, env)
+        return made
     if source is None:
         fail(RuntimeError, "make_fx", f"an input with the size {name} was required: the symbol stands for no "
              "input of this trace", hint="pass a tensor of that size as an input")  # fmt: skip
@@ -619,3 +643,16 @@ def _node_of_symbol(tracer: Any, name: str, env: ShapeEnv) -> Any:
     made.meta["val"] = env.number_of(expr)
     tracer.number_nodes[expr] = made
     return made
+
+
+def _solved(tracer: Any, name: str, env: ShapeEnv) -> Any:
+    """The node of a symbol that inputs hold only within a linear expression, such as `2*s0 + 1`."""
+    node, dim, size = tracer.derived_sources[name]
+    factor, offset = _linear(size) or (1, 0)
+    made = tracer.number_nodes.get(size)
+    if made is None:
+        made = tracer.number_nodes[size] = tracer.graph.create_size_node(node, dim)
+        made.meta["val"] = env.number_of(size)
+    if offset:
+        made = _call(tracer, operator.sub, made, offset)
+    return made if factor == 1 else _call(tracer, operator.floordiv, made, factor)

@@ -1,0 +1,270 @@
+"""`unflatten`: an exported program as a tree of modules, as the original was.
+
+Takes: an exported program, whose nodes know the module calls that they come from.
+Gives: `UnflattenedModule`, whose modules stand under the paths of the original ones; each runs the graph
+of its own nodes, takes what it reads of others and gives what others read of it.
+Keeps true: the tree computes what the program computes and has its state; what the program writes to is
+written; a module that was called again with the same graph is there once.
+"""
+
+from __future__ import annotations
+
+import abc
+import operator
+from typing import Any
+
+from facula import nn
+from facula.core.errors import fail
+from facula.export.exported_program import ExportedProgram
+from facula.export.input_check import InputCheck
+from facula.export.unlift import put_state
+from facula.fx import Graph, GraphModule, Node
+from facula.fx import _pytree as pytree
+from facula.fx.node import map_arg
+
+__all__ = ["FlatArgsAdapter", "InterpreterModule", "UnflattenedModule", "unflatten"]
+
+
+class FlatArgsAdapter(abc.ABC):
+    """Turns arguments that are nested otherwise into those that a program was exported for."""
+
+    @abc.abstractmethod
+    def adapt(
+        self,
+        target_spec: Any,
+        input_spec: Any,
+        input_args: list[Any],
+        metadata: dict[str, Any] | None = None,
+        obj: Any | None = None,
+    ) -> list[Any]:
+        """The leaves for ``target_spec``, of leaves that were nested as ``input_spec``."""
+
+    def get_flat_arg_paths(self) -> list[str]:
+        """The paths of the leaves that are read; none: they are not known."""
+        return []
+
+
+class InterpreterModule(GraphModule):
+    """The graph of one module's calls."""
+
+
+class UnflattenedModule(InterpreterModule):
+    """An exported program as a tree of modules; `unflatten` makes it."""
+
+    module_call_graph: list[Any]
+    flat_args_adapter: FlatArgsAdapter | None
+
+
+class _Adapting(InputCheck):
+    """Arguments for an unflattened module: nested as in the export, or adapted."""
+
+    def __init__(self, check: InputCheck, adapter: FlatArgsAdapter | None) -> None:
+        vars(self).update(vars(check))
+        self.adapter = adapter
+
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        if spec == self.in_spec or set(kwargs) == set(self.in_spec.children_specs[1].context):
+            ordered = pytree.tree_structure((args, self._ordered(kwargs)))
+            if ordered == self.in_spec:
+                return super().__call__(args, kwargs)
+        if self.adapter is None:
+            fail(
+                TypeError,
+                "unflatten",
+                "arguments nested as in the export were required (There is no flat args adapter "
+                f"specified. Are you sure you are calling this with the right arguments?): "
+                f"{self.in_spec}",
+                spec,
+                hint="pass arguments as they were given to export(), or flat_args_adapter= to unflatten()",
+            )
+        adapted = self.adapter.adapt(self.in_spec, spec, leaves)
+        if len(adapted) != self.in_spec.num_leaves:
+            fail(
+                TypeError,
+                "unflatten",
+                f"{self.in_spec.num_leaves} leaves were required of the flat args adapter (Flat args "
+                "adaption failed, number of args mismatch)",
+                len(adapted),
+                hint="return one leaf for each of target_spec",
+            )
+        positional, named = pytree.tree_unflatten(list(adapted), self.in_spec)
+        return super().__call__(positional, named)
+
+
+def unflatten(
+    module: ExportedProgram, flat_args_adapter: FlatArgsAdapter | None = None
+) -> UnflattenedModule:
+    """The modules of an exported program.
+
+    Args:
+        module: an exported program
+        flat_args_adapter: takes arguments that are nested otherwise
+
+    Returns:
+        a module whose inner modules have the paths of the original ones.
+
+    Example:
+        >>> net = facula.nn.Sequential(facula.nn.Linear(2, 3), facula.nn.ReLU())
+        >>> tree = facula.export.unflatten(facula.export.export(net, (facula.ones(1, 2),)))
+        >>> [name for name, _ in tree.named_children()], tree(facula.ones(1, 2)).shape
+        (['0', '1'], facula.Size([1, 3]))
+    """
+    flat = module.module()
+    graph = flat.graph
+    stacks = _stacks(graph)
+    root = _Part(flat, stacks, "", 0)
+    outputs = graph.output_node()
+    body = [n for n in graph.nodes if n.op not in ("placeholder", "get_attr", "output")]
+    for node in graph.find_nodes(op="placeholder"):
+        root.known[node] = root.graph.placeholder(node.name)
+        root.known[node].meta = dict(node.meta)
+    root.add(body)
+    root.graph.output(map_arg(outputs.args[0], root.value))
+    made = root.finished(UnflattenedModule, "UnflattenedModule")
+    put_state(made, module)
+    made._inputs = _Adapting(flat._inputs, flat_args_adapter)
+    made.graph.set_codegen(graph._codegen)
+    made.recompile()
+    made.training = module.training
+    made.module_call_graph, made.flat_args_adapter = [], flat_args_adapter
+    return made  # type: ignore[return-value]
+
+
+def _stacks(graph: Graph) -> dict[Node, list[tuple[str, str]]]:
+    """For each node the calls around it: (key, path), without the outermost module's."""
+    found: dict[Node, list[tuple[str, str]]] = {}
+    last: list[tuple[str, str]] = []
+    for node in graph.nodes:
+        if node.op in ("placeholder", "get_attr", "output"):
+            continue
+        calls = node.meta.get("nn_module_stack")
+        if calls is not None:  # a number of a shape belongs to whatever is computed before it
+            last = [(key, path) for key, (path, _) in calls.items() if path]
+        found[node] = last
+    return found
+
+
+class _Part:
+    """The graph of one call, while it is made."""
+
+    def __init__(self, flat: GraphModule, stacks: Any, path: str | None, depth: int) -> None:
+        self.flat, self.stacks, self.path, self.depth = flat, stacks, path, depth
+        self.graph = Graph()
+        self.known: dict[Node, Node] = {}
+        self.holds: dict[str, Any] = {}
+        #: name of an inner module -> it
+        self.inner: dict[str, GraphModule] = {}
+
+    def value(self, node: Node) -> Node:
+        """What stands here for a node of the flat graph."""
+        known = self.known.get(node)
+        if known is None:  # only attributes are made when they are read
+            target = self.local(str(node.target))
+            assert target is not None
+            self.holds[target] = _attribute(self.flat, str(node.target))
+            known = self.known[node] = self.graph.get_attr(target)
+            known.meta = dict(node.meta)
+        return known
+
+    def local(self, target: str) -> str | None:
+        """The path of an attribute from this module; None for one of another."""
+        if self.path is None:
+            return None
+        if isinstance(_attribute(self.flat, target), GraphModule) or not self.path:
+            return target
+        return target[len(self.path) + 1 :] if target.startswith(self.path + ".") else None
+
+    def add(self, nodes: list[Node]) -> None:
+        """Enter nodes; those of one call become a module."""
+        start = 0
+        while start < len(nodes):
+            call = self._call(nodes[start])
+            stop = start + 1
+            while stop < len(nodes) and self._call(nodes[stop]) == call:
+                stop += 1
+            if call is None:
+                for node in nodes[start:stop]:
+                    self.known[node] = self.graph.node_copy(node, self.value)
+            else:
+                self._enter(call, nodes[start:stop])
+            start = stop
+
+    def _call(self, node: Node) -> tuple[str, str] | None:
+        stack = self.stacks[node]
+        return stack[self.depth] if len(stack) > self.depth else None
+
+    def _enter(self, call: tuple[str, str], nodes: list[Node]) -> None:
+        key, path = call
+        inside = set(nodes)
+        own = self.path is not None and (not self.path or path.startswith(self.path + "."))
+        child = _Part(self.flat, self.stacks, path if own else None, self.depth + 1)
+        read = dict.fromkeys(n for node in nodes for n in node.all_input_nodes if n not in inside)
+        given = [
+            n for n in read
+            if n.op != "get_attr" or child.local(str(n.target)) is None
+        ]  # fmt: skip
+        for node in given:
+            child.known[node] = child.graph.placeholder(node.name)
+            child.known[node].meta = dict(node.meta)
+        child.add(nodes)
+        results = [n for n in nodes if any(user not in inside for user in n.users)]
+        values = [child.known[n] for n in results]
+        child.graph.output(values[0] if len(values) == 1 else tuple(values))
+        name = path[len(self.path) + 1 if self.path else 0 :] if own else path.rpartition(".")[2]
+        made = self._module(name, key, child)
+        node = self.graph.call_module(made, tuple([self.value(n) for n in given]))
+        node.meta["nn_module_stack"] = nodes[0].meta.get("nn_module_stack")
+        if len(results) == 1:
+            self.known[results[0]] = node
+            node.meta["val"] = results[0].meta.get("val")
+            return
+        node.meta["val"] = tuple(n.meta.get("val") for n in results)
+        for i, n in enumerate(results):
+            self.known[n] = self.graph.call_function(operator.getitem, (node, i))
+            self.known[n].meta["val"] = n.meta.get("val")
+
+    def _module(self, name: str, key: str, child: _Part) -> str:
+        """The name of the inner module for a call: that of an earlier call with the same graph."""
+        made = child.finished(InterpreterModule, "InterpreterModule")
+        for known, other in self.inner.items():
+            if known.partition("@")[0] == name and _form(other.graph) == _form(made.graph):
+                holds = other.meta["holds"]
+                same = holds.keys() == child.holds.keys()
+                if same and all(v is child.holds[n] for n, v in holds.items()):
+                    return known
+        count, unique = 0, name
+        while unique in self.inner:
+            count += 1
+            unique = f"{name}@{count}"
+        made.meta["holds"] = dict(child.holds)
+        self.inner[unique] = made
+        return unique
+
+    def finished(self, kind: type[GraphModule], name: str) -> GraphModule:
+        """The module of this part."""
+        return kind({**self.holds, **self.inner}, self.graph, name)
+
+
+def _form(graph: Graph) -> list[str]:
+    """What a graph computes, whatever its nodes are called."""
+    order = {node: i for i, node in enumerate(graph.nodes)}
+    return [
+        f"{n.op} {'' if n.op == 'placeholder' else n.target} "
+        f"{map_arg((n.args, n.kwargs), lambda x: _Place(order[x]))}"
+        for n in graph.nodes
+    ]
+
+
+class _Place(int):
+    """The number of a node in its graph."""
+
+    def __repr__(self) -> str:
+        return f"%{int(self)}"
+
+
+def _attribute(module: nn.Module, path: str) -> Any:
+    value: Any = module
+    for name in path.split("."):
+        value = getattr(value, name)
+    return value
