@@ -128,7 +128,7 @@ def unflatten(
     made.recompile()
     made.training = module.training
     made.module_call_graph, made.flat_args_adapter = [], flat_args_adapter
-    return made  # type: ignore[return-value]
+    return made
 
 
 def _stacks(graph: Graph) -> dict[Node, list[tuple[str, str]]]:
