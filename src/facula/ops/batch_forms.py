@@ -8,9 +8,11 @@ the N of a convolution, groups, offsets of indices), so one call does the work o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from facula import core
+from facula.core.errors import fail
 from facula.ops.index_addressing import Addressing
 from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F
@@ -51,13 +53,32 @@ def parted(batch: Any, x: Any) -> Any:
 # ------------------------------------------------------------------ products
 
 
-def product(batch: Any, self: Any, other: Any) -> Any:
+def _entries_of_rank(name: str, rank: int, *tensors: Any) -> None:
+    """Raise unless every entry has this many dimensions: `matmul` would take more."""
+    for x in tensors:
+        if x.dim() != rank:
+            fail(
+                RuntimeError,
+                name,
+                f"Shape mismatch: under vmap, entries of {rank} dimensions were required",
+                [list(x.shape) for x in tensors],
+                hint="the dimension of the batch does not count; matmul() takes any number of dimensions",
+            )
+
+
+def product(name: str, rank: int) -> Callable[..., Any]:
     """`mm`, `bmm`: `matmul` takes any number of leading dimensions."""
-    return F.matmul(batch.front(self), batch.front(other))
+
+    def rule(batch: Any, self: Any, other: Any) -> Any:
+        _entries_of_rank(name, rank, self, other)
+        return F.matmul(batch.front(self), batch.front(other))
+
+    return rule
 
 
 def dot(batch: Any, self: Any, tensor: Any) -> Any:
     """A row of products."""
+    _entries_of_rank("dot", 1, self, tensor)
     a, b = batch.front(self), batch.front(tensor)
     if not batch.has(self):
         a, b = b, a
@@ -66,9 +87,18 @@ def dot(batch: Any, self: Any, tensor: Any) -> Any:
     return F.matmul(a.unsqueeze(1), b.unsqueeze(2)).reshape((batch.size,))
 
 
-def added_product(batch: Any, self: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
-    """`addmm`, `baddbmm`."""
-    total = product(batch, a, b) if batch.has(a) or batch.has(b) else F.matmul(a, b)
+def added_product(name: str, rank: int) -> Callable[..., Any]:
+    """`addmm`, `baddbmm`: a product, and what is added to it."""
+
+    def rule(batch: Any, self: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
+        _entries_of_rank(name, rank, a, b)
+        return _added_product(batch, self, a, b, beta, alpha)
+
+    return rule
+
+
+def _added_product(batch: Any, self: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
+    total = F.matmul(batch.front(a), batch.front(b))
     rank = a.dim()
     if not (batch.has(a) or batch.has(b)):
         total = total.expand((batch.size, *total.shape))

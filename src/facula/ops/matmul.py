@@ -150,7 +150,7 @@ class mm:
 
     shards = "mk,kn->mn"
 
-    vmap = batch_forms.product
+    vmap = batch_forms.product("mm", 2)
     jvp = "multilinear"
 
     fast = "mm"
@@ -193,7 +193,7 @@ class bmm:
 
     shards = "xmk,xkn->xmn"
 
-    vmap = batch_forms.product
+    vmap = batch_forms.product("bmm", 3)
     jvp = "multilinear"
 
     def flops(self, mat2):
@@ -303,7 +303,7 @@ class addmm:
 
     shards = "product_with_sum"
 
-    vmap = batch_forms.added_product
+    vmap = batch_forms.added_product("addmm", 2)
 
     def flops(self, mat1, mat2, beta, alpha):
         return 2 * mat1.numel() * mat2.shape[-1]
@@ -349,7 +349,7 @@ class baddbmm:
 
     shards = "product_with_sum"
 
-    vmap = batch_forms.added_product
+    vmap = batch_forms.added_product("baddbmm", 3)
 
     def flops(self, batch1, batch2, beta, alpha):
         return 2 * batch1.numel() * batch2.shape[-1]

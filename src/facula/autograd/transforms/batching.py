@@ -27,6 +27,13 @@ Tensor = core.Tensor
 _announced: set[str] = set()
 
 
+class EntryByEntry:
+    """Whether operators without a rule for batches may run once for each entry, and say so."""
+
+    enabled = True
+    warns = True
+
+
 class VmapLevel(SplitLevel):
     """One `vmap` at work: `size` entries, and how random numbers are drawn."""
 
@@ -110,7 +117,15 @@ class VmapLevel(SplitLevel):
                 "vmap: a batch with entries was required of this operator",
                 hint="look at the batch size before, or give the operator a vmap rule",
             )
-        if op.name not in _announced:
+        if not EntryByEntry.enabled:
+            fail(
+                RuntimeError,
+                op.name,
+                f"a rule for batches was required: aten::{op.name} hit the vmap fallback which is "
+                "currently disabled",
+                hint="_C._functorch._set_vmap_fallback_enabled(True) runs its entries one by one",
+            )
+        if EntryByEntry.warns and op.name not in _announced:
             _announced.add(op.name)
             warnings.warn(
                 f"There is a performance drop because we have not yet implemented the batching "

@@ -128,7 +128,24 @@ class BatchedTensor(Tensor):
     is_cuda = _behind("is_cuda")
     is_mps = _behind("is_mps")
 
-    data = property(lambda self: self.detach(), doc="The same elements without history.")
+    @property
+    def data(self) -> Any:
+        """Raises: a change of it would pass every transform by."""
+        return fail(
+            RuntimeError,
+            "data",
+            "accessing `data` under vmap transform is not allowed",
+            hint="use detach()",
+        )
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        fail(
+            RuntimeError,
+            "data",
+            "mutating directly with `.data` under vmap transform is not allowed",
+            hint="use copy_(), or give the changed tensor back",
+        )
 
     def __repr__(self) -> str:
         return f"BatchedTensor(lvl={self.level}, bdim={self.batch_dim}, value={self.value!r})"

@@ -101,8 +101,7 @@ def broadcast(prefix: Any, structure: Structure) -> list[Any] | None:
             return None
         items = [prefix[key] for key in structure.keys]
     else:
-        # a list or a tuple of the same length stands for either
-        if issubclass(structure.kind, dict) or len(prefix) != len(structure.parts):
+        if type(prefix) is not structure.kind or len(prefix) != len(structure.parts):
             return None
         items = list(prefix)
     found: list[Any] = []

@@ -28,7 +28,7 @@ def name_of(function: Any) -> str:
 
 
 def _check_inputs(in_dims: Any, args: tuple[Any, ...], name: str) -> None:
-    if not isinstance(in_dims, (int, list, tuple)) or isinstance(in_dims, bool):
+    if not isinstance(in_dims, (int, tuple)) or isinstance(in_dims, bool):
         fail(
             ValueError,
             "vmap",

@@ -7,13 +7,17 @@ Keeps true: re-exports of `facula.autograd.transforms`; a level is the number of
 from __future__ import annotations
 
 from facula import core
+from facula.autograd.transforms.batching import EntryByEntry
 from facula.autograd.transforms.levels import BatchedTensor
 from facula.autograd.transforms.vmapping import add_batch_dim as _add_batch_dim
 from facula.autograd.transforms.vmapping import remove_batch_dim as _remove_batch_dim
 
 __all__ = [
     "_add_batch_dim",
+    "_is_vmap_fallback_enabled",
     "_remove_batch_dim",
+    "_set_vmap_fallback_enabled",
+    "_set_vmap_fallback_warning_enabled",
     "get_unwrapped",
     "is_batchedtensor",
     "is_functorch_wrapped_tensor",
@@ -44,3 +48,18 @@ def maybe_get_bdim(tensor: core.Tensor) -> int:
 def maybe_get_level(tensor: core.Tensor) -> int:
     """The level of the `vmap` that an entry belongs to; -1 for any other tensor."""
     return tensor.level if isinstance(tensor, BatchedTensor) else -1
+
+
+def _is_vmap_fallback_enabled() -> bool:
+    """Whether an operator without a rule for batches runs once for each entry."""
+    return EntryByEntry.enabled
+
+
+def _set_vmap_fallback_enabled(enabled: bool) -> None:
+    """Allow, or forbid with a RuntimeError, that such an operator runs once for each entry."""
+    EntryByEntry.enabled = bool(enabled)
+
+
+def _set_vmap_fallback_warning_enabled(enabled: bool) -> None:
+    """Whether the first such run of an operator is announced by a warning."""
+    EntryByEntry.warns = bool(enabled)
