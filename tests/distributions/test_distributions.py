@@ -428,3 +428,25 @@ def test_shown_as_pytorch_shows_them():
         "Normal(loc: facula.Size([2]), scale: facula.Size([2]))"
     )
     assert repr(constraints.interval(0, 1)) == "Interval(lower_bound=0, upper_bound=1)"
+
+
+def test_classes_know_what_their_values_are_before_they_have_parameters():
+    d = facula.distributions
+    for kind in (d.Binomial, d.Categorical, d.Multinomial):
+        assert kind.support.is_discrete
+    for kind in (d.Uniform, d.Pareto, d.GeneralizedPareto):
+        assert not kind.support.is_discrete
+        assert kind.support.event_dim == 0
+    for kind in (d.Independent, d.MixtureSameFamily):
+        with pytest.raises(NotImplementedError, match="cannot be determined statically"):
+            _ = kind.support.is_discrete
+    with pytest.raises(NotImplementedError, match="event_dim cannot be determined"):
+        _ = d.TransformedDistribution.support.event_dim
+    assert d.Independent(d.Bernoulli(facula.ones(2) / 2), 1).support.is_discrete
+
+
+@pytest.mark.parametrize("transforms", [lambda x: x, [lambda x: x], None])
+def test_transforms_are_transforms(transforms):
+    d = facula.distributions
+    with pytest.raises(ValueError, match="transforms must be a Transform or a list of"):
+        d.TransformedDistribution(d.Normal(0.0, 1.0), transforms)

@@ -83,7 +83,8 @@ def _check_vector(v: Any, likes: tuple, many_likes: bool, name: str, op: str) ->
             RuntimeError,
             op,
             f"v of {len(likes)} tensors",
-            got=f"v of invalid length {len(values)}",
+            got=f"v of invalid length {len(values)}"
+            + ("" if many_likes else ": The given v should contain a single Tensor."),
             hint="give one tensor for each, as a tuple",
         )
     for i, (value, like) in enumerate(zip(values, likes, strict=True)):
@@ -456,7 +457,7 @@ def _single_output(func: Callable, op: str) -> Callable:
                 RuntimeError,
                 op,
                 "a single element",
-                got="The Tensor returned by the function should contain a single element",
+                got=f"The Tensor returned by the function given to {op} should contain a single element",
                 hint="reduce it, for example with sum()",
             )
         return outputs[0].reshape(())

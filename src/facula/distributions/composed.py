@@ -147,8 +147,8 @@ class TransformedDistribution(Distribution):
         transforms: Transform | list[Transform],
         validate_args: bool | None = None,
     ) -> None:
-        self.transforms = [transforms] if isinstance(transforms, Transform) else list(transforms)
-        if not all(isinstance(t, Transform) for t in self.transforms):
+        given = [transforms] if isinstance(transforms, Transform) else transforms
+        if not isinstance(given, (list, tuple)) or not all(isinstance(t, Transform) for t in given):
             fail(
                 ValueError,
                 "TransformedDistribution",
@@ -156,6 +156,7 @@ class TransformedDistribution(Distribution):
                 transforms,
                 hint="the instances are in facula.distributions.transforms",
             )
+        self.transforms = list(given)
         base_shape = tuple(base_distribution.batch_shape) + tuple(base_distribution.event_shape)
         base_events = len(base_distribution.event_shape)
         transform = ComposeTransform(self.transforms)

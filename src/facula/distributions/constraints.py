@@ -40,16 +40,36 @@ class Constraint:
 class _Dependent(Constraint):
     """A set that depends on parameters which are not known yet."""
 
-    def __init__(self, *, is_discrete: bool = False, event_dim: int = 0) -> None:
-        self.is_discrete = is_discrete
-        self.event_dim = event_dim
+    def __init__(self, *, is_discrete: bool | None = None, event_dim: int | None = None) -> None:
+        self._is_discrete = is_discrete
+        self._event_dim = event_dim
+
+    @property
+    def is_discrete(self) -> bool:  # type: ignore[override]
+        """Whether values are, where that does not depend on parameters."""
+        return self._known("is_discrete", self._is_discrete)
+
+    @property
+    def event_dim(self) -> int:  # type: ignore[override]
+        """Dimensions of an event, where that does not depend on parameters."""
+        return self._known("event_dim", self._event_dim)
+
+    def _known(self, name: str, value: Any) -> Any:
+        if value is None:
+            fail(
+                NotImplementedError,
+                name,
+                f".{name} cannot be determined statically",
+                hint="ask the support of a distribution, not that of its class",
+            )
+        return value
 
     def __call__(
         self, *, is_discrete: bool | None = None, event_dim: int | None = None
     ) -> _Dependent:
         return _Dependent(
-            is_discrete=self.is_discrete if is_discrete is None else is_discrete,
-            event_dim=self.event_dim if event_dim is None else event_dim,
+            is_discrete=self._is_discrete if is_discrete is None else is_discrete,
+            event_dim=self._event_dim if event_dim is None else event_dim,
         )
 
     def check(self, value: Any) -> Any:
@@ -79,15 +99,15 @@ class _DependentProperty(property, _Dependent):
         self,
         fn: Callable[..., Any] | None = None,
         *,
-        is_discrete: bool = False,
-        event_dim: int = 0,
+        is_discrete: bool | None = None,
+        event_dim: int | None = None,
     ) -> None:
         super().__init__(fn)
-        self.is_discrete = is_discrete
-        self.event_dim = event_dim
+        self._is_discrete = is_discrete
+        self._event_dim = event_dim
 
     def __call__(self, fn: Any = None, **options: Any) -> Any:
-        return _DependentProperty(fn, is_discrete=self.is_discrete, event_dim=self.event_dim)
+        return _DependentProperty(fn, is_discrete=self._is_discrete, event_dim=self._event_dim)
 
 
 class _IndependentConstraint(Constraint):

@@ -377,7 +377,7 @@ class Uniform(Distribution):
                 hint="exchange low and high where they are in the wrong order",
             )
 
-    @constraints.dependent_property
+    @constraints.dependent_property(is_discrete=False, event_dim=0)
     def support(self) -> Any:
         return constraints.interval(self.low, self.high)
 

@@ -234,7 +234,7 @@ class Binomial(_Chance):
         self._take(like if probs is not None else None, like if probs is None else None)
         super().__init__(self._param.shape, validate_args=validate_args)
 
-    @constraints.dependent_property
+    @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
         return constraints.integer_interval(0, self.total_count)
 
@@ -453,7 +453,7 @@ class Categorical(Distribution):
         new._num_events = self._num_events  # type: ignore[attr-defined]
         return new
 
-    @constraints.dependent_property
+    @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:
         return constraints.integer_interval(0, self._num_events - 1)
 

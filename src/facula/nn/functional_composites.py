@@ -542,14 +542,24 @@ def _fractional_windows(samples: Any, x: Any, kernel: Any, out: Any) -> Any:
 
 
 def _check_fractional_sizes(op: str, kernel: Any, sizes: Any, out: Any) -> None:
-    for n, k, o in zip(sizes, kernel, out, strict=True):
-        if o + k - 1 > n or o < 1:
+    for name, given in (("kernel_size", kernel), ("output_size", out)):
+        if len(given) != len(sizes):
+            fail(
+                RuntimeError,
+                op,
+                f"{name} must either be a single int, or a tuple of {len(sizes)} ints",
+                got=given,
+                hint="one int stands for all dimensions",
+            )
+    names = ("time", "height", "width")[-len(sizes) :]
+    for name, n, k, o in zip(names, sizes, kernel, out, strict=True):
+        if o + k - 1 > n or o < 0:
             fail(
                 RuntimeError,
                 op,
                 f"an output size with which windows of {k} fit an input of {n}",
-                got=o,
-                hint=f"for windows of {k} the output size goes from 1 to {n - k + 1}"
+                got=f"{o} (pool {name} {k} too large relative to input {name} {n})",
+                hint=f"for windows of {k} the output size goes from 0 to {n - k + 1}"
                 if n >= k
                 else "take a smaller kernel_size",
             )
@@ -585,6 +595,14 @@ def _fractional_max_pool(
         )
     x = input if batched else input.unsqueeze(0)
     sizes = x.shape[2:]
+    if 0 in x.shape[1:]:
+        fail(
+            RuntimeError,
+            op,
+            "Expected input to have non-zero size for non-batch dimensions",
+            got=f"the shape {list(input.shape)}",
+            hint="only the number of samples, N, may be 0",
+        )
     if output_size is None:
         ratios = (output_ratio,) * dims if isinstance(output_ratio, float) else output_ratio
         output_size = [int(n * r) for n, r in zip(sizes, ratios, strict=True)]
@@ -592,14 +610,23 @@ def _fractional_max_pool(
     _check_fractional_sizes(op, kernel, sizes, out)
     if samples is None:
         samples = facula.rand(*x.shape[:2], dims, dtype=x.dtype, device=x.device)
+    if 0 in out:
+        places = facula.zeros((*x.shape[:2], *out), dtype=core.int64, device=x.device)
+        none = TABLE["_plane_gather"](x, places, dims)
+        return _fractional_results(none, places, batched, return_indices)
     samples = samples[: x.size(0)]  # a module's may be for larger batches
     windows = _fractional_windows(samples, x, kernel, out)
     taken = x.detach().flatten(2).gather(2, windows.flatten(2)).view(windows.shape)
     indices = windows.gather(-1, taken.argmax(-1, keepdim=True)).squeeze(-1)
     values = TABLE["_plane_gather"](x, indices, dims)
-    if not return_indices:
-        return values if batched else values.squeeze(0)
-    return (values, indices) if batched else (values.squeeze(0), indices.squeeze(0))
+    return _fractional_results(values, indices, batched, return_indices)
+
+
+def _fractional_results(values: Any, indices: Any, batched: bool, return_indices: bool) -> Any:
+    """What the user asked for, without the dimension that was added."""
+    if not batched:
+        values, indices = values.squeeze(0), indices.squeeze(0)
+    return (values, indices) if return_indices else values
 
 
 def fractional_max_pool2d(

@@ -445,10 +445,12 @@ class PlaneScatter:
     def meta(source, indices, sizes):
         _check_planes("_plane_scatter", source, indices, len(sizes), True)
         shape = (*source.shape[: source.dim() - len(sizes)], *sizes)
-        return core.empty(shape, dtype=source.dtype, device=source.device)
+        return like(source, shape, len(sizes))
 
     def cpu(out, source, indices, sizes):
         values, places, target = _summable(source).contiguous(), indices.contiguous(), _target(out)
+        if not target.is_contiguous():
+            target = core.empty(out.shape, dtype=values.dtype, device=out.device)
         width = places.dtype.itemsize
         space = len(sizes)
         count, _ = planes(values.shape, space, False)

@@ -13,6 +13,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import cast_hint, fail
+from facula.ops.batch_forms import innermost
 from facula.ops.registry import F, composite, operator
 from facula.ops.value_checks import checked, is_traced
 
@@ -353,6 +354,7 @@ def _check_unpool(
                 sizes,
                 hint="leave output_size out for the usual one",
             )
+    indices = innermost(indices)
     if indices.device.type == "meta" or not indices.numel() or is_traced(indices):
         return
     low, high, limit = indices.min().item(), indices.max().item(), math.prod(sizes)

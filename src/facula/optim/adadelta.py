@@ -1,5 +1,5 @@
-"""The name under which PyTorch has Adadelta; it stands in `running_squares`."""
+"""The module in which PyTorch has Adadelta; it stands in `running_squares`."""
 
-from facula.optim.running_squares import Adadelta
+from facula.optim.running_squares import Adadelta, adadelta
 
-__all__ = ["Adadelta"]
+__all__ = ["Adadelta", "adadelta"]

@@ -1,5 +1,5 @@
-"""The name under which PyTorch has Adagrad; it stands in `running_squares`."""
+"""The module in which PyTorch has Adagrad; it stands in `running_squares`."""
 
-from facula.optim.running_squares import Adagrad
+from facula.optim.running_squares import Adagrad, adagrad
 
-__all__ = ["Adagrad"]
+__all__ = ["Adagrad", "adagrad"]

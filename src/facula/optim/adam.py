@@ -24,9 +24,12 @@ from facula.optim.elementwise import (
     with_decay,
     zeros_like,
 )
+from facula.optim.functions import step_function
 from facula.optim.optimizer import ParamsT
 
-__all__ = ["Adam", "AdamW", "Adamax", "NAdam", "RAdam"]
+__all__ = [
+    "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "adam", "adamax", "adamw", "nadam", "radam",
+]  # fmt: skip
 
 
 class _AdamFamily(ElementwiseOptimizer):
@@ -476,3 +479,33 @@ class RAdam(_AdamFamily):
         elif length > 5.0:
             update = update * (ratio * (1 - power)) ** 0.5 / (second.sqrt() + group["eps"])
         return p - group["lr"] * update, {"exp_avg": first, "exp_avg_sq": second}
+
+
+_MOMENTS = {"exp_avgs": "exp_avg", "exp_avg_sqs": "exp_avg_sq"}
+_ADAM = {**_MOMENTS, "max_exp_avg_sqs": "max_exp_avg_sq", "state_steps": "step"}
+_ADAM_OPTIONS = "foreach capturable differentiable fused grad_scale found_inf has_complex"
+_ADAM_SETTINGS = "amsgrad beta1 beta2 lr weight_decay eps maximize"
+
+adam = step_function("adam", Adam, _ADAM, f"{_ADAM_OPTIONS} decoupled_weight_decay", _ADAM_SETTINGS)
+adamw = step_function("adamw", AdamW, _ADAM, _ADAM_OPTIONS, _ADAM_SETTINGS)
+adamax = step_function(
+    "adamax",
+    Adamax,
+    {"exp_avgs": "exp_avg", "exp_infs": "exp_inf", "state_steps": "step"},
+    "foreach maximize differentiable capturable has_complex",
+    "eps beta1 beta2 lr weight_decay",
+)
+nadam = step_function(
+    "nadam",
+    NAdam,
+    {**_MOMENTS, "mu_products": "mu_product", "state_steps": "step"},
+    "decoupled_weight_decay foreach capturable differentiable has_complex maximize",
+    "beta1 beta2 lr weight_decay momentum_decay eps",
+)
+radam = step_function(
+    "radam",
+    RAdam,
+    {**_MOMENTS, "state_steps": "step"},
+    "decoupled_weight_decay foreach differentiable capturable has_complex maximize",
+    "beta1 beta2 lr weight_decay eps",
+)

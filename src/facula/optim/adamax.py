@@ -1,5 +1,5 @@
-"""The name under which PyTorch has Adamax; it stands in `adam`."""
+"""The module in which PyTorch has Adamax; it stands in `adam`."""
 
-from facula.optim.adam import Adamax
+from facula.optim.adam import Adamax, adamax
 
-__all__ = ["Adamax"]
+__all__ = ["Adamax", "adamax"]

@@ -1,5 +1,5 @@
-"""The name under which PyTorch has AdamW; it stands in `adam`."""
+"""The module in which PyTorch has AdamW; it stands in `adam`."""
 
-from facula.optim.adam import AdamW
+from facula.optim.adam import AdamW, adamw
 
-__all__ = ["AdamW"]
+__all__ = ["AdamW", "adamw"]

@@ -1,5 +1,5 @@
-"""The name under which PyTorch has ASGD; it stands in `running_squares`."""
+"""The module in which PyTorch has ASGD; it stands in `running_squares`."""
 
-from facula.optim.running_squares import ASGD
+from facula.optim.running_squares import ASGD, asgd
 
-__all__ = ["ASGD"]
+__all__ = ["ASGD", "asgd"]

@@ -374,6 +374,10 @@ class ElementwiseOptimizer(Optimizer):
     _step_group._facula_captured_as = _step_group_in_graph  # type: ignore[attr-defined]
     _step_group._facula_prepared_by = _make_states  # type: ignore[attr-defined]
 
+    def step_with(self, group: dict, p: Any, g: Any, state: dict) -> None:
+        """Update one tensor by a gradient, with the settings of a group and a state of its own."""
+        self._step_one(group, p, g, state)
+
     def _step_one(self, group: dict, p: Any, g: Any, state: dict) -> None:
         """One parameter: complex ones as pairs, through the kernel where that fits, else by
         formula.

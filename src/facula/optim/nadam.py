@@ -1,5 +1,5 @@
-"""The name under which PyTorch has NAdam; it stands in `adam`."""
+"""The module in which PyTorch has NAdam; it stands in `adam`."""
 
-from facula.optim.adam import NAdam
+from facula.optim.adam import NAdam, nadam
 
-__all__ = ["NAdam"]
+__all__ = ["NAdam", "nadam"]

@@ -15,9 +15,10 @@ from facula import core
 from facula.autograd.grad_mode import no_grad
 from facula.core.errors import fail
 from facula.optim.elementwise import check_betas, check_range, scalar_dtype
+from facula.optim.functions import step_function
 from facula.optim.optimizer import Optimizer, ParamsT, run_closure
 
-__all__ = ["Adafactor", "Muon", "SparseAdam"]
+__all__ = ["Adafactor", "Muon", "SparseAdam", "adafactor", "muon"]
 
 
 class _OneByOne(Optimizer):
@@ -32,6 +33,11 @@ class _OneByOne(Optimizer):
                     if p.grad is not None:
                         self._step_one(group, p, p.grad)
         return loss
+
+    def step_with(self, group: dict, p: Any, g: Any, state: dict) -> None:
+        """Update one tensor by a gradient, with the settings of a group and a state of its own."""
+        self.state[p] = state
+        self._step_one(group, p, g)
 
     def _step_one(self, group: dict, p: Any, g: Any) -> None:
         raise NotImplementedError
@@ -467,3 +473,19 @@ class Muon(_OneByOne):
             ratio = math.sqrt(max(1, rows / columns))
         p.mul_(1 - group["lr"] * group["weight_decay"])
         p.add_(update.to(p.dtype), alpha=-float(group["lr"]) * ratio)
+
+
+adafactor = step_function(
+    "adafactor",
+    Adafactor,
+    {"row_vars": "row_var", "col_vars": "col_var", "variances": "variance", "state_steps": "step"},
+    "foreach grad_scale found_inf has_complex",
+    "d lr beta2_decay weight_decay eps1 eps2 maximize",
+)
+muon = step_function(
+    "muon",
+    Muon,
+    {"muon_momentum_bufs": "momentum_buffer"},
+    "",
+    "foreach lr weight_decay momentum nesterov ns_coefficients ns_steps eps adjust_lr_fn has_complex",
+)

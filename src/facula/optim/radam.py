@@ -1,5 +1,5 @@
-"""The name under which PyTorch has RAdam; it stands in `adam`."""
+"""The module in which PyTorch has RAdam; it stands in `adam`."""
 
-from facula.optim.adam import RAdam
+from facula.optim.adam import RAdam, radam
 
-__all__ = ["RAdam"]
+__all__ = ["RAdam", "radam"]

@@ -1,5 +1,5 @@
-"""The name under which PyTorch has RMSprop; it stands in `running_squares`."""
+"""The module in which PyTorch has RMSprop; it stands in `running_squares`."""
 
-from facula.optim.running_squares import RMSprop
+from facula.optim.running_squares import RMSprop, rmsprop
 
-__all__ = ["RMSprop"]
+__all__ = ["RMSprop", "rmsprop"]

@@ -1,5 +1,5 @@
-"""The name under which PyTorch has Rprop; it stands in `running_squares`."""
+"""The module in which PyTorch has Rprop; it stands in `running_squares`."""
 
-from facula.optim.running_squares import Rprop
+from facula.optim.running_squares import Rprop, rprop
 
-__all__ = ["Rprop"]
+__all__ = ["Rprop", "rprop"]

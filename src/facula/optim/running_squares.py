@@ -23,9 +23,12 @@ from facula.optim.elementwise import (
     with_decay,
     zeros_like,
 )
+from facula.optim.functions import step_function
 from facula.optim.optimizer import ParamsT
 
-__all__ = ["ASGD", "Adadelta", "Adagrad", "RMSprop", "Rprop"]
+__all__ = [
+    "ASGD", "Adadelta", "Adagrad", "RMSprop", "Rprop", "adadelta", "adagrad", "asgd", "rmsprop", "rprop",
+]  # fmt: skip
 
 
 class _Family(ElementwiseOptimizer):
@@ -530,3 +533,45 @@ class ASGD(_Family):
             "eta": facula.as_tensor(new_eta, dtype=dtype),
             "mu": facula.as_tensor(1 / late, dtype=dtype),
         }
+
+
+rmsprop = step_function(
+    "rmsprop",
+    RMSprop,
+    {
+        "square_avgs": "square_avg",
+        "grad_avgs": "grad_avg",
+        "momentum_buffer_list": "momentum_buffer",
+        "state_steps": "step",
+    },
+    "foreach maximize differentiable capturable has_complex",
+    "lr alpha eps weight_decay momentum centered",
+)
+adagrad = step_function(
+    "adagrad",
+    Adagrad,
+    {"state_sums": "sum", "state_steps": "step"},
+    "fused grad_scale found_inf has_sparse_grad foreach differentiable has_complex",
+    "lr weight_decay lr_decay eps maximize",
+)
+adadelta = step_function(
+    "adadelta",
+    Adadelta,
+    {"square_avgs": "square_avg", "acc_deltas": "acc_delta", "state_steps": "step"},
+    "capturable foreach differentiable has_complex",
+    "lr rho eps weight_decay maximize",
+)
+rprop = step_function(
+    "rprop",
+    Rprop,
+    {"prevs": "prev", "step_sizes": "step_size", "state_steps": "step"},
+    "foreach capturable maximize differentiable has_complex",
+    "step_size_min step_size_max etaminus etaplus",
+)
+asgd = step_function(
+    "asgd",
+    ASGD,
+    {"axs": "ax", "mus": "mu", "etas": "eta", "state_steps": "step"},
+    "foreach maximize differentiable capturable has_complex",
+    "lambd lr t0 alpha weight_decay",
+)

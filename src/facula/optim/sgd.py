@@ -20,9 +20,10 @@ from facula.optim.elementwise import (
     sign_of,
     with_decay,
 )
+from facula.optim.functions import step_function
 from facula.optim.optimizer import ParamsT
 
-__all__ = ["SGD"]
+__all__ = ["SGD", "sgd"]
 
 
 class SGD(ElementwiseOptimizer):
@@ -221,3 +222,12 @@ class SGD(ElementwiseOptimizer):
 
 def _same(tensor: Any) -> Any:
     return tensor
+
+
+sgd = step_function(
+    "sgd",
+    SGD,
+    {"momentum_buffer_list": "momentum_buffer"},
+    "has_sparse_grad foreach fused grad_scale found_inf",
+    "weight_decay momentum lr dampening nesterov maximize",
+)

@@ -415,6 +415,14 @@ def _append_parametrization(module: Any, name: str, new: Module, unsafe: bool) -
     if not unsafe:
         y = getattr(module, name)
         x = new(y)
+        if not isinstance(x, core.Tensor):
+            fail(
+                ValueError,
+                "register_parametrization",
+                "A parametrization must return a tensor",
+                type(x).__name__,
+                hint="forward() makes the tensor out of the parameters",
+            )
         for attribute in ("dtype", "shape"):
             if getattr(x, attribute) != getattr(y, attribute):
                 fail(

@@ -230,7 +230,7 @@ def _check_lengths(sizes: list[int], input: Any) -> None:
             RuntimeError,
             op,
             "at least one sequence of at least one element",
-            got="none",
+            got="none (Cannot pack empty tensors)",
             hint="leave such a batch out",
         )
     if len(sizes) != input.size(1):
