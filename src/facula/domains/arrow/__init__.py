@@ -29,10 +29,12 @@ from .dtypes import (
     int64,
     string,
 )
-from .frames import DataFrame, GroupBy, dataframe, from_arrow
+from .frames import DataFrame, GroupBy, collate, dataframe, from_arrow
+from .tensors import PackedList, PackedMap, PadSequence, WithPresence
 
 __all__ = [
     "Boolean", "Column", "DataFrame", "Field", "Float32", "Float64", "GroupBy", "Int16", "Int32", "Int64",
-    "Int8", "List", "Map", "String", "Struct", "boolean", "column", "dataframe", "dtypes", "float32",
-    "float64", "from_arrow", "functional", "int16", "int32", "int64", "int8", "string",
+    "Int8", "List", "Map", "PackedList", "PackedMap", "PadSequence", "String", "Struct", "WithPresence",
+    "boolean", "collate", "column", "dataframe", "dtypes", "float32", "float64", "from_arrow", "functional",
+    "int16", "int32", "int64", "int8", "string",
 ]  # fmt: skip

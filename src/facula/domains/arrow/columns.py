@@ -8,7 +8,7 @@ Keeps true: a null stays null in everything that is computed; a column without n
 from __future__ import annotations
 
 import functools
-from collections import namedtuple
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -17,181 +17,67 @@ from facula.core.errors import fail
 
 from .._extras import extra
 from . import dtypes as dt
+from .computing import computed, exact_sum, floored, in_floats, quotient, refusing, remainder
+from .strings import ListFunctions, MapFunctions, StringFunctions
+from .tensors import PackedList, PackedMap, WithPresence, packed_array, to_tensor
 
 __all__ = ["Column", "column", "from_arrow_array"]
-
-WithPresence = namedtuple("WithPresence", ["values", "presence"])
-PackedList = namedtuple("PackedList", ["values", "offsets"])
-PackedMap = namedtuple("PackedMap", ["keys", "values"])
 
 
 def _pa() -> Any:
     return extra("pyarrow", "arrow")
 
 
-def _pc() -> Any:
-    return extra("pyarrow.compute", "arrow")
-
-
 def _array(data: Any, dtype: Any) -> Any:
     """pyarrow's array of some values."""
     pa = _pa()
     try:
-        found = pa.array(data, type=None if dtype is None else dtype.to_arrow(), from_pandas=False)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, OverflowError) as error:
+        return pa.array(data, type=None if dtype is None else dtype.to_arrow(), from_pandas=False)
+    except (pa.ArrowException, TypeError, OverflowError, ValueError, AttributeError) as error:
         required = (
             "values of one type were required"
             if dtype is None
             else f"values of {dtype} were required"
         )
         fail(TypeError, "arrow.column", required, error, hint="None stands for a null")
-    return found.cast(pa.int64()) if pa.types.is_null(found.type) else found
 
 
 def column(data: Any = (), dtype: Any = None) -> Column:
-    """A column of values; their type is found where it is not given."""
+    """A column of values (a list, a tensor, what `to_tensor` gave); their type is found where it is not given."""
     if isinstance(data, dt.DType):
         data, dtype = (), data
     if isinstance(data, Column):
         return data if dtype is None else data.cast(dtype)
+    pa = _pa()
+    if isinstance(data, (WithPresence, PackedList, PackedMap)):
+        data = refusing("column", lambda: packed_array(data, lambda part: column(part)._array))
     if isinstance(data, core.Tensor):
         data = data.detach().cpu().contiguous().numpy()
-    pa = _pa()
     if isinstance(data, pa.ChunkedArray):
         data = data.combine_chunks()
+    if isinstance(data, pa.ChunkedArray):  # of no chunks, or of more than fit into one
+        data = pa.concat_arrays(data.chunks) if data.num_chunks else pa.array([], data.type)
     array = data if isinstance(data, pa.Array) and dtype is None else _array(_values(data), dtype)
-    if dtype is not None and array.null_count and not dtype.nullable:
+    if dtype is None:
+        found = dt.of_array(array)
+        kind = found.to_arrow()
+        return Column(array if array.type == kind else computed("cast", array, kind), found)
+    if not dt.takes(dtype, dt.of_array(array)):
         required = f"values other than null were required of {dtype}"
         hint = f"{type(dtype).__name__}(..., nullable=True) takes nulls"
         fail(ValueError, "arrow.column", required, f"{array.null_count} nulls", hint=hint)
-    return Column(array, dtype or dt.from_arrow(array.type, array.null_count > 0))
+    return Column(array, dtype)
 
 
 def _values(data: Any) -> Any:
-    return data if isinstance(data, (list, tuple)) or hasattr(data, "__array__") else list(data)
+    if isinstance(data, (list, tuple)) or hasattr(data, "__array__"):
+        return data
+    return refusing("column", lambda: list(data))
 
 
 def from_arrow_array(array: Any, dtype: Any = None) -> Column:
     """A column on the memory of pyarrow's array."""
     return column(array, dtype)
-
-
-class _Functions:
-    """Functions of a column that stand together under a word (`.str`, `.list`)."""
-
-    def __init__(self, owner: Column) -> None:
-        self._owner = owner
-
-    def _do(self, name: str, *args: Any, **options: Any) -> Column:
-        return self._owner._made(getattr(_pc(), name)(self._owner._array, *args, **options))
-
-
-class StringFunctions(_Functions):
-    """Functions of strings."""
-
-    def length(self) -> Column:
-        """How many characters there are."""
-        return self._do("utf8_length").cast(dt.int64)
-
-    def upper(self) -> Column:
-        """In capitals."""
-        return self._do("utf8_upper")
-
-    def lower(self) -> Column:
-        """In small letters."""
-        return self._do("utf8_lower")
-
-    def strip(self) -> Column:
-        """Without spaces at the ends."""
-        return self._do("utf8_trim_whitespace")
-
-    def split(self, sep: str | None = None, maxsplit: int = -1) -> Column:
-        """Parts between separators."""
-        most = None if maxsplit < 0 else maxsplit
-        if sep is None:
-            return self._do("utf8_split_whitespace", max_splits=most)
-        return self._do("split_pattern", pattern=sep, max_splits=most)
-
-    def cat(self, other: Any) -> Column:
-        """Two strings as one."""
-        return self._owner._made(
-            _pc().binary_join_element_wise(self._owner._array, _raw(other), "")
-        )
-
-    def slice(self, start: int = 0, stop: int | None = None) -> Column:
-        """A part."""
-        return self._do("utf8_slice_codeunits", start=start, stop=stop)
-
-    def contains(self, pat: str, regex: bool = False) -> Column:
-        """Whether a text, or a pattern, stands somewhere."""
-        return self._do("match_substring_regex" if regex else "match_substring", pattern=pat)
-
-    def startswith(self, pat: str) -> Column:
-        """Whether a text stands at the start."""
-        return self._do("starts_with", pattern=pat)
-
-    def endswith(self, pat: str) -> Column:
-        """Whether a text stands at the end."""
-        return self._do("ends_with", pattern=pat)
-
-    def replace(self, pat: str, repl: str, regex: bool = False) -> Column:
-        """One text in the place of another."""
-        name = "replace_substring_regex" if regex else "replace_substring"
-        return self._do(name, pattern=pat, replacement=repl)
-
-    def find(self, sub: str) -> Column:
-        """Where a text begins; -1 where it does not stand."""
-        return self._do("find_substring", pattern=sub).cast(dt.int64)
-
-    def isalpha(self) -> Column:
-        """Whether all characters are letters."""
-        return self._do("utf8_is_alpha")
-
-    def isdigit(self) -> Column:
-        """Whether all characters are digits."""
-        return self._do("utf8_is_digit")
-
-
-class ListFunctions(_Functions):
-    """Functions of lists."""
-
-    def length(self) -> Column:
-        """How many values there are."""
-        return self._do("list_value_length").cast(dt.int64)
-
-    def get(self, i: int) -> Column:
-        """The value at a place."""
-        return self._each(lambda row: row[i])
-
-    def slice(self, start: int = 0, stop: int | None = None) -> Column:
-        """A part."""
-        return self._each(lambda row: row[start:stop], self._owner.dtype)
-
-    def join(self, sep: str) -> Column:
-        """Strings as one."""
-        return self._do("binary_join", sep)
-
-    def vmap(self, function: Callable[[Column], Column]) -> Column:
-        """A function of all values at once."""
-        pa, array = _pa(), self._owner._array
-        inside = function(Column(array.flatten(), dt.from_arrow(array.type.value_type)))
-        lengths = [0]
-        for row in array.to_pylist():
-            lengths.append(lengths[-1] + len(row or ()))
-        found = pa.ListArray.from_arrays(pa.array(lengths, pa.int32()), inside._array)
-        if array.null_count:
-            found = _pc().if_else(_pc().is_valid(array), found, pa.scalar(None, found.type))
-        return Column(found, dt.List(inside.dtype, self._owner.dtype.nullable))
-
-    def _each(self, function: Callable[[Any], Any], dtype: Any = None) -> Column:
-        rows = [None if row is None else function(row) for row in self._owner]
-        return column(rows, dtype)
-
-
-def _raw(value: Any) -> Any:
-    if isinstance(value, Column):
-        return value._array
-    return _pa().scalar(value) if isinstance(value, (bool, int, float, str)) else value
 
 
 class Column:
@@ -237,10 +123,18 @@ class Column:
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
             return Column(self._array[key], self.dtype)
+        if isinstance(key, (list, tuple)) and key and all(isinstance(k, bool) for k in key):
+            key = column(key)
         if isinstance(key, Column):
-            return Column(self._array.filter(key._array), self.dtype)
+            return Column(self._chosen(key), self.dtype)
         if isinstance(key, (list, tuple)):
-            return Column(self._array.take(_pa().array(list(key))), self.dtype)
+            places = _array(
+                [k + len(self) if isinstance(k, int) and k < 0 else k for k in key], dt.int64
+            )
+            return Column(computed("take", self._array, places), self.dtype)
+        if not isinstance(key, int):
+            required, hint = "a row, a slice, rows or a column of bools were required", "column[0]"
+            fail(TypeError, "arrow", required, type(key).__name__, hint=hint)
         if not -len(self) <= key < len(self):
             required, hint = (
                 f"a row from {-len(self)} to {len(self) - 1} was required",
@@ -248,6 +142,18 @@ class Column:
             )
             fail(IndexError, "arrow", required, key, hint=hint)
         return self[key % len(self) : key % len(self) + 1].to_pylist()[0]
+
+    def _chosen(self, mask: Column) -> Any:
+        if not isinstance(mask.dtype, dt.Boolean) or len(mask) != len(self):
+            required, hint = f"{len(self)} bools were required", "one for each row"
+            fail(
+                ValueError,
+                "arrow.filter",
+                required,
+                f"{len(mask)} values of {mask.dtype}",
+                hint=hint,
+            )
+        return self._array.filter(mask._array)
 
     def __repr__(self) -> str:
         rows = "\n".join(f"{i}  {value!r}" for i, value in enumerate(self[:10]))
@@ -266,67 +172,103 @@ class Column:
     def _made(self, array: Any) -> Column:
         pa = _pa()
         array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-        return Column(array, dt.from_arrow(array.type, self.dtype.nullable or array.null_count > 0))
+        found = dt.of_array(array)
+        return Column(array, found.with_null(self.dtype.nullable or found.nullable))
 
-    def _with(self, name: str, other: Any, turned: bool = False) -> Column:
-        pa = _pa()
-        sides = (_raw(other), self._array) if turned else (self._array, _raw(other))
-        try:
-            return self._made(getattr(_pc(), name)(*sides))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as error:
-            got, hint = str(error).splitlines()[0], "cast() changes the type of a column"
-            return fail(
-                TypeError, "arrow", f"columns that {name} takes were required", got, hint=hint
-            )
+    def _of_rows(self, rows: Any, dtype: Any = None) -> Column:
+        return column(rows, dtype)
+
+    def _raw(self, value: Any) -> Any:
+        if isinstance(value, (list, tuple, core.Tensor)):
+            value = column(value)
+        if not isinstance(value, Column):
+            return refusing("column", lambda: _pa().scalar(value))
+        if len(value) != len(self):
+            required, hint = f"a column of {len(self)} values was required", "one for each row"
+            fail(ValueError, "arrow", required, len(value), hint=hint)
+        return value._array
+
+    def _with(self, function: Any, other: Any, turned: bool = False) -> Column:
+        sides = (self._raw(other), self._array) if turned else (self._array, self._raw(other))
+        return self._made(
+            computed(function, *sides) if isinstance(function, str) else function(*sides)
+        )
+
+    def _float(self) -> Column:
+        """As floats."""
+        return self._made(in_floats(self._array))
 
     def __add__(self, other: Any) -> Column:
         return (
-            self.str.cat(other) if isinstance(self.dtype, dt.String) else self._with("add", other)
+            self.str.cat(other)
+            if isinstance(self.dtype, dt.String)
+            else self._with("add_checked", other)
         )
 
     def __radd__(self, other: Any) -> Column:
-        return self._with("add", other, True)
+        if isinstance(self.dtype, dt.String):
+            return self._with(
+                lambda left, right: computed("binary_join_element_wise", left, right, ""),
+                other,
+                True,
+            )
+        return self._with("add_checked", other, True)
 
     def __sub__(self, other: Any) -> Column:
-        return self._with("subtract", other)
+        return self._with("subtract_checked", other)
 
     def __rsub__(self, other: Any) -> Column:
-        return self._with("subtract", other, True)
+        return self._with("subtract_checked", other, True)
 
     def __mul__(self, other: Any) -> Column:
-        return self._with("multiply", other)
+        return self._with("multiply_checked", other)
 
-    def __rmul__(self, other: Any) -> Column:
-        return self._with("multiply", other, True)
+    __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> Column:
-        return self.cast(dt.float64)._with("divide", other)
+        return self._with(quotient, other)
 
     def __rtruediv__(self, other: Any) -> Column:
-        return self.cast(dt.float64)._with("divide", other, True)
+        return self._with(quotient, other, True)
 
     def __floordiv__(self, other: Any) -> Column:
-        found = self._made(_pc().floor((self / other)._array))
-        whole = dt.is_integer(self.dtype) and not isinstance(other, float)
-        return found.cast(self.dtype) if whole else found
+        return self._with(floored, other)
+
+    def __rfloordiv__(self, other: Any) -> Column:
+        return self._with(floored, other, True)
 
     def __mod__(self, other: Any) -> Column:
-        return self - (self // other) * other
+        return self._with(remainder, other)
+
+    def __rmod__(self, other: Any) -> Column:
+        return self._with(remainder, other, True)
 
     def __pow__(self, other: Any) -> Column:
-        return self._with("power", other)
+        return self._with("power_checked", other)
+
+    def __rpow__(self, other: Any) -> Column:
+        return self._with("power_checked", other, True)
 
     def __neg__(self) -> Column:
-        return self._made(_pc().negate(self._array))
+        return self._made(computed("negate_checked", self._array))
 
     def __invert__(self) -> Column:
-        return self._made(_pc().invert(self._array))
+        return self._made(computed("invert", self._array))
 
     def __and__(self, other: Any) -> Column:
         return self._with("and_kleene", other)
 
+    __rand__ = __and__
+
     def __or__(self, other: Any) -> Column:
         return self._with("or_kleene", other)
+
+    __ror__ = __or__
+
+    def __xor__(self, other: Any) -> Column:
+        return self._with("xor", other)
+
+    __rxor__ = __xor__
 
     def __eq__(self, other: object) -> Any:
         return self._with("equal", other)
@@ -350,45 +292,106 @@ class Column:
 
     def abs(self) -> Column:
         """Without signs."""
-        return self._made(_pc().abs(self._array))
+        return self._made(computed("abs_checked", self._array))
 
     def ceil(self) -> Column:
         """Rounded up."""
-        return self._made(_pc().ceil(self._array))
+        return self._made(computed("ceil", self._array))
 
     def floor(self) -> Column:
         """Rounded down."""
-        return self._made(_pc().floor(self._array))
+        return self._made(computed("floor", self._array))
 
     def round(self, decimals: int = 0) -> Column:
-        """Rounded."""
-        return self._made(_pc().round(self._array, ndigits=decimals))
+        """Rounded; halves go to the even neighbour, as in Python."""
+        return self._made(
+            computed("round", self._array, ndigits=decimals, round_mode="half_to_even")
+        )
+
+    def sign(self) -> Column:
+        """-1, 0 or 1."""
+        return self._made(computed("sign", self._array))
+
+    def exp(self) -> Column:
+        """Powers of e."""
+        return self._made(computed("exp", self._float()._array))
 
     def log(self) -> Column:
         """Natural logarithms."""
-        return self.cast(dt.float64)._made(_pc().ln(self.cast(dt.float64)._array))
+        return self._made(computed("ln", self._float()._array))
+
+    def log2(self) -> Column:
+        """Logarithms to the base 2."""
+        return self._made(computed("log2", self._float()._array))
+
+    def log10(self) -> Column:
+        """Logarithms to the base 10."""
+        return self._made(computed("log10", self._float()._array))
+
+    def sqrt(self) -> Column:
+        """Square roots."""
+        return self._made(computed("sqrt", self._float()._array))
+
+    def cumsum(self) -> Column:
+        """Sums of all values up to each; those of nulls are null."""
+        return self._made(computed("cumulative_sum_checked", self._array, skip_nulls=True))
+
+    def cumprod(self) -> Column:
+        """Products of all values up to each."""
+        return self._made(computed("cumulative_prod_checked", self._array, skip_nulls=True))
+
+    def cummax(self) -> Column:
+        """The largest value up to each."""
+        return self._made(computed("cumulative_max", self._array, skip_nulls=True))
+
+    def cummin(self) -> Column:
+        """The smallest value up to each."""
+        return self._made(computed("cumulative_min", self._array, skip_nulls=True))
 
     def isin(self, values: Iterable[Any]) -> Column:
         """Whether each value is one of some."""
-        return self._made(_pc().is_in(self._array, value_set=_array(list(values), None)))
+        return self._made(
+            computed("is_in", self._array, value_set=_array(list(values), self.dtype.with_null()))
+        )
 
     def cast(self, dtype: dt.DType) -> Column:
         """The same values in another type."""
-        pa = _pa()
-        try:
-            array = self._array.cast(dtype.to_arrow())
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            got, hint = str(error).splitlines()[0], "map() with a function converts anything"
-            fail(TypeError, "arrow.cast", f"values of {dtype} were required", got, hint=hint)
-        return Column(array, dtype.with_null(dtype.nullable or self.dtype.nullable))
+        if not isinstance(dtype, dt.DType):
+            required, hint = "a type of facula.arrow was required", "arrow.float64"
+            fail(TypeError, "arrow.cast", required, type(dtype).__name__, hint=hint)
+        array = computed("cast", self._array, dtype.to_arrow())
+        found = dt.of_array(array)
+        kind = dtype if dt.takes(dtype.with_null(), found) else found
+        return Column(array, kind.with_null(dtype.nullable or self.dtype.nullable))
 
     astype = cast
+
+    def append(self, values: Any) -> Column:
+        """With more values behind these."""
+        more = (
+            column(values) if isinstance(values, Column) else column(values, self.dtype.with_null())
+        )
+        return self._made(
+            refusing("append", lambda: _pa().concat_arrays([self._array, more._array]))
+        )
+
+    def copy(self) -> Column:
+        """The same column: columns do not change."""
+        return Column(self._array, self.dtype)
 
     # ---- nulls ----
 
     def fill_null(self, fill_value: Any) -> Column:
         """A value in the place of nulls."""
-        return Column(self._array.fill_null(fill_value), self.dtype.with_null(False))
+        kind = self._array.type
+        value = refusing("fill_null", lambda: _pa().scalar(fill_value, kind))
+        if not value.is_valid:
+            required, hint = "a value other than null was required", "drop_null() leaves rows out"
+            fail(ValueError, "arrow.fill_null", required, fill_value, hint=hint)
+        if isinstance(self.dtype, (dt.List, dt.Map, dt.Struct)):
+            rows = [fill_value if row is None else row for row in self]
+            return column(rows, self.dtype.with_null(False))
+        return Column(computed("fill_null", self._array, value), self.dtype.with_null(False))
 
     def drop_null(self) -> Column:
         """Without nulls."""
@@ -398,53 +401,122 @@ class Column:
         """Whether each value is null."""
         return Column(self._array.is_null(), dt.boolean)
 
+    def is_valid(self) -> Column:
+        """Whether each value is there."""
+        return Column(self._array.is_valid(), dt.boolean)
+
+    def is_valid_at(self, i: int) -> bool:
+        """Whether the value of a row is there."""
+        return self[i] is not None
+
     def drop_duplicates(self) -> Column:
         """Each value once."""
-        return Column(self._array.unique(), self.dtype)
+        return Column(refusing("drop_duplicates", self._array.unique), self.dtype)
+
+    unique = drop_duplicates
 
     # ---- all values as one ----
 
-    def _whole(self, name: str) -> Any:
-        return getattr(_pc(), name)(self._array).as_py()
-
     def sum(self) -> Any:
-        """The sum."""
-        return self._whole("sum")
+        """The sum; of whole numbers it is exact, and of none of them null."""
+        return exact_sum(self._array)
 
     def mean(self) -> Any:
         """The mean."""
-        return self._whole("mean")
+        return computed("mean", self._array).as_py()
+
+    def prod(self) -> Any:
+        """The product."""
+        if dt.is_integer(self.dtype):
+            rows = [value for value in self if value is not None]
+            return math.prod(rows) if rows else None
+        return computed("product", self._array).as_py()
 
     def min(self) -> Any:
         """The smallest value."""
-        return self._whole("min")
+        return computed("min", self._array).as_py()
 
     def max(self) -> Any:
         """The largest value."""
-        return self._whole("max")
+        return computed("max", self._array).as_py()
 
-    def std(self) -> Any:
+    def std(self, ddof: int = 1) -> Any:
         """The deviation of a sample."""
-        return _pc().stddev(self._array, ddof=1).as_py()
+        return computed("stddev", self._array, ddof=ddof).as_py()
+
+    def var(self, ddof: int = 1) -> Any:
+        """The square of the deviation."""
+        return computed("variance", self._array, ddof=ddof).as_py()
 
     def median(self) -> Any:
         """The value in the middle."""
-        return _pc().quantile(self._array, 0.5)[0].as_py()
+        return self.quantile(0.5)
+
+    def quantile(self, q: float) -> Any:
+        """The value that a share of the values does not exceed, between neighbours where it falls between them."""
+        if not 0 <= q <= 1:
+            fail(
+                ValueError,
+                "arrow.quantile",
+                "a share from 0 to 1 was required",
+                q,
+                hint="0.5 is the median",
+            )
+        return computed("quantile", self._array, q)[0].as_py()
+
+    def mode(self) -> Any:
+        """The value that comes most often, the smallest of several."""
+        found = computed("mode", self._array)
+        return found[0]["mode"].as_py() if len(found) else None
+
+    def count(self) -> int:
+        """How many values are not null."""
+        return len(self) - self.null_count
+
+    def nunique(self) -> int:
+        """How many different values there are, without nulls."""
+        return computed("count_distinct", self._array).as_py()
+
+    def is_unique(self) -> bool:
+        """Whether no value comes twice."""
+        return computed("count_distinct", self._array, mode="all").as_py() == len(self)
+
+    def is_monotonic_increasing(self) -> bool:
+        """Whether no value is below the one before."""
+        return self._is_ordered("less_equal")
+
+    def is_monotonic_decreasing(self) -> bool:
+        """Whether no value is above the one before."""
+        return self._is_ordered("greater_equal")
+
+    def _is_ordered(self, name: str) -> bool:
+        if self.null_count:
+            return False
+        found = computed("all", computed(name, self._array[:-1], self._array[1:])).as_py()
+        return found is not False
 
     def all(self) -> Any:
         """Whether all are true."""
-        return self._whole("all")
+        return computed("all", self._array).as_py()
 
     def any(self) -> Any:
         """Whether one is true."""
-        return self._whole("any")
+        return computed("any", self._array).as_py()
 
     def sort(self, ascending: bool = True) -> Column:
         """In order; nulls come last."""
         order = "ascending" if ascending else "descending"
         return Column(
-            self._array.take(_pc().array_sort_indices(self._array, order=order)), self.dtype
+            self._array.take(computed("array_sort_indices", self._array, order=order)), self.dtype
         )
+
+    def nlargest(self, n: int = 5) -> Column:
+        """The largest values, the largest first."""
+        return self.drop_null().sort(ascending=False).head(n)
+
+    def nsmallest(self, n: int = 5) -> Column:
+        """The smallest values, the smallest first."""
+        return self.drop_null().sort().head(n)
 
     # ---- functions of the program ----
 
@@ -460,8 +532,9 @@ class Column:
 
     def filter(self, predicate: Any) -> Column:
         """The values for which a function, or a list of bools, says yes."""
-        keep = [bool(predicate(v)) for v in self] if callable(predicate) else list(predicate)
-        return Column(self._array.filter(_pa().array(keep, _pa().bool_())), self.dtype)
+        keep = [bool(predicate(v)) for v in self] if callable(predicate) else predicate
+        mask = keep if isinstance(keep, Column) else column(list(keep), dt.Boolean(True))
+        return Column(self._chosen(mask), self.dtype)
 
     def flatmap(self, arg: Any, dtype: Any = None) -> Column:
         """All values of the lists that a function gives for each."""
@@ -498,36 +571,7 @@ class Column:
 
     def to_tensor(self, conversion: Any = None) -> Any:
         """A tensor; of a column with nulls `(values, presence)`, of lists `(values, offsets)`, of strings a list."""
-        if conversion is not None:
-            return conversion(self)
-        if self.dtype.nullable:
-            present = _tensor(_pc().is_valid(self._array))
-            plain = (
-                self
-                if isinstance(self.dtype, (dt.List, dt.String))
-                else self.fill_null(_zero(self.dtype))
-            )
-            return WithPresence(
-                Column(plain._array, self.dtype.with_null(False)).to_tensor(), present
-            )
-        if isinstance(self.dtype, dt.String):
-            return self.to_pylist()
-        if isinstance(self.dtype, dt.List):
-            array = self._array
-            inside = Column(array.flatten(), self.dtype.item_dtype)
-            lengths = _pc().fill_null(_pc().list_value_length(array), 0)
-            sizes = _tensor(lengths.cast(_pa().int64()))
-            offsets = core.Tensor.new_zeros(sizes, (len(array) + 1,))
-            offsets[1:] = sizes.cumsum(0)
-            return PackedList(inside.to_tensor(), offsets.to(core.int32))
-        if isinstance(self.dtype, dt.Map):
-            pa = _pa()
-            parts = [
-                pa.ListArray.from_arrays(self._array.offsets, x)
-                for x in (self._array.keys, self._array.items)
-            ]
-            return PackedMap(*[column(part).to_tensor() for part in parts])
-        return _tensor(self._array)
+        return conversion(self) if conversion is not None else to_tensor(self._array, self.dtype)
 
     @property
     def str(self) -> StringFunctions:
@@ -539,18 +583,7 @@ class Column:
         """Functions of lists."""
         return ListFunctions(self)
 
-
-def _zero(dtype: dt.DType) -> Any:
-    return False if isinstance(dtype, dt.Boolean) else 0
-
-
-def _tensor(array: Any) -> Any:
-    """A tensor on the memory of an array without nulls; bools are bits there, and are copied."""
-    import warnings
-
-    if not len(array):
-        return core.from_numpy(array.to_numpy(zero_copy_only=False).copy())
-    values = array.to_numpy(zero_copy_only=False)
-    with warnings.catch_warnings():  # the memory is pyarrow's, which nobody should write to
-        warnings.simplefilter("ignore")
-        return core.from_numpy(values if values.flags.writeable else values.copy())
+    @property
+    def maps(self) -> MapFunctions:
+        """Functions of maps."""
+        return MapFunctions(self)

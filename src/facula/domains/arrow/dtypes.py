@@ -153,6 +153,33 @@ def from_arrow(kind: Any, nullable: bool = False) -> Any:
     return fail(TypeError, "arrow", required, kind, hint=hint)
 
 
+def of_array(array: Any) -> Any:
+    """The type of an array of pyarrow, with nulls where it holds some, inside of lists and structures too."""
+    kind = from_arrow(array.type, array.null_count > 0)
+    if isinstance(kind, List):
+        return List(of_array(array.flatten()), kind.nullable, kind.fixed_size)
+    if isinstance(kind, Map):
+        return Map(kind.key_dtype, of_array(array.items), kind.nullable)
+    if isinstance(kind, Struct):
+        pairs = zip(kind.fields, array.flatten(), strict=True)
+        return Struct([Field(f.name, of_array(part)) for f, part in pairs], kind.nullable)
+    return kind
+
+
+def takes(dtype: DType, found: DType) -> bool:
+    """Whether values of a type that was found may stand in a column: nulls only where it says so."""
+    if found.nullable and not dtype.nullable:
+        return False
+    if isinstance(dtype, List) and isinstance(found, List):
+        return takes(dtype.item_dtype, found.item_dtype)
+    if isinstance(dtype, Map) and isinstance(found, Map):
+        return takes(dtype.item_dtype, found.item_dtype)
+    if isinstance(dtype, Struct) and isinstance(found, Struct):
+        pairs = zip(dtype.fields, found.fields, strict=True)
+        return all(takes(a.dtype, b.dtype) for a, b in pairs)
+    return True
+
+
 def is_integer(dtype: DType) -> bool:
     """Whether values are whole numbers."""
     return isinstance(dtype, (Int8, Int16, Int32, Int64))

@@ -15,44 +15,85 @@ from facula.core.errors import fail
 from .._extras import extra
 from . import dtypes as dt
 from .columns import Column, column
+from .computing import computed, refusing
 
-__all__ = ["DataFrame", "GroupBy", "dataframe", "from_arrow"]
+__all__ = ["DataFrame", "GroupBy", "collate", "dataframe", "from_arrow"]
 
 
 def dataframe(data: Any = None, dtype: Any = None, columns: list[str] | None = None) -> DataFrame:
     """A frame of columns by name, of rows (tuples, whose names `columns` or a `Struct` has), or without any."""
-    kinds = {} if dtype is None else {f.name: f.dtype for f in dtype.fields}
+    kinds = _kinds(dtype)
     if data is None:
         return DataFrame({name: column((), kind) for name, kind in kinds.items()})
     if isinstance(data, DataFrame):
         return data
     if isinstance(data, dict):
         return DataFrame({name: column(values, kinds.get(name)) for name, values in data.items()})
-    rows = list(data)
+    rows = [tuple(row) if hasattr(row, "__iter__") else row for row in _listed(data)]
+    named = list(data) if isinstance(data, (list, tuple)) else rows
     names = (
         columns
         or list(kinds)
-        or (list(rows[0]._fields) if rows and hasattr(rows[0], "_fields") else [])
+        or (list(named[0]._fields) if named and hasattr(named[0], "_fields") else [])
     )
-    wrong = [i for i, row in enumerate(rows) if len(row) != len(names)]
+    wrong = [
+        i for i, row in enumerate(rows) if not isinstance(row, tuple) or len(row) != len(names)
+    ]
     if not names or wrong:
         required = (
             f"rows of {len(names)} values were required"
             if names
             else "names of columns were required"
         )
-        got = f"{len(rows[wrong[0]])} in row {wrong[0]}" if wrong else "none"
+        got = f"{rows[wrong[0]]!r:.80} as row {wrong[0]}" if wrong else "none"
         fail(ValueError, "arrow.dataframe", required, got, hint="columns=['a', 'b']")
     parts = zip(*rows, strict=True) if rows else [()] * len(names)
     return DataFrame({n: column(list(p), kinds.get(n)) for n, p in zip(names, parts, strict=True)})
+
+
+def _listed(data: Any) -> Any:
+    if hasattr(data, "__iter__") and not isinstance(data, (str, bytes)):
+        return data
+    required, hint = "columns by name, or rows, were required", 'dataframe({"a": [1, 2]})'
+    return fail(TypeError, "arrow.dataframe", required, type(data).__name__, hint=hint)
+
+
+def _mapping(op: str, given: Any, hint: str) -> None:
+    if not isinstance(given, dict):
+        required = "a dictionary by names of columns was required"
+        fail(TypeError, op, required, type(given).__name__, hint=hint)
+
+
+def _frame(op: str, given: Any) -> DataFrame:
+    if isinstance(given, DataFrame):
+        return given
+    required, hint = "another frame was required", "dataframe() makes one"
+    return fail(TypeError, op, required, type(given).__name__, hint=hint)
+
+
+def _kinds(dtype: Any) -> dict[str, Any]:
+    if dtype is None:
+        return {}
+    if not isinstance(dtype, dt.Struct):
+        required, hint = (
+            "the types of columns as a Struct were required",
+            "arrow.Struct([arrow.Field(name, dtype)])",
+        )
+        fail(TypeError, "arrow.dataframe", required, dtype, hint=hint)
+    return {f.name: f.dtype for f in dtype.fields}
 
 
 def from_arrow(data: Any, dtype: Any = None) -> Any:
     """A frame of a table, or a column of an array, on the same memory where types allow it."""
     pa = extra("pyarrow", "arrow")
     if isinstance(data, (pa.Table, pa.RecordBatch)):
-        kinds = {} if dtype is None else {f.name: f.dtype for f in dtype.fields}
-        names = data.schema.names
+        kinds, names = _kinds(dtype), data.schema.names
+        if len(set(names)) < len(names):
+            required, hint = (
+                "different names of columns were required",
+                "table.rename_columns(names)",
+            )
+            fail(ValueError, "arrow.from_arrow", required, names, hint=hint)
         return DataFrame({n: column(data.column(n), kinds.get(n)) for n in names})
     if not isinstance(data, (pa.Array, pa.ChunkedArray)):
         required, hint = (
@@ -63,10 +104,26 @@ def from_arrow(data: Any, dtype: Any = None) -> Any:
     return column(data, dtype)
 
 
+def _hashable(value: Any) -> Any:
+    """Equal for equal values: lists and maps by what they hold, and no number is like every other."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_hashable, value))
+    if isinstance(value, dict):
+        return frozenset((key, _hashable(each)) for key, each in value.items())
+    return "nan" if isinstance(value, float) and value != value else (type(value), value)
+
+
 class DataFrame:
     """Columns of one length."""
 
     def __init__(self, columns: dict[str, Column]) -> None:
+        for name in columns:
+            if not isinstance(name, str):
+                required, hint = (
+                    "strings as names of columns were required",
+                    'dataframe({"a": [1, 2]})',
+                )
+                fail(TypeError, "arrow.DataFrame", required, name, hint=hint)
         lengths = {name: len(values) for name, values in columns.items()}
         if len(set(lengths.values())) > 1:
             required, hint = (
@@ -126,12 +183,26 @@ class DataFrame:
             return self._named(key)
         if isinstance(key, (list, tuple)) and all(isinstance(name, str) for name in key):
             return DataFrame({name: self._named(name) for name in key})
-        if isinstance(key, int):
+        if isinstance(key, int) and not isinstance(key, bool):
+            if not -len(self) <= key < len(self):
+                required, hint = (
+                    f"a row from {-len(self)} to {len(self) - 1} was required",
+                    "rows begin at 0",
+                )
+                fail(IndexError, "arrow.DataFrame", required, key, hint=hint)
             return next(iter(self[key : key + 1 or None]))
         return self._each(lambda values: values[key])
 
     def __setitem__(self, name: str, values: Any) -> None:
         made = values if isinstance(values, Column) else column(values)
+        if not isinstance(name, str):
+            fail(
+                TypeError,
+                "arrow.DataFrame",
+                "a string as name was required",
+                name,
+                hint='frame["a"] = ...',
+            )
         if self._columns and len(made) != len(self):
             required, hint = f"a column of {len(self)} values was required", "one for each row"
             fail(ValueError, "arrow.DataFrame", required, len(made), hint=hint)
@@ -155,7 +226,7 @@ class DataFrame:
 
     def where(self, condition: Column) -> DataFrame:
         """The rows for which a column of bools says yes."""
-        return self._each(lambda values: values[condition])
+        return self._each(lambda values: values.filter(condition))
 
     def _rows(self, columns: Any) -> Any:
         names = columns or self.columns
@@ -185,7 +256,11 @@ class DataFrame:
             fail(ValueError, "arrow.transform", required, repr(format), hint=hint)
         given = [kinds[format](self._named(name)) for name in columns or self.columns]
         found = func(*given)
-        return dataframe(found, dtype) if isinstance(found, dict) else column(found, dtype)
+        made = dataframe(found, dtype) if isinstance(found, dict) else column(found, dtype)
+        if len(made) != len(self):
+            required, hint = f"{len(self)} values were required of the function", "one for each row"
+            fail(ValueError, "arrow.transform", required, len(made), hint=hint)
+        return made
 
     def reduce(self, fun: Any, initializer: Any = None) -> Any:
         """All rows by a function."""
@@ -202,9 +277,17 @@ class DataFrame:
 
     def rename(self, column_mapper: dict[str, str]) -> DataFrame:
         """With other names."""
+        _mapping("arrow.rename", column_mapper, '{"old": "new"}')
         for name in column_mapper:
             self._named(name)
-        return DataFrame({column_mapper.get(n, n): values for n, values in self._columns.items()})
+        names = [column_mapper.get(n, n) for n in self._columns]
+        if len(set(names)) < len(names):
+            required, hint = (
+                "different names were required",
+                "drop() the column whose name is taken",
+            )
+            fail(ValueError, "arrow.rename", required, names, hint=hint)
+        return DataFrame(dict(zip(names, self._columns.values(), strict=True)))
 
     def reorder(self, columns: list[str]) -> DataFrame:
         """With columns in another order."""
@@ -214,7 +297,8 @@ class DataFrame:
         """With the rows of another frame."""
         pa = extra("pyarrow", "arrow")
         tables = [self.to_arrow(), dataframe(other, columns=self.columns).to_arrow()]
-        return from_arrow(pa.concat_tables(tables, promote_options="permissive"))
+        joined = refusing("append", lambda: pa.concat_tables(tables, promote_options="permissive"))
+        return from_arrow(joined)
 
     # ---- order, nulls, groups, joins ----
 
@@ -225,7 +309,7 @@ class DataFrame:
             self._named(name)
         order = "ascending" if ascending else "descending"
         keys = [(name, order) for name in names]
-        places = extra("pyarrow.compute", "arrow").sort_indices(self.to_arrow(), sort_keys=keys)
+        places = computed("sort_indices", self.to_arrow(), sort_keys=keys)
         return self._each(lambda values: Column(values.to_arrow().take(places), values.dtype))
 
     def fill_null(self, fill_value: Any) -> DataFrame:
@@ -233,6 +317,31 @@ class DataFrame:
         return self._each(
             lambda values: values.fill_null(fill_value) if values.null_count else values
         )
+
+    def describe(self) -> DataFrame:
+        """Counts, means, deviations and quartiles of the columns of numbers."""
+        words = ["count", "mean", "std", "min", "25%", "50%", "75%", "max"]
+        made = {"metric": column(words)}
+        for name, values in self._columns.items():
+            if dt.is_numerical(values.dtype):
+                rows = [values.count(), values.mean(), values.std(), values.min()]
+                rows += [values.quantile(q) for q in (0.25, 0.5, 0.75)] + [values.max()]
+                made[name] = column(
+                    [None if x is None else float(x) for x in rows], dt.Float64(True)
+                )
+        return DataFrame(made)
+
+    def nlargest(self, n: int, columns: Any) -> DataFrame:
+        """The rows with the largest values."""
+        return self.sort(columns, ascending=False).head(n)
+
+    def nsmallest(self, n: int, columns: Any) -> DataFrame:
+        """The rows with the smallest values."""
+        return self.sort(columns).head(n)
+
+    def copy(self) -> DataFrame:
+        """A frame of the same columns, which may be given others."""
+        return DataFrame(self._columns)
 
     def drop_null(self) -> DataFrame:
         """Without rows that hold a null."""
@@ -244,8 +353,9 @@ class DataFrame:
         seen: set[Any] = set()
         keep = []
         for row in self._rows(subset):
-            keep.append(row not in seen)
-            seen.add(row)
+            kind = _hashable(row)
+            keep.append(kind not in seen)
+            seen.add(kind)
         return self._each(lambda values: values.filter(keep))
 
     def groupby(self, by: Any, sort: bool = False) -> GroupBy:
@@ -254,6 +364,7 @@ class DataFrame:
 
     def join(self, other: DataFrame, on: Any, how: str = "inner") -> DataFrame:
         """Rows of two frames side by side where some columns agree: "inner", "left outer", "full outer", ..."""
+        pa, other = extra("pyarrow", "arrow"), _frame("arrow.join", other)
         words = {"left": "left outer", "right": "right outer", "outer": "full outer"}
         names = [on] if isinstance(on, str) else list(on)
         for name in names:
@@ -262,7 +373,7 @@ class DataFrame:
             found = self.to_arrow().join(
                 other.to_arrow(), keys=names, join_type=words.get(how, how)
             )
-        except (KeyError, ValueError) as error:
+        except (KeyError, ValueError, pa.ArrowException) as error:
             required, hint = "a way to join was required", "'inner', 'left', 'right' or 'outer'"
             fail(ValueError, "arrow.join", required, f"{how!r}: {error}", hint=hint)
         return from_arrow(found.combine_chunks())
@@ -270,8 +381,14 @@ class DataFrame:
     def __add__(self, other: Any) -> DataFrame:
         return self._each(lambda values: values + other)
 
+    def __sub__(self, other: Any) -> DataFrame:
+        return self._each(lambda values: values - other)
+
     def __mul__(self, other: Any) -> DataFrame:
         return self._each(lambda values: values * other)
+
+    def __truediv__(self, other: Any) -> DataFrame:
+        return self._each(lambda values: values / other)
 
     def _numbers(self, name: str) -> dict[str, Any]:
         return {n: getattr(v, name)() for n, v in self._columns.items() if dt.is_numerical(v.dtype)}
@@ -284,6 +401,22 @@ class DataFrame:
         """The mean of each column of numbers."""
         return self._numbers("mean")
 
+    def min(self) -> dict[str, Any]:
+        """The smallest value of each column of numbers."""
+        return self._numbers("min")
+
+    def max(self) -> dict[str, Any]:
+        """The largest value of each column of numbers."""
+        return self._numbers("max")
+
+    def std(self) -> dict[str, Any]:
+        """The deviation of each column of numbers."""
+        return self._numbers("std")
+
+    def median(self) -> dict[str, Any]:
+        """The value in the middle of each column of numbers."""
+        return self._numbers("median")
+
     # ---- elsewhere ----
 
     def to_arrow(self) -> Any:
@@ -295,11 +428,20 @@ class DataFrame:
     def to_tensor(self, conversion: Any = None) -> Any:
         """The tensors of the columns, as a named tuple; `conversion` has functions for some."""
         chosen = conversion or {}
+        _mapping("arrow.to_tensor", chosen, '{"column": PadSequence()}')
+        for name in chosen:
+            self._named(name)
         row = namedtuple("TensorRow", self.columns, rename=True)  # type: ignore[misc]
         return row(*[v.to_tensor(chosen.get(n)) for n, v in self._columns.items()])
 
     def batches(self, size: int) -> Iterator[DataFrame]:
         """Rows in frames of a size, for pipes and loaders."""
+        if size < 1:
+            required, hint = (
+                "a size of at least one row was required",
+                "the last frame may be shorter",
+            )
+            fail(ValueError, "arrow.batches", required, size, hint=hint)
         for begin in range(0, len(self), size):
             yield self[begin : begin + size]
 
@@ -323,6 +465,7 @@ class GroupBy:
 
     def agg(self, what: dict[str, Any]) -> DataFrame:
         """A word ("sum", "mean", "min", "max", "count", ...) for each column."""
+        _mapping("arrow.groupby", what, '{"column": "sum"}')
         pairs = [
             (n, w)
             for n, words in what.items()
@@ -330,18 +473,26 @@ class GroupBy:
         ]
         for name, _ in pairs:
             self._frame._named(name)
-        pa = extra("pyarrow", "arrow")
+        pa, table = extra("pyarrow", "arrow"), self._frame.to_arrow()
+        whole = [n for n, word in pairs if word == "sum" and _may_overflow(self._frame[n])]
+        for name in whole:  # decimals are wide enough for any sum
+            place = table.schema.get_field_index(name)
+            table = table.set_column(place, name, table.column(place).cast(pa.decimal128(38)))
         try:
-            found = self._frame.to_arrow().group_by(self._keys, use_threads=False).aggregate(pairs)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError) as error:
+            found = table.group_by(self._keys, use_threads=False).aggregate(pairs)
+        except (pa.ArrowException, TypeError) as error:
             required, hint = (
                 "words that columns can be put together by were required",
                 "'sum', 'mean', ...",
             )
-            fail(ValueError, "arrow.groupby", required, str(error).splitlines()[0], hint=hint)
+            fail(ValueError, "arrow.groupby", required, str(error).partition("\n")[0], hint=hint)
         made = {key: column(found.column(key)) for key in self._keys}
         for name, word in pairs:
-            made[f"{name}.{word}"] = column(found.column(f"{name}_{word}"))
+            values = found.column(f"{name}_{word}")
+            fits = (
+                computed("cast", values, pa.int64()) if pa.types.is_decimal(values.type) else values
+            )
+            made[f"{name}.{word}"] = column(fits)
         return DataFrame(made)
 
     def sum(self) -> DataFrame:
@@ -366,8 +517,43 @@ class GroupBy:
 
     def size(self) -> DataFrame:
         """How many rows there are."""
-        counts: dict[Any, int] = {}
-        for row in self._frame._rows(self._keys):
-            counts[row] = counts.get(row, 0) + 1
-        rows = [(*key, count) for key, count in counts.items()]
-        return dataframe(rows, columns=[*self._keys, "size"])
+        found = self._frame.to_arrow().group_by(self._keys, use_threads=False)
+        table = refusing("groupby", lambda: found.aggregate([([], "count_all")]))
+        made = {key: column(table.column(key)) for key in self._keys}
+        return DataFrame({**made, "size": column(table.column("count_all"))})
+
+
+def _may_overflow(values: Column) -> bool:
+    if not dt.is_integer(values.dtype) or not values.count():
+        return False
+    return max(abs(values.min()), abs(values.max())) * len(values) >= 2**63
+
+
+def collate(batch: Any, conversion: Any = None) -> Any:
+    """Rows, or frames, as tensors: a `collate_fn` of loaders.
+
+    Args:
+        batch: a frame, a list of frames, or a list of rows (named tuples, or dictionaries).
+        conversion: functions by the name of a column, such as `PadSequence()`; other lists stay ragged.
+    """
+    if isinstance(batch, DataFrame):
+        return batch.to_tensor(conversion)
+    parts = list(_listed(batch))
+    if not parts:
+        fail(
+            ValueError,
+            "arrow.collate",
+            "at least one row was required",
+            0,
+            hint="drop_last=False keeps rows",
+        )
+    if isinstance(parts[0], DataFrame):
+        frame = parts[0]
+        for part in parts[1:]:
+            frame = frame.append(part)
+        return frame.to_tensor(conversion)
+    if isinstance(parts[0], dict):
+        names = list(parts[0])
+        rows = [tuple(part.get(name) for name in names) for part in parts]
+        return dataframe(rows, columns=names).to_tensor(conversion)
+    return dataframe(parts).to_tensor(conversion)

@@ -43,8 +43,6 @@ def _pool(name: str, out: Any, input: Any, rois: Any, scale: float, bins: Any) -
             (target, out[1], maps, regions),
             _numbers(maps.shape, regions, *bins),
             (scale,),
-            total=regions.shape[0],
-            grain=1,
         )
 
     put(out[0], run)
@@ -58,15 +56,21 @@ def _pool_grad(
         return
     check_images("roi_pool", rois, out.shape[0])
     given, regions = plain(grad, rois)
-    more = () if where is None else (where.contiguous(),)
+    more, split = (
+        ((), {})
+        if where is None
+        else (
+            (where.contiguous(),),
+            {"total": out.shape[1], "grain": 1},
+        )
+    )
 
     def run(target: Any) -> None:
         core.kernel(f"vision.{name}.grad:{given.dtype.code}")(
             (target, given, regions, *more),
             _numbers(out.shape, regions, *bins),
             (scale,),
-            total=out.shape[1],
-            grain=1,
+            **split,
         )
 
     put(out, run)
