@@ -28,7 +28,7 @@ from facula.distributed.fsdp import (
     fully_shard,
     wrap,
 )
-from facula.distributed.tensor import Shard, distribute_tensor, init_device_mesh, zeros
+from facula.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh, zeros
 
 
 class Block(nn.Module):
@@ -373,7 +373,7 @@ def training() -> Any:
     }
     future = checkpoint.async_save(held, checkpoint_id=folder)
     want = run(model, optimizer, every[2:])
-    future.wait()
+    future.result()
     other = sharded(mesh)
     again = facula.optim.AdamW(other.parameters(), lr=0.5)
     run(other, again, every[:1])
@@ -421,6 +421,94 @@ def broken() -> Any:
     again = {"step": 0, "plain": facula.zeros(4, dtype=facula.int64)}
     checkpoint.load(again, checkpoint_id=folder, no_dist=True)
     return [*found, again["step"], again["plain"].tolist()]
+
+
+def hugging_face() -> Any:
+    rank, size = begin()
+    folder = sys.argv[2]
+    mesh = init_device_mesh("cpu", (size,))
+    given = {k: v for k, v in state(size, mesh, True).items() if k in ("cut", "plain")}
+    writer = checkpoint.HuggingFaceStorageWriter(
+        folder, save_distributed=True, enable_consolidation=True
+    )
+    checkpoint.save(given, storage_writer=writer)
+    dist.barrier()
+    found = []
+    for source in (folder, os.path.join(folder, "sharded")):
+        into = {k: v for k, v in state(size, mesh, False).items() if k in ("cut", "plain")}
+        checkpoint.load(into, storage_reader=checkpoint.HuggingFaceStorageReader(source))
+        whole = into["cut"].full_tensor().tolist()
+        found.append(whole == facula.arange(35.0).reshape(7, 5).tolist())
+    plain = checkpoint.HuggingFaceStorageWriter(folder + "-plain")
+    error = error_of(checkpoint.save, given, storage_writer=plain)
+    return [*found, "save_distributed=True" in error[1]]
+
+
+def reshard() -> Any:
+    """What lies on one mesh in one way is read on others in other ways."""
+    rank, size = begin()
+    folder = sys.argv[2]
+    whole = facula.arange(7 * 6.0).reshape(7, 6)
+    line, square = init_device_mesh("cpu", (4,)), init_device_mesh("cpu", (2, 2))
+    half = init_device_mesh("cpu", (2, 2), mesh_dim_names=("a", "b"))["b"]
+    ways = [
+        (line, [Shard(0)]), (line, [Shard(1)]), (square, [Shard(0), Shard(1)]),
+        (square, [Shard(1), Replicate()]), (square, [Shard(0), Shard(0)]), (half, [Shard(1)]),
+    ]  # fmt: skip
+    found = []
+    for number, (mesh, placements) in enumerate(ways):
+        given = {"w": distribute_tensor(whole, mesh, placements)}
+        checkpoint.save(given, checkpoint_id=folder)
+        good = True
+        for other in (number + 1, number + 3):
+            mesh, placements = ways[other % len(ways)]
+            into = {"w": zeros(7, 6, device_mesh=mesh, placements=placements)}
+            checkpoint.load(into, checkpoint_id=folder)
+            good = good and into["w"].full_tensor().tolist() == whole.tolist()
+        dist.barrier()
+        found.append(good)
+    return found
+
+
+def planners() -> Any:
+    """Which rank a planner's methods are called on."""
+    rank, size = begin()
+    folder = sys.argv[2]
+    asked: list[Any] = []
+
+    class Told(checkpoint.DefaultSavePlanner):
+        def create_global_plan(self, all_plans: Any) -> Any:
+            asked.append(len(all_plans))
+            return super().create_global_plan(all_plans)
+
+    class Lowest(Told):
+        def __init__(self) -> None:
+            super().__init__(dedup_save_to_lowest_rank=True)
+
+        def resolve_data(self, write_item: Any) -> Any:
+            asked.append(write_item.index.fqn)
+            return super().resolve_data(write_item)
+
+    given = {"a": facula.ones(2), "b": facula.ones(3)}
+    written = checkpoint.save(given, checkpoint_id=folder, planner=Lowest())
+    own = [size in asked, asked == ([size, "a", "b"] if rank == 0 else [])]
+    into = {"a": facula.zeros(2), "b": facula.zeros(3)}
+    checkpoint.load(into, checkpoint_id=folder)
+    return [
+        sorted(written.state_dict_metadata), own, into["b"].tolist() == [1, 1, 1],
+        len(written.storage_data),
+    ]  # fmt: skip
+
+
+def alone() -> Any:
+    rank, size = begin()
+    folder = sys.argv[2]
+    checkpoint.save(
+        {"mine": facula.tensor([float(rank)])}, checkpoint_id=folder, use_collectives=False
+    )
+    into = {"mine": facula.tensor([9.0])}
+    checkpoint.load(into, checkpoint_id=folder)
+    return into["mine"].tolist()
 
 
 if __name__ == "__main__":

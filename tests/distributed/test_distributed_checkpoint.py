@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import os
+import pickle
 
 import pytest
 import ranks
 
 import facula
 from facula.distributed import checkpoint
+from facula.distributed.checkpoint.metadata_file import packed, unpacked
 
 
 def run(program: str, size: int, folder: object, **options) -> list:
@@ -48,52 +50,76 @@ def test_two_entries_of_one_name_are_refused(tmp_path):
         checkpoint.save(state, checkpoint_id=tmp_path)
 
 
+def piece(start, size):
+    return checkpoint.ChunkStorageMetadata(start, size)
+
+
+def info(found, **changed):
+    for index, place in list(found.storage_data.items()):
+        if index.fqn == "x":
+            found.storage_data[index] = dataclasses.replace(place, **changed)
+
+
+def entry(found):
+    return found.state_dict_metadata["x"]
+
+
 @pytest.mark.parametrize(
     "change",
     [
-        lambda e: e["pieces"].append(e["pieces"][0]),
-        lambda e: e["pieces"].__setitem__(0, [[0], [4], [*e["pieces"][0][2][:2], 16]]),
-        lambda e: e["pieces"].__setitem__(
-            slice(None), [[[0], [4], [*e["pieces"][0][2][:2], 16]]] * 2
-        ),
+        lambda f: entry(f).chunks.append(entry(f).chunks[0]),
+        lambda f: entry(f).chunks.__setitem__(0, piece((0,), (4,))),
+        lambda f: entry(f).chunks.__setitem__(slice(None), [piece((0,), (4,))] * 2),
         # as many elements as there are, of which some are read twice and others never
-        lambda e: e["pieces"].__setitem__(
-            slice(None),
-            [
-                [[0], [5], [*e["pieces"][0][2][:2], 20]],
-                [[2], [3], [*e["pieces"][0][2][:2], 12]],
-            ],
-        ),
-        lambda e: e["pieces"].__setitem__(0, 7),
-        lambda e: e.update(shape="8"),
-        lambda e: e.update(pieces=None),
-        lambda e: e.pop("dtype"),
-        lambda e: e["pieces"][0].__setitem__(2, []),
-        lambda e: e["pieces"][0].__setitem__(0, ["x"]),
-        lambda e: e["pieces"][0][2].__setitem__(0, 1.5),
-        lambda e: e.update(dtype="load_library"),
-        lambda e: e.update(dtype=["float32"]),
-        lambda e: e["pieces"][0][2].__setitem__(2, -1),
-        lambda e: e["pieces"][0][2].__setitem__(2, 1 << 62),
-        lambda e: e["pieces"][0][2].__setitem__(1, -1),
-        lambda e: e["pieces"][0][2].__setitem__(0, "../x"),
-        lambda e: e["pieces"][0][2].__setitem__(0, "pipe"),
-        lambda e: e["pieces"][0][2].__setitem__(0, "."),
+        lambda f: entry(f).chunks.__setitem__(slice(None), [piece((0,), (5,)), piece((2,), (3,))]),
+        lambda f: entry(f).chunks.__setitem__(0, 7),
+        lambda f: entry(f).chunks.__setitem__(0, piece((4,), (8,))),
+        lambda f: entry(f).chunks.__setitem__(0, piece(("x",), (8,))),
+        lambda f: entry(f).chunks.__setitem__(0, piece((0, 0), (8,))),
+        lambda f: entry(f).chunks.__setitem__(0, piece((0,), (1 << 70,))),
+        lambda f: setattr(entry(f), "size", "8"),
+        lambda f: setattr(entry(f), "chunks", None),
+        lambda f: setattr(entry(f), "properties", None),
+        lambda f: setattr(entry(f).properties, "dtype", "load_library"),
+        lambda f: f.state_dict_metadata.__setitem__("x", 3),
+        lambda f: setattr(f, "state_dict_metadata", []),
+        lambda f: setattr(f, "storage_data", None),
+        lambda f: f.storage_data.clear(),
+        lambda f: info(f, relative_path=1.5),
+        lambda f: info(f, relative_path="../x"),
+        lambda f: info(f, relative_path="pipe"),
+        lambda f: info(f, relative_path="."),
+        lambda f: info(f, relative_path="none"),
+        lambda f: info(f, length=-1),
+        lambda f: info(f, length=1 << 62),
+        lambda f: info(f, length=3),
+        lambda f: info(f, offset=-1),
+        lambda f: info(f, offset=1 << 70),
+        lambda f: info(f, transform_descriptors=["zstd"]),
     ],
 )
 def test_a_changed_table_of_contents_is_refused(tmp_path, change):
     path = saved(tmp_path)
-    contents = json.loads(path.read_text())
+    found = unpacked(path.read_bytes(), "here")
     os.mkfifo(tmp_path / "pipe")
-    change(contents["entries"]["x"])
-    path.write_text(json.dumps(contents))
+    change(found)
+    path.write_bytes(packed(found))
     with pytest.raises(checkpoint.CheckpointException, match=r"rank 0: \w+: \["):
         checkpoint.load({"x": facula.zeros(8), "n": 0}, checkpoint_id=tmp_path)
 
 
+class Runs:
+    """What would run when a table of contents is read that is trusted."""
+
+    def __reduce__(self):
+        return os.system, ("true",)
+
+
 def test_what_is_no_table_of_contents_is_refused(tmp_path):
     path = saved(tmp_path)
-    for text in (b"", b"[]", b"{", b"\xff", b"3", b'{"entries": 3}', b"[" * 5000):
+    whole = path.read_bytes()
+    texts = [b"", b"[]", b"{", b"\xff", b"3", b"[" * 5000, pickle.dumps(3), pickle.dumps(Runs())]
+    for text in [*texts, *(whole[:cut] for cut in range(1, len(whole), 37))]:
         path.write_bytes(text)
         with pytest.raises(checkpoint.CheckpointException, match=r"rank 0: \w+: \["):
             checkpoint.load({"x": facula.zeros(8), "n": 0}, checkpoint_id=tmp_path)
@@ -152,18 +178,3 @@ def test_planners_and_what_a_checkpoint_holds(tmp_path):
     checkpoint.load(into, checkpoint_id=tmp_path, planner=planner)
     assert into["model"]["w"].tolist() == [[0, 1, 2], [3, 4, 5]] and into["step"] == 7
     assert into["model"]["new"].tolist() == [5, 5]
-
-
-def test_planners_that_would_not_be_asked_are_refused(tmp_path):
-    class Other(checkpoint.DefaultSavePlanner):
-        def create_local_plan(self):
-            raise AssertionError
-
-    for call in (checkpoint.save, checkpoint.async_save):
-        with pytest.raises(NotImplementedError, match="DefaultSavePlanner was required: got Other"):
-            call({"a": facula.ones(1)}, checkpoint_id=tmp_path, planner=Other())
-    with pytest.raises(NotImplementedError, match="DefaultLoadPlanner was required: got Other"):
-        checkpoint.load({"a": facula.ones(1)}, checkpoint_id=tmp_path, planner=Other())
-    with pytest.raises(NotImplementedError, match="flatten_state_dict=True"):
-        checkpoint.DefaultLoadPlanner(flatten_state_dict=False)
-    assert not list(tmp_path.iterdir())

@@ -1,63 +1,66 @@
-"""What of a state this rank writes, and what it reads.
+"""The pieces that this rank has of the tensors of a state.
 
-Takes: a state (nested dictionaries and lists). Gives: its entries by name, and of a tensor the pieces that this
-rank has: where each begins, and the tensor.
-Keeps true: a name is that of the path, joined by dots; pieces are views of what the tensor holds, so that what is
-written to them is written to the tensor.
+Takes: a tensor, perhaps a distributed one. Gives: where each piece begins, and the tensor that holds it.
+Keeps true: pieces are views of what the tensor holds, so that what is written to them is written to the tensor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from facula import core
+from facula.core.errors import fail
+from facula.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex
 from facula.distributed.tensor._utils import compute_local_shape_and_global_offset
 from facula.distributed.tensor.dtensor import DTensor
 from facula.distributed.tensor.placement_types import Partial, Replicate, Shard, _StridedShard
+from facula.fx._pytree import tree_map
 
-__all__ = ["entries", "pieces_of", "put"]
-
-Path = tuple[Any, ...]
-
-
-def entries(state: Any, path: Path = ()) -> Iterator[tuple[str, Path, Any]]:
-    """The entries of a nested state: name, path, value."""
-    if isinstance(state, MutableMapping) and (state or not path):
-        for key, value in state.items():
-            yield from entries(value, (*path, key))
-    elif isinstance(state, list) and any(_holds_tensors(v) for v in state):
-        for i, value in enumerate(state):
-            yield from entries(value, (*path, i))
-    else:
-        yield ".".join(map(str, path)), path, state
+__all__ = ["chunks_of", "find_state_dict_object", "has_pieces", "is_here", "settled"]
 
 
-def _holds_tensors(value: Any) -> bool:
-    if isinstance(value, core.Tensor):
+def has_pieces(value: Any) -> bool:
+    """Whether a value is written as pieces of its elements: others, sparse and quantized tensors among
+    them, are written as `facula.save` does."""
+    if isinstance(value, DTensor):
         return True
-    many = value.values() if isinstance(value, MutableMapping) else value
-    return isinstance(value, (MutableMapping, list)) and any(_holds_tensors(v) for v in many)
+    if not isinstance(value, core.Tensor):
+        return False
+    return value.layout is core.strided and not value.is_quantized
 
 
-def put(state: Any, path: Path, value: Any) -> None:
-    """Exchange the entry at a path."""
-    for key in path[:-1]:
-        state = state[key]
-    state[path[-1]] = value
+def is_here(value: Any) -> bool:
+    """Whether this rank has anything of a value: ranks outside of a tensor's mesh have nothing."""
+    return not isinstance(value, DTensor) or value.device_mesh.get_coordinate() is not None
 
 
-def pieces_of(value: Any) -> tuple[tuple[int, ...], list[tuple[tuple[int, ...], Any]]]:
-    """The whole shape of a tensor, and the pieces that this rank has, with where they begin."""
+def settled(state: dict[str, Any]) -> dict[str, Any]:
+    """A state whose distributed tensors are pieces of the whole, not sums that are still to be made; all
+    ranks call this."""
+
+    def made(value: Any) -> Any:
+        if not isinstance(value, DTensor) or not any(
+            isinstance(p, Partial) for p in value.placements
+        ):
+            return value
+        kept = [p if isinstance(p, Shard) else Replicate() for p in value.placements]
+        return value.redistribute(placements=kept)
+
+    return {name: tree_map(made, value) for name, value in state.items()}
+
+
+def chunks_of(value: Any) -> list[ChunkStorageMetadata]:
+    """The pieces that this rank has; one without elements where it has none of them."""
     if not isinstance(value, DTensor):
-        return tuple(value.shape), [((0,) * value.dim(), value.detach())]
+        return [ChunkStorageMetadata(core.Size([0] * value.dim()), core.Size(value.shape))]
+    if not is_here(value):
+        return []
     if any(isinstance(p, Partial) for p in value.placements):
-        whole = [p if isinstance(p, Shard) else Replicate() for p in value.placements]
-        value = value.redistribute(placements=whole)
+        fail(ValueError, "checkpoint", "tensors that are replicated or cut were required",
+             f"placements {value.placements}", "redistribute() makes the sum first")  # fmt: skip
     shape, offset = _place(value)
-    local = value._local_tensor.detach()
-    assert tuple(local.shape) == tuple(shape), (local.shape, shape)
-    return tuple(value.shape), [(tuple(offset), local)]
+    return [ChunkStorageMetadata(core.Size(offset), core.Size(shape))]
 
 
 def _place(value: DTensor) -> tuple[Sequence[int], Sequence[int]]:
@@ -77,3 +80,21 @@ def _place(value: DTensor) -> tuple[Sequence[int], Sequence[int]]:
             )
             shape[placement.dim], offset[placement.dim] = size, offset[placement.dim] + start
     return shape, offset
+
+
+def find_state_dict_object(state_dict: dict[str, Any], index: MetadataIndex) -> Any:
+    """The value of an entry; of a tensor, the piece that begins where the index says."""
+    if index.fqn not in state_dict:
+        fail(ValueError, "checkpoint", "the name of an entry was required", repr(index.fqn),
+             f"the state has {sorted(state_dict)[:5]}")  # fmt: skip
+    value = state_dict[index.fqn]
+    if not has_pieces(value):
+        if index.offset is not None and not isinstance(value, core.Tensor):
+            fail(ValueError, "checkpoint", f"a tensor was required for {index.fqn}, of which a piece is asked for",
+                 type(value).__name__, "an index without an offset names other values")  # fmt: skip
+        return value
+    starts = [chunk.offsets for chunk in chunks_of(value)]
+    if index.offset is not None and index.offset not in starts:
+        fail(ValueError, "checkpoint", f"the beginning of a piece of {index.fqn} was required (FQN: could not "
+             "find shard)", tuple(index.offset), f"this rank's begins at {starts}")  # fmt: skip
+    return value._local_tensor.detach() if isinstance(value, DTensor) else value.detach()

@@ -1,137 +1,200 @@
-"""What is written and read, in PyTorch's words: default planners, and the description of a checkpoint.
+"""Who writes and reads what: the protocol of planners.
 
-Takes: a table of contents. Gives: `DefaultSavePlanner`, `DefaultLoadPlanner`, `Metadata` and what it consists of.
-Keeps true: a planner that would do something else than these two is refused, not passed over.
+Takes: a state on each rank. Gives: `SavePlanner` and `LoadPlanner`, which users derive from, and what plans consist of.
+Keeps true: plans are data alone. `save` calls `set_up_planner` and `create_local_plan` on all ranks,
+`create_global_plan` on the first one, `finish_plan` on all, then `resolve_data` for each item; `load` the same, then
+`load_bytes`, or `resolve_tensor` and `commit_tensor`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+import abc
+import io
+import math
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
 
-from facula import core
-from facula.core.errors import fail
+from facula.distributed.checkpoint.metadata import (
+    ChunkStorageMetadata,
+    Metadata,
+    MetadataIndex,
+    StorageMeta,
+    TensorProperties,
+)
 
 __all__ = [
-    "BytesStorageMetadata", "ChunkStorageMetadata", "DefaultLoadPlanner", "DefaultSavePlanner", "Metadata",
-    "TensorProperties", "TensorStorageMetadata", "checked_planner", "dtype_named", "metadata_of",
+    "BytesIOWriteData", "LoadItemType", "LoadPlan", "LoadPlanner", "ReadItem", "SavePlan", "SavePlanner",
+    "TensorWriteData", "WriteItem", "WriteItemType",
 ]  # fmt: skip
 
 
-@dataclass
-class ChunkStorageMetadata:
-    """A piece of a tensor: where it begins, and its shape."""
+class WriteItemType(Enum):
+    """A whole tensor, a piece of one, or bytes."""
 
-    offsets: tuple[int, ...]
-    sizes: tuple[int, ...]
-
-
-@dataclass
-class TensorProperties:
-    """What a saved tensor is besides its shape."""
-
-    dtype: Any = None
-    layout: Any = core.strided
-    requires_grad: bool = False
-    pin_memory: bool = False
+    TENSOR = 1
+    SHARD = 2
+    BYTE_IO = 3
 
 
-@dataclass
-class TensorStorageMetadata:
-    """A tensor of a checkpoint: its dtype, its whole shape, and its pieces."""
+class LoadItemType(Enum):
+    """A part of a tensor, or bytes."""
 
+    TENSOR = 1
+    BYTE_IO = 2
+
+
+@dataclass(frozen=True)
+class BytesIOWriteData:
+    """How many bytes are written."""
+
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class TensorWriteData:
+    """Which piece of a tensor of which shape is written."""
+
+    chunk: ChunkStorageMetadata
     properties: TensorProperties
-    size: tuple[int, ...]
-    chunks: list[ChunkStorageMetadata]
+    size: Any
 
 
-@dataclass
-class BytesStorageMetadata:
-    """A value of a checkpoint that is no tensor."""
+@dataclass(frozen=True)
+class WriteItem:
+    """One thing that a rank writes."""
+
+    index: MetadataIndex
+    type: WriteItemType
+    bytes_io_data: BytesIOWriteData | None = None
+    tensor_data: TensorWriteData | None = None
+
+    def tensor_storage_size(self) -> int | None:
+        """Bytes of the whole tensor; None where it is none."""
+        if self.tensor_data is None:
+            return None
+        return math.prod(self.tensor_data.size) * self.tensor_data.properties.dtype.itemsize
 
 
-@dataclass
-class Metadata:
-    """What a checkpoint holds: each entry by its name."""
+@dataclass(frozen=True)
+class ReadItem:
+    """One thing that a rank reads: a part of a piece in the checkpoint, into a part of a piece in the state."""
 
-    state_dict_metadata: dict[str, TensorStorageMetadata | BytesStorageMetadata]
+    type: LoadItemType
+    dest_index: MetadataIndex
+    dest_offsets: Any
+    storage_index: MetadataIndex
+    storage_offsets: Any
+    lengths: Any
+
+
+@dataclass(frozen=True)
+class SavePlan:
+    """What a rank writes.
+
+    usable: False where the plan before is still the right one.
+    """
+
+    items: list[WriteItem]
+    storage_data: Any = None
     planner_data: Any = None
-    storage_data: Any = field(default=None, repr=False)
+    usable: bool = True
 
 
-class _Planner:
-    def __init__(
-        self, flatten_state_dict: bool = True, flatten_sharded_tensors: bool = True
+@dataclass
+class LoadPlan:
+    """What a rank reads."""
+
+    items: list[ReadItem]
+    storage_data: Any = None
+    planner_data: Any = None
+
+
+class SavePlanner(abc.ABC):
+    """Decides what is written; users derive from it, or from `DefaultSavePlanner`.
+
+    Example:
+        >>> class Halves(facula.distributed.checkpoint.DefaultSavePlanner):
+        ...     def resolve_data(self, write_item):
+        ...         found = super().resolve_data(write_item)
+        ...         return found if write_item.tensor_data is None else found * 0.5
+        >>> checkpoint = facula.distributed.checkpoint
+        >>> _ = checkpoint.save({"x": facula.ones(2)}, checkpoint_id="halves", planner=Halves())
+        >>> state = {"x": facula.zeros(2)}
+        >>> checkpoint.load(state, checkpoint_id="halves")
+        >>> state["x"]
+        tensor([0.5000, 0.5000])
+    """
+
+    #: plans of planners that keep them, by the name of the planner
+    _cached_save_plan: ClassVar[dict[str, SavePlan]] = {}
+    _cached_final_save_plan: ClassVar[dict[str, SavePlan]] = {}
+    _cached_all_plans: ClassVar[dict[str, list[SavePlan]]] = {}
+    _cached_global_plan: ClassVar[dict[str, list[SavePlan]]] = {}
+    _cached_metadata: ClassVar[dict[str, Metadata]] = {}
+
+    @abc.abstractmethod
+    def set_up_planner(
+        self,
+        state_dict: dict[str, Any],
+        storage_meta: StorageMeta | None = None,
+        is_coordinator: bool = False,
     ) -> None:
-        if not (flatten_state_dict and flatten_sharded_tensors):
-            fail(NotImplementedError, type(self).__name__, "states as they are (flatten_state_dict=True, "
-                 "flatten_sharded_tensors=True) were required", (flatten_state_dict, flatten_sharded_tensors),
-                 "entries are named by the path of their keys, whatever they are nested in")  # fmt: skip
+        """A checkpoint begins; called on all ranks."""
+
+    @abc.abstractmethod
+    def create_local_plan(self) -> SavePlan:
+        """What this rank would write."""
+
+    @abc.abstractmethod
+    def create_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
+        """What each rank is to write, and what the checkpoint holds; called on the first rank."""
+
+    @abc.abstractmethod
+    def finish_plan(self, new_plan: SavePlan) -> SavePlan:
+        """This rank's part of the global plan came; gives what is written."""
+
+    @abc.abstractmethod
+    def resolve_data(self, write_item: WriteItem) -> Any:
+        """The tensor, or the `io.BytesIO`, that is written for an item; perhaps in several threads."""
 
 
-class DefaultSavePlanner(_Planner):
-    """Writes every entry, each piece from one of the ranks that have it: what `save` does.
+class LoadPlanner(abc.ABC):
+    """Decides what is read, and where it goes; users derive from it, or from `DefaultLoadPlanner`."""
 
-    Args:
-        flatten_state_dict, flatten_sharded_tensors: only True, which is what happens.
-        dedup_replicated_tensors, dedup_save_to_lowest_rank, enable_plan_caching: kept for PyTorch's API: pieces
-            that many ranks have are written once, by the rank that has least to write.
-    """
+    @abc.abstractmethod
+    def set_up_planner(
+        self,
+        state_dict: dict[str, Any],
+        metadata: Metadata | None = None,
+        is_coordinator: bool = False,
+    ) -> None:
+        """A checkpoint is about to be read; called on all ranks."""
 
-    def __init__(
-        self, flatten_state_dict: bool = True, flatten_sharded_tensors: bool = True,
-        dedup_replicated_tensors: bool | None = None, dedup_save_to_lowest_rank: bool = False,
-        enable_plan_caching: bool = False,
-    ) -> None:  # fmt: skip
-        super().__init__(flatten_state_dict, flatten_sharded_tensors)
+    @abc.abstractmethod
+    def create_local_plan(self) -> LoadPlan:
+        """What this rank reads."""
 
+    @abc.abstractmethod
+    def create_global_plan(self, global_plan: list[LoadPlan]) -> list[LoadPlan]:
+        """What each rank is to read; called on the first rank."""
 
-class DefaultLoadPlanner(_Planner):
-    """Reads every entry of the state that is to be filled: what `load` does.
+    @abc.abstractmethod
+    def finish_plan(self, central_plan: LoadPlan) -> LoadPlan:
+        """This rank's part of the global plan came; gives what is read."""
 
-    Args:
-        flatten_state_dict, flatten_sharded_tensors: only True, which is what happens.
-        allow_partial_load: entries that the checkpoint does not have keep their values, instead of an error.
-    """
+    @abc.abstractmethod
+    def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
+        """Bytes came."""
 
-    def __init__(
-        self, flatten_state_dict: bool = True, flatten_sharded_tensors: bool = True,
-        allow_partial_load: bool = False,
-    ) -> None:  # fmt: skip
-        super().__init__(flatten_state_dict, flatten_sharded_tensors)
-        self.allow_partial_load = allow_partial_load
+    def resolve_bytes(self, read_item: ReadItem) -> io.BytesIO:
+        """Where bytes are written to."""
+        raise NotImplementedError("LoadPlanner.resolve_bytes is not implemented")
 
+    @abc.abstractmethod
+    def resolve_tensor(self, read_item: ReadItem) -> Any:
+        """The tensor that an item is written to; `commit_tensor` gets it."""
 
-def checked_planner(planner: Any, kind: type[_Planner], op: str) -> Any:
-    """The planner, or a default one; planners of other classes are refused."""
-    if planner is None:
-        return kind()
-    if type(planner) is not kind:
-        fail(NotImplementedError, f"checkpoint.{op}", f"a {kind.__name__} was required", type(planner).__name__,
-             "choose what is in the state instead: another planner's methods would not be called")  # fmt: skip
-    return planner
-
-
-def dtype_named(name: Any) -> Any:
-    """The dtype that a table of contents names."""
-    found = getattr(core, name, None) if isinstance(name, str) else None
-    if not isinstance(found, core.dtype):
-        fail(RuntimeError, "checkpoint.load", "the name of a dtype was required", repr(name),
-             "the table of contents was changed")  # fmt: skip
-    return found
-
-
-def metadata_of(contents: dict[str, Any]) -> Metadata:
-    """The description of a checkpoint, from its table of contents."""
-    found: dict[str, TensorStorageMetadata | BytesStorageMetadata] = {}
-    for name, entry in contents["entries"].items():
-        if "shape" not in entry:
-            found[name] = BytesStorageMetadata()
-            continue
-        pieces = [
-            ChunkStorageMetadata(tuple(start), tuple(size)) for start, size, _ in entry["pieces"]
-        ]
-        found[name] = TensorStorageMetadata(
-            TensorProperties(dtype_named(entry["dtype"])), tuple(entry["shape"]), pieces
-        )
-    return Metadata(found)
+    @abc.abstractmethod
+    def commit_tensor(self, read_item: ReadItem, tensor: Any) -> None:
+        """The tensor that `resolve_tensor` gave was written to."""
