@@ -74,7 +74,7 @@ def _maker(kind: type) -> Maker:
         if kind is words.TensorProperties and isinstance(state, tuple):
             state = dict(zip(names, state, strict=True))
         if not isinstance(state, dict) or not set(state) <= set(names):
-            raise ValueError(f"the fields of a {kind.__name__} are required")
+            _changed(f"the fields of a {kind.__name__}", type(state).__name__)
         return kind(**state)
 
     return Maker(kind.__name__, make, restore, kind)
@@ -94,7 +94,7 @@ def _find(module: str, name: str) -> Any:
 
 
 def _no_storage(identity: Any) -> Any:
-    raise ValueError("a table of contents has no tensors")
+    return _changed("a table of contents without tensors", identity)
 
 
 def _changed(required: str, got: Any) -> Any:

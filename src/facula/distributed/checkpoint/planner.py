@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
+from facula.core.errors import fail
 from facula.distributed.checkpoint.metadata import (
     ChunkStorageMetadata,
     Metadata,
@@ -189,7 +190,8 @@ class LoadPlanner(abc.ABC):
 
     def resolve_bytes(self, read_item: ReadItem) -> io.BytesIO:
         """Where bytes are written to."""
-        raise NotImplementedError("LoadPlanner.resolve_bytes is not implemented")
+        return fail(NotImplementedError, "LoadPlanner", "a planner with resolve_bytes was required",
+                    type(self).__name__, "storages call load_bytes")  # fmt: skip
 
     @abc.abstractmethod
     def resolve_tensor(self, read_item: ReadItem) -> Any:

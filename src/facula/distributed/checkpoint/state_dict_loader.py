@@ -162,9 +162,8 @@ def _explained(run: Callable[[], Any]) -> Callable[[], Any]:
         ) as error:
             if str(error).startswith("["):
                 raise
-            raise RuntimeError(
-                f"[checkpoint.load] a whole checkpoint was required: got {type(error).__name__}: {error}\n"
-                "hint: it was changed, or a planner or a storage of your own raised this: load another one"
-            ) from error
+            fail(RuntimeError, "checkpoint.load", "a whole checkpoint was required",
+                 f"{type(error).__name__}: {error}", "it was changed, or a planner or a storage of your own "
+                 "raised this: load another one")  # fmt: skip
 
     return explained

@@ -7,6 +7,7 @@ gives, or it is an error.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -15,6 +16,24 @@ from facula.core.errors import fail
 from facula.distributed.pipelining.stage import PipelineStage
 from facula.fx import GraphModule, Tracer
 from facula.fx.passes.split_module import split_module
+
+#: the tracer at work, where a forward calls `pipe_split`
+_TRACING: list[Tracer] = []
+
+
+def pipe_split() -> None:
+    """Cut here: called in a forward, between what two stages compute. Elsewhere it does nothing."""
+    if _TRACING:
+        _TRACING[-1].create_node("call_function", pipe_split, (), {})
+
+
+@dataclass
+class PipeInfo:
+    """What a pipeline is: its graph, and how many stages it has."""
+
+    graph: Any
+    num_stages: int
+    has_loss_and_backward: bool
 
 
 class SplitPoint(Enum):
@@ -58,6 +77,10 @@ class Pipe:
             )
         return self.stages[stage_idx]
 
+    def info(self) -> PipeInfo:
+        """What this pipeline is."""
+        return PipeInfo(self.split_gm.graph, self.num_stages, False)
+
     def build_stage(self, stage_index: int, device: Any, group: Any = None) -> PipelineStage:
         """A stage for this rank."""
         module = self.get_stage_module(stage_index)
@@ -80,16 +103,23 @@ def pipeline(
     Args:
         mb_args, mb_kwargs: an example micro-batch; the stages are run on it once.
         split_spec: submodule -> the side on which to cut.
-        split_policy: instead, a function from the traced module to the module with stages.
+        split_policy: a function of the traced module that gives it with calls of `pipe_split` where to cut.
+
+    A forward may call `pipe_split()` itself, too.
     """
     spec = split_spec or {}
     for name in spec:
         module.get_submodule(name)  # raises where there is none
-    graph = _Tracer(set(spec)).trace(module)
-    traced = GraphModule(module, graph)
+    traced = _traced(module, set(spec))
+    if split_policy is not None:
+        traced = split_policy(traced)
     stage_of: dict[Any, int] = {}
     current = 0
-    for node in traced.graph.nodes:
+    for node in list(traced.graph.nodes):
+        if node.op == "call_function" and node.target is pipe_split:
+            current += 1
+            traced.graph.erase_node(node)
+            continue
         side = spec.get(str(node.target)) if node.op == "call_module" else None
         if side is SplitPoint.BEGINNING:
             current += 1
@@ -101,6 +131,15 @@ def pipeline(
     _check_chain(split)
     split(*mb_args, **(mb_kwargs or {}))
     return Pipe(split, stages)
+
+
+def _traced(module: nn.Module, whole: set[str]) -> GraphModule:
+    tracer = _Tracer(whole)
+    _TRACING.append(tracer)
+    try:
+        return GraphModule(module, tracer.trace(module))
+    finally:
+        _TRACING.pop()
 
 
 def _check_chain(split: GraphModule) -> None:
