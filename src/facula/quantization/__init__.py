@@ -23,6 +23,9 @@ _MODULES = (
     "fuse",
     "quantize",
     "quantize_fx",
+    "mappings",
+    "utils",
+    "quant_type",
 )
 
 

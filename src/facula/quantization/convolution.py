@@ -365,8 +365,8 @@ def _dynamic(op: str, x: Any, packed: Any, reduce_range: bool) -> Any:
     x = x.detach()
     scale, zero = choose_qparams(*_extremes(op, x), 0, 255, reduce_range and reduced())
     q = quantize_per_tensor(x, scale, zero, core.quint8)
-    geometry = _places(op, q._integers, zero, packed)
-    return _in_place(packed.weights.numbers(*geometry, (scale, zero), False), packed)
+    # PyTorch's result is one of integers, too: those of the input's scale and zero point
+    return _convolution(op, q, packed, scale, zero, False).dequantize()
 
 
 def _define(dims: int, kind: str, relu: bool) -> None:

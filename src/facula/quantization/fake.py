@@ -83,12 +83,21 @@ def _of_tensor(self: Any, scale: Any, zero: Any, quant_min: int, quant_max: int)
 def fake_quantize_per_tensor_affine(self, scale, zero_point, quant_min, quant_max):
     """Each number as the nearest of the levels from `quant_min` to `quant_max`."""
     scale, zero = _of_tensor(self, scale, zero_point, quant_min, quant_max)
-    return _fake_quantize(self, scale, zero, float(quant_min), float(quant_max))
+    return _replaced(self, scale, zero, quant_min, quant_max)
 
 
-def _kept(self: Any, scale: Any, zero: Any, quant_min: int, quant_max: int) -> Any:
+def _replaced(self: Any, scale: Any, zero: Any, low: int, high: int, whole: bool = True) -> Any:
+    """The levels in the tensor's own dtype, also where the parameters' would count."""
+    made = _fake_quantize(self, scale, zero, float(low), float(high), float(whole))
+    return made if made.dtype is self.dtype else made.to(self.dtype)
+
+
+def _kept(
+    self: Any, scale: Any, zero: Any, quant_min: int, quant_max: int, whole: bool = True
+) -> Any:
     """Which numbers lie inside of the range."""
-    levels = zero + (self.detach().float() * scale.reciprocal()).round()
+    steps = self.detach().float() * scale.reciprocal()
+    levels = zero + steps.round() if whole else (steps + zero).round()
     return (levels >= quant_min) & (levels <= quant_max)
 
 
@@ -170,8 +179,12 @@ def fake_quantize_per_channel_affine(self, scale, zero_point, axis, quant_min, q
     if zero_point.numel() and not zero_point.is_floating_point():
         ends = zero_point.min().item(), zero_point.max().item()
         _check_zero(op, *ends, quant_min, quant_max)
+    if scale.dtype is not core.float32:
+        fail(RuntimeError, op, "Scale must be Float: a tensor of dtype float32 was required", scale.dtype,
+             hint="convert it with .float()")  # fmt: skip
+    whole = not zero_point.is_floating_point()
     scale, zero = _of_channels(op, self, scale.detach().clone(), zero_point.detach().clone(), axis)
-    return _fake_quantize(self, scale, zero, float(quant_min), float(quant_max))
+    return _replaced(self, scale, zero, quant_min, quant_max, whole)
 
 
 @composite(
@@ -185,8 +198,9 @@ def fake_quantize_per_channel_affine_cachemask(self, scale, zero_point, axis, qu
     """`fake_quantize_per_channel_affine`, and which numbers lie inside of the range."""
     made = fake_quantize_per_channel_affine(self, scale, zero_point, axis, quant_min, quant_max)
     op = "fake_quantize_per_channel_affine_cachemask"
+    whole = not zero_point.is_floating_point()
     scale, zero = _of_channels(op, self, scale, zero_point, axis)
-    return made, _kept(self, scale, zero, quant_min, quant_max)
+    return made, _kept(self, scale, zero, quant_min, quant_max, whole)
 
 
 @composite(

@@ -162,6 +162,8 @@ class UniformQuantizationObserverBase(ObserverBase):
         return scale, zero.clamp(self.quant_min, self.quant_max).to(integer)
 
     def _middle(self) -> int:
+        if self.dtype is core.uint16:
+            return 2**15
         if self.dtype not in (core.quint8, core.uint8):
             return 0
         return (self.quant_min + self.quant_max) // 2 if self.has_customized_qrange else 128
@@ -195,7 +197,7 @@ def _limits(dtype: Any, reduce_range: bool, low: int | None, high: int | None) -
     """The integers that are used."""
     if low is None or high is None:
         low, high = RANGES[dtype][1:] if dtype in RANGES else _PLAIN[dtype]
-        return (int(low / 2), high // 2) if reduce_range else (low, high)
+        return (int(low / 2), high // 2) if reduce_range and high - low == 255 else (low, high)
     return (int(low / 2), high // 2) if reduce_range and high - low + 1 <= 256 else (low, high)
 
 
@@ -461,15 +463,23 @@ class HistogramObserver(UniformQuantizationObserverBase):
         self.register_buffer("min_val", core.tensor(float("inf")))
         self.register_buffer("max_val", core.tensor(-float("inf")))
         self.dst_nbins = self.quant_max - self.quant_min + 1
+        self.upsample_rate = 16  # parts of a bin that go over to other bins by themselves
 
     def forward(self, x_orig: Any) -> Any:
         """Look at a tensor and give it back."""
         if not x_orig.numel():
             return x_orig
         x = x_orig.detach().float()
+        if bool(x.isinf().any()):
+            text = "torch.inf detected in input tensor, ignoring input"
+            hint = "the observer looks at the finite numbers only"
+            warnings.warn(message("HistogramObserver", text, hint=hint), UserWarning, stacklevel=2)
+            x = x[x.isfinite()]
+            if not x.numel():
+                return x_orig
         low, high = x.min(), x.max()
-        if not (bool(low.isfinite()) and bool(high.isfinite())):
-            text = "torch.inf is detected in input tensor, ignoring input"
+        if bool(low.isnan()):
+            text = "nan detected in input tensor, ignoring input"
             hint = "the observer keeps what it has seen before"
             warnings.warn(message("HistogramObserver", text, hint=hint), UserWarning, stacklevel=2)
             return x_orig
@@ -485,21 +495,18 @@ class HistogramObserver(UniformQuantizationObserverBase):
         return x_orig
 
     def _moved(self, low: float, high: float) -> Any:
-        """The histogram over a wider range: what lies below each border is interpolated."""
+        """The histogram over a wider range: each bin goes over in parts, by the middles of these."""
         first, last = self.min_val.item(), self.max_val.item()
         if (low, high) == (first, last):
             return self.histogram
-        borders = F.linspace(low, high, self.bins + 1, dtype=core.float64)
-        below = F.cat([core.tensor([0.0], dtype=core.float64), self.histogram.double().cumsum(0)])
         if last == first:
-            at = (borders > first).to(core.float64) * below[-1]
-        else:
-            place = ((borders - first) / (last - first) * self.bins).clamp(0, self.bins)
-            left = place.floor().clamp(max=self.bins - 1)
-            index = left.to(core.int64)
-            at = below[index] + (place - left) * (below[index + 1] - below[index])
-        at[0], at[-1] = 0.0, below[-1]
-        return (at[1:] - at[:-1]).to(core.float32)
+            return F.histc(self.min_val, self.bins, low, high) * self.histogram.sum()
+        count = self.bins * self.upsample_rate
+        parts = self.histogram.repeat_interleave(self.upsample_rate) / self.upsample_rate
+        middles = F.linspace(first, last, count + 1)[:-1] + 0.5 * ((last - first) / count)
+        borders = F.linspace(low, high, self.bins + 1)
+        places = (F.bucketize(middles, borders, right=True) - 1).clamp(0, self.bins - 1)
+        return F.bincount(places, parts, self.bins).to(core.float32)
 
     def calculate_qparams(self, **_: Any) -> Any:
         """The scale and the zero point of the best range."""

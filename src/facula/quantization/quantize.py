@@ -18,7 +18,7 @@ from facula.quantization import fake_quantize as fq
 from facula.quantization import qconfig as qc
 from facula.quantization.modules import dynamic as nnqd
 from facula.quantization.modules import embedding as tables
-from facula.quantization.modules import functional, stubs
+from facula.quantization.modules import functional, recurrent, stubs
 from facula.quantization.modules import intrinsic as nni
 from facula.quantization.modules import qat as nnqat
 from facula.quantization.modules import quantized as nnq
@@ -80,6 +80,10 @@ DEFAULT_DYNAMIC_QUANT_MODULE_MAPPINGS: dict[Any, Any] = {
     nnqat.LinearReLU: nnqd.LinearReLU,
     nn.EmbeddingBag: tables.EmbeddingBag,
     nn.Embedding: tables.Embedding,
+    **{
+        getattr(nn, name): getattr(recurrent, name)
+        for name in ("LSTM", "GRU", "LSTMCell", "GRUCell", "RNNCell")
+    },
 }
 
 
@@ -180,8 +184,6 @@ def _observe(module: Any, config: Any) -> None:
         observer = getattr(place, name)()
     else:
         observer = config.activation()
-    if isinstance(observer, (qc.ob.NoopObserver,)):
-        return
     module.add_module("activation_post_process", observer)
     module.register_forward_hook(_look)
 
@@ -194,6 +196,14 @@ def _class_of(maker: Any) -> Any:
 def _look(module: Any, inputs: Any, output: Any) -> Any:
     """The hook by which an observer sees a result."""
     return module.activation_post_process(output)
+
+
+def _get_observer_dict(mod: Any, target_dict: dict[str, Any], prefix: str = "") -> None:
+    """Put every observer of a model into a dictionary, by the name of the module that it stands behind."""
+    for name, child in mod.named_modules():
+        if hasattr(child, "activation_post_process"):
+            path = ".".join(part for part in (prefix, name, "activation_post_process") if part)
+            target_dict[path] = child.activation_post_process
 
 
 # ------------------------------------------------------------------ the steps

@@ -33,17 +33,13 @@ class qscheme:  # noqa: N801 - PyTorch's name
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.__module__ = "facula"  # where pickle finds the constant
 
     def __repr__(self) -> str:
         return f"{core.DTYPE_PREFIX[0]}.{self.name}"
 
     def __reduce__(self) -> str:
         return self.name
-
-    @property
-    def __module__(self) -> str:  # type: ignore[override]
-        # where pickle finds the constant
-        return "facula"
 
 
 per_tensor_affine = qscheme("per_tensor_affine")

@@ -14,9 +14,15 @@ from facula.ops import scalar as s
 from facula.ops.registry import pointwise
 
 
-def _level(x: Any, scale: Any, zero_point: Any) -> Any:
-    """The integer that stands for `x`, as if there were no range."""
-    return zero_point + s.round(x * (1.0 / scale))
+def _level(x: Any, scale: Any, zero_point: Any, whole: Any = None) -> Any:
+    """The integer that stands for `x`, as if there were no range.
+
+    Zero points that are floats (`whole` is 0.0) are added before the rounding, as PyTorch adds them."""
+    steps = x * (1.0 / scale)
+    apart = zero_point + s.round(steps)
+    if whole is None:
+        return apart
+    return s.where(s.cast(whole, steps.dtype) == 0.0, s.round(steps + zero_point), apart)
 
 
 def _limited(level: Any, low: Any, high: Any) -> Any:
@@ -25,24 +31,24 @@ def _limited(level: Any, low: Any, high: Any) -> Any:
 
 
 @pointwise(
-    "_fake_quantize(Tensor self, Tensor scale, Tensor zero_point, float quant_min, float quant_max)"
-    " -> Tensor",
+    "_fake_quantize(Tensor self, Tensor scale, Tensor zero_point, float quant_min, float quant_max, "
+    "float whole) -> Tensor",
     names=(),
     dtypes="float",
     inplace=False,
     out=False,
     convention="rounding passes the gradient on, as the identity does",
 )
-def _fake_quantize(x, scale, zero_point, *, quant_min, quant_max):
+def _fake_quantize(x, scale, zero_point, *, quant_min, quant_max, whole):
     """The number that the nearest of the integers from `quant_min` to `quant_max` stands for."""
-    level = _limited(_level(x, scale, zero_point), quant_min, quant_max)
+    level = _limited(_level(x, scale, zero_point, whole), quant_min, quant_max)
     return (level - zero_point) * scale
 
 
 @_fake_quantize.backward
-def _(grad, x, scale, zero_point, *, quant_min, quant_max):
+def _(grad, x, scale, zero_point, *, quant_min, quant_max, whole):
     """That of the identity inside of the range, nothing outside."""
-    level = _level(x, scale, zero_point)
+    level = _level(x, scale, zero_point, whole)
     low, high = s.cast(quant_min, level.dtype), s.cast(quant_max, level.dtype)
     return s.where((level >= low) & (level <= high), grad, 0.0), None, None
 

@@ -173,6 +173,37 @@ class Embedding(nn.Embedding):
         return made
 
 
+class EmbeddingBag(nn.EmbeddingBag):
+    """Sums or means of rows of a table that passes through its levels."""
+
+    _FLOAT_MODULE = nn.EmbeddingBag
+
+    def __init__(self, *args: Any, qconfig: Any = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.qconfig = _checked(type(self), qconfig)
+        self.weight_fake_quant = qconfig.weight()
+
+    def forward(self, input: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
+        """The sums or means."""
+        return functional.embedding_bag(
+            input, self.weight_fake_quant(self.weight), offsets, self.max_norm, self.norm_type,
+            self.scale_grad_by_freq, self.mode, self.sparse, per_sample_weights,
+            self.include_last_offset, self.padding_idx,
+        )  # fmt: skip
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        """The layer in the place of a float layer, with its table."""
+        made = cls(
+            mod.num_embeddings, mod.embedding_dim, mod.max_norm, mod.norm_type,
+            mod.scale_grad_by_freq, mod.mode, mod.sparse,
+            include_last_offset=mod.include_last_offset, padding_idx=mod.padding_idx,
+            qconfig=mod.qconfig,
+        )  # fmt: skip
+        made.weight = mod.weight
+        return made
+
+
 class LinearReLU(Linear):
     """The same with relu."""
 

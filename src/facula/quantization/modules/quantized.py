@@ -22,6 +22,8 @@ from facula.quantization.create import (
 from facula.quantization.modules import intrinsic as nni
 from facula.quantization.modules import qat as nnqat
 from facula.quantization.tensor import (
+    RANGES,
+    like,
     per_channel_affine,
     per_channel_affine_float_qparams,
     per_channel_symmetric,
@@ -38,8 +40,14 @@ def quantized_weight(weight: Any, observer: Any) -> Any:
         floats = observer.qscheme is per_channel_affine_float_qparams
         zero = zero.to(core.float32 if floats else core.int64)
         axis = getattr(observer, "ch_axis", 0)
-        return quantize_per_channel(weight, scale.double(), zero, axis, observer.dtype)
-    return quantize_per_tensor(weight, float(scale), int(zero), observer.dtype)
+        made = quantize_per_channel(weight, scale.double(), zero, axis, observer.dtype)
+    else:
+        made = quantize_per_tensor(weight, float(scale), int(zero), observer.dtype)
+    low, high = getattr(observer, "quant_min", None), getattr(observer, "quant_max", None)
+    _, least, most = RANGES[observer.dtype]
+    if low is None or high is None or (low <= least and high >= most):
+        return made
+    return like(made, made._integers.clamp(low, high))
 
 
 def _observed(layer: Any, mod: Any) -> Any:
@@ -263,7 +271,12 @@ class LinearReLU(Linear):
 class LinearLeakyReLU(Linear):
     """``leaky_relu(x @ W.T + b)`` of integers."""
 
-    negative_slope = 0.01
+    def __init__(
+        self, in_features: int, out_features: int, negative_slope: float = 0.01, bias: bool = True,
+        dtype: Any = core.qint8,
+    ) -> None:  # fmt: skip
+        super().__init__(in_features, out_features, bias, dtype)
+        self.negative_slope = negative_slope
 
     def forward(self, x: Any) -> Any:
         """The product."""

@@ -1,60 +1,286 @@
-"""Reference layers: float layers that keep their quantized weight, and compute with its numbers.
+"""Reference layers: float layers whose weight is the numbers of a quantized one.
 
-Takes: layers that were observed or trained. Gives: `Reference`, a float layer with `get_quantized_weight`. Keeps
-true: between
-`dequantize` and `quantize_per_tensor` a reference layer says what the layer of integers has to compute.
+Takes: layers that were observed or trained, or a float layer and its weight's parameters. Gives: `Linear`,
+convolutions, transposed ones and tables, each a float layer with `get_weight` and `get_quantized_weight`; `of`,
+the reference layer for a layer. Keeps true: between `dequantize` and `quantize_per_tensor` a reference layer
+says what the layer of integers has to compute; its state holds the float weight and, beside it, scale, zero
+point and axis.
 """
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import facula.nn as nn
+from facula import core
+from facula.core.errors import fail
+from facula.nn import functional
+from facula.quantization.create import quantize_per_channel, quantize_per_tensor
 from facula.quantization.modules import intrinsic as nni
 from facula.quantization.modules import qat as nnqat
-from facula.quantization.modules.quantized import _observed, quantized_weight
+from facula.quantization.modules.quantized import _observed
+from facula.quantization.tensor import (
+    PER_CHANNEL,
+    RANGES,
+    per_channel_affine,
+    per_channel_affine_float_qparams,
+    per_channel_symmetric,
+    per_tensor_affine,
+    per_tensor_symmetric,
+)
+
+#: schemes that differ in how parameters are chosen only
+_AFFINE = {per_tensor_symmetric: per_tensor_affine, per_channel_symmetric: per_channel_affine}
+_WHOLE: dict[str, Any] = {
+    "qscheme": per_tensor_affine,
+    "dtype": core.quint8,
+    "scale": 1.0,
+    "zero_point": 0,
+}
+
+
+class ReferenceQuantizedModule(nn.Module):
+    """A float layer that knows how its weight becomes integers."""
+
+    _IS_REFERENCE = True
+    weight: Any
+    weight_scale: Any
+    weight_zero_point: Any
+
+    def _init_weight_qparams(self, weight_qparams: Any, device: Any = None) -> None:
+        given = dict(weight_qparams or _WHOLE)
+        scheme = given["qscheme"]
+        self.weight_qscheme, self.weight_dtype = scheme, given["dtype"]
+        if scheme not in (None, per_tensor_affine, *PER_CHANNEL):
+            fail(
+                AssertionError,
+                self._get_name(),
+                f"qscheme: {scheme} is not supported in reference quantized {self._get_name()}: one of "
+                "per_tensor_affine and per_channel_affine was required",
+                scheme,
+                hint="symmetric schemes are affine ones with known zero points",
+            )
+        if self.weight_dtype not in RANGES:
+            given.update(scale=1.0, zero_point=0, axis=0)
+        self._keep("weight_scale", given["scale"], core.float32)
+        self._keep("weight_zero_point", given["zero_point"], core.int32)
+        axis = given.get("axis", 0) if scheme in PER_CHANNEL else 0
+        self._keep("weight_axis", axis, core.int32)
+        self.weight_axis_int = int(axis)
+        self.is_decomposed = bool(given.get("is_decomposed", False))
+        self.weight_quant_min = given.get("quant_min")
+        self.weight_quant_max = given.get("quant_max")
+
+    def _keep(self, name: str, value: Any, dtype: Any) -> None:
+        if isinstance(value, core.Tensor):
+            self.register_buffer(name, value.detach().clone())
+        else:
+            self.register_buffer(name, core.tensor(value, dtype=dtype))
+
+    def get_quantized_weight(self) -> Any:
+        """The weight as integers; as it is where its dtype has none."""
+        if self.weight_dtype not in RANGES:
+            kind = self.weight_dtype
+            return self.weight if kind is core.float32 else self.weight.to(kind)
+        weight, scale = self.weight.detach().float(), self.weight_scale
+        if self.weight_qscheme in PER_CHANNEL:
+            floats = self.weight_qscheme is per_channel_affine_float_qparams
+            zero = self.weight_zero_point.to(core.float32 if floats else core.int64)
+            scale = scale.to(core.float32 if floats else core.float64)
+            made = quantize_per_channel(
+                weight, scale, zero, self.weight_axis_int, self.weight_dtype
+            )
+        else:
+            zero = int(self.weight_zero_point)
+            made = quantize_per_tensor(weight, float(scale), zero, self.weight_dtype)
+        return made
+
+    def get_weight(self) -> Any:
+        """The weight as the numbers of its integers."""
+        if self.weight_dtype in RANGES:
+            return self.get_quantized_weight().dequantize()
+        kind = self.weight_dtype
+        return self.weight if kind is core.float32 else self.weight.to(kind).to(self.weight.dtype)
+
+    def _get_name(self) -> str:
+        return f"QuantizedReference{type(self).__name__}"
+
+
+class Linear(nn.Linear, ReferenceQuantizedModule):
+    """``x @ W.T + b`` with the numbers of a quantized weight."""
+
+    def __init__(
+        self, in_features: int, out_features: int, bias_: bool = True, device: Any = None,
+        dtype: Any = None, weight_qparams: dict[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(in_features, out_features, bias_, device, dtype)
+        self._init_weight_qparams(weight_qparams, device)
+
+    def forward(self, x: Any) -> Any:
+        """The product."""
+        return functional.linear(x, self.get_weight(), self.bias)
+
+    _get_name = ReferenceQuantizedModule._get_name
+
+    @classmethod
+    def from_float(cls, float_linear: Any, weight_qparams: dict[str, Any]) -> Any:
+        """In the place of a float layer, with its parameters."""
+        made = cls(
+            float_linear.in_features, float_linear.out_features, float_linear.bias is not None,
+            weight_qparams=weight_qparams,
+        )  # fmt: skip
+        return _with_parameters(made, float_linear)
+
+
+def _with_parameters(made: Any, layer: Any) -> Any:
+    made.weight = nn.Parameter(layer.weight.detach())
+    if getattr(layer, "bias", None) is not None:
+        made.bias = nn.Parameter(layer.bias.detach())
+    made.train(layer.training)
+    return made
+
+
+def _define_convolution(name: str) -> Any:
+    kind = getattr(nn, name)
+    transposed = "Transpose" in name
+    call = getattr(functional, name.lower().replace("transpose", "_transpose"))
+
+    def __init__(self: Any, *args: Any, weight_qparams: Any = None, **keywords: Any) -> None:
+        if len(args) > 11:  # the weight's parameters are the last argument, also by place
+            *args, weight_qparams = args  # type: ignore[assignment]
+        kind.__init__(self, *args, **keywords)
+        self._init_weight_qparams(weight_qparams, keywords.get("device"))
+
+    def forward(self: Any, x: Any, output_size: Any = None) -> Any:
+        weight = self.get_weight()
+        if not transposed:
+            return self._conv_forward(x, weight, self.bias)
+        dims = len(self.kernel_size)
+        more = self._output_padding(
+            x, output_size, self.stride, self.padding, self.kernel_size, dims, self.dilation
+        )
+        return call(
+            x, weight, self.bias, self.stride, self.padding, more, self.groups, self.dilation
+        )
+
+    def from_float(cls: Any, float_conv: Any, weight_qparams: dict[str, Any]) -> Any:
+        layer = float_conv
+        sizes: list[Any] = [layer.in_channels, layer.out_channels, layer.kernel_size, layer.stride]
+        sizes.append(layer.padding)
+        bias = layer.bias is not None
+        if transposed:
+            sizes += [layer.output_padding, layer.groups, bias, layer.dilation]
+        else:
+            sizes += [layer.dilation, layer.groups, bias]
+        made = cls(*sizes, layer.padding_mode, weight_qparams=weight_qparams)
+        return _with_parameters(made, layer)
+
+    fields = {
+        "__init__": __init__,
+        "forward": forward,
+        "from_float": classmethod(from_float),
+        "_get_name": ReferenceQuantizedModule._get_name,
+        "__doc__": f"`nn.{name}` with the numbers of a quantized weight.",
+        "__module__": __name__,
+    }
+    return type(name, (kind, ReferenceQuantizedModule), fields)
+
+
+Conv1d: Any = _define_convolution("Conv1d")
+Conv2d: Any = _define_convolution("Conv2d")
+Conv3d: Any = _define_convolution("Conv3d")
+ConvTranspose1d: Any = _define_convolution("ConvTranspose1d")
+ConvTranspose2d: Any = _define_convolution("ConvTranspose2d")
+ConvTranspose3d: Any = _define_convolution("ConvTranspose3d")
+
+
+class Embedding(nn.Embedding, ReferenceQuantizedModule):
+    """Rows of the numbers of a quantized table."""
+
+    def __init__(self, *args: Any, weight_qparams: Any = None, **keywords: Any) -> None:
+        super().__init__(*args, **keywords)
+        self._init_weight_qparams(weight_qparams)
+
+    def forward(self, input: Any) -> Any:
+        """The rows."""
+        return functional.embedding(
+            input, self.get_weight(), self.padding_idx, self.max_norm, self.norm_type,
+            self.scale_grad_by_freq, self.sparse,
+        )  # fmt: skip
+
+    _get_name = ReferenceQuantizedModule._get_name
+
+    @classmethod
+    def from_float(cls, mod: Any, weight_qparams: dict[str, Any]) -> Any:
+        """In the place of a float table."""
+        made = cls(
+            mod.num_embeddings, mod.embedding_dim, mod.padding_idx, mod.max_norm, mod.norm_type,
+            mod.scale_grad_by_freq, mod.sparse, weight_qparams=weight_qparams,
+        )  # fmt: skip
+        return _with_parameters(made, mod)
+
+
+class EmbeddingBag(nn.EmbeddingBag, ReferenceQuantizedModule):
+    """Sums or means of rows of the numbers of a quantized table."""
+
+    def __init__(self, *args: Any, weight_qparams: Any = None, **keywords: Any) -> None:
+        super().__init__(*args, **keywords)
+        self._init_weight_qparams(weight_qparams)
+
+    def forward(self, input: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
+        """The sums or means."""
+        return functional.embedding_bag(
+            input, self.get_weight(), offsets, self.max_norm, self.norm_type,
+            self.scale_grad_by_freq, self.mode, self.sparse, per_sample_weights,
+            self.include_last_offset,
+        )  # fmt: skip
+
+    _get_name = ReferenceQuantizedModule._get_name
+
+    @classmethod
+    def from_float(cls, mod: Any, weight_qparams: dict[str, Any]) -> Any:
+        """In the place of a float table."""
+        made = cls(
+            mod.num_embeddings, mod.embedding_dim, mod.max_norm, mod.norm_type,
+            mod.scale_grad_by_freq, mod.mode, mod.sparse,
+            include_last_offset=mod.include_last_offset, weight_qparams=weight_qparams,
+        )  # fmt: skip
+        return _with_parameters(made, mod)
+
+
+# ------------------------------------------------------------------ for layers that were observed
+
+_CLASSES: dict[Any, Any] = {
+    getattr(nn, name): value
+    for name, value in list(globals().items())
+    if isinstance(value, type) and issubclass(value, ReferenceQuantizedModule) and hasattr(nn, name)
+}
+
+
+def parameters_of(observer: Any) -> dict[str, Any]:
+    """What a reference layer takes as `weight_qparams`, by what an observer chose."""
+    scheme = _AFFINE.get(observer.qscheme, observer.qscheme)
+    found = {"qscheme": scheme, "dtype": observer.dtype}
+    if observer.dtype not in RANGES:
+        return found
+    found["scale"], found["zero_point"] = observer.calculate_qparams()
+    if scheme in PER_CHANNEL:
+        found["axis"] = observer.ch_axis
+    return found
 
 
 def of(module: Any) -> Any:
-    """The reference layer in the place of a layer."""
+    """The reference layer in the place of a layer; with its relu behind it where that is a part of the layer."""
     if isinstance(module, nnqat._Normalized):
         layer = module.folded()
     else:
         layer = module[0] if isinstance(module, nni._FusedModule) else module
-    relu = isinstance(module, nni._FusedModule) or getattr(module, "_relu", False)
-    weight = quantized_weight(layer.weight, _observed(layer, module))
+    relu = getattr(module, "_relu", False)
+    parameters = parameters_of(_observed(layer, module))
     if isinstance(layer, nnqat._Weighted):
         layer = layer.to_float()  # type: ignore[attr-defined]
         layer = layer[0] if isinstance(layer, nni._FusedModule) else layer
-    layer = copy.copy(layer)
-    layer._parameters = dict(layer._parameters)
-    made = Reference(layer, weight)
+    made = _CLASSES[type(layer)].from_float(layer, parameters)
     if isinstance(module, nni._FusedModule):
-        return nn.Sequential(made, *list(module)[1:])
+        return type(module)(made, *list(module)[1:])
     return nn.Sequential(made, nn.ReLU()) if relu else made
-
-
-class Reference(nn.Module):
-    """A float layer whose weight is the numbers of a quantized one."""
-
-    def __init__(self, layer: Any, weight: Any) -> None:
-        super().__init__()
-        layer.weight = nn.Parameter(weight.dequantize(), requires_grad=False)
-        self.layer = layer
-        self.quantized = weight
-
-    def get_quantized_weight(self) -> Any:
-        """The weight as integers."""
-        return self.quantized
-
-    def get_weight(self) -> Any:
-        """The weight as numbers."""
-        return self.layer.weight
-
-    def forward(self, x: Any) -> Any:
-        """The float layer's result."""
-        return self.layer(x)
-
-    def _get_name(self) -> str:
-        return f"QuantizedReference{type(self.layer).__name__}"

@@ -9,6 +9,12 @@ from facula.quantization.forwarding import forwarded as _forwarded
 
 __getattr__ = _forwarded(
     globals(),
-    modules=("modules.quantized", "modules.functional", "modules.stubs", "modules.embedding"),
+    modules=(
+        "modules.quantized",
+        "modules.functional",
+        "modules.stubs",
+        "modules.embedding",
+        "modules.instance_norms",
+    ),
     parts=("dynamic", "modules", "functional", "reference"),
 )

@@ -7,4 +7,8 @@ from __future__ import annotations
 
 from facula.quantization.forwarding import forwarded as _forwarded
 
-__getattr__ = _forwarded(globals(), modules=("modules.dynamic",), parts=("modules",))
+__getattr__ = _forwarded(
+    globals(),
+    modules=("modules.dynamic", "modules.dynamic_convolution", "modules.recurrent"),
+    parts=("modules",),
+)

@@ -1,0 +1,459 @@
+"""Recurrent layers with weights of 8 bits (or 16-bit floats) whose inputs are numbers, quantized by their range.
+
+Takes: float tensors [steps, batch, features] (or batch first, or packed sequences). Gives: float tensors. Keeps
+true: all steps of an input are multiplied at once, so that they share their range; gates stand in PyTorch's
+order (input, forget, cell, output; reset, update, new); activations have 7 bits, as dynamic linear layers have
+them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import facula.nn as nn
+from facula import core
+from facula.core.errors import fail
+from facula.nn.utils.rnn import PackedSequence
+from facula.ops.registry import F
+from facula.quantization import linear
+from facula.quantization.modules.quantized import quantized_weight
+from facula.quantization.qconfig import default_dynamic_qconfig, float16_dynamic_qconfig
+
+__all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
+
+_KINDS = (core.qint8, core.float16)
+
+
+def _packed(weight: Any, bias: Any, dtype: Any, observer: Any) -> Any:
+    """The parameters of one product, of a float weight."""
+    bias = None if bias is None else bias.detach()
+    if dtype is core.float16:
+        return linear.linear_prepack_fp16(weight.detach().float(), bias)
+    made = observer()
+    made(weight)
+    return linear.linear_prepack(quantized_weight(weight, made), bias)
+
+
+def _product(x: Any, packed: Any) -> Any:
+    return linear.linear_dynamic(x, packed, True)
+
+
+def _observer_of(mod: Any, dtype: Any) -> Any:
+    """What chooses the weights' scales: that of a module's configuration, or the default."""
+    config = getattr(mod, "qconfig", None)
+    if config is not None and config.weight is not None:
+        return config.weight
+    return (default_dynamic_qconfig if dtype is core.qint8 else float16_dynamic_qconfig).weight
+
+
+def _check_dtype(op: str, dtype: Any) -> None:
+    if dtype not in _KINDS:
+        fail(RuntimeError, op, "Unsupported dtype specified for dynamic quantized layers: qint8 or float16 "
+             "was required", dtype, hint="quantize_dynamic(model, dtype=facula.qint8)")  # fmt: skip
+
+
+def _step(mode: str, gates_x: Any, hidden: Any, packed: Any) -> Any:
+    """One step: products of the inputs, the state before, and the state's weight to the state after."""
+    if mode == "LSTM":
+        h, c = hidden
+        i, f, g, o = (gates_x + _product(h, packed)).chunk(4, -1)
+        c = F.sigmoid(f) * c + F.sigmoid(i) * F.tanh(g)
+        return F.sigmoid(o) * F.tanh(c), c
+    if mode == "GRU":
+        xr, xz, xn = gates_x.chunk(3, -1)
+        hr, hz, hn = _product(hidden, packed).chunk(3, -1)
+        new = F.tanh(xn + F.sigmoid(xr + hr) * hn)
+        update = F.sigmoid(xz + hz)
+        return (hidden - new) * update + new
+    total = gates_x + _product(hidden, packed)
+    return F.relu(total) if mode == "RNN_RELU" else F.tanh(total)
+
+
+class PackedParameter(nn.Module):
+    """The two products of a layer in one direction, with their place in state dictionaries."""
+
+    def __init__(self, param: Any) -> None:
+        super().__init__()
+        self.param = param
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination[prefix + "param"] = tuple(part.unpack() for part in self.param)
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, meta: Any, strict: Any, missing: Any,
+                              unexpected: Any, errors: Any) -> None:  # fmt: skip
+        if prefix + "param" not in state_dict:
+            missing.append(prefix + "param")
+            return
+        self.param = tuple(_again(*part) for part in state_dict.pop(prefix + "param"))
+        super()._load_from_state_dict(state_dict, prefix, meta, False, missing, unexpected, errors)
+
+
+def _again(weight: Any, bias: Any) -> Any:
+    """Packed parameters of what was unpacked."""
+    pack = linear.linear_prepack if weight.is_quantized else linear.linear_prepack_fp16
+    return pack(weight, bias)
+
+
+class RNNBase(nn.Module):
+    """Layers of one mode, over sequences."""
+
+    _FLOAT_MODULE: Any = nn.RNNBase
+
+    def __init__(
+        self, mode: str, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True,
+        batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False,
+        dtype: Any = core.qint8,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        _check_dtype(mode, dtype)
+        if (
+            not isinstance(dropout, (int, float))
+            or isinstance(dropout, bool)
+            or not 0 <= dropout <= 1
+        ):
+            fail(ValueError, mode, "dropout should be a number in range [0, 1] representing the probability of an "
+                 "element being zeroed", dropout, hint="0.0 leaves all elements")  # fmt: skip
+        self.mode, self.input_size, self.hidden_size = mode, input_size, hidden_size
+        self.num_layers, self.bias, self.batch_first = num_layers, bias, batch_first
+        self.dropout, self.bidirectional, self.dtype = float(dropout), bidirectional, dtype
+        self.version, self.training = 2, False
+        floats = self._FLOAT_MODULE(input_size, hidden_size, num_layers, bias, batch_first)
+        if bidirectional:
+            floats = self._FLOAT_MODULE(
+                input_size, hidden_size, num_layers, bias, batch_first, 0.0, True
+            )
+        self._take(floats, _observer_of(None, dtype))
+
+    def _take(self, floats: Any, observer: Any) -> None:
+        """Pack the weights of float layers."""
+        made = []
+        for layer, direction in self._places():
+            ends = f"l{layer}{'_reverse' if direction else ''}"
+            pair = [
+                _packed(
+                    getattr(floats, f"weight_{what}_{ends}"),
+                    getattr(floats, f"bias_{what}_{ends}", None),
+                    self.dtype,
+                    observer,
+                )
+                for what in ("ih", "hh")
+            ]
+            made.append(PackedParameter(tuple(pair)))
+        self._all_weight_values = nn.ModuleList(made)
+
+    def _places(self) -> list[tuple[int, int]]:
+        directions = 2 if self.bidirectional else 1
+        return [(layer, d) for layer in range(self.num_layers) for d in range(directions)]
+
+    def _get_name(self) -> str:
+        return f"DynamicQuantized{type(self).__name__}"
+
+    def extra_repr(self) -> str:
+        """Sizes, and what differs from the defaults."""
+        text = f"{self.input_size}, {self.hidden_size}"
+        for name, default in (
+            ("num_layers", 1), ("bias", True), ("batch_first", False), ("dropout", 0.0),
+            ("bidirectional", False),
+        ):  # fmt: skip
+            value = getattr(self, name)
+            text += f", {name}={value}" if value != default else ""
+        return text
+
+    def __repr__(self) -> str:
+        return f"{self._get_name()}({self.extra_repr()})"
+
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        """The results of all steps, and the state behind the last."""
+        if isinstance(input, PackedSequence):
+            return self._forward_packed(input, hx)
+        x = input.transpose(0, 1) if self.batch_first else input
+        self._check_input(x, 3)
+        states = self._states(x, x.shape[1], hx, None)
+        sizes = [x.shape[1]] * x.shape[0]
+        data, last = self._run(x.reshape(-1, x.shape[-1]), sizes, states)
+        y = data.reshape(x.shape[0], x.shape[1], -1)
+        return (y.transpose(0, 1) if self.batch_first else y), last
+
+    def _forward_packed(self, input: Any, hx: Any) -> Any:
+        data, batch_sizes, order, back = input
+        self._check_input(data, 2)
+        sizes = batch_sizes.tolist()
+        made, last = self._run(data, sizes, self._states(data, sizes[0], hx, order))
+        if back is not None:
+            last = tuple(h[:, back] for h in last) if isinstance(last, tuple) else last[:, back]
+        return PackedSequence(made, batch_sizes, order, back), last
+
+    def _check_input(self, x: Any, dims: int) -> None:
+        if x.dim() != dims or x.shape[-1] != self.input_size:
+            fail(RuntimeError, self._get_name(), f"input must have {dims} dimensions and input.size(-1) must be equal "
+                 f"to input_size: {self.input_size} was required", list(x.shape),
+                 hint="[steps, batch, features], or [batch, steps, features] with batch_first")  # fmt: skip
+
+    def _states(self, x: Any, batch: int, hx: Any, order: Any) -> Any:
+        """The states before the first step, [layers * directions, batch, features]."""
+        wanted = (len(self._places()), batch, self.hidden_size)
+        count = 2 if self.mode == "LSTM" else 1
+        if hx is None:
+            zeros = F.zeros(wanted, dtype=x.dtype)
+            return (zeros,) * count
+        given = tuple(hx) if count == 2 else (hx,)
+        for h in given:
+            if tuple(h.shape) != wanted:
+                fail(RuntimeError, self._get_name(), f"Expected hidden size {wanted}", tuple(h.shape),
+                     hint="[layers * directions, batch, hidden_size]")  # fmt: skip
+        return given if order is None else tuple(h[:, order] for h in given)
+
+    def _run(self, data: Any, sizes: list[int], states: Any) -> Any:
+        """All layers over steps that lie behind each other, the longest sequences first."""
+        directions = 2 if self.bidirectional else 1
+        ends: list[Any] = []
+        for layer in range(self.num_layers):
+            made = []
+            for direction in range(directions):
+                place = layer * directions + direction
+                packed = self._all_weight_values[place].param
+                before = tuple(h[place] for h in states)
+                y, after = self._direction(data, sizes, before, packed, bool(direction))
+                made.append(y)
+                ends.append(after)
+            data = made[0] if directions == 1 else F.cat(made, -1)
+            if self.dropout and self.training and layer < self.num_layers - 1:
+                data = nn.functional.dropout(data, self.dropout)
+        stacked = tuple(F.stack(list(parts)) for parts in zip(*ends, strict=True))
+        return data, (stacked if self.mode == "LSTM" else stacked[0])
+
+    def _direction(self, data: Any, sizes: list[int], state: Any, packed: Any, back: bool) -> Any:
+        first, second = packed
+        gates = _product(data, first).split(sizes)
+        steps = range(len(sizes) - 1, -1, -1) if back else range(len(sizes))
+        made: list[Any] = [None] * len(sizes)
+        for step in steps:
+            count = sizes[step]
+            now = tuple(h[:count] for h in state)
+            after = _step(self.mode, gates[step], now if len(now) == 2 else now[0], second)
+            parts = after if isinstance(after, tuple) else (after,)
+            made[step] = parts[0]
+            # sequences that have ended (or, backwards, not begun) keep their state
+            state = tuple(
+                p if count == h.shape[0] else F.cat([p, h[count:]])
+                for p, h in zip(parts, state, strict=True)
+            )
+        return F.cat(made), state
+
+    def _weight_bias(self) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {"weight": {}, "bias": {}}
+        for (layer, direction), parameter in zip(
+            self._places(), self._all_weight_values, strict=True
+        ):
+            ends = f"l{layer}{'_reverse' if direction else ''}"
+            for what, packed in zip(("ih", "hh"), parameter.param, strict=True):
+                weight, bias = packed.unpack()
+                found["weight"][f"weight_{what}_{ends}"] = weight
+                found["bias"][f"bias_{what}_{ends}"] = bias
+        return found
+
+    def get_weight(self) -> dict[str, Any]:
+        """The weights by their names."""
+        return self._weight_bias()["weight"]
+
+    def get_bias(self) -> dict[str, Any]:
+        """The biases by their names."""
+        return self._weight_bias()["bias"]
+
+    def set_weight_bias(self, weight_bias_dict: dict[str, dict[str, Any]]) -> None:
+        """Take other weights (quantized) and biases."""
+        weights, biases = weight_bias_dict["weight"], weight_bias_dict["bias"]
+        for (layer, direction), parameter in zip(
+            self._places(), self._all_weight_values, strict=True
+        ):
+            ends = f"l{layer}{'_reverse' if direction else ''}"
+            parameter.param = tuple(
+                _again(weights[f"weight_{what}_{ends}"], biases[f"bias_{what}_{ends}"])
+                for what in ("ih", "hh")
+            )
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        """In the place of float layers; their `qconfig` says how weights are observed."""
+        if not isinstance(mod, cls._FLOAT_MODULE):
+            fail(AssertionError, f"{cls.__name__}.from_float", "nn.quantized.dynamic.RNNBase.from_float only works "
+                 f"for {cls._FLOAT_MODULE.__name__}", type(mod).__name__,
+                 hint="quantize_dynamic() calls it for the layers that it takes")  # fmt: skip
+        observer = _observer_of(mod, core.qint8)
+        dtype = observer().dtype
+        _check_dtype(cls.__name__, dtype)
+        made: Any = cls(
+            mod.input_size, mod.hidden_size, mod.num_layers, mod.bias, mod.batch_first, mod.dropout,
+            mod.bidirectional, dtype,
+        )  # fmt: skip
+        made._take(mod, observer)
+        return made
+
+
+class LSTM(RNNBase):
+    """Long short-term memory of numbers."""
+
+    _FLOAT_MODULE = nn.LSTM
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__("LSTM", *args, **kwargs)
+
+
+class GRU(RNNBase):
+    """Gated recurrent units of numbers."""
+
+    _FLOAT_MODULE = nn.GRU
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__("GRU", *args, **kwargs)
+
+
+# ------------------------------------------------------------------ single steps
+
+
+class RNNCellBase(nn.Module):
+    """One step of one layer."""
+
+    _FLOAT_MODULE: Any = nn.RNNCell
+    _mode = "RNN_TANH"
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, num_chunks: int = 4,
+        dtype: Any = core.qint8,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        _check_dtype(type(self).__name__, dtype)
+        self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
+        self.weight_dtype = dtype
+        self._take(self._FLOAT_MODULE(input_size, hidden_size, bias), _observer_of(None, dtype))
+
+    def _take(self, cell: Any, observer: Any) -> None:
+        """Pack the weights of a float cell."""
+        for what in ("ih", "hh"):
+            weight, bias = getattr(cell, f"weight_{what}"), getattr(cell, f"bias_{what}")
+            packed = _packed(weight, bias, self.weight_dtype, observer)
+            setattr(self, f"_packed_weight_{what}", packed)
+
+    def _get_name(self) -> str:
+        return f"DynamicQuantized{type(self).__name__}"
+
+    def extra_repr(self) -> str:
+        """Sizes, and what differs from the defaults."""
+        text = f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
+        word = getattr(self, "nonlinearity", "tanh")
+        return text + (f", nonlinearity={word}" if word != "tanh" else "")
+
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        """The state behind the step."""
+        self.check_forward_input(input)
+        if hx is None:
+            zeros = F.zeros((input.shape[0], self.hidden_size), dtype=input.dtype)
+            hx = (zeros, zeros) if self._mode == "LSTM" else zeros
+        for place, h in enumerate(hx if self._mode == "LSTM" else (hx,)):
+            self.check_forward_hidden(input, h, f"[{place}]" if self._mode == "LSTM" else "")
+        me: Any = self
+        gates = _product(input, me._packed_weight_ih)
+        return _step(
+            self._mode, gates, tuple(hx) if self._mode == "LSTM" else hx, me._packed_weight_hh
+        )
+
+    def check_forward_input(self, input: Any) -> None:
+        """RuntimeError where an input has another size."""
+        if input.shape[-1] != self.input_size:
+            fail(RuntimeError, self._get_name(), f"input has inconsistent input_size: {self.input_size} was required",
+                 input.shape[-1], hint="[batch, features]")  # fmt: skip
+
+    def check_forward_hidden(self, input: Any, hx: Any, hidden_label: str = "") -> None:
+        """RuntimeError where a state does not belong to an input."""
+        wanted = [input.shape[0], self.hidden_size]
+        if list(hx.shape) != wanted:
+            fail(RuntimeError, self._get_name(), f"hidden{hidden_label} has inconsistent sizes: {wanted} was required",
+                 list(hx.shape), hint="[batch, hidden_size]")  # fmt: skip
+
+    def get_weight(self) -> dict[str, Any]:
+        """The weights by their names."""
+        return {
+            f"weight_{w}": getattr(self, f"_packed_weight_{w}").unpack()[0] for w in ("ih", "hh")
+        }
+
+    def get_bias(self) -> dict[str, Any]:
+        """The biases by their names."""
+        return {f"bias_{w}": getattr(self, f"_packed_weight_{w}").unpack()[1] for w in ("ih", "hh")}
+
+    def set_weight_bias(self, weight_bias_dict: dict[str, dict[str, Any]]) -> None:
+        """Take other weights (quantized) and biases."""
+        weights, biases = weight_bias_dict["weight"], weight_bias_dict["bias"]
+        for what in ("ih", "hh"):
+            packed = _again(weights[f"weight_{what}"], biases[f"bias_{what}"])
+            setattr(self, f"_packed_weight_{what}", packed)
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        for what in ("ih", "hh"):
+            name = f"_packed_weight_{what}"
+            destination[prefix + name] = getattr(self, name).unpack()
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, meta: Any, strict: Any, missing: Any,
+                              unexpected: Any, errors: Any) -> None:  # fmt: skip
+        for what in ("ih", "hh"):
+            name = f"_packed_weight_{what}"
+            if prefix + name not in state_dict:
+                missing.append(prefix + name)
+                return
+            setattr(self, name, _again(*state_dict.pop(prefix + name)))
+        super()._load_from_state_dict(state_dict, prefix, meta, False, missing, unexpected, errors)
+
+    @classmethod
+    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+        """In the place of a float cell; its `qconfig` says how weights are observed."""
+        if type(mod) is not cls._FLOAT_MODULE:
+            fail(AssertionError, f"{cls.__name__}.from_float", "nn.quantized.dynamic.RNNCellBase.from_float only "
+                 f"works for {cls._FLOAT_MODULE.__name__}", type(mod).__name__,
+                 hint="quantize_dynamic() calls it for the layers that it takes")  # fmt: skip
+        observer = _observer_of(mod, core.qint8)
+        made: Any = cls(mod.input_size, mod.hidden_size, mod.bias, dtype=observer().dtype)
+        if hasattr(mod, "nonlinearity"):
+            made._choose(mod.nonlinearity)
+        made._take(mod, observer)
+        return made
+
+
+class RNNCell(RNNCellBase):
+    """A step of ``tanh`` or ``relu`` of the sum of two products."""
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh",
+        dtype: Any = core.qint8,
+    ) -> None:  # fmt: skip
+        super().__init__(input_size, hidden_size, bias, 1, dtype)
+        self._choose(nonlinearity)
+
+    def _choose(self, nonlinearity: str) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            fail(RuntimeError, "RNNCell", "Unknown nonlinearity: tanh or relu was required", nonlinearity,
+                 hint="tanh is the default")  # fmt: skip
+        self.nonlinearity = nonlinearity
+        self._mode = f"RNN_{nonlinearity.upper()}"
+
+
+class LSTMCell(RNNCellBase):
+    """A step of long short-term memory."""
+
+    _FLOAT_MODULE = nn.LSTMCell
+    _mode = "LSTM"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, num_chunks=4, **kwargs)
+
+
+class GRUCell(RNNCellBase):
+    """A step of gated recurrent units."""
+
+    _FLOAT_MODULE = nn.GRUCell
+    _mode = "GRU"
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, dtype: Any = core.qint8
+    ) -> None:
+        super().__init__(input_size, hidden_size, bias, 3, dtype)
