@@ -153,3 +153,9 @@ def test_tables_name_classes():
         Q.get_static_quant_module_class(nn.Bilinear)
     assert utils.get_quant_type(Q.default_dynamic_qconfig) is Q.QuantType.DYNAMIC
     assert utils.get_quant_type(Q.default_qconfig) is Q.QuantType.STATIC
+
+
+def test_parameters_of_a_range():
+    ends = facula.tensor(-1.0), facula.tensor(3.0)
+    scale, zero = utils.determine_qparams(*ends, 0, 100, facula.quint8, facula.tensor([1e-7]), True)
+    assert scale.item() == pytest.approx(0.04) and zero.item() == 25

@@ -236,8 +236,9 @@ def determine_qparams(
     has_customized_qrange: bool, qscheme: Any = per_tensor_affine,
 ) -> tuple[Any, Any]:  # fmt: skip
     """The scale and the zero point of a range."""
-    given = (quant_min, quant_max) if has_customized_qrange else (None, None)
-    made = ob.UniformQuantizationObserverBase(dtype, qscheme, False, *given, eps=float(eps))
+    kind: Any = ob.UniformQuantizationObserverBase  # for its formulas: it looks at nothing
+    made = kind(dtype, qscheme, eps=float(eps))
+    made.has_customized_qrange = has_customized_qrange
     made.quant_min, made.quant_max = quant_min, quant_max
     return made._calculate_qparams(min_val, max_val)
 

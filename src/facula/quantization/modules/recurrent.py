@@ -444,7 +444,7 @@ class LSTMCell(RNNCellBase):
     _mode = "LSTM"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, num_chunks=4, **kwargs)
+        super().__init__(*args, **kwargs)
 
 
 class GRUCell(RNNCellBase):

@@ -2,7 +2,8 @@
 
 Takes an instruction set; `unit` gives `weight_int8` and `weight_int4`, for each dtype of the activations. Keeps true:
 weights are read once, as they lie, and become numbers in registers; sums are in float32, and in the same order for any
-number of threads and rows.
+number of threads and rows. Where the processor multiplies pairs of bf16, activations of this dtype stay such (levels are
+exact in it) with half bytes.
 
 `weight_int8`: p = results [M, N], activations [M, K], weights [N, K], scales [N];  n = M, N, K
 `weight_int4`: p = results, activations, weights [N, K / 2] (the lower half of a byte comes first), scales and zeros
@@ -150,6 +151,97 @@ ALWAYS_INLINE void dot4(const int rows, const float *x, int64_t x_row, int64_t h
 }
 """
 
+#: where the processor multiplies pairs of 16-bit floats: activations stay such, levels are looked up as such
+PAIRS = r"""
+#define QUADS 4 /* columns at a time, for one row of x: they share its loads, and are chains of sums */
+
+/* 64 weights: 32 bytes as words, whose lower five bits look up levels; the table repeats, so that four of them count */
+ALWAYS_INLINE void levels_of(__m512i words, __m512i levels, __m512bh *low, __m512bh *high)
+{
+    *low = (__m512bh)_mm512_permutexvar_epi16(words, levels);
+    *high = (__m512bh)_mm512_permutexvar_epi16(_mm512_srli_epi16(words, 4), levels);
+}
+
+ALWAYS_INLINE __m512i table_of_levels(void)
+{
+    const __m256i half = _mm256_setr_epi16(
+        (short)0xc100, (short)0xc0e0, (short)0xc0c0, (short)0xc0a0, (short)0xc080, (short)0xc040, (short)0xc000,
+        (short)0xbf80, 0, 0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0, 0x40e0); /* -8 .. 7 */
+    return _mm512_broadcast_i64x4(half);
+}
+
+/* 64 weights of `columns` rows times `rows` of x: one of both is 1; `some` of the activations */
+ALWAYS_INLINE void step_of_pairs(const int rows, const int columns, const int whole, const uint16_t *x, int64_t x_row,
+                                 int64_t half, const uint8_t *w, int64_t w_row, const float *scales, int64_t next,
+                                 const __m512i levels, __m512 *total)
+{
+    const __mmask32 some = whole ? 0xffffffff : 0xffff;
+    UNROLL for (int c = 0; c < columns; c++) {
+        const uint8_t *from = w + c * w_row;
+        const __m256i packed = whole ? _mm256_loadu_si256((const __m256i *)from)
+                                     : _mm256_zextsi128_si256(_mm_loadu_si128((const __m128i *)from));
+        __m512bh low, high;
+        levels_of(_mm512_cvtepu8_epi16(packed), levels, &low, &high);
+        __m512 scale = _mm512_set1_ps(scales[c]); /* of two groups where they have 32 weights */
+        if (next) scale = _mm512_mask_broadcastss_ps(scale, 0xff00, _mm_load_ss(scales + next + c));
+        UNROLL for (int r = 0; r < rows; r++) {
+            const uint16_t *at = x + r * x_row;
+            __m512 sum = _mm512_setzero_ps();
+            sum = _mm512_dpbf16_ps(sum, low, (__m512bh)_mm512_maskz_loadu_epi16(some, at));
+            sum = _mm512_dpbf16_ps(sum, high, (__m512bh)_mm512_maskz_loadu_epi16(some, at + half));
+            total[c + r] = _mm512_fmadd_ps(sum, scale, total[c + r]);
+        }
+    }
+}
+
+ALWAYS_INLINE void dot4_pairs(const int rows, const int columns, const uint16_t *x, int64_t x_row, int64_t half,
+                              const uint8_t *w, int64_t w_row, const float *scales, int64_t groups, int64_t group,
+                              float (*sums)[ROWS])
+{
+    const __m512i levels = table_of_levels();
+    const int64_t ahead = MAX(AHEAD / 2, columns * w_row); /* speed only: these rows are on their way, the next are not */
+    __m512 total[QUADS];
+    UNROLL for (int c = 0; c < rows * columns; c++) total[c] = _mm512_setzero_ps();
+    if (group == 32) {
+        int64_t g = 0;
+        for (; g + 2 <= groups; g += 2, w += 32, x += 32, scales += 2 * COLUMNS) {
+            UNROLL for (int c = 0; c < columns; c++) __builtin_prefetch(w + c * w_row + ahead);
+            step_of_pairs(rows, columns, 1, x, x_row, half, w, w_row, scales, COLUMNS, levels, total);
+        }
+        if (g < groups) step_of_pairs(rows, columns, 0, x, x_row, half, w, w_row, scales, 0, levels, total);
+    } else
+        for (int64_t g = 0; g < groups; g++, scales += COLUMNS)
+            for (int64_t i = 0; i < group; i += 64, w += 32, x += 32)
+                step_of_pairs(rows, columns, 1, x, x_row, half, w, w_row, scales, 0, levels, total);
+    UNROLL for (int c = 0; c < columns; c++)
+        UNROLL for (int r = 0; r < rows; r++) sums[c][r] += _mm512_reduce_add_ps(total[c + r]);
+}
+
+ALWAYS_INLINE int64_t columns_of_pairs(const int rows, const uint16_t *x, int64_t x_row, int64_t half,
+                                       const uint8_t *w, int64_t w_row, const float *scales, int64_t groups,
+                                       int64_t group, float (*sums)[ROWS], int64_t left)
+{
+    if (rows == 1 && left >= QUADS) {
+        dot4_pairs(1, QUADS, x, x_row, half, w, w_row, scales, groups, group, sums);
+        return QUADS;
+    }
+    dot4_pairs(rows, 1, x, x_row, half, w, w_row, scales, groups, group, sums);
+    return 1;
+}
+"""
+
+#: the same of numbers of 32 bits, one column at a time
+SINGLES = r"""
+ALWAYS_INLINE int64_t columns_of_singles(const int rows, const float *x, int64_t x_row, int64_t half,
+                                         const uint8_t *w, int64_t w_row, const float *scales, int64_t groups,
+                                         int64_t group, float (*sums)[ROWS], int64_t left)
+{
+    (void)w_row, (void)left;
+    dot4(rows, x, x_row, half, w, scales, groups, group, sums[0]);
+    return 1;
+}
+"""
+
 BY_ROWS = r"""
 #define BY_ROWS(call)                                                                             \
     switch (rows) {                                                                               \
@@ -218,10 +310,10 @@ static void weight_int4_unit_@s@(char *const *p, const int64_t *n, const fk_scal
                     else
                         gather_@s@(rows, count, from, scales[g], totals, groups, shifts);
                 }
-                const float *x = (const float *)p[1] + r0 * k + g0 * group / 2;
-                for (int64_t j = 0; j < count; j++) {
+                const @KEPT@ *x = (const @KEPT@ *)p[1] + r0 * k + g0 * group / 2;
+                for (int64_t j = 0, done = 1; j < count; j += done) {
                     const uint8_t *w = (const uint8_t *)p[2] + (first + j) * half + g0 * group / 2;
-#define CALL(R) dot4(R, x, k, half, w, scales[0] + j, some, group, sums[j])
+#define CALL(R) done = columns_of_@FORM@(R, x, k, half, w, half, scales[0] + j, some, group, sums + j, count - j)
                     BY_ROWS(CALL)
 #undef CALL
                 }
@@ -248,22 +340,23 @@ static int weight_int8_@s@(char *const *p, const int64_t *n, const fk_scalar *s,
 static int weight_int4_@s@(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt)
 {
     const int64_t k = n[2], half = k / 2, group = n[3], groups = k / group;
-    float *x = rt->scratch(MAX(n[0] * (k + groups), 1) * (int64_t)sizeof(float)), *totals = x + n[0] * k;
-    if (!x) return 1;
+    float *totals = rt->scratch(MAX(n[0] * (k + groups), 1) * (int64_t)sizeof(float));
+    if (!totals) return 1;
+    @KEPT@ *x = (@KEPT@ *)(totals + n[0] * groups);
     for (int64_t r = 0; r < n[0]; r++) {
         const @STORAGE@ *from = (const @STORAGE@ *)p[1] + r * k;
-        float *even = x + r * k, *odd = even + half;
-        for (int64_t i = 0; i < half; i++) even[i] = load_@s@(from[2 * i]), odd[i] = load_@s@(from[2 * i + 1]);
+        @KEPT@ *even = x + r * k, *odd = even + half;
+        for (int64_t i = 0; i < half; i++) even[i] = @KEEP@(from[2 * i]), odd[i] = @KEEP@(from[2 * i + 1]);
         for (int64_t g = 0; g < groups; g++) {
             float total = 0;
-            for (int64_t i = g * group / 2; i < (g + 1) * group / 2; i++) total += even[i] + odd[i];
+            for (int64_t i = g * group / 2; i < (g + 1) * group / 2; i++) total += @NUMBER@(even[i]) + @NUMBER@(odd[i]);
             totals[r * groups + g] = total;
         }
     }
     char *operands[] = {p[0], (char *)x, p[2], p[3], (char *)totals};
     const int64_t grain = 1 + 65536 / MAX(COLUMNS * n[0] * k, 1);
     rt->parallel(weight_int4_unit_@s@, operands, n, s, (n[1] + COLUMNS - 1) / COLUMNS, grain);
-    rt->release(x);
+    rt->release(totals);
     return 0;
 }
 """
@@ -276,10 +369,15 @@ _INT4 = """4;0; w results @ n0*n1; r x @ n0*n2; r weights u8 n1*(n2/2); r parame
 def unit(isa: Isa) -> str:
     """The translation unit of the kernels of weights of 8 and 4 bits."""
     wide = isa.vector_bytes == 64 and isa.architecture == "x86_64"
-    parts = [PROLOGUE, conversions(*DTYPES), WIDE if wide else NARROW, BY_ROWS]
+    pairs = wide and isa.has("bf16")
+    parts = [PROLOGUE, conversions(*DTYPES), WIDE if wide else NARROW, SINGLES]
+    parts += [PAIRS, BY_ROWS] if pairs else [BY_ROWS]
     entries: list[Entry] = []
     for name in DTYPES:
-        parts.append(fill(BODIES, s=name, STORAGE=STORAGES[name].ctype))
+        form = {"KEPT": "float", "KEEP": f"load_{name}", "NUMBER": "", "FORM": "singles"}
+        if pairs and name == "bf16":  # activations as they are
+            form = {"KEPT": "uint16_t", "KEEP": "", "NUMBER": "load_bf16", "FORM": "pairs"}
+        parts.append(fill(BODIES, s=name, STORAGE=STORAGES[name].ctype, **form))
         for bits, text in ((8, _INT8), (4, _INT4)):
             kernel = f"weight_int{bits}"
             entries.append((f"{kernel}:{name}", "d", f"{kernel}_{name}", declared(text, name)))
