@@ -253,3 +253,80 @@ def test_what_quantized_tensors_do_not_have(small):
     with pytest.raises(RuntimeError, match="please use dequantize"):
         facula.ones(2, 2).copy_(small)
     assert facula.ones(2).dequantize().tolist() == [1.0, 1.0]
+
+
+def test_places_that_are_chosen_by_tensors_are_written():
+    x = np.zeros((3, 3), dtype="float32")
+    q = facula.quantize_per_tensor(facula.tensor(x), 0.5, 10, facula.quint8)
+    rows, columns = [0, 2], [1, 2]
+    q[facula.tensor(rows), facula.tensor(columns)] = facula.tensor([2.5, 1000.0])
+    x[rows, columns] = [2.5, (255 - 10) * 0.5]
+    np.testing.assert_array_equal(q.dequantize().numpy(), x)
+    q[q.dequantize() > 3] = 1.0
+    q[1] = facula.tensor([3.0])
+    x[x > 3], x[1] = 1.0, 3.0
+    np.testing.assert_array_equal(q.dequantize().numpy(), x)
+    q.masked_fill_(facula.tensor([True, False, False]), -1.0)
+    x[:, 0] = -1.0
+    np.testing.assert_array_equal(q.dequantize().numpy(), x)
+    other = facula.quantize_per_tensor(facula.tensor([2.0, 4.0, 6.0]), 2.0, 0, facula.quint8)
+    q[0] = other  # by the numbers, not by the integers
+    assert q[0].dequantize().tolist() == [2.0, 4.0, 6.0]
+
+
+def test_sums_and_joined_tensors_into_others():
+    a = facula.quantize_per_tensor(facula.tensor([1.0, -2.0]), 0.5, 20, facula.quint8)
+    out = facula._empty_affine_quantized([2], scale=0.25, zero_point=30, dtype=facula.quint8)
+    facula.ops.quantized.add(a, a, out=out)
+    assert out.dequantize().tolist() == [2.0, -4.0] and out.q_scale() == 0.25
+    out = facula._empty_affine_quantized([4], scale=0.25, zero_point=30, dtype=facula.quint8)
+    facula.ops.quantized.cat_relu_out([a, a], 0, out)
+    assert out.dequantize().tolist() == [1.0, 0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "dtype, packed", [(facula.quint4x2, [51, 51, 3]), (facula.quint2x4, [255, 3])]
+)
+def test_integers_of_few_bits_share_bytes(dtype, packed):
+    q = facula.quantize_per_tensor(facula.ones(1, 5), 1.0, 2, dtype)
+    assert q.int_repr().flatten().tolist() == packed
+    assert q.dequantize().tolist() == [[1.0] * 5]
+
+
+def test_channels_move_when_a_dimension_goes():
+    scales, zeros = facula.tensor([1.0, 0.5]), facula.tensor([0, 1])
+    q = facula.quantize_per_channel(facula.ones(3, 1, 2), scales, zeros, 2, facula.quint8)
+    assert q.squeeze(1).q_per_channel_axis() == 1 and q.squeeze().shape == (3, 2)
+    one = facula.quantize_per_channel(facula.ones(1, 2), scales[:1], zeros[:1], 0, facula.quint8)
+    with pytest.raises(RuntimeError, match="non-axis dimension"):
+        one.squeeze(0)
+
+
+@pytest.mark.parametrize("name", ["gelu", "std"])
+def test_functions_keep_the_range(name):
+    x = facula.linspace(0.0, 3.0, 12)
+    q = facula.quantize_per_tensor(x, 0.1, 5, facula.quint8)
+    function = facula.nn.functional.gelu if name == "gelu" else facula.std
+    made, wanted = function(q), function(q.dequantize()).numpy()
+    np.testing.assert_allclose(made.dequantize().numpy(), np.rint(wanted / 0.1) * 0.1, atol=1e-5)
+    assert not facula.equal(q, x)
+
+
+def test_rows_and_groups_have_parameters_of_their_own():
+    ops = facula.ops.quantized_decomposed
+    x = facula.tensor([[0.0, 2.55], [-1.0, 0.275]])
+    scales, zeros = ops.choose_qparams_per_token_asymmetric(x, facula.int8)
+    np.testing.assert_allclose(scales.numpy()[:, 0], [0.01, 0.005], rtol=1e-6)
+    assert zeros.flatten().tolist() == [-128, 72]
+    q = ops.quantize_per_token(x, scales, zeros, -128, 127, facula.int8)
+    assert q.tolist() == [[-128, 127], [-128, 127]]
+    numbers = ops.dequantize_per_token(q, scales, zeros, -128, 127, facula.int8, facula.float32)
+    np.testing.assert_allclose(numbers.numpy(), x.numpy(), atol=1e-6)
+    steps, zeros = facula.tensor([[0.5, 0.25]]), facula.zeros(1, 2, dtype=facula.int32)
+    x = facula.tensor([[1.0, 9.0, 1.0, -9.0]])
+    q = ops.quantize_per_channel_group(x, steps, zeros, -8, 7, facula.int8, 2)
+    assert q.tolist() == [[2, 7, 4, -8]]
+    with pytest.raises(AssertionError, match="groups of 3"):
+        ops.quantize_per_channel_group(x, steps, zeros, -8, 7, facula.int8, 3)
+    with pytest.raises(AssertionError, match="for each of 1 rows"):
+        ops.quantize_per_token(x, steps, zeros, -8, 7, facula.int8)

@@ -409,7 +409,7 @@ class Variance:
         yield (S(3, 4), (1,), 1.0, False), {}
 
 
-@operator(f"std_correction({_SPREAD}) -> Tensor", names=(), out=False)
+@operator(f"std_correction({_SPREAD}) -> Tensor", names=(), out=False, quantized="same range")
 class Deviation:
     """The square root of the variance."""
 

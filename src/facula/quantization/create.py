@@ -398,7 +398,6 @@ def quantize_per_tensor(self, scale, zero_point, dtype):
     tensor_of(op, self)
     integer_dtype(op, dtype)
     _check_input(op, self)
-    _refuse_shared(op, dtype)
     quantizer = checked_quantizer(op, scale, zero_point, dtype)
     return wrap(integers_of(self, dtype, quantizer), dtype, quantizer)
 
@@ -430,17 +429,6 @@ def tensor_of(op: str, x: Any) -> Any:
             hint="facula.tensor(data) makes a tensor",
         )
     return x
-
-
-def _refuse_shared(op: str, dtype: Any) -> None:
-    if dtype in PER_BYTE:
-        fail(
-            NotImplementedError,
-            op,
-            f"\"quantize_tensor_per_tensor_affine\" not implemented for '{dtype.type_word}'",
-            dtype,
-            hint="quantize_per_channel with float zero points makes tensors of this dtype",
-        )
 
 
 def choose_qparams(

@@ -139,3 +139,131 @@ def fake_quant_per_channel(input, scales, zero_points, axis, quant_min, quant_ma
     from facula.quantization.fake import fake_quantize_per_channel_affine
 
     return fake_quantize_per_channel_affine(input, scales, zero_points, axis, quant_min, quant_max)
+
+
+# ------------------------------------------------------------------ rows (tokens), and groups of a row
+
+
+def _check_tokens(op: str, x: Any, scales: Any, zeros: Any) -> None:
+    """AssertionError unless there is a scale and a zero point for each row."""
+    rows = x.numel() // x.shape[-1] if x.dim() and x.shape[-1] else 0
+    if scales.numel() != rows or zeros.numel() != rows:
+        fail(
+            AssertionError,
+            f"quantized_decomposed::{op}",
+            f"a scale and a zero point for each of {rows} rows were required",
+            f"{list(scales.shape)} and {list(zeros.shape)}",
+            hint="choose_qparams_per_token(x, facula.int8) gives both",
+        )
+
+
+def _check_levels(op: str, low: int, high: int, dtype: Any) -> None:
+    if low > high or (dtype in (core.int8, core.uint8) and not _fits(low, high, dtype)):
+        fail(
+            AssertionError,
+            f"quantized_decomposed::{op}",
+            f"a range of integers that {dtype} has was required: quant_min out of bound, or quant_max",
+            f"{low} to {high}",
+            hint="-128 to 127 are those of int8, 0 to 255 those of uint8",
+        )
+
+
+@_define("choose_qparams_per_token(Tensor input, dtype dtype) -> (Tensor, Tensor)")
+def choose_qparams_per_token(input, dtype):
+    """For each row the scale by its greatest size, and zero points of 0."""
+    if dtype is not core.int8:
+        fail(
+            NotImplementedError,
+            "quantized_decomposed::choose_qparams_per_token",
+            "the dtype int8 was required: unsupported dtype in choose_qparams_per_token",
+            dtype,
+            hint="choose_qparams_per_token_asymmetric takes others",
+        )
+    sizes = input.abs().amax(-1, keepdim=True)
+    sizes = sizes.float() if sizes.dtype is core.float16 else sizes
+    scales = sizes.clamp(min=1e-5) / 127
+    return scales, F.zeros_like(scales)
+
+
+def _of_tokens(x: Any) -> tuple[Any, Any]:
+    """Scale and zero point of each row: the end that would be rounded by more lies on a level."""
+    low, high = x.amin(-1, keepdim=True).clamp(max=0), x.amax(-1, keepdim=True).clamp(min=0)
+    scale = ((high - low) / 255.0).clamp(min=2.0**-23)
+    below, above = low / scale, high / scale
+    by_low = (below - 128) + (above + 127) > 0
+    zero = F.where(by_low, -128 - below, 127 - above).clamp(-128, 127).round()
+    return scale.to(core.float64), zero.to(core.int64)
+
+
+@_define("_choose_qparams_per_token_asymmetric_impl(Tensor input, dtype dtype) -> (Tensor, Tensor)")
+def _choose_qparams_per_token_asymmetric_impl(input, dtype):
+    """Scale and zero point of each row of signed bytes, by its extremes."""
+    return _of_tokens(input)
+
+
+@_define("choose_qparams_per_token_asymmetric(Tensor input, dtype dtype) -> (Tensor, Tensor)")
+def choose_qparams_per_token_asymmetric(input, dtype):
+    """Scale and zero point of each row of signed bytes, by its extremes."""
+    return _of_tokens(input)
+
+
+@_define(
+    "quantize_per_token(Tensor input, Tensor scales, Tensor zero_points, int quant_min, "
+    "int quant_max, dtype dtype) -> Tensor"
+)
+def quantize_per_token(input, scales, zero_points, quant_min, quant_max, dtype):
+    """The integers of rows that have a scale and a zero point each."""
+    _check_levels("quantize_per_token", quant_min, quant_max, dtype)
+    _check_tokens("quantize_per_token", input, scales, zero_points)
+    levels = (input * (1.0 / scales) + zero_points).round()
+    return levels.clamp(quant_min, quant_max).to(dtype)
+
+
+@_define(
+    "dequantize_per_token(Tensor input, Tensor scales, Tensor zero_points, int quant_min, "
+    "int quant_max, dtype dtype, dtype output_dtype) -> Tensor"
+)
+def dequantize_per_token(input, scales, zero_points, quant_min, quant_max, dtype, output_dtype):
+    """The numbers of rows that have a scale and a zero point each."""
+    _check_tokens("dequantize_per_token", input, scales, zero_points)
+    return ((input - zero_points) * scales).to(output_dtype)
+
+
+def _groups(op: str, x: Any, scales: Any, size: int) -> Any:
+    """A matrix as rows of one group each."""
+    fits = x.dim() == 2 and size > 1 and x.shape[-1] % size == 0
+    if not fits or scales.numel() * size != x.numel():
+        fail(
+            AssertionError,
+            f"quantized_decomposed::{op}",
+            f"a matrix whose rows are groups of {size}, and a scale for each group, were required",
+            f"{list(x.shape)} and scales {list(scales.shape)}",
+            hint="pad the rows with zeros, or take smaller groups",
+        )
+    return x.reshape(-1, size)
+
+
+@_define(
+    "quantize_per_channel_group(Tensor input, Tensor scales, Tensor zero_points, int quant_min, "
+    "int quant_max, dtype dtype, int group_size) -> Tensor"
+)
+def quantize_per_channel_group(input, scales, zero_points, quant_min, quant_max, dtype, group_size):
+    """The integers of groups of a row that have a scale and a zero point each."""
+    op = "quantize_per_channel_group"
+    _check_levels(op, quant_min, quant_max, dtype)
+    rows = _groups(op, input, scales, group_size)
+    levels = rows * (1.0 / scales.reshape(-1, 1)) + zero_points.reshape(-1, 1)
+    return levels.round().clamp(quant_min, quant_max).to(dtype).reshape(input.shape)
+
+
+@_define(
+    "dequantize_per_channel_group(Tensor input, Tensor scales, Tensor? zero_points, int quant_min, "
+    "int quant_max, dtype dtype, int group_size, dtype output_dtype) -> Tensor"
+)
+def dequantize_per_channel_group(
+    input, scales, zero_points, quant_min, quant_max, dtype, group_size, output_dtype
+):
+    """The numbers of groups of a row that have a scale and a zero point each."""
+    rows = _groups("dequantize_per_channel_group", input, scales, group_size)
+    zeros = 0 if zero_points is None else zero_points.reshape(-1, 1)
+    return ((rows - zeros) * scales.reshape(-1, 1)).to(output_dtype).reshape(input.shape)

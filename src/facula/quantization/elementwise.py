@@ -213,7 +213,9 @@ def _scalar_multiplied(op: str, a: Any, value: Any, relu: bool) -> Any:
 
 
 def _define_arithmetic(name: str, both: Any, scalar: Any, relu: bool) -> None:
-    def run(qa, qb, scale, zero_point):
+    def run(qa, qb, scale, zero_point, out):
+        if out is not None:
+            return out.copy_(both(name, qa, qb, out.q_scale(), out.q_zero_point(), relu))
         if not isinstance(qb, core.Tensor):
             return scalar(name, qa, qb, relu)
         if scale is None:
@@ -222,7 +224,8 @@ def _define_arithmetic(name: str, both: Any, scalar: Any, relu: bool) -> None:
 
     run.__doc__ = f"`{name}` of two quantized tensors, or of one and a number."
     define(
-        f"{name}(Tensor qa, Operand qb, Operand? scale=None, Operand? zero_point=None) -> Tensor"
+        f"{name}(Tensor qa, Operand qb, Operand? scale=None, Operand? zero_point=None, *, "
+        "Tensor? out=None) -> Tensor"
     )(run)
 
     def run_scalar(qa, b):
@@ -254,6 +257,15 @@ def matmul(qa, qb, scale, zero_point):
     """The product of two quantized tensors."""
     checked("matmul", qa, qb)
     _same_dtype("matmul", qa, qb)
+    for x in (qa, qb):
+        if x._quantizer.scheme is not per_tensor_affine:
+            fail(
+                RuntimeError,
+                "quantized::matmul",
+                "only per-tensor quantization is supported",
+                x._quantizer.scheme,
+                hint="quantize_per_tensor(x.dequantize(), scale, zero_point, dtype)",
+            )
     a = qa._integers.to(core.int32) - qa.q_zero_point()
     b = qb._integers.to(core.int32) - qb.q_zero_point()
     totals = F.matmul(a, b)
@@ -296,6 +308,19 @@ def cat(qx, dim, scale, zero_point):
 def cat_relu(qx, dim, scale, zero_point):
     """The same, then relu."""
     return _joined("cat_relu", qx, dim, scale, zero_point, True)
+
+
+def _define_joined_into(name: str, relu: bool) -> None:
+    def run(qx, dim, out):
+        made = _joined(name, qx, dim, out.q_scale(), out.q_zero_point(), relu)
+        return out.copy_(made)
+
+    run.__doc__ = f"`{name.removesuffix('_out')}` with the parameters of `out`, into it."
+    define(f"{name}(Tensor[] qx, int dim, Tensor out) -> Tensor")(run)
+
+
+_define_joined_into("cat_out", False)
+_define_joined_into("cat_relu_out", True)
 
 
 # ------------------------------------------------------------------ functions of single numbers

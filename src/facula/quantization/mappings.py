@@ -64,9 +64,12 @@ DEFAULT_REFERENCE_STATIC_QUANT_MODULE_MAPPINGS: dict[Any, Any] = {
     },
 }
 DEFAULT_FLOAT_TO_QUANTIZED_OPERATOR_MAPPINGS: dict[Any, Any] = {
-    getattr(functional, name): getattr(ops.quantized, name)
-    for name in ("elu", "hardswish", "instance_norm", "layer_norm", "leaky_relu", "dropout")
-    if hasattr(ops.quantized, name)
+    functional.elu: ops.quantized.elu,
+    functional.hardswish: ops.quantized.hardswish,
+    functional.instance_norm: ops.quantized.instance_norm,
+    functional.layer_norm: ops.quantized.layer_norm,
+    functional.leaky_relu: ops.quantized.leaky_relu,
+    functional.dropout: ops.quantized.dropout,
 }
 DEFAULT_MODULE_TO_ACT_POST_PROCESS: dict[Any, Any] = {
     nn.Hardsigmoid: fq.default_fixed_qparams_range_0to1_fake_quant,

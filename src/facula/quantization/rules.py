@@ -173,6 +173,8 @@ def _channels_of(name: str, tensor: Any, made: Any, rest: tuple[Any, ...]) -> An
     if name == "unsqueeze":
         dim = rest[0] % (tensor.dim() + 1)
         return tensor._again(made, q._replace(axis=q.axis + (dim <= q.axis)))
+    if name == "squeeze":
+        return tensor._again(made, q._replace(axis=_axis_behind(tensor, q.axis, rest)))
     fail(
         RuntimeError,
         name,
@@ -180,6 +182,24 @@ def _channels_of(name: str, tensor: Any, made: Any, rest: tuple[Any, ...]) -> An
         q.scheme,
         hint="dequantize() first, or quantize again with quantize_per_tensor()",
     )
+
+
+def _axis_behind(tensor: Any, axis: int, rest: tuple[Any, ...]) -> int:
+    """Where an axis is when dimensions of one place are gone."""
+    asked = rest[0] if rest else None
+    if asked is None or asked == []:
+        asked = range(tensor.dim())
+    dims = {d % tensor.dim() for d in ([asked] if isinstance(asked, int) else asked)}
+    gone = {d for d in dims if tensor.shape[d] == 1}
+    if axis in gone:
+        fail(
+            RuntimeError,
+            "squeeze",
+            "Squeeze is only possible on non-axis dimension for Per-Channel Quantized Tensors.",
+            f"dimension {axis}, that of the channels",
+            hint="name the other dimensions",
+        )
+    return axis - sum(d < axis for d in gone)
 
 
 def _by_one(tensor: Any, integers: Any, scale: float, zero: int) -> Any:
@@ -322,7 +342,7 @@ def _unbind(self: Any, dim: int = 0) -> Any:
 @rule("equal")
 def _equal(self: Any, other: Any) -> bool:
     if not (isinstance(self, QuantizedTensor) and isinstance(other, QuantizedTensor)):
-        unsupported("equal", first_quantized((self, other)))
+        return False
     if self._kind is not other._kind or self.shape != other.shape:
         return False
     return same_quantizer(self._quantizer, other._quantizer) and F.equal(
@@ -337,6 +357,36 @@ def same_quantizer(a: Quantizer, b: Quantizer) -> bool:
     if a.scheme not in PER_CHANNEL:
         return a == b
     return a.axis == b.axis and F.equal(a.scale, b.scale) and F.equal(a.zero_point, b.zero_point)
+
+
+def _levels(self: Any, value: Any) -> Any:
+    """The integers that stand for numbers in a tensor that is quantized as a whole."""
+    if isinstance(value, QuantizedTensor):
+        if value._kind is self._kind and value._quantizer == self._quantizer:
+            return value._integers
+        value = numbers(value)
+    elif not isinstance(value, Tensor):
+        value = core.tensor(float(value))
+    return integers_of(value.to(core.float32), self._kind, self._quantizer)
+
+
+@rule("masked_fill")
+def _masked_fill(self: Any, mask: Any, value: Any) -> Any:
+    first = _uniform("masked_fill", (self,))
+    return like(first, F.where(mask, _levels(first, value), first._integers))
+
+
+@rule("index_put")
+def _index_put(self: Any, indices: Any, values: Any, accumulate: bool = False, *_: Any) -> Any:
+    first = _uniform("index_put", (self,))
+    if accumulate:
+        unsupported("index_put with accumulate=True", first)
+    return like(first, F.index_put(first._integers, indices, _levels(first, values), False))
+
+
+@rule("index_put_")
+def _index_put_into(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+    return self.copy_(_index_put(self, indices, values, accumulate))
 
 
 @rule("empty_like", "zeros_like", "new_empty")
@@ -380,6 +430,16 @@ def route_method(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
             hint="use copy_(other.dequantize())",
         )
     return unsupported(name, first_quantized(args))
+
+
+def assign(self: Any, index: Any, value: Any) -> None:
+    """``self[index] = value``: numbers become integers by the tensor's own parameters."""
+    if self._quantizer.scheme in PER_CHANNEL:
+        self[index].copy_(value)
+        return
+    if isinstance(index, QuantizedTensor):
+        unsupported("index_put", index)
+    self._integers[index] = _levels(self, value)
 
 
 def subscript(self: Any, index: Any) -> Any:

@@ -376,7 +376,8 @@ class QuantizedTensor(core.Tensor):
         return import_module("facula.quantization.rules").subscript(self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self[index].copy_(value if isinstance(value, core.Tensor) else core.tensor(float(value)))
+        value = value if isinstance(value, core.Tensor) else core.tensor(float(value))
+        import_module("facula.quantization.rules").assign(self, index, value)
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
         return import_module("facula.quantization.printing").text(self)

@@ -123,6 +123,7 @@ def _(grad, x, *, alpha):
     out_exact=True,
     names=("nn.functional.gelu",),
     dtypes="float",
+    quantized="same range",
     prebuilt=({"approximate": "tanh"},),
 )
 def gelu(x, *, approximate):

@@ -2,8 +2,8 @@
 
 Takes an instruction set; `unit` gives `weight_int8` and `weight_int4`, for each dtype of the activations. Keeps true:
 weights are read once, as they lie, and become numbers in registers; sums are in float32, and in the same order for any
-number of threads and rows. Where the processor multiplies pairs of bf16, activations of this dtype stay such (levels are
-exact in it) with half bytes.
+number of threads and rows. Where the processor multiplies pairs of bf16, activations of this dtype stay such
+(levels are exact in it) with half bytes.
 
 `weight_int8`: p = results [M, N], activations [M, K], weights [N, K], scales [N];  n = M, N, K
 `weight_int4`: p = results, activations, weights [N, K / 2] (the lower half of a byte comes first), scales and zeros
@@ -199,7 +199,7 @@ ALWAYS_INLINE void dot4_pairs(const int rows, const int columns, const uint16_t 
                               float (*sums)[ROWS])
 {
     const __m512i levels = table_of_levels();
-    const int64_t ahead = MAX(AHEAD / 2, columns * w_row); /* speed only: these rows are on their way, the next are not */
+    const int64_t ahead = MAX(AHEAD / 2, columns * w_row); /* speed only: these rows are on their way */
     __m512 total[QUADS];
     UNROLL for (int c = 0; c < rows * columns; c++) total[c] = _mm512_setzero_ps();
     if (group == 32) {
