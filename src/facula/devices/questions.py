@@ -6,6 +6,7 @@ Keeps true: without a device the answers are those of a machine without one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from facula import core
@@ -13,6 +14,12 @@ from facula.core.errors import fail
 from facula.devices.registry import load, registered
 
 __all__ = ["Questions"]
+
+
+def _named(function: Callable[..., Any], name: str, text: str) -> Callable[..., Any]:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = text
+    return function
 
 
 class Questions:
@@ -35,6 +42,34 @@ class Questions:
             return 0
         counted = getattr(core.BACKENDS[self.name], "device_count", None)
         return counted() if counted is not None else 1
+
+    def needing(self, name: str, does: str) -> Callable[..., Any]:
+        """A function that the backend has; where there is no device, or it has none, an error."""
+
+        def function(*args: Any, **options: Any) -> Any:
+            answer = getattr(core.BACKENDS[self.name], name, None) if self.is_available() else None
+            if answer is None:
+                fail(
+                    AssertionError,
+                    f"{self.name}.{name}",
+                    f"a device '{self.name}' was required (facula not compiled with "
+                    f"{self.name.upper()} enabled)",
+                    "none" if not self.is_available() else "a backend without this function",
+                    hint=f"facula.{self.name}.is_available() asks before",
+                )
+            return answer(*args, **options)
+
+        return _named(function, name, f"{does}; raises AssertionError without a device.")
+
+    def answering(self, name: str, absent: Callable[[], Any], does: str) -> Callable[..., Any]:
+        """A function that the backend has; without a device it gives what `absent` gives."""
+
+        def function(*args: Any, **options: Any) -> Any:
+            in_use = self.is_initialized()
+            answer = getattr(core.BACKENDS[self.name], name, None) if in_use else None
+            return absent() if answer is None else answer(*args, **options)
+
+        return _named(function, name, f"{does}; harmless without a device.")
 
     def synchronize(self, device: Any = None) -> None:
         """Waits for the device."""

@@ -347,15 +347,31 @@ class LogisticNormal(TransformedDistribution):
         return self.base_dist.base_dist.scale  # type: ignore[attr-defined]
 
 
-class _LogitRelaxedBernoulli(Distribution):
-    """Logits of relaxed Bernoulli values. [Maddison, Mnih & Teh 2017]"""
+class LogitRelaxedBernoulli(Distribution):
+    """Logits of relaxed Bernoulli values. [Maddison, Mnih & Teh 2017]
+
+    Args:
+        temperature: how far values are from 0 and 1, a number or tensor
+        probs: the probability of 1; give it or ``logits``
+        logits: the same as ``log(p / (1 - p))``
+        validate_args: whether arguments and values are checked
+
+    Example:
+        >>> p = facula.distributions.LogitRelaxedBernoulli(facula.tensor(1.0), facula.tensor(0.5))
+        >>> p.log_prob(facula.tensor(0.0)).exp()
+        tensor(0.2500)
+    """
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}
     support = constraints.real
     has_rsample = True
 
     def __init__(
-        self, temperature: Any, probs: Any, logits: Any, validate_args: bool | None = None
+        self,
+        temperature: Any,
+        probs: Any = None,
+        logits: Any = None,
+        validate_args: bool | None = None,
     ) -> None:
         self.temperature = temperature
         base = Bernoulli(probs, logits, validate_args=validate_args)
@@ -407,7 +423,7 @@ class RelaxedBernoulli(TransformedDistribution):
         logits: Any = None,
         validate_args: bool | None = None,
     ) -> None:
-        base = _LogitRelaxedBernoulli(temperature, probs, logits, validate_args)
+        base = LogitRelaxedBernoulli(temperature, probs, logits, validate_args)
         super().__init__(base, SigmoidTransform(), validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
@@ -418,15 +434,31 @@ class RelaxedBernoulli(TransformedDistribution):
     probs = property(lambda self: self.base_dist.probs)
 
 
-class _ExpRelaxedCategorical(Distribution):
-    """Logarithms of relaxed one-hot vectors. [Maddison, Mnih & Teh 2017]"""
+class ExpRelaxedCategorical(Distribution):
+    """Logarithms of relaxed one-hot vectors. [Maddison, Mnih & Teh 2017]
+
+    Args:
+        temperature: how far values are from the logarithms of 0 and 1, a number or tensor
+        probs: not negative, their sums divide them; give it or ``logits``
+        logits: unnormalised logarithms of the same
+        validate_args: whether arguments and values are checked
+
+    Example:
+        >>> d = facula.distributions.ExpRelaxedCategorical(facula.tensor(1.0), facula.ones(3))
+        >>> bool((d.rsample().exp().sum() - 1).abs() < 1e-5)
+        True
+    """
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}
     support = constraints.real_vector
     has_rsample = True
 
     def __init__(
-        self, temperature: Any, probs: Any, logits: Any, validate_args: bool | None = None
+        self,
+        temperature: Any,
+        probs: Any = None,
+        logits: Any = None,
+        validate_args: bool | None = None,
     ) -> None:
         self.temperature = temperature
         base = Categorical(probs, logits)
@@ -480,7 +512,7 @@ class RelaxedOneHotCategorical(TransformedDistribution):
         logits: Any = None,
         validate_args: bool | None = None,
     ) -> None:
-        base = _ExpRelaxedCategorical(temperature, probs, logits, validate_args)
+        base = ExpRelaxedCategorical(temperature, probs, logits, validate_args)
         super().__init__(base, ExpTransform(), validate_args=validate_args)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> Any:

@@ -74,5 +74,39 @@ CharTensor = _make("CharTensor", core.int8)
 ByteTensor = _make("ByteTensor", core.uint8)
 BoolTensor = _make("BoolTensor", core.bool_)
 
+
+class _TypedTensorOfDevice(_TypedTensor):
+    """The same for one type of device."""
+
+    device: str
+
+    def __call__(cls, *args: Any, device: Any = None) -> core.Tensor:
+        if device is None and len(args) == 1 and isinstance(args[0], core.Tensor):
+            return args[0].to(cls.device, cls.dtype)
+        return super().__call__(*args, device=cls.device if device is None else device)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return super().__instancecheck__(instance) and instance.device.type == cls.device
+
+
+def typed_tensors(device: str) -> dict[str, type]:
+    """The types of a device, by name."""
+    place = f"facula.{device}"
+    return {
+        kind.__name__: _TypedTensorOfDevice(
+            kind.__name__,
+            (),
+            {
+                "dtype": kind.dtype,
+                "device": device,
+                f"is_{device}": True,
+                "__module__": place,
+                "__doc__": f"Tensors of {kind.dtype.name} on '{device}', as PyTorch's first years made them.",
+            },
+        )
+        for kind in sorted(_tensor_classes, key=lambda kind: kind.__name__)
+    }
+
+
 #: all of them
 _tensor_classes = {kind for kind in list(globals().values()) if isinstance(kind, _TypedTensor)}

@@ -13,6 +13,13 @@ from facula.serialization.locations import (
     register_package,
     set_default_load_endianness,
 )
+from facula.serialization.options import (
+    get_crc32_options,
+    get_default_mmap_options,
+    set_crc32_options,
+    set_default_mmap_options,
+    skip_data,
+)
 from facula.serialization.pickle_names import get_unsafe_globals_in_checkpoint
 from facula.serialization.rebuild import (
     add_safe_globals,
@@ -26,7 +33,9 @@ __all__ = [
     "add_safe_globals",
     "clear_safe_globals",
     "default_restore_location",
+    "get_crc32_options",
     "get_default_load_endianness",
+    "get_default_mmap_options",
     "get_safe_globals",
     "get_unsafe_globals_in_checkpoint",
     "load",
@@ -34,5 +43,8 @@ __all__ = [
     "register_package",
     "safe_globals",
     "save",
+    "set_crc32_options",
     "set_default_load_endianness",
+    "set_default_mmap_options",
+    "skip_data",
 ]

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from facula import core
 from facula.core.errors import fail
-from facula.serialization import storages
+from facula.serialization import options, storages
 from facula.serialization.archive import ArchiveReader, ArchiveWriter
 from facula.serialization.files import (
     is_path,
@@ -104,7 +104,9 @@ def _write(stream: BinaryIO, prefix: str, body: Any, found: dict[str, Any], orde
     if order:
         archive.add("byteorder", b"little")
     for key, storage in found.items():
-        archive.add(f"data/{key}", storages.contents(storage))
+        empty = options.skips_data() and storage.nbytes()
+        room = memory_map.mmap(-1, storage.nbytes()) if empty else None
+        archive.add(f"data/{key}", storages.contents(storage) if room is None else room)
     archive.add("version", b"3\n")
     archive.close()
 
@@ -166,6 +168,15 @@ def load(
         [tensor([1., 1.])]
     """
     encoding = pickle_load_args.pop("encoding", "utf-8")
+    if options.skips_data():
+        fail(
+            RuntimeError,
+            "load",
+            "a call outside of the block was required: `torch.load` called within a "
+            "torch.serialization.skip_data context manager is not supported",
+            "a call inside of skip_data()",
+            hint="load after the block",
+        )
     _check_load_arguments(f, pickle_module, weights_only, mmap, pickle_load_args)
     place = placer(map_location)
     with opened_for_reading(f, "load") as stream:
@@ -173,7 +184,7 @@ def load(
         head = stream.read(512)
         stream.seek(start)
         if head[:4] == b"PK\x03\x04":
-            mapping = map_file(stream) if mmap else None
+            mapping = _mapped(f, stream) if mmap else None
             return _read_archive(_from_here(stream, start), mapping, place, encoding)
         if mmap:
             fail(
@@ -185,6 +196,14 @@ def load(
             )
         _check_head(head)
         return read_legacy(stream, place, encoding)
+
+
+def _mapped(path: Any, stream: BinaryIO) -> memory_map.mmap:
+    """The file as memory: private, or where that was set its own pages."""
+    if not options.maps_shared():
+        return map_file(stream)
+    with open(path, "r+b") as writable:
+        return map_file(writable, shared=True)
 
 
 def _from_here(stream: BinaryIO, start: int) -> BinaryIO:

@@ -1,15 +1,18 @@
 """Weights from the network, kept in a folder: the part of `torch.hub` that model libraries use.
 
-Takes addresses and file names. Gives files and state dicts. Keeps true: a file stands under its name
-only when it is whole and, where a hash is known, has that hash; a server that says nothing is waited
-for at most `TIMEOUT` seconds at a time; what is packed is read in place, so no archive writes another
-file; loading a file runs no code, and no repository is fetched or run.
+Takes addresses and file names. Gives files and state dicts. Also entry points of a folder of the user's own
+(`source="local"`), whose `hubconf.py` is a module like others. Keeps true: a file stands under its name only when it
+is whole and, where a hash is known, has that hash; a server that says nothing is waited for at most `TIMEOUT` seconds
+at a time; what is packed is read in place, so no archive writes another file; loading a file runs no code, and no
+repository is fetched or run.
 """
 
 from __future__ import annotations
 
+import builtins
 import errno
 import hashlib
+import importlib.util
 import io
 import os
 import re
@@ -18,17 +21,21 @@ import sys
 import tempfile
 import zipfile
 import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlparse
 from urllib.request import Request, urlopen
 
 from facula.core.errors import fail
 from facula.core.errors import no_attribute as _no_attribute
-from facula.serialization import load
+from facula.serialization import load as load_file
 from facula.serialization.archive import read_entry
 from facula.serialization.checkpoint import MapLocation
 
-__all__ = ["download_url_to_file", "get_dir", "load_state_dict_from_url", "set_dir"]
+__all__ = [
+    "download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir",
+]  # fmt: skip
 
 #: `resnet18-bf5a0eef.pth` names the start of the file's SHA-256
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
@@ -146,8 +153,8 @@ def load_state_dict_from_url(
     if not os.path.exists(kept) or not _has_hash(kept, prefix):
         download_url_to_file(url, kept, prefix, progress)
     if not _is_packed(kept):
-        return load(kept, map_location=map_location)
-    return load(io.BytesIO(_unpacked(kept)), map_location=map_location)
+        return load_file(kept, map_location=map_location)
+    return load_file(io.BytesIO(_unpacked(kept)), map_location=map_location)
 
 
 def _unpacked(path: str) -> bytes:
@@ -191,6 +198,176 @@ def _is_packed(path: str) -> bool:
         NotImplementedError,
     ):
         return False  # `load` says what is wrong with it
+
+
+@contextmanager
+def _importable(folder: Any) -> Iterator[None]:
+    """A block in which the modules of a folder can be imported."""
+    path = os.path.realpath(os.path.expanduser(os.fspath(folder)))
+    sys.path.insert(0, path)
+    try:
+        yield
+    finally:
+        sys.path.remove(path)
+
+
+def _entries(op: str, folder: Any, source: str) -> dict[str, Callable[..., Any]]:
+    """The entry points of a folder's `hubconf.py`, by name; the folder's modules are importable meanwhile.
+
+    Raises:
+        ValueError: the source is no folder of this machine, or none that there is.
+        FileNotFoundError: the folder has no `hubconf.py`.
+        RuntimeError: a package that it asks for is missing.
+    """
+    if source not in ("github", "local"):
+        fail(
+            ValueError,
+            op,
+            "a known source: 'github' or 'local' were required",
+            source,
+            hint="source='local' takes the path of a folder",
+        )
+    if source == "github":
+        fail(
+            ValueError,
+            op,
+            "a folder of this machine was required: no repository is fetched and run",
+            folder,
+            hint="clone the repository and look at it, then pass its folder with source='local'",
+        )
+    folder = os.path.realpath(os.path.expanduser(os.fspath(folder)))
+    path = os.path.join(folder, "hubconf.py")
+    if not os.path.isfile(path):
+        fail(
+            FileNotFoundError,
+            op,
+            "a folder with hubconf.py was required",
+            folder,
+            hint="hubconf.py has a function for each model",
+        )
+    spec = importlib.util.spec_from_file_location("hubconf", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with _importable(folder):
+        spec.loader.exec_module(module)
+    missing = [
+        d for d in getattr(module, "dependencies", ()) if importlib.util.find_spec(d) is None
+    ]
+    if missing:
+        fail(
+            RuntimeError,
+            op,
+            f"the packages that hubconf.py names were required (Missing dependencies: {', '.join(missing)})",
+            "none of them",
+            hint=f"pip install {' '.join(missing)}",
+        )
+    found = {n: v for n, v in vars(module).items() if callable(v) and not n.startswith("_")}
+    return {n: v for n, v in found.items() if not isinstance(v, type)}
+
+
+def _entry(op: str, folder: Any, model: str, source: str) -> Callable[..., Any]:
+    if not isinstance(model, str):
+        fail(
+            ValueError,
+            op,
+            "Invalid input: model should be a string of function name",
+            type(model).__name__,
+            hint="hub.list() has the names",
+        )
+    entries = _entries(op, folder, source)
+    if model not in entries:
+        fail(
+            RuntimeError,
+            op,
+            f"a function of hubconf.py was required (Cannot find callable {model} in hubconf)",
+            ", ".join(entries) or "no function",
+            hint="hub.list() has the names",
+        )
+    return entries[model]
+
+
+def list(
+    github: Any,
+    force_reload: bool = False,
+    skip_validation: bool = False,
+    trust_repo: Any = None,
+    verbose: bool = True,
+    *,
+    source: str = "github",
+) -> builtins.list[str]:
+    """The names of the models that a folder's `hubconf.py` makes.
+
+    Args:
+        github: the folder
+        force_reload, skip_validation, trust_repo, verbose: kept as in PyTorch; they are about repositories
+        source: `"local"`; repositories are neither fetched nor run
+
+    Raises:
+        ValueError: the source is `"github"`.
+        FileNotFoundError: the folder has no `hubconf.py`.
+
+    Example:
+        >>> with open("hubconf.py", "w") as file:
+        ...     _ = file.write("def half(x):\\n    'A half of it.'\\n    return x / 2\\n")
+        >>> facula.hub.list(".", source="local")
+        ['half']
+    """
+    return builtins.list(_entries("hub.list", github, source))
+
+
+def help(
+    github: Any,
+    model: str,
+    force_reload: bool = False,
+    skip_validation: bool = False,
+    trust_repo: Any = None,
+    *,
+    source: str = "github",
+) -> str | None:
+    """What a model's function says of itself; arguments are those of `list`, and the function's name.
+
+    Example:
+        >>> with open("hubconf.py", "w") as file:
+        ...     _ = file.write("def half(x):\\n    'A half of it.'\\n    return x / 2\\n")
+        >>> facula.hub.help(".", "half", source="local")
+        'A half of it.'
+    """
+    return _entry("hub.help", github, model, source).__doc__
+
+
+def load(
+    repo_or_dir: Any,
+    model: str,
+    *args: Any,
+    source: str = "github",
+    trust_repo: Any = None,
+    force_reload: bool = False,
+    verbose: bool = True,
+    skip_validation: bool = False,
+    **kwargs: Any,
+) -> Any:
+    """What a function of a folder's `hubconf.py` gives for these arguments.
+
+    Args:
+        repo_or_dir: the folder
+        model: the function's name
+        *args, **kwargs: for the function
+        source: `"local"`; repositories are neither fetched nor run
+        trust_repo, force_reload, verbose, skip_validation: kept as in PyTorch; they are about repositories
+
+    Raises:
+        ValueError: the source is `"github"`.
+        RuntimeError: there is no such function, or a package is missing.
+
+    Example:
+        >>> with open("hubconf.py", "w") as file:
+        ...     _ = file.write("def half(x):\\n    'A half of it.'\\n    return x / 2\\n")
+        >>> facula.hub.load(".", "half", 3.0, source="local")
+        1.5
+    """
+    entry = _entry("hub.load", repo_or_dir, model, source)
+    with _importable(repo_or_dir):
+        return entry(*args, **kwargs)
 
 
 class _Progress:

@@ -65,6 +65,19 @@ _MODULES = {
     "facula.ao.quantization.quantization_mappings": "facula.quantization.mappings",
     "facula.utils.mobile_optimizer": "facula.jit.mobile_optimizer",
     "facula.distributions.exp_family": "facula.distributions.distribution",
+    "facula.distributions.relaxed_categorical": "facula.distributions.composed",
+    "facula.autograd.variable": "facula.autograd",
+    "facula.cpu.amp.autocast_mode": "facula.cpu.amp",
+    "facula.cpu.amp.grad_scaler": "facula.cpu.amp",
+    **{f"facula.cuda.{name}": "facula.cuda" for name in ("graphs", "memory", "streams")},
+    **{
+        f"facula.cuda.amp.{name}": "facula.cuda.amp"
+        for name in ("autocast_mode", "grad_scaler", "common")
+    },
+    **{
+        f"facula.nn.parallel.{name}": "facula.nn.parallel.copies"
+        for name in ("data_parallel", "parallel_apply", "replicate")
+    },
 }
 #: packages where PyTorch has a module for each class, named like the class
 _BY_CLASS = ("facula.distributions",)

@@ -215,9 +215,25 @@ _RANDOM = (
 )  # fmt: skip
 
 
+#: modules of PyTorch whose names all stand here
+_HERE = ("graphs", "memory", "streams")
+
+
 def __getattr__(name: str) -> Any:
-    if name in ("amp", "random"):
+    if name in ("amp", "nvtx", "random", *_HERE):
         return import_module(f"facula.cuda.{name}")
     if name in _RANDOM:
         return getattr(import_module("facula.cuda.random"), name)
-    raise _no_attribute(__name__, name)
+    found = (
+        None
+        if name.startswith("__")
+        else import_module("facula.cuda.questions").FUNCTIONS.get(name)
+    )
+    if found is None:
+        raise _no_attribute(__name__, name)
+    return found
+
+
+def __dir__() -> list[str]:
+    more = import_module("facula.cuda.questions").FUNCTIONS
+    return sorted({*globals(), *_RANDOM, "amp", "nvtx", "random", *_HERE, *more} - {"annotations"})

@@ -8,8 +8,14 @@ from typing import Any
 
 from facula import core
 from facula.amp import autocast_mode, grad_scaler
+from facula.devices.questions import Questions
 
-__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
+__all__ = ["GradScaler", "amp_definitely_not_available", "autocast", "custom_bwd", "custom_fwd"]
+
+
+def amp_definitely_not_available() -> bool:
+    """Whether there is no device that computes in mixed precision."""
+    return not Questions("cuda").is_available()
 
 
 class autocast(autocast_mode.autocast):  # noqa: N801 - PyTorch's name
