@@ -659,6 +659,33 @@ class NestedIOFunction(Function):
         raise NotImplementedError
 
 
+def _nested_map(
+    condition: Callable[[Any], bool], fn: Callable[[Any], Any], condition_msg: str | None = None
+) -> Callable[[Any], Any]:
+    """A function that maps what satisfies a condition, in nested tuples, lists and dictionaries."""
+
+    def mapped(value: Any) -> Any:
+        if condition(value):
+            return fn(value)
+        if value is None:
+            return None
+        if isinstance(value, (list, tuple)):
+            items = [mapped(v) for v in value]
+            return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        if isinstance(value, dict):
+            return {key: mapped(v) for key, v in value.items()}
+        return fail(
+            ValueError,
+            "nested_map",
+            "tuples, lists and dictionaries of what is mapped were required"
+            + (f" ({condition_msg})" if condition_msg else ""),
+            type(value).__name__,
+            hint="pass the other arguments apart",
+        )
+
+    return mapped
+
+
 def _as_tuple(value: Any) -> tuple:
     return value if isinstance(value, tuple) else (value,)
 

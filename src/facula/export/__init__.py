@@ -7,6 +7,9 @@ Keeps true: an exported program holds no Python of the user's; loading one runs 
 
 from __future__ import annotations
 
+from facula.export import _trace as _trace
+from facula.export import graph_signature as graph_signature
+from facula.export.additional_inputs import AdditionalInputs
 from facula.export.api import export
 from facula.export.archive import load, register_dataclass, save
 from facula.export.dynamic_shapes import Dim, ShapesCollection, dims
@@ -19,6 +22,7 @@ from facula.export.signature import ExportBackwardSignature, ExportGraphSignatur
 from facula.export.unflatten import FlatArgsAdapter, UnflattenedModule, unflatten
 
 __all__ = [
+    "AdditionalInputs",
     "CustomDecompTable",
     "Dim",
     "ExportBackwardSignature",

@@ -14,6 +14,7 @@ from facula.capture.errors import UserError
 from facula.compiler.api import compile as compiled
 from facula.core.errors import fail
 from facula.core.logs import get_logger
+from facula.export.additional_inputs import AdditionalInputs
 from facula.export.dynamic_shapes import enlarged
 from facula.export.exported_program import ExportedProgram
 from facula.export.tracing import Parts, trace_module
@@ -75,6 +76,9 @@ def export(
             hint="pass (x,) for a single argument",
         )
     kwargs = kwargs or {}
+    examples = dynamic_shapes if isinstance(dynamic_shapes, AdditionalInputs) else None
+    if examples is not None:
+        dynamic_shapes = examples.dynamic_shapes(mod, args, kwargs)
     if strict:
         _capture(mod, args, kwargs)
     parts = _traced(mod, args, kwargs, dynamic_shapes)
@@ -94,6 +98,8 @@ def export(
     log = get_logger("export")
     log.info("exported %s: %d nodes", type(mod).__name__, len(program.graph.nodes))
     log.debug("%s", program)
+    if examples is not None:
+        examples.verify(program)
     return program
 
 

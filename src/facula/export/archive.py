@@ -15,7 +15,6 @@ import os
 import struct
 import zipfile
 import zlib
-from dataclasses import fields, is_dataclass
 from typing import Any, NoReturn
 
 from facula import core, nn, serialization
@@ -264,19 +263,4 @@ def register_dataclass(cls: type, *, serialized_type_name: str | None = None) ->
         ...     right: facula.Tensor
         >>> facula.export.register_dataclass(Pair)
     """
-    if not is_dataclass(cls):
-        fail(AssertionError, "export.register_dataclass", "a dataclass was required (Only dataclasses "
-             "can be registered with this function)", cls.__name__,
-             hint="put @dataclass above the class")  # fmt: skip
-    names = [field.name for field in fields(cls) if field.init]
-
-    def flatten(value: Any) -> tuple[list[Any], Any]:
-        return [getattr(value, name) for name in names], tuple(names)
-
-    def unflatten(values: Any, context: Any) -> Any:
-        return cls(**dict(zip(context, values, strict=True)))
-
-    def with_keys(value: Any) -> tuple[list[Any], Any]:
-        return [(pytree.GetAttrKey(name), getattr(value, name)) for name in names], tuple(names)
-
-    pytree.register_pytree_node(cls, flatten, unflatten, flatten_with_keys_fn=with_keys)
+    pytree.register_dataclass(cls, serialized_type_name=serialized_type_name)

@@ -9,6 +9,7 @@ exactly when both describe the same containers.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
@@ -144,6 +145,64 @@ def register_constant(cls: type) -> None:
         flatten_with_keys_fn=lambda value: ([], value),
     )
     CONSTANT_NODES.add(cls)
+
+
+def register_dataclass(
+    cls: type,
+    *,
+    field_names: list[str] | None = None,
+    drop_field_names: list[str] | None = None,
+    serialized_type_name: str | None = None,
+) -> None:
+    """Makes a dataclass a container of its fields.
+
+    Args:
+        cls: the class
+        field_names: the fields; None for all that its constructor takes
+        drop_field_names: fields that are left out, and get their defaults
+        serialized_type_name: its name in files; None for its own
+
+    Raises:
+        AssertionError: the class is no dataclass.
+        ValueError: the fields are not those of the class.
+    """
+    if not dataclasses.is_dataclass(cls) and field_names is None:
+        fail(AssertionError, "export.register_dataclass", "a dataclass was required (Only dataclasses "
+             "can be registered with this function)", cls.__name__,
+             hint="put @dataclass above the class")  # fmt: skip
+    drop = set(drop_field_names or ())
+    own = (
+        {f.name for f in dataclasses.fields(cls) if f.init}
+        if dataclasses.is_dataclass(cls)
+        else None
+    )
+    names = (
+        field_names if field_names is not None else [n for n in _init_fields(cls) if n not in drop]
+    )
+    if own is not None and set(names) | drop != own:
+        fail(ValueError, "register_dataclass", f"the fields {sorted(own)} were required of field_names and "
+             "drop_field_names", sorted(set(names) | drop), hint="leave field_names out for all fields")  # fmt: skip
+
+    def flatten(value: Any) -> tuple[list[Any], Any]:
+        return [getattr(value, name) for name in names], tuple(names)
+
+    def unflatten(values: Any, context: Any) -> Any:
+        return cls(**dict(zip(context, values, strict=True)))
+
+    def with_keys(value: Any) -> tuple[list[tuple[Any, Any]], Any]:
+        return [(GetAttrKey(name), getattr(value, name)) for name in names], tuple(names)
+
+    register_pytree_node(
+        cls,
+        flatten,
+        unflatten,
+        serialized_type_name=serialized_type_name,
+        flatten_with_keys_fn=with_keys,
+    )
+
+
+def _init_fields(cls: Any) -> list[str]:
+    return [field.name for field in dataclasses.fields(cls) if field.init]
 
 
 def is_constant_class(cls: type) -> bool:

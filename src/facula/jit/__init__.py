@@ -12,6 +12,8 @@ from typing import Any, Final
 from facula.jit import primitive_containers, primitive_networks, primitives
 from facula.jit.archive_reading import load
 from facula.jit.archive_writing import save
+from facula.jit.compilation_unit import CompilationUnit
+from facula.jit.containers import ScriptDict, ScriptList
 from facula.jit.errors import ScriptError as Error
 from facula.jit.freezing import freeze, optimize_for_inference, set_fusion_strategy
 from facula.jit.marks import (
@@ -25,6 +27,7 @@ from facula.jit.marks import (
     is_scripting,
     is_tracing,
     script_if_tracing,
+    script_method,
     unused,
 )
 from facula.jit.questions import container_isinstance as isinstance  # noqa: A004
@@ -35,17 +38,21 @@ from facula.jit.script_objects import (
     ScriptModule,
 )
 from facula.jit.scripting import fork, script, wait
-from facula.jit.tracing import TracerWarning, trace, trace_module
+from facula.jit.tracing import TracerWarning, TracingCheckError, trace, trace_graph, trace_module
 
 __all__ = [
     "Attribute",
+    "CompilationUnit",
     "Error",
     "Final",
     "RecursiveScriptModule",
+    "ScriptDict",
     "ScriptFunction",
+    "ScriptList",
     "ScriptMethod",
     "ScriptModule",
     "TracerWarning",
+    "TracingCheckError",
     "annotate",
     "export",
     "fork",
@@ -60,6 +67,7 @@ __all__ = [
     "optimize_for_inference",
     "script",
     "script_if_tracing",
+    "script_method",
     "set_fusion_strategy",
     "trace",
     "trace_module",
@@ -68,4 +76,5 @@ __all__ = [
 ]
 
 _script_if_tracing = script_if_tracing
-del primitive_containers, primitive_networks, primitives
+_get_trace_graph = trace_graph
+del primitive_containers, primitive_networks, primitives, trace_graph

@@ -46,7 +46,7 @@ class Lowering(Statements):
         self.turns = 0
 
     def unit_is_archive(self) -> bool:
-        return self.unit.python is None
+        return self.unit.is_archive
 
     def unrolled_once(self) -> None:
         """Loops over tuples inside of each other: the work grows with the power of their number."""
@@ -145,6 +145,11 @@ class FunctionUnit(Compiled):
         self._read = False
         self._parameters: list[tuple[str, T.Type, Any]] = []
         self._result: T.Type | None = None
+
+    @property
+    def is_archive(self) -> bool:
+        """Whether the definition stands in a file of an archive."""
+        return self.python is None
 
     # ---- the declaration
     def _declare(self) -> None:

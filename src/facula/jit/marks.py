@@ -18,6 +18,7 @@ __all__ = [
     "interface",
     "is_scripting",
     "is_tracing",
+    "script_method",
     "unused",
 ]
 
@@ -89,6 +90,23 @@ def export(fn: Any) -> Any:
         2
     """
     return _marked(fn, "export")
+
+
+def script_method(fn: Any) -> Any:
+    """Marks a method of a subclass of `ScriptModule` to be compiled.
+
+    Args:
+        fn: the method
+
+    Example:
+        >>> class Double(facula.jit.ScriptModule):
+        ...     @facula.jit.script_method
+        ...     def forward(self, x):
+        ...         return x * 2
+        >>> Double()(facula.ones(1))
+        tensor([2.])
+    """
+    return export(fn)
 
 
 def interface(obj: Any) -> Any:

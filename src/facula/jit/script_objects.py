@@ -8,6 +8,7 @@ module: parameters, buffers, `state_dict`, `to`, `train`, hooks are those of `nn
 from __future__ import annotations
 
 import enum
+import functools
 import io
 from typing import Any
 
@@ -18,6 +19,7 @@ from facula.jit.functions import Empty
 from facula.jit.marks import TRACING
 from facula.jit.running import is_instance
 from facula.nn import Module
+from facula.torch_api._C import _jit_get_inline_everything_mode as inlines_always
 
 __all__ = ["RecursiveScriptModule", "ScriptFunction", "ScriptMethod", "ScriptModule"]
 
@@ -37,6 +39,8 @@ def converted(value: Any, kind: T.Type, what: str) -> Any:
             value = value.item()
     if kind.kind == "float" and type(value) is int:
         return float(value)
+    if getattr(type(value), "_is_script_container", False) and value._script_type == kind:
+        return value  # what the script changes, the caller sees
     if kind.kind == "List" and isinstance(value, (list, tuple)):
         return [converted(v, kind.item, what) for v in value]
     if kind.kind == "Dict" and isinstance(value, dict):
@@ -117,6 +121,8 @@ def run_unit(unit: Any, name: str, given: tuple[Any, ...], kwargs: dict[str, Any
 
 #: `save`, `code` and `inlined_graph`, which lie above: filled by the package
 SAVE: list[Any] = []
+#: makes an instance of a subclass of `ScriptModule` a scripted module: filled by the package
+FINISH: list[Any] = []
 CODE: list[Any] = []
 INLINE: list[Any] = []
 
@@ -131,12 +137,12 @@ class _HasGraph:
     @property
     def graph(self) -> Any:
         """The graph."""
-        return self.unit.compiled().graph
+        return self.inlined_graph if inlines_always() else self.unit.compiled().graph
 
     @property
     def inlined_graph(self) -> Any:
         """The graph with all calls written out."""
-        return INLINE[0](self.graph)
+        return INLINE[0](self.unit.compiled().graph)
 
     @property
     def code(self) -> str:
@@ -217,6 +223,11 @@ class ScriptMethod(_HasGraph):
         self.owner, self.name, self._unit = owner, name, unit
         self.__name__ = name
 
+    @classmethod
+    def of(cls, name: str, owner: Any) -> ScriptMethod:
+        """The method of that name of a scripted module."""
+        return cls(owner, name, owner._unit_named(name))
+
     @property
     def unit(self) -> Any:
         return self._unit
@@ -233,17 +244,33 @@ class ScriptMethod(_HasGraph):
 class ScriptModule(Module):
     """The base of scripted modules.
 
+    A subclass is scripted when its ``__init__`` is done: its ``forward`` and the methods marked with
+    `script_method`.
+
     Example:
-        >>> isinstance(facula.jit.script(facula.nn.ReLU()), facula.jit.ScriptModule)
-        True
+        >>> class Double(facula.jit.ScriptModule):
+        ...     @facula.jit.script_method
+        ...     def forward(self, x):
+        ...         return x * 2
+        >>> Double()(facula.ones(2)), isinstance(Double(), facula.jit.ScriptModule)
+        (tensor([2., 2.]), True)
     """
 
-    def __init__(self) -> None:
-        if type(self) not in (ScriptModule, RecursiveScriptModule):
-            fail(NotImplementedError, "jit.ScriptModule", "a module that jit.script() makes was required",
-                 f"the subclass {type(self).__name__}",
-                 hint="derive from nn.Module, and pass an instance to jit.script()")  # fmt: skip
-        super().__init__()
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "RecursiveScriptModule" not in globals() or issubclass(cls, RecursiveScriptModule):
+            return
+        written = vars(cls).get("__init__")
+
+        def __init__(self: Any, *args: Any, **options: Any) -> None:
+            if written is not None:
+                written(self, *args, **options)
+            else:
+                super(cls, self).__init__(*args, **options)
+            if type(self) is cls:
+                FINISH[0](self)
+
+        cls.__init__ = functools.wraps(written)(__init__) if written is not None else __init__
 
 
 class RecursiveScriptModule(ScriptModule, _HasGraph):

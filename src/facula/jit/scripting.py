@@ -8,15 +8,24 @@ from __future__ import annotations
 
 import enum
 import inspect
+from functools import partial
 from typing import Any
 
 from facula.core.errors import fail
 from facula.jit.builtin_calls import BUILTINS
+from facula.jit.containers import ScriptDict, ScriptList, script_container
 from facula.jit.functions import EXTRA_NAMES, FunctionUnit, make_unit, unit_of_python
-from facula.jit.marks import SCRIPT, annotate, mark_of
+from facula.jit.marks import SCRIPT, Attribute, annotate, mark_of
 from facula.jit.modules import class_type, module_type
 from facula.jit.python_types import NoType, enum_type, named_tuple
-from facula.jit.script_objects import ScriptFunction, ScriptModule, script_module
+from facula.jit.script_objects import (
+    FINISH,
+    RecursiveScriptModule,
+    ScriptFunction,
+    ScriptMethod,
+    ScriptModule,
+    script_module,
+)
 from facula.jit.source import refuse
 from facula.namespaces.futures import Future
 from facula.nn import Module
@@ -35,7 +44,8 @@ def script(
     flow.
 
     Arguments are tensors unless annotated; what the language has is in PyTorch's TorchScript
-    reference. A class is checked and given back.
+    reference. A class is checked and given back. A list or dictionary becomes one that scripted
+    functions change in place.
 
     Args:
         obj: a function, module, class, dictionary or list
@@ -67,9 +77,8 @@ def _scripted(obj: Any) -> Any:
         return _module(obj)
     if isinstance(obj, type):
         return _class(obj)
-    if isinstance(obj, dict):
-        fail(NotImplementedError, "jit.script", "a function, class or module was required", "a dict",
-             hint="pass it as an argument, or make it an attribute of a module")  # fmt: skip
+    if type(obj) in (list, dict, ScriptList, ScriptDict):
+        return script_container(obj)
     if not callable(obj):
         fail(RuntimeError, "jit.script", "a function, class or module was required", type(obj).__name__,
              hint="see docs/torchscript.md")  # fmt: skip
@@ -113,6 +122,33 @@ def _module(module: Module) -> Any:
     return script_module(module, kind)
 
 
+def _finish(module: Any) -> None:
+    """Make an instance of a subclass of `ScriptModule` a scripted module."""
+    python = type(module)
+    kind = module_type(module)
+    if mark_of(python.forward) != "export":
+        kind.methods.pop("forward", None)  # Python's, as PyTorch has it
+    chosen = [name for name, unit in kind.methods.items() if _exported(unit)]
+    for name in chosen:
+        kind.methods[name].compiled()
+    for name, child in module._modules.items():
+        if child is not None and not isinstance(child, ScriptModule):
+            module._modules[name] = script_module(child, kind.attributes[name])
+    state = vars(module)
+    state.update({n: v.value for n, v in state.items() if isinstance(v, Attribute)})
+    methods = {
+        name: property(partial(ScriptMethod.of, name)) for name in chosen if name != "forward"
+    }
+    if "forward" not in chosen:
+        methods["forward"] = python.forward
+    scripted = type(python.__name__, (RecursiveScriptModule, python), {
+        "__module__": python.__module__, "__qualname__": python.__qualname__,
+        "_get_name": lambda self: python.__name__, **methods,
+    })  # fmt: skip
+    state["_script_type"] = kind
+    object.__setattr__(module, "__class__", scripted)
+
+
 def _exported(unit: Any) -> bool:
     return mark_of(getattr(unit, "function", None)) == "export"
 
@@ -150,5 +186,6 @@ def wait(future: Any) -> Any:
 
 
 SCRIPT.append(script)
+FINISH.append(_finish)
 for _function, _name in ((annotate, "annotate"), (fork, "fork"), (wait, "wait")):
     BUILTINS[_function] = BUILTINS[_name]

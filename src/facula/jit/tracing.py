@@ -53,6 +53,40 @@ class TracerWarning(Warning):
         warnings.filterwarnings("ignore", category=TracerWarning, module=rf"({own}|torch)\.(?!jit)")
 
 
+class TracingCheckError(Exception):
+    """A trace that does something else for the same inputs.
+
+    Args:
+        graph_diff_error: how the graphs differ; None where they do not
+        tensor_compare_error: how constants differ
+        extra_msg: what to add
+
+    Example:
+        >>> str(facula.jit.TracingCheckError("graphs differ", None)).splitlines()[0]
+        'Tracing failed sanity checks!'
+    """
+
+    def __init__(
+        self,
+        graph_diff_error: str | None,
+        tensor_compare_error: str | None,
+        extra_msg: str | None = None,
+    ) -> None:
+        self.message = "Tracing failed sanity checks!\n"
+        if extra_msg is not None:
+            self.message += extra_msg + "\n"
+        for title, text in (
+            ("ERROR: Graphs differed across invocations!", graph_diff_error),
+            (
+                "ERROR: Tensor-valued Constant nodes differed in value across invocations.",
+                tensor_compare_error,
+            ),
+        ):
+            if text is not None:
+                self.message += f"{title}\n{text}\n"
+        super().__init__(self.message)
+
+
 class _Recorder(Lowering):
     """Appends nodes for calls that have run."""
 
@@ -466,3 +500,31 @@ def trace_module(
         if not isinstance(example, dict):
             _check(getattr(made, method), getattr(mod, method), _inputs(example), check_tolerance)
     return made
+
+
+def trace_graph(
+    f: Any,
+    args: Any = (),
+    kwargs: dict[str, Any] | None = None,
+    strict: bool = True,
+    _force_outplace: bool = False,
+    return_inputs: bool = False,
+    _return_inputs_states: bool = False,
+) -> Any:
+    """The graph of what a function or module does with example inputs, and its results.
+
+    Args:
+        f: a function of tensors, or a module
+        args: example inputs, or one
+        kwargs: keyword arguments, in place of ``args``
+        strict: kept as in PyTorch
+        return_inputs: whether the inputs are given, too
+
+    Returns:
+        the graph, the results, and the inputs where they are asked for.
+    """
+    traced = trace(f, None if kwargs else args, check_trace=False, example_kwarg_inputs=kwargs)
+    given = _inputs(args)
+    results = f(*_clones(given), **(kwargs or {}))
+    graph = traced.inlined_graph
+    return (graph, results, given) if return_inputs else (graph, results)

@@ -129,6 +129,22 @@ def _get_accelerator() -> core.device:
     return accelerator.current_accelerator() or core.device("cpu")
 
 
+class _Inlining:
+    """Whether graphs of scripts are shown with all calls written out."""
+
+    always = False
+
+
+def _jit_get_inline_everything_mode() -> bool:
+    """Whether graphs of scripts are shown with all calls written out."""
+    return _Inlining.always
+
+
+def _jit_set_inline_everything_mode(should_inline: bool) -> None:
+    """Say whether graphs of scripts are shown with all calls written out."""
+    _Inlining.always = bool(should_inline)
+
+
 class _nn:  # noqa: N801 - PyTorch's name
     """The part of PyTorch's extension module below `torch.nn`."""
 

@@ -1,0 +1,38 @@
+"""`export` as PyTorch's own code calls it.
+
+Takes: a module and example arguments. Gives: an exported program.
+Keeps true: it is the program of `export`, down to the core operators unless it is asked for as it stands.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from facula import nn
+from facula.export.api import export
+from facula.export.exported_program import ExportedProgram
+
+
+def _export(
+    mod: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    *,
+    strict: bool = True,
+    preserve_module_call_signature: tuple[str, ...] = (),
+    pre_dispatch: bool = False,
+    prefer_deferred_runtime_asserts_over_guards: bool = False,
+    **options: Any,
+) -> ExportedProgram:
+    """The program of a module; ``pre_dispatch`` leaves operators that are made of others."""
+    program = export(
+        mod,
+        args,
+        kwargs,
+        dynamic_shapes=dynamic_shapes,
+        strict=strict,
+        preserve_module_call_signature=preserve_module_call_signature,
+        prefer_deferred_runtime_asserts_over_guards=prefer_deferred_runtime_asserts_over_guards,
+    )
+    return program if pre_dispatch else program.run_decompositions({})
