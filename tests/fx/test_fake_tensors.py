@@ -7,6 +7,7 @@ import facula.nn.functional as F
 from facula import nn
 from facula._subclasses import DynamicOutputShapeException, FakeTensor, FakeTensorMode
 from facula._subclasses.fake_tensor import DataDependentOutputException
+from facula.utils._python_dispatch import TorchDispatchMode
 
 
 def test_a_fake_tensor_looks_like_the_real_one():
@@ -85,3 +86,24 @@ def test_overloads_are_one_operator():
     assert (
         aten.clone.default == facula.Tensor.clone and aten.sin.default(facula.zeros(1)).item() == 0
     )
+
+
+def test_real_tensors_print_while_fake_ones_are_made():
+    x = facula.tensor([1.0, 2.0])
+    seen = []
+
+    class Listens(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    with FakeTensorMode(), Listens():
+        assert repr(x) == "tensor([1., 2.])"
+    assert seen == []
+
+
+def test_the_gradient_of_a_tensor_is_fake_too():
+    x = facula.ones(2, 3, requires_grad=True)
+    x.grad = facula.ones(2, 3)
+    fake = FakeTensorMode().from_tensor(x)
+    assert isinstance(fake.grad, FakeTensor) and fake.grad.shape == (2, 3)

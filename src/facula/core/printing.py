@@ -314,7 +314,15 @@ def _is_plain(tensor: Any) -> bool:
 
 
 def tensor_repr(tensor: Any, *, tensor_contents: str | None = None) -> str:
-    """`repr(tensor)`; `tensor_contents` replaces the numbers."""
+    """`repr(tensor)`; `tensor_contents` replaces the numbers. No dispatch mode hears of it."""
+    keys = core.suspend_dispatch()
+    try:
+        return _repr(tensor, tensor_contents)
+    finally:
+        core.set_thread_keys(keys)
+
+
+def _repr(tensor: Any, tensor_contents: str | None) -> str:
     plain = _is_plain(tensor)
     prefix = "tensor(" if plain else f"{type(tensor).__name__}("
     value, tangent = unpack_dual(tensor) if unpack_dual is not None else (tensor, None)

@@ -401,6 +401,9 @@ class FakeTensorMode(TorchDispatchMode):
                     made = made.clone()
         if getattr(tensor, "_is_param", False) or type(tensor).__name__ == "Parameter":
             made._is_param = True
+        grad = tensor.grad if tensor.is_leaf and tensor.requires_grad else None
+        if grad is not None and grad.layout is core.strided:
+            made.grad = self.from_tensor(grad, static_shapes=True)
         return made
 
     def _on_storage(self, tensor: Tensor) -> Tensor:

@@ -270,7 +270,8 @@ class ScriptModule(Module):
             if type(self) is cls:
                 FINISH[0](self)
 
-        cls.__init__ = functools.wraps(written)(__init__) if written is not None else __init__
+        made = functools.wraps(written)(__init__) if written is not None else __init__
+        cls.__init__ = made  # type: ignore[method-assign]
 
 
 class RecursiveScriptModule(ScriptModule, _HasGraph):

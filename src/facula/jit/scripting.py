@@ -27,6 +27,7 @@ from facula.jit.script_objects import (
     script_module,
 )
 from facula.jit.source import refuse
+from facula.jit.types import ClassType
 from facula.namespaces.futures import Future
 from facula.nn import Module
 
@@ -133,7 +134,9 @@ def _finish(module: Any) -> None:
         kind.methods[name].compiled()
     for name, child in module._modules.items():
         if child is not None and not isinstance(child, ScriptModule):
-            module._modules[name] = script_module(child, kind.attributes[name])
+            child_kind = kind.attributes[name]
+            assert isinstance(child_kind, ClassType)
+            module._modules[name] = script_module(child, child_kind)
     state = vars(module)
     state.update({n: v.value for n, v in state.items() if isinstance(v, Attribute)})
     methods = {

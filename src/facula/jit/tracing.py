@@ -8,9 +8,11 @@ of the example; a tensor that is turned into a number warns; the result is compa
 from __future__ import annotations
 
 import ast
+import difflib
 import inspect
 import re
 import warnings
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -31,6 +33,7 @@ from facula.jit.script_objects import (
     script_module,
 )
 from facula.jit.source import Source
+from facula.jit.traced_sizes import TracedInt, plain, sized
 from facula.jit.values import Bound
 from facula.namespaces.overrides import TorchFunctionMode
 from facula.nn import Module
@@ -100,6 +103,8 @@ class _Recorder(Lowering):
         """The value of an argument."""
         if isinstance(obj, core.Tensor):
             return self._tensor(obj)
+        if isinstance(obj, TracedInt):
+            return obj.value()
         if isinstance(obj, CODED):
             return self.constant(code_of(obj))
         if isinstance(obj, (list, tuple)):
@@ -118,7 +123,7 @@ class _Recorder(Lowering):
             return found[1]
         place = self.paths.get(id(tensor))
         if place is None:
-            made = self.constant(tensor.detach())
+            made = self.constant(tensor.detach().as_subclass(core.Tensor))
         else:
             made, names = place
             for name in names:
@@ -138,6 +143,9 @@ class _Recorder(Lowering):
             node = self.emit("prim::ListUnpack", [value], [value.type.item] * len(obj))
             for each, item in zip(obj, node.outputs_, strict=True):
                 self.note(each, item)
+        elif isinstance(obj, dict) and value.type.kind == "Dict":
+            for key, each in obj.items():
+                self.note(each, self.call("aten::__getitem__", [value, self.constant(key)]))
 
     # ---- calls
     def record(self, function: Any, args: Any, kwargs: Any, result: Any) -> None:
@@ -210,9 +218,13 @@ class _Mode(TorchFunctionMode):
         self.recorder, self.paused = recorder, False
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
         if self.paused:
-            return result
+            return func(*args, **(kwargs or {}))
+        self.paused = True  # what the library does inside is no part of the trace
+        try:
+            result = func(*plain(args), **plain(kwargs or {}))
+        finally:
+            self.paused = False
         name = getattr(func, "__name__", "")
         if name in ("item", "_item", "tolist"):
             warnings.warn(
@@ -221,6 +233,8 @@ class _Mode(TorchFunctionMode):
                 TracerWarning, stacklevel=3,
             )  # fmt: skip
         if _holds_tensors(result) or name == "__setitem__":
+            if not (args and result is args[0]):
+                result = sized(result)
             self.recorder.record(func, args, kwargs or {}, result)
         return result
 
@@ -229,7 +243,7 @@ class _Mode(TorchFunctionMode):
         inputs = [self.recorder.of(v) for v in values]
         self.paused = True
         try:
-            result = unit.run(*values)
+            result = sized(unit.run(*plain(values)))
         finally:
             self.paused = False
         made = self.recorder.value("prim::CallFunction", inputs, unit.result_type(), function=unit,
@@ -276,7 +290,7 @@ def _record(
     if any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(function).parameters.values()):
         listed = [*args, *kwargs.values()]
         names = [f"input_{i}" for i in range(len(listed))]
-    given = [_fresh(v) for v in listed]
+    given = [sized(_fresh(v)) for v in listed]
     for own, value in zip(names, given, strict=True):
         of = _type(value)
         made = recorder.graph.add_parameter(of, own)
@@ -321,7 +335,7 @@ def _recurrent(mode: _Mode, child: Any, owner: Value, path: list[str], *args: An
     made = recorder.call_method(place, "forward", [recorder.of(a) for a in args], {})
     mode.paused = True
     try:
-        result = type(child).forward(child, *args)
+        result = sized(type(child).forward(child, *args))
     finally:
         mode.paused = False
     recorder.note(result, made)
@@ -338,7 +352,7 @@ def _fresh(value: Any) -> Any:
         )
     if isinstance(value, (tuple, list)) and type(value) in (tuple, list):
         return type(value)(_fresh(v) for v in value)
-    return value
+    return {k: _fresh(v) for k, v in value.items()} if type(value) is dict else value
 
 
 def _type(value: Any) -> T.Type:
@@ -348,9 +362,12 @@ def _type(value: Any) -> T.Type:
         return T.list_of(_type(value[0]) if value else T.TENSOR)
     if isinstance(value, tuple):
         return T.tuple_of([_type(v) for v in value])
-    if isinstance(value, dict):
+    if isinstance(value, dict) and value:
         key, item = next(iter(value.items()))
-        return T.dict_of(_type(key), _type(item))
+        keys = {str: T.STR, int: T.INT, float: T.FLOAT}.get(type(key))
+        kinds = {_type(v) for v in value.values()}
+        if keys is not None and len(kinds) == 1:
+            return T.dict_of(keys, _type(item))
     return fail(RuntimeError, "jit.trace", "inputs that are tensors, lists, tuples or dicts of them were required",
                 type(value).__name__, hint="bind other arguments with functools.partial")  # fmt: skip
 
@@ -364,6 +381,8 @@ def _clones(value: Any) -> Any:
 
 
 def _flat(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        value = list(value.values())
     return [t for v in value for t in _flat(v)] if isinstance(value, (tuple, list)) else [value]
 
 
@@ -383,6 +402,36 @@ def _check(traced: Any, original: Any, args: tuple[Any, ...], tolerance: float) 
                 "function. The function is random, or depends on more than its inputs.",
                 TracerWarning, stacklevel=4,
             )  # fmt: skip
+
+
+def _check_graph(unit: FunctionUnit, again: Callable[[], FunctionUnit]) -> None:
+    """Raises where a second trace, with inputs that may be others, is another graph.
+
+    What draws random numbers, or reads what it changed, is told by the results instead.
+    """
+    with facula.random.fork_rng(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", TracerWarning)
+        second = again().graph
+    first = unit.graph
+    one, two = _text(first), _text(second)
+    if one != two:
+        lines = difflib.ndiff(one.splitlines(), two.splitlines())
+        raise TracingCheckError("Graph diff:\n" + "\n".join("\t" + line for line in lines), None)
+    for a, b in zip(
+        first.findAllNodes("prim::Constant"), second.findAllNodes("prim::Constant"), strict=True
+    ):
+        x, y = a.attributes.get("value"), b.attributes.get("value")
+        if isinstance(x, core.Tensor) and not (
+            isinstance(y, core.Tensor)
+            and x.shape == y.shape
+            and facula.allclose(x, y, equal_nan=True)
+        ):
+            raise TracingCheckError(None, f"Node:\n\t{a}\n\tthe values are {x}\n\tand {y}")
+
+
+def _text(graph: Any) -> str:
+    """A graph without the places in the source."""
+    return re.sub(r" # .*", "", str(graph))
 
 
 def trace(
@@ -444,6 +493,10 @@ def trace(
     made.__wrapped__ = func
     if check_trace and not kwargs:
         for each in [args, *map(_inputs, check_inputs or ())]:
+            given = _clones(each)
+            again = partial(_record, func, partial(_spread, func, kwargs, len(args)), given, kwargs,
+                            None, None, name)  # fmt: skip
+            _check_graph(unit, again)
             _check(made, func, each, check_tolerance)
     return made
 

@@ -13,6 +13,7 @@ from facula.compiler.api import (
     substitute_in_graph,
 )
 from facula.compiler.api import compile as optimize
+from facula.compiler.api import reset as _reset_guarded_backend_cache  # noqa: F401
 from facula.compiler.backends import list_backends, lookup_backend, register_backend
 from facula.compiler.explanation import explain
 from facula.compiler.optimized_module import OptimizedModule
