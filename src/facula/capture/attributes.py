@@ -115,20 +115,9 @@ class Attributes(Part):
                 self.fail(AttributeError, said)
             return self.made(MethodValue(name, owner))
         if isinstance(owner, PartialValue):
-            parts = {"func": owner.function, "args": owner.args, "keywords": owner.kwargs}
-            if name == "args":
-                return self.build_tuple(owner.args)
-            if name == "keywords":
-                names = [Known(n) for n in owner.kwargs]
-                return self.build_dict(names, list(owner.kwargs.values()))
-            if name in parts:
-                return parts[name]
-            if name == "__doc__":
-                return Known(functools.partial.__doc__)
-            if name == "__dict__":
-                return self.build_dict([], [])
-            if self.class_of_attribute(functools.partial, name) is not None:
-                return self.made(MethodValue(name, owner))
+            found = self._attribute_of_partial(owner, name)
+            if found is not None:
+                return found
         if isinstance(owner, SliceValue) and name in ("start", "stop", "step"):
             return owner.parts[("start", "stop", "step").index(name)]
         if isinstance(owner, CellValue) and name == "cell_contents":
@@ -138,6 +127,22 @@ class Attributes(Part):
         ):  # fmt: skip
             return self.made(MethodValue(name, owner))
         self.no_attribute(owner.cls, name)
+
+    def _attribute_of_partial(self, owner: PartialValue, name: str) -> Any:
+        """What `functools.partial` gives under a name; None where it has none."""
+        if name == "func":
+            return owner.function
+        if name == "args":
+            return self.build_tuple(owner.args)
+        if name == "keywords":
+            return self.build_dict([Known(n) for n in owner.kwargs], list(owner.kwargs.values()))
+        if name == "__doc__":
+            return Known(functools.partial.__doc__)
+        if name == "__dict__":
+            return self.build_dict([], [])
+        if self.class_of_attribute(functools.partial, name) is not None:
+            return self.made(MethodValue(name, owner))
+        return None
 
     # objects --------------------------------------------------------------------------------------
     def type_lookup(self, cls: type, name: str) -> Any:

@@ -59,6 +59,11 @@ from facula.namespaces import legacy
 _DEEPEST = 60
 #: special methods of C that mean the same for every object
 _ANSWERED = frozenset("__format__ __str__ __repr__ __hash__ __eq__ __ne__".split())
+_DESCRIPTORS = (
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+)
 _VARARGS, _VARKEYWORDS, _COROUTINE = 4, 8, 0x80 | 0x200
 #: modules of the framework whose functions are followed; functions of others are operators
 _FOLLOWED = (
@@ -380,29 +385,25 @@ class Calls(Part):
             return self.instantiate(function, args, kwargs)
         if isinstance(obj, functools._lru_cache_wrapper):
             return self._call_cached(obj, args, kwargs)
+        return self._call_object(obj, args, kwargs)
+
+    def _call_object(self, obj: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """A known callable that is no class and no operator: by what kind of callable it is."""
         if isinstance(obj, types.MethodWrapperType):
             found = subclasses.read_property(self, obj, args)
             if found is not NotImplemented:
                 return found
         if isinstance(obj, property):
             raise Break("unsupported-call", "a property")
-        if isinstance(
-            obj,
-            (
-                types.MethodDescriptorType,
-                types.WrapperDescriptorType,
-                types.ClassMethodDescriptorType,
-            ),
-        ):
+        if isinstance(obj, _DESCRIPTORS):
             return self._call_descriptor(obj, args, kwargs)
         if is_disabled(obj):
             raise Break("disabled", getattr(obj, "__qualname__", repr(obj)))
         if is_allowed_in_graph(obj) or self._is_core_operator(obj, args, kwargs):
             return self.graph_call(obj, args, kwargs)
         if isinstance(obj, types.MethodType):
-            return self.call(
-                self.trusted(obj.__func__), [self.trusted(obj.__self__), *args], kwargs
-            )
+            owner = self.trusted(obj.__self__)
+            return self.call(self.trusted(obj.__func__), [owner, *args], kwargs)
         if isinstance(obj, (operator.itemgetter, operator.attrgetter, operator.methodcaller)):
             return special_methods.call_getter(self, obj, args[0])
         if rules.is_pure(obj):

@@ -15,7 +15,7 @@ import re
 import time
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core
@@ -413,13 +413,8 @@ def set_stance(stance: Stance) -> Stance:
     return before
 
 
-def make_caller(session: Session, function: types.FunctionType) -> Callable[..., Any]:
-    """A function of the same signature that looks segments up."""
-    code = function.__code__
-    place = session.place(function, code, None)
-    if place.depth < 0 or not place.slots:
-        place.name_slots(0)
-    names = place.slots
+def _parameters(code: types.CodeType, names: Sequence[str]) -> str:
+    """The parameters of a function as its `def` has them, under other names."""
     count, keyword_count = code.co_argcount, code.co_kwonlyargcount
     parts = list(names[:count])
     if code.co_posonlyargcount:
@@ -433,9 +428,19 @@ def make_caller(session: Session, function: types.FunctionType) -> Callable[...,
     parts += names[count : count + keyword_count]
     if code.co_flags & 8:
         parts.append("**" + names[at])
+    return ", ".join(parts)
+
+
+def make_caller(session: Session, function: types.FunctionType) -> Callable[..., Any]:
+    """A function of the same signature that looks segments up."""
+    code = function.__code__
+    place = session.place(function, code, None)
+    if place.depth < 0 or not place.slots:
+        place.name_slots(0)
+    names = place.slots
     arguments = "".join(f", {name}" for name in names)
     text = (
-        f"def caller({', '.join(parts)}):\n"
+        f"def caller({_parameters(code, names)}):\n"
         "    for segment__ in ENTRIES__:\n"
         f"        result__ = segment__.function(F__{arguments})\n"
         "        if result__ is not MISS__: break\n"

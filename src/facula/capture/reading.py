@@ -194,6 +194,7 @@ class Reading(Part):
         return Known(obj, source)
 
     def _new(self, obj: Any, kind: type, source: Source) -> Any:
+        """The value of an object that is read for the first time: tensors and what is a constant."""
         if isinstance(obj, core.Tensor) and not getattr(kind, "_is_sparse_tensor", False):
             return self._tensor(obj, source)
         if isinstance(obj, core.Tensor) and is_wrapper(kind):
@@ -219,22 +220,21 @@ class Reading(Part):
             # `out.append` on the stack: another list has another one
             self.guards.add("type", source, kind)
             self.guards.add("equal", source.attr("__name__"), obj.__name__)
-            value = MethodValue(obj.__name__, self.wrap(obj.__self__, source.attr("__self__")))
-            value.source = source
-            return value
+            return self._method(obj, obj.__name__, source)
         if kind is re.Match and source.kind == "held":
             return Known(obj, source)
         if isinstance(obj, _BY_IDENTITY) or kind in (core.Op, core.InplaceOp):
             self._same_object(source, obj)
             return Known(obj, source)
+        return self._new_object(obj, kind, source)
+
+    def _new_object(self, obj: Any, kind: type, source: Source) -> Any:
+        """What is looked into: functions, methods, containers, and objects of the program's classes."""
         if kind is types.FunctionType:
             return self._function(obj, source)
         if kind is types.MethodType:
             self.guards.add("type", source, kind)
-            function = self.wrap(obj.__func__, source.attr("__func__"))
-            value = MethodValue(function, self.wrap(obj.__self__, source.attr("__self__")))
-            value.source = source
-            return value
+            return self._method(obj, self.wrap(obj.__func__, source.attr("__func__")), source)
         if not (kind is dict and _is_module_table(source)):
             self.guards.add("type", source, kind)
         if kind is types.CellType:
@@ -252,6 +252,12 @@ class Reading(Part):
         if kind is ReplayIterator:
             return self._replay(obj, source)
         return ObjectValue(kind, source, obj)
+
+    def _method(self, obj: Any, function: Any, source: Source) -> MethodValue:
+        """A bound method: of a function, or of one of the container's by its name."""
+        value = MethodValue(function, self.wrap(obj.__self__, source.attr("__self__")))
+        value.source = source
+        return value
 
     @staticmethod
     def _is_method_of_container(obj: Any) -> bool:

@@ -7,7 +7,9 @@ attempts see the same state, so they do the same.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 from facula import core
@@ -104,29 +106,14 @@ def _captured(place: Any, function: Any, values: list[Any]) -> Entry:
     static, may_assume = False, True
     COUNTERS["frames"]["total"] += 1
     for _ in range(100):
+        session = place.session
         world = Symbolic(
-            place.history,
-            place.session.dynamic,
-            module_class(),
-            plain_module,
-            static_only=static,
-            assume_static=config.automatic_dynamic_shapes,
-            may_assume=may_assume,
-            whole=place.session.fullgraph,
-        )
-        keys, generator = core.thread_keys(), core.default_generator.get_state()
-        autocast = autocast_state()
+            place.history, session.dynamic, module_class(), plain_module, static_only=static,
+            assume_static=config.automatic_dynamic_shapes, may_assume=may_assume, whole=session.fullgraph,
+        )  # fmt: skip
         try:
-            frame = _symbolic_frame(world, place, function, values)
-            ending = _run(world, frame, stop, place)
-            with stage("checks of what was captured"):
-                check_marks(world)
-                check_hooks(world)
-                _check_assumptions(world)
-                world.check_arrays()
-            again = functools.partial(place.session.after_wrong_assumption, place)
-            with stage("what is left to Python"):
-                code = SegmentCode(world, place.slots, ending, again)
+            with _thread_state_kept():
+                code, ending = _attempt(world, place, function, values, stop)
         except Earlier as error:
             stop, reason = _earlier(error, stop, reason)
             if place.session.fullgraph:
@@ -141,19 +128,45 @@ def _captured(place: Any, function: Any, values: list[Any]) -> Entry:
         except Unassuming:
             may_assume = False
             continue
-        finally:
-            restore_autocast(autocast)
-            core.set_thread_keys(keys)
-            core.default_generator.set_state(generator)
-        if reason is not None and ending.kind == "suspend":
-            _report(place, reason)
+        at_break = reason if ending.kind == "suspend" else None
+        if at_break is not None:
+            _report(place, at_break)
         entry = _compile(place, world, code)
-        entry.break_reason = reason if ending.kind == "suspend" else None
+        entry.break_reason = at_break
         COUNTERS["frames"]["ok"] += 1
         return entry
     raise InternalTorchDynamoError(
         f"[compile] a segment of {place.code.co_qualname} was required: got none in 100 attempts"
     )
+
+
+@contextlib.contextmanager
+def _thread_state_kept() -> Iterator[None]:
+    """Modes and the random state of the thread are behind it what they were before."""
+    keys, generator = core.thread_keys(), core.default_generator.get_state()
+    autocast = autocast_state()
+    try:
+        yield
+    finally:
+        restore_autocast(autocast)
+        core.set_thread_keys(keys)
+        core.default_generator.set_state(generator)
+
+
+def _attempt(
+    world: Symbolic, place: Any, function: Any, values: list[Any], stop: int | None
+) -> tuple[SegmentCode, Ending]:
+    """One run of the interpreter up to `stop`, or to where the segment ends by itself."""
+    frame = _symbolic_frame(world, place, function, values)
+    ending = _run(world, frame, stop, place)
+    with stage("checks of what was captured"):
+        check_marks(world)
+        check_hooks(world)
+        _check_assumptions(world)
+        world.check_arrays()
+    again = functools.partial(place.session.after_wrong_assumption, place)
+    with stage("what is left to Python"):
+        return SegmentCode(world, place.slots, ending, again), ending
 
 
 def _check_assumptions(world: Symbolic) -> None:

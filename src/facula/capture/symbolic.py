@@ -59,6 +59,23 @@ class Symbolic(
         self.history, self.dynamic_mode, self.static_only = history, dynamic, static_only
         self.assume_static = assume_static
         self.module_class, self.plain_module = module_class, plain_module
+        #: the truth of tensors that the segment is captured for
+        self.may_assume = may_assume
+        #: whether the program is to be one graph, which then has what is read from elements, too
+        self.whole = whole
+        self._begin_graph()
+        self._begin_numbers()
+        self.frames: list[Frame] = []
+        self.watch = narration.lines_of_frames()
+        if logs.is_on("verbose_guards"):
+            self.guards.where = lambda: self.user_line() if self.frames else None
+        self.tick = 0
+        self.start_keys = core.thread_keys()
+        self.start_state = state_of_thread()
+        self.start_autocast = autocast_state()
+
+    def _begin_graph(self) -> None:
+        """An empty graph, and nothing yet that Python has to do beside it."""
         self.fakes = Fakes()
         self.graph = Graph()
         self.guards = GuardSet()
@@ -73,24 +90,7 @@ class Symbolic(
         self.attribute_writes: dict[tuple[int, str], tuple[Any, str, Any]] = {}
         self.mode_changes: list[tuple[Any, tuple]] = []
         self.operator_count = 0
-        self.conditions: list[tuple[NumberValue, bool]] = []
-        #: the truth of tensors that the segment is captured for
-        self.may_assume = may_assume
-        #: whether the program is to be one graph, which then has what is read from elements, too
-        self.whole = whole
         self.assumed: list[tuple[Any, bool]] = []
-        self.dimensions: dict[tuple[int, int], NumberValue] = {}
-        self.dynamic_ints: dict[Any, NumberValue] = {}
-        self.dynamic_floats: dict[Any, NumberValue] = {}
-        self.float_tensors: dict[Any, Any] = {}
-        self.any_dynamic = False
-        self.shadow: Replay | None = None
-        #: numbers that were read from elements, what is known of them, and the graph for other such numbers
-        self.reads: list[Any] = []
-        self.known = Unbacked({})
-        self.symbols: dict[Any, Any] = {}
-        self.sizes_read: dict[tuple[int, int], bool] = {}
-        self.beside: Replay | None = None
         self.enclosing: list[tuple[list, list]] = []
         self.attached: dict[str, Any] = {}
         self.lazy_iterators: set[int] = set()
@@ -105,14 +105,22 @@ class Symbolic(
         self.in_class = {}
         self.array_inputs, self.known_arrays = [], []
         self.uses_arrays, self.arrays_written, self.arrays_copied = False, False, []
-        self.frames: list[Frame] = []
-        self.watch = narration.lines_of_frames()
-        if logs.is_on("verbose_guards"):
-            self.guards.where = lambda: self.user_line() if self.frames else None
-        self.tick = 0
-        self.start_keys = core.thread_keys()
-        self.start_state = state_of_thread()
-        self.start_autocast = autocast_state()
+
+    def _begin_numbers(self) -> None:
+        """No number yet that stands for others: sizes, Python's numbers, and elements that were read."""
+        self.conditions: list[tuple[NumberValue, bool]] = []
+        self.dimensions: dict[tuple[int, int], NumberValue] = {}
+        self.dynamic_ints: dict[Any, NumberValue] = {}
+        self.dynamic_floats: dict[Any, NumberValue] = {}
+        self.float_tensors: dict[Any, Any] = {}
+        self.any_dynamic = False
+        self.shadow: Replay | None = None
+        #: numbers that were read from elements, what is known of them, and the graph for other such numbers
+        self.reads: list[Any] = []
+        self.known = Unbacked({})
+        self.symbols: dict[Any, Any] = {}
+        self.sizes_read: dict[tuple[int, int], bool] = {}
+        self.beside: Replay | None = None
 
     def stack_trace(self) -> str:
         """The user's lines that are interpreted now, outermost first."""

@@ -227,44 +227,36 @@ class Builder:
         if matches(wanted, have, bound):
             return given
         inner = T.without_none(wanted)
+        made_here, empty = given.node.kind_, not given.node.inputs_
         if inner.kind == "List" and have.kind == "Tuple":
             return self._tuple_as_list(given, inner, bound, convert)
-        if inner.kind == "List" and have.kind == "List" and not given.node.inputs_ and (
-            given.node.kind_ == "prim::ListConstruct"
-        ):  # fmt: skip
+        written = inner.kind == have.kind == "List" and made_here == "prim::ListConstruct"
+        if written and empty:
             return self.make_list([], substitute(inner.item, bound))
-        if (
-            inner.kind == "Dict"
-            and given.node.kind_ == "prim::DictConstruct"
-            and not given.node.inputs_
-        ):
+        if inner.kind == "Dict" and made_here == "prim::DictConstruct" and empty:
             return self.value("prim::DictConstruct", [], substitute(inner, bound))
         if inner.kind == "List" and length and matches(inner.item, have, bound):
             return self.make_list([given] * length, inner.item)
         if inner.kind == "Tuple" and have.kind == "Tuple" and len(inner.inner) == len(have.inner):
             items = zip(self.unpack(given), inner.inner, strict=True)
             made = [self.fitted(v, t, bound, convert) for v, t in items]
-            return (
-                None if None in made else self.make_tuple([m for m in made if m is not None], inner)
-            )
+            good = [m for m in made if m is not None]
+            return self.make_tuple(good, inner) if len(good) == len(made) else None
         if inner.kind == "Device" and have.kind == "str":
             return self.call("aten::device", [given])
         if convert and have.kind == "Tensor" and inner.kind in ("int", "float", "Scalar"):
-            word = inner.kind.capitalize()
-            return self.call(f"aten::{word}Implicit", [given])
-        if (
-            inner.kind == "List"
-            and have.kind == "List"
-            and given.node.kind_ == "prim::ListConstruct"
-        ):
-            parts = [self.fitted(v, inner.item, bound, convert) for v in given.node.inputs_]
-            good = [m for m in parts if m is not None]
-            return (
-                self.make_list(good, substitute(inner.item, bound))
-                if len(good) == len(parts)
-                else None
-            )
-        return None
+            return self.call(f"aten::{inner.kind.capitalize()}Implicit", [given])
+        return self._list_as_list(given, inner, bound, convert) if written else None
+
+    def _list_as_list(
+        self, given: Value, wanted: T.Type, bound: dict[str, T.Type], convert: bool
+    ) -> Value | None:
+        """A list that was just written, with items of another type."""
+        parts = [self.fitted(v, wanted.item, bound, convert) for v in given.node.inputs_]
+        good = [m for m in parts if m is not None]
+        if len(good) < len(parts):
+            return None
+        return self.make_list(good, substitute(wanted.item, bound))
 
     def _tuple_as_list(
         self, given: Value, wanted: T.Type, bound: dict[str, T.Type], convert: bool

@@ -135,28 +135,17 @@ def export(
     from facula.onnx.artifacts import Artifacts
 
     artifacts = Artifacts(artifacts_dir, report, profile, dump_exported_program)
-    args = args if isinstance(args, tuple) else (args,)
-    kwargs = dict(kwargs or {})
-    if (
-        args
-        and isinstance(args[-1], dict)
-        and not isinstance(model, ExportedProgram)
-        and not dynamo
-    ):
-        kwargs, args = {**args[-1], **kwargs}, args[:-1]
+    # the older interface takes keyword arguments as a dictionary behind the others
+    args, kwargs = _example(args, kwargs, not (dynamo or isinstance(model, ExportedProgram)))
     of_outputs: dict[str, dict[int, str]] = {}
     dims: dict[str, str] | None = None
+    asked = (dynamic_axes, input_names, output_names)
     with _exporting(), artifacts.timed():
         if isinstance(model, ExportedProgram):
             program, dims = model, {}
         else:
             _check_module(model)
-            if dynamic_shapes is not None:
-                dynamic_shapes = axis_names.with_dims(dynamic_shapes, {})
-            elif dynamic_axes:
-                dynamic_shapes, of_outputs = axis_names.from_axes(
-                    model, args, kwargs, dynamic_axes, input_names, output_names
-                )
+            dynamic_shapes, of_outputs = _sizes(model, args, kwargs, dynamic_shapes, asked)
             say("facula.onnx: the model becomes a graph of operators")
             traced = enlarged(model, args, kwargs, dynamic_shapes)
             program = _exported(model, *traced)
@@ -178,6 +167,25 @@ def export(
         made.save(f, include_initializers=export_params, external_data=_outside(f, external_data, dynamo),
                   keep_initializers_as_inputs=keep_initializers_as_inputs)  # fmt: skip
     return made if dynamo else None
+
+
+def _example(
+    args: Any, kwargs: Mapping[str, Any] | None, older: bool
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword arguments of the example call."""
+    args, kwargs = args if isinstance(args, tuple) else (args,), dict(kwargs or {})
+    if older and args and isinstance(args[-1], dict):
+        return args[:-1], {**args[-1], **kwargs}
+    return args, kwargs
+
+
+def _sizes(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Any, asked: Any
+) -> tuple[Any, dict[str, dict[int, str]]]:
+    """Which sizes may change, as `export.export` takes them, and what those of outputs are called."""
+    if shapes is not None:
+        return axis_names.with_dims(shapes, {}), {}
+    return axis_names.from_axes(model, args, kwargs, *asked) if asked[0] else (None, {})
 
 
 def _outside(f: Any, external_data: bool, dynamo: bool) -> bool | None:

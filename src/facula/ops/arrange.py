@@ -77,7 +77,7 @@ class flip:
 
 
 @composite("fliplr(Tensor self) -> Tensor", out=False, quantized="moves")
-def fliplr(self: Any) -> Any:
+def fliplr(self):
     """Columns in reverse order."""
     if self.dim() < 2:
         fail(
@@ -91,7 +91,7 @@ def fliplr(self: Any) -> Any:
 
 
 @composite("flipud(Tensor self) -> Tensor", out=False, quantized="moves")
-def flipud(self: Any) -> Any:
+def flipud(self):
     """Rows in reverse order."""
     if self.dim() < 1:
         fail(
@@ -105,7 +105,7 @@ def flipud(self: Any) -> Any:
 
 
 @composite("rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor", out=False, quantized="moves")
-def rot90(self: Any, k: int, dims: tuple[int, ...]) -> Any:
+def rot90(self, k, dims):
     """Rotate by k quarter turns in the plane of two dimensions, from the first towards the
     second.
     """
@@ -290,7 +290,7 @@ class triu:
     quantized="moves",
     quantizers={"fx": "shared"},
 )
-def repeat(self: Any, repeats: tuple[int, ...]) -> Any:
+def repeat(self, repeats):
     """The tensor repeated along each dimension (new leading ones where there are more repeats)."""
     if len(repeats) < self.dim():
         fail(
@@ -324,7 +324,7 @@ def repeat(self: Any, repeats: tuple[int, ...]) -> Any:
     out=False,
     quantized="moves",
 )
-def tile(self: Any, dims: tuple[int, ...]) -> Any:
+def tile(self, dims):
     """`repeat`, where missing leading repeats are 1."""
     return F.repeat(self, (1,) * (self.dim() - len(dims)) + tuple(dims))
 
@@ -396,7 +396,7 @@ def _check_total(repeats64: Any, total: int, output_size: int | None) -> None:
     quantized="moves",
     quantizers={"fx": "shared"},
 )
-def repeat_interleave(self: Any, repeats: Any, dim: int | None, output_size: int | None) -> Any:
+def repeat_interleave(self, repeats, dim, output_size):
     """Each element along `dim` repeated (flattened when None); a lone tensor gives the entry
     numbers.
     """
@@ -435,7 +435,7 @@ def repeat_interleave(self: Any, repeats: Any, dim: int | None, output_size: int
 
 
 @composite("diag(Tensor self, int diagonal=0) -> Tensor")
-def diag(self: Any, diagonal: int) -> Any:
+def diag(self, diagonal):
     """A matrix with the vector on its diagonal, or the diagonal of a matrix."""
     if self.dim() == 1:
         return F.diag_embed(self, diagonal)
@@ -455,7 +455,7 @@ def diag(self: Any, diagonal: int) -> Any:
     names=("diag_embed", "Tensor.diag_embed"),
     out=False,
 )
-def diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
+def diag_embed(self, offset, dim1, dim2):
     """Matrices in two new dimensions with the last dimension on their diagonal."""
     ndim = self.dim() + 1
     first, second = wrap_dim("diag_embed", dim1, ndim), wrap_dim("diag_embed", dim2, ndim)
@@ -485,7 +485,7 @@ def diag_embed(self: Any, offset: int, dim1: int, dim2: int) -> Any:
 
 
 @composite("diagflat(Tensor self, int offset=0) -> Tensor", out=False)
-def diagflat(self: Any, offset: int) -> Any:
+def diagflat(self, offset):
     """A matrix with the flattened tensor on its diagonal."""
     return F.diag_embed(self.reshape(-1), offset)
 
@@ -583,7 +583,7 @@ class diagonal_scatter:
     names=("Tensor.fill_diagonal_",),
     out=False,
 )
-def fill_diagonal_(self: Any, fill_value: Any, wrap: bool) -> Any:
+def fill_diagonal_(self, fill_value, wrap):
     """Set the main diagonal in place; `wrap` goes on below a square in a tall matrix."""
     if self.dim() < 2:
         fail(

@@ -122,17 +122,7 @@ class FlashAttention:
         )
 
     def backward(
-        grads,
-        query,
-        key,
-        value,
-        mask,
-        is_causal,
-        scale,
-        dropout_p,
-        state,
-        results,
-        needs,
+        grads, query, key, value, mask, is_causal, scale, dropout_p, state, results, needs
     ):
         if grads[0] is None:
             return None, None, None, None, None
@@ -176,18 +166,7 @@ class FlashAttentionBackward:
     vmap = "fold"
 
     def meta(
-        grad_out,
-        query,
-        key,
-        value,
-        out,
-        logsumexp,
-        mask,
-        is_causal,
-        scale,
-        p,
-        state,
-        mask_grad,
+        grad_out, query, key, value, out, logsumexp, mask, is_causal, scale, p, state, mask_grad
     ):
         shape = (*query.shape[:3], key.shape[2]) if mask_grad else (0,)
         scores = core.empty(shape, dtype=logsumexp.dtype, device=query.device)
@@ -372,15 +351,7 @@ def _weights(query: Any, key: Any, mask: Any, is_causal: bool, scale: float) -> 
     "float dropout_p) -> Tensor",
     names=(),
 )
-def attention_math(
-    query: Any,
-    key: Any,
-    value: Any,
-    mask: Any,
-    is_causal: bool,
-    scale: float,
-    dropout_p: float,
-) -> Any:
+def attention_math(query, key, value, mask, is_causal, scale, dropout_p):
     """Attention by matrix products and a softmax, on `[B, H, L, E]` with key and value `[B, Hkv,
     S, ...]`."""
     group = query.shape[1] // max(key.shape[1], 1)
@@ -541,15 +512,8 @@ def _mask_of_scores(mask: Any, scores: tuple[int, ...], batch: Any, heads: int) 
     autocast="lower",
 )
 def scaled_dot_product_attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any,
-    dropout_p: float,
-    is_causal: bool,
-    scale: float | None,
-    enable_gqa: bool,
-) -> Any:
+    query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
+):
     """Attention: `softmax(query @ key.mT * scale + mask) @ value`, with dropout on the weights.
 
     query `[..., L, E]`, key `[..., S, E]`, value `[..., S, Ev]`; attn_mask broadcasts to `[..., L,

@@ -626,9 +626,7 @@ def _whole_transpose(
     autocast="lower",
     quantizers={"xnnpack": "layer", "x86": "layer"},
 )
-def conv1d(
-    input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> Any:
+def conv1d(input, weight, bias, stride, padding, dilation, groups):
     """Convolution of [N, C, L] with [out, C / groups, k]; padding is a number, 'same' or
     'valid'.
     """
@@ -644,9 +642,7 @@ def conv1d(
     autocast="lower",
     quantizers={"xnnpack": "layer", "x86": "layer"},
 )
-def conv2d(
-    input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> Any:
+def conv2d(input, weight, bias, stride, padding, dilation, groups):
     """Convolution of [N, C, H, W] with [out, C / groups, kh, kw]; padding is numbers, 'same' or
     'valid'.
     """
@@ -662,9 +658,7 @@ def conv2d(
     autocast="lower",
     quantizers={"xnnpack": "layer", "x86": "layer"},
 )
-def conv3d(
-    input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
-) -> Any:
+def conv3d(input, weight, bias, stride, padding, dilation, groups):
     """Convolution of [N, C, D, H, W] with [out, C / groups, kd, kh, kw]; padding is numbers, 'same'
     or 'valid'.
 
@@ -720,17 +714,7 @@ for _space in (1, 2, 3):
     out=False,
     autocast="lower",
 )
-def convolution(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    transposed: bool,
-    output_padding: Any,
-    groups: int,
-) -> Any:
+def convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
     """The convolution, plain or transposed, whose number of dimensions is that of the weight.
 
     Example:

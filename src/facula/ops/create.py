@@ -63,7 +63,7 @@ def number_dtype(value: Any) -> Any:
 @composite(
     "result_type(Operand tensor1, Operand tensor2) -> any", names=("result_type",), out=False
 )
-def result_type(tensor1: Any, tensor2: Any) -> Any:
+def result_type(tensor1, tensor2):
     """The dtype that arithmetic on two tensors or numbers would give."""
     ranks: list[Any] = [None, None, None]
     for value in (tensor1, tensor2):
@@ -436,7 +436,8 @@ def _run_range(
     return tensor if target is tensor else tensor.copy_(target)
 
 
-def _range_length(op: str, start: Any, end: Any, step: Any, closed: bool) -> int:
+def _check_range(op: str, start: Any, end: Any, step: Any) -> None:
+    """Refuse ranges that never end, and those that go the other way."""
     if step == 0:
         fail(RuntimeError, op, "step must be nonzero", step, hint="step=1 is the default")
     if not _is_finite(start, end):
@@ -463,6 +464,10 @@ def _range_length(op: str, start: Any, end: Any, step: Any, closed: bool) -> int
             f"start={start}, end={end}, step={step}",
             hint=f"step={-step} goes from start to end",
         )
+
+
+def _range_length(op: str, start: Any, end: Any, step: Any, closed: bool) -> int:
+    _check_range(op, start, end, step)
     if _whole(start, end, step):
         length = (end - start) // step + 1 if closed else -((start - end) // step)
     elif closed:

@@ -64,14 +64,7 @@ class _ctc_loss:
         )
 
     def backward(
-        grads,
-        log_probs,
-        targets,
-        input_lengths,
-        target_lengths,
-        blank,
-        zero_infinity,
-        results,
+        grads, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity, results
     ):
         if grads[0] is None:
             return None, None, None, None
@@ -91,15 +84,7 @@ class _ctc_loss_backward:
     """The gradient of `_ctc_loss` in the values before `log_softmax`."""
 
     def meta(
-        grad,
-        log_probs,
-        targets,
-        input_lengths,
-        target_lengths,
-        loss,
-        alpha,
-        blank,
-        zero_infinity,
+        grad, log_probs, targets, input_lengths, target_lengths, loss, alpha, blank, zero_infinity
     ):
         return core.empty(log_probs.shape, dtype=log_probs.dtype, device=log_probs.device)
 
@@ -144,15 +129,7 @@ class _ctc_loss_backward:
     out=False,
     autocast="cpu float32",
 )
-def ctc_loss(
-    log_probs: Any,
-    targets: Any,
-    input_lengths: Any,
-    target_lengths: Any,
-    blank: int,
-    reduction: Any,
-    zero_infinity: bool,
-) -> Any:
+def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity):
     """The negative log-probability of the targets over all alignments. [Graves et al. 2006]"""
     # the older positional form of the reduction is a number
     reduction = {0: "none", 1: "mean", 2: "sum"}.get(reduction, reduction)

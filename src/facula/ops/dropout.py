@@ -53,7 +53,7 @@ def _into(self: Any, result: Any, inplace: bool) -> Any:
     quantized="same range",
     quantizers={"fx": "shared"},
 )
-def dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
+def dropout(input, p, training, inplace):
     """In training, zero each element with probability `p` and scale the others by 1 / (1 - p).
     [Srivastava 2014]
 
@@ -72,13 +72,13 @@ def dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
 @composite(
     "dropout_flag(Tensor input, float p, bool train) -> Tensor", names=("dropout",), out=False
 )
-def dropout_flag(input: Any, p: float, train: bool) -> Any:
+def dropout_flag(input, p, train):
     """`nn.functional.dropout` with every argument given."""
     return F.dropout(input, p, train)
 
 
 @composite("dropout_(Tensor input, float p, bool train) -> Tensor", names=("dropout_",), out=False)
-def dropout_(input: Any, p: float, train: bool) -> Any:
+def dropout_(input, p, train):
     """`nn.functional.dropout` in place."""
     return F.dropout(input, p, train, True)
 
@@ -88,7 +88,7 @@ def dropout_(input: Any, p: float, train: bool) -> Any:
     names=("native_dropout",),
     out=False,
 )
-def native_dropout(input: Any, p: float, train: bool | None) -> Any:
+def native_dropout(input, p, train):
     """Dropout together with its mask."""
     if input.numel() == 0:
         return input.clone(), F.empty_like(input)
@@ -117,7 +117,7 @@ def _feature_shape(input: Any) -> tuple[int, ...]:
     out=False,
     quantized="same range",
 )
-def feature_dropout(input: Any, p: float, train: bool) -> Any:
+def feature_dropout(input, p, train):
     """Dropout of whole channels of [N, C, *]."""
     _check_probability("feature_dropout", p)
     if not train or p == 0 or input.numel() == 0:
@@ -199,7 +199,7 @@ def _alpha_dropped(self: Any, shape: Any, p: float) -> Any:
     elementwise=True,
     quantized="same range",
 )
-def alpha_dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
+def alpha_dropout(input, p, training, inplace):
     """Dropout that keeps the mean and variance of SELU activations. [Klambauer 2017]"""
     _check_probability("alpha_dropout", p)
     if not training or p == 0 or input.numel() == 0:
@@ -213,7 +213,7 @@ def alpha_dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
     names=("nn.functional.feature_alpha_dropout", "feature_alpha_dropout"),
     out=False,
 )
-def feature_alpha_dropout(input: Any, p: float, training: bool, inplace: bool) -> Any:
+def feature_alpha_dropout(input, p, training, inplace):
     """`alpha_dropout` of whole channels of [N, C, *]."""
     _check_probability("feature_alpha_dropout", p)
     if not training or p == 0 or input.numel() == 0:

@@ -307,7 +307,7 @@ def _written_out(equation: Any, operands: Any) -> tuple[str, list[Any]]:
     names=("einsum",),
     out=False,
 )
-def einsum(equation: Any, operands: Any) -> Any:
+def einsum(equation, operands):
     """Sums of products by the Einstein convention, such as einsum("ij,jk->ik", a, b).
 
     Example:

@@ -225,7 +225,7 @@ class EmbeddingRenorm:
     "embedding_renorm_(Tensor self, Tensor indices, float max_norm, float norm_type) -> Tensor",
     names=("embedding_renorm_",),
 )
-def embedding_renorm_(self: Any, indices: Any, max_norm: float, norm_type: float) -> Any:
+def embedding_renorm_(self, indices, max_norm, norm_type):
     """Scale the rows that `indices` name to at most norm `max_norm`, in place and outside of the
     history."""
     if self.dim() != 2:
@@ -264,15 +264,7 @@ def _padding(op: str, padding_idx: int | None, rows: int) -> int:
     "bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
     names=("nn.functional.embedding",),
 )
-def embedding_function(
-    input: Any,
-    weight: Any,
-    padding_idx: int | None,
-    max_norm: float | None,
-    norm_type: float,
-    scale_grad_by_freq: bool,
-    sparse: bool,
-) -> Any:
+def embedding_function(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq, sparse):
     """Rows of `weight` by index.
 
     padding_idx: a row that takes no gradient; max_norm: longer rows that are used are scaled to
@@ -512,18 +504,18 @@ def _check_mode(mode: str, sparse: bool, per_sample_weights: Any, op: str) -> No
     names=("nn.functional.embedding_bag",),
 )
 def embedding_bag(
-    input: Any,
-    weight: Any,
-    offsets: Any,
-    max_norm: float | None,
-    norm_type: float,
-    scale_grad_by_freq: bool,
-    mode: str,
-    sparse: bool,
-    per_sample_weights: Any,
-    include_last_offset: bool,
-    padding_idx: int | None,
-) -> Any:
+    input,
+    weight,
+    offsets,
+    max_norm,
+    norm_type,
+    scale_grad_by_freq,
+    mode,
+    sparse,
+    per_sample_weights,
+    include_last_offset,
+    padding_idx,
+):
     """Sums, means or maxima of bags of rows: the rows of a 2-d `input`, or a 1-d one cut at
     `offsets`.
 

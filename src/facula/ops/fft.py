@@ -296,19 +296,19 @@ _1D = "(Tensor self, int? n=None, int dim=-1, str? norm=None) -> Tensor"
 
 
 @composite(f"fft_fft{_1D}", names=("fft.fft",))
-def fft_fft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
+def fft_fft(self, n, dim, norm):
     """The Fourier transform along a dimension, cut or filled up to `n` points."""
     return _complex_1d("fft", self, n, dim, norm, True)
 
 
 @composite(f"fft_ifft{_1D}", names=("fft.ifft",))
-def fft_ifft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
+def fft_ifft(self, n, dim, norm):
     """The inverse of `fft`."""
     return _complex_1d("ifft", self, n, dim, norm, False)
 
 
 @composite(f"fft_rfft{_1D}", names=("fft.rfft",))
-def fft_rfft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
+def fft_rfft(self, n, dim, norm):
     """The first n // 2 + 1 places of the transform of real numbers: the others are their
     conjugates.
     """
@@ -316,13 +316,13 @@ def fft_rfft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
 
 
 @composite(f"fft_irfft{_1D}", names=("fft.irfft",))
-def fft_irfft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
+def fft_irfft(self, n, dim, norm):
     """The inverse of `rfft`: `n` real numbers, 2 * (size - 1) of them by default."""
     return _real_1d("irfft", self, n, dim, norm, False)
 
 
 @composite(f"fft_hfft{_1D}", names=("fft.hfft",))
-def fft_hfft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
+def fft_hfft(self, n, dim, norm):
     """The transform, which is real, of numbers of which the second half are conjugates of the
     first.
     """
@@ -330,6 +330,6 @@ def fft_hfft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
 
 
 @composite(f"fft_ihfft{_1D}", names=("fft.ihfft",))
-def fft_ihfft(self: Any, n: int | None, dim: int, norm: str | None) -> Any:
+def fft_ihfft(self, n, dim, norm):
     """The inverse of `hfft`."""
     return _half_1d("ihfft", self, n, dim, norm, False)

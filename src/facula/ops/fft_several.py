@@ -95,73 +95,73 @@ _2D = "(Tensor self, int[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Ten
 
 
 @composite(f"fft_fftn{_ND}", names=("fft.fftn",))
-def fft_fftn(self: Any, s: Any, dim: Any, norm: str | None) -> Any:
+def fft_fftn(self, s, dim, norm):
     """The transform along several dimensions (all by default), cut or filled up to sizes `s`."""
     return _complex_nd("fftn", self, s, dim, norm, True)
 
 
 @composite(f"fft_ifftn{_ND}", names=("fft.ifftn",))
-def fft_ifftn(self: Any, s: Any, dim: Any, norm: str | None) -> Any:
+def fft_ifftn(self, s, dim, norm):
     """The inverse of `fftn`."""
     return _complex_nd("ifftn", self, s, dim, norm, False)
 
 
 @composite(f"fft_fft2{_2D}", names=("fft.fft2",))
-def fft_fft2(self: Any, s: Any, dim: Any, norm: str | None) -> Any:
+def fft_fft2(self, s, dim, norm):
     """The transform along two dimensions."""
     return _complex_nd("fft2", self, s, dim, norm, True)
 
 
 @composite(f"fft_ifft2{_2D}", names=("fft.ifft2",))
-def fft_ifft2(self: Any, s: Any, dim: Any, norm: str | None) -> Any:
+def fft_ifft2(self, s, dim, norm):
     """The inverse of `fft2`."""
     return _complex_nd("ifft2", self, s, dim, norm, False)
 
 
 @composite(f"fft_rfftn{_ND}", names=("fft.rfftn",))
-def fft_rfftn(self: Any, s: Any, dim: Any, norm: str | None) -> Any:
+def fft_rfftn(self, s, dim, norm):
     """As `fftn` for real numbers, with half of the last dimension."""
     return _half_nd("rfftn", self, s, dim, norm, True)
 
 
 @composite(f"fft_rfft2{_2D}", names=("fft.rfft2",))
-def fft_rfft2(self: Any, s: Any, dim: Any, norm: str | None) -> Any:
+def fft_rfft2(self, s, dim, norm):
     """As `fft2` for real numbers, with half of the last dimension."""
     return _half_nd("rfft2", self, s, dim, norm, True)
 
 
 @composite(f"fft_irfftn{_ND}", names=("fft.irfftn",))
-def fft_irfftn(self: Any, s: Any, dim: Any, norm: str | None) -> Any:
+def fft_irfftn(self, s, dim, norm):
     """The inverse of `rfftn`."""
     return _real_nd("irfftn", self, s, dim, norm, False)
 
 
 @composite(f"fft_irfft2{_2D}", names=("fft.irfft2",))
-def fft_irfft2(self: Any, s: Any, dim: Any, norm: str | None) -> Any:
+def fft_irfft2(self, s, dim, norm):
     """The inverse of `rfft2`."""
     return _real_nd("irfft2", self, s, dim, norm, False)
 
 
 @composite(f"fft_hfftn{_ND}", names=("fft.hfftn",))
-def fft_hfftn(self: Any, s: Any, dim: Any, norm: str | None) -> Any:
+def fft_hfftn(self, s, dim, norm):
     """The real transform of half a Hermitian signal along several dimensions."""
     return _real_nd("hfftn", self, s, dim, norm, True)
 
 
 @composite(f"fft_hfft2{_2D}", names=("fft.hfft2",))
-def fft_hfft2(self: Any, s: Any, dim: Any, norm: str | None) -> Any:
+def fft_hfft2(self, s, dim, norm):
     """The real transform of half a Hermitian signal along two dimensions."""
     return _real_nd("hfft2", self, s, dim, norm, True)
 
 
 @composite(f"fft_ihfftn{_ND}", names=("fft.ihfftn",))
-def fft_ihfftn(self: Any, s: Any, dim: Any, norm: str | None) -> Any:
+def fft_ihfftn(self, s, dim, norm):
     """The inverse of `hfftn`."""
     return _half_nd("ihfftn", self, s, dim, norm, False)
 
 
 @composite(f"fft_ihfft2{_2D}", names=("fft.ihfft2",))
-def fft_ihfft2(self: Any, s: Any, dim: Any, norm: str | None) -> Any:
+def fft_ihfft2(self, s, dim, norm):
     """The inverse of `hfft2`."""
     return _half_nd("ihfft2", self, s, dim, norm, False)
 
@@ -203,7 +203,7 @@ def _shifted(op: str, x: Any, dim: Any, back: bool) -> Any:
 @composite(
     "fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor", names=("fft.fftshift",), out=False
 )
-def fft_fftshift(self: Any, dim: Any) -> Any:
+def fft_fftshift(self, dim):
     """Move the zero frequency to the middle."""
     return _shifted("fftshift", self, dim, False)
 
@@ -211,6 +211,6 @@ def fft_fftshift(self: Any, dim: Any) -> Any:
 @composite(
     "fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor", names=("fft.ifftshift",), out=False
 )
-def fft_ifftshift(self: Any, dim: Any) -> Any:
+def fft_ifftshift(self, dim):
     """The inverse of `fftshift`."""
     return _shifted("ifftshift", self, dim, True)

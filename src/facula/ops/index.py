@@ -84,7 +84,7 @@ def expand_masks(op: str, self: Any, indices: tuple[Any, ...]) -> tuple[Any, ...
 
 
 @composite("index(Tensor self, Tensor?[] indices) -> Tensor", names=(), quantized="moves")
-def index(self: Any, indices: tuple[Any, ...]) -> Any:
+def index(self, indices):
     """The elements that broadcast index tensors and masks address, one entry a dimension, None for
     a full slice.
 
@@ -164,7 +164,7 @@ def put(op: str, out: Any, indices: tuple[Any, ...], values: Any, accumulate: bo
     out=False,
     autocast="accelerator widest",
 )
-def index_put(self: Any, indices: tuple[Any, ...], values: Any, accumulate: bool) -> Any:
+def index_put(self, indices, values, accumulate):
     """A copy of `self` with `values` (broadcast) written, or added, at the places of `indices`.
 
     Example:
@@ -185,7 +185,7 @@ def index_put(self: Any, indices: tuple[Any, ...], values: Any, accumulate: bool
     names=("index_put_", "Tensor.index_put_"),
     out=False,
 )
-def index_put_(self: Any, indices: tuple[Any, ...], values: Any, accumulate: bool) -> Any:
+def index_put_(self, indices, values, accumulate):
     """Write `values` (broadcast), or add them, at the places of `indices`; gives `self`."""
     if _is_fill(self, indices, values, accumulate):
         return self.masked_fill_(indices[0], values.reshape(()))
@@ -397,7 +397,7 @@ class put_flat:
 @composite(
     "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor", quantized="moves"
 )
-def take_along_dim(self: Any, indices: Any, dim: int | None) -> Any:
+def take_along_dim(self, indices, dim):
     """The elements at `indices` along `dim`, both broadcast in the other dimensions; flattened when
     `dim` is None.
     """

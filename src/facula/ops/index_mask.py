@@ -75,7 +75,7 @@ class _nonzero:
 
 
 @composite("nonzero(Tensor self, *, bool as_tuple=False) -> Tensor")
-def nonzero(self: Any, as_tuple: bool) -> Any:
+def nonzero(self, as_tuple):
     """Coordinates of the elements that are not zero, int64 [count, ndim]; `as_tuple` gives one
     vector a dimension.
     """
@@ -90,7 +90,7 @@ def nonzero(self: Any, as_tuple: bool) -> Any:
     names=("nonzero_static", "Tensor.nonzero_static"),
     vmap="entries",
 )
-def nonzero_static(self: Any, size: int, fill_value: int) -> Any:
+def nonzero_static(self, size, fill_value):
     """The first `size` coordinates of elements that are not zero, filled up with `fill_value`:
     int64 [size, ndim].
 
@@ -118,7 +118,7 @@ def nonzero_static(self: Any, size: int, fill_value: int) -> Any:
 
 
 @composite("argwhere(Tensor self) -> Tensor", out=False)
-def argwhere(self: Any) -> Any:
+def argwhere(self):
     """Coordinates of the elements that are not zero, int64 [count, ndim]."""
     return F._nonzero(self)
 
@@ -264,7 +264,7 @@ class masked_scatter_backward:
     expanded=True,
     out=False,
 )
-def masked_fill(self: Any, mask: Any, value: Any) -> Any:
+def masked_fill(self, mask, value):
     """A copy of `self` with `value` (a number or a 0-d tensor) where `mask` is true.
 
     Example:

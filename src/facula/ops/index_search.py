@@ -8,6 +8,7 @@ are int64 unless
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from facula import core
@@ -150,7 +151,7 @@ class searchsorted:
     "Tensor",
     names=("bucketize",),
 )
-def bucketize(self: Any, boundaries: Any, out_int32: bool, right: bool) -> Any:
+def bucketize(self, boundaries, out_int32, right):
     """The bucket of each value among one row of sorted boundaries, as `searchsorted` gives it."""
     if boundaries.dim() != 1:
         fail(
@@ -330,12 +331,34 @@ class histc:
         yield (S(30), 5, -1.0, 1.0), {}
 
 
+def _equal_bins(x: core.Tensor, bins: int, range: Sequence[float] | None) -> core.Tensor:
+    """The edges of bins of equal width, over a range or from the least number to the greatest."""
+    if bins <= 0:
+        fail(
+            RuntimeError,
+            "histogram",
+            "bins must be > 0",
+            bins,
+            hint="bins=10 makes ten intervals of equal width",
+        )
+    if range is not None and len(range) != 2:
+        fail(
+            RuntimeError,
+            "histogram",
+            "a range of two numbers was required",
+            list(range),
+            hint="range=(0.0, 1.0) counts from 0 to 1",
+        )
+    low, high = _edges("histogram", x, *(range or (0.0, 0.0)))
+    return F.linspace(low, high, bins + 1, dtype=x.dtype)
+
+
 @composite(
     "histogram(Tensor self, any bins=100, *, float[]? range=None, Tensor? weight=None, bool "
     "density=False) -> (Tensor hist, Tensor bin_edges)",
     vmap="entries",
 )
-def histogram(self: Any, bins: Any, range: Any, weight: Any, density: bool) -> Any:
+def histogram(self, bins, range, weight, density):
     """Counts (or summed weights) per bin, and the edges; `bins` is a number of equal bins or a
     vector of edges.
 
@@ -366,24 +389,7 @@ def histogram(self: Any, bins: Any, range: Any, weight: Any, density: bool) -> A
             )
         edges = bins.to(self.dtype, copy=True)
     else:
-        if bins <= 0:
-            fail(
-                RuntimeError,
-                "histogram",
-                "bins must be > 0",
-                bins,
-                hint="bins=10 makes ten intervals of equal width",
-            )
-        if range is not None and len(range) != 2:
-            fail(
-                RuntimeError,
-                "histogram",
-                "a range of two numbers was required",
-                list(range),
-                hint="range=(0.0, 1.0) counts from 0 to 1",
-            )
-        low, high = _edges("histogram", self, *(range or (0.0, 0.0)))
-        edges = F.linspace(low, high, bins + 1, dtype=self.dtype)
+        edges = _equal_bins(self, bins, range)
     hist = _count(self.detach(), edges.numel() - 1, edges.contiguous(), weight, 0, 0)
     if density:
         hist = hist / hist.sum() / (edges[1:] - edges[:-1])
@@ -396,7 +402,7 @@ def histogram(self: Any, bins: Any, range: Any, weight: Any, density: bool) -> A
     names=("histogramdd", "Tensor.histogramdd"),
     out=False,
 )
-def histogramdd(self: Any, bins: Any, range: Any, weight: Any, density: bool) -> Any:
+def histogramdd(self, bins, range, weight, density):
     """A histogram over the last dimension's D coordinates: counts of shape [bins...] and one vector
     of edges each.
     """
@@ -494,7 +500,7 @@ def _class_count(tensor: Any, num_classes: int) -> int:
     keyword_aliases={"input": "tensor", "self": "tensor"},
     out=False,
 )
-def one_hot(tensor: Any, num_classes: int) -> Any:
+def one_hot(tensor, num_classes):
     """int64 of shape [*, num_classes]: 1 at each class number, 0 elsewhere; -1 takes the largest
     class + 1.
     """
@@ -530,7 +536,7 @@ def one_hot(tensor: Any, num_classes: int) -> Any:
     "invert=False) -> Tensor",
     names=("isin",),
 )
-def isin(elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> Any:
+def isin(elements, test_elements, assume_unique, invert):
     """Whether each element equals any of the test elements."""
     if not isinstance(elements, core.Tensor):
         elements = F.scalar_tensor(

@@ -417,7 +417,7 @@ def cartesian_prod(tensors: tuple[Any, ...]) -> Any:
     names=("combinations",),
     out=False,
 )
-def combinations(self: Any, r: int, with_replacement: bool) -> Any:
+def combinations(self, r, with_replacement):
     """All `r`-element subsets of a vector in lexicographic order of position, as rows."""
     if self.dim() != 1:
         fail(

@@ -233,7 +233,7 @@ class _pad_index_backward:
     names=("nn.functional.pad",),
     out=False,
 )
-def pad(self: Any, pad: tuple[int, ...], mode: str, value: float | None) -> Any:
+def pad(self, pad, mode, value):
     """Padding of the last len(pad) / 2 dimensions: constant, reflect, replicate or circular."""
     if len(pad) % 2:
         fail(

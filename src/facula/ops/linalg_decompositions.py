@@ -46,7 +46,7 @@ def _is_upper(op: str, triangle: str) -> bool:
     names=("linalg.eigh",),
     keyword_aliases=_FIRST,
 )
-def linalg_eigh(A: Any, UPLO: str) -> Any:  # noqa: N803
+def linalg_eigh(A, UPLO):  # noqa: N803
     """Ascending eigenvalues and orthonormal eigenvectors of Hermitian matrices, of which one
     triangle is read.
     """
@@ -59,7 +59,7 @@ def linalg_eigh(A: Any, UPLO: str) -> Any:  # noqa: N803
     names=("linalg.eigvalsh",),
     keyword_aliases=_FIRST,
 )
-def linalg_eigvalsh(A: Any, UPLO: str) -> Any:  # noqa: N803
+def linalg_eigvalsh(A, UPLO):  # noqa: N803
     """Ascending eigenvalues of Hermitian matrices, of which one triangle is read."""
     check_numbers("linalg.eigvalsh", A)
     return F._linalg_eigvalsh(A, _is_upper("linalg.eigvalsh", UPLO), "linalg.eigvalsh")
@@ -81,7 +81,7 @@ def _check_finite(op: str, x: Any) -> None:
     names=("linalg.eig",),
     keyword_aliases=_FIRST,
 )
-def linalg_eig(A: Any) -> Any:  # noqa: N803
+def linalg_eig(A):  # noqa: N803
     """Eigenvalues and eigenvectors (columns) of square matrices, complex, in no order."""
     check_numbers("linalg.eig", A)
     _check_finite("linalg.eig", A)
@@ -89,7 +89,7 @@ def linalg_eig(A: Any) -> Any:  # noqa: N803
 
 
 @composite("linalg_eigvals(Tensor A) -> Tensor", names=("linalg.eigvals",), keyword_aliases=_FIRST)
-def linalg_eigvals(A: Any) -> Any:  # noqa: N803
+def linalg_eigvals(A):  # noqa: N803
     """Eigenvalues of square matrices, complex, in no order."""
     check_numbers("linalg.eigvals", A)
     _check_finite("linalg.eigvals", A)
@@ -116,7 +116,7 @@ def _check_driver(op: str, driver: str | None) -> None:
     names=("linalg.svd",),
     keyword_aliases=_FIRST,
 )
-def linalg_svd(A: Any, full_matrices: bool, driver: str | None) -> Any:  # noqa: N803
+def linalg_svd(A, full_matrices, driver):  # noqa: N803
     """A = U diag(S) Vh with orthonormal U and V, S descending; reduced unless `full_matrices`."""
     check_matrix("linalg.svd", A)
     check_kind("linalg.svd", A)
@@ -129,7 +129,7 @@ def linalg_svd(A: Any, full_matrices: bool, driver: str | None) -> Any:  # noqa:
     names=("linalg.svdvals",),
     keyword_aliases=_FIRST,
 )
-def linalg_svdvals(A: Any, driver: str | None) -> Any:  # noqa: N803
+def linalg_svdvals(A, driver):  # noqa: N803
     """Singular values, descending."""
     check_matrix("linalg.svd", A)
     check_kind("linalg.svd", A)
@@ -140,7 +140,7 @@ def linalg_svdvals(A: Any, driver: str | None) -> Any:  # noqa: N803
 @composite(
     "svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)"
 )
-def svd(self: Any, some: bool, compute_uv: bool) -> Any:
+def svd(self, some, compute_uv):
     """As `linalg.svd`, with V in the place of its adjoint; U and V are zeros without `compute_uv`."""
     check_matrix("linalg.svd", self)
     check_kind("linalg.svd", self)
@@ -160,7 +160,7 @@ def svd(self: Any, some: bool, compute_uv: bool) -> Any:
     names=("linalg.qr",),
     keyword_aliases=_FIRST,
 )
-def linalg_qr(A: Any, mode: str) -> Any:  # noqa: N803
+def linalg_qr(A, mode):  # noqa: N803
     """Orthonormal Q and upper triangular R with A = Q R; `mode` "reduced", "complete", or "r"
     without Q.
     """
@@ -178,7 +178,7 @@ def linalg_qr(A: Any, mode: str) -> Any:  # noqa: N803
 
 
 @composite("qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)")
-def qr(self: Any, some: bool) -> Any:
+def qr(self, some):
     """As `linalg.qr`, reduced or complete."""
     return tuple(F.linalg_qr(self, "reduced" if some else "complete"))
 
@@ -234,7 +234,7 @@ def _reflected(packed: Any, tau: Any, other: Any, conjugate: bool) -> Any:
     names=("linalg.householder_product",),
     keyword_aliases=_FIRST,
 )
-def linalg_householder_product(A: Any, tau: Any) -> Any:  # noqa: N803
+def linalg_householder_product(A, tau):  # noqa: N803
     """The first columns of the product of Householder reflections, stored below the diagonal.
     [Schreiber 1989]
     """
@@ -255,7 +255,7 @@ def linalg_householder_product(A: Any, tau: Any) -> Any:  # noqa: N803
 
 
 @composite("orgqr(Tensor self, Tensor tau) -> Tensor", keyword_aliases={"input2": "tau"})
-def orgqr(self: Any, tau: Any) -> Any:
+def orgqr(self, tau):
     """As `linalg.householder_product`."""
     return F.linalg_householder_product(self, tau)
 
@@ -264,7 +264,7 @@ def orgqr(self: Any, tau: Any) -> Any:
     "ormqr(Tensor self, Tensor tau, Tensor other, bool left=True, bool transpose=False) -> Tensor",
     keyword_aliases={"input2": "tau", "input3": "other"},
 )
-def ormqr(self: Any, tau: Any, other: Any, left: bool, transpose: bool) -> Any:
+def ormqr(self, tau, other, left, transpose):
     """Q @ other (other @ Q unless `left`; Q^H with `transpose`) for the product Q of reflections."""
     _check_reflections("torch.ormqr", self, tau)
     check_matrix("torch.ormqr", other, "other")
@@ -321,7 +321,7 @@ def tolerances(x: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
     names=("linalg.matrix_rank",),
     keyword_aliases=_FIRST | {"tol": "atol"},
 )
-def linalg_matrix_rank(A: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:  # noqa: N803
+def linalg_matrix_rank(A, atol, rtol, hermitian):  # noqa: N803
     """How many singular values are above max(atol, rtol * largest)."""
     op = "linalg.matrix_rank"
     check_matrix(op, A)
@@ -344,7 +344,7 @@ def linalg_matrix_rank(A: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:  #
     names=("linalg.pinv",),
     keyword_aliases=_FIRST | {"rcond": "rtol"},
 )
-def linalg_pinv(A: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:  # noqa: N803
+def linalg_pinv(A, atol, rtol, hermitian):  # noqa: N803
     """Moore and Penrose's inverse; singular values up to max(atol, rtol * largest) count as zero."""
     check_matrix("linalg.pinv", A)
     check_kind("linalg.pinv", A)
@@ -356,7 +356,7 @@ def linalg_pinv(A: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:  # noqa: 
 
 
 @composite("pinverse(Tensor self, float rcond=1e-15) -> Tensor", out=False)
-def pinverse(self: Any, rcond: float) -> Any:
+def pinverse(self, rcond):
     """As `linalg.pinv`, with a relative tolerance."""
     return F.linalg_pinv(self, rtol=rcond)
 
@@ -379,7 +379,7 @@ def _full_rank(a: Any, b: Any) -> Any:
     names=("linalg.lstsq",),
     keyword_aliases=_FIRST | {"b": "B", "self": "A"},
 )
-def linalg_lstsq(A: Any, B: Any, rcond: Any, driver: str | None) -> Any:  # noqa: N803
+def linalg_lstsq(A, B, rcond, driver):  # noqa: N803
     """X with least |A X - B|; residuals, ranks and singular values where they exist, else empty."""
     op, chosen = "torch.linalg.lstsq", driver or "gelsy"
     _check_lstsq(op, A, B, chosen)

@@ -83,7 +83,7 @@ class _matrix_exp:
     out=False,
     keyword_aliases={"input": "A"},
 )
-def linalg_matrix_exp(A: Any) -> Any:  # noqa: N803
+def linalg_matrix_exp(A):  # noqa: N803
     """The sum of A^k / k! over all k, for square matrices."""
     check_square("linalg.matrix_exp", A)
     check_kind("linalg.matrix_exp", A, low=True)

@@ -7,8 +7,6 @@ has a gradient, as in PyTorch.
 
 from __future__ import annotations
 
-from typing import Any
-
 from facula import core
 from facula.core.errors import fail
 from facula.ops.linalg_launch import (
@@ -107,7 +105,7 @@ class _linalg_ldl_solve:
     names=("linalg.ldl_factor_ex",),
     keyword_aliases={"input": "A"},
 )
-def linalg_ldl_factor_ex(A: Any, hermitian: bool, check_errors: bool) -> Any:  # noqa: N803
+def linalg_ldl_factor_ex(A, hermitian, check_errors):  # noqa: N803
     """As `linalg.ldl_factor`, and the first zero block of D (0: none)."""
     check_numbers("torch.linalg.ldl_factor_ex", A)
     check = "torch.linalg.ldl_factor_ex" if check_errors else ""
@@ -119,7 +117,7 @@ def linalg_ldl_factor_ex(A: Any, hermitian: bool, check_errors: bool) -> Any:  #
     names=("linalg.ldl_factor",),
     keyword_aliases={"input": "A"},
 )
-def linalg_ldl_factor(A: Any, hermitian: bool) -> Any:  # noqa: N803
+def linalg_ldl_factor(A, hermitian):  # noqa: N803
     """The compact LDL^T (LDL^H with `hermitian`) factorisation with Bunch and Kaufman's pivots."""
     check_numbers("torch.linalg.ldl_factor_ex", A)
     return tuple(F._linalg_ldl_factor(A, hermitian, "torch.linalg.ldl_factor")[:2])
@@ -129,7 +127,7 @@ def linalg_ldl_factor(A: Any, hermitian: bool) -> Any:  # noqa: N803
     "linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor",
     names=("linalg.ldl_solve",),
 )
-def linalg_ldl_solve(LD: Any, pivots: Any, B: Any, hermitian: bool) -> Any:  # noqa: N803
+def linalg_ldl_solve(LD, pivots, B, hermitian):  # noqa: N803
     """X with A X = B out of `linalg.ldl_factor`'s results.
 
     Example:

@@ -34,7 +34,7 @@ def _range(matrix: Any, q: int, niter: int) -> Any:
     names=("svd_lowrank",),
     out=False,
 )
-def svd_lowrank(A: Any, q: int | None, niter: int, M: Any) -> Any:  # noqa: N803
+def svd_lowrank(A, q, niter, M):  # noqa: N803
     """U, S and V of about the `q` leading singular values of A - M. [Halko et al. 2011]"""
     check_matrix("svd_lowrank", A)
     matrix = A if M is None else A - M.expand(A.shape)
@@ -57,7 +57,7 @@ def _of_projection(matrix: Any, basis: Any) -> tuple[Any, Any, Any]:
     names=("pca_lowrank",),
     out=False,
 )
-def pca_lowrank(A: Any, q: int | None, center: bool, niter: int) -> Any:  # noqa: N803
+def pca_lowrank(A, q, center, niter):  # noqa: N803
     """U, S and V of about the `q` leading principal components of the rows of A."""
     check_matrix("pca_lowrank", A)
     m, n = A.shape[-2:]
@@ -139,21 +139,21 @@ def _of_batch(x: Any, batch: tuple[int, ...], index: int) -> Any:
     out=False,
 )
 def lobpcg(  # noqa: PLR0913
-    A: Any,  # noqa: N803
-    k: int | None,
-    B: Any,  # noqa: N803
-    X: Any,  # noqa: N803
-    n: int | None,
-    iK: Any,  # noqa: N803
-    niter: int | None,
-    tol: float | None,
-    largest: bool | None,
-    method: str | None,
-    tracker: Any,
-    ortho_iparams: Any,
-    ortho_fparams: Any,
-    ortho_bparams: Any,
-) -> Any:
+    A,  # noqa: N803
+    k,
+    B,  # noqa: N803
+    X,  # noqa: N803
+    n,
+    iK,  # noqa: N803
+    niter,
+    tol,
+    largest,
+    method,
+    tracker,
+    ortho_iparams,
+    ortho_fparams,
+    ortho_bparams,
+):
     """The `k` largest (or smallest) eigenvalues of A x = v B x for symmetric A and positive-
     definite B, and vectors.
 

@@ -81,7 +81,7 @@ def _by_values(values: Any, ord: Any) -> Any:
     names=("linalg.matrix_norm",),
     keyword_aliases={"input": "A"},
 )
-def linalg_matrix_norm(A: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:  # noqa: N803
+def linalg_matrix_norm(A, ord, dim, keepdim, dtype):  # noqa: N803
     """A norm of matrices: 'fro', 'nuc' (sum of singular values), 2 and -2 (their extremes), 1 and
     inf (columns, rows).
     """
@@ -128,7 +128,7 @@ def _check_order(op: str, ord: Any) -> None:
     names=("linalg.norm",),
     keyword_aliases={"A": "self"},
 )
-def linalg_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+def linalg_norm(self, ord, dim, keepdim, dtype):
     """A vector norm or a matrix norm, by how many dimensions are given (or there are)."""
     op = "linalg.norm"
     dims = None if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
@@ -161,7 +161,7 @@ def linalg_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any
 @composite(
     "nuclear_norm(Tensor self, any dim=None, bool keepdim=False) -> Tensor", names=("nuclear_norm",)
 )
-def nuclear_norm(self: Any, dim: Any, keepdim: bool) -> Any:
+def nuclear_norm(self, dim, keepdim):
     """The sum of the singular values."""
     if dim is None and self.dim() != 2:
         fail(
@@ -179,7 +179,7 @@ def nuclear_norm(self: Any, dim: Any, keepdim: bool) -> Any:
     names=("linalg.cond",),
     keyword_aliases={"input": "A"},
 )
-def linalg_cond(A: Any, p: Any) -> Any:  # noqa: N803
+def linalg_cond(A, p):  # noqa: N803
     """The condition number in a norm: the ratio of extreme singular values, or |A| |A^-1|."""
     op = "linalg.cond"
     check_matrix(op, A)

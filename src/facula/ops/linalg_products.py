@@ -22,7 +22,7 @@ from facula.ops.registry import F, composite
     names=("linalg.matrix_power",),
     keyword_aliases={"input": "A"},
 )
-def linalg_matrix_power(A: Any, n: int) -> Any:  # noqa: N803
+def linalg_matrix_power(A, n):  # noqa: N803
     """The n-th power of square matrices, by repeated squaring; of the inverse where n is negative."""
     check_square("linalg.matrix_power", A)
     if n == 0:
@@ -40,7 +40,7 @@ def linalg_matrix_power(A: Any, n: int) -> Any:  # noqa: N803
 
 
 @composite("matrix_power(Tensor self, int n) -> Tensor")
-def matrix_power(self: Any, n: int) -> Any:
+def matrix_power(self, n):
     """As `linalg.matrix_power`."""
     return F.linalg_matrix_power(self, n)
 
@@ -118,7 +118,7 @@ def linalg_multi_dot(tensors: tuple[Any, ...]) -> Any:
     names=("linalg.tensorinv",),
     keyword_aliases={"input": "A"},
 )
-def linalg_tensorinv(A: Any, ind: int) -> Any:  # noqa: N803
+def linalg_tensorinv(A, ind):  # noqa: N803
     """The inverse of A as a map from its last dimensions to its first `ind` ones.
 
     Example:
@@ -160,7 +160,7 @@ def _inexact(op: str, x: Any) -> Any:
     names=("linalg.tensorsolve",),
     keyword_aliases={"input": "A", "other": "B"},
 )
-def linalg_tensorsolve(A: Any, B: Any, dims: Any) -> Any:  # noqa: N803
+def linalg_tensorsolve(A, B, dims):  # noqa: N803
     """X with tensordot(A, X, X.dim()) = B, after the dimensions `dims` of A went to its end.
 
     Example:
@@ -189,7 +189,7 @@ def linalg_tensorsolve(A: Any, B: Any, dims: Any) -> Any:  # noqa: N803
 
 
 @composite("linalg_vander(Tensor x, *, int? N=None) -> Tensor", names=("linalg.vander",), out=False)
-def linalg_vander(x: Any, N: int | None) -> Any:  # noqa: N803
+def linalg_vander(x, N):  # noqa: N803
     """The powers 0 to N - 1 of elements, as a new last dimension."""
     op = "linalg.vander"
     if x.dtype is core.bool_:
@@ -214,7 +214,7 @@ def linalg_vander(x: Any, N: int | None) -> Any:  # noqa: N803
 
 
 @composite("linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", names=("linalg.vecdot",))
-def linalg_vecdot(x: Any, y: Any, dim: int) -> Any:
+def linalg_vecdot(x, y, dim):
     """The sums of conj(x) * y along a dimension."""
     for name, value in (("x", x), ("y", y)):
         if not (value.dtype.is_floating_point or value.dtype.is_complex):

@@ -37,7 +37,7 @@ _FIRST = {"input": "A"}
     names=("linalg.cholesky_ex",),
     keyword_aliases=_FIRST,
 )
-def linalg_cholesky_ex(A: Any, upper: bool, check_errors: bool) -> Any:  # noqa: N803
+def linalg_cholesky_ex(A, upper, check_errors):  # noqa: N803
     """The Cholesky factor, and the order of the first leading minor that is not positive (0: none)."""
     check_numbers("linalg.cholesky", A)
     return tuple(F._linalg_cholesky(A, upper, "linalg.cholesky_ex" if check_errors else ""))
@@ -48,7 +48,7 @@ def linalg_cholesky_ex(A: Any, upper: bool, check_errors: bool) -> Any:  # noqa:
     names=("linalg.cholesky",),
     keyword_aliases=_FIRST,
 )
-def linalg_cholesky(A: Any, upper: bool) -> Any:  # noqa: N803
+def linalg_cholesky(A, upper):  # noqa: N803
     """L with A = L L^H (or U with A = U^H U) for Hermitian positive-definite A."""
     check_numbers("linalg.cholesky", A)
     return F._linalg_cholesky(A, upper, "linalg.cholesky")[0]
@@ -58,7 +58,7 @@ def linalg_cholesky(A: Any, upper: bool) -> Any:  # noqa: N803
     "lu(Tensor A, bool pivot=True, bool get_infos=False) -> any",
     names=("lu", "Tensor.lu"),
 )
-def lu(A: Any, pivot: bool, get_infos: bool) -> Any:  # noqa: N803
+def lu(A, pivot, get_infos):  # noqa: N803
     """The compact LU factorisation and its pivots; with `get_infos` its info in the place of
     errors.
     """
@@ -67,7 +67,7 @@ def lu(A: Any, pivot: bool, get_infos: bool) -> Any:  # noqa: N803
 
 
 @composite("cholesky(Tensor self, bool upper=False) -> Tensor")
-def cholesky(self: Any, upper: bool) -> Any:
+def cholesky(self, upper):
     """As `linalg.cholesky`."""
     check_numbers("cholesky", self)
     return F._linalg_cholesky(self, upper, "cholesky")[0]
@@ -77,7 +77,7 @@ def cholesky(self: Any, upper: bool) -> Any:
     "cholesky_solve(Tensor B, Tensor L, bool upper=False) -> Tensor",
     keyword_aliases={"input": "B", "input2": "L"},
 )
-def cholesky_solve(B: Any, L: Any, upper: bool) -> Any:  # noqa: N803
+def cholesky_solve(B, L, upper):  # noqa: N803
     """X with A X = B, for the Cholesky factor L of A."""
     for name, x in (("b", B), ("u", L)):
         if x.dim() < 2:
@@ -96,7 +96,7 @@ def cholesky_solve(B: Any, L: Any, upper: bool) -> Any:  # noqa: N803
 
 
 @composite("cholesky_inverse(Tensor L, bool upper=False) -> Tensor", keyword_aliases={"input": "L"})
-def cholesky_inverse(L: Any, upper: bool) -> Any:  # noqa: N803
+def cholesky_inverse(L, upper):  # noqa: N803
     """The inverse of A, of which this is the Cholesky factor."""
     check_numbers("cholesky_inverse", L)
     one = F.eye(L.shape[-1], dtype=L.dtype, device=L.device).expand(L.shape)
@@ -151,13 +151,13 @@ def _solved(op: str, a: Any, b: Any, left: bool, check: str) -> tuple[Any, Any]:
     "result, Tensor info)",
     names=("linalg.solve_ex",),
 )
-def linalg_solve_ex(A: Any, B: Any, left: bool, check_errors: bool) -> Any:  # noqa: N803
+def linalg_solve_ex(A, B, left, check_errors):  # noqa: N803
     """As `linalg.solve`, and where the factorisation of A met a zero pivot (0: nowhere)."""
     return _solved("linalg.solve_ex", A, B, left, "torch.linalg.solve_ex" if check_errors else "")
 
 
 @composite("linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor", names=("linalg.solve",))
-def linalg_solve(A: Any, B: Any, left: bool) -> Any:  # noqa: N803
+def linalg_solve(A, B, left):  # noqa: N803
     """X with A X = B, or X A = B unless `left`; B may be a vector or a batch of vectors."""
     return _solved("linalg.solve", A, B, left, "torch.linalg.solve")[0]
 
@@ -168,7 +168,7 @@ def linalg_solve(A: Any, B: Any, left: bool) -> Any:  # noqa: N803
     names=("linalg.solve_triangular",),
     keyword_aliases=_FIRST,
 )
-def linalg_solve_triangular(A: Any, B: Any, upper: bool, left: bool, unitriangular: bool) -> Any:  # noqa: N803
+def linalg_solve_triangular(A, B, upper, left, unitriangular):  # noqa: N803
     """X with A X = B (X A = B unless `left`), for triangular A.
 
     Example:
@@ -214,7 +214,7 @@ def _check_solvable_dtype(op: str, x: Any) -> None:
     "unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)",
     keyword_aliases={"input": "b"},
 )
-def triangular_solve(b: Any, A: Any, upper: bool, transpose: bool, unitriangular: bool) -> Any:  # noqa: N803
+def triangular_solve(b, A, upper, transpose, unitriangular):  # noqa: N803
     """X with A X = B (A^T X = B with `transpose`) for triangular A, and a copy of A."""
     op = "triangular_solve"
     for name, x in (("b", b), ("A", A)):
@@ -242,21 +242,21 @@ def triangular_solve(b: Any, A: Any, upper: bool, transpose: bool, unitriangular
     "linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)",
     names=("linalg.inv_ex",),
 )
-def linalg_inv_ex(A: Any, check_errors: bool) -> Any:  # noqa: N803
+def linalg_inv_ex(A, check_errors):  # noqa: N803
     """The inverse, and where the factorisation met a zero pivot (0: nowhere)."""
     check_numbers("linalg.inv", A)
     return tuple(F._linalg_inverse(A, "linalg.inv_ex" if check_errors else ""))
 
 
 @composite("linalg_inv(Tensor A) -> Tensor", names=("linalg.inv",))
-def linalg_inv(A: Any) -> Any:  # noqa: N803
+def linalg_inv(A):  # noqa: N803
     """The inverse of a square matrix."""
     check_numbers("linalg.inv", A)
     return F._linalg_inverse(A, "linalg.inv")[0]
 
 
 @composite("inverse(Tensor self) -> Tensor")
-def inverse(self: Any) -> Any:
+def inverse(self):
     """As `linalg.inv`."""
     return F.linalg_inv(self)
 
@@ -270,7 +270,7 @@ def inverse(self: Any) -> Any:
     names=("linalg.lu_factor_ex",),
     keyword_aliases=_FIRST,
 )
-def linalg_lu_factor_ex(A: Any, pivot: bool, check_errors: bool) -> Any:  # noqa: N803
+def linalg_lu_factor_ex(A, pivot, check_errors):  # noqa: N803
     """As `linalg.lu_factor`, and where a zero pivot was met (0: nowhere)."""
     check_matrix("torch.lu_factor", A)
     check_kind("torch.lu_factor", A)
@@ -283,7 +283,7 @@ def linalg_lu_factor_ex(A: Any, pivot: bool, check_errors: bool) -> Any:  # noqa
     names=("linalg.lu_factor",),
     keyword_aliases=_FIRST,
 )
-def linalg_lu_factor(A: Any, pivot: bool) -> Any:  # noqa: N803
+def linalg_lu_factor(A, pivot):  # noqa: N803
     """L (its unit diagonal left out) and U in one matrix, and the exchanges of rows, counted from
     one.
     """
@@ -298,7 +298,7 @@ def linalg_lu_factor(A: Any, pivot: bool) -> Any:  # noqa: N803
     names=("linalg.lu",),
     keyword_aliases=_FIRST,
 )
-def linalg_lu(A: Any, pivot: bool) -> Any:  # noqa: N803
+def linalg_lu(A, pivot):  # noqa: N803
     """A = P L U with a permutation, a lower triangle with unit diagonal, and an upper triangle."""
     check_matrix("linalg.lu", A)
     check_kind("linalg.lu", A)
@@ -312,7 +312,7 @@ def linalg_lu(A: Any, pivot: bool) -> Any:  # noqa: N803
     "-> (Tensor P, Tensor L, Tensor U)",
     names=("lu_unpack",),
 )
-def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool, unpack_pivots: bool) -> Any:  # noqa: N803
+def lu_unpack(LU_data, LU_pivots, unpack_data, unpack_pivots):  # noqa: N803
     """P, L and U out of `lu_factor`'s results; what is not asked for is empty.
 
     Example:
@@ -356,7 +356,7 @@ def lu_unpack(LU_data: Any, LU_pivots: Any, unpack_data: bool, unpack_pivots: bo
     "-> Tensor",
     names=("linalg.lu_solve",),
 )
-def linalg_lu_solve(LU: Any, pivots: Any, B: Any, left: bool, adjoint: bool) -> Any:  # noqa: N803
+def linalg_lu_solve(LU, pivots, B, left, adjoint):  # noqa: N803
     """X with A X = B (A^H X = B with `adjoint`, X A = B unless `left`) out of the factors of A.
 
     Example:
@@ -402,7 +402,7 @@ def _check_pivots(op: str, pivots: Any) -> None:
     "lu_solve(Tensor b, Tensor LU_data, Tensor LU_pivots) -> Tensor",
     keyword_aliases={"input": "b"},
 )
-def lu_solve(b: Any, LU_data: Any, LU_pivots: Any) -> Any:  # noqa: N803
+def lu_solve(b, LU_data, LU_pivots):  # noqa: N803
     """As `linalg.lu_solve`, with the right-hand sides first.
 
     Example:
@@ -420,7 +420,7 @@ def lu_solve(b: Any, LU_data: Any, LU_pivots: Any) -> Any:  # noqa: N803
     names=("_lu_with_info",),
     out=False,
 )
-def _lu_with_info(self: Any, pivot: bool, check_errors: bool) -> Any:
+def _lu_with_info(self, pivot, check_errors):
     """As `linalg.lu_factor_ex`."""
     return tuple(F.linalg_lu_factor_ex(self, pivot=pivot, check_errors=check_errors))
 
@@ -429,7 +429,7 @@ def _lu_with_info(self: Any, pivot: bool, check_errors: bool) -> Any:
 
 
 @composite("linalg_det(Tensor A) -> Tensor", names=("linalg.det",))
-def linalg_det(A: Any) -> Any:  # noqa: N803
+def linalg_det(A):  # noqa: N803
     """The determinant of a square matrix.
 
     The gradient is right at singular matrices too; there, derivatives of the gradient are not.
@@ -439,27 +439,27 @@ def linalg_det(A: Any) -> Any:  # noqa: N803
 
 
 @composite("det(Tensor self) -> Tensor", out=False, keyword_aliases={"A": "self"})
-def det(self: Any) -> Any:
+def det(self):
     """As `linalg.det`."""
     return F.linalg_det(self)
 
 
 @composite("slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)", keyword_aliases={"A": "self"})
-def slogdet(self: Any) -> Any:
+def slogdet(self):
     """As `linalg.slogdet`."""
     check_numbers("linalg.slogdet", self)
     return tuple(F._linalg_slogdet(self)[:2])
 
 
 @composite("linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", names=("linalg.slogdet",))
-def linalg_slogdet(A: Any) -> Any:  # noqa: N803
+def linalg_slogdet(A):  # noqa: N803
     """The sign (of complex matrices: the phase) of the determinant, and the logarithm of its size."""
     check_numbers("linalg.slogdet", A)
     return tuple(F._linalg_slogdet(A)[:2])
 
 
 @composite("logdet(Tensor self) -> Tensor", out=False, keyword_aliases={"A": "self"})
-def logdet(self: Any) -> Any:
+def logdet(self):
     """The logarithm of the determinant; NaN where it is negative."""
     check_numbers("logdet", self)
     sign, logarithm = F._linalg_slogdet(self)[:2]

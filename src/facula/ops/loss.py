@@ -290,15 +290,8 @@ def _probability_loss(
     autocast="float32",
 )
 def functional_cross_entropy(
-    input: Any,
-    target: Any,
-    weight: Any,
-    size_average: Any,
-    ignore_index: int,
-    reduce: Any,
-    reduction: str,
-    label_smoothing: float,
-) -> Any:
+    input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing
+):
     """-log softmax(input) at the target class, or against class probabilities, over the class
     dimension."""
     reduction = reduction_of("cross_entropy", size_average, reduce, reduction)
@@ -374,15 +367,7 @@ class NllRows:
     out=False,
     autocast="float32",
 )
-def nll_loss(
-    input: Any,
-    target: Any,
-    weight: Any,
-    size_average: Any,
-    ignore_index: int,
-    reduce: Any,
-    reduction: str,
-) -> Any:
+def nll_loss(input, target, weight, size_average, ignore_index, reduce, reduction):
     """The negative log-likelihood: -weight[target] * input[target], over the class dimension."""
     reduction = reduction_of("nll_loss", size_average, reduce, reduction)
     _check_classes("nll_loss", input, target, weight)
@@ -530,9 +515,7 @@ def _one_number(op: str, total: Any, input: Any, target: Any, reduction: str) ->
     out=False,
     autocast="float32",
 )
-def mse_loss(
-    input: Any, target: Any, size_average: Any, reduce: Any, reduction: str, weight: Any
-) -> Any:
+def mse_loss(input, target, size_average, reduce, reduction, weight):
     """(input - target)**2."""
     reduction = reduction_of("mse_loss", size_average, reduce, reduction)
     input, target = _check_pair("mse_loss", input, target)
@@ -548,9 +531,7 @@ def mse_loss(
     out=False,
     autocast="float32",
 )
-def l1_loss(
-    input: Any, target: Any, size_average: Any, reduce: Any, reduction: str, weight: Any
-) -> Any:
+def l1_loss(input, target, size_average, reduce, reduction, weight):
     """|input - target|."""
     reduction = reduction_of("l1_loss", size_average, reduce, reduction)
     input, target = _check_pair("l1_loss", input, target)
@@ -576,14 +557,8 @@ def weighted(loss: Any, weight: Any, reduction: str) -> Any:
     autocast="float32",
 )
 def binary_cross_entropy_with_logits(
-    input: Any,
-    target: Any,
-    weight: Any,
-    size_average: Any,
-    reduce: Any,
-    reduction: str,
-    pos_weight: Any,
-) -> Any:
+    input, target, weight, size_average, reduce, reduction, pos_weight
+):
     """Binary cross-entropy of sigmoid(input), without overflow."""
     reduction = reduction_of("binary_cross_entropy_with_logits", size_average, reduce, reduction)
     if tuple(input.shape) != tuple(target.shape):

@@ -75,7 +75,7 @@ def _count(x: Any, mask: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
 
 @composite(f"_masked_sum(Tensor self, {_REDUCED}) -> Tensor", names=("masked.sum",), out=False)
 @sparse_too
-def _masked_sum(self: Any, dim: Any, keepdim: bool, dtype: Any, mask: Any) -> Any:
+def _masked_sum(self, dim, keepdim, dtype, mask):
     """The sum of the elements that count."""
     x = _filled("masked.sum", self, mask, 0)
     return x.sum(_dims(x, dim), keepdim, dtype=_wide(x, dtype))
@@ -83,7 +83,7 @@ def _masked_sum(self: Any, dim: Any, keepdim: bool, dtype: Any, mask: Any) -> An
 
 @composite(f"_masked_prod(Tensor self, {_REDUCED}) -> Tensor", names=("masked.prod",), out=False)
 @sparse_too
-def _masked_prod(self: Any, dim: Any, keepdim: bool, dtype: Any, mask: Any) -> Any:
+def _masked_prod(self, dim, keepdim, dtype, mask):
     """The product of the elements that count."""
     x = _filled("masked.prod", self, mask, 1)
     result = x.to(_wide(x, dtype))
@@ -102,14 +102,14 @@ def _extreme(op: str, x: Any, dim: Any, keepdim: bool, dtype: Any, mask: Any, la
 
 @composite(f"_masked_amax(Tensor self, {_REDUCED}) -> Tensor", names=("masked.amax",), out=False)
 @sparse_too
-def _masked_amax(self: Any, dim: Any, keepdim: bool, dtype: Any, mask: Any) -> Any:
+def _masked_amax(self, dim, keepdim, dtype, mask):
     """The largest of the elements that count."""
     return _extreme("masked.amax", self, dim, keepdim, dtype, mask, True)
 
 
 @composite(f"_masked_amin(Tensor self, {_REDUCED}) -> Tensor", names=("masked.amin",), out=False)
 @sparse_too
-def _masked_amin(self: Any, dim: Any, keepdim: bool, dtype: Any, mask: Any) -> Any:
+def _masked_amin(self, dim, keepdim, dtype, mask):
     """The smallest of the elements that count."""
     return _extreme("masked.amin", self, dim, keepdim, dtype, mask, False)
 
@@ -118,14 +118,14 @@ _PLACE = "int? dim=None, *, bool keepdim=False, dtype? dtype=None, Tensor? mask=
 
 
 @composite(f"_masked_argmax(Tensor self, {_PLACE}) -> Tensor", names=("masked.argmax",), out=False)
-def _masked_argmax(self: Any, dim: Any, keepdim: bool, dtype: Any, mask: Any) -> Any:
+def _masked_argmax(self, dim, keepdim, dtype, mask):
     """Where the largest of the elements that count is."""
     found = _filled("masked.argmax", self, mask, _least(self.dtype)).argmax(dim, keepdim)
     return found.to(self.dtype if dtype is None else dtype)  # the values' dtype, as in PyTorch
 
 
 @composite(f"_masked_argmin(Tensor self, {_PLACE}) -> Tensor", names=("masked.argmin",), out=False)
-def _masked_argmin(self: Any, dim: Any, keepdim: bool, dtype: Any, mask: Any) -> Any:
+def _masked_argmin(self, dim, keepdim, dtype, mask):
     """Where the smallest of the elements that count is."""
     found = _filled("masked.argmin", self, mask, _most(self.dtype)).argmin(dim, keepdim)
     return found.to(self.dtype if dtype is None else dtype)  # the values' dtype, as in PyTorch
@@ -133,7 +133,7 @@ def _masked_argmin(self: Any, dim: Any, keepdim: bool, dtype: Any, mask: Any) ->
 
 @composite(f"_masked_mean(Tensor self, {_REDUCED}) -> Tensor", names=("masked.mean",), out=False)
 @sparse_too
-def _masked_mean(self: Any, dim: Any, keepdim: bool, dtype: Any, mask: Any) -> Any:
+def _masked_mean(self, dim, keepdim, dtype, mask):
     """The mean of the elements that count; NaN of none."""
     total = F._masked_sum(self, dim, keepdim=keepdim, dtype=dtype, mask=mask)
     return total / _count(self, mask, _dims(self, dim), keepdim)
@@ -145,7 +145,7 @@ def _masked_mean(self: Any, dim: Any, keepdim: bool, dtype: Any, mask: Any) -> A
     names=("masked.median",),
     out=False,
 )
-def _masked_median(self: Any, dim: int, keepdim: bool, dtype: Any, mask: Any) -> Any:
+def _masked_median(self, dim, keepdim, dtype, mask):
     """The median of the elements that count, the lower one of two."""
     kind = self.dtype if dtype is None else dtype
     x = self if self.is_floating_point() else self.float()
@@ -166,7 +166,7 @@ def _masked_median(self: Any, dim: int, keepdim: bool, dtype: Any, mask: Any) ->
 @composite(
     f"_masked_logsumexp(Tensor self, {_REDUCED}) -> Tensor", names=("masked.logsumexp",), out=False
 )
-def _masked_logsumexp(self: Any, dim: Any, keepdim: bool, dtype: Any, mask: Any) -> Any:
+def _masked_logsumexp(self, dim, keepdim, dtype, mask):
     """The logarithm of the sum of exponentials of the elements that count."""
     kind = _inexact(self, dtype)
     x = _filled("masked.logsumexp", self.to(kind), mask, -inf)
@@ -179,7 +179,7 @@ def _masked_logsumexp(self: Any, dim: Any, keepdim: bool, dtype: Any, mask: Any)
     names=("masked.logaddexp",),
     out=False,
 )
-def _masked_logaddexp(self: Any, other: Any, dtype: Any, input_mask: Any, other_mask: Any) -> Any:
+def _masked_logaddexp(self, other, dtype, input_mask, other_mask):
     """The logarithm of the sum of two exponentials, of which each may be left out."""
     kind = self.dtype if dtype is None else dtype
     first = _filled("masked.logaddexp", self.to(kind), input_mask, -inf)
@@ -193,7 +193,7 @@ def _masked_logaddexp(self: Any, other: Any, dtype: Any, input_mask: Any, other_
     out=False,
 )
 @sparse_too
-def _masked_norm(self: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any, mask: Any) -> Any:
+def _masked_norm(self, ord, dim, keepdim, dtype, mask):
     """The norm of the elements that count."""
     order = 2.0 if ord is None else ord
     x = _filled("masked.norm", self, mask, inf if order == -inf else 0)
@@ -231,9 +231,7 @@ _SPREAD = (
 
 @composite(f"_masked_var(Tensor self, {_SPREAD}) -> Tensor", names=("masked.var",), out=False)
 @sparse_too
-def _masked_var(
-    self: Any, dim: Any, unbiased: Any, correction: Any, keepdim: bool, dtype: Any, mask: Any
-) -> Any:
+def _masked_var(self, dim, unbiased, correction, keepdim, dtype, mask):
     """The variance of the elements that count."""
     found, kind = _variance(self, dim, unbiased, correction, keepdim, dtype, mask)
     return found.to(kind)
@@ -241,9 +239,7 @@ def _masked_var(
 
 @composite(f"_masked_std(Tensor self, {_SPREAD}) -> Tensor", names=("masked.std",), out=False)
 @sparse_too
-def _masked_std(
-    self: Any, dim: Any, unbiased: Any, correction: Any, keepdim: bool, dtype: Any, mask: Any
-) -> Any:
+def _masked_std(self, dim, unbiased, correction, keepdim, dtype, mask):
     """The standard deviation of the elements that count."""
     found, kind = _variance(self, dim, unbiased, correction, keepdim, dtype, mask)
     return found.sqrt().to(kind)
@@ -252,7 +248,7 @@ def _masked_std(
 @composite(
     f"_masked_softmax(Tensor self, {_ALONG}) -> Tensor", names=("masked.softmax",), out=False
 )
-def _masked_softmax(self: Any, dim: int, dtype: Any, mask: Any) -> Any:
+def _masked_softmax(self, dim, dtype, mask):
     """The softmax over the elements that count; 0 for the others."""
     kind = self.dtype if dtype is None else dtype
     return F.softmax(_filled("masked.softmax", self.to(kind), mask, -inf), dim)
@@ -263,7 +259,7 @@ def _masked_softmax(self: Any, dim: int, dtype: Any, mask: Any) -> Any:
     names=("masked.log_softmax",),
     out=False,
 )
-def _masked_log_softmax(self: Any, dim: int, dtype: Any, mask: Any) -> Any:
+def _masked_log_softmax(self, dim, dtype, mask):
     """The logarithm of `softmax`."""
     kind = self.dtype if dtype is None else dtype
     return F.log_softmax(_filled("masked.log_softmax", self.to(kind), mask, -inf), dim)
@@ -272,7 +268,7 @@ def _masked_log_softmax(self: Any, dim: int, dtype: Any, mask: Any) -> Any:
 @composite(
     f"_masked_softmin(Tensor self, {_ALONG}) -> Tensor", names=("masked.softmin",), out=False
 )
-def _masked_softmin(self: Any, dim: int, dtype: Any, mask: Any) -> Any:
+def _masked_softmin(self, dim, dtype, mask):
     """The softmax of the negated elements that count."""
     kind = self.dtype if dtype is None else dtype
     return F.softmax(-_filled("masked.softmin", self.to(kind), mask, inf), dim)
@@ -284,14 +280,14 @@ def _masked_softmin(self: Any, dim: int, dtype: Any, mask: Any) -> Any:
     names=("masked.normalize",),
     out=False,
 )
-def _masked_normalize(self: Any, ord: float, dim: int, eps: float, dtype: Any, mask: Any) -> Any:
+def _masked_normalize(self, ord, dim, eps, dtype, mask):
     """The elements that count, scaled to norm one along `dim`."""
     norm = F._masked_norm(self, ord, (dim,), keepdim=True, dtype=dtype, mask=mask)
     return _filled("masked.normalize", self, mask, 0) / norm.clamp(min=eps)
 
 
 @composite(f"_masked_cumsum(Tensor self, {_ALONG}) -> Tensor", names=("masked.cumsum",), out=False)
-def _masked_cumsum(self: Any, dim: int, dtype: Any, mask: Any) -> Any:
+def _masked_cumsum(self, dim, dtype, mask):
     """The sums of the elements that count up to each place."""
     return _filled("masked.cumsum", self, mask, 0).cumsum(dim, dtype=_wide(self, dtype))
 
@@ -299,6 +295,6 @@ def _masked_cumsum(self: Any, dim: int, dtype: Any, mask: Any) -> Any:
 @composite(
     f"_masked_cumprod(Tensor self, {_ALONG}) -> Tensor", names=("masked.cumprod",), out=False
 )
-def _masked_cumprod(self: Any, dim: int, dtype: Any, mask: Any) -> Any:
+def _masked_cumprod(self, dim, dtype, mask):
     """The products of the elements that count up to each place."""
     return _filled("masked.cumprod", self, mask, 1).cumprod(dim, dtype=_wide(self, dtype))

@@ -442,13 +442,13 @@ def _conjugate(x: Any) -> Any:
 
 
 @composite("vdot(Tensor self, Tensor other) -> Tensor", autocast="accelerator widest")
-def vdot(self: Any, other: Any) -> Any:
+def vdot(self, other):
     """The sum of products of two vectors, the first conjugated."""
     return F.dot(_conjugate(self), other)
 
 
 @composite("mv(Tensor self, Tensor vec) -> Tensor", autocast="accelerator lower, cpu unchanged")
-def mv(self: Any, vec: Any) -> Any:
+def mv(self, vec):
     """The product of a matrix and a vector, [m, k] and [k] -> [m].
 
     Example:
@@ -481,7 +481,7 @@ def mv(self: Any, vec: Any) -> Any:
     autocast="lower",
     quantizers={"fx": "arithmetic"},
 )
-def matmul(self: Any, other: Any) -> Any:
+def matmul(self, other):
     """The matrix product; vectors get a dimension for the product and lose it, batch dimensions
     broadcast.
     """

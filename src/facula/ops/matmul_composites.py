@@ -21,7 +21,7 @@ from facula.ops.registry import F, composite
     inplace=True,
     autocast="accelerator lower, cpu unchanged",
 )
-def addmv(self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
+def addmv(self, mat, vec, beta, alpha):
     """beta * self + alpha * mat @ vec; self broadcasts.
 
     Example:
@@ -54,7 +54,7 @@ def addmv(self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
     "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1) -> Tensor",
     autocast="lower",
 )
-def addbmm(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
+def addbmm(self, batch1, batch2, beta, alpha):
     """beta * self + alpha * the sum of the batch's products, taken as one product over (batch,
     k).
 
@@ -93,7 +93,7 @@ def addbmm(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
     names=("Tensor.addbmm_",),
     out=False,
 )
-def addbmm_(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
+def addbmm_(self, batch1, batch2, beta, alpha):
     """In-place form of `addbmm`; a smaller `self` is resized to the product's shape."""
     result = F.addbmm(self, batch1, batch2, beta=beta, alpha=alpha)
     if self.shape != result.shape:
@@ -105,7 +105,7 @@ def addbmm_(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
     "outer(Tensor self, Tensor vec2) -> Tensor",
     names=("outer", "Tensor.outer", "ger", "Tensor.ger"),
 )
-def outer(self: Any, vec2: Any) -> Any:
+def outer(self, vec2):
     """All products of the elements of two vectors, [m] and [n] -> [m, n]."""
     if self.dim() != 1 or vec2.dim() != 1:
         fail(
@@ -123,7 +123,7 @@ def outer(self: Any, vec2: Any) -> Any:
     inplace=True,
     autocast="accelerator lower, cpu unchanged",
 )
-def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
+def addr(self, vec1, vec2, beta, alpha):
     """beta * self + alpha * the outer product; self broadcasts and is ignored when beta is 0."""
     if vec1.dim() != 1 or vec2.dim() != 1:
         fail(
@@ -162,7 +162,7 @@ def addr(self: Any, vec1: Any, vec2: Any, beta: Any, alpha: Any) -> Any:
 
 
 @composite("inner(Tensor self, Tensor other) -> Tensor")
-def inner(self: Any, other: Any) -> Any:
+def inner(self, other):
     """The sum of products over the last dimensions of both."""
     if self.dim() == 0 or other.dim() == 0:
         return self * other
@@ -213,7 +213,7 @@ def _contraction_dims(dims: Any, a: int, b: int) -> tuple[list[int], list[int]]:
     names=("tensordot",),
     autocast="accelerator widest",
 )
-def tensordot(a: Any, b: Any, dims: Any) -> Any:
+def tensordot(a, b, dims):
     """Sums of products over pairs of dimensions: the last `dims` with the first, or two lists."""
     first, second = _contraction_dims(dims, a.dim(), b.dim())
     for d, e in zip(first, second, strict=True):
@@ -241,7 +241,7 @@ def tensordot(a: Any, b: Any, dims: Any) -> Any:
 
 
 @composite("kron(Tensor self, Tensor other) -> Tensor")
-def kron(self: Any, other: Any) -> Any:
+def kron(self, other):
     """The Kronecker product: each element of `self` times the whole of `other`."""
     ndim = max(self.dim(), other.dim())
     a = [1] * (ndim - self.dim()) + list(self.shape)
@@ -257,7 +257,7 @@ def kron(self: Any, other: Any) -> Any:
     out=False,
     autocast="accelerator widest",
 )
-def bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> Any:
+def bilinear(input1, input2, weight, bias):
     """sum_ij input1_i weight_kij input2_j + bias_k over the last dimensions.
 
     Example:
@@ -353,7 +353,7 @@ def cheapest_order(sizes: list[int]) -> list[list[int]]:
 
 
 @composite("pdist(Tensor self, float p=2.0) -> Tensor", names=("pdist", "nn.functional.pdist"))
-def pdist(self: Any, p: float) -> Any:
+def pdist(self, p):
     """The distances of all pairs of rows, those of the first row first."""
     if self.dim() != 2:
         fail(
@@ -408,7 +408,7 @@ def _check_points(x1: Any, x2: Any, p: float) -> None:
     out=False,
     autocast="float32",
 )
-def cdist(x1: Any, x2: Any, p: float, compute_mode: Any) -> Any:
+def cdist(x1, x2, p, compute_mode):
     """The p-norm distances between all rows of x1 [..., m, k] and x2 [..., n, k] -> [..., m, n]."""
     _check_points(x1, x2, p)
     modes = (

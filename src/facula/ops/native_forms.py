@@ -36,16 +36,16 @@ def _bag_numbers(indices: Any, offsets: Any, include_last: bool) -> tuple[Any, A
     out=False,
 )
 def embedding_bag_native(
-    weight: Any,
-    indices: Any,
-    offsets: Any,
-    scale_grad_by_freq: bool,
-    mode: int,
-    sparse: bool,
-    per_sample_weights: Any,
-    include_last_offset: bool,
-    padding_idx: int | None,
-) -> Any:
+    weight,
+    indices,
+    offsets,
+    scale_grad_by_freq,
+    mode,
+    sparse,
+    per_sample_weights,
+    include_last_offset,
+    padding_idx,
+):
     """Sums (mode 0), means (1) or maxima (2) of bags of rows; also each index's bag, the bags' sizes
     without padding, and for maxima the rows they come from.
     """
@@ -114,16 +114,8 @@ def _largest_rows(weight: Any, indices: Any, bags: Any, padded: Any, sizes: Any)
     out=False,
 )
 def instance_norm_native(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    running_mean: Any,
-    running_var: Any,
-    use_input_stats: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool,
-) -> Any:
+    input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, cudnn_enabled
+):
     """As `nn.functional.instance_norm`, with the arguments in another order."""
     return F.instance_norm(
         input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps
@@ -136,7 +128,7 @@ def instance_norm_native(
     out=False,
     autocast="lower",
 )
-def conv_tbc(self: Any, weight: Any, bias: Any, pad: int) -> Any:
+def conv_tbc(self, weight, bias, pad):
     """Convolution along the first dimension of [time, batch, in], weight [width, in, out]."""
     if self.dim() != 3 or weight.dim() != 3 or bias.dim() != 1:
         fail(
@@ -155,7 +147,7 @@ def conv_tbc(self: Any, weight: Any, bias: Any, pad: int) -> Any:
     names=("native_channel_shuffle", "nn.functional.native_channel_shuffle"),
     out=False,
 )
-def native_channel_shuffle(input: Any, groups: int) -> Any:
+def native_channel_shuffle(input, groups):
     """As `channel_shuffle`."""
     return F.channel_shuffle(input, groups)
 
@@ -165,7 +157,7 @@ def native_channel_shuffle(input: Any, groups: int) -> Any:
     names=("norm_except_dim",),
     out=False,
 )
-def norm_except_dim(v: Any, pow: int, dim: int) -> Any:
+def norm_except_dim(v, pow, dim):
     """The norm over all dimensions but one, which stays; over all with dim -1."""
     if dim == -1:
         return v.norm(pow)
@@ -177,7 +169,7 @@ def norm_except_dim(v: Any, pow: int, dim: int) -> Any:
     "frobenius_norm(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
     names=("frobenius_norm",),
 )
-def frobenius_norm(self: Any, dim: Any, keepdim: bool) -> Any:
+def frobenius_norm(self, dim, keepdim):
     """The square root of the sum of squares over one or two dimensions, or over all."""
     if len(dim) > 2:
         fail(
@@ -211,6 +203,6 @@ _define_in_place("feature_alpha_dropout")
     names=("feature_dropout_",),
     out=False,
 )
-def feature_dropout_(input: Any, p: float, train: bool) -> Any:
+def feature_dropout_(input, p, train):
     """`feature_dropout` in place."""
     return input.copy_(F.feature_dropout(input, p, train)) if train and p > 0 else input

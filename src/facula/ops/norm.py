@@ -246,9 +246,7 @@ def _layer_norm_formula(
     autocast="accelerator float32",
     quantizers={"fx": "own"},
 )
-def layer_norm(
-    input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float, cudnn_enable: bool
-) -> Any:
+def layer_norm(input, normalized_shape, weight, bias, eps, cudnn_enable):
     """(x - mean) / sqrt(var + eps) * weight + bias over the last dimensions. [Ba, Kiros, Hinton
     2016]"""
     return F.native_layer_norm(input, normalized_shape, weight, bias, eps)[0]
@@ -349,7 +347,7 @@ def _rms_norm_formula(
     names=("rms_norm", "nn.functional.rms_norm"),
     out=False,
 )
-def rms_norm(input: Any, normalized_shape: Any, weight: Any, eps: Any) -> Any:
+def rms_norm(input, normalized_shape, weight, eps):
     """x / sqrt(mean(x**2) + eps) * weight over the last dimensions; eps defaults to the dtype's.
     [Zhang, Sennrich 2019]"""
     if eps is None:
@@ -367,7 +365,7 @@ def rms_norm(input: Any, normalized_shape: Any, weight: Any, eps: Any) -> Any:
     names=("nn.functional.local_response_norm",),
     out=False,
 )
-def local_response_norm(input: Any, size: int, alpha: float, beta: float, k: float) -> Any:
+def local_response_norm(input, size, alpha, beta, k):
     """x / (k + alpha * mean of x**2 over `size` neighbouring channels)**beta. [Krizhevsky et al.
     2012]"""
     if input.dim() < 3:

@@ -322,16 +322,7 @@ def _batch_norm(
 @composite(
     f"functional_batch_norm({_BATCH}) -> Tensor", names=("nn.functional.batch_norm",), out=False
 )
-def functional_batch_norm(
-    input: Any,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any,
-    bias: Any,
-    training: bool,
-    momentum: float,
-    eps: float,
-) -> Any:
+def functional_batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps):
     """Normalise each channel over the batch, or by running statistics. [Ioffe, Szegedy 2015]"""
     return _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
@@ -344,16 +335,8 @@ def functional_batch_norm(
     out=False,
 )
 def batch_norm(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    running_mean: Any,
-    running_var: Any,
-    training: bool,
-    momentum: float,
-    eps: float,
-    cudnn_enabled: bool,
-) -> Any:
+    input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled
+):
     """As `nn.functional.batch_norm`, with the arguments in another order."""
     return _batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
 
@@ -525,9 +508,7 @@ def _group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float)
     autocast="accelerator float32",
     quantizers={"fx": "own"},
 )
-def group_norm(
-    input: Any, num_groups: int, weight: Any, bias: Any, eps: float, cudnn_enabled: bool
-) -> Any:
+def group_norm(input, num_groups, weight, bias, eps, cudnn_enabled):
     """Normalise groups of channels of each sample. [Wu, He 2018]"""
     return _group_norm(input, num_groups, weight, bias, eps)
 
@@ -566,16 +547,7 @@ def _instance_running(
     out=False,
     quantizers={"fx": "own"},
 )
-def instance_norm(
-    input: Any,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any,
-    bias: Any,
-    use_input_stats: bool,
-    momentum: float,
-    eps: float,
-) -> Any:
+def instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps):
     """Normalise each channel of each sample. [Ulyanov et al. 2016]"""
     if not use_input_stats:
         return _batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)

@@ -61,16 +61,7 @@ _THREE = "(Tensor, Tensor, Tensor)"
     f"float eps) -> {_THREE}",
     names=("native_batch_norm",),
 )
-def native_batch_norm(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    running_mean: Any,
-    running_var: Any,
-    training: bool,
-    momentum: float,
-    eps: float,
-) -> Any:
+def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
     """Batch norm, with the batch's mean and inverse deviation (empty without training)."""
     return _batch(input, weight, bias, running_mean, running_var, training, momentum, eps)
 
@@ -79,7 +70,7 @@ def native_batch_norm(
     f"_native_batch_norm_legit({_PARAMETERS}, any... rest) -> {_THREE}",
     names=("_native_batch_norm_legit",),
 )
-def _native_batch_norm_legit(input: Any, weight: Any, bias: Any, rest: Any) -> Any:
+def _native_batch_norm_legit(input, weight, bias, rest):
     """`native_batch_norm` with running statistics (two more tensors), or without."""
     if len(rest) == 3:
         rest = (None, None, *rest)
@@ -93,15 +84,7 @@ def _native_batch_norm_legit(input: Any, weight: Any, bias: Any, rest: Any) -> A
     names=("_batch_norm_with_update",),
     out=False,
 )
-def _batch_norm_with_update(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    running_mean: Any,
-    running_var: Any,
-    momentum: float,
-    eps: float,
-) -> Any:
+def _batch_norm_with_update(input, weight, bias, running_mean, running_var, momentum, eps):
     """Batch norm in training, and an empty tensor in the place of other libraries' notes."""
     results = _batch(input, weight, bias, running_mean, running_var, True, momentum, eps)
     return (*results, core.empty((0,), dtype=core.uint8, device=input.device))
@@ -115,15 +98,15 @@ def _batch_norm_with_update(
     out=False,
 )
 def native_group_norm_of_sizes(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    N: int,
-    C: int,
-    HxW: int,
-    group: int,
-    eps: float,  # noqa: N803
-) -> Any:
+    input,
+    weight,
+    bias,
+    N,
+    C,
+    HxW,
+    group,
+    eps,  # noqa: N803
+):
     """Group norm of `[N, C, *]` with `HxW` places, with the groups' means and inverse
     deviations.
     """
@@ -161,9 +144,7 @@ def native_group_norm_of_sizes(
     names=("native_layer_norm",),
     out=False,
 )
-def native_layer_norm_of_dtype(
-    input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float
-) -> Any:
+def native_layer_norm_of_dtype(input, normalized_shape, weight, bias, eps):
     """Layer norm, with the rows' means and inverse deviations in the input's dtype."""
     out, mean, scale = F.native_layer_norm(input, normalized_shape, weight, bias, eps)
     return out, mean.to(input.dtype), scale.to(input.dtype)

@@ -64,15 +64,7 @@ def _define_max(n: int) -> None:
         names=(f"max_pool{n}d_with_indices", f"nn.functional.max_pool{n}d_with_indices"),
         autocast=_POLICY[n],
     )
-    def with_indices(
-        input: Any,
-        kernel_size: Any,
-        stride: Any,
-        padding: Any,
-        dilation: Any,
-        ceil_mode: bool,
-        return_indices: bool,
-    ) -> Any:
+    def with_indices(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices):
         """The largest value of each window, and its flat position in the input's plane."""
         return _max(input, kernel_size, stride, padding, dilation, ceil_mode, True)
 
@@ -82,15 +74,7 @@ def _define_max(n: int) -> None:
         autocast=_POLICY[n],
         quantizers=_QUANTIZERS[n],
     )
-    def plain(
-        input: Any,
-        kernel_size: Any,
-        stride: Any,
-        padding: Any,
-        dilation: Any,
-        ceil_mode: bool,
-        return_indices: bool,
-    ) -> Any:
+    def plain(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices):
         """The largest value of each window; return_indices: also its flat position in the input's
         plane.
 
@@ -159,7 +143,7 @@ def _define_adaptive(n: int) -> None:
         f"Tensor",
         names=(f"nn.functional.adaptive_max_pool{n}d", f"adaptive_max_pool{n}d"),
     )
-    def maximum(input: Any, output_size: Any, return_indices: bool) -> Any:
+    def maximum(input, output_size, return_indices):
         """The largest value of each of `output_size` equal parts; return_indices: also its flat
         position."""
         sizes = _output_size(input, output_size, n, f"adaptive_max_pool{n}d")
@@ -172,7 +156,7 @@ def _define_adaptive(n: int) -> None:
         "-> (Tensor values, Tensor indices)",
         names=(f"nn.functional.adaptive_max_pool{n}d_with_indices",),
     )
-    def with_indices(input: Any, output_size: Any, return_indices: bool) -> Any:
+    def with_indices(input, output_size, return_indices):
         """The largest value of each of `output_size` equal parts, and its flat position."""
         return F._adaptive_max_pool(
             input, _output_size(input, output_size, n, f"adaptive_max_pool{n}d")
@@ -187,7 +171,7 @@ def _define_adaptive(n: int) -> None:
         autocast=_POLICY[n],
         quantizers=_QUANTIZERS[n],
     )
-    def average(input: Any, output_size: Any) -> Any:
+    def average(input, output_size):
         """The mean of each of `output_size` equal parts; None keeps a dimension."""
         sizes = _output_size(input, output_size, n, f"adaptive_avg_pool{n}d")
         return F._adaptive_avg_pool(input, sizes)
@@ -197,14 +181,8 @@ def _define_average(n: int) -> None:
     divisor = "" if n == 1 else ", int? divisor_override=None"
 
     def run(
-        input: Any,
-        kernel_size: Any,
-        stride: Any,
-        padding: Any,
-        ceil_mode: bool,
-        count_include_pad: bool,
-        divisor_override: int | None = None,
-    ) -> Any:
+        input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override=None
+    ):
         """The mean of each window; padding counts unless count_include_pad is False.
 
         Example:
@@ -219,15 +197,8 @@ def _define_average(n: int) -> None:
                 0,
                 hint="leave it out to divide by the window's size",
             )
-        return F._avg_pool(
-            input,
-            kernel_size,
-            _strides(stride, kernel_size),
-            padding,
-            ceil_mode,
-            count_include_pad,
-            divisor_override or 0,
-        )
+        steps, count = _strides(stride, kernel_size), divisor_override or 0
+        return F._avg_pool(input, kernel_size, steps, padding, ceil_mode, count_include_pad, count)
 
     composite(
         f"avg_pool{n}d(Tensor input, int[{n}] kernel_size, int[{n}]? stride=None, int[{n}] "
@@ -246,7 +217,7 @@ def _define_power(n: int) -> None:
         "-> Tensor",
         names=(f"nn.functional.lp_pool{n}d",),
     )
-    def power(input: Any, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Any:
+    def power(input, norm_type, kernel_size, stride, ceil_mode):
         """The power mean without division: `(sum of x ** p) ** (1 / p)` of each window.
 
         Example:
@@ -274,9 +245,7 @@ def _define_unpool(n: int) -> None:
         names=(f"nn.functional.max_unpool{n}d",),
         autocast=None if n == 1 else "cpu float32",
     )
-    def unpool(
-        input: Any, indices: Any, kernel_size: Any, stride: Any, padding: Any, output_size: Any
-    ) -> Any:
+    def unpool(input, indices, kernel_size, stride, padding, output_size):
         """The inverse of max pooling: maxima at their positions, zero elsewhere.
 
         Example:

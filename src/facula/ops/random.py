@@ -278,7 +278,7 @@ def randperm(n, generator, dtype, layout, device, pin_memory, requires_grad):
     names=("Tensor.normal_",),
     out=False,
 )
-def normal_(self: Any, mean: float, std: float, generator: Any) -> Any:
+def normal_(self, mean, std, generator):
     """Overwrite with normal numbers."""
     if std < 0:
         fail(
@@ -297,7 +297,7 @@ def normal_(self: Any, mean: float, std: float, generator: Any) -> Any:
     names=("Tensor.uniform_",),
     out=False,
 )
-def uniform_(self: Any, from_: float, to: float, generator: Any) -> Any:
+def uniform_(self, from_, to, generator):
     """Overwrite with uniform numbers in [from, to)."""
     if from_ > to:
         fail(
@@ -316,7 +316,7 @@ def uniform_(self: Any, from_: float, to: float, generator: Any) -> Any:
     names=("Tensor.exponential_",),
     out=False,
 )
-def exponential_(self: Any, lambd: float, generator: Any) -> Any:
+def exponential_(self, lambd, generator):
     """Overwrite with exponential numbers of rate `lambd`."""
     if lambd <= 0:
         fail(
@@ -335,7 +335,7 @@ def exponential_(self: Any, lambd: float, generator: Any) -> Any:
     names=("Tensor.cauchy_",),
     out=False,
 )
-def cauchy_(self: Any, median: float, sigma: float, generator: Any) -> Any:
+def cauchy_(self, median, sigma, generator):
     """Overwrite with Cauchy numbers."""
     if sigma <= 0:
         fail(
@@ -354,7 +354,7 @@ def cauchy_(self: Any, median: float, sigma: float, generator: Any) -> Any:
     names=("Tensor.log_normal_",),
     out=False,
 )
-def log_normal_(self: Any, mean: float, std: float, generator: Any) -> Any:
+def log_normal_(self, mean, std, generator):
     """Overwrite with exponentials of normal numbers of that mean and deviation."""
     if std <= 0:
         fail(
@@ -373,7 +373,7 @@ def log_normal_(self: Any, mean: float, std: float, generator: Any) -> Any:
     names=("Tensor.geometric_",),
     out=False,
 )
-def geometric_(self: Any, p: float, generator: Any) -> Any:
+def geometric_(self, p, generator):
     """Overwrite with the number of trials up to the first success, each of probability `p`."""
     if not 0 < p < 1:
         fail(
@@ -403,7 +403,7 @@ def _random_range(dtype: Any) -> tuple[int, int]:
     names=("Tensor.random_",),
     out=False,
 )
-def random_(self: Any, from_: Any, to: Any, generator: Any) -> Any:
+def random_(self, from_, to, generator):
     """Overwrite with whole numbers: all of the dtype's, [0, from), [from, to), or from `from` on."""
     alone = to == -(1 << 63)  # not given: no range ends there
     whole = from_ is None and (alone or to is None)
@@ -455,7 +455,7 @@ def _bernoulli_for(tensor: Any, p: Any, generator: Any) -> Any:
     names=("bernoulli", "Tensor.bernoulli"),
     out_cast=True,
 )
-def bernoulli(self: Any, p: Any, generator: Any) -> Any:
+def bernoulli(self, p, generator):
     """0 or 1, the latter with probability `p`, or the tensor's own values as probabilities."""
     fresh = core.empty(self.shape, dtype=self.dtype, device=self.device)
     if p is None:
@@ -471,7 +471,7 @@ def bernoulli(self: Any, p: Any, generator: Any) -> Any:
     names=("Tensor.bernoulli_",),
     out=False,
 )
-def bernoulli_(self: Any, p: Any, generator: Any) -> Any:
+def bernoulli_(self, p, generator):
     """Overwrite with 0 or 1, the latter with probability `p` (a number or a tensor)."""
     return self.copy_(_bernoulli_for(self, p, generator))
 
@@ -587,7 +587,7 @@ def _check_multinomial(self: Any, num_samples: int, replacement: bool) -> None:
 @composite(
     f"multinomial(Tensor self, int num_samples, bool replacement=False, *, {SOURCE}) -> Tensor"
 )
-def multinomial(self: Any, num_samples: int, replacement: bool, generator: Any) -> Any:
+def multinomial(self, num_samples, replacement, generator):
     """Class numbers drawn with probabilities proportional to each row's weights.
 
     With replacement by inversion of the running sum; without by the largest w / e, e exponential.

@@ -76,7 +76,7 @@ class binomial_draws:
 
 
 @composite(f"poisson(Tensor self, {SOURCE}) -> Tensor", names=("poisson",), out=False)
-def poisson(self: Any, generator: Any) -> Any:
+def poisson(self, generator):
     """Counts of rare events with the tensor's elements as rates."""
     _check_floating("poisson", self)
     result = F._poisson_draws(self, generator)
@@ -87,7 +87,7 @@ def poisson(self: Any, generator: Any) -> Any:
 @composite(
     f"binomial(Tensor count, Tensor prob, {SOURCE}) -> Tensor", names=("binomial",), out=False
 )
-def binomial(count: Any, prob: Any, generator: Any) -> Any:
+def binomial(count, prob, generator):
     """How many of `count` trials succeed, each with probability `prob`."""
     for tensor in (count, prob):
         _check_floating("binomial", tensor)

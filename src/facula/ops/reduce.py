@@ -181,7 +181,7 @@ class Mean:
     out_cast=True,
     quantized="averages",
 )
-def nanmean(self: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+def nanmean(self, dim, keepdim, dtype):
     """The mean of the elements that are not NaN."""
     _mean_dtype("nanmean", self, dtype)
     if not (self.dtype.is_floating_point or self.dtype.is_complex):
@@ -534,7 +534,7 @@ def _complex_variance(self: Any, dim: Any, correction: float, keepdim: bool) -> 
 
 
 @composite(f"var(Tensor self, {_READ}) -> Tensor", out_cast=True)
-def var(self: Any, dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> Any:
+def var(self, dim, unbiased, keepdim, correction):
     """The variance, over all or over some dimensions, with `count - correction` degrees of freedom
     (1 by default)."""
     dim, correction, keepdim = _read_spread("var", dim, unbiased, keepdim, correction)
@@ -544,7 +544,7 @@ def var(self: Any, dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> A
 
 
 @composite(f"std(Tensor self, {_READ}) -> Tensor", out_cast=True)
-def std(self: Any, dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> Any:
+def std(self, dim, unbiased, keepdim, correction):
     """The standard deviation, over all or over some dimensions; arguments as in `var`."""
     dim, correction, keepdim = _read_spread("std", dim, unbiased, keepdim, correction)
     if self.dtype.is_complex:
@@ -555,7 +555,7 @@ def std(self: Any, dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> A
 @composite(
     f"var_mean(Tensor self, {_READ}) -> (Tensor var, Tensor mean)", names=("var_mean",), out=False
 )
-def var_mean(self: Any, dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> Any:
+def var_mean(self, dim, unbiased, keepdim, correction):
     """Variance and mean; arguments as in `var`."""
     dim, correction, keepdim = _read_spread("var_mean", dim, unbiased, keepdim, correction)
     if self.dtype.is_complex:
@@ -566,7 +566,7 @@ def var_mean(self: Any, dim: Any, unbiased: Any, keepdim: bool, correction: Any)
 @composite(
     f"std_mean(Tensor self, {_READ}) -> (Tensor std, Tensor mean)", names=("std_mean",), out=False
 )
-def std_mean(self: Any, dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> Any:
+def std_mean(self, dim, unbiased, keepdim, correction):
     """Standard deviation and mean; arguments as in `var`."""
     dim, correction, keepdim = _read_spread("std_mean", dim, unbiased, keepdim, correction)
     if self.dtype.is_complex:

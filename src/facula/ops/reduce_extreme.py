@@ -281,7 +281,7 @@ def _extreme(op: str, self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
     quantized="moves",
     quantizers={"fx": "shared"},
 )
-def max_(self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
+def max_(self, dim, keepdim, other):
     """The largest element; or (values, indices) along `dim`; or, with a tensor, the larger of each
     pair."""
     return _extreme("max", self, dim, keepdim, other)
@@ -292,7 +292,7 @@ def max_(self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
     quantized="moves",
     quantizers={"fx": "shared"},
 )
-def min_(self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
+def min_(self, dim, keepdim, other):
     """The smallest element; or (values, indices) along `dim`; or, with a tensor, the smaller of
     each pair."""
     return _extreme("min", self, dim, keepdim, other)

@@ -126,7 +126,7 @@ def _norm_gradient(grad: Any, x: Any, norm: Any, ord: float, dims: tuple[int, ..
     names=("linalg.vector_norm",),
     autocast="accelerator float32",
 )
-def linalg_vector_norm(x: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+def linalg_vector_norm(x, ord, dim, keepdim, dtype):
     """The norm of the elements, over all or over some dimensions."""
     _check_kind(x, dtype)
     if dtype is not None:
@@ -141,7 +141,7 @@ def linalg_vector_norm(x: Any, ord: Any, dim: Any, keepdim: bool, dtype: Any) ->
     "Tensor",
     autocast="accelerator float32",
 )
-def norm(self: Any, p: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+def norm(self, p, dim, keepdim, dtype):
     """The norm of the elements: `p` a number, 'fro' (2), or 'nuc' (the sum of singular values of a
     matrix)."""
     if p == "nuc":
@@ -168,7 +168,7 @@ def norm(self: Any, p: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     out=False,
     autocast="accelerator float32",
 )
-def dist(self: Any, other: Any, p: Any) -> Any:
+def dist(self, other, p):
     """The p-norm of the difference."""
     return F.linalg_vector_norm(self - other, p)
 
@@ -178,7 +178,7 @@ def dist(self: Any, other: Any, p: Any) -> Any:
     inplace=True,
     autocast="accelerator float32",
 )
-def renorm(self: Any, p: Any, dim: int, maxnorm: Any) -> Any:
+def renorm(self, p, dim, maxnorm):
     """Scale each slice along `dim` down to a norm of at most `maxnorm`."""
     d = wrap_dim("renorm", dim, self.dim())
     if self.dim() < 2:
@@ -217,7 +217,7 @@ def renorm(self: Any, p: Any, dim: int, maxnorm: Any) -> Any:
     out=False,
     autocast="accelerator float32",
 )
-def cosine_similarity(x1: Any, x2: Any, dim: int, eps: float) -> Any:
+def cosine_similarity(x1, x2, dim, eps):
     """The cosine of the angle: each vector is scaled to length one, or by 1 / eps where it is
     shorter than eps."""
     common = core.promote_types(x1.dtype, x2.dtype)
@@ -233,7 +233,7 @@ def cosine_similarity(x1: Any, x2: Any, dim: int, eps: float) -> Any:
     names=("pairwise_distance", "nn.functional.pairwise_distance"),
     out=False,
 )
-def pairwise_distance(x1: Any, x2: Any, p: float, eps: float, keepdim: bool) -> Any:
+def pairwise_distance(x1, x2, p, eps, keepdim):
     """The p-norm of x1 - x2 + eps along the last dimension."""
     return F.linalg_vector_norm(x1 - x2 + eps, p, -1, keepdim)
 
@@ -242,7 +242,7 @@ def pairwise_distance(x1: Any, x2: Any, p: float, eps: float, keepdim: bool) -> 
     "normalize(Tensor input, float p=2.0, int? dim=1, float eps=1e-12) -> Tensor",
     names=("nn.functional.normalize",),
 )
-def normalize(input: Any, p: float, dim: int, eps: float) -> Any:
+def normalize(input, p, dim, eps):
     """Scale vectors along `dim` to p-norm one (by 1 / eps where they are shorter than eps)."""
     length = F.linalg_vector_norm(input, p, dim, True).clamp(min=eps)
     return input / length

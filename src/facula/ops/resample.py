@@ -216,15 +216,7 @@ def _check_dtype(dtype: Any, mode: str, op: str) -> None:
     quantized="averages",
     quantizers={"fx": "shared"},
 )
-def interpolate(
-    input: Any,
-    size: Any,
-    scale_factor: Any,
-    mode: str,
-    align_corners: bool | None,
-    recompute_scale_factor: bool | None,
-    antialias: bool,
-) -> Any:
+def interpolate(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias):
     """Resample `[N, C, *spatial]` to `size`, or to the sizes times `scale_factor` rounded down.
 
     mode: nearest, nearest-exact, linear (1 spatial dimension), bilinear, bicubic (2), trilinear
@@ -271,14 +263,7 @@ def interpolate(
     "float? scales_w=None, *, float? scales_h=None) -> Tensor",
     names=("_upsample_bilinear2d_aa",),
 )
-def _upsample_bilinear2d_aa(
-    self: Any,
-    output_size: Any,
-    align_corners: bool,
-    scale_factors: Any,
-    scales_w: Any,
-    scales_h: Any,
-) -> Any:
+def _upsample_bilinear2d_aa(self, output_size, align_corners, scale_factors, scales_w, scales_h):
     """Bilinear interpolation with a filter that widens when shrinking; the size, or both factors."""
     if isinstance(scale_factors, (tuple, list)):
         scales = [float(factor) for factor in scale_factors]
@@ -336,7 +321,7 @@ def _check_options(
     names=("nn.functional.upsample",),
     quantized="averages",
 )
-def upsample(input: Any, size: Any, scale_factor: Any, mode: str, align_corners: Any) -> Any:
+def upsample(input, size, scale_factor, mode, align_corners):
     """The older name of `interpolate`."""
     return F.interpolate(input, size, scale_factor, mode, align_corners)
 
@@ -345,7 +330,7 @@ def upsample(input: Any, size: Any, scale_factor: Any, mode: str, align_corners:
     "upsample_nearest(Tensor input, any size=None, any scale_factor=None) -> Tensor",
     names=("nn.functional.upsample_nearest",),
 )
-def upsample_nearest(input: Any, size: Any, scale_factor: Any) -> Any:
+def upsample_nearest(input, size, scale_factor):
     """`interpolate` in mode nearest."""
     return F.interpolate(input, size, scale_factor, "nearest")
 
@@ -354,6 +339,6 @@ def upsample_nearest(input: Any, size: Any, scale_factor: Any) -> Any:
     "upsample_bilinear(Tensor input, any size=None, any scale_factor=None) -> Tensor",
     names=("nn.functional.upsample_bilinear",),
 )
-def upsample_bilinear(input: Any, size: Any, scale_factor: Any) -> Any:
+def upsample_bilinear(input, size, scale_factor):
     """`interpolate` in mode bilinear with aligned corners."""
     return F.interpolate(input, size, scale_factor, "bilinear", True)

@@ -97,16 +97,7 @@ def _check_reduced(data: Any, reduce: str, indices: Any, op: str) -> None:
     names=("segment_reduce", "_segment_reduce"),
     out=False,
 )
-def segment_reduce(
-    data: Any,
-    reduce: str,
-    lengths: Any,
-    indices: Any,
-    offsets: Any,
-    axis: int,
-    unsafe: bool,
-    initial: Any,
-) -> Any:
+def segment_reduce(data, reduce, lengths, indices, offsets, axis, unsafe, initial):
     """Reduce consecutive segments along `axis` by sum, mean, max, min or prod.
 
     Example:

@@ -50,7 +50,7 @@ for _rank, _change in ((1, _rank1), (2, _rank2), (3, _rank3)):
 @composite(
     "broadcast_tensors(Tensor[]... tensors) -> Tensor[]", names=("broadcast_tensors",), out=False
 )
-def broadcast_tensors(tensors: Any) -> Any:
+def broadcast_tensors(tensors):
     """The tensors expanded to their common shape."""
     shape = launch.broadcast_shapes("broadcast_tensors", *(t.shape for t in tensors))
     return tuple(t.expand(shape) for t in tensors)
@@ -82,7 +82,7 @@ def _check_joined(self: Any, part: Any, dim: int) -> None:
 @composite(
     "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor"
 )
-def diff(self: Any, n: int, dim: int, prepend: Any, append: Any) -> Any:
+def diff(self, n, dim, prepend, append):
     """n-fold differences of neighbours along `dim`, after joining `prepend` and `append`."""
     if self.dim() == 0:
         fail(
@@ -162,6 +162,6 @@ _define_trapezoid("cumulative_trapezoid", True)
 
 
 @composite("where_nonzero(Tensor condition) -> Tensor[]", names=(), out=False)
-def where_nonzero(condition: Any) -> Any:
+def where_nonzero(condition):
     """`where` with one argument: the coordinates of what is true, one vector a dimension."""
     return F.nonzero(condition, as_tuple=True)

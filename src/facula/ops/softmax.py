@@ -167,7 +167,7 @@ _FUNCTIONAL = "Tensor input, int? dim=None, int _stacklevel=3, dtype? dtype=None
 @composite(
     f"functional_softmax({_FUNCTIONAL}) -> Tensor", names=("nn.functional.softmax",), out=False
 )
-def functional_softmax(input: Any, dim: Any, _stacklevel: int, dtype: Any) -> Any:
+def functional_softmax(input, dim, _stacklevel, dtype):
     """exp(x) / sum(exp(x)) along `dim`.
 
     Example:
@@ -184,7 +184,7 @@ def functional_softmax(input: Any, dim: Any, _stacklevel: int, dtype: Any) -> An
     names=("nn.functional.log_softmax",),
     out=False,
 )
-def functional_log_softmax(input: Any, dim: Any, _stacklevel: int, dtype: Any) -> Any:
+def functional_log_softmax(input, dim, _stacklevel, dtype):
     """x - log(sum(exp(x))) along `dim`.
 
     Example:
@@ -202,7 +202,7 @@ def functional_log_softmax(input: Any, dim: Any, _stacklevel: int, dtype: Any) -
     out=False,
     autocast="accelerator float32",
 )
-def softmin(input: Any, dim: Any, _stacklevel: int, dtype: Any) -> Any:
+def softmin(input, dim, _stacklevel, dtype):
     """softmax of -x along `dim`.
 
     Example:
@@ -220,7 +220,7 @@ def softmin(input: Any, dim: Any, _stacklevel: int, dtype: Any) -> Any:
     names=("nn.functional.gumbel_softmax",),
     out=False,
 )
-def gumbel_softmax(logits: Any, tau: float, hard: bool, eps: float, dim: int) -> Any:
+def gumbel_softmax(logits, tau, hard, eps, dim):
     """A sample from the Gumbel-Softmax distribution [Jang et al. 2017]; `hard` gives one-hot values
     whose gradient is that of the soft sample.
 

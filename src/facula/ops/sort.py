@@ -173,13 +173,13 @@ class _sort_values:
 @composite(
     "argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> Tensor"
 )
-def argsort(self: Any, dim: int, descending: bool, stable: bool) -> Any:
+def argsort(self, dim, descending, stable):
     """The positions that sort the tensor along `dim`."""
     return F.sort(self.detach(), dim, descending, stable=stable)[1]
 
 
 @composite("msort(Tensor self) -> Tensor", quantized="moves")
-def msort(self: Any) -> Any:
+def msort(self):
     """The tensor sorted along its first dimension."""
     return F.sort(self, 0)[0]
 
@@ -633,7 +633,7 @@ def _check_quantile(op: str, self: Any, q: Any, interpolation: str) -> Any:
     "interpolation='linear') -> Tensor",
     autocast="cpu float32",
 )
-def quantile(self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Any:
+def quantile(self, q, dim, keepdim, interpolation):
     """The q-quantiles along `dim` (of all elements when None); NaN where there is any. q: number or
     vector.
     """
@@ -645,6 +645,6 @@ def quantile(self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: s
     "interpolation='linear') -> Tensor",
     autocast="cpu float32",
 )
-def nanquantile(self: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str) -> Any:
+def nanquantile(self, q, dim, keepdim, interpolation):
     """The q-quantiles along `dim`, NaN left out."""
     return _quantile("nanquantile", self, q, dim, keepdim, interpolation)

@@ -121,9 +121,7 @@ def _chosen(results: tuple[Any, Any, Any], inverse: bool, counts: bool) -> Any:
     "int? dim=None) -> any",
     out=False,
 )
-def unique(
-    self: Any, sorted: bool, return_inverse: bool, return_counts: bool, dim: int | None
-) -> Any:
+def unique(self, sorted, return_inverse, return_counts, dim):
     """The distinct values in order (slices along `dim`), on request with the number of each input
     and the counts.
     """
@@ -137,9 +135,7 @@ def unique(
     "dim=None) -> any",
     out=False,
 )
-def unique_consecutive(
-    self: Any, return_inverse: bool, return_counts: bool, dim: int | None
-) -> Any:
+def unique_consecutive(self, return_inverse, return_counts, dim):
     """The values with consecutive repeats dropped, on request with the run of each input and the
     run lengths.
     """

@@ -385,14 +385,14 @@ class SparseValues:
     names=("Tensor.to_dense",),
     out=False,
 )
-def to_dense(self: Any, dtype: Any, masked_grad: Any) -> Any:
+def to_dense(self, dtype, masked_grad):
     """The tensor with all of its elements in memory."""
     made = dense_of(self) if isinstance(self, SparseTensor) else self
     return made if dtype is None else made.to(dtype)
 
 
 @composite("coalesce(Tensor self) -> Tensor", names=("Tensor.coalesce",), out=False)
-def coalesce(self: Any) -> Any:
+def coalesce(self):
     """A COO tensor with sorted indices of which each stands once.
 
     Example:
@@ -452,7 +452,7 @@ def _from_dense(name: str, dense: Any, layout: Any, dense_dim: int, block: Any) 
     names=("Tensor.to_sparse",),
     out=False,
 )
-def to_sparse(self: Any, sparse_dim: Any, layout: Any, blocksize: Any, dense_dim: Any) -> Any:
+def to_sparse(self, sparse_dim, layout, blocksize, dense_dim):
     """The tensor in a sparse layout: COO with `sparse_dim` dimensions, or `layout`."""
     layout = COO if layout is None else layout
     if layout is core.strided:
@@ -517,13 +517,13 @@ for _word, _layout in (("csr", CSR), ("csc", CSC), ("bsr", BSR), ("bsc", BSC)):
 
 
 @composite("to_sparse_coo(Tensor self) -> Tensor", names=("Tensor.to_sparse_coo",), out=False)
-def to_sparse_coo(self: Any) -> Any:
+def to_sparse_coo(self):
     """The tensor in the COO layout."""
     return F.to_sparse(self, None)
 
 
 @composite("sparse_mask(Tensor self, Tensor mask) -> Tensor", names=("Tensor.sparse_mask",))
-def sparse_mask(self: Any, mask: Any) -> Any:
+def sparse_mask(self, mask):
     """The elements of a tensor at the places of a sparse one.
 
     Example:

@@ -64,6 +64,26 @@ def _finished(made: Any, values: Any, requires_grad: Any) -> Any:
 # ------------------------------------------------------------------ COO
 
 
+def _check_pairs(op: str, indices: core.Tensor, values: core.Tensor) -> None:
+    """Refuse indices that are no matrix with a column for each value."""
+    if indices.dim() != 2:
+        fail(
+            RuntimeError,
+            op,
+            "indices must have shape sparse_dim x nnz",
+            list(indices.shape),
+            hint="indices[None] makes one row of a vector of positions",
+        )
+    if values.shape[0] != indices.shape[1]:
+        fail(
+            RuntimeError,
+            op,
+            "indices and values must have same nnz",
+            f"{indices.shape[1]} and {values.shape[0]}",
+            hint="indices has a column for each value",
+        )
+
+
 @composite(
     "sparse_coo_tensor(any indices=None, any values=None, any size=None, *, dtype? dtype=None, "
     "device? device=None, bool? pin_memory=False, bool? requires_grad=False, "
@@ -72,16 +92,8 @@ def _finished(made: Any, values: Any, requires_grad: Any) -> Any:
     out=False,
 )
 def sparse_coo_tensor(
-    indices: Any,
-    values: Any,
-    size: Any,
-    dtype: Any,
-    device: Any,
-    pin_memory: Any,
-    requires_grad: Any,
-    check_invariants: Any,
-    is_coalesced: Any,
-) -> Any:
+    indices, values, size, dtype, device, pin_memory, requires_grad, check_invariants, is_coalesced
+):
     """A tensor of values at indices [dimensions, count]; values at the same place are added.
 
     With a size alone: a tensor without specified elements.
@@ -110,22 +122,7 @@ def sparse_coo_tensor(
         values = values.reshape((1,))
     if indices.dim() == 1:
         indices = indices.unsqueeze(0) if indices.numel() and size is None else indices
-    if indices.dim() != 2:
-        fail(
-            RuntimeError,
-            op,
-            "indices must have shape sparse_dim x nnz",
-            list(indices.shape),
-            hint="indices[None] makes one row of a vector of positions",
-        )
-    if values.shape[0] != indices.shape[1]:
-        fail(
-            RuntimeError,
-            op,
-            "indices and values must have same nnz",
-            f"{indices.shape[1]} and {values.shape[0]}",
-            hint="indices has a column for each value",
-        )
+    _check_pairs(op, indices, values)
     size = _inferred(indices, values) if size is None else tuple(int(n) for n in size)
     _check_dimensions(op, indices, values, size)
     if CHECKS[0] if check_invariants is None else check_invariants:
@@ -215,17 +212,17 @@ def check_coo(
     out=False,
 )
 def sparse_compressed_tensor(
-    compressed_indices: Any,
-    plain_indices: Any,
-    values: Any,
-    size: Any,
-    dtype: Any,
-    layout: Any,
-    device: Any,
-    pin_memory: Any,
-    requires_grad: Any,
-    check_invariants: Any,
-) -> Any:
+    compressed_indices,
+    plain_indices,
+    values,
+    size,
+    dtype,
+    layout,
+    device,
+    pin_memory,
+    requires_grad,
+    check_invariants,
+):
     """A matrix (or a batch) of values by compressed lines: CSR, CSC, or blocks of values."""
     op = "sparse_compressed_tensor"
     if layout not in (CSR, CSC, BSR, BSC):

@@ -409,7 +409,7 @@ def linear(input: Any, weight: Any, bias: Any) -> Any:
     names=("sparse.mm",),
     out=False,
 )
-def sparse_mm(mat1: Any, mat2: Any, reduce: Any) -> Any:
+def sparse_mm(mat1, mat2, reduce):
     """The product of a sparse matrix and a dense or sparse one.
 
     reduce: how the products of a row's entries are combined, for a CSR matrix: "sum", "mean",
@@ -458,7 +458,7 @@ def sparse_mm(mat1: Any, mat2: Any, reduce: Any) -> Any:
     names=("sparse.addmm",),
     out=False,
 )
-def sparse_addmm(mat: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
+def sparse_addmm(mat, mat1, mat2, beta, alpha):
     """``beta * mat + alpha * mat1 @ mat2`` with a sparse `mat1`."""
     return F.addmm(mat, mat1, mat2, beta=beta, alpha=alpha)
 
@@ -468,7 +468,7 @@ def sparse_addmm(mat: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
     names=("_sparse_addmm",),
     out=False,
 )
-def _sparse_addmm(self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
+def _sparse_addmm(self, mat1, mat2, beta, alpha):
     """`sparse.addmm` under the name that tensor subclasses of libraries override."""
     return F.addmm(self, mat1, mat2, beta=beta, alpha=alpha)
 
@@ -478,7 +478,7 @@ def _sparse_addmm(self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any
     "Number alpha=1.0) -> Tensor",
     names=("sparse.sampled_addmm",),
 )
-def sparse_sampled_addmm(self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
+def sparse_sampled_addmm(self, mat1, mat2, beta, alpha):
     """``alpha * (mat1 @ mat2)`` at the places of a CSR matrix, plus ``beta`` times its values."""
     op = "sparse.sampled_addmm"
     if not isinstance(self, SparseTensor) or self._form is not CSR:
@@ -516,7 +516,7 @@ def sparse_sampled_addmm(self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any)
 
 
 @composite("smm(Tensor self, Tensor mat2) -> Tensor", names=("smm", "Tensor.smm"), out=False)
-def smm(self: Any, mat2: Any) -> Any:
+def smm(self, mat2):
     """The product of a sparse and a dense matrix, as a sparse tensor."""
     return F.to_sparse(F.mm(self, mat2), None)
 
@@ -525,13 +525,13 @@ def smm(self: Any, mat2: Any) -> Any:
     "sspaddmm(Tensor self, Tensor mat1, Tensor mat2, *, Number beta=1, Number alpha=1) -> Tensor",
     out=False,
 )
-def sspaddmm(self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
+def sspaddmm(self, mat1, mat2, beta, alpha):
     """``beta * self + alpha * mat1 @ mat2`` of sparse `self` and `mat1`, as a sparse tensor."""
     made = F.to_sparse(_scaled(F.mm(mat1, mat2), alpha), None)
     return F.add(made, _scaled(self, beta))
 
 
 @composite("hspmm(Tensor mat1, Tensor mat2) -> Tensor", names=("hspmm",), out=False)
-def hspmm(mat1: Any, mat2: Any) -> Any:
+def hspmm(mat1, mat2):
     """The product of a sparse and a dense matrix, with one sparse dimension: rows."""
     return F.to_sparse(F.mm(mat1, mat2), 1)

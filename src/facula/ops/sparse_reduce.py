@@ -113,7 +113,7 @@ def some(self: Any, dim: Any, keepdim: bool) -> Any:
     names=("sparse.sum",),
     out=False,
 )
-def sparse_sum(input: Any, dim: Any, dtype: Any) -> Any:
+def sparse_sum(input, dim, dtype):
     """The sum of a sparse tensor over all dimensions (dense) or some of them (sparse).
 
     Example:
@@ -163,7 +163,7 @@ def _softmax(op: str, input: Any, dim: int, dtype: Any, logarithm: bool) -> Any:
     names=("sparse.softmax",),
     out=False,
 )
-def sparse_softmax(input: Any, dim: int, dtype: Any) -> Any:
+def sparse_softmax(input, dim, dtype):
     """Softmax along a dimension over the specified elements.
 
     Example:
@@ -179,6 +179,6 @@ def sparse_softmax(input: Any, dim: int, dtype: Any) -> Any:
     names=("sparse.log_softmax",),
     out=False,
 )
-def sparse_log_softmax(input: Any, dim: int, dtype: Any) -> Any:
+def sparse_log_softmax(input, dim, dtype):
     """The logarithm of softmax along a dimension over the specified elements."""
     return _softmax("sparse.log_softmax", input, dim, dtype, True)

@@ -454,7 +454,7 @@ def _check_offsets(diagonals: Any, offsets: Any, op: str) -> None:
     names=("sparse.spdiags",),
     out=False,
 )
-def sparse_spdiags(diagonals: Any, offsets: Any, shape: Any, layout: Any) -> Any:
+def sparse_spdiags(diagonals, offsets, shape, layout):
     """A sparse matrix with the rows of `diagonals` on its diagonals `offsets`."""
     op = "sparse.spdiags"
     diagonals = diagonals.unsqueeze(0) if diagonals.dim() == 1 else diagonals

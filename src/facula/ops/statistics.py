@@ -17,7 +17,7 @@ from facula.ops.registry import F, composite
 
 
 @composite("trace(Tensor self) -> Tensor", autocast="cpu float32")
-def trace(self: Any) -> Any:
+def trace(self):
     """The sum of the diagonal of a matrix."""
     if self.dim() != 2:
         fail(
@@ -88,7 +88,7 @@ def _check_observations(self: Any) -> None:
     "cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",
     out=False,
 )
-def cov(self: Any, correction: int, fweights: Any, aweights: Any) -> Any:
+def cov(self, correction, fweights, aweights):
     """The covariance matrix of the rows (variables) over the columns (observations).
 
     fweights: how often each observation counts. aweights: its importance.
@@ -120,7 +120,7 @@ def cov(self: Any, correction: int, fweights: Any, aweights: Any) -> Any:
 
 
 @composite("corrcoef(Tensor self) -> Tensor", out=False)
-def corrcoef(self: Any) -> Any:
+def corrcoef(self):
     """Pearson's correlations of the rows (variables) over the columns (observations)."""
     if self.dim() > 2:
         fail(
@@ -172,7 +172,7 @@ def _cross(op: str, a: Any, b: Any, dim: int) -> Any:
 
 
 @composite("cross(Tensor self, Tensor other, int? dim=None) -> Tensor")
-def cross(self: Any, other: Any, dim: int | None) -> Any:
+def cross(self, other, dim):
     """The vector product along `dim`, or along the first dimension of size 3."""
     if dim is None:
         shape = launch.broadcast_shapes("cross", self.shape, other.shape)
@@ -192,7 +192,7 @@ def cross(self: Any, other: Any, dim: int | None) -> Any:
 @composite(
     "linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor", names=("linalg.cross",)
 )
-def linalg_cross(self: Any, other: Any, dim: int) -> Any:
+def linalg_cross(self, other, dim):
     """The vector product along `dim`."""
     return _cross("linalg.cross", self, other, dim)
 
@@ -282,7 +282,7 @@ def _distinct_dims(self: Any, dim: Any) -> Any:
     names=("gradient",),
     out=False,
 )
-def gradient(self: Any, spacing: Any, dim: Any, edge_order: int) -> Any:
+def gradient(self, spacing, dim, edge_order):
     """Central differences along dimensions, one-sided of order `edge_order` at the ends.
 
     spacing: the step (for all dimensions, or one each), or vectors of coordinates.
@@ -322,7 +322,7 @@ def gradient(self: Any, spacing: Any, dim: Any, edge_order: int) -> Any:
 
 
 @composite("hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor")
-def hash_tensor(self: Any, dim: tuple[int, ...], keepdim: bool, mode: int) -> Any:
+def hash_tensor(self, dim, keepdim, mode):
     """The exclusive or of the elements' bits, as float64 or int64, over `dim` (all by default): uint64."""
     if mode != 0:
         fail(

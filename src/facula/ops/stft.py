@@ -82,18 +82,18 @@ def _spectrum_of(frames: Any, kind: int, half: bool) -> Any:
     out=False,
 )
 def stft(  # noqa: PLR0913
-    self: Any,
-    n_fft: int,
-    hop_length: int | None,
-    win_length: int | None,
-    window: Any,
-    center: bool,
-    pad_mode: str,
-    normalized: bool,
-    onesided: bool | None,
-    return_complex: bool | None,
-    align_to_window: bool | None,
-) -> Any:
+    self,
+    n_fft,
+    hop_length,
+    win_length,
+    window,
+    center,
+    pad_mode,
+    normalized,
+    onesided,
+    return_complex,
+    align_to_window,
+):
     """Spectra of overlapping windows of a signal: [batch, frequencies, frames], complex.
 
     center: the signal is padded so that frame t is centred at t * hop_length. onesided: only the
@@ -202,17 +202,17 @@ def _frames_of(x: Any, n_fft: int, normalized: bool, half: bool, return_complex:
     out=False,
 )
 def istft(  # noqa: PLR0913
-    self: Any,
-    n_fft: int,
-    hop_length: int | None,
-    win_length: int | None,
-    window: Any,
-    center: bool,
-    normalized: bool,
-    onesided: bool | None,
-    length: int | None,
-    return_complex: bool,
-) -> Any:
+    self,
+    n_fft,
+    hop_length,
+    win_length,
+    window,
+    center,
+    normalized,
+    onesided,
+    length,
+    return_complex,
+):
     """The signal whose `stft` with the same settings is nearest to these spectra. [Griffin & Lim
     1984]
 

@@ -85,7 +85,7 @@ def _computed_in(dtype: Any) -> Any:
     names=(),
     out=False,
 )
-def rrelu_drawn(self: Any, lower: float, upper: float, generator: Any) -> Any:
+def rrelu_drawn(self, lower, upper, generator):
     """`rrelu` in training with PyTorch's slopes."""
     slopes = F._rrelu_slopes(self.detach(), lower, upper, generator)
     return (self.to(slopes.dtype) * slopes).to(self.dtype)

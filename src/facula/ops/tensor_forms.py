@@ -17,7 +17,7 @@ from facula.ops.registry import F, composite
     names=("clone",),
     elementwise=True,
 )
-def clone(self: Any, memory_format: Any) -> Any:
+def clone(self, memory_format):
     """A copy in memory of its own."""
     return self.clone(memory_format=memory_format or core.preserve_format)
 
@@ -34,7 +34,7 @@ def _check_fill(value: Any) -> None:
 
 
 @composite("fill(Tensor self, Operand value) -> Tensor", names=("fill",))
-def fill(self: Any, value: Any) -> Any:
+def fill(self, value):
     """A tensor like `self` whose elements all are `value`.
 
     Example:
@@ -47,14 +47,14 @@ def fill(self: Any, value: Any) -> Any:
 
 
 @composite("fill_function_(Tensor self, Operand value) -> Tensor", names=("fill_",), out=False)
-def fill_function_(self: Any, value: Any) -> Any:
+def fill_function_(self, value):
     """Set every element to `value`."""
     _check_fill(value)
     return self.fill_(value)
 
 
 @composite("zero_(Tensor self) -> Tensor", names=("zero_",), out=False)
-def zero_(self: Any) -> Any:
+def zero_(self):
     """Set every element to zero."""
     return self.zero_()
 
@@ -66,13 +66,13 @@ def zero_(self: Any) -> Any:
     elementwise=True,
     quantizers={"fx": "shared"},
 )
-def detach(self: Any) -> Any:
+def detach(self):
     """The same memory without its history."""
     return self.detach()
 
 
 @composite("detach_(Tensor self) -> Tensor", names=("detach_",), out=False)
-def detach_(self: Any) -> Any:
+def detach_(self):
     """Drop the tensor's history."""
     return self.detach_()
 
@@ -82,7 +82,7 @@ def detach_(self: Any) -> Any:
     names=("resize_as_",),
     out=False,
 )
-def resize_as_(self: Any, the_template: Any, memory_format: Any) -> Any:
+def resize_as_(self, the_template, memory_format):
     """Give the tensor the shape of another; new elements are not set."""
     return self.resize_as_(the_template, memory_format=memory_format)
 
@@ -91,7 +91,7 @@ def resize_as_(self: Any, the_template: Any, memory_format: Any) -> Any:
     "_softmax_backward_data(Tensor grad_output, Tensor output, int dim, dtype input_dtype) -> Tensor",
     names=("_softmax_backward_data",),
 )
-def _softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype: Any) -> Any:
+def _softmax_backward_data(grad_output, output, dim, input_dtype):
     """The gradient of softmax's argument, from its result."""
     return F.softmax_backward(grad_output, output, dim).to(input_dtype)
 
@@ -100,7 +100,7 @@ def _softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype:
     "_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, dtype input_dtype) -> Tensor",
     names=("_log_softmax_backward_data",),
 )
-def _log_softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype: Any) -> Any:
+def _log_softmax_backward_data(grad_output, output, dim, input_dtype):
     """The gradient of log_softmax's argument, from its result."""
     return F.log_softmax_backward(grad_output, output, dim).to(input_dtype)
 
@@ -108,7 +108,7 @@ def _log_softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dt
 @composite(
     "_safe_softmax(Tensor self, int dim, dtype? dtype=None) -> Tensor", names=("_safe_softmax",)
 )
-def _safe_softmax(self: Any, dim: int, dtype: Any) -> Any:
+def _safe_softmax(self, dim, dtype):
     """Softmax that is zero where every element of a row is -inf."""
     empty = (self == -float("inf")).all(dim, keepdim=True)
     return F.softmax(self.masked_fill(empty, 0), dim, dtype).masked_fill(empty, 0)
@@ -118,7 +118,7 @@ def _safe_softmax(self: Any, dim: int, dtype: Any) -> Any:
     "native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor",
     names=("native_dropout_backward",),
 )
-def native_dropout_backward(grad_output: Any, mask: Any, scale: float) -> Any:
+def native_dropout_backward(grad_output, mask, scale):
     """The gradient of dropout's argument."""
     return grad_output * (mask.to(grad_output.dtype) * scale)
 
@@ -135,7 +135,7 @@ def _inside(self: Any, indices: tuple[Any, ...]) -> tuple[Any, ...]:
     names=("_unsafe_masked_index",),
     out=False,
 )
-def _unsafe_masked_index(self: Any, mask: Any, indices: Any, fill: Any) -> Any:
+def _unsafe_masked_index(self, mask, indices, fill):
     """Indexing where the mask holds, `fill` elsewhere: indices may point anywhere there."""
     if not self.numel():
         shape = F.broadcast_tensors([mask, *(i for i in indices if i is not None)])[0].shape
@@ -148,7 +148,7 @@ def _unsafe_masked_index(self: Any, mask: Any, indices: Any, fill: Any) -> Any:
     names=("_unsafe_masked_index_put_accumulate",),
     out=False,
 )
-def _unsafe_masked_index_put_accumulate(self: Any, mask: Any, indices: Any, values: Any) -> Any:
+def _unsafe_masked_index_put_accumulate(self, mask, indices, values):
     """Add values where the mask holds: indices may point anywhere else."""
     if not self.numel():
         return self.clone()

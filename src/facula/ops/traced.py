@@ -32,25 +32,25 @@ class lift_fresh_copy:
 
 
 @composite("sym_size(Tensor self, int dim) -> int", names=(), out=False, overload="int")
-def sym_size(self: Any, dim: int) -> int:
+def sym_size(self, dim):
     """The size of a tensor along a dimension, as a number of the trace."""
     return self.shape[dim]
 
 
 @composite("sym_stride(Tensor self, int dim) -> int", names=(), out=False, overload="int")
-def sym_stride(self: Any, dim: int) -> int:
+def sym_stride(self, dim):
     """The stride of a tensor along a dimension, as a number of the trace."""
     return self.stride()[dim]
 
 
 @composite("sym_numel(Tensor self) -> int", names=(), out=False)
-def sym_numel(self: Any) -> int:
+def sym_numel(self):
     """The number of elements, as a number of the trace."""
     return self.numel()
 
 
 @composite("sym_storage_offset(Tensor self) -> int", names=(), out=False)
-def sym_storage_offset(self: Any) -> int:
+def sym_storage_offset(self):
     """The place of the first element in the storage, as a number of the trace."""
     return self.storage_offset()
 
@@ -62,7 +62,7 @@ def _said(text: str | None) -> str:
 
 
 @composite("_assert_scalar(any self, str assert_msg) -> ()", names=(), out=False)
-def _assert_scalar(self: Any, assert_msg: str) -> None:
+def _assert_scalar(self, assert_msg):
     """Raise RuntimeError where a number, or a condition on numbers, is false."""
     expect = getattr(self, "expect", None)
     fulfilled = self if expect is None else expect(assert_msg)  # of another trace
@@ -76,7 +76,7 @@ def _assert_scalar(self: Any, assert_msg: str) -> None:
     names=(),
     out=False,
 )
-def sym_constrain_range(size: Any, min: int | None, max: int | None) -> None:  # noqa: A002
+def sym_constrain_range(size, min, max):  # noqa: A002
     """Raise RuntimeError where a number lies outside of a range."""
     if min is not None and max is not None and max < min:
         fail(
@@ -103,7 +103,7 @@ def sym_constrain_range(size: Any, min: int | None, max: int | None) -> None:  #
     names=(),
     out=False,
 )
-def sym_constrain_range_for_size(size: Any, min: int | None, max: int | None) -> None:  # noqa: A002
+def sym_constrain_range_for_size(size, min, max):  # noqa: A002
     """Raise RuntimeError where a number is no size, or lies outside of a range."""
     if max is not None and max <= 2:
         fail(
@@ -119,9 +119,7 @@ def sym_constrain_range_for_size(size: Any, min: int | None, max: int | None) ->
 @composite("_assert_tensor_metadata(Tensor a, int[]? size=None, int[]? stride=None, dtype? dtype=None, *, "
            "device? device=None, layout? layout=None) -> ()", names=(),
            out=False)  # fmt: skip
-def _assert_tensor_metadata(
-    a: Any, size: Any, stride: Any, dtype: Any, device: Any, layout: Any
-) -> None:
+def _assert_tensor_metadata(a, size, stride, dtype, device, layout):
     """Raise RuntimeError where a tensor is not what a trace took it for."""
     for word, wanted, found in (
         ("sizes", None if size is None else tuple(size), tuple(a.shape)),

@@ -80,7 +80,7 @@ for _source in [source for source in TABLE.values() if source.definition.copied]
 
 
 @composite("detach_copy(Tensor self) -> Tensor", names=("detach_copy",))
-def detach_copy(self: Any) -> Any:
+def detach_copy(self):
     """The elements without their history, in memory of their own."""
     return self.detach().clone()
 
@@ -104,7 +104,7 @@ for _source in (F.chunk, F.split, F.split_with_sizes):
     "as_strided_scatter(Tensor self, Tensor src, int[] size, int[] stride, int? "
     "storage_offset=None) -> Tensor"
 )
-def as_strided_scatter(self: Any, src: Any, size: Any, stride: Any, storage_offset: Any) -> Any:
+def as_strided_scatter(self, src, size, stride, storage_offset):
     """A copy of `self` in which the elements that `as_strided` would view are those of `src`."""
     if tuple(src.shape) != tuple(size):
         core.errors.fail(

@@ -266,7 +266,7 @@ def _in_order_of(like: Any, x: Any) -> Any:
     quantized="moves",
     quantizers={"fx": "shared"},
 )
-def pixel_shuffle(self: Any, upscale_factor: int) -> Any:
+def pixel_shuffle(self, upscale_factor):
     """Channels become pixels: `[*, C * r * r, H, W]` to `[*, C, H * r, W * r]`."""
     r = upscale_factor
     _check_factor("pixel_shuffle", self, r, r * r, 3)
@@ -286,7 +286,7 @@ def pixel_shuffle(self: Any, upscale_factor: int) -> Any:
     quantized="moves",
     quantizers={"fx": "shared"},
 )
-def pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
+def pixel_unshuffle(self, downscale_factor):
     """Pixels become channels: `[*, C, H * r, W * r]` to `[*, C * r * r, H, W]`."""
     op, r = "pixel_unshuffle", downscale_factor
     _check_factor(op, self, r, 1, 3)
@@ -313,7 +313,7 @@ def pixel_unshuffle(self: Any, downscale_factor: int) -> Any:
     names=("channel_shuffle", "nn.functional.channel_shuffle"),
     quantized="moves",
 )
-def channel_shuffle(self: Any, groups: int) -> Any:
+def channel_shuffle(self, groups):
     """Channels in `groups` are dealt out in turn: `[N, g * c, *]` read as `[N, c, g, *]`."""
     if self.dim() < 3:
         fail(

@@ -158,28 +158,46 @@ class _Rows(Sweeps):
             f"const int64_t last = (part + 1) * {blocks} / {parts};",
             *self.sweep(sweep, "first", "last"),
         ]
-        states = [s for r in sweep.reductions for s in self.states(r, "a")]
-        merged = [s for r in sweep.reductions for s in self.states(r, "m")]
-        spot = f"((item * {len(states)} + {{k}}) * {self.width}{' + l' if self.tiled else ''})"
+        states = self._states_of(sweep, "a")
         body += self.per_row(
             [
-                f"(({STORED[dtype]} *)scratch)[{spot.format(k=k)} * {8 // SIZE[dtype]}] "
-                f"= {name}{self.lane};"
+                f"{self._spot(k, dtype, len(states))} = {name}{self.lane};"
                 for k, (name, dtype) in enumerate(states)
             ]
         )
-        join = [*self.decode("row")]
+        scratch = [f"char *const scratch = p[{len(self.names.buffers)}];"]
+        first = self.function(scratch, "item", body)
+        second = self.function(scratch, "row", self._joined(sweep, parts))
+        needed = self.items * self.parts * len(states) * self.width * 8
+        return Text(
+            first, list(self.names.buffers), self.names.numbers, self.items * self.parts, 1,
+            False, (second, self.items, 1, needed),
+        )  # fmt: skip
+
+    def _states_of(self, sweep: nest.Sweep, letter: str) -> list[tuple[str, str]]:
+        """The names and dtypes of all states of a sweep's reductions."""
+        return [state for r in sweep.reductions for state in self.states(r, letter)]
+
+    def _spot(self, k: int, dtype: str, count: int) -> str:
+        """Where a part keeps the state number `k` of so many: a cell of 8 bytes for each."""
+        spot = f"((item * {count} + {k}) * {self.width}{' + l' if self.tiled else ''})"
+        return f"(({STORED[dtype]} *)scratch)[{spot} * {8 // SIZE[dtype]}]"
+
+    def _joined(self, sweep: nest.Sweep, parts: str) -> list[str]:
+        """A row from the states of its parts."""
+        lines = [*self.decode("row")]
         for r in sweep.reductions:
-            join += self.compute(self.states(r, "a"), r.identity)
+            lines += self.compute(self.states(r, "a"), r.identity)
+        merged = self._states_of(sweep, "m")
         loads = [
-            f"{name}{self.lane} = (({STORED[dtype]} *)scratch)"
-            f"[{spot.format(k=k)} * {8 // SIZE[dtype]}];"
+            f"{name}{self.lane} = {self._spot(k, dtype, len(merged))};"
             for k, (name, dtype) in enumerate(merged)
         ]
         merging = [self.declare(*m) for m in merged] + self.per_row(loads)
         for r in sweep.reductions:
             merging += self.assign(self.states(r, "a"), r.merge)
-        join += [
+        return [
+            *lines,
             f"for (int64_t part = 0; part < {parts}; part++) {{",
             f"    const int64_t item = row * {parts} + part;",
             *indent(merging),
@@ -187,15 +205,6 @@ class _Rows(Sweeps):
             *self.finish(sweep),
             *self.row_stores(self.kernel.stores),
         ]
-        slot = len(self.names.buffers)
-        scratch = [f"char *const scratch = p[{slot}];"]
-        first = self.function(scratch, "item", body)
-        second = self.function(scratch, "row", join)
-        needed = self.items * self.parts * len(states) * self.width * 8
-        return Text(
-            first, list(self.names.buffers), self.names.numbers, self.items * self.parts, 1,
-            False, (second, self.items, 1, needed),
-        )  # fmt: skip
 
 
 def _width(kernel: nest.Rows) -> int:

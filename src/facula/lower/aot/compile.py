@@ -159,11 +159,31 @@ def training(traced: Traced, options: Options) -> runtime.Training:
         forward, backward = options.partition_fn(joint, examples_of(joint), num_fwd_outputs=count)
     _show("forward", forward)
     _show("backward", backward)
+    program = _uncompiled(traced, forward, backward, options)
+    if options.passing:
+        joint.graph.take_apart()
+        traced.joint.graph.take_apart()
+    compiled_forward = _begun(options.fw_compiler, forward)
+    if options.passing:
+        forward.graph.take_apart()
+    compiled_backward = _begun(options.bw_compiler, backward)
+    program.forward, program.backward = compiled_forward(), compiled_backward()
+    if options.passing and len(program.cotangents) == 1:  # no part of it will be wanted
+        for node in backward.graph.nodes:
+            node.meta.pop("val", None)
+    return program
+
+
+def _uncompiled(
+    traced: Traced, forward: GraphModule, backward: GraphModule, options: Options
+) -> runtime.Training:
+    """What is known of a program before its graphs are compiled: which values go from one to the other."""
+    count = len(traced.metas)
     outputs = list(forward.graph.output_node().args[0])
     first = set(outputs[:count])
     values = [n for n in outputs[:count] if isinstance(n, Node)]
     kept = outputs[count:]
-    program = runtime.Training(
+    return runtime.Training(
         forward=_not_compiled,
         backward=_not_compiled,
         signature=traced.signature,
@@ -181,18 +201,6 @@ def training(traced: Traced, options: Options) -> runtime.Training:
         partial=Partial(backward, options.bw_compiler),
         graph=backward,
     )  # fmt: skip
-    if options.passing:
-        joint.graph.take_apart()
-        traced.joint.graph.take_apart()
-    compiled_forward = _begun(options.fw_compiler, forward)
-    if options.passing:
-        forward.graph.take_apart()
-    compiled_backward = _begun(options.bw_compiler, backward)
-    program.forward, program.backward = compiled_forward(), compiled_backward()
-    if options.passing and len(program.cotangents) == 1:  # no part of it will be wanted
-        for node in backward.graph.nodes:
-            node.meta.pop("val", None)
-    return program
 
 
 def _boxed(program: runtime.Training) -> runtime.Training:

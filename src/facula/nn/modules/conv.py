@@ -39,21 +39,11 @@ def _plain(expand: Any, function_name: str, dims: int) -> Any:
             device: Any = None,
             dtype: Any = None,
         ) -> None:
+            padding = padding if isinstance(padding, str) else expand(padding)
             super().__init__(
-                in_channels,
-                out_channels,
-                expand(kernel_size),
-                expand(stride),
-                padding if isinstance(padding, str) else expand(padding),
-                expand(dilation),
-                False,
-                expand(0),
-                groups,
-                bias,
-                padding_mode,
-                device,
-                dtype,
-            )
+                in_channels, out_channels, expand(kernel_size), expand(stride), padding, expand(dilation),
+                False, expand(0), groups, bias, padding_mode, device, dtype,
+            )  # fmt: skip
 
         def _conv_forward(self, input: Any, weight: Any, bias: Any) -> Any:
             return self._convolve(getattr(F, function_name), expand(0), input, weight, bias)

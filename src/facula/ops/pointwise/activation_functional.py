@@ -58,7 +58,7 @@ _functional_leaky_relu = _with_number("leaky_relu", "negative_slope", 0.01)
     names=("nn.functional.hardtanh",),
     out=False,
 )
-def _functional_hardtanh(self: Any, min_val: Any, max_val: Any, inplace: bool) -> Any:
+def _functional_hardtanh(self, min_val, max_val, inplace):
     """``min(max(self, min_val), max_val)``."""
     if min_val > max_val:
         core.errors.fail(
@@ -72,7 +72,7 @@ def _functional_hardtanh(self: Any, min_val: Any, max_val: Any, inplace: bool) -
     names=("nn.functional.threshold",),
     out=False,
 )
-def _functional_threshold(self: Any, threshold: Any, value: Any, inplace: bool) -> Any:
+def _functional_threshold(self, threshold, value, inplace):
     """`self` above the threshold, `value` elsewhere."""
     return _run("threshold", inplace, self, threshold, value)
 
@@ -125,9 +125,7 @@ def _random_slopes(self: Any, lower: float, upper: float, training: bool, genera
     names=("rrelu", "nn.functional.rrelu"),
     out=False,
 )
-def rrelu(
-    self: Any, lower: float, upper: float, training: bool, inplace: bool, generator: Any
-) -> Any:
+def rrelu(self, lower, upper, training, inplace, generator):
     """`leaky_relu` with a slope drawn from ``[lower, upper)`` per element in training [Xu et al. 2015]."""
     if training and core.by_element(generator) and lower <= upper:
         drawn = F._rrelu_drawn(self, lower, upper, generator)
@@ -144,7 +142,7 @@ def rrelu(
     names=("rrelu_", "nn.functional.rrelu_"),
     out=False,
 )
-def rrelu_(self: Any, lower: float, upper: float, training: bool, generator: Any) -> Any:
+def rrelu_(self, lower, upper, training, generator):
     """In-place form of `rrelu`."""
     return F.rrelu(self, lower, upper, training, True, generator=generator)
 
@@ -155,7 +153,7 @@ def rrelu_(self: Any, lower: float, upper: float, training: bool, generator: Any
     out=False,
     autocast="lower",
 )
-def prelu(self: Any, weight: Any) -> Any:
+def prelu(self, weight):
     """`self` above zero, ``weight * self`` below; one weight, or one a channel (dimension 1) [He et al. 2015]."""
     if weight.dim() > 1:
         core.errors.fail(
@@ -177,7 +175,7 @@ def prelu(self: Any, weight: Any) -> Any:
 
 
 @composite("glu(Tensor self, int dim=-1) -> Tensor", names=("nn.functional.glu",))
-def glu(self: Any, dim: int) -> Any:
+def glu(self, dim):
     """Gated linear unit ``a * sigmoid(b)`` of the halves of `self` along `dim` [Dauphin et al. 2016]."""
     if self.dim() == 0:
         core.errors.fail(

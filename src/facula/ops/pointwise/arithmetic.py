@@ -87,7 +87,7 @@ def neg(x):
 
 
 @composite("positive(Tensor self) -> Tensor", out=False)
-def positive(self: Any) -> Any:
+def positive(self):
     """``+self``: the tensor itself; bools are refused."""
     if self.dtype is core.bool:
         core.errors.fail(RuntimeError, "positive", "a tensor of numbers", got="a bool tensor")
@@ -191,7 +191,7 @@ def _(grad, x, exponent, result):
 
 
 @composite("float_power(Operand self, Operand exponent) -> Tensor")
-def float_power(self: Any, exponent: Any) -> Any:
+def float_power(self, exponent):
     """``self ** exponent`` computed in float64, or in complex128 where an operand is complex."""
     wide = core.complex128 if _is_complex(self) or _is_complex(exponent) else core.float64
     base = self.to(wide) if isinstance(self, core.Tensor) else self
@@ -204,7 +204,7 @@ def float_power(self: Any, exponent: Any) -> Any:
     names=("Tensor.float_power_",),
     out=False,
 )
-def float_power_(self: Any, exponent: Any) -> Any:
+def float_power_(self, exponent):
     """In-place form of `float_power`: the tensor has to be of the wide dtype."""
     wide = core.complex128 if _is_complex(self) or _is_complex(exponent) else core.float64
     if self.dtype is not wide:
@@ -354,7 +354,7 @@ class _nextafter_half:  # noqa: N801
 
 
 @composite("nextafter(Tensor self, Tensor other) -> Tensor")
-def nextafter(self: Any, other: Any) -> Any:
+def nextafter(self, other):
     """The next representable value after `self` towards `other`."""
     dtype = core.result_type(self, other)
     if dtype in (core.float16, core.bfloat16):
@@ -363,6 +363,6 @@ def nextafter(self: Any, other: Any) -> Any:
 
 
 @composite("nextafter_(Tensor self, Tensor other) -> Tensor", out=False)
-def nextafter_(self: Any, other: Any) -> Any:
+def nextafter_(self, other):
     """In-place form of `nextafter`."""
     return self.copy_(F.nextafter(self, other))

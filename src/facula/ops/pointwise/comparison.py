@@ -204,7 +204,7 @@ def isclose(x, y, *, rtol, atol, equal_nan):
     "allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool",
     out=False,
 )
-def allclose(self: Any, other: Any, rtol: float, atol: float, equal_nan: bool) -> bool:
+def allclose(self, other, rtol, atol, equal_nan):
     """Whether ``|self - other| <= atol + rtol * |other|`` everywhere."""
     if self.dtype is not other.dtype:
         fail(
@@ -219,6 +219,6 @@ def allclose(self: Any, other: Any, rtol: float, atol: float, equal_nan: bool) -
 
 
 @composite("equal(Tensor self, Tensor other) -> bool", out=False)
-def equal(self: Any, other: Any) -> bool:
+def equal(self, other):
     """Whether shapes and all elements are equal."""
     return self.shape == other.shape and (self.numel() == 0 or bool((self == other).all()))

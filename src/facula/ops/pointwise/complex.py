@@ -7,8 +7,6 @@ Keeps true: a real tensor is its own conjugate; results of `complex` and `polar`
 
 from __future__ import annotations
 
-from typing import Any
-
 from facula import core
 from facula.ops import scalar as s
 from facula.ops.registry import F, composite, pointwise
@@ -41,19 +39,19 @@ def _conjugate(x):
 
 
 @composite("conj_physical(Tensor self) -> Tensor", inplace=True)
-def conj_physical(self: Any) -> Any:
+def conj_physical(self):
     """Complex conjugate in new memory; a real tensor is returned as it is."""
     return F._conjugate(self) if self.is_complex() else self
 
 
 @composite("conj(Tensor self) -> Tensor", out=False)
-def conj(self: Any) -> Any:
+def conj(self):
     """Complex conjugate; a real tensor is returned as it is."""
     return F._conjugate(self) if self.is_complex() else self
 
 
 @composite("complex(Tensor real, Tensor imag) -> Tensor", names=("complex",))
-def complex(real: Any, imag: Any) -> Any:
+def complex(real, imag):
     """``real + i imag`` from two real tensors of one dtype."""
     if real.dtype != imag.dtype:
         core.errors.fail(
@@ -74,6 +72,6 @@ def complex(real: Any, imag: Any) -> Any:
 
 
 @composite("polar(Tensor abs, Tensor angle) -> Tensor", names=("polar",), autocast="cpu float32")
-def polar(abs: Any, angle: Any) -> Any:
+def polar(abs, angle):
     """``abs * (cos(angle) + i sin(angle))``."""
     return F.complex(abs * F.cos(angle), abs * F.sin(angle))

@@ -242,7 +242,7 @@ def _(grad, x, *, eps):
 
 
 @composite("ldexp(Tensor self, Tensor other) -> Tensor", inplace=True)
-def ldexp(self: Any, other: Any) -> Any:
+def ldexp(self, other):
     """``self * 2 ** other``, rounded once; whole exponents keep the dtype of `self`."""
     whole = not (other.is_floating_point() or other.is_complex() or other.dtype is core.bool_)
     if not (whole and self.is_floating_point()):
@@ -283,7 +283,7 @@ def _frexp_exponent(x):
 
 
 @composite("frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)")
-def frexp(self: Any) -> tuple[Any, Any]:
+def frexp(self):
     """Mantissa in ``[0.5, 1)`` (with the sign) and integer exponent, ``self == mantissa * 2 ** exponent``."""
     if not self.is_floating_point():
         core.errors.fail(RuntimeError, "frexp", "a floating-point tensor", got=self.dtype)

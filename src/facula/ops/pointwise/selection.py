@@ -105,7 +105,7 @@ def _(grad, x, low, high):
 
 
 @composite("clamp_min(Tensor self, Operand min) -> Tensor", quantized="same range")
-def clamp_min(self: Any, min: Any) -> Any:
+def clamp_min(self, min):
     """``max(self, min)``."""
     if core.result_type(self, min) is core.bool_:
         return F.logical_or(self, min if isinstance(min, core.Tensor) else F.full_like(self, min))
@@ -113,7 +113,7 @@ def clamp_min(self: Any, min: Any) -> Any:
 
 
 @composite("clamp_max(Tensor self, Operand max) -> Tensor", quantized="same range")
-def clamp_max(self: Any, max: Any) -> Any:
+def clamp_max(self, max):
     """``min(self, max)``."""
     if core.result_type(self, max) is core.bool_:
         return F.logical_and(self, max if isinstance(max, core.Tensor) else F.full_like(self, max))
@@ -121,7 +121,7 @@ def clamp_max(self: Any, max: Any) -> Any:
 
 
 @composite("clamp_min_(Tensor self, Operand min) -> Tensor", out=False)
-def clamp_min_(self: Any, min: Any) -> Any:
+def clamp_min_(self, min):
     """In-place form of `clamp_min`."""
     if core.result_type(self, min) is core.bool_:
         return self.copy_(F.clamp_min(self, min))
@@ -129,7 +129,7 @@ def clamp_min_(self: Any, min: Any) -> Any:
 
 
 @composite("clamp_max_(Tensor self, Operand max) -> Tensor", out=False)
-def clamp_max_(self: Any, max: Any) -> Any:
+def clamp_max_(self, max):
     """In-place form of `clamp_max`."""
     if core.result_type(self, max) is core.bool_:
         return self.copy_(F.clamp_max(self, max))
@@ -152,7 +152,7 @@ def where(condition, x, y):
 @composite(
     "_where(Tensor condition, Operand? self=None, Operand? other=None) -> Tensor", names=("where",)
 )
-def _where(condition: Any, self: Any, other: Any) -> Any:
+def _where(condition, self, other):
     """`self` where the condition holds, `other` elsewhere; with a condition alone, the indices where it holds."""
     if self is None and other is None:
         return F.nonzero(condition, as_tuple=True)
@@ -166,7 +166,7 @@ def _where(condition: Any, self: Any, other: Any) -> Any:
     names=("Tensor.where",),
     out=False,
 )
-def _tensor_where(self: Any, condition: Any, other: Any) -> Any:
+def _tensor_where(self, condition, other):
     """`self` where the condition holds, `other` elsewhere."""
     return F.where(condition, self, other)
 
@@ -210,7 +210,7 @@ def _extremes(self: Any, posinf: float | None, neginf: float | None) -> tuple[An
     "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
     elementwise=True,
 )
-def nan_to_num(self: Any, nan: float | None, posinf: float | None, neginf: float | None) -> Any:
+def nan_to_num(self, nan, posinf, neginf):
     """NaN, infinity and minus infinity replaced by numbers (0 and the extremes of the dtype by default)."""
     if self.is_complex():  # each part by itself
         return F.view_as_complex(F.nan_to_num(F.view_as_real(self), nan, posinf, neginf))
@@ -222,7 +222,7 @@ def nan_to_num(self: Any, nan: float | None, posinf: float | None, neginf: float
     "nan_to_num_(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
     out=False,
 )
-def nan_to_num_(self: Any, nan: float | None, posinf: float | None, neginf: float | None) -> Any:
+def nan_to_num_(self, nan, posinf, neginf):
     """In-place form of `nan_to_num`."""
     posinf, neginf = _extremes(self, posinf, neginf)
     return F._nan_to_num.inplace(self, nan, posinf, neginf)

@@ -10,7 +10,6 @@ Source: Abramowitz & Stegun 1964, chapters 6, 7 and 23.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from facula import core
 from facula.ops import scalar as s
@@ -184,7 +183,7 @@ def _polygamma(x, *, n):
 
 
 @composite("polygamma(Number n, Tensor self) -> Tensor", names=("polygamma", "special.polygamma"))
-def polygamma(n: int, self: Any) -> Any:
+def polygamma(n, self):
     """The n-th derivative of `digamma`.
 
     Example:
@@ -207,7 +206,7 @@ def polygamma(n: int, self: Any) -> Any:
     names=functions_and_methods("mvlgamma", special=("multigammaln",)),
     inplace=True,
 )
-def mvlgamma(self: Any, p: int) -> Any:
+def mvlgamma(self, p):
     """Logarithm of the multivariate gamma function of dimension `p`."""
     if p < 1:
         core.errors.fail(RuntimeError, "mvlgamma", "a dimension p >= 1", got=p)
