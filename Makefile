@@ -10,7 +10,7 @@ TESTS := -n $(TEST_JOBS) --dist loadfile
 # in a checkout only this machine's kernel variant is built; a wheel holds all of them
 export FACULA_BUILD_ISA ?= native
 
-.PHONY: help venv demo gpt test test-all test-slow mutation replay sweep soak sanitize valgrind lint types layers \
+.PHONY: help venv demo gpt test test-all test-slow mutation replay sweep soak sanitize valgrind lint house types layers \
 	docs site bench wheel check-wheel clean
 
 help:  ## what there is
@@ -69,6 +69,9 @@ lint: $(VENV)/installed  ## format, lint, file sizes
 	$(RUN) -m ruff format --check .
 	$(RUN) -m ruff check .
 	$(RUN) tools/size.py --check
+
+house: $(VENV)/installed  ## the yardsticks of the source: sizes, circles, types, docstrings
+	$(RUN) tools/yardsticks.py
 
 types: $(VENV)/installed  ## static types, against freshly written stubs
 	$(RUN) tools/gen_api.py stubs
