@@ -519,6 +519,21 @@ def hessian(
     return blocks if many else blocks[0][0]
 
 
+def _slopes(
+    func: Callable, inputs: Any, v: Any, create_graph: bool, strict: bool, name: str
+) -> tuple[bool, Any, Any, core.Tensor, Any]:
+    """What products with a Hessian begin with: inputs, the vector, the value and its gradient."""
+    many, tensors = _as_tuple(inputs, "inputs", name)
+    prepared = _prepare(tensors, create_graph, True)
+    vector = _check_vector(v, prepared, many, "input", name)
+    output = _single_output(func, name)(*prepared)
+    if strict:
+        _strict_outputs((output,), name)
+    slopes = _gradients((output,), prepared, None, True)
+    slopes = _fill_zeros(slopes, prepared, strict, True, name, "output of the")
+    return many, prepared, vector, output, slopes
+
+
 def vhp(
     func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple:
@@ -539,14 +554,9 @@ def vhp(
         (tensor(9.), tensor([ 6., 12.]))
     """
     with enable_grad():
-        many, tensors = _as_tuple(inputs, "inputs", "vhp")
-        prepared = _prepare(tensors, create_graph, True)
-        vector = _check_vector(v, prepared, many, "input", "vhp")
-        output = _single_output(func, "vhp")(*prepared)
-        if strict:
-            _strict_outputs((output,), "vhp")
-        first = _gradients((output,), prepared, None, True)
-        first = _fill_zeros(first, prepared, strict, True, "vhp", "output of the")
+        many, prepared, vector, output, first = _slopes(
+            func, inputs, v, create_graph, strict, "vhp"
+        )
     with set_grad_enabled(create_graph or core.is_grad_enabled()):
         second = _gradients(first, prepared, vector, create_graph)
         product = _fill_zeros(
@@ -575,14 +585,9 @@ def hvp(
         (tensor(9.), tensor([ 6., 12.]))
     """
     with enable_grad():
-        many, tensors = _as_tuple(inputs, "inputs", "hvp")
-        prepared = _prepare(tensors, create_graph, True)
-        vector = _check_vector(v, prepared, many, "input", "hvp")
-        output = _single_output(func, "hvp")(*prepared)
-        if strict:
-            _strict_outputs((output,), "hvp")
-        first = _gradients((output,), prepared, None, True)
-        first = _fill_zeros(first, prepared, strict, True, "hvp", "output of the")
+        many, prepared, vector, output, first = _slopes(
+            func, inputs, v, create_graph, strict, "hvp"
+        )
         dummies = tuple(F.zeros_like(t).requires_grad_() for t in prepared)
         double = _gradients(first, prepared, dummies, True)
         double = _fill_zeros(double, prepared, strict, True, "hvp", "double backward of the")

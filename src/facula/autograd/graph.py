@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from facula import core
@@ -89,6 +89,23 @@ def accumulation_node(tensor: Any) -> Any:
         return tensor.view_as(tensor).grad_fn.next_functions[0][0]
     finally:
         core.set_grad_enabled(recording)
+
+
+def leaves_reached(results: Iterable[core.Tensor]) -> dict[int, core.Tensor]:
+    """The leaves whose gradients a backward pass from these results computes, by their `id`."""
+    found: dict[int, core.Tensor] = {}
+    seen: set[Any] = set()
+    todo = [t.grad_fn for t in results if t.grad_fn is not None]
+    while todo:
+        node = todo.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        leaf = getattr(node, "variable", None)
+        if leaf is not None:
+            found[id(leaf)] = leaf
+        todo.extend(inner for inner, _ in node.next_functions if inner is not None)
+    return found
 
 
 def increment_version(tensor: Any) -> None:

@@ -269,28 +269,25 @@ class ChainDataset(IterableDataset):
         self.datasets = datasets
 
     def __iter__(self) -> Iterator[Any]:
-        for d in self.datasets:
-            if not isinstance(d, IterableDataset):
-                fail(
-                    AssertionError,
-                    "ChainDataset",
-                    "ChainDataset only supports IterableDataset",
-                    hint="facula.utils.data.ConcatDataset joins datasets that are indexed",
-                )
-            yield from d
+        for dataset in self._checked():
+            yield from dataset
 
     def __len__(self) -> int:
         total = 0
-        for d in self.datasets:
-            if not isinstance(d, IterableDataset):
+        for dataset in self._checked():
+            total += len(dataset)  # type: ignore[arg-type]
+        return total
+
+    def _checked(self) -> Iterator[IterableDataset]:
+        for dataset in self.datasets:
+            if not isinstance(dataset, IterableDataset):
                 fail(
                     AssertionError,
                     "ChainDataset",
                     "ChainDataset only supports IterableDataset",
                     hint="facula.utils.data.ConcatDataset joins datasets that are indexed",
                 )
-            total += len(d)  # type: ignore[arg-type]
-        return total
+            yield dataset
 
 
 class Subset(Dataset[T_co]):

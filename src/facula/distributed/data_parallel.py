@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from facula import core, nn
+from facula.autograd.graph import leaves_reached
 from facula.core.errors import fail
 from facula.distributed.algorithms.join import Join, JoinHook, _Config
 from facula.distributed.buckets import Reducer, coalesced, flattened
@@ -41,19 +42,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 def _reached(results: Iterable[Tensor]) -> set[int]:
     """The leaves whose gradients a backward pass from these results computes."""
-    found: set[int] = set()
-    seen: set[Any] = set()
-    todo = [t.grad_fn for t in results if t.grad_fn is not None]
-    while todo:
-        node = todo.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        leaf = getattr(node, "variable", None)
-        if leaf is not None:
-            found.add(id(leaf))
-        todo.extend(inner for inner, _ in node.next_functions if inner is not None)
-    return found
+    return set(leaves_reached(results))
 
 
 def spread(tensors: Iterable[Tensor], group: Any, root: int = 0) -> None:

@@ -465,6 +465,17 @@ def check_range(name: str, value: Any, low: float = 0.0, high: float | None = No
         )
 
 
+def check_one_rate(lr: Any) -> None:
+    """Raises where ``lr`` is a tensor of several elements."""
+    if isinstance(lr, core.Tensor) and lr.numel() != 1:
+        fail(
+            ValueError,
+            "optimizer",
+            "Tensor lr must be 1-element",
+            hint="facula.tensor(0.01) has one element",
+        )
+
+
 def check_lr(lr: Any, foreach: bool | None = False, capturable: bool = False) -> None:
     """Raises unless ``lr`` is a sensible number or one-element tensor."""
     if isinstance(lr, core.Tensor):
@@ -475,13 +486,7 @@ def check_lr(lr: Any, foreach: bool | None = False, capturable: bool = False) ->
                 "lr as a Tensor is not supported for capturable=False and foreach=True",
                 hint="leave foreach out, or pass lr.item()",
             )
-        if lr.numel() != 1:
-            fail(
-                ValueError,
-                "optimizer",
-                "Tensor lr must be 1-element",
-                hint="facula.tensor(0.01) has one element",
-            )
+        check_one_rate(lr)
     if not 0.0 <= lr:
         fail(
             ValueError,

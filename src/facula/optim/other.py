@@ -14,7 +14,7 @@ import facula
 from facula import core
 from facula.autograd.grad_mode import no_grad
 from facula.core.errors import fail
-from facula.optim.elementwise import check_betas, check_range, scalar_dtype
+from facula.optim.elementwise import check_betas, check_one_rate, check_range, scalar_dtype
 from facula.optim.functions import step_function
 from facula.optim.optimizer import Optimizer, ParamsT, run_closure
 
@@ -74,13 +74,7 @@ class SparseAdam(_OneByOne):
         eps: float = 1e-8,
         maximize: bool = False,
     ) -> None:
-        if isinstance(lr, core.Tensor) and lr.numel() != 1:
-            fail(
-                ValueError,
-                "optimizer",
-                "Tensor lr must be 1-element",
-                hint="facula.tensor(0.01) has one element",
-            )
+        check_one_rate(lr)
         if not 0.0 < lr:
             fail(
                 ValueError,
@@ -156,13 +150,7 @@ class SparseAdam(_OneByOne):
 def _check_adafactor(
     lr: Any, beta2_decay: float, eps: tuple[float | None, float], d: float, weight_decay: float
 ) -> None:
-    if isinstance(lr, core.Tensor) and lr.numel() != 1:
-        fail(
-            ValueError,
-            "optimizer",
-            "Tensor lr must be 1-element",
-            hint="facula.tensor(0.01) has one element",
-        )
+    check_one_rate(lr)
     if not 0.0 <= lr:
         fail(
             ValueError,
@@ -403,13 +391,7 @@ class Muon(_OneByOne):
         ns_steps: int = 5,
         adjust_lr_fn: str | None = None,
     ) -> None:
-        if isinstance(lr, core.Tensor) and lr.numel() != 1:
-            fail(
-                ValueError,
-                "optimizer",
-                "Tensor lr must be 1-element",
-                hint="facula.tensor(0.01) has one element",
-            )
+        check_one_rate(lr)
         check_range("learning rate", lr)
         check_range("momentum", momentum)
         check_range("weight decay", weight_decay)

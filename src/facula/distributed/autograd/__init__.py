@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from facula import autograd, core
+from facula.autograd.graph import leaves_reached
 from facula.core.errors import fail
 from facula.distributed.rpc.options import WorkerInfo
 from facula.distributed.rpc.requests import STATE, agent, request, seconds_of
@@ -154,17 +155,7 @@ STATE.passengers = _Passengers
 
 def _leaves(roots: list[Tensor]) -> list[Tensor]:
     """The leaves that a backward pass reaches."""
-    found: dict[int, Tensor] = {id(t): t for t in roots if t.grad_fn is None}
-    todo, seen = [t.grad_fn for t in roots if t.grad_fn is not None], set()
-    while todo:
-        node = todo.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        leaf = getattr(node, "variable", None)
-        if leaf is not None:
-            found[id(leaf)] = leaf
-        todo.extend(inner for inner, _ in node.next_functions if inner is not None)
+    found = {id(t): t for t in roots if t.grad_fn is None} | leaves_reached(roots)
     return list(found.values())
 
 

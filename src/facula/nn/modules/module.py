@@ -525,12 +525,10 @@ class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
         """(dotted name, parameter)."""
-        yield from self._named_members(
-            lambda module: module._parameters.items(),
-            prefix=prefix,
-            recurse=recurse,
-            remove_duplicate=remove_duplicate,
+        members = self._named_members(
+            lambda module: module._parameters.items(), prefix, recurse, remove_duplicate
         )
+        yield from members
 
     def buffers(self, recurse: bool = True) -> Iterator[Any]:
         """The buffers, each once."""
@@ -541,12 +539,10 @@ class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Any]]:
         """(dotted name, buffer)."""
-        yield from self._named_members(
-            lambda module: module._buffers.items(),
-            prefix=prefix,
-            recurse=recurse,
-            remove_duplicate=remove_duplicate,
+        members = self._named_members(
+            lambda module: module._buffers.items(), prefix, recurse, remove_duplicate
         )
+        yield from members
 
     def children(self) -> Iterator[Module]:
         """The immediate submodules, each once."""

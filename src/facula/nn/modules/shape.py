@@ -68,9 +68,12 @@ class Unflatten(Module):
     def __init__(self, dim: Any, unflattened_size: Any) -> None:
         super().__init__()
         if isinstance(dim, int):
-            self._require_tuple_int(unflattened_size)
+            self._require(
+                unflattened_size, (tuple, list), int, "ints", "(2, 3) cuts a dimension of 6"
+            )
         elif isinstance(dim, str):
-            self._require_tuple_tuple(unflattened_size)
+            hint = "(('C', 2), ('H', 3)) names the sizes"
+            self._require(unflattened_size, (tuple,), tuple, "tuples", hint)
         else:
             fail(
                 TypeError,
@@ -81,51 +84,18 @@ class Unflatten(Module):
         self.dim = dim
         self.unflattened_size = unflattened_size
 
-    def _require_tuple_tuple(self, input: Any) -> None:
-        if not isinstance(input, tuple):
-            fail(
-                TypeError,
-                "Unflatten",
-                (
-                    "unflattened_size must be a tuple of tuples, but found type "
-                    f"{type(input).__name__}"
-                ),
-                hint="(('C', 2), ('H', 3)) names the sizes",
-            )
-        for i, element in enumerate(input):
-            if not isinstance(element, tuple):
-                fail(
-                    TypeError,
-                    "Unflatten",
-                    (
-                        "unflattened_size must be tuple of tuples, but found element of type "
-                        f"{type(element).__name__} at pos {i}"
-                    ),
-                    hint="(('C', 2), ('H', 3)) names the sizes",
-                )
-
-    def _require_tuple_int(self, input: Any) -> None:
-        if not isinstance(input, (tuple, list)):
-            fail(
-                TypeError,
-                "Unflatten",
-                (
-                    "unflattened_size must be a tuple of ints, but found type "
-                    f"{type(input).__name__}"
-                ),
-                hint="(2, 3) cuts a dimension of 6",
-            )
-        for i, element in enumerate(input):
-            if not isinstance(element, int):
-                fail(
-                    TypeError,
-                    "Unflatten",
-                    (
-                        "unflattened_size must be tuple of ints, but found element of type "
-                        f"{type(element).__name__} at pos {i}"
-                    ),
-                    hint="(2, 3) cuts a dimension of 6",
-                )
+    @staticmethod
+    def _require(sizes: Any, kinds: Any, item: type, several: str, hint: str) -> None:
+        """Raise unless `sizes` is a tuple (or a list, where that is taken) of one kind of items."""
+        if not isinstance(sizes, kinds):
+            found = type(sizes).__name__
+            said = f"unflattened_size must be a tuple of {several}, but found type {found}"
+            fail(TypeError, "Unflatten", said, hint=hint)
+        for i, element in enumerate(sizes):
+            if not isinstance(element, item):
+                found = f"{type(element).__name__} at pos {i}"
+                said = f"unflattened_size must be tuple of {several}, but found element of type {found}"
+                fail(TypeError, "Unflatten", said, hint=hint)
 
     def forward(self, input: Any) -> Any:
         """The input with more dimensions."""

@@ -7,6 +7,8 @@ Keeps true: the given layers are not changed.
 from __future__ import annotations
 
 import copy
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import facula
@@ -92,6 +94,15 @@ def fuse_conv_bn_weights(
     return _fused(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, 1 if transpose else 0)
 
 
+def _with_norm(layer: Any, bn: Any, fuse: Callable[..., tuple[Any, Any]]) -> Any:
+    """A copy of a layer with the scale and shift of a norm in its weight and bias."""
+    fused = copy.deepcopy(layer)
+    fused.weight, fused.bias = fuse(
+        fused.weight, fused.bias, bn.running_mean, bn.running_var, bn.eps, bn.weight, bn.bias
+    )
+    return fused
+
+
 def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
     """One layer that does what a convolution and a batch normalization behind it do in evaluation.
 
@@ -114,18 +125,7 @@ def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
         True
     """
     _require_eval("fuse_conv_bn_eval", conv, bn)
-    fused = copy.deepcopy(conv)
-    fused.weight, fused.bias = fuse_conv_bn_weights(
-        fused.weight,
-        fused.bias,
-        bn.running_mean,
-        bn.running_var,
-        bn.eps,
-        bn.weight,
-        bn.bias,
-        transpose,
-    )
-    return fused
+    return _with_norm(conv, bn, functools.partial(fuse_conv_bn_weights, transpose=transpose))
 
 
 def fuse_linear_bn_weights(
@@ -181,14 +181,4 @@ def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
             got=bn.num_features,
             hint=f"make the norm with {linear.out_features} features",
         )
-    fused = copy.deepcopy(linear)
-    fused.weight, fused.bias = fuse_linear_bn_weights(
-        fused.weight,
-        fused.bias,
-        bn.running_mean,
-        bn.running_var,
-        bn.eps,
-        bn.weight,
-        bn.bias,
-    )
-    return fused
+    return _with_norm(linear, bn, fuse_linear_bn_weights)

@@ -22,6 +22,19 @@ from facula.nn.utils.weight_norm import norm_except_dim
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
+def _tensor_of(module: Any, name: str) -> facula.Tensor:
+    """A parameter or buffer of a module, by its name."""
+    weight = getattr(module, name, None)
+    if not isinstance(weight, facula.Tensor):
+        fail(
+            ValueError,
+            "parametrization",
+            f"Module '{module}' has no parameter or buffer with name '{name}'",
+            hint="named_parameters() lists the names",
+        )
+    return weight
+
+
 def _is_orthogonal(q: Any, eps: float | None = None) -> bool:
     n, k = q.size(-2), q.size(-1)
     identity = facula.eye(k, dtype=q.dtype, device=q.device)
@@ -170,14 +183,7 @@ def orthogonal(
         >>> facula.allclose(layer.weight @ layer.weight.T, facula.eye(2), atol=1e-5)
         True
     """
-    weight = getattr(module, name, None)
-    if not isinstance(weight, facula.Tensor):
-        fail(
-            ValueError,
-            "parametrization",
-            f"Module '{module}' has no parameter or buffer with name '{name}'",
-            hint="named_parameters() lists the names",
-        )
+    weight = _tensor_of(module, name)
     if weight.ndim < 2:
         fail(
             ValueError,
@@ -342,14 +348,7 @@ def spectral_norm(
         >>> bool((facula.linalg.matrix_norm(layer.weight, 2) - 1).abs() < 0.1)
         True
     """
-    weight = getattr(module, name, None)
-    if not isinstance(weight, facula.Tensor):
-        fail(
-            ValueError,
-            "parametrization",
-            f"Module '{module}' has no parameter or buffer with name '{name}'",
-            hint="named_parameters() lists the names",
-        )
+    weight = _tensor_of(module, name)
     if dim is None:
         transposed = isinstance(module, (ConvTranspose1d, ConvTranspose2d, ConvTranspose3d))
         dim = 1 if transposed else 0

@@ -14,6 +14,7 @@ from typing import Any
 
 import facula
 from facula.core.errors import fail
+from facula.nn.utils.forward_pre_hooks import take_off
 
 
 class BasePruningMethod(ABC):
@@ -733,11 +734,10 @@ def remove(module: Any, name: str) -> Any:
         >>> [name for name, _ in facula.nn.utils.prune.remove(layer, "weight").named_parameters()]
         ['bias', 'weight']
     """
-    for key, hook in module._forward_pre_hooks.items():
-        if isinstance(hook, BasePruningMethod) and hook._tensor_name == name:
-            hook.remove(module)
-            del module._forward_pre_hooks[key]
-            return module
+    if take_off(
+        module, lambda hook: isinstance(hook, BasePruningMethod) and hook._tensor_name == name
+    ):
+        return module
     fail(
         ValueError,
         "prune",

@@ -16,6 +16,7 @@ from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn.modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from facula.nn.parameter import Parameter, is_lazy
+from facula.nn.utils.forward_pre_hooks import take_off
 
 __all__ = ["SpectralNorm", "remove_spectral_norm", "spectral_norm"]
 
@@ -221,12 +222,7 @@ def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
         >>> [name for name, _ in facula.nn.utils.remove_spectral_norm(layer).named_parameters()]
         ['bias', 'weight']
     """
-    for key, hook in module._forward_pre_hooks.items():
-        if isinstance(hook, SpectralNorm) and hook.name == name:
-            hook.remove(module)
-            del module._forward_pre_hooks[key]
-            break
-    else:
+    if not take_off(module, lambda hook: isinstance(hook, SpectralNorm) and hook.name == name):
         fail(
             ValueError,
             "remove_spectral_norm",

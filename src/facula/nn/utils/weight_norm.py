@@ -12,6 +12,7 @@ from typing import Any
 import facula
 from facula.core.errors import fail
 from facula.nn.parameter import Parameter, is_lazy
+from facula.nn.utils.forward_pre_hooks import take_off
 
 __all__ = ["WeightNorm", "remove_weight_norm", "weight_norm"]
 
@@ -126,11 +127,8 @@ def remove_weight_norm(module: Any, name: str = "weight") -> Any:
         >>> [name for name, _ in facula.nn.utils.remove_weight_norm(layer).named_parameters()]
         ['bias', 'weight']
     """
-    for key, hook in module._forward_pre_hooks.items():
-        if isinstance(hook, WeightNorm) and hook.name == name:
-            hook.remove(module)
-            del module._forward_pre_hooks[key]
-            return module
+    if take_off(module, lambda hook: isinstance(hook, WeightNorm) and hook.name == name):
+        return module
     fail(
         ValueError,
         "remove_weight_norm",

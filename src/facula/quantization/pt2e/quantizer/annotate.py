@@ -56,6 +56,20 @@ def layer_path(node: Any) -> str:
     return ""
 
 
+def setting(
+    node: Any,
+    by_module: dict[str, QuantizationConfig | None],
+    by_operator: dict[str, QuantizationConfig | None],
+    otherwise: QuantizationConfig | None,
+) -> QuantizationConfig | None:
+    """That of the module which holds a node's weight, else of its operator, else that of everything."""
+    path = layer_path(node)
+    for name, config in by_module.items():
+        if path == name or path.startswith(f"{name}."):
+            return config
+    return by_operator.get(call_word(node), otherwise)
+
+
 def _followed(node: Any) -> Any:
     """The activation that is one with a node, or None."""
     users = list(node.users)

@@ -101,11 +101,8 @@ class X86InductorQuantizer(Quantizer):
         return self
 
     def _config(self, node: Any) -> QuantizationConfig | None:
-        path = annotate.layer_path(node)
-        for name, config in self.module_name_qconfig.items():
-            if path == name or path.startswith(f"{name}."):
-                return config
-        return self.operator_type_config.get(annotate.call_word(node), self.global_config)
+        by_type = self.operator_type_config
+        return annotate.setting(node, self.module_name_qconfig, by_type, self.global_config)
 
     def annotate(self, model: Any) -> Any:
         """Annotate layers, then sums and pools between them."""

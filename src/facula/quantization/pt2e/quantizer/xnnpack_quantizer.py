@@ -93,11 +93,8 @@ class XNNPACKQuantizer(Quantizer):
         return self
 
     def _config(self, node: Any) -> QuantizationConfig | None:
-        path = annotate.layer_path(node)
-        for name, config in self.module_name_config.items():
-            if path == name or path.startswith(f"{name}."):
-                return config
-        return self.operator_type_config.get(annotate.call_word(node), self.global_config)
+        by_type = self.operator_type_config
+        return annotate.setting(node, self.module_name_config, by_type, self.global_config)
 
     def annotate(self, model: Any) -> Any:
         """Annotate layers, sums and `cat`, then what passes their results on."""
