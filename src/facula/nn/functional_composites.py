@@ -565,6 +565,28 @@ def _check_fractional_sizes(op: str, kernel: Any, sizes: Any, out: Any) -> None:
             )
 
 
+def _fractional_batch(op: str, dims: int, input: core.Tensor) -> core.Tensor:
+    """The input as a batch, of elements that there are."""
+    if input.dim() not in (dims + 1, dims + 2):
+        fail(
+            RuntimeError,
+            op,
+            f"an input of {dims + 1} or {dims + 2} dimensions",
+            got=input.dim(),
+            hint="shapes are [N, C, *spatial] or [C, *spatial]",
+        )
+    x = input if input.dim() == dims + 2 else input.unsqueeze(0)
+    if 0 in x.shape[1:]:
+        fail(
+            RuntimeError,
+            op,
+            "Expected input to have non-zero size for non-batch dimensions",
+            got=f"the shape {list(input.shape)}",
+            hint="only the number of samples, N, may be 0",
+        )
+    return x
+
+
 def _fractional_max_pool(
     dims: int,
     input: Any,
@@ -585,24 +607,8 @@ def _fractional_max_pool(
         )
     kernel = (kernel_size,) * dims if isinstance(kernel_size, int) else tuple(kernel_size)
     batched = input.dim() == dims + 2
-    if not batched and input.dim() != dims + 1:
-        fail(
-            RuntimeError,
-            op,
-            f"an input of {dims + 1} or {dims + 2} dimensions",
-            got=input.dim(),
-            hint="shapes are [N, C, *spatial] or [C, *spatial]",
-        )
-    x = input if batched else input.unsqueeze(0)
+    x = _fractional_batch(op, dims, input)
     sizes = x.shape[2:]
-    if 0 in x.shape[1:]:
-        fail(
-            RuntimeError,
-            op,
-            "Expected input to have non-zero size for non-batch dimensions",
-            got=f"the shape {list(input.shape)}",
-            hint="only the number of samples, N, may be 0",
-        )
     if output_size is None:
         ratios = (output_ratio,) * dims if isinstance(output_ratio, float) else output_ratio
         output_size = [int(n * r) for n, r in zip(sizes, ratios, strict=True)]

@@ -437,27 +437,29 @@ def _append_parametrization(module: Any, name: str, new: Module, unsafe: bool) -
                     hint="unsafe=True skips the check",
                 )
         if hasattr(new, "right_inverse"):
-            try:
-                z = new.right_inverse(x)
-            except NotImplementedError:
-                z = None
-            if z is not None:
-                for attribute in ("dtype", "shape"):
-                    if not isinstance(z, core.Tensor) or getattr(z, attribute) != getattr(
-                        y, attribute
-                    ):
-                        fail(
-                            ValueError,
-                            "register_parametrization",
-                            (
-                                f"parametrization.right_inverse must return a tensor of the same {attribute}, "
-                                f"unless the `unsafe` flag is enabled.\nmodule.{name}.{attribute}: "
-                                f"{getattr(y, attribute)}"
-                            ),
-                            hint="unsafe=True skips the check",
-                        )
+            _check_right_inverse(new, name, x, y)
     existing.append(new)
     existing.unsafe |= unsafe
+
+
+def _check_right_inverse(new: Module, name: str, x: core.Tensor, y: core.Tensor) -> None:
+    """Refuse an inverse that gives another kind of tensor than the parameter `y` is."""
+    try:
+        z = new.right_inverse(x)
+    except NotImplementedError:
+        return
+    for attribute in ("dtype", "shape"):
+        wanted = getattr(y, attribute)
+        if z is not None and (not isinstance(z, core.Tensor) or getattr(z, attribute) != wanted):
+            fail(
+                ValueError,
+                "register_parametrization",
+                (
+                    f"parametrization.right_inverse must return a tensor of the same {attribute}, "
+                    f"unless the `unsafe` flag is enabled.\nmodule.{name}.{attribute}: {wanted}"
+                ),
+                hint="unsafe=True skips the check",
+            )
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
