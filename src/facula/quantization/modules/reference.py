@@ -140,6 +140,16 @@ def _with_parameters(made: Any, layer: Any) -> Any:
     return made
 
 
+def _arguments_of(layer: Any, transposed: bool) -> list[Any]:
+    """What a convolution was made of, in the order in which its class takes it."""
+    first = [layer.in_channels, layer.out_channels, layer.kernel_size, layer.stride, layer.padding]
+    groups, bias, dilation = layer.groups, layer.bias is not None, layer.dilation
+    last = (
+        [layer.output_padding, groups, bias, dilation] if transposed else [dilation, groups, bias]
+    )
+    return [*first, *last, layer.padding_mode]
+
+
 def _define_convolution(name: str) -> Any:
     kind = getattr(nn, name)
     transposed = "Transpose" in name
@@ -164,16 +174,8 @@ def _define_convolution(name: str) -> Any:
         )
 
     def from_float(cls: Any, float_conv: Any, weight_qparams: dict[str, Any]) -> Any:
-        layer = float_conv
-        sizes: list[Any] = [layer.in_channels, layer.out_channels, layer.kernel_size, layer.stride]
-        sizes.append(layer.padding)
-        bias = layer.bias is not None
-        if transposed:
-            sizes += [layer.output_padding, layer.groups, bias, layer.dilation]
-        else:
-            sizes += [layer.dilation, layer.groups, bias]
-        made = cls(*sizes, layer.padding_mode, weight_qparams=weight_qparams)
-        return _with_parameters(made, layer)
+        given = _arguments_of(float_conv, transposed)
+        return _with_parameters(cls(*given, weight_qparams=weight_qparams), float_conv)
 
     fields = {
         "__init__": __init__,
