@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 
 import pytest
@@ -137,3 +138,32 @@ def test_a_trace_that_depends_on_python_is_refused():
 
     with pytest.raises(jit.TracingCheckError):
         jit.trace(remembers, facula.randn(3))
+
+
+def test_results_of_no_fixed_form_are_told():
+    x = facula.ones(2)
+    with pytest.raises(RuntimeError, match="Encountering a dict at the output"):
+        jit.trace(lambda x: {"a": x}, x)
+    with pytest.warns(jit.TracerWarning, match="Encountering a list at the output"):
+        jit.trace(lambda x: [x, x + 1], x)
+    for wrong in (lambda x: [1, 2], lambda x: [[x]], lambda x: {"a": 0.5}):
+        with pytest.raises(RuntimeError, match="Only tensors"):
+            jit.trace(wrong, x, strict=False)
+    found = jit.trace(lambda x: {"a": (x, x + 1)}, x, strict=False)(x)
+    assert found["a"][1].tolist() == [2, 2]
+    hooked = nn.ReLU()
+    hooked.register_full_backward_hook(lambda *a: None)
+    with pytest.raises(ValueError, match="backward hooks assigned"):
+        jit.trace(hooked, x)
+
+
+def test_loaded_modules_can_be_copied():
+    buffer = io.BytesIO()
+    jit.trace(nn.Linear(2, 1), facula.ones(1, 2)).save(buffer)
+    buffer.seek(0)
+    loaded = jit.load(buffer)
+    copied = copy.deepcopy(loaded)
+    with facula.no_grad():
+        copied.weight.zero_()
+    x = facula.ones(1, 2)
+    assert copied(x).item() == copied.bias.item() and loaded.weight.abs().sum() > 0

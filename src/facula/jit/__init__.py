@@ -77,4 +77,5 @@ __all__ = [
 
 _script_if_tracing = script_if_tracing
 _get_trace_graph = trace_graph
+_fork, _wait = fork, wait
 del primitive_containers, primitive_networks, primitives, trace_graph

@@ -33,27 +33,13 @@ from facula.jit.script_objects import (
     script_module,
 )
 from facula.jit.source import Source
+from facula.jit.traced_results import TracerWarning, allowed
 from facula.jit.traced_sizes import TracedInt, plain, sized
 from facula.jit.values import Bound
 from facula.namespaces.overrides import TorchFunctionMode
 from facula.nn import Module
 
 __all__ = ["TracerWarning", "trace", "trace_module"]
-
-
-class TracerWarning(Warning):
-    """What may make a trace wrong for other inputs.
-
-    Example:
-        >>> issubclass(facula.jit.TracerWarning, Warning)
-        True
-    """
-
-    @staticmethod
-    def ignore_lib_warnings() -> None:
-        """Show none that the framework's own code is the cause of."""
-        own = re.escape(__name__.partition(".")[0])
-        warnings.filterwarnings("ignore", category=TracerWarning, module=rf"({own}|torch)\.(?!jit)")
 
 
 class TracingCheckError(Exception):
@@ -273,9 +259,9 @@ def _unit(name: str, function: Any, kind: T.ClassType | None) -> FunctionUnit:
 
 def _record(
     function: Any, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any], kind: T.ClassType | None,
-    module: Any, name: str,
+    module: Any, name: str, strict: bool = False,
 ) -> FunctionUnit:  # fmt: skip
-    """The unit of one traced call."""
+    """The unit of one traced call; `strict` refuses results whose form may depend on the inputs."""
     unit = _unit(name, function, kind)
     recorder = _Recorder(unit)
     if kind is not None:
@@ -306,7 +292,7 @@ def _record(
         TRACING.pop()
         for each in replaced:
             del each.__dict__["forward"]
-    made = recorder.of(result)
+    made = recorder.of(allowed(result, strict))
     recorder.graph.results = [made]
     unit.found_result = unit._result = made.type
     unit.graph = recorder.graph
@@ -483,10 +469,10 @@ def trace(
     func = owner if isinstance(owner, Module) else func
     if isinstance(func, Module):
         given = {"forward": kwargs or args}
-        return trace_module(func, given, None, check_trace, check_inputs, check_tolerance)
+        return trace_module(func, given, None, check_trace, check_inputs, check_tolerance, strict)
     name = qualified_name(func) if hasattr(func, "__qualname__") else "__torch__.traced"
     unit = _record(
-        func, lambda *a: _call(func, kwargs, len(args), a), args, kwargs, None, None, name
+        func, lambda *a: _call(func, kwargs, len(args), a), args, kwargs, None, None, name, strict
     )
     unit.definition.name = getattr(func, "__name__", "traced").replace("<lambda>", "lambda_")
     made = ScriptFunction(unit)
@@ -538,6 +524,11 @@ def trace_module(
     if not isinstance(mod, Module):
         fail(AttributeError, "jit.trace_module", "expected torch.nn.Module as the first argument",
              type(mod).__name__, hint="jit.trace() traces functions")  # fmt: skip
+    hooked = [path or type(mod).__name__ for path, m in mod.named_modules() if m._backward_hooks]
+    if hooked:
+        fail(ValueError, "jit.trace", "modules without backward hooks were required (Modules that have backward "
+             "hooks assigned can't be compiled)", ", ".join(hooked),
+             hint="take the hooks away for the trace")  # fmt: skip
     kind = T.ClassType(qualified_name(type(mod)), True, type(mod))
     module_attributes(kind, mod)
     for method, example in inputs.items():
@@ -546,7 +537,7 @@ def trace_module(
         function = getattr(mod, method)
         call = mod if method == "forward" else function
         run = partial(_spread, call, kwargs, len(args))
-        unit = _record(function, run, args, kwargs, kind, mod, method)
+        unit = _record(function, run, args, kwargs, kind, mod, method, strict)
         kind.methods[method] = unit
     made: RecursiveScriptModule = script_module(mod, kind)
     for method, example in inputs.items() if check_trace else ():

@@ -32,6 +32,9 @@ class Type:
             fail(RuntimeError, "jit", f"a type of at most {LARGEST} parts was required", self.size,
                  hint="use a list, or a class, for many values")  # fmt: skip
 
+    def __deepcopy__(self, memo: Object) -> Type:
+        return self  # copies of a module are of its type
+
     def __eq__(self, other: object) -> bool:
         return (
             self is other

@@ -1,0 +1,69 @@
+"""What a traced program may give.
+
+Takes: the result of a traced call. Gives: the same, where a trace can have it.
+Keeps true: a form that may depend on the inputs is an error, or a warning, unless the user asked for it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from facula import core
+from facula.core.errors import fail, message
+from facula.jit.traced_sizes import TracedInt
+
+__all__ = ["TracerWarning", "allowed"]
+
+
+class TracerWarning(Warning):
+    """What may make a trace wrong for other inputs.
+
+    Example:
+        >>> issubclass(facula.jit.TracerWarning, Warning)
+        True
+    """
+
+    @staticmethod
+    def ignore_lib_warnings() -> None:
+        """Show none that the framework's own code is the cause of."""
+        own = __name__.partition(".")[0]
+        warnings.filterwarnings("ignore", category=TracerWarning, module=rf"({own}|torch)\.(?!jit)")
+
+
+def allowed(result: Any, strict: bool) -> Any:
+    """The result of a traced call; raises where it is nothing that a trace gives."""
+    if isinstance(result, dict):
+        if strict:
+            fail(RuntimeError, "jit.trace", "a result of one form was required (Encountering a dict at the output of "
+                 "the tracer might cause the trace to be incorrect)", "a dict", hint=_CONTAINERS)  # fmt: skip
+        for value in result.values():
+            _check(value)
+    if isinstance(result, list):
+        for value in result:
+            if not isinstance(value, (core.Tensor, TracedInt)):
+                _refuse(value)
+        if strict:
+            text = message("jit.trace", "a result of one form was required (Encountering a list at the output of the "
+                           "tracer might cause the trace to be incorrect)", "a list", _CONTAINERS)  # fmt: skip
+            warnings.warn(text, TracerWarning, stacklevel=5)
+    return result
+
+
+_CONTAINERS = "give a tuple, or a NamedTuple; strict=False says that the containers are the same for all inputs"
+
+
+def _check(value: Any) -> None:
+    if isinstance(value, (tuple, list)):
+        for each in value:
+            _check(each)
+    elif isinstance(value, dict):
+        _check(list(value.values()))
+    elif not isinstance(value, (core.Tensor, TracedInt)) and value is not None:
+        _refuse(value)
+
+
+def _refuse(value: Any) -> None:
+    fail(RuntimeError, "jit.trace", "tensors were required as results (Only tensors, lists, tuples of tensors, or "
+         "dictionary of tensors can be output from traced functions)", type(value).__name__,
+         hint="return a tensor: facula.as_tensor(value)")  # fmt: skip
