@@ -471,3 +471,54 @@ def test_a_size_that_inputs_hold_only_doubled_is_computed_from_them():
         assert one.module()(facula.ones(6)).tolist() == [2, 2, 2]
     with pytest.raises(AssertionError, match=r"Guard failed: x.size\(\)\[0\] % 2 == 0"):
         program.module()(facula.ones(7))
+
+
+def test_a_module_with_a_layer_under_two_names_stays_as_it_is():
+    layer = nn.Linear(3, 3)
+    net = nn.Sequential(layer, nn.ReLU(), layer)
+    expected = {name: value.clone() for name, value in net.state_dict().items()}
+    program = export.export(net, (facula.ones(2, 3),))
+    for name, value in net.state_dict().items():
+        assert type(value) is facula.Tensor and facula.equal(value, expected[name])
+    x = facula.randn(4, 3)
+    with pytest.raises(AssertionError):
+        program.module()(x)
+    assert facula.allclose(program.module()(x[:2]), net(x[:2]))
+
+
+def test_a_forward_that_writes_to_a_constant_is_refused():
+    class Counts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.count = facula.zeros(2)
+
+        def forward(self, x):  # type: ignore[no-untyped-def]
+            self.count.add_(1)
+            return x + self.count
+
+    module = Counts()
+    with pytest.raises(RuntimeError, match="Constant count is mutated"):
+        export.export(module, (facula.ones(2),))
+    assert module.count.tolist() == [0, 0]
+
+
+def test_tensors_that_a_forward_keeps_are_told_and_do_not_stay():
+    class Keeps(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[facula.Tensor] = [facula.zeros(1)]
+            self.last = None
+            self.calls = 0
+
+        def forward(self, x):  # type: ignore[no-untyped-def]
+            self.calls += 1
+            self.last = x.sum()
+            self.new = x * 2
+            self.seen.append(x + 1)
+            return x + 2
+
+    module = nn.Sequential(Keeps())
+    with pytest.warns(UserWarning, match="The tensor attributes self.0.seen, self.0.last"):
+        program = export.export(module, (facula.ones(2),))
+    assert module[0].last is None and len(module[0].seen) == 1 and not hasattr(module[0], "new")
+    assert program.module()(facula.ones(2)).tolist() == [3, 3]

@@ -20,6 +20,7 @@ from facula import core, nn
 from facula.capture.framework_rules import exporting
 from facula.core.errors import fail
 from facula.export.dynamic_shapes import Resolved, ValueRanges, arguments_by_name
+from facula.export.kept_attributes import attributes_kept
 from facula.export.module_calls import ModuleCalls
 from facula.export.signature import (
     ConstantArgument,
@@ -113,13 +114,18 @@ def trace_module(
         tensors = iter(flat[len(held.tensors) :])
         values = [next(tensors) if isinstance(x, Tensor) else x for x in leaves]
         positional, named = pytree.tree_unflatten(values, in_spec)
-        with held.replaced(list(flat[: len(held.tensors)])), _noting_calls(module):
+        with (
+            held.replaced(list(flat[: len(held.tensors)])),
+            _noting_calls(module),
+            attributes_kept(module),
+        ):
             result = module(*positional, **named)
         flat_result, specs["out"] = pytree.tree_flatten(result)
         return [_checked(x) for x in flat_result]
 
     with contextlib.nullcontext() if fakes else mode:
         traced = _traced(program, fakes)
+    _refuse_changes(module, traced.changed)
     ranges = sizes.ranges()
     named = arguments_by_name(module, args, kwargs) if args or kwargs else {}
     builder = _Builder(traced, held, mode, leaves, _leaf_names(named, len(leaves)))
@@ -134,6 +140,20 @@ def trace_module(
         env=env,
         argument_names=list(named),
     )
+
+
+def _refuse_changes(module: nn.Module, changed: list[Any]) -> None:
+    """Raise for a tensor that the program writes to, and that is no state of the module."""
+    if changed:
+        places = _attributes(module)
+        names = [places.get(id(t), f"a tensor of shape {tuple(t.shape)}") for t in changed]
+        fail(
+            RuntimeError,
+            "export",
+            "buffers were required of what the forward writes to",
+            f"Constant {', '.join(names)} is mutated in the forward method",
+            hint="register it with register_buffer(name, tensor, persistent=False)",
+        )
 
 
 @contextlib.contextmanager

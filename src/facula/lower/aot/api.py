@@ -176,7 +176,8 @@ class _Swapped:
             table[name] = value
 
     def __exit__(self, *exception: Any) -> None:
-        for (table, name, _), value in zip(self.places, self.before, strict=True):
+        # in reverse: a module with several names has one place, which was entered for each of them
+        for (table, name, _), value in reversed(list(zip(self.places, self.before, strict=True))):
             table[name] = value
 
 

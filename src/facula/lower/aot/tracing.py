@@ -57,6 +57,8 @@ class Traced:
     cotangents: list[int] = field(default_factory=list)
     #: tensors that the function holds: inputs of the graph behind its own
     held: list[Any] = field(default_factory=list)
+    #: tensors from outside, neither inputs nor `held`, that the program wrote to: the graph does not
+    changed: list[Any] = field(default_factory=list)
 
     @property
     def training(self) -> bool:
@@ -90,10 +92,12 @@ class _Program:
             outputs = self.function(*args)
             core.set_grad_enabled(recording)  # the program may have left it otherwise
             held = _held(level, args) if self.lift else []
+            changed = [] if self.lift else _changed(level, args)
             wanted += [_wants_gradient(x) for x in held]
             args = (*args, *held)
             signature, values = read_signature(level, args, outputs, self.gradients)
             traced = Traced(None, signature, [core.TensorMeta(v) for v in values], held=held)
+            traced.changed = changed
             if self.gradients:
                 self.wanted = [i for i, flag in enumerate(wanted) if flag]
             gradients: list[Any] = []
@@ -145,6 +149,17 @@ def trace(
 
 def _wants_gradient(x: Any) -> bool:
     return isinstance(x, Tensor) and x.requires_grad
+
+
+def _changed(level: FunctionalLevel, args: Sequence[Any]) -> list[Any]:
+    """The tensors from outside that the program wrote to without being given them."""
+    given = {id(x) for x in args}
+    written = [memory.tensor for memory in level.written()]
+    return [
+        t for t in written
+        if id(t) not in given and core.storage_key(t) not in level.made
+        and not isinstance(t, FakeTensor)
+    ]  # fmt: skip
 
 
 def _held(level: FunctionalLevel, args: Sequence[Any]) -> list[Any]:
