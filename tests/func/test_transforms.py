@@ -253,3 +253,12 @@ def test_stacked_modules() -> None:
     _close(y, facula.stack([net(x) for net in nets]))
     with pytest.raises(RuntimeError, match="same class"):
         func.stack_module_state([nets[0], nn.ReLU()])
+
+
+def test_functional_call_leaves_a_layer_with_two_names_alone():
+    layer = facula.nn.Linear(2, 2)
+    net = facula.nn.Sequential(layer, facula.nn.ReLU(), layer)
+    weight = layer.weight
+    others = {name: value + 1 for name, value in net.named_parameters()}
+    facula.func.functional_call(net, others, (facula.ones(1, 2),))
+    assert net[0].weight is weight and type(net[2].bias) is facula.nn.Parameter

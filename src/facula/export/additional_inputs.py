@@ -72,7 +72,8 @@ class AdditionalInputs:
             try:
                 check(args, kwargs)
             except (AssertionError, ValueError) as error:
-                raise RuntimeError(f"{error}") from error
+                fail(RuntimeError, "AdditionalInputs", "a program that serves all examples was required",
+                     f"{error}", hint="leave the example out, or write the forward for its sizes")  # fmt: skip
 
 
 def _nested(spec: Any, leaves: Iterator[Any]) -> Any:

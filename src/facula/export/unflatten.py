@@ -26,7 +26,17 @@ __all__ = ["FlatArgsAdapter", "InterpreterModule", "UnflattenedModule", "unflatt
 
 
 class FlatArgsAdapter(abc.ABC):
-    """Turns arguments that are nested otherwise into those that a program was exported for."""
+    """Turns arguments that are nested otherwise into those that a program was exported for.
+
+    Example:
+        >>> class First(facula.export.FlatArgsAdapter):
+        ...     def adapt(self, target_spec, input_spec, input_args, metadata=None, obj=None):
+        ...         return input_args[: target_spec.num_leaves]
+        >>> program = facula.export.export(facula.nn.ReLU(), (facula.ones(2),))
+        >>> x = facula.tensor([-1.0, 1.0])
+        >>> facula.export.unflatten(program, First())([x, x])
+        tensor([0., 1.])
+    """
 
     @abc.abstractmethod
     def adapt(
@@ -49,7 +59,14 @@ class InterpreterModule(GraphModule):
 
 
 class UnflattenedModule(InterpreterModule):
-    """An exported program as a tree of modules; `unflatten` makes it."""
+    """An exported program as a tree of modules; `unflatten` makes it.
+
+    Example:
+        >>> net = facula.nn.Sequential(facula.nn.Linear(2, 1))
+        >>> tree = facula.export.unflatten(facula.export.export(net, (facula.ones(1, 2),)))
+        >>> isinstance(tree, facula.export.UnflattenedModule), list(tree.state_dict())
+        (True, ['0.weight', '0.bias'])
+    """
 
     module_call_graph: list[Any]
     flat_args_adapter: FlatArgsAdapter | None

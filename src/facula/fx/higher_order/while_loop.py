@@ -190,8 +190,18 @@ def while_loop(
 ) -> Any:
     """``state = body_fn(*state)`` while ``cond_fn(*state)`` holds.
 
+    Args:
+        cond_fn: takes the state, gives a bool or a tensor with one
+        body_fn: takes the state, gives the next one
+        carried_inputs: the first state
+        additional_inputs: what both functions are given behind it
+
     Raises:
         RuntimeError: the condition is no bool, or the state no tuple.
+
+    Example:
+        >>> facula.while_loop(lambda x: x < 20, lambda x: (x * 2,), (facula.tensor(3),))
+        (tensor(24),)
     """
     _check_arguments(cond_fn, body_fn, carried_inputs, additional_inputs)
     count = len(pytree.tree_leaves(tuple(carried_inputs)))

@@ -100,7 +100,8 @@ def _swapped(module: Any, given: dict[str, Any], tie_weights: bool, strict: bool
             entries[leaf] = value
         yield
     finally:
-        for name, old in saved.items():
+        # in reverse: a module with several names has one place, which was entered for each of them
+        for name, old in reversed(saved.items()):
             entries, leaf = places[name]  # type: ignore[misc]
             if name in given and entries.get(leaf) is not given[name]:
                 given[name] = entries[leaf]  # replaced by the call: the caller's dictionary gets it
