@@ -194,7 +194,8 @@ def _parameter(p: TableParameter) -> Parameter:
 def _results(schema: Any) -> Any:
     tail = schema.text.rpartition("->")[2].strip()
     if tail == "any":
-        return _RESULTS_BY_CALL.get(schema.name, _as_given)
+        first = schema.parameters[0].name
+        return _RESULTS_BY_CALL.get(schema.name, lambda given: _as_given(given, first))
     if any(p.name == "return_indices" for p in schema.parameters):
         return _with_indices
     if schema.name == "nonzero":
@@ -227,8 +228,9 @@ def _unique(given: Callable[[str], Any]) -> T.Type:
     return T.TENSOR if count == 1 else T.tuple_of([T.TENSOR] * count)
 
 
-def _as_given(given: Callable[[str], Any]) -> T.Type:
-    many = getattr(given("tensors"), "kind", "") == "List"
+def _as_given(given: Callable[[str], Any], first: str) -> T.Type:
+    """Several tensors for several, one for one: `dequantize`, `broadcast_tensors`."""
+    many = getattr(given(first), "kind", "") == "List"
     return T.list_of(T.TENSOR) if many else T.TENSOR
 
 

@@ -18,7 +18,14 @@ from facula.quantization import fake_quantize as fq
 from facula.quantization import qconfig as qc
 from facula.quantization.modules import dynamic as nnqd
 from facula.quantization.modules import embedding as tables
-from facula.quantization.modules import functional, recurrent, stubs
+from facula.quantization.modules import (
+    functional,
+    instance_norms,
+    qat_dynamic,
+    recurrent,
+    reference,
+    stubs,
+)
 from facula.quantization.modules import intrinsic as nni
 from facula.quantization.modules import qat as nnqat
 from facula.quantization.modules import quantized as nnq
@@ -48,6 +55,7 @@ def _static() -> dict[Any, Any]:
     ).split():
         made[getattr(nn, name)] = getattr(nnq, name)
     for n in _DIMS:
+        made[getattr(nn, f"InstanceNorm{n}d")] = getattr(instance_norms, f"InstanceNorm{n}d")
         plain, relu = getattr(nnq, f"Conv{n}d"), getattr(nnq, f"ConvReLU{n}d")
         made[getattr(nn, f"Conv{n}d")] = made[getattr(nnqat, f"Conv{n}d")] = plain
         made[getattr(nnqat, f"ConvBn{n}d")] = plain
@@ -76,6 +84,7 @@ DEFAULT_QAT_MODULE_MAPPINGS = _qat()
 DEFAULT_DYNAMIC_QUANT_MODULE_MAPPINGS: dict[Any, Any] = {
     nn.Linear: nnqd.Linear,
     nnqat.Linear: nnqd.Linear,
+    qat_dynamic.Linear: nnqd.Linear,
     nni.LinearReLU: nnqd.LinearReLU,
     nnqat.LinearReLU: nnqd.LinearReLU,
     nn.EmbeddingBag: tables.EmbeddingBag,
@@ -185,7 +194,7 @@ def _observe(module: Any, config: Any) -> None:
     else:
         observer = config.activation()
     module.add_module("activation_post_process", observer)
-    module.register_forward_hook(_look)
+    module.register_forward_hook(_look, prepend=True)  # others see what the observer gives
 
 
 def _class_of(maker: Any) -> Any:
@@ -204,6 +213,9 @@ def _get_observer_dict(mod: Any, target_dict: dict[str, Any], prefix: str = "") 
         if hasattr(child, "activation_post_process"):
             path = ".".join(part for part in (prefix, name, "activation_post_process") if part)
             target_dict[path] = child.activation_post_process
+
+
+_observer_forward_hook = _look
 
 
 # ------------------------------------------------------------------ the steps
@@ -243,12 +255,28 @@ def prepare_qat(model: Any, mapping: Any = None, inplace: bool = False) -> Any:
     return model
 
 
-def swap_module(mod: Any, mapping: Any, *_: Any) -> Any:
+#: what stands for itself in models of reference layers, too
+_BORDERS = (stubs.QuantStub, stubs.DeQuantStub)
+
+
+def swap_module(
+    mod: Any, mapping: Any, custom_module_class_mapping: Any = None,
+    use_precomputed_fake_quant: bool = False, is_reference: bool = False,
+) -> Any:  # fmt: skip
     """What stands in the place of a module; the module itself where it has no configuration."""
     target = mapping.get(type(mod))
-    if target is None or getattr(mod, "qconfig", None) is None:
+    if getattr(mod, "qconfig", None) is None:
         return mod
-    made = target.from_float(mod)
+    if custom_module_class_mapping and type(mod) in custom_module_class_mapping:
+        return custom_module_class_mapping[type(mod)].from_observed(mod)
+    if target is None:
+        return mod
+    if is_reference and not isinstance(mod, _BORDERS):
+        if not reference.exists_for(mod):
+            return mod
+        made = reference.of(mod)
+    else:
+        made = target.from_float(mod)
     for hook in mod._forward_pre_hooks.values():
         made.register_forward_pre_hook(hook)
     for hook in mod._forward_hooks.values():
@@ -257,16 +285,12 @@ def swap_module(mod: Any, mapping: Any, *_: Any) -> Any:
     return made
 
 
-def _convert(module: Any, mapping: Any, custom: Any = None) -> None:
+def _convert(module: Any, mapping: Any, custom: Any = None, is_reference: bool = False) -> None:
     for name, child in list(module.named_children()):
         own = type(child)
-        if custom and own in custom and getattr(child, "qconfig", None):
-            made = custom[own].from_observed(child)
-        else:
-            fused = isinstance(child, nni._FusedModule) or own in mapping
-            if not fused:
-                _convert(child, mapping, custom)
-            made = swap_module(child, mapping)
+        if not (isinstance(child, nni._FusedModule) or own in mapping or own in (custom or {})):
+            _convert(child, mapping, custom, is_reference)
+        made = swap_module(child, mapping, custom, False, is_reference)
         if made is not child:
             setattr(module, name, made)
 
@@ -276,13 +300,13 @@ def convert(
     is_reference: bool = False, convert_custom_config_dict: Any = None,
     use_precomputed_fake_quant: bool = False,
 ) -> Any:  # fmt: skip
-    """The model whose observed layers are layers of integers."""
+    """The model whose observed layers are layers of integers; of numbers of integers where `is_reference`."""
     module = module if inplace else copy.deepcopy(module)
     mapping = mapping or DEFAULT_STATIC_QUANT_MODULE_MAPPINGS
     custom = (convert_custom_config_dict or {}).get("observed_to_quantized_custom_module_class")
-    _convert(module, mapping, custom)
+    _convert(module, mapping, custom, is_reference)
     if type(module) in mapping and not list(_layers(module)):
-        module = swap_module(module, mapping)
+        module = swap_module(module, mapping, is_reference=is_reference)
     if remove_qconfig:
         _remove_qconfig(module)
     return module

@@ -87,6 +87,32 @@ def _traced(model: Any, settings: Any) -> tuple[Any, dict[str, str]]:
     return made, tracer.where
 
 
+#: settings that graphs do not have yet: by their attributes and by their keys
+_LACKING = (
+    "standalone_module_names", "standalone_module_name", "standalone_module_classes",
+    "standalone_module_class", "float_to_observed_mapping", "float_to_observed_custom_module_class",
+    "input_quantized_indexes", "input_quantized_idxs", "output_quantized_indexes",
+    "output_quantized_idxs", "observed_to_quantized_mapping",
+    "observed_to_quantized_custom_module_class",
+)  # fmt: skip
+
+
+def _refuse_lacking(op: str, settings: Any, backend: Any = None, equalization: Any = None) -> None:
+    """NotImplementedError for settings that would change the result and are not there yet."""
+    found = [name for name in _LACKING if _setting(settings, name, None)]
+    found += ["backend_config"] if backend is not None else []
+    found += ["_equalization_config"] if equalization is not None else []
+    if found:
+        fail(
+            NotImplementedError,
+            op,
+            "settings that graph mode has were required",
+            ", ".join(found),
+            hint="non_traceable_module_names, non_traceable_module_classes and "
+            "preserved_attributes are there; eager mode takes custom modules",
+        )
+
+
 def _prepared(model: Any, mapping: Any, settings: Any, is_qat: bool) -> Any:
     made, where = _traced(model, settings)
     fx_prepare.fuse_graph(made, is_qat)
@@ -104,6 +130,7 @@ def prepare_fx(
     _equalization_config: Any = None, backend_config: Any = None,
 ) -> Any:  # fmt: skip
     """The model as a graph with observers, to be run on examples."""
+    _refuse_lacking("prepare_fx", prepare_custom_config, backend_config, _equalization_config)
     return _prepared(model, qconfig_mapping, prepare_custom_config, False)
 
 
@@ -120,6 +147,7 @@ def prepare_qat_fx(
             "a model in eval mode",
             hint="call model.train() first",
         )
+    _refuse_lacking("prepare_qat_fx", prepare_custom_config, backend_config)
     return _prepared(model, qconfig_mapping, prepare_custom_config, True)
 
 
@@ -140,6 +168,7 @@ def convert_fx(
     qconfig_mapping: Any = None, backend_config: Any = None, keep_original_weights: bool = False,
 ) -> Any:  # fmt: skip
     """The model of integers."""
+    _refuse_lacking("convert_fx", convert_custom_config, backend_config)
     return _converted(graph_module, False)
 
 
@@ -148,6 +177,7 @@ def convert_to_reference_fx(
     qconfig_mapping: Any = None, backend_config: Any = None,
 ) -> Any:  # fmt: skip
     """The model as float layers between `dequantize` and `quantize_per_tensor`."""
+    _refuse_lacking("convert_to_reference_fx", convert_custom_config, backend_config)
     return _converted(graph_module, True)
 
 
@@ -161,6 +191,7 @@ def fuse_fx(model: Any, fuse_custom_config: Any = None, backend_config: Any = No
             "a model in training mode",
             hint="call model.eval() first",
         )
+    _refuse_lacking("fuse_fx", fuse_custom_config, backend_config)
     made, _ = _traced(model, fuse_custom_config)
     fx_prepare.fuse_graph(made, False)
     return made

@@ -56,6 +56,8 @@ _MODULES = {
     },
     "facula.ao.quantization._learnable_fake_quantize": "facula.quantization.learnable",
     "facula.ao.quantization.fx._decomposed": "facula.quantization.decomposed",
+    "facula.ao.quantization.fx.custom_config": "facula.quantization.custom_config",
+    "facula.ao.quantization.backend_config": "facula.quantization.backend_config",
     "facula.ao.nn.quantized.functional": "facula.quantization.quantized_functional",
     "facula.ao.nn.quantized.reference": "facula.quantization.modules.reference",
     "facula.ao.quantization.quantize_pt2e": "facula.quantization.pt2e.quantize_pt2e",

@@ -271,6 +271,12 @@ def parameters_of(observer: Any) -> dict[str, Any]:
     return found
 
 
+def exists_for(module: Any) -> bool:
+    """Whether there is a reference layer for a layer, or for the one that a fused module begins with."""
+    layer = module[0] if isinstance(module, nni._FusedModule) else module
+    return type(layer) in _CLASSES or isinstance(layer, nnqat._Weighted)
+
+
 def of(module: Any) -> Any:
     """The reference layer in the place of a layer; with its relu behind it where that is a part of the layer."""
     if isinstance(module, nnqat._Normalized):

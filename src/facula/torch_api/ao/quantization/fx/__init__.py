@@ -1,10 +1,10 @@
 """PyTorch's place for what graph mode is made of.
 
-Re-exports nothing; `_decomposed` is imported when it is asked for.
+Re-exports nothing; its parts are imported when they are asked for.
 """
 
 from __future__ import annotations
 
 from facula.quantization.forwarding import forwarded as _forwarded
 
-__getattr__ = _forwarded(globals(), parts=("_decomposed",))
+__getattr__ = _forwarded(globals(), parts=("_decomposed", "custom_config"))
