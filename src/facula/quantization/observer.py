@@ -49,7 +49,7 @@ class _Arguments:
         return self.p(*args, **{**given, **keywords})
 
     def __repr__(self) -> str:
-        return self.p.__repr__() + self.callable_args.__repr__()
+        return repr(self.p) + repr(self.callable_args)
 
     def with_args(self, **keywords: Any) -> _Arguments:
         """The same with more arguments."""
@@ -380,8 +380,10 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
         return f"min_val={self.min_val}, max_val={self.max_val}"
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
-        # how many channels there are stands in the file
+        # how many channels there are stands in the file; older ones have other names
         for name in ("min_val", "max_val"):
+            if f"{prefix}{name}s" in state_dict:
+                state_dict[prefix + name] = state_dict.pop(f"{prefix}{name}s")
             found = state_dict.get(prefix + name)
             if found is not None:
                 getattr(self, name).resize_(found.shape)

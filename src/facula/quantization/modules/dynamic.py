@@ -18,6 +18,7 @@ from facula.quantization.modules import quantized as nnq
 class Linear(nnq.Linear):
     """``x @ W.T + b`` of numbers."""
 
+    _version = 4
     _relu = False
 
     def __init__(
@@ -32,9 +33,9 @@ class Linear(nnq.Linear):
         if self._packed_params.dtype is core.float16:
             run = linear.linear_relu_dynamic_fp16 if self._relu else linear.linear_dynamic_fp16
             return run(x, packed).to(x.dtype)
-        # activations of 7 bits, whose products PyTorch's kernels add up in 16
+        # activations of 7 bits, whose products PyTorch's kernels add up in 16; layers of older files have 8
         run = linear.linear_relu_dynamic if self._relu else linear.linear_dynamic
-        return run(x, packed, True).to(x.dtype)
+        return run(x, packed, self.version >= 4).to(x.dtype)
 
     def _get_name(self) -> str:
         return "DynamicQuantizedLinearReLU" if self._relu else "DynamicQuantizedLinear"
@@ -47,8 +48,9 @@ class Linear(nnq.Linear):
             text += f", qscheme={self.weight().qscheme()}"
         return text
 
-    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        super()._save_to_state_dict(destination, prefix, keep_vars)
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, meta: Any, *rest: Any) -> None:
+        self.version = meta.get("version") or 1
+        super()._load_from_state_dict(state_dict, prefix, meta, *rest)
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:

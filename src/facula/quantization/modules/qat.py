@@ -14,6 +14,7 @@ import facula.nn as nn
 import facula.nn.functional as functional
 from facula.core.errors import fail
 from facula.quantization.modules import intrinsic as nni
+from facula.quantization.tensor import per_channel_affine_float_qparams
 
 
 def _checked(kind: type, qconfig: Any) -> Any:
@@ -151,6 +152,39 @@ class Conv3d(_Convolution, nn.Conv3d):
     _FLOAT_MODULE = nn.Conv3d
 
 
+def _check_table(word: str, fake: Any) -> None:
+    """AssertionError unless each row of a table has a scale and a zero point that is a float."""
+    if fake.qscheme is not per_channel_affine_float_qparams:
+        fail(
+            AssertionError,
+            f"nn.qat.{word.replace(' ', '')}",
+            f"{word} weights requires a qscheme of {per_channel_affine_float_qparams}",
+            fake.qscheme,
+            hint="default_embedding_qat_qconfig has it",
+        )
+
+
+def _check_float(kind: Any, mod: Any) -> None:
+    """AssertionError unless a module is of the float class for a class, and has a configuration."""
+    wanted = kind._FLOAT_MODULE
+    if type(mod) is not wanted:
+        fail(
+            AssertionError,
+            f"nn.qat.{kind.__name__}.from_float",
+            f"nnqat.{kind.__name__}.from_float only works for {wanted.__name__}",
+            type(mod).__name__,
+            hint="prepare_qat() calls it for the layers that it takes",
+        )
+    if getattr(mod, "qconfig", None) is None:
+        fail(
+            AssertionError,
+            f"nn.qat.{kind.__name__}.from_float",
+            "Input float module must have qconfig defined",
+            None,
+            hint="module.qconfig = default_embedding_qat_qconfig",
+        )
+
+
 class Embedding(nn.Embedding):
     """A table that passes through its levels."""
 
@@ -160,6 +194,7 @@ class Embedding(nn.Embedding):
         super().__init__(*args, **kwargs)
         self.qconfig = _checked(type(self), qconfig)
         self.weight_fake_quant = qconfig.weight()
+        _check_table("Embedding", self.weight_fake_quant)
 
     def forward(self, input: Any) -> Any:
         """The rows."""
@@ -168,6 +203,7 @@ class Embedding(nn.Embedding):
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """The layer in the place of a float layer, with its table."""
+        _check_float(cls, mod)
         made = cls(mod.num_embeddings, mod.embedding_dim, mod.padding_idx, qconfig=mod.qconfig)
         made.weight = mod.weight
         return made
@@ -182,6 +218,7 @@ class EmbeddingBag(nn.EmbeddingBag):
         super().__init__(*args, **kwargs)
         self.qconfig = _checked(type(self), qconfig)
         self.weight_fake_quant = qconfig.weight()
+        _check_table("Embedding Bag", self.weight_fake_quant)
 
     def forward(self, input: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
         """The sums or means."""
@@ -194,6 +231,7 @@ class EmbeddingBag(nn.EmbeddingBag):
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         """The layer in the place of a float layer, with its table."""
+        _check_float(cls, mod)
         made = cls(
             mod.num_embeddings, mod.embedding_dim, mod.max_norm, mod.norm_type,
             mod.scale_grad_by_freq, mod.mode, mod.sparse,
@@ -232,6 +270,13 @@ class _Normalized(_Weighted):
     """A layer with a norm behind it, quantized with the norm's running factor in its weight."""
 
     _norm: Any
+
+    def _begin(self, made: Any, eps: float, momentum: float | None, freeze_bn: bool) -> None:
+        """A norm of its own, for layers that are made from nothing."""
+        me: Any = self
+        me._with_norm(made(me.weight.shape[0], eps, momentum))
+        if freeze_bn:
+            me.freeze_bn_stats()
 
     def _with_norm(self, norm: Any) -> None:
         me: Any = self
@@ -308,7 +353,23 @@ def _define_normalized(name: str, base: Any, float_kind: Any, relu: bool) -> Any
             return nn.Linear(self.in_features, self.out_features, self.bias is not None)
         return float_kind(*_geometry(self))
 
+    norm = nn.BatchNorm1d if float_kind is nn.Linear else getattr(nn, f"BatchNorm{name[-2]}d")
+    first = 3 if float_kind is nn.Linear else 9  # arguments of the layer itself
+
+    def __init__(
+        self: Any, *args: Any, eps: float = 1e-5, momentum: float | None = 0.1,
+        freeze_bn: bool = False, qconfig: Any = None, **keywords: Any,
+    ) -> None:  # fmt: skip
+        rest = dict(zip(("eps", "momentum", "freeze_bn", "qconfig"), args[first:], strict=False))
+        args = args[:first]
+        if float_kind is not nn.Linear and len(args) < 8:
+            keywords["bias"] = bool(keywords.get("bias"))  # the norm has one
+        base.__init__(self, *args, qconfig=rest.get("qconfig", qconfig), **keywords)
+        given = (rest.get("eps", eps), rest.get("momentum", momentum))
+        self._begin(norm, *given, rest.get("freeze_bn", freeze_bn))
+
     fields = {
+        "__init__": __init__,
         "_relu": relu,
         "_plain": _plain,
         "__doc__": "A normalized layer whose weight passes through its levels.",

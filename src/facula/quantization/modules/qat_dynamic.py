@@ -25,13 +25,17 @@ def _forgets(qconfig: Any) -> bool:
 class Linear(nnqat.Linear):
     """A linear layer whose weight passes through its levels, to be quantized dynamically."""
 
-    def __init__(self, *args: Any, qconfig: Any = None, **kwargs: Any) -> None:
-        super().__init__(*args, qconfig=qconfig, **kwargs)
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, qconfig: Any = None,
+        device: Any = None, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(in_features, out_features, bias, qconfig, device, dtype)
         if not _forgets(qconfig):
             fail(
                 ValueError,
                 "nn.qat.dynamic.Linear",
-                "Dynamic QAT requires a memoryless observer: a moving average with a constant of 1",
+                "Dynamic QAT requires a memoryless observer.This means a MovingAverage observer with "
+                "averaging constant equal to 1",
                 qconfig.activation,
                 hint="default_dynamic_qat_qconfig has one",
             )

@@ -54,6 +54,9 @@ def _observed(layer: Any, mod: Any) -> Any:
     """The observer of a float layer's weight, which has looked at it."""
     observer = getattr(mod, "weight_fake_quant", None)
     if observer is not None:
+        low = getattr(getattr(observer, "activation_post_process", observer), "min_val", None)
+        if low is not None and (not low.numel() or bool(low.isinf().any())):
+            observer(layer.weight)  # the model was never run
         return observer
     observer = mod.qconfig.weight()
     observer(layer.weight)
@@ -140,6 +143,10 @@ class LinearPackedParams(nn.Module):
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, meta: Any, strict: Any, missing: Any,
                               unexpected: Any, errors: Any) -> None:  # fmt: skip
+        if (meta.get("version") or 1) < 3 and prefix + "weight" in state_dict:
+            # files of older versions have weight and bias by themselves
+            parts = tuple(state_dict.pop(prefix + name, None) for name in ("weight", "bias"))
+            state_dict[prefix + "_packed_params"] = parts
         if prefix + "_packed_params" not in state_dict:
             missing.append(prefix + "_packed_params")
             return
@@ -213,6 +220,10 @@ class Linear(WeightedQuantizedModule):
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, meta: Any, strict: Any, missing: Any,
                               unexpected: Any, errors: Any) -> None:  # fmt: skip
+        if (meta.get("version") or 1) == 1:  # the layer itself had weight and bias
+            for name in ("weight", "bias"):
+                if prefix + name in state_dict:
+                    state_dict[f"{prefix}_packed_params.{name}"] = state_dict.pop(prefix + name)
         for name in ("scale", "zero_point"):
             if prefix + name not in state_dict:
                 missing.append(prefix + name)
@@ -263,6 +274,11 @@ class LinearReLU(Linear):
     """``relu(x @ W.T + b)`` of integers."""
 
     _run: Any = staticmethod(linear.linear_relu)
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, dtype: Any = core.qint8
+    ) -> None:
+        super().__init__(in_features, out_features, bias, dtype)
 
     def _get_name(self) -> str:
         return "QuantizedLinearReLU"
