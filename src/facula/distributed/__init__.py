@@ -45,6 +45,7 @@ from facula.distributed.operations import (
     scatter,
 )
 from facula.distributed.process_group import ProcessGroup
+from facula.distributed.rendezvous import register_rendezvous_handler, rendezvous
 from facula.distributed.stores import FileStore, HashStore, PrefixStore, Store
 from facula.distributed.tcp_store import TCPStore
 from facula.distributed.types import P2POp, ReduceOp, Work, reduce_op
@@ -81,7 +82,9 @@ _LATER = (
     "checkpoint",
     "data_parallel",
     "device_mesh",
+    "elastic",
     "fsdp",
+    "launcher",
     "nn",
     "optim",
     "pipeline",

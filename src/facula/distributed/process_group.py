@@ -9,6 +9,7 @@ fails with a message that names ranks, sequence number, operation and shape.
 
 from __future__ import annotations
 
+import datetime
 import queue
 import threading
 import time
@@ -99,6 +100,10 @@ class ProcessGroup:
     def name(self) -> str:
         """The name of the backend."""
         return self.backend_name
+
+    def set_timeout(self, timeout: datetime.timedelta) -> None:
+        """Choose how long a collective that begins from now on may take."""
+        self.seconds = timeout.total_seconds()
 
     def get_group_store(self) -> Any:
         """The store of the program."""

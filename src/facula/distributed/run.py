@@ -1,7 +1,8 @@
-"""`python -m facula.distributed.run`: a program in several processes.
+"""`python -m facula.distributed.run`: a program in several processes, on one or several machines.
 
-Takes: a number of processes, and a script or module with arguments. Gives: its processes, with RANK,
-LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
+Takes: how many machines and processes, how machines meet, and a script, module or executable with arguments:
+the options of `torchrun`. Gives: its processes, with RANK, LOCAL_RANK, WORLD_SIZE and the other variables of
+`torchrun`.
 Keeps true: when one fails, the others are ended, and all are started again at most `--max-restarts`
 times; the launcher's exit status is that of the first failure; no process outlives it.
 """
@@ -10,26 +11,95 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
+import runpy
 import secrets
-import signal
-import socket
-import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+from typing import Any
 
+from facula.core.errors import fail
 from facula.core.logs import get_logger
+from facula.distributed.elastic.multiprocessing import (
+    DefaultLogsSpecs,
+    LogsSpecs,
+    SignalException,
+    Std,
+)
+from facula.distributed.elastic.multiprocessing.api import SIGNALS
+from facula.distributed.elastic.multiprocessing.errors import ChildFailedError, record
+from facula.distributed.elastic.rendezvous import RendezvousError
+from facula.distributed.launcher.api import LaunchConfig, launch_agent
 
-__all__ = ["get_args_parser", "main", "run"]
+__all__ = [
+    "config_from_args",
+    "determine_local_world_size",
+    "get_args_parser",
+    "get_rdzv_endpoint",
+    "main",
+    "parse_args",
+    "parse_min_max_nnodes",
+    "run",
+    "run_script_path",
+]
 
-_PAUSE = 0.05
-_GRACE = 10.0
+
+class _FromEnvironment(argparse.Action):
+    """An option whose default the environment variable `PET_<NAME>` may give."""
+
+    def __init__(self, dest: str, default: Any = None, **options: Any) -> None:
+        default = os.environ.get(f"PET_{dest.upper()}", default)
+        super().__init__(dest=dest, default=default, **options)
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        """Keep what was given."""
+        setattr(namespace, self.dest, values)
 
 
-def _both(name: str) -> tuple[str, str]:
+class _FlagFromEnvironment(argparse.Action):
+    """An option without a value, which `PET_<NAME>=1` gives too."""
+
+    def __init__(self, dest: str, **options: Any) -> None:
+        default = os.environ.get(f"PET_{dest.upper()}", "0") == "1"
+        super().__init__(dest=dest, nargs=0, default=default, **options)
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+        """It was given."""
+        setattr(namespace, self.dest, True)
+
+
+def _both(name: str) -> tuple[str, ...]:
     """An option with hyphens and with underscores."""
-    return f"--{name}", f"--{name.replace('-', '_')}"
+    return tuple(dict.fromkeys((f"--{name}", f"--{name.replace('-', '_')}")))
+
+
+#: name, type, default, help
+_OPTIONS: tuple[tuple[str, Any, Any, str], ...] = (
+    ("nnodes", str, "1:1", "how many machines: a number, or least:most"),
+    ("nproc-per-node", str, "1", "processes on each: a number, cpu, gpu or auto"),
+    ("rdzv-backend", str, "static", "how machines meet: static or c10d"),
+    ("rdzv-endpoint", str, "", "where they meet: address:port"),
+    ("rdzv-id", str, "none", "a name of the job, the same on all machines"),
+    ("rdzv-conf", str, "", "more about the meeting: key=value,key=value (join_timeout, last_call_timeout, "
+     "timeout, is_host, store_type, read_timeout, keep_alive_interval, keep_alive_max_attempt)"),
+    ("max-restarts", int, 0, "how often to start again after a failure"),
+    ("monitor-interval", float, 0.1, "seconds between looks at the processes"),
+    ("event-log-handler", str, "null", "where events of the launcher go: null or console"),
+    ("role", str, "default", "a name of the processes"),
+    ("log-dir", str, None, "a folder for output and errors of each process"),
+    ("local-ranks-filter", str, "", "show the output of these processes only: 0,1"),
+    ("duplicate-stdout-filters", str, "", "write lines with one of these texts to a common file too"),
+    ("duplicate-stderr-filters", str, "", "the same for the error output"),
+    ("node-rank", int, 0, "which of the machines this is (static)"),
+    ("master-addr", str, "127.0.0.1", "the address of machine 0 (static)"),
+    ("master-port", int, 29500, "a free port of machine 0 (static)"),
+    ("local-addr", str, None, "the address of this machine"),
+    ("logs-specs", str, None, "what says where output goes: an entry point of the group torchrun.logs_specs"),
+    ("signals-to-handle", str, SIGNALS, "signals that end the job"),
+    ("shutdown-timeout", int, None, "seconds that processes have to end when they are told to"),
+)  # fmt: skip
 
 
 def get_args_parser() -> argparse.ArgumentParser:
@@ -37,147 +107,195 @@ def get_args_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="facula.distributed.run", description="Start a program "
                                      "in several processes.")  # fmt: skip
     add = parser.add_argument
-    add(*_both("nnodes"), default="1", help="how many machines")
-    add(*_both("nproc-per-node"), default="1", help="processes on each: a number, cpu or auto")
-    add(*_both("node-rank"), type=int, default=0, help="which of the machines this is")
-    add(*_both("master-addr"), default="127.0.0.1", help="the address of machine 0")
-    add(*_both("master-port"), type=int, default=29500, help="a free port of machine 0")
-    add("--standalone", action="store_true", help="one machine, any free port")
-    add(*_both("rdzv-backend"), default="static", help="static, or c10d")
-    add(*_both("rdzv-endpoint"), default="", help="address:port of machine 0")
-    add(*_both("rdzv-id"), default="none", help="a name of the run")
-    add(*_both("rdzv-conf"), default="", help="kept for PyTorch's programs")
-    add(
-        *_both("max-restarts"), type=int, default=0, help="how often to start again after a failure"
-    )
-    add(*_both("log-dir"), default=None, help="a folder for the output of each process")
-    add("-m", "--module", action="store_true", help="the program is a module")
-    add(*_both("no-python"), action="store_true", help="the program is an executable")
+    for name, kind, default, text in _OPTIONS:
+        add(*_both(name), action=_FromEnvironment, type=kind, default=default, help=text)
+    add(*_both("start-method"), action=_FromEnvironment, default="spawn",
+        choices=["spawn", "fork", "forkserver"], help="how --run-path gets processes")  # fmt: skip
+    add("-r", "--redirects", action=_FromEnvironment, default="0",
+        help="streams that go to files: 1 stdout, 2 stderr, 3 both, or 0:1,1:2 by process")  # fmt: skip
+    add("-t", "--tee", action=_FromEnvironment, default="0", help="the same, and to the console")
+    flag = _FlagFromEnvironment
+    add("--standalone", action=flag, help="one machine, any free port")
+    add("-m", "--module", action=flag, help="the program is a module")
+    add(*_both("no-python"), action=flag, help="the program is an executable")
+    add(*_both("run-path"), action=flag, help="the program is run by runpy")
+    add(*_both("virtual-local-rank"), action=flag, help="tell each process that it is number 0")
     add("training_script", help="the program")
     add("training_script_args", nargs=argparse.REMAINDER, help="its arguments")
     return parser
 
 
-def _processes(text: str) -> int:
-    return os.cpu_count() or 1 if text in ("cpu", "auto") else int(text)
+def parse_args(args: Sequence[str] | None) -> argparse.Namespace:
+    """The options of a command line."""
+    return get_args_parser().parse_args(args)
 
 
-def _address(args: argparse.Namespace) -> tuple[str, int]:
-    """Where processes meet."""
+def parse_min_max_nnodes(nnodes: str) -> tuple[int, int]:
+    """The least and the most machines of `"2"` or `"1:4"`."""
+    found = re.fullmatch(r"(\d+)(?::(\d+))?", str(nnodes))
+    if found is None:
+        fail(RuntimeError, "nnodes", 'a number, or least:most, was required (nnodes is not in "MIN:MAX" '
+             "format)", repr(nnodes), hint="--nnodes=2, or --nnodes=1:4")  # fmt: skip
+    return int(found[1]), int(found[2] or found[1])
+
+
+def determine_local_world_size(nproc_per_node: str) -> int:
+    """How many processes `"4"`, `"cpu"`, `"gpu"` or `"auto"` means on this machine."""
+    text = str(nproc_per_node)
+    if text in ("cpu", "auto"):
+        return os.cpu_count() or 1
+    if text.isdigit() and int(text) > 0:
+        return int(text)
+    return fail(
+        ValueError,
+        "nproc_per_node",
+        "a number of processes, cpu or auto was required"
+        + (" (Cuda is not available.)" if text == "gpu" else " (Unsupported nproc_per_node value)"),
+        repr(text),
+        hint="--nproc-per-node=4",
+    )
+
+
+def get_rdzv_endpoint(args: argparse.Namespace) -> str:
+    """Where machines meet."""
+    if args.rdzv_backend == "static" and not args.rdzv_endpoint:
+        return f"{args.master_addr}:{args.master_port}"
+    return str(args.rdzv_endpoint)
+
+
+def _rendezvous_options(text: str) -> dict[str, str]:
+    """`key=value,key=value` by key."""
+    found = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip() or not value.strip():
+            fail(ValueError, "rdzv_conf", "key=value,key=value was required", repr(part),
+                 hint="--rdzv-conf join_timeout=60,last_call_timeout=5")  # fmt: skip
+        found[key.strip()] = value.strip()
+    return found
+
+
+def _texts(text: str) -> list[str] | None:
+    """Texts between commas; two commas stand for one that belongs to a text."""
+    if not text:
+        return None
+    return [part.replace("\0", ",") for part in text.replace(",,", "\0").split(",")]
+
+
+def _logs_specs(name: str | None) -> type[LogsSpecs]:
+    """The class that says where output goes."""
+    if not name:
+        return DefaultLogsSpecs
+    for entry in entry_points(group="torchrun.logs_specs", name=name):
+        return entry.load()
+    return fail(ValueError, "logs_specs", "an entry point of the group torchrun.logs_specs was required",
+                repr(name), hint="install the package that brings it")  # fmt: skip
+
+
+def _ranks(text: str) -> set[int] | None:
+    if not text:
+        return None
+    if not re.fullmatch(r"\d+(,\d+)*", text):
+        fail(ValueError, "local_ranks_filter", "numbers between commas were required (--local_ranks_filter "
+             "must be a comma-separated list of integers)", repr(text),
+             hint="--local-ranks-filter=0,1")  # fmt: skip
+    return {int(part) for part in text.split(",")}
+
+
+def config_from_args(
+    args: argparse.Namespace,
+) -> tuple[LaunchConfig, Callable[..., Any] | str, list[str]]:
+    """What the options mean: how the job is run, what is run, and its arguments."""
+    least, most = parse_min_max_nnodes(args.nnodes)
+    if not 0 < least <= most or args.max_restarts < 0:
+        fail(ValueError, "run", "0 < least <= most machines, and max_restarts >= 0, were required",
+             f"--nnodes={args.nnodes} --max-restarts={args.max_restarts}",
+             hint="--nnodes=1:4 --max-restarts=3")  # fmt: skip
     if args.standalone:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            return "127.0.0.1", probe.getsockname()[1]
-    if args.rdzv_endpoint:
-        host, _, port = args.rdzv_endpoint.rpartition(":")
-        return (host, int(port)) if host else (args.rdzv_endpoint, args.master_port)
-    return args.master_addr, args.master_port
+        args.rdzv_backend, args.rdzv_endpoint = "c10d", "localhost:0"
+        args.rdzv_id, least, most = uuid.uuid4().hex, 1, 1
+    options: dict[str, Any] = _rendezvous_options(args.rdzv_conf)
+    if args.rdzv_backend == "static":
+        options["rank"] = args.node_rank
+    specs = _logs_specs(args.logs_specs)(
+        log_dir=args.log_dir,
+        redirects=Std.from_str(args.redirects),
+        tee=Std.from_str(args.tee),
+        local_ranks_filter=_ranks(args.local_ranks_filter),
+        duplicate_stdout_filters=_texts(args.duplicate_stdout_filters),
+        duplicate_stderr_filters=_texts(args.duplicate_stderr_filters),
+    )
+    config = LaunchConfig(
+        least, most, determine_local_world_size(args.nproc_per_node), specs,
+        run_id=args.rdzv_id, role=args.role, rdzv_endpoint=get_rdzv_endpoint(args),
+        rdzv_backend=args.rdzv_backend, rdzv_configs=options, max_restarts=args.max_restarts,
+        monitor_interval=args.monitor_interval, start_method=args.start_method,
+        log_line_prefix_template=os.environ.get("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"),
+        local_addr=args.local_addr, event_log_handler=args.event_log_handler,
+        signals_to_handle=args.signals_to_handle, virtual_local_rank=args.virtual_local_rank,
+        shutdown_timeout=args.shutdown_timeout,
+    )  # fmt: skip
+    return (config, *_program(args))
 
 
-def _command(args: argparse.Namespace) -> list[str]:
-    program = [args.training_script, *args.training_script_args]
+def _program(args: argparse.Namespace) -> tuple[Callable[..., Any] | str, list[str]]:
+    """What is run, and its arguments."""
+    line = [args.training_script, *args.training_script_args]
+    if args.run_path:
+        return run_script_path, line
     if args.no_python:
-        return program
-    return [sys.executable, "-u", *(["-m"] if args.module else []), *program]
+        if args.module:
+            fail(ValueError, "run", "either --no-python or --module was required (Don't use both the "
+                 "'--no-python' flag and the '--module' flag at the same time.)", "both",
+                 hint="leave one of them out")  # fmt: skip
+        return line[0], line[1:]
+    return os.environ.get("PYTHON_EXEC", sys.executable), [
+        "-u",
+        *(["-m"] if args.module else []),
+        *line,
+    ]
 
 
-def _environment(args: argparse.Namespace, local: int, count: int, restart: int) -> dict[str, str]:
-    nodes = int(str(args.nnodes).rpartition(":")[2])
-    host, port = args.address
-    made = {
-        **os.environ,
-        "RANK": str(args.node_rank * count + local),
-        "LOCAL_RANK": str(local),
-        "GROUP_RANK": str(args.node_rank),
-        "WORLD_SIZE": str(nodes * count),
-        "LOCAL_WORLD_SIZE": str(count),
-        "MASTER_ADDR": host,
-        "MASTER_PORT": str(port),
-        # machines find the secret of the user, unless somebody set one for all
-        **({"FACULA_STORE_SECRET": args.secret} if nodes == 1 else {}),
-        "TORCHELASTIC_RUN_ID": args.rdzv_id if args.rdzv_id != "none" else uuid.uuid4().hex,
-        "TORCHELASTIC_RESTART_COUNT": str(restart),
-        "TORCHELASTIC_MAX_RESTARTS": str(args.max_restarts),
-    }
-    if count > 1:
-        made.setdefault("OMP_NUM_THREADS", "1")
-    return made
+def run_script_path(training_script: str, *training_script_args: str) -> None:
+    """Run a script in this process."""
+    sys.argv = [training_script, *training_script_args]
+    runpy.run_path(training_script, run_name="__main__")
 
 
-def _start(args: argparse.Namespace, restart: int) -> list[subprocess.Popen[bytes]]:
-    count = _processes(args.nproc_per_node)
-    command, started = _command(args), []
-    for local in range(count):
-        output = None
-        if args.log_dir:
-            os.makedirs(args.log_dir, exist_ok=True)
-            output = open(os.path.join(args.log_dir, f"{restart}.{local}.log"), "wb")  # noqa: SIM115
-        environment = _environment(args, local, count, restart)
-        started.append(
-            subprocess.Popen(
-                command, env=environment, stdout=output, stderr=output and subprocess.STDOUT
-            )
-        )
-        if output is not None:
-            output.close()
-    return started
+def run(args: argparse.Namespace) -> None:
+    """Run the program.
+
+    Raises:
+        ChildFailedError: its processes failed for good.
+    """
+    config, entrypoint, arguments = config_from_args(args)
+    if (
+        config.max_nodes == 1
+    ):  # machines find the secret of the user, unless somebody set one for all
+        os.environ.setdefault("FACULA_STORE_SECRET", secrets.token_hex(32))
+    launch_agent(config, entrypoint, arguments)
 
 
-def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End what still runs."""
-    for process in processes:
-        if process.poll() is None:
-            process.terminate()
-    end = time.monotonic() + _GRACE
-    for process in processes:
-        try:
-            process.wait(max(end - time.monotonic(), 0.0))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _watch(processes: list[subprocess.Popen[bytes]]) -> tuple[int, int]:
-    """Wait for the end of all, or the first failure: its number and status."""
-    while True:
-        codes = [process.poll() for process in processes]
-        for number, code in enumerate(codes):
-            if code:
-                return number, code
-        if all(code == 0 for code in codes):
-            return -1, 0
-        time.sleep(_PAUSE)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the program; gives its exit status."""
-    log = get_logger("distributed")
-    args.address = _address(args)
-    args.secret = os.environ.get("FACULA_STORE_SECRET") or secrets.token_hex(32)
-    for restart in range(args.max_restarts + 1):
-        processes = _start(args, restart)
-        try:
-            number, code = _watch(processes)
-        finally:
-            _end(processes)
-        if not code:
-            return 0
-        name = signal.Signals(-code).name if code < 0 else f"status {code}"
-        log.error("process %d failed with %s (start %d of %d)", number, name, restart + 1,
-                  args.max_restarts + 1)  # fmt: skip
-        if args.standalone:
-            args.address = _address(args)
-    return code if code > 0 else 128 - code
+@record
+def _recorded(args: argparse.Namespace) -> None:
+    run(args)
 
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the program of the command line."""
-
-    def stop(number: int, frame: object) -> None:
-        raise SystemExit(128 + number)
-
-    signal.signal(signal.SIGTERM, stop)
-    raise SystemExit(run(get_args_parser().parse_args(args)))
+    found = parse_args(args)
+    try:
+        _recorded(found)
+    except ChildFailedError as error:
+        sys.stderr.write(f"{error}\n")
+        code = error.get_first_failure()[1].exitcode
+        raise SystemExit(code if code > 0 else 128 - code) from None
+    except SignalException as error:
+        raise SystemExit(128 + error.sigval) from None
+    except RendezvousError as error:
+        get_logger("distributed").error("%s", error)
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        raise SystemExit(1) from None
 
 
 if __name__ == "__main__":

@@ -316,6 +316,11 @@ class PrefixStore(Store):
         """The store that keeps the values."""
         return self._store
 
+    def path_of(self, key: str) -> str:
+        """A key as the store at the bottom has it."""
+        found = self._key(key)
+        return self._store.path_of(found) if isinstance(self._store, PrefixStore) else found
+
     def _key(self, key: str) -> str:
         return f"{self._prefix}/{key}"
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import datetime
 import importlib.util
 import os
-import urllib.parse
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,13 +19,11 @@ from facula import core
 from facula.core import config
 from facula.core.errors import fail
 from facula.core.logs import get_logger
-from facula.distributed import engines
+from facula.distributed import engines, starters
 from facula.distributed.engine import Alone, Engine, Rendezvous
 from facula.distributed.process_group import ProcessGroup
-from facula.distributed.stores import FileStore, PrefixStore, Store, seconds_of
-from facula.distributed.tcp_store import TCPStore
-
-DEFAULT_TIMEOUT = datetime.timedelta(minutes=30)
+from facula.distributed.rendezvous import DEFAULT_TIMEOUT, meet, release_store
+from facula.distributed.stores import PrefixStore, Store, seconds_of
 
 
 class GroupMember:
@@ -224,29 +221,6 @@ def _engine(name: str) -> Engine:
     return made
 
 
-#: where other launchers say it: Open MPI's and MPICH's `mpiexec`, `srun`
-_LAUNCHERS = {
-    "RANK": ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"),
-    "WORLD_SIZE": ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"),
-}
-
-
-def _environment(name: str, given: int) -> int:
-    if given >= 0:
-        return given
-    text = next((os.environ[n] for n in (name, *_LAUNCHERS[name]) if n in os.environ), None)
-    if text is None:
-        fail(
-            ValueError,
-            "init_process_group",
-            f"the environment variable {name} was required (Error initializing process group using "
-            f"env:// rendezvous: environment variable {name} expected, but not set)",
-            "none",
-            "start the program with `python -m facula.distributed.run`",
-        )
-    return int(text)
-
-
 def _given_store(store: Store, rank: int, world_size: int) -> Store:
     if rank < 0 or world_size < 1:
         fail(AssertionError, "init_process_group", "rank and world_size were required with a store",
@@ -254,74 +228,15 @@ def _given_store(store: Store, rank: int, world_size: int) -> Store:
     return store
 
 
-def rendezvous(
-    method: str | None, rank: int, world_size: int, timeout: datetime.timedelta
-) -> tuple[Store, int, int]:
-    """The store by which processes find each other, this process's rank, and the world's size."""
-    url = urllib.parse.urlparse(method or "env://")
-    query = dict(urllib.parse.parse_qsl(url.query))
-    rank = int(query.get("rank", rank))
-    world_size = int(query.get("world_size", world_size))
-    if url.scheme == "env":
-        rank, world_size = _environment("RANK", rank), _environment("WORLD_SIZE", world_size)
-        host = os.environ.get("MASTER_ADDR") or ("127.0.0.1" if world_size == 1 else None)
-        port = os.environ.get("MASTER_PORT") or ("0" if world_size == 1 else None)
-        for name, value in (("MASTER_ADDR", host), ("MASTER_PORT", port)):
-            if value is None:
-                fail(ValueError, "init_process_group", f"the environment variable {name} was required "
-                     f"(environment variable {name} expected, but not set)", "none",
-                     hint=f"set {name}, or use init_method='tcp://host:port'")  # fmt: skip
-        return _tcp_store(str(host), int(port or 0), rank, world_size, timeout), rank, world_size
-    if rank < 0 or world_size < 1:
-        fail(ValueError, "init_process_group", f"rank and world_size were required with {method}",
-             f"rank={rank}, world_size={world_size}", hint="pass both to init_process_group()")  # fmt: skip
-    if url.scheme == "file":
-        made = FileStore(url.netloc + url.path, world_size)
-        made.set_timeout(timeout)
-        return made, rank, world_size
-    if url.scheme == "tcp" and url.hostname and url.port:
-        return _tcp_store(url.hostname, url.port, rank, world_size, timeout), rank, world_size
-    return fail(
-        RuntimeError,
-        "init_process_group",
-        "an init_method of env://, tcp://host:port or file:///path was required (No rendezvous handler)",
-        repr(method),
-        hint="env:// is the default",
-    )
+#: how often this process made its default group
+_TIMES = [0]
 
 
-#: servers of this process by address, with the number of those who use them: groups and workers of remote
-#: calls may meet at one port
-_SERVED: dict[tuple[str, int], list[Any]] = {}
-
-
-def _tcp_store(
-    host: str, port: int, rank: int, world_size: int, timeout: datetime.timedelta
-) -> Store:
-    held = _SERVED.get((host, port)) if rank == 0 and port else None
-    if held is None:
-        made = TCPStore(host, port, world_size, rank == 0, timeout)
-        if rank == 0:
-            _SERVED[(host, made.port)] = [made, 1]
-        return made
-    held[1] += 1
-    return TCPStore(host, port, world_size, False, timeout)
-
-
-def release_store(store: Store) -> None:
-    """Close what `rendezvous` made: a server goes when nobody of this process uses it."""
-    if not isinstance(store, TCPStore):
-        return
-    for key, held in list(_SERVED.items()):
-        if key[1] == store.port:
-            held[1] -= 1
-            if held[0] is not store:
-                store.close()
-            if not held[1]:
-                held[0].close()
-                del _SERVED[key]
-            return
-    store.close()
+def _prefix() -> str:
+    """What keys of the default group begin with: a store that outlives a group is used by the next."""
+    _TIMES[0] += 1
+    kept = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    return f"facula/{_TIMES[0]}" if kept else "facula"
 
 
 def _check_beginning(init_method: Any, store: Any, limit: Any) -> None:
@@ -377,7 +292,7 @@ def init_process_group(
     if store is None:
         own = getattr(engines.find(chosen), "meet", None)
         if own is None or init_method is not None or os.environ.get("MASTER_ADDR"):
-            found, rank, world_size = rendezvous(init_method, rank, world_size, limit)
+            found, rank, world_size = meet(init_method, rank, world_size, limit)
         else:  # an engine that knows its ranks
             found, rank, world_size = own(limit.total_seconds())
         _STATE.met = found
@@ -392,7 +307,7 @@ def init_process_group(
             rank,
             hint="ranks count from 0",
         )
-    _STATE.store = PrefixStore("facula", found)
+    _STATE.store = PrefixStore(_prefix(), found)
     log.info("rank %d of %d found its store %s", rank, world_size, type(found).__name__)
     seconds = limit.total_seconds()
     _STATE.rendezvous = Rendezvous(
@@ -682,7 +597,7 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
         >>> facula.distributed.get_node_local_rank(fallback_rank=0)
         0
     """
-    text = os.environ.get("LOCAL_RANK")
+    text = starters.value("LOCAL_RANK")
     if text is not None:
         return int(text)
     if fallback_rank is None:

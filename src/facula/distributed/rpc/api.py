@@ -14,6 +14,7 @@ from typing import Any
 
 from facula.core.errors import fail
 from facula.distributed.errors import DistStoreError
+from facula.distributed.rendezvous import meet, release_store
 from facula.distributed.rpc.agent import Agent, grpc_module
 from facula.distributed.rpc.gathering import all_gather as _all_gather
 from facula.distributed.rpc.gathering import barrier as _barrier
@@ -27,7 +28,6 @@ from facula.distributed.rpc.options import (
 )
 from facula.distributed.rpc.requests import STATE, agent, answer
 from facula.distributed.stores import HashStore, PrefixStore, Store
-from facula.distributed.world import release_store, rendezvous
 
 # the last four are PyTorch's private names, which libraries of graphs call
 __all__ = [
@@ -61,7 +61,7 @@ def init_rpc(
         store: Store = HashStore()
         rank = 0
     else:
-        store, rank, world_size = rendezvous(
+        store, rank, world_size = meet(
             options.init_method, rank, -1 if world_size is None else world_size,
             datetime.timedelta(seconds=seconds),
         )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Agents: who starts and watches the workers of a machine (`server`)."""

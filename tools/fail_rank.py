@@ -1,0 +1,108 @@
+"""One rank of `fail_ranks.py`: runs a program until it fails, and writes how.
+
+Takes: what is run as JSON in the environment variable FAIL_TASK. Gives: a file with the error, and when it came.
+With `--serve`: environments as lines of JSON; for each a process of its own begins, and its number is written.
+Keeps true: a rank that does not fail ends by itself after `seconds`; the clock is that of the machine.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from typing import Any
+
+import fail_programs
+
+from facula import distributed as dist
+from facula.distributed import rpc
+
+
+def write(path: str, content: Any) -> None:
+    """Write a file at once."""
+    with open(path + ".new", "w") as file:
+        json.dump(content, file)
+    os.replace(path + ".new", path)
+
+
+def misbehave(how: str, number: int, seconds: float, name: str, path: str) -> None:
+    """Be the rank that fails by itself: slow, or in another operation."""
+    write(path, {"fault": time.monotonic()})
+    if how == "slow":
+        time.sleep(seconds + 6)
+    elif name == "rpc":
+        rpc.shutdown(graceful=False)
+    else:
+        try:
+            fail_programs.other(number)
+        except RuntimeError:
+            dist.destroy_process_group()
+
+
+def main() -> None:
+    """Run the task."""
+    task = json.loads(os.environ["FAIL_TASK"])
+    rank = int(os.environ.get("RANK") or os.environ["OMPI_COMM_WORLD_RANK"])
+    path = os.path.join(os.environ["FAIL_FOLDER"], str(rank))
+    told: dict[str, Any] = {"error": None}
+    began = time.monotonic()
+    try:
+        step = fail_programs.begin(task["program"], task["engine"], task["seconds"])
+        write(path + ".ready", os.getpid())
+        end, number = time.monotonic() + task["longest"], 1
+        while time.monotonic() < end:
+            if rank == task["victim"] and number == task["at"]:
+                return misbehave(
+                    task["how"], number, task["seconds"], task["program"], path + ".fault"
+                )
+            began = time.monotonic()
+            step(number)
+            number += 1
+    except fail_programs.WrongNumber as error:
+        told = {"wrong": str(error)}
+    except Exception as error:
+        told = {"error": f"{type(error).__name__}: {error}"}
+    told |= {"time": time.monotonic(), "began": began}
+    write(path, told)
+
+
+def enter(namespace: str) -> None:
+    """Let this process have another network."""
+    with open(f"/var/run/netns/{namespace}") as file:
+        if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), 0):
+            raise OSError(ctypes.get_errno(), f"setns {namespace}")
+
+
+def serve() -> None:
+    """Begin a process for each line: a package is imported once for all."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    for line in sys.stdin:
+        environment = json.loads(line)
+        child = os.fork()
+        if child:
+            print(child, flush=True)
+            continue
+        code = 1
+        try:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.environ.update(environment)
+            output = os.open(environment["FAIL_OUTPUT"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            for number, other in ((0, os.open(os.devnull, os.O_RDONLY)), (1, output), (2, output)):
+                os.dup2(other, number)
+            if "FAIL_NETWORK" in environment:
+                enter(environment["FAIL_NETWORK"])
+            main()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            dist.destroy_process_group() if dist.is_initialized() else None
+            os._exit(code)
+
+
+if __name__ == "__main__":
+    serve() if "--serve" in sys.argv else main()

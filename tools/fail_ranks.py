@@ -1,0 +1,362 @@
+"""A rank fails at a random moment; the others must name it.
+
+    python tools/fail_ranks.py --times 200
+    python tools/fail_ranks.py --times 20 --programs ddp,fsdp --faults kill,stop --engines gloo,messages
+
+Takes: programs (`fail_programs.PROGRAMS`), faults (killed, stopped, cut off from the network, slow, in
+another operation), engines, a number of times and a seed. Gives: for each a line with how many went well and
+the longest time until a survivor knew; each that did not go well, with what it said; exit status 1 then.
+Keeps true: the same seed has the same ranks fail at the same steps or after the same time; all processes that
+were started are ended; a survivor counts as well only if it names the rank that failed within the time-out
+and five seconds, has got no wrong number, and ends.
+
+`cut` takes the rank's network away: it runs in a network namespace of its own, whose link goes down; this
+needs the rights of the system's administrator, and is left out with a word about it without them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+TOOLS = Path(__file__).resolve().parent
+FAULTS = ("kill", "stop", "cut", "slow", "other")
+#: what ranks are told, by the engine's name here
+ENGINES: dict[str, dict[str, str]] = {
+    "gloo": {},
+    "messages": {"FACULA_SHARED_COLLECTIVES": "0"},
+    "mpi": {},
+    "mpi-messages": {"FACULA_SHARED_COLLECTIVES": "0"},
+}
+SIZE, TIMEOUT, GRACE = 3, 2.0, 5.0
+#: seconds that processes may take to start, and to end after they have said how they failed
+START, END = 90.0, 10.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """One failure."""
+
+    program: str
+    fault: str
+    engine: str
+    seed: int
+
+
+class Namespace:
+    """A network of a rank's own: a link to the other ranks that can go down."""
+
+    def __init__(self, number: int) -> None:
+        self.name, self.link = f"facula-fail-{number}", f"ffail{number}"
+        self.near, self.far = f"10.213.{number}.1", f"10.213.{number}.2"
+
+    def __enter__(self) -> Namespace:
+        inner = f"{self.link}i"
+        for line in (
+            f"netns add {self.name}",
+            f"link add {self.link} type veth peer name {inner}",
+            f"link set {inner} netns {self.name}",
+            f"addr add {self.near}/24 dev {self.link}",
+            f"link set {self.link} up",
+            f"-n {self.name} addr add {self.far}/24 dev {inner}",
+            f"-n {self.name} link set {inner} up",
+            f"-n {self.name} link set lo up",
+        ):
+            subprocess.run(["ip", *line.split()], check=True, capture_output=True)
+        return self
+
+    def down(self) -> None:
+        """Cut the link: nobody is told."""
+        subprocess.run(["ip", "link", "set", self.link, "down"], check=True, capture_output=True)
+
+    def __exit__(self, *raised: Any) -> None:
+        subprocess.run(["ip", "netns", "del", self.name], capture_output=True)
+        subprocess.run(["ip", "link", "del", self.link], capture_output=True)
+
+
+def may_cut() -> str:
+    """Why networks can not be made here; nothing where they can."""
+    if shutil.which("ip") is None:
+        return "there is no program `ip`"
+    try:
+        with Namespace(255):
+            return ""
+    except (OSError, subprocess.CalledProcessError) as error:
+        return str(getattr(error, "stderr", b"").decode() or error).strip()
+
+
+class Server:
+    """Begins ranks: a process that has imported the package once."""
+
+    def __init__(self) -> None:
+        line = [sys.executable, str(TOOLS / "fail_rank.py"), "--serve"]
+        pipe = subprocess.PIPE
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        self.process = subprocess.Popen(line, stdin=pipe, stdout=pipe, text=True, env=environment)
+        self.lock = threading.Lock()
+
+    def start(self, environment: dict[str, str]) -> int:
+        """Begin a rank; gives its process."""
+        with self.lock:
+            assert self.process.stdin is not None and self.process.stdout is not None
+            self.process.stdin.write(json.dumps(environment) + "\n")
+            self.process.stdin.flush()
+            return int(self.process.stdout.readline())
+
+    def close(self) -> None:
+        """Begin no more."""
+        self.process.communicate()
+
+
+class Trial:
+    """One failure that is under way."""
+
+    def __init__(self, case: Case, slot: int, server: Server) -> None:
+        self.case, self.slot, self.server = case, slot, server
+        self.random = random.Random(f"{case}")
+        self.victim = self.random.randrange(SIZE)
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+        self.pids: dict[int, int] = {}
+
+    def run(self) -> tuple[float, str]:
+        """The longest time until a survivor knew, and what is wrong; nothing where all went well."""
+        with tempfile.TemporaryDirectory(prefix="facula-fail-") as folder:
+            self.folder = Path(folder)
+            try:
+                if self.case.fault == "cut":
+                    # rank 0 keeps the store, where the others are
+                    self.victim = self.random.randrange(1, SIZE)
+                    with Namespace(self.slot) as network:
+                        return self._run(network)
+                return self._run(None)
+            finally:
+                self._end()
+
+    # ---------------------------------------------------------------- processes
+
+    def _environment(self, network: Namespace | None) -> dict[str, str]:
+        case = self.case
+        by_itself = case.fault in ("slow", "other")
+        task = {
+            "program": case.program, "engine": case.engine.partition("-")[0].replace("messages", "gloo"),
+            "seconds": TIMEOUT, "how": case.fault, "victim": self.victim if by_itself else -1,
+            "at": self.random.randrange(1, 40), "longest": 60.0,
+        }  # fmt: skip
+        made = {**os.environ, **ENGINES[case.engine], "OMP_NUM_THREADS": "1"}
+        made |= {"FAIL_TASK": json.dumps(task), "FAIL_FOLDER": str(self.folder)}
+        made["FAIL_OUTPUT"] = str(self.folder / "errors")
+        made |= {"WORLD_SIZE": str(SIZE), "FACULA_STORE_SECRET": "of this trial"}
+        made |= {"MASTER_ADDR": "127.0.0.1" if network is None else network.near}
+        if network is not None:
+            made["FAIL_REMOTE"] = "1"
+        return made
+
+    def _start(self, network: Namespace | None) -> None:
+        environment = self._environment(network)
+        program = [sys.executable, str(TOOLS / "fail_rank.py")]
+        if self.case.engine.startswith("mpi"):
+            self._start_mpi(program, environment)
+            return
+        with socket.socket() as probe:
+            probe.bind((environment["MASTER_ADDR"], 0))
+            environment["MASTER_PORT"] = str(probe.getsockname()[1])
+        for rank in range(SIZE):
+            more = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            if network is not None and rank == self.victim:
+                more["FAIL_NETWORK"] = network.name
+            self.pids[rank] = self.server.start({**environment, **more})
+
+    def _start_mpi(self, program: list[str], environment: dict[str, str]) -> None:
+        for name in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK"):
+            environment.pop(name, None)
+        environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        environment["OMPI_MCA_mpi_yield_when_idle"] = "1"
+        options = ["--oversubscribe", "--bind-to", "none", "--with-ft", "ulfm", "-n", str(SIZE)]
+        found = os.environ.get("MPIEXEC") or shutil.which("mpiexec") or "mpiexec"
+        with open(self.folder / "errors", "wb") as errors:
+            self.processes[-1] = subprocess.Popen(
+                [found, *options, *program], env=environment, stdout=errors, stderr=errors
+            )
+
+    def _read(self, rank: int, kind: str = "") -> Any:
+        path = self.folder / f"{rank}{kind}"
+        return json.loads(path.read_text()) if path.exists() else None
+
+    def _wait(self, seconds: float, done: Any) -> bool:
+        end = time.monotonic() + seconds
+        while not done():
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.01)
+        return True
+
+    def _end(self) -> None:
+        for pid in self.pids.values():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+    # ---------------------------------------------------------------- the failure
+
+    def _run(self, network: Namespace | None) -> tuple[float, str]:
+        self._start(network)
+        ranks = range(SIZE)
+        if not self._wait(START, lambda: all(self._read(r, ".ready") is not None for r in ranks)):
+            return 0.0, "not all ranks began: " + self._said()
+        self.pids |= {rank: self._read(rank, ".ready") for rank in ranks}
+        moment = self._fail(network)
+        if moment is None:
+            return 0.0, "the rank that was to fail did not: " + self._said()
+        survivors = [rank for rank in ranks if rank != self.victim]
+        limit = TIMEOUT + GRACE
+        done = self._wait(limit + 20, lambda: all(self._read(r) is not None for r in survivors))
+        found = {rank: self._read(rank) for rank in survivors}
+        longest = max(
+            [one["time"] - max(moment, one["began"]) for one in found.values() if one] or [0.0]
+        )
+        wrong = [f"rank {r}: {text}" for r in survivors if (text := self._judged(found[r], moment))]
+        if done and not self._wait(END, lambda: not any(_alive(self.pids[r]) for r in survivors)):
+            wrong.append("survivors do not end")
+        wrong += self._checkpoint()
+        return longest, "; ".join(wrong) + (f" [victim {self.victim}]" if wrong else "")
+
+    def _fail(self, network: Namespace | None) -> float | None:
+        """Let the rank fail; gives when that was."""
+        fault = self.case.fault
+        if fault in ("slow", "other"):
+            self._wait(30.0, lambda: self._read(self.victim, ".fault") is not None)
+            told = self._read(self.victim, ".fault")
+            return told["fault"] if told else None
+        time.sleep(self.random.uniform(0.0, 0.5))
+        moment = time.monotonic()
+        if network is not None:
+            network.down()
+        else:
+            kind = signal.SIGKILL if fault == "kill" else signal.SIGSTOP
+            os.kill(self.pids[self.victim], kind)
+        return moment
+
+    def _judged(self, told: Any, moment: float) -> str:
+        """What is wrong with what a survivor said."""
+        if told is None:
+            return "HANG: said nothing in time"
+        if "wrong" in told:
+            return f"WRONG NUMBER: {told['wrong']}"
+        text = told["error"]
+        if text is None:
+            return "went on without an error"
+        waited = told["time"] - max(moment, told["began"])  # a step may take long on a busy machine
+        if waited > TIMEOUT + GRACE:
+            return f"LATE: {waited:.1f} s: {text}"
+        name = f"worker{self.victim}" if self.case.program == "rpc" else rf"ranks? {self.victim}\b"
+        return "" if re.search(name, text) else f"does not name rank {self.victim}: {text}"
+
+    def _checkpoint(self) -> list[str]:
+        """What is wrong with the checkpoint that is left."""
+        if self.case.program != "checkpoint":
+            return []
+        import fail_programs
+
+        try:
+            fail_programs.saved(str(self.folder))
+        except Exception as error:
+            return [f"the checkpoint is broken: {type(error).__name__}: {error}"]
+        return []
+
+    def _said(self) -> str:
+        return (self.folder / "errors").read_text(errors="replace")[-1500:]
+
+
+def _alive(pid: int) -> bool:
+    """Whether a process runs that is not only waited for."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+def cases(arguments: argparse.Namespace) -> list[Case]:
+    """What is to be tried, in an order that mixes all."""
+    made = [
+        Case(program, fault, engine, arguments.seed + number)
+        for number in range(arguments.times)
+        for program in arguments.programs.split(",")
+        for fault in arguments.faults.split(",")
+        for engine in arguments.engines.split(",")
+        if not (engine.startswith("mpi") and (fault == "cut" or program == "rpc"))
+        and not (program == "rpc" and engine != "gloo")
+    ]
+    why = may_cut() if any(case.fault == "cut" for case in made) else ""
+    if why:
+        print(f"no rank is cut off: {why}", flush=True)
+        made = [case for case in made if case.fault != "cut"]
+    return made
+
+
+def main(given: list[str] | None = None) -> int:
+    """Run the campaign; gives the exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--times", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--programs", default="all_reduce,ddp,fsdp,pipeline,checkpoint,rpc")
+    parser.add_argument("--faults", default=",".join(FAULTS))
+    parser.add_argument("--engines", default="gloo,messages")
+    parser.add_argument("--beside", type=int, default=3, help="trials at the same time")
+    arguments = parser.parse_args(given)
+    results: dict[tuple[str, str, str], list[tuple[float, str]]] = defaultdict(list)
+    slots, lock = list(range(1, arguments.beside + 1)), threading.Lock()
+
+    def tried(case: Case) -> None:
+        with lock:
+            slot = slots.pop()
+        try:
+            longest, wrong = Trial(case, slot, server).run()
+        except Exception as error:
+            longest, wrong = 0.0, f"the trial failed: {type(error).__name__}: {error}"
+        with lock:
+            slots.append(slot)
+            results[(case.program, case.fault, case.engine)].append((longest, wrong))
+            if wrong:
+                print(f"FAULT {case}: {wrong}", flush=True)
+
+    server = Server()
+    try:
+        with ThreadPoolExecutor(arguments.beside) as pool:
+            list(pool.map(tried, cases(arguments)))
+    finally:
+        server.close()
+    for (program, fault, engine), found in sorted(results.items()):
+        good = sum(not wrong for _, wrong in found)
+        longest = max(seconds for seconds, _ in found)
+        print(
+            f"{program:<11}{fault:<6}{engine:<13}{good}/{len(found)} well, longest {longest:.1f} s"
+        )
+    return int(any(wrong for found in results.values() for _, wrong in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
