@@ -181,8 +181,14 @@ def calls() -> Step:
     def step(number: int) -> None:
         x = facula.full((5,), float(number))
         futures = [rpc.rpc_async(f"worker{rank}", doubled, (x,)) for rank in others]
+        failures = []
         for future in futures:
-            same(float(future.wait().sum()), 10.0 * number, "what a call gave")
+            try:
+                same(float(future.wait().sum()), 10.0 * number, "what a call gave")
+            except RuntimeError as error:
+                failures.append(str(error))
+        if failures:  # who failed first may have ended another
+            raise RuntimeError("\n".join(failures))
 
     return step
 

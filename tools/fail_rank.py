@@ -7,6 +7,7 @@ Keeps true: a rank that does not fail ends by itself after `seconds`; the clock 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -29,6 +30,15 @@ def write(path: str, content: Any) -> None:
     os.replace(path + ".new", path)
 
 
+def starved() -> float:
+    """Seconds for which threads of this process could have run, and others had the processor."""
+    total = 0
+    for thread in os.listdir("/proc/self/task"):
+        with contextlib.suppress(OSError), open(f"/proc/self/task/{thread}/schedstat") as file:
+            total += int(file.read().split()[1])
+    return total / 1e9
+
+
 def misbehave(how: str, number: int, seconds: float, name: str, path: str) -> None:
     """Be the rank that fails by itself: slow, or in another operation."""
     write(path, {"fault": time.monotonic()})
@@ -49,7 +59,7 @@ def main() -> None:
     rank = int(os.environ.get("RANK") or os.environ["OMPI_COMM_WORLD_RANK"])
     path = os.path.join(os.environ["FAIL_FOLDER"], str(rank))
     told: dict[str, Any] = {"error": None}
-    began = time.monotonic()
+    began, before = time.monotonic(), starved()
     try:
         step = fail_programs.begin(task["program"], task["engine"], task["seconds"])
         write(path + ".ready", os.getpid())
@@ -59,14 +69,14 @@ def main() -> None:
                 return misbehave(
                     task["how"], number, task["seconds"], task["program"], path + ".fault"
                 )
-            began = time.monotonic()
+            began, before = time.monotonic(), starved()
             step(number)
             number += 1
     except fail_programs.WrongNumber as error:
         told = {"wrong": str(error)}
     except Exception as error:
         told = {"error": f"{type(error).__name__}: {error}"}
-    told |= {"time": time.monotonic(), "began": began}
+    told |= {"time": time.monotonic(), "began": began, "starved": starved() - before}
     write(path, told)
 
 

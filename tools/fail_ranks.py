@@ -63,8 +63,10 @@ class Namespace:
     """A network of a rank's own: a link to the other ranks that can go down."""
 
     def __init__(self, number: int) -> None:
-        self.name, self.link = f"facula-fail-{number}", f"ffail{number}"
-        self.near, self.far = f"10.213.{number}.1", f"10.213.{number}.2"
+        own = os.getpid()
+        self.name, self.link = f"facula-fail-{own}-{number}", f"ff{own % 65536:x}x{number}"
+        network = f"10.{200 + own % 50}.{number}"
+        self.near, self.far = f"{network}.1", f"{network}.2"
 
     def __enter__(self) -> Namespace:
         inner = f"{self.link}i"
@@ -133,6 +135,8 @@ class Trial:
         self.victim = self.random.randrange(SIZE)
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self.pids: dict[int, int] = {}
+        #: seconds by which a busy machine has held up this process, which sleeps and looks, like a rank
+        self.lag = 0.0
 
     def run(self) -> tuple[float, str]:
         """The longest time until a survivor knew, and what is wrong; nothing where all went well."""
@@ -201,9 +205,11 @@ class Trial:
     def _wait(self, seconds: float, done: Any) -> bool:
         end = time.monotonic() + seconds
         while not done():
-            if time.monotonic() > end:
+            before = time.monotonic()
+            if before > end:
                 return False
             time.sleep(0.01)
+            self.lag += max(time.monotonic() - before - 0.015, 0.0)
         return True
 
     def _end(self) -> None:
@@ -229,7 +235,7 @@ class Trial:
         if moment is None:
             return 0.0, "the rank that was to fail did not: " + self._said()
         survivors = [rank for rank in ranks if rank != self.victim]
-        limit = TIMEOUT + GRACE
+        limit, self.lag = TIMEOUT + GRACE, 0.0
         done = self._wait(limit + 20, lambda: all(self._read(r) is not None for r in survivors))
         found = {rank: self._read(rank) for rank in survivors}
         longest = max(
@@ -266,11 +272,16 @@ class Trial:
         text = told["error"]
         if text is None:
             return "went on without an error"
-        waited = told["time"] - max(moment, told["began"])  # a step may take long on a busy machine
+        waited = self._waited(told, moment)
         if waited > TIMEOUT + GRACE:
             return f"LATE: {waited:.1f} s: {text}"
         name = f"worker{self.victim}" if self.case.program == "rpc" else rf"ranks? {self.victim}\b"
         return "" if re.search(name, text) else f"does not name rank {self.victim}: {text}"
+
+    def _waited(self, told: Any, moment: float) -> float:
+        """Seconds that a survivor needed, less those for which a busy machine did not let it run."""
+        held_up = max(told["starved"], self.lag)
+        return float(told["time"] - max(moment, told["began"]) - held_up)
 
     def _checkpoint(self) -> list[str]:
         """What is wrong with the checkpoint that is left."""
@@ -307,6 +318,8 @@ def cases(arguments: argparse.Namespace) -> list[Case]:
         for engine in arguments.engines.split(",")
         if not (engine.startswith("mpi") and (fault == "cut" or program == "rpc"))
         and not (program == "rpc" and engine != "gloo")
+        # collectives in shared memory need no network
+        and not (fault == "cut" and engine == "gloo" and program not in ("rpc", "pipeline"))
     ]
     why = may_cut() if any(case.fault == "cut" for case in made) else ""
     if why:
@@ -344,9 +357,16 @@ def main(given: list[str] | None = None) -> int:
                 print(f"FAULT {case}: {wrong}", flush=True)
 
     server = Server()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         with ThreadPoolExecutor(arguments.beside) as pool:
-            list(pool.map(tried, cases(arguments)))
+            try:
+                list(pool.map(tried, cases(arguments)))
+            except BaseException:
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+    except SystemExit:
+        print("ended before all were tried", flush=True)
     finally:
         server.close()
     for (program, fault, engine), found in sorted(results.items()):

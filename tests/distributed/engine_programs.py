@@ -171,6 +171,67 @@ DIFFERENCES: dict[str, Any] = {
 }  # fmt: skip
 
 
+def _lists(count: int, n: int, dtype: Any = facula.float32) -> list[Any]:
+    return [facula.ones(n, dtype=dtype) for _ in range(count)]
+
+
+#: one call of each collective: of how many elements, of which dtype, and (where it has one) for which root
+COLLECTIVES: dict[str, Any] = {
+    "all_reduce": lambda n, kind, root: dist.all_reduce(facula.ones(n, dtype=kind)),
+    "reduce": lambda n, kind, root: dist.reduce(facula.ones(n, dtype=kind), root),
+    "broadcast": lambda n, kind, root: dist.broadcast(facula.ones(n, dtype=kind), root),
+    "all_gather": lambda n, kind, root: dist.all_gather(_lists(3, n, kind), facula.ones(n, dtype=kind)),
+    "all_gather_into_tensor": lambda n, kind, root: dist.all_gather_into_tensor(
+        facula.ones(3 * n, dtype=kind), facula.ones(n, dtype=kind)
+    ),
+    "reduce_scatter": lambda n, kind, root: dist.reduce_scatter(
+        facula.ones(n, dtype=kind), _lists(3, n, kind)
+    ),
+    "reduce_scatter_tensor": lambda n, kind, root: dist.reduce_scatter_tensor(
+        facula.ones(n, dtype=kind), facula.ones(3 * n, dtype=kind)
+    ),
+    "all_to_all": lambda n, kind, root: dist.all_to_all(_lists(3, n, kind), _lists(3, n, kind)),
+    "all_to_all_single": lambda n, kind, root: dist.all_to_all_single(
+        facula.ones(3 * n, dtype=kind), facula.ones(3 * n, dtype=kind)
+    ),
+    "gather": lambda n, kind, root: dist.gather(
+        facula.ones(n, dtype=kind), _lists(3, n, kind) if dist.get_rank() == root else None, root
+    ),
+    "scatter": lambda n, kind, root: dist.scatter(
+        facula.ones(n, dtype=kind), _lists(3, n, kind) if dist.get_rank() == root else None, root
+    ),
+    "barrier": lambda n, kind, root: dist.barrier(),
+}  # fmt: skip
+
+
+def every_difference() -> Any:
+    """Rank 1 differs in size, dtype, root or order; ranks that were not told by the collective are by the
+    next. Each in a group of its own."""
+    rank, _ = begin(60)
+    tried = []
+    for at, (name, call) in enumerate(COLLECTIVES.items()):
+        other = list(COLLECTIVES.values())[at - 2]  # that before may be the same to an engine
+        if name != "barrier":
+            tried.append((f"{name} size", call, (4 + rank % 2, facula.float32, 0)))
+            tried.append((f"{name} dtype", call, (4, (facula.float32, facula.int64)[rank % 2], 0)))
+        if name in ("reduce", "broadcast", "gather", "scatter"):
+            tried.append((f"{name} root", call, (4, facula.float32, rank % 2)))
+        tried.append((f"{name} order", other if rank == 1 else call, (4, facula.float32, 0)))
+    groups = [dist.new_group([0, 1, 2], seconds(3)) for _ in tried]
+    found = {}
+    for group, (name, call, arguments) in zip(groups, tried, strict=True):
+        dist.barrier()
+        world, dist.group.WORLD = dist.group.WORLD, group
+        began = time.monotonic()
+        try:
+            error = error_of(call, *arguments)
+            error = error if error[0] != "none" else error_of(dist.barrier)
+            found[name] = [*error, time.monotonic() - began]
+        finally:
+            dist.group.WORLD = world
+    return found
+
+
 def differences() -> Any:
     """Each in a group of its own, since a group ends with its first error."""
     rank, _ = begin(5)
@@ -195,8 +256,9 @@ def seconds(n: float) -> Any:
 def away() -> Any:
     """The last rank dies, stops, leaves or is late in the middle of many collectives."""
     how, where = sys.argv[2], int(sys.argv[3])
-    rank, size = begin(2)
+    rank, size = begin(30)
     dist.barrier()
+    dist.group.WORLD.set_timeout(seconds(2))
     began = time.monotonic()
     try:
         for step in range(where + 2):

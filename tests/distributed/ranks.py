@@ -22,7 +22,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 def mpiexec() -> list[str]:
     """How several processes of MPI are started on this machine, which has fewer processors; killed ones end
     alone."""
-    found = os.path.join(sysconfig.get_path("scripts"), "mpiexec")
+    import mpi4py  # the extra `mpi`, whose library lies beside it
+
+    places = [sysconfig.get_path("scripts"), os.path.join(mpi4py.__path__[0], *[".."] * 4, "bin")]
+    found = next(p for place in places if os.path.exists(p := os.path.join(place, "mpiexec")))
     return [found, "--oversubscribe", "--bind-to", "none", "--with-ft", "ulfm"]
 
 

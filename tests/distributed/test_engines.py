@@ -56,6 +56,17 @@ def test_ranks_that_differ_are_told_how(engine: str):
         assert "int32" in found["dtype"][1] and "MAX" in found["operation"][1]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["gloo", "gloo by messages", "mpi", "mpi by its library"])
+def test_every_collective_tells_every_rank_of_a_difference(engine: str):
+    """Sizes, dtypes, roots and orders that differ: an error on each rank, which names another, in time."""
+    for rank, found in enumerate(run(engine, "every_difference", 3, seconds=240)):
+        assert len(found) > 36
+        for name, (kind, text, took) in found.items():
+            assert kind == "DistBackendError" and "rank " in text, (rank, name, kind, text)
+            assert took < 3 + 5, (rank, name, took)
+
+
 @pytest.mark.parametrize(
     "how, where, engine",
     [("kill", 0, "gloo"), ("kill", 9, "gloo"), ("leave", 3, "gloo"), ("late", 4, "gloo"),

@@ -83,6 +83,12 @@ class Engine(ABC):
     def send(self, rank: int, channel: Channel, label: str, payload: Any) -> None:
         """Send bytes to a rank; they may be changed as soon as this returns."""
 
+    def send_within(
+        self, rank: int, channel: Channel, label: str, payload: Any, seconds: float
+    ) -> None:
+        """The same; TimeoutError where the rank does not take them in time, as far as the engine knows."""
+        self.send(rank, channel, label, payload)
+
     @abstractmethod
     def ask(self, rank: int, group: int, seconds: float) -> dict[str, Any] | None:
         """What a rank is doing in a group; None where it does not answer."""
@@ -111,6 +117,9 @@ class Engine(ABC):
 
     def abort(self, group: Members, why: str) -> None:  # noqa: B027 - an engine may have nothing to do
         """A collective of the group failed here, and nothing more will run in it: tell the others."""
+
+    def note(self, group: Members, why: str) -> None:  # noqa: B027
+        """A message of the group failed here: tell the others, for whom that may explain what comes."""
 
     def leave(self, group: Members) -> None:  # noqa: B027
         """The group is not used any more."""
@@ -169,7 +178,9 @@ class Exchange:
 
     def send(self, peer: int, step: int, payload: Any) -> None:
         """Send bytes to a rank of the group."""
-        self.engine.send(self.group.ranks[peer], self._channel(step), self.label, payload)
+        left = max(self.end - time.monotonic(), 0.0)
+        rank = self.group.ranks[peer]
+        self.engine.send_within(rank, self._channel(step), self.label, payload, left)
 
     def receive(self, peer: int, step: int, size: int | None) -> Any:
         """The bytes that a rank of the group sends."""
@@ -188,6 +199,12 @@ class Exchange:
             got, wanted = f"{label!r} with {len(data)} bytes", f"{self.label!r} with {size} bytes"
             self.differ(rank, got, wanted)
         return data
+
+    def finish(self) -> None:
+        """This rank's part is done. What was sent to it and nobody took belongs to another operation."""
+        found = self.engine.mailbox.stray(self.group.number, self.sequence)
+        if found is not None:
+            self.differ(found[0], f"a message of {found[1]!r}", f"none but those of {self.label!r}")
 
     def lost(self, rank: int, why: Any) -> None:
         """Raise: a rank of the world is away."""
@@ -219,14 +236,14 @@ class Exchange:
 
     def reduce(self, flat: Tensor, op: Any, root: int) -> None:
         """The combination of all ranks' tensors, written to the root's; the others stay."""
-        self.say(op.name, flat.dtype)
+        self.say(op.name, flat.dtype, root)
         total = algorithms.reduce(self, flat, op.combine, root)
         if self.rank == root:
             put(flat, finished(total, op, self.size))
 
     def broadcast(self, flat: Tensor, root: int) -> None:
         """The root's tensor, written to all."""
-        self.say(flat.dtype)
+        self.say(flat.dtype, root)
         put(flat, algorithms.broadcast(self, flat, root))
 
     def all_gather(self, targets: Sequence[Tensor], flat: Tensor) -> None:
@@ -248,12 +265,12 @@ class Exchange:
 
     def gather(self, targets: Sequence[Tensor], flat: Tensor, root: int) -> None:
         """Rank r's tensor, written to target r of the root."""
-        self.say(flat.dtype)
+        self.say(flat.dtype, root)
         algorithms.gather(self, flat, targets, root)
 
     def scatter(self, target: Tensor, chunks: Sequence[Tensor], root: int) -> None:
         """The root's chunk r, written to the target of rank r."""
-        self.say(target.dtype)
+        self.say(target.dtype, root)
         algorithms.scatter(self, target, chunks, root)
 
     def barrier(self) -> None:

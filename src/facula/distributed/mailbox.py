@@ -52,6 +52,8 @@ class Mailbox:
         self.gone: dict[int, str] = {}
         #: groups in which a rank gave up, and why
         self.failed: dict[int, str] = {}
+        #: what ranks said that something failed for them
+        self.notes: dict[int, str] = {}
 
     def put(self, channel: Channel, source: int, label: str, payload: bytearray) -> None:
         """A message came."""
@@ -100,8 +102,26 @@ class Mailbox:
         for ticket in lost:
             ticket.abandon(ConnectionError(why))
 
+    def stray(self, group: int, sequence: int) -> tuple[int, str] | None:
+        """A message of a collective up to this one that nobody took: its rank and label."""
+        with self.lock:
+            for channel, waiting in self.messages.items():
+                if channel[0] == group and 0 < channel[1] <= sequence and waiting:
+                    return waiting[0][0], waiting[0][1]
+        return None
+
+    def note(self, rank: int, text: str) -> None:
+        """A rank says that something failed for it; that explains it when it goes."""
+        self.notes.setdefault(rank, text)
+
+    def explained(self, rank: int, why: str) -> str:
+        """Why a rank is away, with what it said before."""
+        said = self.notes.get(rank)
+        return why if said is None else f"{why}; before, it said: {said}"
+
     def leave(self, rank: int, why: str) -> None:
         """A rank went away: whoever waits for it is told."""
+        why = self.explained(rank, why)
         with self.lock:
             self.gone.setdefault(rank, why)
             lost = [t for tickets in self.tickets.values() for t in tickets if t.source == rank]

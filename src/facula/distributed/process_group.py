@@ -75,6 +75,8 @@ class ProcessGroup:
         self._waiting = 0
         self._thread: threading.Thread | None = None
         self._broken: BaseException | None = None
+        #: messages that are to come, in words
+        self._coming: dict[Work, str] = {}
         self.log.info("process group %s made: %s", name, self.describe())
 
     @property
@@ -87,6 +89,9 @@ class ProcessGroup:
             told["done"] = True
         if self._broken is not None:
             told["failed"] = str(self._broken).partition("\n")[0]
+        awaited = [text for work, text in list(self._coming.items()) if work.awaited]
+        if awaited:
+            told["waits"] = awaited[0]
         return told
 
     def rank(self) -> int:
@@ -202,7 +207,9 @@ class ProcessGroup:
         self._at = (sequence, name, shape, dtype, False)
         end = time.monotonic() + limit
         try:
-            algorithm(self.engine.exchange(self, sequence, name, end))
+            exchange = self.engine.exchange(self, sequence, name, end)
+            algorithm(exchange)
+            exchange.finish()
         except TimeoutError:
             self._break(self._late(self.status["op"], sequence, limit))
         except BaseException as error:
@@ -225,8 +232,8 @@ class ProcessGroup:
             "hint: each rank must run the same collectives in the same order"
         )
 
-    def absent(self, sequence: int) -> list[str]:
-        """What ranks say that have not come to a collective; those that do not answer."""
+    def _asked(self) -> dict[int, Any]:
+        """What the other ranks say that they are doing; nothing of those that do not answer."""
         answers: dict[int, Any] = {}
 
         def ask(rank: int) -> None:
@@ -236,20 +243,47 @@ class ProcessGroup:
         threads = [threading.Thread(target=ask, args=(r,), daemon=True) for r in others]
         for thread in threads:
             thread.start()
+        end = time.monotonic() + 2.0
         for thread in threads:
-            thread.join(2.0)
-        lines = []
-        for rank in others:
-            answer = answers.get(rank)
-            gone = self.engine.gone(rank)
+            thread.join(max(end - time.monotonic(), 0.0))
+        return {rank: answers.get(rank) for rank in others}
+
+    def absent(self, sequence: int) -> list[str]:
+        """What ranks say that have not come to a collective; those that do not answer."""
+        lines, own = [], self.status["op"]
+        for rank, answer in self._asked().items():
             if answer is None:
-                lines.append(f"rank {rank} does not answer" + (f": {gone}" if gone else ""))
+                lines.append(self._silent(rank))
             elif answer.get("failed"):
                 lines.append(f"rank {rank} gave up: {answer['failed']}")
             elif not answer or answer["sequence"] < sequence:
                 was = answer.get("op", "nothing yet") if answer else "nothing yet"
-                lines.append(f"rank {rank} is missing; the last that it began is {was}")
+                waits = f"; it waits for {answer['waits']}" if answer.get("waits") else ""
+                lines.append(f"rank {rank} is missing; the last that it began is {was}{waits}")
+            elif answer["sequence"] == sequence and answer["op"] != own:
+                lines.append(f"rank {rank} is in {answer['op']} (sequence {sequence}) instead")
         return lines or ["all ranks, but too late"]
+
+    def _silent(self, rank: int) -> str:
+        gone = self.engine.gone(rank)
+        return f"rank {rank} does not answer" + (f": {gone}" if gone else "")
+
+    def _elsewhere(self) -> str:
+        """Where all other ranks are, for one that waits for a message."""
+        lines = []
+        for rank, answer in self._asked().items():
+            if answer is None:
+                lines.append(self._silent(rank))
+            elif answer.get("failed"):
+                lines.append(f"rank {rank} gave up: {answer['failed']}")
+            elif answer.get("waits"):
+                lines.append(f"rank {rank} waits for {answer['waits']}")
+            elif not answer:
+                lines.append(f"rank {rank} is not in this group yet, or left it")
+            else:
+                state = "has ended" if answer.get("done") else "is in"
+                lines.append(f"rank {rank} {state} {answer['op']} (sequence {answer['sequence']})")
+        return "\n  ".join(lines)
 
     # ---------------------------------------------------------------- messages
 
@@ -258,7 +292,21 @@ class ProcessGroup:
         dense = host(tensor)
         work = Work("send", self.seconds)
         channel = (self.number, _MESSAGES, tag)
-        self.engine.send(self.ranks[peer], channel, str(tensor.dtype), view_of(dense))
+        try:
+            self.engine.send_within(
+                self.ranks[peer], channel, str(tensor.dtype), view_of(dense), self.seconds
+            )
+        except TimeoutError as late:
+            error = DistBackendError(
+                f"[send] rank {self.ranks[peer]} was required to take a message within "
+                f"{self.seconds:g} s (timeout): got {late or 'nothing'} ({self.describe()})\n  "
+                f"{self._elsewhere()}\nhint: look at the output of rank {self.ranks[peer]}"
+            )
+            self._message_failed(error)
+            raise error from late
+        except DistBackendError as error:
+            self._message_failed(error)
+            raise
         work.finish([tensor])
         return work
 
@@ -268,7 +316,10 @@ class ProcessGroup:
         source = ANY if peer is None else self.ranks[peer]
         held: list[Ticket] = []
 
+        who = "any rank" if peer is None else f"rank {source}"
+
         def take(rank: int, label: str, data: bytearray) -> None:
+            self._coming.pop(work, None)
             size = tensor.numel() * tensor.element_size()
             if label != str(tensor.dtype) or len(data) != size:
                 work.break_off(
@@ -283,20 +334,27 @@ class ProcessGroup:
 
         def late(seconds: float) -> BaseException:
             self.engine.forget(held[0])
+            self._coming.pop(work, None)
             error = held[0].error
             if error is not None:
                 return DistBackendError(f"[recv] a message was required: got {error}")
-            who = "any rank" if peer is None else f"rank {source}"
             return DistBackendError(
                 f"[recv] a message of {who} with tag {tag} was required within {seconds:g} s "
-                f"(timeout): got none ({self.describe()}, shape {tuple(tensor.shape)})"
+                f"(timeout): got none ({self.describe()}, shape {tuple(tensor.shape)})\n  "
+                f"{self._elsewhere()}\nhint: see whether {who} sends it, with this tag and in this group"
             )
 
         work.late = late
+        work.failing = self._message_failed
+        self._coming[work] = f"a message of {who} with tag {tag}"
         ticket = self.engine.expect(source, (self.number, _MESSAGES, tag), take)
         held.append(ticket)
-        _follow(ticket, work)
+        _follow(ticket, work, lambda: self._coming.pop(work, None))
         return work
+
+    def _message_failed(self, error: BaseException) -> None:
+        """Tell the others, for whom this may explain why a rank goes."""
+        self.engine.note(self, str(error))
 
     def close(self) -> None:
         """End the thread, and leave the group."""
@@ -310,12 +368,13 @@ def _told(name: str) -> None:
         listener.heard(name)
 
 
-def _follow(ticket: Ticket, work: Work) -> None:
+def _follow(ticket: Ticket, work: Work, ended: Callable[[], Any]) -> None:
     """Let a work fail when its ticket is abandoned."""
     abandon = ticket.abandon
 
     def abandoned(error: BaseException) -> None:
         abandon(error)
+        ended()
         work.break_off(DistBackendError(f"[recv] a message was required: got {error}"))
 
     ticket.abandon = abandoned  # type: ignore[method-assign]

@@ -87,6 +87,10 @@ class Work:
         self._lock = threading.Lock()
         #: makes the error for a wait that is over
         self.late: Callable[[float], BaseException] | None = None
+        #: where set, is told once of the error that a wait ends with
+        self.failing: Callable[[BaseException], None] | None = None
+        #: whether somebody waits for it now
+        self.awaited = False
         #: where set, runs what lies before it, if the thread that waits is the one that would have to
         self.help: Callable[[Work], None] | None = None
 
@@ -129,7 +133,12 @@ class Work:
         seconds = seconds_of(timeout, 0.0) or self.default_seconds
         if self.help is not None:
             self.help(self)
-        if not self._future.wait_done(seconds):
+        self.awaited = True
+        try:
+            ended = self._future.wait_done(seconds)
+        finally:
+            self.awaited = False
+        if not ended:
             late = self.late
             error = (
                 late(seconds)
@@ -139,6 +148,9 @@ class Work:
             self.break_off(error)
         failure = self._future.exception()
         if failure is not None:
+            told, self.failing = self.failing, None
+            if told is not None:
+                told(failure)
             raise failure
         return True
 

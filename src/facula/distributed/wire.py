@@ -21,8 +21,8 @@ from facula.core.errors import fail
 from facula.distributed.errors import DistNetworkError
 from facula.runtime import cache, trust
 
-#: what is taken at once for bytes that are only announced
-_PART = 1 << 24
+#: what is taken at once for bytes that are only announced, by a stranger and by a peer that is known
+_PART, _KNOWN_PART = 1 << 24, 1 << 28
 _GREETING = b"facula connection 1\n"
 _NONCE = _PROOF = 32
 #: how long a peer may take to say who it is
@@ -30,8 +30,8 @@ PATIENCE = 10.0
 
 
 def receive_exactly(connection: socket.socket, size: int, *, known: bool = False) -> bytearray:
-    """This many bytes; of a peer that is `known`, the memory for them is taken at once."""
-    buffer = bytearray(size if known else min(size, _PART))
+    """This many bytes; of a peer that is `known`, more memory is taken at once."""
+    buffer = bytearray(min(size, _KNOWN_PART if known else _PART))
     at = 0
     while True:
         with memoryview(buffer) as view:

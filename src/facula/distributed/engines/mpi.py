@@ -44,7 +44,7 @@ Tensor = core.Tensor
 
 #: group, kind, sequence, step or tag, length of the whole payload, length of the label before it
 _HEADER = struct.Struct("!IBqqQI")
-MESSAGE, QUESTION, ANSWER, FAILURE, REST, GOODBYE = range(6)
+MESSAGE, QUESTION, ANSWER, FAILURE, REST, GOODBYE, NOTE = range(7)
 #: bytes of a frame, and of what is reduced or sent at once
 _FRAME, _PIECE = 1 << 28, 1 << 20
 #: looks without a pause, those of them that keep the processor, and seconds between later ones: at first, and
@@ -238,8 +238,11 @@ class MPIEngine(Engine):
             self._write(rank, ANSWER, (group, sequence, 0), "", answer)
         elif kind == GOODBYE:
             self.left.add(rank)
-        elif kind == FAILURE:
-            self.mailbox.give_up(group, payload.decode(errors="replace"))
+        elif kind in (FAILURE, NOTE):
+            text = payload.decode(errors="replace")
+            self.mailbox.note(rank, text)
+            if kind == FAILURE:
+                self.mailbox.give_up(group, f"rank {rank} gave up: {text}")
         else:
             number = sequence if kind == MESSAGE else -2 - sequence
             self.mailbox.put((group, number, step), rank, label, payload)
@@ -273,8 +276,10 @@ class MPIEngine(Engine):
 
     def gone(self, rank: int) -> str | None:
         """Why a rank is away."""
-        left = f"rank {rank} left: it destroyed its process group" if rank in self.left else None
-        return super().gone(rank) or left
+        known = super().gone(rank)
+        if known is not None or rank not in self.left:
+            return known
+        return self.mailbox.explained(rank, f"rank {rank} left: it destroyed its process group")
 
     def ask(self, rank: int, group: int, seconds: float) -> dict[str, Any] | None:
         """What a rank is doing in a group; None where it does not answer."""
@@ -315,12 +320,19 @@ class MPIEngine(Engine):
         room = self.rooms.get(group.number)
         if room is not None:
             room.fail(why)
-            return
-        text = f"rank {self.rank} gave up: {why}".encode()[:4096]
+        self._tell(group, FAILURE if room is None else NOTE, why)
+
+    def note(self, group: Members, why: str) -> None:
+        """A message failed here: tell the others, for whom that may explain what comes."""
+        self._tell(group, NOTE, why)
+
+    def _tell(self, group: Members, kind: int, why: str) -> None:
+        """Send a text to all ranks of a group that are there."""
+        text = why.encode()[:4096]
         for rank in group.ranks:
             if rank != self.rank and self.gone(rank) is None:
                 with contextlib.suppress(self.mpi.Exception):
-                    self._write(rank, FAILURE, (group.number, 0, 0), "", text)
+                    self._write(rank, kind, (group.number, 0, 0), "", text)
 
     def leave(self, group: Members) -> None:
         """Tell the others that this rank left."""
@@ -367,6 +379,9 @@ class MPIExchange(Exchange):
     ) -> None:
         super().__init__(engine, group, sequence, label, end)
         self.comm, self.mpi, self.own = comm, engine.mpi, engine
+
+    def finish(self) -> None:
+        """All ranks have agreed on what this is when it begins."""
 
     # ---------------------------------------------------------------- waiting
 

@@ -271,6 +271,9 @@ class SharedExchange(Exchange):
         #: the numbers that each rank told with the first step, once that is over
         self.told: list[tuple[int, ...]] | None = None
 
+    def finish(self) -> None:
+        """All ranks have agreed on what this is when it begins."""
+
     # ---------------------------------------------------------------- steps
 
     @property

@@ -20,7 +20,7 @@ import socket
 import struct
 import threading
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 from facula.core.errors import fail
 from facula.distributed import wire
@@ -35,7 +35,7 @@ _HEADER = struct.Struct("!IBqqQI")
 _HELLO = struct.Struct("!I")
 #: bytes of a label, and of a message
 _LONGEST_LABEL, _LARGEST = 1 << 16, 1 << 46
-MESSAGE, QUESTION, ANSWER, GOODBYE, FAILURE = range(5)
+MESSAGE, QUESTION, ANSWER, GOODBYE, FAILURE, NOTE = range(6)
 _LONGEST_REASON = 4096
 #: seconds that a rank that gives up takes to tell the others
 _FAREWELL = 0.5
@@ -51,9 +51,10 @@ class SocketEngine(Engine):
 
     def __init__(self, rendezvous: Rendezvous) -> None:
         super().__init__(rendezvous)
-        self.outgoing: dict[int, tuple[socket.socket, threading.Lock]] = {}
+        self.outgoing: dict[int, socket.socket] = {}
+        #: held while something is sent to a rank
+        self.locks = [threading.Lock() for _ in range(self.size)]
         self.incoming: list[socket.socket] = []
-        self.opening = threading.Lock()
         self.closed = False
         self.rooms: dict[int, Room | None] = {}
         store = self.store
@@ -101,12 +102,19 @@ class SocketEngine(Engine):
         room = self.rooms.get(group.number)
         if room is not None:
             room.fail(why)
-            return
-        text = f"rank {self.rank} gave up: {why}"[:_LONGEST_REASON].encode()
+        self._tell(group, FAILURE if room is None else NOTE, why)
+
+    def note(self, group: Members, why: str) -> None:
+        """A message failed here: tell the others, for whom that may explain what comes."""
+        self._tell(group, NOTE, why)
+
+    def _tell(self, group: Members, kind: int, why: str) -> None:
+        """Send a text to all ranks of a group that are there, within a moment."""
+        text = why[:_LONGEST_REASON].encode()
 
         def tell(rank: int) -> None:
             with contextlib.suppress(OSError, RuntimeError):
-                self._write(rank, FAILURE, (group.number, 0, 0), "", text, _FAREWELL)
+                self._write(rank, kind, (group.number, 0, 0), "", text, _FAREWELL)
 
         others = [rank for rank in group.ranks if rank != self.rank and self.gone(rank) is None]
         threads = [threading.Thread(target=tell, args=(rank,), daemon=True) for rank in others]
@@ -170,8 +178,11 @@ class SocketEngine(Engine):
         payload = wire.receive_exactly(connection, size, known=True)
         if kind == GOODBYE:
             return False
-        if kind == FAILURE:
-            self.mailbox.give_up(group, payload.decode(errors="replace"))
+        if kind in (FAILURE, NOTE):
+            text = payload.decode(errors="replace")
+            self.mailbox.note(rank, text)
+            if kind == FAILURE:
+                self.mailbox.give_up(group, f"rank {rank} gave up: {text}")
         elif kind == QUESTION:
             answer = json.dumps(self.status(group)).encode()
             threading.Thread(
@@ -190,50 +201,79 @@ class SocketEngine(Engine):
 
     # ---------------------------------------------------------------- sending
 
-    def _connection(self, rank: int, seconds: float) -> tuple[socket.socket, threading.Lock]:
-        with self.opening:
-            known = self.outgoing.get(rank)
-            if known is None:
-                host, port = self.addresses[rank]
-                made = wire.connect(host, port, seconds)
-                made.settimeout(seconds)
+    def _connection(self, rank: int, seconds: float) -> socket.socket:
+        """The connection to a rank, whose lock is held."""
+        known = self.outgoing.get(rank)
+        if known is None:
+            host, port = self.addresses[rank]
+            made = wire.connect(host, port, seconds)
+            try:
+                made.settimeout(max(seconds, 0.001))
                 wire.prove(made, self.secret)
-                made.settimeout(None)
                 made.sendall(_HELLO.pack(self.rank))
-                known = self.outgoing[rank] = (made, threading.Lock())
-            return known
+            except BaseException:
+                made.close()
+                raise
+            known = self.outgoing[rank] = made
+        return known
 
     def _write(
         self, rank: int, kind: int, channel: Channel, label: str, payload: Any,
         seconds: float | None = None,
     ) -> None:  # fmt: skip
         limit = self.seconds if seconds is None else seconds
-        connection, lock = self._connection(rank, limit)
+        end = time.monotonic() + limit
         name = label.encode()
         group, sequence, step = channel
         size = memoryview(payload).nbytes
         header = _HEADER.pack(group, kind, sequence, step, size, len(name)) + name
-        with lock:
-            connection.settimeout(limit)
-            if size < 65536:
-                connection.sendall(header + bytes(payload))
-            else:
-                connection.sendall(header)
-                connection.sendall(payload)
+        lock = self.locks[rank]
+        if not lock.acquire(timeout=max(limit, 0.0)):
+            raise TimeoutError(f"rank {rank} takes nothing")
+        try:
+            connection = self._connection(rank, limit)
+            connection.settimeout(max(end - time.monotonic(), 0.001))
+            try:
+                if size < 65536:
+                    connection.sendall(header + bytes(payload))
+                else:
+                    connection.sendall(header)
+                    connection.settimeout(max(end - time.monotonic(), 0.001))
+                    connection.sendall(payload)
+            except BaseException:
+                # a part of a message may be on its way: nothing can follow it
+                self.outgoing.pop(rank, None)
+                wire.close(connection)
+                raise
+        finally:
+            lock.release()
 
     def send(self, rank: int, channel: Channel, label: str, payload: Any) -> None:
         """Send bytes to a rank."""
         try:
-            self._write(rank, MESSAGE, channel, label, payload)
+            self.send_within(rank, channel, label, payload, self.seconds)
+        except TimeoutError as error:
+            self._unreachable(rank, label, error)
+
+    def send_within(
+        self, rank: int, channel: Channel, label: str, payload: Any, seconds: float
+    ) -> None:
+        """Send bytes to a rank; TimeoutError where it does not take them in time."""
+        try:
+            self._write(rank, MESSAGE, channel, label, payload, seconds)
+        except TimeoutError:
+            raise
         except OSError as error:
-            why = self.mailbox.gone.get(rank, str(error))
-            fail(
-                DistBackendError,
-                label or "send",
-                f"a connection to rank {rank} was required",
-                why,
-                "look at the output of that rank: it exited, died or does not read",
-            )
+            self._unreachable(rank, label, error)
+
+    def _unreachable(self, rank: int, label: str, error: OSError) -> NoReturn:
+        fail(
+            DistBackendError,
+            label or "send",
+            f"a connection to rank {rank} was required",
+            self.mailbox.gone.get(rank, str(error)),
+            "look at the output of that rank: it exited, died or does not read",
+        )
 
     def ask(self, rank: int, group: int, seconds: float) -> dict[str, Any] | None:
         """What a rank is doing in a group; None where it does not answer."""
@@ -257,10 +297,10 @@ class SocketEngine(Engine):
                 room.close()
         for rank in list(self.outgoing):
             try:
-                self._write(rank, GOODBYE, (0, 0, 0), "", b"")
-            except OSError:
+                self._write(rank, GOODBYE, (0, 0, 0), "", b"", _FAREWELL)
+            except (OSError, RuntimeError):
                 self.log.debug("rank %d was gone before this process left", rank)
-        for connection, _ in self.outgoing.values():
+        for connection in list(self.outgoing.values()):
             wire.close(connection)
         wire.close(self.server)
         end = time.monotonic() + 0.2
