@@ -53,7 +53,8 @@ class Known:
     """The losses of one process, as far as they were asked for."""
 
     def __init__(self) -> None:
-        self.model, self.batches, self.found = net(), inputs(), []
+        self.model, self.batches = net(), inputs()
+        self.found: list[float] = []
         self.optimizer = facula.optim.SGD(self.model.parameters(), lr=0.05)
 
     def __getitem__(self, step: int) -> float:
@@ -160,7 +161,7 @@ def saved(folder: str) -> int | None:
     place = os.path.join(folder, "saved")
     if not os.path.exists(os.path.join(place, ".metadata")):
         return None
-    state = {"rows": facula.zeros(12, 40), "copy": facula.zeros(7), "number": -1}
+    state: dict[str, Any] = {"rows": facula.zeros(12, 40), "copy": facula.zeros(7), "number": -1}
     checkpoint.load(state, checkpoint_id=place)
     for name in ("rows", "copy"):
         same(float(state[name].min()), state["number"], f"the least of {name}")
