@@ -148,16 +148,12 @@ _SERVED: dict[tuple[str, int], list[Any]] = {}
 
 def _agent_store(host: str, port: int, timeout: datetime.timedelta) -> Store | None:
     """The store of the agent that started this process, where that is what lies at an address."""
-    environment = os.environ
-    if environment.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or (host, str(port)) != (
-        environment.get("MASTER_ADDR"), environment.get("MASTER_PORT")
-    ):  # fmt: skip
+    known = (os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT"))
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or (host, str(port)) != known:  # fmt: skip
         return None
     made = TCPStore(host, port, None, False, timeout)
-    attempt = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
-    prefixed = PrefixStore(
-        environment.get("FACULA_STORE_PREFIX", f"worker/attempt_{attempt}"), made
-    )
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    prefixed = PrefixStore(os.environ.get("FACULA_STORE_PREFIX", f"worker/attempt_{attempt}"), made)
     prefixed.local_address = made.local_address  # type: ignore[attr-defined]
     return prefixed
 

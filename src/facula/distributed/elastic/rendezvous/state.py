@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 
+from facula.core.errors import fail
 from facula.distributed.elastic.rendezvous.api import RendezvousStateError
 
 
@@ -44,7 +45,8 @@ class State:
         numbers = [*self.participants.values(), *self.beats.values(), self.round]
         texts = [*self.participants, *self.beats, *self.waiting]
         if not all(type(n) is int for n in numbers) or not all(isinstance(t, str) for t in texts):
-            raise ValueError("names are texts, and numbers whole")
+            fail(ValueError, "rendezvous", "names as texts, and whole numbers, were required", self,
+                 hint="let agents of this version of facula alone use this name of a job")  # fmt: skip
 
     def written(self) -> bytes:
         """The state as bytes."""
