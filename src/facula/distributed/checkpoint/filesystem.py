@@ -7,6 +7,7 @@ before, and the table of contents, which names them, is exchanged at last and at
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import re
@@ -245,11 +246,12 @@ class FileSystemWriter(StorageWriter, BlockingAsyncStager):
             os.fsync(file.fileno())
         _synced_folder(self.path)
         os.replace(beside, path)
-        _synced_folder(self.path)
         named = {info.relative_path for info in metadata.storage_data.values()}
-        for other in self.path.iterdir():
-            if other.name not in named and self._is_stale(other.name):
-                other.unlink()
+        with contextlib.suppress(OSError):  # it stands: what can not be removed is no failure
+            _synced_folder(self.path)
+            for other in self.path.iterdir():
+                if other.name not in named and self._is_stale(other.name):
+                    other.unlink()
 
     def _is_stale(self, name: str) -> bool:
         """Whether a file belongs to a checkpoint that this one replaces."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from facula.core.errors import fail
 from facula.distributed import world
+from facula.distributed.checkpoint.api import CheckpointException
 from facula.distributed.checkpoint.default_planner import DefaultSavePlanner
 from facula.distributed.checkpoint.filesystem import FileSystemWriter
 from facula.distributed.checkpoint.metadata import Metadata
@@ -127,7 +128,7 @@ def _saved(
             "save", lambda: _local_plan(state, writer, ranks, chosen, True), decide
         )
         return ranks.concluded("save", lambda: _write(central, writer, chosen), conclude)
-    except BaseException:
+    except CheckpointException:  # all ranks know it; else another may publish what lies here
         writer.give_up()
         raise
 
