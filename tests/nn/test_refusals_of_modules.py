@@ -89,3 +89,17 @@ def test_derivatives_say_how_many_tensors_v_has(name):
             RuntimeError, match=f"function given to {name} should contain a single element"
         ):
             getattr(facula.autograd.functional, name)(lambda a: a * a, x, x)
+
+
+@pytest.mark.parametrize("dims", [2, 3])
+def test_attention_says_how_many_dimensions_it_found(dims):
+    attention = nn.MultiheadAttention(4, 2)
+    whole, other = facula.ones(*[3] * (dims - 1), 4), facula.ones(*[3] * (4 - dims), 4)
+    with pytest.raises(
+        AssertionError, match=rf"to be {dims}-D but found {5 - dims}-D and {dims}-D tensors"
+    ):
+        attention(whole, other, whole)
+    with pytest.raises(
+        AssertionError, match=f"`key_padding_mask` to be `None` or {dims - 1}-D but found 4-D"
+    ):
+        attention(whole, whole, whole, key_padding_mask=facula.zeros(1, 1, 1, 3))

@@ -55,6 +55,14 @@ def has_torch_function(relevant_args: Iterable[Any]) -> bool:
         >>> facula.nn.functional.has_torch_function((facula.ones(1),))
         False
     """
+    if not hasattr(relevant_args, "__iter__"):
+        fail(
+            TypeError,
+            "has_torch_function",
+            "an iterable was required (expected a sequence)",
+            type(relevant_args).__name__,
+            hint="has_torch_function_unary(x) asks about one argument",
+        )
     if core.FUNCTION_MODES:
         return True
     return any(_handler(value) is not None for value in relevant_args)

@@ -78,8 +78,9 @@ def _check_shapes(query: Any, key: Any, value: Any, padding: Any, mask: Any, hea
         fail(
             AssertionError,
             op,
-            f"key and value of {dims} dimensions, as the query",
-            got=f"{key.dim()} and {value.dim()}",
+            "key and value of as many dimensions as the query were required",
+            got=f"For {'batched' if dims == 3 else 'unbatched'} ({dims}-D) `query`, expected `key` and `value` "
+            f"to be {dims}-D but found {key.dim()}-D and {value.dim()}-D tensors respectively",
             hint="unsqueeze(1) adds a batch dimension",
         )
     if padding is not None and padding.dim() != dims - 1:
@@ -87,7 +88,7 @@ def _check_shapes(query: Any, key: Any, value: Any, padding: Any, mask: Any, hea
             AssertionError,
             op,
             f"key_padding_mask of {dims - 1} dimensions",
-            got=padding.dim(),
+            got=f"expected `key_padding_mask` to be `None` or {dims - 1}-D but found {padding.dim()}-D tensor instead",
             hint="the mask is [batch, source length], or [source length] without a batch",
         )
     _check_mask_shape(query, key, mask, heads, op, dims)

@@ -167,7 +167,7 @@ class UninitializedTensorMixin:
             RuntimeError,
             type(self).__name__,
             "a shape, which the first call of the module sets",
-            got="an uninitialized tensor",
+            got="an uninitialized tensor (Can't access the shape of an uninitialized parameter or buffer)",
             hint="run a dry run of the module first",
         )
 
@@ -177,7 +177,7 @@ class UninitializedTensorMixin:
             RuntimeError,
             f"{type(self).__name__}.share_memory_",
             "an initialized tensor",
-            got="an uninitialized one",
+            got="an uninitialized one (Can't share memory on an uninitialized parameter or buffer)",
             hint="call forward once before sharing the module among processes",
         )
 

@@ -134,7 +134,7 @@ def _check_channels(name: str, dims: int, space: int) -> None:
             RuntimeError,
             name,
             "Expected 2D or 3D input: [C, L] or [N, C, L] was required",
-            f"{dims}D",
+            f"{dims}D (Expected 2D or 3D input, but received a {dims}D input)",
             hint="dropout() takes any shape",
         )
     if dims == space + 2:
@@ -147,7 +147,7 @@ def _check_channels(name: str, dims: int, space: int) -> None:
         )
     else:
         text = (
-            f"Received a {dims}-D input, which is deprecated and will result in an error in a future "
+            f"Received a {dims}-D input to {name}, which is deprecated and will result in an error in a future "
             "release: use dropout() for other than channels"
         )
     warnings.warn(f"[{name}] {name}: {text}", stacklevel=4)

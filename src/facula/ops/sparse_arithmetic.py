@@ -110,6 +110,9 @@ def _add_sparse(a: SparseTensor, b: SparseTensor, alpha: Any) -> Any:
     if same_places(a, b):
         return rebuilt(a, F.add(one, other))
     first, second = to_coo(a), to_coo(b)
+    for empty, kept, factor in ((second, a, 1), (first, b, alpha)):
+        if not empty._nnz() and first.sparse_dim() != second.sparse_dim():
+            return rebuilt(kept, _times(values_of(kept).to(dtype), factor).clone())
     if first.sparse_dim() != second.sparse_dim():
         fail(
             RuntimeError,

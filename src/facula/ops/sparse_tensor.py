@@ -400,7 +400,13 @@ class SparseTensor(core.Tensor):
         return subscript(self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self._lacks("setitem", "a dense tensor was required to write to elements")
+        fail(
+            TypeError,
+            "setitem",
+            "a dense tensor was required: Cannot assign to a sparse tensor",
+            self._form,
+            "use to_dense() first",
+        )
 
 
 def _unpickled(

@@ -22,6 +22,8 @@ from facula.nn.utils.ensembling import (
     stack_module_state,
 )
 
+from ._rearrange import rearrange
+
 __all__ = [
     "debug_unwrap",
     "functional_call",
@@ -33,6 +35,7 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "rearrange",
     "replace_all_batch_norm_modules_",
     "stack_module_state",
     "vjp",

@@ -1,0 +1,5 @@
+"""`rearrange` where the `functorch` package has it."""
+
+from .._rearrange import rearrange
+
+__all__ = ["rearrange"]
