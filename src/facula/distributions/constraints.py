@@ -38,7 +38,16 @@ class Constraint:
 
 
 class _Dependent(Constraint):
-    """A set that depends on parameters which are not known yet."""
+    """A set that depends on parameters which are not known yet.
+
+    Args:
+        is_discrete: whether its values are; None where that depends on parameters too
+        event_dim: dimensions of an event; None likewise
+
+    Example:
+        >>> facula.distributions.constraints.dependent(is_discrete=True, event_dim=0).is_discrete
+        True
+    """
 
     def __init__(self, *, is_discrete: bool | None = None, event_dim: int | None = None) -> None:
         self._is_discrete = is_discrete

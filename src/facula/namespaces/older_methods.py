@@ -183,7 +183,18 @@ def _removed(name: str, instead: str) -> Callable[..., Any]:
         )
 
     call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"Removed: {instead}."
+    call.__doc__ = f"""Removed: {instead}.
+
+    Raises:
+        RuntimeError: always, and says what took its place.
+
+    Example:
+        >>> try:
+        ...     facula.{name}()
+        ... except RuntimeError:
+        ...     print("it was removed")
+        it was removed
+    """
     return call
 
 

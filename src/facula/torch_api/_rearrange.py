@@ -156,8 +156,7 @@ def rearrange(
         >>> facula.func.rearrange(x, "h (a b) -> (h a) b", b=1).shape
         facula.Size([6, 1])
     """
-    if not isinstance(tensor, core.Tensor):
-        tensor = F.stack(tuple(tensor), 0)
+    x: Any = tensor if isinstance(tensor, core.Tensor) else F.stack(tuple(tensor), 0)
     left, right = _sides(pattern)
     names = [name for group in left for name in group]
     for name in axes_lengths:
@@ -167,8 +166,8 @@ def rearrange(
                 f"{name!r} for {pattern!r}",
                 "remove it, or name a dimension so",
             )
-    sizes = _lengths(tuple(tensor.shape), left, axes_lengths, pattern)
-    split = tensor.reshape([n for name in names for n in sizes[name]])
+    sizes = _lengths(tuple(x.shape), left, axes_lengths, pattern)
+    split = x.reshape([n for name in names for n in sizes[name]])
     places: dict[str, list[int]] = {}
     for name in names:
         start = sum(len(p) for p in places.values())
