@@ -18,6 +18,7 @@ from facula.capture.errors import UserError
 from facula.core.errors import fail
 from facula.export.ranges import (
     UNBOUNDED,
+    UnfitExample,
     ValueRanges,
     Violations,
     always,
@@ -376,7 +377,7 @@ class Resolved:
 
     def check(self) -> None:
         """Raise for what the example inputs themselves contradict."""
-        self.broken.raise_any()
+        self.broken.raise_any(UnfitExample)
         _refuse_hints(self._hints)
 
     def give_symbols(self, real: Any, fake: Any) -> None:

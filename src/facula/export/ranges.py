@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 from facula.capture.errors import UserError
 from facula.core.errors import message
+from facula.fx.experimental.symbolic_shapes import ConstraintViolationError
 from facula.fx.symbols import Expr, number, symbol
 
 __all__ = [
-    "UNBOUNDED", "ValueRanges", "Violations", "always", "bounds_through", "is_linear", "multiple_of",
+    "UNBOUNDED", "UnfitExample", "ValueRanges", "Violations", "always", "bounds_through", "is_linear", "multiple_of",
     "read_at", "solved", "spelled",
 ]  # fmt: skip
 
@@ -43,6 +44,10 @@ class ValueRanges:
         return f"VR[{low}, {'int_oo' if self.upper >= UNBOUNDED else self.upper}]"
 
 
+class UnfitExample(UserError, ConstraintViolationError):
+    """Example inputs contradict `dynamic_shapes`."""
+
+
 class Violations:
     """What contradicts the sizes that were to change: raised together."""
 
@@ -62,7 +67,7 @@ class Violations:
         )
         self.add(name, finding, f"{name} = {value}")
 
-    def raise_any(self) -> None:
+    def raise_any(self, kind: type[Exception] = UserError) -> None:
         """Raise, if there is anything."""
         if not self.found:
             return
@@ -77,7 +82,7 @@ class Violations:
             "the program is right for some of these sizes only",
         )
         advice = "".join(f"\n  {fix}" for fix in fixes)
-        raise UserError(text + (f"\nSuggested fixes:{advice}" if fixes else ""))
+        raise kind(text + (f"\nSuggested fixes:{advice}" if fixes else ""))
 
 
 def read_at(where: str) -> str:

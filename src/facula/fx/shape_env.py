@@ -317,6 +317,8 @@ class ShapeEnv:
         pairs = [(left, right), (right, left)]
         if right.symbol is not None and right.unbacked and not (left.symbol and left.unbacked):
             pairs.reverse()  # what is read from elements is known by what has an example
+        elif _came_first(left, right):
+            pairs.reverse()  # the later symbol is known by the earlier one
         for a, b in pairs:
             if a.symbol is not None and a.symbol not in b.free_symbols:
                 self.replacements = {
@@ -382,6 +384,15 @@ class ShapeEnv:
     def freeze(self) -> None:
         """Say that nothing is to be added any more."""
         self.frozen = True
+
+
+def _came_first(left: Expr, right: Expr) -> bool:
+    """Whether both are symbols of sizes, and the left one is the earlier."""
+    names = left.symbol, right.symbol
+    if None in names or left.unbacked or right.unbacked:
+        return False
+    first, second = (name[1:] if name is not None else "" for name in names)
+    return first.isdigit() and second.isdigit() and int(first) < int(second)
 
 
 # ------------------------------------------------------------------ expressions as nodes
