@@ -1,5 +1,6 @@
 """The loader: order, workers, failures, and how batches travel."""
 
+import multiprocessing
 import os
 import signal
 import time
@@ -101,6 +102,45 @@ def test_full_shared_memory_takes_another_way(monkeypatch):
 
     monkeypatch.setattr(transport, "BLOCK_SOURCES", [full, full])
     check(list(DataLoader(Samples(), batch_size=4, num_workers=2)))
+
+
+@pytest.mark.parametrize("others", [[], [transport._memfd]], ids=["socket", "next"])
+def test_room_that_runs_out_while_a_batch_is_written(others, monkeypatch):
+    asked = multiprocessing.Value("i", 0)
+
+    def full(size):
+        asked.value += 1
+        return os.open("/dev/full", os.O_RDWR)  # takes the descriptor, and has no room
+
+    monkeypatch.setattr(transport, "BLOCK_SOURCES", [full, *others])
+    check(list(DataLoader(Samples(), batch_size=4, num_workers=2)))
+    assert asked.value > 0
+
+
+class Turned(Dataset):
+    """Large samples that do not lie in a row, and numbers of other kinds."""
+
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, i):
+        plain = facula.arange(128 * 96).reshape(128, 96) + i
+        return {
+            "turned": plain.t(),
+            "step": plain[::2, 1::3],
+            "conj": facula.complex(plain.double(), -plain.double()).conj(),
+            "half": plain.to(facula.bfloat16),
+            "array": plain.numpy()[::-1],
+            "none": plain[:0],
+        }
+
+
+def test_samples_of_any_layout_travel():
+    samples = Turned()
+    for i, got in enumerate(DataLoader(samples, batch_size=None, num_workers=2)):
+        wanted = samples[i]
+        assert got["array"].equal(facula.as_tensor(wanted.pop("array").copy()))
+        assert all(facula.equal(got[name], value) for name, value in wanted.items())
 
 
 def test_batches_can_be_written_to():

@@ -1,8 +1,9 @@
 """Generators of a cipher and AES on tensors: published vectors, distributions, and that no state gets out."""
 
 import copy
+import os
 import pickle
-import time
+import threading
 
 import numpy
 import pytest
@@ -191,14 +192,64 @@ def test_the_default_generator_is_not_replaced():
         csprng.create_random_device_generator("/etc/passwd")
 
 
-def test_a_gigabyte_a_second():
-    if not core.aes_instructions():
-        return
-    size = 1 << 24
-    given, out = (facula.zeros(size, dtype=facula.uint8) for _ in range(2))
-    best = float("inf")
-    for _ in range(12):
-        begin = time.perf_counter()
-        core.aes_crypt(out, given, b"k" * 16, False, None, True)
-        best = min(best, time.perf_counter() - begin)
-    assert size / best > 0.5e9  # half of what is promised: the machine may be busy
+def drawn(generator):
+    return bytes(facula.randint(0, 256, (32,), generator=generator).tolist())
+
+
+def test_a_child_does_not_draw_what_its_parent_draws():
+    generator = csprng.create_random_device_generator()
+    drawn(generator)
+    children = []
+    for _ in range(2):
+        reader, writer = os.pipe()
+        child = os.fork()
+        if not child:
+            os.write(writer, drawn(generator))
+            os._exit(0)
+        children.append(os.read(reader, 32))
+        os.waitpid(child, 0)
+    assert len({drawn(generator), *children}) == 3
+
+
+def test_a_twister_is_the_same_in_a_child():
+    generator = csprng.create_mt19937_generator(3)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writer, drawn(generator))
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(reader, 32) == drawn(generator)
+
+
+def test_threads_draw_different_words():
+    generator = csprng.create_random_device_generator()
+    found = []
+
+    def draw():
+        for _ in range(50):
+            found.extend(facula.randint(0, 2**62, (8,), generator=generator).tolist())
+
+    threads = [threading.Thread(target=draw) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(found)) == len(found) == 1600
+
+
+@pytest.mark.parametrize("counter", [b"", bytes(15), bytes(17), "x" * 16, 16, [0] * 16, 1.5])
+def test_counters_of_other_sizes_and_types_are_refused(counter):
+    block = facula.zeros(16, dtype=facula.uint8)
+    with pytest.raises(RuntimeError, match="a counter of 16 bytes"):
+        csprng.encrypt(block, block.clone(), block, "aes128", "ctr", counter=counter)
+
+
+def test_a_refusal_does_not_say_the_key():
+    key = facula.arange(171, 187).to(facula.uint8)
+    hexadecimal = bytes(key.tolist()).hex()
+    for output, counter in ((facula.zeros(3, dtype=facula.uint8), None), (key.clone(), "x")):
+        with pytest.raises(RuntimeError) as caught:
+            csprng.encrypt(key, output, key, "aes128", "ctr", counter=counter)
+        assert "171" not in str(caught.value) and hexadecimal not in str(caught.value)
+    assert key.tolist() == list(range(171, 187))  # the caller's own is not cleared

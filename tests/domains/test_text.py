@@ -131,3 +131,67 @@ def test_an_encoder_does_not_look_at_padding():
     assert model(short).shape == (1, 3)
     assert facula.allclose(model(short), model(long), atol=1e-5)
     assert "encoder.transformer.positional_embedding.embedding.weight" in model.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "content", "rows"),
+    [
+        ("AmazonReviewFull", "train.csv", '"5","good","very"\n', [(5, "good very")]),
+        ("AmazonReviewPolarity", "train.csv", '"1","a","b"\n', [(1, "a b")]),
+        ("DBpedia", "train.csv", '14,"a","b"\n', [(14, "a b")]),
+        ("SogouNews", "train.csv", '2,"a","b"\n', [(2, "a b")]),
+        ("YahooAnswers", "train.csv", '3,"a","b","c"\n', [(3, "a b c")]),
+        ("YelpReviewFull", "train.csv", '4,"a, b"\n', [(4, "a, b")]),
+        ("YelpReviewPolarity", "train.csv", '2,"a"\n', [(2, "a")]),
+        ("CoLA", "in_domain_train.tsv", "gj04\t1\t\tIt is.\n", [("gj04", 1, "It is.")]),
+        ("WikiText103", "wiki.train.tokens", " = A = \n\n", [" = A = ", ""]),
+        ("PennTreebank", "ptb.train.txt", " no it \n", ["no it"]),
+        (
+            "UDPOS",
+            "en-ud-v2-train.txt",
+            "a b\tX\tY\nc\tX\tZ\n\n",
+            [[["a b", "c"], ["X", "X"], ["Y", "Z"]]],
+        ),
+    ],
+)
+def test_datasets_of_files(tmp_path, name, file, content, rows):
+    (tmp_path / file).write_text(content)
+    assert list(getattr(datasets, name)(tmp_path)) == rows
+    with pytest.raises(FileNotFoundError, match="the dataset's file was required"):
+        list(getattr(datasets, name)(tmp_path / "elsewhere"))
+
+
+def test_files_in_two_languages_have_as_many_lines(tmp_path):
+    (tmp_path / "train.de").write_text("ja\nnein\n")
+    (tmp_path / "train.en").write_text("yes\nno\n")
+    assert list(datasets.Multi30k(tmp_path)) == [("ja", "yes"), ("nein", "no")]
+    assert list(datasets.Multi30k(tmp_path, language_pair=("en", "de")))[0] == ("yes", "ja")
+    (tmp_path / "train.en").write_text("yes\n")
+    with pytest.raises(RuntimeError, match=r"train\.en: 1"):
+        list(datasets.Multi30k(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "content", "line"),
+    [
+        ("AG_NEWS", "train.csv", b'1,"a","b"\nx,"a","b"\n', "line 2"),
+        ("AG_NEWS", "train.csv", b'1,"a","b"\n2,"a\xff","b"\n', "train.csv"),
+        ("SST2", "train.tsv", b"sentence\tlabel\na\t\x00\n", "line 2"),
+        ("CoLA", "in_domain_train.tsv", b"gj04\tone\t\ta\n", "line 1"),
+        ("WikiText2", "wiki.train.tokens", b"a\xff\n", "wiki.train.tokens"),
+        ("CoNLL2000Chunking", "train.txt", b"a b c\n\xff\n", "train.txt"),
+        ("IMDB", "train/neg/1.txt", b"\xff", "1.txt"),
+    ],
+)
+def test_damaged_files_are_named_with_the_line(tmp_path, name, file, content, line):
+    for folder in ("train/neg", "train/pos"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / file).write_bytes(content)
+    with pytest.raises(RuntimeError, match=rf"\[{name}\].*{line}"):
+        list(getattr(datasets, name)(tmp_path))
+
+
+def test_a_damaged_file_of_vectors_is_named(tmp_path):
+    (tmp_path / "v.txt").write_bytes(b"a 1 2\nb\xff 1 2\n")
+    with pytest.raises(RuntimeError, match=r"\[Vectors\] a file of text.*v\.txt"):
+        vocab.Vectors(tmp_path / "v.txt")

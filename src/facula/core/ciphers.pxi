@@ -1,10 +1,10 @@
 # AES-128 on the bytes of tensors.
 #
-# Takes: contiguous tensors in main memory, a key of 16 bytes. Gives: the bytes of `out`.
-# Keeps true: keys are cleared behind each call; nothing is kept.
+# Takes: contiguous tensors in main memory, one of them the key of 16 bytes. Gives: the bytes of `out`.
+# Keeps true: what is made of a key is cleared behind each call; nothing is kept.
 
 
-def aes_crypt(Tensor out, Tensor given, bytes key, bint decrypt=False, counter=None, bint count=False):
+def aes_crypt(Tensor out, Tensor given, Tensor key, bint decrypt=False, counter=None, bint count=False):
     """Encrypt (or decrypt) the bytes of `given` into `out`, which has as many.
 
     By blocks of 16 each on its own, or with `count` by joining them with an encrypted counter: one that starts at
@@ -13,11 +13,12 @@ def aes_crypt(Tensor out, Tensor given, bytes key, bint decrypt=False, counter=N
     cdef fk_aes aes
     cdef fk_counter at
     cdef int64_t size = given.numel_ * (<dtype>DTYPES[given.dt]).itemsize
-    for t in (out, given):
+    for t in (out, given, key):
         if (<Tensor>t).keys & (K_META | K_FOREIGN | K_STRIDED):
             raise said(ValueError, "[aes] contiguous tensors in main memory were required: got one of shape %s on %s" % (tuple(t.shape), t.device) + "\nhint: pass x.cpu().contiguous()")
-    if len(key) != 16:
-        raise said(ValueError, "[aes] a key of 16 bytes was required: got %d" % len(key) + "\nhint: a key of AES-128 has 128 bits")
+    held = key.numel_ * (<dtype>DTYPES[key.dt]).itemsize
+    if held != 16:
+        raise said(ValueError, "[aes] a key of 16 bytes was required: got %d" % held + "\nhint: a key of AES-128 has 128 bits")
     if out.numel_ * (<dtype>DTYPES[out.dt]).itemsize != size:
         raise said(ValueError, "[aes] an output of %d bytes was required: got %d" % (size, out.numel_ * (<dtype>DTYPES[out.dt]).itemsize) + "\nhint: the output has as many bytes as the input")
     if not count and size % 16:
@@ -28,7 +29,7 @@ def aes_crypt(Tensor out, Tensor given, bytes key, bint decrypt=False, counter=N
     if counter is not None:
         start = int.from_bytes(counter, "big")
         at.low = start & 0xffffffffffffffff; at.high = start >> 64
-    fk_aes_expand(&aes, <const uint8_t *><char *>key)
+    fk_aes_expand(&aes, <const uint8_t *>key.data_)
     if size and count: run_counter(&aes, &at, given.data_, out.data_, size, counter is not None)
     elif size: run_blocks(&aes, given.data_, out.data_, size // 16, decrypt)
     fk_aes_forget(&aes, sizeof(fk_aes))

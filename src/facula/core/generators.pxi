@@ -52,6 +52,7 @@ cdef class Generator:
         """Draw from now on from AES of a counter, under a key of 16 bytes: numbers that cannot be foretold.
 
         Such a generator is seeded once, and its state is given to nobody: not as a tensor, a file, a pickle or a copy.
+        A process that forks leaves its child a key of the system's own.
         """
         if len(key) != 16:
             raise said(ValueError, "[encipher] a key of 16 bytes was required: got %d" % len(key) + "\nhint: secrets.token_bytes(16) makes one")
@@ -64,6 +65,13 @@ cdef class Generator:
         self._seed = 0
         fk_twister_encipher(self.twister, self.cipher, <const uint8_t *><char *>key)
         return self
+
+    cdef int _renew(self) except -1:
+        """A key of its own for a child: parent and child would draw the same words."""
+        import secrets
+        cdef bytes key = secrets.token_bytes(16)
+        fk_twister_encipher(self.twister, self.cipher, <const uint8_t *><char *>key)
+        return 0
 
     def _secret(self, op):
         if self.cipher != NULL:
@@ -95,6 +103,7 @@ cdef class Generator:
     cdef fk_stream next_draw(self):
         """Where the next draw takes its numbers from; the generator moves on."""
         cdef fk_stream s
+        if self.cipher != NULL and fk_cipher_is_inherited(self.cipher): self._renew()
         s.seed = self._seed; s.offset = self._offset
         s.twister = self.twister if self.twists else NULL
         self._offset += 1
@@ -214,6 +223,10 @@ def _rebuild_generator(*state):
     g.__setstate__(state)
     return g
 
+cdef extern from "<pthread.h>" nogil:
+    int pthread_atfork(void (*)(), void (*)(), void (*)())
+
+pthread_atfork(NULL, NULL, fk_forks_count)
 default_generator = Generator()
 
 

@@ -43,6 +43,8 @@ cdef extern from "fk_stream.h" nogil:
     ctypedef struct fk_cipher:
         pass
     void fk_twister_encipher(fk_twister *, fk_cipher *, const uint8_t *)
+    int fk_cipher_is_inherited(const fk_cipher *)
+    void fk_forks_count()
 
 cdef extern from "fk_aes.h" nogil:
     ctypedef struct fk_aes:

@@ -20,7 +20,12 @@ enum { FK_TWISTER_N = 624, FK_TWISTER_M = 397, FK_TWISTER_BYTES = 5056 };
 typedef struct fk_cipher {
     fk_aes aes;
     fk_counter at;
+    int64_t forks; /* of this process and those before it, when the key was drawn */
 } fk_cipher;
+
+/* counts the forks that lie before this process: a child must not draw its parent's words again */
+static int64_t fk_forks;
+FK_COLD void fk_forks_count(void) { fk_forks++; }
 
 typedef struct fk_twister {
     uint64_t seed;
@@ -129,11 +134,15 @@ FK_LOCAL void fk_twister_encipher(fk_twister *t, fk_cipher *cipher, const uint8_
     fk_lock(&t->lock);
     fk_aes_expand(&cipher->aes, key);
     cipher->at.low = cipher->at.high = 0;
+    cipher->forks = fk_forks;
     t->cipher = cipher;
     t->left = 1, t->next = 0, t->has_normal = 0, t->normal = 0, t->seed = 0;
     memset(t->state, 0, sizeof t->state);
     fk_unlock(&t->lock);
 }
+
+/* Whether the process has forked since the key was drawn. */
+FK_INLINE int fk_cipher_is_inherited(const fk_cipher *cipher) { return cipher->forks != fk_forks; }
 
 /* Two words as one: the first is the upper half. */
 FK_INLINE uint64_t fk_twister_long(fk_twister *t) {

@@ -3,8 +3,8 @@
 Takes: a device of the system, or a seed; keys of 16 bytes. Gives: generators that every random operator takes
 (`generator=`), and the bytes of tensors encrypted and decrypted.
 Keeps true: the state of a cryptographic generator is given to nobody: not as a tensor, a pickle, a copy or a message;
-keys are cleared behind each call. Words come from AES of a counter (`core/include/fk_aes.h`), by the processor's
-instructions or without them, the same ones.
+a process that forks leaves its child a key of the system's own; copies of keys are cleared behind each call. Words
+come from AES of a counter (`core/include/fk_aes.h`), by the processor's instructions or without them, the same ones.
 """
 
 from __future__ import annotations
@@ -139,15 +139,13 @@ def _check(
             repr(mode),
             hint="'ctr' hides repeats",
         )
-    if counter is not None and (mode != "ctr" or len(counter) != 16):
+    if counter is None:
+        return
+    right = isinstance(counter, (bytes, bytearray, memoryview))
+    if not right or mode != "ctr" or len(bytes(counter)) != 16:
         required = "a counter of 16 bytes, in the mode 'ctr', was required"
-        fail(
-            RuntimeError,
-            op,
-            required,
-            f"{len(counter)} bytes, {mode!r}",
-            hint="leave it out to begin at 0",
-        )
+        got = f"{len(bytes(counter))} bytes" if right else type(counter).__name__
+        fail(RuntimeError, op, required, f"{got}, {mode!r}", hint="leave it out to begin at 0")
 
 
 def _crypt(op: str, input: Any, output: Any, key: Any, cipher: str, mode: str, counter: Any) -> Any:
@@ -164,9 +162,12 @@ def _crypt(op: str, input: Any, output: Any, key: Any, cipher: str, mode: str, c
     plain = input.detach().contiguous().reshape((-1,))
     source[:given].copy_(plain.view(core.uint8))
     target = source.new_empty((size,))
-    word = bytes(key.detach().contiguous().reshape((-1,)).view(core.uint8).tolist())
+    word = key.detach().clone().contiguous()
     count = mode == "ctr"
-    core.aes_crypt(target, source, word, op == "decrypt" and not count, counter, count)
+    try:
+        core.aes_crypt(target, source, word, op == "decrypt" and not count, counter, count)
+    finally:
+        word.zero_()
     result = target[:wanted].view(output.dtype).reshape(output.shape)
     output.detach().copy_(result)
     return output

@@ -15,6 +15,8 @@ from facula import core, nn
 from facula.core.errors import fail
 from facula.ops.registry import F
 
+from ..datasets import text_lines
+
 __all__ = ["Vectors", "Vocab", "build_vocab_from_iterator", "vocab"]
 
 
@@ -149,21 +151,19 @@ class Vectors:
     def __init__(self, name: Any, unk_init: Callable[[Any], Any] | None = None) -> None:
         self.itos: list[str] = []
         rows: list[list[float]] = []
-        with open(os.fspath(name), encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                word, *values = line.rstrip().split(" ")
-                if number == 1 and len(values) == 1:
-                    continue  # fastText begins with two sizes
-                try:
-                    rows.append([float(value) for value in values])
-                except ValueError:
-                    rows.append([])
-                if not values or len(rows[-1]) != len(rows[0]):
-                    required, got = "a word and its numbers were required", f"{name}, line {number}"
-                    fail(
-                        RuntimeError, "Vectors", required, got, hint="each line has as many numbers"
-                    )
-                self.itos.append(word)
+        path = os.fspath(name)
+        for number, line in enumerate(text_lines("Vectors", path), 1):
+            word, *values = line.rstrip().split(" ")
+            if number == 1 and len(values) == 1:
+                continue  # fastText begins with two sizes
+            try:
+                rows.append([float(value) for value in values])
+            except ValueError:
+                rows.append([])
+            if not values or len(rows[-1]) != len(rows[0]):
+                required, got = "a word and its numbers were required", f"{path}, line {number}"
+                fail(RuntimeError, "Vectors", required, got, hint="each line has as many numbers")
+            self.itos.append(word)
         self.stoi = {word: i for i, word in enumerate(self.itos)}
         self.vectors = core.tensor(rows)
         self.dim = self.vectors.shape[1] if rows else 0
