@@ -175,7 +175,7 @@ def _pieces(parts: list, tensors: list, buffers: list) -> list[tuple[int, Any]]:
             plain = source.detach().resolve_conj().resolve_neg().contiguous()
             kind = ctypes.c_char * (plain.numel() * plain.element_size())
             held = kind.from_address(plain.data_ptr())
-            held.owner = plain  # type: ignore[attr-defined]
+            held.owner = plain
             pieces.append((offset, held))
     return pieces
 
