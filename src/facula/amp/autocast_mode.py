@@ -21,7 +21,7 @@ from facula.core.errors import fail
 __all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
 
 
-def _check_dtype(device_type: str, dtype: Any) -> bool:
+def _check_dtype(device_type: str, dtype: core.dtype) -> bool:
     """Whether autocast can lower to this dtype on the device; warns where it cannot."""
     if device_type == "cpu" and dtype not in (*state.LOWER, core.float32):
         warnings.warn(
@@ -58,7 +58,7 @@ class autocast:  # noqa: N801 - PyTorch's name
     def __init__(
         self,
         device_type: str,
-        dtype: Any = None,
+        dtype: core.dtype | None = None,
         enabled: bool = True,
         cache_enabled: bool | None = None,
     ) -> None:
@@ -106,7 +106,7 @@ class autocast:  # noqa: N801 - PyTorch's name
         return within
 
 
-def _cast_arguments(value: Any, device_type: str, dtype: Any) -> Any:
+def _cast_arguments(value: Any, device_type: str, dtype: core.dtype) -> Any:
     """Floating-point tensors of the device (but doubles) in `dtype`, through containers."""
     if isinstance(value, core.Tensor):
         castable = (

@@ -65,7 +65,7 @@ def _as_tuple(value: Any) -> tuple:
     return tuple(value)
 
 
-def _check_gradient(op: str, index: int, output: Any, grad: Any) -> None:
+def _check_gradient(op: str, index: int, output: Any, grad: core.Tensor) -> None:
     if isinstance(output, graph.GradientEdge):
         return
     if grad.shape != output.shape:
@@ -91,7 +91,7 @@ def _check_gradient(op: str, index: int, output: Any, grad: Any) -> None:
         )
 
 
-def _as_output(output: Any, grad: Any) -> Any:
+def _as_output(output: Any, grad: core.Tensor) -> Any:
     """The gradient in its output's dtype."""
     wanted = output.dtype if isinstance(output, Tensor) else grad.dtype
     return grad if grad.dtype is wanted or grad.dtype.is_complex else grad.to(wanted)

@@ -308,7 +308,9 @@ def autocast_decrement_nesting() -> int:
     return _STATE.nesting
 
 
-def enter_region(device_type: str, enabled: bool, dtype: Any, cache: bool) -> tuple[Any, ...]:
+def enter_region(
+    device_type: str, enabled: bool, dtype: core.dtype, cache: bool
+) -> tuple[Any, ...]:
     """Begin a region with these settings; gives what `leave_region` restores."""
     before = (
         device_type,
@@ -343,7 +345,7 @@ def _castable(value: Any, device_type: str) -> bool:
     )
 
 
-def _cast(value: Any, dtype: Any, device_type: str) -> Any:
+def _cast(value: Any, dtype: core.dtype, device_type: str) -> Any:
     """The argument with its tensors in another dtype."""
     if isinstance(value, (list, tuple)):
         if not any(isinstance(x, core.Tensor) for x in value):
@@ -356,7 +358,7 @@ def _cast(value: Any, dtype: Any, device_type: str) -> Any:
     return _lowered_parameter(value, dtype)
 
 
-def _lowered_parameter(value: Any, dtype: Any) -> Any:
+def _lowered_parameter(value: Any, dtype: core.dtype) -> Any:
     """The kept copy of a parameter, or a new one that is kept: weights are lowered once a region."""
     known = _STATE.cache.get(id(value))
     recording = core.is_grad_enabled()

@@ -381,7 +381,11 @@ def checkpoint(
 
 
 def checkpoint_sequential(
-    functions: Any, segments: int, input: Any, use_reentrant: bool | None = None, **kwargs: Any
+    functions: Any,
+    segments: int,
+    input: core.Tensor,
+    use_reentrant: bool | None = None,
+    **kwargs: Any,
 ) -> Any:
     """Runs a sequence of modules in parts, each but the last by `checkpoint`.
 
@@ -408,7 +412,7 @@ def checkpoint_sequential(
     modules = list(functions.children()) if hasattr(functions, "children") else list(functions)
 
     def run(start: int, end: int) -> Callable:
-        def forward(x: Any) -> Any:
+        def forward(x: core.Tensor) -> Any:
             for module in modules[start : end + 1]:
                 x = module(x)
             return x
@@ -443,7 +447,7 @@ class _StopRecomputation(Exception):
     """All tensors are there."""
 
 
-def _metadata(tensor: Any) -> dict[str, Any]:
+def _metadata(tensor: core.Tensor) -> dict[str, Any]:
     return {"shape": tensor.shape, "dtype": tensor.dtype, "device": tensor.device}
 
 
@@ -508,7 +512,7 @@ class _Frame:
 
 
 def _recomputation_hooks(frame_reference: Any, run: Any) -> saved_tensors_hooks:
-    def pack(tensor: Any) -> Any:
+    def pack(tensor: core.Tensor) -> Any:
         frame = frame_reference()
         index = frame.counts[run]
         frame.counts[run] += 1
@@ -536,7 +540,7 @@ def _recomputation_hooks(frame_reference: Any, run: Any) -> saved_tensors_hooks:
 
 
 def _checkpoint_hooks(frame: _Frame) -> saved_tensors_hooks:
-    def pack(tensor: Any) -> _Holder:
+    def pack(tensor: core.Tensor) -> _Holder:
         holder = _Holder()
         frame.holders.append(weakref.ref(holder))
         if frame.metadata is not None:

@@ -53,7 +53,7 @@ class DispatchKeySet:
         """The set with a key more."""
         return DispatchKeySet(self._keys | {key})
 
-    def remove(self, key: Any) -> DispatchKeySet:
+    def remove(self, key: core.Tensor) -> DispatchKeySet:
         """The set without a key."""
         return DispatchKeySet(self._keys - {key})
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from facula import core
 from facula.autograd.transforms.forward import check_pair, dual
 from facula.autograd.transforms.levels import own_tangent, tangent_of
 from facula.autograd.transforms.tangents import JvpLevel
@@ -94,7 +95,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
     _active.pop().__exit__()
 
 
-def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
+def make_dual(tensor: core.Tensor, tangent: Any, *, level: int | None = None) -> Any:
     """A dual tensor: a view of a tensor with a tangent.
 
     Args:
@@ -126,7 +127,7 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
     return dual(tensor, tangent, _active[-1])
 
 
-def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
+def unpack_dual(tensor: core.Tensor, *, level: int | None = None) -> UnpackedDualTensor:
     """The value of a tensor, and its tangent (None where it has none).
 
     Args:
@@ -166,7 +167,7 @@ class dual_level:  # noqa: N801
         exit_dual_level()
 
 
-def _printed(tensor: Any) -> tuple[Any, Any]:
+def _printed(tensor: core.Tensor) -> tuple[Any, Any]:
     if not _active or own_tangent(tensor, _active[-1].number) is None:
         return tensor, None
     with_below = _active[-1]

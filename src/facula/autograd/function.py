@@ -452,11 +452,11 @@ def _prepare_outputs(ctx: Any, args: tuple, results: list, record: bool) -> tupl
     return tuple(targets), tuple(dirty)
 
 
-def _differentiable(tensor: Any) -> bool:
+def _differentiable(tensor: core.Tensor) -> bool:
     return tensor.dtype.is_floating_point or tensor.dtype.is_complex
 
 
-def _check_dirty(ctx: Any, tensor: Any, inputs: dict, record: bool) -> None:
+def _check_dirty(ctx: Any, tensor: core.Tensor, inputs: dict, record: bool) -> None:
     if id(tensor) not in inputs:
         fail(
             RuntimeError,

@@ -67,7 +67,7 @@ def _decorate_class(make_context: Callable[[], Any], cls: type) -> type:
     return cls
 
 
-def context_decorator(make_context: Callable[[], Any], function: Any) -> Any:
+def context_decorator(make_context: Callable[[], Any], function: Callable[..., Any]) -> Any:
     """``function`` run inside a fresh context at every call."""
     if inspect.isclass(function):
         return _decorate_class(make_context, function)
@@ -89,7 +89,7 @@ class ContextDecorator:
         """A fresh context of the same kind."""
         return type(self)()
 
-    def __call__(self, function: Any) -> Any:
+    def __call__(self, function: Callable[..., Any]) -> Any:
         return context_decorator(self.clone, function)
 
 
@@ -98,7 +98,7 @@ class _FixedGradMode(ContextDecorator):
 
     _mode = False
 
-    def __new__(cls, function: Any = None) -> Any:
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
         if function is None:
             return super().__new__(cls)
         return cls()(function)
@@ -162,7 +162,7 @@ class set_grad_enabled(ContextDecorator):
         self.mode = mode
         self.prev = core.set_grad_enabled(mode)
 
-    def __call__(self, function: Any) -> Any:
+    def __call__(self, function: Callable[..., Any]) -> Any:
         # as a decorator it takes effect inside calls only
         core.set_grad_enabled(self.prev)
         return super().__call__(function)

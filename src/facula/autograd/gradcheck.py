@@ -53,7 +53,7 @@ def _is_differentiable(value: Any) -> bool:
     return isinstance(value, core.Tensor) and value.requires_grad
 
 
-def _inexact(tensor: Any) -> bool:
+def _inexact(tensor: core.Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
 
 
@@ -83,7 +83,7 @@ class _Check:
 
     # numerical ------------------------------------------------------------------------------------
 
-    def _difference(self, tensor: Any, index: tuple, step: complex) -> list[Any]:
+    def _difference(self, tensor: core.Tensor, index: tuple, step: complex) -> list[Any]:
         """Central difference of the outputs along one element, divided by the step's length."""
         with no_grad():
             data = tensor.detach()
@@ -95,7 +95,7 @@ class _Check:
             data[index] = original
         return [(a - b) / (2 * abs(step)) for a, b in zip(above, below, strict=True)]
 
-    def numerical(self, tensor: Any, outputs: tuple) -> list[Any]:
+    def numerical(self, tensor: core.Tensor, outputs: tuple) -> list[Any]:
         """For each output the Jacobian ``[elements of the tensor, elements of the output]``.
 
         For a complex tensor it is twice the derivative with respect to the conjugate's conjugate,
@@ -150,7 +150,7 @@ def _stack(rows: list[Any], like: Any) -> Any:
     return F.stack(rows) if rows else like.new_zeros((0, like.numel()))
 
 
-def _dense(tensor: Any) -> Any:
+def _dense(tensor: core.Tensor) -> Any:
     return tensor.to_dense() if tensor.is_sparse else tensor
 
 
@@ -199,7 +199,7 @@ def _slow(check: _Check, outputs: tuple, positions: list[int]) -> None:
                     raise GradcheckError(_message(got, expected, i, positions[j], extra))
 
 
-def _random_like(tensor: Any, generator: Any) -> Any:
+def _random_like(tensor: core.Tensor, generator: core.Generator | None) -> Any:
     real = tensor.abs().dtype if tensor.is_complex() else tensor.dtype
 
     def draw() -> Any:

@@ -52,7 +52,7 @@ class GradientEdge(NamedTuple):
     ownership_token: Any = None
 
 
-def get_gradient_edge(tensor: Any) -> GradientEdge:
+def get_gradient_edge(tensor: core.Tensor) -> GradientEdge:
     """The edge through which gradients reach a tensor; the tensor itself may be let go.
 
     Args:
@@ -80,7 +80,7 @@ def get_gradient_edge(tensor: Any) -> GradientEdge:
     return GradientEdge(node, tensor.output_nr if tensor.grad_fn is not None else 0, tensor)
 
 
-def accumulation_node(tensor: Any) -> Any:
+def accumulation_node(tensor: core.Tensor) -> Any:
     """The node of a tensor; for a leaf the one that accumulates into it."""
     if tensor.grad_fn is not None:
         return tensor.grad_fn
@@ -176,7 +176,7 @@ class save_on_cpu(saved_tensors_hooks):
     """
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
-        def pack(tensor: Any) -> tuple:
+        def pack(tensor: core.Tensor) -> tuple:
             if not pin_memory:
                 return tensor.device, tensor.cpu()
             packed = core.empty(tensor.size(), dtype=tensor.dtype).pin_memory()
@@ -275,7 +275,7 @@ def _hook_any(tensors: Sequence[Any], fn: Callable, lock: Any) -> tuple:
     done: dict[int, bool] = {}
 
     @functools.wraps(fn)
-    def hook(grad: Any) -> None:
+    def hook(grad: core.Tensor) -> None:
         task = core.current_graph_task_id()
         with lock:
             if task in done:
@@ -302,7 +302,7 @@ def _hook_all(tensors: Sequence[Any], fn: Callable, lock: Any) -> tuple:
             fn(grads)
 
     def make(index: int) -> Callable:
-        def hook(grad: Any) -> None:
+        def hook(grad: core.Tensor) -> None:
             task = core.current_graph_task_id()
             with lock:
                 if task not in gathered:
@@ -337,7 +337,7 @@ class _MutationGuard:
 class _Packed:
     """What the hooks keep: a tensor and the version it had, or a copy."""
 
-    def __init__(self, tensor: Any) -> None:
+    def __init__(self, tensor: core.Tensor) -> None:
         self.tensor = tensor
         self.version = tensor._version
         self.copy: Any = None
@@ -361,7 +361,7 @@ def allow_mutation_on_saved_tensors() -> Iterator[_MutationGuard]:
     """
     guard = _MutationGuard()
 
-    def pack(tensor: Any) -> _Packed:
+    def pack(tensor: core.Tensor) -> _Packed:
         packed = _Packed(tensor)
         packed.copy = tensor.detach().clone()
         guard.saved.append((tensor, packed))

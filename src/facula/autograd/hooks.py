@@ -66,7 +66,7 @@ def unserializable_hook(function: Any) -> Any:
     return function
 
 
-def warn_if_has_hooks(tensor: Any) -> None:
+def warn_if_has_hooks(tensor: core.Tensor) -> None:
     """Warn about backward hooks on ``tensor`` that a pickle leaves out."""
     for hook in (getattr(tensor, "_backward_hooks", None) or {}).values():
         if not hasattr(hook, "__torch_unserializable__"):

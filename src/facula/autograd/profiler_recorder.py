@@ -12,7 +12,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from facula import core
@@ -119,7 +119,9 @@ class Recorder:
             if event.end == 0:
                 self._close(event, self.end)
 
-    def enter_call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> RawEvent:
+    def enter_call(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> RawEvent:
         """An operator or a method is about to run."""
         sequence = core.next_sequence_number() if core.is_grad_enabled() else -1
         name = self._names.get(function)
@@ -212,7 +214,11 @@ class Recorder:
         self.events.append(event)
 
     def _describe(
-        self, event: RawEvent, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        event: RawEvent,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> None:
         definition = getattr(function, "definition", None)
         bound: tuple[Any, ...] = (*args, *kwargs.values())
@@ -232,7 +238,7 @@ def _allocated() -> int:
     return core.memory_stats()["allocated"]
 
 
-def operator_name(function: Any) -> str:
+def operator_name(function: Callable[..., Any]) -> str:
     """The name of an operator as PyTorch's traces show it: `aten::add`, `aten::add_`, `mine::op`."""
     operator = getattr(function, "op", function)
     name = getattr(operator, "name", None)

@@ -74,7 +74,7 @@ class _PolicyMode:
     def __exit__(self, *exc_info: Any) -> None:
         core.pop_dispatch_mode()
 
-    def _kept(self, func: Any, args: tuple, kwargs: dict, out: Any = None) -> bool:
+    def _kept(self, func: Callable[..., Any], args: tuple, kwargs: dict, out: Any = None) -> bool:
         context = SelectiveCheckpointContext(is_recompute=self.replay, op_output=out)
         decision = self.policy(context, func, *args, **kwargs)
         if isinstance(decision, bool):
@@ -82,7 +82,7 @@ class _PolicyMode:
         return decision in (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE)
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+        self, func: Callable[..., Any], types: Any, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
         kwargs = kwargs or {}
         if not self.replay:

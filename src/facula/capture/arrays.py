@@ -15,7 +15,7 @@ import operator
 import types
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.capture.breaks import Break, Earlier
@@ -23,6 +23,10 @@ from facula.capture.domain import Part
 from facula.capture.rules import LATER, enter
 from facula.capture.sources import Source
 from facula.capture.values import ArrayValue, Known, TensorValue
+
+if TYPE_CHECKING:
+    from facula.capture.values import Value
+
 
 _SYMBOLS = {
     "+": "add", "-": "subtract", "*": "multiply", "/": "true_divide", "//": "floor_divide",
@@ -339,7 +343,7 @@ class Arrays(Part):
         made.view_of = (function, owner, more)
         return made
 
-    def array_setitem(self, owner: ArrayValue, key: Any, value: Any) -> None:
+    def array_setitem(self, owner: ArrayValue, key: Any, value: Value) -> None:
         """`array[key] = value`."""
         found = translation("numpy_keys").key_of(self, owner, key)
         if found.reversed:

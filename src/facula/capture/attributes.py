@@ -80,7 +80,7 @@ class Attributes(Part):
             return self._container_attribute(owner, name)
         return self._other_attribute(owner, name)
 
-    def getattr_or(self, owner: Any, name: str) -> Any:
+    def getattr_or(self, owner: Value, name: str) -> Any:
         """The attribute, None where there is none."""
         try:
             return self.getattr(owner, name)
@@ -584,7 +584,7 @@ class Attributes(Part):
             return self.trusted(found)
         self.fail(NameError, f"name '{name}' is not defined")
 
-    def store_global(self, frame: Any, name: str, value: Any) -> None:
+    def store_global(self, frame: Any, name: str, value: Value) -> None:
         self.dict_set(self.globals_value(frame.globals), Known(name), value)
 
     def delete_global(self, frame: Any, name: str) -> None:

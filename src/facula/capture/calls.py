@@ -579,7 +579,7 @@ class Calls(Part):
             return STOP
         return self.force(signal.value)
 
-    def send(self, receiver: Any, value: Any) -> tuple[bool, Any]:
+    def send(self, receiver: Any, value: Value) -> tuple[bool, Any]:
         receiver, value = self.force(receiver), self.force(value)
         if isinstance(receiver, GeneratorValue):
             result = self.resume(receiver, value)

@@ -12,11 +12,15 @@ import operator
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula.capture.frames import NULL, STOP, UNBOUND, Frame, Returned
 from facula.capture.instructions import Instruction
 from facula.capture.machine import run, throw
+
+if TYPE_CHECKING:
+    from facula.capture.values import Value
+
 
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
@@ -55,10 +59,10 @@ class Concrete:
     def constant(self, value: Any) -> Any:
         return value
 
-    def constant_of(self, value: Any) -> Any:
+    def constant_of(self, value: Value) -> Any:
         return value
 
-    def loaded(self, value: Any) -> Any:
+    def loaded(self, value: Value) -> Any:
         return value
 
     def is_cell(self, value: Any) -> bool:
@@ -95,7 +99,7 @@ class Concrete:
             return known[name]
         raise NameError(f"name '{name}' is not defined")
 
-    def store_global(self, frame: Frame, name: str, value: Any) -> None:
+    def store_global(self, frame: Frame, name: str, value: Value) -> None:
         frame.globals[name] = value
 
     def delete_global(self, frame: Frame, name: str) -> None:
@@ -113,7 +117,7 @@ class Concrete:
     truth = staticmethod(builtins.bool)
     to_bool = staticmethod(builtins.bool)
 
-    def branch(self, value: Any, frame: Frame, jump: Any) -> bool:
+    def branch(self, value: Value, frame: Frame, jump: Any) -> bool:
         return bool(value)
 
     logical_not = staticmethod(operator.not_)
@@ -123,7 +127,7 @@ class Concrete:
     build_list: Any = staticmethod(builtins.list)
     build_set: Any = staticmethod(builtins.set)
 
-    def getattr_or(self, owner: Any, name: str) -> Any:
+    def getattr_or(self, owner: Value, name: str) -> Any:
         return builtins.getattr(owner, name, None)
 
     def super(self, frame: Frame, function: Any, arguments: list[Any]) -> Any:
@@ -152,7 +156,7 @@ class Concrete:
     def binary(self, symbol: str, left: Any, right: Any) -> Any:
         return BINARY[symbol](left, right)
 
-    def unary(self, symbol: str, value: Any) -> Any:
+    def unary(self, symbol: str, value: Value) -> Any:
         return UNARY[symbol](value)
 
     def compare(self, symbol: str, left: Any, right: Any) -> Any:
@@ -168,7 +172,7 @@ class Concrete:
     def build_string(self, parts: list[Any]) -> Any:
         return "".join(parts)
 
-    def format(self, value: Any, conversion: Any, spec: Any) -> Any:
+    def format(self, value: Value, conversion: Any, spec: Any) -> Any:
         return builtins.format(conversion(value) if conversion else value, spec)
 
     def list_append(self, owner: Any, value: Any) -> None:
@@ -336,7 +340,9 @@ class Concrete:
         return [type(error), error, error.__traceback__]
 
 
-def _while_handling(error: BaseException, function: Any, args: list[Any], kwargs: Any) -> Any:
+def _while_handling(
+    error: BaseException, function: Any, args: list[Any], kwargs: dict[str, Any]
+) -> Any:
     """A call inside of an `except` block, so that what it raises or asks sees the exception."""
     try:
         raise error

@@ -8,17 +8,21 @@ an error that names the dimension; sizes that are equal are tried together and a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.capture.sizes import REFUSALS, Replay, value_of_number
 from facula.capture.values import NumberValue, TensorValue
 from facula.fx.experimental.symbolic_shapes import ConstraintViolationError
 
+if TYPE_CHECKING:
+    from facula.capture.symbolic import Symbolic
+
+
 Dimension = tuple[int, int]
 
 
-def check_marks(world: Any) -> None:
+def check_marks(world: Symbolic) -> None:
     """Raise for a marked dimension that the program fixes.
 
     Raises:
@@ -56,7 +60,9 @@ def _text(fixed: list[tuple[TensorValue, int]]) -> str:
     )
 
 
-def _can_change(world: Any, tensors: dict[int, TensorValue], value: TensorValue, dim: int) -> bool:
+def _can_change(
+    world: Symbolic, tensors: dict[int, TensorValue], value: TensorValue, dim: int
+) -> bool:
     size = int(value.fake.shape[dim])
     if dim not in value.dynamic:
         return size < 2
@@ -83,7 +89,7 @@ def _others(size: int) -> Iterator[int]:
 
 
 def _goes_the_same_way(
-    world: Any, tensors: dict[int, TensorValue], sizes: dict[Dimension, int]
+    world: Symbolic, tensors: dict[int, TensorValue], sizes: dict[Dimension, int]
 ) -> bool:
     replay = Replay(world.fakes, world.attached)
     for key, value in tensors.items():
@@ -106,7 +112,7 @@ def _goes_the_same_way(
         core.set_thread_keys(keys)
 
 
-def _run_all(world: Any, replay: Replay) -> None:
+def _run_all(world: Symbolic, replay: Replay) -> None:
     nodes: Iterable[Any] = [n for n in world.graph.nodes if n.op != "output"]
     for node in nodes:
         replay.value(node)

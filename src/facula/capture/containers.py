@@ -80,11 +80,11 @@ class Containers(Part):
         owner.items.setdefault(self.key_of(value), self.force(value))
         self.change(owner)
 
-    def set_update(self, owner: Any, values: Any) -> None:
+    def set_update(self, owner: Value, values: Any) -> None:
         for value in self.unpack_all(values):
             self.set_add(owner, value)
 
-    def dict_update(self, owner: Any, values: Any) -> None:
+    def dict_update(self, owner: Value, values: Any) -> None:
         for key, value in self.pairs(values):
             self.dict_set(owner, key, value)
 
@@ -94,7 +94,7 @@ class Containers(Part):
                 self.fail(TypeError, f"got multiple values for keyword argument {key!r}")
             self.dict_set(owner, key, value)
 
-    def keywords(self, value: Any) -> dict[str, Any]:
+    def keywords(self, value: Value) -> dict[str, Any]:
         """The keyword arguments that `**value` gives."""
         out = {}
         for key, item in self.pairs(value):
@@ -158,7 +158,7 @@ class Containers(Part):
             return self.made(SequenceValue(kind, found))
         return self.force(found)
 
-    def setitem(self, owner: Any, key: Any, value: Any) -> None:
+    def setitem(self, owner: Any, key: Any, value: Value) -> None:
         owner, key = self.force(owner), self.force(key)
         if isinstance(owner, TensorValue):
             self.graph_call(operator.setitem, [owner, key, value])
@@ -262,7 +262,7 @@ class Containers(Part):
             yield self.force(value.items[n])
             n += 1
 
-    def _by_index(self, value: Any) -> Iterator[Any]:
+    def _by_index(self, value: Value) -> Iterator[Any]:
         n = 0
         while True:
             try:
@@ -297,7 +297,7 @@ class Containers(Part):
                 raise
         self.fail(TypeError, f"'{iterator.cls.__name__}' object is not an iterator")
 
-    def iterate(self, value: Any) -> Iterator[Any]:
+    def iterate(self, value: Value) -> Iterator[Any]:
         """A host iterator over the values."""
         iterator = self.iter(value)
         for _ in range(config.iteration_limit):

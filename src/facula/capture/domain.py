@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from facula.capture.values import Value
+
 
 class Part:
     """A part of `Symbolic`."""
@@ -16,5 +19,5 @@ class Part:
         def __getattr__(self, name: str) -> Any:
             """An operation or a field of another part."""
 
-        def __setattr__(self, name: str, value: Any) -> None:
+        def __setattr__(self, name: str, value: Value) -> None:
             """A field of `Symbolic`."""

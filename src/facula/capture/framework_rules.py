@@ -13,7 +13,7 @@ import functools
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import autograd, core
 from facula.autograd import autocast
@@ -23,6 +23,9 @@ from facula.capture.breaks import Break
 from facula.capture.graph_ops import MODE_FUNCTIONS
 from facula.capture.values import Known, TensorValue
 from facula.namespaces import functional
+
+if TYPE_CHECKING:
+    from facula.capture.symbolic import Symbolic
 
 
 def put(rules: dict) -> None:
@@ -44,7 +47,7 @@ def put(rules: dict) -> None:
 
 
 def _engine(name: str) -> Any:
-    def run(d: Any, args: list, kwargs: dict) -> Any:
+    def run(d: Symbolic, args: list, kwargs: dict) -> Any:
         raise Break("backward", f"autograd.{name}")
 
     return run
@@ -126,7 +129,7 @@ def applied(cls: type) -> Any:
 
 
 def _functions_as_nodes(rules: dict) -> None:
-    def apply(d: Any, args: list, kwargs: dict) -> Any:
+    def apply(d: Symbolic, args: list, kwargs: dict) -> Any:
         return d.graph_call(applied(d.constant_of(args[0])), args[1:], kwargs)
 
     rules[autograd.Function.apply.__func__] = apply  # type: ignore[attr-defined]
@@ -145,7 +148,7 @@ def _functions_as_nodes(rules: dict) -> None:
     rules[sys.exception] = _handled
 
 
-def _handled(d: Any, args: list, kwargs: dict) -> Any:
+def _handled(d: Symbolic, args: list, kwargs: dict) -> Any:
     for frame in reversed(d.frames):
         if frame.handling is not None and not d.is_none(frame.handling):
             return frame.handling
@@ -171,7 +174,7 @@ def _questions_about_compiling(rules: dict) -> None:
     rules[is_compiling] = lambda d, args, kwargs: Known(True)
     rules[is_exporting] = lambda d, args, kwargs: Known(is_exporting())
 
-    def explicit(d: Any, args: list, kwargs: dict) -> Any:
+    def explicit(d: Symbolic, args: list, kwargs: dict) -> Any:
         raise Break("explicit", "graph_break()")
 
     rules[graph_break] = explicit

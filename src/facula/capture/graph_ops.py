@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.capture import config, hooks, narration, reads
@@ -37,6 +37,12 @@ from facula.capture.values import (
 from facula.capture.wrappers import WrapperValue, is_wrapper
 from facula.fx.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from facula.ops.registry import TABLE
+
+if TYPE_CHECKING:
+    from facula.capture.values import Value
+    from facula.fx import Node
+    from facula.ops.definition import Definition
+
 
 #: attributes that are tensors: they are operators
 _TENSOR_ATTRIBUTES = frozenset("T mT H mH real imag data".split())
@@ -288,7 +294,7 @@ class GraphOps(Part):
             return known
         return self.from_result(result, node)
 
-    def _numbers_read(self, definition: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def _numbers_read(self, definition: Definition, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Arguments with numbers where tensors from outside stand for them, which is guarded."""
         names = [parameter.name for parameter in definition.schema.parameters]
         wanted = [name in definition.numbers for name in names]
@@ -330,7 +336,7 @@ class GraphOps(Part):
                 raise Break("data-dependent-value", text) from error
             raise Break("fake-error", f"{kind} in {text}") from error
 
-    def from_result(self, result: Any, node: Any) -> Any:
+    def from_result(self, result: Any, node: Node) -> Any:
         """The symbolic value of what a node gives."""
         if is_wrapper(type(result)):
             return self.wrapper_result(result, node)
@@ -353,7 +359,7 @@ class GraphOps(Part):
             return self.made(SequenceValue(type(result), items))
         return self.trusted(result)
 
-    def part_of(self, node: Any, number: int, value: Any) -> Any:
+    def part_of(self, node: Node, number: int, value: Any) -> Any:
         """The symbolic value of one result of a node."""
         known = self.by_fake.get(id(value))
         if known is not None and (known.node is None or known.node.graph is self.graph):
@@ -444,7 +450,7 @@ class GraphOps(Part):
             return self.constant(value)
         raise Break("unsupported-attribute", f"Tensor.{name}")
 
-    def set_tensor_attribute(self, owner: TensorValue, name: str, value: Any) -> None:
+    def set_tensor_attribute(self, owner: TensorValue, name: str, value: Value) -> None:
         """`tensor.name = value`, repeated behind the graph."""
         if name == "requires_grad":
             self.graph_method("requires_grad_", owner, [value], {})

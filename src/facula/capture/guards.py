@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from facula import core
 from facula.autograd import autocast
 from facula.capture.sources import Held, Line, Source, Text
+
+if TYPE_CHECKING:
+    from facula.capture.values import Value
 
 
 class Guard(NamedTuple):
@@ -48,7 +51,7 @@ class Guard(NamedTuple):
         return None
 
 
-def _short(value: Any) -> str:
+def _short(value: Value) -> str:
     text = repr(value)
     return text if len(text) < 60 else text[:57] + "..."
 

@@ -11,7 +11,7 @@ and gives no memory that it was given; where a function can not be captured so, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.capture.breaks import Break
@@ -24,13 +24,17 @@ from facula.fx.higher_order.errors import refuse
 from facula.fx.higher_order.merging import merged
 from facula.fx.higher_order.operator import fresh
 
+if TYPE_CHECKING:
+    from facula.capture.symbolic import Symbolic
+
+
 __all__ = ["put", "subgraph"]
 
 Tensor = core.Tensor
 
 
 def subgraph(
-    d: Any, function: Any, args: list[Any], may_be_none: bool = False
+    d: Symbolic, function: Any, args: list[Any], may_be_none: bool = False
 ) -> tuple[GraphModule, list[Any], Any]:
     """A function captured as a graph of its own: (graph, what it reads from outside, its result).
 
@@ -62,7 +66,7 @@ def subgraph(
         d.graph, d.last_placeholder, d.inputs, d.operator_count = outer
 
 
-def _tensors(d: Any, result: Any) -> list[Any]:
+def _tensors(d: Symbolic, result: Any) -> list[Any]:
     result = d.force(result)
     if isinstance(result, TensorValue):
         return [result]
@@ -78,7 +82,7 @@ class _Recorded(Break):
 class _Function:
     """A function of a call, captured as a graph."""
 
-    def __init__(self, d: Any, name: str, function: Any, args: Sequence[Any]) -> None:
+    def __init__(self, d: Symbolic, name: str, function: Any, args: Sequence[Any]) -> None:
         self.d, self.name = d, name
         self.inner = InnerFunction(d, d.force(function))
         before = len(d.effects), len(d.attribute_writes)
@@ -147,7 +151,7 @@ def _lifted(functions: Sequence[_Function]) -> list[Any]:
     return [found[k] for k in (*shared, *[k for k in found if k not in shared])]
 
 
-def _nodes(d: Any, values: Sequence[Any]) -> list[Any]:
+def _nodes(d: Symbolic, values: Sequence[Any]) -> list[Any]:
     return [d.argument(value)[0] for value in values]
 
 
@@ -163,7 +167,7 @@ def _symbolic(d: Any, function: _Function, parts: Sequence[Any]) -> Any:
     return symbolic_of(d, function.inner.template, parts)
 
 
-def _tensor_operands(d: Any, name: str, leaves: Sequence[Any]) -> None:
+def _tensor_operands(d: Symbolic, name: str, leaves: Sequence[Any]) -> None:
     if not all(isinstance(value, TensorValue) for value in leaves):
         raise Break("no-graph-argument", f"operands of {name} that are no tensors")
 
@@ -256,7 +260,7 @@ def _same_metas(name: str, before: Sequence[Any], after: Sequence[Any]) -> None:
             _uncaptured(name, f"{b.dtype}{list(b.shape)} in the place of {a.dtype}{list(a.shape)}")
 
 
-def _cut(d: Any, leaves: Sequence[Any], dim: int, reverse: bool) -> list[Any]:
+def _cut(d: Symbolic, leaves: Sequence[Any], dim: int, reverse: bool) -> list[Any]:
     """Tensors with a dimension in front, where asked in the other order."""
     found = []
     for leaf in leaves:
@@ -266,7 +270,7 @@ def _cut(d: Any, leaves: Sequence[Any], dim: int, reverse: bool) -> list[Any]:
     return found
 
 
-def _back(d: Any, leaves: Sequence[Any], dim: int, reverse: bool) -> list[Any]:
+def _back(d: Symbolic, leaves: Sequence[Any], dim: int, reverse: bool) -> list[Any]:
     found = []
     for leaf in leaves:
         if reverse and isinstance(leaf, TensorValue):
@@ -277,12 +281,12 @@ def _back(d: Any, leaves: Sequence[Any], dim: int, reverse: bool) -> list[Any]:
     return found
 
 
-def _rows(d: Any, leaves: Sequence[Any]) -> list[Any]:
+def _rows(d: Symbolic, leaves: Sequence[Any]) -> list[Any]:
     """A stand-in for one row of each tensor."""
     return [d.fakes.run(lambda x: x.select(0, 0).clone(), [v.fake.detach()], {}) for v in leaves]
 
 
-def _direction(d: Any, words: dict[str, Any], leaves: Sequence[Any]) -> tuple[int, bool]:
+def _direction(d: Symbolic, words: dict[str, Any], leaves: Sequence[Any]) -> tuple[int, bool]:
     dim = d.constant_of(words["dim"]) if "dim" in words else 0
     reverse = d.constant_of(words["reverse"]) if "reverse" in words else False
     if type(dim) is not int or type(reverse) is not bool:

@@ -8,19 +8,23 @@ ends the segment, and is registered by Python.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.capture.breaks import Break, Earlier
 from facula.capture.higher_order import subgraph
 from facula.capture.values import Known, NodeValue, TensorValue, Value
 
+if TYPE_CHECKING:
+    from facula.capture.symbolic import Symbolic
+    from facula.fx import Graph
+
 
 class _Handle:
     """Stands for what `register_hook` gives; no program can ask for more than to drop it."""
 
 
-def with_hook(tensor: Any, graph: Any, replaces: bool, *more: Any) -> None:
+def with_hook(tensor: Any, graph: Graph, replaces: bool, *more: Any) -> None:
     """Have a graph see, and with `replaces` replace, the gradient of a tensor.
 
     more: what the graph reads besides the gradient.
@@ -55,7 +59,7 @@ def register(d: Any, owner: TensorValue, hook: Value) -> NodeValue:
     return value
 
 
-def check_hooks(d: Any) -> None:
+def check_hooks(d: Symbolic) -> None:
     """That the variables which hooks read are at the segment's end what they were captured with."""
     for value, cells in d.hooked:
         if any(cell.content is not content for cell, content in cells):

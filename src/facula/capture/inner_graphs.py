@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.capture.breaks import Break
@@ -25,6 +25,10 @@ from facula.capture.values import (
     TensorValue,
 )
 from facula.fx import Graph, GraphModule
+
+if TYPE_CHECKING:
+    from facula.capture.symbolic import Symbolic
+    from facula.capture.values import Value
 
 
 class Slot:
@@ -41,7 +45,7 @@ class Opaque:
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Any) -> None:
+    def __init__(self, value: Value) -> None:
         self.value = value
 
 
@@ -91,7 +95,7 @@ def given_of(d: Any, nested: Any) -> tuple[Any, list[Any], Any]:
     return build(template, [leaf.fake for leaf in leaves]), leaves, template
 
 
-def _template(d: Any, value: Any, leaves: list[Any]) -> Any:
+def _template(d: Symbolic, value: Any, leaves: list[Any]) -> Any:
     """A symbolic value as a template; what is a node goes to `leaves`."""
     value = d.force(value)
     if isinstance(value, (TensorValue, NodeValue)):
@@ -113,7 +117,7 @@ def _template(d: Any, value: Any, leaves: list[Any]) -> Any:
     return Opaque(value)
 
 
-def symbolic_of(d: Any, template: Any, parts: Sequence[Any]) -> Any:
+def symbolic_of(d: Symbolic, template: Any, parts: Sequence[Any]) -> Any:
     """The symbolic value of a nesting, from those of its slots."""
     if isinstance(template, Slot):
         return parts[template.number]
@@ -132,7 +136,7 @@ def symbolic_of(d: Any, template: Any, parts: Sequence[Any]) -> Any:
 class InnerFunction:
     """A symbolic function that is called with stand-ins: captured the first time, then a graph."""
 
-    def __init__(self, d: Any, function: Any) -> None:
+    def __init__(self, d: Symbolic, function: Any) -> None:
         self.d, self.function = d, function
         self.name = _name_of(function)
         self.module: GraphModule | None = None
@@ -181,7 +185,7 @@ def _name_of(function: Any) -> str:
     return name if isinstance(name, str) and name.isidentifier() else "function"
 
 
-def _input(d: Any, number: int, value: Any) -> Any:
+def _input(d: Symbolic, number: int, value: Any) -> Any:
     node = d.graph.placeholder(f"input_{number}")
     d.last_placeholder = node
     if not isinstance(value, core.Tensor):
@@ -191,7 +195,7 @@ def _input(d: Any, number: int, value: Any) -> Any:
     return made
 
 
-def check_nothing_stays(d: Any, graph: Graph) -> None:
+def check_nothing_stays(d: Symbolic, graph: Graph) -> None:
     """Break where something of an inner graph was put into an object from outside."""
     for value in list(d.effects.values()):
         parts: list[Any] = []
@@ -210,7 +214,7 @@ def check_nothing_stays(d: Any, graph: Graph) -> None:
             raise Break("unsupported-mutation", f"a transform's tensor is kept as .{name}")
 
 
-def _is_of(d: Any, value: Any, graph: Graph) -> bool:
+def _is_of(d: Symbolic, value: Any, graph: Graph) -> bool:
     value = getattr(value, "value", None) or value
     if isinstance(value, TensorValue):
         return value.node is not None and value.node.graph is graph

@@ -10,11 +10,15 @@ from __future__ import annotations
 import dis
 from collections.abc import Callable, Sequence
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.capture.sources import Line
 from facula.core import logs
+
+if TYPE_CHECKING:
+    from facula.fx import Node
+
 
 __all__ = ["code_of", "graph_of", "guards_of", "lines_of_frames", "misses", "trace_call"]
 
@@ -62,11 +66,11 @@ def graph_of(name: str, module: Any) -> None:
         logs.artifact("graph_sizes").debug("TRACED GRAPH TENSOR SIZES of %s:\n%s", name, sizes)
 
 
-def _is_tensor(node: Any) -> bool:
+def _is_tensor(node: Node) -> bool:
     return isinstance(node.meta.get("val"), core.Tensor)
 
 
-def _sizes(node: Any) -> str:
+def _sizes(node: Node) -> str:
     return f"{node.name}: {tuple(node.meta['val'].shape)}"
 
 

@@ -7,7 +7,7 @@ Keeps true: numbers of Python are weak and numbers of NumPy are not, as NumPy ha
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,11 @@ from facula.capture.values import (
     TensorValue,
 )
 from facula.ops.registry import PLACES
+
+if TYPE_CHECKING:
+    from facula.capture.symbolic import Symbolic
+    from facula.capture.values import Value
+
 
 #: dtypes of tensors that operators take, and what NumPy calls them
 NUMPY: dict[Any, np.dtype] = {
@@ -53,7 +58,7 @@ def numpy_dtype(tensor: TensorValue) -> np.dtype:
     return NUMPY[tensor.fake.dtype]
 
 
-def array_value(d: Any, tensor: TensorValue, scalar: bool = False) -> ArrayValue:
+def array_value(d: Symbolic, tensor: TensorValue, scalar: bool = False) -> ArrayValue:
     """An array, or a number, that was made in the segment."""
     if tensor.fake.dtype not in NUMPY:
         raise Break("unsupported-value", f"an array of {tensor.fake.dtype}")
@@ -79,7 +84,7 @@ def strong_dtype(value: Any) -> np.dtype | None:
     return None
 
 
-def embedded(d: Any, array: np.ndarray) -> ArrayValue:
+def embedded(d: Symbolic, array: np.ndarray) -> ArrayValue:
     """A known array, new in each call."""
     if array.dtype not in DTYPES:
         raise Break("unsupported-value", f"an array of {array.dtype}")
@@ -101,7 +106,7 @@ class _Open(Exception):  # noqa: N818 - it is no error
     """An argument that is not known while the program is captured."""
 
 
-def folded(d: Any, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def folded(d: Symbolic, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """What NumPy gives for known arrays; NotImplemented where not everything is known."""
     arrays: list[ArrayValue] = []
     try:
@@ -132,7 +137,7 @@ def _known(d: Any, value: Any, arrays: list[ArrayValue]) -> Any:
     return found[0]
 
 
-def _unfolded(d: Any, result: Any, arrays: list[ArrayValue], again: Any) -> Any:
+def _unfolded(d: Symbolic, result: Any, arrays: list[ArrayValue], again: Any) -> Any:
     if isinstance(result, (list, tuple)):
         return d.made(SequenceValue(type(result), [_unfolded(d, r, arrays, again) for r in result]))
     if not isinstance(result, np.ndarray):
@@ -182,7 +187,7 @@ def _sequence_array(d: Any, value: SequenceValue, dtype: np.dtype | None) -> Arr
     return array_value(d, d.graph_call(operator_named("stack"), [d.build_tuple(same)]))
 
 
-def _has_parts(d: Any, value: Any) -> bool:
+def _has_parts(d: Symbolic, value: Any) -> bool:
     """Whether a sequence has arrays, tensors or open numbers somewhere inside."""
     value = d.force(value)
     if isinstance(value, SequenceValue):
@@ -190,7 +195,7 @@ def _has_parts(d: Any, value: Any) -> bool:
     return isinstance(value, (ArrayValue, TensorValue, NumberValue))
 
 
-def full(d: Any, shape: Any, value: Any, dtype: np.dtype) -> TensorValue:
+def full(d: Symbolic, shape: Any, value: Value, dtype: np.dtype) -> TensorValue:
     """A tensor of one value."""
     sizes = shape if not isinstance(shape, list) else d.build_tuple(shape)
     words = {"dtype": Known(DTYPES[dtype]), "device": Known("cpu")}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
@@ -38,6 +38,11 @@ from facula.capture.numpy_ufuncs import axes_of, call, operand, unsupported, wri
 from facula.capture.reading import is_numpy_scalar
 from facula.capture.values import ArrayValue, Known, NumberValue, SequenceValue, TensorValue
 from facula.ops.registry import PLACES
+
+if TYPE_CHECKING:
+    from facula.capture.symbolic import Symbolic
+    from facula.capture.values import Value
+
 
 _RULES: dict[Any, Callable[..., Any]] = {}
 #: functions that make arrays of known arguments; NumPy computes them, up to this many elements
@@ -82,7 +87,7 @@ def rules() -> dict[Any, Any]:
     return found | _RULES
 
 
-def _with_ufunc(function: Any, ufunc: np.ufunc, d: Any, *args: Any, **kwargs: Any) -> Any:
+def _with_ufunc(function: Any, ufunc: np.ufunc, d: Symbolic, *args: Any, **kwargs: Any) -> Any:
     return function(d, ufunc, *args, **kwargs)
 
 
@@ -130,7 +135,7 @@ def _folded(function: Any) -> Callable[..., Any]:
     return run
 
 
-def _dtype_for(d: Any, value: Any) -> Any:
+def _dtype_for(d: Symbolic, value: Any) -> Any:
     value = d.force(value)
     return numpy_dtype(value.inner) if isinstance(value, ArrayValue) else d.constant_of(value)
 
@@ -216,7 +221,7 @@ def _ascontiguousarray(d: Any, a: Any, dtype: Any = None, *, like: Any = None) -
     return array_value(d, d.graph_method("contiguous", made.inner, [], {}))
 
 
-def _plain_order(d: Any, order: Any, like: Any = None) -> None:
+def _plain_order(d: Symbolic, order: Any, like: Any = None) -> None:
     if order is not None and d.constant_of(order) not in ("C", "K", "A", None):
         raise unsupported("an array in another order")
     if like is not None and not d.is_none(like):
@@ -333,7 +338,7 @@ def _promoted(value: Any) -> Any:
 
 
 @rule(np.result_type)
-def _result_type(d: Any, *values: Any) -> Any:
+def _result_type(d: Symbolic, *values: Any) -> Any:
     given = []
     for value in values:
         value = d.force(value)
@@ -345,7 +350,7 @@ def _result_type(d: Any, *values: Any) -> Any:
 
 
 @rule(np.copyto)
-def _copyto(d: Any, dst: Any, src: Any, casting: Any = None, where: Any = None) -> Any:
+def _copyto(d: Symbolic, dst: Any, src: Any, casting: Any = None, where: Any = None) -> Any:
     target = d.force(dst)
     if not isinstance(target, ArrayValue):
         raise unsupported("copyto of something else")
@@ -367,20 +372,20 @@ def _copyto(d: Any, dst: Any, src: Any, casting: Any = None, where: Any = None) 
 
 
 @rule(np.broadcast_to)
-def _broadcast_to(d: Any, array: Any, shape: Any, subok: Any = None) -> Any:
+def _broadcast_to(d: Symbolic, array: Any, shape: Any, subok: Any = None) -> Any:
     tensor = as_array(d, array).inner
     return array_value(d, d.graph_method("broadcast_to", tensor, [sizes(d, [shape])], {}))
 
 
 @rule(np.broadcast_arrays)
-def _broadcast_arrays(d: Any, *args: Any, subok: Any = None) -> Any:
+def _broadcast_arrays(d: Symbolic, *args: Any, subok: Any = None) -> Any:
     parts = [as_array(d, part).inner for part in args]
     made = d.graph_call(operator_named("broadcast_tensors"), parts)
     return d.build_tuple([array_value(d, d.force(part)) for part in made.items])
 
 
 @rule(np.array_split)
-def _array_split(d: Any, ary: Any, indices_or_sections: Any, axis: Any = None) -> Any:
+def _array_split(d: Symbolic, ary: Any, indices_or_sections: Any, axis: Any = None) -> Any:
     array, at = as_array(d, ary), 0 if axis is None else d.constant_of(axis)
     (at,) = axes_of(d, array.inner, Known(at))
     count = d.constant_of(d.size_of(array.inner, at))
@@ -409,12 +414,12 @@ def _meshgrid(d: Any, *xi: Any, copy: Any = None, sparse: Any = None, indexing: 
 
 # products and orders ------------------------------------------------------------------------------
 @rule(np.dot)
-def _dot(d: Any, a: Any, b: Any, out: Any = None) -> Any:
+def _dot(d: Symbolic, a: Any, b: Any, out: Any = None) -> Any:
     return METHODS["dot"](d, as_array(d, a), b, out)
 
 
 @rule(np.vdot)
-def _vdot(d: Any, a: Any, b: Any, /) -> Any:
+def _vdot(d: Symbolic, a: Any, b: Any, /) -> Any:
     left, right = (METHODS["ravel"](d, as_array(d, part)) for part in (a, b))
     return METHODS["dot"](d, METHODS["conj"](d, left), right)
 
@@ -428,12 +433,12 @@ def _sum_of_products(d: Any, name: str, before: list[Any], parts: list[Any]) -> 
 
 
 @rule(np.inner)
-def _inner(d: Any, a: Any, b: Any, /) -> Any:
+def _inner(d: Symbolic, a: Any, b: Any, /) -> Any:
     return _sum_of_products(d, "inner", [], [as_array(d, a).inner, as_array(d, b).inner])
 
 
 @rule(np.einsum)
-def _einsum(d: Any, *operands: Any, out: Any = None, optimize: Any = None, **more: Any) -> Any:
+def _einsum(d: Symbolic, *operands: Any, out: Any = None, optimize: Any = None, **more: Any) -> Any:
     text = d.constant_or_none(operands[0])
     if text is None or not isinstance(text[0], str) or more or (out and not d.is_none(out)):
         raise unsupported("einsum with lists of indices, or with out=")
@@ -484,7 +489,7 @@ def _at(d: Any, function: Any, q: Any, a: Any, axis: Any, out: Any, keepdims: An
 
 @rule(np.median)
 def _median(
-    d: Any, a: Any, axis: Any = None, out: Any = None, overwrite_input: Any = None,
+    d: Symbolic, a: Any, axis: Any = None, out: Any = None, overwrite_input: Any = None,
     keepdims: Any = None,
 ) -> Any:  # fmt: skip
     return _at(d, np.median, None, a, axis, out, keepdims, None)
@@ -505,14 +510,14 @@ for _function in (np.quantile, np.percentile):
 
 
 @rule(np.errstate)
-def _errstate(d: Any, **words: Any) -> Any:
+def _errstate(d: Symbolic, **words: Any) -> Any:
     if any(d.constant_of(value) not in ("ignore", "warn", None) for value in words.values()):
         raise unsupported("errstate that raises, prints or calls")
     return d.call(d.trusted(contextlib.nullcontext), [], {})
 
 
 @rule(np.diag)
-def _diag(d: Any, v: Any, k: Any = None) -> Any:
+def _diag(d: Symbolic, v: Any, k: Any = None) -> Any:
     array = as_array(d, v)
     if array.inner.fake.dim() == 2:
         return METHODS["diagonal"](d, array, k or Known(0))
@@ -521,7 +526,7 @@ def _diag(d: Any, v: Any, k: Any = None) -> Any:
 
 @rule(np.interp)
 def _interp(
-    d: Any, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
+    d: Symbolic, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
 ) -> Any:  # fmt: skip
     """By the slope of the part that a place is in."""
     if period is not None and not d.is_none(period):
@@ -575,7 +580,7 @@ def _convolve(d: Any, a: Any, v: Any, mode: Any = None) -> Any:
 
 @rule(np.linalg.svd)
 def _svd(
-    d: Any, a: Any, full_matrices: Any = None, compute_uv: Any = None, hermitian: Any = None
+    d: Symbolic, a: Any, full_matrices: Any = None, compute_uv: Any = None, hermitian: Any = None
 ) -> Any:
     if hermitian is not None and d.truth(hermitian):
         raise unsupported("linalg.svd of hermitian matrices")
@@ -586,7 +591,7 @@ def _svd(
 
 
 # functions that have the name of an operator ------------------------------------------------------
-def _same_name(function: Any, op: Any, dtype_in: Callable[..., Any]) -> Callable[..., Any]:
+def _same_name(function: Any, op: core.Op, dtype_in: Callable[..., Any]) -> Callable[..., Any]:
     def run(d: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         known_result = folded(d, function, args, kwargs)
         if known_result is not NotImplemented:
@@ -623,11 +628,11 @@ def _applied(function: Any, rest: list[Any], words: dict[str, Any]) -> Callable[
     return apply
 
 
-def _in_python(d: Any, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def _in_python(d: Symbolic, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
     return d.call(d.trusted(function._implementation), args, kwargs)
 
 
-def _tensor_words(op: Any, words: dict[str, Any]) -> dict[str, Any]:
+def _tensor_words(op: core.Op, words: dict[str, Any]) -> dict[str, Any]:
     """Arguments by the names that the operator has for them."""
     names = {part.name for part in op.definition.schema.parameters}
     axis = "dims" if "dims" in names else "dim"
@@ -643,7 +648,7 @@ def _unchanged(dtype: np.dtype) -> np.dtype:
     return dtype
 
 
-def _sampled(function: Any, op: Any, dtype: np.dtype, samples: list, words: dict) -> Any:
+def _sampled(function: Any, op: core.Op, dtype: np.dtype, samples: list, words: dict) -> Any:
     """What NumPy gives for samples of the arguments; None where the operator gives anything else."""
     given = [
         core.from_numpy(part.astype(dtype)) if isinstance(part, np.ndarray) else part
@@ -711,7 +716,7 @@ def _tensor_of(function: Any, copies: bool) -> Callable[..., Any]:
 
 
 @rule(array_of_tensor)
-def _array_of_tensor(d: Any, value: Any) -> Any:
+def _array_of_tensor(d: Symbolic, value: Value) -> Any:
     found = d.force(value)
     if not isinstance(found, TensorValue):
         return found

@@ -6,7 +6,7 @@ Keeps true: a key that tensors read in another way is a break.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from facula.capture.values import (
     SliceValue,
     TensorValue,
 )
+
+if TYPE_CHECKING:
+    from facula.capture.symbolic import Symbolic
 
 
 class Key(NamedTuple):
@@ -95,7 +98,7 @@ def _is_number(part: Any) -> bool:
     return isinstance(part, NumberValue) or (isinstance(part, Known) and type(part.obj) is int)
 
 
-def _negative_step(d: Any, part: Any) -> slice | None:
+def _negative_step(d: Symbolic, part: Any) -> slice | None:
     """A slice that goes backwards; None for everything else."""
     if not isinstance(part, (SliceValue, Known)):
         return None
@@ -115,7 +118,7 @@ def _refuse_beside(parts: list[Any]) -> None:
         raise Break("unsupported-call", "a reversed slice beside `...`")
 
 
-def _forwards(d: Any, owner: ArrayValue, at: int, backwards: slice) -> slice:
+def _forwards(d: Symbolic, owner: ArrayValue, at: int, backwards: slice) -> slice:
     """The slice with the same items from the first to the last."""
     if backwards == slice(None, None, -1):
         return slice(None)
@@ -127,7 +130,7 @@ def _forwards(d: Any, owner: ArrayValue, at: int, backwards: slice) -> slice:
     return slice(start + (count - 1) * step, start + 1, -step)
 
 
-def index(d: Any, part: Any) -> Any:
+def index(d: Symbolic, part: Any) -> Any:
     """A part of a key, as tensors take it."""
     if isinstance(part, (NumberValue, SliceValue)):
         return part

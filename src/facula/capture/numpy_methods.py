@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from facula import core
 from facula.capture.breaks import Break
 from facula.capture.numpy_dtypes import (
     DTYPES,
@@ -38,6 +39,11 @@ from facula.capture.numpy_ufuncs import (
 from facula.capture.special_methods import SPECIAL
 from facula.capture.values import ArrayValue, Known, MethodValue, SequenceValue, TensorValue
 
+if TYPE_CHECKING:
+    from facula.capture.symbolic import Symbolic
+    from facula.capture.values import Value
+
+
 METHODS: dict[str, Callable[..., Any]] = {}
 
 
@@ -52,7 +58,7 @@ def method(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return put
 
 
-def bound(d: Any, owner: ArrayValue, name: str) -> Any:
+def bound(d: Symbolic, owner: ArrayValue, name: str) -> Any:
     """A method of an array."""
     if not callable(getattr(np.ndarray, name, None)):
         raise Break("unsupported-attribute", f"ndarray.{name}")
@@ -88,7 +94,7 @@ def _is_view(made: Any) -> bool:
     return isinstance(made, ArrayValue) and not made.scalar and made.inner.fake._is_view()
 
 
-def view(d: Any, owner: ArrayValue, name: str) -> Any:
+def view(d: Symbolic, owner: ArrayValue, name: str) -> Any:
     """An attribute that is a view."""
     known = folded(d, operator.attrgetter(name), [owner], {})
     if known is not NotImplemented:
@@ -99,7 +105,7 @@ def view(d: Any, owner: ArrayValue, name: str) -> Any:
     return d.array_view(made, operator.attrgetter(name), owner, ())
 
 
-def _viewed(d: Any, owner: ArrayValue, name: str) -> Any:
+def _viewed(d: Symbolic, owner: ArrayValue, name: str) -> Any:
     tensor = owner.inner
     dims = tensor.fake.dim()
     if name == "T":
@@ -113,7 +119,7 @@ def _viewed(d: Any, owner: ArrayValue, name: str) -> Any:
     return _like(d, owner, d.graph_call(getattr, [tensor, Known(name)]))
 
 
-def _like(d: Any, owner: ArrayValue, tensor: TensorValue) -> ArrayValue:
+def _like(d: Symbolic, owner: ArrayValue, tensor: TensorValue) -> ArrayValue:
     """A result that is a number where the owner is one."""
     return array_value(d, tensor, owner.scalar)
 
@@ -124,7 +130,7 @@ def _permuted(d: Any, owner: ArrayValue, order: list[int]) -> ArrayValue:
     return _like(d, owner, d.graph_method("permute", owner.inner, [d.constant(tuple(order))], {}))
 
 
-def _transposed(d: Any, owner: ArrayValue, first: Any, second: Any) -> ArrayValue:
+def _transposed(d: Symbolic, owner: ArrayValue, first: Any, second: Any) -> ArrayValue:
     order = list(range(owner.inner.fake.dim()))
     try:
         order[first], order[second] = order[second], order[first]
@@ -198,7 +204,7 @@ for _name in ("var", "std"):
 
 @method("mean")
 def _mean(
-    d: Any, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = None,
+    d: Symbolic, a: Any, axis: Any = None, dtype: core.dtype | None = None, out: Any = None, keepdims: Any = None,
     *, where: Any = None,
 ) -> Any:  # fmt: skip
     return _moment("mean")(d, a, axis, dtype, out, None, keepdims, where=where)
@@ -241,14 +247,14 @@ METHODS["cumsum"], METHODS["cumprod"] = _run(np.add), _run(np.multiply)
 
 
 # shapes -------------------------------------------------------------------------------------------
-def _order(d: Any, a: Any, order: Any) -> None:
+def _order(d: Symbolic, a: Any, order: Any) -> None:
     """Only the order of rows, and any other that is it."""
     wanted = "C" if order is None else d.constant_of(order)
     if wanted != "C" and not (wanted in ("K", "A") and a.inner.fake.is_contiguous()):
         raise unsupported(f"an array in the order {wanted!r}")
 
 
-def sizes(d: Any, given: list[Any]) -> Any:
+def sizes(d: Symbolic, given: list[Any]) -> Any:
     """Sizes, as several arguments or as one."""
     if len(given) == 1:
         first = d.force(given[0])
@@ -260,7 +266,9 @@ def sizes(d: Any, given: list[Any]) -> Any:
 
 
 @method("reshape")
-def _reshape(d: Any, a: Any, *shape: Any, order: Any = None, copy: Any = None, **more: Any) -> Any:
+def _reshape(
+    d: Symbolic, a: Any, *shape: Any, order: Any = None, copy: Any = None, **more: Any
+) -> Any:
     if (
         copy is not None
         and not d.is_none(copy)
@@ -281,7 +289,7 @@ def _ravel(d: Any, a: Any, order: Any = None) -> Any:
 
 
 @method("flatten")
-def _flatten(d: Any, a: Any, order: Any = None) -> Any:
+def _flatten(d: Symbolic, a: Any, order: Any = None) -> Any:
     return _copy(d, _ravel(d, a, order))
 
 
@@ -295,7 +303,7 @@ def _transpose(d: Any, a: Any, *axes: Any) -> Any:
 
 
 @method("swapaxes")
-def _swapaxes(d: Any, a: Any, axis1: Any, axis2: Any) -> Any:
+def _swapaxes(d: Symbolic, a: Any, axis1: Any, axis2: Any) -> Any:
     return _transposed(d, a, d.constant_of(axis1), d.constant_of(axis2))
 
 
@@ -314,14 +322,14 @@ def _squeeze(d: Any, a: Any, axis: Any = None) -> Any:
 
 
 @method("diagonal")
-def _diagonal(d: Any, a: Any, offset: Any = None, axis1: Any = None, axis2: Any = None) -> Any:
+def _diagonal(d: Symbolic, a: Any, offset: Any = None, axis1: Any = None, axis2: Any = None) -> Any:
     places = [offset or Known(0), axis1 or Known(0), axis2 or Known(1)]
     return array_value(d, d.graph_method("diagonal", a.inner, places, {}))
 
 
 @method("trace")
 def _trace(
-    d: Any, a: Any, offset: Any = None, axis1: Any = None, axis2: Any = None, dtype: Any = None,
+    d: Symbolic, a: Any, offset: Any = None, axis1: Any = None, axis2: Any = None, dtype: core.dtype | None = None,
     out: Any = None,
 ) -> Any:  # fmt: skip
     found = _diagonal(d, a, offset, axis1, axis2)
@@ -347,17 +355,17 @@ def _astype(
 
 
 @method("copy", "__copy__", "__deepcopy__")
-def _copy(d: Any, a: Any, *order: Any, **words: Any) -> Any:
+def _copy(d: Symbolic, a: Any, *order: Any, **words: Any) -> Any:
     return _like(d, a, d.graph_method("clone", a.inner, [], {}))
 
 
 @method("conj", "conjugate")
-def _conj(d: Any, a: Any) -> Any:
+def _conj(d: Symbolic, a: Any) -> Any:
     return d.array_ufunc("conjugate", [a], {}) if a.inner.fake.dtype.is_complex else a
 
 
 @method("clip")
-def _clip(d: Any, a: Any, min: Any = None, max: Any = None, out: Any = None) -> Any:
+def _clip(d: Symbolic, a: Any, min: Any = None, max: Any = None, out: Any = None) -> Any:
     words = {} if out is None or d.is_none(out) else {"out": out}
     kind = numpy_dtype(a.inner)
     limits = [None if part is None or d.is_none(part) else d.force(part) for part in (min, max)]
@@ -380,7 +388,7 @@ def _clip(d: Any, a: Any, min: Any = None, max: Any = None, out: Any = None) -> 
 
 
 @method("round")
-def _round(d: Any, a: Any, decimals: Any = None, out: Any = None) -> Any:
+def _round(d: Symbolic, a: Any, decimals: Any = None, out: Any = None) -> Any:
     count = 0 if decimals is None else int(d.constant_of(decimals))
     if count < 0 or numpy_dtype(a.inner).kind not in "iuf" or (out and not d.is_none(out)):
         raise unsupported("round to tens, of others than real numbers, or with out=")
@@ -395,7 +403,7 @@ def _round(d: Any, a: Any, decimals: Any = None, out: Any = None) -> Any:
 
 
 @method("fill")
-def _fill(d: Any, a: Any, value: Any) -> Any:
+def _fill(d: Symbolic, a: Any, value: Value) -> Any:
     given = element(d, value, a.inner.fake.dtype)
     d.array_write(a)
     d.graph_method("fill_", a.inner, [given], {})
@@ -403,7 +411,7 @@ def _fill(d: Any, a: Any, value: Any) -> Any:
 
 
 @method("dot")
-def _dot(d: Any, a: Any, b: Any, out: Any = None) -> Any:
+def _dot(d: Symbolic, a: Any, b: Any, out: Any = None) -> Any:
     other = as_array(d, b)
     words = {} if out is None or d.is_none(out) else {"out": out}
     dims = (a.inner.fake.dim(), other.inner.fake.dim())
@@ -414,7 +422,7 @@ def _dot(d: Any, a: Any, b: Any, out: Any = None) -> Any:
     return d.array_ufunc("matmul", [a, other], words)
 
 
-def _sorted_along(d: Any, axis: Any, order: Any) -> dict[str, Any]:
+def _sorted_along(d: Symbolic, axis: Any, order: Any) -> dict[str, Any]:
     """The arguments of the operators that sort."""
     if order is not None and not d.is_none(order):
         raise unsupported("sorting by fields")
@@ -423,7 +431,13 @@ def _sorted_along(d: Any, axis: Any, order: Any) -> dict[str, Any]:
 
 @method("sort")
 def _sort(
-    d: Any, a: Any, axis: Any = None, kind: Any = None, order: Any = None, *, stable: Any = None
+    d: Symbolic,
+    a: Any,
+    axis: Any = None,
+    kind: Any = None,
+    order: Any = None,
+    *,
+    stable: Any = None,
 ) -> Any:
     words = _sorted_along(d, axis, order)
     d.array_write(a)
@@ -434,7 +448,13 @@ def _sort(
 
 @method("argsort")
 def _argsort(
-    d: Any, a: Any, axis: Any = None, kind: Any = None, order: Any = None, *, stable: Any = None
+    d: Symbolic,
+    a: Any,
+    axis: Any = None,
+    kind: Any = None,
+    order: Any = None,
+    *,
+    stable: Any = None,
 ) -> Any:
     if axis is not None and d.is_none(axis):
         a, axis = _ravel(d, a), Known(0)
@@ -443,7 +463,7 @@ def _argsort(
 
 
 @method("repeat")
-def _repeat(d: Any, a: Any, repeats: Any, axis: Any = None) -> Any:
+def _repeat(d: Symbolic, a: Any, repeats: Any, axis: Any = None) -> Any:
     count = d.constant_of(repeats)
     if not isinstance(count, (int, np.integer)):
         raise unsupported("repeat with a count for each element")
@@ -480,12 +500,12 @@ def _searchsorted(d: Any, a: Any, v: Any, side: Any = None, sorter: Any = None) 
 
 
 @method("nonzero")
-def _nonzero(d: Any, a: Any) -> Any:
+def _nonzero(d: Symbolic, a: Any) -> Any:
     raise Break("data-dependent-shape", "numpy.nonzero")
 
 
 @method("item", "tolist", "__int__", "__float__", "__bool__", "__index__", "__complex__")
-def _elements(d: Any, a: Any, *args: Any) -> Any:
+def _elements(d: Symbolic, a: Any, *args: Any) -> Any:
     raise Break("data-dependent-value", "an element of an array")
 
 

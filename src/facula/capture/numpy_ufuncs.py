@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -36,6 +36,10 @@ from facula.capture.values import (
     TensorValue,
     follows_float,
 )
+
+if TYPE_CHECKING:
+    from facula.capture.symbolic import Symbolic
+
 
 _OTHER_NAMES = {
     "equal": "eq", "not_equal": "ne", "power": "pow", "invert": "bitwise_not",
@@ -67,7 +71,7 @@ def unsupported(what: str) -> Break:
     return Break("unsupported-call", f"numpy.{what}")
 
 
-def is_left_out(d: Any, value: Any, default: Any = None) -> bool:
+def is_left_out(d: Symbolic, value: Any, default: Any = None) -> bool:
     """Whether an argument is what it is when it is left out."""
     value = d.force(value)
     if getattr(value, "real", None) is np._NoValue:
@@ -102,7 +106,7 @@ def call(d: Any, ufunc: np.ufunc, args: list[Any], kwargs: dict[str, Any]) -> An
     return given[0] if len(given) == 1 else d.build_tuple(given)
 
 
-def operand(d: Any, value: Any) -> Any:
+def operand(d: Symbolic, value: Any) -> Any:
     """An argument as an array or a number; sequences become arrays."""
     value = d.force(value)
     if isinstance(value, SequenceValue):
@@ -117,19 +121,19 @@ def operand(d: Any, value: Any) -> Any:
     return value
 
 
-def _outs(d: Any, out: Any) -> list[Any]:
+def _outs(d: Symbolic, out: Any) -> list[Any]:
     if out is None:
         return []
     out = d.force(out)
     return d.unpack_all(out) if isinstance(out, SequenceValue) else [out]
 
 
-def _paired(d: Any, results: list[Any], outs: list[Any]) -> list[tuple[Any, Any]]:
+def _paired(d: Symbolic, results: list[Any], outs: list[Any]) -> list[tuple[Any, Any]]:
     outs = [d.force(out) for out in outs]
     return list(zip(results, outs or [Known(None)] * len(results), strict=True))
 
 
-def _result(d: Any, tensor: TensorValue, out: Any, casting: Any = "same_kind") -> Any:
+def _result(d: Symbolic, tensor: TensorValue, out: Any, casting: Any = "same_kind") -> Any:
     """The array or number that a function gives, or `out` with its elements."""
     if d.is_none(out):
         return array_value(d, tensor, scalar=tensor.fake.dim() == 0)
@@ -174,7 +178,7 @@ def _type_of(value: Any) -> Any:
     return type(value.hint) if isinstance(value, NumberValue) else type(value.obj)
 
 
-def _elementwise(d: Any, ufunc: np.ufunc, values: list[Any], asked: Any) -> list[TensorValue]:
+def _elementwise(d: Symbolic, ufunc: np.ufunc, values: list[Any], asked: Any) -> list[TensorValue]:
     if ufunc is np.divmod:
         parts = (np.floor_divide, np.remainder)
         return [_elementwise(d, part, values, asked)[0] for part in parts]
@@ -197,7 +201,7 @@ def _elementwise(d: Any, ufunc: np.ufunc, values: list[Any], asked: Any) -> list
     return [cast(d, found, results[0])]
 
 
-def _operands(d: Any, function: Any, values: list[Any], dtypes: tuple[Any, ...]) -> list[Any]:
+def _operands(d: Symbolic, function: Any, values: list[Any], dtypes: tuple[Any, ...]) -> list[Any]:
     """Operands in the dtypes of the computation: tensors, and numbers where the operator takes them."""
     definition: Any = getattr(function, "definition", None)
     pointwise = definition is not None and definition.kind == "pointwise"
@@ -239,7 +243,9 @@ def _is_natural(value: Any) -> bool:
     return isinstance(value, Known) and value.obj >= 0
 
 
-def _integer_division(d: Any, function: Any, operands: list[Any], dtype: np.dtype) -> TensorValue:
+def _integer_division(
+    d: Symbolic, function: Any, operands: list[Any], dtype: np.dtype
+) -> TensorValue:
     left, right = operands
     if isinstance(right, Known) and right.obj != 0:
         return d.graph_call(function, operands)
@@ -263,18 +269,18 @@ def _matmul(d: Any, left: Any, right: Any) -> TensorValue:
     return cast(d, found, dtype)
 
 
-def _sign(d: Any, x: TensorValue) -> Any:
+def _sign(d: Symbolic, x: TensorValue) -> Any:
     signs = d.graph_call(operator_named("sign"), [x])
     nan = d.graph_call(operator_named("isnan"), [x])
     return d.graph_call(operator_named("where"), [nan, x, signs])
 
 
-def _cube_root(d: Any, x: TensorValue) -> Any:
+def _cube_root(d: Symbolic, x: TensorValue) -> Any:
     root = d.graph_call(operator_named("pow"), [d.graph_call(abs, [x]), Known(1 / 3)])
     return d.graph_call(operator_named("copysign"), [root, x])
 
 
-def _heaviside(d: Any, x: TensorValue, half: TensorValue) -> Any:
+def _heaviside(d: Symbolic, x: TensorValue, half: TensorValue) -> Any:
     step = d.graph_call(operator_named("heaviside"), [x, half])
     nan = d.graph_call(operator_named("isnan"), [x])
     return d.graph_call(operator_named("where"), [nan, x, step])
@@ -363,7 +369,7 @@ def reduce(
     return _result(d, cast(d, found, result), Known(None) if out is None else _one(d, out))
 
 
-def _one(d: Any, out: Any) -> Any:
+def _one(d: Symbolic, out: Any) -> Any:
     out = d.force(out)
     return d.force(out.items[0]) if isinstance(out, SequenceValue) else out
 
@@ -381,7 +387,7 @@ def _folded(d: Any, name: str, tensor: Any, axes: list[int], keepdims: bool) -> 
     return found
 
 
-def axes_of(d: Any, tensor: TensorValue, axis: Any, default: Any = None) -> list[int]:
+def axes_of(d: Symbolic, tensor: TensorValue, axis: Any, default: Any = None) -> list[int]:
     """An `axis` argument as dimensions; all of them for None."""
     given = default if axis is None else d.constant_of(axis)
     dims = tensor.fake.dim()
@@ -412,7 +418,7 @@ def accumulate(
     return _result(d, cast(d, found, result), Known(None) if out is None else _one(d, out))
 
 
-def outer(d: Any, ufunc: np.ufunc, left: Any, right: Any, **kwargs: Any) -> Any:
+def outer(d: Symbolic, ufunc: np.ufunc, left: Any, right: Any, **kwargs: Any) -> Any:
     """`ufunc.outer`."""
     one, other = as_array(d, left), as_array(d, right)
     key = [Known(...), *[Known(None)] * other.inner.fake.dim()]

@@ -5,46 +5,49 @@ Keeps true: the value that an instruction changes (`LIST_APPEND` and its like) l
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula.capture.frames import Frame, action
 from facula.capture.instructions import VERSION, Instruction
 
+if TYPE_CHECKING:
+    from facula.capture.symbolic import Symbolic
+
 
 @action("BUILD_TUPLE")
-def build_tuple(d: Any, f: Frame, i: Instruction) -> None:
+def build_tuple(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.push(d.build_tuple(f.pop_many(i.arg)))
 
 
 @action("BUILD_LIST")
-def build_list(d: Any, f: Frame, i: Instruction) -> None:
+def build_list(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.push(d.build_list(f.pop_many(i.arg)))
 
 
 @action("BUILD_SET")
-def build_set(d: Any, f: Frame, i: Instruction) -> None:
+def build_set(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.push(d.build_set(f.pop_many(i.arg)))
 
 
 @action("BUILD_MAP")
-def build_map(d: Any, f: Frame, i: Instruction) -> None:
+def build_map(d: Symbolic, f: Frame, i: Instruction) -> None:
     items = f.pop_many(2 * i.arg)
     f.push(d.build_dict(items[::2], items[1::2]))
 
 
 @action("BUILD_CONST_KEY_MAP")
-def build_const_key_map(d: Any, f: Frame, i: Instruction) -> None:
+def build_const_key_map(d: Symbolic, f: Frame, i: Instruction) -> None:
     keys = [d.constant(key) for key in d.constant_of(f.pop())]
     f.push(d.build_dict(keys, f.pop_many(i.arg)))
 
 
 @action("BUILD_SLICE")
-def build_slice(d: Any, f: Frame, i: Instruction) -> None:
+def build_slice(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.push(d.build_slice(f.pop_many(i.arg)))
 
 
 @action("BUILD_STRING")
-def build_string(d: Any, f: Frame, i: Instruction) -> None:
+def build_string(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.push(d.build_string(f.pop_many(i.arg)))
 
 
@@ -68,66 +71,66 @@ def format_simple(d: Any, f: Frame, i: Instruction) -> None:
 
 
 @action("FORMAT_WITH_SPEC")
-def format_with_spec(d: Any, f: Frame, i: Instruction) -> None:
+def format_with_spec(d: Symbolic, f: Frame, i: Instruction) -> None:
     spec = f.pop()
     f.push(d.format(f.pop(), None, spec))
 
 
 @action("LIST_APPEND")
-def list_append(d: Any, f: Frame, i: Instruction) -> None:
+def list_append(d: Symbolic, f: Frame, i: Instruction) -> None:
     value = f.pop()
     d.list_append(f.stack[-i.arg], value)
 
 
 @action("SET_ADD")
-def set_add(d: Any, f: Frame, i: Instruction) -> None:
+def set_add(d: Symbolic, f: Frame, i: Instruction) -> None:
     value = f.pop()
     d.set_add(f.stack[-i.arg], value)
 
 
 @action("MAP_ADD")
-def map_add(d: Any, f: Frame, i: Instruction) -> None:
+def map_add(d: Symbolic, f: Frame, i: Instruction) -> None:
     key, value = f.pop_many(2)
     d.setitem(f.stack[-i.arg], key, value)
 
 
 @action("LIST_EXTEND")
-def list_extend(d: Any, f: Frame, i: Instruction) -> None:
+def list_extend(d: Symbolic, f: Frame, i: Instruction) -> None:
     value = f.pop()
     d.list_extend(f.stack[-i.arg], value)
 
 
 @action("SET_UPDATE")
-def set_update(d: Any, f: Frame, i: Instruction) -> None:
+def set_update(d: Symbolic, f: Frame, i: Instruction) -> None:
     value = f.pop()
     d.set_update(f.stack[-i.arg], value)
 
 
 @action("DICT_UPDATE")
-def dict_update(d: Any, f: Frame, i: Instruction) -> None:
+def dict_update(d: Symbolic, f: Frame, i: Instruction) -> None:
     value = f.pop()
     d.dict_update(f.stack[-i.arg], value)
 
 
 @action("DICT_MERGE")
-def dict_merge(d: Any, f: Frame, i: Instruction) -> None:
+def dict_merge(d: Symbolic, f: Frame, i: Instruction) -> None:
     value = f.pop()
     d.dict_merge(f.stack[-i.arg], value)
 
 
 @action("LIST_TO_TUPLE")
-def list_to_tuple(d: Any, f: Frame, i: Instruction) -> None:
+def list_to_tuple(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.push(d.build_tuple(d.unpack_all(f.pop())))
 
 
 @action("UNPACK_SEQUENCE")
-def unpack_sequence(d: Any, f: Frame, i: Instruction) -> None:
+def unpack_sequence(d: Symbolic, f: Frame, i: Instruction) -> None:
     for value in reversed(d.unpack(f.pop(), i.arg)):
         f.push(value)
 
 
 @action("UNPACK_EX")
-def unpack_ex(d: Any, f: Frame, i: Instruction) -> None:
+def unpack_ex(d: Symbolic, f: Frame, i: Instruction) -> None:
     before, after = i.arg & 0xFF, i.arg >> 8
     values = d.unpack_all(f.pop())
     if len(values) < before + after:
@@ -144,7 +147,7 @@ def unpack_ex(d: Any, f: Frame, i: Instruction) -> None:
 
 
 @action("MAKE_FUNCTION")
-def make_function(d: Any, f: Frame, i: Instruction) -> None:
+def make_function(d: Symbolic, f: Frame, i: Instruction) -> None:
     code = d.constant_of(f.pop())
     parts: dict[str, Any] = {}
     if VERSION.function_flags:
@@ -155,7 +158,7 @@ def make_function(d: Any, f: Frame, i: Instruction) -> None:
 
 
 @action("SET_FUNCTION_ATTRIBUTE")
-def set_function_attribute(d: Any, f: Frame, i: Instruction) -> None:
+def set_function_attribute(d: Symbolic, f: Frame, i: Instruction) -> None:
     function, value = f.pop(), f.pop()
     name = {1: "defaults", 2: "kwdefaults", 4: "annotations", 8: "closure"}[i.arg]
     f.push(d.set_function_part(function, name, value))
@@ -189,7 +192,7 @@ def match_keys(d: Any, f: Frame, i: Instruction) -> None:
 
 
 @action("MATCH_CLASS")
-def match_class(d: Any, f: Frame, i: Instruction) -> None:
+def match_class(d: Symbolic, f: Frame, i: Instruction) -> None:
     names = d.constant_of(f.pop())
     cls = f.pop()
     subject = f.pop()

@@ -6,10 +6,13 @@ look-up is always a bound method.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula.capture.frames import NULL, STOP, Frame, Returned, Yielded, action
 from facula.capture.instructions import VERSION, Instruction
+
+if TYPE_CHECKING:
+    from facula.capture.symbolic import Symbolic
 
 
 def _callee(f: Frame, args: list[Any]) -> tuple[Any, list[Any]]:
@@ -31,7 +34,7 @@ def call(d: Any, f: Frame, i: Instruction) -> None:
 
 
 @action("CALL_KW")
-def call_kw(d: Any, f: Frame, i: Instruction) -> None:
+def call_kw(d: Symbolic, f: Frame, i: Instruction) -> None:
     names = d.constant_of(f.pop())
     args = f.pop_many(i.arg)
     callee, args = _callee(f, args)
@@ -41,7 +44,7 @@ def call_kw(d: Any, f: Frame, i: Instruction) -> None:
 
 
 @action("CALL_FUNCTION_EX")
-def call_function_ex(d: Any, f: Frame, i: Instruction) -> None:
+def call_function_ex(d: Symbolic, f: Frame, i: Instruction) -> None:
     keywords = d.keywords(f.pop()) if i.arg & 1 else {}
     args = d.unpack_all(f.pop())
     callee, args = _callee(f, args) if VERSION.null_first else (_plain_callee(f), args)
@@ -54,7 +57,7 @@ def _plain_callee(f: Frame) -> Any:
 
 
 @action("CALL_INTRINSIC_1")
-def call_intrinsic(d: Any, f: Frame, i: Instruction) -> None:
+def call_intrinsic(d: Symbolic, f: Frame, i: Instruction) -> None:
     name = i.text
     if name == "INTRINSIC_LIST_TO_TUPLE":
         f.push(d.build_tuple(d.unpack_all(f.pop())))
@@ -67,7 +70,7 @@ def call_intrinsic(d: Any, f: Frame, i: Instruction) -> None:
 
 
 @action("CALL_INTRINSIC_2")
-def call_intrinsic_two(d: Any, f: Frame, i: Instruction) -> None:
+def call_intrinsic_two(d: Symbolic, f: Frame, i: Instruction) -> None:
     if i.text != "INTRINSIC_PREP_RERAISE_STAR":
         d.unknown_instruction(f, i)
     original, failed = f.pop_many(2)
@@ -75,28 +78,28 @@ def call_intrinsic_two(d: Any, f: Frame, i: Instruction) -> None:
 
 
 @action("IMPORT_NAME")
-def import_name(d: Any, f: Frame, i: Instruction) -> None:
+def import_name(d: Symbolic, f: Frame, i: Instruction) -> None:
     level, names = f.pop_many(2)
     f.push(d.import_name(f, i.value, d.constant_of(names), d.constant_of(level)))
 
 
 @action("IMPORT_FROM")
-def import_from(d: Any, f: Frame, i: Instruction) -> None:
+def import_from(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.push(d.import_from(f.stack[-1], i.value))
 
 
 @action("LOAD_BUILD_CLASS")
-def load_build_class(d: Any, f: Frame, i: Instruction) -> None:
+def load_build_class(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.push(d.load_build_class(f))
 
 
 @action("RETURN_VALUE")
-def return_value(d: Any, f: Frame, i: Instruction) -> Returned:
+def return_value(d: Symbolic, f: Frame, i: Instruction) -> Returned:
     return Returned(f.pop())
 
 
 @action("RETURN_CONST")
-def return_const(d: Any, f: Frame, i: Instruction) -> Returned:
+def return_const(d: Symbolic, f: Frame, i: Instruction) -> Returned:
     return Returned(d.constant(i.value))
 
 
@@ -108,17 +111,17 @@ def return_generator(d: Any, f: Frame, i: Instruction) -> Returned:
 
 
 @action("YIELD_VALUE")
-def yield_value(d: Any, f: Frame, i: Instruction) -> Yielded:
+def yield_value(d: Symbolic, f: Frame, i: Instruction) -> Yielded:
     return Yielded(f.pop())
 
 
 @action("GET_ITER")
-def get_iter(d: Any, f: Frame, i: Instruction) -> None:
+def get_iter(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.push(d.iter(f.pop()))
 
 
 @action("GET_YIELD_FROM_ITER")
-def get_yield_from_iter(d: Any, f: Frame, i: Instruction) -> None:
+def get_yield_from_iter(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.push(d.iter(f.pop()))
 
 
@@ -136,12 +139,12 @@ def for_iter(d: Any, f: Frame, i: Instruction) -> None:
 
 
 @action("END_FOR")
-def end_for(d: Any, f: Frame, i: Instruction) -> None:
+def end_for(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.pop_many(VERSION.end_for_pops)
 
 
 @action("SEND")
-def send(d: Any, f: Frame, i: Instruction) -> None:
+def send(d: Symbolic, f: Frame, i: Instruction) -> None:
     done, value = d.send(f.stack[-2], f.stack[-1])
     f.pop()
     if done and VERSION.send_pops:
@@ -152,7 +155,7 @@ def send(d: Any, f: Frame, i: Instruction) -> None:
 
 
 @action("END_SEND")
-def end_send(d: Any, f: Frame, i: Instruction) -> None:
+def end_send(d: Symbolic, f: Frame, i: Instruction) -> None:
     value = f.pop()
     f.pop()
     f.push(value)

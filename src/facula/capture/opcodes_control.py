@@ -5,31 +5,34 @@ Keeps true: `frame.handling` is the exception that is being handled; the stack k
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula.capture.frames import Frame, action
 from facula.capture.instructions import Instruction
 
+if TYPE_CHECKING:
+    from facula.capture.symbolic import Symbolic
+
 
 @action("JUMP")
-def jump(d: Any, f: Frame, i: Instruction) -> None:
+def jump(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.index = i.target
 
 
 @action("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE")
-def pop_jump_if(d: Any, f: Frame, i: Instruction) -> None:
+def pop_jump_if(d: Symbolic, f: Frame, i: Instruction) -> None:
     if d.branch(f.pop(), f, i) == (i.name == "POP_JUMP_IF_TRUE"):
         f.index = i.target
 
 
 @action("POP_JUMP_IF_NONE", "POP_JUMP_IF_NOT_NONE")
-def pop_jump_if_none(d: Any, f: Frame, i: Instruction) -> None:
+def pop_jump_if_none(d: Symbolic, f: Frame, i: Instruction) -> None:
     if d.is_none(f.pop()) == (i.name == "POP_JUMP_IF_NONE"):
         f.index = i.target
 
 
 @action("JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP")
-def jump_if_or_pop(d: Any, f: Frame, i: Instruction) -> None:
+def jump_if_or_pop(d: Symbolic, f: Frame, i: Instruction) -> None:
     if d.truth(f.stack[-1]) == (i.name == "JUMP_IF_TRUE_OR_POP"):
         f.index = i.target
     else:
@@ -45,7 +48,7 @@ def push_exc_info(d: Any, f: Frame, i: Instruction) -> None:
 
 
 @action("POP_EXCEPT")
-def pop_except(d: Any, f: Frame, i: Instruction) -> None:
+def pop_except(d: Symbolic, f: Frame, i: Instruction) -> None:
     before = f.pop()
     f.handling = None if d.is_none(before) else before
 
@@ -57,7 +60,7 @@ def check_exc_match(d: Any, f: Frame, i: Instruction) -> None:
 
 
 @action("CHECK_EG_MATCH")
-def check_eg_match(d: Any, f: Frame, i: Instruction) -> None:
+def check_eg_match(d: Symbolic, f: Frame, i: Instruction) -> None:
     kind = f.pop()
     rest, match = d.split_group(f.pop(), kind)
     f.push(rest)
@@ -67,13 +70,13 @@ def check_eg_match(d: Any, f: Frame, i: Instruction) -> None:
 
 
 @action("PREP_RERAISE_STAR")
-def prep_reraise_star(d: Any, f: Frame, i: Instruction) -> None:
+def prep_reraise_star(d: Symbolic, f: Frame, i: Instruction) -> None:
     original, failed = f.pop_many(2)
     f.push(d.prepare_reraise_star(original, failed))
 
 
 @action("RAISE_VARARGS")
-def raise_varargs(d: Any, f: Frame, i: Instruction) -> None:
+def raise_varargs(d: Symbolic, f: Frame, i: Instruction) -> None:
     if i.arg == 0:
         d.reraise(f, f.handling)
     parts = f.pop_many(i.arg)
@@ -81,7 +84,7 @@ def raise_varargs(d: Any, f: Frame, i: Instruction) -> None:
 
 
 @action("RERAISE")
-def reraise(d: Any, f: Frame, i: Instruction) -> None:
+def reraise(d: Symbolic, f: Frame, i: Instruction) -> None:
     error = f.pop()
     if i.arg:
         # where the exception was raised at first lies below; it is the line that is shown
@@ -90,7 +93,7 @@ def reraise(d: Any, f: Frame, i: Instruction) -> None:
 
 
 @action("BEFORE_WITH")
-def before_with(d: Any, f: Frame, i: Instruction) -> None:
+def before_with(d: Symbolic, f: Frame, i: Instruction) -> None:
     manager = f.pop()
     leave, enter = d.context_methods(manager)
     f.push(leave)
@@ -98,7 +101,7 @@ def before_with(d: Any, f: Frame, i: Instruction) -> None:
 
 
 @action("WITH_EXCEPT_START")
-def with_except_start(d: Any, f: Frame, i: Instruction) -> None:
+def with_except_start(d: Symbolic, f: Frame, i: Instruction) -> None:
     error = f.stack[-1]
     leave = f.stack[-4]
     f.push(d.call_in(f, leave, d.exception_triple(error), {}))

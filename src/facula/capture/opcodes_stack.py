@@ -5,14 +5,18 @@ Keeps true: an action takes its operands off, asks the domain, and puts the resu
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula.capture.frames import NULL, UNBOUND, Frame, action
 from facula.capture.instructions import VERSION, Instruction
 
+if TYPE_CHECKING:
+    from facula.capture.symbolic import Symbolic
+    from facula.capture.values import Value
+
 
 @action("POP_TOP")
-def pop_top(d: Any, f: Frame, i: Instruction) -> None:
+def pop_top(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.pop()
 
 
@@ -22,17 +26,17 @@ def push_null(d: Any, f: Frame, i: Instruction) -> None:
 
 
 @action("SWAP")
-def swap(d: Any, f: Frame, i: Instruction) -> None:
+def swap(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.stack[-1], f.stack[-i.arg] = f.stack[-i.arg], f.stack[-1]
 
 
 @action("COPY")
-def copy(d: Any, f: Frame, i: Instruction) -> None:
+def copy(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.push(f.stack[-i.arg])
 
 
 @action("LOAD_CONST")
-def load_const(d: Any, f: Frame, i: Instruction) -> None:
+def load_const(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.push(d.constant(i.value))
 
 
@@ -41,7 +45,7 @@ def load_assertion_error(d: Any, f: Frame, i: Instruction) -> None:
     f.push(d.constant(AssertionError))
 
 
-def _local(d: Any, f: Frame, name: str) -> Any:
+def _local(d: Symbolic, f: Frame, name: str) -> Any:
     value = f.locals.get(name, UNBOUND)
     if value is UNBOUND:
         if name in f.cells:
@@ -53,7 +57,7 @@ def _local(d: Any, f: Frame, name: str) -> Any:
     return d.loaded(value)
 
 
-def _store(d: Any, f: Frame, name: str, value: Any) -> None:
+def _store(d: Symbolic, f: Frame, name: str, value: Value) -> None:
     if d.is_cell(value):
         f.cells[name] = value
     else:
@@ -61,18 +65,18 @@ def _store(d: Any, f: Frame, name: str, value: Any) -> None:
 
 
 @action("LOAD_FAST")
-def load_fast(d: Any, f: Frame, i: Instruction) -> None:
+def load_fast(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.push(_local(d, f, i.value))
 
 
 @action("LOAD_FAST_LOAD_FAST")
-def load_fast_load_fast(d: Any, f: Frame, i: Instruction) -> None:
+def load_fast_load_fast(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.push(_local(d, f, i.value[0]))
     f.push(_local(d, f, i.value[1]))
 
 
 @action("LOAD_FAST_AND_CLEAR")
-def load_fast_and_clear(d: Any, f: Frame, i: Instruction) -> None:
+def load_fast_and_clear(d: Symbolic, f: Frame, i: Instruction) -> None:
     if i.value in f.cells:
         f.push(f.cells.pop(i.value))
     else:
@@ -80,7 +84,7 @@ def load_fast_and_clear(d: Any, f: Frame, i: Instruction) -> None:
 
 
 @action("STORE_FAST")
-def store_fast(d: Any, f: Frame, i: Instruction) -> None:
+def store_fast(d: Symbolic, f: Frame, i: Instruction) -> None:
     value = f.pop()
     if value is UNBOUND:
         f.locals.pop(i.value, None)
@@ -90,35 +94,35 @@ def store_fast(d: Any, f: Frame, i: Instruction) -> None:
 
 
 @action("STORE_FAST_STORE_FAST")
-def store_fast_store_fast(d: Any, f: Frame, i: Instruction) -> None:
+def store_fast_store_fast(d: Symbolic, f: Frame, i: Instruction) -> None:
     _store(d, f, i.value[0], f.pop())
     _store(d, f, i.value[1], f.pop())
 
 
 @action("STORE_FAST_LOAD_FAST")
-def store_fast_load_fast(d: Any, f: Frame, i: Instruction) -> None:
+def store_fast_load_fast(d: Symbolic, f: Frame, i: Instruction) -> None:
     _store(d, f, i.value[0], f.pop())
     f.push(_local(d, f, i.value[1]))
 
 
 @action("DELETE_FAST")
-def delete_fast(d: Any, f: Frame, i: Instruction) -> None:
+def delete_fast(d: Symbolic, f: Frame, i: Instruction) -> None:
     if f.locals.pop(i.value, UNBOUND) is UNBOUND:
         d.fail(UnboundLocalError, f"cannot access local variable '{i.value}'")
 
 
 @action("MAKE_CELL")
-def make_cell(d: Any, f: Frame, i: Instruction) -> None:
+def make_cell(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.cells[i.value] = d.make_cell(f.locals.pop(i.value, UNBOUND))
 
 
 @action("LOAD_CLOSURE")
-def load_closure(d: Any, f: Frame, i: Instruction) -> None:
+def load_closure(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.push(f.cells[i.value])
 
 
 @action("LOAD_DEREF")
-def load_deref(d: Any, f: Frame, i: Instruction) -> None:
+def load_deref(d: Symbolic, f: Frame, i: Instruction) -> None:
     value = d.read_cell(f.cells[i.value])
     if value is UNBOUND:
         d.fail(NameError, f"cannot access free variable '{i.value}'")
@@ -126,7 +130,7 @@ def load_deref(d: Any, f: Frame, i: Instruction) -> None:
 
 
 @action("STORE_DEREF")
-def store_deref(d: Any, f: Frame, i: Instruction) -> None:
+def store_deref(d: Symbolic, f: Frame, i: Instruction) -> None:
     d.write_cell(f.cells[i.value], f.pop())
 
 
@@ -149,12 +153,12 @@ def load_global(d: Any, f: Frame, i: Instruction) -> None:
 
 
 @action("STORE_GLOBAL")
-def store_global(d: Any, f: Frame, i: Instruction) -> None:
+def store_global(d: Symbolic, f: Frame, i: Instruction) -> None:
     d.store_global(f, i.value, f.pop())
 
 
 @action("DELETE_GLOBAL")
-def delete_global(d: Any, f: Frame, i: Instruction) -> None:
+def delete_global(d: Symbolic, f: Frame, i: Instruction) -> None:
     d.delete_global(f, i.value)
 
 
@@ -168,12 +172,12 @@ def _push_method(f: Frame, value: Any) -> None:
 
 
 @action("LOAD_METHOD")
-def load_method(d: Any, f: Frame, i: Instruction) -> None:
+def load_method(d: Symbolic, f: Frame, i: Instruction) -> None:
     _push_method(f, d.getattr(f.pop(), i.value))
 
 
 @action("LOAD_ATTR")
-def load_attr(d: Any, f: Frame, i: Instruction) -> None:
+def load_attr(d: Symbolic, f: Frame, i: Instruction) -> None:
     value = d.getattr(f.pop(), i.value)
     if VERSION.method_bit and i.arg & 1:
         _push_method(f, value)
@@ -182,7 +186,7 @@ def load_attr(d: Any, f: Frame, i: Instruction) -> None:
 
 
 @action("LOAD_SUPER_ATTR")
-def load_super_attr(d: Any, f: Frame, i: Instruction) -> None:
+def load_super_attr(d: Symbolic, f: Frame, i: Instruction) -> None:
     function, cls, self = f.pop_many(3)
     arguments = [cls, self] if i.arg & 2 else []
     value = d.getattr(d.super(f, function, arguments), i.value)
@@ -193,48 +197,48 @@ def load_super_attr(d: Any, f: Frame, i: Instruction) -> None:
 
 
 @action("STORE_ATTR")
-def store_attr(d: Any, f: Frame, i: Instruction) -> None:
+def store_attr(d: Symbolic, f: Frame, i: Instruction) -> None:
     owner = f.pop()
     d.setattr(owner, i.value, f.pop())
 
 
 @action("DELETE_ATTR")
-def delete_attr(d: Any, f: Frame, i: Instruction) -> None:
+def delete_attr(d: Symbolic, f: Frame, i: Instruction) -> None:
     d.delattr(f.pop(), i.value)
 
 
 @action("BINARY_SUBSCR")
-def binary_subscr(d: Any, f: Frame, i: Instruction) -> None:
+def binary_subscr(d: Symbolic, f: Frame, i: Instruction) -> None:
     key = f.pop()
     f.push(d.getitem(f.pop(), key))
 
 
 @action("STORE_SUBSCR")
-def store_subscr(d: Any, f: Frame, i: Instruction) -> None:
+def store_subscr(d: Symbolic, f: Frame, i: Instruction) -> None:
     value, owner, key = f.pop_many(3)
     d.setitem(owner, key, value)
 
 
 @action("DELETE_SUBSCR")
-def delete_subscr(d: Any, f: Frame, i: Instruction) -> None:
+def delete_subscr(d: Symbolic, f: Frame, i: Instruction) -> None:
     key = f.pop()
     d.delitem(f.pop(), key)
 
 
 @action("BINARY_SLICE")
-def binary_slice(d: Any, f: Frame, i: Instruction) -> None:
+def binary_slice(d: Symbolic, f: Frame, i: Instruction) -> None:
     owner, start, stop = f.pop_many(3)
     f.push(d.getitem(owner, d.build_slice([start, stop])))
 
 
 @action("STORE_SLICE")
-def store_slice(d: Any, f: Frame, i: Instruction) -> None:
+def store_slice(d: Symbolic, f: Frame, i: Instruction) -> None:
     value, owner, start, stop = f.pop_many(4)
     d.setitem(owner, d.build_slice([start, stop]), value)
 
 
 @action("BINARY_OP")
-def binary_op(d: Any, f: Frame, i: Instruction) -> None:
+def binary_op(d: Symbolic, f: Frame, i: Instruction) -> None:
     right = f.pop()
     f.push(d.binary(i.text, f.pop(), right))
 
@@ -247,17 +251,17 @@ _UNARY = {
 
 
 @action(*_UNARY)
-def unary(d: Any, f: Frame, i: Instruction) -> None:
+def unary(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.push(d.unary(_UNARY[i.name], f.pop()))
 
 
 @action("UNARY_NOT")
-def unary_not(d: Any, f: Frame, i: Instruction) -> None:
+def unary_not(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.push(d.logical_not(f.pop()))
 
 
 @action("TO_BOOL")
-def to_bool(d: Any, f: Frame, i: Instruction) -> None:
+def to_bool(d: Symbolic, f: Frame, i: Instruction) -> None:
     if not _jumps_next(f):
         f.push(d.to_bool(f.pop()))
 
@@ -268,7 +272,7 @@ def _jumps_next(f: Frame) -> bool:
 
 
 @action("COMPARE_OP")
-def compare_op(d: Any, f: Frame, i: Instruction) -> None:
+def compare_op(d: Symbolic, f: Frame, i: Instruction) -> None:
     right = f.pop()
     text = i.text.removeprefix("bool(").removesuffix(")")
     result = d.compare(text, f.pop(), right)
@@ -282,7 +286,7 @@ def is_op(d: Any, f: Frame, i: Instruction) -> None:
 
 
 @action("CONTAINS_OP")
-def contains_op(d: Any, f: Frame, i: Instruction) -> None:
+def contains_op(d: Symbolic, f: Frame, i: Instruction) -> None:
     owner = f.pop()
     found = d.contains(owner, f.pop())
     f.push(d.logical_not(found) if i.arg else found)

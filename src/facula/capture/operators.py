@@ -11,7 +11,7 @@ import enum
 import operator
 import types
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.capture.breaks import Break
@@ -34,6 +34,10 @@ from facula.capture.values import (
     ViewValue,
     follows_float,
 )
+
+if TYPE_CHECKING:
+    from facula.capture.values import Value
+
 
 _NAMES = {
     "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow",
@@ -172,7 +176,7 @@ class Operators(Part):
             left, right = self._float_operand(left, right), self._float_operand(right, left)
         return self.graph_call(symbol, [left, right])
 
-    def _float_operand(self, value: Any, other: Any) -> Any:
+    def _float_operand(self, value: Value, other: Any) -> Any:
         """A float that may change as a tensor, where that gives what the number gives."""
         if not follows_float(value) or not isinstance(other, TensorValue):
             return value
@@ -446,14 +450,14 @@ class Operators(Part):
                 return self.truth(self.call_special(value, "__len__", []))
         return True
 
-    def to_bool(self, value: Any) -> Any:
+    def to_bool(self, value: Value) -> Any:
         return Known(self.truth(value))
 
-    def logical_not(self, value: Any) -> Any:
+    def logical_not(self, value: Value) -> Any:
         return Known(not self.truth(value))
 
     # text -----------------------------------------------------------------------------------------
-    def format(self, value: Any, conversion: Any, spec: Any) -> Any:
+    def format(self, value: Value, conversion: Any, spec: Any) -> Any:
         text = self.force(value)
         if conversion is not None:
             text = self.call(Known(conversion), [text], {})
@@ -466,10 +470,10 @@ class Operators(Part):
     def build_string(self, parts: list[Any]) -> Any:
         return Known("".join(self.constant_of(part) for part in parts))
 
-    def is_mapping(self, value: Any) -> bool:
+    def is_mapping(self, value: Value) -> bool:
         return issubclass(self.force(value).cls, Mapping)
 
-    def is_sequence(self, value: Any) -> bool:
+    def is_sequence(self, value: Value) -> bool:
         cls = self.force(value).cls
         return issubclass(cls, Sequence) and not issubclass(cls, (str, bytes, bytearray))
 

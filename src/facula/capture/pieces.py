@@ -8,12 +8,15 @@ Keeps true: nodes run in the order of the graph; a piece is compiled for the siz
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.capture.by_sizes import BySizes
 from facula.fx import Graph, GraphModule, Node
 from facula.fx.node import map_arg
+
+if TYPE_CHECKING:
+    from facula.capture.values import Value
 
 
 def _reads(node: Node) -> bool:
@@ -23,7 +26,7 @@ def _reads(node: Node) -> bool:
 class _Piece:
     """Nodes that are compiled together."""
 
-    def __init__(self, nodes: list[Node], behind: list[Node], owner: Any) -> None:
+    def __init__(self, nodes: list[Node], behind: list[Node], owner: Value) -> None:
         own = set(nodes)
         later = {n for node in behind for n in node.all_input_nodes}
         #: what it takes and gives

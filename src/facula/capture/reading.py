@@ -133,12 +133,12 @@ class Reading(Part):
             return self.build_set([self.constant(item) for item in value], frozenset)
         return Known(value)
 
-    def made(self, value: Any) -> Any:
+    def made(self, value: Value) -> Any:
         """A value that was made in the segment, with the instruction of the root frame."""
         value.birth = self.tick
         return value
 
-    def loaded(self, value: Any) -> Any:
+    def loaded(self, value: Value) -> Any:
         """What an instruction gets that loads a value."""
         return self.force(value)
 

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.capture.breaks import Break
+
+if TYPE_CHECKING:
+    from facula.capture.symbolic import Symbolic
+
 
 Rule = Callable[..., Any]
 RULES: dict[Any, Rule] = {}
@@ -119,7 +123,7 @@ def makes_tensors(obj: Any) -> bool:
     return is_core_function(obj) and obj.__name__ in _CREATION
 
 
-def fold_text(d: Any, function: Any, args: list, kwargs: dict) -> Any:
+def fold_text(d: Symbolic, function: Any, args: list, kwargs: dict) -> Any:
     """A function on texts, computed; not where it calls a function of the program."""
     if any(d.force(arg).cls is types.FunctionType for arg in (*args, *kwargs.values())):
         raise Break("unsupported-call", f"{function.__name__}, which calls a function")

@@ -10,7 +10,7 @@ import collections
 import functools
 import operator
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.capture.rules import RULES, Rule, rule
@@ -23,26 +23,29 @@ from facula.capture.values import (
     SequenceValue,
 )
 
+if TYPE_CHECKING:
+    from facula.capture.symbolic import Symbolic
+
 
 @rule(list)
-def _list(d: Any, args: list, kwargs: dict) -> Any:
+def _list(d: Symbolic, args: list, kwargs: dict) -> Any:
     return d.build_list(d.unpack_all(args[0]) if args else [])
 
 
 @rule(tuple)
-def _tuple(d: Any, args: list, kwargs: dict) -> Any:
+def _tuple(d: Symbolic, args: list, kwargs: dict) -> Any:
     if args and isinstance(d.force(args[0]), SequenceValue) and d.force(args[0]).kind is tuple:
         return d.force(args[0])
     return d.build_tuple(d.unpack_all(args[0]) if args else [])
 
 
 @rule(core.Size)
-def _size(d: Any, args: list, kwargs: dict) -> Any:
+def _size(d: Symbolic, args: list, kwargs: dict) -> Any:
     return d.made(SequenceValue(core.Size, d.unpack_all(args[0]) if args else []))
 
 
 @rule(set, frozenset)
-def _no_set(d: Any, args: list, kwargs: dict) -> Any:
+def _no_set(d: Symbolic, args: list, kwargs: dict) -> Any:
     raise AssertionError
 
 
@@ -53,7 +56,7 @@ RULES[frozenset] = lambda d, args, kwargs: d.build_set(
 
 
 def _make_dict(kind: type) -> Rule:
-    def run(d: Any, args: list, kwargs: dict) -> Any:
+    def run(d: Symbolic, args: list, kwargs: dict) -> Any:
         made = d.made(DictValue(kind))
         if kind is collections.defaultdict and args:
             made.factory, args = d.force(args[0]), args[1:]
@@ -72,7 +75,7 @@ for _kind in (dict, collections.OrderedDict, collections.defaultdict):
 
 
 def _fromkeys(kind: type) -> Rule:
-    def run(d: Any, args: list, kwargs: dict) -> Any:
+    def run(d: Symbolic, args: list, kwargs: dict) -> Any:
         value = args[1] if len(args) > 1 else Known(None)
         made = d.made(DictValue(kind))
         for key in d.unpack_all(args[0]):
@@ -87,7 +90,7 @@ for _kind in (dict, collections.OrderedDict, collections.defaultdict):
 
 
 @rule(collections.deque)
-def _deque(d: Any, args: list, kwargs: dict) -> Any:
+def _deque(d: Symbolic, args: list, kwargs: dict) -> Any:
     items = d.unpack_all(args[0]) if args else []
     limit = kwargs.get("maxlen", args[1] if len(args) > 1 else Known(None))
     value = d.made(SequenceValue(collections.deque, items))
@@ -98,32 +101,32 @@ def _deque(d: Any, args: list, kwargs: dict) -> Any:
 
 
 @rule(slice)
-def _slice(d: Any, args: list, kwargs: dict) -> Any:
+def _slice(d: Symbolic, args: list, kwargs: dict) -> Any:
     return d.build_slice(args if len(args) > 1 else [Known(None), args[0]])
 
 
 @rule(range)
-def _range(d: Any, args: list, kwargs: dict) -> Any:
+def _range(d: Symbolic, args: list, kwargs: dict) -> Any:
     return d.fold(range, args)
 
 
 @rule(object)
-def _object(d: Any, args: list, kwargs: dict) -> Any:
+def _object(d: Symbolic, args: list, kwargs: dict) -> Any:
     return d.made(ObjectValue(object))
 
 
 @rule(functools.partial)
-def _partial(d: Any, args: list, kwargs: dict) -> Any:
+def _partial(d: Symbolic, args: list, kwargs: dict) -> Any:
     return d.made(PartialValue(d.force(args[0]), list(args[1:]), dict(kwargs)))
 
 
 @rule(super)
-def _super(d: Any, args: list, kwargs: dict) -> Any:
+def _super(d: Symbolic, args: list, kwargs: dict) -> Any:
     return d.super(None, None, args)
 
 
 @rule(types.MethodType)
-def _bound(d: Any, args: list, kwargs: dict) -> Any:
+def _bound(d: Symbolic, args: list, kwargs: dict) -> Any:
     return d.made(MethodValue(d.force(args[0]), d.force(args[1])))
 
 

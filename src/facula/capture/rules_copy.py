@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import enum
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.capture.breaks import Break
@@ -27,6 +27,10 @@ from facula.capture.values import (
     TensorValue,
     Value,
 )
+
+if TYPE_CHECKING:
+    from facula.capture.symbolic import Symbolic
+
 
 #: what a class may have of its own to say how it is copied
 _OWN = ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs__",
@@ -49,13 +53,13 @@ def _copy(d: Any, args: list, kwargs: dict) -> Any:
 
 
 @rule(copy.deepcopy)
-def _deepcopy(d: Any, args: list, kwargs: dict) -> Any:
+def _deepcopy(d: Symbolic, args: list, kwargs: dict) -> Any:
     if len(args) != 1 or kwargs:
         raise Break("unsupported-call", "copy.deepcopy with a memo")
     return _deep(d, args[0], {})
 
 
-def _deep(d: Any, value: Any, memo: dict[int, Any]) -> Any:
+def _deep(d: Symbolic, value: Any, memo: dict[int, Any]) -> Any:
     """A copy of a value and of all that it holds; `memo` has those that were made."""
     value = d.force(value)
     if isinstance(value, (Known, NumberValue, FunctionValue)):
@@ -66,7 +70,7 @@ def _deep(d: Any, value: Any, memo: dict[int, Any]) -> Any:
     return known
 
 
-def _deep_of(d: Any, value: Value, memo: dict[int, Any]) -> Any:
+def _deep_of(d: Symbolic, value: Value, memo: dict[int, Any]) -> Any:
     if isinstance(value, TensorValue):
         if value.cls is not core.Tensor or value.fake.requires_grad:
             raise Break("unsupported-call", "copy.deepcopy of a tensor with history")
@@ -86,7 +90,7 @@ def _deep_of(d: Any, value: Value, memo: dict[int, Any]) -> Any:
     raise Break("unsupported-call", f"copy.deepcopy of a {value.cls.__name__}")
 
 
-def _deep_sequence(d: Any, value: SequenceValue, memo: dict[int, Any]) -> Any:
+def _deep_sequence(d: Symbolic, value: SequenceValue, memo: dict[int, Any]) -> Any:
     if not value.mutable:
         items = [_deep(d, item, memo) for item in value.items]
         same = all(d.force(a) is b for a, b in zip(value.items, items, strict=True))

@@ -11,7 +11,7 @@ import itertools
 import math
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula.capture.frames import STOP
 from facula.capture.rules import RULES, Rule, rule
@@ -22,21 +22,24 @@ from facula.capture.values import (
     ObjectValue,
 )
 
+if TYPE_CHECKING:
+    from facula.capture.symbolic import Symbolic
+
 
 @rule(iter)
-def _iter(d: Any, args: list, kwargs: dict) -> Any:
+def _iter(d: Symbolic, args: list, kwargs: dict) -> Any:
     return d.iter(args[0])
 
 
 @rule(next)
-def _next(d: Any, args: list, kwargs: dict) -> Any:
+def _next(d: Symbolic, args: list, kwargs: dict) -> Any:
     value = d.next(args[0])
     if value is not STOP:
         return value
     return d.force(args[1]) if len(args) > 1 else d.raise_with(StopIteration, [])
 
 
-def _iterator(d: Any, pull: Iterator[Any], lazy: bool = False) -> Any:
+def _iterator(d: Symbolic, pull: Iterator[Any], lazy: bool = False) -> Any:
     value = d.made(IteratorValue(pull))
     if lazy:
         d.lazy_iterators.add(id(value))
@@ -45,7 +48,7 @@ def _iterator(d: Any, pull: Iterator[Any], lazy: bool = False) -> Any:
 
 
 @rule(zip)
-def _zip(d: Any, args: list, kwargs: dict) -> Any:
+def _zip(d: Symbolic, args: list, kwargs: dict) -> Any:
     parts = [d.iter(arg) for arg in args]
     strict = "strict" in kwargs and d.truth(kwargs["strict"])
 
@@ -64,7 +67,7 @@ def _zip(d: Any, args: list, kwargs: dict) -> Any:
     return _iterator(d, pull())
 
 
-def _check_all_stop(d: Any, parts: list[Any], n: int) -> None:
+def _check_all_stop(d: Symbolic, parts: list[Any], n: int) -> None:
     """That all parts of `zip(strict=True)` end where part number n does, the first of them all."""
     differs = (n, "shorter") if n else None
     for at in range(1, len(parts)) if not n else ():
@@ -78,7 +81,7 @@ def _check_all_stop(d: Any, parts: list[Any], n: int) -> None:
 
 
 @rule(enumerate)
-def _enumerate(d: Any, args: list, kwargs: dict) -> Any:
+def _enumerate(d: Symbolic, args: list, kwargs: dict) -> Any:
     start = kwargs.get("start", args[1] if len(args) > 1 else Known(0))
     part = d.iter(args[0])
 
@@ -106,7 +109,7 @@ def _map(d: Any, args: list, kwargs: dict) -> Any:
 
 
 @rule(filter)
-def _filter(d: Any, args: list, kwargs: dict) -> Any:
+def _filter(d: Symbolic, args: list, kwargs: dict) -> Any:
     part, test = d.iter(args[1]), args[0]
 
     def pull() -> Iterator[Any]:
@@ -118,7 +121,7 @@ def _filter(d: Any, args: list, kwargs: dict) -> Any:
 
 
 @rule(reversed)
-def _reversed(d: Any, args: list, kwargs: dict) -> Any:
+def _reversed(d: Symbolic, args: list, kwargs: dict) -> Any:
     value = d.force(args[0])
     if isinstance(value, ObjectValue) and d.type_lookup(value.kind, "__reversed__"):
         return d.call_special(value, "__reversed__", [])
@@ -126,12 +129,12 @@ def _reversed(d: Any, args: list, kwargs: dict) -> Any:
 
 
 @rule(sorted)
-def _sorted(d: Any, args: list, kwargs: dict) -> Any:
+def _sorted(d: Symbolic, args: list, kwargs: dict) -> Any:
     return d.build_list(d.sorted_items(args[0], kwargs))
 
 
 @rule(sum)
-def _sum(d: Any, args: list, kwargs: dict) -> Any:
+def _sum(d: Symbolic, args: list, kwargs: dict) -> Any:
     total = kwargs.get("start", args[1] if len(args) > 1 else Known(0))
     for item in d.iterate(args[0]):
         total = d.binary("+", total, item)
@@ -139,7 +142,7 @@ def _sum(d: Any, args: list, kwargs: dict) -> Any:
 
 
 def _extreme(symbol: str) -> Rule:
-    def run(d: Any, args: list, kwargs: dict) -> Any:
+    def run(d: Symbolic, args: list, kwargs: dict) -> Any:
         items = d.unpack_all(args[0]) if len(args) == 1 else args
         if not items:
             return kwargs.get("default") or d.fail(ValueError, "iterable argument is empty")
@@ -165,17 +168,17 @@ RULES[max] = _extreme(">")
 
 
 @rule(any)
-def _any(d: Any, args: list, kwargs: dict) -> Any:
+def _any(d: Symbolic, args: list, kwargs: dict) -> Any:
     return Known(any(d.truth(item) for item in d.iterate(args[0])))
 
 
 @rule(all)
-def _all(d: Any, args: list, kwargs: dict) -> Any:
+def _all(d: Symbolic, args: list, kwargs: dict) -> Any:
     return Known(all(d.truth(item) for item in d.iterate(args[0])))
 
 
 @rule(functools.reduce)
-def _reduce(d: Any, args: list, kwargs: dict) -> Any:
+def _reduce(d: Symbolic, args: list, kwargs: dict) -> Any:
     items = d.iterate(args[1])
     total = args[2] if len(args) > 2 else next(items, None)
     if total is None:
@@ -186,7 +189,7 @@ def _reduce(d: Any, args: list, kwargs: dict) -> Any:
 
 
 @rule(itertools.chain)
-def _chain(d: Any, args: list, kwargs: dict) -> Any:
+def _chain(d: Symbolic, args: list, kwargs: dict) -> Any:
     def pull() -> Iterator[Any]:
         for arg in args:
             yield from d.iterate(arg)
@@ -195,14 +198,14 @@ def _chain(d: Any, args: list, kwargs: dict) -> Any:
 
 
 @rule(itertools.chain.from_iterable)
-def _chain_from(d: Any, args: list, kwargs: dict) -> Any:
+def _chain_from(d: Symbolic, args: list, kwargs: dict) -> Any:
     return _chain(d, d.unpack_all(args[0]), {})
 
 
 def _by_position(function: Callable) -> Rule:
     """A function of itertools that only chooses and orders items."""
 
-    def run(d: Any, args: list, kwargs: dict) -> Any:
+    def run(d: Symbolic, args: list, kwargs: dict) -> Any:
         count = 1 if function is not itertools.product else len(args)
         lists = [d.unpack_all(arg) for arg in args[:count]]
         plain = [d.constant_of(arg) for arg in args[count:]]
@@ -227,7 +230,7 @@ if hasattr(itertools, "pairwise"):
 
 
 @rule(itertools.islice)
-def _islice(d: Any, args: list, kwargs: dict) -> Any:
+def _islice(d: Symbolic, args: list, kwargs: dict) -> Any:
     plain = slice(*[d.constant_of(arg) for arg in args[1:]])
     part = d.iter(args[0])
 
@@ -257,7 +260,7 @@ def _count(d: Any, args: list, kwargs: dict) -> Any:
 
 
 @rule(itertools.repeat)
-def _repeat(d: Any, args: list, kwargs: dict) -> Any:
+def _repeat(d: Symbolic, args: list, kwargs: dict) -> Any:
     times = args[1] if len(args) > 1 else kwargs.get("times")
     if times is not None:
         return _iterator(d, iter([args[0]] * d.constant_of(times)))
@@ -265,7 +268,7 @@ def _repeat(d: Any, args: list, kwargs: dict) -> Any:
 
 
 @rule(itertools.accumulate)
-def _accumulate(d: Any, args: list, kwargs: dict) -> Any:
+def _accumulate(d: Symbolic, args: list, kwargs: dict) -> Any:
     given = d.force(args[1] if len(args) > 1 else kwargs.get("func", Known(None)))
     function = Known(operator.add) if isinstance(given, Known) and given.obj is None else given
     initial = d.force(kwargs.get("initial", Known(None)))
@@ -306,19 +309,19 @@ def _grouped(iterable: Any, key: Any = None) -> Iterator[Any]:
 
 
 @rule(itertools.groupby)
-def _groupby(d: Any, args: list, kwargs: dict) -> Any:
+def _groupby(d: Symbolic, args: list, kwargs: dict) -> Any:
     return d.call(d.trusted(_grouped), args, kwargs)
 
 
 @rule(itertools.zip_longest)
-def _zip_longest(d: Any, args: list, kwargs: dict) -> Any:
+def _zip_longest(d: Symbolic, args: list, kwargs: dict) -> Any:
     fill = kwargs.get("fillvalue", Known(None))
     rows = itertools.zip_longest(*[d.unpack_all(arg) for arg in args], fillvalue=fill)
     return _iterator(d, iter([d.build_tuple(list(row)) for row in rows]))
 
 
 @rule(itertools.starmap)
-def _starmap(d: Any, args: list, kwargs: dict) -> Any:
+def _starmap(d: Symbolic, args: list, kwargs: dict) -> Any:
     def pull() -> Iterator[Any]:
         for item in d.iterate(args[1]):
             yield d.call(args[0], d.unpack_all(item), {})

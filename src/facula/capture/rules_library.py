@@ -21,7 +21,7 @@ import types
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.capture.breaks import Break
@@ -36,13 +36,17 @@ from facula.capture.values import (
     ObjectValue,
 )
 
+if TYPE_CHECKING:
+    from facula.capture.symbolic import Symbolic
+
+
 #: whose methods the functions of the module random are
 _GENERATOR: Any = random.random.__self__  # type: ignore[attr-defined]
 
 
 # questions about classes and functions ------------------------------------------------------------
 @rule(dataclasses.fields)
-def _fields(d: Any, args: list, kwargs: dict) -> Any:
+def _fields(d: Symbolic, args: list, kwargs: dict) -> Any:
     value = d.force(args[0])
     cls = value.obj if isinstance(value, Known) and isinstance(value.obj, type) else value.cls
     if d.type_lookup(cls, "__dataclass_fields__") is None:
@@ -63,7 +67,7 @@ def _real_callable(value: Any) -> Any:
 
 
 @rule(inspect.signature)
-def _signature(d: Any, args: list, kwargs: dict) -> Any:
+def _signature(d: Symbolic, args: list, kwargs: dict) -> Any:
     words = {name: d.constant_of(value) for name, value in kwargs.items()}
     real = _real_callable(d.force(args[0]))
     try:
@@ -73,7 +77,7 @@ def _signature(d: Any, args: list, kwargs: dict) -> Any:
 
 
 @rule(collections.namedtuple)
-def _namedtuple(d: Any, args: list, kwargs: dict) -> Any:
+def _namedtuple(d: Symbolic, args: list, kwargs: dict) -> Any:
     """A class of tuples: one for each capture, as for each definition."""
     plain = [d.constant_of(arg) for arg in args]
     words = {name: d.constant_of(value) for name, value in kwargs.items()}
@@ -85,7 +89,7 @@ def _namedtuple(d: Any, args: list, kwargs: dict) -> Any:
 
 
 @rule(sys.intern)
-def _intern(d: Any, args: list, kwargs: dict) -> Any:
+def _intern(d: Symbolic, args: list, kwargs: dict) -> Any:
     return d.fold(sys.intern, args)
 
 
@@ -97,7 +101,7 @@ def _in_place_of(*functions: Any) -> Callable[[Callable], Callable]:
     """The Python that is followed where a program calls one of these."""
 
     def put(python: Callable) -> Callable:
-        def run(d: Any, args: list, kwargs: dict) -> Any:
+        def run(d: Symbolic, args: list, kwargs: dict) -> Any:
             return d.call(d.trusted(python), args, kwargs)
 
         for function in functions:
@@ -191,7 +195,7 @@ def _cmp_to_key(mycmp: Callable) -> Callable:
 
 
 @rule(itertools.tee)
-def _tee(d: Any, args: list, kwargs: dict) -> Any:
+def _tee(d: Symbolic, args: list, kwargs: dict) -> Any:
     count = d.constant_of(args[1]) if len(args) > 1 else 2
     items = d.unpack_all(args[0])
     return d.build_tuple([d.made(IteratorValue(iter(list(items)))) for _ in range(count)])
@@ -203,7 +207,7 @@ def read_context(variable: contextvars.ContextVar, *default: Any) -> Any:
     return variable.get(*default)
 
 
-def _context_value(d: Any, owner: ObjectValue, args: list, kwargs: dict) -> Any:
+def _context_value(d: Symbolic, owner: ObjectValue, args: list, kwargs: dict) -> Any:
     """`variable.get()`, read anew in each call."""
     default = [d.constant_of(arg) for arg in args]
     try:
@@ -234,7 +238,7 @@ METHODS[random.Random, "random"] = _draw
 RULES[random.random] = lambda d, args, kwargs: _draw(d, d.trusted(_GENERATOR), args, kwargs)
 
 
-def _weak_reference(d: Any, args: list, kwargs: dict) -> Any:
+def _weak_reference(d: Symbolic, args: list, kwargs: dict) -> Any:
     if len(args) != 1:
         raise Break("unsupported-call", "a weak reference with a callback")
     made = d.made(ObjectValue(weakref.ReferenceType))
@@ -253,7 +257,7 @@ def warn_from(text: Any, category: Any, file: str, line: int, names: dict) -> No
 
 
 @rule(warnings.warn)
-def _warn(d: Any, args: list, kwargs: dict) -> Any:
+def _warn(d: Symbolic, args: list, kwargs: dict) -> Any:
     """A warning, repeated behind the graph; those that name the caller of the segment break it."""
     given = dict(zip(("message", "category", "stacklevel"), args, strict=False), **kwargs)
     plain = {name: d.constant_of(value) for name, value in given.items()}
@@ -274,7 +278,7 @@ def is_enabled(logger: logging.Logger, level: int) -> bool:
 
 
 @rule(logging.Logger.isEnabledFor)
-def _is_enabled(d: Any, args: list, kwargs: dict) -> Any:
+def _is_enabled(d: Symbolic, args: list, kwargs: dict) -> Any:
     owner, level = d.force(args[0]), d.constant_of(args[1] if len(args) > 1 else kwargs["level"])
     if owner.source is None:
         raise Break("unsupported-call", "a new logger")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.capture.breaks import Break
@@ -27,9 +27,12 @@ from facula.capture.values import (
     follows_float,
 )
 
+if TYPE_CHECKING:
+    from facula.capture.symbolic import Symbolic
+
 
 @rule(isinstance)
-def _isinstance(d: Any, args: list, kwargs: dict) -> Any:
+def _isinstance(d: Symbolic, args: list, kwargs: dict) -> Any:
     value, kinds = d.force(args[0]), d.force(args[1])
     if isinstance(kinds, ObjectValue) and kinds.kind.__module__ == "typing":
         d.guards.add("is", kinds.source, kinds.real)  # `typing.Sequence` and its like
@@ -48,19 +51,19 @@ def _isinstance(d: Any, args: list, kwargs: dict) -> Any:
 
 
 @rule(issubclass)
-def _issubclass(d: Any, args: list, kwargs: dict) -> Any:
+def _issubclass(d: Symbolic, args: list, kwargs: dict) -> Any:
     return d.fold(issubclass, args)
 
 
 @rule(type)
-def _type(d: Any, args: list, kwargs: dict) -> Any:
+def _type(d: Symbolic, args: list, kwargs: dict) -> Any:
     if len(args) != 1:
         raise Break("unsupported-instruction", "a class definition")
     return d.trusted(d.force(args[0]).cls)
 
 
 @rule(callable)
-def _callable(d: Any, args: list, kwargs: dict) -> Any:
+def _callable(d: Symbolic, args: list, kwargs: dict) -> Any:
     value = d.force(args[0])
     if isinstance(value, Known):
         return Known(callable(value.obj))
@@ -69,12 +72,12 @@ def _callable(d: Any, args: list, kwargs: dict) -> Any:
 
 
 @rule(len)
-def _len(d: Any, args: list, kwargs: dict) -> Any:
+def _len(d: Symbolic, args: list, kwargs: dict) -> Any:
     return d.length(args[0])
 
 
 @rule(getattr)
-def _getattr(d: Any, args: list, kwargs: dict) -> Any:
+def _getattr(d: Symbolic, args: list, kwargs: dict) -> Any:
     name = d.constant_of(args[1])
     if len(args) == 2:
         return d.getattr(args[0], name)
@@ -83,29 +86,29 @@ def _getattr(d: Any, args: list, kwargs: dict) -> Any:
 
 
 @rule(hasattr)
-def _hasattr(d: Any, args: list, kwargs: dict) -> Any:
+def _hasattr(d: Symbolic, args: list, kwargs: dict) -> Any:
     return Known(d.getattr_or(args[0], d.constant_of(args[1])) is not None)
 
 
 @rule(setattr)
-def _setattr(d: Any, args: list, kwargs: dict) -> Any:
+def _setattr(d: Symbolic, args: list, kwargs: dict) -> Any:
     d.setattr(args[0], d.constant_of(args[1]), args[2])
     return Known(None)
 
 
 @rule(delattr)
-def _delattr(d: Any, args: list, kwargs: dict) -> Any:
+def _delattr(d: Symbolic, args: list, kwargs: dict) -> Any:
     d.delattr(args[0], d.constant_of(args[1]))
     return Known(None)
 
 
 @rule(vars)
-def _vars(d: Any, args: list, kwargs: dict) -> Any:
+def _vars(d: Symbolic, args: list, kwargs: dict) -> Any:
     return d.getattr(args[0], "__dict__")
 
 
 @rule(id)
-def _id(d: Any, args: list, kwargs: dict) -> Any:
+def _id(d: Symbolic, args: list, kwargs: dict) -> Any:
     value = d.force(args[0])
     real = getattr(value, "real", None) if not isinstance(value, Known) else value.obj
     if real is None:
@@ -116,7 +119,7 @@ def _id(d: Any, args: list, kwargs: dict) -> Any:
 
 
 @rule(hash)
-def _hash(d: Any, args: list, kwargs: dict) -> Any:
+def _hash(d: Symbolic, args: list, kwargs: dict) -> Any:
     value = d.force(args[0])
     if (
         isinstance(value, ObjectValue)
@@ -128,7 +131,7 @@ def _hash(d: Any, args: list, kwargs: dict) -> Any:
 
 # numbers and text
 def _convert(kind: type, special: str) -> Rule:
-    def run(d: Any, args: list, kwargs: dict) -> Any:
+    def run(d: Symbolic, args: list, kwargs: dict) -> Any:
         if not args and not kwargs:
             return Known(kind())
         if kwargs or len(args) > 1:
@@ -155,7 +158,7 @@ for _kind, _name in ((int, "__int__"), (float, "__float__"), (complex, "__comple
     RULES[_kind] = _convert(_kind, _name)
 
 
-def _truth(d: Any, args: list, kwargs: dict) -> Any:
+def _truth(d: Symbolic, args: list, kwargs: dict) -> Any:
     if not args:
         return Known(False)
     value = d.force(args[0])
@@ -170,7 +173,7 @@ RULES[bool] = _truth
 
 
 def _text(function: Any) -> Rule:
-    def run(d: Any, args: list, kwargs: dict) -> Any:
+    def run(d: Symbolic, args: list, kwargs: dict) -> Any:
         if not args:
             return Known("")
         value = d.force(args[0])
@@ -183,7 +186,7 @@ def _text(function: Any) -> Rule:
     return run
 
 
-def _object_text(d: Any, value: ObjectValue, function: Any) -> Any:
+def _object_text(d: Symbolic, value: ObjectValue, function: Any) -> Any:
     names = ["__repr__"] if function is repr else ["__str__", "__repr__"]
     for name in names:
         found = d.type_lookup(value.kind, name)
@@ -204,12 +207,12 @@ RULES[repr] = _text(repr)
 
 
 @rule(format)
-def _format(d: Any, args: list, kwargs: dict) -> Any:
+def _format(d: Symbolic, args: list, kwargs: dict) -> Any:
     return d.format(args[0], None, args[1] if len(args) > 1 else Known(""))
 
 
 @rule(abs)
-def _abs(d: Any, args: list, kwargs: dict) -> Any:
+def _abs(d: Symbolic, args: list, kwargs: dict) -> Any:
     value = d.force(args[0])
     if isinstance(value, TensorValue):
         return d.graph_call(abs, [value])
@@ -221,17 +224,17 @@ def _abs(d: Any, args: list, kwargs: dict) -> Any:
 
 
 @rule(pow)
-def _pow(d: Any, args: list, kwargs: dict) -> Any:
+def _pow(d: Symbolic, args: list, kwargs: dict) -> Any:
     return d.binary("**", *args) if len(args) == 2 else d.fold(pow, args)
 
 
 @rule(divmod)
-def _divmod(d: Any, args: list, kwargs: dict) -> Any:
+def _divmod(d: Symbolic, args: list, kwargs: dict) -> Any:
     return d.build_tuple([d.binary("//", *args), d.binary("%", *args)])
 
 
 @rule(math.prod)
-def _prod(d: Any, args: list, kwargs: dict) -> Any:
+def _prod(d: Symbolic, args: list, kwargs: dict) -> Any:
     total = kwargs.get("start", Known(1))
     for item in d.iterate(args[0]):
         total = d.binary("*", total, item)
@@ -261,7 +264,7 @@ RULES[operator.index] = lambda d, args, kwargs: RULES[int](d, args, kwargs)
 
 # modes of the thread
 @rule(core.is_grad_enabled)
-def _is_grad_enabled(d: Any, args: list, kwargs: dict) -> Any:
+def _is_grad_enabled(d: Symbolic, args: list, kwargs: dict) -> Any:
     return Known(core.is_grad_enabled())
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.capture import (
@@ -44,6 +44,9 @@ from facula.fx import GraphModule
 from facula.fx.experimental.symbolic_shapes import ConstraintViolationError
 from facula.nn.modules import module_hooks
 from facula.nn.modules.module import Module
+
+if TYPE_CHECKING:
+    from facula.capture.values import Value
 
 
 @functools.cache
@@ -229,7 +232,7 @@ def _is_elements(world: Symbolic, value: Any) -> bool:
     return isinstance(world.force(value), (TensorValue, ArrayValue))
 
 
-def _forced(world: Symbolic, value: Any) -> Any:
+def _forced(world: Symbolic, value: Value) -> Any:
     """A value on the stack; one that no graph can hold breaks where an instruction takes it."""
     try:
         return world.force(value)

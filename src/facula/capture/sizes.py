@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.capture.breaks import Break, Respecialise
@@ -20,6 +20,10 @@ from facula.capture.values import Known, NodeValue, NumberValue, TensorValue, fo
 from facula.core import logs
 from facula.fx.node import Node, map_arg
 from facula.ops.registry import TABLE
+
+if TYPE_CHECKING:
+    from facula.capture.symbolic import Symbolic
+
 
 log = logs.get_logger("dynamic")
 
@@ -193,7 +197,7 @@ class Sizes(Part):
         number = NumberValue(size, args=(tensor, dim))
         self.conditions.append((NumberValue(True, operator.eq, (number, Known(size))), True))
 
-    def assume_count(self, results: Any, node: Any) -> None:
+    def assume_count(self, results: Any, node: Node) -> None:
         """That a node gives as many results for other sizes: `split` and its kin may not."""
         if not self._count_varies(node):
             return
@@ -362,7 +366,7 @@ class Replay:
 class Facts:
     """What was assumed about sizes inside of a graph, replayed for each new combination of sizes."""
 
-    def __init__(self, world: Any, facts: list[tuple]) -> None:
+    def __init__(self, world: Symbolic, facts: list[tuple]) -> None:
         self.fakes, self.attached = world.fakes, world.attached
         self.placeholders = [value.node for value in world.inputs]
         self.facts = facts

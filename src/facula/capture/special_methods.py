@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.capture.breaks import Break
@@ -35,6 +35,10 @@ from facula.capture.values import (
     SequenceValue,
     ViewValue,
 )
+
+if TYPE_CHECKING:
+    from facula.capture.symbolic import Symbolic
+
 
 SPECIAL: dict[str, Rule] = {}
 
@@ -180,7 +184,7 @@ def call_base(d: Any, owner: Any, name: str, args: list, kwargs: dict) -> Any:
     return call_special_method(d, inner, method, args, kwargs)
 
 
-def _base_new(d: Any, kind: type, args: list) -> Any:
+def _base_new(d: Symbolic, kind: type, args: list) -> Any:
     if issubclass(kind, tuple):
         return d.made(SequenceValue(kind, d.unpack_all(args[0]) if args else []))
     return d.bare_instance(kind, args)

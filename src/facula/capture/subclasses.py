@@ -9,7 +9,7 @@ only: inputs lose their class on the way in, results get theirs on the way out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.capture.breaks import Break
@@ -18,6 +18,10 @@ from facula.capture.guards import facts_of
 from facula.capture.inner_graphs import Slot, build, given_of
 from facula.capture.sources import Source
 from facula.capture.values import Known, SequenceValue, TensorValue
+
+if TYPE_CHECKING:
+    from facula.capture.symbolic import Symbolic
+
 
 _DEFAULT = core.Tensor.__dict__["__torch_function__"].__func__
 
@@ -73,7 +77,9 @@ class _Probe(core.Tensor):
     """Stands for a tensor of a subclass, to hear what its class would be told."""
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         raise _Asked(func, args, kwargs or {})
 
 
@@ -153,7 +159,7 @@ class Subclasses(Part):
                 return result
         self.fail(TypeError, f"no implementation found for '{shown}' on types {kinds}")
 
-    def without_overrides(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def without_overrides(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call with subclasses taken as plain tensors."""
         before, self.overrides_off = self.overrides_off, True
         try:
@@ -199,7 +205,7 @@ def _symbolic(d: Any, part: Any, known: dict[int, Any]) -> Any:
     return d.lift(part)
 
 
-def _default(d: Any, args: list, kwargs: dict) -> Any:
+def _default(d: Symbolic, args: list, kwargs: dict) -> Any:
     """`Tensor.__torch_function__`: run the function, and give results the class."""
     words = dict(zip(("cls", "func", "types", "args", "kwargs"), args, strict=False), **kwargs)
     kind, func = d.constant_of(words["cls"]), d.force(words["func"])
@@ -209,7 +215,7 @@ def _default(d: Any, args: list, kwargs: dict) -> Any:
     return d.of_class(result, kind)
 
 
-def _switch(d: Any, args: list, kwargs: dict) -> Any:
+def _switch(d: Symbolic, args: list, kwargs: dict) -> Any:
     before, d.overrides_off = d.overrides_off, bool(d.constant_of(args[0]))
     return Known(before)
 

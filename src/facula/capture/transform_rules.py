@@ -11,13 +11,18 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.autograd import transforms as func
 from facula.capture.breaks import Break
 from facula.capture.inner_graphs import InnerFunction, Opaque, build, given_of, split, symbolic_of
 from facula.capture.values import FunctionValue, Known, NodeValue, PartialValue
+
+if TYPE_CHECKING:
+    from facula.capture.symbolic import Symbolic
+    from facula.fx import Graph
+
 
 #: transforms that give a function
 _GIVING = ("vmap", "grad", "grad_and_value", "jacrev", "jacfwd", "hessian")
@@ -51,7 +56,7 @@ def is_transformed(function: Any) -> bool:
 
 
 def _giving(transform: Any) -> Any:
-    def rule(d: Any, args: list, kwargs: dict) -> Any:
+    def rule(d: Symbolic, args: list, kwargs: dict) -> Any:
         words = dict(kwargs)
         function = d.force(args[0] if args else words.pop("func"))
         options = {name: d.constant_of(value) for name, value in words.items()}
@@ -62,7 +67,7 @@ def _giving(transform: Any) -> Any:
     return rule
 
 
-def _call_transformed(d: Any, args: list, kwargs: dict) -> Any:
+def _call_transformed(d: Symbolic, args: list, kwargs: dict) -> Any:
     transform, more, options = d.constant_of(args[0])
 
     def invoke(inner: Any, *given: Any, **words: Any) -> Any:
@@ -90,7 +95,7 @@ def call_given(d: Any, function: FunctionValue, args: list, kwargs: dict) -> Any
 def _immediate(transform: Any, names: tuple[str, ...]) -> Any:
     """A transform that calls its function at once, with the arguments behind it."""
 
-    def rule(d: Any, args: list, kwargs: dict) -> Any:
+    def rule(d: Symbolic, args: list, kwargs: dict) -> Any:
         options = {name: d.constant_of(kwargs[name]) for name in names if name in kwargs}
 
         def invoke(inner: Any, *given: Any) -> Any:
@@ -102,7 +107,7 @@ def _immediate(transform: Any, names: tuple[str, ...]) -> Any:
 
 
 def _jvp(transform: Any) -> Any:
-    def rule(d: Any, args: list, kwargs: dict) -> Any:
+    def rule(d: Symbolic, args: list, kwargs: dict) -> Any:
         words = dict(zip(("func", "primals", "tangents"), args, strict=False), **kwargs)
         function, primals, tangents = (words.pop(n) for n in ("func", "primals", "tangents"))
         options = {name: d.constant_of(value) for name, value in words.items()}
@@ -116,7 +121,7 @@ def _jvp(transform: Any) -> Any:
 
 
 def transformed(
-    d: Any, name: str, invoke: Callable[..., Any], function: Any, args: list, kwargs: dict
+    d: Symbolic, name: str, invoke: Callable[..., Any], function: Any, args: list, kwargs: dict
 ) -> Any:
     """The node of a transform, `invoke(function, *args, **kwargs)`, and its result."""
     inner = InnerFunction(d, function)
@@ -130,7 +135,7 @@ def transformed(
     if inner.module is None:
         raise Break("unsupported-call", f"{shown}, which does not call its function")
 
-    def run(graph: Any, leaves: Any, lifted: Any) -> tuple:
+    def run(graph: Graph, leaves: Any, lifted: Any) -> tuple:
         def real(*inner_args: Any, **words: Any) -> Any:
             return build(inner.template, graph(*split((inner_args, words))[0], *lifted))
 
@@ -161,7 +166,7 @@ def call_value(d: Any, value: NodeValue, args: list, kwargs: dict) -> Any:
     return _node(d, call_result, (d.node_of(value), nodes), result)
 
 
-def _node(d: Any, target: Any, args: tuple, result: Any) -> Any:
+def _node(d: Symbolic, target: Any, args: tuple, result: Any) -> Any:
     """A node that gives the tensors and functions of a result, and the result in terms of its parts."""
     values, template = split(result)
     shown = tuple([v if isinstance(v, core.Tensor) else None for v in values])

@@ -12,10 +12,14 @@ import collections
 import functools
 import types
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.capture.sources import Source
+
+if TYPE_CHECKING:
+    from facula.fx import Node
+
 
 LITERAL_TYPES = (int, float, bool, str, bytes, complex, type(None), type(...), type(NotImplemented))
 
@@ -71,7 +75,9 @@ class TensorValue(Value):
 
     __slots__ = ("dynamic", "fake", "marked", "node", "real", "unbacked")
 
-    def __init__(self, fake: Any, node: Any = None, real: Any = None, source: Any = None) -> None:
+    def __init__(
+        self, fake: Any, node: Node | None = None, real: Any = None, source: Any = None
+    ) -> None:
         super().__init__(source)
         self.fake = fake
         self.node = node
@@ -128,7 +134,7 @@ class NodeValue(Value):
 
     __slots__ = ("fake", "node")
 
-    def __init__(self, fake: Any, node: Any) -> None:
+    def __init__(self, fake: Any, node: Node) -> None:
         super().__init__()
         self.fake = fake
         self.node = node

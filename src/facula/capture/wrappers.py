@@ -9,12 +9,15 @@ and so are the attributes of held objects that `_graph_constant` names.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula.capture.breaks import Break
 from facula.capture.domain import Part
 from facula.capture.sources import Source
 from facula.capture.values import ObjectValue, TensorValue
+
+if TYPE_CHECKING:
+    from facula.fx import Node
 
 
 class WrapperValue(TensorValue):
@@ -22,7 +25,9 @@ class WrapperValue(TensorValue):
 
     __slots__ = ("kind", "parts")
 
-    def __init__(self, fake: Any, node: Any = None, real: Any = None, source: Any = None) -> None:
+    def __init__(
+        self, fake: Any, node: Node | None = None, real: Any = None, source: Any = None
+    ) -> None:
         super().__init__(fake, node, real, source)
         self.kind = type(fake)
         self.parts: dict[str, TensorValue] = {}
@@ -82,7 +87,7 @@ class Wrappers(Part):
             self.by_fake[id(value.fake)] = value
         return value.node
 
-    def wrapper_result(self, result: Any, node: Any) -> WrapperValue:
+    def wrapper_result(self, result: Any, node: Node) -> WrapperValue:
         """What a node gives."""
         _form_of(result)
         value: WrapperValue = self.made(WrapperValue(result, node))

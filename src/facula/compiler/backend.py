@@ -12,7 +12,7 @@ import contextlib
 import gc
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.capture import events
@@ -30,6 +30,11 @@ from facula.lower.passes.epilogues import Choices
 from facula.lower.passes.freezing import Frozen, Unfrozen, may_be_frozen, with_frozen
 from facula.runtime.compile import find_compiler
 
+if TYPE_CHECKING:
+    from facula.fx import Node
+    from facula.nn import Module
+
+
 log = logs.get_logger("inductor")
 
 
@@ -38,7 +43,7 @@ class MissingCompilerWarning(UserWarning):
 
 
 def compile_fx(
-    module: Any,
+    module: Module,
     example_inputs: Sequence[Any],
     inner_compile: Callable[..., Any] | None = None,
     config_patches: dict[str, Any] | None = None,
@@ -69,7 +74,7 @@ compile_fx.backend_name = "inductor"  # type: ignore[attr-defined]  # what error
 
 
 def compile_for_sizes(
-    module: Any,
+    module: Module,
     example_inputs: Sequence[Any],
     dynamic: Sequence[Any],
     keys: Iterable[Any] = (),
@@ -122,7 +127,7 @@ def _collector_at_rest() -> Iterator[None]:
 
 
 def _compiled(
-    module: Any,
+    module: Module,
     example_inputs: Sequence[Any],
     inner: Callable[..., Any],
     chosen: dict[str, Any],
@@ -145,21 +150,21 @@ def _compiled(
     return compiled
 
 
-def _owned(module: Any, example_inputs: Sequence[Any]) -> list[bool]:
+def _owned(module: Module, example_inputs: Sequence[Any]) -> list[bool]:
     """For each input of a captured graph, whether what depends on it alone may be kept."""
     inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
     pairs = zip(inputs, example_inputs, strict=True)
     return [_is_owned(n) and isinstance(x, core.Tensor) and may_be_frozen(x) for n, x in pairs]
 
 
-def _is_owned(node: Any) -> bool:
+def _is_owned(node: Node) -> bool:
     """Whether an input of a captured graph is a parameter or buffer of a module."""
     source = str(node.meta.get("source", ""))
     return "._parameters[" in source or "._buffers[" in source
 
 
 def passes_of(chosen: dict[str, Any]) -> Callable[[Any], Any]:
-    def run(module: Any) -> Any:
+    def run(module: Module) -> Any:
         with config.patch(chosen):
             return pipeline.joint(module)
 
@@ -169,7 +174,7 @@ def passes_of(chosen: dict[str, Any]) -> Callable[[Any], Any]:
 def _inner(chosen: dict[str, Any]) -> Callable[[Any, Sequence[Any]], Any]:
     """The compiler of flat graphs; what it gives takes a list of inputs."""
 
-    def begin(module: Any, example_inputs: Sequence[Any]) -> Callable[[], Any]:
+    def begin(module: Module, example_inputs: Sequence[Any]) -> Callable[[], Any]:
         if find_compiler() is None:
             return lambda: _by_operators(module)
         asked = tuning.ASKED[0]
@@ -190,7 +195,7 @@ def _inner(chosen: dict[str, Any]) -> Callable[[Any, Sequence[Any]], Any]:
 
         return finished
 
-    def plainly(module: Any) -> Any:
+    def plainly(module: Module) -> Any:
         """The graph with nothing frozen."""
         events.COUNTERS["inductor"]["weights_not_frozen"] += 1
         logs.artifact("perf_hints").debug(_NOT_FROZEN)
@@ -198,14 +203,14 @@ def _inner(chosen: dict[str, Any]) -> Callable[[Any, Sequence[Any]], Any]:
             specialised(module)
         return begin_graph(module, chosen)().boxed
 
-    def compiled(module: Any, example_inputs: Sequence[Any]) -> Any:
+    def compiled(module: Module, example_inputs: Sequence[Any]) -> Any:
         return begin(module, example_inputs)()
 
     compiled.begin = begin  # type: ignore[attr-defined]
     return compiled
 
 
-def specialised(module: Any) -> Frozen | None:
+def specialised(module: Module) -> Frozen | None:
     """Products in the form that suits their sizes; gives what was frozen."""
     frozen = pipeline.part(module, _freezes(module), _choices())
     if frozen is not None:
@@ -260,14 +265,14 @@ def _no_effect(mode: str, cause: str, hint: str) -> None:
     logs.artifact("perf_hints").debug("%s\n  hint: %s", cause, hint)
 
 
-def _freezes(module: Any) -> bool:
+def _freezes(module: Module) -> bool:
     """Whether parts of a graph may be computed ahead: of one without gradients, with weights."""
     owned = (n.meta.get("owned") for n in module.graph.nodes if n.op == "placeholder")
     wanted = pipeline.FREEZING.is_on() and not config.get("dynamic")
     return bool(wanted and "part" not in module.meta and any(owned))
 
 
-def _by_operators(module: Any) -> Any:
+def _by_operators(module: Module) -> Any:
     """Run the graph as it is, and say so."""
     required, got = "a C compiler is needed to compile graphs", "none on PATH, and CC is not set"
     hint = "pip install ziglang, or install gcc or clang; eager goes on"

@@ -15,7 +15,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import facula.core
 from facula import core
@@ -30,6 +30,10 @@ from facula.lower.loops.targets import callee_of
 from facula.runtime import cache
 from facula.runtime.compile import graph_flags
 
+if TYPE_CHECKING:
+    from facula.nn import Module
+
+
 __all__ = ["Launch", "Lowered", "constants", "keep", "key_of", "load"]
 
 log = logs.get_logger("inductor")
@@ -39,7 +43,7 @@ _PACKAGES = ("core", "ops", "fx", "lower", "codegen", "compiler")
 _NAMED = (core.dtype, core.device, core.layout, core.memory_format)
 
 
-def key_of(module: Any) -> str | None:
+def key_of(module: Module) -> str | None:
     """What the lowering of a graph depends on, as a name for files; None where it is not kept."""
     if config.get("force_disable_caches") or config.get("debug") or trace.folder() is not None:
         return None
@@ -54,7 +58,7 @@ def key_of(module: Any) -> str | None:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:40]
 
 
-def load(key: str | None, module: Any) -> Lowered | None:
+def load(key: str | None, module: Module) -> Lowered | None:
     """What was kept under a key, with the constants of this graph."""
     entry = cache.find("graphs", key, ".json") if key is not None else None
     if entry is None:
@@ -93,13 +97,13 @@ def _write(path: str, content: bytes) -> None:
         file.write(content)
 
 
-def constants(module: Any) -> list[Any]:
+def constants(module: Module) -> list[Any]:
     """The tensors that a graph reads from its module, each once, in the order of the graph."""
     found = (_attribute(module, n.target) for n in module.graph.nodes if n.op == "get_attr")
     return list({id(t): t for t in found if isinstance(t, core.Tensor)}.values())
 
 
-def _attribute(module: Any, path: str) -> Any:
+def _attribute(module: Module, path: str) -> Any:
     return functools.reduce(getattr, path.split("."), module)
 
 
@@ -124,7 +128,7 @@ def _files(folder: str) -> Iterator[tuple[str, int, int]]:
 class _Text:
     """A graph as text, without the names of its nodes."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Module) -> None:
         self.module = module
         self.numbers: dict[Any, int] = {}
         self.constants: dict[int, int] = {}

@@ -8,7 +8,7 @@ Keeps true: what is printed or traced is what runs; nothing of what lowers is im
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.codegen.c.unit import Unit
@@ -19,6 +19,10 @@ from facula.core import logs
 from facula.fx.size_functions import function_of
 from facula.lower.at_sizes import AtSizes, graph_at, symbols_of
 from facula.runtime.compile import begin_library, graph_flags
+
+if TYPE_CHECKING:
+    from facula.nn import Module
+
 
 log = logs.get_logger("inductor")
 
@@ -49,7 +53,7 @@ OBSERVERS: list[Callable[[str, str], None]] = []
 
 
 def wrapped(
-    lowered: disk_cache.Lowered, drivers: Sequence[Any], module: Any, again: Lowering | None
+    lowered: disk_cache.Lowered, drivers: Sequence[Any], module: Module, again: Lowering | None
 ) -> CompiledGraph | GraphForSizes:
     """What runs a lowered graph; of sizes that are symbols (`again` lowers for others), a function of them."""
     if again is not None:
@@ -113,7 +117,7 @@ class GraphForSizes:
     """A flat graph whose sizes are symbols: a function from their values to what runs."""
 
     def __init__(
-        self, module: Any, lowered: disk_cache.Lowered, drivers: Sequence[Any], again: Lowering
+        self, module: Module, lowered: disk_cache.Lowered, drivers: Sequence[Any], again: Lowering
     ) -> None:
         self.module, self.lowered, self.again = module, lowered, again
         names = list(symbols_of(module.graph).shape_env.hints)

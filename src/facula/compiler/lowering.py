@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from facula.codegen.c import fused
 from facula.compiler import disk_cache
 from facula.core import logs
 from facula.lower.loops import fuse, ir, memory, nest, non_temporal, printing, unfused
+
+if TYPE_CHECKING:
+    from facula.nn import Module
+
 
 log = logs.get_logger("inductor")
 
@@ -75,7 +79,7 @@ def kernel_texts(layouts: Sequence[Any], dynamic: bool) -> list[Any]:
 
 
 def lifetimes(
-    module: Any,
+    module: Module,
     program: ir.Program,
     order: Sequence[Any],
     layouts: Sequence[Any],
@@ -103,7 +107,7 @@ def unit_of(chosen: Chosen, empties: bool, dynamic: bool) -> disk_cache.Lowered:
     return disk_cache.Lowered(bare, plan, steps, unit, count, empties)
 
 
-def keeps_inputs(module: Any) -> bool:
+def keeps_inputs(module: Module) -> bool:
     """Whether what a graph is given was kept for it alone, so that it may let go of it early."""
     return bool(module.meta.get("part") == "backward")
 
@@ -122,7 +126,7 @@ def _in_order(
     return found
 
 
-def overwriting(program: ir.Program, module: Any) -> set[ir.Buffer]:
+def overwriting(program: ir.Program, module: Module) -> set[ir.Buffer]:
     """Results that are the new elements of an input."""
     outputs = program.outputs if isinstance(program.outputs, tuple) else ()
     numbers = module.meta.get("writes", {})

@@ -12,13 +12,17 @@ import functools
 import time
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula.compiler import options, trace
 from facula.core import config as settings
 from facula.core.errors import fail
 from facula.core.stages import stage
 from facula.lower.verify import verify
+
+if TYPE_CHECKING:
+    from facula.nn import Module
+
 
 __all__ = ["PASSES", "GraphPass", "Pass", "left_out", "nothing", "same"]
 
@@ -99,7 +103,7 @@ class GraphPass(Pass):
     def _check(self, given: tuple[Any, ...], changes: Any) -> None:
         verify(given[0], after=self.name)
 
-    def run(self, module: Any, *rest: Any) -> int:
+    def run(self, module: Module, *rest: Any) -> int:
         """The pass over the graph of a module."""
         return _resolved(self.function)(module.graph, *rest)
 
@@ -107,7 +111,7 @@ class GraphPass(Pass):
 class ModulePass(GraphPass):
     """A pass that needs the module of a graph as well."""
 
-    def run(self, module: Any, *rest: Any) -> int:
+    def run(self, module: Module, *rest: Any) -> int:
         """The pass over the module."""
         return _resolved(self.function)(module, *rest)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula.capture import events
 from facula.compiler import disk_cache, metrics, options
@@ -41,6 +41,10 @@ from facula.lower.passes.no_ops import merge_views, remove_no_ops
 from facula.lower.passes.norms import write_norms_as_formulas
 from facula.lower.passes.small_products import replace_small_products
 
+if TYPE_CHECKING:
+    from facula.nn import Module
+
+
 __all__ = [
     "PASSES", "begin_graph", "captured", "compile_graph", "joint", "lowered", "optimise", "part", "partition",
     "to_joint",
@@ -50,7 +54,7 @@ log = logs.get_logger("inductor")
 
 
 # --- a captured graph: what the user wrote
-def _with_attention(module: Any) -> Any:
+def _with_attention(module: Module) -> Any:
     """The graph with attention written by hand as one call."""
     if not any("softmax" in str(node.target) for node in module.graph.nodes):
         return module
@@ -73,7 +77,7 @@ ATTENTION = Pass(
 )
 
 
-def captured(module: Any) -> Any:
+def captured(module: Module) -> Any:
     """A captured graph, before it is differentiated, so that training has this too."""
     return ATTENTION(module)
 
@@ -250,7 +254,7 @@ WRAPPER = Pass(
 )
 
 
-def begin_graph(module: Any, chosen: dict[str, Any] | None = None) -> Callable[[], Any]:
+def begin_graph(module: Module, chosen: dict[str, Any] | None = None) -> Callable[[], Any]:
     """Compile one part up to its C text, which a compiler then works on in the background; gives
     what waits for it: for a `CompiledGraph`, or a `GraphForSizes` where sizes are symbols. So the C of a
     backward graph is written while that of the forward is compiled."""
@@ -289,7 +293,7 @@ def compile_function(module: GraphModule) -> Callable[..., Any]:
     return compile_graph(joint(module))
 
 
-def compile_graph(module: Any, chosen: dict[str, Any] | None = None) -> CompiledGraph:
+def compile_graph(module: Module, chosen: dict[str, Any] | None = None) -> CompiledGraph:
     """Compile a flat graph (`docs/compiler.md`)."""
     made: CompiledGraph = begin_graph(module, chosen)()
     return made

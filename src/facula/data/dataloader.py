@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
+from facula import core
 from facula.core.errors import fail
 from facula.data.collate import default_collate, default_convert
 from facula.data.datapipes.datapipe import IterDataPipe
@@ -105,7 +106,7 @@ def _check_order_arguments(
         )
 
 
-def _usual_sampler(dataset: Any, shuffle: bool | None, generator: Any) -> Any:
+def _usual_sampler(dataset: Any, shuffle: bool | None, generator: core.Generator | None) -> Any:
     """The order of a data set where no sampler says it."""
     if isinstance(dataset, IterableDataset):
         return _InfiniteConstantSampler()
@@ -165,7 +166,7 @@ class DataLoader(Generic[T_co]):
         timeout: float = 0,
         worker_init_fn: _worker_init_fn_t | None = None,
         multiprocessing_context: Any = None,
-        generator: Any = None,
+        generator: core.Generator | None = None,
         *,
         prefetch_factor: int | None = None,
         persistent_workers: bool = False,

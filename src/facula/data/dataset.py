@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 import facula
+from facula import core
 from facula.core.errors import fail
 
 __all__ = """Dataset IterableDataset TensorDataset StackDataset ConcatDataset ChainDataset Subset
@@ -324,7 +325,9 @@ class Subset(Dataset[T_co]):
         return len(self.indices)
 
 
-def random_split(dataset: Any, lengths: Sequence[Any], generator: Any = None) -> list[Subset]:
+def random_split(
+    dataset: Any, lengths: Sequence[Any], generator: core.Generator | None = None
+) -> list[Subset]:
     """Disjoint random subsets of a dataset.
 
     Args:

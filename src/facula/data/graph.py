@@ -10,7 +10,7 @@ import functools
 import pickle
 import types
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from facula.core.errors import fail
@@ -122,12 +122,12 @@ def _graph(pipe: Any, only_datapipe: bool, ancestors: set[int]) -> DataPipeGraph
     return {id(pipe): (pipe, below)}
 
 
-def traverse_dps(datapipe: Any) -> DataPipeGraph:
+def traverse_dps(datapipe: Iterable[Any]) -> DataPipeGraph:
     """The graph of a pipe: what its attributes, and the containers among them, hold of pipes."""
     return _graph(datapipe, True, set())
 
 
-def traverse(datapipe: Any, only_datapipe: bool | None = None) -> DataPipeGraph:
+def traverse(datapipe: Iterable[Any], only_datapipe: bool | None = None) -> DataPipeGraph:
     """Deprecated: like `traverse_dps`, by default also through functions and other objects."""
     message = (
         "`traverse` function is deprecated and will be removed after 1.13. Please use `traverse_dps` "

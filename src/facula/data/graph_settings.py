@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 from facula.core.errors import fail
@@ -43,7 +44,7 @@ def is_own_method(pipe: Any, *methods: str) -> bool:
 
 
 def apply_sharding(
-    datapipe: Any, num_of_instances: int, instance_id: int, sharding_group: Any = 1
+    datapipe: Iterable[Any], num_of_instances: int, instance_id: int, sharding_group: Any = 1
 ) -> Any:
     """Give the pipes that share values out the share `instance_id` of `num_of_instances`.
 
@@ -91,7 +92,7 @@ def apply_shuffle_settings(datapipe: Any, shuffle: bool | None = None) -> Any:
     return datapipe
 
 
-def apply_random_seed(datapipe: Any, rng: Any) -> Any:
+def apply_random_seed(datapipe: Iterable[Any], rng: Any) -> Any:
     """Give each random pipe of a graph a seed that is drawn from a generator."""
     for pipe in get_all_graph_pipes(traverse_dps(datapipe)):
         if is_own_method(pipe, "set_seed"):
@@ -99,7 +100,7 @@ def apply_random_seed(datapipe: Any, rng: Any) -> Any:
     return datapipe
 
 
-def apply_shuffle_seed(datapipe: Any, rng: Any) -> Any:
+def apply_shuffle_seed(datapipe: Iterable[Any], rng: Any) -> Any:
     """Deprecated: `apply_random_seed`."""
     warnings.warn(
         "`apply_shuffle_seed` is deprecated since 1.12 and will be removed in the future releases. "

@@ -22,7 +22,7 @@ SubsetRandomSampler WeightedRandomSampler""".split()
 T_co = TypeVar("T_co", covariant=True)
 
 
-def random_seed(generator: Any = None) -> int:
+def random_seed(generator: core.Generator | None = None) -> int:
     """A seed drawn from a generator."""
     return int(core.empty((), dtype=core.int64).random_(generator=generator))
 
@@ -105,7 +105,7 @@ class RandomSampler(Sampler[int]):
         data_source: Any,
         replacement: bool = False,
         num_samples: int | None = None,
-        generator: Any = None,
+        generator: core.Generator | None = None,
     ) -> None:
         self.data_source = data_source
         self.replacement = replacement
@@ -166,7 +166,7 @@ class SubsetRandomSampler(Sampler[int]):
         [2, 4]
     """
 
-    def __init__(self, indices: Sequence[int], generator: Any = None) -> None:
+    def __init__(self, indices: Sequence[int], generator: core.Generator | None = None) -> None:
         self.indices = indices
         self.generator = generator
 
@@ -200,7 +200,7 @@ class WeightedRandomSampler(Sampler[int]):
         weights: Sequence[float],
         num_samples: int,
         replacement: bool = True,
-        generator: Any = None,
+        generator: core.Generator | None = None,
     ) -> None:
         if not isinstance(num_samples, int) or isinstance(num_samples, bool) or num_samples <= 0:
             fail(

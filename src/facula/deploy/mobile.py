@@ -12,7 +12,7 @@ import os
 import shutil
 import zipfile
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula.deploy.aot import call_text, entries_of
 from facula.deploy.kernels import libraries
@@ -26,8 +26,11 @@ from facula.runtime.compile import find_compiler
 from facula.runtime.libraries import kernel_folder
 from facula.serialization.archive import read_entry
 
+if TYPE_CHECKING:
+    from facula.nn import Module
 
-def export_model(model: Any, example_inputs: tuple[Any, ...], path: Any) -> str:
+
+def export_model(model: Module, example_inputs: tuple[Any, ...], path: Any) -> str:
     """Write a model as one file of launches and weights; gives its path.
 
     Batch norms are folded and weights packed when the file is opened, as a compiled graph has them; what

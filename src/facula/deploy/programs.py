@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.codegen.c.unit import Unit
@@ -30,6 +30,10 @@ from facula.lower.aot.api import aot_module_for_sizes, aot_module_simplified
 from facula.lower.aot.for_sizes import NotSymbolic, with_symbols
 from facula.lower.passes.freezing import Frozen
 from facula.runtime import cpu_features
+
+if TYPE_CHECKING:
+    from facula.fx import Node
+
 
 Tensor = core.Tensor
 #: what stands for "no end" in the range of a size, tried from there down
@@ -65,7 +69,7 @@ class Source:
                 hint="call eval() on the module before export()",
             )
 
-    def _add(self, node: Any, spec: Any) -> None:
+    def _add(self, node: Node, spec: Any) -> None:
         if spec.kind is not InputKind.USER_INPUT:
             held = self.program.constants
             found = held if spec.target in held else self.program.state_dict
@@ -78,7 +82,7 @@ class Source:
             self.given.append(("input", len(self.inputs)))
             self.inputs.append(self._value(node))
 
-    def _value(self, node: Any) -> Value:
+    def _value(self, node: Node) -> Value:
         value = node.meta["val"]
         sizes = tuple(self._size(n) for n in value.shape)
         return Value(node.name, value.dtype.code, sizes)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from facula import core
 from facula.codegen.c import pointwise
@@ -22,6 +22,10 @@ from facula.core import config
 from facula.core.errors import fail, is_own, message
 from facula.ops import pointwise_rules, scalar
 from facula.runtime.compile import CompileError, library
+
+if TYPE_CHECKING:
+    from facula.ops.definition import Definition
+
 
 __all__ = ["Event", "MissingKernelWarning", "clear_events", "events", "make_kernel"]
 
@@ -60,7 +64,7 @@ def kernel_name(variant: Any, code: str, part: str) -> str:
     return f"{stem}:{code}"
 
 
-def make_kernel(definition: Any, variant: Any, code: str, part: str) -> int | None:
+def make_kernel(definition: Definition, variant: Any, code: str, part: str) -> int | None:
     """The address of a kernel, compiled now; None where the operator has to do without."""
     if not _wanted(definition, variant, code):
         return None
@@ -81,7 +85,7 @@ def make_kernel(definition: Any, variant: Any, code: str, part: str) -> int | No
     return core.KERNELS.get(name)
 
 
-def _chosen(definition: Any, variant: Any) -> dict[str, Any]:
+def _chosen(definition: Definition, variant: Any) -> dict[str, Any]:
     """The attributes that differ from their defaults, as `prebuilt` and `unsupported` know them."""
     chosen = {
         p.name: variant.attributes[p.name]

@@ -71,7 +71,7 @@ class Questions:
 
         return _named(function, name, f"{does}; harmless without a device.")
 
-    def synchronize(self, device: Any = None) -> None:
+    def synchronize(self, device: core.device | str | int | None = None) -> None:
         """Waits for the device."""
         if not self.is_available():
             fail(

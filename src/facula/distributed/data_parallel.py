@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core, nn
 from facula.autograd.graph import leaves_reached
@@ -20,6 +20,10 @@ from facula.distributed.object_operations import all_gather_object
 from facula.distributed.operations import all_reduce, broadcast
 from facula.distributed.types import ReduceOp
 from facula.distributed.world import default_group, group_of
+
+if TYPE_CHECKING:
+    from facula.distributed.world import ProcessGroup
+
 
 Tensor = core.Tensor
 
@@ -45,7 +49,7 @@ def _reached(results: Iterable[Tensor]) -> set[int]:
     return set(leaves_reached(results))
 
 
-def spread(tensors: Iterable[Tensor], group: Any, root: int = 0) -> None:
+def spread(tensors: Iterable[Tensor], group: ProcessGroup | None, root: int = 0) -> None:
     """Give all ranks the root's tensors."""
     recording = core.set_grad_enabled(False)
     try:
@@ -95,7 +99,7 @@ class DistributedDataParallel(nn.Module):
         dim: int = 0,
         broadcast_buffers: bool = True,
         init_sync: bool = True,
-        process_group: Any = None,
+        process_group: ProcessGroup | None = None,
         bucket_cap_mb: float | None = None,
         find_unused_parameters: bool = False,
         check_reduction: bool = False,

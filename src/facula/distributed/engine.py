@@ -229,12 +229,12 @@ class Exchange:
 
     # ---------------------------------------------------------------- collectives
 
-    def all_reduce(self, flat: Tensor, op: Any) -> None:
+    def all_reduce(self, flat: Tensor, op: core.Op) -> None:
         """The combination of all ranks' tensors, written to each."""
         self.say(op.name, flat.dtype)
         put(flat, finished(algorithms.all_reduce(self, flat, op.combine), op, self.size))
 
-    def reduce(self, flat: Tensor, op: Any, root: int) -> None:
+    def reduce(self, flat: Tensor, op: core.Op, root: int) -> None:
         """The combination of all ranks' tensors, written to the root's; the others stay."""
         self.say(op.name, flat.dtype, root)
         total = algorithms.reduce(self, flat, op.combine, root)
@@ -252,7 +252,7 @@ class Exchange:
         for target, got in zip(targets, algorithms.all_gather(self, flat, targets), strict=True):
             put(target, got)
 
-    def reduce_scatter(self, target: Tensor, chunks: Sequence[Tensor], op: Any) -> None:
+    def reduce_scatter(self, target: Tensor, chunks: Sequence[Tensor], op: core.Op) -> None:
         """The combination of all ranks' chunk r, written to the target of rank r."""
         self.say(op.name, target.dtype)
         total = algorithms.reduce_scatter(self, chunks, op.combine)
@@ -284,6 +284,6 @@ def put(target: Tensor, result: Tensor) -> None:
         fill(target, view_of(result.contiguous()))
 
 
-def finished(total: Tensor, op: Any, size: int) -> Tensor:
+def finished(total: Tensor, op: core.Op, size: int) -> Tensor:
     """What the sum of all ranks' tensors is for an operation."""
     return total / size if op.name == "AVG" else total

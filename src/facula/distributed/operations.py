@@ -113,7 +113,10 @@ def _check_reduction(op: Any, t: Tensor) -> None:
 
 
 def all_reduce(
-    tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
+    tensor: Tensor,
+    op: Any = ReduceOp.SUM,
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
 ) -> Any:
     """Put the combination of all ranks' tensors into each of them.
 
@@ -147,7 +150,10 @@ def all_reduce(
 
 
 def all_reduce_coalesced(
-    tensors: list[Tensor], op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
+    tensors: list[Tensor],
+    op: Any = ReduceOp.SUM,
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
 ) -> Any:
     """`all_reduce` of several tensors.
 
@@ -176,7 +182,7 @@ def all_reduce_coalesced(
 
 
 def reduce(
-    tensor: Tensor, dst: int | None = None, op: Any = ReduceOp.SUM, group: Any = None,
+    tensor: Tensor, dst: int | None = None, op: Any = ReduceOp.SUM, group: ProcessGroup | None = None,
     async_op: bool = False, group_dst: int | None = None,
 ) -> Any:  # fmt: skip
     """Put the combination of all ranks' tensors into that of one rank.
@@ -215,7 +221,7 @@ def reduce(
 
 
 def broadcast(
-    tensor: Tensor, src: int | None = None, group: Any = None, async_op: bool = False,
+    tensor: Tensor, src: int | None = None, group: ProcessGroup | None = None, async_op: bool = False,
     group_src: int | None = None,
 ) -> Any:  # fmt: skip
     """Put one rank's tensor into those of all.
@@ -252,7 +258,10 @@ def broadcast(
 
 
 def all_gather(
-    tensor_list: list[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False
+    tensor_list: list[Tensor],
+    tensor: Tensor,
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
 ) -> Any:
     """Put each rank's tensor into the list of all.
 
@@ -303,7 +312,10 @@ def all_gather(
 
 
 def all_gather_into_tensor(
-    output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False
+    output_tensor: Tensor,
+    input_tensor: Tensor,
+    group: ProcessGroup | None = None,
+    async_op: bool = False,
 ) -> Any:
     """Put all ranks' tensors behind each other into one.
 
@@ -344,7 +356,7 @@ _all_gather_base = all_gather_into_tensor
 
 
 def reduce_scatter(
-    output: Tensor, input_list: list[Tensor], op: Any = ReduceOp.SUM, group: Any = None,
+    output: Tensor, input_list: list[Tensor], op: Any = ReduceOp.SUM, group: ProcessGroup | None = None,
     async_op: bool = False,
 ) -> Any:  # fmt: skip
     """Combine the ranks' lists entry by entry; rank r gets entry r.
@@ -384,7 +396,7 @@ def reduce_scatter(
 
 
 def reduce_scatter_tensor(
-    output: Tensor, input: Tensor, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False
+    output: Tensor, input: Tensor, op: Any = ReduceOp.SUM, group: ProcessGroup | None = None, async_op: bool = False
 ) -> Any:  # fmt: skip
     """`reduce_scatter` of one tensor in equal parts.
 
@@ -419,7 +431,7 @@ _reduce_scatter_base = reduce_scatter_tensor
 
 
 def all_to_all(
-    output_tensor_list: list[Tensor], input_tensor_list: list[Tensor], group: Any = None,
+    output_tensor_list: list[Tensor], input_tensor_list: list[Tensor], group: ProcessGroup | None = None,
     async_op: bool = False,
 ) -> Any:  # fmt: skip
     """Entry r of the inputs goes to rank r; entry r of the outputs comes from it.
@@ -463,7 +475,7 @@ def all_to_all(
 
 def all_to_all_single(
     output: Tensor, input: Tensor, output_split_sizes: Any = None, input_split_sizes: Any = None,
-    group: Any = None, async_op: bool = False,
+    group: ProcessGroup | None = None, async_op: bool = False,
 ) -> Any:  # fmt: skip
     """`all_to_all` of one tensor, in equal parts or parts of these sizes along the first dimension.
 
@@ -505,7 +517,7 @@ def all_to_all_single(
 
 def gather(
     tensor: Tensor, gather_list: list[Tensor] | None = None, dst: int | None = None,
-    group: Any = None, async_op: bool = False, group_dst: int | None = None,
+    group: ProcessGroup | None = None, async_op: bool = False, group_dst: int | None = None,
 ) -> Any:  # fmt: skip
     """Put each rank's tensor into the list of one rank.
 
@@ -546,7 +558,7 @@ def gather(
 
 def scatter(
     tensor: Tensor, scatter_list: list[Tensor] | None = None, src: int | None = None,
-    group: Any = None, async_op: bool = False, group_src: int | None = None,
+    group: ProcessGroup | None = None, async_op: bool = False, group_src: int | None = None,
 ) -> Any:  # fmt: skip
     """Put entry r of one rank's list into the tensor of rank r.
 
@@ -584,7 +596,9 @@ def scatter(
     return _started(found, "scatter", run, [tensor], async_op)
 
 
-def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Any:
+def barrier(
+    group: ProcessGroup | None = None, async_op: bool = False, device_ids: Any = None
+) -> Any:
     """Wait until all ranks have come here.
 
     Args:
@@ -605,7 +619,9 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -
 
 
 def monitored_barrier(
-    group: Any = None, timeout: datetime.timedelta | None = None, wait_all_ranks: bool = False
+    group: ProcessGroup | None = None,
+    timeout: datetime.timedelta | None = None,
+    wait_all_ranks: bool = False,
 ) -> None:
     """A barrier whose error names the first rank that did not come, or all of them.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.core.errors import fail
@@ -17,6 +17,10 @@ from facula.distributed.errors import DistBackendError
 from facula.distributed.stores import seconds_of
 from facula.namespaces.futures import Future
 from facula.ops.registry import F
+
+if TYPE_CHECKING:
+    from facula.distributed.world import ProcessGroup
+
 
 Tensor = core.Tensor
 
@@ -197,9 +201,9 @@ class P2POp:
     def __init__(
         self,
         op: Callable[..., Any],
-        tensor: Any,
+        tensor: core.Tensor,
         peer: int | None = None,
-        group: Any = None,
+        group: ProcessGroup | None = None,
         tag: int = 0,
         group_peer: int | None = None,
     ) -> None:

@@ -403,7 +403,7 @@ def new_group(
 
 
 def new_subgroups(
-    group_size: int | None = None, group: Any = None, timeout: Any = None, backend: Any = None,
+    group_size: int | None = None, group: ProcessGroup | None = None, timeout: Any = None, backend: Any = None,
     pg_options: Any = None, group_desc: str | None = None,
 ) -> tuple[Any, list[Any]]:  # fmt: skip
     """The world in groups of equal size: this rank's, and all.
@@ -467,7 +467,7 @@ def new_subgroups_by_enumeration(
     return mine, made
 
 
-def get_rank(group: Any = None) -> int:
+def get_rank(group: ProcessGroup | None = None) -> int:
     """This process's number in a group; -1 where it is no member.
 
     Args:
@@ -484,7 +484,7 @@ def get_rank(group: Any = None) -> int:
     return -1 if found is None else found.rank()
 
 
-def get_world_size(group: Any = None) -> int:
+def get_world_size(group: ProcessGroup | None = None) -> int:
     """How many ranks a group has; -1 where this process is no member.
 
     Args:
@@ -501,7 +501,7 @@ def get_world_size(group: Any = None) -> int:
     return -1 if found is None else found.size()
 
 
-def get_backend(group: Any = None) -> str:
+def get_backend(group: ProcessGroup | None = None) -> str:
     """The name of a group's backend.
 
     Args:
@@ -521,7 +521,7 @@ def get_backend(group: Any = None) -> str:
     return found.backend_name
 
 
-def get_process_group_ranks(group: Any) -> list[int]:
+def get_process_group_ranks(group: ProcessGroup | None) -> list[int]:
     """The ranks of a group in the world.
 
     Args:
@@ -537,7 +537,7 @@ def get_process_group_ranks(group: Any) -> list[int]:
     return list((group_of(group) or default_group()).ranks)
 
 
-def get_global_rank(group: Any, group_rank: int) -> int:
+def get_global_rank(group: ProcessGroup | None, group_rank: int) -> int:
     """A rank of a group, in the world.
 
     Args:
@@ -563,7 +563,7 @@ def get_global_rank(group: Any, group_rank: int) -> int:
     return found.ranks[group_rank]
 
 
-def get_group_rank(group: Any, global_rank: int) -> int:
+def get_group_rank(group: ProcessGroup | None, global_rank: int) -> int:
     """A rank of the world, in a group.
 
     Args:
@@ -606,7 +606,7 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
     return fallback_rank
 
 
-def destroy_process_group(group: Any = None) -> None:
+def destroy_process_group(group: ProcessGroup | None = None) -> None:
     """Forget a group; the default one with all others, and close the connections.
 
     Args:

@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 import facula
+from facula import core
 from facula.core.errors import fail
 from facula.distributions import constraints
 from facula.distributions.continuous import Normal
@@ -104,7 +105,7 @@ class Independent(Distribution):
     def rsample(self, sample_shape: Any = ()) -> Any:
         return self.base_dist.rsample(sample_shape)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         return sum_rightmost(self.base_dist.log_prob(value), self.reinterpreted_batch_ndims)
 
     def entropy(self) -> Any:
@@ -205,7 +206,7 @@ class TransformedDistribution(Distribution):
         more = len(self.event_shape) - support.event_dim
         return constraints.independent(support, more) if more > 0 else support
 
-    def _forward(self, x: Any) -> Any:
+    def _forward(self, x: core.Tensor) -> Any:
         for transform in self.transforms:
             x = transform(x)
         return x
@@ -217,7 +218,7 @@ class TransformedDistribution(Distribution):
     def rsample(self, sample_shape: Any = ()) -> Any:
         return self._forward(self.base_dist.rsample(sample_shape))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         event_dim, result, y = len(self.event_shape), 0.0, value
@@ -230,7 +231,7 @@ class TransformedDistribution(Distribution):
         base = self.base_dist.log_prob(y)
         return result + sum_rightmost(base, event_dim - len(self.base_dist.event_shape))
 
-    def _monotonic(self, value: Any) -> Any:
+    def _monotonic(self, value: core.Tensor) -> Any:
         """The probability turned around where the transforms fall."""
         sign = 1
         for transform in self.transforms:
@@ -239,14 +240,14 @@ class TransformedDistribution(Distribution):
             return value
         return sign * (value - 0.5) + 0.5
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: core.Tensor) -> Any:
         for transform in reversed(self.transforms):
             value = transform.inv(value)
         if self._validate_args:
             self.base_dist._validate_sample(value)
         return self._monotonic(self.base_dist.cdf(value))
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: core.Tensor) -> Any:
         return self._forward(self.base_dist.icdf(self._monotonic(value)))
 
     def __repr__(self) -> str:
@@ -386,7 +387,7 @@ class LogitRelaxedBernoulli(Distribution):
         noise = u.log() - (-u).log1p() + p.log() - (-p).log1p()
         return noise / self.temperature
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         logits, value = broadcast_all(self.logits, value)
@@ -473,7 +474,7 @@ class ExpRelaxedCategorical(Distribution):
         scores = (self.logits - (-u.log()).log()) / self.temperature
         return scores - scores.logsumexp(dim=-1, keepdim=True)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         count = int(self.event_shape[0])
@@ -604,11 +605,11 @@ class MixtureSameFamily(Distribution):
         means = self._component_distribution.mean
         return within + (weights * (means - self.mean.unsqueeze(dim)).square()).sum(dim)
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: core.Tensor) -> Any:
         parts = self._component_distribution.cdf(value.unsqueeze(-1 - self._event_ndims))
         return (parts * self._mixture_distribution.probs).sum(-1)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         parts = self._component_distribution.log_prob(value.unsqueeze(-1 - self._event_ndims))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import facula
+from facula import core
 from facula.core.errors import fail
 
 
@@ -28,7 +29,7 @@ class Constraint:
     is_discrete = False
     event_dim = 0
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: core.Tensor) -> Any:
         """True for every event that lies in the set."""
         raise NotImplementedError
 
@@ -81,7 +82,7 @@ class _Dependent(Constraint):
             event_dim=self._event_dim if event_dim is None else event_dim,
         )
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: core.Tensor) -> Any:
         """Cannot be answered."""
         fail(
             ValueError,
@@ -115,7 +116,7 @@ class _DependentProperty(property, _Dependent):
         self._is_discrete = is_discrete
         self._event_dim = event_dim
 
-    def __call__(self, fn: Any = None, **options: Any) -> Any:
+    def __call__(self, fn: Callable[..., Any] | None = None, **options: Any) -> Any:
         return _DependentProperty(fn, is_discrete=self._is_discrete, event_dim=self._event_dim)
 
 
@@ -144,7 +145,7 @@ class _IndependentConstraint(Constraint):
     def event_dim(self) -> int:  # type: ignore[override]
         return self.base_constraint.event_dim + self.reinterpreted_batch_ndims
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: core.Tensor) -> Any:
         result = self.base_constraint.check(value)
         if result.dim() < self.reinterpreted_batch_ndims:
             fail(
@@ -184,7 +185,7 @@ class MixtureSameFamilyConstraint(Constraint):
     def event_dim(self) -> int:  # type: ignore[override]
         return self.base_constraint.event_dim
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: core.Tensor) -> Any:
         result = self.base_constraint.check(value.unsqueeze(-1 - self.event_dim))
         for _ in range(self.event_dim if result.dim() == value.dim() + 1 else 0):
             result = result.all(-1)
@@ -227,7 +228,7 @@ class _IntegerInterval(Constraint):
     def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
         self.lower_bound, self.upper_bound = lower_bound, upper_bound
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: core.Tensor) -> Any:
         return (value % 1 == 0) & (self.lower_bound <= value) & (value <= self.upper_bound)
 
 
@@ -239,7 +240,7 @@ class _IntegerLessThan(Constraint):
     def __init__(self, upper_bound: Any) -> None:
         self.upper_bound = upper_bound
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: core.Tensor) -> Any:
         return (value % 1 == 0) & (value <= self.upper_bound)
 
 
@@ -251,7 +252,7 @@ class _IntegerGreaterThan(Constraint):
     def __init__(self, lower_bound: Any) -> None:
         self.lower_bound = lower_bound
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: core.Tensor) -> Any:
         return (value % 1 == 0) & (value >= self.lower_bound)
 
 
@@ -276,7 +277,7 @@ class _GreaterThan(Constraint):
     def __init__(self, lower_bound: Any) -> None:
         self.lower_bound = lower_bound
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: core.Tensor) -> Any:
         return self.lower_bound < value
 
 
@@ -294,7 +295,7 @@ class _GreaterThanEq(Constraint):
     def __init__(self, lower_bound: Any) -> None:
         self.lower_bound = lower_bound
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: core.Tensor) -> Any:
         return self.lower_bound <= value
 
 
@@ -312,7 +313,7 @@ class _LessThan(Constraint):
     def __init__(self, upper_bound: Any) -> None:
         self.upper_bound = upper_bound
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: core.Tensor) -> Any:
         return value < self.upper_bound
 
 
@@ -330,7 +331,7 @@ class _Interval(Constraint):
     def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
         self.lower_bound, self.upper_bound = lower_bound, upper_bound
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: core.Tensor) -> Any:
         return (self.lower_bound <= value) & (value <= self.upper_bound)
 
 
@@ -349,7 +350,7 @@ class _HalfOpenInterval(Constraint):
     def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
         self.lower_bound, self.upper_bound = lower_bound, upper_bound
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: core.Tensor) -> Any:
         return (self.lower_bound <= value) & (value < self.upper_bound)
 
 
@@ -358,7 +359,7 @@ class _Simplex(Constraint):
 
     event_dim = 1
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: core.Tensor) -> Any:
         return (value >= 0).all(-1) & ((value.sum(-1) - 1).abs() < 1e-6)
 
 
@@ -379,7 +380,7 @@ class _Multinomial(Constraint):
     def __init__(self, upper_bound: Any) -> None:
         self.upper_bound = upper_bound
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: core.Tensor) -> Any:
         return (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)
 
 
@@ -388,7 +389,7 @@ class _LowerTriangular(Constraint):
 
     event_dim = 2
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: core.Tensor) -> Any:
         return (value.tril() == value).flatten(-2).all(-1)
 
 
@@ -397,7 +398,7 @@ class _LowerCholesky(Constraint):
 
     event_dim = 2
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: core.Tensor) -> Any:
         triangle = (value.tril() == value).flatten(-2).all(-1)
         return triangle & (value.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
 
@@ -407,7 +408,7 @@ class _CorrCholesky(Constraint):
 
     event_dim = 2
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: core.Tensor) -> Any:
         tolerance = facula.finfo(value.dtype).eps * value.size(-1) * 10
         unit = ((value.square().sum(-1).sqrt() - 1).abs() <= tolerance).all(-1)
         return lower_cholesky.check(value) & unit
@@ -418,7 +419,7 @@ class _Square(Constraint):
 
     event_dim = 2
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: core.Tensor) -> Any:
         shape = tuple(value.shape[:-2])
         return facula.full(shape, value.shape[-2] == value.shape[-1], dtype=facula.bool)
 
@@ -426,7 +427,7 @@ class _Square(Constraint):
 class _Symmetric(_Square):
     """Matrices equal to their transpose."""
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: core.Tensor) -> Any:
         square = super().check(value)
         if not square.all():
             return square
@@ -436,7 +437,7 @@ class _Symmetric(_Square):
 class _PositiveSemidefinite(_Symmetric):
     """Symmetric matrices without negative eigenvalues."""
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: core.Tensor) -> Any:
         symmetric = super().check(value)
         if not symmetric.all():
             return symmetric
@@ -446,7 +447,7 @@ class _PositiveSemidefinite(_Symmetric):
 class _PositiveDefinite(_Symmetric):
     """Symmetric matrices that have a Cholesky factor."""
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: core.Tensor) -> Any:
         symmetric = super().check(value)
         if not symmetric.all():
             return symmetric
@@ -482,7 +483,7 @@ class _Cat(Constraint):
     def event_dim(self) -> int:  # type: ignore[override]
         return max(c.event_dim for c in self.cseq)
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: core.Tensor) -> Any:
         checks, start = [], 0
         for constraint, length in zip(self.cseq, self.lengths, strict=True):
             checks.append(constraint.check(value.narrow(self.dim, start, length)))
@@ -516,7 +517,7 @@ class _Stack(Constraint):
         dim = max(c.event_dim for c in self.cseq)
         return dim + 1 if self.dim + dim < 0 else dim
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: core.Tensor) -> Any:
         slices = [value.select(self.dim, i) for i in range(value.size(self.dim))]
         return facula.stack([c.check(v) for c, v in zip(self.cseq, slices, strict=True)], self.dim)
 

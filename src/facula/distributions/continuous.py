@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 import facula
+from facula import core
 from facula.core.errors import fail
 from facula.distributions import constraints
 from facula.distributions.distribution import Distribution, ExponentialFamily
@@ -76,13 +77,13 @@ class Normal(_LocationScale, ExponentialFamily):
         noise = facula.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
         return self.loc + noise * self.scale
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         return -0.5 * self._checked(value).square() - self.scale.log() - HALF_LOG_TAU
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: core.Tensor) -> Any:
         return 0.5 * (1 + facula.erf(self._checked(value) / math.sqrt(2)))
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: core.Tensor) -> Any:
         return self.loc + self.scale * facula.erfinv(2 * value - 1) * math.sqrt(2)
 
     def entropy(self) -> Any:
@@ -92,7 +93,7 @@ class Normal(_LocationScale, ExponentialFamily):
     def _natural_params(self) -> tuple[Any, ...]:
         return self.loc / self.scale.square(), -0.5 * self.scale.square().reciprocal()
 
-    def _log_normalizer(self, x: Any, y: Any) -> Any:
+    def _log_normalizer(self, x: core.Tensor, y: core.Tensor) -> Any:
         return -0.25 * x.square() / y + 0.5 * facula.log(-math.pi / y)
 
 
@@ -132,14 +133,14 @@ class Laplace(_LocationScale):
         u = u.uniform_(facula.finfo(u.dtype).eps - 1, 1)
         return self.loc - self.scale * u.sign() * facula.log1p(-u.abs())
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         return -facula.log(2 * self.scale) - self._checked(value).abs()
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: core.Tensor) -> Any:
         z = self._checked(value)
         return 0.5 - 0.5 * z.sign() * facula.expm1(-z.abs())
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: core.Tensor) -> Any:
         term = value - 0.5
         return self.loc - self.scale * term.sign() * facula.log1p(-2 * term.abs())
 
@@ -180,13 +181,13 @@ class Cauchy(_LocationScale):
         noise = self.loc.new_empty(self._extended_shape(sample_shape)).cauchy_()
         return self.loc + noise * self.scale
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         return -math.log(math.pi) - self.scale.log() - self._checked(value).square().log1p()
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: core.Tensor) -> Any:
         return facula.atan(self._checked(value)) / math.pi + 0.5
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: core.Tensor) -> Any:
         return facula.tan(math.pi * (value - 0.5)) * self.scale + self.loc
 
     def entropy(self) -> Any:
@@ -233,14 +234,14 @@ class Gumbel(_LocationScale):
         share = limits.tiny + share * (1 - limits.eps - limits.tiny)
         return self.loc - self.scale * (-share.log()).log()
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         z = self._checked(value)
         return -z - facula.exp(-z) - self.scale.log()
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: core.Tensor) -> Any:
         return facula.exp(-facula.exp(-self._checked(value)))
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: core.Tensor) -> Any:
         return self.loc - self.scale * facula.log(-facula.log(value))
 
     def entropy(self) -> Any:
@@ -270,13 +271,13 @@ class _Half(Distribution):
     def rsample(self, sample_shape: Any = ()) -> Any:
         return self._whole.rsample(sample_shape).abs()
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         inside = self._whole.log_prob(value) + math.log(2)
         return facula.where(value >= 0, inside, -math.inf)
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         return 2 * self._whole.cdf(value) - 1
@@ -402,18 +403,18 @@ class Uniform(Distribution):
         noise = facula.rand(shape, dtype=self.low.dtype, device=self.low.device)
         return self.low + noise * (self.high - self.low)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         inside = (self.low <= value) & (self.high > value)
         return facula.log(inside.to(self.low.dtype)) - facula.log(self.high - self.low)
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         return ((value - self.low) / (self.high - self.low)).clamp(min=0, max=1)
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: core.Tensor) -> Any:
         return value * (self.high - self.low) + self.low
 
     def entropy(self) -> Any:
@@ -462,17 +463,17 @@ class Exponential(ExponentialFamily):
     def rsample(self, sample_shape: Any = ()) -> Any:
         return self.rate.new_empty(self._extended_shape(sample_shape)).exponential_() / self.rate
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         return self.rate.log() - self.rate * value
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         return -facula.expm1(-self.rate * value)
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: core.Tensor) -> Any:
         return -facula.log1p(-value) / self.rate
 
     def entropy(self) -> Any:
@@ -482,7 +483,7 @@ class Exponential(ExponentialFamily):
     def _natural_params(self) -> tuple[Any, ...]:
         return (-self.rate,)
 
-    def _log_normalizer(self, x: Any) -> Any:
+    def _log_normalizer(self, x: core.Tensor) -> Any:
         return -facula.log(-x)
 
 
@@ -534,14 +535,14 @@ class Gamma(ExponentialFamily):
         # an underflow is lifted, and keeps its gradient
         return value + (tiny - value.detach()).clamp(min=0)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         value = facula.as_tensor(value, dtype=self.rate.dtype, device=self.rate.device)
         if self._validate_args:
             self._validate_sample(value)
         a, b = self.concentration, self.rate
         return facula.xlogy(a, b) + facula.xlogy(a - 1, value) - b * value - facula.lgamma(a)
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         return facula.special.gammainc(self.concentration, self.rate * value)
@@ -554,7 +555,7 @@ class Gamma(ExponentialFamily):
     def _natural_params(self) -> tuple[Any, ...]:
         return self.concentration - 1, -self.rate
 
-    def _log_normalizer(self, x: Any, y: Any) -> Any:
+    def _log_normalizer(self, x: core.Tensor, y: core.Tensor) -> Any:
         return facula.lgamma(x + 1) + (x + 1) * facula.log(-y.reciprocal())
 
 
@@ -630,7 +631,7 @@ class Dirichlet(ExponentialFamily):
         shape = self._extended_shape(sample_shape)
         return facula._sample_dirichlet(self.concentration.expand(shape))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         a = self.concentration
@@ -670,7 +671,7 @@ class Dirichlet(ExponentialFamily):
     def _natural_params(self) -> tuple[Any, ...]:
         return (self.concentration,)
 
-    def _log_normalizer(self, x: Any) -> Any:
+    def _log_normalizer(self, x: core.Tensor) -> Any:
         return facula.lgamma(x).sum(-1) - facula.lgamma(x.sum(-1))
 
 
@@ -738,7 +739,7 @@ class Beta(ExponentialFamily):
     def rsample(self, sample_shape: Any = ()) -> Any:
         return self._dirichlet.rsample(sample_shape).select(-1, 0)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         # the second part by itself: 1 - value may round a simplex away
@@ -753,5 +754,5 @@ class Beta(ExponentialFamily):
     def _natural_params(self) -> tuple[Any, ...]:
         return self.concentration1, self.concentration0
 
-    def _log_normalizer(self, x: Any, y: Any) -> Any:
+    def _log_normalizer(self, x: core.Tensor, y: core.Tensor) -> Any:
         return facula.lgamma(x) + facula.lgamma(y) - facula.lgamma(x + y)

@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 import facula
+from facula import core
 from facula.core.errors import fail
 from facula.distributions import constraints
 from facula.distributions.continuous import HALF_LOG_TAU, Chi2, Gamma  # noqa: F401
@@ -75,7 +76,7 @@ class StudentT(Distribution):
         z = Chi2(self.df, validate_args=False).rsample(sample_shape)
         return self.loc + self.scale * x * facula.rsqrt(z / self.df)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         y, df = (value - self.loc) / self.scale, self.df
@@ -134,7 +135,7 @@ class FisherSnedecor(Distribution):
         second = Gamma(self.df2 * 0.5, self.df2, validate_args=False).rsample(sample_shape)
         return first / second.clamp(min=facula.finfo(second.dtype).tiny)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         a, b = self.df1 * 0.5, self.df2 * 0.5
@@ -190,17 +191,17 @@ class Pareto(Distribution):
         noise = self.scale.new_empty(self._extended_shape(sample_shape)).exponential_()
         return self.scale * facula.exp(noise / self.alpha)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         return self.alpha.log() + self.alpha * self.scale.log() - (self.alpha + 1) * value.log()
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         return 1 - (self.scale / value).pow(self.alpha)
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: core.Tensor) -> Any:
         return self.scale * (1 - value).pow(-1 / self.alpha)
 
     def entropy(self) -> Any:
@@ -250,7 +251,7 @@ class GeneralizedPareto(Distribution):
         zero = self.concentration.abs() < facula.finfo(self.concentration.dtype).eps
         return zero, facula.where(zero, 1.0, self.concentration)
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: core.Tensor) -> Any:
         zero, k = self._small()
         survival = facula.log1p(-value)
         return self.loc + self.scale * facula.where(
@@ -261,7 +262,7 @@ class GeneralizedPareto(Distribution):
         shape = self._extended_shape(sample_shape)
         return self.icdf(facula.rand(shape, dtype=self.loc.dtype, device=self.loc.device))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         zero, k = self._small()
@@ -269,13 +270,13 @@ class GeneralizedPareto(Distribution):
         tail = facula.where(zero, -z, -(1 / k + 1) * facula.log1p(k * z))
         return tail - self.scale.log()
 
-    def log_survival_function(self, value: Any) -> Any:
+    def log_survival_function(self, value: core.Tensor) -> Any:
         """The logarithm of the probability of values above this one."""
         zero, k = self._small()
         z = (value - self.loc) / self.scale
         return facula.where(zero, -z, -facula.log1p(k * z) / k)
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         return -facula.expm1(self.log_survival_function(value))
@@ -348,18 +349,18 @@ class Weibull(Distribution):
         noise = self.scale.new_empty(self._extended_shape(sample_shape)).exponential_()
         return self.scale * noise.pow(self.concentration.reciprocal())
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         k, z = self.concentration, value / self.scale
         return (k / self.scale).log() + (k - 1) * z.log() - z.pow(k)
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         return -facula.expm1(-(value / self.scale).pow(self.concentration))
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: core.Tensor) -> Any:
         return self.scale * (-facula.log1p(-value)).pow(self.concentration.reciprocal())
 
     def entropy(self) -> Any:
@@ -417,11 +418,11 @@ class Kumaraswamy(Distribution):
     def variance(self) -> Any:
         return self._moment(2) - self._moment(1).square()
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: core.Tensor) -> Any:
         inner = -facula.expm1(facula.log1p(-value) / self.concentration0)
         return inner.pow(1 / self.concentration1)
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         inner = facula.log1p(-value.pow(self.concentration1))
@@ -435,7 +436,7 @@ class Kumaraswamy(Distribution):
         rest = 1 - noise.pow(self.concentration0.reciprocal())
         return rest.pow(self.concentration1.reciprocal())
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         a, b = self.concentration1, self.concentration0
@@ -537,14 +538,14 @@ class ContinuousBernoulli(ExponentialFamily):
         x = (clamp_probs(self.probs) - 0.5).square()
         return facula.where(away, exact, 1 / 12 - (1 / 15 - 128 / 945 * x) * x)
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: core.Tensor) -> Any:
         away, p = self._away()
         exact = (facula.log1p(-p + value * (2 * p - 1)) - facula.log1p(-p)) / (
             p.log() - facula.log1p(-p)
         )
         return facula.where(away, exact, value).clamp(min=0, max=1)
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         away, p = self._away()
@@ -556,7 +557,7 @@ class ContinuousBernoulli(ExponentialFamily):
         shape = self._extended_shape(sample_shape)
         return self.icdf(facula.rand(shape, dtype=self._param.dtype, device=self._param.device))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         logits, value = broadcast_all(self.logits, value)
@@ -574,7 +575,7 @@ class ContinuousBernoulli(ExponentialFamily):
     def _natural_params(self) -> tuple[Any, ...]:
         return (self.logits,)
 
-    def _log_normalizer(self, x: Any) -> Any:
+    def _log_normalizer(self, x: core.Tensor) -> Any:
         near = x.abs() < 4e-3
         safe = facula.where(near, 1.0, x)
         exact = facula.log(facula.expm1(safe).abs()) - facula.log(safe.abs())
@@ -606,7 +607,7 @@ class VonMises(Distribution):
         self.loc, self.concentration = broadcast_all(loc, concentration)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         k = self.concentration
@@ -699,13 +700,13 @@ class InverseGamma(Distribution):
         gamma = Gamma(self.concentration, self.rate, validate_args=False)
         return gamma.rsample(sample_shape).reciprocal()
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         a, b = self.concentration, self.rate
         return a * b.log() - facula.lgamma(a) - (a + 1) * value.log() - b / value
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         return facula.special.gammaincc(self.concentration, self.rate / value)

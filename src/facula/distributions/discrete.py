@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 import facula
+from facula import core
 from facula.core.errors import fail
 from facula.distributions import constraints
 from facula.distributions.distribution import Distribution, ExponentialFamily
@@ -107,7 +108,7 @@ class Bernoulli(_Chance, ExponentialFamily):
         with facula.no_grad():
             return facula.bernoulli(self.probs.expand(self._extended_shape(sample_shape)))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         logits, value = broadcast_all(self.logits, value)
@@ -125,7 +126,7 @@ class Bernoulli(_Chance, ExponentialFamily):
     def _natural_params(self) -> tuple[Any, ...]:
         return (facula.logit(self.probs),)
 
-    def _log_normalizer(self, x: Any) -> Any:
+    def _log_normalizer(self, x: core.Tensor) -> Any:
         return F.softplus(x)
 
 
@@ -182,7 +183,7 @@ class Geometric(_Chance):
             u = u.clamp(min=facula.finfo(u.dtype).tiny)
             return (u.log() / facula.log1p(-self.probs)).floor()
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         value, probs = broadcast_all(value, self.probs)
@@ -255,7 +256,7 @@ class Binomial(_Chance):
         with facula.no_grad():
             return facula.binomial(self.total_count.expand(shape), self.probs.expand(shape))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         n, logits = self.total_count, self.logits
@@ -343,7 +344,7 @@ class NegativeBinomial(_Chance):
             gamma = facula._standard_gamma(self.total_count.expand(shape))
             return facula.poisson(gamma * facula.exp(self.logits))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         n = self.total_count
@@ -389,7 +390,7 @@ class Poisson(ExponentialFamily):
         with facula.no_grad():
             return facula.poisson(self.rate.expand(self._extended_shape(sample_shape)))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         rate, value = broadcast_all(self.rate, value)
@@ -399,7 +400,7 @@ class Poisson(ExponentialFamily):
     def _natural_params(self) -> tuple[Any, ...]:
         return (facula.log(self.rate),)
 
-    def _log_normalizer(self, x: Any) -> Any:
+    def _log_normalizer(self, x: core.Tensor) -> Any:
         return facula.exp(x)
 
 
@@ -491,7 +492,7 @@ class Categorical(Distribution):
         )
         return drawn.T.reshape(tuple(self._extended_shape(sample_shape))).long()
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         value = value.long().unsqueeze(-1)
@@ -590,7 +591,7 @@ class OneHotCategorical(_OverCategorical):
         indices = self._categorical.sample(sample_shape)
         return F.one_hot(indices, self._categorical._num_events).to(self.probs.dtype)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         return self._categorical.log_prob(value.argmax(-1))

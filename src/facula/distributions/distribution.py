@@ -11,6 +11,7 @@ import warnings
 from typing import Any
 
 import facula
+from facula import core
 from facula.core.errors import fail, message
 from facula.distributions import constraints
 from facula.distributions.utils import lazy_property, sum_rightmost
@@ -99,7 +100,7 @@ class Distribution:
                     value,
                 )
 
-    def _invalid(self, required: str, value: Any) -> ValueError:
+    def _invalid(self, required: str, value: core.Tensor) -> ValueError:
         hint = "look for nan and out-of-range values; validate_args=False skips the check"
         return ValueError(message(type(self).__name__, required, f"invalid values:\n{value}", hint))
 
@@ -197,15 +198,15 @@ class Distribution:
         warnings.warn("sample_n will be deprecated. Use .sample((n,)) instead", stacklevel=2)
         return self.sample((n,))
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         """The logarithm of the density or probability at a value."""
         raise NotImplementedError
 
-    def cdf(self, value: Any) -> Any:
+    def cdf(self, value: core.Tensor) -> Any:
         """The probability of values up to this one."""
         raise NotImplementedError
 
-    def icdf(self, value: Any) -> Any:
+    def icdf(self, value: core.Tensor) -> Any:
         """The value up to which the probability is the given one."""
         raise NotImplementedError
 

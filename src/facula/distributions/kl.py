@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import facula
+from facula import core
 from facula.core.errors import fail
 from facula.distributions import composed, continuous, continuous_shapes, discrete
 from facula.distributions.distribution import Distribution, ExponentialFamily
@@ -47,7 +48,7 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Any], Any]:
                 hint="pass the classes, not instances",
             )
 
-    def decorate(function: Any) -> Any:
+    def decorate(function: Callable[..., Any]) -> Any:
         _FORMULAS[type_p, type_q] = function
         return function
 
@@ -89,7 +90,7 @@ def kl_divergence(p: Distribution, q: Distribution) -> Any:
     return function(p, q)
 
 
-def _infinite_outside(value: Any, outside: Any) -> Any:
+def _infinite_outside(value: core.Tensor, outside: Any) -> Any:
     return facula.where(outside, math.inf, value)
 
 
@@ -116,43 +117,43 @@ def _same_family(p: Any, q: Any) -> Any:
 
 
 @register_kl(continuous.Normal, continuous.Normal)
-def _normal(p: Any, q: Any) -> Any:
+def _normal(p: continuous.Normal, q: continuous.Normal) -> Any:
     ratio = (p.scale / q.scale).square()
     return 0.5 * (ratio + ((p.loc - q.loc) / q.scale).square() - 1 - ratio.log())
 
 
 @register_kl(continuous.Laplace, continuous.Laplace)
-def _laplace(p: Any, q: Any) -> Any:
+def _laplace(p: continuous.Laplace, q: continuous.Laplace) -> Any:
     ratio, gap = p.scale / q.scale, (p.loc - q.loc).abs()
     return -ratio.log() + gap / q.scale + ratio * facula.exp(-gap / p.scale) - 1
 
 
 @register_kl(continuous.Cauchy, continuous.Cauchy)
-def _cauchy(p: Any, q: Any) -> Any:
+def _cauchy(p: continuous.Cauchy, q: continuous.Cauchy) -> Any:
     spread = (p.scale + q.scale).square() + (p.loc - q.loc).square()
     return spread.log() - (4 * p.scale * q.scale).log()
 
 
 @register_kl(continuous.Gumbel, continuous.Gumbel)
-def _gumbel(p: Any, q: Any) -> Any:
+def _gumbel(p: continuous.Gumbel, q: continuous.Gumbel) -> Any:
     ratio, shift = p.scale / q.scale, (q.loc - p.loc) / q.scale
     growth = facula.exp(shift + facula.lgamma(1 + ratio))
     return -ratio.log() - shift + ratio * euler_constant + growth - (1 + euler_constant)
 
 
 @register_kl(continuous.HalfNormal, continuous.HalfNormal)
-def _half_normal(p: Any, q: Any) -> Any:
+def _half_normal(p: continuous.HalfNormal, q: continuous.HalfNormal) -> Any:
     return _normal(p._whole, q._whole)
 
 
 @register_kl(continuous.Uniform, continuous.Uniform)
-def _uniform(p: Any, q: Any) -> Any:
+def _uniform(p: continuous.Uniform, q: continuous.Uniform) -> Any:
     value = ((q.high - q.low) / (p.high - p.low)).log()
     return _infinite_outside(value, (q.low > p.low) | (q.high < p.high))
 
 
 @register_kl(continuous.Uniform, continuous.Normal)
-def _uniform_normal(p: Any, q: Any) -> Any:
+def _uniform_normal(p: continuous.Uniform, q: continuous.Normal) -> Any:
     width = p.high - p.low
     middle = (0.5 * (p.high + p.low) - q.loc) / q.scale
     body = 0.5 * math.log(2 * math.pi) + q.scale.log() - width.log()
@@ -160,19 +161,19 @@ def _uniform_normal(p: Any, q: Any) -> Any:
 
 
 @register_kl(continuous.Exponential, continuous.Exponential)
-def _exponential(p: Any, q: Any) -> Any:
+def _exponential(p: continuous.Exponential, q: continuous.Exponential) -> Any:
     ratio = q.rate / p.rate
     return ratio - ratio.log() - 1
 
 
 @register_kl(continuous.Exponential, continuous.Gamma)
-def _exponential_gamma(p: Any, q: Any) -> Any:
+def _exponential_gamma(p: continuous.Exponential, q: continuous.Gamma) -> Any:
     ratio, a = q.rate / p.rate, q.concentration
     return -a * ratio.log() + ratio + facula.lgamma(a) + a * euler_constant - (1 + euler_constant)
 
 
 @register_kl(continuous.Gamma, continuous.Gamma)
-def _gamma(p: Any, q: Any) -> Any:
+def _gamma(p: continuous.Gamma, q: continuous.Gamma) -> Any:
     a, b = p.concentration, q.concentration
     return (
         b * (p.rate / q.rate).log()
@@ -184,18 +185,18 @@ def _gamma(p: Any, q: Any) -> Any:
 
 
 @register_kl(continuous.Gamma, continuous.Exponential)
-def _gamma_exponential(p: Any, q: Any) -> Any:
+def _gamma_exponential(p: continuous.Gamma, q: continuous.Exponential) -> Any:
     a = p.concentration
     return -p.entropy() - q.rate.log() + q.rate * a / p.rate
 
 
 @register_kl(continuous.Beta, continuous.Beta)
-def _beta(p: Any, q: Any) -> Any:
+def _beta(p: continuous.Beta, q: continuous.Beta) -> Any:
     return _dirichlet(p._dirichlet, q._dirichlet)
 
 
 @register_kl(continuous.Dirichlet, continuous.Dirichlet)
-def _dirichlet(p: Any, q: Any) -> Any:
+def _dirichlet(p: continuous.Dirichlet, q: continuous.Dirichlet) -> Any:
     a, b = p.concentration, q.concentration
     total = a.sum(-1)
     norm = facula.lgamma(total) - facula.lgamma(b.sum(-1))
@@ -204,13 +205,15 @@ def _dirichlet(p: Any, q: Any) -> Any:
 
 
 @register_kl(continuous_shapes.Pareto, continuous_shapes.Pareto)
-def _pareto(p: Any, q: Any) -> Any:
+def _pareto(p: continuous_shapes.Pareto, q: continuous_shapes.Pareto) -> Any:
     ratio, alpha = p.scale / q.scale, q.alpha / p.alpha
     return _infinite_outside(q.alpha * ratio.log() - alpha.log() + alpha - 1, p.scale < q.scale)
 
 
 @register_kl(continuous_shapes.ContinuousBernoulli, continuous_shapes.ContinuousBernoulli)
-def _continuous_bernoulli(p: Any, q: Any) -> Any:
+def _continuous_bernoulli(
+    p: continuous_shapes.ContinuousBernoulli, q: continuous_shapes.ContinuousBernoulli
+) -> Any:
     slope = p.mean * (p.logits - q.logits)
     constant = p._log_constant() + facula.log1p(-p.probs)
     return slope + constant - q._log_constant() - facula.log1p(-q.probs)
@@ -222,17 +225,17 @@ def _xlog_ratio(x: Any, y: Any) -> Any:
 
 
 @register_kl(discrete.Bernoulli, discrete.Bernoulli)
-def _bernoulli(p: Any, q: Any) -> Any:
+def _bernoulli(p: discrete.Bernoulli, q: discrete.Bernoulli) -> Any:
     return _xlog_ratio(p.probs, q.probs) + _xlog_ratio(1 - p.probs, 1 - q.probs)
 
 
 @register_kl(discrete.Bernoulli, discrete.Poisson)
-def _bernoulli_poisson(p: Any, q: Any) -> Any:
+def _bernoulli_poisson(p: discrete.Bernoulli, q: discrete.Poisson) -> Any:
     return -p.entropy() - (p.probs * q.rate.log() - q.rate)
 
 
 @register_kl(discrete.Binomial, discrete.Binomial)
-def _binomial(p: Any, q: Any) -> Any:
+def _binomial(p: discrete.Binomial, q: discrete.Binomial) -> Any:
     if (p.total_count < q.total_count).any():
         fail(
             NotImplementedError,
@@ -246,29 +249,29 @@ def _binomial(p: Any, q: Any) -> Any:
 
 
 @register_kl(discrete.Categorical, discrete.Categorical)
-def _categorical(p: Any, q: Any) -> Any:
+def _categorical(p: discrete.Categorical, q: discrete.Categorical) -> Any:
     terms = p.probs * (p.logits - q.logits)
     terms = facula.where(q.probs == 0, math.inf, terms)
     return facula.where(p.probs == 0, 0.0, terms).sum(-1)
 
 
 @register_kl(discrete.OneHotCategorical, discrete.OneHotCategorical)
-def _one_hot(p: Any, q: Any) -> Any:
+def _one_hot(p: discrete.OneHotCategorical, q: discrete.OneHotCategorical) -> Any:
     return _categorical(p._categorical, q._categorical)
 
 
 @register_kl(discrete.Geometric, discrete.Geometric)
-def _geometric(p: Any, q: Any) -> Any:
+def _geometric(p: discrete.Geometric, q: discrete.Geometric) -> Any:
     return -p.entropy() - facula.log1p(-q.probs) / p.probs - q.logits
 
 
 @register_kl(discrete.Poisson, discrete.Poisson)
-def _poisson(p: Any, q: Any) -> Any:
+def _poisson(p: discrete.Poisson, q: discrete.Poisson) -> Any:
     return p.rate * (p.rate.log() - q.rate.log()) - (p.rate - q.rate)
 
 
 @register_kl(composed.Independent, composed.Independent)
-def _independent(p: Any, q: Any) -> Any:
+def _independent(p: composed.Independent, q: composed.Independent) -> Any:
     if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
         fail(
             NotImplementedError,
@@ -280,7 +283,7 @@ def _independent(p: Any, q: Any) -> Any:
 
 
 @register_kl(composed.TransformedDistribution, composed.TransformedDistribution)
-def _transformed(p: Any, q: Any) -> Any:
+def _transformed(p: composed.TransformedDistribution, q: composed.TransformedDistribution) -> Any:
     if p.transforms != q.transforms or p.event_shape != q.event_shape:
         fail(
             NotImplementedError,
@@ -292,5 +295,5 @@ def _transformed(p: Any, q: Any) -> Any:
 
 
 @register_kl(composed.LogNormal, composed.LogNormal)
-def _log_normal(p: Any, q: Any) -> Any:
+def _log_normal(p: composed.LogNormal, q: composed.LogNormal) -> Any:
     return _normal(p.base_dist, q.base_dist)

@@ -198,7 +198,7 @@ def _normal_laplace(p: Any, q: Any) -> Any:
 
 
 @register_kl(discrete.Binomial, discrete.Poisson)
-def _binomial_poisson(p: Any, q: Any) -> Any:
+def _binomial_poisson(p: discrete.Binomial, q: discrete.Poisson) -> Any:
     mean = p.total_count * p.probs
     return -p.entropy() - mean * q.rate.log() + q.rate + _mean_log_factorial(p)
 
@@ -221,7 +221,7 @@ def _trace_of_ratio(p_factor: Any, q_factor: Any) -> Any:
 
 
 @register_kl(MultivariateNormal, MultivariateNormal)
-def _normals(p: Any, q: Any) -> Any:
+def _normals(p: MultivariateNormal, q: MultivariateNormal) -> Any:
     if p.event_shape != q.event_shape:
         fail(
             ValueError,

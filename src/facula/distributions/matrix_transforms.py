@@ -7,9 +7,11 @@ PyTorch's programs find them.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import facula
+from facula import core
 from facula.core.errors import fail
 from facula.distributions import constraints
 from facula.distributions.transforms import LowerCholeskyTransform, Transform
@@ -44,18 +46,18 @@ class CorrCholeskyTransform(Transform):
         one = facula.eye(partial.shape[-1], dtype=x.dtype, device=x.device)
         return (partial + one) * F.pad(left[..., :-1], [1, 0], value=1)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: core.Tensor) -> Any:
         left = 1 - (y * y).cumsum(-1)
         shifted = F.pad(left[..., :-1], [1, 0], value=1)
         partial = tril_matrix_to_vec(y, -1) / tril_matrix_to_vec(shifted, -1).sqrt()
         return (partial.log1p() - (-partial).log1p()) / 2
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: core.Tensor, y: core.Tensor) -> Any:
         left = tril_matrix_to_vec(1 - (y * y).cumsum(-1), -2)
         shares = 0.5 * left.log().sum(-1)
         return shares - 2 * (x + F.softplus(-2 * x) - math.log(2.0)).sum(-1)
 
-    def forward_shape(self, shape: Any) -> Any:
+    def forward_shape(self, shape: Sequence[int]) -> Any:
         if len(shape) < 1:
             fail(
                 ValueError,
@@ -76,7 +78,7 @@ class CorrCholeskyTransform(Transform):
             )
         return facula.Size((*shape[:-1], size, size))
 
-    def inverse_shape(self, shape: Any) -> Any:
+    def inverse_shape(self, shape: Sequence[int]) -> Any:
         if len(shape) < 2:
             fail(
                 ValueError,
@@ -121,5 +123,5 @@ class PositiveDefiniteTransform(Transform):
         factor = LowerCholeskyTransform()(x)
         return factor @ factor.mT
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: core.Tensor) -> Any:
         return LowerCholeskyTransform().inv(facula.linalg.cholesky(y))

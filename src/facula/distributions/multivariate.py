@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import facula
+from facula import core
 from facula.core.errors import fail, message
 from facula.distributions import constraints
 from facula.distributions.continuous import Beta, Chi2
@@ -197,7 +198,7 @@ class MultivariateNormal(_Matrices):
         noise = facula.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
         return self.loc + (self._unbroadcasted_scale_tril @ noise.unsqueeze(-1)).squeeze(-1)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         factor = self._unbroadcasted_scale_tril
@@ -357,7 +358,7 @@ class LowRankMultivariateNormal(Distribution):
         along = (self._unbroadcasted_cov_factor @ low.unsqueeze(-1)).squeeze(-1)
         return self.loc + along + self._unbroadcasted_cov_diag.sqrt() * own
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         factor, diagonal = self._unbroadcasted_cov_factor, self._unbroadcasted_cov_diag
@@ -502,7 +503,7 @@ class Wishart(_Matrices, ExponentialFamily):
             warnings.warn("Singular sample detected.", stacklevel=2)
         return sample
 
-    def _drawn(self, sample_shape: Any) -> Any:
+    def _drawn(self, sample_shape: Sequence[int]) -> Any:
         size = self._event_shape[-1]
         degrees = self._degrees().expand((*self._batch_shape, size))
         shape = (*sample_shape, *self._batch_shape)
@@ -512,7 +513,7 @@ class Wishart(_Matrices, ExponentialFamily):
         half = self._unbroadcasted_scale_tril @ (below + facula.diag_embed(along))
         return half @ half.mT
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         size, df, factor = self._event_shape[-1], self.df, self._unbroadcasted_scale_tril
@@ -533,7 +534,7 @@ class Wishart(_Matrices, ExponentialFamily):
     def _natural_params(self) -> Any:
         return -self.precision_matrix / 2, (self.df - self._event_shape[-1] - 1) / 2
 
-    def _log_normalizer(self, x: Any, y: Any) -> Any:
+    def _log_normalizer(self, x: core.Tensor, y: core.Tensor) -> Any:
         size = self._event_shape[-1]
         power = y + (size + 1) / 2
         volume = -facula.linalg.slogdet(-2 * x).logabsdet + size * math.log(2)
@@ -606,7 +607,7 @@ class LKJCholesky(Distribution):
             along = (1 - rows.square().sum(-1)).clamp(min=tiny).sqrt()
             return rows + facula.diag_embed(along)
 
-    def log_prob(self, value: Any) -> Any:
+    def log_prob(self, value: core.Tensor) -> Any:
         """By the powers of the diagonal. [Lewandowski et al. 2009, page 1999]"""
         if self._validate_args:
             self._validate_sample(value)

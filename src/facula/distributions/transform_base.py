@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import operator
 import weakref
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
 import facula
+from facula import core
 from facula.core.errors import fail
 from facula.distributions import constraints
 from facula.distributions.utils import sum_rightmost
@@ -115,18 +117,18 @@ class Transform:
     def _call(self, x: Any) -> Any:
         raise NotImplementedError
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: core.Tensor) -> Any:
         raise NotImplementedError
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: core.Tensor, y: core.Tensor) -> Any:
         """The logarithm of the volume change at `x`, where `y` is the image."""
         raise NotImplementedError
 
-    def forward_shape(self, shape: Any) -> Any:
+    def forward_shape(self, shape: Sequence[int]) -> Any:
         """The shape of the image."""
         return shape
 
-    def inverse_shape(self, shape: Any) -> Any:
+    def inverse_shape(self, shape: Sequence[int]) -> Any:
         """The shape of the preimage."""
         return shape
 
@@ -172,16 +174,16 @@ class _InverseTransform(Transform):
 
     __hash__ = object.__hash__
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: core.Tensor) -> Any:
         return self._inv._inv_call(x)
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: core.Tensor, y: core.Tensor) -> Any:
         return -self._inv.log_abs_det_jacobian(y, x)
 
-    def forward_shape(self, shape: Any) -> Any:
+    def forward_shape(self, shape: Sequence[int]) -> Any:
         return self._inv.inverse_shape(shape)
 
-    def inverse_shape(self, shape: Any) -> Any:
+    def inverse_shape(self, shape: Sequence[int]) -> Any:
         return self._inv.forward_shape(shape)
 
     def __repr__(self) -> str:
@@ -262,12 +264,12 @@ class ComposeTransform(Transform):
             return self
         return ComposeTransform(self.parts, cache_size=cache_size)
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: core.Tensor) -> Any:
         for part in self.parts:
             x = part(x)
         return x
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: core.Tensor, y: core.Tensor) -> Any:
         if not self.parts:
             return facula.zeros_like(x)
         values = [x]
@@ -281,12 +283,12 @@ class ComposeTransform(Transform):
             event_dim += part.codomain.event_dim - part.domain.event_dim
         return reduce(operator.add, terms)
 
-    def forward_shape(self, shape: Any) -> Any:
+    def forward_shape(self, shape: Sequence[int]) -> Any:
         for part in self.parts:
             shape = part.forward_shape(shape)
         return shape
 
-    def inverse_shape(self, shape: Any) -> Any:
+    def inverse_shape(self, shape: Sequence[int]) -> Any:
         for part in reversed(self.parts):
             shape = part.inverse_shape(shape)
         return shape
@@ -344,17 +346,17 @@ class IndependentTransform(Transform):
     def _call(self, x: Any) -> Any:
         return self.base_transform(x)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: core.Tensor) -> Any:
         return self.base_transform.inv(y)
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: core.Tensor, y: core.Tensor) -> Any:
         change = self.base_transform.log_abs_det_jacobian(x, y)
         return sum_rightmost(change, self.reinterpreted_batch_ndims)
 
-    def forward_shape(self, shape: Any) -> Any:
+    def forward_shape(self, shape: Sequence[int]) -> Any:
         return self.base_transform.forward_shape(shape)
 
-    def inverse_shape(self, shape: Any) -> Any:
+    def inverse_shape(self, shape: Sequence[int]) -> Any:
         return self.base_transform.inverse_shape(shape)
 
     def __repr__(self) -> str:
@@ -406,14 +408,14 @@ class ReshapeTransform(Transform):
         lead = tuple(x.shape[: x.dim() - len(self.in_shape)])
         return x.reshape(lead + tuple(self.out_shape))
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: core.Tensor) -> Any:
         lead = tuple(y.shape[: y.dim() - len(self.out_shape)])
         return y.reshape(lead + tuple(self.in_shape))
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: core.Tensor, y: core.Tensor) -> Any:
         return x.new_zeros(tuple(x.shape[: x.dim() - len(self.in_shape)]))
 
-    def _changed(self, shape: Any, source: Any, target: Any) -> Any:
+    def _changed(self, shape: Sequence[int], source: Any, target: Any) -> Any:
         cut = len(shape) - len(source)
         if cut < 0 or tuple(shape[cut:]) != tuple(source):
             fail(
@@ -425,8 +427,8 @@ class ReshapeTransform(Transform):
             )
         return facula.Size(tuple(shape[:cut]) + tuple(target))
 
-    def forward_shape(self, shape: Any) -> Any:
+    def forward_shape(self, shape: Sequence[int]) -> Any:
         return self._changed(shape, self.in_shape, self.out_shape)
 
-    def inverse_shape(self, shape: Any) -> Any:
+    def inverse_shape(self, shape: Sequence[int]) -> Any:
         return self._changed(shape, self.out_shape, self.in_shape)

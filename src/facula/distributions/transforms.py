@@ -14,6 +14,7 @@ from functools import reduce
 from typing import Any
 
 import facula
+from facula import core
 from facula.distributions import constraints
 from facula.distributions.transform_base import (
     ComposeTransform,
@@ -77,10 +78,10 @@ class ExpTransform(_Rising):
     def _call(self, x: Any) -> Any:
         return x.exp()
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: core.Tensor) -> Any:
         return y.log()
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: core.Tensor, y: core.Tensor) -> Any:
         return x
 
 
@@ -120,13 +121,13 @@ class PowerTransform(Transform):
     def _call(self, x: Any) -> Any:
         return x.pow(self.exponent)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: core.Tensor) -> Any:
         return y.pow(1 / self.exponent)
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: core.Tensor, y: core.Tensor) -> Any:
         return (self.exponent * y / x).abs().log()
 
-    def _shape(self, shape: Any) -> Any:
+    def _shape(self, shape: Sequence[int]) -> Any:
         return facula.broadcast_shapes(tuple(shape), tuple(self.exponent.shape))
 
     forward_shape = inverse_shape = _shape
@@ -150,12 +151,12 @@ class SigmoidTransform(_Rising):
         info = facula.finfo(x.dtype)
         return facula.sigmoid(x).clamp(min=info.tiny, max=1.0 - info.eps)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: core.Tensor) -> Any:
         info = facula.finfo(y.dtype)
         y = y.clamp(min=info.tiny, max=1.0 - info.eps)
         return y.log() - (-y).log1p()
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: core.Tensor, y: core.Tensor) -> Any:
         return -F.softplus(-x) - F.softplus(x)
 
 
@@ -176,10 +177,10 @@ class SoftplusTransform(_Rising):
     def _call(self, x: Any) -> Any:
         return F.softplus(x)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: core.Tensor) -> Any:
         return (-y).expm1().neg().log() + y
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: core.Tensor, y: core.Tensor) -> Any:
         return -F.softplus(-x)
 
 
@@ -200,10 +201,10 @@ class TanhTransform(_Rising):
     def _call(self, x: Any) -> Any:
         return x.tanh()
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: core.Tensor) -> Any:
         return facula.atanh(y)
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: core.Tensor, y: core.Tensor) -> Any:
         return 2.0 * (math.log(2.0) - x - F.softplus(-2.0 * x))
 
 
@@ -230,7 +231,7 @@ class AbsTransform(Transform):
     def _call(self, x: Any) -> Any:
         return x.abs()
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: core.Tensor) -> Any:
         return y
 
 
@@ -295,10 +296,10 @@ class AffineTransform(Transform):
     def _call(self, x: Any) -> Any:
         return self.loc + self.scale * x
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: core.Tensor) -> Any:
         return (y - self.loc) / self.scale
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: core.Tensor, y: core.Tensor) -> Any:
         if isinstance(self.scale, facula.Tensor):
             change = self.scale.abs().log()
         else:
@@ -309,7 +310,7 @@ class AffineTransform(Transform):
         change = sum_rightmost(change, self.event_dim)
         return change.expand(shape[: len(shape) - self.event_dim])
 
-    def _shape(self, shape: Any) -> Any:
+    def _shape(self, shape: Sequence[int]) -> Any:
         sizes = [tuple(getattr(v, "shape", ())) for v in (self.loc, self.scale)]
         return facula.broadcast_shapes(tuple(shape), *sizes)
 
@@ -340,7 +341,7 @@ class SoftmaxTransform(Transform):
         powers = (x - x.max(-1, True)[0]).exp()
         return powers / powers.sum(-1, True)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: core.Tensor) -> Any:
         return y.log()
 
 
@@ -366,7 +367,7 @@ class StickBreakingTransform(Transform):
     __hash__ = object.__hash__
 
     @staticmethod
-    def _offset(x: Any, count: int) -> Any:
+    def _offset(x: core.Tensor, count: int) -> Any:
         return facula.arange(count, 0, -1, dtype=x.dtype, device=x.device)
 
     def _call(self, x: Any) -> Any:
@@ -374,19 +375,19 @@ class StickBreakingTransform(Transform):
         rest = (1 - share).cumprod(-1)
         return F.pad(share, [0, 1], value=1) * F.pad(rest, [1, 0], value=1)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: core.Tensor) -> Any:
         head = y[..., :-1]
         rest = (1 - head.cumsum(-1)).clamp(min=facula.finfo(y.dtype).tiny)
         return head.log() - rest.log() + self._offset(y, head.shape[-1]).log()
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: core.Tensor, y: core.Tensor) -> Any:
         x = x - self._offset(x, x.shape[-1]).log()
         return (-x + F.logsigmoid(x) + y[..., :-1].log()).sum(-1)
 
-    def forward_shape(self, shape: Any) -> Any:
+    def forward_shape(self, shape: Sequence[int]) -> Any:
         return facula.Size((*shape[:-1], shape[-1] + 1))
 
-    def inverse_shape(self, shape: Any) -> Any:
+    def inverse_shape(self, shape: Sequence[int]) -> Any:
         return facula.Size((*shape[:-1], shape[-1] - 1))
 
 
@@ -414,7 +415,7 @@ class LowerCholeskyTransform(Transform):
     def _call(self, x: Any) -> Any:
         return x.tril(-1) + x.diagonal(dim1=-2, dim2=-1).exp().diag_embed()
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: core.Tensor) -> Any:
         return y.tril(-1) + y.diagonal(dim1=-2, dim2=-1).log().diag_embed()
 
 
@@ -462,18 +463,18 @@ class CatTransform(Transform):
             return self
         return CatTransform(self.transforms, self.dim, self.lengths, cache_size)
 
-    def _pieces(self, value: Any) -> list[Any]:
+    def _pieces(self, value: core.Tensor) -> list[Any]:
         return list(value.split(self.lengths, self.dim))
 
     def _call(self, x: Any) -> Any:
         pairs = zip(self.transforms, self._pieces(x), strict=True)
         return facula.cat([t(piece) for t, piece in pairs], self.dim)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: core.Tensor) -> Any:
         pairs = zip(self.transforms, self._pieces(y), strict=True)
         return facula.cat([t.inv(piece) for t, piece in pairs], self.dim)
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: core.Tensor, y: core.Tensor) -> Any:
         changes = []
         for t, a, b in zip(self.transforms, self._pieces(x), self._pieces(y), strict=True):
             changes.append(
@@ -523,18 +524,18 @@ class StackTransform(Transform):
             return self
         return StackTransform(self.transforms, self.dim, cache_size)
 
-    def _slices(self, value: Any) -> list[Any]:
+    def _slices(self, value: core.Tensor) -> list[Any]:
         return list(value.unbind(self.dim))
 
     def _call(self, x: Any) -> Any:
         pairs = zip(self.transforms, self._slices(x), strict=True)
         return facula.stack([t(piece) for t, piece in pairs], self.dim)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: core.Tensor) -> Any:
         pairs = zip(self.transforms, self._slices(y), strict=True)
         return facula.stack([t.inv(piece) for t, piece in pairs], self.dim)
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: core.Tensor, y: core.Tensor) -> Any:
         triples = zip(self.transforms, self._slices(x), self._slices(y), strict=True)
         return facula.stack([t.log_abs_det_jacobian(a, b) for t, a, b in triples], self.dim)
 
@@ -579,10 +580,10 @@ class CumulativeDistributionTransform(Transform):
     def _call(self, x: Any) -> Any:
         return self.distribution.cdf(x)
 
-    def _inverse(self, y: Any) -> Any:
+    def _inverse(self, y: core.Tensor) -> Any:
         return self.distribution.icdf(y)
 
-    def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
+    def log_abs_det_jacobian(self, x: core.Tensor, y: core.Tensor) -> Any:
         return self.distribution.log_prob(x)
 
     def with_cache(self, cache_size: int = 1) -> Transform:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import facula
+from facula import core
 from facula.core.errors import fail
 from facula.nn import functional as F
 
@@ -64,7 +65,7 @@ class lazy_property:  # noqa: N801 - PyTorch's name
         return value
 
 
-def sum_rightmost(value: Any, dim: int) -> Any:
+def sum_rightmost(value: core.Tensor, dim: int) -> Any:
     """The sum over the last `dim` dimensions."""
     if dim == 0:
         return value

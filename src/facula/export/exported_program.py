@@ -46,7 +46,7 @@ class CustomDecompTable(dict[Any, Any]):
         True
     """
 
-    def pop(self, op: Any, *default: Any) -> Any:
+    def pop(self, op: core.Op, *default: Any) -> Any:
         """Take out the decomposition of an operator, whichever overload is named."""
         return super().pop(op, *default)
 

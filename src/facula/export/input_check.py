@@ -90,7 +90,7 @@ class InputCheck:
             )
 
     @staticmethod
-    def _check_tensor(name: str, shape: Any, dtype: Any, leaf: Any) -> None:
+    def _check_tensor(name: str, shape: Any, dtype: core.dtype, leaf: Any) -> None:
         if not isinstance(leaf, Tensor):
             fail(AssertionError, "export", f"a tensor was required for {name} (Guard failed: {name})",
                  type(leaf).__name__, hint="facula.as_tensor(value) makes one")  # fmt: skip

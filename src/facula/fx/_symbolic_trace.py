@@ -519,7 +519,7 @@ def _as_function(function: Any) -> Callable[..., Any]:
     return call.__get__(function)
 
 
-def _positional(function: Any, count: int) -> Callable[..., Any]:
+def _positional(function: Callable[..., Any], count: int) -> Callable[..., Any]:
     """A function that takes a row of values for all parameters, `*args` and `**kwargs` included."""
     code = function.__code__
     flags = code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)

@@ -6,6 +6,7 @@ Keeps true: a mode is not asked about what it calls itself.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from facula import core
@@ -19,7 +20,7 @@ class TorchDispatchMode:
 
     def __torch_dispatch__(
         self,
-        func: Any,
+        func: Callable[..., Any],
         types: Any,
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,

@@ -12,6 +12,7 @@ constant from then on, nor is any of its views. Only constants of one element ar
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from facula import core
@@ -25,7 +26,7 @@ __all__ = ["Constants"]
 _MOST = 1
 
 
-def _writes(func: Any, kwargs: dict[str, Any]) -> bool:
+def _writes(func: Callable[..., Any], kwargs: dict[str, Any]) -> bool:
     """Whether an operator writes to its first argument, or to `out=`."""
     overload = overload_of(func)
     function = getattr(overload, "_op", overload)
@@ -43,7 +44,7 @@ class Constants:
     def __bool__(self) -> bool:
         return bool(self.by_storage)
 
-    def concern(self, args: Any, kwargs: dict[str, Any]) -> bool:
+    def concern(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether a constant, or what lies in the memory of one, is among the arguments."""
         return any(
             getattr(x, "constant", None) is not None or core.storage_place(x) in self.by_storage
@@ -61,7 +62,7 @@ class Constants:
                 place = core.storage_place(fake)
                 self.by_storage.setdefault(place, []).append(weakref.ref(fake))
 
-    def known(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    def known(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of an operator on constants only; None, and what it writes to forgotten, where it has others."""
         tensors = [x for x in _flat(args, kwargs) if isinstance(x, core.Tensor)]
         small = all(
@@ -92,7 +93,7 @@ class Constants:
                 known.constant = None
 
 
-def _flat(args: Any, kwargs: dict[str, Any]) -> list[Any]:
+def _flat(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     """Arguments, those in lists too."""
     found: list[Any] = []
     for value in (*args, *kwargs.values()):

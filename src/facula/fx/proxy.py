@@ -317,7 +317,11 @@ class Proxy:
 
     @classmethod
     def __torch_function__(
-        cls, orig_method: Any, types: Any, args: Any = None, kwargs: Any = None
+        cls,
+        orig_method: Any,
+        types: Any,
+        args: tuple[Any, ...] | None = None,
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         args, kwargs = args or (), kwargs or {}
         tracers: dict[Any, None] = {}
@@ -353,7 +357,7 @@ class Proxy:
 _READ = frozenset(("__name__", "__class__"))
 
 
-def _is_method(function: Any) -> bool:
+def _is_method(function: Callable[..., Any]) -> bool:
     """Whether a function is found on Tensor, and on nothing else."""
     return getattr(core.Tensor, getattr(function, "__name__", ""), None) is function or (
         inspect.ismethoddescriptor(function)

@@ -69,7 +69,13 @@ class PythonKeyTracer(Tracer):
         self.symbol_sources: dict[str, tuple[Node, int]] = {}
         self.derived_sources: dict[str, tuple[Node, int, Any]] = {}
 
-    def call_module(self, m: nn.Module, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def call_module(
+        self,
+        m: nn.Module,
+        forward: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
         """Modules are run through."""
         return forward(*args, **kwargs)
 
@@ -177,7 +183,11 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         self.module_calls: Any = None
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
         if not self.enable_tracing:
@@ -219,7 +229,9 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         other.meta["val"] = self.value_of(t)
         tracer.at_place(t, other)
 
-    def _computed(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _computed(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """The result of the call, as whatever lies below the trace gives it."""
         fake = self.fake_mode
         modes = core.DISPATCH_MODES
@@ -227,7 +239,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             return fake.dispatch(func, args, kwargs)
         return func(*args, **kwargs)
 
-    def _number(self, func: Any, t: Tensor) -> Any:
+    def _number(self, func: Callable[..., Any], t: Tensor) -> Any:
         """A number read from a tensor: possible for what the function holds, not for what it computes."""
         node = self.tracer.node_of(t)
         if node is None and not isinstance(t, FakeTensor):
@@ -298,7 +310,7 @@ has_side_effect(Tensor.item)
 
 
 @functools.cache
-def _changes_geometry(func: Any) -> bool:
+def _changes_geometry(func: Callable[..., Any]) -> bool:
     """Whether a call gives its first argument another shape, strides or memory."""
     function = getattr(func, "_op", func)
     if isinstance(function, core.InplaceOp):
@@ -441,7 +453,11 @@ class _MakefxTracer:
         return made
 
     def _run(
-        self, f: Callable[..., Any], mode: Any, fake_mode: FakeTensorMode | None, args: Any
+        self,
+        f: Callable[..., Any],
+        mode: Any,
+        fake_mode: FakeTensorMode | None,
+        args: tuple[Any, ...],
     ) -> Any:
         if fake_mode is None:
             with mode:
@@ -546,7 +562,9 @@ def selective_decompose(
 py_sym_types = (SymInt, SymFloat, SymBool)
 
 
-def handle_sym_dispatch(func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def handle_sym_dispatch(
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """A call on numbers that depend on sizes: they keep their own expressions."""
     return func(*args, **kwargs)
 
@@ -564,7 +582,10 @@ def maybe_disable_thunkify() -> Iterator[None]:
 
 
 def get_isolated_graphmodule(
-    func: Callable[..., Any], args: Any, kwargs: Any, tracing_mode: str = "real"
+    func: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    tracing_mode: str = "real",
 ) -> GraphModule:
     """The graph of a call, recorded apart from a trace that runs."""
     leaves, spec = pytree.tree_flatten((args, kwargs))

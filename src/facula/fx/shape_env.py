@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.core.errors import fail, is_own, message
@@ -40,6 +40,10 @@ from facula.fx.unbacked import (
     UnbackedFloat,
     undecided,
 )
+
+if TYPE_CHECKING:
+    from facula.fx.node import Node
+
 
 _BEYOND = 2**62
 #: where truths are asked for on behalf of other code
@@ -355,7 +359,7 @@ class ShapeEnv:
         return all(g.holds(sizes) for g in self.guards)
 
     def evaluate_guards_for_args(
-        self, placeholders: Any, args: Any, *, ignore_static: bool = True
+        self, placeholders: Any, args: tuple[Any, ...], *, ignore_static: bool = True
     ) -> bool:
         """Whether other inputs fit a trace: one value for each symbol, no size below 2, all guards.
 
@@ -437,7 +441,7 @@ class _Inputs:
         return node_of_number(self, value) if getattr(value, "_is_symbolic", False) else value
 
 
-def note_source(tracer: Any, size: Expr, node: Any, dim: int) -> None:
+def note_source(tracer: Any, size: Expr, node: Node, dim: int) -> None:
     """Note that a symbol can be read, or computed, from a size of a node's result."""
     if size.symbol is not None:
         tracer.symbol_sources.setdefault(size.symbol, (node, dim))
@@ -489,7 +493,7 @@ def leaf_of(value: Any) -> Any:
     return value.expr if isinstance(value, SymInt) else None
 
 
-def write_checks(graph: Any, env: ShapeEnv, function: Any) -> None:
+def write_checks(graph: Any, env: ShapeEnv, function: Callable[..., Any]) -> None:
     """Enter into a finished graph what the program says of numbers without an example.
 
     Args:
@@ -561,13 +565,13 @@ def _node_of_condition(tracer: Any, value: SymBool, condition: Any) -> Any:
     return made
 
 
-def _called(tracer: Any, function: Any, *args: Any) -> Any:
+def _called(tracer: Any, function: Callable[..., Any], *args: Any) -> Any:
     if not any(hasattr(x, "meta") for x in args):
         return function(*args)
     return tracer.graph.call_function(function, args)
 
 
-def numbers_as_nodes(graph: Any, args: Any) -> Any:
+def numbers_as_nodes(graph: Any, args: tuple[Any, ...]) -> Any:
     """Arguments of a node of a finished graph, with nodes for numbers that depend on its inputs."""
     inputs: list[_Inputs] = []
 

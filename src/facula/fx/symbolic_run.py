@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from collections.abc import Callable
 from math import gcd
 from typing import Any, cast
 
@@ -167,7 +168,9 @@ def _at(x: Any, point: dict[str, int], env: Any) -> Any:
     return x
 
 
-def run_symbolic(mode: Any, function: Any, args: Any, kwargs: Any) -> Any:
+def run_symbolic(
+    mode: Any, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """The result of a call on fake tensors, with expressions for what depends on symbols."""
     env = mode.shape_env
     names = sorted(symbols_in(args, env) | symbols_in(kwargs, env))
@@ -193,7 +196,13 @@ def run_symbolic(mode: Any, function: Any, args: Any, kwargs: Any) -> Any:
     return result
 
 
-def _at_example(mode: Any, function: Any, args: Any, kwargs: Any, names: list[str]) -> Any:
+def _at_example(
+    mode: Any,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    names: list[str],
+) -> Any:
     """The result for the example sizes. Where an operator refuses a number without an example, the number
     is what the operator can only mean, if there is such a one: the program checks that.
     """
@@ -209,7 +218,13 @@ def _at_example(mode: Any, function: Any, args: Any, kwargs: Any, names: list[st
     return core.run_fake(function, concrete(args), concrete(kwargs), mode)
 
 
-def _meant(env: Any, function: Any, args: Any, kwargs: Any, free: list[str]) -> Any:
+def _meant(
+    env: Any,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    free: list[str],
+) -> Any:
     """The condition under which an operator takes its arguments: that a number is another size."""
     sizes = {e for x in _tensors((args, kwargs)) for e in sizes_of(x)}
     keys, grad = core.suspend_dispatch(), core.set_grad_enabled(False)
@@ -228,7 +243,14 @@ def _meant(env: Any, function: Any, args: Any, kwargs: Any, free: list[str]) -> 
     return None
 
 
-def _takes(env: Any, function: Any, args: Any, kwargs: Any, name: str, value: int) -> bool:
+def _takes(
+    env: Any,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    name: str,
+    value: int,
+) -> bool:
     point = Point({**env.hints, name: value})
     try:
         function(*_at(args, point, env), **_at(kwargs, point, env))
@@ -245,7 +267,9 @@ def _tensors(x: Any) -> list[Any]:
     return [t for v in x for t in _tensors(v)] if isinstance(x, (list, tuple)) else []
 
 
-def _makes_tensors(function: Any, args: Any, kwargs: Any) -> bool:
+def _makes_tensors(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> bool:
     """Whether a call makes a tensor on a device that it does not name."""
     schema = getattr(getattr(function, "definition", None), "schema", None)
     if (
@@ -258,7 +282,13 @@ def _makes_tensors(function: Any, args: Any, kwargs: Any) -> bool:
     return not any(isinstance(x, core.Tensor) for x in flat)
 
 
-def _explored(env: Any, names: list[str], args: Any, kwargs: Any, function: Any) -> Sizes | None:
+def _explored(
+    env: Any,
+    names: list[str],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    function: Callable[..., Any],
+) -> Sizes | None:
     """The call at other sizes; symbols that the operator does not let move are fixed. None: all were."""
     sizes = Sizes(env, names, args, kwargs, function)
     if sizes.explore():
@@ -277,7 +307,13 @@ def _explored(env: Any, names: list[str], args: Any, kwargs: Any, function: Any)
     return sizes if free and sizes.explore() else None
 
 
-def _unified(env: Any, names: list[str], args: Any, kwargs: Any, function: Any) -> bool:
+def _unified(
+    env: Any,
+    names: list[str],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    function: Callable[..., Any],
+) -> bool:
     """Whether symbols of equal example sizes must be equal for the operator; a guard says so."""
     together: dict[str, str] = {}
     first: dict[int, str] = {}
@@ -294,7 +330,9 @@ def _unified(env: Any, names: list[str], args: Any, kwargs: Any, function: Any) 
     return True
 
 
-def _related(env: Any, args: Any, kwargs: Any, function: Any) -> Sizes | None:
+def _related(
+    env: Any, args: tuple[Any, ...], kwargs: dict[str, Any], function: Callable[..., Any]
+) -> Sizes | None:
     """The call at other sizes, where expressions of equal value must be equal for the operator, such as
     `a - 1` and `b`, or `a * b` and `c`; guards say so, and symbols that this gives stand for others.
     """
@@ -333,7 +371,13 @@ def _for_the_later(left: Expr, right: Expr) -> tuple[Expr, str, Expr]:
 
 
 def _bounded(
-    env: Any, names: list[str], args: Any, kwargs: Any, function: Any, result: Any, candidates: Any
+    env: Any,
+    names: list[str],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    function: Callable[..., Any],
+    result: Any,
+    candidates: Any,
 ) -> bool:
     """Whether expressions fit as long as a symbol is at most a fixed size of an argument, as in
     `table[:n]`; a guard says so.
@@ -379,7 +423,7 @@ def concrete(x: Any) -> Any:
     return x
 
 
-def _candidates(args: Any, env: Any) -> list[Expr]:
+def _candidates(args: tuple[Any, ...], env: Any) -> list[Expr]:
     """Expressions that a size of the result may be built from."""
     found: dict[Expr, None] = {}
 

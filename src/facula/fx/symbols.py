@@ -785,7 +785,7 @@ def sym_ite(b: Any, t: Any, f: Any) -> Any:
     return t if b else f
 
 
-def sym_sum(args: Any) -> Any:
+def sym_sum(args: tuple[Any, ...]) -> Any:
     """The sum of numbers.
 
     Args:

@@ -12,7 +12,11 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from facula.fx.node import Node
+
 
 __all__ = [
     "annotate", "format_stack", "get_current_meta", "has_preserved_node_meta", "preserve_node_meta",
@@ -100,7 +104,7 @@ def has_preserved_node_meta() -> bool:
 
 
 @contextmanager
-def set_current_meta(node: Any, pass_name: str = "") -> Iterator[None]:
+def set_current_meta(node: Node, pass_name: str = "") -> Iterator[None]:
     """A block in which new nodes inherit the meta of `node`."""
     global _current_meta
     if not _preserving or not node.meta:

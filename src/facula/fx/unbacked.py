@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from facula import core
 from facula.core.errors import message as error_text
 from facula.fx.symbols import (
     LEAST,
@@ -249,7 +250,7 @@ def _said(condition: Any, message: Any) -> str:
     return said or error_text("_check", required, hint="the checks in front of it say otherwise")
 
 
-def integer_range(dtype: Any) -> Range:
+def integer_range(dtype: core.dtype) -> Range:
     """What a number of a dtype may be."""
     bits = 8 * dtype.itemsize
     return (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if dtype.is_signed else (0, 2**bits - 1)

@@ -10,7 +10,7 @@ import ast
 import builtins
 import typing
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula.jit import types as T
 from facula.jit.builder import constant_of
@@ -18,6 +18,10 @@ from facula.jit.conditions import Condition
 from facula.jit.ir import Value
 from facula.jit.python_types import NoType, type_of_class
 from facula.jit.values import Items, Local, Python, Range
+
+if TYPE_CHECKING:
+    from facula.jit.builder import Builder
+
 
 __all__ = ["BUILTINS", "form", "type_question"]
 
@@ -308,7 +312,7 @@ def _classes(b: Any, node: ast.AST) -> list[T.Type]:
     return [b.annotation(node)]
 
 
-def _class(b: Any, obj: Any) -> list[T.Type]:
+def _class(b: Builder, obj: Any) -> list[T.Type]:
     if obj in (list, tuple):
         return [T.ANY_LIST if obj is list else T.ANY_TUPLE]
     try:
@@ -358,12 +362,12 @@ def _annotate(b: Any, node: ast.Call) -> Value:
 
 
 @form("uninitialized")
-def _uninitialized(b: Any, node: ast.Call) -> Value:
+def _uninitialized(b: Builder, node: ast.Call) -> Value:
     return b.uninitialized(type_argument(b, node.args[0]))
 
 
 @form("__new__")
-def _new(b: Any, node: ast.Call) -> Value:
+def _new(b: Builder, node: ast.Call) -> Value:
     return b.value("prim::CreateObject", [], type_argument(b, node.args[0]))
 
 
@@ -398,17 +402,17 @@ def _wait(b: Any, node: ast.Call) -> Value:
 # ------------------------------------------------------------------ operators of archives with a form of their own
 
 
-def _raised(b: Any, args: list[Value]) -> Value:
+def _raised(b: Builder, args: list[Value]) -> Value:
     b.emit("prim::RaiseException", args if len(args) > 1 else [*args, b.constant(None)], [])
     return b.constant(None)
 
 
-def _printed(b: Any, args: list[Value]) -> Value:
+def _printed(b: Builder, args: list[Value]) -> Value:
     b.emit("prim::Print", args, [])
     return b.constant(None)
 
 
-def _unwrapped(b: Any, args: list[Value]) -> Value:
+def _unwrapped(b: Builder, args: list[Value]) -> Value:
     return b.value("prim::unchecked_unwrap_optional", args, T.without_none(args[0].type))
 
 

@@ -8,13 +8,17 @@ Keeps true: each is one line, its schema (PyTorch's) and a function of all its a
 from __future__ import annotations
 
 import operator as py
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import facula
 from facula import core
 from facula.jit.codes import code_of, dtype_of, memory_format_of
 from facula.jit.primitive_numbers import int_of_tensor, to_int, wrapped
 from facula.jit.signatures import primitive
+
+if TYPE_CHECKING:
+    from facula.jit.builder import Builder
+
 
 __all__: list[str] = []
 
@@ -59,11 +63,11 @@ primitive("aten::__isnot__(any a, any b) -> bool", lambda a, b: a is not b)
 primitive("aten::is_scripting() -> bool", lambda: True)
 
 
-def _least(a: Any, b: Any) -> Any:
+def _least(a: Any, b: Builder) -> Any:
     return a if a < b else b
 
 
-def _greatest(a: Any, b: Any) -> Any:
+def _greatest(a: Any, b: Builder) -> Any:
     return a if a > b else b
 
 
@@ -201,7 +205,7 @@ primitive("aten::get_default_dtype() -> int", lambda: code_of(facula.get_default
 _MAKE = "*, int? dtype=None, Device? device=None, bool requires_grad=False) -> Tensor"
 
 
-def _tensor(data: Any, dtype: Any, device: Any, requires_grad: bool) -> Any:
+def _tensor(data: Any, dtype: core.dtype, device: Any, requires_grad: bool) -> Any:
     made = facula.tensor(data, dtype=dtype_of(dtype), device=device)
     return made.requires_grad_() if requires_grad else made
 

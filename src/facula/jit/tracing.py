@@ -134,7 +134,9 @@ class _Recorder(Lowering):
                 self.note(each, self.call("aten::__getitem__", [value, self.constant(key)]))
 
     # ---- calls
-    def record(self, function: Any, args: Any, kwargs: Any, result: Any) -> None:
+    def record(
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> None:
         """A node for a call that gave a result."""
         name = getattr(function, "__name__", "")
         if name == "__setitem__":
@@ -203,7 +205,9 @@ class _Mode(TorchFunctionMode):
         super().__init__()
         self.recorder, self.paused = recorder, False
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         if self.paused:
             return func(*args, **(kwargs or {}))
         self.paused = True  # what the library does inside is no part of the trace

@@ -21,7 +21,7 @@ from facula.fx.symbols import SymFloat, SymInt
 from facula.lower import table
 
 
-def symbols_of(graph: Any) -> Any:
+def symbols_of(graph: Graph) -> Any:
     """The mode of a graph's fake tensors where it has symbols for sizes, else None."""
     for node in graph.nodes:
         mode = getattr(node.meta.get("val"), "fake_mode", None)
@@ -30,7 +30,7 @@ def symbols_of(graph: Any) -> Any:
     return None
 
 
-def put_numbers_in_place(graph: Any) -> None:
+def put_numbers_in_place(graph: Graph) -> None:
     """Write numbers that depend on sizes where they are used, instead of nodes that compute them."""
     for node in graph.nodes:
         if any(map(_is_number, node.all_input_nodes)):

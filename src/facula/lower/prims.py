@@ -36,7 +36,7 @@ def broadcast_in_dim(
     return a.expand(tuple(shape))
 
 
-def convert_element_type(a: Tensor, dtype: Any) -> Tensor:
+def convert_element_type(a: Tensor, dtype: core.dtype) -> Tensor:
     """The elements in another dtype."""
     return a.to(dtype)
 
@@ -109,8 +109,8 @@ def iota(
     *,
     start: int = 0,
     step: int = 1,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: core.dtype | None = None,
+    device: core.device | str | int | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """`start`, `start + step`, ..: `length` numbers."""

@@ -11,13 +11,16 @@ import functools
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.fx import GraphModule
 from facula.fx.higher_order import HigherOrderOperator
 from facula.fx.symbols import plain
 from facula.ops.definition import Definition
+
+if TYPE_CHECKING:
+    from facula.fx import Node
 
 
 def operator_of(target: Any) -> Any:
@@ -34,7 +37,7 @@ def is_copy(target: Any) -> bool:
     return getattr(target, "kind", "") == "method"
 
 
-def definition_of(node: Any) -> Definition | None:
+def definition_of(node: Node) -> Definition | None:
     """The definition behind a node, None where its target is no operator."""
     if node.op != "call_function":
         return None
@@ -42,7 +45,7 @@ def definition_of(node: Any) -> Definition | None:
     return None if found is None else found.definition
 
 
-def is_random(node: Any) -> bool:
+def is_random(node: Node) -> bool:
     """Whether two runs of the node may give different results."""
     definition = definition_of(node)
     if definition is None and isinstance(node.target, HigherOrderOperator):
@@ -50,7 +53,7 @@ def is_random(node: Any) -> bool:
     return definition is not None and definition.random
 
 
-def graphs_of(node: Any) -> list[Any]:
+def graphs_of(node: Node) -> list[Any]:
     """The graphs of the functions that a call takes."""
     owner = node.graph.owning_module
     found = [
@@ -61,7 +64,7 @@ def graphs_of(node: Any) -> list[Any]:
     return [each.graph for each in found if isinstance(each, GraphModule)]
 
 
-def is_view(node: Any) -> bool:
+def is_view(node: Node) -> bool:
     """Whether the node shows memory of its argument, or picks one of several results."""
     if node.op != "call_function":
         return False
@@ -71,7 +74,7 @@ def is_view(node: Any) -> bool:
     return definition is not None and definition.kind == "view"
 
 
-def is_cheap(node: Any) -> bool:
+def is_cheap(node: Node) -> bool:
     """Whether doing the node again costs about as much as reading its result from memory."""
     if node.op != "call_function" or is_random(node):
         return False
@@ -84,7 +87,7 @@ def is_cheap(node: Any) -> bool:
     return definition.kind == "composite"
 
 
-def values_of(node: Any) -> list[Any]:
+def values_of(node: Node) -> list[Any]:
     """The tensors that a node gives, as its `meta` describes them."""
     value = node.meta.get("val")
     if isinstance(value, core.Tensor):
@@ -94,7 +97,7 @@ def values_of(node: Any) -> list[Any]:
     return []
 
 
-def bytes_of(node: Any) -> int:
+def bytes_of(node: Node) -> int:
     """How much memory the results of a node take (for the example sizes); a number counts as one."""
     found = values_of(node)
     return sum(plain(math.prod(v.shape)) * v.dtype.itemsize for v in found) if found else 8

@@ -91,7 +91,7 @@ def _rows(
     ]
 
 
-def _tensor_like(value: Any, tensor: Any) -> Any:
+def _tensor_like(value: Any, tensor: core.Tensor) -> Any:
     if isinstance(value, (int, float)):
         return core.tensor(value, dtype=tensor.dtype, device=tensor.device)
     return value
@@ -122,13 +122,13 @@ def _column(name: str, given: str, value: Any, count: int) -> list[Any]:
     return [value] * count
 
 
-def _norm(self: Any, ord: Any = 2, dtype: Any = None) -> Any:  # noqa: A002 - PyTorch's name
+def _norm(self: Any, ord: Any = 2, dtype: core.dtype | None = None) -> Any:  # noqa: A002 - PyTorch's name
     """The norm of each tensor, in its own dtype or another one."""
     rows = _rows(f"{PREFIX}norm", self, (), {"ord": ord, "dtype": dtype})
     return tuple([F.linalg_vector_norm(*row, **named) for row, named in rows])
 
 
-def _powsum(self: Any, ord: Any = 2, dtype: Any = None) -> Any:  # noqa: A002 - PyTorch's name
+def _powsum(self: Any, ord: Any = 2, dtype: core.dtype | None = None) -> Any:  # noqa: A002 - PyTorch's name
     """The sum of the absolute elements' powers of each tensor."""
     rows = _rows(f"{PREFIX}powsum", self, (), {"ord": ord, "dtype": dtype})
     return tuple([(row[0].abs() ** named["ord"]).sum(dtype=named["dtype"]) for row, named in rows])

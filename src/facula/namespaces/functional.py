@@ -354,7 +354,9 @@ def zero_(input: Tensor) -> Tensor:
     return _tensor_required("zero_", input).zero_()
 
 
-def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: Any = None) -> Tensor:
+def resize_as_(
+    input: Tensor, the_template: Tensor, *, memory_format: core.memory_format | None = None
+) -> Tensor:
     """Gives a tensor the shape of another, in place; memory grows where it has to.
 
     Args:
@@ -454,9 +456,9 @@ def from_file(
     shared: bool | None = None,
     size: int | None = 0,
     *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    dtype: core.dtype | None = None,
+    layout: core.layout | None = None,
+    device: core.device | str | int | None = None,
     pin_memory: bool = False,
 ) -> Tensor:
     """A vector over a file's memory.

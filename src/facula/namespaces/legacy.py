@@ -30,7 +30,7 @@ class _TypedTensor(type):
             )
         return super().__new__(cls, name, bases, names)
 
-    def __call__(cls, *args: Any, device: Any = None) -> core.Tensor:
+    def __call__(cls, *args: Any, device: core.device | str | int | None = None) -> core.Tensor:
         if len(args) == 1 and isinstance(args[0], core.Tensor):
             return args[0].to(cls.dtype)
         if len(args) == 1 and isinstance(args[0], (TypedStorage, core.UntypedStorage)):
@@ -58,7 +58,7 @@ Example:
 """
 
 
-def _make(name: str, dtype: Any) -> _TypedTensor:
+def _make(name: str, dtype: core.dtype) -> _TypedTensor:
     doc = _DOC.format(name=name, dtype=dtype.name)
     return _TypedTensor(name, (), {"dtype": dtype, "__module__": "facula", "__doc__": doc})
 
@@ -80,7 +80,7 @@ class _TypedTensorOfDevice(_TypedTensor):
 
     device: str
 
-    def __call__(cls, *args: Any, device: Any = None) -> core.Tensor:
+    def __call__(cls, *args: Any, device: core.device | str | int | None = None) -> core.Tensor:
         if device is None and len(args) == 1 and isinstance(args[0], core.Tensor):
             return args[0].to(cls.device, cls.dtype)
         return super().__call__(*args, device=cls.device if device is None else device)

@@ -73,7 +73,9 @@ def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
     return self.reshape(tensor.shape)
 
 
-def new(self: Tensor, *args: Any, size: Any = None, device: Any = None) -> Tensor:
+def new(
+    self: Tensor, *args: Any, size: Any = None, device: core.device | str | int | None = None
+) -> Tensor:
     """A tensor of this dtype: of sizes, or of data (deprecated: use `new_empty`, `new_tensor`)."""
     device = self.device if device is None else device
     if len(args) == 1 and isinstance(args[0], (core.UntypedStorage, TypedStorage)):
@@ -148,7 +150,7 @@ def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
 def _placed(device_type: str) -> Callable[..., Tensor]:
     def method(
         self: Tensor,
-        device: Any = None,
+        device: core.device | str | int | None = None,
         non_blocking: bool = False,
         memory_format: Any = core.preserve_format,
     ) -> Tensor:

@@ -287,7 +287,7 @@ class TorchFunctionMode:
 
     def __torch_function__(
         self,
-        func: Any,
+        func: Callable[..., Any],
         types: Any,
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
@@ -312,7 +312,7 @@ class BaseTorchFunctionMode(TorchFunctionMode):
 
     def __torch_function__(
         self,
-        func: Any,
+        func: Callable[..., Any],
         types: Any,
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,

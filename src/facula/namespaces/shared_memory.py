@@ -331,7 +331,7 @@ def _reduce_storage(storage: UntypedStorage) -> Any:
     return _open_user_file, (os.path.abspath(memory.filename), memory.nbytes)
 
 
-def _one_storage(tensor: Any) -> UntypedStorage:
+def _one_storage(tensor: core.Tensor) -> UntypedStorage:
     """The storage as the same object for all tensors of a message, so that it is sent once."""
     # of the tensor, not of its storage: a tensor that alone lies on it is moved without a search for others
     storage = core.Tensor.share_memory_(tensor).untyped_storage()
@@ -350,11 +350,11 @@ def _reduce_typed(storage: TypedStorage) -> tuple[Any, tuple[Any, ...]]:
     return _typed, (type(storage), storage._untyped_storage, storage.dtype)
 
 
-def _typed(kind: Any, memory: UntypedStorage, dtype: Any) -> TypedStorage:
+def _typed(kind: Any, memory: UntypedStorage, dtype: core.dtype) -> TypedStorage:
     return TypedStorage(wrap_storage=memory, dtype=dtype)
 
 
-def _reduce_tensor(tensor: Any) -> Any:
+def _reduce_tensor(tensor: core.Tensor) -> Any:
     if tensor.requires_grad and not tensor.is_leaf:
         fail(
             RuntimeError,
@@ -374,7 +374,7 @@ def _reduce_tensor(tensor: Any) -> Any:
 
 
 def _tensor(
-    memory: UntypedStorage, dtype: Any, geometry: Any, requires_grad: bool, attributes: Any
+    memory: UntypedStorage, dtype: core.dtype, geometry: Any, requires_grad: bool, attributes: Any
 ) -> Any:
     made = core.empty((0,), dtype=dtype, device="cpu").set_(memory, *geometry)
     if requires_grad:

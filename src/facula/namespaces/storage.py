@@ -18,7 +18,7 @@ from facula.core.errors import fail
 __all__ = ["TypedStorage", "UntypedStorage"]
 
 
-def _stored(dtype: Any) -> Any:
+def _stored(dtype: core.dtype) -> Any:
     """The dtype of the numbers in memory: integers, of quantized tensors."""
     if core.QUANTIZED.get(dtype.name) is not dtype:
         return dtype
@@ -69,8 +69,8 @@ class TypedStorage(metaclass=_Kind):
         self,
         *args: Any,
         wrap_storage: Any = None,
-        dtype: Any = None,
-        device: Any = None,
+        dtype: core.dtype | None = None,
+        device: core.device | str | int | None = None,
         _internal: bool = False,
     ) -> None:
         kind = self._dtype if dtype is None else dtype
@@ -106,7 +106,9 @@ class TypedStorage(metaclass=_Kind):
             self._untyped_storage = made.untyped_storage()
 
     @classmethod
-    def from_buffer(cls, *args: Any, dtype: Any = None, **kwargs: Any) -> TypedStorage:
+    def from_buffer(
+        cls, *args: Any, dtype: core.dtype | None = None, **kwargs: Any
+    ) -> TypedStorage:
         """A storage with a copy of a buffer's bytes."""
         kind = cls._dtype if dtype is None else dtype
         kind = core.get_default_dtype() if kind is None else kind
@@ -230,7 +232,9 @@ class TypedStorage(metaclass=_Kind):
         """The numbers in the host's memory."""
         return self if self.device.type == "cpu" else self.to(device="cpu")
 
-    def cuda(self, device: Any = None, non_blocking: bool = False) -> TypedStorage:
+    def cuda(
+        self, device: core.device | str | int | None = None, non_blocking: bool = False
+    ) -> TypedStorage:
         """The numbers on a CUDA device."""
         return self.to(device="cuda" if device is None else device)
 
@@ -278,11 +282,11 @@ class TypedStorage(metaclass=_Kind):
         """What tells two storages apart."""
         return int(self._untyped_storage._cdata)
 
-    def is_pinned(self, device: Any = None) -> bool:
+    def is_pinned(self, device: core.device | str | int | None = None) -> bool:
         """Whether the memory is fixed for transfers: it never is here."""
         return False
 
-    def pin_memory(self, device: Any = None) -> TypedStorage:
+    def pin_memory(self, device: core.device | str | int | None = None) -> TypedStorage:
         """The storage: transfers need no fixed memory here."""
         return self
 
@@ -329,7 +333,7 @@ def _write_file(
     f.write(data)
 
 
-def _byteswap(self: UntypedStorage, dtype: Any) -> None:
+def _byteswap(self: UntypedStorage, dtype: core.dtype) -> None:
     """Turn the bytes of each number of a dtype around, in place."""
     _swap_bytes(core.empty((0,), dtype=dtype).set_(self))
 
@@ -342,7 +346,7 @@ def _dtype_to_storage_type_map() -> dict[Any, str]:
     return {kind._dtype: kind.__name__ for kind in kinds}
 
 
-def _cast(dtype: Any) -> Any:
+def _cast(dtype: core.dtype) -> Any:
     def method(self: TypedStorage) -> TypedStorage:
         return self.type(dtype)
 

@@ -28,7 +28,7 @@ _CASTS = {
 }
 
 
-def _cast(name: str, dtype: Any) -> Callable[..., Any]:
+def _cast(name: str, dtype: core.dtype) -> Callable[..., Any]:
     def method(self: Tensor, memory_format: Any = core.preserve_format) -> Tensor:
         return self.to(dtype, memory_format=memory_format)
 
@@ -78,8 +78,8 @@ def new_tensor(
     self: Tensor,
     data: Any,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: core.dtype | None = None,
+    device: core.device | str | int | None = None,
     requires_grad: bool = False,
     layout: Any = core.strided,
     pin_memory: bool = False,
@@ -95,7 +95,7 @@ def new_tensor(
 
 def cuda(
     self: Tensor,
-    device: Any = None,
+    device: core.device | str | int | None = None,
     non_blocking: bool = False,
     memory_format: Any = core.preserve_format,
 ) -> Tensor:

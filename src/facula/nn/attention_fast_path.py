@@ -35,7 +35,7 @@ def fastpath_count() -> int:
     return _count
 
 
-def usable(layer: Any, src: Any) -> bool:
+def usable(layer: Any, src: core.Tensor) -> bool:
     """Whether the short chain applies to this layer and input."""
     attention = layer.self_attn
     if not _enabled or layer.training or src.dim() != 3 or not attention.batch_first:
@@ -92,13 +92,13 @@ def _attend(layer: Any, x: Any, shape: tuple, index: TokenIndex | None, mask: An
     return F.linear(out, attention.out_proj.weight, attention.out_proj.bias)
 
 
-def _feed_forward(layer: Any, x: Any) -> Any:
+def _feed_forward(layer: Any, x: core.Tensor) -> Any:
     hidden = F.linear(x, layer.linear1.weight, layer.linear1.bias)
     hidden = F.relu(hidden) if layer.activation_relu_or_gelu == 1 else F.gelu(hidden)
     return F.linear(hidden, layer.linear2.weight, layer.linear2.bias)
 
 
-def _norm(norm: Any, x: Any) -> Any:
+def _norm(norm: Any, x: core.Tensor) -> Any:
     return F.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
 
 
@@ -144,7 +144,7 @@ def combined_mask(attn_mask: Any, padding: Any) -> Any:
     return padding if attn_mask is None else attn_mask + padding
 
 
-def encoder(layers: Any, src: Any, padding_mask: Any) -> Any:
+def encoder(layers: Any, src: core.Tensor, padding_mask: Any) -> Any:
     """A whole stack of layers on the valid tokens only."""
     index = TokenIndex(padding_mask)
     x = index.pack(src)

@@ -8,6 +8,7 @@ Keeps true: no operator node of their own; gradients follow from the operators i
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -96,7 +97,7 @@ def _check_shapes(query: Any, key: Any, value: Any, padding: Any, mask: Any, hea
 
 
 def _project_each(
-    q: Any, k: Any, v: Any, weights: tuple[Any, Any, Any], bias: Any
+    q: Any, k: Any, v: Any, weights: tuple[Any, Any, Any], bias: core.Tensor | None
 ) -> tuple[Any, Any, Any]:
     """The three projections, each by a weight of its own."""
     if k.shape[:2] != v.shape[:2]:
@@ -113,7 +114,9 @@ def _project_each(
     return projected[0], projected[1], projected[2]
 
 
-def _project_packed(q: Any, k: Any, v: Any, weight: Any, bias: Any) -> tuple[Any, Any, Any]:
+def _project_packed(
+    q: Any, k: Any, v: Any, weight: core.Tensor, bias: core.Tensor | None
+) -> tuple[Any, Any, Any]:
     """The three projections from one weight ``[3 E, E]``, in as few products as the inputs allow."""
     if k.shape != v.shape:
         fail(
@@ -138,7 +141,7 @@ def _project_packed(q: Any, k: Any, v: Any, weight: Any, bias: Any) -> tuple[Any
     return projected[0], projected[1], projected[2]
 
 
-def _heads(x: Any, batch: int, heads: int, head_dim: int) -> Any:
+def _heads(x: core.Tensor, batch: int, heads: int, head_dim: int) -> Any:
     """``[T, N, E]`` to ``[N, heads, T, head_dim]``."""
     return (
         x.reshape(x.size(0), batch * heads, head_dim)
@@ -179,7 +182,7 @@ def _merge_masks(
     return padding if attn_mask is None else attn_mask + padding
 
 
-def _extend(x: Any, batch: int, heads: int, extra: Any, zero: bool) -> Any:
+def _extend(x: core.Tensor, batch: int, heads: int, extra: Any, zero: bool) -> Any:
     """Add the learned and the zero position at the end of keys or values ``[N, heads, S, D]``."""
     parts = [x]
     if extra is not None:
@@ -195,7 +198,7 @@ def _longer(mask: Any, added: int) -> Any:
     return F.pad(mask, (0, added)) if added and mask is not None else mask
 
 
-def _mask_beside_hint(attn_mask: Any, is_causal: bool, by_hint: bool, dtype: Any) -> Any:
+def _mask_beside_hint(attn_mask: Any, is_causal: bool, by_hint: bool, dtype: core.dtype) -> Any:
     """The mask to be added; None where the hint says all of it."""
     if is_causal and attn_mask is None:
         fail(
@@ -340,7 +343,7 @@ def multi_head_attention_forward(
     return out.squeeze(1), None if weights is None else weights.squeeze(0)
 
 
-def _static_or_heads(static: Any, x: Any, batch: int, heads: int, head_dim: int) -> Any:
+def _static_or_heads(static: Any, x: core.Tensor, batch: int, heads: int, head_dim: int) -> Any:
     if static is None:
         return _heads(x, batch, heads, head_dim)
     if static.size(0) != batch * heads or static.size(2) != head_dim:
@@ -376,7 +379,7 @@ class LinearCrossEntropyOptions:
     acc_dtype: Any = None
 
 
-def _logits(input: Any, weight: Any, bias: Any) -> Any:
+def _logits(input: core.Tensor, weight: core.Tensor, bias: core.Tensor | None) -> Any:
     """``[N, C, d_1, ...]`` for a weight ``[C, d_1, ..., features]``."""
     if weight.dim() == 2:
         return F.linear(input, weight, bias)
@@ -527,7 +530,7 @@ def _fractional_starts(sample: Any, size: int, out: int, kernel: int) -> Any:
     return starts
 
 
-def _fractional_windows(samples: Any, x: Any, kernel: Any, out: Any) -> Any:
+def _fractional_windows(samples: Any, x: core.Tensor, kernel: Any, out: Any) -> Any:
     """The flat positions in ``x [N, C, *sizes]`` of each window: ``[N, C, *out, window]``."""
     dims = len(kernel)
     flat: Any = 0
@@ -542,7 +545,7 @@ def _fractional_windows(samples: Any, x: Any, kernel: Any, out: Any) -> Any:
     return flat.flatten(2 + dims)
 
 
-def _check_fractional_sizes(op: str, kernel: Any, sizes: Any, out: Any) -> None:
+def _check_fractional_sizes(op: str, kernel: Any, sizes: Sequence[int], out: Any) -> None:
     for name, given in (("kernel_size", kernel), ("output_size", out)):
         if len(given) != len(sizes):
             fail(
@@ -590,8 +593,8 @@ def _fractional_batch(op: str, dims: int, input: core.Tensor) -> core.Tensor:
 
 def _fractional_max_pool(
     dims: int,
-    input: Any,
-    kernel_size: Any,
+    input: core.Tensor,
+    kernel_size: int | Sequence[int],
     output_size: Any,
     output_ratio: Any,
     return_indices: bool,
@@ -629,7 +632,9 @@ def _fractional_max_pool(
     return _fractional_results(values, indices, batched, return_indices)
 
 
-def _fractional_results(values: Any, indices: Any, batched: bool, return_indices: bool) -> Any:
+def _fractional_results(
+    values: Any, indices: core.Tensor, batched: bool, return_indices: bool
+) -> Any:
     """What the user asked for, without the dimension that was added."""
     if not batched:
         values, indices = values.squeeze(0), indices.squeeze(0)
@@ -637,8 +642,8 @@ def _fractional_results(values: Any, indices: Any, batched: bool, return_indices
 
 
 def fractional_max_pool2d(
-    input: Any,
-    kernel_size: Any,
+    input: core.Tensor,
+    kernel_size: int | Sequence[int],
     output_size: Any = None,
     output_ratio: Any = None,
     return_indices: bool = False,
@@ -667,8 +672,8 @@ def fractional_max_pool2d(
 
 
 def fractional_max_pool3d(
-    input: Any,
-    kernel_size: Any,
+    input: core.Tensor,
+    kernel_size: int | Sequence[int],
     output_size: Any = None,
     output_ratio: Any = None,
     return_indices: bool = False,
@@ -697,8 +702,8 @@ def fractional_max_pool3d(
 
 
 def fractional_max_pool2d_with_indices(
-    input: Any,
-    kernel_size: Any,
+    input: core.Tensor,
+    kernel_size: int | Sequence[int],
     output_size: Any = None,
     output_ratio: Any = None,
     return_indices: bool = False,
@@ -727,8 +732,8 @@ def fractional_max_pool2d_with_indices(
 
 
 def fractional_max_pool3d_with_indices(
-    input: Any,
-    kernel_size: Any,
+    input: core.Tensor,
+    kernel_size: int | Sequence[int],
     output_size: Any = None,
     output_ratio: Any = None,
     return_indices: bool = False,

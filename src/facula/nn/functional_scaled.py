@@ -8,10 +8,11 @@ scalings, so gradients follow. Keeps true: scales multiply before the sum is tak
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import facula
+from facula import core
 from facula.core.errors import fail
 from facula.namespaces.overrides import (
     handle_torch_function,
@@ -147,7 +148,7 @@ def assert_int_or_pair(arg: Any, arg_name: str, message: str) -> None:
         )
 
 
-def _dequantized(op: str, x: Any, scales: Any, recipes: Any, swizzles: Any) -> Any:
+def _dequantized(op: str, x: core.Tensor, scales: Any, recipes: Any, swizzles: Any) -> Any:
     """Rows [m, k] of short floats times their scales, in float32."""
     result = x.to(facula.float32)
     scales = scales if isinstance(scales, (list, tuple)) else [scales]
@@ -175,7 +176,7 @@ def _dequantized(op: str, x: Any, scales: Any, recipes: Any, swizzles: Any) -> A
     return result
 
 
-def _spread(op: str, scale: Any, recipe: ScalingType, shape: Any) -> Any:
+def _spread(op: str, scale: Any, recipe: ScalingType, shape: Sequence[int]) -> Any:
     """A scale for every element, as something that broadcasts against [m, k]."""
     m, k = shape[-2:]
     if recipe is ScalingType.TensorWise:
@@ -213,7 +214,7 @@ def scaled_mm(
     scale_recipe_b: Any,
     swizzle_a: Any = None,
     swizzle_b: Any = None,
-    bias: Any = None,
+    bias: core.Tensor | None = None,
     output_dtype: Any = facula.bfloat16,
     contraction_dim: Any = (),
     use_fast_accum: bool = False,
@@ -271,7 +272,12 @@ def _limits(op: str, offs: Any, count: int) -> list[tuple[int, int]]:
 
 
 def grouped_mm(
-    mat_a: Any, mat_b: Any, *, offs: Any = None, bias: Any = None, out_dtype: Any = None
+    mat_a: Any,
+    mat_b: Any,
+    *,
+    offs: Any = None,
+    bias: core.Tensor | None = None,
+    out_dtype: Any = None,
 ) -> Any:
     """Products of matrices in groups of different sizes, in bfloat16 and others.
 
@@ -325,7 +331,7 @@ def scaled_grouped_mm(
     scale_recipe_b: Any,
     swizzle_a: Any = None,
     swizzle_b: Any = None,
-    bias: Any = None,
+    bias: core.Tensor | None = None,
     offs: Any = None,
     output_dtype: Any = facula.bfloat16,
     contraction_dim: Any = (),

@@ -6,17 +6,23 @@ Keeps true: they are computed by differentiating the convolution, so that both a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import facula
+from facula import core
 from facula.nn import functional as F
 
 __all__ = [f"conv{n}d_{what}" for n in (1, 2, 3) for what in ("input", "weight")]
 
 
 def _gradient(
-    convolution: Callable[..., Any], input: Any, weight: Any, grad: Any, which: int, options: Any
+    convolution: Callable[..., Any],
+    input: core.Tensor,
+    weight: core.Tensor,
+    grad: core.Tensor,
+    which: int,
+    options: Any,
 ) -> Any:
     arguments = [input.detach(), weight.detach()]
     arguments[which].requires_grad_()
@@ -30,11 +36,11 @@ def _make_input(space: int) -> Callable[..., Any]:
 
     def function(
         input_size: Any,
-        weight: Any,
-        grad_output: Any,
-        stride: Any = 1,
+        weight: core.Tensor,
+        grad_output: core.Tensor,
+        stride: int | Sequence[int] = 1,
         padding: Any = 0,
-        dilation: Any = 1,
+        dilation: int | Sequence[int] = 1,
         groups: int = 1,
     ) -> Any:
         input = grad_output.new_zeros(1).expand(tuple(input_size))
@@ -50,12 +56,12 @@ def _make_weight(space: int) -> Callable[..., Any]:
     convolution = getattr(F, f"conv{space}d")
 
     def function(
-        input: Any,
+        input: core.Tensor,
         weight_size: Any,
-        grad_output: Any,
-        stride: Any = 1,
+        grad_output: core.Tensor,
+        stride: int | Sequence[int] = 1,
         padding: Any = 0,
-        dilation: Any = 1,
+        dilation: int | Sequence[int] = 1,
         groups: int = 1,
     ) -> Any:
         weight = grad_output.new_zeros(1).expand(tuple(weight_size))

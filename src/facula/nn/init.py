@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import facula
+from facula import core
 from facula.autograd.grad_mode import no_grad
 from facula.core.errors import fail
 
@@ -68,7 +69,9 @@ def calculate_gain(nonlinearity: str, param: Any = None) -> float:
     )
 
 
-def uniform_(tensor: Any, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Any:
+def uniform_(
+    tensor: core.Tensor, a: float = 0.0, b: float = 1.0, generator: core.Generator | None = None
+) -> Any:
     """Fills with numbers uniform in [a, b).
 
     Args:
@@ -88,7 +91,12 @@ def uniform_(tensor: Any, a: float = 0.0, b: float = 1.0, generator: Any = None)
         return tensor.uniform_(a, b, generator=generator)
 
 
-def normal_(tensor: Any, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Any:
+def normal_(
+    tensor: core.Tensor,
+    mean: float = 0.0,
+    std: float = 1.0,
+    generator: core.Generator | None = None,
+) -> Any:
     """Fills with normal numbers.
 
     Args:
@@ -112,12 +120,12 @@ def _normal_cdf(x: float) -> float:
 
 
 def trunc_normal_(
-    tensor: Any,
+    tensor: core.Tensor,
     mean: float = 0.0,
     std: float = 1.0,
     a: float = -2.0,
     b: float = 2.0,
-    generator: Any = None,
+    generator: core.Generator | None = None,
 ) -> Any:
     """Fills with normal numbers that lie in [a, b].
 
@@ -154,7 +162,11 @@ def trunc_normal_(
 
 
 def _draw_until_inside(
-    tensor: Any, mean: float, std: float, limits: tuple[float, float], generator: Any
+    tensor: core.Tensor,
+    mean: float,
+    std: float,
+    limits: tuple[float, float],
+    generator: core.Generator | None,
 ) -> Any:
     low, high = (tensor.new_tensor(x, device="cpu").item() for x in limits)
     tensor.normal_(mean, std, generator=generator)
@@ -167,7 +179,11 @@ def _draw_until_inside(
 
 
 def _accept_uniform(
-    tensor: Any, mean: float, std: float, limits: tuple[float, float], generator: Any
+    tensor: core.Tensor,
+    mean: float,
+    std: float,
+    limits: tuple[float, float],
+    generator: core.Generator | None,
 ) -> Any:
     low, high = limits
     peak = -0.5 * ((min(max(mean, low), high) - mean) / std) ** 2
@@ -181,7 +197,7 @@ def _accept_uniform(
     return tensor
 
 
-def constant_(tensor: Any, val: float) -> Any:
+def constant_(tensor: core.Tensor, val: float) -> Any:
     """Fills with one value.
 
     Args:
@@ -199,7 +215,7 @@ def constant_(tensor: Any, val: float) -> Any:
         return tensor.fill_(val)
 
 
-def ones_(tensor: Any) -> Any:
+def ones_(tensor: core.Tensor) -> Any:
     """Fills with ones.
 
     Args:
@@ -215,7 +231,7 @@ def ones_(tensor: Any) -> Any:
     return constant_(tensor, 1.0)
 
 
-def zeros_(tensor: Any) -> Any:
+def zeros_(tensor: core.Tensor) -> Any:
     """Fills with zeros.
 
     Args:
@@ -232,7 +248,7 @@ def zeros_(tensor: Any) -> Any:
         return tensor.zero_()
 
 
-def eye_(tensor: Any) -> Any:
+def eye_(tensor: core.Tensor) -> Any:
     """Makes a matrix the identity, as far as it goes.
 
     Args:
@@ -262,7 +278,7 @@ def eye_(tensor: Any) -> Any:
     return tensor
 
 
-def dirac_(tensor: Any, groups: int = 1) -> Any:
+def dirac_(tensor: core.Tensor, groups: int = 1) -> Any:
     """Makes a convolution's weight pass its input channels through, as many as there is room for.
 
     Args:
@@ -308,7 +324,7 @@ def dirac_(tensor: Any, groups: int = 1) -> Any:
     return tensor
 
 
-def _calculate_fan_in_and_fan_out(tensor: Any) -> tuple[int, int]:
+def _calculate_fan_in_and_fan_out(tensor: core.Tensor) -> tuple[int, int]:
     if tensor.dim() < 2:
         fail(
             ValueError,
@@ -320,7 +336,7 @@ def _calculate_fan_in_and_fan_out(tensor: Any) -> tuple[int, int]:
     return tensor.size(1) * field, tensor.size(0) * field
 
 
-def _calculate_correct_fan(tensor: Any, mode: str) -> int:
+def _calculate_correct_fan(tensor: core.Tensor, mode: str) -> int:
     mode = mode.lower()
     if mode not in ("fan_in", "fan_out"):
         fail(
@@ -333,7 +349,9 @@ def _calculate_correct_fan(tensor: Any, mode: str) -> int:
     return fan_in if mode == "fan_in" else fan_out
 
 
-def xavier_uniform_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any:
+def xavier_uniform_(
+    tensor: core.Tensor, gain: float = 1.0, generator: core.Generator | None = None
+) -> Any:
     """Uniform in [-b, b], ``b = gain sqrt(6 / (fan_in + fan_out))``: variance stays forward and
     backward. [Glorot & Bengio 2010]
 
@@ -359,7 +377,9 @@ def xavier_uniform_(tensor: Any, gain: float = 1.0, generator: Any = None) -> An
     return uniform_(tensor, -bound, bound, generator)
 
 
-def xavier_normal_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any:
+def xavier_normal_(
+    tensor: core.Tensor, gain: float = 1.0, generator: core.Generator | None = None
+) -> Any:
     """Normal with ``std = gain sqrt(2 / (fan_in + fan_out))``: variance stays forward and backward.
     [Glorot & Bengio 2010]
 
@@ -382,7 +402,7 @@ def xavier_normal_(tensor: Any, gain: float = 1.0, generator: Any = None) -> Any
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / (fan_in + fan_out)), generator)
 
 
-def _kaiming_std(tensor: Any, a: float, mode: str, nonlinearity: str) -> float | None:
+def _kaiming_std(tensor: core.Tensor, a: float, mode: str, nonlinearity: str) -> float | None:
     """The standard deviation, None where there is nothing to fill."""
     if 0 in tensor.shape:
         warnings.warn("Initializing zero-element tensors is a no-op", stacklevel=3)
@@ -392,11 +412,11 @@ def _kaiming_std(tensor: Any, a: float, mode: str, nonlinearity: str) -> float |
 
 
 def kaiming_uniform_(
-    tensor: Any,
+    tensor: core.Tensor,
     a: float = 0,
     mode: str = "fan_in",
     nonlinearity: str = "leaky_relu",
-    generator: Any = None,
+    generator: core.Generator | None = None,
 ) -> Any:
     """Uniform in [-b, b], ``b = gain sqrt(3 / fan)``: variance stays through rectifiers. [He et al.
     2015]
@@ -427,11 +447,11 @@ def kaiming_uniform_(
 
 
 def kaiming_normal_(
-    tensor: Any,
+    tensor: core.Tensor,
     a: float = 0,
     mode: str = "fan_in",
     nonlinearity: str = "leaky_relu",
-    generator: Any = None,
+    generator: core.Generator | None = None,
 ) -> Any:
     """Normal with ``std = gain / sqrt(fan)``: variance stays through rectifiers. [He et al. 2015]
 
@@ -456,7 +476,9 @@ def kaiming_normal_(
     return tensor if std is None else normal_(tensor, 0, std, generator)
 
 
-def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
+def orthogonal_(
+    tensor: core.Tensor, gain: float = 1, generator: core.Generator | None = None
+) -> Any:
     """A random matrix with orthonormal rows or columns, whichever are fewer. [Saxe et al. 2013]
 
     The matrix is the first dimension by all others.
@@ -502,7 +524,9 @@ def orthogonal_(tensor: Any, gain: float = 1, generator: Any = None) -> Any:
     return tensor
 
 
-def sparse_(tensor: Any, sparsity: float, std: float = 0.01, generator: Any = None) -> Any:
+def sparse_(
+    tensor: core.Tensor, sparsity: float, std: float = 0.01, generator: core.Generator | None = None
+) -> Any:
     """Normal numbers, with a share of every column set to zero. [Martens 2010]
 
     Args:

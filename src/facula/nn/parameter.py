@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copyreg
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any
 
 import facula
@@ -148,7 +149,12 @@ class UninitializedTensorMixin:
     cls_to_become: Any
     __torch_function__ = core._disabled_torch_function_impl
 
-    def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
+    def materialize(
+        self,
+        shape: Sequence[int],
+        device: core.device | str | int | None = None,
+        dtype: core.dtype | None = None,
+    ) -> None:
         """Give the tensor its ``shape`` (contents undefined), and its class that of an ordinary
         one.
         """
@@ -215,7 +221,12 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
 
     cls_to_become = Parameter
 
-    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> Any:
+    def __new__(
+        cls,
+        requires_grad: bool = True,
+        device: core.device | str | int | None = None,
+        dtype: core.dtype | None = None,
+    ) -> Any:
         data = facula.empty(0, device=device, dtype=dtype)
         return core.Tensor._make_subclass(cls, data, requires_grad)
 
@@ -259,8 +270,8 @@ class UninitializedBuffer(UninitializedTensorMixin, core.Tensor):
     def __new__(
         cls,
         requires_grad: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: core.device | str | int | None = None,
+        dtype: core.dtype | None = None,
         persistent: bool = True,
     ) -> Any:
         data = facula.empty(0, device=device, dtype=dtype)

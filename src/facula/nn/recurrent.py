@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import facula
+from facula import core
 from facula.autograd import autocast
 from facula.core.errors import fail
 from facula.nn import functional as F
@@ -31,7 +32,7 @@ class Weights(NamedTuple):
     projection: Any = None
 
 
-def _lstm_input(x: Any, w: Weights) -> Any:
+def _lstm_input(x: core.Tensor, w: Weights) -> Any:
     bias = None if w.input_bias is None else w.input_bias + w.hidden_bias
     return F.linear(x, w.input, bias)
 
@@ -50,7 +51,7 @@ def _lstm_step(gates: Any, state: tuple, w: Weights, hidden_t: Any) -> tuple:
     return h, c
 
 
-def _gru_input(x: Any, w: Weights) -> Any:
+def _gru_input(x: core.Tensor, w: Weights) -> Any:
     return F.linear(x, w.input, w.input_bias)
 
 
@@ -87,7 +88,7 @@ CELLS = {
 }
 
 
-def _is_fused(cell: _Cell, x: Any, state: tuple, w: Weights) -> bool:
+def _is_fused(cell: _Cell, x: core.Tensor, state: tuple, w: Weights) -> bool:
     """Whether one operator serves all steps of a layer."""
     if cell.step is not _lstm_step or w.projection is not None:
         return False
@@ -95,7 +96,9 @@ def _is_fused(cell: _Cell, x: Any, state: tuple, w: Weights) -> bool:
     return x.dtype.code in FUSED and all(t.dtype is x.dtype and t.numel() for t in tensors)
 
 
-def _scan_dense(cell: _Cell, x: Any, state: tuple, w: Weights, reverse: bool) -> tuple[Any, tuple]:
+def _scan_dense(
+    cell: _Cell, x: core.Tensor, state: tuple, w: Weights, reverse: bool
+) -> tuple[Any, tuple]:
     """``x [T, N, features]`` to ``[T, N, hidden]`` and the final state."""
     if _is_fused(cell, x, state, w):
         bias = None if w.input_bias is None else w.input_bias + w.hidden_bias
@@ -177,7 +180,7 @@ def _group_weights(params: Sequence, has_biases: bool, projected: bool) -> list[
 
 def run(
     mode: str,
-    x: Any,
+    x: core.Tensor,
     sizes: list[int] | None,
     initial: tuple,
     params: Sequence,
@@ -249,7 +252,7 @@ def _entry(mode: str) -> Callable:
     second.
     """
 
-    def network(input: Any, *args: Any, **kwargs: Any) -> tuple:
+    def network(input: core.Tensor, *args: Any, **kwargs: Any) -> tuple:
         packed = isinstance(args[2], bool) is False
         if packed:
             batch_sizes, hx, params, has_biases, layers, dropout, train, bidirectional = args
@@ -279,7 +282,7 @@ rnn_tanh = _entry("RNN_TANH")
 rnn_relu = _entry("RNN_RELU")
 
 
-def _check_rows(mode: str, name: str, weight: Any, hidden: int) -> None:
+def _check_rows(mode: str, name: str, weight: core.Tensor, hidden: int) -> None:
     """Raise unless a weight has a row for each gate of each hidden unit."""
     gates = {"LSTM": 4, "GRU": 3}.get(mode, 1)
     if weight.dim() != 2 or weight.shape[0] != gates * hidden:
@@ -315,7 +318,7 @@ def _cell_entry(mode: str) -> Callable:
     cell = CELLS[mode]
 
     def single(
-        input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
+        input: core.Tensor, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
     ) -> Any:
         weights = Weights(w_ih, w_hh, b_ih, b_hh)
         state = tuple(hx) if cell.states > 1 else (hx,)

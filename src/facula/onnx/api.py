@@ -11,7 +11,7 @@ import enum
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core, nn
 from facula.core.errors import fail
@@ -25,6 +25,10 @@ from facula.onnx.errors import OnnxExporterError, onnx_package
 from facula.onnx.model import build
 from facula.onnx.program import ONNXProgram
 from facula.onnx.translate import check_opset, translate
+
+if TYPE_CHECKING:
+    from facula.nn import Module
+
 
 #: the versions of ONNX's operators that translations are written for, and the usual one
 OLDEST, NEWEST, USUAL = 17, 23, 20
@@ -211,7 +215,7 @@ def _exported(
 
 
 @contextlib.contextmanager
-def select_model_mode_for_export(model: Any, mode: Any) -> Iterator[None]:
+def select_model_mode_for_export(model: Module, mode: Any) -> Iterator[None]:
     """A model in `eval()`, or in `train()` for `TrainingMode.TRAINING`, while something is done."""
     before = getattr(model, "training", None)
     if mode in (None, TrainingMode.PRESERVE) or before is None:

@@ -8,7 +8,7 @@ Keeps true: one name is one size, wherever it stands; a size without a name gets
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.core.errors import fail
@@ -17,6 +17,10 @@ from facula.fx import _pytree as pytree
 from facula.fx.shape_env import ShapeEnv
 from facula.fx.symbolic_run import sizes_of
 from facula.onnx.errors import OnnxExporterError
+
+if TYPE_CHECKING:
+    from facula.nn import Module
+
 
 Tensor = core.Tensor
 
@@ -28,7 +32,7 @@ def axes_by_dim(name: str, axes: Any) -> dict[int, str]:
     return {int(axis): f"{name}_dynamic_axes_{k}" for k, axis in enumerate(axes, 1)}
 
 
-def leaf_names(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
+def leaf_names(model: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
     """The names of tensors among arguments: that of the parameter, numbered where it has several."""
     names = []
     for name, value in arguments_by_name(model, args, kwargs).items():
@@ -38,7 +42,7 @@ def leaf_names(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> lis
 
 
 def from_axes(
-    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], axes: Mapping[str, Any],
+    model: Module, args: tuple[Any, ...], kwargs: dict[str, Any], axes: Mapping[str, Any],
     input_names: Sequence[str] | None, output_names: Sequence[str] | None,
 ) -> tuple[Any, dict[str, dict[int, str]]]:  # fmt: skip
     """`dynamic_axes` as `dynamic_shapes`, and the names of the outputs' axes."""

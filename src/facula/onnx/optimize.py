@@ -7,16 +7,20 @@ nodes are joined, nodes that change nothing and those that nobody reads are left
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula.onnx.errors import onnx_package
 from facula.onnx.model import needed
+
+if TYPE_CHECKING:
+    from facula.nn import Module
+
 
 #: constants that are computed here have at most this many elements
 _MOST = 4096
 
 
-def optimize(model: Any) -> None:
+def optimize(model: Module) -> None:
     """Make a model's graph simpler, in place."""
     graph = model.graph
     outputs = {value.name for value in graph.output}
@@ -31,7 +35,7 @@ def optimize(model: Any) -> None:
 class _Pass:
     """One walk over the nodes in order."""
 
-    def __init__(self, model: Any, outputs: set[str]) -> None:
+    def __init__(self, model: Module, outputs: set[str]) -> None:
         self.versions = list(model.opset_import)
         self.outputs = outputs
         self.nodes: list[Any] = []

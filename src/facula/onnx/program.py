@@ -12,7 +12,7 @@ import ctypes
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.core.errors import fail
@@ -21,6 +21,10 @@ from facula.fx import _pytree as pytree
 from facula.onnx.errors import OnnxExporterError, onnx_package
 from facula.onnx.graph import bytes_of, dtype_of_element, element_type, tensor_proto
 from facula.serialization.files import written_atomically
+
+if TYPE_CHECKING:
+    from facula.nn import Module
+
 
 Tensor = core.Tensor
 #: what one message may take
@@ -145,13 +149,13 @@ class ONNXProgram:
             else:
                 file.write(self._bytes(model))
 
-    def _bytes(self, model: Any) -> bytes:
+    def _bytes(self, model: Module) -> bytes:
         if model.ByteSize() > LIMIT:
             fail(OnnxExporterError, "onnx.save", "a model of at most 2 GB was required for one file",
                  f"{model.ByteSize()} bytes", hint="pass external_data=True and a path")  # fmt: skip
         return model.SerializeToString(deterministic=True)
 
-    def _write_outside(self, model: Any, data: Any, location: str) -> None:
+    def _write_outside(self, model: Module, data: Any, location: str) -> None:
         """Write large weights behind each other, and where they lie into the model."""
         proto = onnx_package().TensorProto
         inside = {t.name: t for t in model.graph.initializer}
@@ -202,7 +206,10 @@ class ONNXProgram:
         return self._referred(evaluator, args, kwargs)
 
     def compute_values(
-        self, value_names: Sequence[str], args: tuple[Any, ...] = (), kwargs: Any = None
+        self,
+        value_names: Sequence[str],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
         """The values with these names, by ONNX's own evaluator."""
         model = self.model_proto
@@ -212,7 +219,9 @@ class ONNXProgram:
         evaluator = onnx_package("onnx.reference").ReferenceEvaluator(model)
         return dict(zip(value_names, self._referred(evaluator, args, kwargs or {}), strict=True))
 
-    def _referred(self, evaluator: Any, args: Any, kwargs: Any) -> tuple[Any, ...]:
+    def _referred(
+        self, evaluator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Any, ...]:
         feeds = {name: _as_array(t) for name, t in self._feeds(args, kwargs).items()}
         return tuple(map(_from_array, evaluator.run(None, feeds)))
 

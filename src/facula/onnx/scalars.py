@@ -56,15 +56,15 @@ def _is_float(*args: Any) -> bool:
     return any(isinstance(a, Value) and a.dtype.is_floating_point for a in args)
 
 
-def _not(g: Graph, x: Any) -> Value:
+def _not(g: Graph, x: Value) -> Value:
     return g.op("Not", x, gives=core.bool_)
 
 
-def _both(g: Graph, x: Any, y: Any) -> Value:
+def _both(g: Graph, x: Value, y: Value) -> Value:
     return g.op("And", x, y, gives=core.bool_)
 
 
-def where_(g: Graph, condition: Any, a: Any, b: Any) -> Value:
+def where_(g: Graph, condition: Value, a: Any, b: Any) -> Value:
     """`a` where the condition holds, else `b`; runtimes choose among numbers only."""
     dtype = next((x.dtype for x in (a, b) if isinstance(x, Value)), None)
     if dtype is core.bool_:
@@ -75,13 +75,13 @@ def where_(g: Graph, condition: Any, a: Any, b: Any) -> Value:
 
 
 @form
-def eq(g: Graph, x: Any, y: Any) -> Value:
+def eq(g: Graph, x: Value, y: Value) -> Value:
     """Equal."""
     return g.op("Equal", x, y, gives=core.bool_)
 
 
 @form
-def ne(g: Graph, x: Any, y: Any) -> Value:
+def ne(g: Graph, x: Value, y: Value) -> Value:
     """Different; NaN differs from everything."""
     return _not(g, eq(g, x, y))
 
@@ -89,7 +89,7 @@ def ne(g: Graph, x: Any, y: Any) -> Value:
 for _name in ("lt", "le", "gt", "ge"):
 
     def _ordered(name: str = _name, plain: Any = FORMS[_name]) -> Callable[..., Value]:
-        def compare(g: Graph, x: Any, y: Any) -> Value:
+        def compare(g: Graph, x: Value, y: Value) -> Value:
             if _is_bool(x, y):  # runtimes order numbers only
                 x, y = (g.op("Cast", g.value(v), to=6, gives=core.int32) for v in (x, y))
             return plain(g, x, y)
@@ -100,20 +100,20 @@ for _name in ("lt", "le", "gt", "ge"):
 
 
 @form
-def isfinite(g: Graph, x: Any) -> Value:
+def isfinite(g: Graph, x: Value) -> Value:
     """Neither infinite nor NaN."""
     return FORMS["lt"](g, g.op("Abs", x), math.inf)
 
 
 @form
-def sign(g: Graph, x: Any) -> Value:
+def sign(g: Graph, x: Value) -> Value:
     """-1, 0 or 1; 0 for NaN."""
     above, below = (g.cast(FORMS[k](g, x, 0), x.dtype) for k in ("gt", "lt"))
     return g.op("Sub", above, below)
 
 
 @form
-def signbit(g: Graph, x: Any) -> Value:
+def signbit(g: Graph, x: Value) -> Value:
     """Whether there is a minus sign, in front of a zero too."""
     below = FORMS["lt"](g, x, 0)
     if not _is_float(x):
@@ -133,12 +133,12 @@ def copysign(g: Graph, x: Any, y: Any) -> Value:
 
 
 def _extreme(name: str, kind: str, logic: str, wins: str) -> None:
-    def extreme(g: Graph, x: Any, y: Any) -> Value:
+    def extreme(g: Graph, x: Value, y: Value) -> Value:
         if _is_bool(x, y):
             return g.op(logic, x, y, gives=core.bool_)
         return g.op(kind, x, y)
 
-    def without_nan(g: Graph, x: Any, y: Any) -> Value:
+    def without_nan(g: Graph, x: Any, y: Value) -> Value:
         first = FORMS[wins](g, x, y)
         if _is_float(x, y):
             y = g.value(y, x.dtype if isinstance(x, Value) else None)
@@ -154,13 +154,13 @@ _extreme("min", "Min", "And", "le")
 
 
 @form
-def trunc(g: Graph, x: Any) -> Value:
+def trunc(g: Graph, x: Value) -> Value:
     """Towards zero."""
     return where_(g, FORMS["lt"](g, x, 0.0), g.op("Ceil", x), g.op("Floor", x))
 
 
 @form
-def remainder(g: Graph, x: Any, y: Any) -> Value:
+def remainder(g: Graph, x: Value, y: Value) -> Value:
     """What a division rounded down leaves, with the sign of the divisor."""
     if not _is_float(x, y):
         return g.op("Mod", x, y)
@@ -170,7 +170,7 @@ def remainder(g: Graph, x: Any, y: Any) -> Value:
 
 
 @form
-def floor_divide(g: Graph, x: Any, y: Any) -> Value:
+def floor_divide(g: Graph, x: Value, y: Value) -> Value:
     """The quotient rounded down."""
     quotient = g.op("Div", g.op("Sub", x, remainder(g, x, y)), y)
     if not _is_float(x, y):
@@ -180,7 +180,7 @@ def floor_divide(g: Graph, x: Any, y: Any) -> Value:
 
 
 @form
-def rsqrt(g: Graph, x: Any) -> Value:
+def rsqrt(g: Graph, x: Value) -> Value:
     """1 / sqrt(x)."""
     return g.op("Reciprocal", g.op("Sqrt", x))
 
@@ -192,13 +192,13 @@ def exp2(g: Graph, x: Any) -> Value:
 
 
 @form
-def expm1(g: Graph, x: Any) -> Value:
+def expm1(g: Graph, x: Value) -> Value:
     """exp(x) - 1 = tanh(x / 2) (exp(x) + 1), which keeps small values."""
     return g.op("Mul", g.op("Tanh", g.op("Mul", x, 0.5)), g.op("Add", g.op("Exp", x), 1.0))
 
 
 @form
-def log1p(g: Graph, x: Any) -> Value:
+def log1p(g: Graph, x: Value) -> Value:
     """log(1 + x), corrected by what 1 + x lost; small values are kept. [Kahan]"""
     above = g.op("Add", x, 1.0)
     log = g.op("Log", above)
@@ -210,19 +210,19 @@ def log1p(g: Graph, x: Any) -> Value:
 
 
 @form
-def log2(g: Graph, x: Any) -> Value:
+def log2(g: Graph, x: Value) -> Value:
     """The logarithm to base 2."""
     return g.op("Div", g.op("Log", x), math.log(2.0))
 
 
 @form
-def log10(g: Graph, x: Any) -> Value:
+def log10(g: Graph, x: Value) -> Value:
     """The logarithm to base 10."""
     return g.op("Div", g.op("Log", x), math.log(10.0))
 
 
 @form
-def hypot(g: Graph, x: Any, y: Any) -> Value:
+def hypot(g: Graph, x: Value, y: Value) -> Value:
     """sqrt(x^2 + y^2) without squares that overflow."""
     dtype = next(v.dtype for v in (x, y) if isinstance(v, Value))
     a, b = (g.op("Abs", g.value(v, dtype)) for v in (x, y))
@@ -275,7 +275,7 @@ def _power_of_two(g: Graph, exponent: Any, dtype: Any) -> Value:
 
 
 @form
-def bitwise_left_shift(g: Graph, x: Any, y: Any) -> Value:
+def bitwise_left_shift(g: Graph, x: Value, y: Value) -> Value:
     """The bits moved up; 0 where they are moved out."""
     dtype = next(v.dtype for v in (x, y) if isinstance(v, Value))
     y = g.value(y, dtype)
@@ -330,7 +330,7 @@ class Namespace:
         """`x` in a dtype by its short name."""
         return self.graph.cast(x, self.dtypes[code]) if isinstance(x, Value) else x
 
-    def where(self, condition: Any, a: Any, b: Any) -> Value:
+    def where(self, condition: Value, a: Any, b: Any) -> Value:
         """`a` where the condition holds, else `b`."""
         if not isinstance(a, Value) and not isinstance(b, Value):
             a = self._value(a)

@@ -6,7 +6,11 @@ everything goes through the graph's own `op`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from facula.onnx.graph import Value
+
 
 __all__ = ["select", "squeeze", "unsqueeze"]
 
@@ -21,6 +25,6 @@ def squeeze(g: Any, self: Any, dim: int | None = None) -> Any:
     return g.op("Squeeze", self) if dim is None else g.op("Squeeze", self, [dim])
 
 
-def select(g: Any, self: Any, dim: int, index: Any) -> Any:
+def select(g: Any, self: Any, dim: int, index: Value) -> Any:
     """The entries at an index along a dimension."""
     return g.op("Gather", self, index, axis_i=dim)

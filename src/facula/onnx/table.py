@@ -42,7 +42,7 @@ def translation(name: str) -> Callable[[Translation], Translation]:
 def rewrite(name: str) -> Callable[[Any], Any]:
     """Enter a function that computes an operator by others, of the same arguments."""
 
-    def enter(function: Any) -> Any:
+    def enter(function: Callable[..., Any]) -> Any:
         REWRITES[name] = function
         return function
 

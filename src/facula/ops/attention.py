@@ -41,12 +41,12 @@ class Switches(dict[str, bool]):
 ENABLED = Switches({"flash": True, "efficient": True, "math": True})
 
 
-def _rows(x: Any) -> Any:
+def _rows(x: core.Tensor) -> Any:
     """The tensor with adjacent elements in its last dimension, as kernels read it."""
     return x if x.shape[-1] <= 1 or x.stride()[-1] == 1 else x.contiguous()
 
 
-def _like(x: Any, shape: Sequence[int]) -> Any:
+def _like(x: core.Tensor, shape: Sequence[int]) -> Any:
     """Unset [B, H, S, D] in the order of `x`: heads outside of rows, or rows outside of heads."""
     batch, heads, rows, depth = shape
     stride = x.stride()
@@ -56,7 +56,9 @@ def _like(x: Any, shape: Sequence[int]) -> Any:
     return core.empty(shape, dtype=x.dtype, device=x.device)
 
 
-def _sizes(query: Any, key: Any, value: Any, mask: Any, is_causal: bool) -> tuple[Any, list[int]]:
+def _sizes(
+    query: core.Tensor, key: core.Tensor, value: Any, mask: Any, is_causal: bool
+) -> tuple[Any, list[int]]:
     """The mask as the kernel reads it, and what kernels need to know of shapes and masks."""
     kind, strides = 0, (0, 0, 0, 0)
     if mask is not None:
@@ -73,11 +75,11 @@ def _steps(*tensors: Any) -> list[int]:
     return [step for x in tensors for step in x.stride()[:3]]
 
 
-def _logsumexp_dtype(query: Any) -> Any:
+def _logsumexp_dtype(query: core.Tensor) -> Any:
     return core.float64 if query.dtype is core.float64 else core.float32
 
 
-def _check_kernel_dtype(query: Any) -> None:
+def _check_kernel_dtype(query: core.Tensor) -> None:
     if query.dtype.code not in FUSED:
         fail(
             RuntimeError,
@@ -235,7 +237,7 @@ def _transformed() -> bool:
     return any(not getattr(level, "rewrites", False) for level in core.interpreters())
 
 
-def _kept(query: Any, key: Any, dropout_p: float, state: Any) -> Any:
+def _kept(query: core.Tensor, key: core.Tensor, dropout_p: float, state: Any) -> Any:
     """The factor of each weight under dropout, `[B, H, L, S]`: the kernel's own choice, read off
     equal weights."""
     if dropout_p == 0:
@@ -255,8 +257,8 @@ def _kept(query: Any, key: Any, dropout_p: float, state: Any) -> Any:
 def _second_order(
     grads: Any,
     grad_out: Any,
-    query: Any,
-    key: Any,
+    query: core.Tensor,
+    key: core.Tensor,
     value: Any,
     mask: Any,
     is_causal: bool,
@@ -307,7 +309,7 @@ def _second_order(
     return d_out, d_query, _fold_heads(d_key, group), _fold_heads(d_value, group), d_mask
 
 
-def _repeat(x: Any, group: int) -> Any:
+def _repeat(x: core.Tensor, group: int) -> Any:
     """Each head `group` times in a row: `[B, Hkv, S, D]` to `[B, Hkv * group, S, D]`."""
     if group == 1:
         return x
@@ -319,7 +321,7 @@ def _repeat(x: Any, group: int) -> Any:
     )
 
 
-def _fold_heads(x: Any, group: int) -> Any:
+def _fold_heads(x: core.Tensor, group: int) -> Any:
     """The transpose of `_repeat`: sums over the heads that shared one."""
     if group == 1:
         return x
@@ -327,7 +329,7 @@ def _fold_heads(x: Any, group: int) -> Any:
     return x.reshape((batch, heads // group, group, rows, depth)).sum(2)
 
 
-def _weights(query: Any, key: Any, mask: Any, is_causal: bool, scale: float) -> Any:
+def _weights(query: core.Tensor, key: core.Tensor, mask: Any, is_causal: bool, scale: float) -> Any:
     """Softmax of the scores; zero where no key is allowed, be it for a mask or for its score."""
     scores = (query * scale) @ key.transpose(-2, -1)
     allowed = None
@@ -361,7 +363,9 @@ def attention_math(query, key, value, mask, is_causal, scale, dropout_p):
     return weights @ _repeat(value, group)
 
 
-def _check_mask_and_heads(query: Any, key: Any, value: Any, mask: Any, enable_gqa: bool) -> None:
+def _check_mask_and_heads(
+    query: core.Tensor, key: core.Tensor, value: Any, mask: Any, enable_gqa: bool
+) -> None:
     if mask is not None and mask.dtype not in (core.bool_, core.float32, query.dtype):
         fail(
             RuntimeError,
@@ -391,7 +395,7 @@ def _check_mask_and_heads(query: Any, key: Any, value: Any, mask: Any, enable_gq
         )
 
 
-def _check_kinds(query: Any, key: Any, value: Any) -> None:
+def _check_kinds(query: core.Tensor, key: core.Tensor, value: Any) -> None:
     if not query.dtype is key.dtype is value.dtype:
         fail(
             RuntimeError,
@@ -418,7 +422,14 @@ def _check_kinds(query: Any, key: Any, value: Any) -> None:
         )
 
 
-def _check(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, enable_gqa: bool) -> None:
+def _check(
+    query: core.Tensor,
+    key: core.Tensor,
+    value: Any,
+    mask: core.Tensor,
+    dropout_p: float,
+    enable_gqa: bool,
+) -> None:
     """Raise for dtypes, devices and shapes that do not belong together."""
     if min(query.dim(), key.dim(), value.dim()) < 2:
         fail(
@@ -456,7 +467,7 @@ def _check(query: Any, key: Any, value: Any, mask: Any, dropout_p: float, enable
     _check_mask_and_heads(query, key, value, mask, enable_gqa)
 
 
-def _four(x: Any, lead: Sequence[int], heads: int) -> Any:
+def _four(x: core.Tensor, lead: Sequence[int], heads: int) -> Any:
     """The tensor as `[B, H, S, D]`: leading dimensions broadcast and joined."""
     if x.dim() == 4 and tuple(x.shape[:2]) == (*lead, heads):
         return x
@@ -465,7 +476,7 @@ def _four(x: Any, lead: Sequence[int], heads: int) -> Any:
     return full if len(lead) == 1 else full.reshape((batch, heads, *x.shape[-2:]))
 
 
-def _choose(query: Any) -> str:
+def _choose(query: core.Tensor) -> str:
     """The implementation: the fused one where it is allowed and can, else `math`."""
     if (ENABLED["flash"] and query.dtype.code in FUSED) or not (
         ENABLED["math"] or ENABLED["flash"]
@@ -490,7 +501,7 @@ def _choose(query: Any) -> str:
     return "math"
 
 
-def _mask_of_scores(mask: Any, scores: tuple[int, ...], batch: Any, heads: int) -> Any:
+def _mask_of_scores(mask: core.Tensor, scores: tuple[int, ...], batch: Any, heads: int) -> Any:
     """The mask as `[batch, heads, rows, count]`."""
     if broadcast_shapes(OP, mask.shape, scores) != scores:
         fail(

@@ -8,7 +8,7 @@ the N of a convolution, groups, offsets of indices), so one call does the work o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core
@@ -25,14 +25,14 @@ class Same:
         self.value = value
 
 
-def innermost(x: Any) -> Any:
+def innermost(x: core.Tensor) -> Any:
     """The entries of all batches at work together: for checks of values."""
     while core.is_wrapper(x):
         x = x.value
     return x
 
 
-def anywhere(mask: Any) -> bool:
+def anywhere(mask: core.Tensor) -> bool:
     """Whether a bool tensor holds True, in any entry of the batches at work."""
     mask = innermost(mask)
     if core.is_dispatching(mask):
@@ -45,7 +45,7 @@ def joined(batch: Any, x: Any) -> Any:
     return None if x is None else batch.full(x).flatten(0, 1)
 
 
-def parted(batch: Any, x: Any) -> Any:
+def parted(batch: Any, x: core.Tensor) -> Any:
     """`joined` undone."""
     return x.reshape((batch.size, x.shape[0] // max(batch.size, 1), *x.shape[1:]))
 
@@ -76,7 +76,7 @@ def product(name: str, rank: int) -> Callable[..., Any]:
     return rule
 
 
-def dot(batch: Any, self: Any, tensor: Any) -> Any:
+def dot(batch: Any, self: Any, tensor: core.Tensor) -> Any:
     """A row of products."""
     _entries_of_rank("dot", 1, self, tensor)
     a, b = batch.front(self), batch.front(tensor)
@@ -140,20 +140,20 @@ def linear(batch: Any, input: Any, weight: Any, bias: Any) -> Any:
 # ------------------------------------------------------------------ convolutions
 
 
-def _channels(batch: Any, x: Any) -> Any:
+def _channels(batch: Any, x: core.Tensor) -> Any:
     """[N, C, ...] of each entry as [N, batch * C, ...]."""
     return batch.full(x).movedim(0, 1).flatten(1, 2)
 
 
-def _unchannelled(batch: Any, x: Any) -> Any:
+def _unchannelled(batch: Any, x: core.Tensor) -> Any:
     return x.unflatten(1, (batch.size, x.shape[1] // batch.size)).movedim(1, 0)
 
 
 def conv(
     batch: Any,
-    input: Any,
-    weight: Any,
-    bias: Any,
+    input: core.Tensor,
+    weight: core.Tensor,
+    bias: core.Tensor | None,
     stride: Any,
     padding: Any,
     dilation: Any,
@@ -184,9 +184,9 @@ def conv(
 
 def conv_input(
     batch: Any,
-    grad_output: Any,
-    weight: Any,
-    bias: Any,
+    grad_output: core.Tensor,
+    weight: core.Tensor,
+    bias: core.Tensor | None,
     stride: Any,
     padding: Any,
     dilation: Any,
@@ -213,7 +213,13 @@ def conv_input(
     return _unchannelled(batch, out)
 
 
-def _conv_weights(function: Any, batch: Any, grad_output: Any, input: Any, *settings: Any) -> Any:
+def _conv_weights(
+    function: Callable[..., Any],
+    batch: Any,
+    grad_output: core.Tensor,
+    input: core.Tensor,
+    *settings: Any,
+) -> Any:
     stride, padding, dilation, groups, kernel_size = settings
     y = _channels(batch, grad_output)
     if not batch.has(input) and groups == 1:
@@ -222,12 +228,14 @@ def _conv_weights(function: Any, batch: Any, grad_output: Any, input: Any, *sett
     return function(y, x, stride, padding, dilation, groups * batch.size, kernel_size)
 
 
-def conv_weight(batch: Any, grad_output: Any, input: Any, *settings: Any) -> Any:
+def conv_weight(batch: Any, grad_output: core.Tensor, input: core.Tensor, *settings: Any) -> Any:
     """The gradients of the weight of each entry, as groups."""
     return parted(batch, _conv_weights(F._conv_weight, batch, grad_output, input, *settings))
 
 
-def conv_weight_bias(batch: Any, grad_output: Any, input: Any, *settings: Any) -> Any:
+def conv_weight_bias(
+    batch: Any, grad_output: core.Tensor, input: core.Tensor, *settings: Any
+) -> Any:
     """As `conv_weight`, with the gradients of the bias."""
     found = _conv_weights(F._conv_weight_bias, batch, grad_output, input, *settings)
     return tuple(parted(batch, x) for x in found)
@@ -236,7 +244,7 @@ def conv_weight_bias(batch: Any, grad_output: Any, input: Any, *settings: Any) -
 # ------------------------------------------------------------------ indices
 
 
-def _offsets(batch: Any, indices: Any, rows: int) -> Any:
+def _offsets(batch: Any, indices: core.Tensor, rows: int) -> Any:
     """Indices into the rows of one entry as indices into those of all."""
     first = F.arange(batch.size) * rows
     return batch.full(indices) + first.reshape((batch.size, *[1] * indices.dim()))
@@ -257,8 +265,8 @@ def embedding(
 
 def embedding_dense_backward(
     batch: Any,
-    grad_output: Any,
-    indices: Any,
+    grad_output: core.Tensor,
+    indices: core.Tensor,
     num_weights: int,
     padding_idx: int,
     scale_grad_by_freq: bool,
@@ -295,7 +303,7 @@ def _entries(batch: Any, indices: Any, rank: int) -> list[Any]:
     return [own, *(None if i is None else batch.aligned(i, rank) for i in indices)]
 
 
-def index(batch: Any, self: Any, indices: Any) -> Any:
+def index(batch: Any, self: Any, indices: core.Tensor) -> Any:
     """The batch is one more indexed dimension."""
     before, rank, _ = _place(self, indices)
     if not any(batch.has(i) for i in indices):
@@ -311,7 +319,7 @@ def index(batch: Any, self: Any, indices: Any) -> Any:
     return found.movedim(tuple(moved), tuple(d + before for d in moved)) if before else found
 
 
-def index_put(batch: Any, self: Any, indices: Any, values: Any, accumulate: bool) -> Any:
+def index_put(batch: Any, self: Any, indices: core.Tensor, values: Any, accumulate: bool) -> Any:
     """The batch is one more indexed dimension."""
     before, rank, shape = _place(self, indices)
     spread = batch.aligned(values, len(shape)).expand((batch.size, *shape))
@@ -365,7 +373,9 @@ def roll(batch: Any, self: Any, shifts: Any, dims: Any) -> Any:
 # ------------------------------------------------------------------ normalisation
 
 
-def _affine(batch: Any, x: Any, weight: Any, bias: Any, shape: Any) -> Any:
+def _affine(
+    batch: Any, x: core.Tensor, weight: core.Tensor, bias: core.Tensor | None, shape: Sequence[int]
+) -> Any:
     """x * weight + bias, the parameters with the batch in front in the given shape."""
     dtype = x.dtype
     for parameter, combine in ((weight, F.mul), (bias, F.add)):
@@ -395,7 +405,14 @@ def rms_norm(batch: Any, input: Any, normalized_shape: Any, weight: Any, eps: fl
     return (_affine(batch, found[0], weight, None, (*ones, *normalized_shape)), found[1])
 
 
-def group_norm(batch: Any, input: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:
+def group_norm(
+    batch: Any,
+    input: core.Tensor,
+    groups: int,
+    weight: core.Tensor,
+    bias: core.Tensor | None,
+    eps: float,
+) -> Any:
     """The batch joins N; parameters of their own are applied afterwards."""
     x = joined(batch, input)
     if not (batch.has(weight) or batch.has(bias)):
@@ -444,25 +461,30 @@ def _total(batch: Any, values: Any, mean: bool) -> Any:
     return flat.mean(1) if mean else flat.sum(1)
 
 
-def mse_total(batch: Any, input: Any, target: Any, mean: bool) -> Any:
+def mse_total(batch: Any, input: core.Tensor, target: core.Tensor, mean: bool) -> Any:
     """A total for each entry."""
     difference = batch.full(input) - batch.full(target)
     return _total(batch, difference * difference, mean)
 
 
-def l1_total(batch: Any, input: Any, target: Any, mean: bool) -> Any:
+def l1_total(batch: Any, input: core.Tensor, target: core.Tensor, mean: bool) -> Any:
     """A total for each entry."""
     return _total(batch, (batch.full(input) - batch.full(target)).abs(), mean)
 
 
-def bce_logits_total(batch: Any, input: Any, target: Any, mean: bool) -> Any:
+def bce_logits_total(batch: Any, input: core.Tensor, target: core.Tensor, mean: bool) -> Any:
     """A total for each entry."""
     x, y = batch.full(input), batch.full(target)
     return _total(batch, (1 - y) * x - F.logsigmoid(x), mean)
 
 
 def cross_entropy_rows(
-    batch: Any, input: Any, target: Any, weight: Any, ignore_index: int, label_smoothing: float
+    batch: Any,
+    input: core.Tensor,
+    target: core.Tensor,
+    weight: core.Tensor,
+    ignore_index: int,
+    label_smoothing: float,
 ) -> Any:
     """Rows of all entries."""
     if batch.has(weight):
@@ -489,7 +511,9 @@ def nanmedian_all(batch: Any, self: Any) -> Any:
 # ------------------------------------------------------------------ padding
 
 
-def pad_index_backward(batch: Any, grad_output: Any, shape: Any, pad: Any, mode: str) -> Any:
+def pad_index_backward(
+    batch: Any, grad_output: core.Tensor, shape: Sequence[int], pad: Any, mode: str
+) -> Any:
     """The batch joins the first dimension."""
     whole = (batch.size * shape[0], *shape[1:])
     found = F._pad_index_backward(joined(batch, grad_output), whole, pad, mode)

@@ -13,6 +13,7 @@ real ones; whole numbers multiply exactly.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -36,7 +37,7 @@ from facula.ops.remember import remembered
 FLOATS = frozenset("f32 f64 bf16 f16".split())
 
 
-def _dense(x: Any) -> tuple[Any, int]:
+def _dense(x: core.Tensor) -> tuple[Any, int]:
     """The tensor in one of the two layouts that kernels take, and which: 0 contiguous, 1 channels
     last.
     """
@@ -98,7 +99,9 @@ def _check(op: str, image: Any, result: Any, weight: Any, settings: tuple[Any, .
     check_parts(op, image, result, weight.shape, settings, weight.shape[2:])
 
 
-def _check_bias(op: str, x: Any, weight: Any, bias: Any, result: Any) -> None:
+def _check_bias(
+    op: str, x: core.Tensor, weight: core.Tensor, bias: core.Tensor | None, result: Any
+) -> None:
     """Raise unless all have one dtype, and the bias an element for each channel of the result."""
     check_dtypes(op, x, weight, bias)
     if bias is not None and tuple(bias.shape) != tuple(result[1:2]):
@@ -297,7 +300,12 @@ class _conv_weight:
 
 
 def _correlate(
-    out: Any, bias: Any, grad_output: Any, input: Any, settings: Any, kernel_size: Any
+    out: Any,
+    bias: core.Tensor | None,
+    grad_output: core.Tensor,
+    input: core.Tensor,
+    settings: Any,
+    kernel_size: Any,
 ) -> None:
     """Run the kernel for the gradient of the weight, and of the bias where there is one."""
     if out.numel() == 0 or grad_output.numel() == 0 or input.numel() == 0:
@@ -441,9 +449,9 @@ def _geometry(
 
 def _convolve(
     op: str,
-    input: Any,
-    weight: Any,
-    bias: Any,
+    input: core.Tensor,
+    weight: core.Tensor,
+    bias: core.Tensor | None,
     stride: Any,
     padding: Any,
     dilation: Any,
@@ -466,14 +474,14 @@ def _convolve(
 
 
 def forward(
-    x: Any,
-    weight: Any,
-    bias: Any,
+    x: core.Tensor,
+    weight: core.Tensor,
+    bias: core.Tensor | None,
     stride: Any,
     padding: Any,
     dilation: Any,
     groups: int,
-    sizes: Any,
+    sizes: Sequence[int],
 ) -> Any:
     """The convolution in the arithmetic of its dtype."""
     settings = (stride, padding, dilation, groups, sizes)
@@ -494,7 +502,7 @@ def _over_channels(y: Any) -> Any:
     return y.sum([d for d in range(y.dim()) if d != 1])
 
 
-def _complex_product(product: Any, x: Any, y: Any, bias: Any) -> Any:
+def _complex_product(product: Any, x: core.Tensor, y: Any, bias: core.Tensor | None) -> Any:
     """A bilinear real product of complex tensors by three real ones. [Gauss]
 
     The bias goes into the products, so that its gradient is one of them: `third` has the sum of its
@@ -512,7 +520,13 @@ def _complex_product(product: Any, x: Any, y: Any, bias: Any) -> Any:
 
 
 def _window_product(
-    x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, groups: int, sizes: Any
+    x: core.Tensor,
+    weight: core.Tensor,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    sizes: Sequence[int],
 ) -> Any:
     """The convolution as one exact product over windows, for whole numbers."""
     kernel = tuple(weight.shape[2:])
@@ -542,9 +556,9 @@ def _window_product(
 
 def _transpose(
     op: str,
-    input: Any,
-    weight: Any,
-    bias: Any,
+    input: core.Tensor,
+    weight: core.Tensor,
+    bias: core.Tensor | None,
     stride: Any,
     padding: Any,
     output_padding: Any,
@@ -592,7 +606,13 @@ def _transpose(
 
 
 def _whole_transpose(
-    x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, groups: int, sizes: Any
+    x: core.Tensor,
+    weight: core.Tensor,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: int,
+    sizes: Sequence[int],
 ) -> Any:
     """The transposed convolution of whole numbers: zeros between the elements, then a flipped
     kernel.
@@ -675,9 +695,9 @@ def _define_transposed(space: int) -> None:
     name = f"conv_transpose{space}d"
 
     def transposed(
-        input: Any,
-        weight: Any,
-        bias: Any,
+        input: core.Tensor,
+        weight: core.Tensor,
+        bias: core.Tensor | None,
         stride: Any,
         padding: Any,
         output_padding: Any,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from facula import core
 from facula.core.errors import fail
 
 
@@ -27,7 +28,7 @@ def per_dimension(op: str, name: str, values: tuple[int, ...], space: int) -> tu
     return tuple(values)
 
 
-def _check_dimensions(op: str, input: Any, weight: Any, space: int) -> None:
+def _check_dimensions(op: str, input: core.Tensor, weight: core.Tensor, space: int) -> None:
     if weight.dim() != space + 2 or input.dim() not in (space + 1, space + 2):
         fail(
             RuntimeError,
@@ -41,7 +42,13 @@ def _check_dimensions(op: str, input: Any, weight: Any, space: int) -> None:
 
 
 def check_arguments(
-    op: str, input: Any, weight: Any, bias: Any, space: int, groups: int, transposed: bool
+    op: str,
+    input: core.Tensor,
+    weight: core.Tensor,
+    bias: core.Tensor | None,
+    space: int,
+    groups: int,
+    transposed: bool,
 ) -> None:
     """Dimensions, channels, bias and dtypes."""
     _check_dimensions(op, input, weight, space)
@@ -78,7 +85,7 @@ def check_arguments(
             )
 
 
-def _check_bias(op: str, bias: Any, weight: Any, out_channels: int) -> None:
+def _check_bias(op: str, bias: core.Tensor | None, weight: core.Tensor, out_channels: int) -> None:
     if bias is not None and tuple(bias.shape) != (out_channels,):
         fail(
             RuntimeError,
@@ -90,7 +97,7 @@ def _check_bias(op: str, bias: Any, weight: Any, out_channels: int) -> None:
         )
 
 
-def _channel_hint(input: Any, wanted: int, space: int, transposed: bool) -> str:
+def _channel_hint(input: core.Tensor, wanted: int, space: int, transposed: bool) -> str:
     if input.shape[-1] == wanted and input.shape[-space - 1] != wanted:
         return f"input.movedim(-1, {-space - 1}) puts the last dimension in place of the channels"
     second = "out_channels" if transposed else "in_channels"

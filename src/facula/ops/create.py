@@ -103,7 +103,9 @@ def is_sparse_layout(layout: Any) -> bool:
     return layout is not None and layout is not core.strided and layout is not core.jagged
 
 
-def _without_elements(size: Any, dtype: Any, layout: Any, device: Any, requires_grad: Any) -> Any:
+def _without_elements(
+    size: Any, dtype: core.dtype, layout: Any, device: Any, requires_grad: Any
+) -> Any:
     """A sparse tensor of zeros."""
     dtype = core.get_default_dtype() if dtype is None else dtype
     made = nothing(size, dtype, device, layout, len(size))
@@ -119,7 +121,12 @@ def strides_of(shape: Sequence[int], order: Sequence[int]) -> list[int]:
     return strides
 
 
-def new_tensor(shape: Sequence[int], dtype: Any, device: Any, memory_format: Any = None) -> Any:
+def new_tensor(
+    shape: Sequence[int],
+    dtype: core.dtype,
+    device: Any,
+    memory_format: core.memory_format | None = None,
+) -> Any:
     """An unset tensor in a memory format."""
     if memory_format in (core.channels_last, core.channels_last_3d):
         rank = 4 if memory_format is core.channels_last else 5
@@ -153,14 +160,14 @@ def like(self: Any, dtype: Any, device: Any, memory_format: Any) -> Any:
     return new_tensor(self.shape, dtype or self.dtype, device or self.device, memory_format)
 
 
-def _unset(tensor: Any) -> Any:
+def _unset(tensor: core.Tensor) -> Any:
     """The tensor, whose elements nobody set: filled where the program asked for that."""
     if core.UNSET[0] is not None:
         core.UNSET[0](tensor, 0)
     return tensor
 
 
-def finished(tensor: Any, requires_grad: bool | None) -> Any:
+def finished(tensor: core.Tensor, requires_grad: bool | None) -> Any:
     """What a function that makes a tensor gives: no writes counted yet, a leaf if a gradient is wanted."""
     core.forget_writes(tensor)
     return tensor.requires_grad_() if requires_grad else tensor
@@ -217,7 +224,7 @@ def empty_permuted(size, physical_layout, dtype, layout, device, pin_memory, req
 
 
 def _filled(
-    op: str, size: Any, value: Any, dtype: Any, layout: Any, device: Any, requires_grad: Any
+    op: str, size: Any, value: Any, dtype: core.dtype, layout: Any, device: Any, requires_grad: Any
 ) -> Any:
     if value == 0 and is_sparse_layout(layout):
         return _without_elements(size, dtype, layout, device, requires_grad)
@@ -410,7 +417,7 @@ def _integer(op: str, value: Any) -> int:
 
 
 def _run_range(
-    name: str, tensor: Any, ints: tuple[int, ...], scalars: tuple[Any, ...], whole: bool
+    name: str, tensor: core.Tensor, ints: tuple[int, ...], scalars: tuple[Any, ...], whole: bool
 ) -> Any:
     """Fill a vector with a range kernel: exact in int64, else computed in float64 and rounded
     once.
@@ -485,7 +492,9 @@ def _range_length(op: str, start: Any, end: Any, step: Any, closed: bool) -> int
     return length
 
 
-def _arange(op: str, start: Any, end: Any, step: Any, dtype: Any, device: Any, closed: bool) -> Any:
+def _arange(
+    op: str, start: Any, end: Any, step: Any, dtype: core.dtype, device: Any, closed: bool
+) -> Any:
     if any(isinstance(v, complex) for v in (start, end, step)):
         fail(
             RuntimeError,
@@ -585,7 +594,7 @@ def _end_tensors(op: str, start: Any, end: Any, steps: int) -> Any:
     return ends
 
 
-def _linspace(op: str, start: Any, end: Any, steps: int, dtype: Any, device: Any) -> Any:
+def _linspace(op: str, start: Any, end: Any, steps: int, dtype: core.dtype, device: Any) -> Any:
     ends = _end_tensors(op, start, end, steps)
     if any(x.is_meta for x in ends):
         return core.empty((steps,), dtype=dtype, device="meta")
@@ -690,7 +699,7 @@ def eye(n, m, dtype, layout, device, pin_memory, requires_grad):
 
 
 def _triangle_indices(
-    op: str, row: int, col: int, offset: int, dtype: Any, device: Any, upper: bool
+    op: str, row: int, col: int, offset: int, dtype: core.dtype, device: Any, upper: bool
 ) -> Any:
     if row < 0 or col < 0:
         fail(

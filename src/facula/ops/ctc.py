@@ -18,7 +18,9 @@ from facula.ops.registry import F, composite, operator
 _OP = "ctc_loss"
 
 
-def _sizes(log_probs: Any, targets: Any, blank: int, zero_infinity: bool) -> tuple[int, ...]:
+def _sizes(
+    log_probs: core.Tensor, targets: Any, blank: int, zero_infinity: bool
+) -> tuple[int, ...]:
     return (*log_probs.shape, targets.shape[1] - 1, blank, int(zero_infinity))
 
 
@@ -184,7 +186,7 @@ def _lengths(lengths: Any, batch: int, targets: Any) -> Any:
     return values
 
 
-def _check(log_probs: Any, targets: Any, blank: int) -> None:
+def _check(log_probs: core.Tensor, targets: Any, blank: int) -> None:
     classes = log_probs.shape[2]
     if not 0 <= blank < classes:
         fail(
@@ -231,7 +233,9 @@ def _cut(targets: Any, lengths: Any) -> Any:
     return rows
 
 
-def _check_elements(log_probs: Any, targets: Any, inputs: list[int], lengths: list[int]) -> None:
+def _check_elements(
+    log_probs: core.Tensor, targets: Any, inputs: list[int], lengths: list[int]
+) -> None:
     """What only the elements of targets (behind their -1) and lengths say."""
     steps, _, classes = log_probs.shape
     wrong = [n for n in inputs if n < 0 or n > steps]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from facula import core
@@ -35,7 +36,7 @@ def _keep_noise(shape: Any, self: Any, p: float) -> Any:
     return draw(core.empty(shape, dtype=dtype, device=self.device), "bernoulli", 1.0 - p)
 
 
-def _dropped(self: Any, shape: Any, p: float) -> Any:
+def _dropped(self: Any, shape: Sequence[int], p: float) -> Any:
     if p == 1.0:
         return self * F.zeros((), dtype=self.dtype, device=self.device)
     return self * _keep_noise(shape, self, p).div_(1.0 - p)
@@ -99,7 +100,7 @@ def native_dropout(input, p, train):
     return input * (keep * scale), keep.to(core.bool_)
 
 
-def _feature_shape(input: Any) -> tuple[int, ...]:
+def _feature_shape(input: core.Tensor) -> tuple[int, ...]:
     if input.dim() < 2:
         fail(
             RuntimeError,
@@ -156,7 +157,7 @@ def _check_channels(name: str, dims: int, space: int) -> None:
 def _define_dropout(space: int) -> None:
     name = f"dropout{space}d"
 
-    def channels(input: Any, p: float, training: bool, inplace: bool) -> Any:
+    def channels(input: core.Tensor, p: float, training: bool, inplace: bool) -> Any:
         _check_probability(name, p)
         _check_channels(name, input.dim(), space)
         if not training or p == 0 or input.numel() == 0:
@@ -182,7 +183,7 @@ for _space in (1, 2, 3):
 SATURATION = 1.7580993408473766
 
 
-def _alpha_dropped(self: Any, shape: Any, p: float) -> Any:
+def _alpha_dropped(self: Any, shape: Sequence[int], p: float) -> Any:
     """Set to the saturation value instead of 0, then restore mean and variance. [Klambauer 2017]"""
     if p == 1.0:
         return self * F.zeros((), dtype=self.dtype, device=self.device)

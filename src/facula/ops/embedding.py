@@ -22,7 +22,7 @@ GRAIN = 16384
 MODES = {"sum": 0, "mean": 1, "max": 2}
 
 
-def _check(op: str, weight: Any, indices: Any) -> None:
+def _check(op: str, weight: core.Tensor, indices: core.Tensor) -> None:
     if weight.dim() != 2:
         fail(
             RuntimeError,
@@ -42,7 +42,7 @@ def _check(op: str, weight: Any, indices: Any) -> None:
         )
 
 
-def _indices(op: str, indices: Any, rows: int) -> Any:
+def _indices(op: str, indices: core.Tensor, rows: int) -> Any:
     """The indices as contiguous int64, checked to lie in [0, rows)."""
     indices = indices.to(core.int64).contiguous()
     launch.check_bounds(op, indices, rows, 0, IndexError, negative=False)
@@ -176,7 +176,7 @@ def _inverse_counts(places: Any, rows: int) -> Any:
 
 
 def add_rows(
-    out: Any, grad: Any, places: Any, factors: Any, sources: Any, padding_idx: int
+    out: Any, grad: core.Tensor, places: Any, factors: Any, sources: Any, padding_idx: int
 ) -> None:
     """out[places[i]] += grad[sources[i] or i] * factors[i], from zero; half precision in
     float32."""
@@ -286,7 +286,7 @@ def embedding_function(input, weight, padding_idx, max_norm, norm_type, scale_gr
     return F.embedding(weight, input, padding, scale_grad_by_freq, sparse)
 
 
-def _check_bags(weight: Any, indices: Any, offsets: Any, scales: Any) -> None:
+def _check_bags(weight: core.Tensor, indices: core.Tensor, offsets: Any, scales: Any) -> None:
     """Raise unless there is a table, a vector of rows of it, where each bag begins and the last one
     ends, and a factor for each index where there are any."""
     vectors = indices.dim() == 1 and offsets.dim() == 1 and offsets.shape[0] > 0
@@ -407,7 +407,7 @@ def _bags(offsets: Any, count: int) -> Any:
 
 
 def _bag_factors(
-    indices: Any,
+    indices: core.Tensor,
     offsets: Any,
     bags: Any,
     scales: Any,
@@ -571,7 +571,7 @@ def _check_starts(op: str, values: list[int], count: int) -> None:
         )
 
 
-def _bag_offsets(op: str, input: Any, offsets: Any, include_last: bool) -> Any:
+def _bag_offsets(op: str, input: core.Tensor, offsets: Any, include_last: bool) -> Any:
     """Where each bag starts, and after the last one where it ends."""
     if input.dim() == 2:
         if offsets is not None:

@@ -8,6 +8,7 @@ follow; `norm` says where the factor 1/n goes, and a pair of transforms has it o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import log2, prod
 from typing import Any
 
@@ -37,7 +38,7 @@ def scaling(norm: str | None, forward: bool) -> int:
     return table[norm]
 
 
-def _computed(write: Any, out: Any, x: Any, *arguments: Any) -> None:
+def _computed(write: Any, out: Any, x: core.Tensor, *arguments: Any) -> None:
     """`write(out, x, ...)`, by way of float32 where numbers have 16 bits."""
     if x.dtype.code not in ("f16", "c32"):
         write(out, x, *arguments)
@@ -197,7 +198,7 @@ class _fft_c2r:
         return half * weight.reshape(shape)
 
 
-def _padded(x: Any, dim: int, count: int) -> Any:
+def _padded(x: core.Tensor, dim: int, count: int) -> Any:
     """Zeros behind the elements of a dimension, or the first elements where `count` is negative."""
     if count < 0:
         return x.narrow(dim, 0, x.shape[dim] + count)
@@ -210,7 +211,7 @@ def _padded(x: Any, dim: int, count: int) -> Any:
 # ------------------------------------------------------------------ arguments
 
 
-def promoted(op: str, x: Any, complex_: bool) -> Any:
+def promoted(op: str, x: core.Tensor, complex_: bool) -> Any:
     """Integers as floats, and real numbers as complex ones where a transform wants them."""
     dtype = x.dtype
     if not (dtype.is_floating_point or dtype.is_complex):
@@ -220,7 +221,7 @@ def promoted(op: str, x: Any, complex_: bool) -> Any:
     return x.to(dtype.to_complex() if complex_ and not dtype.is_complex else dtype)
 
 
-def real_only(op: str, x: Any) -> None:
+def real_only(op: str, x: core.Tensor) -> None:
     """Raise for complex tensors."""
     if x.dtype.is_complex:
         fail(
@@ -232,7 +233,7 @@ def real_only(op: str, x: Any) -> None:
         )
 
 
-def wrapped(op: str, dim: int, x: Any) -> int:
+def wrapped(op: str, dim: int, x: core.Tensor) -> int:
     """A dimension of a tensor that has one."""
     if x.dim() == 0:
         fail(
@@ -256,7 +257,7 @@ def check_count(op: str, count: int) -> None:
         )
 
 
-def fitted(op: str, x: Any, dims: Any, sizes: Any) -> Any:
+def fitted(op: str, x: core.Tensor, dims: Any, sizes: Sequence[int]) -> Any:
     """`x` cut or filled up with zeros to `sizes` along `dims`; -1 leaves a dimension as it is."""
     for d, size in zip(dims, sizes, strict=True):
         count = x.shape[d] if size == -1 else size
@@ -268,7 +269,9 @@ def fitted(op: str, x: Any, dims: Any, sizes: Any) -> Any:
 # ------------------------------------------------------------------ one dimension
 
 
-def _complex_1d(op: str, x: Any, n: int | None, dim: int, norm: str | None, forward: bool) -> Any:
+def _complex_1d(
+    op: str, x: core.Tensor, n: int | None, dim: int, norm: str | None, forward: bool
+) -> Any:
     d, kind = wrapped(op, dim, x), scaling(norm, forward)
     x = fitted(op, promoted(op, x, False), (d,), (x.shape[d] if n is None else n,))
     if forward and not x.dtype.is_complex:
@@ -276,7 +279,9 @@ def _complex_1d(op: str, x: Any, n: int | None, dim: int, norm: str | None, forw
     return F._fft_c2c(promoted(op, x, True), (d,), kind, forward)
 
 
-def _half_1d(op: str, x: Any, n: int | None, dim: int, norm: str | None, forward: bool) -> Any:
+def _half_1d(
+    op: str, x: core.Tensor, n: int | None, dim: int, norm: str | None, forward: bool
+) -> Any:
     real_only(op, x)
     d, kind = wrapped(op, dim, x), scaling(norm, forward)
     x = fitted(op, promoted(op, x, False), (d,), (x.shape[d] if n is None else n,))
@@ -284,7 +289,9 @@ def _half_1d(op: str, x: Any, n: int | None, dim: int, norm: str | None, forward
     return half if forward else half.conj()
 
 
-def _real_1d(op: str, x: Any, n: int | None, dim: int, norm: str | None, forward: bool) -> Any:
+def _real_1d(
+    op: str, x: core.Tensor, n: int | None, dim: int, norm: str | None, forward: bool
+) -> Any:
     d, kind = wrapped(op, dim, x), scaling(norm, forward)
     size = 2 * (x.shape[d] - 1) if n is None else n
     check_count(op, size)

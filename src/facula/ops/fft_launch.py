@@ -18,7 +18,7 @@ from facula.ops.fft_plan import COMPLEX, HALF, REAL
 DIMS = 18
 
 
-def _batch(out: Any, x: Any, dim: int) -> list[tuple[int, int, int]]:
+def _batch(out: Any, x: core.Tensor, dim: int) -> list[tuple[int, int, int]]:
     """(size, stride in, stride out) of all other dimensions, joined where both run on."""
     joined: list[tuple[int, int, int]] = []
     for d, size in enumerate(x.shape):
@@ -35,7 +35,9 @@ def _padded(values: list[int]) -> list[int]:
     return values + [0] * (DIMS - len(values))
 
 
-def one_dimension(out: Any, x: Any, dim: int, kind: int, scale: float, forward: bool) -> None:
+def one_dimension(
+    out: Any, x: core.Tensor, dim: int, kind: int, scale: float, forward: bool
+) -> None:
     """Write the scaled transform of `x` along a dimension; `out` may be `x` where both are complex."""
     count = x.shape[dim] if kind == REAL else out.shape[dim]
     taken = count // 2 + 1 if kind == HALF else count
@@ -67,20 +69,20 @@ def scale_of(normalization: int, sizes: list[int]) -> float:
     return (1.0, 1 / sqrt(count), 1 / count)[normalization]
 
 
-def complex_to_complex(out: Any, x: Any, dims: Any, scale: float, forward: bool) -> None:
+def complex_to_complex(out: Any, x: core.Tensor, dims: Any, scale: float, forward: bool) -> None:
     """Write the transform along dimensions; the last ones first, whose elements are near."""
     for d in sorted((d % x.dim() for d in dims), reverse=True):
         one_dimension(out, x, d, COMPLEX, scale, forward)
         x, scale = out, 1.0
 
 
-def real_to_complex(out: Any, x: Any, dims: Any, scale: float) -> None:
+def real_to_complex(out: Any, x: core.Tensor, dims: Any, scale: float) -> None:
     """Write the transform of real numbers, all of it or half of the last dimension."""
     one_dimension(out, x, dims[-1] % x.dim(), REAL, scale, True)
     complex_to_complex(out, out, dims[:-1], 1.0, True)
 
 
-def half_to_real(out: Any, x: Any, dims: Any, scale: float) -> None:
+def half_to_real(out: Any, x: core.Tensor, dims: Any, scale: float) -> None:
     """Write the real inverse transform of half a spectrum."""
     if len(dims) > 1:
         whole = core.empty(x.shape, dtype=x.dtype, device=x.device)

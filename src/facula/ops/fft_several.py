@@ -16,7 +16,7 @@ from facula.ops.fft import check_count, fitted, promoted, real_only, scaling, wr
 from facula.ops.registry import F, composite
 
 
-def _dims_and_sizes(op: str, x: Any, s: Any, dim: Any) -> tuple[tuple[int, ...], list[int]]:
+def _dims_and_sizes(op: str, x: core.Tensor, s: Any, dim: Any) -> tuple[tuple[int, ...], list[int]]:
     """Which dimensions are transformed, and to which sizes they are cut or filled up."""
     if dim is None:
         count = x.dim() if s is None else len(s)
@@ -51,14 +51,16 @@ def _dims_and_sizes(op: str, x: Any, s: Any, dim: Any) -> tuple[tuple[int, ...],
     return dims, sizes
 
 
-def _complex_nd(op: str, x: Any, s: Any, dim: Any, norm: str | None, forward: bool) -> Any:
+def _complex_nd(op: str, x: core.Tensor, s: Any, dim: Any, norm: str | None, forward: bool) -> Any:
     dims, sizes = _dims_and_sizes(op, x, s, dim)
     kind = scaling(norm, forward)
     x = fitted(op, promoted(op, x, True), dims, sizes)
     return F._fft_c2c(x, dims, kind, forward)
 
 
-def _some_dims_and_sizes(op: str, x: Any, s: Any, dim: Any) -> tuple[tuple[int, ...], list[int]]:
+def _some_dims_and_sizes(
+    op: str, x: core.Tensor, s: Any, dim: Any
+) -> tuple[tuple[int, ...], list[int]]:
     """As `_dims_and_sizes`, where one of the dimensions is halved: so there is one."""
     dims, sizes = _dims_and_sizes(op, x, s, dim)
     if not dims:
@@ -71,7 +73,7 @@ def _some_dims_and_sizes(op: str, x: Any, s: Any, dim: Any) -> tuple[tuple[int, 
     return dims, sizes
 
 
-def _half_nd(op: str, x: Any, s: Any, dim: Any, norm: str | None, forward: bool) -> Any:
+def _half_nd(op: str, x: core.Tensor, s: Any, dim: Any, norm: str | None, forward: bool) -> Any:
     real_only(op, x)
     dims, sizes = _some_dims_and_sizes(op, x, s, dim)
     kind = scaling(norm, forward)
@@ -79,7 +81,7 @@ def _half_nd(op: str, x: Any, s: Any, dim: Any, norm: str | None, forward: bool)
     return half if forward else half.conj()
 
 
-def _real_nd(op: str, x: Any, s: Any, dim: Any, norm: str | None, forward: bool) -> Any:
+def _real_nd(op: str, x: core.Tensor, s: Any, dim: Any, norm: str | None, forward: bool) -> Any:
     dims, sizes = _some_dims_and_sizes(op, x, s, dim)
     kind = scaling(norm, forward)
     if s is None or s[-1] == -1:
@@ -193,7 +195,7 @@ def fft_rfftfreq(n, d, dtype, layout, device, pin_memory, requires_grad):
     return result.requires_grad_() if requires_grad else result
 
 
-def _shifted(op: str, x: Any, dim: Any, back: bool) -> Any:
+def _shifted(op: str, x: core.Tensor, dim: Any, back: bool) -> Any:
     dims = tuple(range(x.dim())) if dim is None else tuple(wrapped(op, d, x) for d in dim)
     if not dims:
         return x.clone()

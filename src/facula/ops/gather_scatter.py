@@ -41,7 +41,7 @@ def _check(operator: str, index: Any, size: int) -> None:
     launch.check_bounds(operator, index, size, 0, exception, negative=False)
 
 
-def _combine_rows(target: Any, kind: str, index: Any, source: Any, places: Any) -> None:
+def _combine_rows(target: core.Tensor, kind: str, index: Any, source: Any, places: Any) -> None:
     rows, inner = target.shape[0], target.numel() // max(target.shape[0], 1)
     by_row = inner * target.dtype.itemsize < _WIDE * core.get_num_threads()
     source = source.to(target.dtype).contiguous()
@@ -83,7 +83,7 @@ class _gather_scatter:
         _check(gather, places, source.shape[0])
         _check(scatter, index, self.shape[0])
 
-        def combine(target: Any, kind: str) -> None:
+        def combine(target: core.Tensor, kind: str) -> None:
             _combine_rows(target, kind, index, source, places)
 
         wide = index.reshape((-1, *[1] * (self.dim() - 1))).expand((-1, *self.shape[1:]))

@@ -32,7 +32,7 @@ class _Line(NamedTuple):
     curve: list[Any]
 
 
-def _folded(x: Any, padding: int, size: int, align: bool) -> tuple[Any, Any]:
+def _folded(x: core.Tensor, padding: int, size: int, align: bool) -> tuple[Any, Any]:
     """Positions after padding, and the slope of that, 1, 0 or -1."""
     slope = F.ones_like(x)
     if padding == 2:
@@ -53,12 +53,12 @@ def _folded(x: Any, padding: int, size: int, align: bool) -> tuple[Any, Any]:
     return x, slope
 
 
-def _usable(x: Any) -> Any:
+def _usable(x: core.Tensor) -> Any:
     """Far away, infinite and undefined positions are outside on every side."""
     return F.where((x > -1e9) & (x < 1e9), x, F.full_like(x, -100.0))
 
 
-def _cubic_line(x: Any, step: float, padding: int, size: int, align: bool) -> _Line:
+def _cubic_line(x: core.Tensor, step: float, padding: int, size: int, align: bool) -> _Line:
     a, x = _CUBIC, _usable(x)
     base = F.floor(x.detach())
     t = x - base
@@ -78,7 +78,7 @@ def _cubic_line(x: Any, step: float, padding: int, size: int, align: bool) -> _L
     return _Line(at, weight, slope, curve)
 
 
-def _linear_line(x: Any, step: float, padding: int, size: int, align: bool) -> _Line:
+def _linear_line(x: core.Tensor, step: float, padding: int, size: int, align: bool) -> _Line:
     x, fold = _folded(x, padding, size, align)
     x, slope = _usable(x), fold.detach() * step
     base = F.floor(x.detach())
@@ -119,7 +119,13 @@ def _offsets(lines: list[_Line], tap: tuple[int, ...], sizes: tuple[int, ...]) -
 
 
 def second_gradients(
-    grad: Any, grad_out: Any, input: Any, grid: Any, mode: int, padding: int, align: bool
+    grad: core.Tensor,
+    grad_out: Any,
+    input: core.Tensor,
+    grid: Any,
+    mode: int,
+    padding: int,
+    align: bool,
 ) -> tuple[Any, Any, Any]:
     """The gradients of `sum(grad * grid gradient)` in the outer gradient, the image and the grid."""
     if mode == NEAREST:

@@ -25,7 +25,7 @@ from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator
 
 
-def _check_mask(op: str, self: Any, mask: Any, first: int) -> None:
+def _check_mask(op: str, self: Any, mask: core.Tensor, first: int) -> None:
     for d in range(mask.dim()):
         if first + d >= self.dim() or mask.shape[d] != self.shape[first + d]:
             fail(
@@ -277,7 +277,7 @@ class _index_put:
         yield (S(4, 5), (None, S.index(5, (2,), unique=True)), S(2)), {}
 
 
-def _trim(values: Any, target: Any, indices: tuple[Any, ...]) -> Any:
+def _trim(values: Any, target: core.Tensor, indices: tuple[Any, ...]) -> Any:
     """Drop leading dimensions of size 1 that the indexed result does not have."""
     ndim = len(Addressing("index_put", target.shape, indices).shape)
     return (
@@ -430,6 +430,6 @@ def take_along_dim(self, indices, dim):
     return F.gather(self.expand(own), dim, _from_start(indices, self.shape[dim]).expand(other))
 
 
-def _from_start(indices: Any, size: int) -> Any:
+def _from_start(indices: core.Tensor, size: int) -> Any:
     """Negative indices counted from the start."""
     return F.where(indices < 0, indices + size, indices)

@@ -32,7 +32,7 @@ def _vector(op: str, index: Any) -> int:
     return index.numel()
 
 
-def _as_vector(x: Any) -> Any:
+def _as_vector(x: core.Tensor) -> Any:
     return x.reshape((1,)) if x.dim() == 0 else x
 
 
@@ -200,7 +200,7 @@ class index_add:
         yield (S(4, 5), 1, S.index(5, (3,)), S(4, 3)), {"alpha": 2}
 
 
-def index_add_into(target: Any, dim: int, index: Any, source: Any, alpha: Any = 1) -> None:
+def index_add_into(target: core.Tensor, dim: int, index: Any, source: Any, alpha: Any = 1) -> None:
     """Add `alpha * source` into `target` (any strides) at `index` along `dim`."""
     dim = wrap_dim("index_add", dim, target.dim())
     size = target.shape[dim] if target.dim() else 1
@@ -333,7 +333,7 @@ class index_fill:
 REDUCE_KINDS = {"prod": "mul", "mean": "add", "amax": "max", "amin": "min", "sum": "add"}
 
 
-def identity_of(reduce: str, dtype: Any) -> Any:
+def identity_of(reduce: str, dtype: core.dtype) -> Any:
     """The value that a reduction starts from when the old elements do not count."""
     if reduce in ("sum", "mean"):
         return 0
@@ -421,7 +421,7 @@ class index_reduce:
             )
 
 
-def index_counts(self: Any, dim: int, index: Any, include_self: bool, dtype: Any) -> Any:
+def index_counts(self: Any, dim: int, index: Any, include_self: bool, dtype: core.dtype) -> Any:
     """How many values meet at each place along `dim`, at least 1, shaped to broadcast against
     `self`.
     """
@@ -438,7 +438,7 @@ def index_counts(self: Any, dim: int, index: Any, include_self: bool, dtype: Any
 
 
 def _product_gradient(
-    grad: Any, self: Any, dim: int, index: Any, source: Any, include_self: bool, result: Any
+    grad: core.Tensor, self: Any, dim: int, index: Any, source: Any, include_self: bool, result: Any
 ) -> tuple[Any, Any]:
     """d prod: the product of the others, which needs care where a factor is zero."""
     own = self.masked_fill(self == 0, 1)

@@ -40,7 +40,7 @@ SERIAL = 32768
 STREAM_BYTES = 48 << 20
 
 
-def size_code(dtype: Any) -> str:
+def size_code(dtype: core.dtype) -> str:
     """Name the kernels that move elements of this dtype: b1 b2 b4 b8 b16."""
     return f"b{dtype.itemsize}"
 
@@ -208,7 +208,7 @@ def gather(
 
 def scatter(
     kind: str,
-    target: Any,
+    target: core.Tensor,
     source: Any,
     index: Any,
     dim: int,
@@ -250,7 +250,7 @@ def scatter(
     )
 
 
-def _scatter_kernel(kind: str, dtype: Any) -> str:
+def _scatter_kernel(kind: str, dtype: core.dtype) -> str:
     if kind == "set":
         return "scatter.set:" + size_code(dtype)
     if dtype.code == "b8":
@@ -260,7 +260,7 @@ def _scatter_kernel(kind: str, dtype: Any) -> str:
     return f"scatter.{kind}:{ARITHMETIC[dtype.code]}"
 
 
-def accumulation_dtype(dtype: Any) -> Any:
+def accumulation_dtype(dtype: core.dtype) -> Any:
     """Give the dtype in which contributions of this dtype are added: half precision adds in
     float32.
     """
@@ -296,7 +296,7 @@ def broadcast_shapes(op: str, *shapes: Sequence[int]) -> tuple[int, ...]:
     return tuple(result)
 
 
-def int_limits(dtype: Any) -> tuple[int, int]:
+def int_limits(dtype: core.dtype) -> tuple[int, int]:
     """The smallest and the largest value of an integer dtype."""
     bits = 8 * dtype.itemsize
     return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if dtype.is_signed else (0, (1 << bits) - 1)

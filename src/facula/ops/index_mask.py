@@ -17,7 +17,7 @@ from facula.ops.registry import F, composite, operator
 BLOCK = 4096
 
 
-def block_starts(mask: Any) -> tuple[Any, int, int]:
+def block_starts(mask: core.Tensor) -> tuple[Any, int, int]:
     """Count a contiguous mask block by block: first place of each block, number of blocks, number
     of true values.
     """
@@ -30,7 +30,7 @@ def block_starts(mask: Any) -> tuple[Any, int, int]:
     return starts, blocks, starts[blocks].item()
 
 
-def positions(mask: Any) -> Any:
+def positions(mask: core.Tensor) -> Any:
     """Coordinates of the true values of a contiguous mask, int64 [count, ndim]."""
     starts, blocks, total = block_starts(mask)
     result = core.empty((total, mask.dim()), dtype=core.int64)
@@ -49,7 +49,7 @@ def _as_mask(self: Any) -> Any:
     return (self if self.dtype is core.bool_ else self != 0).contiguous()
 
 
-def _check_mask(op: str, mask: Any) -> None:
+def _check_mask(op: str, mask: core.Tensor) -> None:
     if mask.dtype is not core.bool_:
         fail(
             RuntimeError,

@@ -9,7 +9,7 @@ expanded over the last dimension moves whole rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core
@@ -85,7 +85,7 @@ def _check(op: str, self: Any, dim: int, index: Any, src: Any = None) -> int:
     return dim
 
 
-def _vector(x: Any) -> Any:
+def _vector(x: core.Tensor) -> Any:
     return x.reshape((1,)) if x.dim() == 0 else x
 
 
@@ -103,7 +103,7 @@ def _run_scatter(op: str, kind: str, out: Any, dim: int, index: Any, src: Any) -
     )
 
 
-def _fit(grad: Any, shape: Any) -> Any:
+def _fit(grad: core.Tensor, shape: Sequence[int]) -> Any:
     """Zero-pad a gradient of the index's shape to the shape of a larger source."""
     if tuple(grad.shape) == tuple(shape):
         return grad
@@ -298,7 +298,7 @@ class scatter:
         yield (S(4, 5), 1, S.index(5, (4, 2))), {"value": 1.5}
 
 
-def _source(src: Any, value: Any, index: Any, dtype: Any) -> Any:
+def _source(src: Any, value: Any, index: Any, dtype: core.dtype) -> Any:
     """The source tensor; a number is one element that every place reads."""
     if isinstance(src, core.Tensor):
         return src.to(dtype)
@@ -336,7 +336,7 @@ class scatter_reduce:
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
 
     def cpu(out, self, dim, index, src, reduce, include_self):
-        def combine(target: Any, kind: str) -> None:
+        def combine(target: core.Tensor, kind: str) -> None:
             _run_scatter("scatter_reduce", kind, target, dim, index, src.to(target.dtype))
 
         reduce_into(out, self, dim, index, reduce, include_self, combine)
@@ -437,7 +437,7 @@ def _narrowed(src: Any, index: Any) -> Any:
 
 
 def _extreme_gradient(
-    grad: Any, self: Any, dim: int, index: Any, src: Any, result: Any
+    grad: core.Tensor, self: Any, dim: int, index: Any, src: Any, result: Any
 ) -> tuple[Any, Any]:
     """d amax, d amin: shared evenly among all that equal the result."""
     own = (self == result).to(grad.dtype)
@@ -447,7 +447,7 @@ def _extreme_gradient(
 
 
 def _product_gradient(
-    grad: Any, self: Any, dim: int, index: Any, src: Any, include_self: bool, result: Any
+    grad: core.Tensor, self: Any, dim: int, index: Any, src: Any, include_self: bool, result: Any
 ) -> tuple[Any, Any]:
     """d prod: the product of the others, which needs care where a factor is zero."""
     src = _narrowed(src, index)

@@ -30,7 +30,7 @@ SEARCHED = {
 SEARCHED |= {"u16": "i32", "u32": "i64", "b8": "i32", "f16": "f32", "bf16": "f32"}
 
 
-def searchable(op: str, x: Any) -> Any:
+def searchable(op: str, x: core.Tensor) -> Any:
     """The tensor, contiguous, in a dtype that search kernels know."""
     if x.dtype is core.uint64:  # its order is that of int64 with the sign bit flipped
         return (x.view(core.int64) ^ launch.int_limits(core.int64)[0]).contiguous()
@@ -462,7 +462,7 @@ def _count_nd(points: Any, edges: list[Any], weight: Any) -> Any:
     return F.index_add(total, 0, place.masked_fill(~inside, 0), weight).reshape(shape)
 
 
-def _class_count(tensor: Any, num_classes: int) -> int:
+def _class_count(tensor: core.Tensor, num_classes: int) -> int:
     """The number of classes, -1 resolved, after a look at the values."""
     if tensor.min().item() < 0:
         fail(

@@ -9,6 +9,7 @@ input is its slice of the result's gradient.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from facula import core
@@ -36,13 +37,13 @@ def _fill_joined(out: Any, tensors: list[Any], outer: int, row: int) -> None:
         place += sum(sizes)
 
 
-def _ready(tensor: Any, dtype: Any) -> Any:
+def _ready(tensor: core.Tensor, dtype: core.dtype) -> Any:
     if tensor.dtype is dtype and tensor.is_contiguous():
         return tensor
     return tensor.to(dtype).contiguous()
 
 
-def _like_input(grad: Any, meta: Any) -> Any:
+def _like_input(grad: core.Tensor, meta: Any) -> Any:
     """A slice of the gradient in the dtype of its input."""
     if grad.dtype is meta.dtype:
         return grad
@@ -51,7 +52,7 @@ def _like_input(grad: Any, meta: Any) -> Any:
     return grad.to(meta.dtype)
 
 
-def _skipped(shape: Any) -> bool:
+def _skipped(shape: Sequence[int]) -> bool:
     """An empty vector joins anything; the rule is as old as NumPy's concatenate."""
     return len(shape) == 1 and shape[0] == 0
 

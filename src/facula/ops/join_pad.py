@@ -7,6 +7,7 @@ a tensor in the memory order of the input. Keeps true: the transpose of a paddin
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +18,7 @@ from facula.ops import index_launch as launch
 from facula.ops.registry import F, composite, operator
 
 
-def _padded_shape(op: str, shape: Any, pad: tuple[int, ...]) -> list[int]:
+def _padded_shape(op: str, shape: Sequence[int], pad: tuple[int, ...]) -> list[int]:
     if len(pad) % 2:
         fail(
             RuntimeError,
@@ -96,7 +97,9 @@ def _table(size: int, before: int, after: int, mode: str) -> Any:
     return core.tensor(source, dtype=core.int64)
 
 
-def _plan(shape: Any, pad: tuple[int, ...], mode: str) -> tuple[Any, list[int], list[int]]:
+def _plan(
+    shape: Sequence[int], pad: tuple[int, ...], mode: str
+) -> tuple[Any, list[int], list[int]]:
     """The tables of the last three dimensions, and their sizes after and before padding."""
     sizes = [1] * (3 - len(shape)) + list(shape[-3:])
     pads = list(pad) + [0] * (6 - len(pad))

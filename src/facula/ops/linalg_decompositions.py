@@ -65,7 +65,7 @@ def linalg_eigvalsh(A, UPLO):  # noqa: N803
     return F._linalg_eigvalsh(A, _is_upper("linalg.eigvalsh", UPLO), "linalg.eigvalsh")
 
 
-def _check_finite(op: str, x: Any) -> None:
+def _check_finite(op: str, x: core.Tensor) -> None:
     """`linalg.eig` refuses infinities by name."""
     if not x.is_meta and batch_forms.anywhere(F.logical_not(F.isfinite(x))):
         fail(
@@ -286,7 +286,7 @@ def ormqr(self, tau, other, left, transpose):
 # ------------------------------------------------------------------ ranks and pseudo-inverses
 
 
-def _tolerance(value: Any, x: Any, default: float) -> Any:
+def _tolerance(value: Any, x: core.Tensor, default: float) -> Any:
     """A tolerance as a tensor of real numbers."""
     if isinstance(value, core.Tensor):
         if value.dtype.is_complex:
@@ -302,7 +302,7 @@ def _tolerance(value: Any, x: Any, default: float) -> Any:
     return F.full((), number, dtype=real_dtype(x), device=x.device)
 
 
-def tolerances(x: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
+def tolerances(x: core.Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
     """Absolute and relative tolerance: the latter has a default where the former is zero or not
     given.
     """

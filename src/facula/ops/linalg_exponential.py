@@ -31,7 +31,7 @@ def _coefficients(degree: int) -> tuple[float, ...]:
     )
 
 
-def _approximant(x: Any, degree: int) -> Any:
+def _approximant(x: core.Tensor, degree: int) -> Any:
     """exp of matrices of small norm: odd and even powers, shared by numerator and denominator."""
     factors = _coefficients(degree)
     one = F.eye(x.shape[-1], dtype=x.dtype)

@@ -16,7 +16,7 @@ from facula.ops.index_launch import broadcast_shapes
 from facula.ops.registry import F
 
 
-def check_kind(op: str, x: Any, name: str = "A", low: bool = False) -> None:
+def check_kind(op: str, x: core.Tensor, name: str = "A", low: bool = False) -> None:
     """Raise unless `x` holds floating-point or complex numbers, of at least 32 bits unless `low`."""
     if not (x.dtype.is_floating_point or x.dtype.is_complex):
         fail(
@@ -36,7 +36,7 @@ def check_kind(op: str, x: Any, name: str = "A", low: bool = False) -> None:
         )
 
 
-def check_matrix(op: str, x: Any, name: str = "A") -> None:
+def check_matrix(op: str, x: core.Tensor, name: str = "A") -> None:
     """Raise unless `x` has at least two dimensions."""
     if x.dim() < 2:
         fail(
@@ -48,7 +48,7 @@ def check_matrix(op: str, x: Any, name: str = "A") -> None:
         )
 
 
-def check_square(op: str, x: Any, name: str = "A") -> None:
+def check_square(op: str, x: core.Tensor, name: str = "A") -> None:
     """Raise unless `x` is a batch of square matrices."""
     check_matrix(op, x, name)
     if x.shape[-1] != x.shape[-2]:
@@ -61,7 +61,7 @@ def check_square(op: str, x: Any, name: str = "A") -> None:
         )
 
 
-def check_numbers(op: str, x: Any, name: str = "A") -> None:
+def check_numbers(op: str, x: core.Tensor, name: str = "A") -> None:
     """Raise unless `x` is a batch of square matrices of floating-point or complex numbers."""
     check_square(op, x, name)
     check_kind(op, x, name)
@@ -92,12 +92,12 @@ def like(x: Any, shape: Any, dtype: Any = None) -> Any:
     return core.empty(tuple(shape), dtype=x.dtype if dtype is None else dtype, device=x.device)
 
 
-def real_dtype(x: Any) -> Any:
+def real_dtype(x: core.Tensor) -> Any:
     """The dtype of absolute values of `x`."""
     return x.dtype.to_real() if x.dtype.is_complex else x.dtype
 
 
-def adjoint(x: Any) -> Any:
+def adjoint(x: core.Tensor) -> Any:
     """The conjugate transpose of the last two dimensions."""
     transposed = x.transpose(-2, -1)
     return transposed.conj() if x.dtype.is_complex else transposed
@@ -123,7 +123,7 @@ def batch_of(x: Any) -> Any:
     return x.reshape((-1, *x.shape[-2:])) if x.numel() else x.flatten(0, -3)
 
 
-def count_of(x: Any) -> int:
+def count_of(x: core.Tensor) -> int:
     """How many matrices a batch has."""
     count = 1
     for size in x.shape[:-2]:

@@ -82,7 +82,7 @@ def pca_lowrank(A, q, center, niter):  # noqa: N803
     return F.svd_lowrank(matrix, count, niter)
 
 
-def _orthonormal(x: Any, metric: Any) -> Any:
+def _orthonormal(x: core.Tensor, metric: Any) -> Any:
     """Columns with the span of `x` that are orthonormal in the metric; dependent ones are dropped."""
     gram = adjoint(x) @ (x if metric is None else metric @ x)
     scale = gram.diagonal().clamp(min=core.finfo(gram.dtype).tiny).rsqrt()
@@ -92,7 +92,13 @@ def _orthonormal(x: Any, metric: Any) -> Any:
 
 
 def _iterate(
-    matrix: Any, metric: Any, x: Any, precondition: Any, niter: int, tol: float, largest: bool
+    matrix: Any,
+    metric: Any,
+    x: core.Tensor,
+    precondition: Any,
+    niter: int,
+    tol: float,
+    largest: bool,
 ) -> tuple[Any, Any]:
     """Locally optimal steps: the best vectors in the span of the last, the residuals and the step.
     [Knyazev 2001]

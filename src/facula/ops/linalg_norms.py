@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
+from facula import core
 from facula.core.errors import fail
 from facula.ops.linalg_launch import check_kind, check_matrix, check_square
 from facula.ops.reduce_launch import wrap_dim
@@ -37,7 +38,7 @@ def _two_dims(op: str, dim: Any, rank: int) -> tuple[int, int]:
     return first, last
 
 
-def _in_dtype(op: str, x: Any, dtype: Any) -> Any:
+def _in_dtype(op: str, x: core.Tensor, dtype: core.dtype) -> Any:
     if dtype is None:
         return x
     if not (dtype.is_floating_point or dtype.is_complex):
@@ -59,7 +60,7 @@ def _in_dtype(op: str, x: Any, dtype: Any) -> Any:
     return x.to(dtype)
 
 
-def _restored(x: Any, dims: tuple[int, int], keepdim: bool) -> Any:
+def _restored(x: core.Tensor, dims: tuple[int, int], keepdim: bool) -> Any:
     """A number a matrix, with dimensions of size 1 in the places of the matrix."""
     if keepdim:
         for d in sorted(dims):

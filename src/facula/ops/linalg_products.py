@@ -150,7 +150,7 @@ def linalg_tensorinv(A, ind):  # noqa: N803
     return F._linalg_inverse(_inexact(op, flat), op)[0].reshape((*last, *first))
 
 
-def _inexact(op: str, x: Any) -> Any:
+def _inexact(op: str, x: core.Tensor) -> Any:
     check_kind(op, x)
     return x
 

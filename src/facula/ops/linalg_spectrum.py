@@ -33,13 +33,13 @@ def _row(values: Any) -> Any:
     return values.unsqueeze(-2)
 
 
-def _unit_diagonal(x: Any) -> Any:
+def _unit_diagonal(x: core.Tensor) -> Any:
     """`x` with ones on the diagonal, which is not looked at."""
     one = F.eye(x.shape[-1], dtype=core.bool_, device=x.device)
     return F.where(one, F.ones_like(x), x)
 
 
-def _without_diagonal(x: Any) -> Any:
+def _without_diagonal(x: core.Tensor) -> Any:
     return x - F.diag_embed(x.diagonal(0, -2, -1))
 
 
@@ -251,7 +251,7 @@ def _svd_gradient(
     return grad
 
 
-def _skew(x: Any) -> Any:
+def _skew(x: core.Tensor) -> Any:
     return x - adjoint(x)
 
 

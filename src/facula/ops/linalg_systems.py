@@ -198,7 +198,7 @@ def linalg_solve_triangular(A, B, upper, left, unitriangular):  # noqa: N803
     return F._solve_triangular(a, b, not upper, unitriangular).mT
 
 
-def _check_solvable_dtype(op: str, x: Any) -> None:
+def _check_solvable_dtype(op: str, x: core.Tensor) -> None:
     if x.dtype.code not in ("f32", "f64", "c64", "c128"):
         fail(
             NotImplementedError,

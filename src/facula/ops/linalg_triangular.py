@@ -26,7 +26,7 @@ def _half(size: int) -> int:
     return max(size // 2 // 16 * 16, 16)
 
 
-def substitute(a: Any, x: Any, upper: bool, unit: bool) -> None:
+def substitute(a: Any, x: core.Tensor, upper: bool, unit: bool) -> None:
     """Solve a @ y = x for triangular matrices, y in the place of x; 3-d batches, columns of x
     adjacent.
     """
@@ -231,7 +231,7 @@ def factor(a: Any, pivots: Any, info: Any) -> None:
         _continue_rows(batch, 0, steps, a.shape[-1])
 
 
-def lu_parts(x: Any) -> tuple[Any, Any, Any]:
+def lu_parts(x: core.Tensor) -> tuple[Any, Any, Any]:
     """Empty factors, pivots and info for the LU factorisation of `x`."""
     pivots = like(x, (*x.shape[:-2], min(x.shape[-2:])), core.int32)
     return like(x, x.shape), pivots, like(x, x.shape[:-2], core.int32)
@@ -246,7 +246,7 @@ def singular(info: int) -> str:
     )
 
 
-def permuted(x: Any, pivots: Any, back: bool) -> Any:
+def permuted(x: core.Tensor, pivots: Any, back: bool) -> Any:
     """The rows of `x` in the order into which pivoting brings them, or brought back from it."""
     order = F._permutation(pivots, x.shape[-2], back).unsqueeze(-1)
     return x.gather(-2, order.expand((*order.shape[:-1], x.shape[-1])))
@@ -276,7 +276,7 @@ class _permutation:
             out.copy_(F.argsort(out, -1))
 
 
-def lu_gradient(grad: Any, factors: Any, pivots: Any) -> Any:
+def lu_gradient(grad: core.Tensor, factors: Any, pivots: Any) -> Any:
     """The gradient of the matrix out of that of its LU factors, of any shape."""
     m, n = factors.shape[-2:]
     k = min(m, n)
@@ -298,7 +298,7 @@ def lu_gradient(grad: Any, factors: Any, pivots: Any) -> Any:
     return permuted(inner, pivots, True)
 
 
-def _right(x: Any, square: Any) -> Any:
+def _right(x: core.Tensor, square: Any) -> Any:
     """x @ U^-H for the upper triangle U of a matrix."""
     return adjoint(F._solve_triangular(square, adjoint(x), True, False))
 

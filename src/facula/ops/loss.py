@@ -52,7 +52,7 @@ def reduced(loss: Any, reduction: str) -> Any:
 # --- cross-entropy
 
 
-def check_targets(target: Any, classes: int, ignore_index: int) -> None:
+def check_targets(target: core.Tensor, classes: int, ignore_index: int) -> None:
     """Raise unless every target is a class or the ignored index."""
     if target.numel() == 0:
         return
@@ -81,7 +81,7 @@ def check_targets(target: Any, classes: int, ignore_index: int) -> None:
         )
 
 
-def _class_dim(x: Any) -> int:
+def _class_dim(x: core.Tensor) -> int:
     return 0 if x.dim() == 1 else 1
 
 
@@ -182,7 +182,7 @@ class CrossEntropyRowsBackward:
 
 
 def _distribution(
-    x: Any, target: Any, weight: Any, ignore_index: int, smoothing: float
+    x: core.Tensor, target: Any, weight: Any, ignore_index: int, smoothing: float
 ) -> tuple[Any, Any]:
     """(what each class weighs in a row's loss, which rows are ignored)."""
     dim = _class_dim(x)
@@ -200,7 +200,12 @@ def _distribution(
 
 
 def _cross_entropy_formula(
-    grad: Any, x: Any, target: Any, weight: Any, ignore_index: int, smoothing: float
+    grad: core.Tensor,
+    x: core.Tensor,
+    target: core.Tensor,
+    weight: core.Tensor,
+    ignore_index: int,
+    smoothing: float,
 ) -> Any:
     """The gradient by operators, for mapped tensors."""
     dim = _class_dim(x)
@@ -209,7 +214,7 @@ def _cross_entropy_formula(
     return (F.softmax(x, dim) * distribution.sum(dim, True) - distribution) * scale
 
 
-def _check_classes(op: str, input: Any, target: Any, weight: Any) -> None:
+def _check_classes(op: str, input: core.Tensor, target: core.Tensor, weight: Any) -> None:
     dim = _class_dim(input)
     expected = (*input.shape[:dim], *input.shape[dim + 1 :])
     if input.dim() == 0 or tuple(target.shape) != expected:
@@ -248,7 +253,9 @@ def _check_classes(op: str, input: Any, target: Any, weight: Any) -> None:
         )
 
 
-def _averaged(loss: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
+def _averaged(
+    loss: Any, target: core.Tensor, weight: Any, ignore_index: int, reduction: str
+) -> Any:
     """Reduce row losses: the mean is over the weights of the rows that count."""
     if reduction == "none":
         return loss
@@ -262,7 +269,7 @@ def _averaged(loss: Any, target: Any, weight: Any, ignore_index: int, reduction:
 
 
 def _probability_loss(
-    input: Any, target: Any, weight: Any, smoothing: float, reduction: str
+    input: core.Tensor, target: core.Tensor, weight: Any, smoothing: float, reduction: str
 ) -> Any:
     """Cross-entropy with a distribution for each sample."""
     dim = _class_dim(input)
@@ -311,13 +318,13 @@ def functional_cross_entropy(
     return _averaged(loss, target, weight, ignore_index, reduction).to(input.dtype)
 
 
-def _nll_places(target: Any, ignore_index: int, dim: int) -> tuple[Any, Any]:
+def _nll_places(target: core.Tensor, ignore_index: int, dim: int) -> tuple[Any, Any]:
     """Which targets count, and the classes that they name; of the others the first."""
     kept = target != ignore_index
     return kept, F.where(kept, target, F.zeros_like(target)).unsqueeze(dim)
 
 
-def nll_rows(input: Any, target: Any, ignore_index: int) -> Any:
+def nll_rows(input: core.Tensor, target: core.Tensor, ignore_index: int) -> Any:
     """What `_nll_rows` computes, by others."""
     dim = _class_dim(input)
     kept, index = _nll_places(target, ignore_index, dim)
@@ -384,7 +391,7 @@ def nll_loss(input, target, weight, size_average, ignore_index, reduce, reductio
 # --- one sum over two tensors
 
 
-def warn_unlike(op: str, input: Any, target: Any, stacklevel: int = 4) -> None:
+def warn_unlike(op: str, input: core.Tensor, target: core.Tensor, stacklevel: int = 4) -> None:
     """Warn where the shapes of a prediction and its target differ."""
     if tuple(input.shape) != tuple(target.shape):
         core.unkept()  # each call warns
@@ -396,7 +403,7 @@ def warn_unlike(op: str, input: Any, target: Any, stacklevel: int = 4) -> None:
         )
 
 
-def _check_pair(op: str, input: Any, target: Any) -> tuple[Any, Any]:
+def _check_pair(op: str, input: core.Tensor, target: core.Tensor) -> tuple[Any, Any]:
     """Both in one shape and dtype; unlike shapes are broadcast, with a warning."""
     if tuple(input.shape) != tuple(target.shape):
         warn_unlike(op, input, target, stacklevel=5)
@@ -407,7 +414,7 @@ def _check_pair(op: str, input: Any, target: Any) -> tuple[Any, Any]:
     return input, target
 
 
-def _check_alike(op: str, input: Any, target: Any) -> None:
+def _check_alike(op: str, input: core.Tensor, target: core.Tensor) -> None:
     """Raise unless there is a target of the same dtype for each element."""
     if input.shape != target.shape or input.dtype is not target.dtype:
         fail(
@@ -422,7 +429,7 @@ def _check_alike(op: str, input: Any, target: Any) -> None:
 def _one_of_alike(op: str) -> Any:
     """The `meta` of a total of two like tensors."""
 
-    def meta(input: Any, target: Any, mean: bool) -> Any:
+    def meta(input: core.Tensor, target: core.Tensor, mean: bool) -> Any:
         _check_alike(op, input, target)
         return core.empty((), dtype=input.dtype, device=input.device)
 
@@ -432,7 +439,7 @@ def _one_of_alike(op: str) -> Any:
 def _total(kernel: str) -> Any:
     """The `cpu` of a total, by the kernel's name."""
 
-    def cpu(out: Any, input: Any, target: Any, mean: bool) -> None:
+    def cpu(out: Any, input: core.Tensor, target: core.Tensor, mean: bool) -> None:
         name = f"{kernel}.{'mean' if mean else 'sum'}"
         core.kernel(f"{name}:{input.dtype.code}")(
             (out, input.contiguous(), target.contiguous()), (1, input.numel(), 1, 1)
@@ -503,7 +510,9 @@ class BceLogitsTotal:
         yield (S(3, 4), S(3, 4, low=0.0, high=1.0), True), {}
 
 
-def _one_number(op: str, total: Any, input: Any, target: Any, reduction: str) -> Any:
+def _one_number(
+    op: str, total: Any, input: core.Tensor, target: core.Tensor, reduction: str
+) -> Any:
     """The fused sum where there is a kernel, else None."""
     fused = reduction != "none" and input.dtype.code in launch.FLOATING
     return total(input, target, reduction == "mean") if fused else None
@@ -541,7 +550,7 @@ def l1_loss(input, target, size_average, reduce, reduction, weight):
     return reduced((input - target).abs(), reduction) if total is None else total
 
 
-def weighted(loss: Any, weight: Any, reduction: str) -> Any:
+def weighted(loss: Any, weight: core.Tensor, reduction: str) -> Any:
     """A weighted loss: the mean is over the weights."""
     if reduction == "mean":
         return (loss * weight).sum() / weight.expand(loss.shape).sum()

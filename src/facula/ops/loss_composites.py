@@ -26,7 +26,7 @@ def _loss(schema: str, autocast: str | None = "float32") -> Any:
     return composite(schema, names=(_FUNCTIONAL + name,), out=False, autocast=autocast)
 
 
-def _same_shape(op: str, input: Any, target: Any) -> None:
+def _same_shape(op: str, input: core.Tensor, target: core.Tensor) -> None:
     if tuple(input.shape) != tuple(target.shape):
         fail(
             ValueError,
@@ -50,7 +50,12 @@ def _broadcasts_once(shape: Any, target: Any) -> bool:
 
 @_loss(f"smooth_l1_loss(Tensor input, Tensor target, {LEGACY}, float beta=1.0) -> Tensor")
 def smooth_l1_loss(
-    input: Any, target: Any, size_average: Any, reduce: Any, reduction: str, beta: float
+    input: core.Tensor,
+    target: core.Tensor,
+    size_average: Any,
+    reduce: Any,
+    reduction: str,
+    beta: float,
 ) -> Any:
     """d**2 / (2 beta) where |d| < beta, else |d| - beta / 2. [Girshick 2015]"""
     reduction = reduction_of("smooth_l1_loss", size_average, reduce, reduction)
@@ -75,7 +80,9 @@ def smooth_l1_loss(
     "huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0, Tensor? "
     "weight=None) -> Tensor"
 )
-def huber_loss(input: Any, target: Any, reduction: str, delta: float, weight: Any) -> Any:
+def huber_loss(
+    input: core.Tensor, target: core.Tensor, reduction: str, delta: float, weight: Any
+) -> Any:
     """d**2 / 2 where |d| < delta, else delta * (|d| - delta / 2). [Huber 1964]"""
     reduction = reduction_of("huber_loss", None, None, reduction)
     if delta <= 0:
@@ -99,8 +106,8 @@ def huber_loss(input: Any, target: Any, reduction: str, delta: float, weight: An
     "float eps=1e-8, bool? reduce=None, str reduction='mean') -> Tensor"
 )
 def poisson_nll_loss(
-    input: Any,
-    target: Any,
+    input: core.Tensor,
+    target: core.Tensor,
     log_input: bool,
     full: bool,
     size_average: Any,
@@ -161,7 +168,7 @@ def _variance_of(input: Any, var: Any, op: str) -> Any:
     autocast=None,
 )
 def gaussian_nll_loss(
-    input: Any, target: Any, var: Any, full: bool, eps: float, reduction: str
+    input: core.Tensor, target: core.Tensor, var: Any, full: bool, eps: float, reduction: str
 ) -> Any:
     """The negative log-likelihood of normally distributed targets with the given variances."""
     op = "gaussian_nll_loss"
@@ -187,7 +194,12 @@ def gaussian_nll_loss(
 
 @_loss(f"kl_div(Tensor input, Tensor target, {LEGACY}, bool log_target=False) -> Tensor")
 def kl_div(
-    input: Any, target: Any, size_average: Any, reduce: Any, reduction: str, log_target: bool
+    input: core.Tensor,
+    target: core.Tensor,
+    size_average: Any,
+    reduce: Any,
+    reduction: str,
+    log_target: bool,
 ) -> Any:
     """target * (log target - input), for log-probabilities `input`. [Kullback, Leibler 1951]
 
@@ -229,7 +241,12 @@ def kl_div(
     autocast="cpu float32",
 )
 def binary_cross_entropy(
-    input: Any, target: Any, weight: Any, size_average: Any, reduce: Any, reduction: str
+    input: core.Tensor,
+    target: core.Tensor,
+    weight: Any,
+    size_average: Any,
+    reduce: Any,
+    reduction: str,
 ) -> Any:
     """-target log(input) - (1 - target) log(1 - input), each logarithm at least -100."""
     op = "binary_cross_entropy"
@@ -278,7 +295,7 @@ class BinaryCrossEntropyElements:
 
 @_loss(f"soft_margin_loss(Tensor input, Tensor target, {LEGACY}) -> Tensor")
 def soft_margin_loss(
-    input: Any, target: Any, size_average: Any, reduce: Any, reduction: str
+    input: core.Tensor, target: core.Tensor, size_average: Any, reduce: Any, reduction: str
 ) -> Any:
     """log(1 + exp(-target * input)) for targets of -1 and 1."""
     reduction = reduction_of("soft_margin_loss", size_average, reduce, reduction)
@@ -287,7 +304,12 @@ def soft_margin_loss(
 
 @_loss(f"hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, {LEGACY}) -> Tensor")
 def hinge_embedding_loss(
-    input: Any, target: Any, margin: float, size_average: Any, reduce: Any, reduction: str
+    input: core.Tensor,
+    target: core.Tensor,
+    margin: float,
+    size_average: Any,
+    reduce: Any,
+    reduction: str,
 ) -> Any:
     """input where the target is 1, max(0, margin - input) where it is -1."""
     reduction = reduction_of("hinge_embedding_loss", size_average, reduce, reduction)
@@ -353,7 +375,7 @@ def cosine_embedding_loss(
 def margin_ranking_loss(
     input1: Any,
     input2: Any,
-    target: Any,
+    target: core.Tensor,
     margin: float,
     size_average: Any,
     reduce: Any,
@@ -379,8 +401,8 @@ def margin_ranking_loss(
     "bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor"
 )
 def multi_margin_loss(
-    input: Any,
-    target: Any,
+    input: core.Tensor,
+    target: core.Tensor,
     p: int,
     margin: float,
     weight: Any,
@@ -417,7 +439,7 @@ def multi_margin_loss(
 
 @_loss(f"multilabel_margin_loss(Tensor input, Tensor target, {LEGACY}) -> Tensor")
 def multilabel_margin_loss(
-    input: Any, target: Any, size_average: Any, reduce: Any, reduction: str
+    input: core.Tensor, target: core.Tensor, size_average: Any, reduce: Any, reduction: str
 ) -> Any:
     """sum over target classes i and others j of max(0, 1 - input[i] + input[j]), over the number of
     classes; the target classes stand first, ended by -1."""
@@ -450,7 +472,12 @@ def multilabel_margin_loss(
     autocast=None,
 )
 def multilabel_soft_margin_loss(
-    input: Any, target: Any, weight: Any, size_average: Any, reduce: Any, reduction: str
+    input: core.Tensor,
+    target: core.Tensor,
+    weight: Any,
+    size_average: Any,
+    reduce: Any,
+    reduction: str,
 ) -> Any:
     """The mean over classes of the binary cross-entropy of logits."""
     reduction = reduction_of("multilabel_soft_margin_loss", size_average, reduce, reduction)

@@ -24,7 +24,7 @@ def _order(steps: int, reverse: bool) -> range:
     return range(steps - 1, -1, -1) if reverse else range(steps)
 
 
-def _flat(x: Any) -> Any:
+def _flat(x: core.Tensor) -> Any:
     """Steps and batch as one dimension."""
     return x.reshape((-1, x.shape[-1]))
 
@@ -182,7 +182,14 @@ def _back_through_steps(
 
 
 def _formula(
-    grads: Any, x: Any, h0: Any, c0: Any, w_input: Any, w_hidden: Any, bias: Any, reverse: bool
+    grads: Any,
+    x: core.Tensor,
+    h0: Any,
+    c0: Any,
+    w_input: Any,
+    w_hidden: Any,
+    bias: core.Tensor | None,
+    reverse: bool,
 ) -> tuple[Any, ...]:
     """The same gradients by operators that can be differentiated again."""
     steps, size = x.shape[0], h0.shape[1]

@@ -19,25 +19,25 @@ _REDUCED = "int[1]? dim=None, *, bool keepdim=False, dtype? dtype=None, Tensor? 
 _ALONG = "int dim, *, dtype? dtype=None, Tensor? mask=None"
 
 
-def _dims(x: Any, dim: Any) -> tuple[int, ...]:
+def _dims(x: core.Tensor, dim: Any) -> tuple[int, ...]:
     return tuple(range(x.dim())) if not dim else tuple(dim)
 
 
-def _least(dtype: Any) -> Any:
+def _least(dtype: core.dtype) -> Any:
     """The value below all others of a dtype."""
     if dtype.is_floating_point:
         return -inf
     return False if dtype is core.bool_ else core.iinfo(dtype).min
 
 
-def _most(dtype: Any) -> Any:
+def _most(dtype: core.dtype) -> Any:
     """The value above all others of a dtype."""
     if dtype.is_floating_point:
         return inf
     return True if dtype is core.bool_ else core.iinfo(dtype).max
 
 
-def _filled(op: str, x: Any, mask: Any, value: Any) -> Any:
+def _filled(op: str, x: core.Tensor, mask: Any, value: Any) -> Any:
     """`x` with `value` where the mask leaves elements out."""
     if mask is None:
         return x
@@ -54,14 +54,14 @@ def _filled(op: str, x: Any, mask: Any, value: Any) -> Any:
     return F.where(mask, x, F.full((), value, dtype=x.dtype, device=x.device))
 
 
-def _wide(x: Any, dtype: Any) -> Any:
+def _wide(x: core.Tensor, dtype: core.dtype) -> Any:
     """The dtype of sums: int64 of whole numbers."""
     if dtype is not None:
         return dtype
     return x.dtype if x.dtype.is_floating_point or x.dtype.is_complex else core.int64
 
 
-def _inexact(x: Any, dtype: Any) -> Any:
+def _inexact(x: core.Tensor, dtype: core.dtype) -> Any:
     """The dtype of logarithms and deviations: that of `x`, or the default one."""
     kind = x.dtype if dtype is None else dtype
     return kind if kind.is_floating_point or kind.is_complex else core.get_default_dtype()
@@ -92,7 +92,15 @@ def _masked_prod(self, dim, keepdim, dtype, mask):
     return result
 
 
-def _extreme(op: str, x: Any, dim: Any, keepdim: bool, dtype: Any, mask: Any, largest: bool) -> Any:
+def _extreme(
+    op: str,
+    x: core.Tensor,
+    dim: Any,
+    keepdim: bool,
+    dtype: core.dtype,
+    mask: core.Tensor,
+    largest: bool,
+) -> Any:
     kind = x.dtype
     x = _filled(op, x, mask, _least(kind) if largest else _most(kind))
     dims = _dims(x, dim)
@@ -201,7 +209,13 @@ def _masked_norm(self, ord, dim, keepdim, dtype, mask):
 
 
 def _variance(
-    x: Any, dim: Any, unbiased: Any, correction: Any, keepdim: bool, dtype: Any, mask: Any
+    x: core.Tensor,
+    dim: Any,
+    unbiased: Any,
+    correction: Any,
+    keepdim: bool,
+    dtype: core.dtype,
+    mask: core.Tensor,
 ) -> Any:
     """The mean square distance from the mean, in at least float32."""
     if unbiased is not None and correction is not None:

@@ -36,7 +36,9 @@ def _canonical_dim(dim: Any, ndim: int) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def _input_mask(input: Any, *args: Any, mask: Any = None, **kwargs: Any) -> Any:
+def _input_mask(
+    input: core.Tensor, *args: Any, mask: core.Tensor | None = None, **kwargs: Any
+) -> Any:
     """The mask as bools of the shape of the input."""
     if mask is None:
         required = "a mask was required: _input_mask requires explicit mask"
@@ -57,7 +59,7 @@ def _input_mask(input: Any, *args: Any, mask: Any = None, **kwargs: Any) -> Any:
     return mask.to(core.bool_)
 
 
-def _output_mask(op: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
+def _output_mask(op: core.Op, input: core.Tensor, *args: Any, **kwargs: Any) -> Any:
     """The mask of what a masked operator gives for these arguments."""
     name = getattr(op, "__name__", str(op)).rpartition("_masked_")[2]
     if name in _NORMALIZATIONS:

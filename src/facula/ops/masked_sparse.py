@@ -44,11 +44,11 @@ def sparse_too(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _dense(mask: Any) -> Any:
+def _dense(mask: core.Tensor) -> Any:
     return mask if mask.layout is core.strided else mask.to_dense()
 
 
-def _stored(x: Any) -> Any:
+def _stored(x: core.Tensor) -> Any:
     """Whether an element is stored, as a dense tensor of bools."""
     if x.layout is core.sparse_coo:
         x = x.coalesce()
@@ -64,7 +64,7 @@ def _stored(x: Any) -> Any:
     return found
 
 
-def _like(result: Any, counted: Any, x: Any) -> Any:
+def _like(result: Any, counted: Any, x: core.Tensor) -> Any:
     """The elements that count, in the layout of a tensor."""
     places = counted.nonzero().t()
     values = result[counted] if result.dim() else result.reshape(1)[counted.reshape(1)]
@@ -82,7 +82,7 @@ def _like(result: Any, counted: Any, x: Any) -> Any:
     return made.to_sparse(layout=x.layout)
 
 
-def _where(mask: Any, input: Any, fill_value: Any) -> Any:  # noqa: A002 - PyTorch's name
+def _where(mask: core.Tensor, input: core.Tensor, fill_value: Any) -> Any:  # noqa: A002 - PyTorch's name
     """``where(mask, input, fill_value)`` of sparse tensors: stores the elements that the mask selects, those
     that `input` does
     not store as 0; the dense part of a hybrid tensor holds `fill_value` where the mask leaves elements out.

@@ -21,7 +21,7 @@ from facula.ops.registry import F, composite, operator
 GEMM = frozenset("f32 f64 bf16 f16 i32 i64 c64 c128".split())
 
 
-def transposed(x: Any) -> Any:
+def transposed(x: core.Tensor) -> Any:
     """The conjugate transpose of the last two dimensions."""
     x = x.transpose(-2, -1)
     return x.conj() if x.dtype.is_complex else x
@@ -46,7 +46,9 @@ def check_product_dtypes(op: str, a: Any, b: Any) -> None:
         )
 
 
-def gemm(out: Any, a: Any, b: Any, alpha: Any = 1, beta: Any = 0, bias: Any = None) -> None:
+def gemm(
+    out: Any, a: Any, b: Any, alpha: Any = 1, beta: Any = 0, bias: core.Tensor | None = None
+) -> None:
     """out = alpha * a @ b + beta * out + bias over matrices or batches of them; `out` has unit
     column stride.
     """
@@ -93,7 +95,7 @@ def _gemm_numbers(out: Any, a: Any, b: Any) -> tuple[int, ...]:
     )  # fmt: skip
 
 
-def _scale_only(out: Any, beta: Any, bias: Any) -> None:
+def _scale_only(out: Any, beta: Any, bias: core.Tensor | None) -> None:
     """A product over nothing is zero."""
     if beta == 0:
         out.zero_()
@@ -103,7 +105,9 @@ def _scale_only(out: Any, beta: Any, bias: Any) -> None:
         out.add_(bias)
 
 
-def _gemm_elsewhere(out: Any, a: Any, b: Any, alpha: Any, beta: Any, bias: Any) -> None:
+def _gemm_elsewhere(
+    out: Any, a: Any, b: Any, alpha: Any, beta: Any, bias: core.Tensor | None
+) -> None:
     """Small integers multiply as int32 (wrapping alike), other short floats as float32."""
     if out.dtype.is_complex:
         work = core.complex64
@@ -116,7 +120,7 @@ def _gemm_elsewhere(out: Any, a: Any, b: Any, alpha: Any, beta: Any, bias: Any) 
     out.copy_(wide)
 
 
-def _matrix(op: str, name: str, x: Any) -> None:
+def _matrix(op: str, name: str, x: core.Tensor) -> None:
     if x.dim() != 2:
         fail(
             RuntimeError,
@@ -276,7 +280,7 @@ def _check_added(
                 )
 
 
-def _scaled(x: Any, factor: Any) -> Any:
+def _scaled(x: core.Tensor, factor: Any) -> Any:
     if factor == 1:
         return x
     return x * (factor.conjugate() if isinstance(factor, complex) else factor)
@@ -373,7 +377,7 @@ class baddbmm:
         yield (S(2, 3, 5), S(2, 3, 4), S(2, 4, 5)), {"beta": 0.5, "alpha": 2.0}
 
 
-def _vector(op: str, name: str, x: Any) -> None:
+def _vector(op: str, name: str, x: core.Tensor) -> None:
     if x.dim() != 1:
         fail(
             RuntimeError,
@@ -437,7 +441,7 @@ class dot:
         yield (S(5), S(5)), {}
 
 
-def _conjugate(x: Any) -> Any:
+def _conjugate(x: core.Tensor) -> Any:
     return x.conj() if x.dtype.is_complex else x
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from facula import core
 
 
-def channels_last(x: Any) -> bool:
+def channels_last(x: core.Tensor) -> bool:
     """Whether the strides of a 4-d or 5-d tensor are in the order of channels last, with or without
     gaps, and it is not plainly contiguous: results that follow it lie channels last.
     """
@@ -41,12 +41,12 @@ def empty(shape: Sequence[int], like: Any, last: bool, dtype: Any = None) -> Any
     return core.empty_strided(shape, strides, dtype=dtype, device=like.device)
 
 
-def ordered(x: Any, last: bool) -> Any:
+def ordered(x: core.Tensor, last: bool) -> Any:
     """The tensor contiguous, or channels last; a copy where it lies otherwise."""
     return x.contiguous(memory_format=_format(x.dim())) if last else x.contiguous()
 
 
-def rows(x: Any) -> Any:
+def rows(x: core.Tensor) -> Any:
     """A channels-last tensor as `[N, spatial..., C]`: the same memory, contiguous."""
     return x.permute(0, *range(2, x.dim()), 1)
 

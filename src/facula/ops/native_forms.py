@@ -16,7 +16,7 @@ from facula.ops.registry import TABLE, F, composite
 BAGS = ("sum", "mean", "max")
 
 
-def _bag_numbers(indices: Any, offsets: Any, include_last: bool) -> tuple[Any, Any]:
+def _bag_numbers(indices: core.Tensor, offsets: Any, include_last: bool) -> tuple[Any, Any]:
     """The bag of each index, and how many indices each bag has."""
     ends = offsets.narrow(0, 1, offsets.shape[0] - 1)
     if not include_last:
@@ -185,7 +185,7 @@ def frobenius_norm(self, dim, keepdim):
 def _define_in_place(name: str) -> None:
     function = TABLE[name]
 
-    def dropped(input: Any, p: float, train: bool) -> Any:
+    def dropped(input: core.Tensor, p: float, train: bool) -> Any:
         return function(input, p, train, True)
 
     dropped.__doc__ = f"`nn.functional.{name}` in place."

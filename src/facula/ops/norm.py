@@ -18,7 +18,7 @@ from facula.ops import reduce_launch as launch
 from facula.ops.registry import F, composite, operator
 
 
-def wide_of(dtype: Any) -> Any:
+def wide_of(dtype: core.dtype) -> Any:
     """The dtype in which statistics are kept."""
     return core.float64 if dtype.code == "f64" else core.float32
 
@@ -30,7 +30,7 @@ def widened(*tensors: Any) -> list[Any]:
     return [None if x is None else x.to(wide_of(x.dtype)) for x in tensors]
 
 
-def _check_float(op: str, x: Any) -> None:
+def _check_float(op: str, x: core.Tensor) -> None:
     if x.dtype.code not in launch.FLOATING:
         fail(
             RuntimeError,
@@ -49,7 +49,7 @@ def _wide(x: Any, wide: Any) -> Any:
 # --- layer norm and root-mean-square norm
 
 
-def _check_normalized(op: str, x: Any, shape: tuple[int, ...], *parameters: Any) -> None:
+def _check_normalized(op: str, x: core.Tensor, shape: tuple[int, ...], *parameters: Any) -> None:
     _check_float(op, x)
     if not shape:
         fail(
@@ -81,13 +81,13 @@ def _check_normalized(op: str, x: Any, shape: tuple[int, ...], *parameters: Any)
             )
 
 
-def _row_shape(x: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _row_shape(x: core.Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of one value a row."""
     kept = x.dim() - len(shape)
     return (*x.shape[:kept], *([1] * len(shape)))
 
 
-def _row_length(x: Any, statistic: Any) -> int:
+def _row_length(x: core.Tensor, statistic: Any) -> int:
     """How many elements are normalised together; rows of none have a length too."""
     return prod(n // m for n, m in zip(x.shape, statistic.shape, strict=True) if m)
 
@@ -155,7 +155,9 @@ class LayerNorm:
         yield (S(2, 3, 4), (3, 4), None, None, 1e-5), {}
 
 
-def _check_statistics(grad: Any, input: Any, mean: Any, rstd: Any, weight: Any) -> None:
+def _check_statistics(
+    grad: core.Tensor, input: core.Tensor, mean: Any, rstd: Any, weight: Any
+) -> None:
     """Raise unless the statistics are those of the input's rows, [*leading, 1, ..., 1]."""
     fits = mean.dim() == input.dim() and mean.shape == rstd.shape and mean.dtype is rstd.dtype
     rows = fits and all(m in (1, n) for m, n in zip(mean.shape, input.shape, strict=True))
@@ -219,7 +221,12 @@ def _over_rows(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _layer_norm_formula(
-    grad: Any, x: Any, shape: tuple[int, ...], weight: Any, eps: float, needs: tuple[bool, ...]
+    grad: core.Tensor,
+    x: core.Tensor,
+    shape: tuple[int, ...],
+    weight: Any,
+    eps: float,
+    needs: tuple[bool, ...],
 ) -> tuple[Any, Any, Any]:
     """The gradients by operators. The statistics are made anew from x, since their own gradients
     matter here."""
@@ -328,7 +335,12 @@ class RmsNormBackward:
 
 
 def _rms_norm_formula(
-    grad: Any, x: Any, shape: tuple[int, ...], weight: Any, eps: float, needs: tuple[bool, ...]
+    grad: core.Tensor,
+    x: core.Tensor,
+    shape: tuple[int, ...],
+    weight: Any,
+    eps: float,
+    needs: tuple[bool, ...],
 ) -> tuple[Any, Any]:
     dtype, weight_dtype = x.dtype, None if weight is None else weight.dtype
     grad, x, weight = widened(grad, x, weight)

@@ -22,14 +22,14 @@ class Layout:
     """How `[N, C, ...]` lies in memory: `row` (channels are rows of length S) or `column` (channels
     are columns)."""
 
-    def __init__(self, x: Any) -> None:
+    def __init__(self, x: core.Tensor) -> None:
         self.batch, self.channels = x.shape[0], x.shape[1]
         self.space = prod(x.shape[2:])
         self.last = self.space == 1 or not x.is_contiguous()
         if self.last and self.space != 1:
             self.last = memory_order.channels_last(x) or memory_order.rows(x).is_contiguous()
 
-    def dense(self, x: Any) -> Any:
+    def dense(self, x: core.Tensor) -> Any:
         """The tensor with this memory format."""
         if not self.last or self.space == 1:
             return x.contiguous()
@@ -60,7 +60,7 @@ class Layout:
         return (self.channels, self.space, 1, self.batch)
 
 
-def check_channels(op: str, x: Any, count: int, **parameters: Any) -> None:
+def check_channels(op: str, x: core.Tensor, count: int, **parameters: Any) -> None:
     """Raise for an input without channels, and parameters that are not one number a channel."""
     if x.dtype.code not in launch.FLOATING:
         fail(
@@ -89,7 +89,9 @@ def check_channels(op: str, x: Any, count: int, **parameters: Any) -> None:
             )
 
 
-def _parameters(weight: Any, bias: Any, count: int, wide: Any) -> tuple[str, tuple[Any, ...]]:
+def _parameters(
+    weight: Any, bias: core.Tensor | None, count: int, wide: Any
+) -> tuple[str, tuple[Any, ...]]:
     """The suffix of the kernel, and weight and bias as it reads them."""
     if weight is None and bias is None:
         return "", ()
@@ -98,7 +100,7 @@ def _parameters(weight: Any, bias: Any, count: int, wide: Any) -> tuple[str, tup
     return ".weight", (weight, bias)
 
 
-def _statistics(x: Any, count: int) -> tuple[Any, Any]:
+def _statistics(x: core.Tensor, count: int) -> tuple[Any, Any]:
     wide = wide_of(x.dtype)
     return (
         core.empty((count,), dtype=wide, device=x.device),
@@ -194,12 +196,14 @@ class BatchNormBackward:
         )
 
 
-def _shaped(x: Any, like: Any) -> Any:
+def _shaped(x: core.Tensor, like: Any) -> Any:
     """A value a channel, to be broadcast."""
     return x.reshape((1, -1, *([1] * (like.dim() - 2))))
 
 
-def _batch_formula(grad: Any, x: Any, weight: Any, eps: float) -> tuple[Any, Any, Any]:
+def _batch_formula(
+    grad: core.Tensor, x: core.Tensor, weight: Any, eps: float
+) -> tuple[Any, Any, Any]:
     dtype = x.dtype
     grad, x, weight = widened(grad, x, weight)
     dims = (0, *range(2, x.dim()))
@@ -274,11 +278,11 @@ _BATCH = (
 
 
 def _batch_norm(
-    input: Any,
+    input: core.Tensor,
     running_mean: Any,
     running_var: Any,
-    weight: Any,
-    bias: Any,
+    weight: core.Tensor,
+    bias: core.Tensor | None,
     training: bool,
     momentum: float,
     eps: float,
@@ -344,7 +348,7 @@ def batch_norm(
 # --- group norm
 
 
-def _check_groups(op: str, input: Any, groups: int) -> None:
+def _check_groups(op: str, input: core.Tensor, groups: int) -> None:
     """Raise unless the channels come in whole groups."""
     if input.dim() < 2 or groups < 1 or input.shape[1] % groups:
         fail(
@@ -462,7 +466,9 @@ class GroupNormBackward:
         )
 
 
-def _group_formula(grad: Any, x: Any, groups: int, weight: Any, eps: float) -> tuple[Any, Any, Any]:
+def _group_formula(
+    grad: core.Tensor, x: core.Tensor, groups: int, weight: Any, eps: float
+) -> tuple[Any, Any, Any]:
     dtype = x.dtype
     grad, x, weight = widened(grad, x, weight)
     grouped = (x.shape[0], groups, prod(x.shape[1:]) // groups)
@@ -477,7 +483,9 @@ def _group_formula(grad: Any, x: Any, groups: int, weight: Any, eps: float) -> t
     return dx, (grad * standard.reshape(x.shape)).sum(dims), grad.sum(dims)
 
 
-def _group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float) -> Any:
+def _group_norm(
+    input: core.Tensor, num_groups: int, weight: core.Tensor, bias: core.Tensor | None, eps: float
+) -> Any:
     channels = input.shape[1] if input.dim() > 1 else 0
     check_channels("group_norm", input, channels, weight=weight, bias=bias)
     if num_groups <= 0 or channels % num_groups:

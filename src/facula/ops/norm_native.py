@@ -16,9 +16,9 @@ from facula.ops.registry import F, composite
 
 
 def _batch(
-    input: Any,
+    input: core.Tensor,
     weight: Any,
-    bias: Any,
+    bias: core.Tensor | None,
     means: Any,
     variances: Any,
     training: bool,

@@ -7,12 +7,18 @@ Keeps true: the name follows from the definition: its kind, its parameters, or w
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 
+if TYPE_CHECKING:
+    from facula.ops.definition import Definition
 
-def overload_name(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+
+def overload_name(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> str:
     """PyTorch's name for the overload that a call takes, as far as the definition tells it."""
     definition = getattr(function, "definition", None)
     if definition is None:
@@ -28,7 +34,7 @@ def overload_name(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 _RULES: dict[Any, Any] = {}
 
 
-def _rule_of(definition: Any) -> Any:
+def _rule_of(definition: Definition) -> Any:
     """The name, or a function of the arguments that gives it."""
     parameters = definition.schema.parameters
     if definition.overload is not None:

@@ -78,7 +78,7 @@ class Draws:
         #: the generators and what they were
         self.before: dict[int, tuple[Any, Any]] = {}
 
-    def _next(self, generator: Any) -> tuple[int, int, int]:
+    def _next(self, generator: core.Generator | None) -> tuple[int, int, int]:
         """The number of the next draw; the generator moves on."""
         source = core.default_generator if generator is None else generator
         if id(source) not in self.before:
@@ -86,7 +86,7 @@ class Draws:
         seed, number = source.take()
         return id(source), seed, number
 
-    def state(self, generator: Any, device: Any) -> Any:
+    def state(self, generator: core.Generator | None, device: Any) -> Any:
         """The state of the next draw."""
         key = self._next(generator)
         found = self.states.get(key)
@@ -99,12 +99,16 @@ class Draws:
         for source, before in self.before.values():
             source.graphsafe_set_state(before)
 
-    def __call__(self, tensor: Any, kind: str, a: Any, b: Any, generator: Any) -> Any:
+    def __call__(
+        self, tensor: core.Tensor, kind: str, a: Any, b: Any, generator: core.Generator | None
+    ) -> Any:
         if core.by_element(generator):
             return self.in_order(tensor, kind, a, b, generator)
         return functional_draw(tensor, kind, a, b, self.state(generator, tensor.device))
 
-    def in_order(self, tensor: Any, kind: str, a: Any, b: Any, generator: Any) -> Any:
+    def in_order(
+        self, tensor: core.Tensor, kind: str, a: Any, b: Any, generator: core.Generator | None
+    ) -> Any:
         """A draw from PyTorch's stream. What a program draws again, having put the generator back, is
         what it drew before."""
         key = self._next(generator)
@@ -121,7 +125,7 @@ class Draws:
         return found
 
 
-def functional_draw(tensor: Any, kind: str, a: Any, b: Any, state: Any) -> Any:
+def functional_draw(tensor: core.Tensor, kind: str, a: Any, b: Any, state: Any) -> Any:
     """What `random.draw` gives, from a state and without writing to `tensor`."""
     size, dtype = tuple(tensor.shape), tensor.dtype
     if not dtype.is_complex:

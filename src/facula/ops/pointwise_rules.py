@@ -6,12 +6,17 @@ expression evaluated on tensors. Keeps true: the rules come from the operator's 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.ops import scalar
 from facula.ops.registry import F
+
+if TYPE_CHECKING:
+    from facula.ops.definition import Definition
+
 
 _INTEGERS = ("i64", "i32", "b8")
 
@@ -131,7 +136,7 @@ def _rule(variant: Any, code: str, wrt: int) -> Any:
     return found.uses
 
 
-def gradient_rules(definition: Any, variant: Any, code: str) -> list[Any]:
+def gradient_rules(definition: Definition, variant: Any, code: str) -> list[Any]:
     """For each tensor argument: None, "identity", or what the gradient kernel reads, in order."""
     return [_rule(variant, code, wrt) for wrt in range(len(variant.present))]
 
@@ -188,7 +193,7 @@ class _TensorNamespace:
         return F.logical_and(a, b)
 
 
-def _on_numbers(function: Any, args: tuple[Any, ...]) -> Any:
+def _on_numbers(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """An operator on Python numbers, in double precision: no override hears of it."""
     keys = core.suspend_dispatch()
     try:

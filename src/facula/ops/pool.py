@@ -26,7 +26,7 @@ GRAIN = 32768
 CHANNEL_BLOCK = 64
 
 
-def dense(x: Any, space: int) -> tuple[Any, bool]:
+def dense(x: core.Tensor, space: int) -> tuple[Any, bool]:
     """The tensor in an order that kernels take, and whether that is channels last."""
     last = dense_order(x, space)
     return memory_order.ordered(x, last), last
@@ -37,7 +37,7 @@ def like(x: Any, shape: Sequence[int], space: int, dtype: Any = None) -> Any:
     return memory_order.empty(shape, x, dense_order(x, space), dtype)
 
 
-def dense_order(x: Any, space: int) -> bool:
+def dense_order(x: core.Tensor, space: int) -> bool:
     """Whether results that follow `x` lie channels last."""
     return x.dim() == space + 2 and memory_order.channels_last(x)
 
@@ -108,7 +108,7 @@ def _check_numbers(
 
 def check_windows(
     op: str,
-    x: Any,
+    x: core.Tensor,
     kernel: Sequence[int],
     stride: Sequence[int],
     padding: Sequence[int],
@@ -296,7 +296,7 @@ class AdaptiveMaxPool:
         yield (S(3, 5), [7]), {}
 
 
-def check_adaptive(op: str, x: Any, output_size: Sequence[int]) -> None:
+def check_adaptive(op: str, x: core.Tensor, output_size: Sequence[int]) -> None:
     """Raise unless the input has dimensions to pool and the sizes are not negative."""
     space = len(output_size)
     if x.dim() not in (space + 1, space + 2) or 0 in x.shape[x.dim() - space :]:
@@ -318,7 +318,7 @@ def check_adaptive(op: str, x: Any, output_size: Sequence[int]) -> None:
         )
 
 
-def _summable(x: Any) -> Any:
+def _summable(x: core.Tensor) -> Any:
     """The tensor in a dtype whose kernels add: half precision in float32."""
     if x.dtype in (core.bfloat16, core.float16):
         return x.to(core.float32)
@@ -337,7 +337,7 @@ def _target(out: Any) -> Any:
     return out
 
 
-def _check_planes(op: str, source: Any, indices: Any, space: int, same: bool) -> None:
+def _check_planes(op: str, source: Any, indices: core.Tensor, space: int, same: bool) -> None:
     """Raise unless positions are whole numbers and stand in planes like the source's, of which there
     are as many."""
     lead = source.dim() - space
@@ -543,7 +543,12 @@ class AvgPoolBackward:
 
 
 def _average_gradient(
-    kernel: str, out: Any, grad: Any, windows: tuple[Sequence[int], ...], flag: int, divisor: int
+    kernel: str,
+    out: Any,
+    grad: core.Tensor,
+    windows: tuple[Sequence[int], ...],
+    flag: int,
+    divisor: int,
 ) -> None:
     """Run the gradient kernel of an average; half precision in float32."""
     space = len(windows[0])

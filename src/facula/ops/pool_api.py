@@ -28,7 +28,7 @@ def _strides(stride: Sequence[int] | None, kernel: Sequence[int]) -> list[int]:
 
 
 def _max(
-    input: Any,
+    input: core.Tensor,
     kernel: Any,
     stride: Any,
     padding: Any,
@@ -105,7 +105,7 @@ class MaxPoolGradient:
         return F._plane_gather(grad, indices, 2), own, None
 
 
-def _output_size(input: Any, output_size: Any, n: int, op: str) -> list[int]:
+def _output_size(input: core.Tensor, output_size: Any, n: int, op: str) -> list[int]:
     """One size a spatial dimension; None keeps the input's."""
     sizes = list(output_size) if isinstance(output_size, (tuple, list)) else [output_size] * n
     if len(sizes) == 1:
@@ -277,7 +277,7 @@ def _define_unpool(n: int) -> None:
         return F._plane_scatter(input, indices, sizes)
 
 
-def _check_positions(op: str, input: Any, indices: Any) -> None:
+def _check_positions(op: str, input: core.Tensor, indices: core.Tensor) -> None:
     if indices.dtype is not core.int64:
         fail(
             RuntimeError,
@@ -298,7 +298,7 @@ def _check_positions(op: str, input: Any, indices: Any) -> None:
 
 def _check_unpool(
     op: str,
-    input: Any,
+    input: core.Tensor,
     indices: Any,
     sizes: list[int],
     usual: list[int],

@@ -20,7 +20,7 @@ from facula.ops.streams import in_memory_order, of_a_part
 SOURCE = "generator? generator=None"
 
 
-def _floating(op: str, dtype: Any) -> None:
+def _floating(op: str, dtype: core.dtype) -> None:
     if not dtype.is_floating_point and not dtype.is_complex:
         fail(
             NotImplementedError,
@@ -30,7 +30,13 @@ def _floating(op: str, dtype: Any) -> None:
         )
 
 
-def draw(tensor: Any, kind: str, a: Any = 0.0, b: Any = 1.0, generator: Any = None) -> Any:
+def draw(
+    tensor: core.Tensor,
+    kind: str,
+    a: Any = 0.0,
+    b: Any = 1.0,
+    generator: core.Generator | None = None,
+) -> Any:
     """Fill a new tensor and return it; complex ones by parts, each with half the variance.
 
     All random numbers of operators come from here: a function transform may return another tensor,
@@ -54,7 +60,9 @@ def draw(tensor: Any, kind: str, a: Any = 0.0, b: Any = 1.0, generator: Any = No
     return tensor
 
 
-def _drawn_by_operators(tensor: Any, kind: str, a: Any, b: Any, generator: Any) -> Any:
+def _drawn_by_operators(
+    tensor: core.Tensor, kind: str, a: Any, b: Any, generator: core.Generator | None
+) -> Any:
     """The same numbers by calls that dispatch overrides hear of."""
     if tensor.dtype.is_complex:
         part = F.view_as_real(tensor)
@@ -67,12 +75,12 @@ def _drawn_by_operators(tensor: Any, kind: str, a: Any, b: Any, generator: Any) 
     return F._philox_fill(state, tensor.shape, kind, a, b, **like)
 
 
-def overwrite(self: Any, kind: str, a: Any, b: Any, generator: Any) -> Any:
+def overwrite(self: Any, kind: str, a: Any, b: Any, generator: core.Generator | None) -> Any:
     """Fill an existing tensor in place, as an in-place operator does."""
     return self.copy_(drawn_for(self, kind, a, b, generator))
 
 
-def drawn_for(self: Any, kind: str, a: Any, b: Any, generator: Any) -> Any:
+def drawn_for(self: Any, kind: str, a: Any, b: Any, generator: core.Generator | None) -> Any:
     """A new tensor with what would be drawn into an existing one."""
     if core.by_element(generator) and not self.is_contiguous():
         return in_memory_order(draw, self, kind, a, b, generator)
@@ -100,7 +108,7 @@ def randn(size, generator, dtype, layout, device, pin_memory, requires_grad, mem
     return finished(draw(tensor, "normal", 0.0, 1.0, generator), requires_grad)
 
 
-def _check_integers(op: str, low: int, high: int, dtype: Any) -> None:
+def _check_integers(op: str, low: int, high: int, dtype: core.dtype) -> None:
     if low >= high:
         fail(
             RuntimeError,
@@ -121,7 +129,7 @@ def _check_integers(op: str, low: int, high: int, dtype: Any) -> None:
     _check_holds(op, "to - 1", high - 1, dtype)
 
 
-def _check_holds(op: str, what: str, value: int, dtype: Any) -> None:
+def _check_holds(op: str, what: str, value: int, dtype: core.dtype) -> None:
     """Raise for a bound that the dtype does not hold: numbers around it would come out as others."""
     if dtype is core.bool:
         least, most = 0, 1
@@ -183,7 +191,7 @@ def _index(value: Any) -> int:
     return int(number)
 
 
-def _integers(tensor: Any, low: int, high: int, generator: Any) -> Any:
+def _integers(tensor: core.Tensor, low: int, high: int, generator: core.Generator | None) -> Any:
     if core.by_element(generator):
         return draw(tensor, "randint", low, high, generator)
     if tensor.dtype.is_floating_point or tensor.dtype is core.bool_:
@@ -248,7 +256,7 @@ def randint_like(
     return finished(_integers(tensor, low, high, generator), requires_grad)
 
 
-def _most_of_permutation(dtype: Any) -> float:
+def _most_of_permutation(dtype: core.dtype) -> float:
     """Up to how many places a dtype tells from each other."""
     if dtype.is_floating_point:
         return 2 / core.finfo(dtype).eps + 1
@@ -390,7 +398,7 @@ def geometric_(self, p, generator):
 EXACT = {"f32": 1 << 24, "f64": 1 << 53, "f16": 1 << 11, "bf16": 1 << 8, "b8": 1}
 
 
-def _random_range(dtype: Any) -> tuple[int, int]:
+def _random_range(dtype: core.dtype) -> tuple[int, int]:
     """The range of `random_` without arguments: what the dtype holds exactly, from 0."""
     if dtype.code in EXACT:
         return 0, EXACT[dtype.code] + 1
@@ -425,7 +433,7 @@ def random_(self, from_, to, generator):
     return self.copy_(_integers(fresh, low, high, generator))
 
 
-def _bernoulli_for(tensor: Any, p: Any, generator: Any) -> Any:
+def _bernoulli_for(tensor: core.Tensor, p: Any, generator: core.Generator | None) -> Any:
     if isinstance(p, core.Tensor):
         if p.device.type == "cpu" and p.numel() and batch_forms.anywhere(~((p >= 0) & (p <= 1))):
             fail(
@@ -627,7 +635,9 @@ def multinomial(self, num_samples, replacement, generator):
     return F.minimum(found, last)
 
 
-def _multinomial_in_order(weights: Any, num_samples: int, replacement: bool, generator: Any) -> Any:
+def _multinomial_in_order(
+    weights: Any, num_samples: int, replacement: bool, generator: core.Generator | None
+) -> Any:
     """What PyTorch draws: by the running sum, or by the largest of w / e in the dtype of the weights."""
     if not replacement or num_samples == 1:
         noise = core.empty(weights.shape, dtype=weights.dtype, device=weights.device)

@@ -18,7 +18,7 @@ from facula.ops.registry import F, composite, operator
 _LEAST = 1e-290
 
 
-def _check_floating(op: str, tensor: Any) -> None:
+def _check_floating(op: str, tensor: core.Tensor) -> None:
     if not tensor.dtype.is_floating_point:
         fail(
             NotImplementedError,
@@ -28,7 +28,7 @@ def _check_floating(op: str, tensor: Any) -> None:
         )
 
 
-def _doubles(tensor: Any) -> Any:
+def _doubles(tensor: core.Tensor) -> Any:
     return tensor.detach().to(device="cpu", dtype=core.float64).contiguous()
 
 

@@ -26,13 +26,13 @@ def _total_dtype(self: Any, dtype: Any) -> Any:
     return self.dtype if self.dtype.is_floating_point or self.dtype.is_complex else core.int64
 
 
-def _summed_in(self: Any, dtype: Any) -> Any:
+def _summed_in(self: Any, dtype: core.dtype) -> Any:
     """The elements as `dtype`, which is what is added up; integers are read as they are for int64."""
     exact = self.dtype.is_floating_point or self.dtype.is_complex or dtype is not core.int64
     return self.to(dtype) if exact else self
 
 
-def run_sum(kernel: str, out: Any, x: Any, dims: tuple[int, ...]) -> None:
+def run_sum(kernel: str, out: Any, x: core.Tensor, dims: tuple[int, ...]) -> None:
     """A sum-like reduction; the parts of complex numbers are one more kept dimension."""
     if x.dtype.is_complex:
         out, x = F.view_as_real(out), F.view_as_real(x)
@@ -119,7 +119,7 @@ class NanSum:
         yield (S(3, 4), 1), {}
 
 
-def _mean_dtype(op: str, self: Any, dtype: Any) -> Any:
+def _mean_dtype(op: str, self: Any, dtype: core.dtype) -> Any:
     kind = dtype if dtype is not None else self.dtype
     if not (kind.is_floating_point or kind.is_complex):
         which = "Input" if dtype is None else "Optional"
@@ -196,14 +196,14 @@ def nanmean(self, dim, keepdim, dtype):
     return F.nansum(self, dim, keepdim, dtype=dtype) / present
 
 
-def _exclusive_product(x: Any, dim: int) -> Any:
+def _exclusive_product(x: core.Tensor, dim: int) -> Any:
     """For each place the product of what stands before it."""
     length = x.shape[dim]
     one = F.ones_like(x.narrow(dim, 0, 1))
     return F.cat([one, x.narrow(dim, 0, length - 1)], dim).cumprod(dim)
 
 
-def _product_gradient(grad: Any, x: Any, dim: int) -> Any:
+def _product_gradient(grad: core.Tensor, x: core.Tensor, dim: int) -> Any:
     """Each element's share is the product of all others, also where there are zeros."""
     if x.shape[dim] == 0:
         return F.zeros_like(x)
@@ -252,7 +252,7 @@ class Prod:
         yield (S(3, 4), 1, True), {}
 
 
-def _complex_product(out: Any, x: Any, dims: tuple[int, ...]) -> None:
+def _complex_product(out: Any, x: core.Tensor, dims: tuple[int, ...]) -> None:
     """Multiply halves together until one is left: as accurate as in sequence, and a few large
     steps."""
     x = x.movedim(dims[0], 0) if len(dims) == 1 else x.reshape(-1)
@@ -369,7 +369,9 @@ def _real_spread(
     launch.run_reduction(kernel, outs, self, dims, (float(correction),))
 
 
-def _variance_gradient(grad: Any, self: Any, dim: Any, correction: float, keepdim: bool) -> Any:
+def _variance_gradient(
+    grad: core.Tensor, self: Any, dim: Any, correction: float, keepdim: bool
+) -> Any:
     dims = launch.wrap_dims("var", dim, self.dim())
     # a size that stands for many stays one: no float is computed from it
     whole = math.isfinite(correction) and correction == int(correction)
@@ -381,7 +383,7 @@ def _variance_gradient(grad: Any, self: Any, dim: Any, correction: float, keepdi
 
 
 def _deviation_gradient(
-    grad: Any, result: Any, self: Any, dim: Any, correction: float, keepdim: bool
+    grad: core.Tensor, result: Any, self: Any, dim: Any, correction: float, keepdim: bool
 ) -> Any:
     half = (grad / (result * 2)).masked_fill(result == 0, 0)
     return _variance_gradient(half, self, dim, correction, keepdim)
@@ -439,7 +441,7 @@ def _pair(op: str, self: Any, dim: Any, keepdim: bool) -> tuple[Any, Any]:
     )
 
 
-def _add_mean_gradient(gradient: Any, grad: Any, self: Any, dim: Any, keepdim: bool) -> Any:
+def _add_mean_gradient(gradient: Any, grad: core.Tensor, self: Any, dim: Any, keepdim: bool) -> Any:
     dims = launch.wrap_dims("mean", dim, self.dim())
     part = launch.spread(grad / launch.count(self.shape, dims), self.shape, dims, keepdim)
     return part if gradient is None else gradient + part
@@ -578,7 +580,7 @@ def std_mean(self, dim, unbiased, keepdim, correction):
 # --- log-sum-exp
 
 
-def _exponential_shares(x: Any, result: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
+def _exponential_shares(x: core.Tensor, result: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
     """Each element's exponential as a share of their sum, whose logarithm `result` is."""
     if not x.is_complex():
         return (x - launch.restore(result, dims, keepdim)).exp()

@@ -44,7 +44,7 @@ def _values(op: str, self: Any, dim: Any, keepdim: bool) -> Any:
     return core.empty(shape, dtype=self.dtype, device=self.device)
 
 
-def _shared(grad: Any, self: Any, result: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
+def _shared(grad: core.Tensor, self: Any, result: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
     """The gradient in equal shares to all elements that reach the extreme (to the NaNs, if it is
     NaN)."""
     result = launch.restore(result, dims, keepdim)
@@ -197,7 +197,7 @@ def _chosen(op: str, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
     )
 
 
-def _to_chosen(grad: Any, self_meta: Any, positions: Any, dim: int, keepdim: bool) -> Any:
+def _to_chosen(grad: core.Tensor, self_meta: Any, positions: Any, dim: int, keepdim: bool) -> Any:
     if self_meta.dim() == 0:
         return grad
     d = wrap_dim("max", dim, self_meta.dim())

@@ -83,7 +83,7 @@ def reduced_shape(shape: Sequence[int], dims: tuple[int, ...], keepdim: bool) ->
     return tuple(n for d, n in enumerate(shape) if d not in dims)
 
 
-def stored(x: Any, kernel: str) -> Any:
+def stored(x: core.Tensor, kernel: str) -> Any:
     """The tensor in a dtype that the kernel reads: its own, or the narrowest that holds all values."""
     while not core.has_kernel(f"{kernel}:{x.dtype.code}"):
         target = WIDENED.get(x.dtype.code)
@@ -99,7 +99,7 @@ def stored(x: Any, kernel: str) -> Any:
     return x
 
 
-def dense_order(x: Any) -> tuple[int, ...] | None:
+def dense_order(x: core.Tensor) -> tuple[int, ...] | None:
     """The order of dimensions in which `x` is contiguous, or None."""
     strides, shape = x.stride(), x.shape
     order = sorted(range(x.dim()), key=lambda d: (-strides[d], -shape[d]))
@@ -131,7 +131,11 @@ def geometry(shape: Sequence[int], reduced: Sequence[bool]) -> tuple[int, int, i
 
 
 def run_reduction(
-    kernel: str, outs: tuple[Any, ...], x: Any, dims: tuple[int, ...], scalars: tuple[Any, ...] = ()
+    kernel: str,
+    outs: tuple[Any, ...],
+    x: core.Tensor,
+    dims: tuple[int, ...],
+    scalars: tuple[Any, ...] = (),
 ) -> None:
     """Reduce `x` along `dims` into contiguous `outs` (shape with or without the reduced
     dimensions); what the kernel writes in another dtype is converted."""
@@ -154,12 +158,16 @@ def run_reduction(
             out.copy_(result)
 
 
-def _same(out: Any, dtype: Any) -> bool:
+def _same(out: Any, dtype: core.dtype) -> bool:
     return out.dtype is dtype
 
 
 def _run_stored(
-    kernel: str, outs: tuple[Any, ...], x: Any, dims: tuple[int, ...], scalars: tuple[Any, ...]
+    kernel: str,
+    outs: tuple[Any, ...],
+    x: core.Tensor,
+    dims: tuple[int, ...],
+    scalars: tuple[Any, ...],
 ) -> None:
     """The same where everything has the dtype of a kernel."""
     ndim = x.dim()
@@ -185,7 +193,7 @@ def _run_stored(
 def _run_permuted(
     kernel: str,
     outs: tuple[Any, ...],
-    x: Any,
+    x: core.Tensor,
     kept: list[int],
     sizes: tuple[int, ...],
     scalars: tuple[Any, ...],
@@ -203,7 +211,7 @@ def _run_permuted(
         out.copy_(temporary.permute(back).reshape(out.shape))
 
 
-def along(x: Any, dim: int) -> tuple[int, int, int]:
+def along(x: core.Tensor, dim: int) -> tuple[int, int, int]:
     """(outer, length, inner) of contiguous memory around one dimension."""
     shape = x.shape
     if not shape:
@@ -211,7 +219,7 @@ def along(x: Any, dim: int) -> tuple[int, int, int]:
     return prod(shape[:dim]), shape[dim], prod(shape[dim + 1 :])
 
 
-def restore(grad: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
+def restore(grad: core.Tensor, dims: tuple[int, ...], keepdim: bool) -> Any:
     """Put the reduced dimensions back as ones."""
     if not keepdim:
         for d in dims:
@@ -219,7 +227,7 @@ def restore(grad: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
     return grad
 
 
-def spread(grad: Any, shape: Sequence[int], dims: tuple[int, ...], keepdim: bool) -> Any:
+def spread(grad: core.Tensor, shape: Sequence[int], dims: tuple[int, ...], keepdim: bool) -> Any:
     """The gradient of a sum: the same value for every element that was added."""
     return restore(grad, dims, keepdim).expand(shape)
 

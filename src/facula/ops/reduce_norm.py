@@ -18,7 +18,7 @@ from facula.ops.registry import F, composite, operator
 _KERNELS = {0.0: "norm.0", 1.0: "norm.1", 2.0: "norm.2", inf: "norm.inf", -inf: "norm.ninf"}
 
 
-def _check_kind(self: Any, dtype: Any) -> None:
+def _check_kind(self: Any, dtype: core.dtype) -> None:
     kind = dtype if dtype is not None else self.dtype
     if not (kind.is_floating_point or kind.is_complex):
         fail(
@@ -97,7 +97,7 @@ class VectorNorm:
         yield (S(3, 4), inf, (1,)), {}
 
 
-def _norm_gradient(grad: Any, x: Any, norm: Any, ord: float, dims: tuple[int, ...]) -> Any:
+def _norm_gradient(grad: core.Tensor, x: Any, norm: Any, ord: float, dims: tuple[int, ...]) -> Any:
     if ord == 0:
         return F.zeros_like(x)
     if ord == 1:

@@ -10,6 +10,7 @@ computed in float32; results do not depend on the number of threads.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from facula import core
@@ -29,7 +30,7 @@ MODES = {
 
 
 def _launch(
-    kernel: str, out: Any, x: Any, outer: Any, inner: Any, call: tuple[Any, ...], last: bool
+    kernel: str, out: Any, x: core.Tensor, outer: Any, inner: Any, call: tuple[Any, ...], last: bool
 ) -> None:
     """Run a resampling driver between input sizes `outer` and output sizes `inner`."""
     method, align, antialias, scales = call
@@ -113,7 +114,7 @@ class Resample:
         yield (S(1, 2, 5), [10], 0, False, False, [2.0]), {}
 
 
-def _by_parts(x: Any, sizes: Any, call: tuple[Any, ...]) -> Any:
+def _by_parts(x: core.Tensor, sizes: Sequence[int], call: tuple[Any, ...]) -> Any:
     """Resample `[N, C, *spatial, 2]` as twice the channels."""
     parts = x.movedim(-1, 0).contiguous()
     result = F._resample(parts.reshape((-1, *parts.shape[2:])), sizes, *call)
@@ -175,7 +176,7 @@ def _numbers_of(value: Any, space: int, name: str) -> list[Any] | None:
     return values
 
 
-def _check_mode(input: Any, mode: str, op: str, space: int) -> None:
+def _check_mode(input: core.Tensor, mode: str, op: str, space: int) -> None:
     if space not in (1, 2, 3):
         fail(
             NotImplementedError,
@@ -196,7 +197,7 @@ def _check_mode(input: Any, mode: str, op: str, space: int) -> None:
         )
 
 
-def _check_dtype(dtype: Any, mode: str, op: str) -> None:
+def _check_dtype(dtype: core.dtype, mode: str, op: str) -> None:
     """Raise for whole numbers other than bytes."""
     if not (dtype.is_floating_point or dtype.is_complex or dtype is core.uint8):
         fail(

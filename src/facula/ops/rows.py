@@ -13,11 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula.core.errors import fail
 from facula.ops import scalar
 from facula.ops.scalar import Scalar, cast, constant, where
+
+if TYPE_CHECKING:
+    from facula.ops.definition import Definition
+
 
 #: number spaces of the leaves
 OPERAND, FOLD, UNIFORM, TEMPORARY, LEFT, RIGHT, SPECIAL = 0, 100, 200, 300, 400, 500, 600
@@ -261,7 +265,7 @@ def scan_program(
 ) -> Callable[[Any], Any]:
     """Enter a scan into the table; see `ScanProgram`."""
 
-    def enter(definition: Any) -> Any:
+    def enter(definition: Definition) -> Any:
         SCAN_PROGRAMS[name] = ScanProgram(name, definition, operands(outputs), dtypes, wide)
         return definition
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+from facula import core
 from facula.ops.scalar_primitives import PRIMITIVES
 
 _NAMES = {"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "b8": "bool_"}
@@ -42,11 +43,11 @@ class NumPy:
         """Convert to the NumPy dtype behind a short name."""
         return self._modules.asarray(x).astype(getattr(self._modules, _NAMES[dtype]))
 
-    def real(self, x: Any) -> Any:
+    def real(self, x: core.Tensor) -> Any:
         """The real part."""
         return self._modules.real(x)
 
-    def imag(self, x: Any) -> Any:
+    def imag(self, x: core.Tensor) -> Any:
         """The imaginary part."""
         return self._modules.imag(x)
 

@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from facula import core
 from facula.core.errors import fail
 from facula.ops import scalar_node
 from facula.ops.scalar_node import (
@@ -262,7 +263,7 @@ def _swapped(rule: Callable[..., Any]) -> Callable[..., Any]:
 def _first_wins(better: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """The gradient of fmax and fmin: to the first at a tie, never to a NaN beside a number."""
 
-    def first(x: Any, y: Any) -> Any:
+    def first(x: core.Tensor, y: Any) -> Any:
         return apply("logical_or", apply(better, x, y), isnan(y))
 
     return (
@@ -493,7 +494,7 @@ atanh = declare("atanh", 1, lambda t, r, x: t / (1.0 - x * x), numpy="arctanh")
 
 
 def _atan2_part(sign_: float) -> Callable[..., Any]:
-    def rule(t: Any, r: Any, y: Any, x: Any) -> Any:
+    def rule(t: Any, r: Any, y: Any, x: core.Tensor) -> Any:
         squared = x * x + y * y
         part = (x if sign_ > 0 else -y) / squared
         return t * where(squared == 0, 0.0, part)
@@ -538,7 +539,7 @@ zeta = declare(
 )
 
 
-def _igamma_slope(a: Any, x: Any) -> Any:
+def _igamma_slope(a: Any, x: core.Tensor) -> Any:
     return exp((a - 1.0) * log(x) - x - lgamma(a))
 
 
@@ -599,7 +600,7 @@ POLYNOMIALS = {
 def _numpy_polynomial(name: str, function: str) -> Callable[..., Any]:
     """SciPy's polynomial; third and fourth kinds are differences and sums of the second kind."""
 
-    def form(np: Any, x: Any, n: Any) -> Any:
+    def form(np: Any, x: core.Tensor, n: Any) -> Any:
         degree = np.trunc(n).astype(np.int64)
         evaluate = getattr(np.special, function)
         value = evaluate(np.maximum(degree, 0), x)

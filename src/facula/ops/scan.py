@@ -16,7 +16,7 @@ from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, operator
 
 
-def _run(kernel: str, outs: tuple[Any, ...], x: Any, dim: int) -> None:
+def _run(kernel: str, outs: tuple[Any, ...], x: core.Tensor, dim: int) -> None:
     """Scan contiguous memory; complex parts are one more dimension behind."""
     d = wrap_dim(kernel, dim, x.dim())
     x = x.contiguous()
@@ -34,12 +34,12 @@ def _dtype(self: Any, dtype: Any) -> Any:
     return self.dtype if self.dtype.is_floating_point or self.dtype.is_complex else core.int64
 
 
-def _like(op: str, self: Any, dim: int, dtype: Any) -> Any:
+def _like(op: str, self: Any, dim: int, dtype: core.dtype) -> Any:
     wrap_dim(op, dim, self.dim())
     return core.empty(self.shape, dtype=dtype, device=self.device)
 
 
-def _native(dtype: Any) -> bool:
+def _native(dtype: core.dtype) -> bool:
     return dtype.code in launch.FLOATING or dtype is core.int64 or dtype.is_complex
 
 
@@ -54,7 +54,7 @@ def _run_wide(kernel: str, out: Any, self: Any, dim: int) -> None:
     out.copy_(result)
 
 
-def reversed_cumsum(x: Any, dim: int) -> Any:
+def reversed_cumsum(x: core.Tensor, dim: int) -> Any:
     """The sum of each element and all after it."""
     if x.dim() == 0:
         return x
@@ -117,7 +117,7 @@ class Cumprod:
         yield (S(3, 4), 1), {}
 
 
-def _complex_cumprod(out: Any, x: Any, dim: int) -> None:
+def _complex_cumprod(out: Any, x: core.Tensor, dim: int) -> None:
     """Doubling: after step k each place holds the product of the 2**k elements up to it."""
     out.copy_(x)
     length, step = (x.shape[dim] if x.dim() else 1), 1
@@ -127,7 +127,7 @@ def _complex_cumprod(out: Any, x: Any, dim: int) -> None:
         step *= 2
 
 
-def _cumprod_gradient(grad: Any, x: Any, result: Any, dim: int) -> Any:
+def _cumprod_gradient(grad: core.Tensor, x: Any, result: Any, dim: int) -> Any:
     """Element i has a share in every product from i on.
 
     Away from zeros the share is (sum of grad * result from i on) / x. Behind the first zero all
@@ -146,7 +146,7 @@ def _cumprod_gradient(grad: Any, x: Any, result: Any, dim: int) -> Any:
     return F.where(first, at_first, F.where(zero, nothing, regular))
 
 
-def _cumprod_gradient_by_element(grad: Any, x: Any, dim: int) -> Any:
+def _cumprod_gradient_by_element(grad: core.Tensor, x: core.Tensor, dim: int) -> Any:
     """The same without a division or a choice: right to any order of derivative, in quadratic time."""
     parts = []
     length = x.shape[dim]
@@ -174,7 +174,7 @@ def _run_extreme(op: str, out: tuple[Any, Any], self: Any, dim: int) -> None:
     out[0].copy_(values)
 
 
-def _to_positions(grad: Any, self_meta: Any, positions: Any, dim: int) -> Any:
+def _to_positions(grad: core.Tensor, self_meta: Any, positions: Any, dim: int) -> Any:
     if self_meta.dim() == 0:
         return grad
     return F.scatter_add(launch.full(self_meta, self_meta.shape, 0), dim, positions, grad)
@@ -218,7 +218,7 @@ class Cummin:
         yield (S(3, 4), 1), {}
 
 
-def _complex_logcumsumexp(x: Any, dim: int) -> Any:
+def _complex_logcumsumexp(x: core.Tensor, dim: int) -> Any:
     """Sums over twice as many elements in each step, until they reach the start."""
     length, step = (x.shape[dim], 1) if x.dim() else (1, 1)
     while step < length:
@@ -228,7 +228,7 @@ def _complex_logcumsumexp(x: Any, dim: int) -> Any:
     return x
 
 
-def _logarithmic_sum(factors: Any, x: Any, result: Any, dim: int) -> Any:
+def _logarithmic_sum(factors: Any, x: core.Tensor, result: Any, dim: int) -> Any:
     """The running sums of ``factors * exp(x)``, divided by ``exp(result)``, by way of logarithms."""
     lowest = launch.full(x, (), core.finfo(x.dtype).min)  # finite: differences of two are numbers
     size = F.where(factors == 0, 1.0, factors if x.is_complex() else factors.abs()).log() + x

@@ -15,15 +15,15 @@ from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite
 
 
-def _rank1(x: Any) -> Any:
+def _rank1(x: core.Tensor) -> Any:
     return x.reshape((1,)) if x.dim() == 0 else x
 
 
-def _rank2(x: Any) -> Any:
+def _rank2(x: core.Tensor) -> Any:
     return x.reshape((1, 1)) if x.dim() == 0 else x.unsqueeze(0) if x.dim() == 1 else x
 
 
-def _rank3(x: Any) -> Any:
+def _rank3(x: core.Tensor) -> Any:
     if x.dim() == 0:
         return x.reshape((1, 1, 1))
     if x.dim() == 1:

@@ -17,7 +17,7 @@ from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator
 
 
-def _check(op: str, self: Any, dim: int, dtype: Any) -> Any:
+def _check(op: str, self: Any, dim: int, dtype: core.dtype) -> Any:
     wrap_dim(op, dim, self.dim())
     kind = dtype if dtype is not None else self.dtype
     if kind.code not in launch.FLOATING:

@@ -8,7 +8,7 @@ positions chosen.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core
@@ -78,7 +78,7 @@ def along_rows(
 
 
 def _select_gradient(
-    grad: Any, self_meta: Any, dim: int, positions: Any, keepdim: bool = True
+    grad: core.Tensor, self_meta: Any, dim: int, positions: Any, keepdim: bool = True
 ) -> Any:
     """Send gradients back to the positions that were chosen along `dim`."""
     if not self_meta.dim():
@@ -89,7 +89,7 @@ def _select_gradient(
     return F.scatter(zero, dim, positions, grad)
 
 
-def _pair(shape: Any, self: Any) -> tuple[Any, Any]:
+def _pair(shape: Sequence[int], self: Any) -> tuple[Any, Any]:
     return (
         core.empty(shape, dtype=self.dtype, device=self.device),
         core.empty(shape, dtype=core.int64, device=self.device),

@@ -142,7 +142,7 @@ def rsub(self: Any, other: Any, alpha: Any) -> Any:
 
 
 @inplace_rule("add")
-def add_(target: Any, other: Any, alpha: Any) -> Any:
+def add_(target: core.Tensor, other: Any, alpha: Any) -> Any:
     """Add a sparse tensor to a dense one where its elements are."""
     plain = target.is_contiguous() and target.dtype is other.dtype and target.shape == other.shape
     recording = core.is_grad_enabled() and (target.requires_grad or other.requires_grad)
@@ -155,7 +155,7 @@ def add_(target: Any, other: Any, alpha: Any) -> Any:
 
 
 @inplace_rule("sub")
-def sub_(target: Any, other: Any, alpha: Any) -> Any:
+def sub_(target: core.Tensor, other: Any, alpha: Any) -> Any:
     """Subtract a sparse tensor from a dense one where its elements are."""
     return add_(target, other, -alpha)
 

@@ -20,7 +20,7 @@ from facula.ops.sparse_create import (
 
 
 def _validate_sparse_coo_tensor_args(
-    indices: Any, values: Any, size: Any, is_coalesced: bool | None = None
+    indices: core.Tensor, values: Any, size: Any, is_coalesced: bool | None = None
 ) -> None:
     """Raise unless the parts make a tensor in coordinate layout."""
     op = "_validate_sparse_coo_tensor_args"

@@ -31,7 +31,7 @@ from facula.ops.sparse_tensor import (
 CHECKS = [False]
 
 
-def _tensor(data: Any, dtype: Any, device: Any) -> Any:
+def _tensor(data: Any, dtype: core.dtype, device: Any) -> Any:
     if isinstance(data, core.Tensor):
         moved = data if device is None else data.to(device)
         return moved if dtype is None else moved.to(dtype)
@@ -44,7 +44,7 @@ def _indices(data: Any, device: Any) -> Any:
     return core.tensor(data, dtype=core.int64, device=device)
 
 
-def _whole(op: str, indices: Any, names: str) -> Any:
+def _whole(op: str, indices: core.Tensor, names: str) -> Any:
     if indices.dtype.is_floating_point or indices.dtype.is_complex or indices.dtype is core.bool:
         fail(
             RuntimeError,
@@ -131,7 +131,7 @@ def sparse_coo_tensor(
     return _finished(compose((indices,), values, size, COO, unique), values, requires_grad)
 
 
-def _inferred(indices: Any, values: Any) -> tuple[int, ...]:
+def _inferred(indices: core.Tensor, values: Any) -> tuple[int, ...]:
     """The least size that holds the indices."""
     if indices.shape[1] == 0:
         return (*[0] * indices.shape[0], *values.shape[1:])
@@ -147,7 +147,7 @@ def _inferred(indices: Any, values: Any) -> tuple[int, ...]:
     return (*(indices.amax(1) + 1).tolist(), *values.shape[1:])
 
 
-def _check_dimensions(op: str, indices: Any, values: Any, size: Sequence[int]) -> None:
+def _check_dimensions(op: str, indices: core.Tensor, values: Any, size: Sequence[int]) -> None:
     sparse, dense = indices.shape[0], values.dim() - 1
     if len(size) != sparse + dense:
         fail(
@@ -168,7 +168,7 @@ def _check_dimensions(op: str, indices: Any, values: Any, size: Sequence[int]) -
 
 
 def check_coo(
-    op: str, indices: Any, values: Any, size: Sequence[int], is_coalesced: bool = False
+    op: str, indices: core.Tensor, values: Any, size: Sequence[int], is_coalesced: bool = False
 ) -> None:
     """Raise unless the indices lie in the size."""
     if not indices.shape[1]:
@@ -376,7 +376,7 @@ def _constructor(layout: Any) -> Any:
         plain: Any,
         values: Any,
         size: Any,
-        dtype: Any,
+        dtype: core.dtype,
         given: Any,
         device: Any,
         pin_memory: Any,

@@ -368,7 +368,7 @@ def matmul(self: Any, other: Any) -> Any:
     )
 
 
-def _scaled(tensor: Any, factor: Any) -> Any:
+def _scaled(tensor: core.Tensor, factor: Any) -> Any:
     return tensor if factor == 1 and type(factor) is not bool else tensor * factor
 
 

@@ -20,7 +20,7 @@ from facula.ops.sparse_tensor import COO, SparseTensor, compose, rebuilt, values
 
 
 @rule("sum")
-def total(self: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+def total(self: Any, dim: Any, keepdim: bool, dtype: core.dtype) -> Any:
     """The sum over all dimensions (dense) or some of them (sparse)."""
     if dim is None or (not isinstance(dim, int) and not len(dim)):
         return values_of(self).sum(dtype=dtype)
@@ -39,7 +39,7 @@ def total(self: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     return _sum_dims(self, set(wrap_dims("sum", dim, self.dim())), keepdim, dtype)
 
 
-def _sum_dims(sparse: SparseTensor, dims: set[int], keepdim: bool, dtype: Any) -> Any:
+def _sum_dims(sparse: SparseTensor, dims: set[int], keepdim: bool, dtype: core.dtype) -> Any:
     count = sparse.sparse_dim()
     index, values = sparse._places[0], values_of(sparse)
     inner = [d - count + 1 for d in sorted(dims) if d >= count]
@@ -61,7 +61,7 @@ def _sum_dims(sparse: SparseTensor, dims: set[int], keepdim: bool, dtype: Any) -
     )
 
 
-def _widened(values: Any, dtype: Any) -> Any:
+def _widened(values: Any, dtype: core.dtype) -> Any:
     """Integers and bools add up in int64."""
     if dtype is not None:
         return values.to(dtype)
@@ -86,7 +86,7 @@ def vector_norm(self: Any, order: Any, dim: Any, keepdim: bool) -> Any:
 
 
 @rule("norm")
-def norm(self: Any, p: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+def norm(self: Any, p: Any, dim: Any, keepdim: bool, dtype: core.dtype) -> Any:
     """The norm of all elements."""
     order = 2.0 if p is None or p == "fro" else float(p)
     made = vector_norm(self, order, None if dim is None else _several(dim), keepdim)
@@ -135,7 +135,7 @@ def _groups(index: Any, size: Any, dim: int) -> tuple[Any, Any]:
     return group, found.shape[0]
 
 
-def _softmax(op: str, input: Any, dim: int, dtype: Any, logarithm: bool) -> Any:
+def _softmax(op: str, input: Any, dim: int, dtype: core.dtype, logarithm: bool) -> Any:
     if not isinstance(input, SparseTensor) or input._form is not COO:
         fail(RuntimeError, op, "a COO tensor was required", input.layout, "use to_sparse()")
     sparse = coalesced(input if dtype is None else input.to(dtype))

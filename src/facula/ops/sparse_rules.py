@@ -53,7 +53,7 @@ def inplace_rule(*names: str) -> Callable[[Callable[..., Any]], Callable[..., An
     return enter
 
 
-def _sparse_arguments(args: Any) -> list[SparseTensor]:
+def _sparse_arguments(args: tuple[Any, ...]) -> list[SparseTensor]:
     found = []
     for a in args:
         if isinstance(a, SparseTensor):
@@ -63,7 +63,7 @@ def _sparse_arguments(args: Any) -> list[SparseTensor]:
     return found
 
 
-def _other_class(args: Any, kwargs: dict[str, Any]) -> Any:
+def _other_class(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The class of an argument that is not sparse and has rules of its own: quantized tensors."""
     for a in (*args, *kwargs.values()):
         for x in a if isinstance(a, (tuple, list)) else (a,):
@@ -72,7 +72,7 @@ def _other_class(args: Any, kwargs: dict[str, Any]) -> Any:
     return None
 
 
-def route(op: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def route(op: core.Op, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """One call of an operator, or of its in-place form, that has a sparse argument."""
     other = _other_class(args, kwargs)
     if other is not None:
@@ -86,7 +86,7 @@ def route(op: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     return result if out is None else _stored(op, out, result)
 
 
-def run(op: Any, args: tuple[Any, ...]) -> Any:
+def run(op: core.Op, args: tuple[Any, ...]) -> Any:
     """The functional form on arguments in schema order."""
     found = RULES.get(op.name)
     if found is not None:
@@ -126,7 +126,7 @@ def unsupported(op: Any, args: Any) -> Any:
 _keeps_zero: dict[Any, bool] = {}
 
 
-def keeps_zero(op: Any, args: tuple[Any, ...], position: int) -> bool:
+def keeps_zero(op: core.Op, args: tuple[Any, ...], position: int) -> bool:
     """Whether an elementwise operator maps zero at `position` to zero, its other arguments given."""
     key = (
         op.name,
@@ -143,16 +143,16 @@ def keeps_zero(op: Any, args: tuple[Any, ...], position: int) -> bool:
     return _keeps_zero[key]
 
 
-def _positional(op: Any) -> int:
+def _positional(op: core.Op) -> int:
     return sum(not p.keyword_only for p in op.definition.schema.parameters)
 
 
-def _keywords(op: Any, args: tuple[Any, ...]) -> dict[str, Any]:
+def _keywords(op: core.Op, args: tuple[Any, ...]) -> dict[str, Any]:
     pairs = zip(op.definition.schema.parameters, args, strict=True)
     return {p.name: a for p, a in pairs if p.keyword_only}
 
 
-def on_values(op: Any, args: tuple[Any, ...]) -> Any:
+def on_values(op: core.Op, args: tuple[Any, ...]) -> Any:
     """An elementwise operator of one sparse tensor and numbers, on its values."""
     places = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
     if len(places) != 1:
@@ -171,7 +171,7 @@ def on_values(op: Any, args: tuple[Any, ...]) -> Any:
 # ------------------------------------------------------------------ results that are given
 
 
-def _inplace(op: Any, args: tuple[Any, ...]) -> Any:
+def _inplace(op: core.Op, args: tuple[Any, ...]) -> Any:
     target = args[0]
     if not isinstance(target, SparseTensor):
         found = INPLACE_RULES.get(op.name)
@@ -211,7 +211,7 @@ def _dense(value: Any) -> Any:
     return F.to_dense(value) if isinstance(value, SparseTensor) else value
 
 
-def _stored(op: Any, out: Any, result: Any) -> Any:
+def _stored(op: core.Op, out: Any, result: Any) -> Any:
     if isinstance(out, SparseTensor):
         if not isinstance(result, SparseTensor):
             fail(

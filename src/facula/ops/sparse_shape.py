@@ -360,7 +360,13 @@ def stack(tensors: Any, dim: int) -> Any:
 
 @rule("zeros_like")
 def zeros_like(
-    self: Any, dtype: Any, layout: Any, device: Any, pin: Any, requires_grad: Any, memory: Any
+    self: Any,
+    dtype: core.dtype,
+    layout: Any,
+    device: Any,
+    pin: Any,
+    requires_grad: Any,
+    memory: Any,
 ) -> Any:
     """A tensor of the same shape and layout without specified elements."""
     layout = self._form if layout is None else layout

@@ -152,7 +152,7 @@ class SparseTensor(core.Tensor):
             "use Tensor.to_dense() first",
         )
 
-    def __array__(self, dtype: Any = None) -> Any:
+    def __array__(self, dtype: core.dtype | None = None) -> Any:
         return self.numpy()
 
     def _lacks(self, op: str, text: str) -> Any:
@@ -248,7 +248,7 @@ class SparseTensor(core.Tensor):
 
     data = property(detach, lambda self, other: _assign_data(self, other))
 
-    def clone(self, *, memory_format: Any = None) -> Any:
+    def clone(self, *, memory_format: core.memory_format | None = None) -> Any:
         """A copy, part of the history."""
         return rebuilt(self, values_of(self).clone(), tuple(p.clone() for p in self._places))
 
@@ -305,7 +305,7 @@ class SparseTensor(core.Tensor):
             self._cannot("fill_")
         return self.zero_()
 
-    def resize_(self, *sizes: Any, memory_format: Any = None) -> Any:
+    def resize_(self, *sizes: Any, memory_format: core.memory_format | None = None) -> Any:
         """Raises: see `sparse_resize_`."""
         self._cannot("resize_")
 
@@ -430,7 +430,9 @@ def shell(
     return made
 
 
-def nothing(size: Sequence[int], dtype: Any, device: Any, layout: Any, sparse_dim: int) -> Any:
+def nothing(
+    size: Sequence[int], dtype: core.dtype, device: Any, layout: Any, sparse_dim: int
+) -> Any:
     """A sparse tensor without specified elements."""
     size = tuple(size)
     if layout is COO:
@@ -542,7 +544,7 @@ def subscript(self: SparseTensor, index: Any) -> Any:
 # ------------------------------------------------------------------ methods of dense tensors
 
 
-def _raise_layout(name: str, wanted: str, tensor: Any) -> None:
+def _raise_layout(name: str, wanted: str, tensor: core.Tensor) -> None:
     fail(
         RuntimeError,
         name,

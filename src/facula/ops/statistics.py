@@ -197,7 +197,7 @@ def linalg_cross(self, other, dim):
     return _cross("linalg.cross", self, other, dim)
 
 
-def _difference_by_step(x: Any, step: Any, d: int, order: int) -> Any:
+def _difference_by_step(x: core.Tensor, step: Any, d: int, order: int) -> Any:
     """Derivative estimates along dimension `d` for points `step` apart."""
     n = x.shape[d]
     part = lambda i, count=1: x.narrow(d, i, count)  # noqa: E731
@@ -210,7 +210,7 @@ def _difference_by_step(x: Any, step: Any, d: int, order: int) -> Any:
     return F.cat([first, inner, last], d)
 
 
-def _difference_by_points(x: Any, points: Any, d: int, order: int) -> Any:
+def _difference_by_points(x: core.Tensor, points: Any, d: int, order: int) -> Any:
     """Derivative estimates along dimension `d` for points at given coordinates."""
     n = x.shape[d]
     steps = points.diff().reshape([-1 if k == d else 1 for k in range(x.dim())])

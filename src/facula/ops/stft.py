@@ -134,7 +134,7 @@ def stft(  # noqa: PLR0913
 
 
 def _check_signal(
-    x: Any, window: Any, return_complex: bool | None, align: bool | None, center: bool
+    x: core.Tensor, window: Any, return_complex: bool | None, align: bool | None, center: bool
 ) -> None:
     if not (x.is_floating_point() or x.is_complex()):
         fail(
@@ -178,7 +178,9 @@ def _overlapped(frames: Any, hop: int) -> Any:
     return frames.new_zeros((batch, total)).index_add(1, places, frames.reshape((batch, -1)))
 
 
-def _frames_of(x: Any, n_fft: int, normalized: bool, half: bool, return_complex: bool) -> Any:
+def _frames_of(
+    x: core.Tensor, n_fft: int, normalized: bool, half: bool, return_complex: bool
+) -> Any:
     """Signals of every frame out of spectra [batch, frequencies, frames]."""
     kind, spectra = ROOT if normalized else WHOLE, x.transpose(1, 2)
     if return_complex:
@@ -254,7 +256,7 @@ def istft(  # noqa: PLR0913
     return signal if self.dim() == 3 else signal.squeeze(0)
 
 
-def _check_spectrum(x: Any, n_fft: int, onesided: bool | None) -> None:
+def _check_spectrum(x: core.Tensor, n_fft: int, onesided: bool | None) -> None:
     if not x.is_complex():
         fail(
             RuntimeError,

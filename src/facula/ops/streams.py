@@ -76,7 +76,7 @@ class RReluSlopes:
         out.copy_(slopes.reshape(out.shape))
 
 
-def _computed_in(dtype: Any) -> Any:
+def _computed_in(dtype: core.dtype) -> Any:
     return dtype if dtype is core.float64 else core.float32
 
 
@@ -96,13 +96,15 @@ def of_a_part(kind: str, a: Any, b: Any) -> tuple[str, Any, Any]:
     return kind, a, b / 2**0.5 if kind.startswith("normal") else b
 
 
-def memory_order(tensor: Any) -> list[int]:
+def memory_order(tensor: core.Tensor) -> list[int]:
     """The dimensions, the one with the longest step in memory first."""
     strides = tensor.stride()
     return sorted(range(tensor.dim()), key=lambda d: -strides[d])
 
 
-def in_memory_order(draw: Any, tensor: Any, kind: str, a: Any, b: Any, generator: Any) -> Any:
+def in_memory_order(
+    draw: Any, tensor: core.Tensor, kind: str, a: Any, b: Any, generator: core.Generator | None
+) -> Any:
     """`draw` for a tensor that is not contiguous, which stays as it is: the result is a new one."""
     order = memory_order(tensor)
     fresh = core.empty([tensor.shape[d] for d in order], dtype=tensor.dtype, device=tensor.device)

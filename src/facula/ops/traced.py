@@ -24,7 +24,7 @@ class lift_fresh_copy:
     def cpu(out: Any, self: Any) -> None:
         out.copy_(self)
 
-    def backward(grad: Any) -> Any:
+    def backward(grad: core.Tensor) -> Any:
         return grad
 
     def samples(S: Any) -> Any:

@@ -34,11 +34,11 @@ class Within:
             fail(RuntimeError, op, message, bad, hint=f"all of them lie in [{low}, {high})")
 
 
-def checked(indices: Any, low: int, high: int, op: str, message: str) -> Any:
+def checked(indices: core.Tensor, low: int, high: int, op: str, message: str) -> Any:
     """Indices in a trace, to be checked whenever the traced program runs."""
     return F._within(indices, low, high, op, message)
 
 
-def is_traced(tensor: Any) -> bool:
+def is_traced(tensor: core.Tensor) -> bool:
     """Whether elements of a tensor can not be asked for now, but later."""
     return core.is_dispatching(tensor)

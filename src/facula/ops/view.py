@@ -8,6 +8,7 @@ gradients are formulas over operators.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from facula import core
@@ -287,7 +288,9 @@ def _placed(grad: Tensor, meta: Any, part: Any) -> Tensor:
     return z
 
 
-def strided_scatter(grad: Tensor, meta: Any, shape: Any, stride: Any, offset: int) -> Tensor:
+def strided_scatter(
+    grad: Tensor, meta: Any, shape: Sequence[int], stride: Any, offset: int
+) -> Tensor:
     """The adjoint of reading a strided part of memory: overlapping reads add up.
 
     offset: from the first element of the argument; what lies outside of it gets no gradient.
@@ -309,13 +312,15 @@ def strided_scatter(grad: Tensor, meta: Any, shape: Any, stride: Any, offset: in
     return flat.as_strided(meta.shape, meta.strides, before)
 
 
-def _strided_gather(grad: Tensor, meta: Any, shape: Any, stride: Any, offset: int) -> Tensor:
+def _strided_gather(
+    grad: Tensor, meta: Any, shape: Sequence[int], stride: Any, offset: int
+) -> Tensor:
     whole = grad.new_empty_strided(meta.shape, meta.strides)
     return whole.copy_(grad).as_strided(shape, stride, offset).clone()
 
 
 def _strided_replace(
-    grad: Tensor, meta: Any, shape: Any, stride: Any, offset: int, part: Tensor | None
+    grad: Tensor, meta: Any, shape: Sequence[int], stride: Any, offset: int, part: Tensor | None
 ) -> Tensor:
     whole = grad.new_empty_strided(meta.shape, meta.strides)
     whole.copy_(grad)

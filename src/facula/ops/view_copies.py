@@ -8,12 +8,15 @@ are those of the view.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.ops import view, view_dtype, view_split  # noqa: F401  (they fill the table)
 from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import TABLE, F, composite, operator
+
+if TYPE_CHECKING:
+    from facula.ops.definition import Definition
 
 
 def _fresh(result: Any) -> Any:
@@ -22,7 +25,7 @@ def _fresh(result: Any) -> Any:
     return result.clone(memory_format=core.contiguous_format)
 
 
-def _copy_text(definition: Any) -> str:
+def _copy_text(definition: Definition) -> str:
     return definition.schema.text.strip().replace(definition.name, f"{definition.name}_copy", 1)
 
 

@@ -7,8 +7,6 @@ is read or written; strides and offset must divide where the new element is larg
 
 from __future__ import annotations
 
-from typing import Any
-
 from facula import core
 from facula.core.errors import fail
 from facula.ops.registry import F, view
@@ -20,7 +18,7 @@ Tensor = core.Tensor
 _DENSE = "x.clone(memory_format=facula.contiguous_format) lies in memory as required"
 
 
-def _check_resizable(dtype: Any, shape: list[int], stride: list[int]) -> None:
+def _check_resizable(dtype: core.dtype, shape: list[int], stride: list[int]) -> None:
     if not shape:
         fail(
             RuntimeError,
@@ -75,7 +73,7 @@ class view_as_dtype:
         return core.view_dtype(self, dtype, shape, stride)
 
 
-def _view_as(self: Tensor, dtype: Any) -> Tensor:
+def _view_as(self: Tensor, dtype: core.dtype) -> Tensor:
     """`x.view(dtype)`: bytes read as other numbers have no gradient."""
     return F.view_as_dtype(self.detach() if self.requires_grad else self, dtype)
 

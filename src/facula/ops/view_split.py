@@ -7,6 +7,7 @@ dimension.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from facula import core
@@ -60,7 +61,7 @@ class unbind:
         yield (S(3, 4), 1), {}
 
 
-def _split_points(self: Tensor, sizes: Any, d: int, op: str) -> list[int]:
+def _split_points(self: Tensor, sizes: Sequence[int], d: int, op: str) -> list[int]:
     if any(s < 0 for s in sizes) or sum(sizes) != self.shape[d]:
         fail(
             RuntimeError,

@@ -56,7 +56,7 @@ def _made(
     length: int,
     periodic: bool,
     weights: Callable[[Any, int], Any],
-    dtype: Any,
+    dtype: core.dtype,
     layout: Any,
     device: Any,
     requires_grad: bool | None,

@@ -66,7 +66,7 @@ def columns(op: str, sizes: Sequence[int], window: tuple[Sequence[int], ...]) ->
 
 
 def _window_numbers(
-    count: int, sizes: Any, counts: Sequence[int], window: tuple[Sequence[int], ...]
+    count: int, sizes: Sequence[int], counts: Sequence[int], window: tuple[Sequence[int], ...]
 ) -> tuple[int, ...]:
     kernel, dilation, padding, stride = window
     return (count, *sizes, *counts, *kernel, *dilation, *padding, *stride)
@@ -255,7 +255,7 @@ def _check_factor(op: str, self: Any, factor: int, by: int, least: int) -> None:
         )
 
 
-def _in_order_of(like: Any, x: Any) -> Any:
+def _in_order_of(like: Any, x: core.Tensor) -> Any:
     """`x`, contiguous or channels last as `like` is."""
     return memory_order.ordered(x, memory_order.channels_last(like))
 

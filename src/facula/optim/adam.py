@@ -55,14 +55,14 @@ class _AdamFamily(ElementwiseOptimizer):
             sign_of(group),
         )
 
-    def _decay(self, group: dict, p: Any, g: Any) -> tuple[Any, Any]:
+    def _decay(self, group: dict, p: core.Tensor, g: core.Tensor) -> tuple[Any, Any]:
         """Parameter and gradient after weight decay of either kind."""
         weight_decay = group["weight_decay"]
         if group.get("decoupled_weight_decay"):
             return p * (1 - group["lr"] * weight_decay), g
         return p, with_decay(p, g, weight_decay)
 
-    def _moments(self, group: dict, g: Any, state: dict) -> tuple[Any, Any]:
+    def _moments(self, group: dict, g: core.Tensor, state: dict) -> tuple[Any, Any]:
         beta1, beta2 = group["betas"]
         first = state["exp_avg"] + (g - state["exp_avg"]) * (1 - beta1)
         second = state["exp_avg_sq"] * beta2 + (1 - beta2) * g * g
@@ -148,7 +148,7 @@ class Adam(_AdamFamily):
     def _state_names(self, group: dict) -> tuple[str, ...]:
         return (*self._states, "max_exp_avg_sq") if group["amsgrad"] else self._states
 
-    def _check_gradient(self, group: dict, grad: Any) -> None:
+    def _check_gradient(self, group: dict, grad: core.Tensor) -> None:
         if grad.is_sparse:
             fail(
                 RuntimeError,
@@ -157,7 +157,9 @@ class Adam(_AdamFamily):
                 hint="facula.optim.SparseAdam takes them",
             )
 
-    def _formula(self, group: dict, p: Any, g: Any, state: dict, step: Any) -> tuple[Any, dict]:
+    def _formula(
+        self, group: dict, p: core.Tensor, g: core.Tensor, state: dict, step: Any
+    ) -> tuple[Any, dict]:
         beta1, beta2 = group["betas"]
         p, g = self._decay(group, p, g)
         first, second = self._moments(group, g, state)
@@ -302,7 +304,9 @@ class Adamax(_AdamFamily):
     def _kernel_name(self, group: dict) -> str:
         return "adamax"
 
-    def _formula(self, group: dict, p: Any, g: Any, state: dict, step: Any) -> tuple[Any, dict]:
+    def _formula(
+        self, group: dict, p: core.Tensor, g: core.Tensor, state: dict, step: Any
+    ) -> tuple[Any, dict]:
         beta1, beta2 = group["betas"]
         p, g = self._decay(group, p, g)
         first = state["exp_avg"] + (g - state["exp_avg"]) * (1 - beta1)
@@ -382,13 +386,15 @@ class NAdam(_AdamFamily):
     def _parameters(self, group: dict) -> tuple[float, ...]:
         return (*super()._parameters(group), float(group["momentum_decay"]))
 
-    def _init_state(self, group: dict, parameter: Any, state: dict) -> None:
+    def _init_state(self, group: dict, parameter: core.Tensor, state: dict) -> None:
         state["step"] = scalar_state(0.0, group, parameter)
         state["mu_product"] = scalar_state(1.0, group, parameter)
         state["exp_avg"] = zeros_like(parameter)
         state["exp_avg_sq"] = zeros_like(parameter)
 
-    def _formula(self, group: dict, p: Any, g: Any, state: dict, step: Any) -> tuple[Any, dict]:
+    def _formula(
+        self, group: dict, p: core.Tensor, g: core.Tensor, state: dict, step: Any
+    ) -> tuple[Any, dict]:
         beta1, beta2 = group["betas"]
         lr, decay = group["lr"], group["momentum_decay"]
         p, g = self._decay(group, p, g)
@@ -464,7 +470,9 @@ class RAdam(_AdamFamily):
     def _kernel_name(self, group: dict) -> str:
         return "radam.decoupled" if group["decoupled_weight_decay"] else "radam"
 
-    def _formula(self, group: dict, p: Any, g: Any, state: dict, step: Any) -> tuple[Any, dict]:
+    def _formula(
+        self, group: dict, p: core.Tensor, g: core.Tensor, state: dict, step: Any
+    ) -> tuple[Any, dict]:
         beta1, beta2 = group["betas"]
         p, g = self._decay(group, p, g)
         first, second = self._moments(group, g, state)

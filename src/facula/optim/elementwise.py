@@ -27,7 +27,7 @@ _SCALAR_STATES = frozenset(("step", "mu_product", "eta", "mu"))
 _kernels: dict[tuple[str, Any], Any] = {}
 
 
-def find_kernel(name: str, dtype: Any) -> Any:
+def find_kernel(name: str, dtype: core.dtype) -> Any:
     """The step kernel of this name for a dtype, None where there is none."""
     key = (name, dtype)
     try:
@@ -137,7 +137,7 @@ class Gathered:
         return [tuple(self.pointers[i : i + width]) for i in range(0, len(self.pointers), width)]
 
 
-def _still(entry: tuple, states: Any, p: Any) -> bool:
+def _still(entry: tuple, states: Any, p: core.Tensor) -> bool:
     """Whether a parameter's state holds the same tensors as when ``entry`` was made."""
     state, values = entry[0], entry[1]
     return (
@@ -179,13 +179,15 @@ class ElementwiseOptimizer(Optimizer):
     def _state_names(self, group: dict) -> tuple[str, ...]:
         return self._states
 
-    def _init_state(self, group: dict, parameter: Any, state: dict) -> None:
+    def _init_state(self, group: dict, parameter: core.Tensor, state: dict) -> None:
         """Make the state of a parameter."""
         state["step"] = scalar_state(0.0, group, parameter)
         for name in self._state_names(group):
             state[name] = zeros_like(parameter)
 
-    def _formula(self, group: dict, p: Any, g: Any, state: dict, step: Any) -> tuple[Any, dict]:
+    def _formula(
+        self, group: dict, p: core.Tensor, g: core.Tensor, state: dict, step: Any
+    ) -> tuple[Any, dict]:
         """The new parameter and the new states, computed by operators; ``step`` has been counted
         already.
         """
@@ -204,7 +206,7 @@ class ElementwiseOptimizer(Optimizer):
             param, value, param_id, param_groups, key
         )
 
-    def _check_gradient(self, group: dict, grad: Any) -> None:
+    def _check_gradient(self, group: dict, grad: core.Tensor) -> None:
         if grad.is_sparse:
             fail(
                 RuntimeError,
@@ -291,7 +293,13 @@ class ElementwiseOptimizer(Optimizer):
         return gathered
 
     def _gather_other(
-        self, gathered: Gathered, group: dict, p: Any, g: Any, entry: tuple, names: tuple
+        self,
+        gathered: Gathered,
+        group: dict,
+        p: core.Tensor,
+        g: core.Tensor,
+        entry: tuple,
+        names: tuple,
     ) -> None:
         """A parameter that is not contiguous, or of another dtype: together with the others only if
         alike.
@@ -305,7 +313,9 @@ class ElementwiseOptimizer(Optimizer):
         else:
             gathered.other.append((p, g, state))
 
-    def _entry(self, group: dict, p: Any, g: Any, states: Any, names: tuple[str, ...]) -> tuple:
+    def _entry(
+        self, group: dict, p: core.Tensor, g: core.Tensor, states: Any, names: tuple[str, ...]
+    ) -> tuple:
         """(state, its values, its pointers where they are contiguous like the parameter, number of
         elements).
         """
@@ -374,11 +384,11 @@ class ElementwiseOptimizer(Optimizer):
     _step_group._facula_captured_as = _step_group_in_graph  # type: ignore[attr-defined]
     _step_group._facula_prepared_by = _make_states  # type: ignore[attr-defined]
 
-    def step_with(self, group: dict, p: Any, g: Any, state: dict) -> None:
+    def step_with(self, group: dict, p: core.Tensor, g: core.Tensor, state: dict) -> None:
         """Update one tensor by a gradient, with the settings of a group and a state of its own."""
         self._step_one(group, p, g, state)
 
-    def _step_one(self, group: dict, p: Any, g: Any, state: dict) -> None:
+    def _step_one(self, group: dict, p: core.Tensor, g: core.Tensor, state: dict) -> None:
         """One parameter: complex ones as pairs, through the kernel where that fits, else by
         formula.
         """
@@ -414,11 +424,11 @@ class ElementwiseOptimizer(Optimizer):
         real_p.copy_(new_p)
 
 
-def _same(tensor: Any) -> Any:
+def _same(tensor: core.Tensor) -> Any:
     return tensor
 
 
-def zeros_like(parameter: Any) -> Any:
+def zeros_like(parameter: core.Tensor) -> Any:
     """Zeros in the parameter's memory order."""
     return facula.zeros_like(parameter, memory_format=facula.preserve_format)
 
@@ -429,7 +439,7 @@ def scalar_dtype() -> Any:
     return core.float64 if wide else core.float32
 
 
-def scalar_state(value: Any, group: dict, parameter: Any) -> Any:
+def scalar_state(value: Any, group: dict, parameter: core.Tensor) -> Any:
     """A zero-dimensional state; on the parameter's device where the group is capturable or fused."""
     if isinstance(value, core.Tensor):
         return value.detach().clone().to(scalar_dtype())
@@ -442,7 +452,7 @@ def square_root(x: Any) -> Any:
     return x.sqrt() if isinstance(x, core.Tensor) else x**0.5
 
 
-def with_decay(p: Any, g: Any, weight_decay: Any) -> Any:
+def with_decay(p: core.Tensor, g: core.Tensor, weight_decay: Any) -> Any:
     """The gradient of the loss with the L2 penalty."""
     return (
         g if isinstance(weight_decay, (int, float)) and weight_decay == 0 else g + weight_decay * p

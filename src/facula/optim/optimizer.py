@@ -337,7 +337,9 @@ class Optimizer:
             return value.to(dtype=param.dtype, device=param.device)
         return value.to(device=param.device)
 
-    def _cast_state(self, param: Any, value: Any, index: int, groups: list, key: Any = None) -> Any:
+    def _cast_state(
+        self, param: Any, value: Any, index: int, groups: list, key: core.Tensor | None = None
+    ) -> Any:
         if isinstance(value, core.Tensor):
             return self._process_value_according_to_param_policy(param, value, index, groups, key)
         if isinstance(value, dict):

@@ -34,12 +34,12 @@ class _OneByOne(Optimizer):
                         self._step_one(group, p, p.grad)
         return loss
 
-    def step_with(self, group: dict, p: Any, g: Any, state: dict) -> None:
+    def step_with(self, group: dict, p: core.Tensor, g: core.Tensor, state: dict) -> None:
         """Update one tensor by a gradient, with the settings of a group and a state of its own."""
         self.state[p] = state
         self._step_one(group, p, g)
 
-    def _step_one(self, group: dict, p: Any, g: Any) -> None:
+    def _step_one(self, group: dict, p: core.Tensor, g: core.Tensor) -> None:
         raise NotImplementedError
 
 
@@ -108,7 +108,7 @@ class SparseAdam(_OneByOne):
                 hint="parameters are dense, their gradients sparse: Embedding(..., sparse=True)",
             )
 
-    def _step_one(self, group: dict, p: Any, g: Any) -> None:
+    def _step_one(self, group: dict, p: core.Tensor, g: core.Tensor) -> None:
         if not g.is_sparse:
             fail(
                 RuntimeError,
@@ -259,7 +259,7 @@ class Adafactor(_OneByOne):
             if entry and not isinstance(entry["step"], core.Tensor):
                 entry["step"] = facula.tensor(float(entry["step"]), dtype=scalar_dtype())
 
-    def _init_state(self, p: Any, g: Any, state: dict) -> None:
+    def _init_state(self, p: core.Tensor, g: core.Tensor, state: dict) -> None:
         state["step"] = facula.tensor(0.0, dtype=scalar_dtype())
         if g.dim() > 1:
             rows, columns = list(g.shape), list(g.shape)
@@ -270,7 +270,7 @@ class Adafactor(_OneByOne):
         else:
             state["variance"] = facula.zeros_like(g, memory_format=facula.preserve_format)
 
-    def _step_one(self, group: dict, p: Any, g: Any) -> None:
+    def _step_one(self, group: dict, p: core.Tensor, g: core.Tensor) -> None:
         if g.is_sparse:
             fail(
                 RuntimeError,
@@ -312,7 +312,9 @@ class Adafactor(_OneByOne):
         p.add_(update, alpha=-alpha / scale)
 
 
-def _newton_schulz(g: Any, coefficients: tuple[float, float, float], steps: int, eps: float) -> Any:
+def _newton_schulz(
+    g: core.Tensor, coefficients: tuple[float, float, float], steps: int, eps: float
+) -> Any:
     """A matrix with the singular vectors of ``g`` and singular values near one, in bfloat16."""
     if steps >= 100:
         fail(
@@ -426,7 +428,7 @@ class Muon(_OneByOne):
                         hint="give other parameters to another optimizer, such as AdamW",
                     )
 
-    def _step_one(self, group: dict, p: Any, g: Any) -> None:
+    def _step_one(self, group: dict, p: core.Tensor, g: core.Tensor) -> None:
         if p.is_complex():
             fail(
                 RuntimeError,

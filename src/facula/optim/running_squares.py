@@ -116,7 +116,7 @@ class RMSprop(_Family):
             names.append("momentum_buffer")
         return tuple(names)
 
-    def _init_state(self, group: dict, parameter: Any, state: dict) -> None:
+    def _init_state(self, group: dict, parameter: core.Tensor, state: dict) -> None:
         state["step"] = scalar_state(0.0, group, parameter)
         state["square_avg"] = zeros_like(parameter)
         if group["momentum"] > 0:
@@ -128,7 +128,9 @@ class RMSprop(_Family):
         names = ("lr", "alpha", "eps", "weight_decay", "momentum")
         return (*[float(group[name]) for name in names], sign_of(group))
 
-    def _formula(self, group: dict, p: Any, g: Any, state: dict, step: Any) -> tuple[Any, dict]:
+    def _formula(
+        self, group: dict, p: core.Tensor, g: core.Tensor, state: dict, step: Any
+    ) -> tuple[Any, dict]:
         alpha = group["alpha"]
         g = with_decay(p, g, group["weight_decay"])
         square = state["square_avg"] * alpha + (1 - alpha) * g * g
@@ -217,7 +219,7 @@ class Adagrad(_Family):
         "fused": None,
     }
 
-    def _init_state(self, group: dict, parameter: Any, state: dict) -> None:
+    def _init_state(self, group: dict, parameter: core.Tensor, state: dict) -> None:
         value = group["initial_accumulator_value"]
         state["step"] = facula.tensor(0.0, dtype=scalar_dtype())
         start = complex(value, value) if parameter.is_complex() else value
@@ -234,7 +236,7 @@ class Adagrad(_Family):
     def _kernel_name(self, group: dict) -> str:
         return "adagrad"
 
-    def _check_gradient(self, group: dict, grad: Any) -> None:
+    def _check_gradient(self, group: dict, grad: core.Tensor) -> None:
         if grad.is_sparse and group["weight_decay"] != 0:
             fail(
                 RuntimeError,
@@ -247,7 +249,7 @@ class Adagrad(_Family):
         names = ("lr", "lr_decay", "eps", "weight_decay")
         return (*[float(group[name]) for name in names], sign_of(group))
 
-    def _step_one(self, group: dict, p: Any, g: Any, state: dict) -> None:
+    def _step_one(self, group: dict, p: core.Tensor, g: core.Tensor, state: dict) -> None:
         if not g.is_sparse:
             super()._step_one(group, p, g, state)
             return
@@ -268,7 +270,9 @@ class Adagrad(_Family):
         std = state["sum"].sparse_mask(g)._values().sqrt_().add_(group["eps"])
         p.add_(sparse(values / std), alpha=-size)
 
-    def _formula(self, group: dict, p: Any, g: Any, state: dict, step: Any) -> tuple[Any, dict]:
+    def _formula(
+        self, group: dict, p: core.Tensor, g: core.Tensor, state: dict, step: Any
+    ) -> tuple[Any, dict]:
         g = with_decay(p, g, group["weight_decay"])
         size = group["lr"] / (1 + (step - 1) * group["lr_decay"])
         total = state["sum"] + g * g
@@ -341,7 +345,9 @@ class Adadelta(_Family):
         names = ("lr", "rho", "eps", "weight_decay")
         return (*[float(group[name]) for name in names], sign_of(group))
 
-    def _formula(self, group: dict, p: Any, g: Any, state: dict, step: Any) -> tuple[Any, dict]:
+    def _formula(
+        self, group: dict, p: core.Tensor, g: core.Tensor, state: dict, step: Any
+    ) -> tuple[Any, dict]:
         rho, eps = group["rho"], group["eps"]
         g = with_decay(p, g, group["weight_decay"])
         square = state["square_avg"] * rho + (1 - rho) * g * g
@@ -415,7 +421,7 @@ class Rprop(_Family):
     def _kernel_name(self, group: dict) -> str:
         return "rprop"
 
-    def _init_state(self, group: dict, parameter: Any, state: dict) -> None:
+    def _init_state(self, group: dict, parameter: core.Tensor, state: dict) -> None:
         lr = group["lr"]
         state["step"] = scalar_state(0.0, group, parameter)
         state["prev"] = zeros_like(parameter)
@@ -426,7 +432,9 @@ class Rprop(_Family):
         numbers = (*group["etas"], *group["step_sizes"])
         return (*[float(x) for x in numbers], sign_of(group))
 
-    def _formula(self, group: dict, p: Any, g: Any, state: dict, step: Any) -> tuple[Any, dict]:
+    def _formula(
+        self, group: dict, p: core.Tensor, g: core.Tensor, state: dict, step: Any
+    ) -> tuple[Any, dict]:
         (shorter, longer), (least, most) = group["etas"], group["step_sizes"]
         agreement = (g * state["prev"]).sign()
         one = facula.ones_like(g)
@@ -501,7 +509,7 @@ class ASGD(_Family):
     def _kernel_name(self, group: dict) -> str:
         return "asgd"
 
-    def _init_state(self, group: dict, parameter: Any, state: dict) -> None:
+    def _init_state(self, group: dict, parameter: core.Tensor, state: dict) -> None:
         where = parameter.device
         dtype = scalar_dtype()
         state["step"] = facula.zeros((), device=where, dtype=dtype)
@@ -513,7 +521,9 @@ class ASGD(_Family):
         names = ("lr", "lambd", "alpha", "t0", "weight_decay")
         return (*[float(group[name]) for name in names], sign_of(group))
 
-    def _formula(self, group: dict, p: Any, g: Any, state: dict, step: Any) -> tuple[Any, dict]:
+    def _formula(
+        self, group: dict, p: core.Tensor, g: core.Tensor, state: dict, step: Any
+    ) -> tuple[Any, dict]:
         lr, lambd = group["lr"], group["lambd"]
         g = with_decay(p, g, group["weight_decay"])
         eta, mu = state["eta"], state["mu"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import facula
+from facula import core
 from facula.core.errors import fail
 from facula.optim.elementwise import (
     ElementwiseOptimizer,
@@ -170,10 +171,10 @@ class SGD(ElementwiseOptimizer):
     # what capture follows instead of launching kernels
     _step_group._facula_captured_as = _step_group_by_formula  # type: ignore[attr-defined]
 
-    def _init_state(self, group: dict, parameter: Any, state: dict) -> None:
+    def _init_state(self, group: dict, parameter: core.Tensor, state: dict) -> None:
         """Nothing: the buffer comes with the first gradient."""
 
-    def _step_one(self, group: dict, p: Any, g: Any, state: dict) -> None:
+    def _step_one(self, group: dict, p: core.Tensor, g: core.Tensor, state: dict) -> None:
         if g.is_sparse:
             self._step_sparse(group, p, g, state)
             return
@@ -197,7 +198,7 @@ class SGD(ElementwiseOptimizer):
             grad = grad + momentum * buffer if group["nesterov"] else buffer
         target.copy_(target - lr * grad)
 
-    def _check_gradient(self, group: dict, grad: Any) -> None:
+    def _check_gradient(self, group: dict, grad: core.Tensor) -> None:
         if grad.is_sparse and group["weight_decay"] != 0:
             fail(
                 RuntimeError,
@@ -206,7 +207,7 @@ class SGD(ElementwiseOptimizer):
                 hint="weight_decay=0 takes sparse gradients",
             )
 
-    def _step_sparse(self, group: dict, p: Any, g: Any, state: dict) -> None:
+    def _step_sparse(self, group: dict, p: core.Tensor, g: core.Tensor, state: dict) -> None:
         """A step with a sparse gradient; the momentum buffer then is sparse, too."""
         self._check_gradient(group, g)
         g, momentum = -g if group["maximize"] else g, group["momentum"]
@@ -220,7 +221,7 @@ class SGD(ElementwiseOptimizer):
         p.add_(g, alpha=-float(group["lr"]))
 
 
-def _same(tensor: Any) -> Any:
+def _same(tensor: core.Tensor) -> Any:
     return tensor
 
 

@@ -146,7 +146,7 @@ class AveragedModel(Module):
     def __init__(
         self,
         model: Module,
-        device: Any = None,
+        device: core.device | str | int | None = None,
         avg_fn: Callable | None = None,
         multi_avg_fn: Callable | None = None,
         use_buffers: bool = False,
@@ -199,7 +199,9 @@ class AveragedModel(Module):
             self.n_averaged += 1
 
 
-def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
+def update_bn(
+    loader: Iterable[Any], model: Module, device: core.device | str | int | None = None
+) -> None:
     """Computes the running statistics of a model's batch normalization over one pass of data.
 
     Averaged parameters need it before they are used, since the statistics were those of others.

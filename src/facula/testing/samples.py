@@ -10,12 +10,17 @@ that a test of those stays independent.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
 import facula
+from facula import core
 from facula.core import Tensor
+
+if TYPE_CHECKING:
+    from facula.ops.definition import Definition
+
 
 __all__ = ["Samples", "layouts", "map_tensors", "pointwise_samples"]
 
@@ -23,7 +28,7 @@ __all__ = ["Samples", "layouts", "map_tensors", "pointwise_samples"]
 class Samples:
     """Makes tensors; called with sizes it gives floating point numbers of its dtype."""
 
-    def __init__(self, dtype: Any = None, seed: int = 0, empty: bool = False) -> None:
+    def __init__(self, dtype: core.dtype | None = None, seed: int = 0, empty: bool = False) -> None:
         self.dtype = facula.float32 if dtype is None else dtype
         self.empty = empty
         self._random = numpy.random.default_rng(seed)
@@ -33,7 +38,7 @@ class Samples:
         return (0, *shape[1:]) if self.empty and shape else shape
 
     def __call__(
-        self, *shape: int, low: float = -1.0, high: float = 1.0, dtype: Any = None
+        self, *shape: int, low: float = -1.0, high: float = 1.0, dtype: core.dtype | None = None
     ) -> Tensor:
         """Numbers in `[low, high)`; integers from 1 to 6 and bools where the dtype asks for them."""
         dtype = self.dtype if dtype is None else dtype
@@ -198,7 +203,9 @@ def _bounds(domain: Any, name: str) -> tuple[float, float]:
     return first, last
 
 
-def _attributes(definition: Any, chosen: dict[str, Any], dtype: Any) -> dict[str, Any]:
+def _attributes(
+    definition: Definition, chosen: dict[str, Any], dtype: core.dtype
+) -> dict[str, Any]:
     """Values of the attributes that a call must give: required ones, and those of a variant.
 
     Numbers ascend, so that a lower bound lies below the upper one.

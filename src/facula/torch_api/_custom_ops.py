@@ -38,21 +38,24 @@ def custom_op(qualname: str, func_or_schema: Any = None) -> Any:
 
 
 def impl(
-    qualname: str, *, device_types: str | Iterable[str] = ("cpu", "cuda"), func: Any = None
+    qualname: str,
+    *,
+    device_types: str | Iterable[str] = ("cpu", "cuda"),
+    func: Callable[..., Any] | None = None,
 ) -> Any:
     """The function of an operator for device types."""
     types = device_types if isinstance(device_types, str) else list(device_types)
     return _interface.implement(qualname, types, func)
 
 
-def impl_abstract(qualname: str, *, func: Any = None) -> Any:
+def impl_abstract(qualname: str, *, func: Callable[..., Any] | None = None) -> Any:
     """The function of an operator for tensors without data."""
     if func is not None:
         return _interface.abstract(qualname, func)
     return lambda function: _interface.abstract(qualname, function)
 
 
-def impl_save_for_backward(qualname: str, *, func: Any = None) -> Any:
+def impl_save_for_backward(qualname: str, *, func: Callable[..., Any] | None = None) -> Any:
     """What is kept for the gradient: `func(inputs, output)`."""
     if func is not None and inspect.isfunction(func):
         return _interface.save_for_backward(qualname, func)
@@ -60,7 +63,10 @@ def impl_save_for_backward(qualname: str, *, func: Any = None) -> Any:
 
 
 def impl_backward(
-    qualname: str, output_differentiability: list[bool] | None = None, *, func: Any = None
+    qualname: str,
+    output_differentiability: list[bool] | None = None,
+    *,
+    func: Callable[..., Any] | None = None,
 ) -> Any:
     """The gradient: `func(ctx, saved, *grads)` gives a dictionary by the names of arguments."""
 

@@ -36,27 +36,27 @@ __all__ = [
 _TYPES = {bool: core.bool_, int: core.int64, complex: core.complex64}
 
 
-def is_boolean_dtype(dtype: Any) -> bool:
+def is_boolean_dtype(dtype: core.dtype) -> bool:
     """Whether it is that of truth values."""
     return dtype is core.bool_
 
 
-def is_integer_dtype(dtype: Any) -> bool:
+def is_integer_dtype(dtype: core.dtype) -> bool:
     """Whether it is one of whole numbers."""
     return not (dtype.is_floating_point or dtype.is_complex or dtype is core.bool_)
 
 
-def is_float_dtype(dtype: Any) -> bool:
+def is_float_dtype(dtype: core.dtype) -> bool:
     """Whether it is one of real numbers."""
     return bool(dtype.is_floating_point)
 
 
-def is_complex_dtype(dtype: Any) -> bool:
+def is_complex_dtype(dtype: core.dtype) -> bool:
     """Whether it is one of complex numbers."""
     return bool(dtype.is_complex)
 
 
-def dtype_to_type(dtype: Any) -> type:
+def dtype_to_type(dtype: core.dtype) -> type:
     """The class of the Python number that an element is."""
     if dtype.is_complex:
         return complex
@@ -70,12 +70,12 @@ def type_to_dtype(typ: type) -> Any:
     return core.get_default_dtype() if typ is float else _TYPES[typ]
 
 
-def corresponding_real_dtype(dtype: Any) -> Any:
+def corresponding_real_dtype(dtype: core.dtype) -> Any:
     """The dtype of the parts of complex numbers."""
     return dtype.to_real()
 
 
-def corresponding_complex_dtype(dtype: Any) -> Any:
+def corresponding_complex_dtype(dtype: core.dtype) -> Any:
     """The dtype of complex numbers with such parts."""
     return dtype.to_complex()
 

@@ -58,7 +58,7 @@ def is_available() -> bool:
     return current_accelerator() is not None
 
 
-def get_device_module(device: Any = None) -> Any:
+def get_device_module(device: core.device | str | int | None = None) -> Any:
     """The module of a device's own functions, such as ``facula.cpu``.
 
     Args:
@@ -132,7 +132,7 @@ def current_device_index() -> int:
 class _OfAccelerator:
     """What only an accelerator can make: its backend does."""
 
-    def __new__(cls, device: Any = None, **options: Any) -> Any:
+    def __new__(cls, device: core.device | str | int | None = None, **options: Any) -> Any:
         found = core.device(device) if device is not None else current_accelerator()
         backend = core.BACKENDS[found.type] if found is not None and found.type != "cpu" else None
         make = getattr(backend, cls.__name__, None)
@@ -179,7 +179,7 @@ class Event(_OfAccelerator):
     """
 
 
-def synchronize(device: Any = None) -> None:
+def synchronize(device: core.device | str | int | None = None) -> None:
     """Waits for the device; nothing to wait for on the CPU."""
     found = current_accelerator()
     wait = getattr(core.BACKENDS[found.type], "synchronize", None) if found is not None else None
@@ -221,7 +221,7 @@ def _index(device: Any) -> int:
     return device if isinstance(device, int) else core.device(device).index or 0
 
 
-def current_stream(device: Any = None, /) -> Any:
+def current_stream(device: core.device | str | int | None = None, /) -> Any:
     """The stream in which work is queued."""
     return _of_backend("current_stream")(_index(device))
 
@@ -237,7 +237,7 @@ def set_device_index(device: Any, /) -> None:
     set_index(_index(device))
 
 
-def get_device_capability(device: Any = None, /) -> dict[str, Any]:
+def get_device_capability(device: core.device | str | int | None = None, /) -> dict[str, Any]:
     """What the device can do, by name."""
     found: dict[str, Any] = _of_backend("get_device_capability")(_index(device))
     return found

@@ -27,7 +27,7 @@ class BaseTorchDispatchMode(TorchDispatchMode):
 
     def __torch_dispatch__(
         self,
-        func: Any,
+        func: Callable[..., Any],
         types: Any,
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
@@ -105,7 +105,9 @@ def transform_subclass(
     return made
 
 
-def return_and_correct_aliasing(func: Any, args: Any, kwargs: Any, out: Any) -> Any:
+def return_and_correct_aliasing(
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
+) -> Any:
     """What `__torch_dispatch__` of a wrapper should return: of in-place operators, their argument.
 
     Args:
@@ -118,7 +120,7 @@ def return_and_correct_aliasing(func: Any, args: Any, kwargs: Any, out: Any) -> 
     return args[0] if writes_to_first_argument(func) else out
 
 
-def writes_to_first_argument(func: Any) -> bool:
+def writes_to_first_argument(func: Callable[..., Any]) -> bool:
     """Whether an operator or method is an in-place one."""
     function = getattr(func, "_op", func)
     if isinstance(function, core.InplaceOp):

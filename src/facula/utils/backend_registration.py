@@ -108,7 +108,12 @@ def generate_methods_for_privateuse1_backend(
 
 
 def _to_device(name: str) -> Any:
-    def method(self: Any, device: Any = None, non_blocking: bool = False, **options: Any) -> Any:
+    def method(
+        self: Any,
+        device: core.device | str | int | None = None,
+        non_blocking: bool = False,
+        **options: Any,
+    ) -> Any:
         index = device if isinstance(device, int) else getattr(device, "index", None)
         target = core.device(name) if index is None else core.device(name, index)
         return self.to(target, **options)

@@ -113,7 +113,7 @@ class FlopCounterMode(TorchDispatchMode):
 
     def __torch_dispatch__(
         self,
-        func: Any,
+        func: Callable[..., Any],
         types: Any,
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,

@@ -32,7 +32,7 @@ class Batch:
         """Whether `x` differs from entry to entry."""
         return is_batched(x, self.level.number)
 
-    def front(self, x: Any) -> Any:
+    def front(self, x: core.Tensor) -> Any:
         """`x` with the batch as its first dimension; a tensor that is the same for all as it is."""
         if not self.has(x):
             return x
@@ -44,7 +44,7 @@ class Batch:
             return self.front(x)
         return x.expand((self.size, *x.shape)) if isinstance(x, Tensor) else x
 
-    def aligned(self, x: Any, rank: int) -> Any:
+    def aligned(self, x: core.Tensor, rank: int) -> Any:
         """As `front`, with dimensions of size 1 so that entries have `rank` dimensions."""
         if not self.has(x):
             return x
@@ -329,7 +329,7 @@ def one_by_one(batch: Batch, op: Any, args: tuple[Any, ...]) -> Any:
     return _stacked(op, rows)
 
 
-def _entry(batch: Batch, index: int, x: Any) -> Any:
+def _entry(batch: Batch, index: int, x: core.Tensor) -> Any:
     return x.value.select(x.batch_dim, index) if batch.has(x) else x
 
 

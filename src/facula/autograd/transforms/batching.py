@@ -198,7 +198,9 @@ class VmapLevel(SplitLevel):
 
     # ---------------------------------------------------------------- random numbers
 
-    def _draw(self, tensor: Any, kind: str, a: Any, b: Any, generator: Any) -> Any:
+    def _draw(
+        self, tensor: core.Tensor, kind: str, a: Any, b: Any, generator: core.Generator | None
+    ) -> Any:
         mapped = is_batched(tensor, self.number) or is_batched(a, self.number)
         if self.randomness == "error":
             fail(
@@ -231,7 +233,9 @@ class VmapLevel(SplitLevel):
 
     # ---------------------------------------------------------------- methods and functions
 
-    def _other(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _other(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         owner = getattr(function, "__self__", None)
         if owner is not None and hasattr(owner, "setup_context"):
             return self._custom(owner, args, kwargs)
@@ -273,10 +277,10 @@ class VmapLevel(SplitLevel):
             out_dims = (out_dims,) * len(outputs)
         return type(outputs)([self._with_dim(o, d) for o, d in zip(outputs, out_dims, strict=True)])
 
-    def _unwrapped(self, x: Any) -> Any:
+    def _unwrapped(self, x: core.Tensor) -> Any:
         return x.value if is_batched(x, self.number) else x
 
-    def _dim_of(self, x: Any) -> int | None:
+    def _dim_of(self, x: core.Tensor) -> int | None:
         return x.batch_dim if is_batched(x, self.number) else None
 
     def _with_dim(self, value: Any, dim: Any) -> Any:
@@ -287,7 +291,7 @@ class VmapLevel(SplitLevel):
         return value if dim is None else wrap(value, dim % value.dim(), self.number)
 
     def _custom_rows(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        def entry(x: Any, index: int) -> Any:
+        def entry(x: core.Tensor, index: int) -> Any:
             mapped = is_batched(x, self.number)
             return x.value.select(x.batch_dim, index) if mapped else x
 
@@ -311,7 +315,9 @@ class _Info:
 # ------------------------------------------------------------------ methods of the core
 
 
-def _same_dim(level: VmapLevel, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+def _same_dim(
+    level: VmapLevel, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Methods whose result lies as their tensor does."""
     x = args[0]
     rest = tuple(a.dtype if isinstance(a, Tensor) else a for a in args[1:])
@@ -322,7 +328,9 @@ def _same_dim(level: VmapLevel, function: Any, args: tuple[Any, ...], kwargs: An
     return x if value is x.value else wrap(value, x.batch_dim, level.number)
 
 
-def _contiguous(level: VmapLevel, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+def _contiguous(
+    level: VmapLevel, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     x = args[0]
     memory_format = kwargs.get("memory_format")
     if memory_format in (None, core.contiguous_format, core.preserve_format):
@@ -337,7 +345,9 @@ def _contiguous(level: VmapLevel, function: Any, args: tuple[Any, ...], kwargs: 
     return wrap(level._below(ordered), 0, level.number)
 
 
-def _copy(level: VmapLevel, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+def _copy(
+    level: VmapLevel, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     target, source = args[0], args[1]
     level._check_written("copy_", target, (source,))
     batch = Batch(level)
@@ -357,7 +367,9 @@ def _copy(level: VmapLevel, function: Any, args: tuple[Any, ...], kwargs: Any) -
     return target
 
 
-def _fill(level: VmapLevel, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+def _fill(
+    level: VmapLevel, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     target = args[0]
     if len(args) > 1 and is_batched(args[1], level.number):
         return _copy(level, function, args, kwargs)
@@ -365,7 +377,9 @@ def _fill(level: VmapLevel, function: Any, args: tuple[Any, ...], kwargs: Any) -
     return target
 
 
-def _value(level: VmapLevel, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+def _value(
+    level: VmapLevel, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     name = function.__name__
     fail(
         RuntimeError,

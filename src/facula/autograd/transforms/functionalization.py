@@ -175,7 +175,7 @@ class FunctionalLevel(Level):
             for a in args
         ]
 
-    def alias_of(self, x: Any) -> Alias:
+    def alias_of(self, x: core.Tensor) -> Alias:
         """What `x` shows of its memory."""
         entries = x._aliases
         found = None if entries is None else entries.get(self.number)
@@ -184,7 +184,7 @@ class FunctionalLevel(Level):
             self.set_alias(x, found)
         return found
 
-    def set_alias(self, x: Any, alias: Alias) -> None:
+    def set_alias(self, x: core.Tensor, alias: Alias) -> None:
         """Say what `x` shows of which memory."""
         if x._aliases is None:
             x._aliases = {self.number: alias}
@@ -240,14 +240,18 @@ class FunctionalLevel(Level):
             return handler(self, function, args, kwargs)
         return self._plain(function, args, kwargs)
 
-    def _below(self, function: Any, args: Iterable[Any], kwargs: dict[str, Any]) -> Any:
+    def _below(
+        self, function: Callable[..., Any], args: Iterable[Any], kwargs: dict[str, Any]
+    ) -> Any:
         stack = core.swap_interpreters(self.below)
         try:
             return function(*args, **kwargs)
         finally:
             core.swap_interpreters(stack)
 
-    def _plain(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _plain(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """A call that writes nothing; a result that is an argument stays that argument."""
         values = self.values(args)
         if kwargs:
@@ -482,7 +486,9 @@ class FunctionalLevel(Level):
 
     # ---------------------------------------------------------------- what is no operator
 
-    def _draw(self, tensor: Tensor, kind: str, a: Any, b: Any, generator: Any) -> Tensor:
+    def _draw(
+        self, tensor: Tensor, kind: str, a: Any, b: Any, generator: core.Generator | None
+    ) -> Tensor:
         a = self.value_of(a)
         if self.random is not None:
             result = self._below(self.random, (tensor, kind, a, b, generator), {})
@@ -510,7 +516,9 @@ class FunctionalLevel(Level):
             value = core.adopt_history(value.detach(), x)
         self.set_alias(x, Alias(Memory(x, False), value))
 
-    def copy_(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    def copy_(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Tensor:
         """`target.copy_(source)`."""
         target, source = args[0], args[1]
         value = self.value_of(source)
@@ -523,7 +531,9 @@ class FunctionalLevel(Level):
                 value = value.expand(target.shape)
         return self.assign("copy_", target, value)
 
-    def fill_(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    def fill_(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Tensor:
         """`target.fill_(value)`."""
         target, value = args[0], self.value_of(args[1])
         if isinstance(value, Tensor):
@@ -540,12 +550,16 @@ class FunctionalLevel(Level):
             return target
         return self.assign("fill_", target, value)
 
-    def detach(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    def detach(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Tensor:
         """`x.detach()`, a view."""
         result = self._below(function, self.values(args), kwargs)
         return self._view(args[0], result, ViewStep(DETACH, (), None, core.TensorMeta(args[0])))
 
-    def detach_(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    def detach_(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Tensor:
         """`x.detach_()`: the object has no history from here on."""
         target = args[0]
         old = self.alias_of(target)
@@ -556,7 +570,9 @@ class FunctionalLevel(Level):
         self.set_alias(target, Alias(old.memory, value, old, step))
         return target
 
-    def assign_data(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def assign_data(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         """`target.data = source`: other elements, the same history."""
         target, source = args
         if target.shape != source.shape or target.dtype != source.dtype:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any
 
 from facula import core
@@ -49,11 +50,15 @@ class Level:
         twin.below = below
         return twin
 
-    def process(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def process(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """Run a call under this transform."""
         raise NotImplementedError
 
-    def call_below(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call_below(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """Run a call as if this level were not there."""
         stack = core.swap_interpreters(self.below)
         try:
@@ -88,10 +93,12 @@ class SplitLevel(Level):
     def _operator(self, op: Any, args: tuple[Any, ...]) -> Any:
         raise NotImplementedError
 
-    def _inplace(self, function: Any, args: tuple[Any, ...]) -> Any:
+    def _inplace(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         raise NotImplementedError
 
-    def _other(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _other(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         raise NotImplementedError
 
 
@@ -168,7 +175,7 @@ class BatchedTensor(Tensor):
             hint="call numpy() on the result, outside of vmap",
         )
 
-    def resize_(self, *shape: Any, memory_format: Any = None) -> Any:
+    def resize_(self, *shape: Any, memory_format: core.memory_format | None = None) -> Any:
         """Give every entry another shape: its elements in order, and unset ones behind them."""
         super().resize_(*shape)
         rows = self.value.movedim(self.batch_dim, 0)
@@ -205,7 +212,7 @@ def is_batched(x: Any, level: int) -> bool:
     return isinstance(x, BatchedTensor) and x.level == level
 
 
-def _empty_like(wrapper: BatchedTensor, dtype: Any, device: Any) -> BatchedTensor:
+def _empty_like(wrapper: BatchedTensor, dtype: core.dtype, device: Any) -> BatchedTensor:
     inner = wrapper.value
     # where a trace is at work below, it must hear of the new tensor
     make = F.empty_like if core.is_dispatching(inner) else core.empty_like

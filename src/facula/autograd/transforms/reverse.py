@@ -141,7 +141,7 @@ class Tape:
         return run.through(self.outer, self.outputs, list(cotangents), self.inputs)
 
 
-def _has_history(x: Any) -> bool:
+def _has_history(x: core.Tensor) -> bool:
     return any(h.requires_grad for h in histories(x))
 
 
@@ -284,7 +284,7 @@ def _seed(output: Any, cotangent: Any, level: Any, number: int) -> Any:
     return wrap(value.unsqueeze(0) * choice, 0, number)
 
 
-def _relabelled(x: Any, probe: Any, level: Any) -> Any:
+def _relabelled(x: core.Tensor, probe: Any, level: Any) -> Any:
     """A gradient with the batch over entries as that of the level."""
     if is_batched(x, probe.number):
         return wrap(x.value, x.batch_dim, level.number)

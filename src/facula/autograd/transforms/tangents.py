@@ -194,7 +194,9 @@ class JvpLevel(SplitLevel):
 
     # ---------------------------------------------------------------- methods and functions
 
-    def _other(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _other(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         owner = getattr(function, "__self__", None)
         if owner is not None and hasattr(owner, "setup_context"):
             return self._custom(owner, args, kwargs)
@@ -305,7 +307,7 @@ def _by_kernels(op: Any, args: tuple[Any, ...], duals: dict[int, Any]) -> Any:
 def linear(level: JvpLevel, op: Any, args: tuple[Any, ...]) -> tuple[Any, Any]:
     """An operator that is linear in all of its tensors together."""
 
-    def moved(x: Any) -> Any:
+    def moved(x: core.Tensor) -> Any:
         if not is_differentiable(x):
             return x
         tangent = level.tangent(x)
@@ -414,7 +416,9 @@ def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
 # ------------------------------------------------------------------ methods of the core
 
 
-def _same_way(level: JvpLevel, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+def _same_way(
+    level: JvpLevel, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """Methods that are linear in their tensor: the tangent goes the same way."""
     x = args[0]
     result = level.call_below(function, args, kwargs)
@@ -428,7 +432,9 @@ def _same_way(level: JvpLevel, function: Any, args: tuple[Any, ...], kwargs: Any
     return result
 
 
-def _copy(level: JvpLevel, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+def _copy(
+    level: JvpLevel, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     target, source = args[0], args[1]
 
     def write() -> None:
@@ -440,7 +446,9 @@ def _copy(level: JvpLevel, function: Any, args: tuple[Any, ...], kwargs: Any) ->
     return target
 
 
-def _zero(level: JvpLevel, function: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
+def _zero(
+    level: JvpLevel, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     level.call_below(function, args, kwargs)
     level.call_below(level.overwrite, (args[0], None), {})
     return args[0]

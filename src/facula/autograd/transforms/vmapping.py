@@ -22,7 +22,7 @@ from facula.ops.registry import F
 Tensor = core.Tensor
 
 
-def name_of(function: Any) -> str:
+def name_of(function: Callable[..., Any]) -> str:
     """What errors call a function."""
     return getattr(function, "__name__", None) or repr(function)
 
@@ -55,7 +55,9 @@ def _check_inputs(in_dims: Any, args: tuple[Any, ...], name: str) -> None:
         )
 
 
-def in_dims_of(in_dims: Any, args: tuple[Any, ...], function: Any) -> tuple[int, list, list, Any]:
+def in_dims_of(
+    in_dims: Any, args: tuple[Any, ...], function: Callable[..., Any]
+) -> tuple[int, list, list, Any]:
     """(size, a dimension or None a leaf, the leaves, their structure)."""
     name = name_of(function)
     _check_inputs(in_dims, args, name)
@@ -138,7 +140,7 @@ def _checked_dim(where: str, dim: Any, leaf: Any) -> int | None:
     return dim % leaf.dim()
 
 
-def _out_dims_of(out_dims: Any, structure: Structure, function: Any) -> list[Any]:
+def _out_dims_of(out_dims: Any, structure: Structure, function: Callable[..., Any]) -> list[Any]:
     name = name_of(function)
     flat = flatten(out_dims)[0]
     if any(d is not None and (not isinstance(d, int) or isinstance(d, bool)) for d in flat):

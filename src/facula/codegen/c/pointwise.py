@@ -15,7 +15,7 @@ fit runs the loop of the fast form, another one that of the full form.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula.codegen.c import loops_unit
 from facula.codegen.c.entries import item, operands
@@ -28,6 +28,10 @@ from facula.lower.loops.programs import Mapped, mapped
 from facula.ops import pointwise_rules, scalar
 from facula.ops.scalar import Traced
 from facula.ops.scalar_node import Scalar
+
+if TYPE_CHECKING:
+    from facula.ops.definition import Definition
+
 
 __all__ = ["all_kernels", "compute_dtypes", "kernels_of", "unit"]
 
@@ -120,13 +124,13 @@ def compute_dtypes(definition: Any) -> tuple[str, ...]:
     return tuple(code for kind in kinds for code in _KINDS[kind])
 
 
-def _variant(definition: Any, chosen: dict[str, Any], code: str) -> tuple[str, Traced]:
+def _variant(definition: Definition, chosen: dict[str, Any], code: str) -> tuple[str, Traced]:
     """Key and expression of the variant in which the attributes `chosen` differ from their defaults."""
     key, dtypes, attributes = pointwise_rules.variant_parts(definition, chosen, code)
     return key, scalar.trace(definition.body, dtypes, attributes)
 
 
-def _has_default_variant(definition: Any) -> bool:
+def _has_default_variant(definition: Definition) -> bool:
     """Whether a call without optional tensors means something (of clamp it does not)."""
     return (
         not all(p.optional for p in definition.schema.tensor_parameters[1:])

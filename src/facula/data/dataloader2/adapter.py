@@ -7,6 +7,7 @@ all that it changes.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from typing import Any
 
 from facula.core.errors import fail
@@ -21,7 +22,7 @@ class Adapter:
     """Base class: a subclass defines `__call__`, which takes a pipe and gives one."""
 
     @abstractmethod
-    def __call__(self, datapipe: Any) -> Any:
+    def __call__(self, datapipe: Iterable[Any]) -> Any:
         raise NotImplementedError
 
 
@@ -31,7 +32,7 @@ class Shuffle(Adapter):
     def __init__(self, enable: bool = True) -> None:
         self.enable = enable
 
-    def __call__(self, datapipe: Any) -> Any:
+    def __call__(self, datapipe: Iterable[Any]) -> Any:
         return apply_shuffle_settings(datapipe, shuffle=self.enable)
 
 
@@ -49,7 +50,7 @@ class CacheTimeout(Adapter):
             )
         self.timeout = timeout
 
-    def __call__(self, datapipe: Any) -> Any:
+    def __call__(self, datapipe: Iterable[Any]) -> Any:
         for pipe in get_all_graph_pipes(traverse_dps(datapipe)):
             if isinstance(pipe, EndOnDiskCacheHolderIterDataPipe):
                 pipe.timeout = self.timeout

@@ -6,6 +6,7 @@ replaced, all that held it hold the new one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from facula.core.errors import fail
@@ -81,7 +82,7 @@ def replace_dp(graph: DataPipeGraph, old_datapipe: Any, new_datapipe: Any) -> Da
     return traverse_dps(last)
 
 
-def remove_dp(graph: DataPipeGraph, datapipe: Any) -> DataPipeGraph:
+def remove_dp(graph: DataPipeGraph, datapipe: Iterable[Any]) -> DataPipeGraph:
     """The graph without a pipe, which must have one source."""
     _refuse_absent(graph, datapipe, "remove_dp")
     ((_, below),) = traverse_dps(datapipe).values()

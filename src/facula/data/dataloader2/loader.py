@@ -224,7 +224,7 @@ class DataLoader2:
             pass  # half made, or the interpreter is shutting down
 
 
-def _copied(datapipe: Any) -> Any:
+def _copied(datapipe: Iterable[Any]) -> Any:
     """A copy, so that settings of one loader are not those of others; where something in it cannot
     be copied (open files, generators) the graph itself.
     """

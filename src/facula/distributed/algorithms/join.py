@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from facula import core
 from facula.core.errors import fail
 from facula.distributed.operations import all_reduce
 from facula.distributed.types import ReduceOp
 from facula.distributed.world import default_group
+
+if TYPE_CHECKING:
+    from facula.distributed.world import ProcessGroup
+
 
 __all__ = ["Join", "JoinHook", "Joinable"]
 
@@ -136,7 +140,7 @@ def _count(group: Any, active: bool) -> int:
     return int(flag)
 
 
-def _told(group: Any, exhausted: bool) -> None:
+def _told(group: ProcessGroup | None, exhausted: bool) -> None:
     flag = core.tensor([int(exhausted)], dtype=core.int64)
     all_reduce(flag, ReduceOp.MAX, group)
 

@@ -238,11 +238,11 @@ class DefaultLoadPlanner(LoadPlanner):
         """The piece of an index: for those that derive from this class."""
         return find_state_dict_object(self.state_dict, index)
 
-    def transform_tensor(self, read_item: ReadItem, tensor: Any) -> Any:
+    def transform_tensor(self, read_item: ReadItem, tensor: core.Tensor) -> Any:
         """The part of a piece that is written to."""
         return narrowed(tensor, read_item.dest_offsets, read_item.lengths)
 
-    def commit_tensor(self, read_item: ReadItem, tensor: Any) -> None:
+    def commit_tensor(self, read_item: ReadItem, tensor: core.Tensor) -> None:
         """The part was written to, in place."""
 
 
@@ -281,7 +281,7 @@ class _EmptyStateDictLoadPlanner(DefaultLoadPlanner):
         super().set_up_planner(state_dict, metadata, is_coordinator)
 
 
-def narrowed(tensor: Any, offsets: Any, sizes: Any) -> Any:
+def narrowed(tensor: core.Tensor, offsets: Any, sizes: Any) -> Any:
     """The part of a tensor that begins somewhere and has these sizes."""
     for dim, (start, size) in enumerate(zip(offsets, sizes, strict=True)):
         if tensor.shape[dim] != size:

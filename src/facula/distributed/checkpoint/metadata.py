@@ -38,7 +38,7 @@ class TensorProperties:
     pin_memory: bool = False
 
     @staticmethod
-    def create_from_tensor(tensor: Any) -> TensorProperties:
+    def create_from_tensor(tensor: core.Tensor) -> TensorProperties:
         """Those of a tensor."""
         return TensorProperties(tensor.dtype, tensor.layout, tensor.requires_grad)
 

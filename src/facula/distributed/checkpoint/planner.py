@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar
 
+from facula import core
 from facula.core.errors import fail
 from facula.distributed.checkpoint.metadata import (
     ChunkStorageMetadata,
@@ -198,5 +199,5 @@ class LoadPlanner(abc.ABC):
         """The tensor that an item is written to; `commit_tensor` gets it."""
 
     @abc.abstractmethod
-    def commit_tensor(self, read_item: ReadItem, tensor: Any) -> None:
+    def commit_tensor(self, read_item: ReadItem, tensor: core.Tensor) -> None:
         """The tensor that `resolve_tensor` gave was written to."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula.distributed import world
 from facula.distributed.checkpoint.api import CheckpointException, Failure, wrapped
@@ -19,13 +19,17 @@ from facula.distributed.object_operations import (
     scatter_object_list,
 )
 
+if TYPE_CHECKING:
+    from facula.distributed.world import ProcessGroup
+
+
 __all__ = ["Ranks"]
 
 
 class Ranks:
     """The ranks of a group; this process alone, where there is no group."""
 
-    def __init__(self, group: Any, alone: bool, first: int = 0) -> None:
+    def __init__(self, group: ProcessGroup | None, alone: bool, first: int = 0) -> None:
         self.group = None if alone or not world.is_initialized() else group or world.default_group()
         self.rank = self.group.rank() if self.group is not None else 0
         self.size = self.group.size() if self.group is not None else 1

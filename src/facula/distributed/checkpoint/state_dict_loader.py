@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.core.errors import fail
@@ -24,6 +24,10 @@ from facula.distributed.checkpoint.state_dict_saver import takes, value_of
 from facula.distributed.checkpoint.stateful import Stateful
 from facula.distributed.checkpoint.storage import StorageReader
 
+if TYPE_CHECKING:
+    from facula.distributed.world import ProcessGroup
+
+
 __all__ = ["load", "load_state_dict"]
 
 
@@ -33,7 +37,7 @@ def load(
     checkpoint_id: str | os.PathLike[str] | None = None,
     storage_reader: StorageReader | None = None,
     planner: LoadPlanner | None = None,
-    process_group: Any = None,
+    process_group: ProcessGroup | None = None,
     no_dist: bool = False,
 ) -> None:
     """Read a checkpoint into a state, in place: tensors are written, other values exchanged.
@@ -68,7 +72,7 @@ def load(
 
 
 def load_state_dict(
-    state_dict: dict[str, Any], storage_reader: StorageReader, process_group: Any = None,
+    state_dict: dict[str, Any], storage_reader: StorageReader, process_group: ProcessGroup | None = None,
     coordinator_rank: int = 0, no_dist: bool = False, planner: LoadPlanner | None = None,
 ) -> None:  # fmt: skip
     """`load` under its older name, into a state whose entries are values.
@@ -83,7 +87,7 @@ def load_state_dict(
 
 def _load_state_dict_from_keys(
     keys: set[str] | str | None = None, *, checkpoint_id: Any = None,
-    storage_reader: StorageReader | None = None, process_group: Any = None,
+    storage_reader: StorageReader | None = None, process_group: ProcessGroup | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """A state of its own with the entries of some names, or with all."""
     wanted = {keys} if isinstance(keys, str) else keys

@@ -13,7 +13,7 @@ import threading
 from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula.core.errors import fail
 from facula.distributed import world
@@ -29,6 +29,10 @@ from facula.distributed.checkpoint.staging import (
 )
 from facula.distributed.checkpoint.stateful import Stateful
 from facula.distributed.checkpoint.storage import StorageWriter
+
+if TYPE_CHECKING:
+    from facula.distributed.world import ProcessGroup
+
 
 __all__ = ["AsyncCheckpointerType", "AsyncSaveResponse", "async_save", "save", "save_state_dict"]
 
@@ -59,7 +63,7 @@ def save(
     checkpoint_id: str | os.PathLike[str] | None = None,
     storage_writer: StorageWriter | None = None,
     planner: SavePlanner | None = None,
-    process_group: Any = None,
+    process_group: ProcessGroup | None = None,
     no_dist: bool = False,
     use_collectives: bool = True,
 ) -> Metadata:
@@ -91,7 +95,7 @@ def save(
 
 
 def save_state_dict(
-    state_dict: dict[str, Any], storage_writer: StorageWriter, process_group: Any = None,
+    state_dict: dict[str, Any], storage_writer: StorageWriter, process_group: ProcessGroup | None = None,
     coordinator_rank: int = 0, no_dist: bool = False, planner: SavePlanner | None = None,
 ) -> Metadata:  # fmt: skip
     """`save` under its older name, of a state whose entries are values.
@@ -199,7 +203,7 @@ class AsyncSaveResponse:
 _GROUPS: dict[int, Any] = {}
 
 
-def _own_group(process_group: Any, no_dist: bool) -> Any:
+def _own_group(process_group: ProcessGroup | None, no_dist: bool) -> Any:
     """A group for a thread's collectives: ranks would be out of step in one that training uses too."""
     if no_dist or not world.is_initialized():
         return None
@@ -215,7 +219,7 @@ def async_save(
     checkpoint_id: str | os.PathLike[str] | None = None,
     storage_writer: StorageWriter | None = None,
     planner: SavePlanner | None = None,
-    process_group: Any = None,
+    process_group: ProcessGroup | None = None,
     async_checkpointer_type: AsyncCheckpointerType = AsyncCheckpointerType.THREAD,
     async_stager: AsyncStager | None = None,
     no_dist: bool = False,

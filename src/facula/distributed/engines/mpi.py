@@ -497,7 +497,7 @@ class MPIExchange(Exchange):
 
     # ---------------------------------------------------------------- collectives
 
-    def _kind(self, dtype: Any, op: Any) -> tuple[Any, Any] | None:
+    def _kind(self, dtype: core.dtype, op: core.Op) -> tuple[Any, Any] | None:
         """MPI's names of a dtype and an operation; None where it does not do what facula does."""
         name = str(dtype).rpartition(".")[2]
         whole = not (dtype.is_floating_point or dtype.is_complex)
@@ -506,7 +506,7 @@ class MPIExchange(Exchange):
             return None
         return getattr(self.mpi, _TYPES[name]), getattr(self.mpi, found)
 
-    def all_reduce(self, flat: Tensor, op: Any) -> None:
+    def all_reduce(self, flat: Tensor, op: core.Op) -> None:
         """The combination of all ranks' tensors, written to each."""
         self.say(op.name, flat.dtype)
         self.agree(flat.numel())
@@ -522,7 +522,7 @@ class MPIExchange(Exchange):
         if op.name == "AVG":
             flat.div_(self.size)
 
-    def _reduce_parts(self, flat: Tensor, op: Any) -> None:
+    def _reduce_parts(self, flat: Tensor, op: core.Op) -> None:
         """Each rank combines a part, by facula's own operators, and gives it to all."""
         edges = [flat.numel() * r // self.size for r in range(self.size + 1)]
         parts = dict(enumerate(flat[a:b] for a, b in zip(edges, edges[1:], strict=False)))
@@ -531,7 +531,7 @@ class MPIExchange(Exchange):
         others = {number: part for number, part in parts.items() if number != self.rank}
         self.swap(dict.fromkeys(others, mine), others)
 
-    def _combined(self, chunks: dict[int, Tensor], mine: Tensor, op: Any) -> Tensor:
+    def _combined(self, chunks: dict[int, Tensor], mine: Tensor, op: core.Op) -> Tensor:
         """The combination of all ranks' chunks for this rank."""
         others = [number for number in range(self.size) if number != self.rank]
         come = {number: core.empty((mine.numel(),), dtype=mine.dtype) for number in others}
@@ -540,7 +540,7 @@ class MPIExchange(Exchange):
             mine = op.combine(mine, come[number])
         return mine
 
-    def reduce(self, flat: Tensor, op: Any, root: int) -> None:
+    def reduce(self, flat: Tensor, op: core.Op, root: int) -> None:
         """The combination of all ranks' tensors, written to the root's; the others stay."""
         total = flat if self.rank == root else flat.clone()
         self.name = f"{self.name} to {root}"
@@ -583,7 +583,7 @@ class MPIExchange(Exchange):
         self.sizes([c.numel() for c in chunks], {r: t.numel() for r, t in enumerate(targets)})
         self.swap(dict(enumerate(chunks)), dict(enumerate(targets)))
 
-    def reduce_scatter(self, target: Tensor, chunks: Sequence[Tensor], op: Any) -> None:
+    def reduce_scatter(self, target: Tensor, chunks: Sequence[Tensor], op: core.Op) -> None:
         """The combination of all ranks' chunk r, written to the target of rank r."""
         self.say(op.name, target.dtype)
         self.sizes([c.numel() for c in chunks], dict.fromkeys(range(self.size), target.numel()))

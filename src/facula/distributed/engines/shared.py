@@ -107,7 +107,7 @@ class Room:
                 os.close(handle)
         self.handles = {}
 
-    def slots(self, dtype: Any, which: str) -> list[list[Tensor]]:
+    def slots(self, dtype: core.dtype, which: str) -> list[list[Tensor]]:
         """The slots of all ranks, in both halves: what is shown, or the results."""
         found = self._slots.get((dtype, which))
         if found is None:
@@ -247,7 +247,7 @@ def _agreed(x: Exchange, offer: dict[str, Any]) -> Room | None:
 # ------------------------------------------------------------------ collectives
 
 
-def _into(target: Tensor, other: Tensor, op: Any) -> None:
+def _into(target: Tensor, other: Tensor, op: core.Op) -> None:
     """Combine a tensor with another, in place."""
     if op.name in ("SUM", "AVG"):
         target.add_(other)
@@ -350,7 +350,7 @@ class SharedExchange(Exchange):
         return max(max(numbers) for numbers in self.told)
 
     def rounds(
-        self, dtype: Any, share: int, put: Part, take: Part, begin: Callable[[], int]
+        self, dtype: core.dtype, share: int, put: Part, take: Part, begin: Callable[[], int]
     ) -> None:
         """Show parts of tensors, and take those of the others, until all are through.
 
@@ -372,7 +372,7 @@ class SharedExchange(Exchange):
 
     # ---------------------------------------------------------------- collectives
 
-    def all_reduce(self, flat: Tensor, op: Any) -> None:
+    def all_reduce(self, flat: Tensor, op: core.Op) -> None:
         """The combination of all ranks' tensors, written to each."""
         self.say(op.name, flat.dtype)
         n = flat.numel()
@@ -388,7 +388,7 @@ class SharedExchange(Exchange):
             return
         self._all_reduce_parts(flat, op)
 
-    def _all_reduce_parts(self, flat: Tensor, op: Any) -> None:
+    def _all_reduce_parts(self, flat: Tensor, op: core.Op) -> None:
         """Each rank reduces a part of each chunk in place. What a step does, it does for three chunks: it
         shows one, reduces its part of the one before, and takes the others' parts of that before."""
         item = flat.element_size()
@@ -422,7 +422,7 @@ class SharedExchange(Exchange):
         each = _aligned(-(-count // self.size))
         return [(min(r * each, count), min((r + 1) * each, count)) for r in range(self.size)]
 
-    def reduce(self, flat: Tensor, op: Any, root: int) -> None:
+    def reduce(self, flat: Tensor, op: core.Op, root: int) -> None:
         """The combination of all ranks' tensors, written to the root's; the others stay."""
         self.say(op.name, flat.dtype, root)
 
@@ -442,7 +442,7 @@ class SharedExchange(Exchange):
         self.begin(flat.numel())
         return flat.numel()
 
-    def _combine(self, mine: Tensor, parts: Sequence[Tensor], op: Any) -> None:
+    def _combine(self, mine: Tensor, parts: Sequence[Tensor], op: core.Op) -> None:
         """Combine what is this rank's with what the others show."""
         for number, part in enumerate(parts):
             if number != self.rank:
@@ -490,7 +490,7 @@ class SharedExchange(Exchange):
             flat.dtype, 1, put, take, lambda: self.sizes([flat.numel()] * self.size, wanted)
         )
 
-    def reduce_scatter(self, target: Tensor, chunks: Sequence[Tensor], op: Any) -> None:
+    def reduce_scatter(self, target: Tensor, chunks: Sequence[Tensor], op: core.Op) -> None:
         """The combination of all ranks' chunk r, written to the target of rank r."""
         self.say(op.name, target.dtype)
 

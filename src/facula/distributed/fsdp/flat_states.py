@@ -6,7 +6,7 @@ Keeps true: names are those of the bare module; a whole state is that of one pro
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.core.errors import fail
@@ -19,6 +19,10 @@ from facula.distributed.tensor.placement_types import Shard
 from facula.distributed.types import ReduceOp
 from facula.distributed.world import get_rank
 from facula.ops.registry import F
+
+if TYPE_CHECKING:
+    from facula.nn import Module
+
 
 __all__ = [
     "bare", "load_state", "optimizer_state", "optimizer_state_to_load", "show_gradients", "state_of",
@@ -105,7 +109,7 @@ def state_of(module: Any, plain: Any, args: Any, kwargs: Any) -> Any:
     return made
 
 
-def _names(module: Any, unit: FlatUnit) -> list[str]:
+def _names(module: Module, unit: FlatUnit) -> list[str]:
     """The names of a unit's parameters in the bare module."""
     of = {id(inner): name for name, inner in module.named_modules()}
     found = []
@@ -131,7 +135,7 @@ def load_state(module: Any, plain: Any, state: Any, strict: bool) -> Any:
         _INSIDE[0] = False
 
 
-def _wrapped(module: Any, state: dict[str, Any]) -> dict[str, Any]:
+def _wrapped(module: Module, state: dict[str, Any]) -> dict[str, Any]:
     """A state under the names that wrapped modules have."""
     names = {bare(name): name for name in module.state_dict()}
     return {names.get(name, name): value for name, value in state.items()}

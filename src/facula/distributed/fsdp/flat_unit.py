@@ -26,7 +26,7 @@ class FlatUnit(Unit):
 
     def __init__(
         self, holder: nn.Module, places: list[list[Place]], shard_group: Any, replicate_group: Any,
-        name: str, dtype: Any, original: bool,
+        name: str, dtype: core.dtype, original: bool,
     ) -> None:  # fmt: skip
         """Cut parameters.
 
@@ -114,7 +114,7 @@ class FlatUnit(Unit):
 
     # ---------------------------------------------------------------- gradients
 
-    def packed_gradients(self, leaves: list[Leaf], dtype: Any) -> Tensor:
+    def packed_gradients(self, leaves: list[Leaf], dtype: core.dtype) -> Tensor:
         """The gradients behind each other."""
         made = F.zeros((self.size * self.count,), dtype=dtype)
         for start, leaf in zip(self.starts, self.leaves, strict=True):

@@ -9,7 +9,7 @@ those of one process.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import nn
 from facula.core.errors import fail
@@ -19,6 +19,10 @@ from facula.distributed.fsdp.parameter_unit import ParameterUnit
 from facula.distributed.fsdp.policies import MixedPrecisionPolicy, OffloadPolicy
 from facula.distributed.fsdp.schedule import State
 from facula.distributed.world import get_world_size
+
+if TYPE_CHECKING:
+    from facula.nn import Module
+
 
 __all__ = ["FSDPModule", "UnshardHandle", "fully_shard", "register_fsdp_forward_method"]
 
@@ -202,7 +206,7 @@ def _check(module: Any) -> None:
              "module can only be passed once)", type(module).__name__, "cut inner modules first")  # fmt: skip
 
 
-def register_fsdp_forward_method(module: Any, method_name: str) -> None:
+def register_fsdp_forward_method(module: Module, method_name: str) -> None:
     """Have a method run as `forward` does: with whole parameters."""
     state = getattr(module, "_fsdp_state", None)
     if state is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core, nn
 from facula.core.errors import fail
@@ -33,6 +33,10 @@ from facula.distributed.fsdp.leaf import Place
 from facula.distributed.fsdp.schedule import State
 from facula.distributed.fsdp.wrap import wrap_children
 from facula.distributed.world import default_group, group_of
+
+if TYPE_CHECKING:
+    from facula.distributed.world import ProcessGroup
+
 
 __all__ = ["FullyShardedDataParallel"]
 
@@ -62,7 +66,7 @@ class FullyShardedDataParallel(nn.Module):
     def __init__(
         self,
         module: nn.Module,
-        process_group: Any = None,
+        process_group: ProcessGroup | None = None,
         sharding_strategy: ShardingStrategy | None = None,
         cpu_offload: CPUOffload | None = None,
         auto_wrap_policy: Any = None,
@@ -161,7 +165,7 @@ class FullyShardedDataParallel(nn.Module):
         except AttributeError:
             return getattr(self._fsdp_wrapped_module, name)
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: core.Tensor) -> Any:
         return self._fsdp_wrapped_module[key]  # type: ignore[index]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -321,7 +325,10 @@ class FullyShardedDataParallel(nn.Module):
 
     @staticmethod
     def optim_state_dict(
-        model: nn.Module, optim: Any, optim_state_dict: Any = None, group: Any = None
+        model: nn.Module,
+        optim: Any,
+        optim_state_dict: Any = None,
+        group: ProcessGroup | None = None,
     ) -> dict[str, Any]:
         """The state of an optimizer, by the names of parameters: whole, or distributed tensors."""
         return flat_states.optimizer_state(model, optim)
@@ -329,7 +336,7 @@ class FullyShardedDataParallel(nn.Module):
     @staticmethod
     def optim_state_dict_to_load(
         model: nn.Module, optim: Any, optim_state_dict: dict[str, Any], is_named_optimizer: bool = False,
-        load_directly: bool = False, group: Any = None,
+        load_directly: bool = False, group: ProcessGroup | None = None,
     ) -> dict[str, Any]:  # fmt: skip
         """What `optim.load_state_dict` takes on this rank, from a state by the names of parameters."""
         made = flat_states.optimizer_state_to_load(model, optim, optim_state_dict)

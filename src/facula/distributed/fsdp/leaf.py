@@ -23,7 +23,7 @@ class Leaf:
     """The whole form of one parameter."""
 
     def __init__(
-        self, places: list[Place], shape: Sequence[int], dtype: Any, requires_grad: bool,
+        self, places: list[Place], shape: Sequence[int], dtype: core.dtype, requires_grad: bool,
         wrap: Callable[[Any], Any] = lambda tensor: tensor,
     ) -> None:  # fmt: skip
         self.places, self.shape, self.dtype = places, tuple(shape), dtype

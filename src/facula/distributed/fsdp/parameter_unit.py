@@ -29,7 +29,11 @@ class _Piece(Leaf):
     """A parameter, and this rank's piece of it as a distributed tensor."""
 
     def __init__(
-        self, places: list[Place], mesh: DeviceMesh, dtype: Any, choose: Callable[[Any], Any] | None
+        self,
+        places: list[Place],
+        mesh: DeviceMesh,
+        dtype: core.dtype,
+        choose: Callable[[Any], Any] | None,
     ) -> None:
         module, name = places[0]
         given = module._parameters[name]
@@ -65,7 +69,7 @@ class _Piece(Leaf):
         chosen = choose(given) if choose is not None else None
         return 0 if chosen is None else chosen.dim % max(given.dim(), 1)
 
-    def _wrap(self, tensor: Any) -> Any:
+    def _wrap(self, tensor: core.Tensor) -> Any:
         if self.inner is None:
             return tensor
         inner = self.inner
@@ -116,7 +120,7 @@ class ParameterUnit(Unit):
     leaves: list[Any]
 
     def __init__(
-        self, places: list[list[Place]], mesh: DeviceMesh, name: str, dtype: Any, reduce_dtype: Any,
+        self, places: list[list[Place]], mesh: DeviceMesh, name: str, dtype: core.dtype, reduce_dtype: Any,
         choose: Callable[[Any], Any] | None,
     ) -> None:  # fmt: skip
         """Cut parameters.
@@ -179,7 +183,7 @@ class ParameterUnit(Unit):
             parts.append(gathered[begin : begin + count].view(shape))
         return F.cat(parts, leaf.dim).contiguous()
 
-    def packed_gradients(self, leaves: list[Any], dtype: Any) -> Tensor:
+    def packed_gradients(self, leaves: list[Any], dtype: core.dtype) -> Tensor:
         """For each rank its pieces of the gradients."""
         size = sum(leaf.padded() for leaf in leaves)
         made = F.zeros((self.count, size), dtype=dtype)

@@ -72,7 +72,9 @@ class State:
 
     # ---------------------------------------------------------------- forward
 
-    def before_forward(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
+    def before_forward(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """Gather, and cast the inputs."""
         root = self.find_root()
         if not root.in_backward and self.is_root:
@@ -88,7 +90,7 @@ class State:
         floats = isinstance(value, Tensor) and value.is_floating_point()
         return value.to(self.input_dtype) if floats else value
 
-    def after_forward(self, module: nn.Module, args: Any, output: Any) -> Any:
+    def after_forward(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
         """Give back, and be called when the backward pass comes here."""
         root = self.find_root()
         if root.in_backward:  # computed again for a checkpoint

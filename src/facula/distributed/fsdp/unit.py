@@ -65,7 +65,7 @@ class Unit:
         """Fill the leaves from all ranks' pieces."""
         raise NotImplementedError
 
-    def packed_gradients(self, leaves: list[Leaf], dtype: Any) -> Tensor:
+    def packed_gradients(self, leaves: list[Leaf], dtype: core.dtype) -> Tensor:
         """For each rank its pieces of the gradients behind each other."""
         raise NotImplementedError
 

@@ -8,7 +8,7 @@ the backward pass, too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.autograd import Function
@@ -16,6 +16,10 @@ from facula.distributed import operations as operations
 from facula.distributed.types import ReduceOp
 from facula.distributed.world import default_group, group_of
 from facula.ops.registry import F
+
+if TYPE_CHECKING:
+    from facula.distributed.world import ProcessGroup
+
 
 Tensor = core.Tensor
 
@@ -25,7 +29,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _group(group: Any) -> Any:
+def _group(group: ProcessGroup | None) -> Any:
     return group_of(group) or default_group()
 
 
@@ -35,7 +39,7 @@ def _is_at(group: Any, rank: int) -> bool:
 
 class _AllReduce(Function):
     @staticmethod
-    def forward(ctx: Any, op: Any, group: Any, tensor: Tensor) -> Tensor:
+    def forward(ctx: Any, op: core.Op, group: ProcessGroup | None, tensor: Tensor) -> Tensor:
         ctx.op, ctx.group = op, group
         made = tensor.detach().clone()
         operations.all_reduce(made, op, group)
@@ -48,7 +52,7 @@ class _AllReduce(Function):
 
 class _Broadcast(Function):
     @staticmethod
-    def forward(ctx: Any, src: int, group: Any, tensor: Tensor) -> Tensor:
+    def forward(ctx: Any, src: int, group: ProcessGroup | None, tensor: Tensor) -> Tensor:
         ctx.src, ctx.group = src, group
         made = tensor.detach().clone()
         operations.broadcast(made, src, group)
@@ -91,7 +95,12 @@ class _ReduceScatter(Function):
 class _AllToAllSingle(Function):
     @staticmethod
     def forward(
-        ctx: Any, group: Any, sizes_in: Any, sizes_out: Any, shape: Any, tensor: Tensor
+        ctx: Any,
+        group: ProcessGroup | None,
+        sizes_in: Any,
+        sizes_out: Any,
+        shape: Any,
+        tensor: Tensor,
     ) -> Tensor:
         ctx.group, ctx.sizes = group, (sizes_in, sizes_out)
         ctx.shape = tuple(tensor.shape)
@@ -121,7 +130,7 @@ class _Gather(Function):
 
 class _Scatter(Function):
     @staticmethod
-    def forward(ctx: Any, src: int, group: Any, *tensors: Tensor) -> Tensor:
+    def forward(ctx: Any, src: int, group: ProcessGroup | None, *tensors: Tensor) -> Tensor:
         ctx.src, ctx.group = src, group
         made = F.zeros_like(tensors[0])
         held = [t.detach() for t in tensors] if _is_at(group, src) else None
@@ -135,7 +144,9 @@ class _Scatter(Function):
 
 class _Reduce(Function):
     @staticmethod
-    def forward(ctx: Any, dst: int, op: Any, group: Any, tensor: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, dst: int, op: core.Op, group: ProcessGroup | None, tensor: Tensor
+    ) -> Tensor:
         ctx.dst, ctx.group = dst, group
         made = tensor.detach().clone()
         operations.reduce(made, dst, op, group)
@@ -148,7 +159,7 @@ class _Reduce(Function):
 
 class _AllToAll(Function):
     @staticmethod
-    def forward(ctx: Any, group: Any, shapes: Any, *tensors: Tensor) -> Any:
+    def forward(ctx: Any, group: ProcessGroup | None, shapes: Any, *tensors: Tensor) -> Any:
         ctx.group, ctx.shapes = group, [tuple(t.shape) for t in tensors]
         made = [core.empty(shape, dtype=tensors[0].dtype) for shape in shapes]
         operations.all_to_all(made, [t.detach() for t in tensors], group)
@@ -159,23 +170,26 @@ class _AllToAll(Function):
         return (None, None, *_AllToAll.apply(ctx.group, ctx.shapes, *grads))
 
 
-def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: Any = None) -> Tensor:
+def all_reduce(tensor: Tensor, op: Any = ReduceOp.SUM, group: ProcessGroup | None = None) -> Tensor:
     """The combination of all ranks' tensors; its gradient is combined likewise."""
     return _AllReduce.apply(op, _group(group), tensor)
 
 
-def broadcast(tensor: Tensor, src: int, group: Any = None) -> Tensor:
+def broadcast(tensor: Tensor, src: int, group: ProcessGroup | None = None) -> Tensor:
     """One rank's tensor; its gradient is the sum of all ranks', on that rank."""
     return _Broadcast.apply(src, _group(group), tensor)
 
 
-def all_gather(tensor: Tensor, group: Any = None) -> tuple[Tensor, ...]:
+def all_gather(tensor: Tensor, group: ProcessGroup | None = None) -> tuple[Tensor, ...]:
     """Each rank's tensor."""
     return _AllGather.apply(_group(group), tensor)
 
 
 def reduce_scatter(
-    output: Tensor, input_list: Sequence[Tensor], op: Any = ReduceOp.SUM, group: Any = None
+    output: Tensor,
+    input_list: Sequence[Tensor],
+    op: Any = ReduceOp.SUM,
+    group: ProcessGroup | None = None,
 ) -> Tensor:
     """The combination of all ranks' entry with this rank's number; `output` says no more than its shape."""
     return _ReduceScatter.apply(op, _group(group), *input_list)
@@ -183,7 +197,7 @@ def reduce_scatter(
 
 def all_to_all_single(
     output: Tensor, input: Tensor, output_split_sizes: Any = None, input_split_sizes: Any = None,
-    group: Any = None,
+    group: ProcessGroup | None = None,
 ) -> Tensor:  # fmt: skip
     """Parts of the tensor to all ranks, parts from all; `output` says no more than the result's shape."""
     return _AllToAllSingle.apply(
@@ -192,24 +206,28 @@ def all_to_all_single(
 
 
 def all_to_all(
-    output_tensor_list: Sequence[Tensor], input_tensor_list: Sequence[Tensor], group: Any = None
+    output_tensor_list: Sequence[Tensor],
+    input_tensor_list: Sequence[Tensor],
+    group: ProcessGroup | None = None,
 ) -> tuple[Tensor, ...]:
     """One tensor to each rank, one from each; the outputs that are passed say no more than shapes."""
     shapes = [tuple(t.shape) for t in output_tensor_list]
     return _AllToAll.apply(_group(group), shapes, *input_tensor_list)
 
 
-def gather(tensor: Tensor, dst: int = 0, group: Any = None) -> tuple[Tensor, ...]:
+def gather(tensor: Tensor, dst: int = 0, group: ProcessGroup | None = None) -> tuple[Tensor, ...]:
     """Each rank's tensor on rank `dst`, and zeros on the others; gradients go back to where tensors came from."""
     return _Gather.apply(dst, _group(group), tensor)
 
 
-def scatter(tensors: Sequence[Tensor], src: int = 0, group: Any = None) -> Tensor:
+def scatter(tensors: Sequence[Tensor], src: int = 0, group: ProcessGroup | None = None) -> Tensor:
     """The entry with this rank's number of the list of rank `src`; the others' lists say no more than shapes."""
     return _Scatter.apply(src, _group(group), *tensors)
 
 
-def reduce(tensor: Tensor, dst: int, op: Any = ReduceOp.SUM, group: Any = None) -> Tensor:
+def reduce(
+    tensor: Tensor, dst: int, op: Any = ReduceOp.SUM, group: ProcessGroup | None = None
+) -> Tensor:
     """The combination of all ranks' tensors on rank `dst`, and each's own on the others.
 
     Each rank's gradient is that of `dst`.

@@ -21,7 +21,13 @@ class _LocalOptimizer:
 
     lock = threading.Lock()
 
-    def __init__(self, optimizer_class: Any, references: list[Any], args: Any, kwargs: Any) -> None:
+    def __init__(
+        self,
+        optimizer_class: Any,
+        references: list[Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
         self.parameters = [r.local_value() for r in references]
         self.optimizer = optimizer_class(self.parameters, *args, **kwargs)
 

@@ -8,7 +8,7 @@ Keeps true: after a step all ranks have equal parameters; the state of a paramet
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.core.errors import fail
@@ -16,6 +16,10 @@ from facula.distributed.data_parallel import spread
 from facula.distributed.object_operations import gather_object
 from facula.distributed.world import default_group, group_of
 from facula.optim import Optimizer
+
+if TYPE_CHECKING:
+    from facula.distributed.world import ProcessGroup
+
 
 __all__ = ["ZeroRedundancyOptimizer"]
 
@@ -30,7 +34,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         self,
         params: Iterable[Any],
         optimizer_class: type[Optimizer],
-        process_group: Any = None,
+        process_group: ProcessGroup | None = None,
         parameters_as_bucket_view: bool = False,
         overlap_with_ddp: bool = False,
         **defaults: Any,

@@ -59,7 +59,7 @@ def seconds_of(timeout: float) -> float:
     return STATE.options.rpc_timeout if timeout == UNSET_TIMEOUT else float(timeout)
 
 
-def name_of(function: Any) -> str:
+def name_of(function: Callable[..., Any]) -> str:
     """What a function is called in messages and profiles."""
     name = getattr(function, "__qualname__", None) or getattr(function, "__name__", str(function))
     return str(name)
@@ -133,7 +133,7 @@ def _called(sender: WorkerInfo, content: Any) -> Any:
     return run(function, args, kwargs)
 
 
-def run(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def run(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function's value; that of the future it gives, where it is marked so."""
     value = function(*args, **kwargs)
     if getattr(function, "_is_async_execution", False):

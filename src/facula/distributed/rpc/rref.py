@@ -219,7 +219,7 @@ class _Proxy:
         return method
 
 
-def _call_method(reference: RRef, name: str, args: Any, kwargs: Any) -> Any:
+def _call_method(reference: RRef, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return run(getattr(reference.local_value(), name), args, kwargs)
 
 
@@ -267,7 +267,11 @@ def join(sent: Any) -> RRef:
 
 
 def made_remotely(
-    to: WorkerInfo, function: Callable[..., Any], args: Any, kwargs: Any, seconds: float
+    to: WorkerInfo,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    seconds: float,
 ) -> RRef:
     """A reference to what a function gives on a worker."""
     key = _new_key()
@@ -285,7 +289,7 @@ def made_remotely(
 
 
 def remote(
-    to: Any, func: Callable[..., Any], args: Any = None, kwargs: Any = None,
+    to: Any, func: Callable[..., Any], args: tuple[Any, ...] | None = None, kwargs: dict[str, Any] | None = None,
     timeout: float = UNSET_TIMEOUT,
 ) -> RRef:  # fmt: skip
     """A reference to the value of a function that runs on a worker, and stays there."""

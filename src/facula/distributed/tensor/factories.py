@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from facula import core
 from facula.distributed.device_mesh import DeviceMesh
 from facula.distributed.tensor._utils import compute_local_shape_and_global_offset
 from facula.distributed.tensor.dtensor import DTensor, _placements, distribute_tensor
@@ -51,8 +52,8 @@ def _factory(name: str, place: Callable[..., DTensor], text: str) -> Callable[..
     def factory(
         *size: Any,
         requires_grad: bool = False,
-        dtype: Any = None,
-        layout: Any = None,
+        dtype: core.dtype | None = None,
+        layout: core.layout | None = None,
         device_mesh: DeviceMesh,
         placements: Sequence[Any] | None = None,
     ) -> DTensor:
@@ -76,8 +77,8 @@ def full(
     size: Any,
     fill_value: Any,
     *,
-    dtype: Any = None,
-    layout: Any = None,
+    dtype: core.dtype | None = None,
+    layout: core.layout | None = None,
     requires_grad: bool = False,
     device_mesh: DeviceMesh,
     placements: Sequence[Any] | None = None,

@@ -12,8 +12,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from facula import core
 from facula.distributed.tensor.placement_types import (
     Partial,
     Placement,
@@ -23,6 +24,10 @@ from facula.distributed.tensor.placement_types import (
 )
 from facula.ops import sharding
 from facula.ops.sharding import Equation
+
+if TYPE_CHECKING:
+    from facula.ops.definition import Definition
+
 
 __all__ = ["Plan", "planned"]
 
@@ -188,7 +193,9 @@ def _cost(before: Placement, after: Placement | None, size: float, count: int) -
     return size * (1.0 if isinstance(after, Replicate) else 1.0 / count)
 
 
-def _equation(definition: Any, args: Sequence[Any], tensors: Sequence[Any]) -> Equation | None:
+def _equation(
+    definition: Definition, args: Sequence[Any], tensors: Sequence[Any]
+) -> Equation | None:
     """What the definition says of this call."""
     rule = definition.shards
     if isinstance(rule, str) and "->" in rule:
@@ -203,7 +210,7 @@ def _equation(definition: Any, args: Sequence[Any], tensors: Sequence[Any]) -> E
     return None
 
 
-def _linear(definition: Any, args: Sequence[Any], tensors: Sequence[Any]) -> str:
+def _linear(definition: Definition, args: Sequence[Any], tensors: Sequence[Any]) -> str:
     """Whether sums may stay sums: of all tensors together, of each, of the first."""
     said = definition.shards if definition.shards in _LINEAR else definition.jvp
     if definition.kind == "view":
@@ -218,13 +225,13 @@ def _linear(definition: Any, args: Sequence[Any], tensors: Sequence[Any]) -> str
     return said
 
 
-def _added(definition: Any) -> bool:
+def _added(definition: Definition) -> bool:
     """Whether two operands are added, so that a number would be added by each rank."""
     return sum(p.type in ("Tensor", "Operand") for p in definition.schema.parameters) > 1
 
 
 def planned(
-    definition: Any, args: Sequence[Any], tensors: Sequence[Any], mesh: Any, writes: bool
+    definition: Definition, args: Sequence[Any], tensors: Sequence[Any], mesh: Any, writes: bool
 ) -> Plan | None:
     """How a call runs on pieces; None where it can not.
 
@@ -259,14 +266,14 @@ def _piece(asked: _Question, letter: str, size: int) -> int:
     return size // asked.cut.get(letter, 1) if letter.isupper() else asked.pieces[letter]
 
 
-def _kept(tensor: Any, wanted: Sequence[Placement | None]) -> tuple[Placement, ...] | None:
+def _kept(tensor: core.Tensor, wanted: Sequence[Placement | None]) -> tuple[Placement, ...] | None:
     if all(w is None for w in wanted):
         return None
     current = _current(tensor, len(wanted))
     return tuple(c if w is None else w for w, c in zip(wanted, current, strict=True))
 
 
-def _current(tensor: Any, count: int) -> Sequence[Placement]:
+def _current(tensor: core.Tensor, count: int) -> Sequence[Placement]:
     found = getattr(tensor, "placements", None)
     return found if found is not None else (Replicate(),) * count
 

@@ -92,7 +92,7 @@ def remainder(left: Any, right: Any) -> Any:
     return computed("subtract", left, computed("multiply", floored(left, right), right))
 
 
-def _as_numpy_has(function: Any, left: Any, right: Any) -> Any:
+def _as_numpy_has(function: Callable[..., Any], left: Any, right: Any) -> Any:
     pa = extra("pyarrow", "arrow")
     present = computed("and", computed("is_valid", left), computed("is_valid", right))
     sides = []

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bisect
 import math
+from collections.abc import Callable
 from typing import Any
 
 from facula.core.errors import fail
@@ -156,7 +157,9 @@ def get_cosine_similarity(
     return column(rows, dt.float32)
 
 
-def _matched(op: str, ids: Column, matching: Column, scores: Column, function: Any) -> Column:
+def _matched(
+    op: str, ids: Column, matching: Column, scores: Column, function: Callable[..., Any]
+) -> Column:
     rows = []
     for (a, b), (_, y) in zip(_pairs(op, ids, matching), _pairs(op, ids, scores), strict=True):
         held = _scores(op, b, y)

@@ -20,7 +20,7 @@ __all__: list[str] = []
 _HALF = (core.float16, core.bfloat16)
 
 
-def _plain(x: Any) -> Any:
+def _plain(x: core.Tensor) -> Any:
     return (x.to(core.float32) if x.dtype in _HALF else x).contiguous()
 
 
@@ -40,7 +40,7 @@ def _float(op: str, *tensors: Any) -> None:
             )
 
 
-def _like(x: Any) -> Any:
+def _like(x: core.Tensor) -> Any:
     return core.empty(x.shape, dtype=x.dtype, device=x.device)
 
 
@@ -132,7 +132,9 @@ class Overdrive:
 # ------------------------------------------------------------------ transducers
 
 
-def _check_transducer(logits: Any, targets: Any, frames: Any, labels: Any, blank: int) -> None:
+def _check_transducer(
+    logits: core.Tensor, targets: Any, frames: Any, labels: Any, blank: int
+) -> None:
     op = "rnnt_loss"
     if logits.dim() != 4 or not logits.numel():
         required, hint = (
@@ -168,7 +170,7 @@ def _check_transducer(logits: Any, targets: Any, frames: Any, labels: Any, blank
         _in("targets", F.where(places < labels.reshape((-1, 1)), targets, 0), 0, classes - 1)
 
 
-def _in(name: str, x: Any, low: int, high: int) -> None:
+def _in(name: str, x: core.Tensor, low: int, high: int) -> None:
     if x.device.type == "meta" or not x.numel():
         return
     least, most = (v.item() for v in F.aminmax(x))
@@ -222,7 +224,7 @@ class RnntLoss:
 
 
 def _check_alignment(
-    log_probs: Any, targets: Any, frames: list[int], labels: list[int], blank: int
+    log_probs: core.Tensor, targets: Any, frames: list[int], labels: list[int], blank: int
 ) -> None:
     op = "forced_align"
     _, time, classes = log_probs.shape
@@ -306,7 +308,7 @@ class ForcedAlign:
 # ------------------------------------------------------------------ what torchaudio writes into
 
 
-def _filter_into(input: Any, flipped: Any, padded: Any) -> None:
+def _filter_into(input: core.Tensor, flipped: Any, padded: Any) -> None:
     """torchaudio's form of the recursion: weights from the last to the first, samples behind zeros."""
     if flipped.dim() != 2 or padded.dim() != 3:
         required = "weights [channels, order + 1] and samples [batch, channels, time] were required"
@@ -316,7 +318,9 @@ def _filter_into(input: Any, flipped: Any, padded: Any) -> None:
     padded[:, :, order - 1 :] = TABLE["audio::recursion"](input, flipped.flip(1))
 
 
-def _overdrive_into(waveform: Any, driven: Any, last_in: Any, last_out: Any, output: Any) -> None:
+def _overdrive_into(
+    waveform: core.Tensor, driven: Any, last_in: Any, last_out: Any, output: Any
+) -> None:
     found = TABLE["audio::overdrive"](waveform, driven, last_in, last_out)
     for to, values in zip((output, last_in, last_out), found, strict=True):
         to.copy_(values)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from facula import nn
+from facula import core, nn
 from facula.core.errors import fail
 from facula.ops.registry import F as _F
 
@@ -47,7 +47,7 @@ class Spectrogram(nn.Module):
         self.pad, self.power, self.normalized = pad, power, normalized
         self.center, self.pad_mode, self.onesided = center, pad_mode, onesided
 
-    def forward(self, waveform: Any) -> Any:
+    def forward(self, waveform: core.Tensor) -> Any:
         sizes = (self.n_fft, self.hop_length, self.win_length)
         frames = (self.center, self.pad_mode, self.onesided)
         window = self.window.to(waveform.dtype)
@@ -176,7 +176,7 @@ class MelSpectrogram(nn.Module):
         bands = n_fft // 2 + 1
         self.mel_scale = MelScale(n_mels, sample_rate, f_min, f_max, bands, norm, mel_scale)
 
-    def forward(self, waveform: Any) -> Any:
+    def forward(self, waveform: core.Tensor) -> Any:
         return self.mel_scale(self.spectrogram(waveform))
 
 
@@ -199,7 +199,7 @@ class AmplitudeToDB(nn.Module):
         self.stype, self.top_db = stype, top_db
         self.multiplier = 10.0 if stype == "power" else 20.0
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         return F.amplitude_to_DB(x, self.multiplier, 1e-10, 0.0, self.top_db)
 
 
@@ -233,7 +233,7 @@ class MFCC(nn.Module):
         self.amplitude_to_DB = AmplitudeToDB("power", 80.0)
         self.log_mels = log_mels
 
-    def forward(self, waveform: Any) -> Any:
+    def forward(self, waveform: core.Tensor) -> Any:
         bands = self.MelSpectrogram(waveform)
         bands = _F.log(bands + 1e-6) if self.log_mels else self.amplitude_to_DB(bands)
         return (bands.transpose(-1, -2) @ self.dct_mat.to(bands.dtype)).transpose(-1, -2)
@@ -246,7 +246,7 @@ class MuLawEncoding(nn.Module):
         super().__init__()
         self.quantization_channels = quantization_channels
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         return F.mu_law_encoding(x, self.quantization_channels)
 
 
@@ -273,7 +273,7 @@ class Resample(nn.Module):
         self.orig_freq, self.new_freq = orig_freq, new_freq
         self.settings = (lowpass_filter_width, rolloff, resampling_method, beta)
 
-    def forward(self, waveform: Any) -> Any:
+    def forward(self, waveform: core.Tensor) -> Any:
         return F.resample(waveform, self.orig_freq, self.new_freq, *self.settings)
 
 
@@ -348,7 +348,7 @@ class Vol(nn.Module):
             fail(ValueError, "Vol", required, f"{gain} of {gain_type!r}", hint="Vol(0.5)")
         self.gain, self.gain_type = gain, gain_type
 
-    def forward(self, waveform: Any) -> Any:
+    def forward(self, waveform: core.Tensor) -> Any:
         if self.gain_type == "amplitude":
             waveform = waveform * self.gain
         else:
@@ -379,7 +379,7 @@ class Fade(nn.Module):
             return _F.sin(x * math.pi / 2)
         return _F.sin(x * math.pi - math.pi / 2) / 2 + 0.5
 
-    def forward(self, waveform: Any) -> Any:
+    def forward(self, waveform: core.Tensor) -> Any:
         ones = waveform.new_ones((waveform.shape[-1],))
         begin, end = ones.clone(), ones
         begin[: self.fade_in_len] = self._curve(self.fade_in_len)

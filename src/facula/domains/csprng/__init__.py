@@ -81,7 +81,13 @@ def create_mt19937_generator(seed: int | None = None) -> core.Generator:
 
 
 def encrypt(
-    input: Any, output: Any, key: Any, cipher: str, mode: str, *, counter: bytes | None = None
+    input: core.Tensor,
+    output: Any,
+    key: core.Tensor,
+    cipher: str,
+    mode: str,
+    *,
+    counter: bytes | None = None,
 ) -> Any:
     """Write the encrypted bytes of a tensor into another, whose size in bytes is that of the input, in whole blocks.
 
@@ -96,18 +102,24 @@ def encrypt(
 
 
 def decrypt(
-    input: Any, output: Any, key: Any, cipher: str, mode: str, *, counter: bytes | None = None
+    input: core.Tensor,
+    output: Any,
+    key: core.Tensor,
+    cipher: str,
+    mode: str,
+    *,
+    counter: bytes | None = None,
 ) -> Any:
     """Write the decrypted bytes of a tensor into another; see `encrypt`."""
     return _crypt("decrypt", input, output, key, cipher, mode, counter)
 
 
-def _bytes_of(tensor: Any) -> int:
+def _bytes_of(tensor: core.Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
 def _check(
-    op: str, input: Any, output: Any, key: Any, cipher: str, mode: str, counter: Any
+    op: str, input: core.Tensor, output: Any, key: core.Tensor, cipher: str, mode: str, counter: Any
 ) -> None:
     for name, x in (("input", input), ("output", output), ("key", key)):
         if not isinstance(x, core.Tensor) or x.device.type != "cpu":
@@ -148,7 +160,9 @@ def _check(
         fail(RuntimeError, op, required, f"{got}, {mode!r}", hint="leave it out to begin at 0")
 
 
-def _crypt(op: str, input: Any, output: Any, key: Any, cipher: str, mode: str, counter: Any) -> Any:
+def _crypt(
+    op: str, input: core.Tensor, output: Any, key: core.Tensor, cipher: str, mode: str, counter: Any
+) -> Any:
     _check(op, input, output, key, cipher, mode, counter)
     given, wanted = _bytes_of(input), _bytes_of(output)
     short, long = (given, wanted) if op == "encrypt" else (wanted, given)

@@ -10,11 +10,13 @@ from facula.core.errors import fail
 __all__ = ["add_token", "str_to_int", "to_tensor", "truncate"]
 
 
-def _deep(input: Any) -> bool:
+def _deep(input: core.Tensor) -> bool:
     return bool(input) and isinstance(input[0], list)
 
 
-def to_tensor(input: Any, padding_value: int | None = None, dtype: Any = core.int64) -> Any:
+def to_tensor(
+    input: core.Tensor, padding_value: int | None = None, dtype: core.dtype = core.int64
+) -> Any:
     """Numbers, or lists of numbers, as a tensor; the shorter lists are filled up."""
     if not _deep(input):
         return core.tensor(input, dtype=dtype)
@@ -27,12 +29,12 @@ def to_tensor(input: Any, padding_value: int | None = None, dtype: Any = core.in
     return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=float(padding_value))
 
 
-def truncate(input: Any, max_seq_len: int) -> Any:
+def truncate(input: core.Tensor, max_seq_len: int) -> Any:
     """Lists cut off behind so many entries."""
     return [row[:max_seq_len] for row in input] if _deep(input) else input[:max_seq_len]
 
 
-def add_token(input: Any, token_id: Any, begin: bool = True) -> Any:
+def add_token(input: core.Tensor, token_id: Any, begin: bool = True) -> Any:
     """An entry before, or behind, each list."""
     if _deep(input):
         return [add_token(row, token_id, begin) for row in input]

@@ -238,7 +238,7 @@ class _Side(nn.Module):
     def run(
         self,
         x: Tensor,
-        mask: Any,
+        mask: core.Tensor,
         memory: Tensor | None = None,
         memory_mask: Any = None,
         past: Sequence[Past] | None = None,
@@ -337,7 +337,11 @@ class T5Model(nn.Module):
     """
 
     def __init__(
-        self, config: T5Conf, freeze: bool = False, device: Any = None, dtype: Any = None
+        self,
+        config: T5Conf,
+        freeze: bool = False,
+        device: core.device | str | int | None = None,
+        dtype: core.dtype | None = None,
     ) -> None:
         super().__init__()
         self.config, self.padding_idx = config, config.padding_idx

@@ -31,7 +31,7 @@ class VocabTransform(nn.Module):
         super().__init__()
         self.vocab = vocab
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         if input and isinstance(input[0], list):
             return [self.vocab.lookup_indices(words) for words in input]
         return self.vocab.lookup_indices(input)
@@ -40,11 +40,11 @@ class VocabTransform(nn.Module):
 class ToTensor(nn.Module):
     """See `functional.to_tensor`."""
 
-    def __init__(self, padding_value: int | None = None, dtype: Any = core.int64) -> None:
+    def __init__(self, padding_value: int | None = None, dtype: core.dtype = core.int64) -> None:
         super().__init__()
         self.padding_value, self.dtype = padding_value, dtype
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         return F.to_tensor(input, self.padding_value, self.dtype)
 
 
@@ -55,7 +55,7 @@ class Truncate(nn.Module):
         super().__init__()
         self.max_seq_len = max_seq_len
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         return F.truncate(x, self.max_seq_len)
 
 
@@ -66,14 +66,14 @@ class AddToken(nn.Module):
         super().__init__()
         self.token, self.begin = token, begin
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         return F.add_token(input, self.token, self.begin)
 
 
 class StrToIntTransform(nn.Module):
     """See `functional.str_to_int`."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         return F.str_to_int(input)
 
 
@@ -84,7 +84,7 @@ class PadTransform(nn.Module):
         super().__init__()
         self.max_length, self.pad_value = max_length, float(pad_value)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         missing = self.max_length - x.shape[-1]
         return nn.functional.pad(x, [0, missing], value=self.pad_value) if missing > 0 else x
 
@@ -180,5 +180,5 @@ class SentencePieceTokenizer(nn.Module):
             got = f"{sp_model_path}: {error}"
             fail(RuntimeError, "SentencePieceTokenizer", required, got, hint=hint)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         return self.model.encode(input, out_type=str)

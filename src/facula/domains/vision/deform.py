@@ -30,7 +30,7 @@ _SETTINGS = (
 class _Sizes:
     """What the kernels are told of a call, for a part of its images."""
 
-    def __init__(self, input: Any, weight: Any, offset: Any, settings: Any) -> None:
+    def __init__(self, input: core.Tensor, weight: core.Tensor, offset: Any, settings: Any) -> None:
         self.images, self.channels, *self.plane = input.shape
         self.out = tuple(offset.shape[2:])
         self.kernel = tuple(weight.shape[2:])
@@ -47,7 +47,7 @@ class _Sizes:
         step = max(1, _PART // each)
         return [(i, min(i + step, self.images)) for i in range(0, self.images, step)]
 
-    def columns(self, images: int, dtype: Any) -> Any:
+    def columns(self, images: int, dtype: core.dtype) -> Any:
         shape = (images, self.channels * self.taps, math.prod(self.out))
         return core.empty(shape, dtype=dtype)
 
@@ -62,7 +62,14 @@ class _Sizes:
         )
 
 
-def _check(input: Any, weight: Any, offset: Any, mask: Any, bias: Any, settings: Any) -> None:
+def _check(
+    input: core.Tensor,
+    weight: core.Tensor,
+    offset: Any,
+    mask: core.Tensor,
+    bias: Any,
+    settings: Any,
+) -> None:
     def refuse(required: str, got: Any, hint: str) -> None:
         fail(RuntimeError, _OP, required, got, hint=hint)
 
@@ -100,12 +107,12 @@ def _check(input: Any, weight: Any, offset: Any, mask: Any, bias: Any, settings:
             refuse(f"{name} of shape {list(wanted)} was required", list(x.shape), "one plane a tap")
 
 
-def _extent(input: Any, weight: Any, settings: Any, axis: int) -> int:
+def _extent(input: core.Tensor, weight: core.Tensor, settings: Any, axis: int) -> int:
     reach = settings[4 + axis] * (weight.shape[2 + axis] - 1) + 1
     return (input.shape[2 + axis] + 2 * settings[2 + axis] - reach) // settings[axis] + 1
 
 
-def _grouped(weight: Any, groups: int) -> Any:
+def _grouped(weight: core.Tensor, groups: int) -> Any:
     """`[groups, out / groups, (in / groups) * taps]`."""
     return weight.reshape((groups, weight.shape[0] // groups, -1))
 

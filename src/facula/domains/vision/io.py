@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
+from facula import core
 from facula.ops.registry import TABLE
 
 from . import images as _images
@@ -50,41 +51,41 @@ def decode_image(
 read_image = decode_image
 
 
-def decode_png(input: Any, mode: Any = ImageReadMode.UNCHANGED) -> Any:
+def decode_png(input: core.Tensor, mode: Any = ImageReadMode.UNCHANGED) -> Any:
     """The image that the bytes of a PNG file hold."""
     return TABLE["image::decode_png"](input, _mode(mode))
 
 
-def decode_jpeg(input: Any, mode: Any = ImageReadMode.UNCHANGED) -> Any:
+def decode_jpeg(input: core.Tensor, mode: Any = ImageReadMode.UNCHANGED) -> Any:
     """The image that the bytes of a JPEG file hold."""
     return TABLE["image::decode_jpeg"](input, _mode(mode))
 
 
-def decode_webp(input: Any, mode: Any = ImageReadMode.UNCHANGED) -> Any:
+def decode_webp(input: core.Tensor, mode: Any = ImageReadMode.UNCHANGED) -> Any:
     """The image that the bytes of a WEBP file hold."""
     return TABLE["image::decode_webp"](input, _mode(mode))
 
 
-def decode_gif(input: Any) -> Any:
+def decode_gif(input: core.Tensor) -> Any:
     """The pictures that the bytes of a GIF file hold."""
     return TABLE["image::decode_gif"](input)
 
 
-def encode_png(input: Any, compression_level: int = 6) -> Any:
+def encode_png(input: core.Tensor, compression_level: int = 6) -> Any:
     """An image as the bytes of a PNG file."""
     return TABLE["image::encode_png"](input, compression_level)
 
 
-def encode_jpeg(input: Any, quality: int = 75) -> Any:
+def encode_jpeg(input: core.Tensor, quality: int = 75) -> Any:
     """An image as the bytes of a JPEG file."""
     return TABLE["image::encode_jpeg"](input, quality)
 
 
-def write_png(input: Any, filename: Any, compression_level: int = 6) -> None:
+def write_png(input: core.Tensor, filename: Any, compression_level: int = 6) -> None:
     """An image as a PNG file."""
     write_file(filename, encode_png(input, compression_level))
 
 
-def write_jpeg(input: Any, filename: Any, quality: int = 75) -> None:
+def write_jpeg(input: core.Tensor, filename: Any, quality: int = 75) -> None:
     """An image as a JPEG file."""
     write_file(filename, encode_jpeg(input, quality))

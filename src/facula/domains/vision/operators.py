@@ -8,6 +8,7 @@ Keeps true: half precision is computed in float32; regions name images that exis
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from facula import core
@@ -26,7 +27,7 @@ def plain(*tensors: Any) -> list[Any]:
     return [(t.to(core.float32) if t.dtype in _HALF else t).contiguous() for t in tensors]
 
 
-def of_maps(grad: Any, *rest: Any) -> Any:
+def of_maps(grad: core.Tensor, *rest: Any) -> Any:
     """What a gradient in maps lies in: their shape is the last four arguments."""
     return like(rest[-4:], grad)
 
@@ -36,7 +37,7 @@ def like(shape: Any, x: Any, dtype: Any = None) -> Any:
     return core.empty(shape, dtype=dtype or x.dtype, device=x.device)
 
 
-def put(out: Any, run: Any) -> None:
+def put(out: core.Tensor, run: Any) -> None:
     """Run a kernel into `out`, by way of float32 where that is half precision."""
     if out.dtype not in _HALF:
         run(out)
@@ -56,7 +57,7 @@ def _float(op: str, *tensors: Any) -> None:
 # ------------------------------------------------------------------ boxes
 
 
-def check_boxes(op: str, boxes: Any, scores: Any) -> None:
+def check_boxes(op: str, boxes: core.Tensor, scores: core.Tensor) -> None:
     """What `nms` asks of its arguments."""
     if boxes.dim() != 2 or boxes.shape[1] != 4:
         required = "boxes [n, 4] were required (boxes should be a 2d tensor)"
@@ -150,7 +151,7 @@ class BoxIouRotated:
 # ------------------------------------------------------------------ regions
 
 
-def check_regions(op: str, input: Any, rois: Any, height: int, width: int) -> None:
+def check_regions(op: str, input: core.Tensor, rois: Any, height: int, width: int) -> None:
     """What all pooling of regions asks of its arguments."""
     if input.dim() != 4:
         required, hint = "feature maps [N, C, H, W] were required", "input[None] adds a batch"
@@ -194,7 +195,7 @@ def check_images(op: str, rois: Any, images: int) -> None:
         fail(RuntimeError, op, required, got, hint=hint)
 
 
-def _planes(op: str, input: Any, bins: int) -> int:
+def _planes(op: str, input: core.Tensor, bins: int) -> int:
     if input.shape[1] % bins:
         required = "input channels must be a multiple of pooling height * pooling width"
         hint = "each bin has channels of its own"
@@ -214,7 +215,7 @@ def _check_samples(samples: int) -> None:
         )
 
 
-def _align(out: Any, input: Any, rois: Any, bins: Any, settings: Any) -> None:
+def _align(out: core.Tensor, input: core.Tensor, rois: Any, bins: Any, settings: Any) -> None:
     """Launch the forward kernel. settings: scale, samples, aligned, position-sensitive."""
     scale, samples, *flags = settings
     _check_samples(samples)
@@ -229,7 +230,7 @@ def _align(out: Any, input: Any, rois: Any, bins: Any, settings: Any) -> None:
         put(out, run)
 
 
-def _align_grad(out: Any, grad: Any, rois: Any, bins: Any, settings: Any) -> None:
+def _align_grad(out: core.Tensor, grad: core.Tensor, rois: Any, bins: Any, settings: Any) -> None:
     scale, samples, *flags = settings
     _check_samples(samples)
     check_bins("roi_align", *bins)
@@ -245,7 +246,9 @@ def _align_grad(out: Any, grad: Any, rois: Any, bins: Any, settings: Any) -> Non
         put(out, run)
 
 
-def _batched(batch: Any, function: Any, input: Any, rois: Any, *settings: Any) -> Any:
+def _batched(
+    batch: Any, function: Callable[..., Any], input: core.Tensor, rois: Any, *settings: Any
+) -> Any:
     """A batch of maps and regions: its images stand one behind the other."""
     full = batch.full(input) if batch.has(input) else None
     images = input.shape[0]
@@ -257,7 +260,7 @@ def _batched(batch: Any, function: Any, input: Any, rois: Any, *settings: Any) -
         regions = F.cat([first, regions[..., 1:]], -1)
     results = function(maps, regions.flatten(0, 1), *settings)
 
-    def parted(x: Any) -> Any:
+    def parted(x: core.Tensor) -> Any:
         return x.reshape((batch.size, x.shape[0] // max(batch.size, 1), *x.shape[1:]))
 
     return tuple(map(parted, results)) if isinstance(results, tuple) else parted(results)

@@ -32,7 +32,9 @@ def _numbers(shape: Any, rois: Any, height: int, width: int) -> tuple[int, ...]:
     return (*shape[1:], height, width, rois.shape[0], shape[0])
 
 
-def _pool(name: str, out: Any, input: Any, rois: Any, scale: float, bins: Any) -> None:
+def _pool(
+    name: str, out: core.Tensor, input: core.Tensor, rois: Any, scale: float, bins: Any
+) -> None:
     if not out[0].numel():
         return
     check_images("roi_pool", rois, input.shape[0])
@@ -49,7 +51,7 @@ def _pool(name: str, out: Any, input: Any, rois: Any, scale: float, bins: Any) -
 
 
 def _pool_grad(
-    name: str, out: Any, grad: Any, rois: Any, scale: float, bins: Any, where: Any
+    name: str, out: core.Tensor, grad: core.Tensor, rois: Any, scale: float, bins: Any, where: Any
 ) -> None:
     check_bins("roi_pool", *bins)
     if not out.numel():
@@ -80,7 +82,12 @@ def _pooled(name: str) -> Any:
     """The kernel of a pooling."""
 
     def cpu(
-        out: Any, input: Any, rois: Any, spatial_scale: Any, pooled_height: Any, pooled_width: Any
+        out: core.Tensor,
+        input: core.Tensor,
+        rois: Any,
+        spatial_scale: Any,
+        pooled_height: Any,
+        pooled_width: Any,
     ) -> None:
         _pool(name, out, input, rois, spatial_scale, (pooled_height, pooled_width))
 
@@ -114,8 +121,8 @@ def _transposed(name: str, chosen: bool) -> Any:
     """The kernel of such a gradient; `chosen` where it reads which places were the largest."""
 
     def cpu(
-        out: Any,
-        grad: Any,
+        out: core.Tensor,
+        grad: core.Tensor,
         rois: Any,
         places: Any,
         spatial_scale: Any,

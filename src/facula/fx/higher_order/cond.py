@@ -94,7 +94,9 @@ class _CondGradient(Function):
     """`cond` on the tape of a trace: its gradient is `cond` of the functions' gradients."""
 
     @staticmethod
-    def forward(ctx: Any, op: Any, pred: Any, true_fn: Any, false_fn: Any, *operands: Any) -> Any:
+    def forward(
+        ctx: Any, op: core.Op, pred: Any, true_fn: Any, false_fn: Any, *operands: Any
+    ) -> Any:
         """The results."""
         tensors = [x for x in operands if isinstance(x, Tensor)]
         ctx.save_for_backward(*tensors, *([pred] if isinstance(pred, Tensor) else []))

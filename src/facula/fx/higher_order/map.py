@@ -60,7 +60,7 @@ class _MapGradient(Function):
     """`map` on the tape of a trace."""
 
     @staticmethod
-    def forward(ctx: Any, op: Any, f: Any, count: int, *values: Any) -> Any:
+    def forward(ctx: Any, op: core.Op, f: Any, count: int, *values: Any) -> Any:
         """The results."""
         ctx.save_for_backward(*[x for x in values if isinstance(x, Tensor)])
         result = op(f, values[:count], values[count:])

@@ -222,7 +222,7 @@ class _Nested(FunctionalLevel):
         return self.outer.value_of(x) if found is x else found
 
 
-def _functionalised(name: str, function: Any, outer: Any) -> Any:
+def _functionalised(name: str, function: Callable[..., Any], outer: Any) -> Any:
     """A function without writes; one that writes to what it is given is refused."""
 
     def inner(*args: Any) -> Any:

@@ -80,7 +80,7 @@ class _ScanGradient(Function):
     """`scan` on the tape of a trace."""
 
     @staticmethod
-    def forward(ctx: Any, op: Any, combine_fn: Any, counts: Any, *values: Any) -> Any:
+    def forward(ctx: Any, op: core.Op, combine_fn: Any, counts: Any, *values: Any) -> Any:
         """The results; the states before each row are kept."""
         n, m = counts
         init, xs, more = values[:n], values[n : n + m], values[n + m :]

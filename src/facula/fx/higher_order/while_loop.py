@@ -124,7 +124,7 @@ def _environment(args: tuple[Any, ...]) -> Any:
 class _Condition:
     """A condition as a function that gives one result."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self._single = True
         self.__name__ = getattr(function, "__name__", "cond_fn")
@@ -142,7 +142,7 @@ class _LoopGradient(Function):
     """`while_loop` on the tape of a trace."""
 
     @staticmethod
-    def forward(ctx: Any, op: Any, cond_fn: Any, body_fn: Any, count: int, *values: Any) -> Any:
+    def forward(ctx: Any, op: core.Op, cond_fn: Any, body_fn: Any, count: int, *values: Any) -> Any:
         """The last state; the states before each round are kept."""
         carried, more = values[:count], values[count:]
         rows = while_loop_stack_output(cond_fn, body_fn, carried, more)

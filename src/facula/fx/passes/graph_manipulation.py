@@ -6,6 +6,7 @@ Keeps true: shapes come from `ShapeProp`; a parameter that several nodes read is
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from facula import core
@@ -71,7 +72,7 @@ class _Leaf:
         self.value = value
 
 
-def _unwrapped(function: Any) -> Any:
+def _unwrapped(function: Callable[..., Any]) -> Any:
     return lambda x: function(x.value if isinstance(x, _Leaf) else x)
 
 

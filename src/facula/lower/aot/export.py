@@ -11,7 +11,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core, nn
 from facula.core.errors import fail
@@ -25,6 +25,10 @@ from facula.lower.aot.tracing import Traced, trace
 from facula.lower.decompositions.rules import decompositions_of
 from facula.ops.overloads import overload_of
 from facula.ops.registry import TABLE
+
+if TYPE_CHECKING:
+    from facula.fx import Graph, Node
+
 
 Tensor = core.Tensor
 
@@ -248,7 +252,7 @@ def _input_now(traced: Traced, values: list[Any], inputs: list[Any], result: Any
     return inputs[result.source]
 
 
-def _own_node(graph: Any, node: Any, taken: list[Any]) -> Any:
+def _own_node(graph: Graph, node: Node, taken: list[Any]) -> Any:
     """A node that no other output is."""
     if node.op != "placeholder" and node not in taken:
         return node
@@ -268,7 +272,7 @@ def _call(graph: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, An
     return node
 
 
-def _view_node(graph: Any, node: Any, step: Any) -> Any:
+def _view_node(graph: Graph, node: Node, step: Any) -> Any:
     if step.detaches:
         return _call(graph, Tensor.detach, (node,), {})
     args, kwargs = step.op.definition.trim((node, *step.args))
@@ -282,7 +286,7 @@ def _view_node(graph: Any, node: Any, step: Any) -> Any:
     return picked
 
 
-def set_outputs(graph: Any, outputs: list[Any]) -> None:
+def set_outputs(graph: Graph, outputs: list[Any]) -> None:
     graph.output_node().args = (tuple(outputs),)
 
 

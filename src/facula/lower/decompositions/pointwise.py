@@ -35,7 +35,7 @@ def is_primitive(operator: Any) -> bool:
 class Namespace:
     """The scalar operations on tensors and numbers, in a compute dtype."""
 
-    def __init__(self, dtype: Any, device: Any) -> None:
+    def __init__(self, dtype: core.dtype, device: Any) -> None:
         self.dtype = dtype
         self.device = device
 

@@ -91,7 +91,7 @@ class _Run:
 
 
 def _along(name: str) -> Callable[..., Any]:
-    def one(self: Tensor, dim: int, dtype: Any = None) -> Any:
+    def one(self: Tensor, dim: int, dtype: core.dtype | None = None) -> Any:
         x = self if dtype is None else self.to(dtype)
         x = x.reshape(1) if x.dim() == 0 else x
         return run_rows(name, [x], dim % x.dim())[0].reshape(self.shape)

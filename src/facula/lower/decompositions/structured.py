@@ -81,7 +81,9 @@ def l1_total(input: Tensor, target: Tensor, mean: bool) -> Tensor:
 
 
 @register("nansum")
-def nansum(self: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def nansum(
+    self: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: core.dtype | None = None
+) -> Tensor:
     """The sum of what is not NaN."""
     kept = self.masked_fill(self.isnan(), 0) if self.dtype.is_floating_point else self
     return F.sum(kept, dim, keepdim, dtype=dtype)

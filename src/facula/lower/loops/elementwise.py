@@ -72,7 +72,7 @@ def read_broadcast(value: Value, positions: Sequence[Index]) -> Any:
 
 
 def pointwise(
-    op: Any,
+    op: core.Op,
     args: Sequence[Any],
     metas: Sequence[Any],
     code: str,

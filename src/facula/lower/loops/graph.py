@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.core import logs
@@ -24,6 +24,10 @@ from facula.lower.loops.recording import tensors_in
 from facula.lower.loops.subprograms import Launched, functions_compiled
 from facula.lower.loops.targets import callee_of, is_view
 from facula.lower.loops.values import NotLoops, Value
+
+if TYPE_CHECKING:
+    from facula.fx import Node
+
 
 #: values that one expression is built through; each takes some calls of Python, of which not many nest
 DEEPEST = 48  # speed only
@@ -82,7 +86,7 @@ class GraphLowering(Lowering):
         return found
 
     # --- kinds of nodes
-    def _placeholder(self, node: Any) -> None:
+    def _placeholder(self, node: Node) -> None:
         val: Any = node.meta.get("val")
         if not is_tensor(val):
             self.inputs.append(None)
@@ -92,7 +96,7 @@ class GraphLowering(Lowering):
         self.inputs.append(buffer)
         self.values[node] = stored(val, buffer)
 
-    def _get_attr(self, node: Any) -> None:
+    def _get_attr(self, node: Node) -> None:
         found = self.module
         for part in node.target.split("."):
             found = getattr(found, part)
@@ -107,7 +111,7 @@ class GraphLowering(Lowering):
             known = self._constant_of[id(tensor)] = stored(tensor, buffer)
         return known
 
-    def _call_function(self, node: Any) -> None:
+    def _call_function(self, node: Node) -> None:
         args, kwargs = self._given(node.args), self._given(node.kwargs)
         if node.target is operator.getitem and not isinstance(args[0], Value):
             self.values[node] = args[0][args[1]]
@@ -142,19 +146,21 @@ class GraphLowering(Lowering):
             found = self._extern(node, args, kwargs, val)
         self.values[node] = found
 
-    def _call_with_functions(self, node: Any, args: tuple[Any, ...]) -> Any:
+    def _call_with_functions(self, node: Node, args: tuple[Any, ...]) -> Any:
         """A call whose functions are programs of their own."""
         op, val = node.target, node.meta["val"]
         compiler = self.module.meta.get("function_compiler")
         given = op.with_functions(args, functions_compiled(node, args, compiler))
         return self._extern(node, given, {}, val, Launched(op, val))
 
-    def _remember(self, node: Any, target: Any, args: Any, kwargs: Any, found: Any) -> None:
+    def _remember(
+        self, node: Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], found: Any
+    ) -> None:
         values = found if isinstance(found, tuple) else (found,)
         if not is_view(target) and all(isinstance(v, Value) for v in values):
             self._looped.append((node, args, kwargs, found))
 
-    def _output(self, node: Any) -> None:
+    def _output(self, node: Node) -> None:
         self.outputs = self._result(self._given(node.args[0]))
 
     def _given(self, structure: Any) -> Any:
@@ -170,7 +176,7 @@ class GraphLowering(Lowering):
             return self.values[structure]
         return structure
 
-    def _settle(self, node: Any, found: Any) -> None:
+    def _settle(self, node: Node, found: Any) -> None:
         """Store what is a result, or dear and read several times."""
         for value in found if isinstance(found, tuple) else (found,):
             if not isinstance(value, Value) or value.stored() is not None:
@@ -189,7 +195,14 @@ class GraphLowering(Lowering):
         return self.realize(structure) if isinstance(structure, Value) else structure
 
     # --- calls that stay
-    def _extern(self, node: Any, args: Any, kwargs: Any, val: Any, target: Any = None) -> Any:
+    def _extern(
+        self,
+        node: Node,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        val: Any,
+        target: Any = None,
+    ) -> Any:
         args, kwargs = self._placed(args), self._placed(kwargs)
         several = isinstance(val, (tuple, list))
         results, found = [], []
@@ -214,7 +227,7 @@ class GraphLowering(Lowering):
         return structure
 
 
-def _tell(node: Any, reason: NotLoops) -> None:
+def _tell(node: Node, reason: NotLoops) -> None:
     """Why a call stays one."""
     text = "%s stays a call, with kernels of their own before and behind it: %s"
     logs.artifact("fusion").debug(text, node.target, reason)
@@ -222,7 +235,7 @@ def _tell(node: Any, reason: NotLoops) -> None:
         logs.artifact("perf_hints").debug(text + "\n  %s", node.target, reason, line_of(node) or "")
 
 
-def stored(tensor: Any, buffer: ir.Buffer) -> Value:
+def stored(tensor: core.Tensor, buffer: ir.Buffer) -> Value:
     """The value of a whole buffer, with the place in its storage that views count from."""
     view = ir.View(buffer, buffer.shape, buffer.strides, 0, buffer.code)
     value = Value(buffer.shape, buffer.strides, buffer.code, view=view)
@@ -246,7 +259,7 @@ def _deepen(found: Any, given: Any) -> None:
             value.depth = max(value.depth, depth + 1)
 
 
-def readers(node: Any) -> int:
+def readers(node: Node) -> int:
     """How many calls read a value, through views too."""
     count = 0
     for user in node.users:

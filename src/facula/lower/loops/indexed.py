@@ -26,7 +26,7 @@ RULES: dict[str, Callable[[Any, Sequence[Any], Any], Any]] = {}
 def rule(name: str) -> Callable[[Any], Any]:
     """Enter the rule of an operator."""
 
-    def enter(function: Any) -> Any:
+    def enter(function: Callable[..., Any]) -> Any:
         RULES[name] = function
         return function
 

@@ -135,7 +135,7 @@ class Lowering:
             self.give_up(steps)
             raise
 
-    def _pointwise(self, op: Any, args: Sequence[Any], result: Any) -> Value:
+    def _pointwise(self, op: core.Op, args: Sequence[Any], result: Any) -> Value:
         metas = [recording.meta_like(a) if isinstance(a, Value) else a for a in args]
         if isinstance(result, (tuple, list)):
             raise NotLoops(f"{op.name} with several results")

@@ -13,7 +13,7 @@ the table (`ops.rows`), and the launch says how.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core
@@ -47,7 +47,7 @@ def meta_like(value: Value, mode: Any = None) -> Any:
     return made if mode is None else mode.with_geometry(made, *geometry)
 
 
-def _meta(shape: tuple[int, ...], strides: tuple[int, ...], start: int, dtype: Any) -> Any:
+def _meta(shape: tuple[int, ...], strides: tuple[int, ...], start: int, dtype: core.dtype) -> Any:
     if not start:
         return core.empty_strided(shape, strides, dtype=dtype, device="meta")
     reach = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
@@ -117,7 +117,7 @@ class _Recorder:
             return type(structure)(self.stand_in(item) for item in structure)
         return structure
 
-    def shapes(self, op: Any, metas: Any) -> Any:
+    def shapes(self, op: core.Op, metas: Any) -> Any:
         """The results of an operator, without elements."""
         if self.mode is None:
             return op.definition.meta(*metas)
@@ -140,7 +140,7 @@ class _Recorder:
             return tuple(self.values(item) for item in structure)
         return structure
 
-    def bind(self, tensor: Any, value: Value) -> None:
+    def bind(self, tensor: core.Tensor, value: Value) -> None:
         """Let a meta tensor stand for a value."""
         if tensor.numel() and (
             tuple(tensor.shape) != value.shape or tuple(tensor.stride()) != value.strides
@@ -148,7 +148,7 @@ class _Recorder:
             value = self.lowering.restrided(value, tuple(tensor.shape), tuple(tensor.stride()))
         self.known[id(tensor)] = (tensor, value)
 
-    def writable(self, tensor: Any) -> None:
+    def writable(self, tensor: core.Tensor) -> None:
         """Raise where writing into a tensor changes another one."""
         if id(tensor) in self.views:
             raise NotLoops("a write into a view")
@@ -170,7 +170,11 @@ class _Recorder:
             self.known[id(tensor)] = (tensor, value)
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
         name, op = name_of(func), callee_of(func)
@@ -200,7 +204,7 @@ class _Recorder:
                 self.views[id(tensor)] = tensor
         return result
 
-    def run(self, func: Any, args: Any, kwargs: Any) -> Any:
+    def run(self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call on tensors without elements."""
         return (
             func(*args, **kwargs) if self.mode is None else self.mode.dispatch(func, args, kwargs)

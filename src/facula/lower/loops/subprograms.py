@@ -10,13 +10,17 @@ they do not. Without a compiler the graphs themselves run.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.fx import GraphModule
 from facula.fx.fake_tensor import FakeTensor, FakeTensorMode
 from facula.fx.higher_order import ControlFlow
 from facula.lower.aot.tracing import trace
+
+if TYPE_CHECKING:
+    from facula.fx import Node
+
 
 __all__ = ["Launched", "SubProgram", "functions_compiled"]
 
@@ -72,7 +76,7 @@ def _laid_out(x: Tensor, strides: tuple[int, ...]) -> Tensor:
     return made.copy_(x)
 
 
-def functions_compiled(node: Any, args: tuple[Any, ...], compiler: Compiler | None) -> list[Any]:
+def functions_compiled(node: Node, args: tuple[Any, ...], compiler: Compiler | None) -> list[Any]:
     """The functions of a call, compiled for the call's operands."""
     op = node.target
     functions = list(op.functions_of(args))

@@ -176,7 +176,7 @@ def _is_scores(node: Any) -> bool:
     return False
 
 
-def _without_transposition(node: Any) -> tuple[Any, bool]:
+def _without_transposition(node: Node) -> tuple[Any, bool]:
     """The matrix behind a transposition of the last two dimensions; else the node itself."""
     value, name = _val(node), _name(node)
     if not isinstance(value, Tensor):

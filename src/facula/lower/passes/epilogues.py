@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from facula import core
 from facula.fx import Graph, Node
@@ -23,6 +23,10 @@ from facula.ops.overloads import overload_of
 from facula.ops.pointwise_rules import variant_parts
 from facula.ops.registry import F, Pointwise
 from facula.ops.scalar import Runtime
+
+if TYPE_CHECKING:
+    from facula.ops.definition import Definition
+
 
 #: names the fastest of some functions; the text says what their times depend on
 Fastest = Callable[[str, Mapping[str, Callable[[], Any]]], str]
@@ -64,7 +68,7 @@ class Builder:
     def __init__(self, graph: Graph, before: Node) -> None:
         self.graph, self.before = graph, before
 
-    def __call__(self, function: Any, *args: Any) -> Node:
+    def __call__(self, function: Callable[..., Any], *args: Any) -> Node:
         values = map_arg(args, lambda n: n.meta["val"])
         target = overload_of(function, values, {})
         with self.graph.inserting_before(self.before):
@@ -80,7 +84,7 @@ def given_to(node: Node) -> list[Any]:
     return table.complete(definition.schema, node.args, node.kwargs)
 
 
-def _calls(node: Any, function: Any) -> bool:
+def _calls(node: Any, function: Callable[..., Any]) -> bool:
     if not isinstance(node, Node) or node.op != "call_function":
         return False
     return table.operator_of(node.target) is function
@@ -206,7 +210,7 @@ def _map_of(node: Node) -> tuple[str, tuple[float, ...]] | None:
     return None
 
 
-def _takes_one(definition: Any, node: Node) -> bool:
+def _takes_one(definition: Definition, node: Node) -> bool:
     """Whether a node's first argument is its one operand: a number, or the same value again, in a
     tensor's place is an operand as well, which the kernel would read through a pointer."""
     pairs = zip(definition.schema.parameters, given_to(node), strict=True)

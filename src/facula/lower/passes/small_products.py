@@ -32,7 +32,7 @@ class Writer:
     def __init__(self, graph: Graph, place: Node) -> None:
         self.graph, self.place = graph, place
 
-    def __call__(self, function: Any, *args: Any, **kwargs: Any) -> Node:
+    def __call__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Node:
         known = [a.meta["val"] if isinstance(a, Node) else a for a in args]
         target = overload_of(function, tuple(known), kwargs)
         with self.graph.inserting_before(self.place):

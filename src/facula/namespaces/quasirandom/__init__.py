@@ -19,7 +19,7 @@ from .directions import BITS, DIMENSIONS, direction_numbers
 __all__ = ["SobolEngine"]
 
 
-def _parity(x: Any) -> Any:
+def _parity(x: core.Tensor) -> Any:
     """Whether the number of set bits is odd, of each element of 30 bits."""
     for shift in (16, 8, 4, 2, 1):
         x = x ^ (x >> shift)
@@ -74,7 +74,7 @@ class SobolEngine:
             state |= _parity(rows[:, p : p + 1] & self.sobolstate) << (bits - 1 - p)
         self.sobolstate = state
 
-    def draw(self, n: int = 1, out: Any = None, dtype: Any = None) -> Any:
+    def draw(self, n: int = 1, out: Any = None, dtype: core.dtype | None = None) -> Any:
         """The next `n` points, one a row."""
         dtype = core.get_default_dtype() if dtype is None else dtype
         points = self._advance(n).to(dtype)
@@ -83,7 +83,7 @@ class SobolEngine:
         out.resize_(points.shape).copy_(points)
         return out
 
-    def draw_base2(self, m: int, out: Any = None, dtype: Any = None) -> Any:
+    def draw_base2(self, m: int, out: Any = None, dtype: core.dtype | None = None) -> Any:
         """The next `2 ** m` points; with those drawn before they must be a power of two, where the sequence is
         balanced.
         """

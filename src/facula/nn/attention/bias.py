@@ -7,6 +7,7 @@ Keeps true: it is a bool tensor of the mask, so that everything which takes a ma
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import Any
 
 import facula
@@ -69,7 +70,13 @@ class CausalBias(facula.Tensor):
         pass
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        cls,
+        func: Callable[..., Any],
+        types: Any,
+        args: Any = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
         """Work on the mask as on any other tensor; results are plain tensors."""
         with DisableTorchFunctionSubclass():
             return func(*args, **(kwargs or {}))

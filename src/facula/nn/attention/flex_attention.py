@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, TypedDict
 
 import facula
+from facula import core
 from facula.core.errors import fail
 
 __all__ = [
@@ -177,7 +178,7 @@ def create_mask(
     H: int | None,  # noqa: N803
     Q_LEN: int,  # noqa: N803
     KV_LEN: int,  # noqa: N803
-    device: Any = None,
+    device: core.device | str | int | None = None,
 ) -> Any:
     """The mask ``[B, H, Q_LEN, KV_LEN]`` that a function of (batch, head, query, key) describes.
 
@@ -213,14 +214,14 @@ def _ordered(dense: Any) -> tuple[Any, Any]:
     return whole.sum(-1).to(facula.int32), order.to(facula.int32)
 
 
-def _dense(counts: Any, indices: Any, columns: int) -> Any:
+def _dense(counts: Any, indices: core.Tensor, columns: int) -> Any:
     """The inverse of `_ordered`."""
     used = facula.arange(indices.shape[-1], device=counts.device) < counts.unsqueeze(-1)
     zero = counts.new_zeros((*counts.shape, columns))
     return zero.scatter_add(-1, indices.long(), used.to(counts.dtype))
 
 
-def _check_blocks(indices: Any) -> None:
+def _check_blocks(indices: core.Tensor) -> None:
     if indices.dim() < 2:
         fail(
             RuntimeError,
@@ -381,7 +382,7 @@ def create_block_mask(
     H: int | None,  # noqa: N803
     Q_LEN: int,  # noqa: N803
     KV_LEN: int,  # noqa: N803
-    device: Any = None,
+    device: core.device | str | int | None = None,
     BLOCK_SIZE: int | tuple[int, int] = _DEFAULT_SPARSE_BLOCK_SIZE,  # noqa: N803
     _compile: bool = False,
     separate_full_blocks: bool = True,
@@ -481,7 +482,7 @@ def _looked_at(block_mask: BlockMask, shape: tuple[int, int, int, int], device: 
     _, _, queries, keys = shape
     count = block_mask.kv_indices.shape[-1]
 
-    def spread(counts: Any, indices: Any) -> Any:
+    def spread(counts: Any, indices: core.Tensor) -> Any:
         dense = _dense(counts, indices, count).bool()
         dense = dense.repeat_interleave(rows, -2).repeat_interleave(columns, -1)
         return dense[..., :queries, :keys]

@@ -11,6 +11,7 @@ import warnings
 from typing import Any
 
 import facula
+from facula import core
 from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn import init
@@ -54,7 +55,7 @@ class ReLU(_InplaceActivation):
         tensor([0., 0., 0., 1.])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """Elementwise."""
         return F.relu(input, inplace=self.inplace)
 
@@ -73,7 +74,7 @@ class SiLU(_InplaceActivation):
         tensor([-0.2384, -0.1888,  0.0000,  0.7311])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """Elementwise."""
         return F.silu(input, inplace=self.inplace)
 
@@ -92,7 +93,7 @@ class Mish(_InplaceActivation):
         tensor([-0.2525, -0.2207,  0.0000,  0.8651])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """Elementwise."""
         return F.mish(input, inplace=self.inplace)
 
@@ -116,7 +117,7 @@ class SELU(_InplaceActivation):
         tensor([-1.5202, -0.6918,  0.0000,  1.0507])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """Elementwise."""
         return F.selu(input, self.inplace)
 
@@ -143,7 +144,7 @@ class Hardsigmoid(_SilentInplaceActivation):
         tensor([0.0000, 0.3333, 0.5000, 1.0000])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """Elementwise."""
         return F.hardsigmoid(input, self.inplace)
 
@@ -162,7 +163,7 @@ class Hardswish(_SilentInplaceActivation):
         tensor([-0.0000, -0.3333,  0.0000,  4.0000])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """Elementwise."""
         return F.hardswish(input, self.inplace)
 
@@ -181,7 +182,7 @@ class Sigmoid(Module):
         tensor([0.1192, 0.3775, 0.5000, 0.7311])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """Elementwise."""
         return facula.sigmoid(input)
 
@@ -197,7 +198,7 @@ class Tanh(Module):
         tensor([-0.9640, -0.4621,  0.0000,  0.7616])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """Elementwise."""
         return facula.tanh(input)
 
@@ -213,7 +214,7 @@ class LogSigmoid(Module):
         tensor([-2.0000e+02, -6.9315e-01, -1.2693e-01])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """Elementwise."""
         return F.logsigmoid(input)
 
@@ -229,7 +230,7 @@ class Softsign(Module):
         tensor([-0.6667, -0.3333,  0.0000,  0.5000])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """Elementwise."""
         return F.softsign(input)
 
@@ -245,7 +246,7 @@ class Tanhshrink(Module):
         tensor([-1.0360, -0.0379,  0.0000,  0.2384])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """Elementwise."""
         return F.tanhshrink(input)
 
@@ -274,7 +275,7 @@ class Threshold(Module):
         self.value = value
         self.inplace = inplace
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """Elementwise."""
         return F.threshold(input, self.threshold, self.value, self.inplace)
 
@@ -312,7 +313,7 @@ class RReLU(Module):
         self.upper = upper
         self.inplace = inplace
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """Elementwise."""
         return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
 
@@ -370,7 +371,7 @@ class Hardtanh(Module):
                 hint="leave both out for the range from -1 to 1",
             )
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """Elementwise."""
         return F.hardtanh(input, self.min_val, self.max_val, self.inplace)
 
@@ -425,7 +426,7 @@ class ELU(Module):
         self.alpha = alpha
         self.inplace = inplace
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """Elementwise."""
         return F.elu(input, self.alpha, self.inplace)
 
@@ -450,7 +451,7 @@ class CELU(ELU):
         tensor([-1.2642, -0.4424,  0.0000,  1.0000])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """Elementwise."""
         return F.celu(input, self.alpha, self.inplace)
 
@@ -476,7 +477,7 @@ class GLU(Module):
         super().__init__()
         self.dim = dim
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """Half the size along ``dim``."""
         return F.glu(input, self.dim)
 
@@ -507,7 +508,7 @@ class GELU(Module):
         super().__init__()
         self.approximate = approximate
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """Elementwise."""
         return F.gelu(input, approximate=self.approximate)
 
@@ -536,7 +537,7 @@ class Hardshrink(Module):
         super().__init__()
         self.lambd = lambd
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """Elementwise."""
         return F.hardshrink(input, self.lambd)
 
@@ -559,7 +560,7 @@ class Softshrink(Hardshrink):
         tensor([-1.5000,  0.0000,  0.0000,  0.5000])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """Elementwise."""
         return F.softshrink(input, self.lambd)
 
@@ -590,7 +591,7 @@ class LeakyReLU(Module):
         self.negative_slope = negative_slope
         self.inplace = inplace
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """Elementwise."""
         return F.leaky_relu(input, self.negative_slope, self.inplace)
 
@@ -622,7 +623,7 @@ class Softplus(Module):
         self.beta = beta
         self.threshold = threshold
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """Elementwise."""
         return F.softplus(input, self.beta, self.threshold)
 
@@ -654,7 +655,11 @@ class PReLU(Module):
     __constants__ = ["num_parameters"]
 
     def __init__(
-        self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None
+        self,
+        num_parameters: int = 1,
+        init: float = 0.25,
+        device: core.device | str | int | None = None,
+        dtype: core.dtype | None = None,
     ) -> None:
         self.num_parameters = num_parameters
         super().__init__()
@@ -666,7 +671,7 @@ class PReLU(Module):
         """Set the slopes back to ``init``."""
         init.constant_(self.weight, self.init)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """Elementwise; channels are dimension 1."""
         return F.prelu(input, self.weight)
 
@@ -708,7 +713,7 @@ class Softmin(_AlongDimension):
         tensor([0.7101, 0.1584, 0.0961, 0.0354])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The same shape."""
         return F.softmin(input, self.dim, _stacklevel=5)
 
@@ -730,7 +735,7 @@ class Softmax(_AlongDimension):
         tensor([0.0303, 0.1360, 0.2242, 0.6095])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The same shape."""
         return F.softmax(input, self.dim, _stacklevel=5)
 
@@ -749,7 +754,7 @@ class LogSoftmax(_AlongDimension):
         tensor([-200., -199.,    0.])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The same shape."""
         return F.log_softmax(input, self.dim, _stacklevel=5)
 
@@ -771,7 +776,7 @@ class Softmax2d(Module):
                 [[0.7311]]])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """``[N, C, H, W]`` or ``[C, H, W]``."""
         if input.dim() not in (3, 4):
             fail(

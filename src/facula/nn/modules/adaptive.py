@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import facula
+from facula import core
 from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn.functional_composites import LinearCrossEntropyOptions
@@ -114,7 +115,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             projection.reset_parameters()
             output.reset_parameters()
 
-    def _check(self, input: Any, target: Any) -> None:
+    def _check(self, input: core.Tensor, target: core.Tensor) -> None:
         if target.dim() == 1:
             if input.size(0) != target.size(0):
                 fail(
@@ -148,7 +149,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
                 hint="target.flatten() and input.flatten(0, -2) fit",
             )
 
-    def forward(self, input: Any, target: Any) -> _ASMoutput:
+    def forward(self, input: core.Tensor, target: core.Tensor) -> _ASMoutput:
         """``[N, in_features]`` and ``[N]`` classes to the log-probabilities of the targets and the
         mean loss.
         """
@@ -184,7 +185,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         loss = (-output).mean()
         return _ASMoutput(output if batched else output.squeeze(0), loss)
 
-    def _get_full_log_prob(self, input: Any, head_output: Any) -> Any:
+    def _get_full_log_prob(self, input: core.Tensor, head_output: Any) -> Any:
         head = F.log_softmax(head_output, dim=1)
         parts = [head[:, : self.shortlist_size]]
         for i, tail in enumerate(self.tail):
@@ -192,11 +193,11 @@ class AdaptiveLogSoftmaxWithLoss(Module):
             parts.append(within + head[:, self.shortlist_size + i].unsqueeze(1))
         return facula.cat(parts, 1)
 
-    def log_prob(self, input: Any) -> Any:
+    def log_prob(self, input: core.Tensor) -> Any:
         """``[N, in_features]`` to the log-probabilities ``[N, n_classes]``."""
         return self._get_full_log_prob(input, self.head(input))
 
-    def predict(self, input: Any) -> Any:
+    def predict(self, input: core.Tensor) -> Any:
         """The most probable class of every row; tail clusters are looked at only where they may
         win.
         """
@@ -268,7 +269,7 @@ class LinearCrossEntropyLoss(Module):
         self.label_smoothing = label_smoothing
         self.options = options
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: core.Tensor, target: core.Tensor) -> Any:
         """``[N, in_features]`` and classes ``[N, *out_features]`` to the loss."""
         weight, bias = self.linear.weight, self.linear.bias
         if self.out_features:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 import facula
+from facula import core
 from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn import init
@@ -158,7 +159,9 @@ class MultiheadAttention(Module):
         state.setdefault("_qkv_same_embed_dim", True)
         super().__setstate__(state)
 
-    def merge_masks(self, attn_mask: Any, key_padding_mask: Any, query: Any) -> tuple[Any, Any]:
+    def merge_masks(
+        self, attn_mask: Any, key_padding_mask: Any, query: core.Tensor
+    ) -> tuple[Any, Any]:
         """The masks as one, and PyTorch's number for its kind (0 attention, 1 padding, 2 both)."""
         if key_padding_mask is None and attn_mask is None:
             return None, None

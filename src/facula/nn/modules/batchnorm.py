@@ -87,7 +87,7 @@ class _NormBase(Module):
             if self.bias is not None:
                 init.zeros_(self.bias)
 
-    def _check_input_dim(self, input: Any) -> None:
+    def _check_input_dim(self, input: core.Tensor) -> None:
         raise NotImplementedError
 
     def extra_repr(self) -> str:
@@ -138,7 +138,7 @@ class _BatchNorm(_NormBase):
     def _uses_batch_statistics(self) -> bool:
         return self.training or (self.running_mean is None and self.running_var is None)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The same shape."""
         self._check_input_dim(input)
         factor = self._average_factor()
@@ -189,7 +189,7 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
         if not self.has_uninitialized_params() and self.num_features != 0:
             super().reset_parameters()
 
-    def initialize_parameters(self, input: Any) -> None:
+    def initialize_parameters(self, input: core.Tensor) -> None:
         """Make weights and statistics for ``input``."""
         if not self.has_uninitialized_params():
             return
@@ -201,7 +201,7 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
         self.reset_parameters()
 
 
-def _require_dims(input: Any, *allowed: int) -> None:
+def _require_dims(input: core.Tensor, *allowed: int) -> None:
     if input.dim() not in allowed:
         names = " or ".join(f"{n}D" for n in allowed)
         fail(
@@ -213,17 +213,17 @@ def _require_dims(input: Any, *allowed: int) -> None:
 
 
 class _Checks1d:
-    def _check_input_dim(self, input: Any) -> None:
+    def _check_input_dim(self, input: core.Tensor) -> None:
         _require_dims(input, 2, 3)
 
 
 class _Checks2d:
-    def _check_input_dim(self, input: Any) -> None:
+    def _check_input_dim(self, input: core.Tensor) -> None:
         _require_dims(input, 4)
 
 
 class _Checks3d:
-    def _check_input_dim(self, input: Any) -> None:
+    def _check_input_dim(self, input: core.Tensor) -> None:
         _require_dims(input, 5)
 
 
@@ -419,8 +419,8 @@ class SyncBatchNorm(_BatchNorm):
         affine: bool = True,
         track_running_stats: bool = True,
         process_group: Any = None,
-        device: Any = None,
-        dtype: Any = None,
+        device: core.device | str | int | None = None,
+        dtype: core.dtype | None = None,
         *,
         bias: bool = True,
     ) -> None:
@@ -429,7 +429,7 @@ class SyncBatchNorm(_BatchNorm):
         )
         self.process_group = process_group
 
-    def _check_input_dim(self, input: Any) -> None:
+    def _check_input_dim(self, input: core.Tensor) -> None:
         if input.dim() < 2:
             fail(
                 ValueError,
@@ -444,7 +444,7 @@ class SyncBatchNorm(_BatchNorm):
             return 1
         return distributed.get_world_size(self.process_group)
 
-    def _synchronized(self, input: Any, factor: float) -> Any:
+    def _synchronized(self, input: core.Tensor, factor: float) -> Any:
         """Normalise by statistics that are sums over all processes; the sums carry gradients."""
         reduce_dims = [0, *range(2, input.dim())]
         count = float(input.numel() // input.size(1))
@@ -466,7 +466,7 @@ class SyncBatchNorm(_BatchNorm):
             out = out * self.weight.view(shape)
         return out if self.bias is None else out + self.bias.view(shape)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The same shape."""
         if not self._uses_batch_statistics() or not self.training or self._world_size() == 1:
             return super().forward(input)

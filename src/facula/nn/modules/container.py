@@ -114,7 +114,7 @@ class Sequential(_ListOfModules):
             for index, module in enumerate(args):
                 self.add_module(str(index), module)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The last module's output."""
         for module in self._modules.values():
             input = module(input)
@@ -222,7 +222,7 @@ class Sequential(_ListOfModules):
             self.append(module)
         return self
 
-    def pop(self, key: Any) -> Module:
+    def pop(self, key: core.Tensor) -> Module:
         """Take out the module at ``key`` and give it."""
         module = self[key]
         del self[key]
@@ -302,7 +302,7 @@ class ModuleList(_ListOfModules):
         self.add_module(str(len(self)), module)
         return self
 
-    def pop(self, key: Any) -> Module:
+    def pop(self, key: core.Tensor) -> Module:
         """Take out the module at ``key`` and give it."""
         module = self[key]
         del self[key]
@@ -639,7 +639,7 @@ class ParameterDict(Module):
             f"  ({key}): {_describe(value, by_type=True)}" for key, value in self.items()
         )
 
-    def __call__(self, input: Any) -> Any:
+    def __call__(self, input: core.Tensor) -> Any:
         fail(
             RuntimeError,
             "ParameterDict",

@@ -7,8 +7,10 @@ Keeps true: weights are ``[out, in / groups, *kernel]`` (transposed: ``[in, out 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from facula import core
 from facula.autograd.grad_mode import no_grad
 from facula.core.errors import fail
 from facula.nn import functional as F
@@ -29,15 +31,15 @@ def _plain(expand: Any, function_name: str, dims: int) -> Any:
             self,
             in_channels: int,
             out_channels: int,
-            kernel_size: Any,
-            stride: Any = 1,
+            kernel_size: int | Sequence[int],
+            stride: int | Sequence[int] = 1,
             padding: Any = 0,
-            dilation: Any = 1,
+            dilation: int | Sequence[int] = 1,
             groups: int = 1,
             bias: bool = True,
             padding_mode: str = "zeros",
-            device: Any = None,
-            dtype: Any = None,
+            device: core.device | str | int | None = None,
+            dtype: core.dtype | None = None,
         ) -> None:
             padding = padding if isinstance(padding, str) else expand(padding)
             super().__init__(
@@ -45,10 +47,12 @@ def _plain(expand: Any, function_name: str, dims: int) -> Any:
                 False, expand(0), groups, bias, padding_mode, device, dtype,
             )  # fmt: skip
 
-        def _conv_forward(self, input: Any, weight: Any, bias: Any) -> Any:
+        def _conv_forward(
+            self, input: core.Tensor, weight: core.Tensor, bias: core.Tensor | None
+        ) -> Any:
             return self._convolve(getattr(F, function_name), expand(0), input, weight, bias)
 
-        def forward(self, input: Any) -> Any:
+        def forward(self, input: core.Tensor) -> Any:
             """``[N, C_in, ...]`` to ``[N, C_out, ...]``."""
             return self._conv_forward(input, self.weight, self.bias)
 
@@ -184,16 +188,16 @@ class _Transposed(_ConvTransposeNd):
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
+        kernel_size: int | Sequence[int],
+        stride: int | Sequence[int] = 1,
         padding: Any = 0,
-        output_padding: Any = 0,
+        output_padding: int | Sequence[int] = 0,
         groups: int = 1,
         bias: bool = True,
-        dilation: Any = 1,
+        dilation: int | Sequence[int] = 1,
         padding_mode: str = "zeros",
-        device: Any = None,
-        dtype: Any = None,
+        device: core.device | str | int | None = None,
+        dtype: core.dtype | None = None,
     ) -> None:
         super().__init__(
             in_channels,
@@ -211,7 +215,7 @@ class _Transposed(_ConvTransposeNd):
             dtype,
         )
 
-    def forward(self, input: Any, output_size: Any = None) -> Any:
+    def forward(self, input: core.Tensor, output_size: Any = None) -> Any:
         """``[N, C_in, ...]`` to ``[N, C_out, ...]``, of size ``output_size`` where it is given."""
         output_padding = self._output_padding(
             input,
@@ -357,7 +361,7 @@ class _LazyConvXdMixin(LazyModuleMixin):
         if not self.has_uninitialized_params() and module.in_channels != 0:
             super().reset_parameters()  # type: ignore[misc]
 
-    def initialize_parameters(self, input: Any, *args: Any, **kwargs: Any) -> None:
+    def initialize_parameters(self, input: core.Tensor, *args: Any, **kwargs: Any) -> None:
         """Make the weights for ``input``."""
         if not self.has_uninitialized_params():
             return
@@ -379,7 +383,7 @@ class _LazyConvXdMixin(LazyModuleMixin):
                 module.bias.materialize((module.out_channels,))
             module.reset_parameters()
 
-    def _get_in_channels(self, input: Any) -> int:
+    def _get_in_channels(self, input: core.Tensor) -> int:
         unbatched = self._get_num_spatial_dims() + 1
         if input.dim() not in (unbatched, unbatched + 1):
             fail(

@@ -8,9 +8,11 @@ Keeps true: weights are ``[out, in / groups, *kernel]`` (transposed: ``[in, out 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import facula
+from facula import core
 from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn import init
@@ -60,8 +62,8 @@ class _ConvNd(Module):
         groups: int,
         bias: bool,
         padding_mode: str,
-        device: Any = None,
-        dtype: Any = None,
+        device: core.device | str | int | None = None,
+        dtype: core.dtype | None = None,
     ) -> None:
         super().__init__()
         _check_arguments(in_channels, out_channels, stride, padding, groups, padding_mode)
@@ -133,7 +135,14 @@ class _ConvNd(Module):
         if not hasattr(self, "padding_mode"):
             self.padding_mode = "zeros"
 
-    def _convolve(self, function: Any, zero: tuple, input: Any, weight: Any, bias: Any) -> Any:
+    def _convolve(
+        self,
+        function: Callable[..., Any],
+        zero: tuple,
+        input: core.Tensor,
+        weight: core.Tensor,
+        bias: core.Tensor | None,
+    ) -> Any:
         if self.padding_mode == "zeros":
             return function(
                 input, weight, bias, self.stride, self.padding, self.dilation, self.groups
@@ -208,8 +217,8 @@ class _ConvTransposeNd(_ConvNd):
         groups: int,
         bias: bool,
         padding_mode: str,
-        device: Any = None,
-        dtype: Any = None,
+        device: core.device | str | int | None = None,
+        dtype: core.dtype | None = None,
     ) -> None:
         if padding_mode != "zeros":
             fail(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from facula import core
 from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn.modules.module import Module
@@ -60,7 +61,7 @@ class Dropout(_DropoutNd):
         tensor([1., 1., 1.])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The same shape."""
         return F.dropout(input, self.p, self.training, self.inplace)
 
@@ -91,7 +92,7 @@ class Dropout1d(_DropoutNd):
                  [1., 1., 1.]]])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The same shape."""
         return F.dropout1d(input, self.p, self.training, self.inplace)
 
@@ -124,7 +125,7 @@ class Dropout2d(_DropoutNd):
                  [[1., 1., 1.]]]])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The same shape."""
         return F.dropout2d(input, self.p, self.training, self.inplace)
 
@@ -157,7 +158,7 @@ class Dropout3d(_DropoutNd):
                  [[1.]]]])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The same shape."""
         return F.dropout3d(input, self.p, self.training, self.inplace)
 
@@ -185,7 +186,7 @@ class AlphaDropout(_DropoutNd):
         tensor([1., 1., 1.])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The same shape."""
         return F.alpha_dropout(input, self.p, self.training)
 
@@ -212,6 +213,6 @@ class FeatureAlphaDropout(_DropoutNd):
                  [1., 1., 1.]]])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The same shape."""
         return F.feature_alpha_dropout(input, self.p, self.training)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from facula import core
 from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn.modules.batchnorm import _LazyNormBase, _NormBase
@@ -35,8 +36,8 @@ class _InstanceNorm(_NormBase):
         momentum: float = 0.1,
         affine: bool = False,
         track_running_stats: bool = False,
-        device: Any = None,
-        dtype: Any = None,
+        device: core.device | str | int | None = None,
+        dtype: core.dtype | None = None,
         *,
         bias: bool = True,
     ) -> None:
@@ -47,7 +48,7 @@ class _InstanceNorm(_NormBase):
     def _get_no_batch_dim(self) -> int:
         return self._no_batch_dim
 
-    def _check_input_dim(self, input: Any) -> None:
+    def _check_input_dim(self, input: core.Tensor) -> None:
         unbatched = self._get_no_batch_dim()
         if input.dim() not in (unbatched, unbatched + 1):
             fail(
@@ -57,7 +58,7 @@ class _InstanceNorm(_NormBase):
                 hint="unsqueeze(0) adds a dimension in front",
             )
 
-    def _apply_instance_norm(self, input: Any) -> Any:
+    def _apply_instance_norm(self, input: core.Tensor) -> Any:
         return F.instance_norm(
             input,
             self.running_mean,
@@ -105,7 +106,7 @@ class _InstanceNorm(_NormBase):
             error_msgs,
         )
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The same shape."""
         self._check_input_dim(input)
         channels = input.dim() - self._get_no_batch_dim()
@@ -209,7 +210,7 @@ class InstanceNorm3d(_InstanceNorm):
 
 
 class _LazyInstanceNorm(_LazyNormBase, _InstanceNorm):
-    def initialize_parameters(self, input: Any) -> None:
+    def initialize_parameters(self, input: core.Tensor) -> None:
         """Make weights and statistics for ``input``, whose channels lie before the positions."""
         if self.has_uninitialized_params():
             batched = input.dim() != self._get_no_batch_dim()

@@ -8,10 +8,14 @@ is of the ordinary class and carries no hook of this mixin.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula.core.errors import fail
 from facula.nn.parameter import is_lazy
+
+if TYPE_CHECKING:
+    from facula.nn.modules.module import Module
+
 
 __all__ = ["LazyModuleMixin"]
 
@@ -64,7 +68,7 @@ class LazyModuleMixin:
         tensors = [*self._parameters.values(), *self._buffers.values()]  # type: ignore[attr-defined]
         return any(is_lazy(t) for t in tensors)
 
-    def _infer_parameters(self, module: Any, args: tuple, kwargs: dict | None = None) -> None:
+    def _infer_parameters(self, module: Module, args: tuple, kwargs: dict | None = None) -> None:
         module.initialize_parameters(*args, **(kwargs or {}))
         if module.has_uninitialized_params():
             fail(

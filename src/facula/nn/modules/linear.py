@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 import facula
+from facula import core
 from facula.autograd.grad_mode import no_grad
 from facula.core.errors import fail
 from facula.nn import functional as F
@@ -39,7 +40,7 @@ class Identity(Module):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The input."""
         return input
 
@@ -103,7 +104,7 @@ class Linear(Module):
             bound = 1 / math.sqrt(fan_in) if fan_in > 0 else 0
             init.uniform_(self.bias, -bound, bound)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """``[..., in_features]`` to ``[..., out_features]``."""
         return F.linear(input, self.weight, self.bias)
 
@@ -148,8 +149,8 @@ class Bilinear(Module):
         in2_features: int,
         out_features: int,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: core.device | str | int | None = None,
+        dtype: core.dtype | None = None,
     ) -> None:
         super().__init__()
         if in1_features <= 0:
@@ -213,7 +214,11 @@ class LazyLinear(LazyModuleMixin, Linear):
     bias: Any
 
     def __init__(
-        self, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
+        self,
+        out_features: int,
+        bias: bool = True,
+        device: core.device | str | int | None = None,
+        dtype: core.dtype | None = None,
     ) -> None:
         # no bias at first, so that nothing of size zero is initialised
         super().__init__(0, 0, False)
@@ -227,7 +232,7 @@ class LazyLinear(LazyModuleMixin, Linear):
         if not self.has_uninitialized_params() and self.in_features != 0:
             super().reset_parameters()
 
-    def initialize_parameters(self, input: Any) -> None:
+    def initialize_parameters(self, input: core.Tensor) -> None:
         """Make the weights for ``input``."""
         if self.has_uninitialized_params():
             with no_grad():

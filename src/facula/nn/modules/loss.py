@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from facula import core
 from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn.modules.loss_base import _Loss, _WeightedLoss
@@ -42,7 +43,7 @@ class L1Loss(_Loss):
 
     __constants__ = ["reduction"]
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: core.Tensor, target: core.Tensor) -> Any:
         """The loss, reduced."""
         return F.l1_loss(input, target, reduction=self.reduction)
 
@@ -64,7 +65,7 @@ class MSELoss(_Loss):
 
     __constants__ = ["reduction"]
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: core.Tensor, target: core.Tensor) -> Any:
         """The loss, reduced."""
         return F.mse_loss(input, target, reduction=self.reduction)
 
@@ -94,7 +95,7 @@ class NLLLoss(_WeightedLoss):
 
     def __init__(
         self,
-        weight: Any = None,
+        weight: core.Tensor | None = None,
         size_average: bool | None = None,
         ignore_index: int = -100,
         reduce: bool | None = None,
@@ -103,7 +104,7 @@ class NLLLoss(_WeightedLoss):
         super().__init__(weight, size_average, reduce, reduction)
         self.ignore_index = ignore_index
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: core.Tensor, target: core.Tensor) -> Any:
         """``[N, C, ...]`` log-probabilities and ``[N, ...]`` classes."""
         return F.nll_loss(
             input,
@@ -161,7 +162,7 @@ class CrossEntropyLoss(_WeightedLoss):
 
     def __init__(
         self,
-        weight: Any = None,
+        weight: core.Tensor | None = None,
         size_average: bool | None = None,
         ignore_index: int = -100,
         reduce: bool | None = None,
@@ -172,7 +173,7 @@ class CrossEntropyLoss(_WeightedLoss):
         self.ignore_index = ignore_index
         self.label_smoothing = label_smoothing
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: core.Tensor, target: core.Tensor) -> Any:
         """``[N, C, ...]`` logits and ``[N, ...]`` classes, or probabilities of the logits' shape."""
         return F.cross_entropy(
             input,
@@ -221,7 +222,7 @@ class PoissonNLLLoss(_Loss):
         self.full = full
         self.eps = eps
 
-    def forward(self, log_input: Any, target: Any) -> Any:
+    def forward(self, log_input: Any, target: core.Tensor) -> Any:
         """The loss, reduced."""
         return F.poisson_nll_loss(
             log_input,
@@ -262,7 +263,7 @@ class GaussianNLLLoss(_Loss):
         self.full = full
         self.eps = eps
 
-    def forward(self, input: Any, target: Any, var: Any) -> Any:
+    def forward(self, input: core.Tensor, target: core.Tensor, var: Any) -> Any:
         """The loss, reduced."""
         return F.gaussian_nll_loss(
             input, target, var, full=self.full, eps=self.eps, reduction=self.reduction
@@ -302,7 +303,7 @@ class KLDivLoss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.log_target = log_target
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: core.Tensor, target: core.Tensor) -> Any:
         """The loss, reduced ("batchmean" divides by the batch size)."""
         return F.kl_div(input, target, reduction=self.reduction, log_target=self.log_target)
 
@@ -330,7 +331,7 @@ class BCELoss(_WeightedLoss):
 
     __constants__ = ["reduction"]
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: core.Tensor, target: core.Tensor) -> Any:
         """The loss, reduced."""
         return F.binary_cross_entropy(input, target, weight=self.weight, reduction=self.reduction)
 
@@ -365,7 +366,7 @@ class BCEWithLogitsLoss(_Loss):
         self.register_buffer("weight", weight)
         self.register_buffer("pos_weight", pos_weight)
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: core.Tensor, target: core.Tensor) -> Any:
         """The loss, reduced."""
         return F.binary_cross_entropy_with_logits(
             input, target, self.weight, pos_weight=self.pos_weight, reduction=self.reduction
@@ -401,7 +402,7 @@ class HingeEmbeddingLoss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.margin = margin
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: core.Tensor, target: core.Tensor) -> Any:
         """The loss, reduced."""
         return F.hinge_embedding_loss(input, target, margin=self.margin, reduction=self.reduction)
 
@@ -426,7 +427,7 @@ class MultiLabelMarginLoss(_Loss):
 
     __constants__ = ["reduction"]
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: core.Tensor, target: core.Tensor) -> Any:
         """The loss, reduced."""
         return F.multilabel_margin_loss(input, target, reduction=self.reduction)
 
@@ -459,7 +460,7 @@ class SmoothL1Loss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.beta = beta
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: core.Tensor, target: core.Tensor) -> Any:
         """The loss, reduced."""
         return F.smooth_l1_loss(input, target, reduction=self.reduction, beta=self.beta)
 
@@ -487,7 +488,7 @@ class HuberLoss(_Loss):
         super().__init__(reduction=reduction)
         self.delta = delta
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: core.Tensor, target: core.Tensor) -> Any:
         """The loss, reduced."""
         return F.huber_loss(input, target, reduction=self.reduction, delta=self.delta)
 
@@ -509,7 +510,7 @@ class SoftMarginLoss(_Loss):
 
     __constants__ = ["reduction"]
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: core.Tensor, target: core.Tensor) -> Any:
         """The loss, reduced."""
         return F.soft_margin_loss(input, target, reduction=self.reduction)
 
@@ -532,7 +533,7 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
 
     __constants__ = ["reduction"]
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: core.Tensor, target: core.Tensor) -> Any:
         """The loss, reduced."""
         return F.multilabel_soft_margin_loss(
             input, target, weight=self.weight, reduction=self.reduction
@@ -567,7 +568,7 @@ class MultiMarginLoss(_WeightedLoss):
         self,
         p: int = 1,
         margin: float = 1.0,
-        weight: Any = None,
+        weight: core.Tensor | None = None,
         size_average: bool | None = None,
         reduce: bool | None = None,
         reduction: str = "mean",
@@ -590,7 +591,7 @@ class MultiMarginLoss(_WeightedLoss):
         self.p = p
         self.margin = margin
 
-    def forward(self, input: Any, target: Any) -> Any:
+    def forward(self, input: core.Tensor, target: core.Tensor) -> Any:
         """The loss, reduced."""
         return F.multi_margin_loss(
             input,
@@ -633,7 +634,9 @@ class CTCLoss(_Loss):
         self.blank = blank
         self.zero_infinity = zero_infinity
 
-    def forward(self, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any) -> Any:
+    def forward(
+        self, log_probs: core.Tensor, targets: Any, input_lengths: Any, target_lengths: Any
+    ) -> Any:
         """``[T, N, C]`` log-probabilities and the targets' classes."""
         return F.ctc_loss(
             log_probs,

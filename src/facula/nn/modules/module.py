@@ -275,7 +275,7 @@ class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
             module = module if result is None else result
         self._modules[name] = module
 
-    def register_module(self, name: str, module: Any) -> None:
+    def register_module(self, name: str, module: Module) -> None:
         """Alias of `add_module`."""
         self.add_module(name, module)
 

@@ -67,7 +67,7 @@ class ConversionMixin:
                 hint="cast integer buffers one by one",
             )
 
-        def convert(tensor: Any) -> Any:
+        def convert(tensor: core.Tensor) -> Any:
             castable = tensor.is_floating_point() or tensor.is_complex()
             target = dtype if castable else None
             if not is_lazy(tensor) and memory_format is not None and tensor.dim() in (4, 5):
@@ -84,7 +84,7 @@ class ConversionMixin:
         """Cast all parameters and buffers to ``dst_type``."""
         return self._apply(lambda t: t.type(dst_type))
 
-    def _cast_floating(self, dtype: Any) -> Any:
+    def _cast_floating(self, dtype: core.dtype) -> Any:
         return self._apply(lambda t: t.to(dtype) if t.is_floating_point() else t)
 
     def float(self) -> Any:
@@ -117,19 +117,19 @@ class ConversionMixin:
         )
         return self._apply(lambda t: t.to(where))
 
-    def cuda(self, device: Any = None) -> Any:
+    def cuda(self, device: core.device | str | int | None = None) -> Any:
         """Move everything to a CUDA device."""
         return self._move("cuda", device)
 
-    def xpu(self, device: Any = None) -> Any:
+    def xpu(self, device: core.device | str | int | None = None) -> Any:
         """Move everything to an XPU device."""
         return self._move("xpu", device)
 
-    def ipu(self, device: Any = None) -> Any:
+    def ipu(self, device: core.device | str | int | None = None) -> Any:
         """Move everything to an IPU device."""
         return self._move("ipu", device)
 
-    def mtia(self, device: Any = None) -> Any:
+    def mtia(self, device: core.device | str | int | None = None) -> Any:
         """Move everything to an MTIA device."""
         return self._move("mtia", device)
 

@@ -362,7 +362,9 @@ class HookMixin:
                 lambda grad_input, grad_output, hook=hook: hook(self, grad_input, grad_output)
             )
 
-    def _maybe_warn_non_full_backward_hook(self, args: Any, result: Any, grad_fn: Any) -> None:
+    def _maybe_warn_non_full_backward_hook(
+        self, args: tuple[Any, ...], result: Any, grad_fn: Any
+    ) -> None:
         """The older kind of hook sees one node only: say so where that is less than the module."""
         single_output = isinstance(result, core.Tensor)
         reached = {edge[0] for edge in grad_fn.next_functions if edge[0] is not None}

@@ -10,6 +10,7 @@ import numbers
 from typing import Any
 
 import facula
+from facula import core
 from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn import init
@@ -48,7 +49,7 @@ class LocalResponseNorm(Module):
         self.beta = beta
         self.k = k
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The same shape."""
         return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
 
@@ -84,7 +85,7 @@ class CrossMapLRN2d(Module):
         self.beta = beta
         self.k = k
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """``[N, C, H, W]``, the same shape."""
         pre = int((self.size - 1) / 2 + 1) - 1
         padded = F.pad(input * input, (0, 0, 0, 0, pre, pre))
@@ -161,7 +162,7 @@ class LayerNorm(Module):
             if self.bias is not None:
                 init.zeros_(self.bias)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The same shape."""
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
@@ -206,8 +207,8 @@ class GroupNorm(Module):
         num_channels: int,
         eps: float = 1e-5,
         affine: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: core.device | str | int | None = None,
+        dtype: core.dtype | None = None,
         *,
         bias: bool = True,
     ) -> None:
@@ -235,7 +236,7 @@ class GroupNorm(Module):
             if self.bias is not None:
                 init.zeros_(self.bias)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The same shape."""
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
@@ -272,8 +273,8 @@ class RMSNorm(Module):
         normalized_shape: Any,
         eps: float | None = None,
         elementwise_affine: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: core.device | str | int | None = None,
+        dtype: core.dtype | None = None,
     ) -> None:
         super().__init__()
         self.normalized_shape = _as_shape(normalized_shape)
@@ -290,7 +291,7 @@ class RMSNorm(Module):
         if self.elementwise_affine:
             init.ones_(self.weight)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         """The same shape."""
         return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 

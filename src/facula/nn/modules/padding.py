@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from facula import core
 from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn.modules.module import Module
@@ -32,7 +33,7 @@ class _Pad(Module):
         super().__init__()
         self.padding = type(self)._expand(padding)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The padded input."""
         return F.pad(input, self.padding, self._mode)
 
@@ -48,7 +49,7 @@ class _ConstantPadNd(_Pad):
         super().__init__(padding)
         self.value = value
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The input with ``value`` around it."""
         return F.pad(input, self.padding, "constant", self.value)
 
@@ -301,7 +302,7 @@ class _CircularPadNd(_Pad):
     _mode = "circular"
     _dims = 0
 
-    def _check_input_dim(self, input: Any) -> None:
+    def _check_input_dim(self, input: core.Tensor) -> None:
         if input.dim() not in (self._dims + 1, self._dims + 2):
             fail(
                 ValueError,
@@ -313,7 +314,7 @@ class _CircularPadNd(_Pad):
                 hint="unsqueeze(0) adds a batch of one",
             )
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The input continued periodically."""
         self._check_input_dim(input)
         return F.pad(input, self.padding, self._mode)

@@ -6,8 +6,10 @@ Keeps true: ``stride=None`` means the kernel size; maximum layers give indices t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from facula import core
 from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn.modules.module import Module
@@ -25,10 +27,10 @@ class _MaxPoolNd(Module):
 
     def __init__(
         self,
-        kernel_size: Any,
+        kernel_size: int | Sequence[int],
         stride: Any = None,
         padding: Any = 0,
-        dilation: Any = 1,
+        dilation: int | Sequence[int] = 1,
         return_indices: bool = False,
         ceil_mode: bool = False,
     ) -> None:
@@ -47,7 +49,7 @@ class _MaxPoolNd(Module):
             f"dilation={self.dilation}, ceil_mode={self.ceil_mode}"
         )
 
-    def _pool(self, function: Any, input: Any) -> Any:
+    def _pool(self, function: Callable[..., Any], input: core.Tensor) -> Any:
         return function(
             input,
             self.kernel_size,
@@ -80,7 +82,7 @@ class MaxPool1d(_MaxPoolNd):
         tensor([[[4., 3.]]])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The maxima, and their positions where asked."""
         return self._pool(F.max_pool1d, input)
 
@@ -107,7 +109,7 @@ class MaxPool2d(_MaxPoolNd):
                   [13., 15.]]]])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The maxima, and their positions where asked."""
         return self._pool(F.max_pool2d, input)
 
@@ -133,7 +135,7 @@ class MaxPool3d(_MaxPoolNd):
         tensor([[[[[7.]]]]])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The maxima, and their positions where asked."""
         return self._pool(F.max_pool3d, input)
 
@@ -141,7 +143,9 @@ class MaxPool3d(_MaxPoolNd):
 class _MaxUnpoolNd(Module):
     _expand: Any = None
 
-    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0) -> None:
+    def __init__(
+        self, kernel_size: int | Sequence[int], stride: Any = None, padding: Any = 0
+    ) -> None:
         super().__init__()
         expand = type(self)._expand
         self.kernel_size = expand(kernel_size)
@@ -174,7 +178,7 @@ class MaxUnpool1d(_MaxUnpoolNd):
 
     _expand = staticmethod(_single)
 
-    def forward(self, input: Any, indices: Any, output_size: Any = None) -> Any:
+    def forward(self, input: core.Tensor, indices: core.Tensor, output_size: Any = None) -> Any:
         """``[N, C, L]``."""
         return F.max_unpool1d(
             input, indices, self.kernel_size, self.stride, self.padding, output_size
@@ -205,7 +209,7 @@ class MaxUnpool2d(_MaxUnpoolNd):
 
     _expand = staticmethod(_pair)
 
-    def forward(self, input: Any, indices: Any, output_size: Any = None) -> Any:
+    def forward(self, input: core.Tensor, indices: core.Tensor, output_size: Any = None) -> Any:
         """``[N, C, H, W]``."""
         return F.max_unpool2d(
             input, indices, self.kernel_size, self.stride, self.padding, output_size
@@ -237,7 +241,7 @@ class MaxUnpool3d(_MaxUnpoolNd):
 
     _expand = staticmethod(_triple)
 
-    def forward(self, input: Any, indices: Any, output_size: Any = None) -> Any:
+    def forward(self, input: core.Tensor, indices: core.Tensor, output_size: Any = None) -> Any:
         """``[N, C, D, H, W]``."""
         return F.max_unpool3d(
             input, indices, self.kernel_size, self.stride, self.padding, output_size
@@ -273,7 +277,7 @@ class AvgPool1d(_AvgPoolNd):
 
     def __init__(
         self,
-        kernel_size: Any,
+        kernel_size: int | Sequence[int],
         stride: Any = None,
         padding: Any = 0,
         ceil_mode: bool = False,
@@ -286,7 +290,7 @@ class AvgPool1d(_AvgPoolNd):
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The means."""
         return F.avg_pool1d(
             input,
@@ -323,7 +327,7 @@ class AvgPool2d(_AvgPoolNd):
 
     def __init__(
         self,
-        kernel_size: Any,
+        kernel_size: int | Sequence[int],
         stride: Any = None,
         padding: Any = 0,
         ceil_mode: bool = False,
@@ -340,7 +344,7 @@ class AvgPool2d(_AvgPoolNd):
 
     _function = "avg_pool2d"
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The means."""
         return getattr(F, self._function)(
             input,
@@ -388,7 +392,7 @@ class _FractionalMaxPoolNd(Module):
 
     def __init__(
         self,
-        kernel_size: Any,
+        kernel_size: int | Sequence[int],
         output_size: Any = None,
         output_ratio: Any = None,
         return_indices: bool = False,
@@ -423,7 +427,7 @@ class _FractionalMaxPoolNd(Module):
                 hint="output_ratio=0.5 halves every size",
             )
 
-    def _pool(self, function: Any, input: Any) -> Any:
+    def _pool(self, function: Callable[..., Any], input: core.Tensor) -> Any:
         return function(
             input,
             self.kernel_size,
@@ -459,7 +463,7 @@ class FractionalMaxPool2d(_FractionalMaxPoolNd):
 
     _expand = staticmethod(_pair)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The maxima, and their positions where asked."""
         return self._pool(F.fractional_max_pool2d, input)
 
@@ -489,7 +493,7 @@ class FractionalMaxPool3d(_FractionalMaxPoolNd):
 
     _expand = staticmethod(_triple)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The maxima, and their positions where asked."""
         return self._pool(F.fractional_max_pool3d, input)
 
@@ -498,7 +502,11 @@ class _LPPoolNd(Module):
     __constants__ = ["norm_type", "kernel_size", "stride", "ceil_mode"]
 
     def __init__(
-        self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False
+        self,
+        norm_type: float,
+        kernel_size: int | Sequence[int],
+        stride: Any = None,
+        ceil_mode: bool = False,
     ) -> None:
         super().__init__()
         self.norm_type = norm_type
@@ -513,7 +521,7 @@ class _LPPoolNd(Module):
             f"ceil_mode={self.ceil_mode}"
         )
 
-    def _pool(self, function: Any, input: Any) -> Any:
+    def _pool(self, function: Callable[..., Any], input: core.Tensor) -> Any:
         return function(input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode)
 
 
@@ -535,7 +543,7 @@ class LPPool1d(_LPPoolNd):
         tensor([[[4.1231, 3.6056]]])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The norms."""
         return self._pool(F.lp_pool1d, input)
 
@@ -560,7 +568,7 @@ class LPPool2d(_LPPoolNd):
                   [21.4009, 25.3377]]]])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The norms."""
         return self._pool(F.lp_pool2d, input)
 
@@ -584,7 +592,7 @@ class LPPool3d(_LPPoolNd):
         tensor([[[[[11.8322]]]]])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The norms."""
         return self._pool(F.lp_pool3d, input)
 
@@ -620,7 +628,7 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
         tensor([[[4., 3.]]])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The maxima, and their positions where asked."""
         return F.adaptive_max_pool1d(input, self.output_size, self.return_indices)
 
@@ -643,7 +651,7 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
         tensor([[[[15.]]]])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The maxima, and their positions where asked."""
         return F.adaptive_max_pool2d(input, self.output_size, self.return_indices)
 
@@ -666,7 +674,7 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
         tensor([[[[[7.]]]]])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The maxima, and their positions where asked."""
         return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
 
@@ -699,7 +707,7 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
         tensor([[[2.5000, 2.5000]]])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The means."""
         return F.adaptive_avg_pool1d(input, self.output_size)
 
@@ -720,7 +728,7 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
         tensor([[[[7.5000]]]])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The means."""
         return F.adaptive_avg_pool2d(input, self.output_size)
 
@@ -741,6 +749,6 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
         tensor([[[[[3.5000]]]]])
     """
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The means."""
         return F.adaptive_avg_pool3d(input, self.output_size)

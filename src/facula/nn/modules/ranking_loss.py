@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from facula import core
 from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn.modules.distance import PairwiseDistance
@@ -44,7 +45,7 @@ class CosineEmbeddingLoss(_Loss):
         super().__init__(size_average, reduce, reduction)
         self.margin = margin
 
-    def forward(self, input1: Any, input2: Any, target: Any) -> Any:
+    def forward(self, input1: Any, input2: Any, target: core.Tensor) -> Any:
         """The loss, reduced."""
         return F.cosine_embedding_loss(
             input1, input2, target, margin=self.margin, reduction=self.reduction
@@ -69,7 +70,7 @@ class MarginRankingLoss(CosineEmbeddingLoss):
         tensor(2.)
     """
 
-    def forward(self, input1: Any, input2: Any, target: Any) -> Any:
+    def forward(self, input1: Any, input2: Any, target: core.Tensor) -> Any:
         """The loss, reduced."""
         return F.margin_ranking_loss(
             input1, input2, target, margin=self.margin, reduction=self.reduction

@@ -6,8 +6,10 @@ Keeps true: constructor arguments, attribute names and printed forms are PyTorch
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from facula import core
 from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn.modules.module import Module
@@ -38,7 +40,7 @@ class Flatten(Module):
         self.start_dim = start_dim
         self.end_dim = end_dim
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The input with fewer dimensions."""
         return input.flatten(self.start_dim, self.end_dim)
 
@@ -85,7 +87,7 @@ class Unflatten(Module):
         self.unflattened_size = unflattened_size
 
     @staticmethod
-    def _require(sizes: Any, kinds: Any, item: type, several: str, hint: str) -> None:
+    def _require(sizes: Sequence[int], kinds: Any, item: type, several: str, hint: str) -> None:
         """Raise unless `sizes` is a tuple (or a list, where that is taken) of one kind of items."""
         if not isinstance(sizes, kinds):
             found = type(sizes).__name__
@@ -97,7 +99,7 @@ class Unflatten(Module):
                 said = f"unflattened_size must be tuple of {several}, but found element of type {found}"
                 fail(TypeError, "Unflatten", said, hint=hint)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The input with more dimensions."""
         return input.unflatten(self.dim, self.unflattened_size)
 
@@ -135,10 +137,10 @@ class Fold(Module):
     def __init__(
         self,
         output_size: Any,
-        kernel_size: Any,
-        dilation: Any = 1,
+        kernel_size: int | Sequence[int],
+        dilation: int | Sequence[int] = 1,
         padding: Any = 0,
-        stride: Any = 1,
+        stride: int | Sequence[int] = 1,
     ) -> None:
         super().__init__()
         self.output_size = output_size
@@ -147,7 +149,7 @@ class Fold(Module):
         self.padding = padding
         self.stride = stride
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The image."""
         return F.fold(
             input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride
@@ -187,7 +189,11 @@ class Unfold(Module):
     __constants__ = ["kernel_size", "dilation", "padding", "stride"]
 
     def __init__(
-        self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+        self,
+        kernel_size: int | Sequence[int],
+        dilation: int | Sequence[int] = 1,
+        padding: Any = 0,
+        stride: int | Sequence[int] = 1,
     ) -> None:
         super().__init__()
         self.kernel_size = kernel_size
@@ -195,7 +201,7 @@ class Unfold(Module):
         self.padding = padding
         self.stride = stride
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The columns."""
         return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
 
@@ -228,7 +234,7 @@ class PixelShuffle(Module):
         super().__init__()
         self.upscale_factor = upscale_factor
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The larger image."""
         return F.pixel_shuffle(input, self.upscale_factor)
 
@@ -254,7 +260,7 @@ class PixelUnshuffle(Module):
         super().__init__()
         self.downscale_factor = downscale_factor
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The smaller image."""
         return F.pixel_unshuffle(input, self.downscale_factor)
 
@@ -284,7 +290,7 @@ class ChannelShuffle(Module):
         super().__init__()
         self.groups = groups
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The same shape."""
         return F.channel_shuffle(input, self.groups)
 
@@ -341,7 +347,7 @@ class Upsample(Module):
         self.align_corners = align_corners
         self.recompute_scale_factor = recompute_scale_factor
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The resampled input."""
         return F.interpolate(
             input,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import facula
+from facula import core
 from facula.autograd.grad_mode import no_grad
 from facula.core.errors import fail
 from facula.nn import functional as F
@@ -133,7 +134,7 @@ class Embedding(_EmbeddingTable):
         self._make_weight(_weight, _freeze, device, dtype)
         self.sparse = sparse
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """``[...]`` indices to ``[..., embedding_dim]``."""
         return F.embedding(
             input,
@@ -258,7 +259,9 @@ class EmbeddingBag(_EmbeddingTable):
         self.sparse = sparse
         self.include_last_offset = include_last_offset
 
-    def forward(self, input: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
+    def forward(
+        self, input: core.Tensor, offsets: Any = None, per_sample_weights: Any = None
+    ) -> Any:
         """``[B, N]`` indices, or ``[N]`` indices with the ``offsets`` of the bags, to ``[B,
         embedding_dim]``.
         """

@@ -35,13 +35,15 @@ __all__ = [
 ]
 
 
-def _generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Any:
+def _generate_square_subsequent_mask(
+    sz: int, device: core.device | str | int | None = None, dtype: core.dtype | None = None
+) -> Any:
     """``-inf`` above the diagonal, 0 elsewhere."""
     full = facula.full((sz, sz), float("-inf"), dtype=dtype, device=device)
     return facula.triu(full, diagonal=1)
 
 
-def _get_seq_len(src: Any, batch_first: bool) -> int:
+def _get_seq_len(src: core.Tensor, batch_first: bool) -> int:
     if src.dim() == 2:
         return src.size(0)
     return src.size(1) if batch_first else src.size(0)
@@ -121,7 +123,7 @@ class _TransformerLayer(Module):
             self.activation = F.relu
 
     def _sa_block(
-        self, x: Any, attn_mask: Any, key_padding_mask: Any, is_causal: bool = False
+        self, x: core.Tensor, attn_mask: Any, key_padding_mask: Any, is_causal: bool = False
     ) -> Any:
         x = self.self_attn(
             x,
@@ -188,7 +190,7 @@ class TransformerEncoderLayer(_TransformerLayer):
 
     def forward(
         self,
-        src: Any,
+        src: core.Tensor,
         src_mask: Any = None,
         src_key_padding_mask: Any = None,
         is_causal: bool = False,
@@ -210,7 +212,7 @@ class TransformerEncoderLayer(_TransformerLayer):
         x = self.norm1(x + self._sa_block(x, src_mask, src_key_padding_mask, is_causal))
         return self.norm2(x + self._ff_block(x))
 
-    def _ff_block(self, x: Any) -> Any:
+    def _ff_block(self, x: core.Tensor) -> Any:
         x = self.linear2(self.dropout(self.activation(self.linear1(x))))
         return self.dropout2(x)
 
@@ -382,7 +384,12 @@ class TransformerDecoderLayer(_TransformerLayer):
         return self.norm3(x + self._ff_block(x))
 
     def _mha_block(
-        self, x: Any, mem: Any, attn_mask: Any, key_padding_mask: Any, is_causal: bool = False
+        self,
+        x: core.Tensor,
+        mem: Any,
+        attn_mask: Any,
+        key_padding_mask: Any,
+        is_causal: bool = False,
     ) -> Any:
         x = self.multihead_attn(
             x,
@@ -395,7 +402,7 @@ class TransformerDecoderLayer(_TransformerLayer):
         )[0]
         return self.dropout2(x)
 
-    def _ff_block(self, x: Any) -> Any:
+    def _ff_block(self, x: core.Tensor) -> Any:
         x = self.linear2(self.dropout(self.activation(self.linear1(x))))
         return self.dropout3(x)
 
@@ -550,7 +557,7 @@ class Transformer(Module):
 
     def forward(
         self,
-        src: Any,
+        src: core.Tensor,
         tgt: Any,
         src_mask: Any = None,
         tgt_mask: Any = None,
@@ -594,7 +601,9 @@ class Transformer(Module):
         )
 
     @staticmethod
-    def generate_square_subsequent_mask(sz: int, device: Any = None, dtype: Any = None) -> Any:
+    def generate_square_subsequent_mask(
+        sz: int, device: core.device | str | int | None = None, dtype: core.dtype | None = None
+    ) -> Any:
         """``-inf`` above the diagonal, 0 elsewhere."""
         return _generate_square_subsequent_mask(sz, dtype=dtype, device=device)
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import facula
+from facula import core
 from facula.core.errors import fail
 from facula.nn.parameter import Parameter
 
@@ -43,7 +44,14 @@ def _require_eval(op: str, layer: Any, bn: Any) -> None:
 
 
 def _fused(
-    weight: Any, bias: Any, mean: Any, var: Any, eps: float, scale: Any, shift: Any, dim: int
+    weight: core.Tensor,
+    bias: core.Tensor | None,
+    mean: Any,
+    var: Any,
+    eps: float,
+    scale: Any,
+    shift: Any,
+    dim: int,
 ) -> tuple[Parameter, Parameter]:
     """Weight and bias that include the norm; ``dim`` is the weight's output dimension."""
     dtype, bias_dtype = weight.dtype, weight.dtype if bias is None else bias.dtype

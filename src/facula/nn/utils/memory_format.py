@@ -6,19 +6,22 @@ Keeps true: values are unchanged; transposed convolutions count too.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula.nn.modules.conv import Conv2d, Conv3d, ConvTranspose2d, ConvTranspose3d
 
+if TYPE_CHECKING:
+    from facula.nn.modules.module import Module
 
-def _convert(module: Any, kinds: tuple, memory_format: Any) -> Any:
+
+def _convert(module: Module, kinds: tuple, memory_format: Any) -> Any:
     for part in module.modules():
         if isinstance(part, kinds):
             part.weight.data = part.weight.detach().clone(memory_format=memory_format)
     return module
 
 
-def convert_conv2d_weight_memory_format(module: Any, memory_format: Any) -> Any:
+def convert_conv2d_weight_memory_format(module: Module, memory_format: Any) -> Any:
     """Puts the weights of all 2-d convolutions of a module into a memory format, in place.
 
     Args:
@@ -37,7 +40,7 @@ def convert_conv2d_weight_memory_format(module: Any, memory_format: Any) -> Any:
     return _convert(module, (Conv2d, ConvTranspose2d), memory_format)
 
 
-def convert_conv3d_weight_memory_format(module: Any, memory_format: Any) -> Any:
+def convert_conv3d_weight_memory_format(module: Module, memory_format: Any) -> Any:
     """Puts the weights of all 3-d convolutions of a module into a memory format, in place.
 
     Args:

@@ -11,6 +11,7 @@ from enum import Enum, auto
 from typing import Any
 
 import facula
+from facula import core
 from facula.autograd.grad_mode import no_grad
 from facula.core.errors import fail
 from facula.nn import functional as F
@@ -22,7 +23,7 @@ from facula.nn.utils.weight_norm import norm_except_dim
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
 
-def _tensor_of(module: Any, name: str) -> facula.Tensor:
+def _tensor_of(module: Module, name: str) -> facula.Tensor:
     """A parameter or buffer of a module, by its name."""
     weight = getattr(module, name, None)
     if not isinstance(weight, facula.Tensor):
@@ -58,7 +59,7 @@ class _Orthogonal(Module):
     base: Any
 
     def __init__(
-        self, weight: Any, orthogonal_map: _OrthMaps, *, use_trivialization: bool = True
+        self, weight: core.Tensor, orthogonal_map: _OrthMaps, *, use_trivialization: bool = True
     ) -> None:
         super().__init__()
         if weight.is_complex() and orthogonal_map == _OrthMaps.householder:
@@ -86,7 +87,7 @@ class _Orthogonal(Module):
             q = facula.linalg.solve(identity - a * 0.5, identity + a * 0.5)
         return q[..., :k] if n != k else q
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         """The orthogonal matrix that ``x`` stands for."""
         n, k = x.size(-2), x.size(-1)
         transposed = n < k
@@ -219,7 +220,7 @@ class _WeightNorm(Module):
         """``g * v / |v|``."""
         return weight_v * (weight_g / norm_except_dim(weight_v, 2, self.dim))
 
-    def right_inverse(self, weight: Any) -> tuple[Any, Any]:
+    def right_inverse(self, weight: core.Tensor) -> tuple[Any, Any]:
         """Magnitude and direction."""
         return norm_except_dim(weight, 2, self.dim), weight
 
@@ -263,7 +264,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
 
 class _SpectralNorm(Module):
     def __init__(
-        self, weight: Any, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12
+        self, weight: core.Tensor, n_power_iterations: int = 1, dim: int = 0, eps: float = 1e-12
     ) -> None:
         super().__init__()
         dims = weight.ndim
@@ -296,7 +297,7 @@ class _SpectralNorm(Module):
             self.register_buffer("_v", F.normalize(v, dim=0, eps=self.eps))
             self._power_method(matrix, 15)  # a good start
 
-    def _reshape_weight_to_matrix(self, weight: Any) -> Any:
+    def _reshape_weight_to_matrix(self, weight: core.Tensor) -> Any:
         if self.dim != 0:
             rest = (d for d in range(weight.dim()) if d != self.dim)
             weight = weight.permute(self.dim, *rest)
@@ -308,7 +309,7 @@ class _SpectralNorm(Module):
                 self._u.copy_(F.normalize(facula.mv(matrix, self._v), dim=0, eps=self.eps))
                 self._v.copy_(F.normalize(facula.mv(matrix.H, self._u), dim=0, eps=self.eps))
 
-    def forward(self, weight: Any) -> Any:
+    def forward(self, weight: core.Tensor) -> Any:
         """The weight divided by its largest singular value (a vector by its length)."""
         if weight.ndim == 1:
             return F.normalize(weight, dim=0, eps=self.eps)

@@ -176,7 +176,7 @@ class ParametrizationList(ModuleList):
             tensor.requires_grad_(original.requires_grad)
             _set(self, f"original{i}", tensor)
 
-    def _check_round_trip(self, original: Any, shape: Any, dtype: Any) -> None:
+    def _check_round_trip(self, original: Any, shape: Sequence[int], dtype: core.dtype) -> None:
         z = self()
         if not isinstance(z, core.Tensor):
             fail(
@@ -410,7 +410,7 @@ def register_parametrization(
     return module
 
 
-def _append_parametrization(module: Any, name: str, new: Module, unsafe: bool) -> None:
+def _append_parametrization(module: Module, name: str, new: Module, unsafe: bool) -> None:
     existing = module.parametrizations[name]
     if not unsafe:
         y = getattr(module, name)

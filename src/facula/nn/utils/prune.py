@@ -10,11 +10,15 @@ from __future__ import annotations
 import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import facula
+from facula import core
 from facula.core.errors import fail
 from facula.nn.utils.forward_pre_hooks import take_off
+
+if TYPE_CHECKING:
+    from facula.nn.modules.module import Module
 
 
 class BasePruningMethod(ABC):
@@ -36,14 +40,14 @@ class BasePruningMethod(ABC):
     _tensor_name: str
     PRUNING_TYPE: str
 
-    def __call__(self, module: Any, inputs: Any) -> None:
+    def __call__(self, module: Module, inputs: Any) -> None:
         setattr(module, self._tensor_name, self.apply_mask(module))
 
     @abstractmethod
     def compute_mask(self, t: Any, default_mask: Any) -> Any:
         """The mask for ``t`` (1 keeps, 0 prunes), on top of ``default_mask``."""
 
-    def apply_mask(self, module: Any) -> Any:
+    def apply_mask(self, module: Module) -> Any:
         """The original parameter times its mask."""
         if self._tensor_name is None:
             fail(
@@ -57,7 +61,7 @@ class BasePruningMethod(ABC):
         return mask.to(dtype=original.dtype) * original
 
     @classmethod
-    def _existing(cls, module: Any, name: str) -> tuple[Any, Any]:
+    def _existing(cls, module: Module, name: str) -> tuple[Any, Any]:
         """(key, hook) of the pruning that ``name`` has already."""
         found = [
             (key, hook)
@@ -78,7 +82,7 @@ class BasePruningMethod(ABC):
 
     @classmethod
     def apply(
-        cls, module: Any, name: str, *args: Any, importance_scores: Any = None, **kwargs: Any
+        cls, module: Module, name: str, *args: Any, importance_scores: Any = None, **kwargs: Any
     ) -> Any:
         """Make a method from ``args``, and prune ``name`` by it; gives the hook."""
         key, existing = cls._existing(module, name)
@@ -460,7 +464,7 @@ class CustomFromMask(BasePruningMethod):
 
     PRUNING_TYPE = "global"
 
-    def __init__(self, mask: Any) -> None:
+    def __init__(self, mask: core.Tensor) -> None:
         self.mask = mask
 
     def compute_mask(self, t: Any, default_mask: Any) -> Any:
@@ -480,7 +484,7 @@ def _compute_norm(t: Any, n: Any, dim: int) -> Any:
     return facula.norm(t, p=n, dim=dims)
 
 
-def identity(module: Any, name: str) -> Any:
+def identity(module: Module, name: str) -> Any:
     """Puts a mask of ones on a parameter, and prunes nothing.
 
     Elements are kept in ``<name>_orig``, which is learned; before each call the parameter is that
@@ -504,7 +508,7 @@ def identity(module: Any, name: str) -> Any:
     return module
 
 
-def random_unstructured(module: Any, name: str, amount: Any) -> Any:
+def random_unstructured(module: Module, name: str, amount: Any) -> Any:
     """Prunes elements at random.
 
     Elements are kept in ``<name>_orig``, which is learned; before each call the parameter is that
@@ -532,7 +536,7 @@ def random_unstructured(module: Any, name: str, amount: Any) -> Any:
     return module
 
 
-def l1_unstructured(module: Any, name: str, amount: Any, importance_scores: Any = None) -> Any:
+def l1_unstructured(module: Module, name: str, amount: Any, importance_scores: Any = None) -> Any:
     """Prunes the elements of least magnitude. [Han et al. 2015]
 
     Elements are kept in ``<name>_orig``, which is learned; before each call the parameter is that
@@ -561,7 +565,7 @@ def l1_unstructured(module: Any, name: str, amount: Any, importance_scores: Any 
     return module
 
 
-def random_structured(module: Any, name: str, amount: Any, dim: int) -> Any:
+def random_structured(module: Module, name: str, amount: Any, dim: int) -> Any:
     """Prunes channels at random.
 
     Elements are kept in ``<name>_orig``, which is learned; before each call the parameter is that
@@ -591,7 +595,7 @@ def random_structured(module: Any, name: str, amount: Any, dim: int) -> Any:
 
 
 def ln_structured(
-    module: Any, name: str, amount: Any, n: Any, dim: int, importance_scores: Any = None
+    module: Module, name: str, amount: Any, n: Any, dim: int, importance_scores: Any = None
 ) -> Any:
     """Prunes the channels with the least norm. [Han et al. 2015]
 
@@ -623,7 +627,7 @@ def ln_structured(
     return module
 
 
-def custom_from_mask(module: Any, name: str, mask: Any) -> Any:
+def custom_from_mask(module: Module, name: str, mask: core.Tensor) -> Any:
     """Prunes by a given mask.
 
     Elements are kept in ``<name>_orig``, which is learned; before each call the parameter is that
@@ -716,7 +720,7 @@ def _mask_of_all(pruning_method: Any, kwargs: dict[str, Any], flat: Any, masks: 
     return container.compute_mask(flat, masks)
 
 
-def remove(module: Any, name: str) -> Any:
+def remove(module: Module, name: str) -> Any:
     """Makes the pruned value of a parameter permanent; the mask goes.
 
     Args:
@@ -746,7 +750,7 @@ def remove(module: Any, name: str) -> Any:
     )
 
 
-def is_pruned(module: Any) -> bool:
+def is_pruned(module: Module) -> bool:
     """Whether any parameter of a tree is pruned.
 
     Args:

@@ -177,7 +177,7 @@ def invert_permutation(permutation: Any) -> Any:
 
 
 def pack_padded_sequence(
-    input: Any, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
+    input: core.Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
     """Packs a padded batch whose sequences have the given lengths.
 
@@ -223,7 +223,7 @@ def pack_padded_sequence(
     )
 
 
-def _check_lengths(sizes: list[int], input: Any) -> None:
+def _check_lengths(sizes: list[int], input: core.Tensor) -> None:
     op = "pack_padded_sequence"
     if input.numel() == 0 and 0 in input.shape[:2]:
         fail(

@@ -8,15 +8,20 @@ Keeps true: the vectors move only in training mode.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import facula
+from facula import core
 from facula.autograd.grad_mode import no_grad
 from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.nn.modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from facula.nn.parameter import Parameter, is_lazy
 from facula.nn.utils.forward_pre_hooks import take_off
+
+if TYPE_CHECKING:
+    from facula.nn.modules.module import Module
+
 
 __all__ = ["SpectralNorm", "remove_spectral_norm", "spectral_norm"]
 
@@ -41,14 +46,14 @@ class SpectralNorm:
         self.n_power_iterations = n_power_iterations
         self.eps = eps
 
-    def reshape_weight_to_matrix(self, weight: Any) -> Any:
+    def reshape_weight_to_matrix(self, weight: core.Tensor) -> Any:
         """The weight with ``dim`` first and the rest joined."""
         if self.dim != 0:
             rest = [d for d in range(weight.dim()) if d != self.dim]
             weight = weight.permute(self.dim, *rest)
         return weight.reshape(weight.size(0), -1)
 
-    def compute_weight(self, module: Any, do_power_iteration: bool) -> Any:
+    def compute_weight(self, module: Module, do_power_iteration: bool) -> Any:
         """The normalised weight; the vectors get better by ``n_power_iterations`` steps where
         asked.
         """
@@ -65,7 +70,7 @@ class SpectralNorm:
                 v = v.clone()
         return weight / facula.dot(u, facula.mv(matrix, v))
 
-    def remove(self, module: Any) -> None:
+    def remove(self, module: Module) -> None:
         """Make the present weight an ordinary parameter."""
         with no_grad():
             weight = self.compute_weight(module, do_power_iteration=False)
@@ -74,12 +79,12 @@ class SpectralNorm:
             delattr(module, self.name + suffix)
         module.register_parameter(self.name, Parameter(weight.detach()))
 
-    def __call__(self, module: Any, inputs: Any) -> None:
+    def __call__(self, module: Module, inputs: Any) -> None:
         setattr(module, self.name, self.compute_weight(module, do_power_iteration=module.training))
 
     @staticmethod
     def apply(
-        module: Any, name: str, n_power_iterations: int, dim: int, eps: float
+        module: Module, name: str, n_power_iterations: int, dim: int, eps: float
     ) -> SpectralNorm:
         """Put spectral normalization on a parameter."""
         for hook in module._forward_pre_hooks.values():
@@ -136,7 +141,7 @@ class _StateDictHook:
     def __init__(self, function: SpectralNorm) -> None:
         self.function = function
 
-    def __call__(self, module: Any, state_dict: Any, prefix: str, local_metadata: dict) -> None:
+    def __call__(self, module: Module, state_dict: Any, prefix: str, local_metadata: dict) -> None:
         versions = local_metadata.setdefault("spectral_norm", {})
         versions[self.function.name + ".version"] = SpectralNorm._version
 
@@ -207,7 +212,7 @@ def spectral_norm(
     return module
 
 
-def remove_spectral_norm(module: Any, name: str = "weight") -> Any:
+def remove_spectral_norm(module: Module, name: str = "weight") -> Any:
     """Takes `spectral_norm` off: the parameter keeps its present value.
 
     Args:

@@ -10,14 +10,18 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula.core.errors import fail
+
+if TYPE_CHECKING:
+    from facula.nn.modules.module import Module
+
 
 __all__ = ["functional_call"]
 
 
-def _tied_groups(module: Any) -> list[set[str]]:
+def _tied_groups(module: Module) -> list[set[str]]:
     """Sets of names that stand for one and the same tensor."""
     groups: dict[int, set[str]] = {}
     for prefix, part in module.named_modules(remove_duplicate=False):
@@ -29,7 +33,7 @@ def _tied_groups(module: Any) -> list[set[str]]:
     return [names for names in groups.values() if len(names) > 1]
 
 
-def _untie(module: Any, given: dict[str, Any]) -> dict[str, Any]:
+def _untie(module: Module, given: dict[str, Any]) -> dict[str, Any]:
     """``given`` with every name that is tied to a given one."""
     full = dict(given)
     for names in _tied_groups(module):
@@ -47,7 +51,7 @@ def _untie(module: Any, given: dict[str, Any]) -> dict[str, Any]:
     return full
 
 
-def _place(module: Any, name: str, cache: dict[str, Any]) -> tuple[dict, str] | None:
+def _place(module: Module, name: str, cache: dict[str, Any]) -> tuple[dict, str] | None:
     """The dictionary that holds a dotted name, and the key in it."""
     path, _, leaf = name.rpartition(".")
     if path not in cache:
@@ -65,7 +69,9 @@ def _place(module: Any, name: str, cache: dict[str, Any]) -> tuple[dict, str] | 
 
 
 @contextlib.contextmanager
-def _swapped(module: Any, given: dict[str, Any], tie_weights: bool, strict: bool) -> Iterator[None]:
+def _swapped(
+    module: Module, given: dict[str, Any], tie_weights: bool, strict: bool
+) -> Iterator[None]:
     full = _untie(module, given) if tie_weights else dict(given)
     cache: dict[str, Any] = {"": module}
     places = {name: _place(module, name, cache) for name in full}

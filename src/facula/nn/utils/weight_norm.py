@@ -7,12 +7,16 @@ Keeps true: the weight is computed before every forward.
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import facula
 from facula.core.errors import fail
 from facula.nn.parameter import Parameter, is_lazy
 from facula.nn.utils.forward_pre_hooks import take_off
+
+if TYPE_CHECKING:
+    from facula.nn.modules.module import Module
+
 
 __all__ = ["WeightNorm", "remove_weight_norm", "weight_norm"]
 
@@ -32,13 +36,13 @@ class WeightNorm:
         self.name = name
         self.dim = -1 if dim is None else dim
 
-    def compute_weight(self, module: Any) -> Any:
+    def compute_weight(self, module: Module) -> Any:
         """The weight from its magnitude and direction."""
         g, v = getattr(module, self.name + "_g"), getattr(module, self.name + "_v")
         return v * (g / norm_except_dim(v, 2, self.dim))
 
     @staticmethod
-    def apply(module: Any, name: str, dim: int | None) -> WeightNorm:
+    def apply(module: Module, name: str, dim: int | None) -> WeightNorm:
         """Put weight normalization on a parameter."""
         for hook in module._forward_pre_hooks.values():
             if isinstance(hook, WeightNorm) and hook.name == name:
@@ -68,7 +72,7 @@ class WeightNorm:
         module.register_forward_pre_hook(function)
         return function
 
-    def remove(self, module: Any) -> None:
+    def remove(self, module: Module) -> None:
         """Make the present weight an ordinary parameter."""
         weight = self.compute_weight(module)
         delattr(module, self.name)
@@ -76,11 +80,11 @@ class WeightNorm:
         del module._parameters[self.name + "_v"]
         setattr(module, self.name, Parameter(weight.data))
 
-    def __call__(self, module: Any, inputs: Any) -> None:
+    def __call__(self, module: Module, inputs: Any) -> None:
         setattr(module, self.name, self.compute_weight(module))
 
 
-def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
+def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Any:
     """Computes a parameter as ``g * v / |v|`` before each call; g and v are learned (older form of
     `nn.utils.parametrizations.weight_norm`). [Salimans & Kingma 2016]
 
@@ -109,7 +113,7 @@ def weight_norm(module: Any, name: str = "weight", dim: int | None = 0) -> Any:
     return module
 
 
-def remove_weight_norm(module: Any, name: str = "weight") -> Any:
+def remove_weight_norm(module: Module, name: str = "weight") -> Any:
     """Takes `weight_norm` off: the parameter keeps its present value.
 
     Args:

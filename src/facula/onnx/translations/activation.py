@@ -14,13 +14,13 @@ from facula.onnx.graph import Value
 from facula.onnx.table import Call, translation
 
 
-def _plain(call: Call, x: Any) -> Any:
+def _plain(call: Call, x: Value) -> Any:
     """The operand in the dtype of the result."""
     return call.graph.cast(x, call.dtype)
 
 
 @translation("relu")
-def relu(call: Call, x: Any) -> Any:
+def relu(call: Call, x: Value) -> Any:
     """max(x, 0)."""
     if not call.dtype.is_floating_point:
         return call.op("Max", x, 0)
@@ -28,19 +28,19 @@ def relu(call: Call, x: Any) -> Any:
 
 
 @translation("sigmoid")
-def sigmoid(call: Call, x: Any) -> Any:
+def sigmoid(call: Call, x: Value) -> Any:
     """1 / (1 + exp(-x))."""
     return call.op("Sigmoid", _plain(call, x))
 
 
 @translation("silu")
-def silu(call: Call, x: Any) -> Any:
+def silu(call: Call, x: Value) -> Any:
     """x sigmoid(x)."""
     return call.op("Mul", x, call.op("Sigmoid", x))
 
 
 @translation("hardsigmoid")
-def hardsigmoid(call: Call, x: Any) -> Any:
+def hardsigmoid(call: Call, x: Value) -> Any:
     """min(max(x / 6 + 1 / 2, 0), 1)."""
     if call.dtype is core.float64:  # attributes are float32
         return NotImplemented
@@ -48,13 +48,13 @@ def hardsigmoid(call: Call, x: Any) -> Any:
 
 
 @translation("hardswish")
-def hardswish(call: Call, x: Any) -> Any:
+def hardswish(call: Call, x: Value) -> Any:
     """x hardsigmoid(x)."""
     return NotImplemented if call.dtype is core.float64 else call.op("HardSwish", x)
 
 
 @translation("leaky_relu")
-def leaky_relu(call: Call, x: Any, negative_slope: Any) -> Any:
+def leaky_relu(call: Call, x: Value, negative_slope: Any) -> Any:
     """x where positive, else a multiple of it."""
     if isinstance(negative_slope, Value) or call.dtype is core.float64:
         return NotImplemented
@@ -62,7 +62,7 @@ def leaky_relu(call: Call, x: Any, negative_slope: Any) -> Any:
 
 
 @translation("clamp")
-def clamp(call: Call, x: Any, low: Any, high: Any) -> Any:
+def clamp(call: Call, x: Value, low: Any, high: Any) -> Any:
     """min(max(x, low), high)."""
     x = _plain(call, x)
     bounds = [b if b is None or not isinstance(b, Value) else _plain(call, b) for b in (low, high)]

@@ -8,11 +8,14 @@ from that before it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.fx.symbols import plain
 from facula.onnx.table import Call, translation
+
+if TYPE_CHECKING:
+    from facula.onnx.graph import Value
 
 
 def _spatial(x: Any, count: int) -> list[int]:
@@ -35,7 +38,7 @@ def pads(
 
 @translation("_conv")
 def conv(
-    call: Call, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
+    call: Call, x: Value, weight: Value, bias: Value, stride: Any, padding: Any, dilation: Any,
     groups: int, output_size: Any,
 ) -> Any:  # fmt: skip
     """The convolution."""
@@ -51,7 +54,7 @@ def conv(
 
 @translation("_conv_input")
 def conv_transpose(
-    call: Call, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
+    call: Call, x: Value, weight: Value, bias: Value, stride: Any, padding: Any, dilation: Any,
     groups: int, input_size: Any,
 ) -> Any:  # fmt: skip
     """The transposed convolution; what its result is larger by stands behind each dimension."""
@@ -72,7 +75,7 @@ def conv_transpose(
 
 
 @translation("im2col")
-def im2col(call: Call, x: Any, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+def im2col(call: Call, x: Value, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Any:
     """Sliding windows as columns."""
     unbatched = x.rank == 3
     channels, *image = call.static("size of images", [call.graph.size(x, d - 3) for d in range(3)])
@@ -97,7 +100,7 @@ def im2col(call: Call, x: Any, kernel: Any, dilation: Any, padding: Any, stride:
 
 @translation("col2im")
 def col2im(
-    call: Call, x: Any, output_size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any
+    call: Call, x: Value, output_size: Any, kernel: Any, dilation: Any, padding: Any, stride: Any
 ) -> Any:
     """Columns added up to images."""
     unbatched = x.rank == 2

@@ -43,13 +43,13 @@ def full(call: Call, size: Any, fill_value: Any, *options: Any) -> Any:
 
 
 @translation("full_like")
-def full_like(call: Call, x: Any, fill_value: Any, *options: Any) -> Any:
+def full_like(call: Call, x: Value, fill_value: Any, *options: Any) -> Any:
     """A tensor's shape full of a number."""
     return filled(call, fill_value)
 
 
 @translation("new_full")
-def new_full(call: Call, x: Any, size: Any, fill_value: Any, *options: Any) -> Any:
+def new_full(call: Call, x: Value, size: Any, fill_value: Any, *options: Any) -> Any:
     """A shape full of a number."""
     return filled(call, fill_value)
 

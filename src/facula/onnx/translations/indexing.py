@@ -13,7 +13,7 @@ from facula.onnx.graph import Value
 from facula.onnx.table import Call, translation
 
 
-def whole(call: Call, index: Any) -> Any:
+def whole(call: Call, index: Value) -> Any:
     """Indices of a dtype that gathers take."""
     kept = index.dtype in (core.int32, core.int64)
     return (
@@ -28,7 +28,7 @@ def embedding(call: Call, weight: Any, indices: Any, *options: Any) -> Any:
 
 
 @translation("index_select")
-def index_select(call: Call, x: Any, dim: int, index: Any) -> Any:
+def index_select(call: Call, x: Value, dim: int, index: Value) -> Any:
     """Entries along a dimension."""
     index = whole(call, index)
     if x.rank == 0:
@@ -37,7 +37,7 @@ def index_select(call: Call, x: Any, dim: int, index: Any) -> Any:
 
 
 @translation("gather")
-def gather(call: Call, x: Any, dim: int, index: Any, sparse_grad: bool = False) -> Any:
+def gather(call: Call, x: Value, dim: int, index: Value, sparse_grad: bool = False) -> Any:
     """An entry along a dimension for each index."""
     if x.rank == 0:
         return call.op("Expand", x, call.op("Shape", index, gives=core.int64))
@@ -46,7 +46,7 @@ def gather(call: Call, x: Any, dim: int, index: Any, sparse_grad: bool = False) 
 
 
 @translation("take")
-def take(call: Call, x: Any, index: Any) -> Any:
+def take(call: Call, x: Value, index: Value) -> Any:
     """Entries by their place among all elements."""
     return call.op("Gather", call.op("Reshape", x, [-1]), whole(call, index), axis=0)
 
@@ -54,7 +54,7 @@ def take(call: Call, x: Any, index: Any) -> Any:
 class Subscript:
     """Indices for some dimensions of a tensor: where the indexed ones stand, and the indices joined."""
 
-    def __init__(self, call: Call, x: Any, indices: Any) -> None:
+    def __init__(self, call: Call, x: Value, indices: Any) -> None:
         given = [*indices, *[None] * (x.rank - len(indices))]
         self.dims = [d for d, index in enumerate(given) if index is not None]
         self.rest = [d for d, index in enumerate(given) if index is None]
@@ -96,7 +96,7 @@ class Subscript:
 
 
 @translation("_index")
-def index(call: Call, x: Any, indices: Any) -> Any:
+def index(call: Call, x: Value, indices: Any) -> Any:
     """A subscript with tensors."""
     subscript = Subscript(call, x, indices)
     if len(subscript.dims) == 1:

@@ -6,10 +6,14 @@ Keeps true: empty vectors beside tensors of other ranks add nothing, as in `cat`
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.onnx.table import Call, translation
+
+if TYPE_CHECKING:
+    from facula.onnx.graph import Value
+
 
 _FIRST = -(2**63)
 
@@ -33,14 +37,14 @@ def _padding(call: Call, rank: int, pad: Any) -> Any:
 
 
 @translation("constant_pad_nd")
-def constant_pad_nd(call: Call, x: Any, pad: Any, value: Any = 0) -> Any:
+def constant_pad_nd(call: Call, x: Value, pad: Any, value: Any = 0) -> Any:
     """A number around a tensor."""
     number = call.graph.cast(call.graph.value(value, x.dtype), x.dtype)
     return call.op("Pad", x, _padding(call, x.rank, pad), number)
 
 
 @translation("_pad_index")
-def pad_index(call: Call, x: Any, pad: Any, mode: str) -> Any:
+def pad_index(call: Call, x: Value, pad: Any, mode: str) -> Any:
     """A tensor's own values around it."""
     if mode != "circular":
         names = {"reflect": "reflect", "replicate": "edge"}
@@ -60,7 +64,7 @@ def pad_index(call: Call, x: Any, pad: Any, mode: str) -> Any:
 
 
 @translation("flip")
-def flip(call: Call, x: Any, dims: Any) -> Any:
+def flip(call: Call, x: Value, dims: Any) -> Any:
     """Dimensions in the other direction."""
     dims = [int(d) % x.rank for d in dims] if x.rank else []
     if not dims:
@@ -70,7 +74,7 @@ def flip(call: Call, x: Any, dims: Any) -> Any:
 
 
 def _triangle(name: str, upper: int) -> None:
-    def triangle(call: Call, x: Any, diagonal: Any = 0) -> Any:
+    def triangle(call: Call, x: Value, diagonal: Any = 0) -> Any:
         # of whole numbers, runtimes have it for the widest
         wide = x if x.dtype.is_floating_point else call.graph.cast(x, core.int64)
         found = call.op("Trilu", wide, call.graph.value(diagonal, core.int64), upper=upper)

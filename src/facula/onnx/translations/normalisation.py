@@ -25,14 +25,14 @@ def _given(call: Call, x: Any, shape: Any, value: float, dtype: Any) -> Any:
     return _filled(call, shape, value, dtype) if x is None else call.graph.cast(x, dtype)
 
 
-def along_channels(call: Call, x: Any, rank: int) -> Any:
+def along_channels(call: Call, x: Value, rank: int) -> Any:
     """A number for each channel, shaped to meet images."""
     return call.op("Reshape", x, [-1, *[1] * (rank - 2)])
 
 
 @translation("batch_norm_eval")
 def batch_norm_eval(
-    call: Call, x: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: float
+    call: Call, x: Value, mean: Any, var: Any, weight: Value, bias: Value, eps: float
 ) -> Any:
     """Normalised by running statistics."""
     shape = mean.shape
@@ -43,7 +43,7 @@ def batch_norm_eval(
 
 @translation("batch_norm_train")
 def batch_norm_train(
-    call: Call, x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any,
+    call: Call, x: Value, weight: Any, bias: Any, running_mean: Any, running_var: Any,
     momentum: float, eps: float,
 ) -> Any:  # fmt: skip
     """Normalised by the batch's statistics; these, and the running ones that they lead to."""
@@ -86,7 +86,7 @@ def _rest(x: Any, groups: int) -> Any:
 
 @translation("native_layer_norm")
 def native_layer_norm(
-    call: Call, x: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float
+    call: Call, x: Value, normalized_shape: Any, weight: Value, bias: Any, eps: float
 ) -> Any:
     """Normalised over the last dimensions; the mean and inverse deviation of each row."""
     shape = [plain(n) for n in normalized_shape]
@@ -100,7 +100,7 @@ def native_layer_norm(
 
 
 def _along(name: str, kind: str) -> None:
-    def along(call: Call, x: Any, dim: int, dtype: Any) -> Any:
+    def along(call: Call, x: Value, dim: int, dtype: Any) -> Any:
         rank, x = x.rank, call.graph.cast(x, call.dtype)
         if rank:
             return call.op(kind, x, axis=dim)

@@ -44,7 +44,7 @@ def _around(call: Call, x: Any, windows: Sequence[Any], ceil_mode: bool) -> dict
 
 @translation("_max_pool")
 def max_pool(
-    call: Call, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
+    call: Call, x: Value, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
     index_bytes: int,
 ) -> Any:  # fmt: skip
     """The largest value of each window, and where it stands in its plane."""
@@ -72,7 +72,7 @@ def max_pool(
 
 @translation("_avg_pool")
 def avg_pool(
-    call: Call, x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool,
+    call: Call, x: Value, kernel: Any, stride: Any, padding: Any, ceil_mode: bool,
     count_include_pad: bool, divisor: int,
 ) -> Any:  # fmt: skip
     """The mean of each window."""
@@ -95,7 +95,7 @@ def avg_pool(
     return call.op("Mul", average, _overhang(call, x, windows))
 
 
-def _overhang(call: Call, x: Any, windows: Sequence[Any]) -> Any:
+def _overhang(call: Call, x: Value, windows: Sequence[Any]) -> Any:
     """What means have to be multiplied by whose windows reach over the padding."""
     space = len(windows[0])
     factor = core.tensor(1.0, dtype=core.float64)
@@ -112,7 +112,7 @@ def _windows(size: int, out: int) -> list[tuple[int, int]]:
     return [(i * size // out, -(-(i + 1) * size // out)) for i in range(out)]
 
 
-def _adaptive(call: Call, x: Any, output_size: Any, kind: str, reduction: str) -> Any:
+def _adaptive(call: Call, x: Value, output_size: Any, kind: str, reduction: str) -> Any:
     space = len(output_size)
     outs = [plain(n) for n in output_size]
     if all(n == 1 for n in outs):
@@ -135,12 +135,12 @@ def _adaptive(call: Call, x: Any, output_size: Any, kind: str, reduction: str) -
 
 
 @translation("_adaptive_avg_pool")
-def adaptive_avg_pool(call: Call, x: Any, output_size: Any) -> Any:
+def adaptive_avg_pool(call: Call, x: Value, output_size: Any) -> Any:
     """Means of windows that cover the image evenly."""
     return _adaptive(call, x, output_size, "AveragePool", "ReduceMean")
 
 
 @translation("_adaptive_max_pool")
-def adaptive_max_pool(call: Call, x: Any, output_size: Any) -> Any:
+def adaptive_max_pool(call: Call, x: Value, output_size: Any) -> Any:
     """Maxima of windows that cover the image evenly."""
     return [_adaptive(call, x, output_size, "MaxPool", "ReduceMax")]

@@ -6,9 +6,12 @@ Keeps true: whole numbers are multiplied exactly.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula.onnx.table import Call, translation
+
+if TYPE_CHECKING:
+    from facula.onnx.graph import Value
 
 
 @translation("linear")
@@ -23,19 +26,19 @@ def linear(call: Call, x: Any, weight: Any, bias: Any) -> Any:
 
 
 @translation("mm")
-def mm(call: Call, x: Any, y: Any) -> Any:
+def mm(call: Call, x: Value, y: Value) -> Any:
     """The product of two matrices."""
     return call.op("MatMul", x, y)
 
 
 @translation("bmm")
-def bmm(call: Call, x: Any, y: Any) -> Any:
+def bmm(call: Call, x: Value, y: Value) -> Any:
     """The products of matrices of two batches."""
     return call.op("MatMul", x, y)
 
 
 @translation("addmm")
-def addmm(call: Call, bias: Any, x: Any, y: Any, beta: Any, alpha: Any) -> Any:
+def addmm(call: Call, bias: Value, x: Value, y: Value, beta: Any, alpha: Any) -> Any:
     """beta * bias + alpha * x @ y."""
     if call.dtype.is_floating_point and beta != 0:
         return call.op("Gemm", x, y, bias, alpha=float(alpha), beta=float(beta))

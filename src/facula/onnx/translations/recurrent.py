@@ -6,14 +6,17 @@ Keeps true: one layer and direction is one node; other cells are written step by
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.fx.symbols import plain
 from facula.onnx.table import Call, translation
 
+if TYPE_CHECKING:
+    from facula.onnx.graph import Value
 
-def _gates(call: Call, weight: Any, size: int) -> Any:
+
+def _gates(call: Call, weight: Value, size: int) -> Any:
     """Rows for the input, forget, cell and output gates in ONNX's order, with a direction in front."""
     order = [0, 3, 1, 2]
     places = [n * size + i for n in order for i in range(size)]
@@ -23,7 +26,7 @@ def _gates(call: Call, weight: Any, size: int) -> Any:
 
 @translation("_lstm_layer")
 def lstm_layer(
-    call: Call, x: Any, h0: Any, c0: Any, w_input: Any, w_hidden: Any, bias: Any, reverse: bool
+    call: Call, x: Value, h0: Any, c0: Any, w_input: Any, w_hidden: Any, bias: Any, reverse: bool
 ) -> Any:
     """Hidden states of all steps, and the last state."""
     size = plain(h0.shape[1])

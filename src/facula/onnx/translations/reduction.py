@@ -14,7 +14,9 @@ from facula.onnx.graph import Value
 from facula.onnx.table import Call, translation
 
 
-def reduce(call: Call, kind: str, x: Any, dim: Any, keepdim: bool, rank: int | None = None) -> Any:
+def reduce(
+    call: Call, kind: str, x: Value, dim: Any, keepdim: bool, rank: int | None = None
+) -> Any:
     """A reduction over dimensions; none given are all."""
     rank = x.rank if rank is None else rank
     dims = call.dims(dim, rank)
@@ -26,43 +28,43 @@ def reduce(call: Call, kind: str, x: Any, dim: Any, keepdim: bool, rank: int | N
     return call.op(kind, x, dims, keepdims=keeps)
 
 
-def wide(call: Call, x: Any) -> Any:
+def wide(call: Call, x: Value) -> Any:
     """16-bit floats as float32."""
     narrow = x.dtype.is_floating_point and x.dtype.itemsize < 4
     return call.graph.cast(x, core.float32) if narrow else x
 
 
-def orderable(call: Call, x: Any) -> Any:
+def orderable(call: Call, x: Value) -> Any:
     """Small whole numbers and truth values as numbers that runtimes order."""
     small = not x.dtype.is_floating_point and x.dtype.itemsize < 4
     return Value(call.graph.cast(x, core.int32).name, core.int32, x.shape) if small else x
 
 
-def _sum(call: Call, kind: str, x: Any, dim: Any, keepdim: bool) -> Any:
+def _sum(call: Call, kind: str, x: Value, dim: Any, keepdim: bool) -> Any:
     rank = x.rank
     return reduce(call, kind, call.graph.cast(x, call.dtype), dim, keepdim, rank)
 
 
 @translation("sum")
-def sum_(call: Call, x: Any, dim: Any, keepdim: bool, dtype: Any = None) -> Any:
+def sum_(call: Call, x: Value, dim: Any, keepdim: bool, dtype: Any = None) -> Any:
     """The sum."""
     return _sum(call, "ReduceSum", x, dim, keepdim)
 
 
 @translation("mean")
-def mean(call: Call, x: Any, dim: Any, keepdim: bool, dtype: Any = None) -> Any:
+def mean(call: Call, x: Value, dim: Any, keepdim: bool, dtype: Any = None) -> Any:
     """The mean."""
     return _sum(call, "ReduceMean", x, dim, keepdim)
 
 
 @translation("prod")
-def prod(call: Call, x: Any, dim: Any, keepdim: bool, dtype: Any = None) -> Any:
+def prod(call: Call, x: Value, dim: Any, keepdim: bool, dtype: Any = None) -> Any:
     """The product."""
     return _sum(call, "ReduceProd", x, dim, keepdim)
 
 
 def _ordered(name: str, kind: str) -> None:
-    def extreme(call: Call, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    def extreme(call: Call, x: Value, dim: Any = None, keepdim: bool = False) -> Any:
         found = reduce(call, kind, orderable(call, x), dim, keepdim, x.rank)
         return call.graph.cast(found, call.dtype)
 
@@ -74,7 +76,7 @@ _ordered("amin", "ReduceMin")
 
 
 def _truth(name: str, kind: str) -> None:
-    def truth(call: Call, x: Any, dim: Any, keepdim: bool) -> Any:
+    def truth(call: Call, x: Value, dim: Any, keepdim: bool) -> Any:
         numbers = call.graph.cast(call.graph.cast(x, core.bool_), core.int32)
         return call.graph.cast(reduce(call, kind, numbers, dim, keepdim, x.rank), call.dtype)
 
@@ -85,7 +87,7 @@ _truth("any", "ReduceMax")
 _truth("all", "ReduceMin")
 
 
-def _position(call: Call, kind: str, x: Any, dim: Any, keepdim: bool) -> Any:
+def _position(call: Call, kind: str, x: Value, dim: Any, keepdim: bool) -> Any:
     rank, x = x.rank, orderable(call, x)
     if dim is None or not rank:
         flat = call.op("Reshape", x, [-1])
@@ -95,10 +97,10 @@ def _position(call: Call, kind: str, x: Any, dim: Any, keepdim: bool) -> Any:
 
 
 def _positions(name: str, reduction: str, kind: str) -> None:
-    def position(call: Call, x: Any, dim: Any, keepdim: bool) -> Any:
+    def position(call: Call, x: Value, dim: Any, keepdim: bool) -> Any:
         return _position(call, kind, x, dim, keepdim)
 
-    def both(call: Call, x: Any, dim: int, keepdim: bool) -> Any:
+    def both(call: Call, x: Value, dim: int, keepdim: bool) -> Any:
         value = reduce(call, reduction, orderable(call, x), dim, keepdim, x.rank)
         return [call.graph.cast(value, call.dtype), _position(call, kind, x, dim, keepdim)]
 
@@ -110,7 +112,7 @@ _positions("max", "ReduceMax", "ArgMax")
 _positions("min", "ReduceMin", "ArgMin")
 
 
-def variance(call: Call, x: Any, dim: Any, correction: float, keepdim: bool) -> Any:
+def variance(call: Call, x: Value, dim: Any, correction: float, keepdim: bool) -> Any:
     """The variance and the mean."""
     rank, sized = x.rank, x
     x = wide(call, x)
@@ -131,19 +133,19 @@ def variance(call: Call, x: Any, dim: Any, correction: float, keepdim: bool) -> 
 
 
 @translation("var_correction")
-def var_correction(call: Call, x: Any, dim: Any, correction: float, keepdim: bool) -> Any:
+def var_correction(call: Call, x: Value, dim: Any, correction: float, keepdim: bool) -> Any:
     """The variance."""
     return call.graph.cast(variance(call, x, dim, correction, keepdim)[0], call.dtype)
 
 
 @translation("var_mean_correction")
-def var_mean_correction(call: Call, x: Any, dim: Any, correction: float, keepdim: bool) -> Any:
+def var_mean_correction(call: Call, x: Value, dim: Any, correction: float, keepdim: bool) -> Any:
     """The variance and the mean."""
     return [call.graph.cast(v, call.dtype) for v in variance(call, x, dim, correction, keepdim)]
 
 
 @translation("logsumexp")
-def logsumexp(call: Call, x: Any, dim: Any, keepdim: bool) -> Any:
+def logsumexp(call: Call, x: Value, dim: Any, keepdim: bool) -> Any:
     """The logarithm of the sum of exponentials."""
     found = reduce(call, "ReduceLogSumExp", wide(call, call.graph.cast(x, call.dtype)), dim, keepdim,
                    x.rank)  # fmt: skip
@@ -151,7 +153,7 @@ def logsumexp(call: Call, x: Any, dim: Any, keepdim: bool) -> Any:
 
 
 @translation("vector_norm")
-def vector_norm(call: Call, x: Any, ord: float, dim: Any, keepdim: bool) -> Any:  # noqa: A002
+def vector_norm(call: Call, x: Value, ord: float, dim: Any, keepdim: bool) -> Any:  # noqa: A002
     """The norm of order `ord`."""
     rank = x.rank
     size = call.op("Abs", wide(call, x))

@@ -37,7 +37,7 @@ def _rule(method: int, align_corners: bool) -> dict[str, Any]:
 
 @translation("_resample")
 def resample(
-    call: Call, x: Any, sizes: Any, method: int, align_corners: bool, antialias: bool, scales: Any
+    call: Call, x: Value, sizes: Any, method: int, align_corners: bool, antialias: bool, scales: Any
 ) -> Any:
     """Separable interpolation to other sizes."""
     space, dtype = len(sizes), x.dtype
@@ -67,7 +67,7 @@ def _resized(
     return call.op("Resize", image, None, None, call.graph.sizes([*lead, *sizes]), **settings)
 
 
-def _fixed(call: Call, x: Any, sizes: Any) -> list[tuple[int, int, int]]:
+def _fixed(call: Call, x: Value, sizes: Any) -> list[tuple[int, int, int]]:
     """Dimensions with their sizes before and after, which have to be known."""
     space, rank = len(sizes), x.rank
     before = [call.graph.size(x, rank - space + d) for d in range(space)]
@@ -75,7 +75,7 @@ def _fixed(call: Call, x: Any, sizes: Any) -> list[tuple[int, int, int]]:
     return [(rank - space + d, numbers[d], numbers[space + d]) for d in range(space)]
 
 
-def _picked(call: Call, x: Any, sizes: Any, method: int, scales: Any) -> Any:
+def _picked(call: Call, x: Value, sizes: Any, method: int, scales: Any) -> Any:
     """The nearest of whole numbers, which ONNX's node does not take: gathered by the places that the
     operator itself reads."""
     for (d, before, after), scale in zip(_fixed(call, x, sizes), scales, strict=True):
@@ -85,7 +85,9 @@ def _picked(call: Call, x: Any, sizes: Any, method: int, scales: Any) -> Any:
     return x
 
 
-def _weighed(call: Call, x: Any, sizes: Any, method: int, align_corners: bool, scales: Any) -> Any:
+def _weighed(
+    call: Call, x: Value, sizes: Any, method: int, align_corners: bool, scales: Any
+) -> Any:
     """Interpolation as a product with weights for each dimension: those that the operator gives the
     unit vectors. Runtimes smooth otherwise."""
     rank = x.rank
@@ -101,7 +103,7 @@ def _weighed(call: Call, x: Any, sizes: Any, method: int, align_corners: bool, s
 
 @translation("grid_sampler")
 def grid_sampler(
-    call: Call, x: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool
+    call: Call, x: Value, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Any:
     """An image read at places."""
     new = call.graph.opset >= 20

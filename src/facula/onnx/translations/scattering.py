@@ -46,7 +46,7 @@ def _filled(call: Call, like: Any, value: Any, dtype: Any) -> Any:
 
 
 def reduced(
-    call: Call, x: Any, source: Any, reduce: str, include_self: bool, write: Callable[..., Any]
+    call: Call, x: Value, source: Any, reduce: str, include_self: bool, write: Callable[..., Any]
 ) -> Any:
     """A source combined at places; without the tensor's own values, these make way first.
 
@@ -73,7 +73,7 @@ def _like(shaped: Any, value: Any) -> Any:
 
 
 def _elements(
-    call: Call, x: Any, dim: int, index: Any, updates: Any, reduction: str | None = None
+    call: Call, x: Value, dim: int, index: Value, updates: Any, reduction: str | None = None
 ) -> Any:
     """Write an element for each index."""
     flat = index.rank == 0
@@ -100,7 +100,7 @@ def _wide(call: Call, values: Any, reduction: str | None) -> list[Any]:
     ]
 
 
-def _cut(call: Call, source: Any, index: Any) -> Any:
+def _cut(call: Call, source: Any, index: Value) -> Any:
     """The part of a source that indices are given for."""
     if source.shape == index.shape:
         return source
@@ -110,7 +110,7 @@ def _cut(call: Call, source: Any, index: Any) -> Any:
 
 @translation("scatter")
 def scatter(
-    call: Call, x: Any, dim: int, index: Any, src: Any = None, value: Any = None,
+    call: Call, x: Value, dim: int, index: Value, src: Any = None, value: Any = None,
     reduce: str | None = None,
 ) -> Any:  # fmt: skip
     """Elements of a source, or a number, written at indices."""
@@ -126,7 +126,7 @@ def scatter(
 
 
 @translation("scatter_add")
-def scatter_add(call: Call, x: Any, dim: int, index: Any, src: Any) -> Any:
+def scatter_add(call: Call, x: Value, dim: int, index: Value, src: Any) -> Any:
     """Elements of a source added at indices."""
     index = whole(call, index)
     return _elements(call, x, dim, index, _cut(call, src, index), "add")
@@ -134,7 +134,7 @@ def scatter_add(call: Call, x: Any, dim: int, index: Any, src: Any) -> Any:
 
 @translation("scatter_reduce")
 def scatter_reduce(
-    call: Call, x: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool = True
+    call: Call, x: Value, dim: int, index: Value, src: Any, reduce: str, include_self: bool = True
 ) -> Any:
     """Elements of a source combined at indices."""
     index = whole(call, index)
@@ -147,7 +147,7 @@ def scatter_reduce(
 
 
 def _rows(
-    call: Call, x: Any, dim: int, index: Any, source: Any, reduction: str | None = None
+    call: Call, x: Value, dim: int, index: Value, source: Any, reduction: str | None = None
 ) -> Any:
     """Write a slice for each index along a dimension."""
     order = [dim % x.rank, *[d for d in range(x.rank) if d != dim % x.rank]]
@@ -160,14 +160,14 @@ def _rows(
     return call.graph.transpose(call.graph.cast(found, x.dtype), back)
 
 
-def _needs_dimensions(call: Call, x: Any) -> None:
+def _needs_dimensions(call: Call, x: Value) -> None:
     if not x.rank:
         call.unsupported("a tensor with dimensions was required", "one without",
                          "reshape(1) gives it one")  # fmt: skip
 
 
 @translation("index_add")
-def index_add(call: Call, x: Any, dim: int, index: Any, source: Any, alpha: Any = 1) -> Any:
+def index_add(call: Call, x: Value, dim: int, index: Value, source: Any, alpha: Any = 1) -> Any:
     """Slices added at indices."""
     _needs_dimensions(call, x)
     source = (
@@ -177,7 +177,7 @@ def index_add(call: Call, x: Any, dim: int, index: Any, source: Any, alpha: Any 
 
 
 @translation("index_copy")
-def index_copy(call: Call, x: Any, dim: int, index: Any, source: Any) -> Any:
+def index_copy(call: Call, x: Value, dim: int, index: Value, source: Any) -> Any:
     """Slices written at indices."""
     _needs_dimensions(call, x)
     return _rows(call, x, dim, index, source)
@@ -185,7 +185,13 @@ def index_copy(call: Call, x: Any, dim: int, index: Any, source: Any) -> Any:
 
 @translation("index_reduce")
 def index_reduce(
-    call: Call, x: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool = True
+    call: Call,
+    x: Value,
+    dim: int,
+    index: Value,
+    source: Any,
+    reduce: str,
+    include_self: bool = True,
 ) -> Any:
     """Slices combined at indices."""
     _needs_dimensions(call, x)
@@ -197,7 +203,7 @@ def index_reduce(
 
 
 @translation("index_fill")
-def index_fill(call: Call, x: Any, dim: int, index: Any, value: Any) -> Any:
+def index_fill(call: Call, x: Value, dim: int, index: Value, value: Any) -> Any:
     """A number written at indices."""
     _needs_dimensions(call, x)
     number = call.graph.cast(call.graph.value(value, x.dtype), x.dtype)
@@ -209,7 +215,7 @@ def index_fill(call: Call, x: Any, dim: int, index: Any, value: Any) -> Any:
 
 
 @translation("_index_put")
-def index_put(call: Call, x: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+def index_put(call: Call, x: Value, indices: Any, values: Any, accumulate: bool = False) -> Any:
     """Values written where a subscript with tensors points."""
     subscript = Subscript(call, x, indices)
     index_sizes = _block(call, subscript)
@@ -239,7 +245,7 @@ def _block(call: Call, subscript: Subscript) -> list[Any]:
 
 
 @translation("select_scatter")
-def select_scatter(call: Call, x: Any, src: Any, dim: int, index: Any) -> Any:
+def select_scatter(call: Call, x: Value, src: Any, dim: int, index: Value) -> Any:
     """A tensor with the entries at an index replaced."""
     row = Value(call.op("Unsqueeze", src, [dim % x.rank]).name, x.dtype, x.shape)
     return _rows(call, x, dim, call.graph.sizes([index]), row)

@@ -14,7 +14,7 @@ from facula.onnx.table import Call, translation
 from facula.onnx.translations.reduction import orderable
 
 
-def top(call: Call, x: Any, k: Any, dim: int, largest: bool, in_order: bool = True) -> list[Any]:
+def top(call: Call, x: Value, k: Any, dim: int, largest: bool, in_order: bool = True) -> list[Any]:
     """The k largest or smallest elements and where they stand."""
     dtype, rank = x.dtype, x.rank
     numbers = orderable(call, x)
@@ -28,35 +28,35 @@ def top(call: Call, x: Any, k: Any, dim: int, largest: bool, in_order: bool = Tr
     return [call.graph.cast(values, dtype), places]
 
 
-def _length(call: Call, x: Any, dim: int) -> Any:
+def _length(call: Call, x: Value, dim: int) -> Any:
     return call.graph.size(x, dim % x.rank) if x.rank else 1
 
 
 @translation("sort")
-def sort(call: Call, x: Any, dim: int, descending: bool, stable: Any = None) -> Any:
+def sort(call: Call, x: Value, dim: int, descending: bool, stable: Any = None) -> Any:
     """The elements in order, and where they stood."""
     return top(call, x, _length(call, x, dim), dim, descending)
 
 
 @translation("_sort_values")
-def sort_values(call: Call, x: Any, dim: int, descending: bool, stable: Any = None) -> Any:
+def sort_values(call: Call, x: Value, dim: int, descending: bool, stable: Any = None) -> Any:
     """The elements in order."""
     return sort(call, x, dim, descending)[0]
 
 
 @translation("topk")
-def topk(call: Call, x: Any, k: Any, dim: int, largest: bool, in_order: bool) -> Any:
+def topk(call: Call, x: Value, k: Any, dim: int, largest: bool, in_order: bool) -> Any:
     """The k largest or smallest elements and where they stand."""
     return top(call, x, k, dim, largest, in_order)
 
 
 @translation("_topk_values")
-def topk_values(call: Call, x: Any, k: Any, dim: int, largest: bool, in_order: bool) -> Any:
+def topk_values(call: Call, x: Value, k: Any, dim: int, largest: bool, in_order: bool) -> Any:
     """The k largest or smallest elements."""
     return top(call, x, k, dim, largest, in_order)[0]
 
 
-def _at(call: Call, x: Any, k: Any, dim: int, keepdim: bool) -> list[Any]:
+def _at(call: Call, x: Value, k: Any, dim: int, keepdim: bool) -> list[Any]:
     """The k-th smallest element, from 1, and where it stands."""
     found = top(call, x, k, dim, False)
     if not x.rank:
@@ -66,13 +66,13 @@ def _at(call: Call, x: Any, k: Any, dim: int, keepdim: bool) -> list[Any]:
 
 
 @translation("kthvalue")
-def kthvalue(call: Call, x: Any, k: Any, dim: int, keepdim: bool) -> Any:
+def kthvalue(call: Call, x: Value, k: Any, dim: int, keepdim: bool) -> Any:
     """The k-th smallest element and where it stands."""
     return _at(call, x, k, dim, keepdim)
 
 
 @translation("_median_dim")
-def median_dim(call: Call, x: Any, dim: int, keepdim: bool) -> Any:
+def median_dim(call: Call, x: Value, dim: int, keepdim: bool) -> Any:
     """The lower median and where it stands."""
     size = _length(call, x, dim)
     if not isinstance(size, Value):
@@ -82,7 +82,7 @@ def median_dim(call: Call, x: Any, dim: int, keepdim: bool) -> Any:
 
 
 @translation("_median_all")
-def median_all(call: Call, x: Any) -> Any:
+def median_all(call: Call, x: Value) -> Any:
     """The lower median of all elements."""
     flat = call.op("Reshape", x, [-1])
     count: Any = 1

@@ -20,7 +20,7 @@ _END = 2**63 - 1
 def view(name: str) -> Callable[[Any], Any]:
     """A translation that serves a view and the operator that copies it."""
 
-    def enter(function: Any) -> Any:
+    def enter(function: Callable[..., Any]) -> Any:
         translation(name)(function)
         return translation(f"{name}_copy")(function)
 
@@ -28,7 +28,7 @@ def view(name: str) -> Callable[[Any], Any]:
 
 
 @view("view")
-def reshape(call: Call, x: Any, size: Any) -> Any:
+def reshape(call: Call, x: Value, size: Any) -> Any:
     """The elements in another shape."""
     sizes = list(size) if isinstance(size, (list, tuple)) else [size]
     if len(sizes) == 1 and isinstance(sizes[0], (list, tuple)):
@@ -40,7 +40,7 @@ def reshape(call: Call, x: Any, size: Any) -> Any:
 
 @view("transpose")
 @view("swapaxes")
-def transpose(call: Call, x: Any, dim0: int, dim1: int) -> Any:
+def transpose(call: Call, x: Value, dim0: int, dim1: int) -> Any:
     """Two dimensions exchanged."""
     order = list(range(x.rank))
     if order:
@@ -49,33 +49,33 @@ def transpose(call: Call, x: Any, dim0: int, dim1: int) -> Any:
 
 
 @view("t")
-def t(call: Call, x: Any) -> Any:
+def t(call: Call, x: Value) -> Any:
     """A matrix turned."""
     return call.graph.transpose(x, list(range(x.rank))[::-1])
 
 
 @view("permute")
-def permute(call: Call, x: Any, dims: Any) -> Any:
+def permute(call: Call, x: Value, dims: Any) -> Any:
     """The dimensions in another order."""
     return call.graph.transpose(x, [d % x.rank for d in dims])
 
 
 @view("expand")
-def expand(call: Call, x: Any, size: Any, implicit: bool = False) -> Any:
+def expand(call: Call, x: Value, size: Any, implicit: bool = False) -> Any:
     """Repeated along dimensions of size 1; -1 keeps a size, as 1 does in ONNX."""
     sizes = [1 if not isinstance(n, Value) and n == -1 else n for n in size]
     return call.op("Expand", x, call.graph.sizes(sizes))
 
 
 @view("select")
-def select(call: Call, x: Any, dim: int, index: Any) -> Any:
+def select(call: Call, x: Value, dim: int, index: Any) -> Any:
     """The entries at an index."""
     index = index if isinstance(index, Value) else call.graph.value(index, core.int64)
     return call.op("Gather", x, index, axis=dim)
 
 
 @view("slice")
-def slice_(call: Call, x: Any, dim: int, start: Any, end: Any, step: int) -> Any:
+def slice_(call: Call, x: Value, dim: int, start: Any, end: Any, step: int) -> Any:
     """A range along a dimension."""
     start = 0 if start is None else start
     end = _END if end is None else end
@@ -85,7 +85,7 @@ def slice_(call: Call, x: Any, dim: int, start: Any, end: Any, step: int) -> Any
 
 
 @view("unsqueeze")
-def unsqueeze(call: Call, x: Any, dim: int) -> Any:
+def unsqueeze(call: Call, x: Value, dim: int) -> Any:
     """A dimension of size 1 more."""
     return call.op("Unsqueeze", x, [dim])
 
@@ -121,7 +121,7 @@ def basic_index(call: Call, x: Any, index: Any) -> Any:
     return x
 
 
-def call_rank(call: Call, x: Any, items: Any) -> int:
+def call_rank(call: Call, x: Value, items: Any) -> int:
     """The rank of what is subscripted, from that of the result."""
     removed = sum(not isinstance(i, slice) and i is not None and i is not Ellipsis for i in items)
     added = sum(i is None for i in items)
@@ -129,7 +129,7 @@ def call_rank(call: Call, x: Any, items: Any) -> int:
 
 
 @view("unfold")
-def unfold(call: Call, x: Any, dim: int, size: int, step: int) -> Any:
+def unfold(call: Call, x: Value, dim: int, size: int, step: int) -> Any:
     """Windows along a dimension, as a last dimension."""
     dim = dim % x.rank if x.rank else 0
     count = call.shape()[dim]
@@ -149,7 +149,7 @@ def ranged(call: Call, stop: Any) -> Any:
 
 
 @view("diagonal")
-def diagonal(call: Call, x: Any, offset: int, dim1: int, dim2: int) -> Any:
+def diagonal(call: Call, x: Value, offset: int, dim1: int, dim2: int) -> Any:
     """The diagonal of two dimensions, as a last dimension."""
     dim1, dim2 = dim1 % x.rank, dim2 % x.rank
     rest = [d for d in range(x.rank) if d not in (dim1, dim2)]
@@ -172,7 +172,7 @@ def unbind(call: Call, x: Any, dim: int) -> Any:
 
 
 @translation("split_with_sizes")
-def split_with_sizes(call: Call, x: Any, split_sizes: Any, dim: int) -> Any:
+def split_with_sizes(call: Call, x: Value, split_sizes: Any, dim: int) -> Any:
     """Pieces along a dimension."""
     if len(split_sizes) == 1:
         return [x]
@@ -181,19 +181,19 @@ def split_with_sizes(call: Call, x: Any, split_sizes: Any, dim: int) -> Any:
 
 
 @translation("sym_size")
-def sym_size(call: Call, x: Any, dim: int) -> Any:
+def sym_size(call: Call, x: Value, dim: int) -> Any:
     """A size."""
     return call.graph.size(x, dim)
 
 
 @translation("real")
-def real(call: Call, x: Any) -> Any:
+def real(call: Call, x: Value) -> Any:
     """A real tensor itself."""
     return x
 
 
 @translation("_within")
-def within(call: Call, x: Any, low: int, high: int, op: str, message: str) -> Any:
+def within(call: Call, x: Value, low: int, high: int, op: str, message: str) -> Any:
     """Indices, which runtimes check themselves."""
     return x
 
@@ -201,12 +201,12 @@ def within(call: Call, x: Any, low: int, high: int, op: str, message: str) -> An
 @translation("clone")
 @translation("detach")
 @translation("lift_fresh_copy")
-def itself(call: Call, x: Any, *args: Any, **kwargs: Any) -> Any:
+def itself(call: Call, x: Value, *args: Any, **kwargs: Any) -> Any:
     """A copy, or a view of everything."""
     return x
 
 
 @translation("_to_copy")
-def to_copy(call: Call, x: Any, *args: Any, **kwargs: Any) -> Any:
+def to_copy(call: Call, x: Value, *args: Any, **kwargs: Any) -> Any:
     """The elements in another dtype."""
     return call.graph.cast(x, call.dtype)

@@ -104,7 +104,9 @@ for _name, _signature in _SIGNATURES.items():
     globals()[f"_functional_{_name}_"] = _spelled_inplace(_name, _signature)
 
 
-def _random_slopes(self: Any, lower: float, upper: float, training: bool, generator: Any) -> Any:
+def _random_slopes(
+    self: Any, lower: float, upper: float, training: bool, generator: core.Generator | None
+) -> Any:
     """The slope below zero: random in training, the mean of the bounds otherwise."""
     for name, bound in (("lower", lower), ("upper", upper)):
         if not math.isfinite(bound):

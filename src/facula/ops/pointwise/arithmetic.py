@@ -243,7 +243,7 @@ def addcdiv(x, y, z, *, value):
     return x + value * (y / z)
 
 
-def _value_second(op: Any, self: Any, value: Any, tensor1: Any, tensor2: Any) -> Any:
+def _value_second(op: core.Op, self: Any, value: Any, tensor1: Any, tensor2: Any) -> Any:
     """The deprecated form in which the factor stands behind the first tensor."""
     # programs filter warnings by how they begin
     warnings.warn(f"This overload of {op.__name__} is deprecated: pass value=value", stacklevel=3)
@@ -253,7 +253,7 @@ def _value_second(op: Any, self: Any, value: Any, tensor1: Any, tensor2: Any) ->
 addcmul.older = addcdiv.older = _value_second
 
 
-def _with_complex(op: Any, name: str, run: Any) -> Any:
+def _with_complex(op: core.Op, name: str, run: Any) -> Any:
     """The operator with a complex factor, of which complex tensors are taken only."""
 
     def checked(*operands: Any, **factor: Any) -> Any:

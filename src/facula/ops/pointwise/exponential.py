@@ -257,7 +257,7 @@ def ldexp(self, other):
     return result.to(self.dtype)
 
 
-def _thirds(x: Any) -> tuple[Any, ...]:
+def _thirds(x: core.Tensor) -> tuple[Any, ...]:
     third = F.div(x, 3, rounding_mode="floor")
     return third, third, F.sub(x, F.mul(third, 2))
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from facula import core
 from facula.ops import scalar as s
 from facula.ops.registry import pointwise
 
 
-def _level(x: Any, scale: Any, zero_point: Any, whole: Any = None) -> Any:
+def _level(x: core.Tensor, scale: Any, zero_point: Any, whole: Any = None) -> Any:
     """The integer that stands for `x`, as if there were no range.
 
     Zero points that are floats (`whole` is 0.0) are added before the rounding, as PyTorch adds them."""

@@ -155,7 +155,7 @@ def _names(schema: str) -> tuple[list[str], list[str]]:
     return named[:at], named[at + 1 :]
 
 
-def _check_signature(function: Any, schema: str) -> None:
+def _check_signature(function: Callable[..., Any], schema: str) -> None:
     positional, keywords = _names(schema)
     given = inspect.signature(function).parameters.values()
     own = [p.name for p in given if p.kind == p.POSITIONAL_OR_KEYWORD]
@@ -198,7 +198,7 @@ def _destroy(qualname: str) -> None:
 
 
 def implement(
-    qualname: str, device_types: str | Sequence[str], function: Any = None
+    qualname: str, device_types: str | Sequence[str], function: Callable[..., Any] | None = None
 ) -> Callable[..., Any]:
     """The function of an operator for device types."""
     wanted = [device_types] if isinstance(device_types, str) else list(device_types)

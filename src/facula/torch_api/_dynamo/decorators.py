@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from facula import core
 
-def _mark(tensor: Any, attribute: str, index: int | Sequence[int]) -> None:
+
+def _mark(tensor: core.Tensor, attribute: str, index: int | Sequence[int]) -> None:
     indices = [index] if isinstance(index, int) else list(index)
     known = getattr(tensor, attribute, None) or set()
     setattr(tensor, attribute, {*known, *(i % max(tensor.dim(), 1) for i in indices)})

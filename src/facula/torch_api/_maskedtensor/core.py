@@ -8,7 +8,7 @@ masked tensor's own. What a masked tensor holds where its mask is false means no
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from facula import core
@@ -25,7 +25,7 @@ def is_masked_tensor(obj: Any, /) -> bool:
     return isinstance(obj, MaskedTensor)
 
 
-def places_of(tensor: Any) -> tuple[Any, ...]:
+def places_of(tensor: core.Tensor) -> tuple[Any, ...]:
     """The index tensors of a sparse tensor; nothing of a strided one."""
     if tensor.layout is core.sparse_coo:
         return (tensor.indices(),)
@@ -53,7 +53,9 @@ class MaskedTensor(Tensor):
     _masked_mask: Any
 
     @staticmethod
-    def __new__(cls: Any, data: Any, mask: Any, requires_grad: bool = False) -> MaskedTensor:
+    def __new__(
+        cls: Any, data: Any, mask: core.Tensor, requires_grad: bool = False
+    ) -> MaskedTensor:
         _check(data, mask)
         if data.requires_grad:
             warnings.warn(
@@ -65,11 +67,11 @@ class MaskedTensor(Tensor):
         made: MaskedTensor = _shell(cls, *_settled(data.detach(), mask.detach()))
         return made.requires_grad_(requires_grad) if requires_grad else made
 
-    def __init__(self, data: Any, mask: Any, requires_grad: bool = False) -> None:
+    def __init__(self, data: Any, mask: core.Tensor, requires_grad: bool = False) -> None:
         """Everything was done when the object was made."""
 
     @staticmethod
-    def _from_values(data: Any, mask: Any) -> MaskedTensor:
+    def _from_values(data: Any, mask: core.Tensor) -> MaskedTensor:
         """One whose gradient reaches `data`."""
         _check(data, mask)
         found: MaskedTensor = _FromValues.apply(data, mask)
@@ -106,7 +108,11 @@ class MaskedTensor(Tensor):
 
     @classmethod
     def __torch_function__(
-        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        cls,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         if not all(issubclass(t, (MaskedTensor, Tensor)) for t in types):
             return NotImplemented
@@ -114,7 +120,11 @@ class MaskedTensor(Tensor):
 
     @classmethod
     def __torch_dispatch__(
-        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        cls,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         return RUN["dispatch"](func, args, kwargs or {})
 
@@ -171,7 +181,7 @@ class MaskedTensor(Tensor):
 RUN: dict[str, Any] = {}
 
 
-def wrapped(data: Any, mask: Any) -> MaskedTensor:
+def wrapped(data: Any, mask: core.Tensor) -> MaskedTensor:
     """A masked tensor on given parts, with the history of the elements."""
     if data.requires_grad and core.is_grad_enabled():
         found: MaskedTensor = _Wrapped.apply(data, mask)
@@ -179,7 +189,7 @@ def wrapped(data: Any, mask: Any) -> MaskedTensor:
     return _shell(MaskedTensor, data.detach(), mask)
 
 
-def _shell(cls: Any, data: Any, mask: Any) -> MaskedTensor:
+def _shell(cls: Any, data: Any, mask: core.Tensor) -> MaskedTensor:
     strides = data.stride() if data.layout is core.strided else None
     made: MaskedTensor = Tensor._make_wrapper_subclass(
         cls, tuple(data.shape), strides=strides, dtype=data.dtype, device=data.device
@@ -192,11 +202,11 @@ class _FromValues(Function):
     """Elements become masked; their gradient is a masked tensor."""
 
     @staticmethod
-    def forward(ctx: Any, data: Any, mask: Any) -> MaskedTensor:
+    def forward(ctx: Any, data: Any, mask: core.Tensor) -> MaskedTensor:
         return _shell(MaskedTensor, *_settled(data.detach(), mask))
 
     @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
+    def backward(ctx: Any, grad: core.Tensor) -> Any:
         return grad, None
 
 
@@ -204,12 +214,12 @@ class _Wrapped(Function):
     """Elements become masked inside of an operator; masked elements pass on no gradient."""
 
     @staticmethod
-    def forward(ctx: Any, data: Any, mask: Any) -> MaskedTensor:
+    def forward(ctx: Any, data: Any, mask: core.Tensor) -> MaskedTensor:
         ctx.mask = mask
         return _shell(MaskedTensor, data.detach(), mask)
 
     @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
+    def backward(ctx: Any, grad: core.Tensor) -> Any:
         found = grad.get_data() if is_masked_tensor(grad) else grad
         if ctx.mask.layout is core.strided:
             return found.masked_fill(~ctx.mask, 0), None
@@ -228,7 +238,7 @@ class _Data(Function):
         return masked._masked_data.detach()
 
     @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
+    def backward(ctx: Any, grad: core.Tensor) -> Any:
         if is_masked_tensor(grad):
             return grad
         if grad.layout is core.sparse_coo:
@@ -250,7 +260,7 @@ def with_values(like: Any, values: Any) -> Any:
 # ------------------------------------------------------------------ checks
 
 
-def _check(data: Any, mask: Any) -> None:
+def _check(data: Any, mask: core.Tensor) -> None:
     for word, value in (("data", data), ("mask", mask)):
         if is_masked_tensor(value) or not isinstance(value, Tensor):
             fail(
@@ -288,7 +298,7 @@ def _check(data: Any, mask: Any) -> None:
             )
 
 
-def _settled(data: Any, mask: Any) -> tuple[Any, Any]:
+def _settled(data: Any, mask: core.Tensor) -> tuple[Any, Any]:
     """Copies of both parts, which store elements at the same places where they are sparse."""
     if data.layout is core.strided:
         return data.clone(), mask.clone()
@@ -325,7 +335,7 @@ def _word(value: Any) -> str:
     return f"{value:8.4f}" if isinstance(value, float) else str(value)
 
 
-def _text(data: Any, mask: Any) -> str:
+def _text(data: Any, mask: core.Tensor) -> str:
     """A dimension after the other; masked elements are dashes."""
     if data.dim() > 1:
         parts = [_text(d, m).split("\n") for d, m in zip(data, mask, strict=True)]

@@ -16,7 +16,7 @@ from .masks import common_mask
 
 
 @rule("to_dense")
-def to_dense(self: Any, dtype: Any = None, masked_grad: Any = None) -> Any:
+def to_dense(self: Any, dtype: core.dtype | None = None, masked_grad: Any = None) -> Any:
     if not self.is_sparse:
         return self
     return wrapped(self.get_data().to_dense(), self.get_mask().to_dense())
@@ -34,7 +34,9 @@ def _to_layout(masked: Any, layout: Any) -> Any:
 
 
 @rule("to_sparse")
-def _to_sparse(self: Any, sparse_dim: Any = None, layout: Any = None, *rest: Any) -> Any:
+def _to_sparse(
+    self: Any, sparse_dim: Any = None, layout: core.layout | None = None, *rest: Any
+) -> Any:
     return _to_layout(self, layout or core.sparse_coo)
 
 
@@ -66,7 +68,13 @@ def _contiguous(self: Any, *, memory_format: Any = core.contiguous_format) -> An
 
 
 @rule("_to_copy", table=BELOW)
-def _to_copy(self: Any, *, dtype: Any = None, device: Any = None, **rest: Any) -> Any:
+def _to_copy(
+    self: Any,
+    *,
+    dtype: core.dtype | None = None,
+    device: core.device | str | int | None = None,
+    **rest: Any,
+) -> Any:
     data = self._masked_data.to(device=device, dtype=dtype, copy=True)
     return wrapped(data, self._masked_mask.to(device=device, copy=True))
 

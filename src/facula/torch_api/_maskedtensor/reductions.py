@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from facula import core
 from facula.core.errors import fail
 from facula.ops.masked_forms import _canonical_dim
 from facula.ops.registry import PLACES, TABLE
@@ -19,7 +20,7 @@ from .core import is_masked_tensor, wrapped
 from .methods import to_dense
 
 
-def reduced(op: Any, bound: tuple[Any, ...]) -> Any:
+def reduced(op: core.Op, bound: tuple[Any, ...]) -> Any:
     """A reduction, or a normalization, by the masked operator of its name."""
     masked, parameters = bound[0], op.definition.schema.parameters
     given = {
@@ -35,7 +36,7 @@ def reduced(op: Any, bound: tuple[Any, ...]) -> Any:
     return by(op, masked, **given)
 
 
-def by(op: Any, masked: Any, **given: Any) -> Any:
+def by(op: core.Op, masked: Any, **given: Any) -> Any:
     """The masked operator of an operator's name, with arguments by name."""
     reduction = PLACES["masked"][op.definition.public_name]
     parameters = {p.name: p for p in reduction.definition.schema.parameters}
@@ -60,7 +61,7 @@ def by(op: Any, masked: Any, **given: Any) -> Any:
     return wrapped(result, left(mask, given.get("dim"), given.get("keepdim", False)))
 
 
-def left(mask: Any, dim: Any, keepdim: bool) -> Any:
+def left(mask: core.Tensor, dim: Any, keepdim: bool) -> Any:
     """Where any element counted."""
     for d in reversed(_canonical_dim(dim, mask.dim())):
         mask = mask.any(d, keepdim=keepdim)
@@ -68,7 +69,7 @@ def left(mask: Any, dim: Any, keepdim: bool) -> Any:
 
 
 @rule("norm")
-def _norm(self: Any, p: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
+def _norm(self: Any, p: Any, dim: Any, keepdim: bool, dtype: core.dtype) -> Any:
     order = 2.0 if p in ("fro", None) else p
     return by(TABLE["norm"], self, ord=order, dim=dim, keepdim=keepdim, dtype=dtype)
 

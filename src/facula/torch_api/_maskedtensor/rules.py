@@ -64,7 +64,7 @@ def _bare(masked: Any) -> Any:
 RUN.update(function=_function, dispatch=_dispatch)
 
 
-def _run(op: Any, bound: tuple[Any, ...]) -> Any:
+def _run(op: core.Op, bound: tuple[Any, ...]) -> Any:
     """An operator on arguments in schema order."""
     definition = op.definition
     found = RULES.get(op.name)
@@ -81,14 +81,14 @@ def _run(op: Any, bound: tuple[Any, ...]) -> Any:
     return unsupported(op.name)
 
 
-def _has_masked_form(op: Any) -> bool:
+def _has_masked_form(op: core.Op) -> bool:
     return PLACES["masked"].get(op.definition.public_name, op) is not op
 
 
 # ------------------------------------------------------------------ elementwise operators
 
 
-def _elementwise(op: Any, bound: tuple[Any, ...]) -> Any:
+def _elementwise(op: core.Op, bound: tuple[Any, ...]) -> Any:
     masked = masked_in(bound)
     if masked[0].is_sparse:
         return _on_values(op, bound, masked)
@@ -96,7 +96,7 @@ def _elementwise(op: Any, bound: tuple[Any, ...]) -> Any:
     return wrapped(result, common_mask(op.name, masked, result.shape))
 
 
-def _on_values(op: Any, bound: tuple[Any, ...], masked: list[Any]) -> Any:
+def _on_values(op: core.Op, bound: tuple[Any, ...], masked: list[Any]) -> Any:
     """An elementwise operator of sparse masked tensors: on what they store."""
     mask = common_mask(op.name, masked, masked[0].shape)
 
@@ -110,7 +110,7 @@ def _on_values(op: Any, bound: tuple[Any, ...], masked: list[Any]) -> Any:
     return wrapped(with_values(mask, call(op, [stored(v) for v in bound])), mask)
 
 
-def _stored_at(name: str, tensor: Any, mask: Any) -> Any:
+def _stored_at(name: str, tensor: core.Tensor, mask: core.Tensor) -> Any:
     """What an ordinary operand has where a sparse mask stores elements."""
     if tensor.layout is core.strided:
         return tensor.expand(mask.shape).sparse_mask(mask).values()
@@ -146,7 +146,7 @@ def _inplace(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 # ------------------------------------------------------------------ what moves elements
 
 
-def _moved(op: Any, bound: tuple[Any, ...]) -> Any:
+def _moved(op: core.Op, bound: tuple[Any, ...]) -> Any:
     """A view, or an operator that takes elements by their places: the same of the mask."""
     masked = masked_in(bound)
     if any(m.is_sparse for m in masked):
@@ -175,7 +175,7 @@ def _masks(value: Any) -> Any:
     return value
 
 
-def _zipped(data: Any, mask: Any) -> Any:
+def _zipped(data: Any, mask: core.Tensor) -> Any:
     if isinstance(data, (list, tuple)):
         return type(data)(_zipped(d, m) for d, m in zip(data, mask, strict=True))
     return wrapped(data, mask)

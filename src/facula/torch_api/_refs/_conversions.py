@@ -29,7 +29,7 @@ _DTYPES = {
 }
 
 
-def _conversion(name: str, dtype: Any) -> Callable[..., Any]:
+def _conversion(name: str, dtype: core.dtype) -> Callable[..., Any]:
     def convert(self: Any, memory_format: Any = core.preserve_format) -> Any:
         return self.to(dtype, memory_format=memory_format)
 

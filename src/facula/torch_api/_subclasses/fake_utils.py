@@ -35,7 +35,7 @@ def _is_tensor(x: Any) -> bool:
     return isinstance(x, core.Tensor)
 
 
-def _differs(func: Any, what: str, fake: Any, real: Any) -> None:
+def _differs(func: Callable[..., Any], what: str, fake: Any, real: Any) -> None:
     fail(
         MetadataMismatchError,
         str(func),
@@ -61,7 +61,13 @@ class CrossRefFakeMode(TorchDispatchMode):
         self.check_strides, self.check_aliasing = check_strides, check_aliasing
         self.only_check_ops_with_meta = only_check_ops_with_meta
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: Any = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
         kwargs = kwargs or {}
         found = _UNKNOWN
         if not self.ignore_op_fn(func):
@@ -80,7 +86,9 @@ class CrossRefFakeMode(TorchDispatchMode):
             self._compare(func, found, real, fake, (args, kwargs))
         return real
 
-    def _compare(self, func: Any, fake: Any, real: Any, fake_given: Any, given: Any) -> None:
+    def _compare(
+        self, func: Callable[..., Any], fake: Any, real: Any, fake_given: Any, given: Any
+    ) -> None:
         fakes, reals = pytree.tree_leaves(fake), pytree.tree_leaves(real)
         if len(fakes) != len(reals):
             _differs(func, "the number of results", len(fakes), len(reals))

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from facula import core
 from facula.namespaces.switches import get_float32_matmul_precision, set_float32_matmul_precision
 from facula.ops.attention import ENABLED
 
@@ -131,7 +132,7 @@ def is_flash_attention_available() -> bool:
 class SDPAParams:
     """The arguments of an attention call, for the questions below."""
 
-    def __init__(self, query: Any, key: Any, value: Any, *rest: Any) -> None:
+    def __init__(self, query: core.Tensor, key: core.Tensor, value: Any, *rest: Any) -> None:
         self.query, self.key, self.value = query, key, value
 
 

@@ -10,6 +10,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from facula import core
+
 enabled = True
 benchmark = False
 benchmark_limit = 10
@@ -47,7 +49,7 @@ def is_available() -> bool:
     return False
 
 
-def is_acceptable(tensor: Any) -> bool:
+def is_acceptable(tensor: core.Tensor) -> bool:
     """Whether cuDNN can work on a tensor: never."""
     return False
 

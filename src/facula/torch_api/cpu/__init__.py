@@ -10,6 +10,7 @@ import platform
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from facula import core
 from facula.runtime import cpu_features
 
 from . import amp
@@ -79,7 +80,7 @@ class StreamContext(AbstractContextManager):
 _STREAM = Stream()
 
 
-def current_stream(device: Any = None) -> Stream:
+def current_stream(device: core.device | str | int | None = None) -> Stream:
     """The one stream."""
     return _STREAM
 
@@ -89,7 +90,7 @@ def stream(stream: Any) -> AbstractContextManager:
     return nullcontext() if stream is None else StreamContext(stream)
 
 
-def synchronize(device: Any = None) -> None:
+def synchronize(device: core.device | str | int | None = None) -> None:
     """Wait until all work is done: it is."""
 
 

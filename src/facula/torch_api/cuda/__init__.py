@@ -79,17 +79,17 @@ def set_device(device: Any) -> None:
         _ask("set_device", device)
 
 
-def get_device_name(device: Any = None) -> str:
+def get_device_name(device: core.device | str | int | None = None) -> str:
     """The name of a device."""
     return _ask("get_device_name", device)
 
 
-def get_device_capability(device: Any = None) -> tuple[int, int]:
+def get_device_capability(device: core.device | str | int | None = None) -> tuple[int, int]:
     """The compute capability of a device."""
     return _ask("get_device_capability", device)
 
 
-def get_device_properties(device: Any = None) -> Any:
+def get_device_properties(device: core.device | str | int | None = None) -> Any:
     """The properties of a device."""
     return _ask("get_device_properties", device)
 
@@ -99,12 +99,12 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
     return is_available() and bool(_ask("is_bf16_supported"))
 
 
-def synchronize(device: Any = None) -> None:
+def synchronize(device: core.device | str | int | None = None) -> None:
     """Waits for the device."""
     _ask("synchronize", device)
 
 
-def current_stream(device: Any = None) -> Any:
+def current_stream(device: core.device | str | int | None = None) -> Any:
     """The stream that work is put on."""
     return _ask("current_stream", device)
 
@@ -124,27 +124,27 @@ def _memory(name: str, device: Any) -> int:
     return _ask(name, device) if is_initialized() else 0
 
 
-def memory_allocated(device: Any = None) -> int:
+def memory_allocated(device: core.device | str | int | None = None) -> int:
     """Bytes of tensors on the device."""
     return _memory("memory_allocated", device)
 
 
-def max_memory_allocated(device: Any = None) -> int:
+def max_memory_allocated(device: core.device | str | int | None = None) -> int:
     """The most bytes that tensors took."""
     return _memory("max_memory_allocated", device)
 
 
-def memory_reserved(device: Any = None) -> int:
+def memory_reserved(device: core.device | str | int | None = None) -> int:
     """Bytes held from the device."""
     return _memory("memory_reserved", device)
 
 
-def max_memory_reserved(device: Any = None) -> int:
+def max_memory_reserved(device: core.device | str | int | None = None) -> int:
     """The most bytes held from the device."""
     return _memory("max_memory_reserved", device)
 
 
-def reset_peak_memory_stats(device: Any = None) -> None:
+def reset_peak_memory_stats(device: core.device | str | int | None = None) -> None:
     """Starts the peaks anew."""
     if is_initialized():
         _ask("reset_peak_memory_stats", device)

@@ -110,7 +110,7 @@ class DeferredCudaCallError(Exception):
 
 
 @contextmanager
-def use_mem_pool(pool: Any, device: Any = None) -> Iterator[None]:
+def use_mem_pool(pool: Any, device: core.device | str | int | None = None) -> Iterator[None]:
     """A block whose tensors lie in a pool."""
     FUNCTIONS["mem_get_info"](device)
     with pool:

@@ -39,7 +39,7 @@ def _without_data(value: Any) -> Any:
     return value
 
 
-def _schema(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _schema(op: core.Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """What the schema does not call written stays as it is, and no result is an argument."""
     definition = find(op)
     args = _copied(args)
@@ -69,7 +69,7 @@ def _schema(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
                 )
 
 
-def _fake(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _fake(op: core.Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """The function for tensors without data agrees with the others."""
     with no_grad():
         real = tensors_of(op(*_copied(args), **kwargs))
@@ -88,7 +88,7 @@ def _without_data_of(kwargs: dict[str, Any]) -> dict[str, Any]:
     return {name: _without_data(value) for name, value in kwargs.items()}
 
 
-def _autograd(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _autograd(op: core.Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """A gradient is registered where one of the arguments asks for it."""
     args = _copied(args)
     if any(t.requires_grad for t in tensors_of(args)) and not find(op).mutated:
@@ -105,7 +105,7 @@ TESTS: dict[str, Callable[..., None]] = {
 
 
 def opcheck(
-    op: Any,
+    op: core.Op,
     args: tuple[Any, ...],
     kwargs: dict[str, Any] | None = None,
     *,

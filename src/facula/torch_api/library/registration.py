@@ -535,7 +535,9 @@ def register_torch_dispatch(
     def enter(function: Callable[..., Any]) -> None:
         before = kind.__torch_dispatch__
 
-        def handle(self: Any, called: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def handle(
+            self: Any, called: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+        ) -> Any:
             if called is operator:
                 return function(self, called, types, args, kwargs or {})
             return before(self, called, types, args, kwargs)

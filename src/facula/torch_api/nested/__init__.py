@@ -39,7 +39,10 @@ def _checked_layout(layout: Any) -> Any:
 
 
 def as_nested_tensor(
-    ts: Any, dtype: Any = None, device: Any = None, layout: Any = None
+    ts: Any,
+    dtype: core.dtype | None = None,
+    device: core.device | str | int | None = None,
+    layout: core.layout | None = None,
 ) -> NestedTensor:
     """A nested tensor of the elements of tensors; gradients flow to them.
 
@@ -87,9 +90,9 @@ def as_nested_tensor(
 def nested_tensor(
     tensor_list: Any,
     *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    dtype: core.dtype | None = None,
+    layout: core.layout | None = None,
+    device: core.device | str | int | None = None,
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> NestedTensor:
@@ -193,7 +196,7 @@ def nested_tensor_from_jagged(
 
 
 def to_padded_tensor(
-    input: Any, padding: float, output_size: Sequence[int] | None = None, out: Any = None
+    input: core.Tensor, padding: float, output_size: Sequence[int] | None = None, out: Any = None
 ) -> Tensor:
     """A dense tensor: entries are filled up with `padding` to the longest one, or to `output_size`.
 
@@ -213,7 +216,9 @@ def to_padded_tensor(
     return found if out is None else out.copy_(found)
 
 
-def narrow(tensor: Tensor, dim: int, start: Any, length: Any, layout: Any = None) -> NestedTensor:
+def narrow(
+    tensor: Tensor, dim: int, start: Any, length: Any, layout: core.layout | None = None
+) -> NestedTensor:
     """A part of each entry of a dense batch along dimension 1: from `start` on, `length` long.
 
     Args:

@@ -52,7 +52,9 @@ _CONVERSIONS = frozenset("contiguous to type float double half bfloat16 long int
 
 
 @_rule("pointwise")
-def pointwise(name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def pointwise(
+    name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     """An elementwise operator on the rows; NotImplemented for others."""
     plain = _REFLECTED.get(name, name)
     operator = TABLE.get(plain)
@@ -280,7 +282,7 @@ def is_same_size(x: Any, other: Any) -> bool:
 
 @_rule("scaled_dot_product_attention")
 def attention(
-    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,
+    query: core.Tensor, key: core.Tensor, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,
     is_causal: bool = False, scale: Any = None, enable_gqa: bool = False,
 ) -> Any:  # fmt: skip
     """Entries one by one, in the layout [heads, length, size]; nothing is spent on padding."""

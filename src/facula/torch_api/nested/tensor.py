@@ -67,7 +67,11 @@ class NestedTensor(Tensor):
 
     @classmethod
     def __torch_function__(
-        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        cls,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         name = getattr(func, "__name__", str(func))
         in_place = name.endswith("_") and not name.endswith("__")
@@ -201,7 +205,7 @@ class NestedTensor(Tensor):
             ends.append(ends[-1] + prod(s))
         return core.tensor(ends[: len(self._shapes)], dtype=core.int64)
 
-    def is_contiguous(self, memory_format: Any = None) -> bool:
+    def is_contiguous(self, memory_format: core.memory_format | None = None) -> bool:
         """Whether entries lie in order, the ragged dimension in front."""
         return self._form is core.strided or self._ragged_idx == 1
 

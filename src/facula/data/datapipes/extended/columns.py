@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from facula import core
 from facula.core.errors import fail
 from facula.data.datapipes.datapipe import IterDataPipe
 from facula.data.datapipes.further import extra
@@ -24,7 +25,7 @@ class ParquetDataFrameLoaderIterDataPipe(IterDataPipe):
     def __init__(
         self,
         source_dp: IterDataPipe,
-        dtype: Any = None,
+        dtype: core.dtype | None = None,
         columns: list[str] | None = None,
         device: str = "",
         use_threads: bool = False,

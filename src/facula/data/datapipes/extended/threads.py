@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any
 
 import facula
+from facula import core
 from facula.core.errors import fail
 from facula.data.datapipes.datapipe import IterDataPipe
 from facula.data.datapipes.extended.flow import at_least
@@ -104,7 +105,7 @@ class PrefetcherIterDataPipe(IterDataPipe):
         return length_of(self, self.source_datapipe)
 
 
-def pin_memory_fn(data: Any, device: Any = None) -> Any:
+def pin_memory_fn(data: Any, device: core.device | str | int | None = None) -> Any:
     """A nesting of tensors in memory that an accelerator reads directly, where there is one."""
     if isinstance(data, facula.Tensor):
         return data.pin_memory() if facula.cuda.is_available() else data
@@ -125,7 +126,7 @@ class PinMemoryIterDataPipe(PrefetcherIterDataPipe):
     def __init__(
         self,
         source_datapipe: IterDataPipe,
-        device: Any = None,
+        device: core.device | str | int | None = None,
         pin_memory_fn: Callable[..., Any] = pin_memory_fn,
         buffer_size: int = 2,
     ) -> None:

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from typing import Any, ClassVar, NoReturn
 
 import facula
+from facula import core
 from facula.core.errors import fail
 
 __all__ = [
@@ -76,7 +77,7 @@ def count_of_batches(count: int, batch_size: int, drop_last: bool) -> int:
     return count // batch_size if drop_last else -(-count // batch_size)
 
 
-def drawn_seed(generator: Any = None) -> int:
+def drawn_seed(generator: core.Generator | None = None) -> int:
     """A seed drawn from a generator, or from the default one."""
     drawn: Any = facula.empty((), dtype=facula.int64).random_(generator=generator)
     return int(drawn)

@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import nn
 from facula.autograd.checkpoint import checkpoint
+
+if TYPE_CHECKING:
+    from facula.nn import Module
+
 
 __all__ = [
     "CheckpointImpl", "CheckpointWrapper", "apply_activation_checkpointing", "checkpoint_wrapper",
@@ -54,13 +58,13 @@ class CheckpointWrapper(nn.Module):
             yield name.replace(_PREFIX, ""), value
 
 
-def _without_prefix(module: Any, state: Any, prefix: str, metadata: Any) -> None:
+def _without_prefix(module: Module, state: Any, prefix: str, metadata: Any) -> None:
     for name in list(state):
         if name.startswith(prefix + _PREFIX):
             state[prefix + name[len(prefix + _PREFIX) :]] = state.pop(name)
 
 
-def _with_prefix(module: Any, state: Any, prefix: str, *rest: Any) -> None:
+def _with_prefix(module: Module, state: Any, prefix: str, *rest: Any) -> None:
     for name in list(state):
         if name.startswith(prefix) and not name.startswith(prefix + _PREFIX):
             state[prefix + _PREFIX + name[len(prefix) :]] = state.pop(name)

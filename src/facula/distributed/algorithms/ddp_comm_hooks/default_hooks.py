@@ -8,12 +8,16 @@ is put back into the bucket's own buffer.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.distributed.operations import all_reduce
 from facula.distributed.world import default_group, group_of
 from facula.namespaces.futures import Future
+
+if TYPE_CHECKING:
+    from facula.distributed.world import ProcessGroup
+
 
 __all__ = [
     "allreduce_hook", "bf16_compress_hook", "bf16_compress_wrapper", "fp16_compress_hook",
@@ -23,19 +27,19 @@ __all__ = [
 Hook = Callable[[Any, Any], Future]
 
 
-def mean_of(buffer: Any, group: Any) -> Future:
+def mean_of(buffer: Any, group: ProcessGroup | None) -> Future:
     """A future of the mean of all ranks' buffers, which is written to this one."""
     found = group_of(group) or default_group()
     work = all_reduce(buffer.div_(found.size()), group=found, async_op=True)
     return work.get_future().then(lambda future: future.value()[0])
 
 
-def allreduce_hook(process_group: Any, bucket: Any) -> Future:
+def allreduce_hook(process_group: ProcessGroup | None, bucket: Any) -> Future:
     """The mean of the gradients, as without a hook."""
     return mean_of(bucket.buffer(), process_group)
 
 
-def _compressed(process_group: Any, bucket: Any, dtype: Any) -> Future:
+def _compressed(process_group: ProcessGroup | None, bucket: Any, dtype: core.dtype) -> Future:
     buffer = bucket.buffer()
     found = group_of(process_group) or default_group()
     short = buffer.to(dtype).div_(found.size())
@@ -47,17 +51,17 @@ def _compressed(process_group: Any, bucket: Any, dtype: Any) -> Future:
     return work.get_future().then(back)
 
 
-def fp16_compress_hook(process_group: Any, bucket: Any) -> Future:
+def fp16_compress_hook(process_group: ProcessGroup | None, bucket: Any) -> Future:
     """The mean, sent as float16; gradients beyond 65504 are no longer finite."""
     return _compressed(process_group, bucket, core.float16)
 
 
-def bf16_compress_hook(process_group: Any, bucket: Any) -> Future:
+def bf16_compress_hook(process_group: ProcessGroup | None, bucket: Any) -> Future:
     """The mean, sent as bfloat16: the range of float32 with 8 bits of precision."""
     return _compressed(process_group, bucket, core.bfloat16)
 
 
-def _wrapper(hook: Hook, dtype: Any) -> Hook:
+def _wrapper(hook: Hook, dtype: core.dtype) -> Hook:
     def wrapped(state: Any, bucket: Any) -> Future:
         buffer = bucket.buffer()
         bucket.set_buffer(buffer.to(dtype))

@@ -7,10 +7,14 @@ subgroup have; who averages the parameters is `algorithms.model_averaging`. [Lin
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula.distributed.algorithms.ddp_comm_hooks.default_hooks import mean_of
 from facula.namespaces.futures import Future
+
+if TYPE_CHECKING:
+    from facula.distributed.world import ProcessGroup
+
 
 __all__ = ["PostLocalSGDState", "post_localSGD_hook"]
 
@@ -19,7 +23,7 @@ class PostLocalSGDState:
     """The groups, and the step from which on training is local."""
 
     def __init__(
-        self, process_group: Any, subgroup: Any, start_localSGD_iter: int,  # noqa: N803
+        self, process_group: ProcessGroup | None, subgroup: Any, start_localSGD_iter: int,  # noqa: N803
         post_local_gradient_allreduce: bool = True,
     ) -> None:  # fmt: skip
         self.process_group, self.subgroup = process_group, subgroup

@@ -9,7 +9,7 @@ ranks.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.core.errors import fail
@@ -18,6 +18,10 @@ from facula.distributed.operations import all_reduce
 from facula.distributed.world import default_group, group_of
 from facula.namespaces.futures import Future
 from facula.ops.registry import F
+
+if TYPE_CHECKING:
+    from facula.distributed.world import ProcessGroup
+
 
 __all__ = ["PowerSGDState", "batched_powerSGD_hook", "powerSGD_hook"]
 
@@ -29,7 +33,7 @@ class PowerSGDState:
 
     def __init__(
         self,
-        process_group: Any,
+        process_group: ProcessGroup | None,
         matrix_approximation_rank: int = 1,
         start_powerSGD_iter: int = 1_000,  # noqa: N803
         min_compression_rate: float = 2,
@@ -107,7 +111,7 @@ def orthogonal(matrix: Tensor, epsilon: float) -> Tensor:
     return F.stack(columns, 1)
 
 
-def _summed(tensors: list[Tensor], group: Any) -> list[Tensor]:
+def _summed(tensors: list[Tensor], group: ProcessGroup | None) -> list[Tensor]:
     """The sums of all ranks' tensors, exchanged together."""
     flat = F.cat([t.reshape(-1) for t in tensors])
     all_reduce(flat, group=group)

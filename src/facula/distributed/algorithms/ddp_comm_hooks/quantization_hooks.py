@@ -7,7 +7,7 @@ large gradient of one rank costs the others no precision.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.distributed.operations import all_gather
@@ -15,12 +15,16 @@ from facula.distributed.world import default_group, group_of
 from facula.namespaces.futures import Future
 from facula.ops.registry import F
 
+if TYPE_CHECKING:
+    from facula.distributed.world import ProcessGroup
+
+
 __all__ = ["quantization_perchannel_hook", "quantization_pertensor_hook"]
 
 _LEVELS = 255.0
 
 
-def _exchanged(group: Any, bucket: Any, size: int) -> Future:
+def _exchanged(group: ProcessGroup | None, bucket: Any, size: int) -> Future:
     """The mean of all ranks' buffers, each sent as 8-bit numbers with a scale for each `size` of them."""
     found = group_of(group) or default_group()
     buffer = bucket.buffer()
@@ -47,11 +51,13 @@ def _exchanged(group: Any, bucket: Any, size: int) -> Future:
     return work.get_future().then(mean)
 
 
-def quantization_pertensor_hook(process_group: Any, bucket: Any) -> Future:
+def quantization_pertensor_hook(process_group: ProcessGroup | None, bucket: Any) -> Future:
     """8 bits, with one scale for the whole bucket."""
     return _exchanged(process_group, bucket, max(bucket.buffer().numel(), 1))
 
 
-def quantization_perchannel_hook(process_group: Any, bucket: Any, bucket_size: int = 512) -> Future:
+def quantization_perchannel_hook(
+    process_group: ProcessGroup | None, bucket: Any, bucket_size: int = 512
+) -> Future:
     """8 bits, with a scale for each `bucket_size` gradients."""
     return _exchanged(process_group, bucket, bucket_size)

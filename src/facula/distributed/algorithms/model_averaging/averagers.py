@@ -7,7 +7,7 @@ Keeps true: the first `warmup_steps` steps average nothing; ranks average at the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula.core.errors import fail
 from facula.distributed.algorithms.model_averaging.utils import (
@@ -15,13 +15,17 @@ from facula.distributed.algorithms.model_averaging.utils import (
 )
 from facula.distributed.world import default_group, group_of
 
+if TYPE_CHECKING:
+    from facula.distributed.world import ProcessGroup
+
+
 __all__ = ["ModelAverager", "PeriodicModelAverager"]
 
 
 class ModelAverager:
     """Counts steps; `average_parameters` is called after each."""
 
-    def __init__(self, process_group: Any = None) -> None:
+    def __init__(self, process_group: ProcessGroup | None = None) -> None:
         self.process_group = group_of(process_group) or default_group()
         self.step = 0
 
@@ -33,7 +37,9 @@ class ModelAverager:
 class PeriodicModelAverager(ModelAverager):
     """Averages every `period` steps, once `warmup_steps` are over."""
 
-    def __init__(self, period: int, warmup_steps: int = 0, process_group: Any = None) -> None:
+    def __init__(
+        self, period: int, warmup_steps: int = 0, process_group: ProcessGroup | None = None
+    ) -> None:
         super().__init__(process_group)
         if warmup_steps < 0 or period < 1:
             fail(ValueError, "PeriodicModelAverager", "a period of at least 1 and warm-up steps of at "

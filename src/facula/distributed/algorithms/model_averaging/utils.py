@@ -7,7 +7,7 @@ Keeps true: ranks have the same bits afterwards.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.distributed.buckets import coalesced, flattened
@@ -15,10 +15,14 @@ from facula.distributed.operations import all_reduce
 from facula.distributed.types import ReduceOp
 from facula.distributed.world import default_group, group_of
 
+if TYPE_CHECKING:
+    from facula.distributed.world import ProcessGroup
+
+
 __all__ = ["average_parameters", "average_parameters_or_parameter_groups", "get_params_to_average"]
 
 
-def average_parameters(params: Iterable[Any], process_group: Any = None) -> None:
+def average_parameters(params: Iterable[Any], process_group: ProcessGroup | None = None) -> None:
     """Put the mean of all ranks' parameters into each of them."""
     group = group_of(process_group) or default_group()
     recording = core.set_grad_enabled(False)
@@ -41,6 +45,8 @@ def get_params_to_average(params: Iterable[Any]) -> list[Any]:
     return found
 
 
-def average_parameters_or_parameter_groups(params: Iterable[Any], process_group: Any) -> None:
+def average_parameters_or_parameter_groups(
+    params: Iterable[Any], process_group: ProcessGroup | None
+) -> None:
     """`average_parameters` of those with gradients."""
     average_parameters(get_params_to_average(params), process_group)

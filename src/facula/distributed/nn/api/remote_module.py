@@ -18,7 +18,9 @@ from facula.distributed import rpc
 __all__ = ["RemoteModule"]
 
 
-def _make(module_class: Callable[..., Any], args: Any, kwargs: Any, device: str) -> Any:
+def _make(
+    module_class: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], device: str
+) -> Any:
     made = module_class(*args, **kwargs)
     if not isinstance(made, nn.Module):
         fail(ValueError, "RemoteModule", "a class of modules was required (Expect `module_cls(*args, "
@@ -31,7 +33,7 @@ def _parameters(reference: Any, recurse: bool) -> list[Any]:
     return [rpc.RRef(p) for p in reference.local_value().parameters(recurse)]
 
 
-def _forward(reference: Any, args: Any, kwargs: Any) -> Any:
+def _forward(reference: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return reference.local_value()(*args, **kwargs)
 
 
@@ -43,8 +45,8 @@ class RemoteModule(nn.Module):
     """
 
     def __init__(
-        self, remote_device: str, module_cls: Callable[..., Any], args: Any = None,
-        kwargs: Any = None, _module_interface_cls: Any = None,
+        self, remote_device: str, module_cls: Callable[..., Any], args: tuple[Any, ...] | None = None,
+        kwargs: dict[str, Any] | None = None, _module_interface_cls: Any = None,
     ) -> None:  # fmt: skip
         """Make a module there.
 
@@ -91,5 +93,7 @@ class RemoteModule(nn.Module):
         self.__dict__.update(state)
 
 
-def _make_reference(module_class: Callable[..., Any], args: Any, kwargs: Any, device: str) -> Any:
+def _make_reference(
+    module_class: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], device: str
+) -> Any:
     return rpc.RRef(_make(module_class, args, kwargs, device))

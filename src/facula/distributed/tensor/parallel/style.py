@@ -195,7 +195,7 @@ class PrepareModuleInput(ParallelStyle):
         return made.to_local() if self.use_local_output and isinstance(made, DTensor) else made
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        def enter(inner: Any, args: Any, kwargs: Any) -> Any:
+        def enter(inner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             if self.given and len(args) != len(self.given):
                 fail(ValueError, "PrepareModuleInput", f"{len(self.given)} positional arguments were "
                      "required (module inputs and input_layouts should have same length!)", len(args),
@@ -226,7 +226,7 @@ class PrepareModuleOutput(ParallelStyle):
         self.use_local_output = use_local_output
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        def leave(inner: Any, args: Any, output: Any) -> Any:
+        def leave(inner: Any, args: tuple[Any, ...], output: Any) -> Any:
             values = output if isinstance(output, tuple) else (output,)
             if len(values) != len(self.given):
                 fail(ValueError, "PrepareModuleOutput", f"{len(self.given)} results were required (module "

@@ -19,7 +19,7 @@ assert _definitions is not None
 
 
 def lfilter(
-    waveform: Any, a_coeffs: Any, b_coeffs: Any, clamp: bool = True, batching: bool = True
+    waveform: core.Tensor, a_coeffs: Any, b_coeffs: Any, clamp: bool = True, batching: bool = True
 ) -> Any:
     """`sum(a[k] * y[t - k]) = sum(b[k] * x[t - k])`; coefficients `[order + 1]`, or for several filters
     `[filters, order + 1]`, which the channels have each (`batching`) or all of them."""
@@ -58,13 +58,13 @@ def lfilter(
     return out.clamp(-1.0, 1.0) if clamp else out
 
 
-def biquad(waveform: Any, b0: Any, b1: Any, b2: Any, a0: Any, a1: Any, a2: Any) -> Any:
+def biquad(waveform: core.Tensor, b0: Any, b1: Any, b2: Any, a0: Any, a1: Any, a2: Any) -> Any:
     """A filter of the second order."""
     a, b = (_row(waveform, values) for values in ((a0, a1, a2), (b0, b1, b2)))
     return lfilter(waveform, a, b)
 
 
-def _row(waveform: Any, values: Any) -> Any:
+def _row(waveform: core.Tensor, values: Any) -> Any:
     parts = [core.as_tensor(v, dtype=waveform.dtype).reshape((1,)) for v in values]
     return F.cat(parts)
 
@@ -76,20 +76,24 @@ def _angles(rate: float, frequency: Any, Q: Any) -> tuple[Any, Any, Any]:
     return F.cos(angle), alpha, angle
 
 
-def lowpass_biquad(waveform: Any, sample_rate: int, cutoff_freq: Any, Q: Any = 0.707) -> Any:
+def lowpass_biquad(
+    waveform: core.Tensor, sample_rate: int, cutoff_freq: Any, Q: Any = 0.707
+) -> Any:
     """What is below a frequency."""
     c, alpha, _ = _angles(sample_rate, cutoff_freq, Q)
     return biquad(waveform, (1 - c) / 2, 1 - c, (1 - c) / 2, 1 + alpha, -2 * c, 1 - alpha)
 
 
-def highpass_biquad(waveform: Any, sample_rate: int, cutoff_freq: Any, Q: Any = 0.707) -> Any:
+def highpass_biquad(
+    waveform: core.Tensor, sample_rate: int, cutoff_freq: Any, Q: Any = 0.707
+) -> Any:
     """What is above a frequency."""
     c, alpha, _ = _angles(sample_rate, cutoff_freq, Q)
     return biquad(waveform, (1 + c) / 2, -1 - c, (1 + c) / 2, 1 + alpha, -2 * c, 1 - alpha)
 
 
 def bandpass_biquad(
-    waveform: Any,
+    waveform: core.Tensor,
     sample_rate: int,
     central_freq: Any,
     Q: Any = 0.707,
@@ -101,20 +105,24 @@ def bandpass_biquad(
     return biquad(waveform, top, 0.0, -top, 1 + alpha, -2 * c, 1 - alpha)
 
 
-def bandreject_biquad(waveform: Any, sample_rate: int, central_freq: Any, Q: Any = 0.707) -> Any:
+def bandreject_biquad(
+    waveform: core.Tensor, sample_rate: int, central_freq: Any, Q: Any = 0.707
+) -> Any:
     """What is not near a frequency."""
     c, alpha, _ = _angles(sample_rate, central_freq, Q)
     return biquad(waveform, 1.0, -2 * c, 1.0, 1 + alpha, -2 * c, 1 - alpha)
 
 
-def allpass_biquad(waveform: Any, sample_rate: int, central_freq: Any, Q: Any = 0.707) -> Any:
+def allpass_biquad(
+    waveform: core.Tensor, sample_rate: int, central_freq: Any, Q: Any = 0.707
+) -> Any:
     """Everything, later by what depends on the frequency."""
     c, alpha, _ = _angles(sample_rate, central_freq, Q)
     return biquad(waveform, 1 - alpha, -2 * c, 1 + alpha, 1 + alpha, -2 * c, 1 - alpha)
 
 
 def equalizer_biquad(
-    waveform: Any, sample_rate: int, center_freq: Any, gain: Any, Q: Any = 0.707
+    waveform: core.Tensor, sample_rate: int, center_freq: Any, gain: Any, Q: Any = 0.707
 ) -> Any:
     """What is near a frequency made louder by so many decibels."""
     c, alpha, _ = _angles(sample_rate, center_freq, Q)
@@ -124,7 +132,7 @@ def equalizer_biquad(
 
 
 def band_biquad(
-    waveform: Any, sample_rate: int, central_freq: Any, Q: Any = 0.707, noise: bool = False
+    waveform: core.Tensor, sample_rate: int, central_freq: Any, Q: Any = 0.707, noise: bool = False
 ) -> Any:
     """What is near a frequency, falling off slowly; `noise` for sound without pitch."""
     angle = 2 * math.pi * float(central_freq) / sample_rate
@@ -138,7 +146,7 @@ def band_biquad(
     return biquad(waveform, b0, 0.0, 0.0, 1.0, a1, a2)
 
 
-def _shelf(waveform: Any, rate: int, gain: Any, frequency: Any, Q: Any, high: int) -> Any:
+def _shelf(waveform: core.Tensor, rate: int, gain: Any, frequency: Any, Q: Any, high: int) -> Any:
     """What is below (high = 1) or above (-1) a frequency made louder."""
     c, alpha, _ = _angles(rate, frequency, Q)
     root = 10 ** (core.as_tensor(gain, dtype=core.float64) / 40)
@@ -151,36 +159,36 @@ def _shelf(waveform: Any, rate: int, gain: Any, frequency: Any, Q: Any, high: in
 
 
 def bass_biquad(
-    waveform: Any, sample_rate: int, gain: Any, central_freq: Any = 100, Q: Any = 0.707
+    waveform: core.Tensor, sample_rate: int, gain: Any, central_freq: Any = 100, Q: Any = 0.707
 ) -> Any:
     """What is low made louder by so many decibels."""
     return _shelf(waveform, sample_rate, gain, central_freq, Q, 1)
 
 
 def treble_biquad(
-    waveform: Any, sample_rate: int, gain: Any, central_freq: Any = 3000, Q: Any = 0.707
+    waveform: core.Tensor, sample_rate: int, gain: Any, central_freq: Any = 3000, Q: Any = 0.707
 ) -> Any:
     """What is high made louder by so many decibels."""
     return _shelf(waveform, sample_rate, gain, central_freq, Q, -1)
 
 
-def preemphasis(waveform: Any, coeff: float = 0.97) -> Any:
+def preemphasis(waveform: core.Tensor, coeff: float = 0.97) -> Any:
     """Each sample less a share of the one before."""
     return F.cat([waveform[..., :1], waveform[..., 1:] - coeff * waveform[..., :-1]], -1)
 
 
-def deemphasis(waveform: Any, coeff: float = 0.97) -> Any:
+def deemphasis(waveform: core.Tensor, coeff: float = 0.97) -> Any:
     """`preemphasis` undone."""
     a, b = _row(waveform, (1.0, -coeff)), _row(waveform, (1.0, 0.0))
     return lfilter(waveform, a, b, clamp=False)
 
 
-def gain(waveform: Any, gain_db: float = 1.0) -> Any:
+def gain(waveform: core.Tensor, gain_db: float = 1.0) -> Any:
     """Louder by so many decibels."""
     return waveform if gain_db == 0 else waveform * 10 ** (gain_db / 20)
 
 
-def contrast(waveform: Any, enhancement_amount: float = 75.0) -> Any:
+def contrast(waveform: core.Tensor, enhancement_amount: float = 75.0) -> Any:
     """What is quiet made louder."""
     if not 0 <= enhancement_amount <= 100:
         required, hint = "an amount from 0 to 100 was required", "75 is the default"
@@ -189,7 +197,7 @@ def contrast(waveform: Any, enhancement_amount: float = 75.0) -> Any:
     return F.sin(turn + enhancement_amount / 750.0 * F.sin(turn * 4))
 
 
-def dcshift(waveform: Any, shift: float, limiter_gain: float | None = None) -> Any:
+def dcshift(waveform: core.Tensor, shift: float, limiter_gain: float | None = None) -> Any:
     """Moved up or down; with a limiter peaks are squeezed rather than cut."""
     if limiter_gain is None or shift == 0:
         return (waveform + shift).clamp(-1, 1)
@@ -200,7 +208,7 @@ def dcshift(waveform: Any, shift: float, limiter_gain: float | None = None) -> A
     return F.where(over, sign * (squeezed + limit + abs(shift)), waveform + shift).clamp(-1, 1)
 
 
-def overdrive(waveform: Any, gain: float = 20, colour: float = 20) -> Any:
+def overdrive(waveform: core.Tensor, gain: float = 20, colour: float = 20) -> Any:
     """Distorted as by an amplifier that has too little room."""
     rows = waveform.reshape((-1, waveform.shape[-1]))
     pushed = rows * 10 ** (gain / 20) + colour / 200

@@ -14,7 +14,7 @@ assert _definitions is not None
 
 
 def rnnt_loss(
-    logits: Any,
+    logits: core.Tensor,
     targets: Any,
     logit_lengths: Any,
     target_lengths: Any,
@@ -37,7 +37,7 @@ def rnnt_loss(
 
 
 def forced_align(
-    log_probs: Any,
+    log_probs: core.Tensor,
     targets: Any,
     input_lengths: Any = None,
     target_lengths: Any = None,

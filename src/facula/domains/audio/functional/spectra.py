@@ -14,7 +14,7 @@ from facula.core.errors import fail
 from facula.ops.registry import F
 
 
-def _framed(waveform: Any, pad: int) -> Any:
+def _framed(waveform: core.Tensor, pad: int) -> Any:
     x = nn.functional.pad(waveform, [pad, pad]) if pad else waveform
     return x.reshape((-1, x.shape[-1]))
 
@@ -24,7 +24,7 @@ def _window_norm(spectrum: Any, window: Any, normalized: Any) -> Any:
 
 
 def spectrogram(
-    waveform: Any,
+    waveform: core.Tensor,
     pad: int,
     window: Any,
     n_fft: int,
@@ -184,7 +184,11 @@ def linear_fbanks(n_freqs: int, f_min: float, f_max: float, n_filter: int, sampl
 
 
 def amplitude_to_DB(
-    x: Any, multiplier: float, amin: float, db_multiplier: float, top_db: float | None = None
+    x: core.Tensor,
+    multiplier: float,
+    amin: float,
+    db_multiplier: float,
+    top_db: float | None = None,
 ) -> Any:
     """Decibels; with `top_db` none is further below the loudest of its recording."""
     found = multiplier * F.log10(x.clamp(min=amin)) - multiplier * db_multiplier
@@ -196,7 +200,7 @@ def amplitude_to_DB(
     return F.maximum(packed, loudest - top_db).reshape(found.shape)
 
 
-def DB_to_amplitude(x: Any, ref: float, power: float) -> Any:
+def DB_to_amplitude(x: core.Tensor, ref: float, power: float) -> Any:
     """Decibels undone."""
     return ref * (10.0 ** (0.1 * x)) ** power
 
@@ -221,7 +225,7 @@ def create_dct(n_mfcc: int, n_mels: int, norm: str | None) -> Any:
     return weights.t().contiguous().to(core.get_default_dtype())
 
 
-def mu_law_encoding(x: Any, quantization_channels: int) -> Any:
+def mu_law_encoding(x: core.Tensor, quantization_channels: int) -> Any:
     """Samples in [-1, 1] as so many steps, finer near 0."""
     most = quantization_channels - 1.0
     x = x if x.is_floating_point() else x.to(core.get_default_dtype())
@@ -318,7 +322,7 @@ def _sinc_kernel(
 
 
 def resample(
-    waveform: Any,
+    waveform: core.Tensor,
     orig_freq: int,
     new_freq: int,
     lowpass_filter_width: int = 6,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from facula import nn
+from facula import core, nn
 from facula.core.errors import fail
 
 __all__ = ["IntermediateLayerGetter"]
@@ -31,7 +31,7 @@ class IntermediateLayerGetter(nn.ModuleDict):
         super().__init__(dict(list(children.items())[: last + 1]))
         self.return_layers = wanted
 
-    def forward(self, x: Any) -> dict[str, Any]:
+    def forward(self, x: core.Tensor) -> dict[str, Any]:
         found = {}
         for name, module in self.items():
             x = module(x)

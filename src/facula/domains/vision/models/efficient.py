@@ -9,7 +9,7 @@ import math
 from functools import partial
 from typing import Any, NamedTuple
 
-from facula import nn
+from facula import core, nn
 
 from .layers import (
     ConvNorm,
@@ -64,7 +64,7 @@ class MBConv(nn.Module):
         self.stochastic_depth = StochasticDepth(drop, "row")
         self.use_res_connect = stride == 1 and stage.inputs == stage.outputs
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         out = self.block(x)
         return self.stochastic_depth(out) + x if self.use_res_connect else out
 
@@ -106,7 +106,7 @@ class EfficientNet(nn.Module):
         nn.init.uniform_(self.classifier[1].weight, -bound, bound)
         nn.init.zeros_(self.classifier[1].bias)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         return self.classifier(flat(self.avgpool(self.features(x))))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from facula import nn
+from facula import core, nn
 from facula.core.errors import fail
 
 __all__ = [
@@ -83,7 +83,7 @@ class SqueezeExcitation(nn.Module):
         self.fc2 = nn.Conv2d(squeezed, channels, 1)
         self.activation, self.scale_activation = activation(), scale()
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         scale = self.fc2(self.activation(self.fc1(self.avgpool(x))))
         return self.scale_activation(scale) * x
 
@@ -95,7 +95,7 @@ class StochasticDepth(nn.Module):
         super().__init__()
         self.p, self.mode = p, mode
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         if not self.training or self.p == 0:
             return x
         shape = [x.shape[0] if self.mode == "row" else 1] + [1] * (x.dim() - 1)
@@ -122,6 +122,6 @@ def initialise(model: nn.Module, mode: str = "fan_out", linear: float | None = N
             nn.init.zeros_(module.bias)
 
 
-def flat(x: Any) -> Any:
+def flat(x: core.Tensor) -> Any:
     """`[N, ...]` as rows."""
     return x.flatten(1)

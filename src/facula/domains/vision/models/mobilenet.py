@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
-from facula import nn
+from facula import core, nn
 
 from .layers import (
     ConvNorm,
@@ -37,7 +37,7 @@ class InvertedResidual(nn.Module):
         self.use_res_connect = stride == 1 and inputs == outputs
         self.out_channels = outputs
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         return x + self.conv(x) if self.use_res_connect else self.conv(x)
 
 
@@ -71,7 +71,7 @@ class MobileNetV2(nn.Module):
         )
         initialise(self, linear=0.01)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         x = nn.functional.adaptive_avg_pool2d(self.features(x), (1, 1))
         return self.classifier(flat(x))
 
@@ -116,7 +116,7 @@ class BlockV3(nn.Module):
         self.use_res_connect = s.stride == 1 and s.inputs == s.outputs
         self.out_channels, self._is_cn = s.outputs, s.stride > 1
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         return x + self.block(x) if self.use_res_connect else self.block(x)
 
 
@@ -180,7 +180,7 @@ class MobileNetV3(nn.Module):
         )
         initialise(self, linear=0.01)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         return self.classifier(flat(self.avgpool(self.features(x))))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from facula import nn
+from facula import core, nn
 from facula.ops.registry import F
 
 from .layers import flat, initialise, no_weights
@@ -35,7 +35,7 @@ class AlexNet(nn.Module):
             nn.Linear(4096, num_classes),
         )
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         return self.classifier(flat(self.avgpool(self.features(x))))
 
 
@@ -70,7 +70,7 @@ class VGG(nn.Module):
         if init_weights:
             initialise(self, linear=0.01)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         return self.classifier(flat(self.avgpool(self.features(x))))
 
 
@@ -117,7 +117,7 @@ class Fire(nn.Module):
         self.expand3x3 = nn.Conv2d(squeezed, expanded, 3, padding=1)
         self.expand3x3_activation = nn.ReLU(inplace=True)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         x = self.squeeze_activation(self.squeeze(x))
         sides = (
             self.expand1x1_activation(self.expand1x1(x)),
@@ -155,7 +155,7 @@ class SqueezeNet(nn.Module):
                     nn.init.kaiming_uniform_(module.weight)
                 nn.init.zeros_(module.bias)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         return flat(self.classifier(self.features(x)))
 
 
@@ -195,7 +195,7 @@ class _DenseBlock(nn.ModuleDict):
             layer = _DenseLayer(inputs + i * growth, growth, bottleneck, dropout)
             self.add_module(f"denselayer{i + 1}", layer)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         features = [x]
         for layer in self.values():
             features.append(layer(features))
@@ -241,7 +241,7 @@ class DenseNet(nn.Module):
         initialise(self, mode="fan_in")
         nn.init.zeros_(self.classifier.bias)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         x = nn.functional.relu(self.features(x), inplace=True)
         return self.classifier(flat(nn.functional.adaptive_avg_pool2d(x, (1, 1))))
 

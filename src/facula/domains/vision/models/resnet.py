@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from facula import nn
+from facula import core, nn
 
 from .layers import flat, initialise, no_weights
 
@@ -36,7 +36,7 @@ class BasicBlock(nn.Module):
         self.conv2, self.bn2 = _conv3(planes, planes), nn.BatchNorm2d(planes)
         self.downsample = downsample
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         beside = x if self.downsample is None else self.downsample(x)
         out = self.relu(self.bn1(self.conv1(x)))
         return self.relu(self.bn2(self.conv2(out)) + beside)
@@ -68,7 +68,7 @@ class Bottleneck(nn.Module):
         self.relu = nn.ReLU(inplace=True)
         self.downsample = downsample
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         beside = x if self.downsample is None else self.downsample(x)
         out = self.relu(self.bn1(self.conv1(x)))
         out = self.relu(self.bn2(self.conv2(out)))
@@ -127,7 +127,7 @@ class ResNet(nn.Module):
         blocks += [block(outputs, planes, 1, None, *shape, self.dilation) for _ in range(1, count)]
         return nn.Sequential(*blocks)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         return self.fc(flat(self.avgpool(x)))

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from functools import partial
 from typing import Any
 
-from facula import nn
+from facula import core, nn
 from facula.core.errors import fail
 from facula.ops.registry import F
 
@@ -45,7 +45,7 @@ class _Block(nn.Module):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.normal_(layer.bias, std=1e-6)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         y = self.ln_1(x)
         x = self.dropout(self.self_attention(y, y, y, need_weights=False)[0]) + x
         return x + self.mlp(self.ln_2(x))
@@ -62,7 +62,7 @@ class _Encoder(nn.Module):
         self.layers = nn.Sequential(named)
         self.ln = norm(width)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         return self.ln(self.layers(self.dropout(x + self.pos_embedding)))
 
 
@@ -102,7 +102,7 @@ class VisionTransformer(nn.Module):
         nn.init.zeros_(self.heads.head.weight)
         nn.init.zeros_(self.heads.head.bias)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         if tuple(x.shape[2:]) != (self.image_size,) * 2:
             required = (
                 f"images of {self.image_size} by {self.image_size} were required (Wrong image "
@@ -138,7 +138,7 @@ def _vit(name: str) -> Any:
 class LayerNorm2d(nn.LayerNorm):
     """A norm over the channels of images."""
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
@@ -149,7 +149,7 @@ class Permute(nn.Module):
         super().__init__()
         self.dims = dims
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         return x.permute(self.dims)
 
 
@@ -168,7 +168,7 @@ class _ConvBlock(nn.Module):
         self.layer_scale = nn.Parameter(F.ones((width, 1, 1)) * layer_scale)
         self.stochastic_depth = StochasticDepth(drop, "row")
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         return self.stochastic_depth(self.layer_scale * self.block(x)) + x
 
 
@@ -210,7 +210,7 @@ class ConvNeXt(nn.Module):
                 nn.init.trunc_normal_(module.weight, std=0.02)
                 nn.init.zeros_(module.bias)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         return self.classifier(self.avgpool(self.features(x)))
 
 

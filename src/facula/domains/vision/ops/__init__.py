@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from facula import nn
+from facula import core, nn
 from facula.core.errors import fail
 from facula.ops.registry import TABLE, F
 
@@ -63,8 +63,8 @@ def _regions(op: str, boxes: Any) -> Any:
 
 
 def roi_align(
-    input: Any,
-    boxes: Any,
+    input: core.Tensor,
+    boxes: core.Tensor,
     output_size: Any,
     spatial_scale: float = 1.0,
     sampling_ratio: int = -1,
@@ -75,35 +75,43 @@ def roi_align(
     return TABLE["torchvision::roi_align"](input, _regions("roi_align", boxes), *settings)
 
 
-def roi_pool(input: Any, boxes: Any, output_size: Any, spatial_scale: float = 1.0) -> Any:
+def roi_pool(
+    input: core.Tensor, boxes: core.Tensor, output_size: Any, spatial_scale: float = 1.0
+) -> Any:
     """The largest value in each bin of regions. [Girshick 2015]"""
     settings = (spatial_scale, *_pair(output_size))
     return TABLE["torchvision::roi_pool"](input, _regions("roi_pool", boxes), *settings)[0]
 
 
 def ps_roi_align(
-    input: Any, boxes: Any, output_size: Any, spatial_scale: float = 1.0, sampling_ratio: int = -1
+    input: core.Tensor,
+    boxes: core.Tensor,
+    output_size: Any,
+    spatial_scale: float = 1.0,
+    sampling_ratio: int = -1,
 ) -> Any:
     """Means of bilinear samples, each bin from channels of its own. [Li et al. 2018]"""
     settings = (spatial_scale, *_pair(output_size), sampling_ratio)
     return TABLE["torchvision::ps_roi_align"](input, _regions("ps_roi_align", boxes), *settings)[0]
 
 
-def ps_roi_pool(input: Any, boxes: Any, output_size: Any, spatial_scale: float = 1.0) -> Any:
+def ps_roi_pool(
+    input: core.Tensor, boxes: core.Tensor, output_size: Any, spatial_scale: float = 1.0
+) -> Any:
     """The mean of each bin of regions, from channels of its own. [Dai et al. 2016]"""
     settings = (spatial_scale, *_pair(output_size))
     return TABLE["torchvision::ps_roi_pool"](input, _regions("ps_roi_pool", boxes), *settings)[0]
 
 
 def deform_conv2d(
-    input: Any,
+    input: core.Tensor,
     offset: Any,
-    weight: Any,
+    weight: core.Tensor,
     bias: Any = None,
     stride: Any = (1, 1),
     padding: Any = (0, 0),
     dilation: Any = (1, 1),
-    mask: Any = None,
+    mask: core.Tensor | None = None,
 ) -> Any:
     """A convolution whose taps are displaced at every place. [Dai et al. 2017, Zhu et al. 2018]"""
     taps = weight.shape[2] * weight.shape[3]
@@ -121,7 +129,7 @@ def deform_conv2d(
     return call(input, weight, offset, factors, added, *steps, *shares)
 
 
-def stochastic_depth(input: Any, p: float, mode: str, training: bool = True) -> Any:
+def stochastic_depth(input: core.Tensor, p: float, mode: str, training: bool = True) -> Any:
     """In training, drops whole rows of a batch, and scales the others up. [Huang et al. 2016]"""
     if not 0 <= p <= 1 or mode not in ("batch", "row"):
         required = "a probability and the mode 'batch' or 'row' were required"
@@ -146,7 +154,7 @@ class _Region(nn.Module):
     settings: tuple[str, ...] = ()
     function: Any = None
 
-    def forward(self, input: Any, rois: Any) -> Any:
+    def forward(self, input: core.Tensor, rois: Any) -> Any:
         values = [getattr(self, name) for name in type(self).settings]
         return type(self).function(input, rois, *values)
 
@@ -191,7 +199,7 @@ class PSRoIPool(_Region):
 class DeformConv2d(nn.Conv2d):
     """A convolution whose taps a second argument displaces, and a third one scales."""
 
-    def forward(self, input: Any, offset: Any, mask: Any = None) -> Any:
+    def forward(self, input: core.Tensor, offset: Any, mask: core.Tensor | None = None) -> Any:
         steps = (self.stride, self.padding, self.dilation)
         return deform_conv2d(input, offset, self.weight, self.bias, *steps, mask=mask)
 
@@ -207,7 +215,7 @@ class FrozenBatchNorm2d(nn.Module):
         for name, fill in (("running_mean", F.zeros), ("running_var", F.ones)):
             self.register_buffer(name, fill((num_features,)))
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         scale = self.weight * (self.running_var + self.eps).rsqrt()
         shift = self.bias - self.running_mean * scale
         return x * scale.reshape((1, -1, 1, 1)) + shift.reshape((1, -1, 1, 1))

@@ -17,12 +17,12 @@ from ..definitions import operators as _operators
 assert _operators
 
 
-def nms(boxes: Any, scores: Any, iou_threshold: float) -> Any:
+def nms(boxes: core.Tensor, scores: core.Tensor, iou_threshold: float) -> Any:
     """The boxes that no better box overlaps by more than a share, the best first."""
     return TABLE["torchvision::nms"](boxes, scores, iou_threshold)
 
 
-def batched_nms(boxes: Any, scores: Any, idxs: Any, iou_threshold: float) -> Any:
+def batched_nms(boxes: core.Tensor, scores: core.Tensor, idxs: Any, iou_threshold: float) -> Any:
     """`nms` within each class: boxes of different classes are moved apart."""
     if not boxes.numel():
         return core.empty((0,), dtype=core.int64, device=boxes.device)
@@ -30,13 +30,13 @@ def batched_nms(boxes: Any, scores: Any, idxs: Any, iou_threshold: float) -> Any
     return nms(boxes + apart.unsqueeze(1), scores, iou_threshold)
 
 
-def box_area(boxes: Any) -> Any:
+def box_area(boxes: core.Tensor) -> Any:
     """Areas."""
     boxes = _wide(boxes)
     return (boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1])
 
 
-def _wide(boxes: Any) -> Any:
+def _wide(boxes: core.Tensor) -> Any:
     """Half precision and small integers where products fit."""
     if boxes.dtype.is_floating_point:
         return boxes if boxes.dtype in (core.float32, core.float64) else boxes.to(core.float32)
@@ -99,7 +99,7 @@ def complete_box_iou(boxes1: Any, boxes2: Any, eps: float = 1e-7) -> Any:
 _FORMS = ("xyxy", "xywh", "cxcywh")
 
 
-def box_convert(boxes: Any, in_fmt: str, out_fmt: str) -> Any:
+def box_convert(boxes: core.Tensor, in_fmt: str, out_fmt: str) -> Any:
     """Boxes in another form: `xyxy` (corners), `xywh` (corner and size), `cxcywh` (centre and size)."""
     for form in (in_fmt, out_fmt):
         if form not in _FORMS:
@@ -119,14 +119,14 @@ def box_convert(boxes: Any, in_fmt: str, out_fmt: str) -> Any:
     return F.stack([a, b, c, d], -1)
 
 
-def clip_boxes_to_image(boxes: Any, size: tuple[int, int]) -> Any:
+def clip_boxes_to_image(boxes: core.Tensor, size: tuple[int, int]) -> Any:
     """Boxes cut at the borders of an image (height, width)."""
     height, width = size
     xs, ys = boxes[..., 0::2].clamp(0, width), boxes[..., 1::2].clamp(0, height)
     return F.stack([xs, ys], -1).reshape(boxes.shape)
 
 
-def remove_small_boxes(boxes: Any, min_size: float) -> Any:
+def remove_small_boxes(boxes: core.Tensor, min_size: float) -> Any:
     """The positions of boxes whose sides are that long at least."""
     wide, high = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
     return F.logical_and(wide >= min_size, high >= min_size).nonzero()[:, 0]

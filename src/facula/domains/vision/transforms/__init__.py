@@ -103,7 +103,7 @@ class _Transform(nn.Module):
 class ConvertImageDtype(_Transform):
     """See `functional.convert_image_dtype`."""
 
-    def __init__(self, dtype: Any) -> None:
+    def __init__(self, dtype: core.dtype) -> None:
         super().__init__()
         self.dtype = dtype
 
@@ -118,7 +118,7 @@ class Normalize(_Transform):
         super().__init__()
         self.mean, self.std, self.inplace = mean, std, inplace
 
-    def forward(self, tensor: Any) -> Any:
+    def forward(self, tensor: core.Tensor) -> Any:
         return functional.normalize(tensor, self.mean, self.std, self.inplace)
 
 
@@ -523,7 +523,7 @@ class ColorJitter(_Transform):
             )
 
     @staticmethod
-    def _reach(name: str, value: Any) -> tuple[float, float]:
+    def _reach(name: str, value: core.Tensor) -> tuple[float, float]:
         low, high = _range("ColorJitter", name, value, 1.0)
         return max(low, 0.0), high
 

@@ -132,11 +132,11 @@ def get_image_num_channels(img: Any) -> int:
     return get_dimensions(img)[0]
 
 
-def _most(dtype: Any) -> float:
+def _most(dtype: core.dtype) -> float:
     return 1.0 if dtype.is_floating_point else core.iinfo(dtype).max
 
 
-def convert_image_dtype(image: Any, dtype: Any = core.float32) -> Any:
+def convert_image_dtype(image: Any, dtype: core.dtype = core.float32) -> Any:
     """The same image in another dtype: floats are in [0, 1], integers fill their range."""
     if image.dtype is dtype:
         return image
@@ -568,7 +568,7 @@ def _to_hsv(img: Any) -> tuple[Any, Any, Any]:
     return (hue / 6 + 1) % 1.0, saturation, top
 
 
-def _from_hsv(hue: Any, saturation: Any, value: Any) -> Any:
+def _from_hsv(hue: Any, saturation: Any, value: core.Tensor) -> Any:
     channels = []
     for shift in (5.0, 3.0, 1.0):  # red, green, blue
         k = (shift + hue * 6) % 6.0
@@ -629,7 +629,7 @@ def _equal(plane: Any) -> Any:
     return table[plane.to(core.int64)].to(core.uint8)
 
 
-def _kernel(size: int, sigma: float, dtype: Any) -> Any:
+def _kernel(size: int, sigma: float, dtype: core.dtype) -> Any:
     places = F.arange(size, dtype=dtype) - (size - 1) / 2
     weights = F.exp(-0.5 * (places / sigma) ** 2)
     return weights / weights.sum()

@@ -14,7 +14,7 @@ class autocast(autocast_mode.autocast):  # noqa: N801 - PyTorch's name
     """`amp.autocast("cpu", ...)`."""
 
     def __init__(
-        self, enabled: bool = True, dtype: Any = core.bfloat16, cache_enabled: bool = True
+        self, enabled: bool = True, dtype: core.dtype = core.bfloat16, cache_enabled: bool = True
     ) -> None:
         super().__init__("cpu", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
 

@@ -22,7 +22,7 @@ class autocast(autocast_mode.autocast):  # noqa: N801 - PyTorch's name
     """`amp.autocast("cuda", ...)`."""
 
     def __init__(
-        self, enabled: bool = True, dtype: Any = core.float16, cache_enabled: bool = True
+        self, enabled: bool = True, dtype: core.dtype = core.float16, cache_enabled: bool = True
     ) -> None:
         super().__init__("cuda", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
 

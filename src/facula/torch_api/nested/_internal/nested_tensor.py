@@ -17,7 +17,10 @@ __all__ = [
 
 
 def jagged_from_list(
-    tensors: Any, offsets: Any = None, dtype: Any = None, device: Any = None
+    tensors: Any,
+    offsets: Any = None,
+    dtype: core.dtype | None = None,
+    device: core.device | str | int | None = None,
 ) -> Any:
     """A jagged tensor of tensors, and its offsets."""
     made = packed([t.to(device=device, dtype=dtype) for t in tensors], core.jagged)

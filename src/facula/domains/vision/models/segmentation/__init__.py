@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from facula import nn
+from facula import core, nn
 from facula.ops.registry import F
 
 from .. import mobilenet, resnet
@@ -21,7 +21,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _resized(x: Any, size: Any) -> Any:
+def _resized(x: core.Tensor, size: Any) -> Any:
     return nn.functional.interpolate(x, size=size, mode="bilinear", align_corners=False)
 
 
@@ -35,7 +35,7 @@ class _Segmenter(nn.Module):
         self.backbone, self.classifier = backbone, classifier
         self.aux_classifier = aux_classifier
 
-    def forward(self, x: Any) -> dict[str, Any]:
+    def forward(self, x: core.Tensor) -> dict[str, Any]:
         features, size = self.backbone(x), x.shape[-2:]
         result = {"out": _resized(self.classifier(features["out"]), size)}
         if self.aux_classifier is not None:
@@ -76,7 +76,7 @@ class _Pooled(nn.Sequential):
         conv = nn.Conv2d(inputs, outputs, 1, bias=False)
         super().__init__(nn.AdaptiveAvgPool2d(1), *_norm_relu(conv, outputs))
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         size = x.shape[-2:]
         for module in self:
             x = module(x)
@@ -101,7 +101,7 @@ class ASPP(nn.Module):
         joined = nn.Conv2d(len(self.convs) * outputs, outputs, 1, bias=False)
         self.project = nn.Sequential(*_norm_relu(joined, outputs), nn.Dropout(0.5))
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         return self.project(F.cat([conv(x) for conv in self.convs], 1))
 
 
@@ -148,7 +148,7 @@ class LRASPP(nn.Module):
         self.backbone = backbone
         self.classifier = LRASPPHead(low_channels, high_channels, num_classes)
 
-    def forward(self, x: Any) -> dict[str, Any]:
+    def forward(self, x: core.Tensor) -> dict[str, Any]:
         return {"out": _resized(self.classifier(self.backbone(x)), x.shape[-2:])}
 
 
