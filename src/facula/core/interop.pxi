@@ -244,10 +244,13 @@ cdef int fill_nested(object data, Tensor t, int d, char *p) except -1:
     cdef int64_t i = 0
     cdef Tensor part
     if isinstance(data, (list, tuple)):
-        for x in data:
+        for x in data if d < t.nd else ():
+            if i == t.sh[d]: break                    # lists may change while their entries are read
             fill_nested(x, t, d + 1, p + i * t.sd[d] * ITEMSIZE[t.dt])
             i += 1
-        return 0
+        else:
+            if d < t.nd and i == t.sh[d]: return 0
+        raise said(ValueError, "[tensor] sequences that stay as they are were required: got another length at dim %d than at first" % d + "\nhint: pass plain lists that nobody changes meanwhile")
     if isinstance(data, Tensor) and (<Tensor>data).nd or hasattr(data, "__array_interface__") and getattr(data, "ndim", 0):
         source = data if isinstance(data, Tensor) else from_numpy_copy(data)
         part = raw_view(t, [t.sh[i] for i in range(d, t.nd)], [t.sd[i] for i in range(d, t.nd)], 0)

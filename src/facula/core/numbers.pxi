@@ -114,3 +114,11 @@ cdef bint holds_zero(Tensor t) except *:
     if t.numel_ == 1:
         return load_element(t.data_, t.dt) == 0
     return bool((t == 0).any())
+
+
+cdef list in_dtype(list operands, int dt):
+    """The operands, without history, as elements of one dtype."""
+    cdef list made = []
+    for x in operands:
+        made.append(x if x is None or (<Tensor>x).dt == dt else convert(detach_(x), dt, (<Tensor>x).dev, False, None))
+    return made

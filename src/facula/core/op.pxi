@@ -58,6 +58,7 @@ cdef class Op:
     cdef unsigned char looked[20]
     cdef bint of_numbers         # numbers alone will do
     cdef bint apart, expanded    # of the in-place form, see `ops/definition.py`
+    cdef bint in_common_dtype    # operands are rounded to the dtype that they promote to
     cdef bint out_exact          # an elementwise result goes to an out= of its own dtype only
     cdef bint keeps, successes   # its launches may be kept, see `replay.pxi`; some were
     cdef int refusals
@@ -135,6 +136,7 @@ cdef class Op:
             self.mask |= _KIND_MASK[word]
         self.differentiable = definition.differentiable
         self.out_exact = definition.out_exact
+        self.in_common_dtype = definition.in_common_dtype
         self.of_numbers = definition.of_numbers
         self.check = definition.check
         self.chooses_dtype = definition.result_of is not None

@@ -547,6 +547,9 @@ cdef bint taken_by_mode(object function, tuple args) except *:
 
 def take_geometry(Tensor self, Tensor view):
     """Let a tensor lie on its memory as a view of it does."""
+    if view.st != self.st or view.dt != self.dt:
+        raise said(ValueError, "[take_geometry] a view of the same memory and dtype was required: got %s of %s" % (list(make_size(view.nd, view.sh)), (<dtype>DTYPES[view.dt]).name)
+                   + "\nhint: set_() puts a tensor onto other memory")
     self.nd = view.nd
     self.data_ = view.data_
     self.numel_ = view.numel_

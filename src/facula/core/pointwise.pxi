@@ -658,6 +658,7 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
         else:
             if tls & K_KEEP: memset(attrs, 0, 8 * sizeof(fk_scalar))
             fill_parameters(v, values, cd, attrs)
+            if op.in_common_dtype and (common == F16 or common == BF16): operands = in_dtype(operands, common)
             if form != FORM_FUNCTIONAL: read_apart(op, operands, r, form)
             it.ndim = b.nd; it.nout = 1
             memcpy(it.shape, b.sh, b.nd * 8)

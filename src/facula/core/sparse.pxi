@@ -31,6 +31,8 @@ def make_shell(cls, shape, dtype):
 
 def reshape_shell(Tensor t, shape, dtype):
     """Give a shell another shape and dtype."""
+    if not t.keys & K_META:
+        raise said(TypeError, "[reshape_shell] a tensor without elements was required: got one with %d bytes" % t.st.nbytes + "\nhint: resize_() gives a tensor another shape")
     cdef Tensor other = make_shell(type(t), shape, dtype)
     t.dt = other.dt; t.nd = other.nd; t.numel_ = other.numel_
     memcpy(t.sh, other.sh, t.nd * 8)

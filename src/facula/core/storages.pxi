@@ -326,6 +326,7 @@ def storage_of(Tensor t):
 
 def set_storage(Tensor t, UntypedStorage source, offset, shape, strides):
     """Put a tensor onto other bytes: offset, shape and strides in elements."""
+    shape = tuple(shape); strides = tuple(strides)
     cdef int i, nd = <int>len(shape)
     cdef int64_t sh[16]
     cdef int64_t sd[16]

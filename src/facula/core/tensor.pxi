@@ -624,6 +624,8 @@ cdef int parse_shape(object shape, int64_t *out) except -1:
     if len(shape) > MAX_DIMS:
         raise said(RuntimeError, "[shape] at most %d dimensions were required: got %d" % (MAX_DIMS, len(shape)) + "\nhint: merge dimensions with reshape")
     for v in shape:
+        if n == MAX_DIMS:        # a class may say another length than it has, and an entry's __index__ may add to its list
+            raise said(RuntimeError, "[shape] at most %d dimensions were required: got more" % MAX_DIMS + "\nhint: merge dimensions with reshape")
         if type(v) is int:
             out[n] = whole(v, "shape", TypeError)
         elif isinstance(v, float) or not hasattr(v, "__index__"):
@@ -636,9 +638,11 @@ cdef int parse_shape(object shape, int64_t *out) except -1:
 
 def make_wrapper(cls, Tensor value, int batch_dim):
     """A tensor of class `cls` that shows `value` without one dimension: geometry and dtype, but no elements."""
-    cdef Tensor t = Tensor.__new__(cls)
     cdef int i, j = 0
     cdef int64_t n = 1
+    if batch_dim < 0 or batch_dim >= value.nd:
+        raise said(IndexError, "[vmap] a dimension in [0, %d) was required: got %d" % (value.nd, batch_dim) + "\nhint: the wrapped tensor has the batch dimension too")
+    cdef Tensor t = Tensor.__new__(cls)
     t.st = new_storage(0, 1)
     t.data_ = t.st.data
     t.dt = value.dt; t.dev = 1

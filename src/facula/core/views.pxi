@@ -46,24 +46,46 @@ cdef Tensor raw_view(Tensor a, shape, strides, int64_t offset):
     return t
 
 
+cdef Tensor placed_view(Tensor a, int dt, object shape, object strides, int64_t at):
+    """A view of elements of dtype `dt`, `at` bytes behind the first element of `a`; one that leaves the storage is refused."""
+    cdef tuple sizes = tuple(shape), steps = tuple(strides)   # what reading an entry does to the caller's lists is not seen
+    cdef int64_t sh[16]
+    cdef int64_t sd[16]
+    cdef int64_t needed, first
+    cdef int i, nd = <int>len(sizes)
+    if nd > MAX_DIMS:
+        raise said(RuntimeError, "[view] at most %d dimensions were required: got %d" % (MAX_DIMS, nd) + "\nhint: merge dimensions")
+    if len(steps) != nd:
+        raise said(ValueError, "[view] as many strides as sizes were required: got %d and %d" % (len(steps), nd) + "\nhint: give a stride for every dimension")
+    for i in range(nd):
+        sh[i] = whole(sizes[i], "view", ValueError); sd[i] = whole(steps[i], "view", ValueError)
+        if sh[i] < 0 or sd[i] < 0:
+            raise said(ValueError, "[view] non-negative sizes and strides were required: got %s, %s" % (list(sizes), list(steps)) + "\nhint: flip() reverses a dimension")
+    if not (a.keys & K_META) and a.st != NULL:
+        needed = geometry_bytes(nd, sh, sd, 0, ITEMSIZE[dt])
+        first = fk_plus(a.data_ - a.st.data, at)
+        if needed and (needed < 0 or first < 0 or first == FK_UNSOUND or fk_plus(first, needed) > a.st.nbytes):   # no element is nowhere
+            raise said(ValueError, "[view] a geometry inside the storage was required: sizes %s, strides %s from byte %d of %d" % (list(sizes), list(steps), first, a.st.nbytes)
+                       + "\nhint: ask for fewer elements")
+    cdef Tensor t = start_view(a)
+    t.dt = dt
+    t.nd = nd
+    memcpy(t.sh, sh, nd * 8); memcpy(t.sd, sd, nd * 8)
+    t.data_ = a.data_ + at
+    finish_view(t)
+    return t
+
+
 def make_view(Tensor a, shape, strides, int64_t offset=0):
-    """A view of `a`: sizes, strides and an offset from its first element, all in elements; nothing is checked."""
-    if len(shape) > MAX_DIMS:
-        raise said(RuntimeError, "[view] at most %d dimensions were required: got %d" % (MAX_DIMS, len(shape)) + "\nhint: merge dimensions")
-    return raw_view(a, shape, strides, offset)
+    """A view of `a`: sizes, strides and an offset from its first element, none negative, in elements; ValueError outside of the storage."""
+    return placed_view(a, a.dt, shape, strides, fk_times(offset, ITEMSIZE[a.dt]))
 
 
 def view_dtype(Tensor a, dtype target, shape, strides, int64_t offset_bytes=0):
-    """A view of the same memory with elements of another dtype."""
-    cdef Tensor t = start_view(a)
-    cdef int i
-    t.dt = target.index
-    t.nd = <int>len(shape)
-    for i in range(t.nd):
-        t.sh[i] = shape[i]; t.sd[i] = strides[i]
-    t.data_ = a.data_ + offset_bytes
-    finish_view(t)
-    return t
+    """A view of the same memory with elements of another dtype; ValueError outside of the storage."""
+    if target.index >= 20:
+        raise said(TypeError, "[view] a dtype that tensors of the core have was required: got " + target.name + "\nhint: view the integers that it stands for")
+    return placed_view(a, target.index, shape, strides, offset_bytes)
 
 
 # each takes the slots of its operator, checks them, and gives the view

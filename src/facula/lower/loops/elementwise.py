@@ -111,10 +111,12 @@ def pointwise(
     for value, dtype in zip(values, dtypes, strict=True):
         if isinstance(value, Value) and dtype is not None:
             check_unsigned(value.code, dtype)
+    common = core.result_type(*operands).code if definition.in_common_dtype else ""
+    narrow = common if common in HALVES else ""
 
     def rule(positions: list[Index]) -> Any:
         inputs = [
-            None if dtype is None else cast(_operand(value, positions), dtype)
+            None if dtype is None else cast(_operand(value, positions, narrow), dtype)
             for value, dtype in zip(values, dtypes, strict=True)
         ]
         returned = definition.body(*inputs, **attributes)
@@ -132,7 +134,14 @@ def _beyond_32_bits(number: Any) -> bool:
     return isinstance(number, int) and not -(2**31) <= number < 2**31
 
 
-def _operand(value: Any, positions: Sequence[Index]) -> Any:
+def _operand(value: Any, positions: Sequence[Index], narrow: str) -> Any:
+    """An element of an operand, rounded to a dtype of 16 bits where one is named."""
+    found = _element(value, positions)
+    stored = narrow and isinstance(value, Value) and value.code == narrow
+    return rounded(found, narrow) if narrow and not stored else found
+
+
+def _element(value: Any, positions: Sequence[Index]) -> Any:
     if isinstance(value, Value):
         return read_broadcast(value, positions)
     if isinstance(

@@ -24,7 +24,9 @@ def _comparison(name: str, alias: str, symbol: str, dtypes: str) -> core.Op:
     def body(x, y):
         return s.apply(name, x, y)
 
-    body.__doc__ = f"``self {symbol} other``, element by element."
+    body.__doc__ = (
+        f"``self {symbol} other``, element by element, in the dtype that both promote to."
+    )
     return pointwise(
         f"{name}(Operand self, Operand other) -> Tensor",
         names=functions_and_methods(*filter(None, (name, alias))),
@@ -32,6 +34,7 @@ def _comparison(name: str, alias: str, symbol: str, dtypes: str) -> core.Op:
         dtypes=dtypes,
         strict=("self",),
         differentiable=False,
+        in_common_dtype=True,
         reference=f"numpy.{alias or 'equal'}",
     )(body)
 
