@@ -82,6 +82,8 @@ def test_marks_of_the_profiler_need_the_device():
         ("distributions.relaxed_bernoulli", "LogitRelaxedBernoulli"),
         ("optim._functional", "adam"),
         ("optim._muon", "muon"),
+        ("_functorch.einops", "rearrange"),
+        ("functorch.einops", "rearrange"),
     ],
 )
 def test_modules_have_pytorch_s_names(name, attribute):

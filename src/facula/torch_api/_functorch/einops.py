@@ -1,0 +1,5 @@
+"""`rearrange` where PyTorch defines it."""
+
+from .._rearrange import rearrange
+
+__all__ = ["rearrange"]
