@@ -83,18 +83,10 @@ def export(
         _capture(mod, args, kwargs)
     parts = _traced(mod, args, kwargs, dynamic_shapes)
     program = ExportedProgram(
-        parts.module,
-        parts.signature,
-        parts.state,
-        parts.constants,
-        parts.ranges,
-        parts.in_spec,
-        parts.out_spec,
-        guards=list(parts.env.guards),
-        argument_names=parts.argument_names,
-        example_inputs=(args, kwargs),
+        parts.module, parts.signature, parts.state, parts.constants, parts.ranges, parts.in_spec, parts.out_spec,
+        guards=list(parts.env.guards), argument_names=parts.argument_names, example_inputs=(args, kwargs),
         training=mod.training,
-    )
+    )  # fmt: skip
     log = get_logger("export")
     log.info("exported %s: %d nodes", type(mod).__name__, len(program.graph.nodes))
     log.debug("%s", program)

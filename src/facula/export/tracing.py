@@ -130,16 +130,9 @@ def trace_module(
     named = arguments_by_name(module, args, kwargs) if args or kwargs else {}
     builder = _Builder(traced, held, mode, leaves, _leaf_names(named, len(leaves)))
     return Parts(
-        module=builder.module,
-        signature=builder.signature,
-        state=builder.state,
-        constants=builder.constants,
-        ranges=ranges,
-        in_spec=in_spec,
-        out_spec=specs["out"],
-        env=env,
-        argument_names=list(named),
-    )
+        module=builder.module, signature=builder.signature, state=builder.state, constants=builder.constants,
+        ranges=ranges, in_spec=in_spec, out_spec=specs["out"], env=env, argument_names=list(named),
+    )  # fmt: skip
 
 
 def _refuse_changes(module: nn.Module, changed: list[Any]) -> None:

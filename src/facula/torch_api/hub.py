@@ -235,7 +235,11 @@ def _entries(op: str, folder: Any, source: str) -> dict[str, Callable[..., Any]]
             folder,
             hint="clone the repository and look at it, then pass its folder with source='local'",
         )
-    folder = os.path.realpath(os.path.expanduser(os.fspath(folder)))
+    return _run_hubconf(op, os.path.realpath(os.path.expanduser(os.fspath(folder))))
+
+
+def _run_hubconf(op: str, folder: str) -> dict[str, Callable[..., Any]]:
+    """The entry points of `hubconf.py` in a folder; the folder's modules are importable meanwhile."""
     path = os.path.join(folder, "hubconf.py")
     if not os.path.isfile(path):
         fail(
