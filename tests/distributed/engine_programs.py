@@ -139,6 +139,12 @@ def orders() -> None:
             x = facula.ones(40_000)
             dist.all_reduce(x, group=group)
             assert set(x.tolist()) == {len({r, (r + 1) % size})}
+    half = dist.split_group(split_ranks=[[0], list(range(1, size))])
+    x = facula.ones(3)
+    dist.all_reduce(x, group=half)
+    assert x.tolist() == [1 if rank == 0 else size - 1] * 3
+    assert dist.get_rank(half) == (0 if rank == 0 else rank - 1)
+    assert dist.split_group(half, [[0]]) is None or dist.get_rank(half) == 0
     things: list[Any] = [None] * size
     dist.all_gather_object(things, {"rank": rank, "text": "x" * 1000 * rank})
     assert [len(thing["text"]) for thing in things] == [1000 * r for r in range(size)]

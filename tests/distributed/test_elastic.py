@@ -369,6 +369,36 @@ def test_a_machine_without_a_sign_of_life_is_taken_out():
     alive.shutdown()
 
 
+def test_debug_levels(monkeypatch: pytest.MonkeyPatch):
+    import logging
+
+    logger = logging.getLogger("facula.distributed")
+    before = logger.level
+    try:
+        monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "DETAIL")
+        dist.set_debug_level_from_env()
+        assert dist.get_debug_level() is dist.DebugLevel.DETAIL and logger.level == logging.DEBUG
+        monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "much")
+        with pytest.raises(RuntimeError, match="OFF, INFO or DETAIL"):
+            dist.set_debug_level_from_env()
+        with pytest.raises(TypeError, match="DebugLevel"):
+            dist.set_debug_level(2)  # type: ignore[arg-type]
+    finally:
+        dist.set_debug_level(dist.DebugLevel.OFF)
+        logger.setLevel(before)
+
+
+def test_groups_that_can_not_be_split():
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        for wrong in (None, [], [[]], [[0], [0]], [[1]], [[0, 0]]):
+            with pytest.raises(ValueError, match="each in one of them"):
+                dist.split_group(split_ranks=wrong)
+        assert dist.split_group(split_ranks=[[0]]).size() == 1 and dist.get_pg_count() == 2
+    finally:
+        dist.destroy_process_group()
+
+
 # ---------------------------------------------------------------- other launchers
 
 

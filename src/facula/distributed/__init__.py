@@ -10,6 +10,12 @@ from __future__ import annotations
 import importlib
 
 from facula.core.errors import no_attribute as _no_attribute
+from facula.distributed.debugging import (
+    DebugLevel,
+    get_debug_level,
+    set_debug_level,
+    set_debug_level_from_env,
+)
 from facula.distributed.engines import Backend
 from facula.distributed.errors import (
     DistBackendError,
@@ -57,6 +63,7 @@ from facula.distributed.world import (
     get_global_rank,
     get_group_rank,
     get_node_local_rank,
+    get_pg_count,
     get_process_group_ranks,
     get_rank,
     get_world_size,
@@ -74,6 +81,7 @@ from facula.distributed.world import (
     new_group,
     new_subgroups,
     new_subgroups_by_enumeration,
+    split_group,
 )
 
 _LATER = (

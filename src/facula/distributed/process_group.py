@@ -65,6 +65,8 @@ class ProcessGroup:
         self.seconds = seconds
         self._me = self.ranks.index(me)
         self._sequence = 0
+        #: how often `split_group` made others of it
+        self.splits = 0
         self.log = get_logger("distributed")
         #: the last collective that this rank began: number, name, shape and dtype, whether it is done
         self._at: tuple[int, str, Any, Any, bool] = (0, "nothing yet", None, None, False)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 import importlib.util
 import os
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -465,6 +466,71 @@ def new_subgroups_by_enumeration(
         made.append(one)
         mine = one if get_rank() in ranks else mine
     return mine, made
+
+
+def get_pg_count() -> int:
+    """How many groups this process is a member of.
+
+    Example:
+        >>> facula.distributed.get_pg_count()
+        0
+    """
+    return len(_STATE.groups)
+
+
+def split_group(
+    parent_pg: Any = None, split_ranks: Sequence[Sequence[int]] | None = None,
+    timeout: datetime.timedelta | None = None, pg_options: Any = None,
+    group_desc: str | None = None, backend: Any = None,
+) -> Any:  # fmt: skip
+    """Groups of a group's ranks; only its members call this, all with the same lists. Gives this rank's.
+
+    Args:
+        parent_pg: the group; None for all
+        split_ranks: the ranks of each part, numbers of the group; none is in two
+        timeout: how long a collective may take; None for the group's time
+        pg_options: kept for PyTorch's API
+        group_desc: a text that describes it
+        backend: the engine; None for the group's
+
+    Returns: None where no list has this rank.
+
+    Raises:
+        ValueError: a list is empty, or a rank is in two or not of the group.
+
+    Example:
+        >>> dist = facula.distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        >>> dist.split_group(split_ranks=[[0]]).size()
+        1
+        >>> dist.destroy_process_group()
+    """
+    parent = group_of(parent_pg)
+    if parent is None:
+        return None
+    lists = [sorted(part) for part in split_ranks or []]
+    every = [rank for part in lists for rank in part]
+    if not lists or not all(lists) or len(set(every)) != len(every) or not set(every) <= set(
+        range(parent.size())
+    ):  # fmt: skip
+        fail(ValueError, "split_group", f"lists of ranks in [0, {parent.size()}), each in one of them, were "
+             "required (the split group cannot be empty)", split_ranks,
+             hint="ranks are numbers of the group that is split")  # fmt: skip
+    parent.splits += 1
+    mine = next((part for part in lists if parent.rank() in part), None)
+    if mine is None:
+        return None
+    # others than the members do not count: a number that these alone agree on
+    text = f"{parent.number} {parent.splits} {mine}"
+    number = 1 << 31 | zlib.crc32(text.encode()) >> 1
+    name = _backend(backend) if backend else parent.backend_name
+    me = parent.ranks[parent.rank()]
+    made = ProcessGroup(
+        _engine(name), [parent.ranks[r] for r in mine], me, number, group_desc or f"split {number}", name,
+        seconds_of(timeout, parent.seconds),
+    )  # fmt: skip
+    _STATE.groups[number] = made
+    return made
 
 
 def get_rank(group: ProcessGroup | None = None) -> int:
