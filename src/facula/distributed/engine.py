@@ -70,6 +70,8 @@ class Engine(ABC):
 
     #: as users name it
     name = ""
+    #: whether nothing is exchanged, so that tensors without elements may pass
+    counts_only = False
 
     def __init__(self, rendezvous: Rendezvous) -> None:
         self.store, self.rank, self.size = rendezvous.store, rendezvous.rank, rendezvous.size

@@ -22,6 +22,7 @@ from facula.distributed.buffers import fill, host, view_of
 from facula.distributed.engine import Engine, Exchange
 from facula.distributed.errors import DistBackendError
 from facula.distributed.mailbox import ANY, Ticket
+from facula.distributed.traffic import COUNTERS
 from facula.distributed.types import Work
 
 Tensor = core.Tensor
@@ -130,7 +131,7 @@ class ProcessGroup:
     ) -> Work:
         """Run an algorithm in the group's thread; its result is ignored, `tensors` are the work's."""
         limit = self.seconds if seconds is None else seconds
-        _told(name)
+        _told(name, self.ranks, tensors)
         work = Work(name, limit + 60)
         work.help = self._help
         if self._broken is not None:
@@ -155,7 +156,7 @@ class ProcessGroup:
             self.start(name, algorithm, tensors, seconds).wait()
             return
         try:
-            _told(name)
+            _told(name, self.ranks, tensors)
             with self._counting:
                 self._sequence += 1
             recording = core.set_grad_enabled(False)
@@ -209,9 +210,10 @@ class ProcessGroup:
         self._at = (sequence, name, shape, dtype, False)
         end = time.monotonic() + limit
         try:
-            exchange = self.engine.exchange(self, sequence, name, end)
-            algorithm(exchange)
-            exchange.finish()
+            if not (self.engine.counts_only and _without_elements(tensors)):
+                exchange = self.engine.exchange(self, sequence, name, end)
+                algorithm(exchange)
+                exchange.finish()
         except TimeoutError:
             self._break(self._late(self.status["op"], sequence, limit))
         except BaseException as error:
@@ -291,8 +293,12 @@ class ProcessGroup:
 
     def isend(self, tensor: Tensor, peer: int, tag: int) -> Work:
         """Send a tensor to a rank of the group."""
-        dense = host(tensor)
+        _count("send", [self.ranks[self._me], self.ranks[peer]], [tensor])
         work = Work("send", self.seconds)
+        if self.engine.counts_only:
+            work.finish([tensor])
+            return work
+        dense = host(tensor)
         channel = (self.number, _MESSAGES, tag)
         try:
             self.engine.send_within(
@@ -315,6 +321,9 @@ class ProcessGroup:
     def irecv(self, tensor: Tensor, peer: int | None, tag: int) -> Work:
         """Write what a rank of the group (any, without one) sends to a tensor."""
         work = Work("recv", self.seconds)
+        if self.engine.counts_only:
+            work.finish([tensor], self.ranks[peer or 0])
+            return work
         source = ANY if peer is None else self.ranks[peer]
         held: list[Ticket] = []
 
@@ -364,10 +373,21 @@ class ProcessGroup:
         self.engine.leave(self)
 
 
-def _told(name: str) -> None:
+def _told(name: str, ranks: list[int], tensors: Sequence[Any]) -> None:
     """Tell those who listen which collective begins."""
     for listener in LISTENERS:
         listener.heard(name)
+    _count(name, ranks, tensors)
+
+
+def _count(name: str, ranks: list[int], tensors: Sequence[Any]) -> None:
+    for traffic in COUNTERS:
+        traffic.counted(name, ranks, tensors)
+
+
+def _without_elements(tensors: Sequence[Any]) -> bool:
+    """Whether a collective is about tensors on the meta device."""
+    return any(isinstance(t, Tensor) and t.is_meta for t in tensors)
 
 
 def _follow(ticket: Ticket, work: Work, ended: Callable[[], Any]) -> None:

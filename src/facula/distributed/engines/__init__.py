@@ -22,6 +22,7 @@ Maker = Callable[[Rendezvous], Engine]
 #: the engines of this package: module and class
 _OWN = {
     "gloo": "facula.distributed.engines.sockets:SocketEngine",
+    "fake": "facula.distributed.engines.fake:FakeEngine",
     "mpi": "facula.distributed.engines.mpi:MPIEngine",
 }
 _REGISTERED: dict[str, Maker] = {}
@@ -44,8 +45,9 @@ class Backend(str):
     UCC = "ucc"
     MPI = "mpi"
     XCCL = "xccl"
+    FAKE = "fake"
 
-    backend_list: ClassVar[list[str]] = [UNDEFINED, GLOO, NCCL, XCCL, UCC, MPI]
+    backend_list: ClassVar[list[str]] = [UNDEFINED, GLOO, NCCL, XCCL, UCC, MPI, FAKE]
 
     def __new__(cls, name: str) -> Backend:
         """A name as it is compared."""

@@ -24,10 +24,10 @@ class Leaf:
 
     def __init__(
         self, places: list[Place], shape: Sequence[int], dtype: core.dtype, requires_grad: bool,
-        wrap: Callable[[Any], Any] = lambda tensor: tensor,
+        wrap: Callable[[Any], Any] = lambda tensor: tensor, device: Any = "cpu",
     ) -> None:  # fmt: skip
         self.places, self.shape, self.dtype = places, tuple(shape), dtype
-        self.tensor = core.empty(self.shape, dtype=dtype)
+        self.tensor = core.empty(self.shape, dtype=dtype, device=device)
         self.bytes = self.tensor.numel() * self.tensor.element_size()
         self.parameter = nn.Parameter(wrap(self.tensor), requires_grad)
         self.free()
@@ -35,7 +35,7 @@ class Leaf:
     def take(self) -> Any:
         """Memory for the elements; gives the tensor, to be written at once."""
         storage = self.tensor.untyped_storage()
-        if storage.nbytes() != self.bytes:
+        if not self.tensor.is_meta and storage.nbytes() != self.bytes:
             storage.resize_(self.bytes)
         return self.tensor
 
@@ -45,7 +45,8 @@ class Leaf:
 
     def free(self) -> None:
         """Give the memory back."""
-        self.tensor.untyped_storage().resize_(0)
+        if not self.tensor.is_meta:
+            self.tensor.untyped_storage().resize_(0)
 
     def install(self, parameter: Any) -> None:
         """Put a parameter where this one stands."""

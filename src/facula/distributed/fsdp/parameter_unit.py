@@ -46,9 +46,13 @@ class _Piece(Leaf):
         if self.dim >= local.dim() > 0 or local.dim() == 0:
             fail(ValueError, "fully_shard", f"parameters of more than {self.dim} dimensions were required",
                  f"{name} of shape {tuple(local.shape)}", "a parameter of one number is view(1)")  # fmt: skip
+        simulated = mesh.get_group(mesh.ndim - 1).engine.counts_only and local.is_meta
         if local.is_meta:
             local = core.empty(tuple(local.shape), dtype=local.dtype, device="meta")
-        super().__init__(places, local.shape, dtype or local.dtype, given.requires_grad, self._wrap)
+        super().__init__(
+            places, local.shape, dtype or local.dtype, given.requires_grad, self._wrap,
+            "meta" if simulated else "cpu",
+        )  # fmt: skip
         self.whole_shape = tuple(data.shape)
         self.own = local.dtype
         size, start = Shard.local_shard_size_and_offset(self.shape[self.dim], self.count, self.rank)
@@ -142,7 +146,10 @@ class ParameterUnit(Unit):
     def packed(self) -> Tensor:
         """This rank's pieces behind each other."""
         dtype = self.leaves[0].dtype
-        made = core.empty((sum(leaf.padded() for leaf in self.leaves),), dtype=dtype)
+        device = self.leaves[0].tensor.device
+        made = core.empty((sum(leaf.padded() for leaf in self.leaves),), dtype=dtype, device=device)
+        if made.is_meta:
+            return made
         at = 0
         recording = core.set_grad_enabled(False)
         try:
@@ -161,6 +168,8 @@ class ParameterUnit(Unit):
     def unpack(self, gathered: Tensor) -> None:
         """Fill the whole forms."""
         size, at = gathered.numel() // self.count, 0
+        if gathered.is_meta:
+            return
         data, width = view_of(gathered), gathered.element_size()
         for leaf in self.leaves:
             row = leaf.tensor.numel() // leaf.shape[leaf.dim] if leaf.shape[leaf.dim] else 0
@@ -186,7 +195,7 @@ class ParameterUnit(Unit):
     def packed_gradients(self, leaves: list[Any], dtype: core.dtype) -> Tensor:
         """For each rank its pieces of the gradients."""
         size = sum(leaf.padded() for leaf in leaves)
-        made = F.zeros((self.count, size), dtype=dtype)
+        made = F.zeros((self.count, size), dtype=dtype, device=leaves[0].tensor.device)
         at = 0
         for leaf in leaves:
             grad = leaf.parameter.grad

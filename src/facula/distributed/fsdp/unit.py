@@ -94,7 +94,7 @@ class Unit:
         if self.count == 1:
             self._gathering = None, mine, mine
             return
-        whole = core.empty((mine.numel() * self.count,), dtype=mine.dtype)
+        whole = core.empty((mine.numel() * self.count,), dtype=mine.dtype, device=mine.device)
         work = all_gather_into_tensor(whole, mine, self.shard_group, async_op=True)
         self._gathering = work, whole, mine
 
@@ -144,7 +144,7 @@ class Unit:
             used = [float(leaf.parameter.grad is not None) for leaf in leaves]
             dtype = self.reduce_dtype or leaves[0].dtype
             packed = self.packed_gradients(leaves, dtype)
-            flags = core.tensor(used, dtype=dtype)
+            flags = core.tensor(used, dtype=dtype, device=packed.device)
             for leaf in leaves:
                 leaf.parameter.grad = None
             self._reducing = self._reduced(packed, flags, leaves)
@@ -155,13 +155,14 @@ class Unit:
         """Start the reduction; each rank's part ends with how many ranks used each parameter."""
         size = packed.numel() // self.count
         packed.div_(self._total())
-        whole = core.empty((self.count, size + flags.numel()), dtype=packed.dtype)
+        shape = (self.count, size + flags.numel())
+        whole = core.empty(shape, dtype=packed.dtype, device=packed.device)
         whole[:, :size].copy_(packed.view(self.count, size))
         whole[:, size:].copy_(flags)
         flat = whole.view(-1)
         if self.count == 1:
             return _Pending(None, flat, flat, leaves)
-        out = core.empty((whole.shape[1],), dtype=packed.dtype)
+        out = core.empty((whole.shape[1],), dtype=packed.dtype, device=packed.device)
         work = reduce_scatter_tensor(out, flat, ReduceOp.SUM, self.shard_group, async_op=True)
         return _Pending(work, out, flat, leaves)
 
@@ -190,7 +191,8 @@ class Unit:
                     return
                 all_reduce(out, ReduceOp.SUM, self.replicate_group)
             size = out.numel() - len(pending.leaves)
-            used = [bool(flag) for flag in out[size:].tolist()]
+            flags = [1.0] * len(pending.leaves) if out.is_meta else out[size:].tolist()
+            used = [bool(flag) for flag in flags]
             pieces = out[:size]
             if self.comm_hook is not None:
                 self.comm_hook(pieces)

@@ -41,7 +41,9 @@ class PipelineStage:
         stage_index: its place
         num_stages: how many parts there are
         device: where it computes
-        input_args, output_args, input_grads, output_grads, get_mesh: kept for PyTorch's API; shapes are sent along
+        input_args, output_args: what comes in and goes out, as an example; needed where ranks are simulated, as
+            otherwise shapes are sent along
+        input_grads, output_grads, get_mesh: kept for PyTorch's API
         group: the ranks of the pipeline; default: all. Stage `s` is on rank `s % size`, where the schedule says
             nothing else.
         dw_builder: called after each first half of a backward pass; gives what computes the weights' gradients
@@ -61,6 +63,7 @@ class PipelineStage:
             fail(ValueError, "PipelineStage", f"at most {num_stages} ranks were required (Pipeline group size "
                  "cannot be larger than number of stages)", self.group_size,
                  hint="start less processes, or cut the model into more stages")  # fmt: skip
+        self.input_args, self.output_args = input_args, output_args
         self.submod, self.dw_builder = submodule, dw_builder
         self.stage_index, self.num_stages, self.device = stage_index, num_stages, device
         self.stage_index_to_group_rank = {s: s % self.group_size for s in range(num_stages)}
@@ -227,6 +230,13 @@ class PipelineStage:
         source = self._rank(self.stage_index + 1)
         self.take_backward(number, self._receive(source, _BACKWARD, number))
 
+    def _known(self, way: int) -> tuple[Any, ...]:
+        known = self.input_args if way == _FORWARD else self.output_args
+        if known is None:
+            fail(ValueError, "PipelineStage", "input_args and output_args were required where ranks are simulated",
+                 "none", "tensors on the meta device say shapes and dtypes")  # fmt: skip
+        return known if isinstance(known, tuple) else (known,)
+
     def _tag(self, stage: int, way: int, number: int) -> int:
         return ((stage * 2 + way) * _MICROBATCHES + number) * 2
 
@@ -240,6 +250,8 @@ class PipelineStage:
                 isend(t, group=self.group, group_dst=peer, tag=tag + 1)
 
     def _receive(self, peer: int, way: int, number: int) -> list[Any]:
+        if self.group.engine.counts_only:  # nothing comes: what would is known beforehand
+            return [core.empty_like(t) for t in self._known(way)]
         tag = self._tag(self.stage_index, way, number)
         words = core.empty((_WORDS,), dtype=core.int64)
         recv(words, group=self.group, group_src=peer, tag=tag)

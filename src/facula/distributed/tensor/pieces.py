@@ -43,7 +43,7 @@ def _joined(piece: Any, mesh: DeviceMesh, mesh_dim: int, dim: int, total: int) -
     shape[dim] = full
     padded = piece.new_zeros(shape)  # pieces that are sent have one size
     padded.narrow(dim, 0, piece.shape[dim]).copy_(piece)
-    parts = [core.empty(tuple(shape), dtype=piece.dtype) for _ in range(count)]
+    parts = [core.empty(tuple(shape), dtype=piece.dtype, device=piece.device) for _ in range(count)]
     operations.all_gather(parts, padded, mesh.get_group(mesh_dim))
     return F.cat(parts, dim).narrow(dim, 0, total).contiguous()
 
@@ -98,7 +98,7 @@ def _scattered(piece: Any, mesh: DeviceMesh, mesh_dim: int, placement: Partial, 
             padded.narrow(dim, 0, size).copy_(part)
             part = padded
         parts.append(part.contiguous())
-    made = core.empty(tuple(parts[0].shape), dtype=piece.dtype)
+    made = core.empty(tuple(parts[0].shape), dtype=piece.dtype, device=piece.device)
     kind = getattr(ReduceOp, placement.reduce_op.upper())
     operations.reduce_scatter(made, parts, kind, mesh.get_group(mesh_dim))
     size, _ = Shard.local_shard_size_and_offset(total, count, mesh.get_local_rank(mesh_dim))
@@ -118,7 +118,7 @@ def _exchanged(
         shape = [*piece.shape]
         shape[after] = mine
         shape[before], _ = Shard.local_shard_size_and_offset(total, count, rank)
-        came.append(core.empty(tuple(shape), dtype=piece.dtype))
+        came.append(core.empty(tuple(shape), dtype=piece.dtype, device=piece.device))
     operations.all_to_all(came, sent, mesh.get_group(mesh_dim))
     return F.cat(came, before)
 
