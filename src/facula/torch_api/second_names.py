@@ -38,6 +38,10 @@ _MODULES = {
     "facula.backends.results": "facula.devices.results",
     "facula.backends.quantized": "facula.quantization.engines",
     "facula.backends.cpu.kernels": "facula.devices.cpu",
+    **{
+        f"facula.distributed.{name}.device_mesh": "facula.distributed.device_mesh"
+        for name in ("tensor", "_tensor")
+    },
     "facula.nn.parallel.distributed": "facula.distributed.data_parallel",
     "facula.nn.parallel.scatter_gather": "facula.nn.parallel.copies",
     "facula.distributions.constraint_registry": "facula.distributions.registry",

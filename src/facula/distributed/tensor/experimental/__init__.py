@@ -1,0 +1,11 @@
+"""Context parallelism, and plain tensors beside distributed ones.
+
+Re-exports. Keeps true: importing this opens nothing.
+"""
+
+from __future__ import annotations
+
+from facula.distributed.tensor.dtensor import implicit_replication
+from facula.distributed.tensor.experimental._attention import context_parallel
+
+__all__ = ["context_parallel", "implicit_replication"]
