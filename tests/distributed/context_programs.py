@@ -10,6 +10,7 @@ from joined import begin, error_of
 
 import facula
 from facula.distributed.device_mesh import init_device_mesh
+from facula.distributed.tensor import Shard, distribute_tensor
 from facula.distributed.tensor.experimental import context_parallel
 from facula.distributed.tensor.experimental._attention import (
     _cp_options,
@@ -50,6 +51,23 @@ def attention() -> Any:
     odd = error_of(enter, mesh, [facula.zeros(7)], [0])
     count = error_of(enter, mesh, [facula.zeros(8)], [])
     return [found, mask[1], odd[1], count[1]]
+
+
+def views() -> Any:
+    """Views of what was transposed and made contiguous, whose pieces lie otherwise."""
+    rank, size = begin()
+    mesh = init_device_mesh("cpu", (size,))
+    whole = facula.arange(48.0).reshape(4, 3, 4)
+    x = distribute_tensor(whole, mesh, [Shard(0)]).requires_grad_(True)
+    y = x.transpose(1, 2).contiguous().view(4, 12)
+    (y * y.detach()).sum().backward()
+    want = whole.transpose(1, 2).reshape(4, 12)
+    wrong = error_of(x.view, 5, 5)
+    return [
+        facula.equal(y.full_tensor(), want),
+        facula.equal(x.grad.full_tensor(), whole),
+        wrong[1],
+    ]
 
 
 def enter(mesh: Any, buffers: Any, dims: Any) -> None:

@@ -19,3 +19,8 @@ def test_attention_over_ranks(size):
 def test_ways_around():
     with pytest.raises(NotImplementedError, match="allgather or alltoall"):
         set_rotate_method("none")
+
+
+def test_views_of_pieces_that_lie_otherwise():
+    for same, gradient, wrong in ranks.run("views", 2, script="context_programs.py"):
+        assert same and gradient and "a shape of 48 elements was required" in wrong

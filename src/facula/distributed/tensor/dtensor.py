@@ -269,7 +269,10 @@ def _on_pieces(
             named[parameter.name] = value
         else:
             given.append(value)
-    result = func(*given, **named)
+    if definition.kind == "view" and not written and like.is_contiguous():
+        result = _viewed(func, given, named)
+    else:
+        result = func(*given, **named)
     if written:
         return written[0]
     number = iter(range(1 << 30))
@@ -281,6 +284,17 @@ def _on_pieces(
         return DTensor._make(value, plan.shape(i, value.shape), mesh, plan.placements[i])
 
     return tree_map(wrap, result)
+
+
+def _viewed(func: Any, given: list[Any], named: dict[str, Any]) -> Any:
+    """A view of a piece. A distributed tensor tells the strides of its elements in order, which `contiguous` and
+    `view` go by, also where its piece lies otherwise, as behind a transposition: the piece is put in order then."""
+    try:
+        return func(*given, **named)
+    except RuntimeError:
+        if given[0].is_contiguous():
+            raise
+        return func(given[0].contiguous(), *given[1:], **named)
 
 
 def _holds_tensors(value: Any) -> bool:

@@ -20,8 +20,8 @@ from facula.core.errors import fail
 from facula.distributed import operations
 from facula.distributed.device_mesh import DeviceMesh
 from facula.distributed.messages import irecv, isend
+from facula.namespaces.overrides import TorchFunctionMode
 from facula.ops.registry import F
-from facula.overrides import TorchFunctionMode
 
 __all__ = ["context_parallel", "context_parallel_unshard", "set_rotate_method"]
 
@@ -201,7 +201,9 @@ class _Blocks:
         """Pass the tensors on to the next rank."""
         came = [core.empty_like(t) for t in self.tensors]
         after, before = (self.rank + 1) % self.count, (self.rank - 1) % self.count
-        works = [irecv(t, group=self.group, group_src=before, tag=i) for i, t in enumerate(came)]
+        works: list[Any] = [
+            irecv(t, group=self.group, group_src=before, tag=i) for i, t in enumerate(came)
+        ]
         for i, tensor in enumerate(self.tensors):
             isend(tensor.contiguous(), group=self.group, group_dst=after, tag=i)
         for work in works:
