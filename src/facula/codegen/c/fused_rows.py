@@ -165,9 +165,11 @@ class _Rows(Sweeps):
                 for k, (name, dtype) in enumerate(states)
             ]
         )
+        joined = self._joined(sweep, parts)
+        # behind all operands: these are numbered as the text of both halves names them
         scratch = [f"char *const scratch = p[{len(self.names.buffers)}];"]
         first = self.function(scratch, "item", body)
-        second = self.function(scratch, "row", self._joined(sweep, parts))
+        second = self.function(scratch, "row", joined)
         needed = self.items * self.parts * len(states) * self.width * 8
         return Text(
             first, list(self.names.buffers), self.names.numbers, self.items * self.parts, 1,
