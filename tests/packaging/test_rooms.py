@@ -70,6 +70,17 @@ def test_an_import_by_either_name_binds_no_other_attribute():
     assert out.split() == ["spawn", "cond"]
 
 
+def test_a_module_of_pytorchs_name_leaves_the_function_of_that_name():
+    out = run(
+        "import facula, importlib\n"
+        "module = importlib.import_module('facula.nn.parallel.data_parallel')\n"
+        "print(facula.nn.parallel.data_parallel.__name__, module.data_parallel.__name__)\n"
+        "importlib.import_module('facula.nn.parallel.scatter_gather')\n"
+        "print(facula.nn.parallel.scatter_gather.__name__, type(facula.nn.parallel).__name__)"
+    )
+    assert out.split() == ["data_parallel", "data_parallel", "facula.nn.parallel.copies", "module"]
+
+
 def test_a_plain_import_needs_no_second_names():
     out = run(
         "import facula, sys\n"

@@ -19,6 +19,7 @@ __all__ = ["Questions"]
 def _named(function: Callable[..., Any], name: str, text: str) -> Callable[..., Any]:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = text
+    function.asks_backend = True  # type: ignore[attr-defined]
     return function
 
 

@@ -326,13 +326,11 @@ class ProcessGroup:
             return work
         source = ANY if peer is None else self.ranks[peer]
         held: list[Ticket] = []
-
         who = "any rank" if peer is None else f"rank {source}"
 
         def take(rank: int, label: str, data: bytearray) -> None:
             self._coming.pop(work, None)
-            size = tensor.numel() * tensor.element_size()
-            if label != str(tensor.dtype) or len(data) != size:
+            if label != str(tensor.dtype) or len(data) != tensor.numel() * tensor.element_size():
                 work.break_off(
                     DistBackendError(
                         f"[recv] {tensor.numel()} elements of {tensor.dtype} were required: got "

@@ -203,6 +203,8 @@ def _of_backend(name: str) -> Any:
         )
     module = getattr(sys.modules["facula"], found.type, None)
     answer = getattr(core.BACKENDS[found.type], name, None) or getattr(module, name, None)
+    if hasattr(answer, "asks_backend"):  # it would answer as a machine without the device
+        answer = None
     if answer is None:
         fail(
             RuntimeError,

@@ -122,10 +122,21 @@ def _name_children(name: str, first: str) -> None:
         sys.modules.setdefault(name + child[len(first) :], sys.modules[child])
 
 
+class _Keeping(ModuleType):
+    """A package for the moment in which the import system names a module in it: a function or class that has
+    the name stays."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__("__class__", ModuleType)
+        if isinstance(vars(self).get(name, value), ModuleType):
+            setattr(self, name, value)
+
+
 class _Loader:
     """Gives a module that is there, as it is, with what the first import said of it."""
 
-    def __init__(self, module: ModuleType) -> None:
+    def __init__(self, name: str, module: ModuleType) -> None:
+        self.package = name.rpartition(".")[0]
         self.module, self.spec = module, module.__spec__
 
     def create_module(self, spec: Any) -> ModuleType:
@@ -133,6 +144,9 @@ class _Loader:
 
     def exec_module(self, module: ModuleType) -> None:
         module.__spec__ = self.spec  # the import system has put in that of the second name
+        package = sys.modules.get(self.package)
+        if type(package) is ModuleType:
+            package.__class__ = _Keeping
 
     def get_code(self, name: str) -> Any:
         """The module's code: `python -m torch.distributed.run` runs it as a program."""
@@ -159,7 +173,7 @@ class _Loader:
 
 def spec_of(name: str, module: ModuleType, is_package: bool | None = None) -> ModuleSpec:
     """What the import system takes for a module that is there, under another name."""
-    loader: Any = _Loader(module)
+    loader: Any = _Loader(name, module)
     return ModuleSpec(name, loader, is_package=is_package)
 
 
