@@ -165,9 +165,9 @@ class SocketEngine(Engine):
         except (ValueError, MemoryError) as error:
             why = f"rank {rank} sent what is no message: {error}"
         finally:
-            connection.close()
-        if not self.closed:
-            self.mailbox.leave(rank, why)
+            if not self.closed:
+                self.mailbox.leave(rank, why)
+            connection.close()  # behind it: who sees the end may ask what became of the rank
 
     def _read_one(self, connection: socket.socket, rank: int) -> bool:
         header = wire.receive_exactly(connection, _HEADER.size)
