@@ -121,7 +121,7 @@ class MPIEngine(Engine):
         self.parts: dict[int, tuple[tuple[Any, ...], str, bytearray]] = {}
         #: what a request that was given up may still write to
         self.kept: list[Any] = []
-        self.closed, self.healthy = False, True
+        self.closed, self.healthy, self.gave_up = False, True, False
         self.left: set[int] = set()
         self.looked = 0.0
         self.thread = threading.Thread(target=self._progress, name="facula-mpi", daemon=True)
@@ -316,7 +316,7 @@ class MPIEngine(Engine):
 
     def abort(self, group: Members, why: str) -> None:
         """Tell the others that this rank gave up."""
-        self.healthy = False
+        self.gave_up = True
         room = self.rooms.get(group.number)
         if room is not None:
             room.fail(why)
@@ -347,7 +347,7 @@ class MPIEngine(Engine):
                 with contextlib.suppress(self.mpi.Exception):
                     self._write(rank, GOODBYE, (0, 0, 0), "", b"")
         end = time.monotonic() + _FAREWELL
-        while self.sending and time.monotonic() < end:
+        while (self.sending or (self.gave_up and not self._all_left())) and time.monotonic() < end:
             self.wake.set()
             time.sleep(_SHORT)
         self.closed = True
@@ -359,8 +359,13 @@ class MPIEngine(Engine):
         if not self.closed:
             self.close()
         usual = self.mpi.Is_initialized() and not self.mpi.Is_finalized()
-        if usual and self.healthy and not self.sending:
+        # where one that gave up skips this, a rank that left in good order would wait for it for ever
+        if usual and self.healthy and (self._all_left() if self.gave_up else not self.sending):
             self.mpi.Finalize()
+
+    def _all_left(self) -> bool:
+        """Whether all other ranks said goodbye."""
+        return len(self.left - {self.rank}) == self.size - 1
 
 
 def _ended(mpi: Any, request: Any) -> bool:
