@@ -1,20 +1,20 @@
 """Profiles as text: the table that `key_averages().table()` gives.
 
-Takes an `EventList` and what to show. Gives a string.
+Takes events and what to show of them. Gives a string.
 Keeps true: columns that no event fills are left out; rows keep the order that was asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from facula.autograd.profiler_events import FunctionEvent, FunctionEventAvg
 from facula.autograd.profiler_formats import format_memory, format_time
 from facula.autograd.profiler_recorder import MEMORY_EVENT_NAME
-
-if TYPE_CHECKING:
-    from facula.autograd.profiler_util import EventList
 from facula.core.errors import fail
+
+Event = FunctionEvent | FunctionEventAvg
 
 _SPACE = "  "
 _NUMBER_WIDTH = 12
@@ -35,13 +35,13 @@ def _share(part: float, whole: float) -> str:
     return f"{100.0 * part / whole:.2f}%" if whole else "NaN"
 
 
-def _flops_scale(events: list[Any]) -> tuple[float, str]:
+def _flops_scale(events: Sequence[Event]) -> tuple[float, str]:
     largest = max((event.flops or 0 for event in events), default=0)
     return next(((scale, name) for scale, name in _FLOPS if largest >= scale), (1.0, "FLOPs"))
 
 
-def _ordered(events: EventList, sort_by: str | None, top_level: bool) -> list[Any]:
-    rows = [e for e in events if not top_level or e.cpu_parent is None]
+def _ordered(events: Sequence[Event], sort_by: str | None, top_level: bool) -> list[Any]:
+    rows: list[Any] = [e for e in events if not top_level or e.cpu_parent is None]
     if sort_by is None:
         return rows
     sort_by = sort_by.replace("cuda", "device").replace("xpu", "device")
@@ -82,15 +82,16 @@ def _memory() -> list[Column]:
 
 
 def _columns(
-    events: EventList,
     rows: list[Any],
     widths: tuple[int, int, int],
     text: Callable[[float], str],
+    total: float,
+    with_memory: bool,
+    flops: tuple[float, str] | None,
 ) -> list[Column]:
-    total = events.self_cpu_time_total
     columns: list[Column] = [("Name", lambda e: _cut(e.key, widths[0]), -1, True)]
     columns += _times(total, text)
-    if events._profile_memory:
+    if with_memory:
         columns += _memory()
     columns.append(("# of Calls", lambda e: str(e.count), 0, False))
     if any(event.node_id != -1 for event in rows):
@@ -101,8 +102,8 @@ def _columns(
         columns.append(
             ("Source Location", lambda e: _cut(e.stack[0] if e.stack else "", widths[2]), -1, True)
         )
-    if events._with_flops:
-        scale, name = _flops_scale(events)
+    if flops is not None:
+        scale, name = flops
         columns.append(
             (f"Total {name}", lambda e: f"{e.flops / scale:.3f}" if e.flops else "--", 0, False)
         )
@@ -110,8 +111,11 @@ def _columns(
 
 
 def build_table(
-    events: EventList,
+    events: Sequence[Event],
     *,
+    total: float,
+    with_memory: bool,
+    with_flops: bool,
     sort_by: str | None,
     row_limit: int,
     widths: tuple[int, int, int],
@@ -139,7 +143,8 @@ def build_table(
     rows = _ordered(events, sort_by, top_level_events_only)
     shown = [row for row in rows if row.key != MEMORY_EVENT_NAME or row.self_cpu_memory_usage]
     shown = shown if row_limit < 0 else shown[:row_limit]
-    columns = _columns(events, shown, widths, text)
+    flops = _flops_scale(events) if with_flops else None
+    columns = _columns(shown, widths, text, total, with_memory, flops)
     cells = [[column[1](row) for column in columns] for row in shown]
     sizes = [
         max(_NUMBER_WIDTH if column[2] == 0 else 0, len(column[0]), *(len(r[i]) for r in cells), 0)
@@ -155,5 +160,5 @@ def build_table(
         lines[:0] = ["=" * len(rule), header]
     if top_level_events_only:
         lines += ["=" * len(rule), "This report only display top-level ops statistics"]
-    lines.append(f"Self CPU time total: {text(events.self_cpu_time_total)}")
+    lines.append(f"Self CPU time total: {text(total)}")
     return "\n".join(lines) + "\n"

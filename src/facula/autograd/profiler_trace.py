@@ -13,12 +13,10 @@ import os
 import socket
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from facula.autograd.profiler_events import FunctionEvent
 from facula.autograd.profiler_recorder import MEMORY_EVENT_NAME
-
-if TYPE_CHECKING:
-    from facula.autograd.profiler_util import FunctionEvent
 
 _CATEGORY = {0: "cpu_op", 1: "cpu_op", 7: "user_annotation"}
 

@@ -23,7 +23,7 @@ from facula.distributed.errors import (
     DistNetworkError,
     DistStoreError,
 )
-from facula.distributed.messages import batch_isend_irecv, irecv, isend, recv, send
+from facula.distributed.messages import P2POp, batch_isend_irecv, irecv, isend, recv, send
 from facula.distributed.object_operations import (
     all_gather_object,
     broadcast_object_list,
@@ -54,7 +54,7 @@ from facula.distributed.process_group import ProcessGroup
 from facula.distributed.rendezvous import register_rendezvous_handler, rendezvous
 from facula.distributed.stores import FileStore, HashStore, PrefixStore, Store
 from facula.distributed.tcp_store import TCPStore
-from facula.distributed.types import P2POp, ReduceOp, Work, reduce_op
+from facula.distributed.types import ReduceOp, Work, reduce_op
 from facula.distributed.world import (
     GroupMember,
     destroy_process_group,

@@ -7,13 +7,14 @@ one tag come in the order in which they were sent.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from facula import core
 from facula.core.errors import fail
 from facula.distributed.operations import _checked, _root
 from facula.distributed.process_group import ProcessGroup
-from facula.distributed.types import P2POp, Work
+from facula.distributed.types import Work
 from facula.distributed.world import group_of
 
 Tensor = core.Tensor
@@ -139,6 +140,60 @@ def recv(
         return -1
     work.wait()
     return work.source_rank()
+
+
+class P2POp:
+    """One of several messages that are started together: `isend` or `irecv`, a tensor, a rank.
+
+    Args:
+        op: `isend` or `irecv`
+        tensor: what is sent, or written to
+        peer: the other rank, a number of the world
+        group: the ranks; None for all
+        tag: tells messages of two ranks apart
+        group_peer: the other rank as a number of the group
+
+    Raises:
+        ValueError: `op` is another function, or there is no such rank.
+
+    Example:
+        >>> dist = facula.distributed
+        >>> try:
+        ...     dist.P2POp(dist.broadcast, facula.ones(1), 1)
+        ... except ValueError:
+        ...     print("isend or irecv")
+        isend or irecv
+    """
+
+    def __init__(
+        self,
+        op: Callable[..., Any],
+        tensor: core.Tensor,
+        peer: int | None = None,
+        group: ProcessGroup | None = None,
+        tag: int = 0,
+        group_peer: int | None = None,
+    ) -> None:
+        if getattr(op, "__name__", "") not in ("isend", "irecv"):
+            fail(
+                ValueError,
+                "P2POp",
+                "distributed.isend or distributed.irecv was required (Invalid op)",
+                op,
+                hint="pass the function itself",
+            )
+        self.op, self.tensor, self.peer, self.group, self.tag = op, tensor, peer, group, tag
+        self.group_peer = group_peer
+
+    def start(self) -> Work | None:
+        """Start it."""
+        return self.op(self.tensor, self.peer, group=self.group, tag=self.tag, **self._group_peer())
+
+    def _group_peer(self) -> dict[str, Any]:
+        if self.group_peer is None:
+            return {}
+        name = "group_dst" if self.op.__name__ == "isend" else "group_src"
+        return {name: self.group_peer}
 
 
 def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:

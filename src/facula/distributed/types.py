@@ -1,4 +1,4 @@
-"""What collectives are told and give: `ReduceOp`, `Work`, `P2POp`, options.
+"""What collectives are told and give: `ReduceOp`, `Work`, options.
 
 Takes and gives plain values. Keeps true: a `Work` ends once, with a result or an exception, and tells
 everyone who waits.
@@ -9,22 +9,17 @@ from __future__ import annotations
 import datetime
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from facula import core
-from facula.core.errors import fail
 from facula.distributed.errors import DistBackendError
 from facula.distributed.stores import seconds_of
 from facula.namespaces.futures import Future
 from facula.ops.registry import F
 
-if TYPE_CHECKING:
-    from facula.distributed.world import ProcessGroup
-
-
 Tensor = core.Tensor
 
-__all__ = ["P2POp", "ReduceOp", "Work", "reduce_op"]
+__all__ = ["ReduceOp", "Work", "reduce_op"]
 
 
 class ReduceOp:
@@ -173,57 +168,3 @@ class Work:
     def abort(self) -> None:
         """Stop waiting for it."""
         self.break_off(DistBackendError(f"[{self.name}] it was aborted"))
-
-
-class P2POp:
-    """One of several messages that are started together: `isend` or `irecv`, a tensor, a rank.
-
-    Args:
-        op: `isend` or `irecv`
-        tensor: what is sent, or written to
-        peer: the other rank, a number of the world
-        group: the ranks; None for all
-        tag: tells messages of two ranks apart
-        group_peer: the other rank as a number of the group
-
-    Raises:
-        ValueError: `op` is another function, or there is no such rank.
-
-    Example:
-        >>> dist = facula.distributed
-        >>> try:
-        ...     dist.P2POp(dist.broadcast, facula.ones(1), 1)
-        ... except ValueError:
-        ...     print("isend or irecv")
-        isend or irecv
-    """
-
-    def __init__(
-        self,
-        op: Callable[..., Any],
-        tensor: core.Tensor,
-        peer: int | None = None,
-        group: ProcessGroup | None = None,
-        tag: int = 0,
-        group_peer: int | None = None,
-    ) -> None:
-        if getattr(op, "__name__", "") not in ("isend", "irecv"):
-            fail(
-                ValueError,
-                "P2POp",
-                "distributed.isend or distributed.irecv was required (Invalid op)",
-                op,
-                hint="pass the function itself",
-            )
-        self.op, self.tensor, self.peer, self.group, self.tag = op, tensor, peer, group, tag
-        self.group_peer = group_peer
-
-    def start(self) -> Work | None:
-        """Start it."""
-        return self.op(self.tensor, self.peer, group=self.group, tag=self.tag, **self._group_peer())
-
-    def _group_peer(self) -> dict[str, Any]:
-        if self.group_peer is None:
-            return {}
-        name = "group_dst" if self.op.__name__ == "isend" else "group_src"
-        return {name: self.group_peer}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from facula.codegen.c.templates.storage import fill
 
 if TYPE_CHECKING:
-    from facula.codegen.c.templates.attention import Flavour
+    from facula.codegen.c.templates.attention_tile import Flavour
 
 KEY_BLOCK = 64
 
