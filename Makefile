@@ -10,7 +10,7 @@ TESTS := -n $(TEST_JOBS) --dist loadfile
 # in a checkout only this machine's kernel variant is built; a wheel holds all of them
 export FACULA_BUILD_ISA ?= native
 
-.PHONY: help venv demo gpt test test-all test-slow mutation replay sweep soak sanitize valgrind lint house types layers \
+.PHONY: help venv demo gpt test test-all test-slow cross mutation replay sweep soak sanitize valgrind lint house types layers \
 	docs site bench wheel check-wheel clean
 
 help:  ## what there is
@@ -42,6 +42,9 @@ test-all: $(VENV)/installed  ## all tests
 
 test-slow: $(VENV)/installed  ## a fifth of the slow tests, another one every day
 	$(RUN) -m pytest $(TESTS) -m slow --sample 0.2 --seed "$$(date +%F)"
+
+cross: $(VENV)/installed  ## packages and the mobile runtime for aarch64, under qemu (Debian: CROSS_PACKAGES)
+	$(RUN) -m pytest tests/deploy/cross_aarch64.py
 
 mutation: $(VENV)/installed  ## change 200 random places, one at a time, and see whether the tests notice (hours)
 	$(RUN) tools/mutate.py draw --count 200

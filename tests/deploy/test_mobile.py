@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 
 import facula
-from facula import mobile, nn
+from facula import export, mobile, nn
+from facula.ao.quantization.quantize_pt2e import convert_pt2e, prepare_pt2e
+from facula.ao.quantization.quantizer import x86_inductor_quantizer as x86
+from facula.deploy.mobile import kernels_of
+from facula.runtime import compile, cpu_features
+from facula.runtime.compile import CompileError
 from facula.utils.mobile_optimizer import generate_mobile_module_lints, optimize_for_mobile
 
 
@@ -91,3 +96,33 @@ def test_pytorchs_names(tmp_path):
     assert facula.is_vulkan_available() is False
     with pytest.raises(RuntimeError, match="vulkan"):
         facula.ones(2, device="vulkan")
+
+
+def test_a_program_of_integers_gives_the_modules_numbers(tmp_path):
+    """Weights are packed for whichever processor opens the file: room is kept for the largest panels."""
+    x = facula.randn(2, 3, 12, 12)
+    quantizer = x86.X86InductorQuantizer()
+    quantizer.set_global(x86.get_default_x86_inductor_quantization_config())
+    prepared = prepare_pt2e(export.export(small(), (x,)).module(), quantizer)
+    prepared(x)
+    integers = convert_pt2e(prepared)
+    with facula.no_grad():
+        wanted = integers(x).numpy()
+    path = mobile.export(integers, (x,), tmp_path / "integers.ptl")
+    assert {"quantized_pack", "quantized_product:f32"} <= set(kernels_of(path))
+    np.save(tmp_path / "in.npy", x.numpy())
+    command = mobile.runtime_command(path, [str(tmp_path / "in.npy")], str(tmp_path / "out.npy"))
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), wanted, 1e-5, 1e-5)
+
+
+def test_another_architecture_takes_a_cross_compiler(exported, monkeypatch, tmp_path):
+    _, path = exported
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(compile.importlib.util, "find_spec", lambda name: None)
+    machine = "aarch64" if cpu_features.architecture() == "x86_64" else "x86_64"
+    with pytest.raises(CompileError, match=f"a C compiler for {machine} must be on PATH"):
+        mobile.runtime_command(path, [], "", machine=machine)
+    with pytest.raises(RuntimeError, match="must be one of .*aarch64.*: got m68k"):
+        mobile.runtime_command(path, [], "", machine="m68k")

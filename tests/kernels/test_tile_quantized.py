@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 from tile_harness import Library, runnable
 
+from facula.codegen.c.isa import isa
+from facula.codegen.c.templates.tile_quantized import panel_bytes
+
 # images, extents, channels, kernel, stride, padding, dilation, groups, results of a group
 LAYERS = {
     "row": (1, (1, 1, 1), 300, (1, 1, 1), (1, 1, 1), (0, 0, 0), (1, 1, 1), 1, 70),
@@ -46,9 +49,8 @@ def windows(x, layer, outside):
 
 def packed(library, rows, groups):
     results, inner = rows.shape[0] // groups, rows.shape[1]
-    size = np.zeros(1, np.int64)
-    library.call("quantized_panels", [size], [results, inner, groups])
-    panels = np.full(int(size[0]), 77, np.uint8)
+    size = panel_bytes(isa(library.variant), results, inner, groups)
+    panels = np.full(size, 77, np.uint8)
     library.call("quantized_pack", [panels, rows], [results, inner, groups])
     return panels
 

@@ -127,6 +127,7 @@ class Library:
     """The dense kernels of one variant."""
 
     def __init__(self, variant: str) -> None:
+        self.variant = variant
         self.runtime = build(POOL, [*FLAGS, "-march=x86-64-v2"])
         self.runtime.best.restype = ctypes.c_double
         self.runtime.guarded.restype = ctypes.c_void_p

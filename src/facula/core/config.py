@@ -54,6 +54,9 @@ SETTINGS: dict[str, Setting] = {
     ),
     "cache_dir": Setting("FACULA_CACHE_DIR", str, None, "folder of the disk cache"),
     "compiler": Setting("CC", str, None, "C compiler for kernels that are made on first use"),
+    "cross_compiler": Setting(
+        "FACULA_CROSS_CC", str, None, "C compiler for packages that run on another architecture"
+    ),
     "jit": Setting(
         "FACULA_JIT",
         _jit_mode,

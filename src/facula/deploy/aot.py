@@ -10,14 +10,13 @@ from __future__ import annotations
 import io
 import json
 import os
-import platform
 import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.deploy.kernels import libraries, library_with
+from facula.deploy.kernels import VARIANTS, libraries, library_with
 from facula.deploy.model import Model
 from facula.deploy.package import ALIGNMENT, package_bytes, write_package
 from facula.deploy.program_text import Value, kernels_in, plain_name, program_text
@@ -30,13 +29,31 @@ from facula.runtime import cpu_features
 from facula.runtime.cache import write_atomically
 from facula.serialization.archive import read_entry
 
-#: the instruction sets of a package, by machine
-VARIANTS = {"x86_64": ("v2", "v3", "v4"), "AMD64": ("v2", "v3", "v4")}
-
 
 def variants_here() -> tuple[str, ...]:
     """The instruction sets that packages hold unless told otherwise."""
-    return VARIANTS.get(platform.machine(), ("neon",))
+    return VARIANTS[cpu_features.architecture()]
+
+
+def _checked_variants(variants: Sequence[str] | None) -> tuple[str, ...]:
+    """The variants of a package, whatever machine they are for."""
+    chosen = tuple(variants_here() if variants is None else variants)
+    known = [variant for each in VARIANTS.values() for variant in each]
+    if unknown := [variant for variant in chosen if variant not in known]:
+        fail(
+            ValueError,
+            "package",
+            f"variants among {', '.join(known)} were required, which the runtime looks for",
+            ", ".join(map(str, unknown)),
+            hint="leave variants out: a package then has code for this machine's processors",
+        )
+    return chosen
+
+
+def _machine_of(variants: Sequence[str]) -> str:
+    """The architecture of a package; `any` where it has code for several."""
+    machines = {cpu_features.architecture(variant) for variant in variants}
+    return machines.pop() if len(machines) == 1 else "any"
 
 
 class Weights:
@@ -125,7 +142,15 @@ def compile_and_package(
     options: dict[str, Any] | None = None,
     variants: Sequence[str] | None = None,
 ) -> str:
-    """Compile an exported program into one file; gives its path."""
+    """Compile an exported program into one file; gives its path.
+
+    Args:
+        program: what `facula.export.export` gave.
+        path: where the file is to be.
+        options: options of the compiler.
+        variants: the instruction sets that it has code for, of one architecture or of several: `v2`, `v3`, `v4`,
+            `neon`. Default: all of this machine's.
+    """
     if not isinstance(program, ExportedProgram):
         fail(
             TypeError,
@@ -134,19 +159,11 @@ def compile_and_package(
             type(program).__name__,
             hint="facula.export.export(module, args) makes one",
         )
-    chosen = tuple(variants_here() if variants is None else variants)
-    if unknown := [variant for variant in chosen if variant not in variants_here()]:
-        fail(
-            ValueError,
-            "package",
-            f"variants among {', '.join(variants_here())} were required, which the runtime looks for",
-            ", ".join(map(str, unknown)),
-            hint="leave variants out: a package then has code for all of them",
-        )
+    chosen = _checked_variants(variants)
     parts = compiled_parts(Source(program), chosen, options)
     entries = entries_of(parts, chosen)
     entries["call"] = call_text(program)
-    return write_package(path, entries, platform.machine())
+    return write_package(path, entries, _machine_of(chosen))
 
 
 def compile_library(
@@ -160,7 +177,7 @@ def compile_library(
     parts = compiled_parts(Source(program), (variant,), options)
     entries = {**entries_of(parts, ()), "call": call_text(program)}
     prebuilt = [k for k in kernels_in(parts.regions) if not k.startswith("fused/")]
-    package = package_bytes(entries, platform.machine())
+    package = package_bytes(entries, cpu_features.architecture())
     content = library_with(prebuilt, parts.fused[variant], variant, package)
     target = os.path.abspath(os.fspath(path))
     with write_atomically(target) as temporary, open(temporary, "wb") as file:

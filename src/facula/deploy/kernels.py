@@ -30,6 +30,8 @@ from facula.runtime.compile import (
     spelled_for,
 )
 
+#: the instruction sets that packages have code for, by architecture (`native/fm_load.h` looks for these)
+VARIANTS = {"x86_64": ("v2", "v3", "v4"), "aarch64": ("neon",)}
 #: what fused kernels are compiled with (`runtime.compile.graph_flags`)
 _FUSED = ("-O2", "-fpeel-loops", "-fvect-cost-model=dynamic")
 
@@ -57,6 +59,13 @@ def _names_of(family: str, write: Callable[[], Iterable[tuple[str, str]]]) -> fr
         texts = [text for _, text in write()]
         _known[family] = frozenset(m["name"] for t in texts for m in units.ENTRY.finditer(t))
     return _known[family]
+
+
+def every_kernel(machine: str) -> list[str]:
+    """The names of all kernels that an architecture has."""
+    variant = cpu_features.variants(machine)[0]
+    texts = (text for _, write in units.writers(ISAS[variant]) for _, text in write())
+    return sorted({row["name"] for text in texts for row in units.ENTRY.finditer(text)})
 
 
 @functools.lru_cache(maxsize=64)
@@ -116,7 +125,7 @@ def _compile(command: Sequence[str]) -> None:
 def _object(variant: str, name: str, text: str, flags: Sequence[str]) -> bytes:
     """The object file of a unit, whose table has the unit's name."""
     symbol = re.sub(r"\W", "_", name)
-    compiler = compiler_command()
+    compiler = compiler_command(cpu_features.architecture(variant))
     chosen = [*default_flags(variant), "-fvisibility=hidden", *flags, "-ffunction-sections"]
     chosen += [f"-D{word}={word}_{symbol}" for word in ("facula_kernels", "facula_abi")]
     chosen = list(spelled_for(compiler, chosen))
@@ -151,8 +160,9 @@ def _linked(
     count: int,
     package: Sequence[bytes] = (),
 ) -> bytes:
-    compiler = compiler_command()
-    plain = cpu_features.march_flags(cpu_features.variants()[0])
+    machine = cpu_features.architecture(variant)
+    compiler = compiler_command(machine)
+    plain = cpu_features.march_flags(cpu_features.variants(machine)[0])
     with tempfile.TemporaryDirectory(prefix="facula-package-") as folder:
         index, output = os.path.join(folder, "index.c"), os.path.join(folder, "kernels.so")
         with open(index, "w", encoding="utf-8") as file:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from facula.deploy.aot import call_text, entries_of
-from facula.deploy.kernels import libraries
+from facula.deploy.kernels import every_kernel, libraries
 from facula.deploy.native import PROGRAM, runtime_program
 from facula.deploy.package import write_package
 from facula.deploy.programs import Source, compiled_parts
@@ -58,16 +58,20 @@ def kernels_of(path: Any) -> list[str] | None:
         return None
 
 
-def runtime_folder(kernels: Iterable[str] | None = None) -> str:
+def runtime_folder(kernels: Iterable[str] | None = None, machine: str | None = None) -> str:
     """A folder with the program and a library of these kernels; None: of all that there are.
 
-    A selection is compiled once a machine; without a compiler the library has all kernels.
+    A selection is compiled once a machine; without a compiler the library has all kernels. `machine` is the
+    architecture that the runtime is for, which takes a cross compiler where it is another than this one.
     """
-    if kernels is None or find_compiler() is None:
+    machine = cpu_features.named_architecture(machine)
+    own = machine == cpu_features.architecture()
+    if own and (kernels is None or find_compiler() is None):
         return _whole()
-    names = sorted(set(kernels))
-    variant = cpu_features.parts(cpu_features.detected())[0]
-    program = runtime_program()
+    names = every_kernel(machine) if kernels is None else sorted(set(kernels))
+    plainest = cpu_features.variants(machine)[0]
+    variant = cpu_features.parts(cpu_features.detected())[0] if own else plainest
+    program = runtime_program(machine)
     with open(program, "rb") as file:
         digest = hashlib.sha256("\0".join([variant, *names]).encode() + file.read())
     folder = _folder(digest)

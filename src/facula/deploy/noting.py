@@ -73,8 +73,9 @@ def note(
             NotImplementedError,
             "package",
             "a program whose launches follow from sizes alone was required: an operator of this one reads "
-            "elements (sizes that depend on data) or draws random numbers",
-            hint="put the module into eval(), and keep nonzero, unique and boolean masks out of it",
+            "elements (sizes that depend on data), runs in Python, or draws random numbers",
+            hint="put the module into eval(), and keep nonzero, unique, boolean masks, Fourier transforms and "
+            "decompositions of matrices out of it",
         )
     steps, storages, results = found
     return _Writer(len(inputs), len(constants), storages).noted(steps, results)

@@ -19,6 +19,7 @@ from facula.compiler import options as config
 from facula.compiler.pipeline import begin_graph, lowered
 from facula.core.errors import fail
 from facula.deploy.fitting import Expression, Point, stacked
+from facula.deploy.kernels import VARIANTS
 from facula.deploy.noting import Noted, note
 from facula.deploy.program_text import Value
 from facula.deploy.regions import Region, regions
@@ -29,7 +30,7 @@ from facula.fx.symbols import SymInt, plain
 from facula.lower.aot.api import aot_module_for_sizes, aot_module_simplified
 from facula.lower.aot.for_sizes import NotSymbolic, with_symbols
 from facula.lower.passes.freezing import Frozen
-from facula.runtime import cpu_features
+from facula.runtime import cpu_features, libraries
 
 if TYPE_CHECKING:
     from facula.fx import Node
@@ -238,10 +239,13 @@ def compiled_parts(
     parts = Parts(source)
     recording = core.set_grad_enabled(False)
     try:
-        if source.symbols and fuses:
-            _dynamic(parts, variants, options or {})
-        else:
-            _static(parts, variants, options or {}, fuses)
+        # this processor too: what is made of the constants is made here once
+        every = variants or [variant for each in VARIANTS.values() for variant in each]
+        with cpu_features.serving([*every, libraries.kernel_variant()]):
+            if source.symbols and fuses:
+                _dynamic(parts, variants, options or {})
+            else:
+                _static(parts, variants, options or {}, fuses)
     finally:
         core.set_grad_enabled(recording)
     return parts

@@ -199,8 +199,9 @@ def _of_channels(x: Any, scales: Any, zeros: Any, axis: int) -> Any:
 
 
 def _pair(scale: float, zero_point: float) -> tuple[Any, Any]:
+    # by launches, which packages note, and not by writes from here
     first, second = (
-        core.tensor([float(value)], dtype=core.float32) for value in (scale, zero_point)
+        F.full((1,), float(value), dtype=core.float32) for value in (scale, zero_point)
     )
     return first, second
 

@@ -168,7 +168,7 @@ def _multiplied(op: str, a: Any, b: Any, scale: Any, zero: Any, relu: bool) -> A
     first = a._integers.to(core.int32) - a.q_zero_point()
     product = first * (b._integers.to(core.int32) - b.q_zero_point())
     shape = product.shape
-    step = core.tensor([a.q_scale()], dtype=core.float32) * core.tensor([b.q_scale()])
+    step = products.number(a.q_scale()) * products.number(b.q_scale())
     flat = product.reshape(-1, 1).contiguous()
     low = chosen.zero_point if relu else None
     made = products.finished(flat, 1.0, step, None, chosen, a._kind, low)
@@ -191,7 +191,7 @@ def _scalar_added(op: str, a: Any, value: Any, relu: bool) -> Any:
         return F.relu(made) if relu else made
     totals = (a._integers.to(core.int32) - (a.q_zero_point() - shift)).reshape(-1, 1).contiguous()
     chosen = Quantizer(per_tensor_affine, scale, zero)
-    step = core.tensor([a.q_scale()], dtype=core.float32)
+    step = products.number(a.q_scale())
     made = products.finished(totals, 1.0, step, None, chosen, a._kind, zero if relu else None)
     return wrap(made.reshape(a.shape), a._kind, chosen)
 
@@ -270,7 +270,7 @@ def matmul(qa, qb, scale, zero_point):
     b = qb._integers.to(core.int32) - qb.q_zero_point()
     totals = F.matmul(a, b)
     chosen = quantizer("matmul", qa, scale, zero_point)
-    step = core.tensor([qa.q_scale()], dtype=core.float32) * core.tensor([qb.q_scale()])
+    step = products.number(qa.q_scale()) * products.number(qb.q_scale())
     made = products.finished(totals.reshape(-1, 1), 1.0, step, None, chosen, qa._kind)
     return wrap(made.reshape(totals.shape), qa._kind, chosen)
 

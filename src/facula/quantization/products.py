@@ -9,16 +9,20 @@ happens once, in float32, as PyTorch's x86 engine does it:
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from facula import core
+from facula.codegen.c.isa import isa
+from facula.codegen.c.templates import tile_quantized
 from facula.core.errors import fail
 from facula.ops import memory_order
 from facula.ops.registry import F, operator
 from facula.quantization.tensor import PER_CHANNEL, RANGES, Quantizer, per_tensor_affine, wrap
+from facula.runtime import cpu_features, libraries
 
 __all__ = ["Weights", "checked_output", "computed", "finished", "product"]
 
@@ -99,7 +103,7 @@ class Weights:
 
     def numbers(self, x: Any, size: Any, places: Any, given: tuple[float, int], relu: bool) -> Any:
         """The same as numbers, not below 0 where `relu`."""
-        multiplier = self.scales * core.tensor(given[0], dtype=core.float32)
+        multiplier = self.scales * number(given[0])
         factors = (multiplier, self._shift())
         low = 0.0 if relu else float("-inf")
         return self._product(x, size, places, given[1], factors, (low,), core.float32)
@@ -257,8 +261,8 @@ class weight_multiplier:
         return core.empty(weight.shape[:1], dtype=core.float32, device=weight.device)
 
     def cpu(out, weight, scales, scale, x_scale, y_scale):
-        both = _scales_of(weight, scales, scale) * core.tensor(x_scale, dtype=core.float32)
-        out.copy_(both / core.tensor(y_scale, dtype=core.float32))
+        both = _scales_of(weight, scales, scale) * number(x_scale)
+        out.copy_(both / number(y_scale))
 
 
 @operator(
@@ -274,11 +278,16 @@ class weight_shift:
         return core.empty(weight.shape[:1], dtype=core.float32, device=weight.device)
 
     def cpu(out, weight, scales, scale, x_scale, bias, divided):
-        both = _scales_of(weight, scales, scale) * core.tensor(x_scale, dtype=core.float32)
+        both = _scales_of(weight, scales, scale) * number(x_scale)
         if bias is None:
             out.zero_()
         else:
             out.copy_(bias / both if divided else bias)
+
+
+def number(value: float) -> Any:
+    """A number of 32 bits as a tensor, made by a launch, which packages note (`facula.deploy`)."""
+    return F.full((), value, dtype=core.float32)
 
 
 def _scales_of(weight: Any, scales: Any, scale: float) -> Any:
@@ -315,12 +324,16 @@ def _is_image(places: Any) -> bool:
     return len(places) > 2
 
 
+@functools.cache
+def _own_variants() -> tuple[str, ...]:
+    """The variant whose kernels run in this process."""
+    return (libraries.kernel_variant(),)
+
+
 def _panel_bytes(numbers: tuple[int, int, int]) -> int:
-    """The bytes of panels of (results of a group, inner, groups)."""
-    with computed():
-        size = core.empty((1,), dtype=core.int64)
-        core.kernel("quantized_panels")((size,), numbers)
-        return int(size.tolist()[0])
+    """The bytes of panels of (results of a group, inner, groups), whichever processor packs them."""
+    served = cpu_features.served() or _own_variants()
+    return max(tile_quantized.panel_bytes(isa(variant), *numbers) for variant in served)
 
 
 def _panels(rows: Any, results: int, groups: int) -> Any:
@@ -334,8 +347,8 @@ def _panels(rows: Any, results: int, groups: int) -> Any:
 
 def scaled(scales: Any, x_scale: float, y_scale: float, bias: Any) -> tuple[Any, Any]:
     """What sums are multiplied by, and what is added before."""
-    both = scales * core.tensor(x_scale, dtype=core.float32)
-    multiplier = both / core.tensor(y_scale, dtype=core.float32)
+    both = scales * number(x_scale)
+    multiplier = both / number(y_scale)
     return multiplier, F.zeros(both.shape) if bias is None else bias.detach() / both
 
 

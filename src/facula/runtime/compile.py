@@ -73,8 +73,36 @@ def find_compiler() -> list[str] | None:
     return None
 
 
-def compiler_command() -> list[str]:
-    """Like `find_compiler`, and says what to do where there is none."""
+def find_cross_compiler(machine: str) -> list[str] | None:
+    """The command of a C compiler for another architecture: `FACULA_CROSS_CC`, else the one that
+    distributions name after it, else the `ziglang` package; None where there is none.
+    """
+    named = config.get("cross_compiler")
+    if named:
+        return shlex.split(named)
+    path = programs.find_program(f"{machine}-linux-gnu-gcc")
+    if path:
+        return [path]
+    if importlib.util.find_spec("ziglang") is not None:
+        return [sys.executable, "-m", "ziglang", "cc", "-target", f"{machine}-linux-gnu"]
+    return None
+
+
+def compiler_command(machine: str | None = None) -> list[str]:
+    """The command of a C compiler for an architecture (this machine's), and what to do where there
+    is none."""
+    if machine is not None and machine != cpu_features.architecture():
+        command = find_cross_compiler(machine)
+        if command is None:
+            fail(
+                CompileError,
+                "compile",
+                f"a C compiler for {machine} must be on PATH ({machine}-linux-gnu-gcc), or named by "
+                "FACULA_CROSS_CC",
+                got="none",
+                hint=f"apt-get install gcc-{machine.replace('_', '-')}-linux-gnu, or pip install ziglang",
+            )
+        return command
     command = find_compiler()
     if command is None:
         fail(

@@ -17,13 +17,17 @@ from facula.core import config
 from facula.core.errors import fail
 
 __all__ = [
+    "architecture",
     "as_if",
     "choose",
     "detected",
     "features",
     "march_flags",
+    "named_architecture",
     "parts",
     "requirements",
+    "served",
+    "serving",
     "variants",
 ]
 
@@ -52,10 +56,12 @@ _X86: Table = {
 _ADDS_TO = {"v4x": "v4", "v4a": "v4x"}
 _ARM: Table = {"neon": ((), ("-march=armv8-a",))}
 _TABLES = {"x86_64": _X86, "AMD64": _X86, "aarch64": _ARM, "arm64": _ARM}
+# every variant of every architecture, for code that is written for another machine
+_EVERY: Table = {**_X86, **_ARM}
 
 
-def _table() -> Table:
-    machine = os.uname().machine
+def _table(machine: str | None = None) -> Table:
+    machine = machine or os.uname().machine
     if machine not in _TABLES:
         fail(
             RuntimeError,
@@ -107,9 +113,19 @@ def features() -> frozenset[str]:
     )
 
 
-def variants() -> tuple[str, ...]:
-    """Every variant of this machine's architecture, from the plainest to the richest."""
-    return tuple(_table())
+def variants(machine: str | None = None) -> tuple[str, ...]:
+    """Every variant of an architecture (this machine's), from the plainest to the richest."""
+    return tuple(_table(machine))
+
+
+def architecture(variant: str | None = None) -> str:
+    """The architecture that a variant is of, or this machine: `x86_64` or `aarch64`."""
+    return named_architecture() if variant is None else "x86_64" if variant in _X86 else "aarch64"
+
+
+def named_architecture(machine: str | None = None) -> str:
+    """The architecture that systems know by this name: `arm64` is `aarch64`. None: this machine's."""
+    return "x86_64" if _table(machine) is _X86 else "aarch64"
 
 
 def parts(variant: str) -> tuple[str, ...]:
@@ -120,12 +136,12 @@ def parts(variant: str) -> tuple[str, ...]:
 
 def requirements(variant: str) -> tuple[str, ...]:
     """The processor features that a variant's code may use."""
-    return _table()[variant][0]
+    return _EVERY[variant][0]
 
 
 def march_flags(variant: str) -> tuple[str, ...]:
     """The compiler flags that allow exactly the features of a variant."""
-    return _table()[variant][1]
+    return _EVERY[variant][1]
 
 
 def _missing(variant: str) -> list[str]:
@@ -137,13 +153,31 @@ _other = _local()
 
 @contextlib.contextmanager
 def as_if(variant: str) -> Iterator[None]:
-    """A block in which this thread writes code for another processor of the architecture."""
+    """A block in which this thread writes code for another processor."""
     before = getattr(_other, "variant", None)
     _other.variant = variant
     try:
         yield
     finally:
         _other.variant = before
+
+
+@contextlib.contextmanager
+def serving(variants: Iterable[str]) -> Iterator[None]:
+    """A block in which what this thread makes has to do for all these variants: room for weights that
+    any of them packs."""
+    before = served()
+    _other.served = tuple(variants)
+    try:
+        yield
+    finally:
+        _other.served = before
+
+
+def served() -> tuple[str, ...]:
+    """The variants that what is made now has to do for; empty: the one that this process runs."""
+    found: tuple[str, ...] = getattr(_other, "served", ())
+    return found
 
 
 def detected() -> str:

@@ -49,12 +49,21 @@ def optimize(model: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     return optimized
 
 
-def runtime_command(path: Any, inputs: Sequence[str], output: str) -> list[str]:
+def runtime_command(
+    path: Any, inputs: Sequence[str], output: str, machine: str | None = None
+) -> list[str]:
     """The command that runs a file on arrays (.npy), without Python.
 
     The kernels of the runtime are those that the file names.
+
+    Args:
+        path: a file of `export`.
+        inputs: the arrays that the model takes, as paths.
+        output: where the result is to be written.
+        machine: the architecture that the runtime is for, `x86_64` or `aarch64`; another than this machine's
+            takes a cross compiler (`docs/packages.md`). Default: this machine's.
     """
-    folder = mobile.runtime_folder(mobile.kernels_of(path))
+    folder = mobile.runtime_folder(mobile.kernels_of(path), machine)
     _asked[0] = folder
     return [os.path.join(folder, PROGRAM), os.fspath(path), *inputs, output]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Sequence
 from typing import Any
 
 from facula.core.errors import fail
@@ -23,6 +24,7 @@ def aoti_compile_and_package(
     *,
     package_path: Any = None,
     inductor_configs: dict[str, Any] | None = None,
+    variants: Sequence[str] | None = None,
 ) -> str:
     """Compile an exported program into one file of native code, weights and a manifest; gives its path.
 
@@ -31,6 +33,8 @@ def aoti_compile_and_package(
     Args:
         package_path: where it is to be, named `.pt2`; default: a new folder among the temporary files.
         inductor_configs: options of the compiler.
+        variants: the instruction sets that it has code for, of one architecture or of several: `v2`, `v3`,
+            `v4`, `neon` (which takes a cross compiler). Default: all of this machine's.
     """
     if package_path is None:
         package_path = os.path.join(tempfile.mkdtemp(prefix="facula-package-"), "model.pt2")
@@ -42,7 +46,7 @@ def aoti_compile_and_package(
             os.fspath(package_path),
             hint="package_path='model.pt2'",
         )
-    return compile_and_package(exported_program, package_path, inductor_configs)
+    return compile_and_package(exported_program, package_path, inductor_configs, variants)
 
 
 def aoti_load_package(

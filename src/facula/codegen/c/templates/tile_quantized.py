@@ -1,7 +1,7 @@
 """Layers of bytes: C text of linear layers and convolutions u8 x s8 -> s32 that end in integers or numbers.
 
 Takes the kind of 8-bit products; gives `quantized_product:<u8|i8|f32>` (rows of an image with channels last, times
-panels), `quantized_pack` (the panels) and `quantized_panels` (their bytes). Keeps true: sums are exact in 32 bits on
+panels), `quantized_pack` (the panels), and `panel_bytes` (their bytes). Keeps true: sums are exact in 32 bits on
 every instruction set, so results are the same integers on all of them; a row of sums becomes results while it is in a
 cache; no byte outside of the image is read; results do not depend on the number of threads.
 
@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from facula.codegen.c.entries import Entry, declared
 from facula.codegen.c.isa import Isa
-from facula.codegen.c.templates.tile_kind import Kind, fill
+from facula.codegen.c.templates.tile_kind import Kind, fill, kinds
 
-__all__ = ["quantized_entries", "quantized_text"]
+__all__ = ["panel_bytes", "quantized_entries", "quantized_text"]
 
 TYPES = r"""
 #define PAD_WORDS 16 /* words of k to whose multiple panels are filled up with zeros */
@@ -541,13 +541,6 @@ static int quantized_pack(char *const *p, const int64_t *n, const fk_scalar *s, 
     quantized_panels_job j = {(const int8_t *)p[1], (word *)p[0], n[0], n[1]};
     return launch(quantized_panel, &j, CEIL(n[0], NR) * n[2], 0, n[0] * n[1] * n[2] > 30000, rt);
 }
-
-/* p = the bytes that panels need;  n as above */
-static int quantized_panels(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt)
-{
-    *(int64_t *)p[0] = CEIL(n[0], NR) * NR * padded_words(n[1]) * (long)sizeof(word) * n[2];
-    return 0;
-}
 """
 
 #: result: C type, what is done with a sum, the scalars
@@ -566,7 +559,6 @@ _PRODUCT = """23;$COUNT; w results $S n22*n4*n5*n6*n19*n20; r image u8 n22*n0*n1
 #: the integers to which others may be added: how a byte of 16 becomes 32 bits
 _SUMS = {"u8": "_mm512_cvtepu8_epi32", "i8": "_mm512_cvtepi8_epi32"}
 _PACK = "3;0; w panels u8 $PANELS; r rows i8 n0*n1*n2"
-_BYTES = "3;0; w size i64 1"
 
 
 def quantized_text(isa: Isa, kind: Kind) -> str:
@@ -590,9 +582,22 @@ def quantized_text(isa: Isa, kind: Kind) -> str:
     return "\n".join(parts)
 
 
+def _columns(isa: Isa, kind: Kind) -> int:
+    """The columns of a panel."""
+    return (4 if isa.registers >= 32 else 2) * isa.vector_bytes // kind.word_bytes
+
+
+def panel_bytes(isa: Isa, results: int, inner: int, groups: int) -> int:
+    """The bytes of the panels that `quantized_pack` writes on processors of a variant."""
+    (kind,) = (each for each in kinds(isa) if each.name == "i8")
+    columns = _columns(isa, kind)
+    words = -(-inner // kind.group)
+    return -(-results // columns) * columns * -(-words // 16) * 16 * kind.word_bytes * groups
+
+
 def _panel_bytes(isa: Isa, kind: Kind, results: str, inner: str) -> str:
     """The bytes of a group's panels, as an expression over sizes."""
-    columns = (4 if isa.registers >= 32 else 2) * isa.vector_bytes // kind.word_bytes
+    columns = _columns(isa, kind)
     words = f"(({inner}+{kind.group - 1})/{kind.group}+15)/16*16"
     return f"({results}+{columns - 1})/{columns}*{columns}*({words})*{kind.word_bytes}"
 
@@ -616,5 +621,4 @@ def quantized_entries(isa: Isa, kind: Kind) -> list[Entry]:
         entries.append((f"quantized_product_sum:{name}", "d", entry, declared(said)))
     packed = f"n2*({_panel_bytes(isa, kind, 'n0', 'n1')})"
     entries.append(("quantized_pack", "d", "quantized_pack", declared(fill(_PACK, PANELS=packed))))
-    entries.append(("quantized_panels", "d", "quantized_panels", declared(_BYTES)))
     return entries
