@@ -174,7 +174,7 @@ def test_a_sum_of_many_tensors(training: bool) -> None:
             found = found.maximum(column) + 0.5
         return found
 
-    # compiling the gradients of a chain of maxima takes the square of its length
+    # the C compiler takes a quarter of a minute for the gradients of so many maxima; fewer: test_compile_time.py
     for function in (lambda x: sum(x.unbind(1)), *([] if training else [chain])):
         y = facula.compile(function)(x)
         want = function(x)

@@ -149,6 +149,15 @@ def _unchannelled(batch: Any, x: core.Tensor) -> Any:
     return x.unflatten(1, (batch.size, x.shape[1] // batch.size)).movedim(1, 0)
 
 
+def _with_offsets(
+    batch: Any, mapped: Callable[..., Any], one: Callable[..., Any], plain: tuple[Any, ...], bias: Any
+) -> Any:
+    """A convolution of these arguments, mapped where one of them is, plus the offsets of each entry."""
+    several = batch.has(plain[0]) or batch.has(plain[1])
+    found = mapped(batch, *plain) if several else one(*plain).unsqueeze(0)
+    return found + batch.front(bias).reshape((batch.size, 1, -1, *[1] * len(plain[-1])))
+
+
 def conv(
     batch: Any,
     input: core.Tensor,
@@ -163,12 +172,8 @@ def conv(
     """The batch joins N, or where weights differ the groups."""
     settings = (stride, padding, dilation)
     if batch.has(bias):
-        plain = (
-            conv(batch, input, weight, None, *settings, groups, output_size)
-            if (batch.has(input) or batch.has(weight))
-            else F._conv(input, weight, None, *settings, groups, output_size).unsqueeze(0)
-        )
-        return plain + batch.front(bias).reshape((batch.size, 1, -1, *[1] * len(output_size)))
+        plain = (input, weight, None, *settings, groups, output_size)
+        return _with_offsets(batch, conv, F._conv, plain, bias)
     if not batch.has(weight):
         x = joined(batch, input)
         return parted(batch, F._conv(x, weight, bias, *settings, groups, output_size))
@@ -196,14 +201,8 @@ def conv_input(
     """As `conv`."""
     settings = (stride, padding, dilation)
     if batch.has(bias):
-        plain = (
-            conv_input(batch, grad_output, weight, None, *settings, groups, input_size)
-            if (batch.has(grad_output) or batch.has(weight))
-            else F._conv_input(grad_output, weight, None, *settings, groups, input_size).unsqueeze(
-                0
-            )
-        )
-        return plain + batch.front(bias).reshape((batch.size, 1, -1, *[1] * len(input_size)))
+        plain = (grad_output, weight, None, *settings, groups, input_size)
+        return _with_offsets(batch, conv_input, F._conv_input, plain, bias)
     if not batch.has(weight):
         y = joined(batch, grad_output)
         return parted(batch, F._conv_input(y, weight, bias, *settings, groups, input_size))

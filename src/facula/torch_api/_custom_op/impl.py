@@ -267,32 +267,22 @@ def save_for_backward(qualname: str, function: Callable[..., Any]) -> Callable[.
     return function
 
 
+def _check_flags(flags: Any, results: int) -> None:
+    """`output_differentiability`: a bool for each result."""
+    whole = isinstance(flags, (list, tuple)) and all(isinstance(x, bool) for x in flags)
+    if not whole or len(flags) != results:
+        kind = "a bool for each result" if whole else "a list of bools"
+        required = f"{kind} was required as output_differentiability"
+        _refuse(RuntimeError, "impl_backward", required, flags, "one for each result")
+
+
 def backward(
     qualname: str, function: Callable[..., Any], output_differentiability: Any = None
 ) -> Callable[..., Any]:
     """``function(ctx, saved, *grads)`` gives a dictionary from the names of tensor arguments to gradients."""
     definition = _find(qualname)
     if output_differentiability is not None:
-        if not isinstance(output_differentiability, (list, tuple)) or any(
-            not isinstance(x, bool) for x in output_differentiability
-        ):
-            required = "a list of bools was required as output_differentiability"
-            _refuse(
-                RuntimeError,
-                "impl_backward",
-                required,
-                output_differentiability,
-                "one for each result",
-            )
-        if len(output_differentiability) != len(definition.schema.results):
-            required = "a bool for each result was required as output_differentiability"
-            _refuse(
-                RuntimeError,
-                "impl_backward",
-                required,
-                output_differentiability,
-                "one for each result",
-            )
+        _check_flags(output_differentiability, len(definition.schema.results))
     _parts(qualname)["backward"] = function
     return function
 
