@@ -85,7 +85,7 @@ class autocast:  # noqa: N801 - PyTorch's name
         self._before.append(state.enter_region(self.device, *settings))
         return self
 
-    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
+    def __exit__(self, kind: Any, value: object, trace: Any) -> None:
         state.leave_region(self._before.pop())
 
     def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
@@ -99,14 +99,14 @@ class autocast:  # noqa: N801 - PyTorch's name
             )
 
         @functools.wraps(func)
-        def within(*args: Any, **kwargs: Any) -> Any:
+        def within(*args: object, **kwargs: object) -> Any:
             with self:
                 return func(*args, **kwargs)
 
         return within
 
 
-def _cast_arguments(value: Any, device_type: str, dtype: core.dtype) -> Any:
+def _cast_arguments(value: object, device_type: str, dtype: core.dtype) -> Any:
     """Floating-point tensors of the device (but doubles) in `dtype`, through containers."""
     if isinstance(value, core.Tensor):
         castable = (

@@ -247,7 +247,7 @@ class GradScaler:
         state["found_inf_per_device"] = self._unscale_grads_(optimizer, inverse, none_found, False)
         state["stage"] = OptState.UNSCALED
 
-    def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> float | None:
+    def step(self, optimizer: Any, *args: object, **kwargs: object) -> float | None:
         """Unscale if that has not been done, and step unless a gradient is infinite or NaN."""
         if not self._enabled:
             return optimizer.step(*args, **kwargs)

@@ -36,7 +36,7 @@ inference_mode no_grad set_detect_anomaly set_grad_enabled set_multithreading_en
 """.split()
 
 
-def _overridden(outputs: Any, inputs: Any) -> list[Any]:
+def _overridden(outputs: Any, inputs: object) -> list[Any]:
     """The tensors of classes that handle functions themselves; none where overrides are switched off."""
     if type(outputs) is Tensor and type(inputs) is Tensor:
         return []
@@ -49,7 +49,7 @@ def _overridden(outputs: Any, inputs: Any) -> list[Any]:
     return found
 
 
-def _by_override(outputs: Any, inputs: Any, grad_outputs: Any, words: dict[str, Any]) -> Any:
+def _by_override(outputs: Any, inputs: object, grad_outputs: Any, words: dict[str, Any]) -> Any:
     # lazily: most programs have no tensors of classes that override functions
     overrides = importlib.import_module("facula.namespaces.overrides")
     relevant = (*_as_tuple(outputs), *_as_tuple(inputs))
@@ -65,7 +65,7 @@ def _as_tuple(value: Any) -> tuple:
     return tuple(value)
 
 
-def _check_gradient(op: str, index: int, output: Any, grad: core.Tensor) -> None:
+def _check_gradient(op: str, index: int, output: core.Tensor, grad: core.Tensor) -> None:
     if isinstance(output, graph.GradientEdge):
         return
     if grad.shape != output.shape:
@@ -91,7 +91,7 @@ def _check_gradient(op: str, index: int, output: Any, grad: core.Tensor) -> None
         )
 
 
-def _as_output(output: Any, grad: core.Tensor) -> Any:
+def _as_output(output: core.Tensor, grad: core.Tensor) -> Any:
     """The gradient in its output's dtype."""
     wanted = output.dtype if isinstance(output, Tensor) else grad.dtype
     return grad if grad.dtype is wanted or grad.dtype.is_complex else grad.to(wanted)
@@ -136,7 +136,7 @@ def _make_gradients(op: str, outputs: tuple, grads: tuple, batched: bool = False
     return tuple(made)
 
 
-def _implicit_gradient(op: str, output: Any) -> Any:
+def _implicit_gradient(op: str, output: core.Tensor) -> Any:
     if output.numel() != 1:
         fail(
             RuntimeError,
@@ -166,7 +166,7 @@ def backward(
     retain_graph: bool | None = None,
     create_graph: bool = False,
     grad_variables: Any = None,
-    inputs: Any = None,
+    inputs: object = None,
 ) -> None:
     """Accumulates the gradients of tensors into the ``grad`` of the leaves.
 
@@ -319,7 +319,7 @@ def _batched(
 
 
 class _VariableMeta(type):
-    def __instancecheck__(cls, instance: Any) -> bool:
+    def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, Tensor)
 
 
@@ -372,7 +372,7 @@ def __getattr__(name: str) -> Any:
 class _Package(types.ModuleType):
     """This package: `gradcheck` is the function also where the module of that name is imported."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if name in _LAZY and isinstance(value, types.ModuleType):
             value = getattr(value, name)
         super().__setattr__(name, value)

@@ -8,7 +8,6 @@ raises.
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 from facula import core
 
@@ -36,7 +35,7 @@ class set_detect_anomaly:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, *exc_info: Any) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         core.set_anomaly(self.prev, self.prev_check_nan)
 
 
@@ -77,5 +76,5 @@ class detect_anomaly:
         self.prev_check_nan = core.is_anomaly_check_nan_enabled()
         core.set_anomaly(True, self.check_nan)
 
-    def __exit__(self, *exc_info: Any) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         core.set_anomaly(self.prev, self.prev_check_nan)

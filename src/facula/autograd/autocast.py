@@ -73,7 +73,7 @@ def _is_device(device_type: str) -> bool:
     return True
 
 
-def _device_type(op: str, device_type: Any) -> str:
+def _device_type(op: str, device_type: str) -> str:
     if not isinstance(device_type, str):
         fail(
             TypeError,
@@ -335,7 +335,7 @@ def leave_region(before: tuple[Any, ...]) -> None:
     set_autocast_cache_enabled(cache)
 
 
-def _castable(value: Any, device_type: str) -> bool:
+def _castable(value: object, device_type: str) -> bool:
     """Whether autocast may change the dtype: floating point, not double, on the device."""
     return (
         isinstance(value, core.Tensor)

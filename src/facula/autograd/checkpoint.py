@@ -158,7 +158,7 @@ def _device_module(kind: str) -> Any:
     return getattr(sys.modules[__name__.partition(".")[0]], kind)
 
 
-def get_device_states(*args: Any) -> tuple[list[int], list[Any]]:
+def get_device_states(*args: object) -> tuple[list[int], list[Any]]:
     """The devices of the arguments beside the CPU, and the states of their random numbers.
 
     Args:
@@ -261,7 +261,7 @@ class CheckpointFunction(Function):
             return run_function(*args)
 
     @staticmethod
-    def backward(ctx: Any, *args: Any) -> Any:
+    def backward(ctx: Any, *args: object) -> Any:
         """Run recorded, and go back through that."""
         inputs = list(ctx.inputs)
         for index, tensor in zip(ctx.tensor_indices, ctx.saved_tensors, strict=True):
@@ -385,7 +385,7 @@ def checkpoint_sequential(
     segments: int,
     input: core.Tensor,
     use_reentrant: bool | None = None,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> Any:
     """Runs a sequence of modules in parts, each but the last by `checkpoint`.
 
@@ -581,7 +581,7 @@ def _checkpoint_hooks(frame: _Frame) -> saved_tensors_hooks:
 def _explaining(check: Callable[[Any], None], trace: list[list[str]]) -> Callable[[Any], None]:
     """A check whose error tells where the two runs saved their tensors."""
 
-    def explained(run: Any) -> None:
+    def explained(run: Callable[..., Any]) -> None:
         try:
             check(run)
         except CheckpointError as error:
@@ -601,8 +601,8 @@ def _without_reentrance(
     determinism_check: str,
     debug: bool,
     early_stop: bool,
-    *args: Any,
-    **kwargs: Any,
+    *args: object,
+    **kwargs: object,
 ) -> Iterator[None]:
     if determinism_check not in _DETERMINISM_CHECKS:
         fail(
@@ -652,7 +652,7 @@ class _Trace:
         self.lines.extend(traceback.format_stack(limit=12)[:-1])
         return self
 
-    def __exit__(self, *exc_info: Any) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         return None
 
 
@@ -674,5 +674,5 @@ class GraphExecGroup:
             )
         GraphExecGroup._current.group = self
 
-    def __exit__(self, *exc_info: Any) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         GraphExecGroup._current.group = None

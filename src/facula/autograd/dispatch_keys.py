@@ -45,11 +45,11 @@ class DispatchKeySet:
         single = isinstance(keys, DispatchKey)
         self._keys = frozenset((keys,) if single else keys) - {DispatchKey["Undefined"]}
 
-    def has(self, key: Any) -> bool:
+    def has(self, key: object) -> bool:
         """Whether a key is in the set."""
         return key in self._keys
 
-    def add(self, key: Any) -> DispatchKeySet:
+    def add(self, key: object) -> DispatchKeySet:
         """The set with a key more."""
         return DispatchKeySet(self._keys | {key})
 
@@ -109,7 +109,7 @@ class ExcludeDispatchKeyGuard:
             core.set_grad_enabled(False)
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         on, recorded = self._before.pop()
         for kind in on:
             autocast.set_autocast_enabled(kind, True)

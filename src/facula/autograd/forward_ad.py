@@ -163,7 +163,7 @@ class dual_level:  # noqa: N801
     def __enter__(self) -> int:
         return enter_dual_level()
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         exit_dual_level()
 
 

@@ -54,11 +54,11 @@ class FunctionCtx:
                 )
         self.saved_for_forward = tensors
 
-    def mark_dirty(self, *args: Any) -> None:
+    def mark_dirty(self, *args: object) -> None:
         """Say which inputs were modified in place; they must be returned as outputs."""
         self.dirty_tensors = args
 
-    def mark_non_differentiable(self, *args: Any) -> None:
+    def mark_non_differentiable(self, *args: object) -> None:
         """Say which outputs have no gradient."""
         self.non_differentiable = args
 
@@ -193,7 +193,7 @@ class BackwardCFunction(core.Node, FunctionCtx, _HookMixin):
             hint="return None for an input that has no gradient",
         )
 
-    def _checked(self, grad: Any, position: int, meta: tuple) -> Any:
+    def _checked(self, grad: core.Tensor, position: int, meta: tuple) -> Any:
         """The gradient in the input's shape and dtype."""
         if not isinstance(grad, Tensor):
             fail(
@@ -222,7 +222,7 @@ class BackwardCFunction(core.Node, FunctionCtx, _HookMixin):
             grad = grad.to(dtype)
         return grad
 
-    def apply_jvp(self, *args: Any) -> Any:
+    def apply_jvp(self, *args: object) -> Any:
         """Run the user's `jvp`."""
         return self._forward_cls.jvp(self, *args)
 
@@ -264,12 +264,12 @@ class _SingleLevelFunction(FunctionCtx, _HookMixin, metaclass=FunctionMeta):
         )
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Any) -> Any:
+    def setup_context(ctx: object, inputs: tuple, output: object) -> Any:
         """Keep what `backward` needs; given the arguments and the result of `forward`."""
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+    def backward(ctx: object, *grad_outputs: Any) -> Any:
         """Gradients of the inputs (None where there is none) from those of the outputs."""
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your custom "
@@ -281,7 +281,7 @@ class _SingleLevelFunction(FunctionCtx, _HookMixin, metaclass=FunctionMeta):
     vjp = backward
 
     @staticmethod
-    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+    def jvp(ctx: object, *grad_inputs: Any) -> Any:
         """Tangents of the outputs from those of the inputs, for forward mode."""
         raise NotImplementedError(
             "You must implement the jvp function for custom autograd.Function to use it with "
@@ -344,7 +344,7 @@ class Function(_SingleLevelFunction):
         )
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
+    def vmap(info: Any, in_dims: Any, *args: object) -> Any:
         """How the function acts on batches: gives outputs and their batch dimensions."""
         raise NotImplementedError(
             "To use autograd.Function with vmap, you must either override the vmap static method "
@@ -353,7 +353,7 @@ class Function(_SingleLevelFunction):
         )
 
     @classmethod
-    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+    def apply(cls, *args: object, **kwargs: object) -> Any:
         """Run the function on ``args``."""
         separate = cls.setup_context is not _SingleLevelFunction.setup_context
         if separate:
@@ -493,7 +493,7 @@ def _record(ctx: Any, args: tuple, results: list, targets: tuple, dirty: tuple) 
     ctx.dirty_tensors = ctx.non_differentiable = ()
 
 
-def _save(ctx: Any, tensor: Any, outputs: dict, targets: tuple) -> Any:
+def _save(ctx: object, tensor: core.Tensor, outputs: dict, targets: tuple) -> Any:
     if tensor is None:
         return None
     if not isinstance(tensor, Tensor):
@@ -511,7 +511,7 @@ def _save(ctx: Any, tensor: Any, outputs: dict, targets: tuple) -> Any:
     return core.SavedVariable(tensor, True, number)
 
 
-def bind_default_args(function: Callable, *args: Any, **kwargs: Any) -> tuple:
+def bind_default_args(function: Callable, *args: object, **kwargs: object) -> tuple:
     """The positional arguments of a call with defaults filled in."""
     bound = inspect.signature(function).bind(*args, **kwargs)
     bound.apply_defaults()
@@ -542,7 +542,7 @@ def once_differentiable(fn: Callable) -> Callable:
     """Mark a `backward` as not differentiable itself: differentiating twice then raises."""
 
     @wraps(fn)
-    def wrapper(ctx: Any, *args: Any) -> Any:
+    def wrapper(ctx: object, *args: object) -> Any:
         recording = core.set_grad_enabled(False)
         try:
             outputs = fn(ctx, *args)
@@ -580,7 +580,7 @@ class InplaceFunction(Function):
         self.inplace = inplace
 
 
-def _flatten(value: Any, tensors: list) -> Any:
+def _flatten(value: object, tensors: list) -> Any:
     """A nesting with its tensors taken out into ``tensors``; gives the structure."""
     if isinstance(value, Tensor):
         tensors.append(value)
@@ -592,7 +592,7 @@ def _flatten(value: Any, tensors: list) -> Any:
     return value
 
 
-def _unflatten(structure: Any, tensors: Any) -> Any:
+def _unflatten(structure: object, tensors: Any) -> Any:
     if isinstance(structure, _Slot):
         return tensors[structure.index]
     if isinstance(structure, (list, tuple)):
@@ -621,7 +621,7 @@ class NestedIOFunction(Function):
     """
 
     @classmethod
-    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+    def apply(cls, *args: object, **kwargs: object) -> Any:
         """Run the function on nested ``args``."""
         tensors: list[Any] = []
         structure = _flatten(args, tensors)
@@ -649,12 +649,12 @@ class NestedIOFunction(Function):
         return (None, None, *flat)
 
     @staticmethod
-    def forward_extended(ctx: Any, *inputs: Any) -> Any:
+    def forward_extended(ctx: object, *inputs: Any) -> Any:
         """Compute nested outputs."""
         raise NotImplementedError
 
     @staticmethod
-    def backward_extended(ctx: Any, *grads: Any) -> Any:
+    def backward_extended(ctx: object, *grads: Any) -> Any:
         """Nested gradients of the inputs."""
         raise NotImplementedError
 
@@ -664,7 +664,7 @@ def _nested_map(
 ) -> Callable[[Any], Any]:
     """A function that maps what satisfies a condition, in nested tuples, lists and dictionaries."""
 
-    def mapped(value: Any) -> Any:
+    def mapped(value: object) -> Any:
         if condition(value):
             return fn(value)
         if value is None:
@@ -686,11 +686,11 @@ def _nested_map(
     return mapped
 
 
-def _as_tuple(value: Any) -> tuple:
+def _as_tuple(value: object) -> tuple:
     return value if isinstance(value, tuple) else (value,)
 
 
-def _flatten_all(value: Any, out: list) -> None:
+def _flatten_all(value: object, out: list) -> None:
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (list, tuple)):

@@ -59,7 +59,7 @@ def _finish(values: Any, create_graph: bool) -> Any:
     return values if create_graph or values is None else values.detach()
 
 
-def _check_vector(v: Any, likes: tuple, many_likes: bool, name: str, op: str) -> tuple:
+def _check_vector(v: object, likes: tuple, many_likes: bool, name: str, op: str) -> tuple:
     """The vector as a tuple shaped like ``likes``; ones for a single-element one."""
     if v is None:
         if len(likes) != 1 or likes[0].numel() != 1:
@@ -246,7 +246,7 @@ def jvp(
 
 
 def _jacobian_rows(
-    output: Any, inputs: tuple, create_graph: bool, strict: bool, index: int
+    output: core.Tensor, inputs: tuple, create_graph: bool, strict: bool, index: int
 ) -> list[list[Any]]:
     """Per input, the gradients of every element of one output."""
     columns: list[list[Any]] = [[] for _ in inputs]
@@ -329,7 +329,7 @@ def _jacobian_forward(func: Callable, inputs: tuple) -> tuple[bool, tuple]:
     argnums = tuple(range(len(inputs)))
     shape_of: dict[str, bool] = {}
 
-    def as_tuple(*args: Any) -> tuple:
+    def as_tuple(*args: object) -> tuple:
         out = func(*args)
         shape_of["many"] = isinstance(out, tuple)
         return out if isinstance(out, tuple) else (out,)
@@ -393,7 +393,7 @@ def _check_forward_mode(create_graph: bool, vectorize: bool) -> None:
 
 def jacobian(
     func: Callable,
-    inputs: Any,
+    inputs: object,
     create_graph: bool = False,
     strict: bool = False,
     vectorize: bool = False,
@@ -442,7 +442,7 @@ def _nest(blocks: tuple, many_out: bool, many_in: bool) -> Any:
 
 
 def _single_output(func: Callable, op: str) -> Callable:
-    def checked(*args: Any) -> Any:
+    def checked(*args: object) -> Any:
         many, outputs = _as_tuple(func(*args), "outputs of the user-provided function", op)
         if many or not isinstance(outputs[0], core.Tensor):
             fail(
@@ -467,7 +467,7 @@ def _single_output(func: Callable, op: str) -> Callable:
 
 def hessian(
     func: Callable,
-    inputs: Any,
+    inputs: object,
     create_graph: bool = False,
     strict: bool = False,
     vectorize: bool = False,
@@ -520,7 +520,7 @@ def hessian(
 
 
 def _slopes(
-    func: Callable, inputs: Any, v: Any, create_graph: bool, strict: bool, name: str
+    func: Callable, inputs: Any, v: object, create_graph: bool, strict: bool, name: str
 ) -> tuple[bool, Any, Any, core.Tensor, Any]:
     """What products with a Hessian begin with: inputs, the vector, the value and its gradient."""
     many, tensors = _as_tuple(inputs, "inputs", name)

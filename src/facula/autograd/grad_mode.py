@@ -30,7 +30,7 @@ def _decorate_generator(make_context: Callable[[], Any], function: Callable) -> 
     """The generator with the context around each of its steps, and never around its caller's code."""
 
     @functools.wraps(function)
-    def generator(*args: Any, **kwargs: Any) -> Any:
+    def generator(*args: object, **kwargs: object) -> Any:
         inner = function(*args, **kwargs)
         try:
             with make_context():
@@ -59,7 +59,7 @@ def _decorate_class(make_context: Callable[[], Any], cls: type) -> type:
     original = cls.__init__  # type: ignore[misc]
 
     @functools.wraps(original)
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+    def init(self: Any, *args: object, **kwargs: object) -> None:
         with make_context():
             original(self, *args, **kwargs)
 
@@ -75,7 +75,7 @@ def context_decorator(make_context: Callable[[], Any], function: Callable[..., A
         return _decorate_generator(make_context, function)
 
     @functools.wraps(function)
-    def decorated(*args: Any, **kwargs: Any) -> Any:
+    def decorated(*args: object, **kwargs: object) -> Any:
         with make_context():
             return function(*args, **kwargs)
 
@@ -170,7 +170,7 @@ class set_grad_enabled(ContextDecorator):
     def __enter__(self) -> None:
         core.set_grad_enabled(self.mode)
 
-    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+    def __exit__(self, exc_type: object, exc_value: object, traceback: object) -> None:
         core.set_grad_enabled(self.prev)
 
     def __str__(self) -> str:
@@ -217,7 +217,7 @@ class inference_mode(ContextDecorator):
         if not self.mode:
             core.set_grad_enabled(True)
 
-    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+    def __exit__(self, exc_type: object, exc_value: object, traceback: object) -> None:
         inference, recording = self._saved.pop()
         core.set_inference_mode(inference)
         core.set_grad_enabled(recording)
@@ -248,7 +248,7 @@ class set_multithreading_enabled(ContextDecorator):
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+    def __exit__(self, exc_type: object, exc_value: object, traceback: object) -> None:
         core.set_multithreading_enabled(self.prev)
 
     def clone(self) -> set_multithreading_enabled:
@@ -273,7 +273,7 @@ class enforce_grad_layout_policy(ContextDecorator):
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+    def __exit__(self, exc_type: object, exc_value: object, traceback: object) -> None:
         return None
 
     def clone(self) -> enforce_grad_layout_policy:

@@ -43,7 +43,7 @@ class _PassSome(Function):
         return (None, *[g if i in ctx.kept else None for i, g in enumerate(grads)])
 
 
-def _as_tuple(value: Any) -> tuple:
+def _as_tuple(value: object) -> tuple:
     if isinstance(value, tuple):
         return value
     return tuple(value) if isinstance(value, list) else (value,)
@@ -57,7 +57,7 @@ def _inexact(tensor: core.Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
 
 
-def _outputs(result: Any) -> tuple:
+def _outputs(result: object) -> tuple:
     """The outputs that have a gradient, or could have one."""
     return tuple(o for o in _as_tuple(result) if isinstance(o, core.Tensor) and _inexact(o))
 
@@ -124,14 +124,14 @@ class _Check:
 
     # analytical -----------------------------------------------------------------------------------
 
-    def analytical(self, output: Any, cotangent: Any) -> list[Any]:
+    def analytical(self, output: core.Tensor, cotangent: core.Tensor) -> list[Any]:
         """The gradients of all tensors for one cotangent; zeros where there is none."""
         grads = _grad(output, self.tensors, cotangent, retain_graph=True, allow_unused=True)
         return [
             F.zeros_like(t) if g is None else g for g, t in zip(grads, self.tensors, strict=True)
         ]
 
-    def analytical_rows(self, output: Any, imaginary: bool) -> list[Any]:
+    def analytical_rows(self, output: core.Tensor, imaginary: bool) -> list[Any]:
         """For each tensor ``[elements of the output, elements of the tensor]``, by unit cotangents."""
         rows: list[list[Any]] = [[] for _ in self.tensors]
         for index in _indices(output.shape):
@@ -142,11 +142,11 @@ class _Check:
         return [_stack(r, t) for r, t in zip(rows, self.tensors, strict=True)]
 
 
-def _indices(shape: Any) -> Iterable[tuple]:
+def _indices(shape: core.Size) -> Iterable[tuple]:
     return itertools.product(*[range(n) for n in shape])
 
 
-def _stack(rows: list[Any], like: Any) -> Any:
+def _stack(rows: list[Any], like: core.Tensor) -> Any:
     return F.stack(rows) if rows else like.new_zeros((0, like.numel()))
 
 
@@ -167,7 +167,7 @@ def _expected_gradient(jacobian: Any, complex_input: bool, cotangent_imaginary: 
     return F.complex(part(jacobian[0]), part(jacobian[1]))
 
 
-def _close(a: Any, b: Any, check: _Check) -> bool:
+def _close(a: core.Tensor, b: core.Tensor, check: _Check) -> bool:
     return bool(((a - b).abs() <= check.atol + check.rtol * b.abs()).all())
 
 
@@ -360,7 +360,7 @@ def _check_undefined(check: _Check) -> None:
             _check_nothing(grads, check.tensors)
 
 
-def _check_nothing(grads: tuple, tensors: Any) -> None:
+def _check_nothing(grads: tuple, tensors: list[core.Tensor]) -> None:
     """Gradients of inputs that no gradient of an output reaches are zeros or None."""
     for grad, tensor in zip(grads, tensors, strict=True):
         if grad is not None and bool((_dense(grad) != 0).any()):
@@ -483,7 +483,7 @@ def _run(check: _Check, options: dict[str, Any]) -> None:
 
 def gradcheck(
     func: Callable[..., Any],
-    inputs: Any,
+    inputs: object,
     *,
     eps: float = 1e-6,
     atol: float = 1e-5,
@@ -568,7 +568,7 @@ def gradcheck(
 
 def gradgradcheck(
     func: Callable[..., Any],
-    inputs: Any,
+    inputs: object,
     grad_outputs: Any = None,
     *,
     eps: float = 1e-6,
@@ -664,7 +664,7 @@ def _shown(value: Any) -> Any:
     return shown if shown.requires_grad else shown.requires_grad_()
 
 
-def _random_cotangent(output: Any, non_contiguous: bool) -> Any:
+def _random_cotangent(output: core.Tensor, non_contiguous: bool) -> Any:
     made = F.randn_like(output.detach())
     if non_contiguous and made.dim() > 0:
         made = F.stack([made, made], -1)[..., 0]

@@ -155,7 +155,7 @@ class saved_tensors_hooks:
             )
         core.push_saved_tensor_hooks(self.pack_hook, self.unpack_hook)
 
-    def __exit__(self, *args: Any) -> None:
+    def __exit__(self, *args: object) -> None:
         core.pop_saved_tensor_hooks()
 
 
@@ -227,7 +227,7 @@ class _MultiHandle:
     def __enter__(self) -> _MultiHandle:
         return self
 
-    def __exit__(self, *exc_info: Any) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.remove()
 
     def __getstate__(self) -> tuple:

@@ -56,7 +56,7 @@ class RemovableHandle:
     def __enter__(self) -> RemovableHandle:
         return self
 
-    def __exit__(self, *exc_info: Any) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.remove()
 
 
@@ -82,7 +82,7 @@ class BackwardHookFunction(Function):
         return tuple(t.view_as(t) for t in tensors)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple:
+    def backward(ctx: object, *grads: Any) -> tuple:
         return grads
 
 
@@ -109,7 +109,7 @@ class BackwardHook:
             full[index] = grad
         return tuple(full)
 
-    def _as_replacement(self, result: Any, expected: int) -> tuple:
+    def _as_replacement(self, result: object, expected: int) -> tuple:
         result = result if isinstance(result, tuple) else (result,)
         if len(result) != expected:
             core.errors.fail(
@@ -140,7 +140,7 @@ class BackwardHook:
     def setup_input_hook(self, args: tuple) -> tuple:
         """Give ``args`` with its tensors passed through a node that runs the hooks for the inputs."""
 
-        def run_hooks(grad_input: tuple, _: Any) -> Any:
+        def run_hooks(grad_input: tuple, _: object) -> Any:
             if self.grad_outputs is None:  # the inputs got gradients, the outputs never did
                 return None
             replaced = self._spread(grad_input, self.input_indices, self.n_inputs)
@@ -194,5 +194,5 @@ class BackwardHook:
         return values[0] if single else values
 
 
-def _as_tuple(value: Any) -> tuple:
+def _as_tuple(value: object) -> tuple:
     return value if isinstance(value, tuple) else (value,)

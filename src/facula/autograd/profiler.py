@@ -62,14 +62,14 @@ class record_function(contextlib.ContextDecorator):
             self._open.append((recorder, recorder.enter_range(self.name, self.args)))
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         if self.run_callbacks_on_exit and self._open:
             recorder, event = self._open.pop()
             recorder.leave(event)
 
     def __call__(self, function: Callable[..., Any]) -> Any:
         @functools.wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
+        def wrapped(*args: object, **kwargs: object) -> Any:
             with record_function(self.name, self.args):
                 return function(*args, **kwargs)
 
@@ -161,7 +161,7 @@ class profile:
         self._start_trace()
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         if not self.enabled or self.recorder is None:
             return
         self.recorder.finish()

@@ -69,7 +69,7 @@ class _Emit:
         self.entered = True
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         if self._announcer is not None:
             core.set_profiling(False)
             core.PROFILER[0] = None

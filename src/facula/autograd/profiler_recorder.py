@@ -249,7 +249,7 @@ def operator_name(function: Callable[..., Any]) -> str:
     return name if "::" in name else "aten::" + name
 
 
-def _shape(value: Any) -> list[Any]:
+def _shape(value: object) -> list[Any]:
     if isinstance(value, core.Tensor):
         return list(value.shape)
     if isinstance(value, tuple) and value and all(isinstance(x, core.Tensor) for x in value):
@@ -257,7 +257,7 @@ def _shape(value: Any) -> list[Any]:
     return []
 
 
-def _type_name(value: Any) -> str:
+def _type_name(value: object) -> str:
     if isinstance(value, core.Tensor):
         return value.dtype.name
     if isinstance(value, tuple):
@@ -265,7 +265,7 @@ def _type_name(value: Any) -> str:
     return "" if value is None else "Scalar"
 
 
-def _concrete(value: Any) -> str:
+def _concrete(value: object) -> str:
     return "" if isinstance(value, core.Tensor) or value is None or _shape(value) else str(value)
 
 

@@ -24,7 +24,7 @@ _CATEGORY = {0: "cpu_op", 1: "cpu_op", 7: "user_annotation"}
 def _header(process: int, threads: Iterable[int]) -> list[dict[str, Any]]:
     """The names under which viewers show the process and its threads."""
 
-    def about(what: str, thread: int, **args: Any) -> dict[str, Any]:
+    def about(what: str, thread: int, **args: object) -> dict[str, Any]:
         return {"ph": "M", "name": what, "ts": 0, "pid": process, "tid": thread, "args": args}
 
     records = [

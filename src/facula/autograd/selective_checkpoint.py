@@ -71,7 +71,7 @@ class _PolicyMode:
         core.push_dispatch_mode(self)
         return self
 
-    def __exit__(self, *exc_info: Any) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         core.pop_dispatch_mode()
 
     def _kept(self, func: Callable[..., Any], args: tuple, kwargs: dict, out: Any = None) -> bool:
@@ -152,7 +152,7 @@ def create_selective_checkpoint_contexts(
     if isinstance(policy_fn_or_list, list):
         chosen = set(policy_fn_or_list)
 
-        def policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+        def policy(context: object, op: Any, *args: object, **kwargs: object) -> CheckpointPolicy:
             keep = op in chosen
             return CheckpointPolicy.MUST_SAVE if keep else CheckpointPolicy.PREFER_RECOMPUTE
 

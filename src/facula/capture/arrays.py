@@ -85,7 +85,7 @@ def to_array(tensor: Any) -> Any:
     return tensor.numpy()
 
 
-def array_of_tensor(value: Any) -> Any:
+def array_of_tensor(value: object) -> Any:
     """A tensor as an array, anything else itself; in captured programs with its gradient."""
     return value.numpy() if isinstance(value, core.Tensor) else value
 
@@ -274,7 +274,7 @@ class Arrays(Part):
         return translation("numpy_methods").bound(self, owner, name)
 
     # operators ------------------------------------------------------------------------------------
-    def array_binary(self, symbol: str, left: Any, right: Any) -> Any:
+    def array_binary(self, symbol: str, left: object, right: object) -> Any:
         """Arithmetic or a comparison."""
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
             raise Break("unsupported-call", "an operator of a tensor and an array")
@@ -315,7 +315,7 @@ class Arrays(Part):
         return (self.array_getitem(owner, Known(n)) for n in range(count))
 
     # indices --------------------------------------------------------------------------------------
-    def array_getitem(self, owner: ArrayValue, key: Any) -> Any:
+    def array_getitem(self, owner: ArrayValue, key: object) -> Any:
         """`array[key]`."""
         known = translation("numpy_dtypes").folded(self, operator.getitem, [owner, key], {})
         if known is not NotImplemented:
@@ -343,7 +343,7 @@ class Arrays(Part):
         made.view_of = (function, owner, more)
         return made
 
-    def array_setitem(self, owner: ArrayValue, key: Any, value: Value) -> None:
+    def array_setitem(self, owner: ArrayValue, key: object, value: Value) -> None:
         """`array[key] = value`."""
         found = translation("numpy_keys").key_of(self, owner, key)
         if found.reversed:

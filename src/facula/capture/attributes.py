@@ -52,7 +52,7 @@ _TABLES = ("_parameters", "_buffers", "_modules")
 _EXCEPTION_PARTS = {"exceptions": 1, "message": 0, "value": 0, "code": 0}
 
 
-def _has_attributes(owner: Any) -> bool:
+def _has_attributes(owner: Value) -> bool:
     """Whether it is a container of a class that may have attributes."""
     if isinstance(owner, SequenceValue):
         return is_plain_sequence(owner.kind)
@@ -231,7 +231,7 @@ class Attributes(Part):
         return UNBOUND
 
     @staticmethod
-    def _is_data_descriptor(found: Any) -> bool:
+    def _is_data_descriptor(found: object) -> bool:
         return hasattr(type(found), "__set__") or hasattr(type(found), "__delete__")
 
     def _bind(self, found: Any, base: type, name: str, owner: Any) -> Any:
@@ -273,7 +273,7 @@ class Attributes(Part):
             raise Break("unsupported-attribute", f"{base.__name__}.{name}")
         return self._class_value(base, name, found)
 
-    def _class_value(self, base: type, name: str, found: Any) -> Any:
+    def _class_value(self, base: type, name: str, found: object) -> Any:
         if is_trusted_name(base.__module__):
             return self.trusted(found)
         return self.wrap(found, held(base).attr("__dict__").item(name))
@@ -554,13 +554,13 @@ class Attributes(Part):
     def is_cell(self, value: Any) -> bool:
         return isinstance(value, CellValue)
 
-    def make_cell(self, content: Any) -> CellValue:
+    def make_cell(self, content: object) -> CellValue:
         return self.made(CellValue(content))
 
     def read_cell(self, cell: CellValue) -> Any:
         return self.force(cell.content)
 
-    def write_cell(self, cell: CellValue, value: Any) -> None:
+    def write_cell(self, cell: CellValue, value: object) -> None:
         cell.content = value
         if cell.source is not None:
             cell.changed = True

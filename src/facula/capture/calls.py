@@ -182,7 +182,7 @@ class Calls(Part):
                 return self._operator_or_inline(function, args, kwargs)
         return self.inline(function, args, kwargs)
 
-    def _prepare(self, real: Any, args: list[Any]) -> None:
+    def _prepare(self, real: object, args: list[Any]) -> None:
         """Let an object make what its first call makes, so that one segment serves all calls; not
         where the segment has changed attributes, which it may depend on."""
         prepare = getattr(real, "_facula_prepared_by", None)
@@ -192,7 +192,7 @@ class Calls(Part):
         if not self.attribute_writes:
             prepare(owner.real, lambda x: id(x) in self.tracked)
 
-    def _is_operator_function(self, real: Any) -> bool:
+    def _is_operator_function(self, real: object) -> bool:
         module = own_name(real.__module__)
         return module.startswith("facula.") and not module.startswith(_FOLLOWED)
 
@@ -418,7 +418,7 @@ class Calls(Part):
             return self.call(self.trusted(python), args, kwargs)
         raise Break("unsupported-call", f"{getattr(obj, '__qualname__', obj)}")
 
-    def _is_core_operator(self, obj: Any, args: list[Any], kwargs: dict[str, Any]) -> bool:
+    def _is_core_operator(self, obj: object, args: list[Any], kwargs: dict[str, Any]) -> bool:
         if rules.makes_tensors(obj):
             return True
         return rules.is_core_function(obj) and self._has_graph_value(args, kwargs)
@@ -432,7 +432,7 @@ class Calls(Part):
         return self._call_method(MethodValue(name, owner), args[1:], kwargs)
 
     # modules --------------------------------------------------------------------------------------
-    def _call_module(self, module: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def _call_module(self, module: ObjectValue, args: list[Any], kwargs: dict[str, Any]) -> Any:
         call = self.type_lookup(module.kind, "__call__")
         own = isinstance(call, types.FunctionType) and not is_trusted_name(call.__module__)
         if own:

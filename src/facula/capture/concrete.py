@@ -56,7 +56,7 @@ class Concrete:
     def caught(self, error: BaseException) -> BaseException:
         return error
 
-    def constant(self, value: Any) -> Any:
+    def constant(self, value: object) -> Any:
         return value
 
     def constant_of(self, value: Value) -> Any:
@@ -65,7 +65,7 @@ class Concrete:
     def loaded(self, value: Value) -> Any:
         return value
 
-    def is_cell(self, value: Any) -> bool:
+    def is_cell(self, value: object) -> bool:
         return type(value) is types.CellType
 
     def fail(self, kind: type[BaseException], text: str) -> None:
@@ -75,7 +75,7 @@ class Concrete:
         raise SystemError(f"[compile] a known instruction was required: got {instruction.name}")
 
     # names ----------------------------------------------------------------------------------------
-    def make_cell(self, value: Any) -> Any:
+    def make_cell(self, value: object) -> Any:
         return types.CellType() if value is UNBOUND else types.CellType(value)
 
     def read_cell(self, cell: Any) -> Any:
@@ -84,7 +84,7 @@ class Concrete:
         except ValueError:
             return UNBOUND
 
-    def write_cell(self, cell: Any, value: Any) -> None:
+    def write_cell(self, cell: Any, value: object) -> None:
         if value is UNBOUND:
             del cell.cell_contents
         else:
@@ -130,7 +130,7 @@ class Concrete:
     def getattr_or(self, owner: Value, name: str) -> Any:
         return builtins.getattr(owner, name, None)
 
-    def super(self, frame: Frame, function: Any, arguments: list[Any]) -> Any:
+    def super(self, frame: Frame, function: Callable[..., Any], arguments: list[Any]) -> Any:
         if arguments:
             return function(*arguments)
         first = frame.code.co_varnames[0]
@@ -142,7 +142,7 @@ class Concrete:
     def next(self, iterator: Any) -> Any:
         return builtins.next(iterator, STOP)
 
-    def send(self, receiver: Any, value: Any) -> tuple[bool, Any]:
+    def send(self, receiver: Any, value: object) -> tuple[bool, Any]:
         try:
             if value is None:
                 return False, builtins.next(receiver)
@@ -150,16 +150,16 @@ class Concrete:
         except StopIteration as stop:
             return True, stop.value
 
-    def is_none(self, value: Any) -> bool:
+    def is_none(self, value: object) -> bool:
         return value is None
 
-    def binary(self, symbol: str, left: Any, right: Any) -> Any:
+    def binary(self, symbol: str, left: object, right: object) -> Any:
         return BINARY[symbol](left, right)
 
     def unary(self, symbol: str, value: Value) -> Any:
         return UNARY[symbol](value)
 
-    def compare(self, symbol: str, left: Any, right: Any) -> Any:
+    def compare(self, symbol: str, left: object, right: object) -> Any:
         return COMPARE[symbol](left, right)
 
     # making things --------------------------------------------------------------------------------
@@ -240,10 +240,10 @@ class Concrete:
             builtins.setattr(function, f"__{name}__", value)
         return function
 
-    def is_mapping(self, value: Any) -> bool:
+    def is_mapping(self, value: object) -> bool:
         return isinstance(value, Mapping)
 
-    def is_sequence(self, value: Any) -> bool:
+    def is_sequence(self, value: object) -> bool:
         return isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))
 
     # calls ----------------------------------------------------------------------------------------
@@ -281,10 +281,10 @@ class Concrete:
         return run_generator(self, frame)
 
     # exceptions -----------------------------------------------------------------------------------
-    def exception_matches(self, error: Any, kind: Any) -> bool:
+    def exception_matches(self, error: object, kind: Any) -> bool:
         return isinstance(error, kind)
 
-    def split_group(self, error: Any, kind: Any) -> tuple[Any, Any]:
+    def split_group(self, error: object, kind: Any) -> tuple[Any, Any]:
         if isinstance(error, kind) and not isinstance(error, BaseExceptionGroup):
             return None, BaseExceptionGroup("", [error])
         if isinstance(error, BaseExceptionGroup):
@@ -300,7 +300,7 @@ class Concrete:
             return left[0]
         return BaseExceptionGroup("", left) if len(left) > 1 else left[0]
 
-    def raise_(self, frame: Frame, error: Any, cause: Any) -> None:
+    def raise_(self, frame: Frame, error: object, cause: Any) -> None:
         raised = error() if isinstance(error, type) else error
         if not isinstance(raised, BaseException):
             raise TypeError("exceptions must derive from BaseException")
@@ -315,7 +315,7 @@ class Concrete:
             raise RuntimeError("No active exception to reraise")
         raise error
 
-    def stop_iteration_error(self, error: Any) -> Any:
+    def stop_iteration_error(self, error: object) -> Any:
         if not isinstance(error, StopIteration):
             return error
         made = RuntimeError("generator raised StopIteration")
@@ -341,7 +341,7 @@ class Concrete:
 
 
 def _while_handling(
-    error: BaseException, function: Any, args: list[Any], kwargs: dict[str, Any]
+    error: BaseException, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]
 ) -> Any:
     """A call inside of an `except` block, so that what it raises or asks sees the exception."""
     try:

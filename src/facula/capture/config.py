@@ -60,7 +60,7 @@ def names() -> frozenset[str]:
 
 
 @contextlib.contextmanager
-def patch(changes: Any = None, value: Any = None, **more: Any) -> Iterator[None]:
+def patch(changes: Any = None, value: object = None, **more: object) -> Iterator[None]:
     """Settings with other values inside of a `with` block or a function."""
     wanted = {changes: value} if isinstance(changes, str) else dict(changes or {})
     wanted.update(more)

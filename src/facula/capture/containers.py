@@ -80,15 +80,15 @@ class Containers(Part):
         owner.items.setdefault(self.key_of(value), self.force(value))
         self.change(owner)
 
-    def set_update(self, owner: Value, values: Any) -> None:
+    def set_update(self, owner: Value, values: object) -> None:
         for value in self.unpack_all(values):
             self.set_add(owner, value)
 
-    def dict_update(self, owner: Value, values: Any) -> None:
+    def dict_update(self, owner: Value, values: object) -> None:
         for key, value in self.pairs(values):
             self.dict_set(owner, key, value)
 
-    def dict_merge(self, owner: Any, values: Any) -> None:
+    def dict_merge(self, owner: Any, values: object) -> None:
         for key, value in self.pairs(values):
             if self.key_of(key) in owner.items:
                 self.fail(TypeError, f"got multiple values for keyword argument {key!r}")
@@ -105,7 +105,7 @@ class Containers(Part):
         return out
 
     # changes ----------------------------------------------------------------------------------------
-    def change(self, value: Any, key: Any = None) -> None:
+    def change(self, value: Any, key: object = None) -> None:
         """Note that an object from outside has to be changed behind the graph."""
         if value.source is None:
             return
@@ -115,7 +115,7 @@ class Containers(Part):
         self.effects.setdefault(id(value), value)
 
     # items ----------------------------------------------------------------------------------------
-    def getitem(self, owner: Any, key: Any) -> Any:
+    def getitem(self, owner: object, key: object) -> Any:
         owner, key = self.force(owner), self.force(key)
         if isinstance(owner, TensorValue):
             return self.graph_call("[]", [owner, key])
@@ -133,11 +133,11 @@ class Containers(Part):
             return self.fold(lambda o, k: o[k], [owner, key])
         return self.call_special(owner, "__getitem__", [key])
 
-    def _class_item(self, owner: Known, key: Any) -> Any:
+    def _class_item(self, owner: Known, key: object) -> Any:
         """`list[int]`, and members of an enumeration by name."""
         return self.trusted(owner.obj[self.constant_of(key)])
 
-    def _index(self, key: Any) -> Any:
+    def _index(self, key: object) -> Any:
         if isinstance(key, (NumberValue, SliceValue)):
             return self.constant_of(key)
         if isinstance(key, Known):
@@ -146,7 +146,7 @@ class Containers(Part):
             return self.constant_of(self.call_special(key, "__index__", []))
         return self.constant_of(key)
 
-    def _sequence_item(self, owner: SequenceValue, key: Any) -> Any:
+    def _sequence_item(self, owner: SequenceValue, key: object) -> Any:
         index = self._index(key)
         try:
             found = list(owner.items)[index]
@@ -158,7 +158,7 @@ class Containers(Part):
             return self.made(SequenceValue(kind, found))
         return self.force(found)
 
-    def setitem(self, owner: Any, key: Any, value: Value) -> None:
+    def setitem(self, owner: object, key: object, value: Value) -> None:
         owner, key = self.force(owner), self.force(key)
         if isinstance(owner, TensorValue):
             self.graph_call(operator.setitem, [owner, key, value])
@@ -179,7 +179,7 @@ class Containers(Part):
         else:
             self.call_special(owner, "__setitem__", [key, value])
 
-    def delitem(self, owner: Any, key: Any) -> None:
+    def delitem(self, owner: object, key: object) -> None:
         owner, key = self.force(owner), self.force(key)
         if isinstance(owner, SequenceValue) and owner.mutable:
             try:
@@ -192,7 +192,7 @@ class Containers(Part):
         else:
             self.call_special(owner, "__delitem__", [key])
 
-    def contains(self, owner: Any, item: Any) -> Any:
+    def contains(self, owner: Any, item: object) -> Any:
         owner, item = self.force(owner), self.force(item)
         if isinstance(owner, DictValue):
             return Known(self.dict_find(owner, self.key_of(item)) is not UNBOUND)
@@ -229,7 +229,7 @@ class Containers(Part):
             return self.call_special(value, "__iter__", [])
         self.fail(TypeError, f"'{value.cls.__name__}' object is not iterable")
 
-    def _pull(self, value: Any) -> Iterator[Any] | None:
+    def _pull(self, value: object) -> Iterator[Any] | None:
         if isinstance(value, SequenceValue):
             return self._items(value)
         if isinstance(value, DictValue):
@@ -416,7 +416,7 @@ class Containers(Part):
         self.change(owner)
         return Known(None) if result is None else self.force(result)
 
-    def sorted_items(self, values: Any, kwargs: dict[str, Any]) -> list[Any]:
+    def sorted_items(self, values: object, kwargs: dict[str, Any]) -> list[Any]:
         """`sorted(values, key=, reverse=)`."""
         items = [self.force(item) for item in self.unpack_all(values)]
         key = kwargs.get("key")

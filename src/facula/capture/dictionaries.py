@@ -29,7 +29,7 @@ class Dictionaries(Part):
         found = self.type_lookup(owner.kind, name)
         return found if isinstance(found, types.FunctionType) else None
 
-    def pairs(self, value: Any) -> list[tuple[Any, Any]]:
+    def pairs(self, value: object) -> list[tuple[Any, Any]]:
         """The keys and values of a mapping, or of an iterable of pairs."""
         value = self.force(value)
         if isinstance(value, ViewValue) and value.part == "mapping":
@@ -100,7 +100,7 @@ class Dictionaries(Part):
         owner.deleted.discard(name)
         self.change(owner, name)
 
-    def dict_delete(self, owner: DictValue, key: Any) -> None:
+    def dict_delete(self, owner: DictValue, key: object) -> None:
         """Take an item out of a dictionary."""
         name = self.key_of(key)
         if self.dict_find(owner, name) is UNBOUND:
@@ -110,14 +110,14 @@ class Dictionaries(Part):
         owner.dropped.add(name)
         self.change(owner, name)
 
-    def dict_item(self, owner: DictValue, key: Any) -> Any:
+    def dict_item(self, owner: DictValue, key: object) -> Any:
         """`owner[key]`."""
         own = self.own_method(owner, "__getitem__")
         if own is not None:
             return self.call(self.trusted(own), [owner, key], {})
         return self.base_dict_item(owner, key)
 
-    def base_dict_item(self, owner: DictValue, key: Any) -> Any:
+    def base_dict_item(self, owner: DictValue, key: object) -> Any:
         """`dict.__getitem__`, and what stands in for a missing item."""
         found = self.dict_find(owner, self.key_of(key))
         if found is not UNBOUND:
@@ -181,7 +181,7 @@ class Dictionaries(Part):
             return self.binary("|=" if name == "__ior__" else "|", owner, args[0])
         raise Break("unsupported-mutation", f"dict.{name}")
 
-    def _move_to_end(self, owner: DictValue, key: Any, last: Any = None) -> Any:
+    def _move_to_end(self, owner: DictValue, key: object, last: object = None) -> Any:
         """`OrderedDict.move_to_end`."""
         to_end = last is None or self.truth(last)
         name = self.key_of(key)

@@ -97,7 +97,7 @@ class Place:
         if self.point is not None:
             self.slots += ["handling", *(f"stack{n}" for n in range(depth))]
 
-    def find(self, function: Any, values: list[Any]) -> Any:
+    def find(self, function: Callable[..., Any], values: list[Any]) -> Any:
         """What the segment for this state gives; captures it where there is none."""
         for entry in self.entries:
             result = entry.function(function, *values)
@@ -181,7 +181,7 @@ class Session:
         return callee
 
     @staticmethod
-    def _is_captured(function: Any) -> bool:
+    def _is_captured(function: Callable[..., Any]) -> bool:
         if not isinstance(function, types.FunctionType) or is_disabled(function):
             return False
         if function.__code__.co_flags & _GENERATOR or original_of(function) is not None:
@@ -197,7 +197,7 @@ class Session:
             found = self.places[key] = Place(self, code, point)
         return found
 
-    def go_on(self, function: Any, waiting: Suspended) -> Any:
+    def go_on(self, function: Callable[..., Any], waiting: Suspended) -> Any:
         """Run a waiting frame to its end: an instruction in Python, then the segment behind it."""
         point, values = waiting.point, waiting.values
         while True:
@@ -219,7 +219,7 @@ class Session:
                 return result
             point, values = result.point, result.values
 
-    def _frame_of(self, function: Any, point: Point, values: list[Any]) -> Frame:
+    def _frame_of(self, function: Callable[..., Any], point: Point, values: list[Any]) -> Frame:
         frame = Frame(function.__code__, function, function.__globals__)
         frame.index = point.index
         at = len(point.locals)
@@ -237,7 +237,7 @@ class Session:
         frame.stack = list(values[at + 1 :])
         return frame
 
-    def _segment_behind(self, function: Any, frame: Frame) -> Any:
+    def _segment_behind(self, function: Callable[..., Any], frame: Frame) -> Any:
         code = frame.code
         locals_ = tuple(
             name
@@ -260,7 +260,7 @@ class Session:
         return place.find(function, values)
 
     # missing --------------------------------------------------------------------------------------
-    def missed(self, place: Place, function: Any, values: list[Any]) -> Any:
+    def missed(self, place: Place, function: Callable[..., Any], values: list[Any]) -> Any:
         """No segment serves the state: capture one, or run in Python where the limit is reached."""
         if place.failed and not config.suppress_errors:
             place.failed = False
@@ -286,7 +286,7 @@ class Session:
         return result
 
     def _own_guards_fail(
-        self, entry: Entry, place: Place, function: Any, values: list[Any]
+        self, entry: Entry, place: Place, function: Callable[..., Any], values: list[Any]
     ) -> None:
         """A fault of the compiler: a segment does not serve the state that it was captured for."""
         reasons = "; ".join(self.reasons(entry, place, function, values))
@@ -336,7 +336,7 @@ class Session:
         slots["F"] = function
         return entry.reasons(slots, core.thread_keys(), entry.keys)  # type: ignore[attr-defined]
 
-    def _recompile(self, place: Place, function: Any, values: list[Any]) -> str:
+    def _recompile(self, place: Place, function: Callable[..., Any], values: list[Any]) -> str:
         """Tell that no segment serves a state, and why."""
         failed = [self.reasons(e, place, function, values) for e in reversed(place.entries)]
         reasons = [reason for one in failed for reason in one]
@@ -360,7 +360,7 @@ class Session:
             )
         return event.cause
 
-    def _limit(self, place: Place, function: Any, limit: int) -> None:
+    def _limit(self, place: Place, function: Callable[..., Any], limit: int) -> None:
         text = f"{limit} segments start here already; those stay in use, other states run in Python"
         if config.fail_on_recompile_limit_hit or self.fullgraph:
             raise FailOnRecompileLimitHit(
@@ -472,7 +472,7 @@ def _by_original_names(caller: Any, names: dict[str, str], function: Any) -> Cal
     """A caller whose parameters had to be renamed, callable by the names that they had."""
 
     @functools.wraps(function)
-    def renamed(*args: Any, **kwargs: Any) -> Any:
+    def renamed(*args: object, **kwargs: object) -> Any:
         return caller(*args, **{names.get(name, name): value for name, value in kwargs.items()})
 
     set_original(renamed, function)

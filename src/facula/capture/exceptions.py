@@ -48,7 +48,7 @@ class Exceptions(Part):
         value.args = self.lift(tuple(error.args))
         raise Raised(value) from None
 
-    def raise_(self, frame: Any, error: Any, cause: Any) -> None:
+    def raise_(self, frame: Any, error: object, cause: Any) -> None:
         error = self.force(error)
         if isinstance(error, Known) and isinstance(error.obj, type):
             error = self.call(error, [], {})
@@ -64,12 +64,12 @@ class Exceptions(Part):
                 attributes.items["__cause__"] = (Known("__cause__"), self.force(cause))
         raise Raised(error)
 
-    def reraise(self, frame: Any, error: Any) -> NoReturn:
+    def reraise(self, frame: Any, error: object) -> NoReturn:
         if error is None:
             self.fail(RuntimeError, "No active exception to reraise")
         raise Raised(self.force(error))
 
-    def exception_matches(self, error: Any, kind: Any) -> bool:
+    def exception_matches(self, error: object, kind: Any) -> bool:
         return issubclass(self.force(error).cls, self.constant_of(kind))
 
     def split_group(self, error: Any, kind: Any) -> tuple[Any, Any]:
@@ -99,19 +99,19 @@ class Exceptions(Part):
             return left[0]
         return self.new_exception(ExceptionGroup, [Known(""), self.build_list(left)])
 
-    def stop_iteration_error(self, error: Any) -> Any:
+    def stop_iteration_error(self, error: object) -> Any:
         if issubclass(self.force(error).cls, StopIteration):
             return self.new_exception(RuntimeError, [Known("generator raised StopIteration")])
         return error
 
-    def stopped_value(self, error: Any) -> Any:
+    def stopped_value(self, error: object) -> Any:
         value = self.force(error)
         if issubclass(value.cls, StopIteration):
             args = self.exception_args(value).items
             return self.force(args[0]) if args else Known(None)
         raise Raised(value)
 
-    def exception_triple(self, error: Any) -> list[Any]:
+    def exception_triple(self, error: object) -> list[Any]:
         value = self.force(error)
         return [self.trusted(value.cls), value, Known(None)]
 

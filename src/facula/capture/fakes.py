@@ -21,7 +21,7 @@ class Fakes:
         #: whether a result had a size that depends on elements
         self.counted = False
 
-    def from_tensor(self, tensor: Any) -> Any:
+    def from_tensor(self, tensor: core.Tensor) -> Any:
         """A stand-in for a real tensor."""
         return self.mode.from_tensor(tensor)
 

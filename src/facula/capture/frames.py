@@ -64,7 +64,7 @@ class Frame:
         self.stack: list[Any] = []
         self.handling: Any = None
 
-    def push(self, value: Any) -> None:
+    def push(self, value: object) -> None:
         """Put a value on the stack."""
         self.stack.append(value)
 

@@ -121,7 +121,7 @@ def assume_constant_result(function: Any) -> Any:
 def applied(cls: type) -> Any:
     """`cls.apply` of an autograd function as one function object, as a node needs it."""
 
-    def apply(*args: Any, **kwargs: Any) -> Any:
+    def apply(*args: object, **kwargs: object) -> Any:
         return cls.apply(*args, **kwargs)  # type: ignore[attr-defined]
 
     apply.__name__ = apply.__qualname__ = f"{cls.__name__}_apply"

@@ -56,7 +56,7 @@ def _short(value: Value) -> str:
     return text if len(text) < 60 else text[:57] + "..."
 
 
-def _equal(out: Text, name: str, value: Any) -> str:
+def _equal(out: Text, name: str, value: object) -> str:
     if value is None or value is True or value is False or value is ...:
         return f"{name} is not {value!r}"
     kind = type(value)
@@ -126,7 +126,7 @@ class TensorFacts(NamedTuple):
         )
 
 
-def facts_of(tensor: Any, dynamic: frozenset[int]) -> TensorFacts:
+def facts_of(tensor: core.Tensor, dynamic: frozenset[int]) -> TensorFacts:
     """What a tensor has now, but for its dynamic dimensions (and the strides that follow them)."""
     shape = tuple(-1 if i in dynamic else n for i, n in enumerate(tensor.shape))
     stride = tuple(tensor.stride())
@@ -145,7 +145,7 @@ def facts_of(tensor: Any, dynamic: frozenset[int]) -> TensorFacts:
     )
 
 
-def _tensor_reason(label: str, facts: TensorFacts, found: Any) -> str | None:
+def _tensor_reason(label: str, facts: TensorFacts, found: object) -> str | None:
     if not isinstance(found, core.Tensor) or type(found) is not facts.cls:
         return f"type({label}) is {facts.cls.__name__} does not hold: it is {type(found).__name__}"
     for name in ("dtype", "device", "requires_grad"):
@@ -175,7 +175,7 @@ class Steps:
         self.registers: dict[Source, int] = {}
         self.slots = ["F", *slots]
 
-    def _step(self, kind: str, target: int, source: int, value: Any, number: int = 0) -> None:
+    def _step(self, kind: str, target: int, source: int, value: object, number: int = 0) -> None:
         self.steps.append((core.GUARD_OPERATIONS[kind], target, source, value, number))
 
     def register(self, source: Source) -> int:
@@ -218,7 +218,7 @@ class Steps:
         self._step(kind, 0, source, value, number)
 
     def program(
-        self, state: tuple[int, Any], wanted: list[int], grouped: list[int], watch: Any
+        self, state: tuple[int, Any], wanted: list[int], grouped: list[int], watch: core.NameWatch
     ) -> Any:
         """What checks all guards in one call, the watched names first."""
         count = len(self.registers)
@@ -253,7 +253,7 @@ class GuardSet:
         #: gives the user's line, where guards are shown with theirs
         self.where: Callable[[], Line | None] | None = None
 
-    def add(self, kind: str, source: Source | None, value: Any = None) -> None:
+    def add(self, kind: str, source: Source | None, value: object = None) -> None:
         """Ask for something, once."""
         if source is None or source.kind == "held":
             return

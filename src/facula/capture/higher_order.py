@@ -66,7 +66,7 @@ def subgraph(
         d.graph, d.last_placeholder, d.inputs, d.operator_count = outer
 
 
-def _tensors(d: Symbolic, result: Any) -> list[Any]:
+def _tensors(d: Symbolic, result: object) -> list[Any]:
     result = d.force(result)
     if isinstance(result, TensorValue):
         return [result]

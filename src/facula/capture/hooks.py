@@ -24,7 +24,7 @@ class _Handle:
     """Stands for what `register_hook` gives; no program can ask for more than to drop it."""
 
 
-def with_hook(tensor: Any, graph: Graph, replaces: bool, *more: Any) -> None:
+def with_hook(tensor: Any, graph: Graph, replaces: bool, *more: object) -> None:
     """Have a graph see, and with `replaces` replace, the gradient of a tensor.
 
     more: what the graph reads besides the gradient.

@@ -84,7 +84,7 @@ def given_of(d: Any, nested: Any) -> tuple[Any, list[Any], Any]:
     """Symbolic arguments as stand-ins, the values among them that are nodes, and the template."""
     leaves: list[Any] = []
 
-    def take(value: Any) -> Any:
+    def take(value: object) -> Any:
         if isinstance(value, tuple):
             return tuple([take(item) for item in value])
         if isinstance(value, dict):
@@ -179,13 +179,13 @@ class InnerFunction:
         return build(self.template, [value.fake for value in results])
 
 
-def _name_of(function: Any) -> str:
+def _name_of(function: Callable[..., Any]) -> str:
     name = getattr(function, "name", None) or getattr(function, "kind", None) or function
     name = getattr(name, "__name__", name)
     return name if isinstance(name, str) and name.isidentifier() else "function"
 
 
-def _input(d: Symbolic, number: int, value: Any) -> Any:
+def _input(d: Symbolic, number: int, value: object) -> Any:
     node = d.graph.placeholder(f"input_{number}")
     d.last_placeholder = node
     if not isinstance(value, core.Tensor):
@@ -214,7 +214,7 @@ def check_nothing_stays(d: Symbolic, graph: Graph) -> None:
             raise Break("unsupported-mutation", f"a transform's tensor is kept as .{name}")
 
 
-def _is_of(d: Symbolic, value: Any, graph: Graph) -> bool:
+def _is_of(d: Symbolic, value: object, graph: Graph) -> bool:
     value = getattr(value, "value", None) or value
     if isinstance(value, TensorValue):
         return value.node is not None and value.node.graph is graph

@@ -33,7 +33,7 @@ def step(domain: Any, frame: Frame) -> Returned | Yielded | None:
         return None
 
 
-def throw(domain: Any, frame: Frame, exception: Any) -> bool:
+def throw(domain: Any, frame: Frame, exception: object) -> bool:
     """Go on at the handler of the present instruction; False where there is none."""
     position = frame.instruction.index if frame.instruction is not None else 0
     row = frame.program.handler(position)

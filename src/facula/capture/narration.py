@@ -47,7 +47,7 @@ def lines_of_frames() -> Callable[[Any], None] | None:
     return watch
 
 
-def trace_call(what: str, name: Any, line: Callable[[], Line]) -> None:
+def trace_call(what: str, name: core.Op | str, line: Callable[[], Line]) -> None:
     """A call that is followed, or that becomes a node."""
     if logs.is_on("trace_call"):
         name = getattr(name, "__name__", None) or str(name)

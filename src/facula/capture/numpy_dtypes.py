@@ -40,7 +40,7 @@ DTYPES = {np.dtype(found): dtype for dtype, found in NUMPY.items()}
 _NUMBERS = (bool, int, float, complex)
 
 
-def dtype_of(d: Any, value: Any) -> np.dtype | None:
+def dtype_of(d: Any, value: object) -> np.dtype | None:
     """A `dtype` argument; None where it is left out."""
     given = d.constant_of(value) if value is not None else None
     if given is None or given is np._NoValue:
@@ -77,7 +77,7 @@ def cast(d: Any, tensor: TensorValue, dtype: Any) -> TensorValue:
     return found
 
 
-def strong_dtype(value: Any) -> np.dtype | None:
+def strong_dtype(value: object) -> np.dtype | None:
     """The dtype of a known number that is not weak: of NumPy's, or a bool; None for others."""
     if isinstance(value, Known) and (is_numpy_scalar(type(value.obj)) or type(value.obj) is bool):
         return np.asarray(value.obj).dtype
@@ -120,7 +120,7 @@ def folded(d: Symbolic, function: Any, args: list[Any], kwargs: dict[str, Any]) 
     return _unfolded(d, result, arrays, lambda array: function(array, *plain[1:], **words))
 
 
-def _known(d: Any, value: Any, arrays: list[ArrayValue]) -> Any:
+def _known(d: Any, value: object, arrays: list[ArrayValue]) -> Any:
     value = d.force(value)
     if isinstance(value, ArrayValue) and value.content is not None:
         arrays.append(value)
@@ -137,7 +137,7 @@ def _known(d: Any, value: Any, arrays: list[ArrayValue]) -> Any:
     return found[0]
 
 
-def _unfolded(d: Symbolic, result: Any, arrays: list[ArrayValue], again: Any) -> Any:
+def _unfolded(d: Symbolic, result: object, arrays: list[ArrayValue], again: Any) -> Any:
     if isinstance(result, (list, tuple)):
         return d.made(SequenceValue(type(result), [_unfolded(d, r, arrays, again) for r in result]))
     if not isinstance(result, np.ndarray):
@@ -187,7 +187,7 @@ def _sequence_array(d: Any, value: SequenceValue, dtype: np.dtype | None) -> Arr
     return array_value(d, d.graph_call(operator_named("stack"), [d.build_tuple(same)]))
 
 
-def _has_parts(d: Symbolic, value: Any) -> bool:
+def _has_parts(d: Symbolic, value: object) -> bool:
     """Whether a sequence has arrays, tensors or open numbers somewhere inside."""
     value = d.force(value)
     if isinstance(value, SequenceValue):
@@ -221,7 +221,7 @@ def number(d: Any, value: Any, dtype: np.dtype) -> Any:
         raise Break("unsupported-value", str(error)) from error  # NumPy raises it, or has an answer
 
 
-def element(d: Any, value: Any, dtype: Any) -> Any:
+def element(d: Any, value: object, dtype: Any) -> Any:
     """What is written into an array: a tensor or a number of its dtype."""
     value = d.force(value)
     found = NUMPY[dtype]

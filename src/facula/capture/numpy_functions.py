@@ -123,7 +123,7 @@ def _ufunc_rule(ufunc: np.ufunc) -> Callable[..., Any]:
     return lambda d, args, kwargs: call(d, ufunc, args, kwargs)
 
 
-def _folded(function: Any) -> Callable[..., Any]:
+def _folded(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(d: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         plain = [_dtype_for(d, arg) for arg in args]
         words = {name: d.constant_of(value) for name, value in kwargs.items()}
@@ -151,11 +151,11 @@ def _scalar(kind: type) -> Callable[..., Any]:
     return run
 
 
-def _limits(function: Any) -> Callable[..., Any]:
+def _limits(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda d, args, kwargs: Known(function(_dtype_for(d, args[0])))
 
 
-def _maker(function: Any) -> Callable[..., Any]:
+def _maker(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(d: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         given = [d.force(arg) for arg in args]
         if function is np.arange and any(isinstance(arg, NumberValue) for arg in given):
@@ -187,7 +187,7 @@ def _open_range(d: Any, given: list[Any], dtype: Any = None) -> ArrayValue:
 @rule(np.array)
 def _array(
     d: Any, object: Any, dtype: Any = None, *, copy: Any = None, order: Any = None,
-    subok: Any = None, ndmin: Any = None, like: Any = None,
+    subok: Any = None, ndmin: Any = None, like: object = None,
 ) -> Any:  # fmt: skip
     _plain_order(d, order, like)
     made = as_array(d, object, dtype_of(d, dtype))
@@ -204,8 +204,8 @@ def _array(
 
 @rule(np.asarray, np.asanyarray)
 def _asarray(
-    d: Any, a: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None,
-    like: Any = None,
+    d: Any, a: object, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None,
+    like: object = None,
 ) -> Any:  # fmt: skip
     if copy is not None and not d.is_none(copy):
         return _array(d, a, dtype, copy=copy, order=order, like=like)
@@ -214,14 +214,14 @@ def _asarray(
 
 
 @rule(np.ascontiguousarray)
-def _ascontiguousarray(d: Any, a: Any, dtype: Any = None, *, like: Any = None) -> Any:
+def _ascontiguousarray(d: Any, a: object, dtype: Any = None, *, like: object = None) -> Any:
     made = as_array(d, a, dtype_of(d, dtype))
     if made.inner.fake.dim() == 0:
         return METHODS["reshape"](d, made, Known(1))
     return array_value(d, d.graph_method("contiguous", made.inner, [], {}))
 
 
-def _plain_order(d: Symbolic, order: Any, like: Any = None) -> None:
+def _plain_order(d: Symbolic, order: Any, like: object = None) -> None:
     if order is not None and d.constant_of(order) not in ("C", "K", "A", None):
         raise unsupported("an array in another order")
     if like is not None and not d.is_none(like):
@@ -271,7 +271,7 @@ rule(np.full_like)(_filled_like(None))
 @rule(np.full)
 def _full(
     d: Any, shape: Any, fill_value: Any, dtype: Any = None, order: Any = None, *,
-    device: Any = None, like: Any = None,
+    device: Any = None, like: object = None,
 ) -> Any:  # fmt: skip
     _plain_order(d, order, like)
     value = d.force(fill_value)
@@ -316,7 +316,7 @@ rule(np.stack)(_joined("stack"))
 
 
 @rule(np.where)
-def _where(d: Any, condition: Any, x: Any = None, y: Any = None) -> Any:
+def _where(d: Any, condition: Any, x: object = None, y: Any = None) -> Any:
     if x is None or y is None:
         raise Break("data-dependent-shape", "numpy.where(condition)")
     asked = cast(d, as_array(d, condition).inner, np.dtype(np.bool_))
@@ -338,7 +338,7 @@ def _promoted(value: Any) -> Any:
 
 
 @rule(np.result_type)
-def _result_type(d: Symbolic, *values: Any) -> Any:
+def _result_type(d: Symbolic, *values: object) -> Any:
     given = []
     for value in values:
         value = d.force(value)
@@ -350,7 +350,7 @@ def _result_type(d: Symbolic, *values: Any) -> Any:
 
 
 @rule(np.copyto)
-def _copyto(d: Symbolic, dst: Any, src: Any, casting: Any = None, where: Any = None) -> Any:
+def _copyto(d: Symbolic, dst: Any, src: Any, casting: Any = None, where: object = None) -> Any:
     target = d.force(dst)
     if not isinstance(target, ArrayValue):
         raise unsupported("copyto of something else")
@@ -378,7 +378,7 @@ def _broadcast_to(d: Symbolic, array: Any, shape: Any, subok: Any = None) -> Any
 
 
 @rule(np.broadcast_arrays)
-def _broadcast_arrays(d: Symbolic, *args: Any, subok: Any = None) -> Any:
+def _broadcast_arrays(d: Symbolic, *args: object, subok: Any = None) -> Any:
     parts = [as_array(d, part).inner for part in args]
     made = d.graph_call(operator_named("broadcast_tensors"), parts)
     return d.build_tuple([array_value(d, d.force(part)) for part in made.items])
@@ -414,12 +414,12 @@ def _meshgrid(d: Any, *xi: Any, copy: Any = None, sparse: Any = None, indexing: 
 
 # products and orders ------------------------------------------------------------------------------
 @rule(np.dot)
-def _dot(d: Symbolic, a: Any, b: Any, out: Any = None) -> Any:
+def _dot(d: Symbolic, a: object, b: object, out: object = None) -> Any:
     return METHODS["dot"](d, as_array(d, a), b, out)
 
 
 @rule(np.vdot)
-def _vdot(d: Symbolic, a: Any, b: Any, /) -> Any:
+def _vdot(d: Symbolic, a: object, b: object, /) -> Any:
     left, right = (METHODS["ravel"](d, as_array(d, part)) for part in (a, b))
     return METHODS["dot"](d, METHODS["conj"](d, left), right)
 
@@ -433,7 +433,7 @@ def _sum_of_products(d: Any, name: str, before: list[Any], parts: list[Any]) -> 
 
 
 @rule(np.inner)
-def _inner(d: Symbolic, a: Any, b: Any, /) -> Any:
+def _inner(d: Symbolic, a: object, b: object, /) -> Any:
     return _sum_of_products(d, "inner", [], [as_array(d, a).inner, as_array(d, b).inner])
 
 
@@ -489,13 +489,13 @@ def _at(d: Any, function: Any, q: Any, a: Any, axis: Any, out: Any, keepdims: An
 
 @rule(np.median)
 def _median(
-    d: Symbolic, a: Any, axis: Any = None, out: Any = None, overwrite_input: Any = None,
+    d: Symbolic, a: object, axis: Any = None, out: object = None, overwrite_input: Any = None,
     keepdims: Any = None,
 ) -> Any:  # fmt: skip
     return _at(d, np.median, None, a, axis, out, keepdims, None)
 
 
-def _quantile(function: Any) -> Callable[..., Any]:
+def _quantile(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(
         d: Any, a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: Any = None,
         method: Any = None, keepdims: Any = None,
@@ -517,7 +517,7 @@ def _errstate(d: Symbolic, **words: Any) -> Any:
 
 
 @rule(np.diag)
-def _diag(d: Symbolic, v: Any, k: Any = None) -> Any:
+def _diag(d: Symbolic, v: object, k: object = None) -> Any:
     array = as_array(d, v)
     if array.inner.fake.dim() == 2:
         return METHODS["diagonal"](d, array, k or Known(0))
@@ -526,7 +526,7 @@ def _diag(d: Symbolic, v: Any, k: Any = None) -> Any:
 
 @rule(np.interp)
 def _interp(
-    d: Symbolic, x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None
+    d: Symbolic, x: object, xp: Any, fp: Any, left: object = None, right: object = None, period: Any = None
 ) -> Any:  # fmt: skip
     """By the slope of the part that a place is in."""
     if period is not None and not d.is_none(period):
@@ -557,7 +557,7 @@ def _interp(
 
 
 @rule(np.convolve)
-def _convolve(d: Any, a: Any, v: Any, mode: Any = None) -> Any:
+def _convolve(d: Any, a: object, v: object, mode: Any = None) -> Any:
     one, other = as_array(d, a), as_array(d, v)
     sizes_ = [part.inner.fake.numel() for part in (one, other)]
     dtype = np.result_type(numpy_dtype(one.inner), numpy_dtype(other.inner))
@@ -580,7 +580,7 @@ def _convolve(d: Any, a: Any, v: Any, mode: Any = None) -> Any:
 
 @rule(np.linalg.svd)
 def _svd(
-    d: Symbolic, a: Any, full_matrices: Any = None, compute_uv: Any = None, hermitian: Any = None
+    d: Symbolic, a: object, full_matrices: Any = None, compute_uv: Any = None, hermitian: Any = None
 ) -> Any:
     if hermitian is not None and d.truth(hermitian):
         raise unsupported("linalg.svd of hermitian matrices")
@@ -692,7 +692,7 @@ def _like_sample(d: Any, value: Any, expected: Any) -> Any:
 
 
 # tensors of arrays --------------------------------------------------------------------------------
-def _tensor_of(function: Any, copies: bool) -> Callable[..., Any]:
+def _tensor_of(function: Callable[..., Any], copies: bool) -> Callable[..., Any]:
     def run(d: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         value = d.force(args[0]) if args else None
         if not isinstance(value, ArrayValue):

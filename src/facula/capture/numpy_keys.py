@@ -67,7 +67,7 @@ def key_of(d: Any, owner: ArrayValue, key: Any) -> Key:
     return Key(parts, back, single, whole, True)
 
 
-def _index_of_number(d: Any, part: Any) -> TensorValue:
+def _index_of_number(d: Any, part: object) -> TensorValue:
     words = {"dtype": Known(DTYPES[np.dtype(np.int64)]), "device": Known("cpu")}
     sizes = d.constant((1,))
     found: TensorValue = d.graph_call(operator_named("full"), [sizes, part], words)
@@ -86,14 +86,14 @@ def _single(parts: list[Any], open_numbers: list[int]) -> int:
     return numbers[0]
 
 
-def _is_open_number(part: Any) -> bool:
+def _is_open_number(part: object) -> bool:
     """Whether a part is a number that the graph computes."""
     if not isinstance(part, ArrayValue) or part.inner.fake.dim():
         return False
     return numpy_dtype(part.inner).kind in "iu"
 
 
-def _is_number(part: Any) -> bool:
+def _is_number(part: object) -> bool:
     """Whether a part of a key takes a dimension away."""
     return isinstance(part, NumberValue) or (isinstance(part, Known) and type(part.obj) is int)
 

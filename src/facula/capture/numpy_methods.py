@@ -204,8 +204,8 @@ for _name in ("var", "std"):
 
 @method("mean")
 def _mean(
-    d: Symbolic, a: Any, axis: Any = None, dtype: core.dtype | None = None, out: Any = None, keepdims: Any = None,
-    *, where: Any = None,
+    d: Symbolic, a: object, axis: Any = None, dtype: core.dtype | None = None, out: object = None, keepdims: Any = None,
+    *, where: object = None,
 ) -> Any:  # fmt: skip
     return _moment("mean")(d, a, axis, dtype, out, None, keepdims, where=where)
 
@@ -267,7 +267,7 @@ def sizes(d: Symbolic, given: list[Any]) -> Any:
 
 @method("reshape")
 def _reshape(
-    d: Symbolic, a: Any, *shape: Any, order: Any = None, copy: Any = None, **more: Any
+    d: Symbolic, a: Any, *shape: Any, order: Any = None, copy: Any = None, **more: object
 ) -> Any:
     if (
         copy is not None
@@ -289,7 +289,7 @@ def _ravel(d: Any, a: Any, order: Any = None) -> Any:
 
 
 @method("flatten")
-def _flatten(d: Symbolic, a: Any, order: Any = None) -> Any:
+def _flatten(d: Symbolic, a: object, order: Any = None) -> Any:
     return _copy(d, _ravel(d, a, order))
 
 
@@ -329,8 +329,8 @@ def _diagonal(d: Symbolic, a: Any, offset: Any = None, axis1: Any = None, axis2:
 
 @method("trace")
 def _trace(
-    d: Symbolic, a: Any, offset: Any = None, axis1: Any = None, axis2: Any = None, dtype: core.dtype | None = None,
-    out: Any = None,
+    d: Symbolic, a: object, offset: Any = None, axis1: Any = None, axis2: Any = None, dtype: core.dtype | None = None,
+    out: object = None,
 ) -> Any:  # fmt: skip
     found = _diagonal(d, a, offset, axis1, axis2)
     return reduce(d, np.add, found, Known(-1), dtype, out)
@@ -355,7 +355,7 @@ def _astype(
 
 
 @method("copy", "__copy__", "__deepcopy__")
-def _copy(d: Symbolic, a: Any, *order: Any, **words: Any) -> Any:
+def _copy(d: Symbolic, a: Any, *order: Any, **words: object) -> Any:
     return _like(d, a, d.graph_method("clone", a.inner, [], {}))
 
 
@@ -365,7 +365,7 @@ def _conj(d: Symbolic, a: Any) -> Any:
 
 
 @method("clip")
-def _clip(d: Symbolic, a: Any, min: Any = None, max: Any = None, out: Any = None) -> Any:
+def _clip(d: Symbolic, a: Any, min: Any = None, max: Any = None, out: object = None) -> Any:
     words = {} if out is None or d.is_none(out) else {"out": out}
     kind = numpy_dtype(a.inner)
     limits = [None if part is None or d.is_none(part) else d.force(part) for part in (min, max)]
@@ -411,7 +411,7 @@ def _fill(d: Symbolic, a: Any, value: Value) -> Any:
 
 
 @method("dot")
-def _dot(d: Symbolic, a: Any, b: Any, out: Any = None) -> Any:
+def _dot(d: Symbolic, a: Any, b: object, out: object = None) -> Any:
     other = as_array(d, b)
     words = {} if out is None or d.is_none(out) else {"out": out}
     dims = (a.inner.fake.dim(), other.inner.fake.dim())
@@ -488,7 +488,7 @@ def _take(d: Any, a: Any, indices: Any, axis: Any = None, out: Any = None, mode:
 
 
 @method("searchsorted")
-def _searchsorted(d: Any, a: Any, v: Any, side: Any = None, sorter: Any = None) -> Any:
+def _searchsorted(d: Any, a: Any, v: object, side: Any = None, sorter: Any = None) -> Any:
     if sorter is not None and not d.is_none(sorter):
         raise unsupported("searchsorted with sorter=")
     value = as_array(d, v)
@@ -500,12 +500,12 @@ def _searchsorted(d: Any, a: Any, v: Any, side: Any = None, sorter: Any = None) 
 
 
 @method("nonzero")
-def _nonzero(d: Symbolic, a: Any) -> Any:
+def _nonzero(d: Symbolic, a: object) -> Any:
     raise Break("data-dependent-shape", "numpy.nonzero")
 
 
 @method("item", "tolist", "__int__", "__float__", "__bool__", "__index__", "__complex__")
-def _elements(d: Symbolic, a: Any, *args: Any) -> Any:
+def _elements(d: Symbolic, a: object, *args: object) -> Any:
     raise Break("data-dependent-value", "an element of an array")
 
 

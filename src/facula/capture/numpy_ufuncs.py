@@ -71,7 +71,7 @@ def unsupported(what: str) -> Break:
     return Break("unsupported-call", f"numpy.{what}")
 
 
-def is_left_out(d: Symbolic, value: Any, default: Any = None) -> bool:
+def is_left_out(d: Symbolic, value: object, default: object = None) -> bool:
     """Whether an argument is what it is when it is left out."""
     value = d.force(value)
     if getattr(value, "real", None) is np._NoValue:
@@ -121,7 +121,7 @@ def operand(d: Symbolic, value: Any) -> Any:
     return value
 
 
-def _outs(d: Symbolic, out: Any) -> list[Any]:
+def _outs(d: Symbolic, out: object) -> list[Any]:
     if out is None:
         return []
     out = d.force(out)
@@ -133,14 +133,14 @@ def _paired(d: Symbolic, results: list[Any], outs: list[Any]) -> list[tuple[Any,
     return list(zip(results, outs or [Known(None)] * len(results), strict=True))
 
 
-def _result(d: Symbolic, tensor: TensorValue, out: Any, casting: Any = "same_kind") -> Any:
+def _result(d: Symbolic, tensor: TensorValue, out: object, casting: Any = "same_kind") -> Any:
     """The array or number that a function gives, or `out` with its elements."""
     if d.is_none(out):
         return array_value(d, tensor, scalar=tensor.fake.dim() == 0)
     return write_out(d, tensor, out, casting)
 
 
-def write_out(d: Any, tensor: TensorValue, out: Any, casting: Any = "same_kind") -> ArrayValue:
+def write_out(d: Any, tensor: TensorValue, out: object, casting: Any = "same_kind") -> ArrayValue:
     """`out`, filled with a result."""
     if not isinstance(out, ArrayValue):
         raise unsupported("function with out= of something else")
@@ -222,7 +222,7 @@ def _operands(d: Symbolic, function: Any, values: list[Any], dtypes: tuple[Any, 
     return made
 
 
-def _open_float(d: Any, value: Any, dtype: np.dtype) -> Any:
+def _open_float(d: Any, value: object, dtype: np.dtype) -> Any:
     """A float that may change as a tensor, so that other ones need no other graph."""
     tensor = d.float_as_tensor(value)
     if isinstance(tensor, TensorValue):
@@ -230,7 +230,7 @@ def _open_float(d: Any, value: Any, dtype: np.dtype) -> Any:
     return _number_tensor(d, tensor, dtype)
 
 
-def _number_tensor(d: Any, value: Any, dtype: np.dtype) -> TensorValue:
+def _number_tensor(d: Any, value: object, dtype: np.dtype) -> TensorValue:
     words = {"dtype": Known(DTYPES[dtype]), "device": Known("cpu")}
     sizes = d.constant(())
     found: TensorValue = d.graph_call(
@@ -239,12 +239,12 @@ def _number_tensor(d: Any, value: Any, dtype: np.dtype) -> TensorValue:
     return found
 
 
-def _is_natural(value: Any) -> bool:
+def _is_natural(value: object) -> bool:
     return isinstance(value, Known) and value.obj >= 0
 
 
 def _integer_division(
-    d: Symbolic, function: Any, operands: list[Any], dtype: np.dtype
+    d: Symbolic, function: Callable[..., Any], operands: list[Any], dtype: np.dtype
 ) -> TensorValue:
     left, right = operands
     if isinstance(right, Known) and right.obj != 0:
@@ -257,7 +257,7 @@ def _integer_division(
     return d.graph_call(where, [none, zero, divided])
 
 
-def _matmul(d: Any, left: Any, right: Any) -> TensorValue:
+def _matmul(d: Any, left: object, right: object) -> TensorValue:
     values = [as_array(d, value).inner for value in (left, right)]
     if any(value.fake.dim() == 0 for value in values):
         raise unsupported("matmul of numbers")
@@ -344,8 +344,8 @@ def _sample(ufunc: np.ufunc, place: int, dtype: np.dtype) -> np.ndarray:
 
 # folds and runs -----------------------------------------------------------------------------------
 def reduce(
-    d: Any, ufunc: np.ufunc, array: Any, axis: Any = None, dtype: Any = None, out: Any = None,
-    keepdims: Any = None, initial: Any = None, where: Any = None,
+    d: Any, ufunc: np.ufunc, array: Any, axis: Any = None, dtype: Any = None, out: object = None,
+    keepdims: Any = None, initial: Any = None, where: object = None,
 ) -> Any:  # fmt: skip
     """`ufunc.reduce`."""
     name = _FOLDS.get(ufunc)
@@ -369,7 +369,7 @@ def reduce(
     return _result(d, cast(d, found, result), Known(None) if out is None else _one(d, out))
 
 
-def _one(d: Symbolic, out: Any) -> Any:
+def _one(d: Symbolic, out: object) -> Any:
     out = d.force(out)
     return d.force(out.items[0]) if isinstance(out, SequenceValue) else out
 
@@ -402,7 +402,7 @@ def axes_of(d: Symbolic, tensor: TensorValue, axis: Any, default: Any = None) ->
 
 
 def accumulate(
-    d: Any, ufunc: np.ufunc, array: Any, axis: Any = None, dtype: Any = None, out: Any = None
+    d: Any, ufunc: np.ufunc, array: Any, axis: Any = None, dtype: Any = None, out: object = None
 ) -> Any:
     """`ufunc.accumulate`."""
     name = _RUNS.get(ufunc) or _RUNNING.get(ufunc)
@@ -418,7 +418,7 @@ def accumulate(
     return _result(d, cast(d, found, result), Known(None) if out is None else _one(d, out))
 
 
-def outer(d: Symbolic, ufunc: np.ufunc, left: Any, right: Any, **kwargs: Any) -> Any:
+def outer(d: Symbolic, ufunc: np.ufunc, left: object, right: object, **kwargs: object) -> Any:
     """`ufunc.outer`."""
     one, other = as_array(d, left), as_array(d, right)
     key = [Known(...), *[Known(None)] * other.inner.fake.dim()]

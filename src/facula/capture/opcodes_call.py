@@ -126,7 +126,7 @@ def get_yield_from_iter(d: Symbolic, f: Frame, i: Instruction) -> None:
 
 
 @action("FOR_ITER")
-def for_iter(d: Any, f: Frame, i: Instruction) -> None:
+def for_iter(d: Symbolic, f: Frame, i: Instruction) -> None:
     value = d.next(f.stack[-1])
     if value is not STOP:
         f.push(value)

@@ -54,7 +54,7 @@ _NUMBERS = (int, float, complex, bool)
 class Operators(Part):
     """The part of `Symbolic` that knows operators."""
 
-    def constant_or_none(self, value: Any) -> tuple[Any] | None:
+    def constant_or_none(self, value: object) -> tuple[Any] | None:
         """The real object that a value is, in a tuple; None where it is not known."""
         value = self.force(value)
         if isinstance(value, Known):
@@ -130,7 +130,7 @@ class Operators(Part):
         return self.trusted(result)
 
     # arithmetic -----------------------------------------------------------------------------------
-    def binary(self, symbol: str, left: Any, right: Any) -> Any:
+    def binary(self, symbol: str, left: object, right: object) -> Any:
         left, right = self.force(left), self.force(right)
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
             return self._tensor_binary(symbol, left, right)
@@ -176,7 +176,7 @@ class Operators(Part):
             left, right = self._float_operand(left, right), self._float_operand(right, left)
         return self.graph_call(symbol, [left, right])
 
-    def _float_operand(self, value: Value, other: Any) -> Any:
+    def _float_operand(self, value: Value, other: object) -> Any:
         """A float that may change as a tensor, where that gives what the number gives."""
         if not follows_float(value) or not isinstance(other, TensorValue):
             return value
@@ -197,12 +197,12 @@ class Operators(Part):
             return [self._float_operand(self.force(args[0]), owner)]
         return args
 
-    def _number_binary(self, function: Callable, left: Any, right: Any) -> Any:
+    def _number_binary(self, function: Callable, left: object, right: object) -> Any:
         if follows_float(left) or follows_float(right):
             return self._float_binary(function, left, right)
         return self._changing_binary(function, left, right)
 
-    def _float_binary(self, function: Callable, left: Any, right: Any) -> Any:
+    def _float_binary(self, function: Callable, left: object, right: object) -> Any:
         """With a float that may change: what can not fail for other values stays open."""
         known = isinstance(right, Known) and right.obj != 0
         total = function in _TOTAL or (function is operator.truediv and known)
@@ -246,7 +246,7 @@ class Operators(Part):
             return self.made(SequenceValue(kind, items))
         return None
 
-    def _set_binary(self, symbol: str, plain: str, left: Any, right: Any) -> Any:
+    def _set_binary(self, symbol: str, plain: str, left: object, right: object) -> Any:
         if isinstance(left, DictValue):
             if plain != "|":
                 self.fail(TypeError, f"unsupported operand type(s) for {symbol}")
@@ -262,7 +262,7 @@ class Operators(Part):
             return left
         return self.set_method(left, names[plain], [right])
 
-    def _has_own(self, value: Any, symbol: str) -> bool:
+    def _has_own(self, value: object, symbol: str) -> bool:
         """Whether a class of dictionaries has an operator of its own."""
         name = f"__{_NAMES[symbol]}__"
         return isinstance(value, DictValue) and self.own_method(value, name) is not None
@@ -287,7 +287,7 @@ class Operators(Part):
             f"'{right.cls.__name__}'",
         )
 
-    def unary(self, symbol: str, value: Any) -> Any:
+    def unary(self, symbol: str, value: object) -> Any:
         value = self.force(value)
         if isinstance(value, TensorValue):
             return self.graph_call(UNARY[symbol], [value])
@@ -358,7 +358,7 @@ class Operators(Part):
             for key, (_, item) in left.items.items()
         )
 
-    def _compare_objects(self, symbol: str, left: Any, right: Any) -> Any:
+    def _compare_objects(self, symbol: str, left: object, right: object) -> Any:
         names = _COMPARED[symbol]
         for owner, name, other in ((left, names[0], right), (right, names[1], left)):
             if not isinstance(owner, (ObjectValue, DictValue)):
@@ -374,7 +374,7 @@ class Operators(Part):
                 return self.logical_not(self.compare("==", left, right))
         return None
 
-    def is_same(self, left: Any, right: Any) -> bool:
+    def is_same(self, left: object, right: object) -> bool:
         left, right = self.force(left), self.force(right)
         if left is right:
             return True
@@ -393,7 +393,7 @@ class Operators(Part):
             return False
         return False
 
-    def is_none(self, value: Any) -> bool:
+    def is_none(self, value: object) -> bool:
         value = self.force(value)
         return isinstance(value, Known) and value.obj is None
 
@@ -422,7 +422,7 @@ class Operators(Part):
             self.assumed.append((value, outcome))
         return outcome
 
-    def truth(self, value: Any) -> bool:
+    def truth(self, value: object) -> bool:
         value = self.force(value)
         if isinstance(value, Known):
             return bool(value.obj)
@@ -457,7 +457,7 @@ class Operators(Part):
         return Known(not self.truth(value))
 
     # text -----------------------------------------------------------------------------------------
-    def format(self, value: Value, conversion: Any, spec: Any) -> Any:
+    def format(self, value: Value, conversion: Any, spec: object) -> Any:
         text = self.force(value)
         if conversion is not None:
             text = self.call(Known(conversion), [text], {})
@@ -487,13 +487,13 @@ _TOTAL = frozenset(
 )  # fmt: skip
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, NumberValue) or (
         isinstance(value, Known) and isinstance(value.obj, _NUMBERS)
     )
 
 
-def _is_operand(value: Any) -> bool:
+def _is_operand(value: object) -> bool:
     if isinstance(value, Known):
         return isinstance(value.obj, _NUMBERS)
     return isinstance(value, (TensorValue, NumberValue))

@@ -125,7 +125,7 @@ def is_plain_sequence(kind: type) -> bool:
 class Reading(Part):
     """The part of `Symbolic` that reads real objects."""
 
-    def constant(self, value: Any) -> Any:
+    def constant(self, value: object) -> Any:
         """A value that the program's text names."""
         if type(value) is tuple:
             return self.made(SequenceValue(tuple, [self.constant(item) for item in value]))
@@ -142,7 +142,7 @@ class Reading(Part):
         """What an instruction gets that loads a value."""
         return self.force(value)
 
-    def force(self, value: Any) -> Any:
+    def force(self, value: object) -> Any:
         """The value of something that may not have been looked at."""
         if type(value) is not Lazy:
             return value
@@ -150,13 +150,13 @@ class Reading(Part):
             value.value = self.wrap(value.obj, value.source)
         return value.value
 
-    def trusted(self, obj: Any) -> Any:
+    def trusted(self, obj: object) -> Any:
         """The value of an object that stays where it is."""
         if type(obj) in LITERAL_TYPES:
             return Known(obj)
         return self.wrap(obj, held(obj))
 
-    def wrap(self, obj: Any, source: Source) -> Any:
+    def wrap(self, obj: object, source: Source) -> Any:
         """The symbolic value of a real object."""
         kind = type(obj)
         if kind in LITERAL_TYPES:
@@ -177,7 +177,7 @@ class Reading(Part):
         self.kept.append(obj)
         return value
 
-    def _literal(self, obj: Any, kind: type, source: Source) -> Value:
+    def _literal(self, obj: object, kind: type, source: Source) -> Value:
         if kind is int and self.is_dynamic_int(source, obj):
             number = self.dynamic_ints.get(source)
             if number is None:
@@ -270,7 +270,7 @@ class Reading(Part):
             and is_plain_dict(kind)
         )
 
-    def _same_object(self, source: Source, obj: Any) -> None:
+    def _same_object(self, source: Source, obj: object) -> None:
         """Ask that a source gives this very object; names of modules are watched, not read."""
         if source.kind == "item" and source.base.kind == "held":
             owner, name = source.base.key.value, source.key[1]
@@ -279,7 +279,7 @@ class Reading(Part):
                 return
         self.guards.add("is", source, obj)
 
-    def _tensor(self, tensor: Any, source: Source) -> Value:
+    def _tensor(self, tensor: core.Tensor, source: Source) -> Value:
         kind = type(tensor)
         override = getattr(kind, "__torch_function__", None)
         plain = override is None or getattr(override, "__func__", override) in (

@@ -105,7 +105,7 @@ class Reads(Part):
             self.sizes_read[key] = int(other.shape[dim]) != int(tensor.fake.shape[dim])
         return self.sizes_read[key]
 
-    def expression(self, value: Any) -> Expr | None:
+    def expression(self, value: object) -> Expr | None:
         """A whole number over symbols: of what was read, of sizes, of arguments."""
         if isinstance(value, Known):
             return number(value.obj) if type(value.obj) is int else None
@@ -186,7 +186,7 @@ class Reads(Part):
         return self.beside
 
 
-def _holds(value: Any, read: NumberValue) -> bool:
+def _holds(value: object, read: NumberValue) -> bool:
     return value is read or any(_holds(v, read) for v in getattr(value, "args", ()))
 
 

@@ -58,7 +58,7 @@ def rule(*objects: Any) -> Callable[[Rule], Rule]:
     return put
 
 
-def rule_for(obj: Any) -> Rule | None:
+def rule_for(obj: object) -> Rule | None:
     """The rule for a callable, None where there is none."""
     try:
         found = RULES.get(obj)
@@ -79,7 +79,7 @@ def enter(package: str) -> None:
             RULES.setdefault(known, entry)  # a rule of the program's own stays
 
 
-def _packages(obj: Any) -> Iterator[str]:
+def _packages(obj: object) -> Iterator[str]:
     """The packages that an object, its class and its owner come from."""
     for home in (obj, type(obj), type(getattr(obj, "__self__", None))):
         module = getattr(home, "__module__", None)
@@ -111,7 +111,7 @@ _CREATION = frozenset(
 )
 
 
-def is_core_function(obj: Any) -> bool:
+def is_core_function(obj: object) -> bool:
     """Whether it is a function of the core that is no operator."""
     module = getattr(obj, "__module__", None) or ""
     kinds = (type(core.Tensor.copy_), types.BuiltinFunctionType)
@@ -123,7 +123,7 @@ def makes_tensors(obj: Any) -> bool:
     return is_core_function(obj) and obj.__name__ in _CREATION
 
 
-def fold_text(d: Symbolic, function: Any, args: list, kwargs: dict) -> Any:
+def fold_text(d: Symbolic, function: Callable[..., Any], args: list, kwargs: dict) -> Any:
     """A function on texts, computed; not where it calls a function of the program."""
     if any(d.force(arg).cls is types.FunctionType for arg in (*args, *kwargs.values())):
         raise Break("unsupported-call", f"{function.__name__}, which calls a function")

@@ -285,7 +285,7 @@ def _is_enabled(d: Symbolic, args: list, kwargs: dict) -> Any:
     return d.wrap(is_enabled(owner.real, level), owner.source.apply(is_enabled, level))
 
 
-def _text_rule(function: Any) -> Rule:
+def _text_rule(function: Callable[..., Any]) -> Rule:
     return lambda d, args, kwargs: fold_text(d, function, args, kwargs)
 
 

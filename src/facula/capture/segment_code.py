@@ -177,7 +177,7 @@ class Builder:
             self.names[id(value)] = known
         return known
 
-    def name(self, value: Any, text: str) -> str:
+    def name(self, value: object, text: str) -> str:
         """Bind an expression to a new name, before the parts of the value are written."""
         name = self.out.fresh("n")
         self.out.lines.append(f"{name} = {text}")
@@ -335,7 +335,7 @@ class Builder:
         items = ", ".join([self.emit(item) for item in rest])
         return self.name(value, f"{self.out.hold(ReplayIterator)}([{items}])")
 
-    def generator(self, value: Any) -> str:
+    def generator(self, value: object) -> str:
         raise self.impossible(value, "a generator")
 
     def of_subclass(self, value: SubclassValue) -> str:
@@ -607,7 +607,7 @@ class SegmentCode:
         make: Any = core.SegmentCall
         return make(program, graph, MISS, places if made else places[0])
 
-    def check_facts(self, *values: Any) -> bool:
+    def check_facts(self, *values: object) -> bool:
         """Whether what was assumed about inner sizes holds for these inputs."""
         if self._facts is None:
             self._facts = Facts(self.world, self.facts)

@@ -64,7 +64,7 @@ class Sizes(Part):
 
     shadow: Any
 
-    def dynamic_dimensions(self, source: Source, tensor: Any) -> frozenset[int]:
+    def dynamic_dimensions(self, source: Source, tensor: core.Tensor) -> frozenset[int]:
         """The dynamic dimensions of a tensor from outside."""
         if self.dynamic_mode is False or self.static_only or source.kind == "held":
             return frozenset()
@@ -291,7 +291,7 @@ def move_on(generator: Any, count: int) -> None:
         generator.random()
 
 
-def _check_backed(number: Any) -> None:
+def _check_backed(number: object) -> None:
     """Break where a decision depends on a size that no decision may depend on, or on chance."""
     if not isinstance(number, NumberValue):
         return
@@ -372,7 +372,7 @@ class Facts:
         self.facts = facts
         self.seen: dict[tuple, bool] = {}
 
-    def hold(self, *values: Any) -> bool:
+    def hold(self, *values: object) -> bool:
         """Whether the graph is right for these inputs."""
         key = tuple(tuple(v.shape) if isinstance(v, core.Tensor) else v for v in values)
         known = self.seen.get(key)

@@ -27,13 +27,13 @@ class Source(NamedTuple):
         """The source of an attribute."""
         return Source(self, "attr", name)
 
-    def item(self, key: Any) -> Source:
+    def item(self, key: Any | str) -> Source:
         """The source of an item."""
         if not isinstance(key, LITERALS):
             key = Held(key)
         return Source(self, "item", (type(key), key))
 
-    def apply(self, function: Callable[..., Any], *more: Any) -> Source:
+    def apply(self, function: Callable[..., Any], *more: object) -> Source:
         """The source of `function(value, *more)`."""
         return Source(self, "apply", (Held(function), more))
 
@@ -94,7 +94,7 @@ def slot(name: str) -> Source:
     return Source(None, "slot", name)
 
 
-def held(value: Any) -> Source:
+def held(value: object) -> Source:
     """The source of an object that is held, whatever the frame is given."""
     return Source(None, "held", Held(value))
 
@@ -114,7 +114,7 @@ class Text:
         self._count += 1
         return f"{stem}{self._count}"
 
-    def hold(self, value: Any, stem: str = "K") -> str:
+    def hold(self, value: object, stem: str = "K") -> str:
         """The name under which the text finds an object."""
         known = self._held_names.get(id(value))
         if known is None:
@@ -122,7 +122,7 @@ class Text:
             self.held[known] = value
         return known
 
-    def literal(self, value: Any) -> str:
+    def literal(self, value: object) -> str:
         """An object as an expression."""
         if value is None or value is True or value is False or type(value) in (str, bytes):
             return repr(value)

@@ -194,7 +194,7 @@ for _base in (object, tuple):
     RULES[_base.__new__] = lambda d, args, kwargs: _base_new(d, d.constant_of(args[0]), args[1:])
 
 
-def call_getter(d: Any, getter: Any, owner: Any) -> Any:
+def call_getter(d: Any, getter: Any, owner: object) -> Any:
     """A call of an object of the module operator that reads items or attributes."""
     kind, parts = getter.__reduce__()[:2]
     if kind is operator.methodcaller:

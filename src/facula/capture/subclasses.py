@@ -100,7 +100,7 @@ class Subclasses(Part):
         self.in_class[id(inner), kind] = value
         return value
 
-    def of_class(self, value: Any, kind: type) -> Any:
+    def of_class(self, value: object, kind: type) -> Any:
         """A result in a class; sequences item by item."""
         value = self.force(value)
         if isinstance(value, SequenceValue):
@@ -197,7 +197,7 @@ def _stand_in(leaf: Any) -> Any:
     return plain.as_subclass(_Probe)
 
 
-def _symbolic(d: Any, part: Any, known: dict[int, Any]) -> Any:
+def _symbolic(d: Any, part: object, known: dict[int, Any]) -> Any:
     if id(part) in known:
         return known[id(part)]
     if isinstance(part, (tuple, list)):

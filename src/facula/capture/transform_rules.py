@@ -50,12 +50,12 @@ def put(table: dict) -> None:
         _CODES[given.__code__] = (transform, given.__code__.co_freevars)
 
 
-def is_transformed(function: Any) -> bool:
+def is_transformed(function: Callable[..., Any]) -> bool:
     """Whether a function is what a transform gave."""
     return isinstance(function, types.FunctionType) and function.__code__ in _CODES
 
 
-def _giving(transform: Any) -> Any:
+def _giving(transform: Callable[..., Any]) -> Any:
     def rule(d: Symbolic, args: list, kwargs: dict) -> Any:
         words = dict(kwargs)
         function = d.force(args[0] if args else words.pop("func"))
@@ -70,7 +70,7 @@ def _giving(transform: Any) -> Any:
 def _call_transformed(d: Symbolic, args: list, kwargs: dict) -> Any:
     transform, more, options = d.constant_of(args[0])
 
-    def invoke(inner: Any, *given: Any, **words: Any) -> Any:
+    def invoke(inner: Any, *given: Any, **words: object) -> Any:
         return transform(inner, *more, **options)(*given, **words)
 
     return transformed(d, transform.__name__, invoke, d.force(args[1]), args[2:], kwargs)
@@ -86,13 +86,13 @@ def call_given(d: Any, function: FunctionValue, args: list, kwargs: dict) -> Any
     inner = parts.pop("func")
     options = {name: d.constant_of(value) for name, value in parts.items()}
 
-    def invoke(real: Any, *given: Any, **words: Any) -> Any:
+    def invoke(real: object, *given: Any, **words: object) -> Any:
         return transform(real, **options)(*given, **words)
 
     return transformed(d, transform.__name__, invoke, inner, args, kwargs)
 
 
-def _immediate(transform: Any, names: tuple[str, ...]) -> Any:
+def _immediate(transform: Callable[..., Any], names: tuple[str, ...]) -> Any:
     """A transform that calls its function at once, with the arguments behind it."""
 
     def rule(d: Symbolic, args: list, kwargs: dict) -> Any:
@@ -112,7 +112,7 @@ def _jvp(transform: Any) -> Any:
         function, primals, tangents = (words.pop(n) for n in ("func", "primals", "tangents"))
         options = {name: d.constant_of(value) for name, value in words.items()}
 
-        def invoke(inner: Any, given: Any, moved: Any) -> Any:
+        def invoke(inner: Any, given: object, moved: Any) -> Any:
             return transform(inner, given, moved, **options)
 
         return transformed(d, "jvp", invoke, d.force(function), [primals, tangents], {})
@@ -128,7 +128,7 @@ def transformed(
     given, leaves, template = given_of(d, (tuple(args), dict(kwargs)))
     shown = f"{name} of {inner.name}"
 
-    def on_stand_ins(*_: Any) -> Any:
+    def on_stand_ins(*_: object) -> Any:
         return invoke(inner, *given[0], **given[1])
 
     result = d._fake_run(on_stand_ins, [], {}, shown)
@@ -136,7 +136,7 @@ def transformed(
         raise Break("unsupported-call", f"{shown}, which does not call its function")
 
     def run(graph: Graph, leaves: Any, lifted: Any) -> tuple:
-        def real(*inner_args: Any, **words: Any) -> Any:
+        def real(*inner_args: Any, **words: object) -> Any:
             return build(inner.template, graph(*split((inner_args, words))[0], *lifted))
 
         positional, words = build(template, leaves)
@@ -153,12 +153,12 @@ def call_value(d: Any, value: NodeValue, args: list, kwargs: dict) -> Any:
     """A call of a function that a node gave."""
     given, leaves, template = given_of(d, (tuple(args), dict(kwargs)))
 
-    def on_stand_ins(*_: Any) -> Any:
+    def on_stand_ins(*_: object) -> Any:
         return value.fake(*given[0], **given[1])
 
     result = d._fake_run(on_stand_ins, [], {}, "a function of a transform")
 
-    def call_result(function: Any, leaves: Any) -> tuple:
+    def call_result(function: Callable[..., Any], leaves: Any) -> tuple:
         positional, words = build(template, leaves)
         return tuple(split(function(*positional, **words))[0])
 
@@ -166,7 +166,7 @@ def call_value(d: Any, value: NodeValue, args: list, kwargs: dict) -> Any:
     return _node(d, call_result, (d.node_of(value), nodes), result)
 
 
-def _node(d: Symbolic, target: Any, args: tuple, result: Any) -> Any:
+def _node(d: Symbolic, target: object, args: tuple, result: object) -> Any:
     """A node that gives the tensors and functions of a result, and the result in terms of its parts."""
     values, template = split(result)
     shown = tuple([v if isinstance(v, core.Tensor) else None for v in values])

@@ -27,7 +27,7 @@ class Watched:
         self._names: dict[tuple[int, str], tuple[Any, str, Any]] = {}
         self._codes: dict[int, tuple[FunctionType, CodeType]] = {}
 
-    def name(self, owner: Any, name: str, value: Any) -> None:
+    def name(self, owner: object, name: str, value: object) -> None:
         """A look-up in a class (with its bases) or in a dictionary; `ABSENT` where nothing was."""
         if isinstance(owner, type) and owner.__flags__ & _IMMUTABLE:
             return

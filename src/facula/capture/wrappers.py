@@ -87,7 +87,7 @@ class Wrappers(Part):
             self.by_fake[id(value.fake)] = value
         return value.node
 
-    def wrapper_result(self, result: Any, node: Node) -> WrapperValue:
+    def wrapper_result(self, result: object, node: Node) -> WrapperValue:
         """What a node gives."""
         _form_of(result)
         value: WrapperValue = self.made(WrapperValue(result, node))

@@ -89,7 +89,7 @@ def compile(  # noqa: A001 - PyTorch's name
     return compile_with(session, model)
 
 
-def _as_it_is(model: Any = None, **options: Any) -> Any:
+def _as_it_is(model: Any = None, **options: object) -> Any:
     """`compile` where a program is captured already: a function, which becomes part of the graph."""
     if isinstance(model, Module):
         graph_break()  # a compiled module is another module, which Python makes
@@ -130,7 +130,7 @@ def compile_with(session: Session, model: Any) -> Any:
     if isinstance(call, types.FunctionType):
         return _bound(session, types.MethodType(call, model))
 
-    def caller(*args: Any, **kwargs: Any) -> Any:
+    def caller(*args: object, **kwargs: object) -> Any:
         return model(*args, **kwargs)
 
     functools.update_wrapper(caller, model, updated=())
@@ -199,14 +199,14 @@ def disable(
         return fn
 
     @functools.wraps(fn)
-    def disabled(*args: Any, **kwargs: Any) -> Any:
+    def disabled(*args: object, **kwargs: object) -> Any:
         return fn(*args, **kwargs)
 
     marks.disable(disabled, reason)
     return disabled
 
 
-def allow_in_graph(fn: Any) -> Any:
+def allow_in_graph(fn: Callable[..., Any]) -> Any:
     """Takes calls of a function as one node of the graph, without looking into it.
 
     Args:
@@ -233,7 +233,7 @@ def allow_in_graph(fn: Any) -> Any:
     return fn
 
 
-def disallow_in_graph(fn: Any) -> Any:
+def disallow_in_graph(fn: Callable[..., Any]) -> Any:
     """Breaks the graph at calls of a function.
 
     Args:
@@ -252,7 +252,7 @@ def disallow_in_graph(fn: Any) -> Any:
     return fn
 
 
-def substitute_in_graph(original_fn: Any, **options: Any) -> Callable[[Any], Any]:
+def substitute_in_graph(original_fn: Any, **options: object) -> Callable[[Any], Any]:
     """Follows another function, written in Python, wherever a given one is called.
 
     Args:
@@ -295,7 +295,7 @@ def wrap_numpy(fn: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(fn)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args: object, **kwargs: object) -> Any:
         words = {name: array_of_tensor(value) for name, value in kwargs.items()}
         result = fn(*map(array_of_tensor, args), **words)
         if isinstance(result, (tuple, list)):
@@ -354,7 +354,7 @@ class set_stance:  # noqa: N801 - PyTorch's name
         driver.set_stance(self.before)
 
         @functools.wraps(function)
-        def within(*args: Any, **kwargs: Any) -> Any:
+        def within(*args: object, **kwargs: object) -> Any:
             before = driver.set_stance(self.stance)
             try:
                 return function(*args, **kwargs)

@@ -32,7 +32,7 @@ _OWN: dict[str, tuple[str, str, tuple[str, ...]]] = {
 }
 
 
-def eager(graph_module: Any, example_inputs: Sequence[Any], **options: Any) -> Any:
+def eager(graph_module: Any, example_inputs: Sequence[Any], **options: object) -> Any:
     """Runs the captured graph as it is."""
     return graph_module.forward
 

@@ -101,7 +101,7 @@ class AutogradCompiler:
         return found
 
     def _compile(
-        self, key: Any, tensors: tuple[Any, ...], cotangents: list[Any], targets: list[Any],
+        self, key: object, tensors: tuple[Any, ...], cotangents: list[Any], targets: list[Any],
         kept: list[Any],
     ) -> _Program:  # fmt: skip
         """Trace a run, compile its graph, and remember both."""

@@ -80,7 +80,7 @@ class _Writer:
     def many(self, given: Any) -> list[int | None]:
         return [self.buffer(b) for b in given]
 
-    def value(self, x: Any) -> Any:
+    def value(self, x: object) -> Any:
         if x is None or type(x) in (bool, int, float, str) or isinstance(x, SymInt):
             return x
         if isinstance(x, View):
@@ -106,11 +106,11 @@ class _Writer:
                 return {kind: str(x).rpartition(".")[2]}
         return self.unsaid(x)
 
-    def unsaid(self, x: Any) -> Any:
+    def unsaid(self, x: object) -> Any:
         """What stands for a value that text can not name."""
         raise Unsaid(f"an argument of type {type(x).__name__}")
 
-    def target(self, target: Any) -> Any:
+    def target(self, target: object) -> Any:
         """What a step calls, by the table that has it."""
         return _written_target(target)
 
@@ -135,14 +135,14 @@ class _Writer:
 class _Comparer(_Writer):
     """The same for a comparison within one process, where objects stand for themselves."""
 
-    def unsaid(self, x: Any) -> Any:
+    def unsaid(self, x: object) -> Any:
         return ["object", id(x)]
 
-    def target(self, target: Any) -> Any:
+    def target(self, target: object) -> Any:
         return ["object", id(target)]
 
 
-def _written_target(target: Any) -> list[str]:
+def _written_target(target: object) -> list[str]:
     """What a step calls, by the table that has it."""
     if isinstance(target, overloads.OpOverload):
         found = ["overload", *str(target).split(".", 2)]
@@ -210,7 +210,7 @@ class _Reader:
         buffers = self.buffers
         return [None if number is None else buffers[number] for number in given]
 
-    def value(self, x: Any) -> Any:
+    def value(self, x: object) -> Any:
         if isinstance(x, list):
             return [self.value(item) for item in x]
         if not isinstance(x, dict):

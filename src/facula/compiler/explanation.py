@@ -62,7 +62,7 @@ class ExplainOutput:
         return text + self.compile_times
 
 
-def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def explain(function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
     """How a function is captured for given arguments: ``explain(f)(*args)``.
 
     The result prints graphs, breaks with their lines and hints, guards and times, and has them as
@@ -88,7 +88,7 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         graphs: list[Any] = []
         events: list[Event] = []
 
-        def backend(graph_module: Any, inputs: Any) -> Any:
+        def backend(graph_module: Any, inputs: object) -> Any:
             graphs.append(graph_module)
             return graph_module.forward
 

@@ -55,7 +55,7 @@ def with_unfused_calls(
     return unfused.keep_unfused(program, order, over_inputs, stores_past_caches)
 
 
-def as_fused(program: ir.Program, order: Sequence[Any], *rest: Any) -> list[Any]:
+def as_fused(program: ir.Program, order: Sequence[Any], *rest: object) -> list[Any]:
     """The order as it is, where no kernel becomes a call again."""
     return list(order)
 

@@ -30,12 +30,12 @@ __all__ = ["PASSES", "GraphPass", "Pass", "left_out", "nothing", "same"]
 PASSES: dict[str, Pass] = {}
 
 
-def nothing(*given: Any, **words: Any) -> int:
+def nothing(*given: Any, **words: object) -> int:
     """What stands in for a pass that says how much it changed."""
     return 0
 
 
-def same(given: Any, *rest: Any, **words: Any) -> Any:
+def same(given: object, *rest: object, **words: object) -> Any:
     """What stands in for a pass that gives another form of its first argument."""
     return given
 

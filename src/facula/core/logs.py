@@ -142,7 +142,7 @@ def configure() -> None:
 
 
 def set_logs(
-    *, all: int | None = None, modules: dict[str, Any] | None = None, **settings: Any
+    *, all: int | None = None, modules: dict[str, Any] | None = None, **settings: object
 ) -> None:
     """Choose what is printed: components by level, artifacts by bool. Without arguments: nothing.
 

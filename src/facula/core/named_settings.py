@@ -43,7 +43,7 @@ class _Patch(contextlib.ContextDecorator):
         for name, value in self.wanted.items():
             setattr(self.module, name, value)
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         for name, value in self.before.pop().items():
             setattr(self.module, name, value)
 
@@ -76,7 +76,7 @@ class NamedSettings(types.ModuleType):
             hint=f"dir({self.__name__}) lists them",
         )
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if name.startswith("__"):
             super().__setattr__(name, value)
         elif name in self._acting:
@@ -96,7 +96,7 @@ class NamedSettings(types.ModuleType):
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._values, *self._acting, *_METHODS})
 
-    def patch(self, changes: Any = None, value: Any = None, **more: Any) -> _Patch:
+    def patch(self, changes: Any = None, value: object = None, **more: object) -> _Patch:
         """Settings with other values: by a name and a value, a dictionary, or keywords."""
         wanted = {changes: value} if isinstance(changes, str) else dict(changes or {})
         wanted.update(more)
@@ -110,7 +110,7 @@ class NamedSettings(types.ModuleType):
 
     shallow_copy_dict = to_dict = get_config_copy
 
-    def save_config_portable(self, **words: Any) -> dict[str, Any]:
+    def save_config_portable(self, **words: object) -> dict[str, Any]:
         """The values that differ from the defaults."""
         return {k: v for k, v in self.get_config_copy().items() if v != self._defaults.get(k)}
 
@@ -143,11 +143,11 @@ def become(
     module.__class__ = type("NamedSettings", (NamedSettings,), inner)
 
 
-def attribute(owner: Any, name: str) -> Setting:
+def attribute(owner: object, name: str) -> Setting:
     """The setting that an attribute of another object is."""
     return Setting(functools.partial(getattr, owner, name), functools.partial(setattr, owner, name))
 
 
-def several(owner: Any, names: Iterable[str]) -> dict[str, Setting]:
+def several(owner: object, names: Iterable[str]) -> dict[str, Setting]:
     """Attributes of another object, by name."""
     return {name: attribute(owner, name) for name in names}

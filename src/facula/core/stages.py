@@ -33,7 +33,7 @@ class stage:  # noqa: N801 - reads as a block's name
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: object) -> None:
         if not isinstance(error, Exception):
             return
         known: Place | None = place_of(error)

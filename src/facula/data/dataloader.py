@@ -216,7 +216,7 @@ class DataLoader(Generic[T_co]):
         return self.__context
 
     @multiprocessing_context.setter
-    def multiprocessing_context(self, value: Any) -> None:
+    def multiprocessing_context(self, value: object) -> None:
         if value is not None:
             if self.num_workers == 0:
                 fail(

@@ -25,7 +25,7 @@ DataPipeGraph = dict[int, tuple[Any, "DataPipeGraph"]]
 _OPAQUE = (type, types.ModuleType)
 
 
-def _state_of(pipe: Any) -> Any:
+def _state_of(pipe: IterDataPipe) -> Any:
     """What a pipe would be pickled as: a pipe may say itself what belongs to it."""
     if type(pipe).__getstate__ is _Functional.__getstate__:
         return pipe.__dict__
@@ -62,7 +62,7 @@ class _Search(pickle.Pickler):
         self.everywhere = everywhere
         self.found: list[Any] = []
 
-    def visit(self, value: Any) -> None:
+    def visit(self, value: object) -> None:
         """Look at a value and what it holds."""
         self.dump(value)
 

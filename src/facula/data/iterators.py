@@ -362,7 +362,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             hint = "the dataset may have called sys.exit() or os._exit(); num_workers=0 shows it in this process"
         fail(RuntimeError, "DataLoader", f"a running worker was required: {what}", hint=hint)
 
-    def _note_arrival(self, handle: _WorkerHandle, number: int, data: Any) -> None:
+    def _note_arrival(self, handle: _WorkerHandle, number: int, data: object) -> None:
         if isinstance(data, EndOfIterable):
             self._mark_ended(handle, number)
             return

@@ -103,7 +103,7 @@ class _Packer(ForkingPickler):
         self.tensors: list[Any] = []
         self.numbers: dict[int, int] = {}
 
-    def persistent_id(self, obj: Any) -> Any:
+    def persistent_id(self, obj: object) -> Any:
         if type(obj) is not core.Tensor or obj.device.type != "cpu":
             return None
         number = self.numbers.get(id(obj))
@@ -154,7 +154,7 @@ def _layout(tensors: list, buffers: list) -> tuple[list, int]:
     return parts, offset
 
 
-def _fill(memory: Any, parts: list, tensors: list, buffers: list) -> None:
+def _fill(memory: bytearray, parts: list, tensors: list, buffers: list) -> None:
     for part, source in zip(parts, tensors + buffers, strict=True):
         offset, shape, dtype, _ = part
         if dtype is None:
@@ -198,7 +198,7 @@ def _read(memory: Any, parts: list) -> tuple[list, list]:
     return tensors, buffers
 
 
-def _pack(value: Any) -> tuple[bytes, list, list, list, int]:
+def _pack(value: object) -> tuple[bytes, list, list, list, int]:
     file = io.BytesIO()
     out_of_band: list[pickle.PickleBuffer] = []
     packer = _Packer(file, out_of_band)
@@ -210,7 +210,7 @@ def _pack(value: Any) -> tuple[bytes, list, list, list, int]:
     return head + file.getvalue(), parts, packer.tensors, buffers, size
 
 
-def send(channel: socket.socket, value: Any) -> None:
+def send(channel: socket.socket, value: object) -> None:
     """Send one object."""
     text, parts, tensors, buffers, size = _pack(value)
     total = size + len(text)

@@ -74,7 +74,7 @@ class WorkerInfo:
         self._names = tuple(kwargs)
         self._initialized = True
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if self._initialized:
             fail(
                 RuntimeError,
@@ -142,7 +142,7 @@ class PipeSettings:
     rank: int
 
 
-def prepare_pipe(pipe: Any, settings: Any, workers: int = 1, worker: int = 0) -> None:
+def prepare_pipe(pipe: Any, settings: object, workers: int = 1, worker: int = 0) -> None:
     """Give a graph of pipes its seeds and its share; or a data set that has `settings_of_pass` what
     that gave in the main process.
     """
@@ -260,7 +260,7 @@ class _Worker:
         except Exception:
             return ExceptionWrapper(where=self.where())
 
-    def reply(self, number: int, data: Any) -> None:
+    def reply(self, number: int, data: object) -> None:
         try:
             transport.send(self.channel, (number, data))
         except OSError:

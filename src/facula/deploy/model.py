@@ -205,7 +205,7 @@ class Model:
                 _said(error)
 
 
-def _plain(x: Any) -> Any:
+def _plain(x: object) -> Any:
     if not isinstance(x, core.Tensor) or x.device.type != "cpu":
         fail(
             TypeError,

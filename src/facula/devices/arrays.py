@@ -41,11 +41,11 @@ class HostMemory:
         storage = core.UntypedStorage.from_buffer(buffer)
         return host.set_(storage, offset // tensor.dtype.itemsize, tensor.shape, tensor.stride())
 
-    def copy(self, target: Any, source: Any) -> None:
+    def copy(self, target: object, source: object) -> None:
         """Copies elements from, to or within the device, with a cast where dtypes differ."""
         self.view(target).copy_(self.view(source))
 
-    def fill(self, tensor: Any, value: Any) -> None:
+    def fill(self, tensor: Any, value: object) -> None:
         """Sets every element."""
         self.view(tensor).fill_(value)
 
@@ -98,7 +98,7 @@ class ArrayBackend(HostMemory):
                 got = f"at least two devices, {self.name} and {tensor.device}"
                 fail(RuntimeError, operator.name, required, got, "move one with .to(device)")
 
-    def _store(self, operator: Any, results: Any, values: Any) -> None:
+    def _store(self, operator: Any, results: Any, values: object) -> None:
         """Puts what a kernel returned into the results, whose shapes it must have."""
         import numpy
 

@@ -58,13 +58,13 @@ def clear_events() -> None:
     _announced.clear()
 
 
-def kernel_name(variant: Any, code: str, part: str) -> str:
+def kernel_name(variant: core.Variant, code: str, part: str) -> str:
     """`operator[.variant][.part]:dtype`, as the core looks it up."""
     stem = ".".join(word for word in (variant.op.name, variant.key, part) if word)
     return f"{stem}:{code}"
 
 
-def make_kernel(definition: Definition, variant: Any, code: str, part: str) -> int | None:
+def make_kernel(definition: Definition, variant: core.Variant, code: str, part: str) -> int | None:
     """The address of a kernel, compiled now; None where the operator has to do without."""
     if not _wanted(definition, variant, code):
         return None
@@ -98,7 +98,7 @@ def _chosen(definition: Definition, variant: Any) -> dict[str, Any]:
     return chosen | {p.name: True for p, there in present if p.optional and there}
 
 
-def _wanted(definition: Any, variant: Any, code: str) -> bool:
+def _wanted(definition: Any, variant: core.Variant, code: str) -> bool:
     """Whether the operator computes in this dtype at all."""
     if code not in pointwise.compute_dtypes(definition):
         return False

@@ -47,7 +47,7 @@ class Questions:
     def needing(self, name: str, does: str) -> Callable[..., Any]:
         """A function that the backend has; where there is no device, or it has none, an error."""
 
-        def function(*args: Any, **options: Any) -> Any:
+        def function(*args: object, **options: object) -> Any:
             answer = getattr(core.BACKENDS[self.name], name, None) if self.is_available() else None
             if answer is None:
                 fail(
@@ -65,7 +65,7 @@ class Questions:
     def answering(self, name: str, absent: Callable[[], Any], does: str) -> Callable[..., Any]:
         """A function that the backend has; without a device it gives what `absent` gives."""
 
-        def function(*args: Any, **options: Any) -> Any:
+        def function(*args: object, **options: object) -> Any:
             in_use = self.is_initialized()
             answer = getattr(core.BACKENDS[self.name], name, None) if in_use else None
             return absent() if answer is None else answer(*args, **options)

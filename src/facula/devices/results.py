@@ -27,7 +27,7 @@ def unset_results(operator: Any, arguments: tuple[Any, ...]) -> Any:
     return mapped(with_shapes, lambda t: core.empty_like(t, device=devices[0]) if devices else t)
 
 
-def tensors_of(values: Any) -> list[Any]:
+def tensors_of(values: object) -> list[Any]:
     """The tensors among arguments or results, lists included."""
     if isinstance(values, core.Tensor):
         return [values]
@@ -40,7 +40,7 @@ def _without_data(tensor: Any) -> Any:
     return core.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
-def mapped(values: Any, function: Callable[[Any], Any]) -> Any:
+def mapped(values: object, function: Callable[[Any], Any]) -> Any:
     """Arguments or results with a function applied to every tensor."""
     if isinstance(values, core.Tensor):
         return function(values)

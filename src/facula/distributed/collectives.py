@@ -26,7 +26,7 @@ class Messages(Protocol):
     rank: int
     size: int
 
-    def send(self, peer: int, step: int, payload: Any) -> None:
+    def send(self, peer: int, step: int, payload: object) -> None:
         """Send bytes."""
 
     def receive(self, peer: int, step: int, size: int | None) -> Any:

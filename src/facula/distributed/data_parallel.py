@@ -30,7 +30,7 @@ Tensor = core.Tensor
 __all__ = ["DistributedDataParallel"]
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
+def _tensors(value: object) -> Iterator[Tensor]:
     """The tensors in nested results."""
     if isinstance(value, Tensor):
         yield value
@@ -190,7 +190,7 @@ class DistributedDataParallel(nn.Module):
         all_reduce(first, ReduceOp.MIN, self.process_group)
         return int(first) % size
 
-    def _after(self, result: Any) -> Any:
+    def _after(self, result: object) -> Any:
         if core.is_grad_enabled() and self.require_backward_grad_sync:
             self.require_forward_param_sync = True
             unused: set[int] = set()
@@ -218,7 +218,7 @@ class DistributedDataParallel(nn.Module):
         finally:
             self.require_backward_grad_sync = before
 
-    def register_comm_hook(self, state: Any, hook: Callable[[Any, Any], Any]) -> None:
+    def register_comm_hook(self, state: object, hook: Callable[[Any, Any], Any]) -> None:
         """Exchange buckets by a function `(state, bucket) -> Future` of the new buffer; once."""
         if not callable(hook):
             fail(TypeError, "register_comm_hook", "a callable was required (Communication hook must be "

@@ -82,11 +82,11 @@ class Engine(ABC):
         self.status: Callable[[int], dict[str, Any]] = lambda group: {}
 
     @abstractmethod
-    def send(self, rank: int, channel: Channel, label: str, payload: Any) -> None:
+    def send(self, rank: int, channel: Channel, label: str, payload: object) -> None:
         """Send bytes to a rank; they may be changed as soon as this returns."""
 
     def send_within(
-        self, rank: int, channel: Channel, label: str, payload: Any, seconds: float
+        self, rank: int, channel: Channel, label: str, payload: object, seconds: float
     ) -> None:
         """The same; TimeoutError where the rank does not take them in time, as far as the engine knows."""
         self.send(rank, channel, label, payload)
@@ -132,7 +132,7 @@ class Alone(Engine):
 
     name = "alone"
 
-    def send(self, rank: int, channel: Channel, label: str, payload: Any) -> None:
+    def send(self, rank: int, channel: Channel, label: str, payload: object) -> None:
         """There is nobody."""
         fail(
             DistBackendError,
@@ -178,7 +178,7 @@ class Exchange:
     def _channel(self, step: int) -> Channel:
         return (self.group.number, self.sequence, step)
 
-    def send(self, peer: int, step: int, payload: Any) -> None:
+    def send(self, peer: int, step: int, payload: object) -> None:
         """Send bytes to a rank of the group."""
         left = max(self.end - time.monotonic(), 0.0)
         rank = self.group.ranks[peer]

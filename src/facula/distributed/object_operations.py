@@ -21,7 +21,7 @@ from facula.ops.registry import F
 Tensor = core.Tensor
 
 
-def _pickled(value: Any) -> Tensor:
+def _pickled(value: object) -> Tensor:
     buffer = io.BytesIO()
     pickle.Pickler(buffer, protocol=pickle.HIGHEST_PROTOCOL).dump(value)
     data = buffer.getvalue()
@@ -40,7 +40,7 @@ def _sizes(mine: int, group: ProcessGroup) -> list[int]:
     return [int(t) for t in each]
 
 
-def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
+def all_gather_object(object_list: list[Any], obj: object, group: Any = None) -> None:
     """Put each rank's object into the list of all. Only between ranks that trust each other: pickle.
 
     Args:
@@ -67,7 +67,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> No
 
 
 def gather_object(
-    obj: Any, object_gather_list: list[Any] | None = None, dst: int | None = None, group: Any = None,
+    obj: object, object_gather_list: list[Any] | None = None, dst: int | None = None, group: Any = None,
     group_dst: int | None = None,
 ) -> None:  # fmt: skip
     """Put each rank's object into the list of one rank.
@@ -167,7 +167,7 @@ def scatter_object_list(
 
 
 def send_object_list(
-    object_list: list[Any], dst: int | None = None, group: Any = None, **options: Any
+    object_list: list[Any], dst: int | None = None, group: Any = None, **options: object
 ) -> None:
     """Send objects to a rank.
 
@@ -191,7 +191,7 @@ def send_object_list(
 
 
 def recv_object_list(
-    object_list: list[Any], src: int | None = None, group: Any = None, **options: Any
+    object_list: list[Any], src: int | None = None, group: Any = None, **options: object
 ) -> int:
     """Wait for objects of a rank; gives the sender's rank.
 

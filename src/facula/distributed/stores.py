@@ -40,7 +40,7 @@ def seconds_of(timeout: datetime.timedelta | float | None, default: float) -> fl
     return float(timeout)
 
 
-def as_bytes(value: Any) -> bytes:
+def as_bytes(value: object) -> bytes:
     """A value as stores keep it."""
     if isinstance(value, str):
         return value.encode()
@@ -89,7 +89,7 @@ class Store:
         """Wait for a change, at most this long."""
         time.sleep(min(seconds, _PAUSE))
 
-    def set(self, key: str, value: Any) -> None:
+    def set(self, key: str, value: object) -> None:
         """Keep a value."""
         data = as_bytes(value)
         self._change(lambda table: table.__setitem__(key, data))
@@ -119,7 +119,7 @@ class Store:
 
         return self._change(added)
 
-    def append(self, key: str, value: Any) -> None:
+    def append(self, key: str, value: object) -> None:
         """Put bytes behind those that are there."""
         data = as_bytes(value)
         self._change(lambda table: table.__setitem__(key, table.get(key, b"") + data))
@@ -329,7 +329,7 @@ class PrefixStore(Store):
         super().set_timeout(timeout)
         self._store.set_timeout(timeout)
 
-    def set(self, key: str, value: Any) -> None:
+    def set(self, key: str, value: object) -> None:
         """Keep a value."""
         self._store.set(self._key(key), value)
 
@@ -341,7 +341,7 @@ class PrefixStore(Store):
         """Add to a number, which starts at 0; gives the sum."""
         return self._store.add(self._key(key), amount)
 
-    def append(self, key: str, value: Any) -> None:
+    def append(self, key: str, value: object) -> None:
         """Put bytes behind those that are there."""
         self._store.append(self._key(key), value)
 

@@ -33,7 +33,7 @@ _STRANGERS = 256
 _LONGEST_WAIT = 60.0
 
 
-def _send(connection: socket.socket, value: Any) -> None:
+def _send(connection: socket.socket, value: object) -> None:
     data = json.dumps(value).encode()
     if len(data) > LARGEST:
         fail(
@@ -53,14 +53,14 @@ def _receive(connection: socket.socket) -> Any:
     return json.loads(wire.receive_exactly(connection, size).decode())
 
 
-def _packed(x: Any) -> Any:
+def _packed(x: object) -> Any:
     """Bytes as text, in a nested value."""
     if isinstance(x, bytes):
         return {"bytes": b64encode(x).decode()}
     return [_packed(v) for v in x] if isinstance(x, (list, tuple)) else x
 
 
-def _unpacked(x: Any) -> Any:
+def _unpacked(x: object) -> Any:
     if isinstance(x, dict):
         return b64decode(x["bytes"])
     return [_unpacked(v) for v in x] if isinstance(x, list) else x
@@ -244,7 +244,7 @@ class TCPStore(Store):
         """This process's address on the way to the server."""
         return self._connection.getsockname()[0]
 
-    def _ask(self, name: str, *args: Any, seconds: float | None = None) -> Any:
+    def _ask(self, name: str, *args: object, seconds: float | None = None) -> Any:
         limit = self._timeout.total_seconds() if seconds is None else seconds
         with self._lock:
             try:
@@ -265,7 +265,7 @@ class TCPStore(Store):
             raise DistStoreError(value)
         return _unpacked(value)
 
-    def set(self, key: str, value: Any) -> None:
+    def set(self, key: str, value: object) -> None:
         """Keep a value."""
         self._ask("set", key, as_bytes(value))
 
@@ -277,7 +277,7 @@ class TCPStore(Store):
         """Add to a number, which starts at 0; gives the sum."""
         return self._ask("add", key, amount)
 
-    def append(self, key: str, value: Any) -> None:
+    def append(self, key: str, value: object) -> None:
         """Put bytes behind those that are there."""
         self._ask("append", key, as_bytes(value))
 

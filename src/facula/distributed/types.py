@@ -93,7 +93,7 @@ class Work:
         #: where set, runs what lies before it, if the thread that waits is the one that would have to
         self.help: Callable[[Work], None] | None = None
 
-    def finish(self, value: Any, source: int = -1) -> None:
+    def finish(self, value: object, source: int = -1) -> None:
         """It is done; once."""
         with self._lock:
             if self._future.done():

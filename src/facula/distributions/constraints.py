@@ -64,7 +64,7 @@ class _Dependent(Constraint):
         """Dimensions of an event, where that does not depend on parameters."""
         return self._known("event_dim", self._event_dim)
 
-    def _known(self, name: str, value: Any) -> Any:
+    def _known(self, name: str, value: object) -> Any:
         if value is None:
             fail(
                 NotImplementedError,
@@ -197,7 +197,7 @@ class _Boolean(Constraint):
 
     is_discrete = True
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: object) -> Any:
         return (value == 0) | (value == 1)
 
 
@@ -259,7 +259,7 @@ class _IntegerGreaterThan(Constraint):
 class _Real(Constraint):
     """Any number but NaN."""
 
-    def check(self, value: Any) -> Any:
+    def check(self, value: object) -> Any:
         return value == value
 
 
@@ -522,7 +522,7 @@ class _Stack(Constraint):
         return facula.stack([c.check(v) for c, v in zip(self.cseq, slices, strict=True)], self.dim)
 
 
-def is_dependent(constraint: Any) -> bool:
+def is_dependent(constraint: Constraint) -> bool:
     """Whether a constraint waits for parameters.
 
     Args:

@@ -23,7 +23,7 @@ from facula.distributions.utils import (
 from facula.nn import functional as F
 
 
-def _one_of(op: str, probs: Any, logits: Any) -> None:
+def _one_of(op: str, probs: core.Tensor | None, logits: core.Tensor | None) -> None:
     if (probs is None) == (logits is None):
         fail(
             ValueError,
@@ -38,7 +38,7 @@ class _Chance(Distribution):
 
     _clamped = False
 
-    def _take(self, probs: Any, logits: Any, *others: Any) -> list[Any]:
+    def _take(self, probs: core.Tensor | None, logits: Any, *others: Any) -> list[Any]:
         """Store the parameter that is given, broadcast with others; gives the others."""
         _one_of(type(self).__name__, probs, logits)
         name = "probs" if probs is not None else "logits"

@@ -133,7 +133,7 @@ class Distribution:
         new._validate_args = self._validate_args
         return new
 
-    def _get_checked_instance(self, cls: Any, _instance: Any = None) -> Any:
+    def _get_checked_instance(self, cls: Any, _instance: Distribution | None = None) -> Any:
         if _instance is None and type(self).__init__ != cls.__init__:
             fail(
                 NotImplementedError,
@@ -222,7 +222,7 @@ class Distribution:
         """The exponential of the entropy."""
         return facula.exp(self.entropy())
 
-    def _extended_shape(self, sample_shape: Any = ()) -> Any:
+    def _extended_shape(self, sample_shape: tuple[int, ...] = ()) -> Any:
         return facula.Size(
             tuple(sample_shape) + tuple(self._batch_shape) + tuple(self._event_shape)
         )

@@ -90,7 +90,7 @@ def kl_divergence(p: Distribution, q: Distribution) -> Any:
     return function(p, q)
 
 
-def _infinite_outside(value: core.Tensor, outside: Any) -> Any:
+def _infinite_outside(value: core.Tensor, outside: core.Tensor) -> Any:
     return facula.where(outside, math.inf, value)
 
 
@@ -219,7 +219,7 @@ def _continuous_bernoulli(
     return slope + constant - q._log_constant() - facula.log1p(-q.probs)
 
 
-def _xlog_ratio(x: Any, y: Any) -> Any:
+def _xlog_ratio(x: core.Tensor, y: core.Tensor) -> Any:
     """``x log(x / y)``: 0 where x is, infinite where only y is 0."""
     return facula.where(x == 0, 0.0, _infinite_outside(x * (x / y).log(), (y == 0) & (x > 0)))
 

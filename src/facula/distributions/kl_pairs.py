@@ -54,22 +54,22 @@ for _first, _seconds in _WIDER.items():
         register_kl(_first, _second)(_infinite)
 
 
-def _expected_square(p: Any, centre: Any) -> Any:
+def _expected_square(p: continuous.Distribution, centre: facula.Tensor) -> Any:
     """The mean of ``(x - centre)^2``."""
     return p.variance + (p.mean - centre).square()
 
 
-def _against_normal(p: Any, q: Any) -> Any:
+def _against_normal(p: continuous.Distribution, q: continuous.Normal) -> Any:
     """Any family of known entropy, mean and variance against a normal one."""
     spread = _expected_square(p, q.loc) / (2 * q.scale.square())
     return -p.entropy() + HALF_LOG_TAU + q.scale.log() + spread
 
 
-def _against_exponential(p: Any, q: Any) -> Any:
+def _against_exponential(p: continuous.Distribution, q: continuous.Exponential) -> Any:
     return -p.entropy() - q.rate.log() + q.rate * p.mean
 
 
-def _against_gamma(p: Any, q: Any, mean_log: Any) -> Any:
+def _against_gamma(p: continuous.Distribution, q: continuous.Gamma, mean_log: facula.Tensor) -> Any:
     constant = facula.lgamma(q.concentration) - q.concentration * q.rate.log()
     return -p.entropy() + constant - (q.concentration - 1) * mean_log + q.rate * p.mean
 
@@ -81,7 +81,7 @@ for _first in (Beta, ContinuousBernoulli, Pareto, Uniform):
 
 
 @register_kl(Pareto, Normal)
-def _pareto_normal(p: Any, q: Any) -> Any:
+def _pareto_normal(p: continuous_shapes.Pareto, q: continuous.Normal) -> Any:
     return facula.where(p.alpha <= 2, math.inf, _against_normal(p, q))
 
 
@@ -114,12 +114,12 @@ def _uniform_exponential(p: Any, q: Any) -> Any:
     return _infinite_outside(_against_exponential(p, q), p.low < 0)
 
 
-def _within(p: Any, low: Any, high: Any) -> Any:
+def _within(p: continuous.Uniform, low: Any, high: Any) -> Any:
     return (p.low >= low) & (p.high <= high)
 
 
 @register_kl(Uniform, Beta)
-def _uniform_beta(p: Any, q: Any) -> Any:
+def _uniform_beta(p: continuous.Uniform, q: continuous.Beta) -> Any:
     xlogy, width = facula.special.xlogy, p.high - p.low
     up = (xlogy(p.high, p.high) - xlogy(p.low, p.low)) / width - 1
     down = (xlogy(1 - p.low, 1 - p.low) - xlogy(1 - p.high, 1 - p.high)) / width - 1
@@ -211,7 +211,7 @@ def _mean_log_factorial(p: Any) -> Any:
 # ------------------------------------------------------------------ normal distributions of vectors
 
 
-def _trace_of_ratio(p_factor: Any, q_factor: Any) -> Any:
+def _trace_of_ratio(p_factor: facula.Tensor, q_factor: facula.Tensor) -> Any:
     """The trace of ``(L_q L_q^T)^-1 L_p L_p^T``."""
     n = max(p_factor.shape[-2], q_factor.shape[-2])
     batch = facula.broadcast_shapes(tuple(p_factor.shape[:-2]), tuple(q_factor.shape[:-2]))
@@ -255,7 +255,7 @@ def _roots(distribution: Any) -> list[Any]:
     return [distribution._unbroadcasted_scale_tril]
 
 
-def _low_rank_trace(root: Any, q: Any) -> Any:
+def _low_rank_trace(root: facula.Tensor, q: LowRankMultivariateNormal) -> Any:
     """The trace of the inverse covariance of q times ``root root^T``: by Woodbury's identity."""
     diagonal, factor = q._unbroadcasted_cov_diag, q._unbroadcasted_cov_factor
     whole = (root.square() / diagonal.unsqueeze(-1)).sum((-2, -1))

@@ -24,7 +24,7 @@ from facula.distributions.utils import lazy_property
 LOG_TAU = math.log(2 * math.pi)
 
 
-def precision_to_scale_tril(precision: Any) -> Any:
+def precision_to_scale_tril(precision: core.Tensor) -> Any:
     """The lower Cholesky factor of the inverse of positive-definite matrices.
 
     The factor of the matrix turned by half a circle, turned back, is an upper one; its inverse is
@@ -35,7 +35,7 @@ def precision_to_scale_tril(precision: Any) -> Any:
     return facula.linalg.solve_triangular(factor, one, upper=False)
 
 
-def mahalanobis(factor: Any, difference: Any) -> Any:
+def mahalanobis(factor: core.Tensor, difference: core.Tensor) -> Any:
     """``d^T (L L^T)^-1 d`` for vectors d that broadcast against lower factors L."""
     n, own = difference.shape[-1], tuple(factor.shape[:-2])
     batch = facula.broadcast_shapes(own, tuple(difference.shape[:-1]))
@@ -46,7 +46,7 @@ def mahalanobis(factor: Any, difference: Any) -> Any:
     return solved.square().sum(-2).movedim(-1, 0).reshape(batch)
 
 
-def half_log_det(factor: Any) -> Any:
+def half_log_det(factor: core.Tensor) -> Any:
     """Half of the logarithm of the determinant of ``L L^T``."""
     return factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
@@ -102,7 +102,7 @@ class _Matrices(Distribution):
         new._unbroadcasted_scale_tril = self._unbroadcasted_scale_tril
         return new
 
-    def _whole(self, matrix: Any) -> Any:
+    def _whole(self, matrix: core.Tensor) -> Any:
         size = matrix.shape[-1]
         return matrix.expand((*self._batch_shape, size, size))
 
@@ -372,14 +372,14 @@ class LowRankMultivariateNormal(Distribution):
         return whole.expand(self._batch_shape)
 
 
-def capacitance_tril(factor: Any, diagonal: Any) -> Any:
+def capacitance_tril(factor: core.Tensor, diagonal: core.Tensor) -> Any:
     """The lower factor of ``I + W^T D^-1 W``."""
     inner = factor.mT @ (factor / diagonal.unsqueeze(-1))
     one = facula.eye(inner.shape[-1], dtype=inner.dtype, device=inner.device)
     return facula.linalg.cholesky(inner + one)
 
 
-def low_rank_log_det(diagonal: Any, capacitance: Any) -> Any:
+def low_rank_log_det(diagonal: core.Tensor, capacitance: core.Tensor) -> Any:
     """The logarithm of the determinant of ``W W^T + diag(D)``."""
     return 2 * half_log_det(capacitance) + diagonal.log().sum(-1)
 
@@ -580,7 +580,7 @@ class LKJCholesky(Distribution):
         self._beta = self._marginals(concentration)
         super().__init__(batch, (dim, dim), validate_args=validate_args)
 
-    def _marginals(self, concentration: Any) -> Beta:
+    def _marginals(self, concentration: core.Tensor) -> Beta:
         """How much of each row's length lies off the diagonal."""
         rows = facula.arange(self.dim - 1, dtype=concentration.dtype, device=concentration.device)
         rows = 0.5 * facula.cat([rows.new_zeros((1,)), rows])

@@ -73,7 +73,7 @@ def _both(constraint: Any, factory: Callable[[Any], transforms.Transform]) -> No
     transform_to.register(constraint, factory)
 
 
-def _to_interval(constraint: Any) -> transforms.Transform:
+def _to_interval(constraint: constraints._Interval) -> transforms.Transform:
     low, high = constraint.lower_bound, constraint.upper_bound
     plain = isinstance(low, numbers.Number) and isinstance(high, numbers.Number)
     if plain and low == 0 and high == 1:
@@ -82,17 +82,17 @@ def _to_interval(constraint: Any) -> transforms.Transform:
     return transforms.ComposeTransform([transforms.SigmoidTransform(), scale])
 
 
-def _above(constraint: Any) -> transforms.Transform:
+def _above(constraint: constraints._GreaterThan) -> transforms.Transform:
     shift = transforms.AffineTransform(constraint.lower_bound, 1)
     return transforms.ComposeTransform([transforms.ExpTransform(), shift])
 
 
-def _below(constraint: Any) -> transforms.Transform:
+def _below(constraint: constraints._LessThan) -> transforms.Transform:
     flip = transforms.AffineTransform(constraint.upper_bound, -1)
     return transforms.ComposeTransform([transforms.ExpTransform(), flip])
 
 
-def _positive(constraint: Any) -> transforms.Transform:
+def _positive(constraint: constraints._GreaterThan) -> transforms.Transform:
     low = constraint.lower_bound
     plain = isinstance(low, numbers.Number) and low == 0
     return transforms.ExpTransform() if plain else _above(constraint)
@@ -113,7 +113,7 @@ _both(constraints.positive_semidefinite, lambda c: matrix_transforms.PositiveDef
 
 
 def _independent(registry: ConstraintRegistry) -> Callable[[Any], transforms.Transform]:
-    def factory(constraint: Any) -> transforms.Transform:
+    def factory(constraint: constraints._IndependentConstraint) -> transforms.Transform:
         base = registry(constraint.base_constraint)
         return transforms.IndependentTransform(base, constraint.reinterpreted_batch_ndims)
 

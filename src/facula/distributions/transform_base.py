@@ -104,7 +104,7 @@ class Transform:
         self._cached_x_y = x, y
         return y
 
-    def _inv_call(self, y: Any) -> Any:
+    def _inv_call(self, y: core.Tensor) -> Any:
         if self._cache_size == 0:
             return self._inverse(y)
         x_old, y_old = self._cached_x_y
@@ -343,7 +343,7 @@ class IndependentTransform(Transform):
     def sign(self) -> Any:
         return self.base_transform.sign
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: object) -> Any:
         return self.base_transform(x)
 
     def _inverse(self, y: core.Tensor) -> Any:

@@ -293,7 +293,7 @@ class AffineTransform(Transform):
             return self.scale.sign()
         return 1 if self.scale > 0 else -1 if self.scale < 0 else 0
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: object) -> Any:
         return self.loc + self.scale * x
 
     def _inverse(self, y: core.Tensor) -> Any:

@@ -13,7 +13,7 @@ from facula.nn import functional as F
 euler_constant = 0.57721566490153286060
 
 
-def broadcast_all(*values: Any) -> tuple[Any, ...]:
+def broadcast_all(*values: object) -> tuple[Any, ...]:
     """Numbers and tensors as tensors of one shape; numbers take the dtype of the tensors."""
     tensors = [v for v in values if isinstance(v, facula.Tensor)]
     for v in values:

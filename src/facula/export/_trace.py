@@ -23,7 +23,7 @@ def _export(
     preserve_module_call_signature: tuple[str, ...] = (),
     pre_dispatch: bool = False,
     prefer_deferred_runtime_asserts_over_guards: bool = False,
-    **options: Any,
+    **options: object,
 ) -> ExportedProgram:
     """The program of a module; ``pre_dispatch`` leaves operators that are made of others."""
     program = export(

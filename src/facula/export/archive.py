@@ -33,7 +33,7 @@ VERSION = 1
 _PROGRAM, _TENSORS, _EXTRA = "program.json", "tensors.pt", "extra/"
 
 
-def _is_data(x: Any) -> bool:
+def _is_data(x: object) -> bool:
     return isinstance(x, (core.Tensor, int, float, bool, str)) or x is None
 
 
@@ -50,7 +50,7 @@ def _tensors(program: ExportedProgram) -> bytes:
     return buffer.getvalue()
 
 
-def _plain(x: Any) -> Any:
+def _plain(x: object) -> Any:
     return x.detach() if isinstance(x, core.Tensor) else x
 
 
@@ -79,7 +79,7 @@ def save(
     *,
     extra_files: dict[str, Any] | None = None,
     opset_version: dict[str, int] | None = None,
-    **options: Any,
+    **options: object,
 ) -> None:
     """Writes a program to a file: a ZIP archive of graph and tensors.
 
@@ -198,7 +198,7 @@ def _not_ours(error: Exception) -> NoReturn:
     )
 
 
-def _tensors_of(found: Any) -> dict[str, Any]:
+def _tensors_of(found: object) -> dict[str, Any]:
     """Tensors by their path; a path leads to no attribute that every object has."""
     if not isinstance(found, dict):
         raise TypeError(f"{type(found).__name__} instead of tensors by name")

@@ -45,7 +45,7 @@ _FUNCTION_NAMES = {function: name for name, function in reversed(FUNCTIONS.items
 CORE_KINDS = ("dtype", "device", "layout", "memory_format")
 
 
-def _unreadable(what: str, got: Any) -> Any:
+def _unreadable(what: str, got: object) -> Any:
     return fail(
         RuntimeError,
         "export",
@@ -73,7 +73,7 @@ def _write_atom(atom: Atom) -> list[Any]:
 # ------------------------------------------------------------------ targets and arguments
 
 
-def write_target(target: Any) -> str:
+def write_target(target: object) -> str:
     """The name of what a node calls."""
     text = str(target)
     if isinstance(target, ops.overloads.OpOverload):
@@ -84,7 +84,7 @@ def write_target(target: Any) -> str:
     return known if known is not None else _unreadable("an operator", target)
 
 
-def write_value(x: Any) -> Any:
+def write_value(x: object) -> Any:
     """An argument of a node: a plain value, or `{kind: ...}`."""
     if isinstance(x, Node):
         return {"node": x.name}
@@ -115,7 +115,7 @@ def write_value(x: Any) -> Any:
 # ------------------------------------------------------------------ graphs
 
 
-def _write_meta(value: Any) -> Any:
+def _write_meta(value: object) -> Any:
     """What a node gives: a tensor without its elements, a number, or a list of these."""
     if isinstance(value, Tensor):
         geometry = getattr(value, "_symbolic", None)

@@ -33,7 +33,7 @@ _LARGEST_POWER = 16
 _DEEPEST = 32
 
 
-def _refused(required: str, got: Any) -> Any:
+def _refused(required: str, got: object) -> Any:
     return fail(
         RuntimeError,
         "export.load",
@@ -43,7 +43,7 @@ def _refused(required: str, got: Any) -> Any:
     )
 
 
-def _known(x: Any, kind: type, what: str) -> Any:
+def _known(x: object, kind: type, what: str) -> Any:
     """A value of exactly a kind."""
     return x if type(x) is kind else _refused(what, repr(x)[:100])
 
@@ -61,7 +61,7 @@ def _whole(x: Any, least: int = -_LARGEST) -> int:
 # ------------------------------------------------------------------ expressions
 
 
-def read_expr(data: Any) -> Expr:
+def read_expr(data: object) -> Expr:
     """The expression."""
     terms = {}
     for factor, monomial in _known(data, list, "an expression"):
@@ -128,7 +128,7 @@ def _overload(name: str) -> Any:
     return found
 
 
-def read_value(x: Any, nodes: dict[str, Node]) -> Any:
+def read_value(x: object, nodes: dict[str, Node]) -> Any:
     """The argument."""
     if isinstance(x, list):
         return [read_value(v, nodes) for v in x]
@@ -189,7 +189,7 @@ def _read_meta(data: Any, mode: FakeTensorMode) -> Any:
     return made.requires_grad_(_known(data["requires_grad"], bool, "a bool"))
 
 
-def read_graph(data: Any, env: ShapeEnv) -> GraphModule:
+def read_graph(data: object, env: ShapeEnv) -> GraphModule:
     """The graph, as a module without attributes but the graphs of functions; its code is written when
     somebody runs it."""
     return _read_graph(data, FakeTensorMode(allow_non_fake_inputs=True, shape_env=env), 0)

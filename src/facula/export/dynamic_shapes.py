@@ -170,7 +170,7 @@ class ShapesCollection:
     def __init__(self) -> None:
         self._shapes: dict[int, tuple[Any, Any]] = {}
 
-    def __setitem__(self, tensor: Any, shape: Any) -> None:
+    def __setitem__(self, tensor: core.Tensor, shape: Any) -> None:
         known = self._shapes.get(id(tensor))
         if known is not None and known[1] != shape:
             fail(
@@ -197,7 +197,7 @@ class ShapesCollection:
         """The shapes, nested as the arguments are."""
         seen: set[int] = set()
 
-        def shape_of(x: Any) -> Any:
+        def shape_of(x: object) -> Any:
             seen.add(id(x))
             known = self._shapes.get(id(x))
             return None if known is None else known[1]
@@ -226,7 +226,7 @@ def enlarged(
     resolved.read(model, args, kwargs, shapes)
     collection, changed = ShapesCollection(), False
 
-    def larger(x: Any) -> Any:
+    def larger(x: core.Tensor) -> Any:
         nonlocal changed
         shape, _ = resolved.shapes.get(id(x), (None, ""))
         if not isinstance(x, Tensor) or shape is None:
@@ -259,7 +259,7 @@ def arguments_by_name(m: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     return found
 
 
-def _is_shape(x: Any) -> bool:
+def _is_shape(x: object) -> bool:
     """Whether this is the shape of one tensor."""
     if x is None:
         return True
@@ -270,7 +270,7 @@ def _is_shape(x: Any) -> bool:
     )
 
 
-def _mismatch(path: str, required: str, got: Any) -> Any:
+def _mismatch(path: str, required: str, got: object) -> Any:
     return fail(
         UserError,
         "export",
@@ -380,7 +380,7 @@ class Resolved:
         self.broken.raise_any(UnfitExample)
         _refuse_hints(self._hints)
 
-    def give_symbols(self, real: Any, fake: Any) -> None:
+    def give_symbols(self, real: core.Tensor, fake: core.Tensor) -> None:
         """Make the sizes of a fake input symbols, as was written for the real one."""
         shape, path = self.shapes.get(id(real), (None, ""))
         chosen = _by_dim(shape, real, path)
@@ -391,7 +391,7 @@ class Resolved:
         if any(e.constant is None for e in sizes):
             fake._symbolic = geometry_of(fake, sizes, self.env)
 
-    def _size(self, size: int, what: Any, where: str) -> Expr:
+    def _size(self, size: int, what: Dim | None, where: str) -> Expr:
         if isinstance(what, Dim):
             return self._named(size, what, where)
         if isinstance(what, int) and not isinstance(what, bool):
@@ -419,7 +419,7 @@ class Resolved:
             return number(size)
         return self._symbol(size, what, where)
 
-    def _symbol(self, size: int, what: Any, where: str) -> Expr:
+    def _symbol(self, size: int, what: Dim, where: str) -> Expr:
         made = self.env.create_symbol(size, where)
         self.written[str(made)] = (what, where)
         return made
@@ -481,7 +481,7 @@ class Resolved:
         self.broken.raise_any()
         return {**found, **unbacked_ranges(self.env)}
 
-    def _replaced(self, name: str, what: Any, where: str, known: Expr) -> None:
+    def _replaced(self, name: str, what: object, where: str, known: Expr) -> None:
         label, full = _label(what, where), _full(what, where)
         if known.constant is not None:
             self.broken.constant(label, known.constant, self._where(name))
@@ -598,17 +598,17 @@ def _refuse_hints(findings: list[str]) -> None:
         )
 
 
-def _bounds_of(what: Any) -> ValueRanges:
+def _bounds_of(what: Dim) -> ValueRanges:
     low = 0 if what.min is None else what.min
     return ValueRanges(low, UNBOUNDED if what.max is None else what.max)
 
 
-def _label(what: Any, where: str) -> str:
+def _label(what: object, where: str) -> str:
     """What a message calls a size: its name, or the place where it is read."""
     return what.__name__ if isinstance(what, Dim) else read_at(where)
 
 
-def _full(what: Any, where: str) -> str:
+def _full(what: object, where: str) -> str:
     return f"{what.__name__} = {read_at(where)}" if isinstance(what, Dim) else read_at(where)
 
 

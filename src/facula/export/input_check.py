@@ -39,7 +39,7 @@ class InputCheck:
                 if size.symbol is not None:
                     self.read.setdefault(size.symbol, f"{name}.size()[{dim}]")
 
-    def __deepcopy__(self, memo: Any) -> InputCheck:
+    def __deepcopy__(self, memo: object) -> InputCheck:
         return self  # it never changes
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
@@ -78,7 +78,7 @@ class InputCheck:
             )
         return {name: kwargs[name] for name in expected}
 
-    def _check_value(self, name: str, value: Any, leaf: Any) -> None:
+    def _check_value(self, name: str, value: object, leaf: Any) -> None:
         if type(leaf) is not type(value) or leaf != value:
             fail(
                 AssertionError,
@@ -151,7 +151,7 @@ class InputCheck:
             self._refuse(f"{place} >= {bounds.lower}" if low else f"{place} <= {top}", size)
 
     @staticmethod
-    def _refuse(guard: str, got: Any, wanted: Any = None) -> None:
+    def _refuse(guard: str, got: object, wanted: Any = None) -> None:
         fail(
             AssertionError,
             "export",

@@ -73,7 +73,7 @@ def _restored(
     return found
 
 
-def _of_a_trace(value: Any) -> bool:
+def _of_a_trace(value: object) -> bool:
     plain = type(value) in (list, tuple, dict)
     leaves = pytree.tree_leaves(value) if plain else [value]
     return any(isinstance(leaf, FakeTensor) for leaf in leaves)

@@ -173,7 +173,7 @@ def _fake(t: Any, mode: FakeTensorMode) -> Any:
     return made
 
 
-def _checked(x: Any) -> Any:
+def _checked(x: FakeTensor) -> Any:
     """A result, if a graph can give it."""
     if isinstance(x, (Tensor, int, float, bool, str, complex)) or x is None:
         return x

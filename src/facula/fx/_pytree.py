@@ -83,7 +83,7 @@ class GetAttrKey:
     def __str__(self) -> str:
         return f".{self.name}"
 
-    def get(self, obj: Any) -> Any:
+    def get(self, obj: object) -> Any:
         """The attribute."""
         return getattr(obj, self.name)
 
@@ -183,13 +183,13 @@ def register_dataclass(
         fail(ValueError, "register_dataclass", f"the fields {sorted(own)} were required of field_names and "
              "drop_field_names", sorted(set(names) | drop), hint="leave field_names out for all fields")  # fmt: skip
 
-    def flatten(value: Any) -> tuple[list[Any], Any]:
+    def flatten(value: object) -> tuple[list[Any], Any]:
         return [getattr(value, name) for name in names], tuple(names)
 
     def unflatten(values: Any, context: Any) -> Any:
         return cls(**dict(zip(context, values, strict=True)))
 
-    def with_keys(value: Any) -> tuple[list[tuple[Any, Any]], Any]:
+    def with_keys(value: object) -> tuple[list[tuple[Any, Any]], Any]:
         return [(GetAttrKey(name), getattr(value, name)) for name in names], tuple(names)
 
     register_pytree_node(
@@ -210,7 +210,7 @@ def is_constant_class(cls: type) -> bool:
     return cls in CONSTANT_NODES
 
 
-def _sequence_with_keys(values: Any) -> tuple[list[tuple[Any, Any]], Context]:
+def _sequence_with_keys(values: object) -> tuple[list[tuple[Any, Any]], Context]:
     children, context = SUPPORTED_NODES[type(values)].flatten_fn(values)
     return [(SequenceKey(i), child) for i, child in enumerate(children)], context
 
@@ -295,34 +295,34 @@ _NAMED = NodeDef(
 SUPPORTED_NODES[namedtuple] = _NAMED
 
 
-def is_namedtuple_instance(value: Any) -> bool:
+def is_namedtuple_instance(value: object) -> bool:
     """Whether something is a tuple with named fields."""
     return isinstance(value, tuple) and isinstance(getattr(type(value), "_fields", None), tuple)
 
 
-def _node_of(tree: Any) -> NodeDef | None:
+def _node_of(tree: object) -> NodeDef | None:
     found = SUPPORTED_NODES.get(type(tree))
     if found is None and is_namedtuple_instance(tree):
         return _NAMED
     return found
 
 
-def _get_node_type(tree: Any) -> type:
+def _get_node_type(tree: object) -> type:
     """The type under which a container is registered; the plain type of anything else."""
     return namedtuple if is_namedtuple_instance(tree) else type(tree)
 
 
-def is_structseq_instance(value: Any) -> bool:
+def is_structseq_instance(value: object) -> bool:
     """Whether something is a result with named fields of an operator (`facula.return_types`)."""
     return is_namedtuple_instance(value) and type(value).__module__ == RETURN_TYPES_MODULE
 
 
-def tree_is_leaf(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> bool:
+def tree_is_leaf(tree: object, is_leaf: Callable[[Any], bool] | None = None) -> bool:
     """Whether something is no registered container."""
     return _is_leaf(tree, is_leaf)
 
 
-def _is_leaf(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> bool:
+def _is_leaf(tree: object, is_leaf: Callable[[Any], bool] | None = None) -> bool:
     return (is_leaf is not None and is_leaf(tree)) or _node_of(tree) is None
 
 
@@ -376,7 +376,7 @@ class TreeSpec:
         children = [child._build(leaves) for child in self.children_specs]
         return SUPPORTED_NODES[self.type].unflatten_fn(children, self.context)
 
-    def flatten_up_to(self, tree: Any) -> list[Any]:
+    def flatten_up_to(self, tree: object) -> list[Any]:
         """The parts of a tree at the places of this spec's leaves.
 
         Raises:
@@ -386,7 +386,7 @@ class TreeSpec:
         self._collect(tree, parts)
         return parts
 
-    def _collect(self, tree: Any, parts: list[Any]) -> None:
+    def _collect(self, tree: object, parts: list[Any]) -> None:
         node = _node_of(tree)
         if node is None or node.type is not self.type:
             got = type(tree).__name__
@@ -460,7 +460,7 @@ class LeafSpec(TreeSpec):
     def _build(self, leaves: Iterator[Any]) -> Any:
         return next(leaves)
 
-    def _collect(self, tree: Any, parts: list[Any]) -> None:
+    def _collect(self, tree: object, parts: list[Any]) -> None:
         parts.append(tree)
 
     def __repr__(self, indent: int = 0) -> str:
@@ -662,7 +662,7 @@ def _broadcast_to_and_flatten(
 
 
 def _with_paths(
-    tree: Any, path: KeyPath, is_leaf: Callable[[Any], bool] | None
+    tree: object, path: KeyPath, is_leaf: Callable[[Any], bool] | None
 ) -> Iterator[tuple[KeyPath, Any]]:
     node = None if is_leaf is not None and is_leaf(tree) else _node_of(tree)
     if node is None:
@@ -708,13 +708,13 @@ def keystr(kp: KeyPath) -> str:
     return "".join(str(key) for key in kp)
 
 
-def key_get(obj: Any, kp: KeyPath) -> Any:
+def key_get(obj: object, kp: KeyPath) -> Any:
     """What stands at a path."""
     for key in kp:
         obj = key.get(obj)
     return obj
 
 
-def arg_tree_leaves(*args: Any, **kwargs: Any) -> list[Any]:
+def arg_tree_leaves(*args: object, **kwargs: object) -> list[Any]:
     """The leaves of a call's arguments."""
     return tree_leaves((args, kwargs))

@@ -69,7 +69,7 @@ class _Patches:
         self.undo: list[Callable[[], None]] = []
         self.seen: set[tuple[int, str]] = set()
 
-    def entry(self, scope: dict[str, Any], name: str, value: Any) -> None:
+    def entry(self, scope: dict[str, Any], name: str, value: object) -> None:
         """Replace an entry of a dictionary of globals."""
         if (id(scope), name) in self.seen:
             return
@@ -86,7 +86,7 @@ class _Patches:
 
         self.undo.append(restore)
 
-    def attribute(self, owner: Any, name: str, value: Any) -> None:
+    def attribute(self, owner: object, name: str, value: object) -> None:
         """Replace a method of a class."""
         before = owner.__dict__.get(name)
         setattr(owner, name, value)
@@ -102,13 +102,13 @@ class _Patches:
     def __enter__(self) -> _Patches:
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         for restore in reversed(self.undo):
             restore()
         self.undo.clear()
 
 
-def _find_proxy(*values: Any) -> Proxy | None:
+def _find_proxy(*values: object) -> Proxy | None:
     for value in values:
         if isinstance(value, Proxy):
             return value
@@ -198,7 +198,7 @@ class Tracer(TracerBase):
 
     # ---------------------------------------------------------------- arguments
 
-    def create_arg(self, a: Any) -> Argument:
+    def create_arg(self, a: object) -> Argument:
         """What stands in the graph for a value: tensors become attributes of the root.
 
         Raises:
@@ -228,7 +228,7 @@ class Tracer(TracerBase):
             return self._attribute_for(a, f"_{type(a).__name__}_constant_")
         return super().create_arg(a)
 
-    def _attribute_for(self, value: Any, prefix: str) -> Node:
+    def _attribute_for(self, value: object, prefix: str) -> Node:
         name = self.tensor_attrs.get(value) if _hashable(value) else None
         if name is None:
             name = self.get_fresh_qualname(prefix)
@@ -297,7 +297,7 @@ class Tracer(TracerBase):
             return self._proxy_of(attr_val, self.root.named_buffers(), parameter_proxy_cache)
         return attr_val
 
-    def _proxy_of(self, value: Any, named: Any, cache: dict[str, Any]) -> Any:
+    def _proxy_of(self, value: object, named: Any, cache: dict[str, Any]) -> Any:
         for name, found in named:
             if found is not value:
                 continue
@@ -402,7 +402,7 @@ class Tracer(TracerBase):
             annotation = None
         return self.create_proxy("placeholder", name, default, {}, type_expr=annotation)
 
-    def _concrete(self, name: str, value: Any) -> Any:
+    def _concrete(self, name: str, value: object) -> Any:
         """A concrete value; its leaves are still inputs, which are checked to be that."""
         count = 0
 
@@ -476,7 +476,7 @@ class Tracer(TracerBase):
             _autowrap(patches, getattr(type(module).forward, "__globals__", {}), self)
             return self.call_module(module, forward, args, kwargs)
 
-        def on_read(module: nn.Module, name: str, value: Any) -> Any:
+        def on_read(module: nn.Module, name: str, value: object) -> Any:
             if threading.get_ident() != thread:
                 return value
             return self.getattr(name, value, cache)
@@ -494,17 +494,17 @@ class Tracer(TracerBase):
             core.swap_module_tracers(*before)
             _tracing.depth -= 1
 
-    def __deepcopy__(self, memo: Any) -> Tracer:
+    def __deepcopy__(self, memo: object) -> Tracer:
         made = type(self).__new__(type(self))
         made.__dict__.update(self.__dict__)
         return made
 
 
-def _hashable(value: Any) -> bool:
+def _hashable(value: object) -> bool:
     return isinstance(value, core.Tensor) or type(value).__hash__ is not None
 
 
-def _as_function(function: Any) -> Callable[..., Any]:
+def _as_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """Something with a code object: methods and callable objects become functions."""
     if hasattr(inspect.unwrap(function), "__code__"):
         return function
@@ -531,7 +531,7 @@ def _positional(function: Callable[..., Any], count: int) -> Callable[..., Any]:
     )
 
 
-def _check_concrete(given: Any, wanted: Any, name: str) -> None:
+def _check_concrete(given: object, wanted: Any, name: str) -> None:
     """Raise where an input that was fixed when tracing gets another value."""
     if type(given) is not type(wanted) or given != wanted:
         fail(AssertionError, "fx", f"the value that '{name}' had when tracing was required: {name} has been "

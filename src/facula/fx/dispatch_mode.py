@@ -31,10 +31,10 @@ class TorchDispatchMode:
         core.push_dispatch_mode(self)
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         core.pop_dispatch_mode()
 
     @classmethod
-    def push(cls, *args: Any, **kwargs: Any) -> TorchDispatchMode:
+    def push(cls, *args: object, **kwargs: object) -> TorchDispatchMode:
         """An object of the class, for `with`."""
         return cls(*args, **kwargs)

@@ -35,7 +35,7 @@ def has_side_effect(fn: Callable[..., Any]) -> Callable[..., Any]:
     return fn
 
 
-def is_impure_function(target: Any, kwargs: dict[str, Any], impure_random: bool) -> bool:
+def is_impure_function(target: object, kwargs: dict[str, Any], impure_random: bool) -> bool:
     """Whether a call of the target does more than give its result.
 
     Args:

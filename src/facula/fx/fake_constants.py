@@ -52,7 +52,7 @@ class Constants:
             if isinstance(x, core.Tensor)
         )
 
-    def keep(self, found: Any, known: Any) -> None:
+    def keep(self, found: object, known: core.Tensor | None) -> None:
         """Results that stand for these real tensors."""
         if known is None:
             return

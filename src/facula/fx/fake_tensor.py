@@ -89,7 +89,7 @@ class FakeTensor(Tensor):
 
     @staticmethod
     def __new__(
-        cls, fake_mode: Any, elem: Tensor, device: Any, *args: Any, **kwargs: Any
+        cls, fake_mode: Any, elem: Tensor, device: Any, *args: object, **kwargs: object
     ) -> FakeTensor:
         """Make one out of a tensor on the meta device.
 
@@ -286,14 +286,14 @@ class FakeTensorMode(TorchDispatchMode):
             core.push_dispatch_mode(self)
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         if self._entered.pop():
             core.pop_dispatch_mode()
 
     # ---------------------------------------------------------------- operators
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         return self.dispatch(func, args, kwargs or {})
 
@@ -328,7 +328,7 @@ class FakeTensorMode(TorchDispatchMode):
             hint="mode.from_tensor(tensor) gives one",
         )
 
-    def mixed_devices(self, one: Any, other: Any) -> None:
+    def mixed_devices(self, one: object, other: object) -> None:
         """Raise for tensors on two devices (the core asks)."""
         fail(
             RuntimeError,
@@ -345,7 +345,7 @@ class FakeTensorMode(TorchDispatchMode):
         tensor: Tensor,
         *,
         static_shapes: bool | None = None,
-        source: Any = None,
+        source: object = None,
         symbolic_context: Any = None,
         trace: bool = True,
     ) -> FakeTensor:
@@ -429,7 +429,7 @@ class _Undisturbed:
         self.stack = core.swap_interpreters([])
         self.keys = core.suspend_dispatch()
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         core.set_thread_keys(self.keys)
         core.swap_interpreters(self.stack)
 
@@ -443,7 +443,7 @@ class _Recording:
     def __enter__(self) -> None:
         self.before = core.set_grad_enabled(self.mode)
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         core.set_grad_enabled(self.before)
 
 
@@ -467,7 +467,7 @@ class WantedSize(DynamicOutputShapeException):
     high: float = math.inf
 
 
-def _with_sizes(function: Any) -> Callable[..., Any]:
+def _with_sizes(function: Callable[..., Any]) -> Callable[..., Any]:
     """An operator as a function of the sizes that it asks for, and of its arguments."""
 
     def run(sizes: tuple[Any, ...], *args: Any, **kwargs: Any) -> Any:
@@ -480,7 +480,7 @@ def _with_sizes(function: Any) -> Callable[..., Any]:
     return run
 
 
-def _run(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
+def _run(mode: FakeTensorMode, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     function = getattr(func, "_op", func)
     try:
         return _call(mode, function, args, kwargs)
@@ -502,7 +502,7 @@ def _run(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
             bounds.append((wanted.low, wanted.high))
 
 
-def _run_inplace(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
+def _run_inplace(mode: FakeTensorMode, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     _call(mode, getattr(func, "_op", func), args, kwargs)
     return args[0]
 
@@ -536,7 +536,7 @@ def _counted(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
     return _call(mode, counted, (count, *bound), {})
 
 
-def _read(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
+def _read(mode: FakeTensorMode, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """A number that is read from elements: one without an example."""
     env, t = mode.shape_env, args[0]
     if env is None or not env.allow_scalar_outputs or t.dtype.is_complex:
@@ -554,13 +554,13 @@ def _read(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
     return made
 
 
-def _convert(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
+def _convert(mode: FakeTensorMode, func: Callable[..., Any], args: object, kwargs: Any) -> Any:
     if "device" in kwargs:  # another device is other memory
         kwargs = {**kwargs, "copy": True}
     return _call(mode, Tensor.to, args, kwargs)
 
 
-def _lift(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
+def _lift(mode: FakeTensorMode, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     """A constant of the program: the one place where a real tensor becomes fake unasked."""
     t = args[0]
     if isinstance(t, FakeTensor):
@@ -571,7 +571,7 @@ def _lift(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
     return made
 
 
-def _plan_of(func: Any) -> Any:
+def _plan_of(func: Callable[..., Any]) -> Any:
     overload = overload_of(func)
     function = getattr(overload, "_op", overload)
     name = getattr(overload, "_opname", "")
@@ -615,11 +615,11 @@ class FakeCopyMode:
         core.set_type_attribute(Tensor, "__deepcopy__", fake_copy)
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         core.set_type_attribute(Tensor, "__deepcopy__", self.before)
 
 
-def is_fake(x: Any) -> bool:
+def is_fake(x: object) -> bool:
     """Whether something is a fake tensor."""
     return isinstance(x, FakeTensor)
 
@@ -634,7 +634,7 @@ def unset_fake_temporarily() -> Any:
     return _Undisturbed()
 
 
-def detect_fake_mode(inputs: Any = None) -> FakeTensorMode | None:
+def detect_fake_mode(inputs: object = None) -> FakeTensorMode | None:
     """The mode of fake tensors among nested inputs, else the active one; None where there is neither.
 
     Raises:

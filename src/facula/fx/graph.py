@@ -65,7 +65,7 @@ class _InsertPoint:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.graph._insert = self.before
 
 
@@ -385,11 +385,11 @@ class Graph:
 
     # ---------------------------------------------------------------- inputs and outputs
 
-    def process_inputs(self, *args: Any) -> Any:
+    def process_inputs(self, *args: object) -> Any:
         """What the placeholders get of the arguments of a call."""
         return self._codegen.process_inputs(*args)
 
-    def process_outputs(self, out: Any) -> Any:
+    def process_outputs(self, out: object) -> Any:
         """What the caller gets of what the output node has."""
         return self._codegen.process_outputs(out)
 
@@ -433,11 +433,11 @@ class Graph:
         """A node for the place of a tensor's first element in its storage."""
         return self._sized("sym_storage_offset", tensor_node, None, lambda t: t.storage_offset())
 
-    def materialize_symints(self, values: Any) -> list[Any]:
+    def materialize_symints(self, values: object) -> list[Any]:
         """Nodes (or plain numbers) for numbers that depend on sizes of the graph's inputs."""
         return nodes_of_numbers(self, values)
 
-    def materialize_symint(self, value: Any) -> Any:
+    def materialize_symint(self, value: object) -> Any:
         """A node (or a plain number) for a number that depends on sizes of the graph's inputs."""
         return self.materialize_symints([value])[0]
 
@@ -582,7 +582,7 @@ class _Position:
 def _saved(graph: Graph) -> list[tuple[Any, ...]]:
     positions = {n: _Position(i) for i, n in enumerate(graph.nodes)}
 
-    def saved(a: Any) -> Any:
+    def saved(a: object) -> Any:
         return map_arg(a, lambda n: positions[n])
 
     return [
@@ -596,7 +596,7 @@ def _plain_meta(meta: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in meta.items() if isinstance(v, (str, int, float, bool, type(None)))}
 
 
-def _loaded(a: Any, made: list[Node]) -> Any:
+def _loaded(a: object, made: list[Node]) -> Any:
     return map_aggregate(a, lambda x: made[x.index] if isinstance(x, _Position) else x)
 
 

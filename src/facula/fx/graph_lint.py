@@ -8,7 +8,7 @@ Keeps true: nothing is changed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from facula.core.errors import fail
 from facula.fx import names
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from facula.fx.graph import Graph
 
 
-def _wrong(required: str, got: Any = None) -> None:
+def _wrong(required: str, got: object = None) -> None:
     fail(
         RuntimeError,
         "lint",
@@ -81,7 +81,7 @@ def _check_target(node: Node) -> None:
         _wrong(f"an output at the end was required: node '{node._next}' stands behind it")
 
 
-def _check_attribute(owner: Any, node: Node) -> None:
+def _check_attribute(owner: object, node: Node) -> None:
     at = owner
     for part in str(node.target).split("."):
         if not hasattr(at, part):

@@ -73,7 +73,7 @@ def _origins(graph: Graph, made: PythonCode) -> dict[int, str]:
     return {line: trace for line, n in marks if n is not None and (trace := traces[n])}
 
 
-def copy_attribute(source: Any, target: nn.Module, path: str) -> None:
+def copy_attribute(source: object, target: nn.Module, path: str) -> None:
     """Give `target` what stands at a path in another module."""
     *prefix, last = path.split(".")
     for part in prefix:
@@ -92,7 +92,7 @@ def copy_attribute(source: Any, target: nn.Module, path: str) -> None:
         setattr(target, last, value)
 
 
-def assign_attribute(value: Any, target: nn.Module, path: str) -> None:
+def assign_attribute(value: object, target: nn.Module, path: str) -> None:
     """Put a value at a path of a module, with modules on the way."""
     *prefix, last = path.split(".")
     for part in prefix:
@@ -138,7 +138,7 @@ class GraphModule(nn.Module):
             return add
     """
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> GraphModule:
+    def __new__(cls, *args: object, **kwargs: object) -> GraphModule:
         # forward stands on the class: one for each object
         for base in cls.__mro__:
             if "GraphModuleImpl" not in base.__qualname__:

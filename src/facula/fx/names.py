@@ -195,11 +195,11 @@ class Namespace:
             self._obj_to_name[obj] = name
         return name
 
-    def associate_name_with_obj(self, name: str, obj: Any) -> None:
+    def associate_name_with_obj(self, name: str, obj: object) -> None:
         """Say that a name that was made stands for an object."""
         self._obj_to_name[obj] = name
 
-    def _is_illegal(self, name: str, obj: Any) -> bool:
+    def _is_illegal(self, name: str, obj: object) -> bool:
         if keyword.iskeyword(name):
             return True
         if name in vars(builtins):
@@ -219,7 +219,7 @@ class CustomBuiltin(typing.NamedTuple):
 _CUSTOM_BUILTINS: dict[str, CustomBuiltin] = {}
 
 
-def register_custom_builtin(name: str, import_str: str, obj: Any) -> None:
+def register_custom_builtin(name: str, import_str: str, obj: object) -> None:
     """Let generated code use a name: it stands for `obj`, and `import_str` brings it in."""
     checked_name(name, "register_custom_builtin", "the name of a builtin")
     _CUSTOM_BUILTINS[name] = CustomBuiltin(import_str, obj)

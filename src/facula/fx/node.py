@@ -241,7 +241,7 @@ class Node:
     def kwargs(self, k: dict[str, Argument]) -> None:
         self._set_arguments(self._args, k)
 
-    def _set_arguments(self, args: Any, kwargs: dict[str, Any]) -> None:
+    def _set_arguments(self, args: object, kwargs: dict[str, Any]) -> None:
         if not isinstance(args, (tuple, list)):
             fail(
                 AssertionError,

@@ -125,7 +125,7 @@ def normalize_module(
     return _bound(found, args, kwargs or {}, normalize_to_only_use_kwargs)
 
 
-def create_type_hint(x: Any) -> Any:
+def create_type_hint(x: object) -> Any:
     """A list or tuple of types as a type of lists or tuples, where it is one."""
     if not isinstance(x, (list, tuple)):
         return x

@@ -54,7 +54,7 @@ class ScopeContextManager:
     def __enter__(self) -> Scope:
         return self._scope
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._scope.module_path, self._scope.module_type = self._before
 
 
@@ -123,7 +123,7 @@ class TracerBase:
     def _find_user_frame(self) -> Any:
         return fx_traceback.user_frame()
 
-    def create_arg(self, a: Any) -> Argument:
+    def create_arg(self, a: object) -> Argument:
         """What stands in the graph for a value of the traced program.
 
         Raises:
@@ -151,7 +151,7 @@ class TracerBase:
             return a
         return self._create_other(a)
 
-    def _create_other(self, a: Any) -> Argument:
+    def _create_other(self, a: object) -> Argument:
         if isinstance(a, enum.Enum) or isinstance(a, type) or hasattr(a, "_overloadpacket"):
             return a
         if dataclasses.is_dataclass(a):
@@ -168,7 +168,7 @@ class TracerBase:
             hint="convert it to numbers, or add it to the module as an attribute",
         )
 
-    def _key(self, key: Any) -> Any:
+    def _key(self, key: object) -> Any:
         if isinstance(key, (Proxy, Node)):
             fail(RuntimeError, "fx", "keys that are known when tracing were required: Keys for "
                  "dictionaries used as an argument cannot contain a Node.", got=repr(key),
@@ -235,7 +235,7 @@ class GraphAppendingTracer(TracerBase):
         self.node_name_to_scope = {}
 
 
-def assert_fn(x: Any) -> None:
+def assert_fn(x: object) -> None:
     """An `assert` of a traced program."""
     assert x
 
@@ -326,7 +326,7 @@ class Proxy:
         args, kwargs = args or (), kwargs or {}
         tracers: dict[Any, None] = {}
 
-        def look(a: Any) -> None:
+        def look(a: object) -> None:
             if isinstance(a, Proxy):
                 tracers[a.tracer] = None
             elif isinstance(a, (list, tuple)):
@@ -418,7 +418,7 @@ class ParameterProxy(Proxy):
         """The number of dimensions."""
         return self.param.ndim
 
-    def size(self, *args: Any) -> Any:
+    def size(self, *args: object) -> Any:
         """The sizes, or one of them."""
         return self.param.size(*args)
 
@@ -438,7 +438,7 @@ class ParameterProxy(Proxy):
 def _recorded(name: str) -> Callable[..., Any]:
     target = getattr(operator, name)
 
-    def method(self: Proxy, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Proxy, *args: object, **kwargs: object) -> Any:
         return self.tracer.create_proxy("call_function", target, (self, *args), kwargs)
 
     method.__name__ = f"__{name.strip('_')}__"
@@ -448,7 +448,7 @@ def _recorded(name: str) -> Callable[..., Any]:
 def _reflected(name: str) -> Callable[..., Any]:
     target = getattr(operator, name)
 
-    def method(self: Proxy, other: Any) -> Any:
+    def method(self: Proxy, other: object) -> Any:
         return self.tracer.create_proxy("call_function", target, (other, self), {})
 
     method.__name__ = f"__r{name.strip('_')}__"

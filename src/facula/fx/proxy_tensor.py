@@ -147,14 +147,14 @@ class PythonKeyTracer(Tracer):
             if isinstance(size, SymInt):
                 note_source(self, size.expr, node, dim)
 
-    def note_new_sizes(self, value: Any, node: Node) -> None:
+    def note_new_sizes(self, value: object, node: Node) -> None:
         """Note which sizes of a result are numbers without an example that it brings."""
         geometry = getattr(value, "_symbolic", None)
         for dim, size in enumerate(geometry[0] if geometry is not None else ()):
             if size.symbol is not None and size.unbacked:
                 self.symbol_sources.setdefault(size.symbol, (node, dim))
 
-    def symbol_node(self, number: Any) -> Any:
+    def symbol_node(self, number: SymInt) -> Any:
         """What stands in the graph for a number that depends on sizes."""
         return node_of_number(self, number)
 
@@ -291,7 +291,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         else:
             node.meta["val"] = result
 
-    def value_of(self, x: Any) -> Any:
+    def value_of(self, x: object) -> Any:
         """A fake tensor that shows what a value looks like now."""
         if isinstance(x, FakeTensor):
             return core.fake_snapshot(x)
@@ -376,7 +376,7 @@ def _distinct(leaves: list[Any]) -> list[Any]:
     return made
 
 
-def _stand_in(fake_mode: FakeTensorMode, x: Any, source: str) -> Any:
+def _stand_in(fake_mode: FakeTensorMode, x: FakeTensor, source: str) -> Any:
     """What is traced with in place of an input."""
     if isinstance(x, Tensor):
         return fake_mode.from_tensor(x, source=source)
@@ -413,7 +413,7 @@ class _MakefxTracer:
             shape_env.keeps_conditions = True
         return FakeTensorMode(allow_non_fake_inputs=self.allow_non_fake_inputs, shape_env=shape_env)
 
-    def trace(self, f: Callable[..., Any], *args: Any) -> GraphModule:
+    def trace(self, f: Callable[..., Any], *args: object) -> GraphModule:
         """The graph module of `f` for these inputs."""
         leaves, in_spec = pytree.tree_flatten(args)
         fake_mode = self._fake_mode(leaves)
@@ -455,7 +455,7 @@ class _MakefxTracer:
     def _run(
         self,
         f: Callable[..., Any],
-        mode: Any,
+        mode: ProxyTorchDispatchMode,
         fake_mode: FakeTensorMode | None,
         args: tuple[Any, ...],
     ) -> Any:
@@ -497,7 +497,7 @@ def make_fx(
     """
     tracer = _MakefxTracer(decomposition_table, tracing_mode, _allow_non_fake_inputs, pre_dispatch)
 
-    def wrapped(*args: Any) -> GraphModule:
+    def wrapped(*args: object) -> GraphModule:
         return tracer.trace(f, *args)
 
     wrapped.__name__ = f"make_fx({getattr(f, '__name__', 'f')})"
@@ -540,7 +540,7 @@ class DecompositionInterpreter:
 
 def selective_decompose(
     joint_gm: GraphModule,
-    *args: Any,
+    *args: object,
     decomposition: Mapping[Any, Callable[..., Any]],
     should_decompose: Callable[[Node], bool],
     trace_joint_graph: bool = False,
@@ -598,6 +598,6 @@ def get_isolated_graphmodule(
         return make_fx(flat, tracing_mode=tracing_mode)(leaves)
 
 
-def is_proxy(x: Any) -> bool:
+def is_proxy(x: object) -> bool:
     """Whether something stands for what a graph will compute."""
     return isinstance(x, Proxy)

@@ -246,7 +246,7 @@ class ShapeEnv:
 
     # ---------------------------------------------------------------- symbols
 
-    def create_symbol(self, size: int, source: Any = None, dim: int = 0) -> Expr:
+    def create_symbol(self, size: int, source: object = None, dim: int = 0) -> Expr:
         """The symbol for an example size, or the number itself for 0 and 1."""
         if size in (0, 1):
             return number(size)
@@ -258,7 +258,7 @@ class ShapeEnv:
         self.sources.setdefault(name, []).append((source, dim))
         return symbol(name)
 
-    def create_symint(self, size: int, source: Any = None) -> Any:
+    def create_symint(self, size: int, source: object = None) -> Any:
         """A number that is an input of a trace."""
         return self.number_of(self.create_symbol(size, source, -1))
 
@@ -478,7 +478,7 @@ def _own_module(frame: Any) -> str:
     return name.partition(".")[2] if is_own(name) else ""
 
 
-def leaf_of(value: Any) -> Any:
+def leaf_of(value: object) -> Any:
     """What a number that stands for itself is known by among a tracer's numbers; None for others."""
     if isinstance(value, UnbackedFloat):
         return value if value.function is None else None
@@ -530,7 +530,7 @@ def _floats_of(condition: Any) -> list[Any]:
     return [x for c in condition for x in _floats_of(c)] if isinstance(condition, tuple) else []
 
 
-def symbols_of(condition: Any) -> set[str]:
+def symbols_of(condition: Expr | None) -> set[str]:
     """The names of the symbols in a condition."""
     if isinstance(condition, Expr):
         return condition.free_symbols
@@ -565,7 +565,7 @@ def _node_of_condition(tracer: Any, value: SymBool, condition: Any) -> Any:
     return made
 
 
-def _called(tracer: Any, function: Callable[..., Any], *args: Any) -> Any:
+def _called(tracer: Any, function: Callable[..., Any], *args: object) -> Any:
     if not any(hasattr(x, "meta") for x in args):
         return function(*args)
     return tracer.graph.call_function(function, args)
@@ -585,7 +585,7 @@ def numbers_as_nodes(graph: Any, args: tuple[Any, ...]) -> Any:
     return map_aggregate(args, node_for)
 
 
-def _node_of_other(tracer: Any, value: Any) -> Any:
+def _node_of_other(tracer: Any, value: object) -> Any:
     if isinstance(value, SymBool) and value.condition is not None:
         return _node_of_condition(tracer, value, value.condition)
     if isinstance(value, UnbackedFloat):

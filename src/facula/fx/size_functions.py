@@ -16,12 +16,12 @@ from facula.fx.shape_env import ShapeGuard
 from facula.fx.symbols import SymInt
 
 
-def number_text(number: Any) -> str:
+def number_text(number: object) -> str:
     """A whole number as Python over the names of symbols."""
     return f"({number.env.simplified(number.expr)})" if isinstance(number, SymInt) else repr(number)
 
 
-def has_symbols(structure: Any) -> bool:
+def has_symbols(structure: object) -> bool:
     """Whether a number of a structure depends on sizes."""
     if isinstance(structure, dict):
         return any(map(has_symbols, structure.values()))
@@ -60,7 +60,7 @@ class _Text:
         return name
 
 
-def function_of(structure: Any, names: Sequence[str]) -> Callable[..., Any]:
+def function_of(structure: object, names: Sequence[str]) -> Callable[..., Any]:
     """The structure as a function of the symbols with these names."""
     text = _Text()
     body = text.of(structure)

@@ -408,7 +408,7 @@ class SymInt(int):
     def __reduce__(self) -> Any:
         return int, (plain(self),)
 
-    def __deepcopy__(self, memo: Any) -> SymInt:
+    def __deepcopy__(self, memo: object) -> SymInt:
         return self
 
     def __pos__(self) -> SymInt:
@@ -462,7 +462,7 @@ class SymInt(int):
         counted = type(other) is int and other >= 0
         return self // (1 << other) if counted else self.__int__() >> _fixed(other)
 
-    def __and__(self, other: Any) -> Any:
+    def __and__(self, other: object) -> Any:
         if type(other) is int and other >= 0 and not other & (other + 1):
             return self % (other + 1)  # the last bits
         return self.__int__() & _fixed(other)
@@ -479,7 +479,7 @@ class SymInt(int):
         return self
 
 
-def _fixed(x: Any) -> Any:
+def _fixed(x: object) -> Any:
     return x.__int__() if isinstance(x, SymInt) else x
 
 
@@ -487,7 +487,7 @@ def _fixing(name: str) -> None:
     """What has no expression is computed from the value, which is fixed."""
     of_int = getattr(int, name)
 
-    def method(self: SymInt, *args: Any, **kwargs: Any) -> Any:
+    def method(self: SymInt, *args: object, **kwargs: object) -> Any:
         return of_int(self.__int__(), *map(_fixed, args), **kwargs)
 
     method.__name__ = name
@@ -542,7 +542,7 @@ class SymBool(int):
     condition: Any
     env: Any
 
-    def __new__(cls, value: Any, condition: Any = None, env: Any = None) -> SymBool:
+    def __new__(cls, value: object, condition: Any = None, env: Any = None) -> SymBool:
         """Make one.
 
         Args:
@@ -568,7 +568,7 @@ class SymBool(int):
         known, env = self.condition, self.env
         return bool(self) if env.backed(known) else env.expect(known, message)
 
-    def _joined(self, word: str, other: Any) -> Any:
+    def _joined(self, word: str, other: object) -> Any:
         if isinstance(other, SymBool) and other.condition is not None:
             value = (plain(self) and plain(other)) if word == "and" else plain(self) or plain(other)
             return SymBool(value, (word, self.condition, other.condition), self.env)
@@ -576,10 +576,10 @@ class SymBool(int):
             return (self if other else False) if word == "and" else (True if other else self)
         return NotImplemented
 
-    def __and__(self, other: Any) -> Any:
+    def __and__(self, other: object) -> Any:
         return self._joined("and", other)
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: object) -> Any:
         return self._joined("or", other)
 
     __rand__, __ror__ = __and__, __or__
@@ -646,7 +646,7 @@ def _arithmetic(name: str, on_expressions: Any, on_values: Any) -> None:
         value = on_values(plain(self), plain(other))
         return self._computed(name, value, on_expressions, self, other)
 
-    def reflected(self: SymInt, other: Any) -> Any:
+    def reflected(self: SymInt, other: object) -> Any:
         if not isinstance(other, int):
             if isinstance(other, float):
                 return on_values(other, float(plain(self.__int__())))
@@ -668,7 +668,7 @@ _arithmetic("mod", mod, lambda a, b: a % b)
 
 
 def _comparison(name: str, relation: str, compare: Any) -> None:
-    def method(self: SymInt, other: Any) -> Any:
+    def method(self: SymInt, other: object) -> Any:
         if not isinstance(other, (int, float)):
             return NotImplemented
         if isinstance(other, float) and not isinstance(other, SymFloat):
@@ -725,14 +725,14 @@ def sym_float(a: Any) -> Any:
     return SymFloat(float(plain(a)), a, 1) if isinstance(a, SymInt) else float(a)
 
 
-def _chosen(a: Any, b: Any, on_expressions: Any, on_values: Any) -> Any:
+def _chosen(a: object, b: object, on_expressions: Any, on_values: Any) -> Any:
     symbolic = a if isinstance(a, SymInt) else b
     if not isinstance(symbolic, SymInt) or not (isinstance(a, int) and isinstance(b, int)):
         return on_values(a, b)
     return symbolic._made(on_values(plain(a), plain(b)), on_expressions(expr_of(a), expr_of(b)))
 
 
-def sym_max(a: Any, b: Any) -> Any:
+def sym_max(a: object, b: object) -> Any:
     """The larger of two numbers; no guard says which it is.
 
     Args:
@@ -745,7 +745,7 @@ def sym_max(a: Any, b: Any) -> Any:
     return _chosen(a, b, maximum, max)
 
 
-def sym_min(a: Any, b: Any) -> Any:
+def sym_min(a: object, b: object) -> Any:
     """The smaller of two numbers; no guard says which it is.
 
     Args:
@@ -758,7 +758,7 @@ def sym_min(a: Any, b: Any) -> Any:
     return _chosen(a, b, minimum, min)
 
 
-def sym_not(a: Any) -> Any:
+def sym_not(a: object) -> Any:
     """``not a``.
 
     Args:
@@ -771,7 +771,7 @@ def sym_not(a: Any) -> Any:
     return a.__sym_not__() if isinstance(a, SymBool) else not a
 
 
-def sym_ite(b: Any, t: Any, f: Any) -> Any:
+def sym_ite(b: object, t: Any, f: Any) -> Any:
     """``t if b else f``.
 
     Args:

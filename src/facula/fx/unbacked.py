@@ -309,7 +309,7 @@ class UnbackedFloat(SymFloat):
     def __hash__(self) -> int:
         return id(self)
 
-    def __deepcopy__(self, memo: Any) -> UnbackedFloat:
+    def __deepcopy__(self, memo: object) -> UnbackedFloat:
         return self
 
 
@@ -324,7 +324,7 @@ def _float_operator(name: str, function: Callable[..., Any], reflected: bool) ->
 
 
 def _float_comparison(name: str, function: Callable[..., Any]) -> None:
-    def method(self: UnbackedFloat, other: Any) -> Any:
+    def method(self: UnbackedFloat, other: object) -> Any:
         if not isinstance(other, (int, float)):
             return NotImplemented
         return SymBool(True, ("test", function, self, other), self.env)

@@ -20,7 +20,7 @@ __all__ = ["WRAPPED", "is_wrapped", "wrap"]
 WRAPPED: dict[tuple[int, str], dict[str, Any]] = {}
 
 
-def is_wrapped(target: Any) -> bool:
+def is_wrapped(target: object) -> bool:
     """Whether a function stands behind `wrap`."""
     place = (getattr(target, "__module__", None) or "", getattr(target, "__name__", ""))
     return any(place == (scope.get("__name__", ""), name) for (_, name), scope in WRAPPED.items())

@@ -160,7 +160,7 @@ class _Program:
         return Maker(qualified, lambda: python.__new__(python), _fill_object)
 
 
-def _fill_object(obj: Any, state: Any) -> None:
+def _fill_object(obj: Any, state: object) -> None:
     unit = obj._script_type.methods.get("__setstate__")
     if unit is not None:
         unit.compiled().run(obj, state)  # within the steps of the whole file
@@ -168,7 +168,7 @@ def _fill_object(obj: Any, state: Any) -> None:
         set_attributes(obj, state)
 
 
-def _fill(module: Any, state: Any) -> None:
+def _fill(module: Any, state: object) -> None:
     """Gives a module its attributes."""
     kind = module._script_type
     unit = kind.methods.get("__setstate__")
@@ -203,7 +203,7 @@ def _fill(module: Any, state: Any) -> None:
             module.__dict__[name] = value
 
 
-def _parameter(value: Any) -> Any:
+def _parameter(value: object) -> Any:
     if not isinstance(value, core.Tensor):
         fail(
             UnpicklingError,

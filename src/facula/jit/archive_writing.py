@@ -218,7 +218,7 @@ class _Writer:
         return found
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """A tensor as a file of a program has it: no parameter."""
     if isinstance(value, Parameter):
         return value.detach().requires_grad_(value.requires_grad)
@@ -232,7 +232,7 @@ class _ProgramPickler(CheckpointPickler):
         super().__init__(stream, 2)
         self._types = names
 
-    def save(self, obj: Any, save_persistent_id: bool = True) -> None:
+    def save(self, obj: object, save_persistent_id: bool = True) -> None:
         kind = getattr(obj, "_script_type", None)
         if not isinstance(kind, T.ClassType):
             super().save(obj, save_persistent_id)
@@ -248,7 +248,7 @@ class _ProgramPickler(CheckpointPickler):
         self.save({n: self._attribute(obj, n, t) for n, t in kind.attributes.items()})
         self.write(b"b")
 
-    def _attribute(self, obj: Any, name: str, kind: T.Type) -> Any:
+    def _attribute(self, obj: object, name: str, kind: T.Type) -> Any:
         value = obj._modules.get(name) if kind.kind == "Class" and kind.is_module else None  # type: ignore[attr-defined]
         value = getattr(obj, name) if value is None else value
         if isinstance(value, core.Tensor):
@@ -259,7 +259,7 @@ class _ProgramPickler(CheckpointPickler):
             return _Tagged(value, T.without_none(kind).annotation_str)
         return value
 
-    def reducer_override(self, obj: Any) -> Any:
+    def reducer_override(self, obj: object) -> Any:
         if isinstance(obj, _Tagged):
             return self.named("torch.jit._pickle", "restore_type_tag"), (obj.value, obj.text)
         return super().reducer_override(obj)

@@ -19,7 +19,7 @@ __all__ = ["attribute"]
 _RENAMED = {"shape": "aten::size", "is_cuda": "prim::is_cuda"}
 
 
-def attribute(builder: Any, thing: Any, name: str) -> Any:
+def attribute(builder: Any, thing: object, name: str) -> Any:
     """What `thing.name` stands for."""
     if isinstance(thing, Python):
         return _of_python(builder, thing, name)

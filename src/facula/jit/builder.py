@@ -58,7 +58,7 @@ class Builder:
         """A new node with one result."""
         return self.emit(kind, inputs, [type], run, **attributes).outputs_[0]
 
-    def constant(self, value: Any, type: T.Type | None = None) -> Value:
+    def constant(self, value: object, type: T.Type | None = None) -> Value:
         """A constant of a plain Python value."""
         return self.value("prim::Constant", [], type or type_of_constant(value), value=value)
 
@@ -271,7 +271,7 @@ def _is_list(type: T.Type) -> bool:
     return inner.kind in ("List", "Tuple")
 
 
-def type_of_constant(value: Any) -> T.Type:
+def type_of_constant(value: object) -> T.Type:
     """The type of a plain Python value."""
     known = _CONSTANTS.get(type(value))
     if known is not None:

@@ -32,7 +32,7 @@ BUILTINS: dict[Any, Callable[[Any, ast.Call], Any]] = {}
 def form(*keys: Any) -> Callable[[Any], Any]:
     """Register the lowering of calls of some objects."""
 
-    def register(function: Any) -> Any:
+    def register(function: Callable[..., Any]) -> Any:
         BUILTINS.update(dict.fromkeys(keys, function))
         return function
 

@@ -55,13 +55,13 @@ class Calls(Subscripts):
             return self.refuse(f"a name that is defined was required: {name!r} is not", name)
         return self.wrap(found)
 
-    def wrap(self, obj: Any) -> Any:
+    def wrap(self, obj: object) -> Any:
         """What an object of the surrounding program stands for."""
         if isinstance(obj, (Operators, Operator, Special, TypeName, Unit, Value)):
             return obj
         return wrapped(obj)
 
-    def type_of_object(self, obj: Any) -> T.Type:
+    def type_of_object(self, obj: object) -> T.Type:
         try:
             return type_of_value(obj)
         except NoType as reason:
@@ -131,7 +131,7 @@ class Calls(Subscripts):
             kwargs[keyword.arg] = self.sugared(keyword.value)
         return args, kwargs
 
-    def _starred(self, thing: Any) -> list[Any]:
+    def _starred(self, thing: object) -> list[Any]:
         if isinstance(thing, Items):
             return thing.items
         value = self.as_value(thing)
@@ -298,7 +298,7 @@ class Calls(Subscripts):
         raise NotImplementedError
 
     # ---- Python's objects
-    def call_python(self, obj: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def call_python(self, obj: object, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """A call of an object of the surrounding program."""
         name = builtin_name(obj)
         if name is not None:
@@ -328,7 +328,7 @@ class Calls(Subscripts):
         return self.construct(kind, args, kwargs)
 
     # ---- iterables
-    def iterable(self, thing: Any) -> Items | Range:
+    def iterable(self, thing: object) -> Items | Range:
         """What a loop goes through."""
         if isinstance(thing, (Items, Range)):
             return thing

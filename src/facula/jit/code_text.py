@@ -56,7 +56,7 @@ class Names:
             self.functions[unit] = self._unique(name.replace("<lambda>", "lambda_"))
         return self.functions[unit]
 
-    def constant(self, value: Any) -> str:
+    def constant(self, value: object) -> str:
         """A tensor beside the code."""
         for i, known in enumerate(self.constants):
             if known is value:
@@ -76,7 +76,7 @@ class Names:
         return f"{kind.kind}[{', '.join(inner)}]" if inner else kind.annotation_str
 
 
-def literal(value: Any, names: Names) -> str:
+def literal(value: object, names: Names) -> str:
     """A constant."""
     if isinstance(value, float):
         return repr(value)

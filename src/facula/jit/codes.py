@@ -30,7 +30,7 @@ _CODES = {value: n for table in (_DTYPE_OF, _LAYOUT_OF, _FORMAT_OF) for n, value
 CODED = (core.dtype, core.layout, core.memory_format)
 
 
-def code_of(value: Any) -> int:
+def code_of(value: object) -> int:
     """The number of a dtype, layout or memory format."""
     return _CODES[value]
 

@@ -72,7 +72,7 @@ class Conditions(Expressions):
         value = self.truth(found.value)
         return Condition(self.call("aten::__not__", [value]), None, found.no, found.yes)
 
-    def _truth(self, thing: Any) -> Condition:
+    def _truth(self, thing: object) -> Condition:
         if isinstance(thing, Python) and isinstance(thing.obj, bool):
             return Condition(None, thing.obj)
         value = self.as_value(thing)
@@ -116,7 +116,7 @@ class Conditions(Expressions):
         self.block = outer
         return made.outputs_[0]
 
-    def _one(self, name: ast.AST, left: Any, operator: ast.cmpop, other: ast.AST) -> Condition:
+    def _one(self, name: ast.AST, left: object, operator: ast.cmpop, other: ast.AST) -> Condition:
         if isinstance(operator, (ast.Is, ast.IsNot, ast.Eq, ast.NotEq)) and _is_none(other):
             value = self.as_value(left)
             found = self._none(name, value, isinstance(operator, (ast.Is, ast.Eq)))

@@ -41,7 +41,7 @@ class ScriptList(list):
         super().__init__(values)
         self._script_type = type_of_value(list(self))
 
-    def _item(self, value: Any) -> Any:
+    def _item(self, value: object) -> Any:
         if not is_instance(value, self._script_type.inner[0]):
             _wrong("an item", value, self._script_type.inner[0])
         return value
@@ -56,19 +56,19 @@ class ScriptList(list):
     def __contains__(self, value: object) -> bool:
         return super().__contains__(self._item(value))
 
-    def count(self, value: Any) -> int:
+    def count(self, value: object) -> int:
         """How often an item is there."""
         return super().count(self._item(value))
 
-    def remove(self, value: Any) -> None:
+    def remove(self, value: object) -> None:
         """Take out the first such item."""
         super().remove(self._item(value))
 
-    def append(self, value: Any) -> None:
+    def append(self, value: object) -> None:
         """Add an item at the end."""
         super().append(self._item(value))
 
-    def insert(self, index: Any, value: Any) -> None:
+    def insert(self, index: Any, value: object) -> None:
         """Add an item in front of another."""
         super().insert(index, self._item(value))
 
@@ -101,17 +101,17 @@ class ScriptDict(dict):
         super().__init__(values)
         self._script_type = type_of_value(dict(self))
 
-    def _key(self, key: Any, exception: type[Exception] = TypeError) -> Any:
+    def _key(self, key: object, exception: type[Exception] = TypeError) -> Any:
         if not is_instance(key, self._script_type.inner[0]):
             _wrong("a key", key, self._script_type.inner[0], exception)
         return key
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: object) -> None:
         if not is_instance(value, self._script_type.inner[1]):
             _wrong("an item", value, self._script_type.inner[1])
         super().__setitem__(self._key(key), value)
 
-    def __delitem__(self, key: Any) -> None:
+    def __delitem__(self, key: object) -> None:
         super().__delitem__(self._key(key))
 
     def __contains__(self, key: object) -> bool:

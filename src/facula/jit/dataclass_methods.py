@@ -27,7 +27,7 @@ __all__ = ["generated", "method_unit"]
 _ORDER = {"__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
 
 
-def generated(owner: type, function: Any) -> bool:
+def generated(owner: type, function: Callable[..., Any]) -> bool:
     """Whether a method was written by `dataclasses.dataclass` and stands in no file."""
     made = "__dataclass_fields__" in vars(owner)
     return made and inspect.unwrap(function).__code__.co_filename == "<string>"

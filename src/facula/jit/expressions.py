@@ -66,7 +66,7 @@ class Expressions(Builder):
         finally:
             self.place = before
 
-    def as_value(self, thing: Any, node: ast.AST | None = None) -> Value:
+    def as_value(self, thing: object, node: ast.AST | None = None) -> Value:
         """A value of what an expression stands for."""
         if isinstance(thing, Value):
             return thing
@@ -78,7 +78,7 @@ class Expressions(Builder):
             return self.refuse("a value was required", "an iterator", hint="loop over it")
         return self.refuse("a value was required", repr(thing), hint="call it, or use it in a call")
 
-    def python_constant(self, obj: Any) -> Value:
+    def python_constant(self, obj: object) -> Value:
         """A constant of a value of the surrounding program."""
         if isinstance(obj, CODED):
             return self.constant(code_of(obj))
@@ -98,7 +98,7 @@ class Expressions(Builder):
                 hint="pass it as an argument, or make it an attribute of the module",
             )
 
-    def type_of_object(self, obj: Any) -> T.Type:
+    def type_of_object(self, obj: object) -> T.Type:
         raise NotImplementedError
 
     # ---- names

@@ -258,7 +258,7 @@ _UNITS: dict[Any, Any] = {}
 SPECIAL: list[Callable[[Any], Any]] = []
 
 
-def names_of(function: Any) -> Callable[[str], Any]:
+def names_of(function: Callable[..., Any]) -> Callable[[str], Any]:
     """A way to look names up as the function does."""
     function = inspect.unwrap(function)
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
@@ -289,7 +289,7 @@ def found_name(name: str, scopes: Sequence[Mapping[str, Any]], where: str) -> An
 EXTRA_NAMES: list[dict[str, Any]] = []
 
 
-def unit_of_python(function: Any, self_type: T.ClassType | None = None) -> Any:
+def unit_of_python(function: Callable[..., Any], self_type: T.ClassType | None = None) -> Any:
     """The unit of a Python function."""
     key = (function, self_type)
     if key not in _UNITS:
@@ -302,7 +302,7 @@ def unit_of_python(function: Any, self_type: T.ClassType | None = None) -> Any:
     return _UNITS[key]
 
 
-def make_unit(function: Any, self_type: T.ClassType | None = None) -> FunctionUnit:
+def make_unit(function: Callable[..., Any], self_type: T.ClassType | None = None) -> FunctionUnit:
     """A new unit of a Python function or method."""
     function = inspect.unwrap(getattr(function, "__func__", function))
     if not hasattr(function, "__code__"):

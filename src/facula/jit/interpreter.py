@@ -58,7 +58,7 @@ def _measured(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _repeated(a: Any, b: Any) -> int:
+def _repeated(a: object, b: object) -> int:
     """How long a list or text becomes that is repeated."""
     if isinstance(a, int):
         a, b = b, a

@@ -190,7 +190,7 @@ class Graph(Block):
     __repr__ = __str__
 
 
-def constant_text(value: Any) -> str:
+def constant_text(value: object) -> str:
     """A constant as graphs print it."""
     if isinstance(value, bool):
         return str(int(value))

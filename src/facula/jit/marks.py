@@ -30,7 +30,7 @@ def mark_of(function: Any) -> str:
     return getattr(getattr(function, "__func__", function), MARK, "")
 
 
-def _marked(function: Any, mark: str) -> Any:
+def _marked(function: Callable[..., Any], mark: str) -> Any:
     if isinstance(function, property):
         setattr(function.fget, MARK, mark)
     else:
@@ -38,7 +38,7 @@ def _marked(function: Any, mark: str) -> Any:
     return function
 
 
-def ignore(drop: Any = False, **options: Any) -> Any:
+def ignore(drop: Any = False, **options: object) -> Any:
     """A decorator: scripted code calls the function or method as it is, in Python.
 
     Args:
@@ -58,7 +58,7 @@ def ignore(drop: Any = False, **options: Any) -> Any:
     return lambda function: _marked(function, "unused" if drop else "ignore")
 
 
-def unused(fn: Any) -> Any:
+def unused(fn: Callable[..., Any]) -> Any:
     """A decorator: the method is not compiled, and a call of it in scripted code raises.
 
     Args:
@@ -75,7 +75,7 @@ def unused(fn: Any) -> Any:
     return _marked(fn, "unused")
 
 
-def export(fn: Any) -> Any:
+def export(fn: Callable[..., Any]) -> Any:
     """A decorator: the method is compiled although ``forward`` does not call it.
 
     Args:
@@ -92,7 +92,7 @@ def export(fn: Any) -> Any:
     return _marked(fn, "export")
 
 
-def script_method(fn: Any) -> Any:
+def script_method(fn: Callable[..., Any]) -> Any:
     """Marks a method of a subclass of `ScriptModule` to be compiled.
 
     Args:
@@ -130,7 +130,7 @@ def interface(obj: Any) -> Any:
 OVERLOADS: dict[str, list[Any]] = {}
 
 
-def _overload(func: Any) -> Any:
+def _overload(func: Callable[..., Any]) -> Any:
     """One of the declarations among which the arguments' types choose."""
     OVERLOADS.setdefault(f"{func.__module__}.{func.__qualname__}", []).append(func)
     return func
@@ -210,7 +210,7 @@ def script_if_tracing(fn: Callable) -> Callable:
     """
 
     @functools.wraps(fn)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: object, **kwargs: object) -> Any:
         if not is_tracing():
             return fn(*args, **kwargs)
         return SCRIPT[0](fn)(*args, **kwargs)

@@ -32,7 +32,7 @@ class LiteScriptModule:
         """Whether the module has a method of this name."""
         return method_name in self._module._script_type.methods
 
-    def run_method(self, method_name: str, *args: Any) -> Any:
+    def run_method(self, method_name: str, *args: object) -> Any:
         """Run a method."""
         if not self.find_method(method_name):
             fail(

@@ -109,7 +109,7 @@ def module_attributes(kind: T.ClassType, module: Any) -> None:
 
 
 def _plain(
-    kind: T.ClassType, name: str, value: Any, hints: dict[str, Any], finals: set[str]
+    kind: T.ClassType, name: str, value: object, hints: dict[str, Any], finals: set[str]
 ) -> None:
     """An attribute that is neither parameter, buffer nor module."""
     if name in finals and name not in kind.attributes:

@@ -127,12 +127,12 @@ class _Plain(string.Formatter):
         return super().get_field(field_name, args, kwargs)
 
 
-def format_text(text: str, *values: Any) -> str:
+def format_text(text: str, *values: object) -> str:
     """`str.format` with values only."""
     return _Plain().format(text, *values)
 
 
-def percent_format(text: str, *values: Any) -> str:
+def percent_format(text: str, *values: object) -> str:
     """`text % values`."""
     return text % (values[0] if len(values) == 1 else values)
 

@@ -34,7 +34,7 @@ for _name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
 
 
 def _convolution(x: Any, w: Any, b: Any, stride: Any, padding: Any, dilation: Any, transposed: bool,
-                 output_padding: Any, groups: int, *unused: Any) -> Any:  # fmt: skip
+                 output_padding: Any, groups: int, *unused: object) -> Any:  # fmt: skip
     return facula.convolution(
         x, w, b, stride, padding, dilation, transposed, output_padding, groups
     )
@@ -107,7 +107,7 @@ _loss("cross_entropy_loss", "Tensor? weight=None, int reduction=1, int ignore_in
       "float label_smoothing=0", "input target weight reduction ignore_index label_smoothing")  # fmt: skip
 
 
-def _left_aligned(_: Any, mask: Any) -> bool:
+def _left_aligned(_: object, mask: Any) -> bool:
     """Whether no row of a mask goes on after a gap."""
     whole = mask.to(core.int8)
     return bool((whole[:, 1:] <= whole[:, :-1]).all())
@@ -121,7 +121,7 @@ primitive(
 # ------------------------------------------------------------------ attention: PyTorch's fast paths
 
 
-def _attention(q: Any, k: Any, v: Any, heads: int, packed: Any, bias: Any, out: Any, out_bias: Any,
+def _attention(q: Any, k: object, v: object, heads: int, packed: Any, bias: Any, out: Any, out_bias: Any,
                mask: Any) -> tuple[Any, Any]:  # fmt: skip
     """Attention of `[N, L, E]`; gives the result and the weights of all heads."""
     projections = zip((q, k, v), packed.chunk(3), bias.chunk(3), strict=True)
@@ -143,13 +143,13 @@ def _mask(mask: Any, kind: int | None) -> Any:
     return mask[:, None, None, :] if kind == 1 else mask
 
 
-def _multi_head(q: Any, k: Any, v: Any, embed: int, heads: int, packed: Any, bias: Any, out: Any,
+def _multi_head(q: Any, k: object, v: object, embed: int, heads: int, packed: Any, bias: Any, out: object,
                 out_bias: Any, mask: Any, need: bool, average: bool, kind: int | None) -> Any:  # fmt: skip
     made, weights = _attention(q, k, v, heads, packed, bias, out, out_bias, _mask(mask, kind))
     return made, (weights.mean(1) if average else weights)
 
 
-def _encoder_layer(x: Any, embed: int, heads: int, packed: Any, bias: Any, out: Any, out_bias: Any,
+def _encoder_layer(x: object, embed: int, heads: int, packed: Any, bias: Any, out: object, out_bias: Any,
                    gelu: bool, first: bool, eps: float, w1: Any, b1: Any, w2: Any, b2: Any, f1: Any, g1: Any,
                    f2: Any, g2: Any, mask: Any, kind: int | None) -> Any:  # fmt: skip
     def attend(y: Any) -> Any:

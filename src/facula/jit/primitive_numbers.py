@@ -37,7 +37,7 @@ def to_int(value: Any) -> int:
     return made
 
 
-def _too_large(value: Any) -> None:
+def _too_large(value: object) -> None:
     fail(OverflowError, "jit", f"a number that fits an int was required: Cannot convert {value} to integer "
          "without overflow", value, hint="test its size beforehand")  # fmt: skip
 
@@ -60,7 +60,7 @@ def _whole(run: Callable[..., int]) -> Callable[..., int]:
 _KINDS = ("int", "float", "complex")
 
 
-def _numbers(name: str, run: Any, ints: Any, ints_give: str = "int") -> None:
+def _numbers(name: str, run: Callable[..., Any], ints: Any, ints_give: str = "int") -> None:
     """An operator of two numbers: floats where one is a float."""
     for a in _KINDS:
         for b in _KINDS:
@@ -68,7 +68,7 @@ def _numbers(name: str, run: Any, ints: Any, ints_give: str = "int") -> None:
             result = ints_give if whole else _KINDS[max(_KINDS.index(a), _KINDS.index(b))]
             primitive(f"aten::{name}.{a}_{b}({a} a, {b} b) -> {result}", ints if whole else run)
 
-    def scalar(a: Any, b: Any) -> Any:
+    def scalar(a: object, b: object) -> Any:
         return (ints if type(a) is type(b) is int else run)(a, b)
 
     primitive(f"aten::{name}.Scalar(Scalar a, Scalar b) -> Scalar", scalar)

@@ -110,7 +110,7 @@ primitive("aten::oct(int a) -> str", oct)
 primitive("aten::bin(int a) -> str", bin)
 
 
-def _shown(a: Any) -> str:
+def _shown(a: object) -> str:
     return str(a)
 
 
@@ -205,7 +205,7 @@ primitive("aten::get_default_dtype() -> int", lambda: code_of(facula.get_default
 _MAKE = "*, int? dtype=None, Device? device=None, bool requires_grad=False) -> Tensor"
 
 
-def _tensor(data: Any, dtype: core.dtype, device: Any, requires_grad: bool) -> Any:
+def _tensor(data: object, dtype: core.dtype, device: Any, requires_grad: bool) -> Any:
     made = facula.tensor(data, dtype=dtype_of(dtype), device=device)
     return made.requires_grad_() if requires_grad else made
 

@@ -28,12 +28,12 @@ _PYTHON = {
 }  # fmt: skip
 
 
-def is_own(obj: Any) -> bool:
+def is_own(obj: object) -> bool:
     """Whether an object belongs to the library."""
     return core.errors.is_own(getattr(obj, "__module__", None) or "")
 
 
-def builtin_name(obj: Any) -> str | None:
+def builtin_name(obj: object) -> str | None:
     """The operator that a Python function is, or None."""
     try:
         known = _PYTHON.get(obj)
@@ -54,7 +54,7 @@ def builtin_name(obj: Any) -> str | None:
     return None
 
 
-def wrapped(obj: Any) -> Any:
+def wrapped(obj: object) -> Any:
     """What an object of the program stands for in scripted code."""
     if isinstance(obj, (Value, Items, Python)):
         return obj

@@ -6,15 +6,13 @@ Keeps true: items of containers count, as they do in the types of TorchScript.
 
 from __future__ import annotations
 
-from typing import Any
-
 from facula.jit.python_types import type_of_class
 from facula.jit.running import is_instance
 
 __all__ = ["container_isinstance"]
 
 
-def container_isinstance(obj: Any, target: Any) -> bool:
+def container_isinstance(obj: object, target: object) -> bool:
     """``isinstance`` for ``List[int]`` and the like: the items count, too.
 
     Args:

@@ -91,14 +91,14 @@ def _fork(node: Node) -> Callable[..., Any]:
     return run
 
 
-def done_future(value: Any) -> Future:
+def done_future(value: object) -> Future:
     """A future that has its value."""
     made: Future = Future()
     made.set_result(value)
     return made
 
 
-def is_instance(value: Any, kind: T.Type) -> bool:
+def is_instance(value: object, kind: T.Type) -> bool:
     """Whether a value has a type at run time."""
     if kind.kind in ("Optional", "Union"):
         return any(is_instance(value, m) for m in T.members(kind))
@@ -123,7 +123,7 @@ def is_instance(value: Any, kind: T.Type) -> bool:
     return found is not None and (type(value) is found if found is not _tensor else _tensor(value))
 
 
-def _tensor(value: Any) -> bool:
+def _tensor(value: object) -> bool:
     return hasattr(value, "untyped_storage")
 
 

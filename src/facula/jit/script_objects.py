@@ -58,7 +58,7 @@ def converted(value: Any, kind: T.Type, what: str) -> Any:
     )  # fmt: skip
 
 
-def _one_of(value: Any, kind: T.Type, what: str) -> Any:
+def _one_of(value: object, kind: T.Type, what: str) -> Any:
     if value is None:
         if T.NONE in T.members(kind):
             return None
@@ -74,7 +74,7 @@ def _one_of(value: Any, kind: T.Type, what: str) -> Any:
     return converted(value, members[0], what)
 
 
-def _good(value: Any, kind: T.Type) -> bool:
+def _good(value: object, kind: T.Type) -> bool:
     plain = {"Device": "device", "Generator": "Generator", "Future": "Future"}.get(kind.kind)
     if plain is not None:
         return type(value).__name__ == plain or (kind.kind == "Device" and isinstance(value, str))
@@ -149,7 +149,7 @@ class _HasGraph:
         """The graph as text of a restricted Python, as files have it."""
         return CODE[0](self.unit.compiled())
 
-    def graph_for(self, *args: Any, **kwargs: Any) -> Any:
+    def graph_for(self, *args: object, **kwargs: object) -> Any:
         """The graph that runs for such arguments: the same for all."""
         return self.graph
 
@@ -202,7 +202,7 @@ class ScriptFunction(_HasGraph):
     def __repr__(self) -> str:
         return f"<ScriptFunction {self.qualified_name}>"
 
-    def __deepcopy__(self, memo: Any) -> ScriptFunction:
+    def __deepcopy__(self, memo: object) -> ScriptFunction:
         return self
 
 
@@ -256,7 +256,7 @@ class ScriptModule(Module):
         (tensor([2., 2.]), True)
     """
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         if "RecursiveScriptModule" not in globals() or issubclass(cls, RecursiveScriptModule):
             return
@@ -345,7 +345,7 @@ class RecursiveScriptModule(ScriptModule, _HasGraph):
     def __iter__(self) -> Any:
         return self._special("__iter__", lambda: iter(self._items()))
 
-    def __contains__(self, key: Any) -> bool:
+    def __contains__(self, key: object) -> bool:
         return self._special("__contains__", lambda: key in self._modules, key)
 
     def __getitem__(self, key: Any) -> Any:
@@ -355,7 +355,7 @@ class RecursiveScriptModule(ScriptModule, _HasGraph):
     def __bool__(self) -> bool:
         return True
 
-    def _special(self, name: str, otherwise: Any, *args: Any) -> Any:
+    def _special(self, name: str, otherwise: Any, *args: object) -> Any:
         """A method with a special name that the class defines, or what lists of modules do."""
         kind = self.__dict__["_script_type"]
         if name in kind.methods and not self._modules_only():
@@ -372,11 +372,11 @@ class RecursiveScriptModule(ScriptModule, _HasGraph):
         fail(NotImplementedError, "jit", "a state that there is was required", "a profiling executor",
              hint="graphs run as they stand: look at .graph")  # fmt: skip
 
-    def save(self, f: Any, **kwargs: Any) -> None:
+    def save(self, f: Any, **kwargs: object) -> None:
         """Write the module to a file."""
         SAVE[0](self, f, kwargs.get("_extra_files"))
 
-    def save_to_buffer(self, **kwargs: Any) -> bytes:
+    def save_to_buffer(self, **kwargs: object) -> bytes:
         """The bytes of the file."""
         made = io.BytesIO()
         self.save(made, **kwargs)

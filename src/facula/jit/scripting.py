@@ -35,7 +35,7 @@ __all__ = ["fork", "script", "wait"]
 
 
 def script(
-    obj: Any,
+    obj: object,
     optimize: Any = None,
     _frames_up: int = 0,
     _rcb: Any = None,
@@ -73,7 +73,7 @@ def script(
         EXTRA_NAMES.pop()
 
 
-def _scripted(obj: Any) -> Any:
+def _scripted(obj: object) -> Any:
     if isinstance(obj, Module):
         return _module(obj)
     if isinstance(obj, type):
@@ -156,7 +156,7 @@ def _exported(unit: Any) -> bool:
     return mark_of(getattr(unit, "function", None)) == "export"
 
 
-def fork(func: Any, *args: Any, **kwargs: Any) -> Future:
+def fork(func: Any, *args: object, **kwargs: object) -> Future:
     """Starts a function and gives a future, which is done when this comes back.
 
     Args:

@@ -61,7 +61,7 @@ class Place:
 def refuse(
     place: Place | None,
     required: str,
-    got: Any = None,
+    got: object = None,
     hint: str = "see docs/torchscript.md for what scripted code may hold",
     error: type[Exception] = RuntimeError,
 ) -> NoReturn:

@@ -187,7 +187,7 @@ class Statements(Joins, Calls):
         assert made is not None
         return made
 
-    def bind(self, target: ast.AST, thing: Any) -> None:
+    def bind(self, target: ast.AST, thing: object) -> None:
         """Assign to a name, an attribute, an item, or several."""
         if isinstance(target, ast.Name):
             self._bind_name(target.id, thing)
@@ -200,7 +200,7 @@ class Statements(Joins, Calls):
         else:
             self.refuse("a name, attribute or item to assign to was required", ast.unparse(target))
 
-    def _bind_name(self, name: str, thing: Any) -> None:
+    def _bind_name(self, name: str, thing: object) -> None:
         if not isinstance(thing, Python):
             known = self.declared.get(name)
             if name in self.homes and not self._locked(self.homes[name]):
@@ -239,7 +239,7 @@ class Statements(Joins, Calls):
         except RuntimeError:
             self.env[name] = thing
 
-    def _bind_several(self, target: ast.Tuple | ast.List, thing: Any) -> None:
+    def _bind_several(self, target: ast.Tuple | ast.List, thing: object) -> None:
         items = self._items_of(thing, len(target.elts))
         star = next((i for i, e in enumerate(target.elts) if isinstance(e, ast.Starred)), None)
         if star is None:
@@ -258,7 +258,7 @@ class Statements(Joins, Calls):
         for each, item in zip(target.elts[star + 1 :], items[len(items) - after :], strict=True):
             self.bind(each, item)
 
-    def _items_of(self, thing: Any, count: int) -> list[Any]:
+    def _items_of(self, thing: object, count: int) -> list[Any]:
         if isinstance(thing, Items):
             return thing.items
         value = self.as_value(thing)
@@ -272,7 +272,7 @@ class Statements(Joins, Calls):
             return list(self.emit("prim::ListUnpack", [parts], [T.TENSOR] * count).outputs_)
         return self.refuse("a tuple or list to unpack was required", value.type)
 
-    def _bind_attribute(self, target: ast.Attribute, thing: Any) -> None:
+    def _bind_attribute(self, target: ast.Attribute, thing: object) -> None:
         owner = self.as_value(self.sugared(target.value), target)
         kind, value = owner.type, self.as_value(thing)
         if kind.kind == "Tensor" and target.attr in ("requires_grad", "data", "grad"):

@@ -47,7 +47,7 @@ class Subscripts(Conditions):
         """Whether the code comes from a file."""
         raise NotImplementedError
 
-    def wrap(self, obj: Any) -> Any:
+    def wrap(self, obj: object) -> Any:
         raise NotImplementedError
 
     def _python_item(self, obj: Any, node: ast.Subscript) -> Any:
@@ -235,7 +235,7 @@ class Subscripts(Conditions):
             return self.list_of_values(made, T.list_of(wanted) if wanted else None)
         result = self.make_list([], T.TENSOR)
 
-        def body(item: Any) -> None:
+        def body(item: object) -> None:
             saved = self._inner_scope(generator.target, item)
             self._guarded(generator.ifs, lambda: self._append(node.elt, result, wanted))
             self.env = saved
@@ -263,7 +263,7 @@ class Subscripts(Conditions):
             result.type = T.dict_of(key.type, item.type)
             self.call("aten::_set_item", [result, key, item])
 
-        def body(item: Any) -> None:
+        def body(item: object) -> None:
             saved = self._inner_scope(generator.target, item)
             self._guarded(generator.ifs, store)
             self.env = saved
@@ -281,16 +281,16 @@ class Subscripts(Conditions):
                         hint="write the loops out")  # fmt: skip
         return generators[0]
 
-    def _inner_scope(self, target: ast.AST, item: Any) -> dict[str, Any]:
+    def _inner_scope(self, target: ast.AST, item: object) -> dict[str, Any]:
         """Binds the variable of a comprehension; gives the names as they were."""
         saved = dict(self.env)
         self.bind(target, item)
         return saved
 
-    def bind(self, target: ast.AST, thing: Any) -> None:
+    def bind(self, target: ast.AST, thing: object) -> None:
         raise NotImplementedError
 
-    def iterable(self, thing: Any) -> Items | Range:
+    def iterable(self, thing: object) -> Items | Range:
         raise NotImplementedError
 
     def simple_loop(self, source: Any, body: Any) -> None:

@@ -31,7 +31,7 @@ class TracerWarning(Warning):
         warnings.filterwarnings("ignore", category=TracerWarning, module=rf"({own}|torch)\.(?!jit)")
 
 
-def allowed(result: Any, strict: bool) -> Any:
+def allowed(result: object, strict: bool) -> Any:
     """The result of a traced call; raises where it is nothing that a trace gives."""
     if isinstance(result, dict):
         if strict:
@@ -53,7 +53,7 @@ def allowed(result: Any, strict: bool) -> Any:
 _CONTAINERS = "give a tuple, or a NamedTuple; strict=False says that the containers are the same for all inputs"
 
 
-def _check(value: Any) -> None:
+def _check(value: object) -> None:
     if isinstance(value, (tuple, list)):
         for each in value:
             _check(each)
@@ -63,7 +63,7 @@ def _check(value: Any) -> None:
         _refuse(value)
 
 
-def _refuse(value: Any) -> None:
+def _refuse(value: object) -> None:
     fail(RuntimeError, "jit.trace", "tensors were required as results (Only tensors, lists, tuples of tensors, or "
          "dictionary of tensors can be output from traced functions)", type(value).__name__,
          hint="return a tensor: facula.as_tensor(value)")  # fmt: skip

@@ -41,7 +41,7 @@ class TracedInt(int):
     def __reduce__(self) -> Any:
         return int, (int(self),)
 
-    def __deepcopy__(self, memo: Any) -> int:
+    def __deepcopy__(self, memo: object) -> int:
         return int(self)
 
 
@@ -63,7 +63,7 @@ def _arithmetic(name: str, operator: str) -> None:
     setattr(TracedInt, f"__r{name}__", reflected)
 
 
-def _combined(operator: str, found: Any, left: Any, right: Any) -> Any:
+def _combined(operator: str, found: object, left: object, right: object) -> Any:
     running = bool(TRACING) and not TRACING[-1].paused
     if found is NotImplemented or type(found) is not int or not running or isinstance(left, bool):
         return found
@@ -124,7 +124,7 @@ class SizedTensor(Tensor):
     nelement = numel
 
 
-def sized(value: Any) -> Any:
+def sized(value: object) -> Any:
     """Tensors in tuples, lists and dictionaries as such whose sizes are followed."""
     if type(value) is Tensor:
         return value.as_subclass(SizedTensor)
@@ -143,7 +143,7 @@ def _like(value: tuple[Any, ...], items: list[Any]) -> Any:
     return tuple(items) if made is tuple else made(items)
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Arguments with plain numbers."""
     if type(value) is TracedInt:
         return int(value)

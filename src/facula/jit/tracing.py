@@ -85,7 +85,7 @@ class _Recorder(Lowering):
         self.paths: dict[int, tuple[Value, list[str]]] = {}
 
     # ---- values of what Python has
-    def of(self, obj: Any) -> Any:
+    def of(self, obj: object) -> Any:
         """The value of an argument."""
         if isinstance(obj, core.Tensor):
             return self._tensor(obj)
@@ -118,7 +118,7 @@ class _Recorder(Lowering):
         self.note(tensor, made)
         return made
 
-    def note(self, obj: Any, value: Value) -> None:
+    def note(self, obj: object, value: Value) -> None:
         """Remember the value of a result."""
         if isinstance(obj, core.Tensor):
             self.known[id(obj)] = obj, value
@@ -182,7 +182,7 @@ class _Recorder(Lowering):
                 dim += 1
         return value, indices
 
-    def _write(self, view: Value, indices: list[Value | None], given: Any) -> None:
+    def _write(self, view: Value, indices: list[Value | None], given: object) -> None:
         value = self.of(given)
         if not isinstance(given, core.Tensor):
             options = {
@@ -242,7 +242,7 @@ class _Mode(TorchFunctionMode):
         return result
 
 
-def _holds_tensors(obj: Any) -> bool:
+def _holds_tensors(obj: object) -> bool:
     if isinstance(obj, (tuple, list)):
         return any(map(_holds_tensors, obj))
     return isinstance(obj, core.Tensor)
@@ -254,7 +254,7 @@ def _inputs(example: Any) -> tuple[Any, ...]:
     return tuple(example) if isinstance(example, list) else (example,)
 
 
-def _unit(name: str, function: Any, kind: T.ClassType | None) -> FunctionUnit:
+def _unit(name: str, function: Callable[..., Any], kind: T.ClassType | None) -> FunctionUnit:
     definition = ast.FunctionDef(name, ast.arguments([], [], None, [], [], None, []), [], [])
     unit = FunctionUnit(name, definition, Source("", "<trace>"), lambda n: None, {}, kind)
     unit._read = True
@@ -262,7 +262,7 @@ def _unit(name: str, function: Any, kind: T.ClassType | None) -> FunctionUnit:
 
 
 def _record(
-    function: Any, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any], kind: T.ClassType | None,
+    function: Callable[..., Any], call: Any, args: tuple[Any, ...], kwargs: dict[str, Any], kind: T.ClassType | None,
     module: Any, name: str, strict: bool = False,
 ) -> FunctionUnit:  # fmt: skip
     """The unit of one traced call; `strict` refuses results whose form may depend on the inputs."""
@@ -315,7 +315,7 @@ def _keep_recurrent(mode: _Mode, module: Any, unit: FunctionUnit) -> list[Any]:
     return changed
 
 
-def _recurrent(mode: _Mode, child: Any, owner: Value, path: list[str], *args: Any) -> Any:
+def _recurrent(mode: _Mode, child: Any, owner: Value, path: list[str], *args: object) -> Any:
     """Runs a recurrent layer unheard, and records the call of its scripted form."""
     recorder = mode.recorder
     place = owner
@@ -332,7 +332,7 @@ def _recurrent(mode: _Mode, child: Any, owner: Value, path: list[str], *args: An
     return result
 
 
-def _fresh(value: Any) -> Any:
+def _fresh(value: object) -> Any:
     """An input as an object of its own: the same tensor twice is two inputs."""
     if isinstance(value, core.Tensor):
         return (
@@ -345,7 +345,7 @@ def _fresh(value: Any) -> Any:
     return {k: _fresh(v) for k, v in value.items()} if type(value) is dict else value
 
 
-def _type(value: Any) -> T.Type:
+def _type(value: object) -> T.Type:
     if isinstance(value, core.Tensor):
         return T.TENSOR
     if isinstance(value, list):
@@ -362,7 +362,7 @@ def _type(value: Any) -> T.Type:
                 type(value).__name__, hint="bind other arguments with functools.partial")  # fmt: skip
 
 
-def _clones(value: Any) -> Any:
+def _clones(value: object) -> Any:
     if isinstance(value, core.Tensor):
         return value.detach().clone().requires_grad_(value.requires_grad)
     if isinstance(value, (tuple, list)) and type(value) in (tuple, list):
@@ -370,7 +370,7 @@ def _clones(value: Any) -> Any:
     return {k: _clones(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
-def _flat(value: Any) -> list[Any]:
+def _flat(value: object) -> list[Any]:
     if isinstance(value, dict):
         value = list(value.values())
     return [t for v in value for t in _flat(v)] if isinstance(value, (tuple, list)) else [value]
@@ -425,7 +425,7 @@ def _text(graph: Any) -> str:
 
 
 def trace(
-    func: Any,
+    func: Callable[..., Any],
     example_inputs: Any = None,
     optimize: Any = None,
     check_trace: bool = True,
@@ -495,7 +495,7 @@ def _call(func: Any, kwargs: dict[str, Any], count: int, values: tuple[Any, ...]
     return func(*values[:count], **dict(zip(kwargs, values[count:], strict=True)))
 
 
-def _spread(func: Any, kwargs: dict[str, Any], count: int, *values: Any) -> Any:
+def _spread(func: Callable[..., Any], kwargs: dict[str, Any], count: int, *values: object) -> Any:
     return _call(func, kwargs, count, values)
 
 
@@ -507,7 +507,7 @@ def trace_module(
     check_inputs: Any = None,
     check_tolerance: float = 1e-5,
     strict: bool = True,
-    **options: Any,
+    **options: object,
 ) -> Any:
     """The scripted form of a module: each method as it runs with its example inputs.
 
@@ -551,8 +551,8 @@ def trace_module(
 
 
 def trace_graph(
-    f: Any,
-    args: Any = (),
+    f: Callable[..., Any],
+    args: object = (),
     kwargs: dict[str, Any] | None = None,
     strict: bool = True,
     _force_outplace: bool = False,

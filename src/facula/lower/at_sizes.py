@@ -57,7 +57,7 @@ def fix_sizes_that_meet_floats(module: GraphModule) -> GraphModule:
     """A captured graph in which a size that is computed with a float is made one itself before: a float
     on the left takes the value of any int, whatever that says about sizes."""
 
-    def is_a(kind: type, x: Any) -> bool:
+    def is_a(kind: type, x: object) -> bool:
         return isinstance(x.meta.get("val") if isinstance(x, Node) else x, kind)
 
     def meets(node: Node) -> bool:
@@ -122,7 +122,7 @@ def _line(node: Node, numbers: dict[Node, int]) -> tuple[Any, ...]:
     return node.op, target, given, None if node.op == "output" else geometry(node.meta.get("val"))
 
 
-def geometry(x: Any) -> Any:
+def geometry(x: object) -> Any:
     """Sizes, strides and dtype of tensors, and other values as they are."""
     if isinstance(x, core.TensorMeta):
         return tuple(x.shape), tuple(x.strides), x.dtype
@@ -143,7 +143,7 @@ class AtSizes:
         made = {id(x): self.of(x) for x in given}
         return [made[id(x)] for x in given]
 
-    def of(self, x: Any) -> Any:
+    def of(self, x: object) -> Any:
         if isinstance(x, SymInt):
             return x.env.simplified(x.expr).value(self.sizes)
         if isinstance(x, FakeTensor):

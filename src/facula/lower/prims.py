@@ -137,7 +137,7 @@ def var(inp: Tensor, dims: Sequence[int] | None, correction: float = 1) -> Tenso
 def _reduced(name: str) -> Callable[..., Any]:
     operator: Any = TABLE[name]
 
-    def reduction(inp: Tensor, dims: Sequence[int] | None = None, **options: Any) -> Tensor:
+    def reduction(inp: Tensor, dims: Sequence[int] | None = None, **options: object) -> Tensor:
         return operator(inp, () if dims is None and name[0] == "a" else dims, **options)
 
     reduction.__name__ = reduction.__qualname__ = name

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from facula.fx import Node
 
 
-def operator_of(target: Any) -> Any:
+def operator_of(target: object) -> Any:
     """The operator that a target names (by an overload, a packet, or itself), or None."""
     for name in ("_op", "_function"):
         found = getattr(target, name, None)
@@ -32,7 +32,7 @@ def operator_of(target: Any) -> Any:
     return target if isinstance(target, core.Op) else None
 
 
-def is_copy(target: Any) -> bool:
+def is_copy(target: object) -> bool:
     """Whether a target is a method of the core that copies, casts or shows a tensor."""
     return getattr(target, "kind", "") == "method"
 

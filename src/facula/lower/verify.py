@@ -35,7 +35,7 @@ def verify(module: GraphModule, *, after: str = "tracing", metas: bool = True) -
     module.graph.lint()
 
 
-def _wrong(node: Node, wanted: str, got: Any, after: str) -> Any:
+def _wrong(node: Node, wanted: str, got: object, after: str) -> Any:
     return fail(
         AssertionError,
         "verify",

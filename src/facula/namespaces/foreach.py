@@ -42,7 +42,7 @@ def function(name: str) -> Callable[..., Any] | None:
     words = [p.name for p in parameters if p.keyword_only]
     count = len(parameters) - len(words)
 
-    def foreach(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def foreach(self: Any, *args: object, **kwargs: object) -> Any:
         if words and len(args) >= count:  # lists of scalars come by position, too
             kwargs = {**dict(zip(words, args[count - 1 :], strict=False)), **kwargs}
             args = args[: count - 1]
@@ -91,13 +91,13 @@ def _rows(
     ]
 
 
-def _tensor_like(value: Any, tensor: core.Tensor) -> Any:
+def _tensor_like(value: object, tensor: core.Tensor) -> Any:
     if isinstance(value, (int, float)):
         return core.tensor(value, dtype=tensor.dtype, device=tensor.device)
     return value
 
 
-def _column(name: str, given: str, value: Any, count: int) -> list[Any]:
+def _column(name: str, given: str, value: object, count: int) -> list[Any]:
     """An argument for each of the calls."""
     if isinstance(value, (list, tuple)):
         if len(value) != count:

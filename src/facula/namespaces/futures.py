@@ -60,7 +60,7 @@ class Future:
             raise self._error
         return self._value
 
-    def _end(self, value: Any, error: BaseException | None) -> None:
+    def _end(self, value: object, error: BaseException | None) -> None:
         with self._lock:
             if self._ended.is_set():
                 fail(
@@ -76,7 +76,7 @@ class Future:
         for callback in callbacks:
             callback(self)
 
-    def set_result(self, result: Any) -> None:
+    def set_result(self, result: object) -> None:
         """End it with a value."""
         self._end(result, None)
 

@@ -40,7 +40,7 @@ class _TypedTensor(type):
         sizes = args[0] if len(args) == 1 and isinstance(args[0], core.Size) else args or (0,)
         return core.empty(sizes, dtype=cls.dtype, device=device)
 
-    def __instancecheck__(cls, instance: Any) -> bool:
+    def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, core.Tensor) and instance.dtype is cls.dtype
 
 

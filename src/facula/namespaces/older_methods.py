@@ -39,7 +39,7 @@ def __long__(self: Tensor) -> int:  # noqa: N807 - Python 2's protocol
     return int(self)
 
 
-def __div__(self: Tensor, other: Any) -> Tensor:  # noqa: N807 - Python 2's protocol
+def __div__(self: Tensor, other: object) -> Tensor:  # noqa: N807 - Python 2's protocol
     """`self / other`."""
     return self / other
 
@@ -55,7 +55,7 @@ def __reversed__(self: Tensor) -> Tensor:  # noqa: N807 - a protocol of Python
 
 
 def __array_wrap__(  # noqa: N807 - NumPy's protocol
-    self: Tensor, array: Any, context: Any = None, return_scalar: bool = False
+    self: Tensor, array: Any, context: object = None, return_scalar: bool = False
 ) -> Tensor:
     """A tensor of what a NumPy function made out of this one."""
     return core.from_numpy(array.copy() if not array.flags.writeable else array)
@@ -74,7 +74,7 @@ def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
 
 
 def new(
-    self: Tensor, *args: Any, size: Any = None, device: core.device | str | int | None = None
+    self: Tensor, *args: object, size: Any = None, device: core.device | str | int | None = None
 ) -> Tensor:
     """A tensor of this dtype: of sizes, or of data (deprecated: use `new_empty`, `new_tensor`)."""
     device = self.device if device is None else device

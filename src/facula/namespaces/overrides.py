@@ -38,7 +38,7 @@ _IGNORED_METHODS = frozenset(
 )
 
 
-def _handler(value: Any) -> Any:
+def _handler(value: object) -> Any:
     found = getattr(type(value), "__torch_function__", None)
     if type(value) is Tensor or found is None or found is _disabled:
         return None
@@ -68,7 +68,7 @@ def has_torch_function(relevant_args: Iterable[Any]) -> bool:
     return any(_handler(value) is not None for value in relevant_args)
 
 
-def has_torch_function_unary(value: Any) -> bool:
+def has_torch_function_unary(value: object) -> bool:
     """`has_torch_function` of one argument.
 
     Args:
@@ -81,7 +81,7 @@ def has_torch_function_unary(value: Any) -> bool:
     return has_torch_function((value,))
 
 
-def has_torch_function_variadic(*values: Any) -> bool:
+def has_torch_function_variadic(*values: object) -> bool:
     """`has_torch_function` of several arguments.
 
     Args:
@@ -95,7 +95,7 @@ def has_torch_function_variadic(*values: Any) -> bool:
 
 
 def handle_torch_function(
-    public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
+    public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: object, **kwargs: object
 ) -> Any:
     """Has a function handled by the active mode or by its arguments.
 
@@ -151,7 +151,7 @@ def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[[A
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
+        def wrapped(*args: object, **kwargs: object) -> Any:
             relevant = tuple(dispatcher(*args, **kwargs))
             if has_torch_function(relevant):
                 return handle_torch_function(wrapped, relevant, *args, **kwargs)
@@ -221,7 +221,7 @@ def get_ignored_functions() -> frozenset[Any]:
     return frozenset(value for value in found if value is not core.tensor and _hashable(value))
 
 
-def _hashable(value: Any) -> bool:
+def _hashable(value: object) -> bool:
     return type(value).__hash__ is not None
 
 
@@ -237,7 +237,7 @@ def get_testing_overrides() -> dict[Callable[..., Any], Callable[..., int]]:
 def _same_signature(function: Callable[..., Any]) -> Callable[..., int]:
     import inspect
 
-    def answer(*args: Any, **kwargs: Any) -> int:
+    def answer(*args: object, **kwargs: object) -> int:
         return -1
 
     if getattr(function, "__name__", "") == "__get__":
@@ -298,11 +298,11 @@ class TorchFunctionMode:
         core.push_function_mode(self)
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         core.pop_function_mode()
 
     @classmethod
-    def push(cls, *args: Any, **kwargs: Any) -> TorchFunctionMode:
+    def push(cls, *args: object, **kwargs: object) -> TorchFunctionMode:
         """An object of the class, for `with`."""
         return cls(*args, **kwargs)
 
@@ -336,7 +336,7 @@ class _NoOverrides:
     def __enter__(self) -> None:
         self.before = core.set_overrides_disabled(True)
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         core.set_overrides_disabled(self.before)
 
 
@@ -350,7 +350,7 @@ class DisableTorchFunction(_NoOverrides):
         super().__enter__()
         self.modes = [core.pop_function_mode() for _ in range(len(core.FUNCTION_MODES))]
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         for mode in reversed(self.modes):
             core.push_function_mode(mode)
         super().__exit__(*exception)

@@ -262,7 +262,7 @@ def _before_fork() -> None:
         memory.count(1)
 
 
-def _in_child(_: Any = None) -> None:
+def _in_child(_: object = None) -> None:
     """Finalizers of a parent do not run in its child, and Python's own processes drop them."""
     for memory in _named_memory():
         _hold(memory)

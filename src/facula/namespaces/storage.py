@@ -107,7 +107,7 @@ class TypedStorage(metaclass=_Kind):
 
     @classmethod
     def from_buffer(
-        cls, *args: Any, dtype: core.dtype | None = None, **kwargs: Any
+        cls, *args: Any, dtype: core.dtype | None = None, **kwargs: object
     ) -> TypedStorage:
         """A storage with a copy of a buffer's bytes."""
         kind = cls._dtype if dtype is None else dtype
@@ -183,7 +183,7 @@ class TypedStorage(metaclass=_Kind):
             return self._tensor()[index]
         return self._tensor()[index].item()
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: Any, value: object) -> None:
         self._tensor()[index] = value
 
     def __iter__(self) -> Iterator[Any]:
@@ -210,7 +210,7 @@ class TypedStorage(metaclass=_Kind):
         self._tensor().copy_(source._tensor())
         return self
 
-    def fill_(self, value: Any) -> TypedStorage:
+    def fill_(self, value: object) -> TypedStorage:
         """Set every number."""
         self._tensor().fill_(value)
         return self
@@ -250,7 +250,7 @@ class TypedStorage(metaclass=_Kind):
         self._untyped_storage.share_memory_()
         return self
 
-    def _share_fd_cpu_(self, *args: Any, **kwargs: Any) -> Any:
+    def _share_fd_cpu_(self, *args: object, **kwargs: object) -> Any:
         """Move the numbers to memory that goes to other processes by its descriptor."""
         self.share_memory_()
         return self._untyped_storage
@@ -274,7 +274,7 @@ class TypedStorage(metaclass=_Kind):
         memory = copy.deepcopy(self._untyped_storage, memo)
         return TypedStorage(wrap_storage=memory, dtype=self.dtype)
 
-    def _setitem(self, index: Any, value: Any) -> None:
+    def _setitem(self, index: Any, value: object) -> None:
         self[index] = value
 
     @property

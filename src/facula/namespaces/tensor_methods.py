@@ -29,7 +29,7 @@ _CASTS = {
 
 
 def _cast(name: str, dtype: core.dtype) -> Callable[..., Any]:
-    def method(self: Tensor, memory_format: Any = core.preserve_format) -> Tensor:
+    def method(self: Tensor, memory_format: core.memory_format = core.preserve_format) -> Tensor:
         return self.to(dtype, memory_format=memory_format)
 
     method.__name__ = name
@@ -76,7 +76,7 @@ def _matrix_hermitian(self: Tensor) -> Tensor:
 
 def new_tensor(
     self: Tensor,
-    data: Any,
+    data: object,
     *,
     dtype: core.dtype | None = None,
     device: core.device | str | int | None = None,
@@ -232,15 +232,15 @@ def _view_property(function: Callable[[Tensor], Tensor]) -> property:
     return property(function, doc=function.__doc__)
 
 
-def _set_real(self: Tensor, value: Any) -> None:
+def _set_real(self: Tensor, value: object) -> None:
     F.real(self).copy_(value if isinstance(value, Tensor) else core.tensor(value))
 
 
-def _set_imag(self: Tensor, value: Any) -> None:
+def _set_imag(self: Tensor, value: object) -> None:
     F.imag(self).copy_(value if isinstance(value, Tensor) else core.tensor(value))
 
 
-def _reversed_division(self: Tensor, other: Any) -> Tensor:
+def _reversed_division(self: Tensor, other: object) -> Tensor:
     """``other / self``, under the name of Python 2."""
     return self.reciprocal() * other
 
@@ -277,7 +277,7 @@ _OF_QUANTIZED = (
 _bare = Tensor.__new__
 
 
-def _new(cls: type[Tensor], *args: Any, **kwargs: Any) -> Tensor:
+def _new(cls: type[Tensor], *args: object, **kwargs: object) -> Tensor:
     """A tensor of a subclass whose own ``__new__`` passes sizes, data or a tensor on to this one.
 
     Other classes do not come by here: they are made without Python, and filled by ``__init__``.

@@ -115,7 +115,7 @@ def _project_each(
 
 
 def _project_packed(
-    q: Any, k: Any, v: Any, weight: core.Tensor, bias: core.Tensor | None
+    q: core.Tensor, k: core.Tensor, v: core.Tensor, weight: core.Tensor, bias: core.Tensor | None
 ) -> tuple[Any, Any, Any]:
     """The three projections from one weight ``[3 E, E]``, in as few products as the inputs allow."""
     if k.shape != v.shape:
@@ -151,7 +151,7 @@ def _heads(x: core.Tensor, batch: int, heads: int, head_dim: int) -> Any:
 
 
 def _merge_masks(
-    attn_mask: Any, padding: Any, batch: int, heads: int, source: int, target: int
+    attn_mask: Any, padding: core.Tensor, batch: int, heads: int, source: int, target: int
 ) -> Any:
     """One mask to be added, broadcastable to ``[N, heads, T, S]``."""
     if attn_mask is not None:
@@ -193,7 +193,7 @@ def _extend(x: core.Tensor, batch: int, heads: int, extra: Any, zero: bool) -> A
     return parts[0] if len(parts) == 1 else facula.cat(parts, 2)
 
 
-def _longer(mask: Any, added: int) -> Any:
+def _longer(mask: core.Tensor | None, added: int) -> Any:
     """A mask with room for positions that were added at the end: they take part."""
     return F.pad(mask, (0, added)) if added and mask is not None else mask
 
@@ -253,8 +253,8 @@ def multi_head_attention_forward(
     bias_v: Any,
     add_zero_attn: bool,
     dropout_p: float,
-    out_proj_weight: Any,
-    out_proj_bias: Any,
+    out_proj_weight: core.Tensor,
+    out_proj_bias: core.Tensor,
     training: bool = True,
     key_padding_mask: Any = None,
     need_weights: bool = True,

@@ -113,7 +113,7 @@ def boolean_dispatch(
         True
     """
 
-    def chosen(*args: Any, **kwargs: Any) -> Any:
+    def chosen(*args: object, **kwargs: object) -> Any:
         value = args[arg_index] if arg_index < len(args) else kwargs.get(arg_name, default)
         return (if_true if value else if_false)(*args, **kwargs)
 

@@ -567,7 +567,7 @@ def _deprecated(function: Callable) -> Callable:
     new = function.__name__
     old = new[:-1]
 
-    def deprecated_init(*args: Any, **kwargs: Any) -> Any:
+    def deprecated_init(*args: object, **kwargs: object) -> Any:
         warnings.warn(
             f"`nn.init.{old}` is now deprecated in favor of `nn.init.{new}`.",
             FutureWarning,

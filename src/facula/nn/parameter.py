@@ -23,7 +23,7 @@ _TensorMeta: type = type(core.Tensor)
 class _ParameterMeta(_TensorMeta):
     """Lets tensor subclasses that were wrapped by `Parameter` count as parameters."""
 
-    def __instancecheck__(self, instance: Any) -> bool:
+    def __instancecheck__(self, instance: object) -> bool:
         if self is Parameter and isinstance(instance, core.Tensor):
             if getattr(instance, "_is_param", False):
                 return True
@@ -94,13 +94,13 @@ def _public_state(tensor: Any) -> dict:
     return state
 
 
-def rebuild_parameter(data: Any, requires_grad: bool, backward_hooks: Any) -> Parameter:
+def rebuild_parameter(data: object, requires_grad: bool, backward_hooks: Any) -> Parameter:
     """Make a parameter from a pickle's parts."""
     return Parameter(data, requires_grad)
 
 
 def rebuild_parameter_with_state(
-    data: Any, requires_grad: bool, backward_hooks: Any, state: dict
+    data: object, requires_grad: bool, backward_hooks: Any, state: dict
 ) -> Parameter:
     """Make a parameter with attributes from a pickle's parts."""
     parameter = Parameter(data, requires_grad)
@@ -112,7 +112,7 @@ def rebuild_parameter_with_state(
 class _BufferMeta(_TensorMeta):
     """Any tensor that `Buffer` marked counts as a buffer."""
 
-    def __instancecheck__(self, instance: Any) -> bool:
+    def __instancecheck__(self, instance: core.Tensor | None) -> bool:
         if self is Buffer:
             return isinstance(instance, core.Tensor) and getattr(instance, "_is_buffer", False)
         return super().__instancecheck__(instance)

@@ -55,7 +55,7 @@ def _gru_input(x: core.Tensor, w: Weights) -> Any:
     return F.linear(x, w.input, w.input_bias)
 
 
-def _gru_step(projected: Any, state: tuple, w: Weights, hidden_t: Any) -> tuple:
+def _gru_step(projected: core.Tensor, state: tuple, w: Weights, hidden_t: core.Tensor) -> tuple:
     (h,) = state
     size = h.size(-1)
     recurrent = h @ hidden_t if w.hidden_bias is None else facula.addmm(w.hidden_bias, h, hidden_t)
@@ -66,7 +66,7 @@ def _gru_step(projected: Any, state: tuple, w: Weights, hidden_t: Any) -> tuple:
     return (facula.lerp(new, h, both[..., size:]),)
 
 
-def _tanh_step(projected: Any, state: tuple, w: Weights, hidden_t: Any) -> tuple:
+def _tanh_step(projected: core.Tensor, state: tuple, w: Weights, hidden_t: core.Tensor) -> tuple:
     return (facula.tanh(facula.addmm(projected, state[0], hidden_t)),)
 
 
@@ -158,7 +158,7 @@ def _scan_packed_backward(
 
 
 def _scan_packed(
-    cell: _Cell, data: Any, sizes: list[int], state: tuple, w: Weights, reverse: bool
+    cell: _Cell, data: object, sizes: list[int], state: tuple, w: Weights, reverse: bool
 ) -> tuple[Any, tuple]:
     steps = facula.split(cell.input(data, w), sizes)
     scan = _scan_packed_backward if reverse else _scan_packed_forward

@@ -174,7 +174,7 @@ def export(
 
 
 def _example(
-    args: Any, kwargs: Mapping[str, Any] | None, older: bool
+    args: object, kwargs: Mapping[str, Any] | None, older: bool
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Positional and keyword arguments of the example call."""
     args, kwargs = args if isinstance(args, tuple) else (args,), dict(kwargs or {})

@@ -52,7 +52,7 @@ def unregister_custom_op_symbolic(symbolic_name: str, opset_version: int) -> Non
     _SYMBOLIC.pop((symbolic_name, opset_version), None)
 
 
-def full_name(target: Any) -> str:
+def full_name(target: object) -> str:
     """`namespace::name` of an operator, an overload, a packet, or a custom operator."""
     found = operator_of(target)
     if found is None:
@@ -67,7 +67,7 @@ def table_of(custom: Mapping[Any, Any] | None) -> Custom:
     return {full_name(target): function for target, function in (custom or {}).items()}
 
 
-def custom_for(custom: Custom, target: Any, opset: int) -> Callable[..., Any] | None:
+def custom_for(custom: Custom, target: Callable[..., Any], opset: int) -> Callable[..., Any] | None:
     """The user's function for an operator: from the table, else the newest that is registered."""
     if not (custom or _SYMBOLIC):
         return None

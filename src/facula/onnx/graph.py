@@ -28,7 +28,7 @@ _ELEMENT_TYPES: dict[str, str] = {
 }  # fmt: skip
 
 
-def element_type(dtype: Any) -> int:
+def element_type(dtype: core.dtype) -> int:
     """ONNX's number of a dtype."""
     name = _ELEMENT_TYPES.get(dtype.code)
     if name is None:
@@ -177,7 +177,7 @@ class Graph:
                  hint="convert the operand, with .float() for example")  # fmt: skip
         return None
 
-    def value(self, x: Any, dtype: Any = None) -> Value:
+    def value(self, x: object, dtype: core.dtype | None = None) -> Value:
         """Anything as a value: numbers become constants of the dtype."""
         if isinstance(x, Value):
             return x
@@ -211,7 +211,7 @@ class Graph:
 
     # ---------------------------------------------------------------- often needed
 
-    def cast(self, x: Value, dtype: Any) -> Value:
+    def cast(self, x: Value, dtype: core.dtype) -> Value:
         """`x` in a dtype."""
         return x if x.dtype is dtype else self.op("Cast", x, to=element_type(dtype), gives=dtype)
 
@@ -263,7 +263,7 @@ class Graph:
         return self.op("Slice", x, *bounds, [dim], [step])
 
 
-def _listed(found: Any) -> list[Any]:
+def _listed(found: object) -> list[Any]:
     return list(found) if isinstance(found, tuple) else [found]
 
 
@@ -298,7 +298,7 @@ def _like_operands(kind: str, opset: int, count: int) -> list[bool]:
     return (found + found[-1:] * count)[:count]
 
 
-def _attribute(helper: Any, name: str, given: Any) -> Any:
+def _attribute(helper: Any, name: str, given: object) -> Any:
     """An attribute of a node; None for one that is not given."""
     stem, _, suffix = name.rpartition("_")
     if stem and suffix in ("i", "f", "s", "t"):

@@ -24,13 +24,13 @@ Tensor = core.Tensor
 _COMPUTED = {"u8": "i32", "i8": "i32", "i16": "i32", "u16": "i32", "u32": "i64"}
 
 
-def _example(x: Any) -> Any:
+def _example(x: object) -> Any:
     """An argument by which a variant is chosen: sizes by the value that they have in the example."""
     return plain(x) if isinstance(x, int) and not isinstance(x, bool) else x
 
 
 def write_pointwise(
-    graph: Graph, operator: Any, shown: list[Any], given: list[Any], metas: list[Any]
+    graph: Graph, operator: core.Op, shown: list[Any], given: list[Any], metas: list[Any]
 ) -> Any:
     """The results of a call.
 
@@ -72,7 +72,7 @@ def write_pointwise(
     return [_settled(graph, r, m, values) for r, m in zip(results, metas, strict=True)]
 
 
-def _leaf(graph: Graph, value: Any, dtype: Any) -> Any:
+def _leaf(graph: Graph, value: object, dtype: core.dtype) -> Any:
     return graph.cast(value, dtype) if isinstance(value, Value) else value
 
 
@@ -88,7 +88,7 @@ def _narrow(expression: scalar.Traced, values: list[Any], metas: list[Any]) -> A
     return dtype if same and known and len(inner) <= 1 and len(metas) == 1 else None
 
 
-def _settled(graph: Graph, result: Any, meta: Any, values: list[Any]) -> Value:
+def _settled(graph: Graph, result: Value, meta: core.Tensor, values: list[Any]) -> Value:
     """A result in the dtype that the operator gives, and over all elements."""
     if isinstance(result, Value):
         return graph.cast(result, meta.dtype)

@@ -200,7 +200,7 @@ class ONNXProgram:
             self.save(path, external_data=True)
             self._session = make(path)
 
-    def call_reference(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    def call_reference(self, *args: object, **kwargs: object) -> tuple[Any, ...]:
         """Run the model by ONNX's own evaluator, which is slow and follows the specification."""
         evaluator = onnx_package("onnx.reference").ReferenceEvaluator(self.model_proto)
         return self._referred(evaluator, args, kwargs)
@@ -257,7 +257,7 @@ def _from_array(array: Any) -> Any:
     return _from_bytes(made.raw_data, dtype, shape)
 
 
-def _from_bytes(data: bytes, dtype: Any, shape: list[int]) -> Any:
+def _from_bytes(data: bytes, dtype: core.dtype, shape: list[int]) -> Any:
     if not data:
         return core.empty(tuple(shape), dtype=dtype)
     return core.frombuffer(bytearray(data), dtype=core.uint8).view(dtype).reshape(shape)

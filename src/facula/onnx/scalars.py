@@ -26,7 +26,7 @@ def form(function: Callable[..., Value]) -> Callable[..., Value]:
     return function
 
 
-def _same(primitive: str, kind: str, gives: Any = None, **attributes: Any) -> None:
+def _same(primitive: str, kind: str, gives: core.dtype | None = None, **attributes: Any) -> None:
     FORMS[primitive] = lambda g, *args: g.op(kind, *args, gives=gives, **attributes)
 
 
@@ -48,11 +48,11 @@ for _primitive, _kind in {
 _same("fmod", "Mod", fmod=1)
 
 
-def _is_bool(*args: Any) -> bool:
+def _is_bool(*args: object) -> bool:
     return all(a.dtype is core.bool_ for a in args if isinstance(a, Value))
 
 
-def _is_float(*args: Any) -> bool:
+def _is_float(*args: object) -> bool:
     return any(isinstance(a, Value) and a.dtype.is_floating_point for a in args)
 
 
@@ -123,7 +123,7 @@ def signbit(g: Graph, x: Value) -> Value:
 
 
 @form
-def copysign(g: Graph, x: Any, y: Any) -> Value:
+def copysign(g: Graph, x: object, y: Any) -> Value:
     """The size of x with the sign of y."""
     if not isinstance(y, Value):
         size = g.op("Abs", x)
@@ -235,7 +235,7 @@ def hypot(g: Graph, x: Value, y: Value) -> Value:
 
 
 @form
-def atan2(g: Graph, y: Any, x: Any) -> Value:
+def atan2(g: Graph, y: Any, x: object) -> Value:
     """The angle of (x, y); zeros and infinities of both signs have the angles of IEEE."""
     dtype = next(v.dtype for v in (x, y) if isinstance(v, Value))
     x, y = g.value(x, dtype), g.value(y, dtype)
@@ -256,7 +256,7 @@ def erfc(g: Graph, x: Any) -> Value:
 
 
 def _bits(name: str, kind: str, logic: str) -> None:
-    def write(g: Graph, *args: Any) -> Value:
+    def write(g: Graph, *args: object) -> Value:
         if _is_bool(*args):
             return g.op(logic, *args, gives=core.bool_)
         return g.op(kind, *args)
@@ -323,14 +323,14 @@ class Namespace:
 
         return call
 
-    def _value(self, x: Any) -> Value:
+    def _value(self, x: object) -> Value:
         return self.graph.value(x, core.bool_ if isinstance(x, bool) else self.dtype)
 
-    def cast(self, x: Any, code: str) -> Any:
+    def cast(self, x: object, code: str) -> Any:
         """`x` in a dtype by its short name."""
         return self.graph.cast(x, self.dtypes[code]) if isinstance(x, Value) else x
 
-    def where(self, condition: Value, a: Any, b: Any) -> Value:
+    def where(self, condition: Value, a: Value, b: Value) -> Value:
         """`a` where the condition holds, else `b`."""
         if not isinstance(a, Value) and not isinstance(b, Value):
             a = self._value(a)

@@ -27,7 +27,7 @@ class Sizes:
         self._places: dict[str, tuple[Value, int, Expr]] = {}
         self._known: dict[Expr, Any] = {}
 
-    def note(self, value: Value, fake: Any) -> None:
+    def note(self, value: Value, fake: core.Tensor) -> None:
         """An input, whose sizes may be symbols."""
         for dim, expr in enumerate(sizes_of(fake)):
             for name in expr.free_symbols:
@@ -35,13 +35,13 @@ class Sizes:
                 if held is None or (held[2].symbol is None and expr.symbol is not None):
                     self._places[name] = (value, dim, expr)
 
-    def number(self, x: Any) -> Any:
+    def number(self, x: object) -> Any:
         """A number, or the value of one that depends on sizes."""
         return (
             self.of(x.env.simplified(x.expr) if x.env else x.expr) if isinstance(x, SymInt) else x
         )
 
-    def shape_of(self, fake: Any) -> list[Any]:
+    def shape_of(self, fake: core.Tensor) -> list[Any]:
         """The sizes of a result, as numbers and values."""
         return [self.of(expr) for expr in sizes_of(fake)]
 
@@ -66,13 +66,13 @@ class Sizes:
             total = product if total is None else self.arithmetic("Add", total, product)
         return total
 
-    def arithmetic(self, kind: str, a: Any, b: Any) -> Any:
+    def arithmetic(self, kind: str, a: object, b: object) -> Any:
         """A node on whole numbers of which one at least is a value."""
         if not isinstance(a, Value):
             a = self.graph.value(a, core.int64)
         return self.graph.op(kind, a, b, gives=core.int64)
 
-    def floordiv(self, a: Any, b: Any) -> Any:
+    def floordiv(self, a: object, b: object) -> Any:
         """`a // b`: ONNX divides towards zero, so the remainder is taken off first."""
         rest = self.arithmetic("Mod", a, b)
         return self.arithmetic("Div", self.arithmetic("Sub", a, rest), b)

@@ -79,7 +79,7 @@ class Call:
         given = dim if isinstance(dim, (tuple, list)) else [dim]
         return [int(d) % rank if rank else 0 for d in given if rank]
 
-    def unsupported(self, required: str, got: Any, hint: str) -> Any:
+    def unsupported(self, required: str, got: object, hint: str) -> Any:
         """Raise: ONNX has no form for these arguments."""
         fail(UnsupportedOperatorError, "onnx.export", f"{self.name}: {required}", got, hint=hint)
 

@@ -65,7 +65,7 @@ def prepared(program: Any, custom: Custom, opset: int) -> Any:
     return program
 
 
-def _rule(node: Any, custom: Custom, opset: int) -> Any:
+def _rule(node: Node, custom: Custom, opset: int) -> Any:
     """What a call is made of, where it has no form of its own."""
     if node.op != "call_function" or custom_for(custom, node.target, opset) is not None:
         return None
@@ -168,7 +168,7 @@ class _Translator:
             name = value.name if isinstance(value, Node) else "output"
             self.made.outputs.append((self._output(given, name), fake))
 
-    def _output(self, given: Any, wanted: str) -> Value:
+    def _output(self, given: Value, wanted: str) -> Value:
         """A value that only this output has the name of."""
         self.graph.prefix = wanted
         value = self.graph.value(given)
@@ -234,7 +234,7 @@ class _Translator:
             _refuse(node, f"{found.name} of complex numbers")
         return self._named(self._written(node, found, metas), metas, node)
 
-    def _written(self, node: Node, found: Any, metas: list[Any]) -> Any:
+    def _written(self, node: Node, found: core.Op, metas: list[Any]) -> Any:
         """An operator of the table: by its translation, else by its expression."""
         given = self._arguments(node, found)
         if found.name in TRANSLATIONS:
@@ -248,7 +248,7 @@ class _Translator:
         results = write_pointwise(self.graph, found, shown, given, metas)
         return results if len(results) > 1 else results[0]
 
-    def _arguments(self, node: Node, found: Any) -> list[Any]:
+    def _arguments(self, node: Node, found: core.Op) -> list[Any]:
         """The arguments in schema order."""
         schema = getattr(getattr(found, "definition", None), "schema", None)
         if schema is None:
@@ -293,7 +293,7 @@ class _Translator:
             return self._quotient(target, args)
         return _refuse(node, name)
 
-    def _quotient(self, target: Any, args: list[Any]) -> Any:
+    def _quotient(self, target: object, args: list[Any]) -> Any:
         """Arithmetic on sizes that leaves the whole numbers."""
         first = self.graph.cast(args[0], core.float32) if isinstance(args[0], Value) else args[0]
         if target is operator.truediv:
@@ -309,7 +309,7 @@ class _Translator:
         )
 
 
-def _shown(x: Any) -> Any:
+def _shown(x: object) -> Any:
     if isinstance(x, Node):
         return x.meta.get("val")
     return [_shown(item) for item in x] if isinstance(x, (tuple, list)) else x

@@ -214,7 +214,7 @@ class roll:
         yield (S(3, 4), (5,)), {}
 
 
-def _triangle_meta(op: str, self: Any) -> Any:
+def _triangle_meta(op: str, self: core.Tensor) -> Any:
     if self.dim() < 2:
         fail(
             RuntimeError,
@@ -226,7 +226,7 @@ def _triangle_meta(op: str, self: Any) -> Any:
     return core.empty(self.shape, dtype=self.dtype, device=self.device)
 
 
-def _triangle(out: Any, self: Any, diagonal: int, upper: bool) -> None:
+def _triangle(out: core.Tensor, self: core.Tensor, diagonal: int, upper: bool) -> None:
     if out.numel() == 0:
         return
     rows, columns = self.shape[-2:]
@@ -490,7 +490,7 @@ def diagflat(self, offset):
     return F.diag_embed(self.reshape(-1), offset)
 
 
-def _check_part(op: str, part: Any, src: Any) -> None:
+def _check_part(op: str, part: core.Tensor, src: core.Tensor) -> None:
     if tuple(part.shape) != tuple(src.shape):
         fail(
             RuntimeError,

@@ -237,7 +237,7 @@ def _transformed() -> bool:
     return any(not getattr(level, "rewrites", False) for level in core.interpreters())
 
 
-def _kept(query: core.Tensor, key: core.Tensor, dropout_p: float, state: Any) -> Any:
+def _kept(query: core.Tensor, key: core.Tensor, dropout_p: float, state: object) -> Any:
     """The factor of each weight under dropout, `[B, H, L, S]`: the kernel's own choice, read off
     equal weights."""
     if dropout_p == 0:
@@ -364,7 +364,7 @@ def attention_math(query, key, value, mask, is_causal, scale, dropout_p):
 
 
 def _check_mask_and_heads(
-    query: core.Tensor, key: core.Tensor, value: Any, mask: Any, enable_gqa: bool
+    query: core.Tensor, key: core.Tensor, value: core.Tensor, mask: core.Tensor, enable_gqa: bool
 ) -> None:
     if mask is not None and mask.dtype not in (core.bool_, core.float32, query.dtype):
         fail(
@@ -395,7 +395,7 @@ def _check_mask_and_heads(
         )
 
 
-def _check_kinds(query: core.Tensor, key: core.Tensor, value: Any) -> None:
+def _check_kinds(query: core.Tensor, key: core.Tensor, value: core.Tensor) -> None:
     if not query.dtype is key.dtype is value.dtype:
         fail(
             RuntimeError,
@@ -425,7 +425,7 @@ def _check_kinds(query: core.Tensor, key: core.Tensor, value: Any) -> None:
 def _check(
     query: core.Tensor,
     key: core.Tensor,
-    value: Any,
+    value: core.Tensor,
     mask: core.Tensor,
     dropout_p: float,
     enable_gqa: bool,

@@ -9,13 +9,31 @@ the N of a convolution, groups, offsets of indices), so one call does the work o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from facula import core
 from facula.core.errors import fail
 from facula.ops.index_addressing import Addressing
 from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F
+
+
+class Batch(Protocol):
+    """What `vmap` is doing: how many entries there are, and where a tensor has them."""
+
+    size: int
+
+    def has(self, x: Any) -> bool:
+        """Whether an argument differs from entry to entry."""
+
+    def front(self, x: Any) -> Any:
+        """A tensor with the batch as its first dimension; one that is the same for all as it is."""
+
+    def full(self, x: Any) -> Any:
+        """The same, repeated where it is the same for all."""
+
+    def aligned(self, x: Any, rank: int) -> Any:
+        """As `front`, with dimensions of size 1 so that entries have `rank` dimensions."""
 
 
 class Same:
@@ -40,12 +58,12 @@ def anywhere(mask: core.Tensor) -> bool:
     return mask.numel() != 0 and bool(mask.any().item())
 
 
-def joined(batch: Any, x: Any) -> Any:
+def joined(batch: Batch, x: object) -> Any:
     """The batch and the first dimension as one."""
     return None if x is None else batch.full(x).flatten(0, 1)
 
 
-def parted(batch: Any, x: core.Tensor) -> Any:
+def parted(batch: Batch, x: core.Tensor) -> Any:
     """`joined` undone."""
     return x.reshape((batch.size, x.shape[0] // max(batch.size, 1), *x.shape[1:]))
 
@@ -69,14 +87,14 @@ def _entries_of_rank(name: str, rank: int, *tensors: Any) -> None:
 def product(name: str, rank: int) -> Callable[..., Any]:
     """`mm`, `bmm`: `matmul` takes any number of leading dimensions."""
 
-    def rule(batch: Any, self: Any, other: Any) -> Any:
+    def rule(batch: Batch, self: Any, other: object) -> Any:
         _entries_of_rank(name, rank, self, other)
         return F.matmul(batch.front(self), batch.front(other))
 
     return rule
 
 
-def dot(batch: Any, self: Any, tensor: core.Tensor) -> Any:
+def dot(batch: Batch, self: Any, tensor: core.Tensor) -> Any:
     """A row of products."""
     _entries_of_rank("dot", 1, self, tensor)
     a, b = batch.front(self), batch.front(tensor)
@@ -90,14 +108,14 @@ def dot(batch: Any, self: Any, tensor: core.Tensor) -> Any:
 def added_product(name: str, rank: int) -> Callable[..., Any]:
     """`addmm`, `baddbmm`: a product, and what is added to it."""
 
-    def rule(batch: Any, self: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
+    def rule(batch: Batch, self: Any, a: object, b: object, beta: Any, alpha: Any) -> Any:
         _entries_of_rank(name, rank, a, b)
         return _added_product(batch, self, a, b, beta, alpha)
 
     return rule
 
 
-def _added_product(batch: Any, self: Any, a: Any, b: Any, beta: Any, alpha: Any) -> Any:
+def _added_product(batch: Batch, self: Any, a: Any, b: object, beta: Any, alpha: Any) -> Any:
     total = F.matmul(batch.front(a), batch.front(b))
     rank = a.dim()
     if not (batch.has(a) or batch.has(b)):
@@ -109,7 +127,7 @@ def _added_product(batch: Any, self: Any, a: Any, b: Any, beta: Any, alpha: Any)
     return total + (bias if beta == 1 else bias * beta)
 
 
-def linear(batch: Any, input: Any, weight: Any, bias: Any) -> Any:
+def linear(batch: Batch, input: Any, weight: Any, bias: Any) -> Any:
     """A shared weight takes the batch as rows, a shared input takes it as columns; where both
     differ, it is a batch of products."""
     if not batch.has(weight):
@@ -140,17 +158,21 @@ def linear(batch: Any, input: Any, weight: Any, bias: Any) -> Any:
 # ------------------------------------------------------------------ convolutions
 
 
-def _channels(batch: Any, x: core.Tensor) -> Any:
+def _channels(batch: Batch, x: core.Tensor) -> Any:
     """[N, C, ...] of each entry as [N, batch * C, ...]."""
     return batch.full(x).movedim(0, 1).flatten(1, 2)
 
 
-def _unchannelled(batch: Any, x: core.Tensor) -> Any:
+def _unchannelled(batch: Batch, x: core.Tensor) -> Any:
     return x.unflatten(1, (batch.size, x.shape[1] // batch.size)).movedim(1, 0)
 
 
 def _with_offsets(
-    batch: Any, mapped: Callable[..., Any], one: Callable[..., Any], plain: tuple[Any, ...], bias: Any
+    batch: Batch,
+    mapped: Callable[..., Any],
+    one: Callable[..., Any],
+    plain: tuple[Any, ...],
+    bias: Any,
 ) -> Any:
     """A convolution of these arguments, mapped where one of them is, plus the offsets of each entry."""
     several = batch.has(plain[0]) or batch.has(plain[1])
@@ -159,7 +181,7 @@ def _with_offsets(
 
 
 def conv(
-    batch: Any,
+    batch: Batch,
     input: core.Tensor,
     weight: core.Tensor,
     bias: core.Tensor | None,
@@ -188,7 +210,7 @@ def conv(
 
 
 def conv_input(
-    batch: Any,
+    batch: Batch,
     grad_output: core.Tensor,
     weight: core.Tensor,
     bias: core.Tensor | None,
@@ -214,10 +236,10 @@ def conv_input(
 
 def _conv_weights(
     function: Callable[..., Any],
-    batch: Any,
+    batch: Batch,
     grad_output: core.Tensor,
     input: core.Tensor,
-    *settings: Any,
+    *settings: object,
 ) -> Any:
     stride, padding, dilation, groups, kernel_size = settings
     y = _channels(batch, grad_output)
@@ -227,13 +249,13 @@ def _conv_weights(
     return function(y, x, stride, padding, dilation, groups * batch.size, kernel_size)
 
 
-def conv_weight(batch: Any, grad_output: core.Tensor, input: core.Tensor, *settings: Any) -> Any:
+def conv_weight(batch: Batch, grad_output: core.Tensor, input: core.Tensor, *settings: object) -> Any:
     """The gradients of the weight of each entry, as groups."""
     return parted(batch, _conv_weights(F._conv_weight, batch, grad_output, input, *settings))
 
 
 def conv_weight_bias(
-    batch: Any, grad_output: core.Tensor, input: core.Tensor, *settings: Any
+    batch: Batch, grad_output: core.Tensor, input: core.Tensor, *settings: object
 ) -> Any:
     """As `conv_weight`, with the gradients of the bias."""
     found = _conv_weights(F._conv_weight_bias, batch, grad_output, input, *settings)
@@ -243,14 +265,14 @@ def conv_weight_bias(
 # ------------------------------------------------------------------ indices
 
 
-def _offsets(batch: Any, indices: core.Tensor, rows: int) -> Any:
+def _offsets(batch: Batch, indices: core.Tensor, rows: int) -> Any:
     """Indices into the rows of one entry as indices into those of all."""
     first = F.arange(batch.size) * rows
     return batch.full(indices) + first.reshape((batch.size, *[1] * indices.dim()))
 
 
 def embedding(
-    batch: Any, weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool, sparse: bool
+    batch: Batch, weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool, sparse: bool
 ) -> Any:
     """Tables of their own stand below each other."""
     if not batch.has(weight):
@@ -263,7 +285,7 @@ def embedding(
 
 
 def embedding_dense_backward(
-    batch: Any,
+    batch: Batch,
     grad_output: core.Tensor,
     indices: core.Tensor,
     num_weights: int,
@@ -280,7 +302,7 @@ def embedding_dense_backward(
     return parted(batch, found)
 
 
-def gather(batch: Any, self: Any, dim: int, index: Any, sparse_grad: bool) -> Any:
+def gather(batch: Batch, self: Any, dim: int, index: Any, sparse_grad: bool) -> Any:
     """The dimension behind the batch; an entry of no dimensions is one of one element."""
     along = wrap_dim("gather", dim, self.dim()) + 1
     x, places = (
@@ -296,13 +318,13 @@ def _place(self: Any, indices: Any) -> tuple[int, int, Any]:
     return len(place.before), len(place.block), place.shape
 
 
-def _entries(batch: Any, indices: Any, rank: int) -> list[Any]:
+def _entries(batch: Batch, indices: Any, rank: int) -> list[Any]:
     """An index for the batch, and the others with the batch in front."""
     own = F.arange(batch.size).reshape((batch.size, *[1] * rank))
     return [own, *(None if i is None else batch.aligned(i, rank) for i in indices)]
 
 
-def index(batch: Any, self: Any, indices: core.Tensor) -> Any:
+def index(batch: Batch, self: Any, indices: core.Tensor) -> Any:
     """The batch is one more indexed dimension."""
     before, rank, _ = _place(self, indices)
     if not any(batch.has(i) for i in indices):
@@ -318,7 +340,7 @@ def index(batch: Any, self: Any, indices: core.Tensor) -> Any:
     return found.movedim(tuple(moved), tuple(d + before for d in moved)) if before else found
 
 
-def index_put(batch: Any, self: Any, indices: core.Tensor, values: Any, accumulate: bool) -> Any:
+def index_put(batch: Batch, self: Any, indices: core.Tensor, values: object, accumulate: bool) -> Any:
     """The batch is one more indexed dimension."""
     before, rank, shape = _place(self, indices)
     spread = batch.aligned(values, len(shape)).expand((batch.size, *shape))
@@ -329,7 +351,7 @@ def index_put(batch: Any, self: Any, indices: core.Tensor, values: Any, accumula
     return F._index_put(batch.full(self), places, spread, accumulate)
 
 
-def take(batch: Any, self: Any, index: Any) -> Any:
+def take(batch: Batch, self: Any, index: Any) -> Any:
     """The batch as rows."""
     if not batch.has(self):
         return F.take(self, batch.front(index))
@@ -339,7 +361,7 @@ def take(batch: Any, self: Any, index: Any) -> Any:
     return found.reshape((batch.size, *index.shape))
 
 
-def stack(batch: Any, tensors: Any, dim: int) -> Any:
+def stack(batch: Batch, tensors: Any, dim: int) -> Any:
     """The new dimension counts from the end."""
     count = tensors[0].dim() + 1
     if not -count <= dim < count:
@@ -349,7 +371,7 @@ def stack(batch: Any, tensors: Any, dim: int) -> Any:
     return F.stack([batch.full(t) for t in tensors], dim - count if dim >= 0 else dim)
 
 
-def cat(batch: Any, tensors: Any, dim: int) -> Any:
+def cat(batch: Batch, tensors: Any, dim: int) -> Any:
     """Dimensions count from the end; empty vectors beside tensors of more dimensions are left out."""
     rank = max(t.dim() for t in tensors)
     kept = [t for t in tensors if t.dim() == rank or t.shape != (0,)]
@@ -360,7 +382,7 @@ def cat(batch: Any, tensors: Any, dim: int) -> Any:
     return F.cat([batch.full(t) for t in kept], dim - rank if dim >= 0 else dim)
 
 
-def roll(batch: Any, self: Any, shifts: Any, dims: Any) -> Any:
+def roll(batch: Batch, self: Any, shifts: Any, dims: Any) -> Any:
     """Without dimensions each entry rolls as one row."""
     x, rank = batch.front(self), self.dim()
     if not dims:
@@ -373,7 +395,7 @@ def roll(batch: Any, self: Any, shifts: Any, dims: Any) -> Any:
 
 
 def _affine(
-    batch: Any, x: core.Tensor, weight: core.Tensor, bias: core.Tensor | None, shape: Sequence[int]
+    batch: Batch, x: core.Tensor, weight: core.Tensor, bias: core.Tensor | None, shape: Sequence[int]
 ) -> Any:
     """x * weight + bias, the parameters with the batch in front in the given shape."""
     dtype = x.dtype
@@ -384,7 +406,7 @@ def _affine(
 
 
 def layer_norm(
-    batch: Any, input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float
+    batch: Batch, input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float
 ) -> Any:
     """Rows of all entries; parameters of their own are applied afterwards."""
     if not (batch.has(weight) or batch.has(bias)):
@@ -395,7 +417,7 @@ def layer_norm(
     return (out, *found[1:])
 
 
-def rms_norm(batch: Any, input: Any, normalized_shape: Any, weight: Any, eps: float) -> Any:
+def rms_norm(batch: Batch, input: Any, normalized_shape: Any, weight: Any, eps: float) -> Any:
     """As `layer_norm`."""
     if not batch.has(weight):
         return F.fused_rms_norm(batch.front(input), normalized_shape, weight, eps)
@@ -405,7 +427,7 @@ def rms_norm(batch: Any, input: Any, normalized_shape: Any, weight: Any, eps: fl
 
 
 def group_norm(
-    batch: Any,
+    batch: Batch,
     input: core.Tensor,
     groups: int,
     weight: core.Tensor,
@@ -423,7 +445,7 @@ def group_norm(
 
 
 def batch_norm_train(
-    batch: Any,
+    batch: Batch,
     input: Any,
     weight: Any,
     bias: Any,
@@ -442,7 +464,7 @@ def batch_norm_train(
 
 
 def batch_norm_eval(
-    batch: Any, input: Any, mean: Any, variance: Any, weight: Any, bias: Any, eps: float
+    batch: Batch, input: Any, mean: Any, variance: Any, weight: Any, bias: Any, eps: float
 ) -> Any:
     """The batch joins N, or where parameters differ the channels."""
     parameters = (mean, variance, weight, bias)
@@ -455,30 +477,30 @@ def batch_norm_eval(
 # ------------------------------------------------------------------ losses and order
 
 
-def _total(batch: Any, values: Any, mean: bool) -> Any:
+def _total(batch: Batch, values: Any, mean: bool) -> Any:
     flat = values.flatten(1) if values.dim() > 1 else values.unsqueeze(1)
     return flat.mean(1) if mean else flat.sum(1)
 
 
-def mse_total(batch: Any, input: core.Tensor, target: core.Tensor, mean: bool) -> Any:
+def mse_total(batch: Batch, input: core.Tensor, target: core.Tensor, mean: bool) -> Any:
     """A total for each entry."""
     difference = batch.full(input) - batch.full(target)
     return _total(batch, difference * difference, mean)
 
 
-def l1_total(batch: Any, input: core.Tensor, target: core.Tensor, mean: bool) -> Any:
+def l1_total(batch: Batch, input: core.Tensor, target: core.Tensor, mean: bool) -> Any:
     """A total for each entry."""
     return _total(batch, (batch.full(input) - batch.full(target)).abs(), mean)
 
 
-def bce_logits_total(batch: Any, input: core.Tensor, target: core.Tensor, mean: bool) -> Any:
+def bce_logits_total(batch: Batch, input: core.Tensor, target: core.Tensor, mean: bool) -> Any:
     """A total for each entry."""
     x, y = batch.full(input), batch.full(target)
     return _total(batch, (1 - y) * x - F.logsigmoid(x), mean)
 
 
 def cross_entropy_rows(
-    batch: Any,
+    batch: Batch,
     input: core.Tensor,
     target: core.Tensor,
     weight: core.Tensor,
@@ -497,12 +519,12 @@ def cross_entropy_rows(
     return tuple(parted(batch, r) for r in found)
 
 
-def median_all(batch: Any, self: Any) -> Any:
+def median_all(batch: Batch, self: Any) -> Any:
     """A median a row."""
     return F._median_dim(batch.front(self).reshape((batch.size, -1)), 1)[0]
 
 
-def nanmedian_all(batch: Any, self: Any) -> Any:
+def nanmedian_all(batch: Batch, self: Any) -> Any:
     """A median a row."""
     return F._nanmedian_dim(batch.front(self).reshape((batch.size, -1)), 1)[0]
 
@@ -511,7 +533,7 @@ def nanmedian_all(batch: Any, self: Any) -> Any:
 
 
 def pad_index_backward(
-    batch: Any, grad_output: core.Tensor, shape: Sequence[int], pad: Any, mode: str
+    batch: Batch, grad_output: core.Tensor, shape: Sequence[int], pad: Any, mode: str
 ) -> Any:
     """The batch joins the first dimension."""
     whole = (batch.size * shape[0], *shape[1:])

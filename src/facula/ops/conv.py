@@ -100,7 +100,7 @@ def _check(op: str, image: Any, result: Any, weight: Any, settings: tuple[Any, .
 
 
 def _check_bias(
-    op: str, x: core.Tensor, weight: core.Tensor, bias: core.Tensor | None, result: Any
+    op: str, x: core.Tensor, weight: core.Tensor, bias: core.Tensor | None, result: tuple[int, ...]
 ) -> None:
     """Raise unless all have one dtype, and the bias an element for each channel of the result."""
     check_dtypes(op, x, weight, bias)
@@ -452,9 +452,9 @@ def _convolve(
     input: core.Tensor,
     weight: core.Tensor,
     bias: core.Tensor | None,
-    stride: Any,
+    stride: tuple[int, ...],
     padding: Any,
-    dilation: Any,
+    dilation: tuple[int, ...],
     groups: int,
     space: int,
 ) -> Any:
@@ -493,11 +493,11 @@ def forward(
     return result if bias is None else result + _along_channels(bias, len(sizes))
 
 
-def _along_channels(bias: Any, space: int) -> Any:
+def _along_channels(bias: core.Tensor, space: int) -> Any:
     return bias.reshape((1, -1, *[1] * space))
 
 
-def _over_channels(y: Any) -> Any:
+def _over_channels(y: core.Tensor) -> Any:
     """What a bias receives from its results."""
     return y.sum([d for d in range(y.dim()) if d != 1])
 
@@ -559,11 +559,11 @@ def _transpose(
     input: core.Tensor,
     weight: core.Tensor,
     bias: core.Tensor | None,
-    stride: Any,
-    padding: Any,
-    output_padding: Any,
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    output_padding: tuple[int, ...],
     groups: int,
-    dilation: Any,
+    dilation: tuple[int, ...],
     space: int,
 ) -> Any:
     """A transposed convolution: the transpose of the convolution from the result's size to the
@@ -698,11 +698,11 @@ def _define_transposed(space: int) -> None:
         input: core.Tensor,
         weight: core.Tensor,
         bias: core.Tensor | None,
-        stride: Any,
-        padding: Any,
-        output_padding: Any,
+        stride: tuple[int, ...],
+        padding: tuple[int, ...],
+        output_padding: tuple[int, ...],
         groups: int,
-        dilation: Any,
+        dilation: tuple[int, ...],
     ) -> Any:
         return _transpose(
             name, input, weight, bias, stride, padding, output_padding, groups, dilation, space

@@ -49,7 +49,7 @@ def combined_dtype(higher: Any, lower: Any) -> Any:
     return core.promote_types(higher, lower)
 
 
-def number_dtype(value: Any) -> Any:
+def number_dtype(value: object) -> Any:
     """The dtype that a Python number gives a new tensor."""
     if isinstance(value, bool):
         return core.bool_
@@ -151,7 +151,7 @@ def new_tensor(
     return core.empty(shape, dtype=dtype, device=device)
 
 
-def like(self: Any, dtype: Any, device: Any, memory_format: Any) -> Any:
+def like(self: core.Tensor, dtype: core.dtype | None, device: Any, memory_format: Any) -> Any:
     """An unset tensor of the shape of `self`, in its memory order unless another format is asked
     for.
     """
@@ -394,7 +394,7 @@ def new_empty_strided(self, size, stride, dtype, layout, device, pin_memory, req
     return finished(_unset(tensor), requires_grad)
 
 
-def _whole(*values: Any) -> bool:
+def _whole(*values: object) -> bool:
     return all(isinstance(v, int) for v in values)
 
 
@@ -643,7 +643,7 @@ def linspace(start, end, steps, dtype, layout, device, pin_memory, requires_grad
     return finished(_linspace("linspace", start, end, steps, dtype, device), requires_grad)
 
 
-def _whole_end(op: str, x: Any) -> Any:
+def _whole_end(op: str, x: object) -> Any:
     """An end towards zero; what is no real number, or has no elements, as it is."""
     if isinstance(x, core.Tensor):
         if x.is_meta or x.dim():

@@ -19,7 +19,7 @@ _OP = "ctc_loss"
 
 
 def _sizes(
-    log_probs: core.Tensor, targets: Any, blank: int, zero_infinity: bool
+    log_probs: core.Tensor, targets: core.Tensor, blank: int, zero_infinity: bool
 ) -> tuple[int, ...]:
     return (*log_probs.shape, targets.shape[1] - 1, blank, int(zero_infinity))
 
@@ -168,7 +168,7 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reduction
     return loss.reshape(()) if single else loss
 
 
-def _lengths(lengths: Any, batch: int, targets: Any) -> Any:
+def _lengths(lengths: core.Tensor, batch: int, targets: core.Tensor) -> Any:
     """Lengths as int64 [N], where the targets are."""
     if isinstance(lengths, core.Tensor):
         values = lengths.reshape(-1).to(core.int64)
@@ -186,7 +186,7 @@ def _lengths(lengths: Any, batch: int, targets: Any) -> Any:
     return values
 
 
-def _check(log_probs: core.Tensor, targets: Any, blank: int) -> None:
+def _check(log_probs: core.Tensor, targets: core.Tensor, blank: int) -> None:
     classes = log_probs.shape[2]
     if not 0 <= blank < classes:
         fail(
@@ -206,7 +206,7 @@ def _check(log_probs: core.Tensor, targets: Any, blank: int) -> None:
         )
 
 
-def _in_rows(given: Any, lengths: Any) -> Any:
+def _in_rows(given: core.Tensor, lengths: core.Tensor) -> Any:
     """Padded targets [N, L] as [N, 1 + L]: -1, the labels, and zeros (of no effect) behind them."""
     batch, width = given.shape
     places = F.arange(width, device=given.device)
@@ -234,7 +234,7 @@ def _cut(targets: Any, lengths: Any) -> Any:
 
 
 def _check_elements(
-    log_probs: core.Tensor, targets: Any, inputs: list[int], lengths: list[int]
+    log_probs: core.Tensor, targets: core.Tensor, inputs: list[int], lengths: list[int]
 ) -> None:
     """What only the elements of targets (behind their -1) and lengths say."""
     steps, _, classes = log_probs.shape

@@ -178,7 +178,7 @@ class Definition:
             self._check(field, value)
             setattr(self, field, value)
 
-    def _check(self, field: str, value: Any) -> None:
+    def _check(self, field: str, value: object) -> None:
         """Refuse what is no field of this kind, and a value that the field does not take."""
         annotation = self.FIELDS.get(field)
         if annotation is None:
@@ -323,7 +323,7 @@ def _taken(annotation: str) -> Any:
     return _TAKEN.setdefault(annotation, found)
 
 
-def _same(value: Any, default: Any) -> bool:
+def _same(value: object, default: object) -> bool:
     return value is default or (
         type(value) is type(default) and not isinstance(value, core.Tensor) and value == default
     )

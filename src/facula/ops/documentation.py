@@ -128,7 +128,7 @@ def listed(words: list[str]) -> str:
 class _Anything:
     """Stands for every tensor in the calls that must raise, of which only the errors are read."""
 
-    def _itself(self, *_: Any, **__: Any) -> _Anything:
+    def _itself(self, *_: object, **__: Any) -> _Anything:
         return self
 
     __call__ = __getattr__ = __getitem__ = _itself

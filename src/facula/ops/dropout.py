@@ -28,7 +28,7 @@ def _check_probability(op: str, p: float) -> None:
         )
 
 
-def _keep_noise(shape: Any, self: Any, p: float) -> Any:
+def _keep_noise(shape: Any, self: core.Tensor, p: float) -> Any:
     """1 with probability 1 - p, else 0, in the dtype of `self` (its real dtype for complex)."""
     dtype = self.dtype.to_real() if self.dtype.is_complex else self.dtype
     if shape == self.shape and dtype is self.dtype:
@@ -36,13 +36,13 @@ def _keep_noise(shape: Any, self: Any, p: float) -> Any:
     return draw(core.empty(shape, dtype=dtype, device=self.device), "bernoulli", 1.0 - p)
 
 
-def _dropped(self: Any, shape: Sequence[int], p: float) -> Any:
+def _dropped(self: core.Tensor, shape: Sequence[int], p: float) -> Any:
     if p == 1.0:
         return self * F.zeros((), dtype=self.dtype, device=self.device)
     return self * _keep_noise(shape, self, p).div_(1.0 - p)
 
 
-def _into(self: Any, result: Any, inplace: bool) -> Any:
+def _into(self: core.Tensor, result: core.Tensor, inplace: bool) -> Any:
     return self.copy_(result) if inplace else result
 
 

@@ -176,7 +176,7 @@ def _inverse_counts(places: Any, rows: int) -> Any:
 
 
 def add_rows(
-    out: Any, grad: core.Tensor, places: Any, factors: Any, sources: Any, padding_idx: int
+    out: Any, grad: core.Tensor, places: Any, factors: Any, sources: object, padding_idx: int
 ) -> None:
     """out[places[i]] += grad[sources[i] or i] * factors[i], from zero; half precision in
     float32."""

@@ -19,7 +19,7 @@ def _define(schema: str, function: str) -> None:
     """`facula.function` with the schema's arguments, the last but keyword-only ones a reduction."""
     made: list[Any] = []
 
-    def loss(*args: Any) -> Any:
+    def loss(*args: object) -> Any:
         given = dict(zip((p.name for p in made[0].schema.parameters), args, strict=True))
         number = given["reduction"]
         if number not in (0, 1, 2):

@@ -82,7 +82,7 @@ def real_to_complex(out: Any, x: core.Tensor, dims: Any, scale: float) -> None:
     complex_to_complex(out, out, dims[:-1], 1.0, True)
 
 
-def half_to_real(out: Any, x: core.Tensor, dims: Any, scale: float) -> None:
+def half_to_real(out: object, x: core.Tensor, dims: Any, scale: float) -> None:
     """Write the real inverse transform of half a spectrum."""
     if len(dims) > 1:
         whole = core.empty(x.shape, dtype=x.dtype, device=x.device)

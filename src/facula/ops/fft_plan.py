@@ -199,7 +199,7 @@ def _table(parts: list[Any], code: str) -> Any:
     return core.from_numpy(flat.astype(numpy.float32 if code == "f32" else numpy.float64))
 
 
-def _interleaved(values: Any) -> Any:
+def _interleaved(values: object) -> Any:
     import numpy
 
     return numpy.ascontiguousarray(values, dtype=numpy.complex128).reshape(-1).view(numpy.float64)

@@ -36,7 +36,7 @@ def _grid_numbers(x_shape: Any, grid: Any, mode: int, padding: int, align: bool)
     )
 
 
-def _grid_rows(grid: Any) -> int:
+def _grid_rows(grid: core.Tensor) -> int:
     return math.prod(grid.shape[:-2])
 
 
@@ -87,7 +87,7 @@ class GridSampler:
         yield (S(1, 2, 3, 4, 5), S(1, 2, 3, 2, 3) * 0.9, 0, 0, False), {}
 
 
-def _check_sampled(input: core.Tensor, grid: Any, mode: int, op: str, space: int) -> None:
+def _check_sampled(input: core.Tensor, grid: core.Tensor, mode: int, op: str, space: int) -> None:
     if input.dtype is not grid.dtype:
         fail(
             RuntimeError,
@@ -114,7 +114,7 @@ def _check_sampled(input: core.Tensor, grid: Any, mode: int, op: str, space: int
         )
 
 
-def _check_grid(input: core.Tensor, grid: Any, mode: int) -> None:
+def _check_grid(input: core.Tensor, grid: core.Tensor, mode: int) -> None:
     op, space = "grid_sampler", input.dim() - 2
     if space not in (2, 3) or grid.dim() != input.dim():
         fail(

@@ -25,7 +25,7 @@ from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator
 
 
-def _check_mask(op: str, self: Any, mask: core.Tensor, first: int) -> None:
+def _check_mask(op: str, self: core.Tensor, mask: core.Tensor, first: int) -> None:
     for d in range(mask.dim()):
         if first + d >= self.dim() or mask.shape[d] != self.shape[first + d]:
             fail(
@@ -43,7 +43,7 @@ def _warn_of_bytes(op: str) -> None:
     warnings.warn(message(op, text, hint="mask.bool() converts it"), UserWarning, stacklevel=5)
 
 
-def expand_masks(op: str, self: Any, indices: tuple[Any, ...]) -> tuple[Any, ...]:
+def expand_masks(op: str, self: core.Tensor, indices: tuple[Any, ...]) -> tuple[Any, ...]:
     """Replace each boolean mask by the coordinates of its true values; check dtypes and the number
     of dimensions.
     """

@@ -18,7 +18,7 @@ from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, operator
 
 
-def _vector(op: str, index: Any) -> int:
+def _vector(op: str, index: core.Tensor) -> int:
     """Check the index and give its length."""
     launch.check_index_dtype(op, index)
     if index.dim() > 1:

@@ -120,7 +120,7 @@ def out_of_bounds(
     )
 
 
-def take_rows(op: str, result: Any, source: Any, index: Any, dim: int, negative: bool) -> None:
+def take_rows(op: str, result: object, source: Any, index: Any, dim: int, negative: bool) -> None:
     """result[o, i, :] = source[o, index[i], :] along `dim`; result and source are contiguous."""
     shape = source.shape
     size, count = shape[dim], index.numel()

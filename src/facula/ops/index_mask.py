@@ -45,7 +45,7 @@ def positions(mask: core.Tensor) -> Any:
     return result
 
 
-def _as_mask(self: Any) -> Any:
+def _as_mask(self: core.Tensor) -> Any:
     return (self if self.dtype is core.bool_ else self != 0).contiguous()
 
 

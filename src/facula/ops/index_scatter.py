@@ -41,7 +41,7 @@ def _check_index_sizes(op: str, self: Any, dim: int, index: Any, src: Any) -> No
             )
 
 
-def _check_dtype(self: Any, src: Any) -> None:
+def _check_dtype(self: core.Tensor, src: core.Tensor) -> None:
     if self.dtype is not src.dtype:
         fail(
             RuntimeError,
@@ -298,7 +298,7 @@ class scatter:
         yield (S(4, 5), 1, S.index(5, (4, 2))), {"value": 1.5}
 
 
-def _source(src: Any, value: Any, index: Any, dtype: core.dtype) -> Any:
+def _source(src: Any, value: object, index: core.Tensor, dtype: core.dtype) -> Any:
     """The source tensor; a number is one element that every place reads."""
     if isinstance(src, core.Tensor):
         return src.to(dtype)
@@ -437,7 +437,7 @@ def _narrowed(src: Any, index: Any) -> Any:
 
 
 def _extreme_gradient(
-    grad: core.Tensor, self: Any, dim: int, index: Any, src: Any, result: Any
+    grad: core.Tensor, self: Any, dim: int, index: Any, src: Any, result: object
 ) -> tuple[Any, Any]:
     """d amax, d amin: shared evenly among all that equal the result."""
     own = (self == result).to(grad.dtype)
@@ -447,7 +447,7 @@ def _extreme_gradient(
 
 
 def _product_gradient(
-    grad: core.Tensor, self: Any, dim: int, index: Any, src: Any, include_self: bool, result: Any
+    grad: core.Tensor, self: Any, dim: int, index: Any, src: Any, include_self: bool, result: object
 ) -> tuple[Any, Any]:
     """d prod: the product of the others, which needs care where a factor is zero."""
     src = _narrowed(src, index)

@@ -47,7 +47,7 @@ def searchable(op: str, x: core.Tensor) -> Any:
     return x.to(wanted).contiguous()
 
 
-def _check_side(sorted_sequence: Any, right: Any, side: Any, sorter: Any) -> None:
+def _check_side(sorted_sequence: core.Tensor, right: bool, side: Any, sorter: Any) -> None:
     if side not in (None, "left", "right"):
         fail(
             RuntimeError,

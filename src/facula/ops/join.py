@@ -25,7 +25,7 @@ from facula.ops.registry import F, composite, operator
 GROUP = 56
 
 
-def _fill_joined(out: Any, tensors: list[Any], outer: int, row: int) -> None:
+def _fill_joined(out: core.Tensor, tensors: list[Any], outer: int, row: int) -> None:
     """Copy contiguous parts (in the result's dtype) next to each other in each of `outer` rows of
     `row` bytes.
     """
@@ -43,7 +43,7 @@ def _ready(tensor: core.Tensor, dtype: core.dtype) -> Any:
     return tensor.to(dtype).contiguous()
 
 
-def _like_input(grad: core.Tensor, meta: Any) -> Any:
+def _like_input(grad: core.Tensor, meta: core.TensorMeta) -> Any:
     """A slice of the gradient in the dtype of its input."""
     if grad.dtype is meta.dtype:
         return grad

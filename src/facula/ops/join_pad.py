@@ -111,7 +111,7 @@ def _plan(
     return F.cat(tables), results, sizes
 
 
-def _check_index_pad(self: Any, pad: tuple[int, ...], mode: str) -> list[int]:
+def _check_index_pad(self: core.Tensor, pad: tuple[int, ...], mode: str) -> list[int]:
     dims = len(pad) // 2
     shape = _padded_shape("pad", self.shape, pad)
     if dims > 3 or self.dim() not in (dims + 1, dims + 2):

@@ -218,7 +218,7 @@ def _reflections(packed: Any, tau: Any) -> tuple[Any, Any]:
     return vectors, triangle + F.eye(k, dtype=packed.dtype, device=packed.device)
 
 
-def _reflected(packed: Any, tau: Any, other: Any, conjugate: bool) -> Any:
+def _reflected(packed: Any, tau: Any, other: object, conjugate: bool) -> Any:
     """Q @ other, or Q^H @ other, for the product Q of the reflections."""
     vectors, triangle = _reflections(packed, tau)
     inner, scale = adjoint(vectors) @ other, tau.unsqueeze(-1)
@@ -364,7 +364,7 @@ def pinverse(self, rcond):
 # ------------------------------------------------------------------ least squares
 
 
-def _full_rank(a: Any, b: Any) -> Any:
+def _full_rank(a: Any, b: object) -> Any:
     """The least-squares solution through QR: of least length where there are several."""
     if a.shape[-2] >= a.shape[-1]:
         first, triangle = F._linalg_qr(a, "reduced")

@@ -87,7 +87,7 @@ def check_same_dtype(op: str, a: Any, b: Any, names: tuple[str, str] = ("A", "B"
         )
 
 
-def like(x: Any, shape: Any, dtype: Any = None) -> Any:
+def like(x: core.Tensor, shape: Any, dtype: core.dtype | None = None) -> Any:
     """An empty tensor beside `x`."""
     return core.empty(tuple(shape), dtype=x.dtype if dtype is None else dtype, device=x.device)
 
@@ -131,7 +131,7 @@ def count_of(x: core.Tensor) -> int:
     return count
 
 
-def raise_for(check: str, info: Any, text: Callable[[int], str], hint: str) -> None:
+def raise_for(check: str, info: core.Tensor, text: Callable[[int], str], hint: str) -> None:
     """Raise `LinAlgError` for the first matrix whose `info` is not 0; `check` names the operator,
     "" checks nothing.
     """
@@ -147,7 +147,7 @@ def raise_for(check: str, info: Any, text: Callable[[int], str], hint: str) -> N
 SERIAL = 192
 
 
-def lapack(check: str, function: str, *arguments: Any, **settings: Any) -> Any:
+def lapack(check: str, function: str, *arguments: Any, **settings: object) -> Any:
     """A function of `numpy.linalg` on the arguments (tensors as arrays): LAPACK on every matrix of
     a batch.
     """

@@ -17,7 +17,7 @@ from facula.ops.linalg_triangular import factor, lu_parts, permuted, substitute
 from facula.ops.registry import F, operator
 
 
-def _substitute_both(factors: Any, x: core.Tensor) -> None:
+def _substitute_both(factors: core.Tensor, x: core.Tensor) -> None:
     """Solve L U y = x in the place of contiguous `x`."""
     if x.numel():
         substitute(batch_of(factors), batch_of(x), False, True)
@@ -34,7 +34,7 @@ def solve_factored(factors: Any, pivots: Any, b: Any, conjugate: bool) -> Any:
     return F._solve_triangular(factors, x, True, False)
 
 
-def _solved_adjoint(matrix: Any, factors: Any, pivots: Any, b: Any) -> Any:
+def _solved_adjoint(matrix: Any, factors: Any, pivots: Any, b: object) -> Any:
     """A^-H b; a formula of A itself where it will be differentiated."""
     if core.is_grad_enabled() or core.interpreters():
         return F._linalg_solve(adjoint(matrix), b, "")[0]
@@ -181,7 +181,7 @@ class _linalg_det:
         return solve_factored(factors, result_2, one * scale.unsqueeze(-1).unsqueeze(-1), True)
 
 
-def _adjugate(matrix: Any, grad: core.Tensor, result: Any, factors: Any, pivots: Any) -> Any:
+def _adjugate(matrix: Any, grad: core.Tensor, result: object, factors: Any, pivots: Any) -> Any:
     """grad times the adjoint adjugate, as a differentiable function of the matrix near it."""
     near, _ = _nearby(matrix, factors)
     shift = permuted(_product(near) - _product(factors), pivots, True)

@@ -417,7 +417,7 @@ class _linalg_pinv:
         return first + second + third, None, None
 
 
-def _residual(matrix: Any, inverse: Any) -> Any:
+def _residual(matrix: core.Tensor, inverse: core.Tensor) -> Any:
     """The projection onto the kernel of the matrix."""
     one = F.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
     return one - inverse @ matrix

@@ -103,7 +103,7 @@ def cholesky_inverse(L, upper):  # noqa: N803
     return F._cholesky_solve(one, L, upper)
 
 
-def _check_rows(op: str, a: Any, b: Any) -> None:
+def _check_rows(op: str, a: core.Tensor, b: core.Tensor) -> None:
     if a.shape[-2] != b.shape[-2]:
         fail(
             RuntimeError,
@@ -117,11 +117,11 @@ def _check_rows(op: str, a: Any, b: Any) -> None:
 # ------------------------------------------------------------------ linear systems
 
 
-def _is_vector(a: Any, b: Any) -> bool:
+def _is_vector(a: core.Tensor, b: core.Tensor) -> bool:
     return b.dim() == 1 or (a.dim() - 1 == b.dim() and tuple(b.shape) == tuple(a.shape[:-1]))
 
 
-def _solved(op: str, a: Any, b: Any, left: bool, check: str) -> tuple[Any, Any]:
+def _solved(op: str, a: core.Tensor, b: core.Tensor, left: bool, check: str) -> tuple[Any, Any]:
     """The solution of A X = B (of X A = B), and the info of A's factorisation."""
     check_numbers("linalg.solve", a)
     check_same_dtype("linalg.solve", a, b)

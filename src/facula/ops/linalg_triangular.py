@@ -83,7 +83,7 @@ class _solve_triangular:
 # ------------------------------------------------------------------ Cholesky
 
 
-def _cholesky_in_place(a: Any, info: Any, before: int) -> None:
+def _cholesky_in_place(a: core.Tensor, info: core.Tensor, before: int) -> None:
     size = a.shape[-1]
     if size <= SMALL:
         core.kernel(f"cholesky:{a.dtype.code}")(
@@ -219,7 +219,7 @@ def _continue_rows(a: Any, begin: int, middle: int, end: int) -> None:
         gemm(a[:, middle:, middle:end], a[:, middle:, begin:middle], right, -1, 1)
 
 
-def factor(a: Any, pivots: Any, info: Any) -> None:
+def factor(a: Any, pivots: core.Tensor, info: core.Tensor) -> None:
     """LU factors with partial pivoting in the place of contiguous matrices."""
     info.zero_()
     if not a.numel():
@@ -246,7 +246,7 @@ def singular(info: int) -> str:
     )
 
 
-def permuted(x: core.Tensor, pivots: Any, back: bool) -> Any:
+def permuted(x: core.Tensor, pivots: core.Tensor, back: bool) -> Any:
     """The rows of `x` in the order into which pivoting brings them, or brought back from it."""
     order = F._permutation(pivots, x.shape[-2], back).unsqueeze(-1)
     return x.gather(-2, order.expand((*order.shape[:-1], x.shape[-1])))

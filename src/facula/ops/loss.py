@@ -44,7 +44,7 @@ def reduction_of(op: str, size_average: Any, reduce: Any, reduction: str) -> str
     return reduction
 
 
-def reduced(loss: Any, reduction: str) -> Any:
+def reduced(loss: core.Tensor, reduction: str) -> Any:
     """A loss for each element, or its mean or sum."""
     return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
 
@@ -182,7 +182,7 @@ class CrossEntropyRowsBackward:
 
 
 def _distribution(
-    x: core.Tensor, target: Any, weight: Any, ignore_index: int, smoothing: float
+    x: core.Tensor, target: object, weight: Any, ignore_index: int, smoothing: float
 ) -> tuple[Any, Any]:
     """(what each class weighs in a row's loss, which rows are ignored)."""
     dim = _class_dim(x)
@@ -439,7 +439,7 @@ def _one_of_alike(op: str) -> Any:
 def _total(kernel: str) -> Any:
     """The `cpu` of a total, by the kernel's name."""
 
-    def cpu(out: Any, input: core.Tensor, target: core.Tensor, mean: bool) -> None:
+    def cpu(out: object, input: core.Tensor, target: core.Tensor, mean: bool) -> None:
         name = f"{kernel}.{'mean' if mean else 'sum'}"
         core.kernel(f"{name}:{input.dtype.code}")(
             (out, input.contiguous(), target.contiguous()), (1, input.numel(), 1, 1)
@@ -511,7 +511,7 @@ class BceLogitsTotal:
 
 
 def _one_number(
-    op: str, total: Any, input: core.Tensor, target: core.Tensor, reduction: str
+    op: str, total: core.Op, input: core.Tensor, target: core.Tensor, reduction: str
 ) -> Any:
     """The fused sum where there is a kernel, else None."""
     fused = reduction != "none" and input.dtype.code in launch.FLOATING

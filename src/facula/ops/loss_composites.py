@@ -518,7 +518,7 @@ def triplet_margin_loss(
             hint="margin=1.0 is the default",
         )
 
-    def distance(a: Any, b: Any) -> Any:
+    def distance(a: object, b: object) -> Any:
         return F.pairwise_distance(a, b, p, eps)
 
     return _triplets(distance, anchor, positive, negative, margin, swap, reduction)

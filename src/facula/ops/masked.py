@@ -37,7 +37,7 @@ def _most(dtype: core.dtype) -> Any:
     return True if dtype is core.bool_ else core.iinfo(dtype).max
 
 
-def _filled(op: str, x: core.Tensor, mask: Any, value: Any) -> Any:
+def _filled(op: str, x: core.Tensor, mask: Any, value: object) -> Any:
     """`x` with `value` where the mask leaves elements out."""
     if mask is None:
         return x

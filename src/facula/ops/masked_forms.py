@@ -37,7 +37,7 @@ def _canonical_dim(dim: Any, ndim: int) -> tuple[int, ...]:
 
 
 def _input_mask(
-    input: core.Tensor, *args: Any, mask: core.Tensor | None = None, **kwargs: Any
+    input: core.Tensor, *args: object, mask: core.Tensor | None = None, **kwargs: object
 ) -> Any:
     """The mask as bools of the shape of the input."""
     if mask is None:
@@ -59,7 +59,7 @@ def _input_mask(
     return mask.to(core.bool_)
 
 
-def _output_mask(op: core.Op, input: core.Tensor, *args: Any, **kwargs: Any) -> Any:
+def _output_mask(op: core.Op, input: core.Tensor, *args: object, **kwargs: Any) -> Any:
     """The mask of what a masked operator gives for these arguments."""
     name = getattr(op, "__name__", str(op)).rpartition("_masked_")[2]
     if name in _NORMALIZATIONS:

@@ -84,7 +84,7 @@ def gemm(
             out.add_(bias)
 
 
-def _gemm_numbers(out: Any, a: Any, b: Any) -> tuple[int, ...]:
+def _gemm_numbers(out: core.Tensor, a: core.Tensor, b: core.Tensor) -> tuple[int, ...]:
     """Sizes (batch, rows, columns, inner) and strides, a batch's first, as the kernel takes them."""
     sa, sb, so = a.stride(), b.stride(), out.stride()
     return (
@@ -131,7 +131,7 @@ def _matrix(op: str, name: str, x: core.Tensor) -> None:
         )
 
 
-def _check_mm(op: str, a: Any, b: Any) -> tuple[int, int]:
+def _check_mm(op: str, a: core.Tensor, b: core.Tensor) -> tuple[int, int]:
     if a.shape[1] != b.shape[0]:
         fail(
             RuntimeError,
@@ -222,7 +222,7 @@ class bmm:
         yield (S(3, 4), S(3, 4)), {}, RuntimeError, "batch1 must be a 3D tensor"
 
 
-def _check_bmm(op: str, a: Any, b: Any) -> tuple[int, int, int]:
+def _check_bmm(op: str, a: core.Tensor, b: core.Tensor) -> tuple[int, int, int]:
     for name, x in (("batch1", a), ("batch2", b)):
         if x.dim() != 3:
             fail(
@@ -246,7 +246,7 @@ def _check_bmm(op: str, a: Any, b: Any) -> tuple[int, int, int]:
 
 
 def _check_added(
-    op: str, self: Any, shape: tuple[int, ...], product: Any, beta: Any, alpha: Any
+    op: str, self: core.Tensor, shape: tuple[int, ...], product: core.Tensor, beta: Any, alpha: Any
 ) -> None:
     """The summand must broadcast to the product's shape, have its dtype, and whole factors if it is
     whole.
@@ -525,7 +525,7 @@ def _mismatch(self: Any, other: Any) -> None:
     )
 
 
-def _folded(self: Any, other: Any, given: tuple[Any, Any]) -> Any:
+def _folded(self: core.Tensor, other: core.Tensor, given: tuple[Any, Any]) -> Any:
     """[..., m, k] @ [k, n] as one product of a tall matrix; given: the factors' shapes as the
     caller has them.
     """
@@ -543,7 +543,7 @@ def _folded(self: Any, other: Any, given: tuple[Any, Any]) -> Any:
     return F.mm(flat, other).reshape((*lead, other.shape[1]))
 
 
-def _batched(self: Any, other: Any) -> Any:
+def _batched(self: core.Tensor, other: core.Tensor) -> Any:
     """Broadcast batches and multiply them as one batch."""
     if self.shape[-1] != other.shape[-2]:
         _mismatch(self, other)

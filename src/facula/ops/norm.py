@@ -41,7 +41,7 @@ def _check_float(op: str, x: core.Tensor) -> None:
         )
 
 
-def _wide(x: Any, wide: Any) -> Any:
+def _wide(x: core.Tensor, wide: core.dtype) -> Any:
     """A parameter as kernels read it."""
     return None if x is None else x.to(wide).contiguous()
 

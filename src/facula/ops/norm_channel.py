@@ -36,7 +36,7 @@ class Layout:
         back = (0, x.dim() - 1, *range(1, x.dim() - 1))
         return memory_order.rows(x).contiguous().permute(back)
 
-    def empty(self, x: Any) -> Any:
+    def empty(self, x: core.Tensor) -> Any:
         """A result of the shape and memory format of `x`."""
         return memory_order.empty(x.shape, x, self.last and self.space != 1)
 
@@ -90,7 +90,7 @@ def check_channels(op: str, x: core.Tensor, count: int, **parameters: Any) -> No
 
 
 def _parameters(
-    weight: Any, bias: core.Tensor | None, count: int, wide: Any
+    weight: core.Tensor | None, bias: core.Tensor | None, count: int, wide: core.dtype
 ) -> tuple[str, tuple[Any, ...]]:
     """The suffix of the kernel, and weight and bias as it reads them."""
     if weight is None and bias is None:

@@ -172,11 +172,11 @@ class OpOverload:
         """`aten::add.Tensor`."""
         return self._name
 
-    def has_kernel_for_dispatch_key(self, key: Any) -> bool:
+    def has_kernel_for_dispatch_key(self, key: object) -> bool:
         """Kept for PyTorch's API: an operator has one implementation for all keys."""
         return True
 
-    def decompose(self, *args: Any, **kwargs: Any) -> Any:
+    def decompose(self, *args: object, **kwargs: object) -> Any:
         """The result by other operators; `NotImplemented` for one that is no composite."""
         if self.kind != "composite":
             return NotImplemented
@@ -202,7 +202,7 @@ class OpOverload:
             f"<OpOverload(op='{self.namespace}.{self._opname}', overload='{self._overloadname}')>"
         )
 
-    def __deepcopy__(self, memo: Any) -> OpOverload:
+    def __deepcopy__(self, memo: object) -> OpOverload:
         return self
 
     def __copy__(self) -> OpOverload:
@@ -301,7 +301,7 @@ class Packet:
     def __copy__(self) -> Packet:
         return self
 
-    def __deepcopy__(self, memo: Any) -> Packet:
+    def __deepcopy__(self, memo: object) -> Packet:
         return self  # there is one of each
 
     def __eq__(self, other: object) -> bool:

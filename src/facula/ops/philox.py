@@ -107,7 +107,7 @@ class Draws:
         return functional_draw(tensor, kind, a, b, self.state(generator, tensor.device))
 
     def in_order(
-        self, tensor: core.Tensor, kind: str, a: Any, b: Any, generator: core.Generator | None
+        self, tensor: core.Tensor, kind: str, a: object, b: object, generator: core.Generator | None
     ) -> Any:
         """A draw from PyTorch's stream. What a program draws again, having put the generator back, is
         what it drew before."""
@@ -125,7 +125,7 @@ class Draws:
         return found
 
 
-def functional_draw(tensor: core.Tensor, kind: str, a: Any, b: Any, state: Any) -> Any:
+def functional_draw(tensor: core.Tensor, kind: str, a: object, b: object, state: object) -> Any:
     """What `random.draw` gives, from a state and without writing to `tensor`."""
     size, dtype = tuple(tensor.shape), tensor.dtype
     if not dtype.is_complex:

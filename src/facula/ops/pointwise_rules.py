@@ -58,7 +58,7 @@ def variant_parts(
     return ".".join(keys), dtypes, attributes
 
 
-def _attribute(parameter: Any, given: Any, code: str) -> tuple[str, Any]:
+def _attribute(parameter: Any, given: object, code: str) -> tuple[str, Any]:
     """The part of the variant key, and the value to trace with, of one non-tensor argument."""
     default = parameter.default if parameter.has_default else None
     if not parameter.has_default or isinstance(given, scalar.Runtime):
@@ -72,7 +72,7 @@ def _attribute(parameter: Any, given: Any, code: str) -> tuple[str, Any]:
 
 
 @cache
-def traced(variant: Any, code: str) -> scalar.Traced:
+def traced(variant: core.Variant, code: str) -> scalar.Traced:
     """The expression of a variant in a compute dtype."""
     definition = variant.op.definition
     attributes: dict[str, Any] = {}
@@ -87,7 +87,7 @@ def traced(variant: Any, code: str) -> scalar.Traced:
 
 
 @cache
-def gradient(variant: Any, code: str, wrt: int) -> scalar.Traced | None:
+def gradient(variant: core.Variant, code: str, wrt: int) -> scalar.Traced | None:
     """The expression of the gradient of one tensor argument."""
     return scalar.gradient(traced(variant, code), wrt, variant.op.definition.explicit_backward)
 
@@ -113,7 +113,7 @@ def unsigned_rule(variant: Any) -> int:
     return found
 
 
-def _rule(variant: Any, code: str, wrt: int) -> Any:
+def _rule(variant: core.Variant, code: str, wrt: int) -> Any:
     if not variant.present[wrt]:
         return None
     try:
@@ -136,12 +136,12 @@ def _rule(variant: Any, code: str, wrt: int) -> Any:
     return found.uses
 
 
-def gradient_rules(definition: Definition, variant: Any, code: str) -> list[Any]:
+def gradient_rules(definition: Definition, variant: core.Variant, code: str) -> list[Any]:
     """For each tensor argument: None, "identity", or what the gradient kernel reads, in order."""
     return [_rule(variant, code, wrt) for wrt in range(len(variant.present))]
 
 
-def _plain(a: Any, args: tuple[Any, ...]) -> Any:
+def _plain(a: object, args: tuple[Any, ...]) -> Any:
     return a
 
 
@@ -179,17 +179,17 @@ class _TensorNamespace:
         return call
 
     @staticmethod
-    def cast(x: Any, code: str) -> Any:
+    def cast(x: object, code: str) -> Any:
         return x.to(_DTYPE_OF[code]) if isinstance(x, core.Tensor) else x
 
     @staticmethod
-    def where(condition: Any, a: Any, b: Any) -> Any:
+    def where(condition: Any, a: object, b: object) -> Any:
         if not isinstance(condition, core.Tensor):
             return a if condition else b
         return F.where(condition, a, b)
 
     @staticmethod
-    def cond_and(a: Any, b: Any) -> Any:
+    def cond_and(a: object, b: object) -> Any:
         return F.logical_and(a, b)
 
 
@@ -205,7 +205,7 @@ def _on_numbers(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         core.set_thread_keys(keys)
 
 
-def _converted(values: list[Any], leaves: Any) -> list[Any]:
+def _converted(values: list[Any], leaves: tuple[scalar.Scalar, ...]) -> list[Any]:
     """Operands in the dtypes that an expression computes in; numbers stay numbers."""
     converted = []
     for value, leaf in zip(values, leaves, strict=True):
@@ -243,7 +243,7 @@ def evaluate(variant: Any, code: str, tensors: list[Any], parameters: list[Any])
 
 
 def evaluate_gradient(
-    variant: Any, code: str, wrt: int, values: list[Any], parameters: list[Any]
+    variant: core.Variant, code: str, wrt: int, values: list[Any], parameters: list[Any]
 ) -> Any:
     """The gradient of argument `wrt` by operators, so that it can be differentiated again."""
     expression = gradient(variant, code, wrt)
@@ -271,7 +271,7 @@ def _narrow(low: Any, computed: Any) -> Any:
 
 
 @cache
-def pushforward(variant: Any, code: str, wrt: int) -> scalar.Traced | None:
+def pushforward(variant: core.Variant, code: str, wrt: int) -> scalar.Traced | None:
     """The expression of the tangent that one argument's tangent gives."""
     return scalar.pushforward(traced(variant, code), wrt, variant.op.definition.explicit_backward)
 
@@ -295,7 +295,7 @@ def _compute_code(definition: Any, variant: Any, values: list[Any], operands: li
     return {"bf16": "f32", "f16": "f32", "c32": "c64"}.get(common.code, common.code)
 
 
-def push(op: Any, args: tuple[Any, ...], wrt: int, tangent: Any, result: Any) -> Any:
+def push(op: core.Op, args: tuple[Any, ...], wrt: int, tangent: Any, result: Any) -> Any:
     """What the tangent of tensor argument `wrt` adds to the result's, by operators.
 
     Takes the call's arguments in schema order.  None where the result does not depend on it.

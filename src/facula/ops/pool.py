@@ -32,7 +32,7 @@ def dense(x: core.Tensor, space: int) -> tuple[Any, bool]:
     return memory_order.ordered(x, last), last
 
 
-def like(x: Any, shape: Sequence[int], space: int, dtype: Any = None) -> Any:
+def like(x: core.Tensor, shape: Sequence[int], space: int, dtype: core.dtype | None = None) -> Any:
     """Unset elements in the order of `x`: contiguous, or channels last."""
     return memory_order.empty(shape, x, dense_order(x, space), dtype)
 
@@ -325,12 +325,12 @@ def _summable(x: core.Tensor) -> Any:
     return x
 
 
-def _store(out: Any, result: Any) -> None:
+def _store(out: core.Tensor, result: core.Tensor) -> None:
     if result is not out:
         out.copy_(result)
 
 
-def _target(out: Any) -> Any:
+def _target(out: core.Tensor) -> Any:
     """Where a kernel that adds may write: `out`, or float32 in the same order."""
     if out.dtype in (core.bfloat16, core.float16):
         return core.empty_like(out, dtype=core.float32)

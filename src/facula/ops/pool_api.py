@@ -29,10 +29,10 @@ def _strides(stride: Sequence[int] | None, kernel: Sequence[int]) -> list[int]:
 
 def _max(
     input: core.Tensor,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...] | None,
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
     ceil_mode: bool,
     indices: bool,
 ) -> Any:

@@ -33,8 +33,8 @@ def _floating(op: str, dtype: core.dtype) -> None:
 def draw(
     tensor: core.Tensor,
     kind: str,
-    a: Any = 0.0,
-    b: Any = 1.0,
+    a: object = 0.0,
+    b: object = 1.0,
     generator: core.Generator | None = None,
 ) -> Any:
     """Fill a new tensor and return it; complex ones by parts, each with half the variance.
@@ -61,7 +61,7 @@ def draw(
 
 
 def _drawn_by_operators(
-    tensor: core.Tensor, kind: str, a: Any, b: Any, generator: core.Generator | None
+    tensor: core.Tensor, kind: str, a: object, b: object, generator: core.Generator | None
 ) -> Any:
     """The same numbers by calls that dispatch overrides hear of."""
     if tensor.dtype.is_complex:
@@ -186,7 +186,7 @@ def randint(low, high, size, generator, dtype, layout, device, pin_memory, requi
     return finished(_integers(tensor, low, high, generator), requires_grad)
 
 
-def _index(value: Any) -> int:
+def _index(value: object) -> int:
     number: Any = value.item() if isinstance(value, core.Tensor) else value
     return int(number)
 
@@ -433,7 +433,7 @@ def random_(self, from_, to, generator):
     return self.copy_(_integers(fresh, low, high, generator))
 
 
-def _bernoulli_for(tensor: core.Tensor, p: Any, generator: core.Generator | None) -> Any:
+def _bernoulli_for(tensor: core.Tensor, p: core.Tensor, generator: core.Generator | None) -> Any:
     if isinstance(p, core.Tensor):
         if p.device.type == "cpu" and p.numel() and batch_forms.anywhere(~((p >= 0) & (p <= 1))):
             fail(
@@ -555,7 +555,7 @@ def normal(mean, std, size, generator, dtype, layout, device, pin_memory, requir
     return fresh + core.tensor(mean, dtype=kind).item()  # a narrow dtype rounds the number first
 
 
-def _check_multinomial(self: Any, num_samples: int, replacement: bool) -> None:
+def _check_multinomial(self: core.Tensor, num_samples: int, replacement: bool) -> None:
     """Raise for what is no table of probabilities, or for too many draws."""
     if self.dim() not in (1, 2):
         fail(

@@ -20,19 +20,19 @@ from facula.ops.registry import F, composite, operator
 _DIM = "int[1]? dim=None, bool keepdim=False"
 
 
-def _total_dtype(self: Any, dtype: Any) -> Any:
+def _total_dtype(self: core.Tensor, dtype: Any) -> Any:
     if dtype is not None:
         return dtype
     return self.dtype if self.dtype.is_floating_point or self.dtype.is_complex else core.int64
 
 
-def _summed_in(self: Any, dtype: core.dtype) -> Any:
+def _summed_in(self: core.Tensor, dtype: core.dtype) -> Any:
     """The elements as `dtype`, which is what is added up; integers are read as they are for int64."""
     exact = self.dtype.is_floating_point or self.dtype.is_complex or dtype is not core.int64
     return self.to(dtype) if exact else self
 
 
-def run_sum(kernel: str, out: Any, x: core.Tensor, dims: tuple[int, ...]) -> None:
+def run_sum(kernel: str, out: object, x: core.Tensor, dims: tuple[int, ...]) -> None:
     """A sum-like reduction; the parts of complex numbers are one more kept dimension."""
     if x.dtype.is_complex:
         out, x = F.view_as_real(out), F.view_as_real(x)
@@ -119,7 +119,7 @@ class NanSum:
         yield (S(3, 4), 1), {}
 
 
-def _mean_dtype(op: str, self: Any, dtype: core.dtype) -> Any:
+def _mean_dtype(op: str, self: core.Tensor, dtype: core.dtype) -> Any:
     kind = dtype if dtype is not None else self.dtype
     if not (kind.is_floating_point or kind.is_complex):
         which = "Input" if dtype is None else "Optional"
@@ -287,12 +287,12 @@ class CountNonzero:
         yield (S(3, 4), 1), {}
 
 
-def _truth_dims(op: str, self: Any, dim: Any) -> tuple[int, ...]:
+def _truth_dims(op: str, self: core.Tensor, dim: Any) -> tuple[int, ...]:
     """Unlike a sum, the truth of no dimension is each element's own."""
     return () if isinstance(dim, tuple) and not dim else launch.wrap_dims(op, dim, self.dim())
 
 
-def _truth(op: str, self: Any, dim: Any, keepdim: bool) -> Any:
+def _truth(op: str, self: core.Tensor, dim: Any, keepdim: bool) -> Any:
     dims = _truth_dims(op, self, dim)
     dtype = core.uint8 if self.dtype is core.uint8 else core.bool_
     return core.empty(
@@ -300,7 +300,7 @@ def _truth(op: str, self: Any, dim: Any, keepdim: bool) -> Any:
     )
 
 
-def _run_truth(op: str, out: Any, self: Any, dim: Any) -> None:
+def _run_truth(op: str, out: core.Tensor, self: core.Tensor, dim: Any) -> None:
     dims = _truth_dims(op, self, dim)
     if not dims and self.dim():
         out.copy_(self != 0)
@@ -350,7 +350,7 @@ class All:
 _SPREAD = "Tensor self, int[1]? dim, float correction, bool keepdim"
 
 
-def _spread_shape(op: str, self: Any, dim: Any, keepdim: bool) -> tuple[int, ...]:
+def _spread_shape(op: str, self: core.Tensor, dim: Any, keepdim: bool) -> tuple[int, ...]:
     if not (self.dtype.is_floating_point or self.dtype.is_complex):
         fail(
             RuntimeError,
@@ -363,7 +363,7 @@ def _spread_shape(op: str, self: Any, dim: Any, keepdim: bool) -> tuple[int, ...
 
 
 def _real_spread(
-    kernel: str, outs: tuple[Any, ...], self: Any, dim: Any, correction: float
+    kernel: str, outs: tuple[Any, ...], self: core.Tensor, dim: Any, correction: float
 ) -> None:
     dims = launch.wrap_dims(kernel, dim, self.dim())
     launch.run_reduction(kernel, outs, self, dims, (float(correction),))

@@ -16,7 +16,7 @@ from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator, return_type_of
 
 
-def _check(op: str, self: Any) -> None:
+def _check(op: str, self: core.Tensor) -> None:
     if self.dtype.is_complex:
         fail(
             RuntimeError,
@@ -28,7 +28,7 @@ def _check(op: str, self: Any) -> None:
     core.refuse_unsigned(op, self)
 
 
-def _values(op: str, self: Any, dim: Any, keepdim: bool) -> Any:
+def _values(op: str, self: core.Tensor, dim: Any, keepdim: bool) -> Any:
     _check(op, self)
     dims = launch.wrap_dims(op, dim, self.dim())
     if self.numel() == 0 and (dim is None or dim == ()):
@@ -143,7 +143,7 @@ def _position(op: str, self: Any, dim: Any, keepdim: bool) -> Any:
     return core.empty(shape, dtype=core.int64, device=self.device)
 
 
-def _run_position(op: str, out: Any, self: Any, dim: Any) -> None:
+def _run_position(op: str, out: object, self: Any, dim: Any) -> None:
     if dim is None:
         launch.run_reduction(op, (out,), self.reshape(-1), (0,))
     else:
@@ -257,7 +257,7 @@ class MinDim:
 _PAIRS = {op: return_type_of(op, ("values", "indices")) for op in ("max", "min")}
 
 
-def _extreme(op: str, self: Any, dim: Any, keepdim: bool, other: Any) -> Any:
+def _extreme(op: str, self: core.Tensor, dim: Any, keepdim: bool, other: object) -> Any:
     """The three forms of max and min: of all elements, along a dimension, of two tensors."""
     other = dim if isinstance(dim, core.Tensor) else other
     if other is not None:

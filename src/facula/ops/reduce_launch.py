@@ -158,7 +158,7 @@ def run_reduction(
             out.copy_(result)
 
 
-def _same(out: Any, dtype: core.dtype) -> bool:
+def _same(out: core.Tensor, dtype: core.dtype) -> bool:
     return out.dtype is dtype
 
 
@@ -250,7 +250,7 @@ def check_nonempty(op: str, shape: Sequence[int], dims: tuple[int, ...]) -> None
             )
 
 
-def full(like: Any, shape: Sequence[int], value: float) -> Any:
+def full(like: core.Tensor | core.TensorMeta, shape: Sequence[int], value: float) -> Any:
     """A tensor of one value, with dtype and device of `like` (a tensor, or what is kept of it)."""
     return F.full(shape, value, dtype=like.dtype, device=like.device)
 

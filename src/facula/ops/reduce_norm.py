@@ -18,7 +18,7 @@ from facula.ops.registry import F, composite, operator
 _KERNELS = {0.0: "norm.0", 1.0: "norm.1", 2.0: "norm.2", inf: "norm.inf", -inf: "norm.ninf"}
 
 
-def _check_kind(self: Any, dtype: core.dtype) -> None:
+def _check_kind(self: core.Tensor, dtype: core.dtype) -> None:
     kind = dtype if dtype is not None else self.dtype
     if not (kind.is_floating_point or kind.is_complex):
         fail(

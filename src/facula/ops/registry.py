@@ -69,13 +69,13 @@ def register(definition: Definition) -> core.Op:
 def _decorator(
     kind: type[Definition], schema: str, fields: dict[str, Any]
 ) -> Callable[[Any], core.Op]:
-    def decorate(body: Any) -> core.Op:
+    def decorate(body: Callable[..., Any]) -> core.Op:
         return register(kind(parse(schema), body, dict(fields)))
 
     return decorate
 
 
-def _elements(*args: Any) -> int:
+def _elements(*args: object) -> int:
     """How many elements the broadcast of all tensors among the arguments has."""
     shapes = [tuple(a.shape) for a in args if isinstance(a, core.Tensor)]
     rank = max(map(len, shapes), default=0)

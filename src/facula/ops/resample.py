@@ -160,7 +160,7 @@ class ResampleBackward:
         return F._resample(grad, after, method, align_corners, antialias, scales)
 
 
-def _numbers_of(value: Any, space: int, name: str) -> list[Any] | None:
+def _numbers_of(value: object, space: int, name: str) -> list[Any] | None:
     if value is None:
         return None
     values = list(value) if isinstance(value, (tuple, list)) else [value] * space

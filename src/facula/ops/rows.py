@@ -93,22 +93,22 @@ def _fold(operation: str, expression: Any, index: Scalar | None = None) -> Scala
     return leaf
 
 
-def row_sum(x: Any) -> Scalar:
+def row_sum(x: object) -> Scalar:
     """The sum of `x` over the row."""
     return _fold("sum", x)
 
 
-def row_prod(x: Any) -> Scalar:
+def row_prod(x: object) -> Scalar:
     """The product of `x` over the row."""
     return _fold("prod", x)
 
 
-def row_max(x: Any) -> Scalar:
+def row_max(x: object) -> Scalar:
     """The largest `x` of the row; NaN if there is one."""
     return _fold("max", x)
 
 
-def row_min(x: Any) -> Scalar:
+def row_min(x: object) -> Scalar:
     """The smallest `x` of the row; NaN if there is one."""
     return _fold("min", x)
 
@@ -118,7 +118,7 @@ def row_length() -> Scalar:
     return scalar.input(LENGTH, _active[-1].compute)
 
 
-def row_mean(x: Any) -> Scalar:
+def row_mean(x: object) -> Scalar:
     """The mean of `x` over the row."""
     return row_sum(x) / row_length()
 
@@ -220,7 +220,7 @@ def rowwise_program(
     """
 
     def enter(body: Callable[..., Any]) -> Callable[..., Any]:
-        def bound(**values: Any) -> Any:
+        def bound(**values: object) -> Any:
             return body(**values, **attributes)
 
         ROW_PROGRAMS[name] = RowProgram(
@@ -242,7 +242,7 @@ def reduction_program(
     **parameters)`, `merge(a, b)`, `identity(compute)`, `finalize(state, count, **row inputs,
     **parameters)`."""
 
-    def enter(body: Any) -> Any:
+    def enter(body: Callable[..., Any]) -> Any:
         REDUCTION_PROGRAMS[name] = ReductionProgram(
             name,
             body,
@@ -333,7 +333,7 @@ def _leaves(program: RowProgram | ReductionProgram, storage: str) -> dict[str, S
     return values
 
 
-def _tuple(value: Any) -> tuple[Any, ...]:
+def _tuple(value: object) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
@@ -391,7 +391,7 @@ def trace_scan(program: ScanProgram, storage: str) -> TracedScan:
     left = tuple(scalar.input(LEFT + k, state.dtype) for k, state in enumerate(kept))
     right = tuple(scalar.input(RIGHT + k, state.dtype) for k, state in enumerate(kept))
 
-    def as_state(values: Any) -> tuple[Scalar, ...]:
+    def as_state(values: object) -> tuple[Scalar, ...]:
         return tuple(cast(v, state.dtype) for v, state in zip(_tuple(values), kept, strict=True))
 
     step = definition.step(left, scalar.input(OPERAND, compute), row_origin())

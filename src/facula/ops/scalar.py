@@ -283,7 +283,7 @@ def pushforward(
     return Traced(tuple(outputs), inputs, traced.parameters)
 
 
-def _with_results(traced: Traced, output: Any) -> Traced:
+def _with_results(traced: Traced, output: object) -> Traced:
     """Read forward results from memory instead of computing them again, where that is worth it."""
     replacement = {}
     for i, out in enumerate(traced.outputs):
@@ -321,7 +321,7 @@ def _explicit(traced: Traced, wrt: int, backward: Callable[..., Any]) -> Traced:
     return Traced((output,), inputs, traced.parameters)
 
 
-def _is_zero(output: Any) -> bool:
+def _is_zero(output: Complex | Scalar) -> bool:
     return isinstance(output, Scalar) and output.op == "constant" and output.value == 0
 
 

@@ -201,12 +201,12 @@ class Complex(_Operators):
         return f"complex({self.re!r}, {self.im!r})"
 
 
-def _bits(value: Any) -> Any:
+def _bits(value: object) -> Any:
     return struct.pack("<d", value) if type(value) is float else (type(value), value)
 
 
 def node(
-    op: str, args: tuple[Scalar, ...], dtype: str, value: Any = None, weak: bool = False
+    op: str, args: tuple[Scalar, ...], dtype: str, value: object = None, weak: bool = False
 ) -> Scalar:
     """The one node with this meaning; no coercion, no simplification: `apply` is the usual way."""
     key = (op, tuple(map(id, args)), dtype, _bits(value), weak)

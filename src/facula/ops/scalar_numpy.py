@@ -35,11 +35,11 @@ class NumPy:
         module, _, function = form.rpartition(".")
         return getattr(getattr(self._modules, module) if module else self._modules, function)
 
-    def where(self, condition: Any, a: Any, b: Any) -> Any:
+    def where(self, condition: Any, a: object, b: object) -> Any:
         """`numpy.where`."""
         return self._modules.where(condition, a, b)
 
-    def cast(self, x: Any, dtype: str) -> Any:
+    def cast(self, x: object, dtype: str) -> Any:
         """Convert to the NumPy dtype behind a short name."""
         return self._modules.asarray(x).astype(getattr(self._modules, _NAMES[dtype]))
 

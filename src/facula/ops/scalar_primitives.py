@@ -250,7 +250,7 @@ def _sign_of(value: Any) -> Any:
 def _half_at_tie(loses: str) -> Callable[..., Any]:
     """The gradient of maximum and minimum: all to the winner, half each at a tie, to both when one is NaN."""
 
-    def rule(t: Any, r: Any, mine: Any, other: Any) -> Any:
+    def rule(t: Any, r: Any, mine: Any, other: object) -> Any:
         return where(mine == other, t * 0.5, where(apply(loses, mine, other), 0.0, t))
 
     return rule
@@ -551,7 +551,7 @@ igammac = declare(
 )
 
 
-def _bessel_ratio(r: Any, x: Any) -> Any:
+def _bessel_ratio(r: Any, x: object) -> Any:
     """`r / x`, whose limit at zero is one half for i1, i1e and j1."""
     zero = x == 0
     return where(zero, 0.5, r / where(zero, 1.0, x))  # no 0 / 0 in derivatives of the other branch

@@ -28,13 +28,13 @@ def _run(kernel: str, outs: tuple[Any, ...], x: core.Tensor, dim: int) -> None:
     core.kernel(f"{kernel}:{x.dtype.code}")((*outs, x), sizes)
 
 
-def _dtype(self: Any, dtype: Any) -> Any:
+def _dtype(self: core.Tensor, dtype: Any) -> Any:
     if dtype is not None:
         return dtype
     return self.dtype if self.dtype.is_floating_point or self.dtype.is_complex else core.int64
 
 
-def _like(op: str, self: Any, dim: int, dtype: core.dtype) -> Any:
+def _like(op: str, self: core.Tensor, dim: int, dtype: core.dtype) -> Any:
     wrap_dim(op, dim, self.dim())
     return core.empty(self.shape, dtype=dtype, device=self.device)
 
@@ -43,7 +43,7 @@ def _native(dtype: core.dtype) -> bool:
     return dtype.code in launch.FLOATING or dtype is core.int64 or dtype.is_complex
 
 
-def _run_wide(kernel: str, out: Any, self: Any, dim: int) -> None:
+def _run_wide(kernel: str, out: core.Tensor, self: core.Tensor, dim: int) -> None:
     """Sums and products: in the dtype of the result, or in int64 where that has no kernel."""
     if _native(out.dtype):
         _run(kernel, (out,), self.to(out.dtype), dim)
@@ -127,7 +127,7 @@ def _complex_cumprod(out: Any, x: core.Tensor, dim: int) -> None:
         step *= 2
 
 
-def _cumprod_gradient(grad: core.Tensor, x: Any, result: Any, dim: int) -> Any:
+def _cumprod_gradient(grad: core.Tensor, x: core.Tensor, result: core.Tensor, dim: int) -> Any:
     """Element i has a share in every product from i on.
 
     Away from zeros the share is (sum of grad * result from i on) / x. Behind the first zero all
@@ -228,7 +228,7 @@ def _complex_logcumsumexp(x: core.Tensor, dim: int) -> Any:
     return x
 
 
-def _logarithmic_sum(factors: Any, x: core.Tensor, result: Any, dim: int) -> Any:
+def _logarithmic_sum(factors: Any, x: core.Tensor, result: object, dim: int) -> Any:
     """The running sums of ``factors * exp(x)``, divided by ``exp(result)``, by way of logarithms."""
     lowest = launch.full(x, (), core.finfo(x.dtype).min)  # finite: differences of two are numbers
     size = F.where(factors == 0, 1.0, factors if x.is_complex() else factors.abs()).log() + x

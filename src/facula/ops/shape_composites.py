@@ -56,7 +56,7 @@ def broadcast_tensors(tensors):
     return tuple(t.expand(shape) for t in tensors)
 
 
-def _check_joined(self: Any, part: Any, dim: int) -> None:
+def _check_joined(self: core.Tensor, part: core.Tensor, dim: int) -> None:
     """Whether `diff` may join a part to its input."""
     if part.dim() != self.dim():
         fail(
@@ -109,7 +109,7 @@ def diff(self, n, dim, prepend, append):
     return x
 
 
-def _areas(op: str, y: Any, x: Any, dx: Any, dim: int) -> Any:
+def _areas(op: str, y: core.Tensor, x: core.Tensor, dx: Any, dim: int) -> Any:
     """Twice the area between neighbours."""
     if not y.dim():
         fail(
@@ -141,7 +141,7 @@ def _areas(op: str, y: Any, x: Any, dx: Any, dim: int) -> Any:
 
 
 def _define_trapezoid(name: str, cumulative: bool) -> None:
-    def rule(y: Any, x: Any, dx: Any, dim: int) -> Any:
+    def rule(y: core.Tensor, x: core.Tensor, dx: Any, dim: int) -> Any:
         if isinstance(x, (int, float)):
             x, dx = None, x
         areas = _areas(name, y, x, dx, dim)

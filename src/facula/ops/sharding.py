@@ -81,7 +81,7 @@ def reduction(kind: str, results: int = 1) -> Callable[..., str]:
     Sums may be of pieces of any size, all else of even ones.
     """
 
-    def rule(self: Any, dim: Any = None, keepdim: bool = False, *rest: Any) -> str:
+    def rule(self: Any, dim: Any = None, keepdim: bool = False, *rest: object) -> str:
         gone = _dims(dim, self.dim())
         names = letters(self.dim())
         into = "".join(
@@ -174,7 +174,7 @@ def resized(before: Sequence[int], after: Sequence[int], name: str) -> Equation 
 # ------------------------------------------------------------------ rules of families
 
 
-def product_with_sum(self: Any, mat1: Any, mat2: Any, *rest: Any) -> str:
+def product_with_sum(self: Any, mat1: Any, mat2: Any, *rest: object) -> str:
     """`self + mat1 @ mat2`, of matrices or batches of them."""
     batch = "x" if mat1.dim() == 3 else ""
     out = batch + "mn"
@@ -195,7 +195,7 @@ def affine(input: Any, weight: Any, bias: Any = None) -> str:
     return f"{batch}z,{out}z{added}->{batch}{out}"
 
 
-def normalized(input: Any, normalized_shape: Any, weight: Any, bias: Any, *rest: Any) -> str:
+def normalized(input: Any, normalized_shape: Any, weight: Any, bias: Any, *rest: object) -> str:
     """A norm of the last dimensions, and the statistics of each row."""
     inner = len(normalized_shape)
     outer = letters(input.dim() - inner)
@@ -204,7 +204,7 @@ def normalized(input: Any, normalized_shape: Any, weight: Any, bias: Any, *rest:
 
 
 def normalized_backward(
-    grad: Any, input: Any, mean: Any, rstd: Any, weight: Any, *rest: Any
+    grad: Any, input: Any, mean: Any, rstd: Any, weight: Any, *rest: object
 ) -> str:
     """The gradients of `normalized`: those of parameters are sums over rows."""
     row, over = _row(input, mean)
@@ -212,7 +212,7 @@ def normalized_backward(
     return f"{row},{row},{over},{over}{parameters}->{row},.,."
 
 
-def root_mean_square(input: Any, normalized_shape: Any, weight: Any, *rest: Any) -> str:
+def root_mean_square(input: Any, normalized_shape: Any, weight: Any, *rest: object) -> str:
     """A norm of the last dimensions without a mean, and the statistic of each row."""
     inner = "." * len(normalized_shape)
     outer = letters(input.dim() - len(inner))
@@ -234,7 +234,7 @@ def _row(input: Any, statistic: Any) -> tuple[str, str]:
     return text, text[: statistic.dim()]
 
 
-def attention(query: Any, key: Any, value: Any, mask: Any, *rest: Any) -> str | None:
+def attention(query: Any, key: Any, value: object, mask: Any, *rest: object) -> str | None:
     """Attention of batches and heads; positions must be whole."""
     heads = "h" if query.shape[1] == key.shape[1] else "."
     over = "" if mask is None else f",b{heads}.."
@@ -254,7 +254,7 @@ def attention_backward(
 
 
 def convolution(input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
-                groups: int, *rest: Any) -> str:  # fmt: skip
+                groups: int, *rest: object) -> str:  # fmt: skip
     """Entries of the batch, and channels where there is one group."""
     inner = "." * (input.dim() - 2)
     c, o = ("c", "o") if groups == 1 else (".", ".")
@@ -263,7 +263,7 @@ def convolution(input: Any, weight: Any, bias: Any, stride: Any, padding: Any, d
 
 
 def convolution_input(grad_output: Any, weight: Any, bias: Any, stride: Any, padding: Any,
-                      dilation: Any, groups: int, *rest: Any) -> str:  # fmt: skip
+                      dilation: Any, groups: int, *rest: object) -> str:  # fmt: skip
     """The gradient of a convolution's input."""
     inner = "." * (grad_output.dim() - 2)
     c, o = ("c", "o") if groups == 1 else (".", ".")
@@ -275,7 +275,7 @@ def convolution_weight(results: int) -> Callable[..., str]:
     """The gradient of a convolution's weight, and that of its bias."""
 
     def rule(grad_output: Any, input: Any, stride: Any, padding: Any, dilation: Any, groups: int,
-             *rest: Any) -> str:  # fmt: skip
+             *rest: object) -> str:  # fmt: skip
         inner = "." * (input.dim() - 2)
         c, o = ("c", "o") if groups == 1 and results == 1 else (".", "o" if groups == 1 else ".")
         bias = f",{o}" if results == 2 else ""
@@ -300,26 +300,26 @@ def stacked(tensors: Sequence[Any], dim: int = 0) -> str:
     return ",".join([names] * len(tensors)) + f"->{names[:at]}.{names[at:]}"
 
 
-def looked_up(weight: Any, indices: Any, *rest: Any) -> str:
+def looked_up(weight: Any, indices: Any, *rest: object) -> str:
     """Rows of a table by index: the table may be cut along its columns."""
     names = letters(indices.dim())
     return f".z,{names}->{names}z"
 
 
-def looked_up_backward(grad_output: Any, indices: Any, *rest: Any) -> str:
+def looked_up_backward(grad_output: Any, indices: Any, *rest: object) -> str:
     """The gradient of a table: parts of a sum where indices are cut."""
     names = letters(indices.dim())
     return f"{names}z,{names}->.z"
 
 
-def total(input: Any, target: Any, mean: bool) -> str:
+def total(input: Any, target: object, mean: bool) -> str:
     """A sum over all elements, or a mean."""
     names = letters(input.dim())
     names = names.upper() if mean else names
     return f"{names},{names}->:{'avg' if mean else 'sum'}"
 
 
-def losses(input: Any, target: Any, weight: Any, *rest: Any) -> str:
+def losses(input: Any, target: object, weight: Any, *rest: object) -> str:
     """The loss of each entry of the batch, classes whole."""
     inner, batch = letters(input.dim() - 2, 1), "a" if input.dim() > 1 else ""
     weights = "" if weight is None else ",."
@@ -327,7 +327,7 @@ def losses(input: Any, target: Any, weight: Any, *rest: Any) -> str:
 
 
 def losses_backward(
-    grad_output: Any, input: Any, target: Any, lse: Any, weight: Any, *rest: Any
+    grad_output: Any, input: Any, target: object, lse: Any, weight: Any, *rest: object
 ) -> str:
     """The gradient of `losses`."""
     inner, batch = letters(input.dim() - 2, 1), "a" if input.dim() > 1 else ""
@@ -405,7 +405,7 @@ def selected(self: Any, dim: int, index: int) -> str:
     return f"{names[:at]}.{names[at + 1 :]}->{names[:at]}{names[at + 1 :]}"
 
 
-def ranged(self: Any, dim: int = 0, *rest: Any) -> str:
+def ranged(self: Any, dim: int = 0, *rest: object) -> str:
     """A range along a dimension, which must be whole."""
     names, at = letters(self.dim()), dim % max(self.dim(), 1)
     text = f"{names[:at]}.{names[at + 1 :]}"

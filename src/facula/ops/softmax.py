@@ -17,7 +17,7 @@ from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator
 
 
-def _check(op: str, self: Any, dim: int, dtype: core.dtype) -> Any:
+def _check(op: str, self: core.Tensor, dim: int, dtype: core.dtype) -> Any:
     wrap_dim(op, dim, self.dim())
     kind = dtype if dtype is not None else self.dtype
     if kind.code not in launch.FLOATING:
@@ -31,7 +31,7 @@ def _check(op: str, self: Any, dim: int, dtype: core.dtype) -> Any:
     return core.empty(self.shape, dtype=kind, device=self.device)
 
 
-def _run(kernel: str, out: Any, inputs: tuple[Any, ...], dim: int) -> None:
+def _run(kernel: str, out: core.Tensor, inputs: tuple[Any, ...], dim: int) -> None:
     d = wrap_dim(kernel, dim, out.dim())
     if not out.numel():  # its rows may be many all the same
         return

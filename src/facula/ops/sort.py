@@ -89,7 +89,7 @@ def _select_gradient(
     return F.scatter(zero, dim, positions, grad)
 
 
-def _pair(shape: Sequence[int], self: Any) -> tuple[Any, Any]:
+def _pair(shape: Sequence[int], self: core.Tensor) -> tuple[Any, Any]:
     return (
         core.empty(shape, dtype=self.dtype, device=self.device),
         core.empty(shape, dtype=core.int64, device=self.device),

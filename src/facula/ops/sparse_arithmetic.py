@@ -56,7 +56,7 @@ def _same_shape(op: str, a: Any, b: Any) -> None:
         )
 
 
-def _times(values: Any, factor: Any) -> Any:
+def _times(values: object, factor: Any) -> Any:
     return values if type(factor) is not bool and factor == 1 else values * factor
 
 
@@ -130,13 +130,13 @@ def _add_sparse(a: SparseTensor, b: SparseTensor, alpha: Any) -> Any:
 
 
 @rule("sub")
-def sub(self: Any, other: Any, alpha: Any) -> Any:
+def sub(self: Any, other: object, alpha: Any) -> Any:
     """``self - alpha * other``."""
     return add(self, other, -alpha)
 
 
 @rule("rsub")
-def rsub(self: Any, other: Any, alpha: Any) -> Any:
+def rsub(self: Any, other: object, alpha: Any) -> Any:
     """``other - alpha * self``."""
     return add(other, self, -alpha)
 
@@ -155,7 +155,7 @@ def add_(target: core.Tensor, other: Any, alpha: Any) -> Any:
 
 
 @inplace_rule("sub")
-def sub_(target: core.Tensor, other: Any, alpha: Any) -> Any:
+def sub_(target: core.Tensor, other: object, alpha: Any) -> Any:
     """Subtract a sparse tensor from a dense one where its elements are."""
     return add_(target, other, -alpha)
 
@@ -222,7 +222,7 @@ def _multiply_sparse(a: SparseTensor, b: SparseTensor) -> Any:
 
 
 @rule("div")
-def div(self: Any, other: Any, rounding_mode: Any) -> Any:
+def div(self: Any, other: object, rounding_mode: Any) -> Any:
     """``self / other`` of a sparse tensor by a number or a 0-d tensor."""
     _check_divisor(self, other)
     if rounding_mode is not None:
@@ -231,18 +231,18 @@ def div(self: Any, other: Any, rounding_mode: Any) -> Any:
 
 
 @rule("true_divide")
-def true_divide(self: Any, other: Any) -> Any:
+def true_divide(self: Any, other: object) -> Any:
     """``self / other`` of a sparse tensor by a number or a 0-d tensor."""
     return div(self, other, None)
 
 
 @rule("floor_divide")
-def floor_divide(self: Any, other: Any) -> Any:
+def floor_divide(self: Any, other: object) -> Any:
     """``floor(self / other)`` of a sparse tensor by a number or a 0-d tensor."""
     return div(self, other, "floor")
 
 
-def _check_divisor(self: Any, other: Any) -> None:
+def _check_divisor(self: Any, other: object) -> None:
     sparse = isinstance(other, SparseTensor)
     if sparse or not isinstance(self, SparseTensor) or (isinstance(other, Tensor) and other.dim()):
         fail(

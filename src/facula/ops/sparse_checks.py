@@ -20,7 +20,7 @@ from facula.ops.sparse_create import (
 
 
 def _validate_sparse_coo_tensor_args(
-    indices: core.Tensor, values: Any, size: Any, is_coalesced: bool | None = None
+    indices: core.Tensor, values: object, size: Any, is_coalesced: bool | None = None
 ) -> None:
     """Raise unless the parts make a tensor in coordinate layout."""
     op = "_validate_sparse_coo_tensor_args"
@@ -29,7 +29,7 @@ def _validate_sparse_coo_tensor_args(
 
 
 def _validate_sparse_compressed_tensor_args(
-    compressed_indices: Any, plain_indices: Any, values: Any, size: Any, layout: core.layout
+    compressed_indices: Any, plain_indices: Any, values: object, size: Any, layout: core.layout
 ) -> None:
     """Raise unless the parts make a tensor in a compressed layout."""
     op = "_validate_sparse_compressed_tensor_args"
@@ -40,7 +40,7 @@ def _validate_sparse_compressed_tensor_args(
 def _of_layout(layout: Any) -> Callable[..., None]:
     """The check of one compressed layout."""
 
-    def check(compressed_indices: Any, plain_indices: Any, values: Any, size: Any) -> None:
+    def check(compressed_indices: Any, plain_indices: Any, values: object, size: Any) -> None:
         _validate_sparse_compressed_tensor_args(
             compressed_indices, plain_indices, values, size, layout
         )

@@ -199,7 +199,7 @@ def gather(dense: Any, index: Any) -> Any:
     return flat.index_select(0, flatten(index, dense.shape[:count]))
 
 
-def scatter(index: Any, values: Any, size: Sequence[int]) -> Any:
+def scatter(index: Any, values: object, size: Sequence[int]) -> Any:
     """A dense tensor with values added at coordinates."""
     count = index.shape[0]
     total = math.prod(size[:count])
@@ -497,11 +497,11 @@ def _check_matrix(sparse: SparseTensor) -> None:
         )
 
 
-def _conversion(word: str, layout: Any, block: bool) -> Any:
+def _conversion(word: str, layout: core.layout, block: bool) -> Any:
     name = f"to_sparse_{word}"
     sizes = "int[2] blocksize, " if block else ""
 
-    def body(self: Any, *rest: Any) -> Any:
+    def body(self: Any, *rest: object) -> Any:
         return F.to_sparse(
             self, None, layout=layout, blocksize=rest[0] if block else None, dense_dim=rest[-1]
         )

@@ -31,14 +31,14 @@ from facula.ops.sparse_tensor import (
 CHECKS = [False]
 
 
-def _tensor(data: Any, dtype: core.dtype, device: Any) -> Any:
+def _tensor(data: object, dtype: core.dtype, device: Any) -> Any:
     if isinstance(data, core.Tensor):
         moved = data if device is None else data.to(device)
         return moved if dtype is None else moved.to(dtype)
     return core.tensor(data, dtype=dtype, device=device)
 
 
-def _indices(data: Any, device: Any) -> Any:
+def _indices(data: object, device: Any) -> Any:
     if isinstance(data, core.Tensor):
         return data.detach().to(device)
     return core.tensor(data, dtype=core.int64, device=device)
@@ -168,7 +168,7 @@ def _check_dimensions(op: str, indices: core.Tensor, values: Any, size: Sequence
 
 
 def check_coo(
-    op: str, indices: core.Tensor, values: Any, size: Sequence[int], is_coalesced: bool = False
+    op: str, indices: core.Tensor, values: object, size: Sequence[int], is_coalesced: bool = False
 ) -> None:
     """Raise unless the indices lie in the size."""
     if not indices.shape[1]:
@@ -366,7 +366,7 @@ def _demand(op: str, invariant: str, holds: Any) -> None:
 _PARTS = {CSR: ("crow", "col"), CSC: ("ccol", "row"), BSR: ("crow", "col"), BSC: ("ccol", "row")}
 
 
-def _constructor(layout: Any) -> Any:
+def _constructor(layout: core.layout) -> Any:
     """`sparse_csr_tensor` and its like: the layout stands in the name."""
     name = str(layout).rpartition(".")[2] + "_tensor"
     first, second = _PARTS[layout]
@@ -374,10 +374,10 @@ def _constructor(layout: Any) -> Any:
     def body(
         starts: Any,
         plain: Any,
-        values: Any,
+        values: object,
         size: Any,
         dtype: core.dtype,
-        given: Any,
+        given: object,
         device: Any,
         pin_memory: Any,
         requires_grad: Any,

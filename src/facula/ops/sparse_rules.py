@@ -207,7 +207,7 @@ def _inplace(op: core.Op, args: tuple[Any, ...]) -> Any:
     return assign(target, result)
 
 
-def _dense(value: Any) -> Any:
+def _dense(value: object) -> Any:
     return F.to_dense(value) if isinstance(value, SparseTensor) else value
 
 

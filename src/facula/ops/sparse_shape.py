@@ -283,7 +283,7 @@ def real(self: Any) -> Any:
 
 
 @rule("reshape", "flatten", "expand")
-def reshape(self: Any, *_: Any) -> Any:
+def reshape(self: Any, *_: object) -> Any:
     """Raises: the places of sparse tensors are not laid out."""
     fail(
         RuntimeError,
@@ -391,7 +391,7 @@ def zeros_like(
 
 
 @rule("empty_like")
-def empty_like(self: Any, *options: Any) -> Any:
+def empty_like(self: Any, *options: object) -> Any:
     """Nothing specified in COO; other layouts keep their places, with unset values."""
     if self._form is COO or options[1] not in (None, self._form):
         return zeros_like(self, *options)
@@ -411,7 +411,7 @@ def _like(name: str, sparse: SparseTensor, numbers: tuple[Any, ...], options: An
 def _value_like(name: str, count: int) -> None:
     """The rule of an operator that makes a tensor like another, after `count` numbers."""
 
-    def made(self: Any, *rest: Any) -> Any:
+    def made(self: Any, *rest: object) -> Any:
         numbers = [n for n in rest[: len(rest) - 6] if not isinstance(n, core.Generator)]
         return _like(name, self, tuple(n for n in numbers[:count]), rest[-6:])
 

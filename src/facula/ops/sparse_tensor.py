@@ -108,7 +108,7 @@ class SparseTensor(core.Tensor):
     def _matrices(self) -> str:
         return f"Sparse {str(self._form)[-3:].upper()}"
 
-    def is_contiguous(self, **_: Any) -> bool:
+    def is_contiguous(self, **_: object) -> bool:
         """False for COO, which has no elements in memory; compressed layouts raise."""
         if self._form is not COO:
             self._lacks("is_contiguous", f"{self._matrices()} tensors do not have is_contiguous")
@@ -142,7 +142,7 @@ class SparseTensor(core.Tensor):
         """Whether the values lie in memory that other processes see."""
         return self._stored.is_shared()
 
-    def numpy(self, **_: Any) -> Any:
+    def numpy(self, **_: object) -> Any:
         """Raises: NumPy has no sparse arrays."""
         fail(
             TypeError,
@@ -252,11 +252,11 @@ class SparseTensor(core.Tensor):
         """A copy, part of the history."""
         return rebuilt(self, values_of(self).clone(), tuple(p.clone() for p in self._places))
 
-    def contiguous(self, **_: Any) -> Any:
+    def contiguous(self, **_: object) -> Any:
         """Raises: sparse tensors have no order in memory."""
         self._lacks("contiguous", "unsupported memory format option Contiguous")
 
-    def to(self, *args: Any, **kwargs: Any) -> Any:
+    def to(self, *args: object, **kwargs: object) -> Any:
         """The tensor with values of another dtype, on another device."""
         if args and isinstance(args[0], Tensor):
             args = (args[0].device, args[0].dtype, *args[1:])
@@ -297,7 +297,7 @@ class SparseTensor(core.Tensor):
         sparse = self.sparse_dim()
         return assign(self, nothing(self.shape, self.dtype, self.device, self._form, sparse))
 
-    def fill_(self, value: Any) -> Any:
+    def fill_(self, value: object) -> Any:
         """Set every specified element of a compressed layout; COO has zero only."""
         if self._form is not COO:
             return assign(self, rebuilt(self, F.full_like(values_of(self), value)))
@@ -309,7 +309,7 @@ class SparseTensor(core.Tensor):
         """Raises: see `sparse_resize_`."""
         self._cannot("resize_")
 
-    def set_(self, *_: Any, **__: Any) -> Any:
+    def set_(self, *_: object, **__: Any) -> Any:
         """Raises: sparse tensors have no memory of their own to put elsewhere."""
         self._cannot("set_")
 
@@ -399,7 +399,7 @@ class SparseTensor(core.Tensor):
     def __getitem__(self, index: Any) -> Any:
         return subscript(self, index)
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: Any, value: object) -> None:
         fail(
             TypeError,
             "setitem",
@@ -554,7 +554,7 @@ def _raise_layout(name: str, wanted: str, tensor: core.Tensor) -> None:
 
 
 def _of_sparse_only(name: str, wanted: str) -> Callable[..., Any]:
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def method(self: Any, *args: object, **kwargs: object) -> Any:
         if isinstance(self, SparseTensor):  # called as a function: Tensor.crow_indices(x)
             return getattr(self, name)(*args, **kwargs)
         _raise_layout(name, wanted, self)

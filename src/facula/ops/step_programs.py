@@ -68,7 +68,7 @@ def step_program(
     variants."""
 
     def enter(body: Callable[..., Values]) -> Callable[..., Values]:
-        def bound(**values: Any) -> Values:
+        def bound(**values: object) -> Values:
             return body(**values, **attributes)
 
         STEP_PROGRAMS[name] = StepProgram(
@@ -445,7 +445,7 @@ def asgd(
     lambd: Scalar,
     eta_old: Scalar,
     mu_old: Scalar,
-    **_: Any,
+    **_: object,
 ) -> Values:
     """[Polyak, Juditsky 1992]; the step uses the rates that the step before has left."""
     grad = decayed(grad * sign, param, weight_decay)

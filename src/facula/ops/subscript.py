@@ -17,7 +17,7 @@ from facula.ops.registry import F
 Tensor = core.Tensor
 
 
-def _is_index_array(item: Any) -> bool:
+def _is_index_array(item: object) -> bool:
     return isinstance(item, (list, tuple, range)) or (
         hasattr(item, "dtype") and hasattr(item, "shape")
     )
@@ -37,13 +37,13 @@ def _as_items(index: Any) -> list[Any]:
     return [index]
 
 
-def _stands_alone(item: Any) -> bool:
+def _stands_alone(item: object) -> bool:
     """Whether an item of a list could be an index by itself, and is no number."""
     kinds = (list, tuple, range, Tensor, slice)
     return item is None or item is Ellipsis or isinstance(item, kinds)
 
 
-def _as_tensor(item: Any, device: Any) -> Tensor:
+def _as_tensor(item: core.Tensor, device: core.device) -> Tensor:
     if isinstance(item, Tensor):
         return item
     made = core.as_tensor(list(item) if isinstance(item, range) else item)
@@ -60,7 +60,7 @@ def _as_tensor(item: Any, device: Any) -> Tensor:
     return made
 
 
-def _width(item: Any) -> int:
+def _width(item: object) -> int:
     """How many dimensions of the tensor an item takes."""
     if item is None or item is Ellipsis or isinstance(item, bool):
         return 0

@@ -22,7 +22,7 @@ def clone(self, memory_format):
     return self.clone(memory_format=memory_format or core.preserve_format)
 
 
-def _check_fill(value: Any) -> None:
+def _check_fill(value: object) -> None:
     if isinstance(value, core.Tensor) and value.dim():
         fail(
             RuntimeError,

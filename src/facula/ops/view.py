@@ -281,7 +281,7 @@ class as_strided:
         yield (S(12), (3, 2), (4, 1), 1), {}
 
 
-def _placed(grad: Tensor, meta: Any, part: Any) -> Tensor:
+def _placed(grad: Tensor, meta: core.TensorMeta, part: Any) -> Tensor:
     """Zeros of the argument's shape with the gradient where the view was."""
     z = grad.new_zeros(meta.shape)
     part(z).copy_(grad)

@@ -39,7 +39,7 @@ def _define_copy(source: core.Op) -> None:
         positional, keywords = definition.trim(args)
         return source(*positional, **keywords)
 
-    def meta(*args: Any) -> Any:
+    def meta(*args: object) -> Any:
         shown = shown_by(args)
         return core.empty(shown.shape, dtype=shown.dtype, device=shown.device)
 
@@ -63,7 +63,7 @@ def _define_copies(source: core.Op) -> None:
     """The copies of a view in several pieces: each piece is copied."""
     definition = source.definition
 
-    def copy(*args: Any) -> Any:
+    def copy(*args: object) -> Any:
         positional, keywords = definition.trim(args)
         return _fresh(source(*positional, **keywords))
 
@@ -92,7 +92,7 @@ def _define_unsafe(source: core.Op) -> None:
     name = f"unsafe_{source.definition.name}"
     text = source.definition.schema.text.strip().replace(source.definition.name, name, 1)
 
-    def pieces(*args: Any) -> Any:
+    def pieces(*args: object) -> Any:
         return source(*args)
 
     pieces.__doc__ = f"As `{source.definition.name}`, for pieces that are not written to."

@@ -211,7 +211,7 @@ def chunk(self, chunks, dim):
     return F.split_with_sizes(self, _even(self, size, d), d)
 
 
-def _check_sections(op: str, value: Any) -> None:
+def _check_sections(op: str, value: object) -> None:
     """Raise for what is neither an int nor a list of ints."""
     if not (hasattr(value, "__index__") or isinstance(value, (list, tuple))):
         fail(

@@ -228,7 +228,7 @@ class Col2Im:
         yield (S(2, 18, 6), [5, 6], [3, 2], [1, 2], [1, 0], [2, 2]), {}
 
 
-def _check_factor(op: str, self: Any, factor: int, by: int, least: int) -> None:
+def _check_factor(op: str, self: core.Tensor, factor: int, by: int, least: int) -> None:
     if self.dim() < least:
         fail(
             RuntimeError,
@@ -255,7 +255,7 @@ def _check_factor(op: str, self: Any, factor: int, by: int, least: int) -> None:
         )
 
 
-def _in_order_of(like: Any, x: core.Tensor) -> Any:
+def _in_order_of(like: core.Tensor, x: core.Tensor) -> Any:
     """`x`, contiguous or channels last as `like` is."""
     return memory_order.ordered(x, memory_order.channels_last(like))
 

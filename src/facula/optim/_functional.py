@@ -30,7 +30,7 @@ def sparse_adam(
     exp_avgs: list[Any],
     exp_avg_sqs: list[Any],
     state_steps: list[int],
-    **settings: Any,
+    **settings: object,
 ) -> None:
     """One step of `SparseAdam` for lists of tensors, in place.
 

@@ -77,7 +77,7 @@ def launch(kernel: Any, rows: Sequence[tuple], parameters: Sequence[float]) -> N
 
 
 def launch_flat(
-    kernel: Any, pointers: list, width: int, sizes: list[int], parameters: Sequence[float]
+    kernel: core.Kernel, pointers: list, width: int, sizes: list[int], parameters: Sequence[float]
 ) -> None:
     """Run a step kernel over ``pointers``, ``width`` of them a tensor, in as few launches as it
     takes.
@@ -195,7 +195,7 @@ class ElementwiseOptimizer(Optimizer):
 
     @staticmethod
     def _process_value_according_to_param_policy(
-        param: Any, value: Any, param_id: int, param_groups: list[dict], key: Hashable = None
+        param: Any, value: object, param_id: int, param_groups: list[dict], key: Hashable = None
     ) -> Any:
         """As for all optimizers; the zero-dimensional states keep their dtype, which the kernels
         expect.
@@ -439,7 +439,7 @@ def scalar_dtype() -> Any:
     return core.float64 if wide else core.float32
 
 
-def scalar_state(value: Any, group: dict, parameter: core.Tensor) -> Any:
+def scalar_state(value: object, group: dict, parameter: core.Tensor) -> Any:
     """A zero-dimensional state; on the parameter's device where the group is capturable or fused."""
     if isinstance(value, core.Tensor):
         return value.detach().clone().to(scalar_dtype())

@@ -85,7 +85,7 @@ def step_function(
     first = ("params", "d_p_list" if name == "sgd" else "grads")
     signature = _signature((*first, *states), options, settings)
 
-    def function(*args: Any, **kwargs: Any) -> None:
+    def function(*args: object, **kwargs: object) -> None:
         given = signature.bind(*args, **kwargs)
         given.apply_defaults()
         values = dict(given.arguments)

@@ -24,7 +24,7 @@ EPOCH_DEPRECATION_WARNING = (
 )
 
 
-def _copy(value: Any) -> Any:
+def _copy(value: object) -> Any:
     return value.clone() if isinstance(value, core.Tensor) else value
 
 
@@ -88,7 +88,7 @@ class LRScheduler:
     _get_lr_called_within_step = False
     _is_initial = False
 
-    def __init_subclass__(cls, **keywords: Any) -> None:
+    def __init_subclass__(cls, **keywords: object) -> None:
         super().__init_subclass__(**keywords)
         _leave_out_of_graphs(cls)
 
@@ -132,7 +132,7 @@ class LRScheduler:
         reference, function = ref(optimizer), optimizer.step.__func__
 
         @wraps(function)
-        def tracked(*args: Any, **kwargs: Any) -> Any:
+        def tracked(*args: object, **kwargs: object) -> Any:
             owner: Any = reference()
             owner._opt_called = True
             return function.__get__(owner, type(owner))(*args, **kwargs)

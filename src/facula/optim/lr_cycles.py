@@ -25,7 +25,7 @@ from facula.optim.lr_base import (
 from facula.optim.optimizer import Optimizer
 
 
-def _set_momentum(group: dict, use_beta1: bool, value: Any) -> None:
+def _set_momentum(group: dict, use_beta1: bool, value: object) -> None:
     if use_beta1:
         group["betas"] = (value, *group["betas"][1:])
     else:

@@ -36,7 +36,7 @@ SequentialLR CosineAnnealingLR ChainedScheduler ReduceLROnPlateau CyclicLR
 CosineAnnealingWarmRestarts OneCycleLR PolynomialLR LRScheduler""".split()
 
 
-def _call_form(function: Any) -> Any:
+def _call_form(function: Callable[..., Any]) -> Any:
     """What a state dictionary keeps of a callable: the attributes of an object, nothing of a
     function.
     """
@@ -57,7 +57,7 @@ class _enable_get_lr_call:
         self.o._get_lr_called_within_step = True
         return self
 
-    def __exit__(self, *exc_info: Any) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self.o._get_lr_called_within_step = False
 
 

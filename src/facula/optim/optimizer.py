@@ -216,7 +216,7 @@ class Optimizer:
         """A step function that runs the hooks around ``func``, where there are any."""
 
         @functools.wraps(func)
-        def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        def wrapper(self: Optimizer, *args: object, **kwargs: object) -> Any:
             if core.is_profiling():
                 with recorded_range(f"Optimizer.step#{type(self).__name__}.step"):
                     return _run_with_hooks(self, func, (self, *args), kwargs)
@@ -338,7 +338,7 @@ class Optimizer:
         return value.to(device=param.device)
 
     def _cast_state(
-        self, param: Any, value: Any, index: int, groups: list, key: core.Tensor | None = None
+        self, param: Any, value: object, index: int, groups: list, key: core.Tensor | None = None
     ) -> Any:
         if isinstance(value, core.Tensor):
             return self._process_value_according_to_param_policy(param, value, index, groups, key)

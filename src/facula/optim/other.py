@@ -130,7 +130,7 @@ class SparseAdam(_OneByOne):
         if group["maximize"]:
             values = -values
 
-        def sparse(v: Any) -> Any:
+        def sparse(v: object) -> Any:
             return facula.sparse_coo_tensor(indices, v, g.size())
 
         first, second = state["exp_avg"], state["exp_avg_sq"]

@@ -263,7 +263,7 @@ class Adagrad(_Family):
         if values.numel() == 0:
             return
 
-        def sparse(v: Any) -> Any:
+        def sparse(v: object) -> Any:
             return facula.sparse_coo_tensor(indices, v, g.size())
 
         state["sum"].add_(sparse(values.pow(2)))

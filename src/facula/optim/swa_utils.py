@@ -75,7 +75,7 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable:
     """
     _check_decay(decay)
 
-    def ema_update(ema_params: Any, current_params: Any, _: Any) -> None:
+    def ema_update(ema_params: Any, current_params: Any, _: object) -> None:
         for average, current in zip(ema_params, current_params, strict=True):
             if average.is_floating_point() or average.is_complex():
                 average.lerp_(current.to(average.dtype), 1 - decay)

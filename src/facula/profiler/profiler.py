@@ -368,7 +368,7 @@ class profile(_KinetoProfile):
         self.start()
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.stop()
 
     def start(self) -> None:

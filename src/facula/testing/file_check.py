@@ -27,7 +27,7 @@ class FileCheck:
     def __init__(self) -> None:
         self._checks: list[tuple[str, Any, int]] = []
 
-    def _add(self, kind: str, what: Any, count: int = 1) -> FileCheck:
+    def _add(self, kind: str, what: object, count: int = 1) -> FileCheck:
         self._checks.append((kind, what, count))
         return self
 

@@ -62,7 +62,7 @@ class Samples:
         """The dtype of whole numbers."""
         return facula.int64
 
-    def of(self, values: Any) -> Tensor:
+    def of(self, values: object) -> Tensor:
         """The given numbers: floating point ones in this dtype, others in their own."""
         made = facula.tensor(numpy.array(values))
         if made.is_floating_point():
@@ -138,7 +138,7 @@ class Samples:
             dense.shape,
         )
 
-    def repeated(self, places: Any, values: Any, size: tuple[int, ...]) -> Tensor:
+    def repeated(self, places: object, values: object, size: tuple[int, ...]) -> Tensor:
         """A sparse tensor that may name a place more than once."""
         return facula.sparse_coo_tensor(facula.tensor(places), self.of(values), size)
 
@@ -152,7 +152,7 @@ class Samples:
         return facula.tensor(values).to(self.dtype)
 
 
-def map_tensors(function: Callable[[Tensor], Any], value: Any) -> Any:
+def map_tensors(function: Callable[[Tensor], Any], value: object) -> Any:
     """`value` with every tensor in it, however nested, replaced by `function(tensor)`."""
     if isinstance(value, Tensor):
         return function(value)

@@ -23,7 +23,7 @@ _REST = "..."
 _WORD = re.compile(r"\s*(\.\.\.|\(|\)|[^\s().]+|\.)")
 
 
-def _refuse(required: str, got: Any, hint: str) -> NoReturn:
+def _refuse(required: str, got: object, hint: str) -> NoReturn:
     fail(ValueError, "rearrange", required, got, hint)
 
 

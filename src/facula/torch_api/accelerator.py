@@ -132,7 +132,7 @@ def current_device_index() -> int:
 class _OfAccelerator:
     """What only an accelerator can make: its backend does."""
 
-    def __new__(cls, device: core.device | str | int | None = None, **options: Any) -> Any:
+    def __new__(cls, device: core.device | str | int | None = None, **options: object) -> Any:
         found = core.device(device) if device is not None else current_accelerator()
         backend = core.BACKENDS[found.type] if found is not None and found.type != "cpu" else None
         make = getattr(backend, cls.__name__, None)
@@ -308,7 +308,7 @@ class device_index:  # noqa: N801 - PyTorch's name
             self.before = current_device_index()
             set_device_index(self.index)
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         if self.index is not None:
             set_device_index(self.before)
 

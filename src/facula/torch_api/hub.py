@@ -395,7 +395,7 @@ class _Progress:
             of = f" of {self.total}" if self.total is not None else ""
             print(f"\r{self.n:.0f}{of} {self.unit}", end="", file=sys.stderr)
 
-    def set_description(self, *args: Any, **options: Any) -> None:
+    def set_description(self, *args: object, **options: object) -> None:
         """Titles are not shown."""
 
     def close(self) -> None:
@@ -407,7 +407,7 @@ class _Progress:
     def __enter__(self) -> _Progress:
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
 

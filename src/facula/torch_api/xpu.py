@@ -87,7 +87,7 @@ class device:  # noqa: N801 - PyTorch's name
             self.before = globals()["current_device"]()
             globals()["set_device"](self.index)
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         if self.index >= 0:
             globals()["set_device"](self.before)
 
@@ -102,7 +102,7 @@ class device_of(device):  # noqa: N801 - PyTorch's name
 class _NeedsDevice:
     """What cannot be made without a device."""
 
-    def __new__(cls, *args: Any, **options: Any) -> Any:
+    def __new__(cls, *args: object, **options: object) -> Any:
         return _QUESTIONS.needing(cls.__name__, cls.__doc__ or "")(*args, **options)
 
 
@@ -136,7 +136,7 @@ class StreamContext:
         if self.stream is not None:
             _QUESTIONS.needing("enter_stream", "Begins a block")(self.stream)
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         if self.stream is not None:
             _QUESTIONS.needing("exit_stream", "Ends a block")(self.stream)
 

@@ -57,7 +57,7 @@ def _disable_current_modes() -> Iterator[list[TorchDispatchMode]]:
 
 
 @contextmanager
-def _pop_mode_temporarily(key: Any = None) -> Iterator[TorchDispatchMode]:
+def _pop_mode_temporarily(key: object = None) -> Iterator[TorchDispatchMode]:
     """A block without the innermost dispatch mode."""
     mode = core.pop_dispatch_mode()
     try:
@@ -106,7 +106,7 @@ def transform_subclass(
 
 
 def return_and_correct_aliasing(
-    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], out: Any
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], out: object
 ) -> Any:
     """What `__torch_dispatch__` of a wrapper should return: of in-place operators, their argument.
 

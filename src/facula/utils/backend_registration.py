@@ -112,7 +112,7 @@ def _to_device(name: str) -> Any:
         self: Any,
         device: core.device | str | int | None = None,
         non_blocking: bool = False,
-        **options: Any,
+        **options: object,
     ) -> Any:
         index = device if isinstance(device, int) else getattr(device, "index", None)
         target = core.device(name) if index is None else core.device(name, index)
@@ -123,7 +123,7 @@ def _to_device(name: str) -> Any:
     return method
 
 
-def _attach(cls: type, name: str, value: Any) -> None:
+def _attach(cls: type, name: str, value: object) -> None:
     if hasattr(cls, name):
         required = f"a class without '{name}' was required"
         fail(

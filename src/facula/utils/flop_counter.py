@@ -30,7 +30,7 @@ def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable[[Any]
     """
 
     def enter(formula: Any) -> Any:
-        def count(*args: Any, out_val: Any = None, **kwargs: Any) -> int:
+        def count(*args: object, out_val: Any = None, **kwargs: object) -> int:
             if get_raw:
                 return int(formula(*args, out_val=out_val, **kwargs))
             shapes = [_shape(value) for value in args]
@@ -44,7 +44,7 @@ def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable[[Any]
     return enter
 
 
-def _shape(value: Any) -> Any:
+def _shape(value: object) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(_shape(item) for item in value)
     return value.shape if hasattr(value, "shape") else value
@@ -105,7 +105,7 @@ class FlopCounterMode(TorchDispatchMode):
         super().__enter__()
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         super().__exit__(*exception)
         self.mod_tracker.__exit__()
         if self.display:
@@ -127,7 +127,7 @@ class FlopCounterMode(TorchDispatchMode):
                 self.flop_counts[name][packet] += count
         return result
 
-    def _count(self, func: Any, args: Any, kwargs: Any, result: Any) -> int:
+    def _count(self, func: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> int:
         formula = self.formulas.get(getattr(func, "overloadpacket", func), self.formulas.get(func))
         if formula is not None:
             return int(formula(*args, **kwargs, out_val=result))

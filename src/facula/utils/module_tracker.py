@@ -44,7 +44,7 @@ class ModuleTracker:
         ]
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -59,23 +59,23 @@ class ModuleTracker:
                 self._seen.add(inner)
         return self._names[module]
 
-    def _before(self, module: Any, inputs: Any) -> None:
+    def _before(self, module: Any, inputs: object) -> None:
         name = self._name(module)
         self.parents.add(name)
         self._at_gradients(inputs, lambda _: self.parents.discard(name))
 
-    def _after(self, module: Any, inputs: Any, output: Any) -> None:
+    def _after(self, module: Any, inputs: object, output: object) -> None:
         name = self._name(module)
         self.parents.discard(name)
 
-        def begin(_: Any) -> None:
+        def begin(_: object) -> None:
             self.parents.add(name)
             # nothing says when it ends where no gradient of its inputs is asked for: at the latest now
             core.queue_callback(lambda: self.parents.discard(name))
 
         self._at_gradients(output, begin)
 
-    def _at_gradients(self, values: Any, act: Any) -> None:
+    def _at_gradients(self, values: object, act: Any) -> None:
         """Acts when the backward pass comes to these tensors."""
         tensors = [t for t in tree_leaves(values) if isinstance(t, core.Tensor) and t.requires_grad]
         if tensors and core.is_grad_enabled():

@@ -5,14 +5,12 @@ Takes objects and names of modules. Gives `set_module`.
 
 from __future__ import annotations
 
-from typing import Any
-
 from facula.core.errors import fail
 
 __all__ = ["set_module"]
 
 
-def set_module(obj: Any, mod: str) -> None:
+def set_module(obj: object, mod: str) -> None:
     """Have a class or function show another module as its own.
 
     Args:

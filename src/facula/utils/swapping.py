@@ -19,7 +19,7 @@ def _slots(tensor: Any) -> set[str]:
     return set(copyreg._slotnames(type(tensor)) or ())  # type: ignore[attr-defined]
 
 
-def _swap_attribute(first: Any, second: Any, name: str) -> None:
+def _swap_attribute(first: object, second: Any, name: str) -> None:
     """Exchange an attribute; one that is not set on one side is not set on the other afterwards."""
     missing = object()
     of_first, of_second = getattr(first, name, missing), getattr(second, name, missing)
@@ -30,7 +30,7 @@ def _swap_attribute(first: Any, second: Any, name: str) -> None:
             delattr(tensor, name)
 
 
-def _check(first: Any, second: Any) -> None:
+def _check(first: object, second: Any) -> None:
     for name, tensor in (("t1", first), ("t2", second)):
         if weakref.getweakrefs(tensor):
             fail(

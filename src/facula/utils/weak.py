@@ -26,7 +26,7 @@ class WeakIdRef(weakref.ref):
     __slots__ = ("_id",)
     _id: int
 
-    def __new__(cls, key: Any, callback: Any = None) -> WeakIdRef:
+    def __new__(cls, key: object, callback: Any = None) -> WeakIdRef:
         """A reference to a key, with what is called once that is gone."""
         made = super().__new__(cls, key, callback)
         made._id = id(key)
@@ -79,13 +79,13 @@ class WeakIdKeyDictionary(MutableMapping):
         self._forget = forget
         self.update(dict or {})
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Any:
         return self.data[self.ref_type(key)]
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: object) -> None:
         self.data[self.ref_type(key, self._forget)] = value
 
-    def __delitem__(self, key: Any) -> None:
+    def __delitem__(self, key: object) -> None:
         del self.data[self.ref_type(key)]
 
     def __contains__(self, key: object) -> bool:

@@ -57,19 +57,19 @@ class Batch:
         return wrap(value, dim, self.level.number)
 
 
-def _names(op: Any) -> list[str]:
+def _names(op: core.Op) -> list[str]:
     return [p.name for p in op.definition.schema.parameters]
 
 
-def _tensor_positions(op: Any) -> list[int]:
+def _tensor_positions(op: core.Op) -> list[int]:
     return [i for i, p in enumerate(op.definition.schema.parameters) if p.is_tensor]
 
 
-def _each(function: Callable[[Any], Any], value: Any) -> Any:
+def _each(function: Callable[[Any], Any], value: object) -> Any:
     return tuple(function(v) for v in value) if isinstance(value, tuple) else function(value)
 
 
-def _first_tensor(op: Any, args: tuple[Any, ...]) -> Any:
+def _first_tensor(op: core.Op, args: tuple[Any, ...]) -> Any:
     for i in _tensor_positions(op):
         found = args[i][0] if isinstance(args[i], tuple) and args[i] else args[i]
         if isinstance(found, Tensor):
@@ -77,7 +77,7 @@ def _first_tensor(op: Any, args: tuple[Any, ...]) -> Any:
     return None
 
 
-def _results(result: Any, change: Callable[[Any], Any]) -> Any:
+def _results(result: object, change: Callable[[Any], Any]) -> Any:
     if isinstance(result, tuple):
         changed = [change(r) for r in result]
         return type(result)(*changed) if hasattr(result, "_fields") else tuple(changed)
@@ -87,7 +87,7 @@ def _results(result: Any, change: Callable[[Any], Any]) -> Any:
 # ------------------------------------------------------------------ elementwise
 
 
-def pointwise_operands(batch: Batch, op: Any, args: tuple[Any, ...]) -> list[Any]:
+def pointwise_operands(batch: Batch, op: core.Op, args: tuple[Any, ...]) -> list[Any]:
     """The arguments with batches in front and entries of equal rank, typed as the entries are."""
     positions = _tensor_positions(op)
     tensors = [args[i] for i in positions if isinstance(args[i], Tensor)]
@@ -108,7 +108,7 @@ def pointwise_operands(batch: Batch, op: Any, args: tuple[Any, ...]) -> list[Any
     return changed
 
 
-def pointwise(batch: Batch, op: Any, args: tuple[Any, ...]) -> Any:
+def pointwise(batch: Batch, op: core.Op, args: tuple[Any, ...]) -> Any:
     """Elementwise operators broadcast over the batch."""
     return call(op, pointwise_operands(batch, op, args))
 
@@ -144,7 +144,7 @@ def _is_dimension(parameter: Any) -> bool:
     return parameter.name.startswith(("dim", "axis")) and parameter.type in ("int", "any")
 
 
-def _shifted(op: Any, dim: int, rank: int) -> int:
+def _shifted(op: core.Op, dim: int, rank: int) -> int:
     """A dimension of an entry as one of the batch, counted from the end."""
     count = max(rank, 1)
     if not -count <= dim < count:
@@ -161,7 +161,7 @@ def _shifted(op: Any, dim: int, rank: int) -> int:
     return dim - count if dim >= 0 else dim
 
 
-def dims(batch: Batch, op: Any, args: tuple[Any, ...]) -> Any:
+def dims(batch: Batch, op: core.Op, args: tuple[Any, ...]) -> Any:
     """Operators that work along dimensions which they are told: the batch goes in front of them."""
     first = _first_tensor(op, args)
     rank = first.dim()
@@ -191,11 +191,11 @@ def dims(batch: Batch, op: Any, args: tuple[Any, ...]) -> Any:
     return _results(result, _lowered) if rank == 0 else result
 
 
-def _lifted(x: Any) -> Any:
+def _lifted(x: object) -> Any:
     return x.unsqueeze(-1) if isinstance(x, Tensor) and x.dim() == 1 else x
 
 
-def _lowered(x: Any) -> Any:
+def _lowered(x: object) -> Any:
     return x.squeeze(-1) if isinstance(x, Tensor) and x.dim() == 2 and x.shape[1] == 1 else x
 
 
@@ -227,7 +227,7 @@ def whole(batch: Batch, op: Any, args: tuple[Any, ...]) -> Any:
     return call(op, changed)
 
 
-def fold(batch: Batch, op: Any, args: tuple[Any, ...]) -> Any:
+def fold(batch: Batch, op: core.Op, args: tuple[Any, ...]) -> Any:
     """Operators that treat the entries of their first dimension alike: the batch joins it."""
     first = _first_tensor(op, args)
     if first.dim() == 0:
@@ -240,7 +240,7 @@ def fold(batch: Batch, op: Any, args: tuple[Any, ...]) -> Any:
         for p, value in zip(op.definition.schema.parameters, args, strict=True)
     ]
 
-    def unfolded(x: Any) -> Any:
+    def unfolded(x: core.Tensor) -> Any:
         if not isinstance(x, Tensor) or x.dim() == 0 or x.shape[0] != count * batch.size:
             return Same(x)
         return x.unflatten(0, (batch.size, count))
@@ -278,7 +278,7 @@ def like(batch: Batch, op: Any, args: tuple[Any, ...]) -> Any:
     return call(op, [batch.front(args[0]), *args[1:]])
 
 
-def new(batch: Batch, op: Any, args: tuple[Any, ...]) -> Any:
+def new(batch: Batch, op: core.Op, args: tuple[Any, ...]) -> Any:
     """A new tensor of a given shape beside a mapped one: of its own for every entry."""
     changed = [batch.front(args[0]), (batch.size, *args[1]), *args[2:]]
     if "stride" in _names(op):
@@ -301,7 +301,7 @@ RULES: dict[str, Callable[..., Any]] = {
 
 
 @functools.cache
-def rule_of(op: Any) -> Callable[..., Any] | None:
+def rule_of(op: core.Op) -> Callable[..., Any] | None:
     """The rule of an operator: its own, a general one by name, or that of its kind."""
     definition = op.definition
     own = definition.vmap

@@ -60,7 +60,7 @@ class VmapLevel(SplitLevel):
             return self.call_below(function, args, kwargs)
         return self.split(function, args, kwargs)
 
-    def _elementwise(self, op: Any, args: tuple[Any, ...]) -> Any:
+    def _elementwise(self, op: core.Op, args: tuple[Any, ...]) -> Any:
         """The short way of one or two operands that lie alike; None where it does not serve."""
         x, number = args[0], self.number
         if len(args) > 2 or not is_batched(x, number):
@@ -90,12 +90,12 @@ class VmapLevel(SplitLevel):
                 return True
         return False
 
-    def _below(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _below(self, function: Callable[..., Any], *args: object, **kwargs: object) -> Any:
         return self.call_below(function, args, kwargs)
 
     # ---------------------------------------------------------------- operators
 
-    def _operator(self, op: Any, args: tuple[Any, ...]) -> Any:
+    def _operator(self, op: core.Op, args: tuple[Any, ...]) -> Any:
         definition = op.definition
         if definition.batching is not None:
             positional, keywords = definition.split(args, whole=False)
@@ -104,7 +104,7 @@ class VmapLevel(SplitLevel):
             return core.run_implementation(op, args)
         return self._wrapped(self._below(self._apply, op, args))
 
-    def _apply(self, op: Any, args: tuple[Any, ...]) -> Any:
+    def _apply(self, op: core.Op, args: tuple[Any, ...]) -> Any:
         batch = Batch(self)
         rule = batch_rules.rule_of(op)
         result = NotImplemented if rule is None else rule(batch, op, args)
@@ -134,7 +134,7 @@ class VmapLevel(SplitLevel):
             )
         return batch_rules.one_by_one(batch, op, args)
 
-    def _wrapped(self, result: Any) -> Any:
+    def _wrapped(self, result: object) -> Any:
         if isinstance(result, Tensor):
             return wrap(result, 0, self.number)
         if isinstance(result, Same):
@@ -146,7 +146,7 @@ class VmapLevel(SplitLevel):
 
     # ---------------------------------------------------------------- writes
 
-    def _check_written(self, name: str, target: Any, others: Any) -> None:
+    def _check_written(self, name: str, target: object, others: Any) -> None:
         if is_batched(target, self.number) or not self._touches(others):
             return
         fail(
@@ -199,7 +199,7 @@ class VmapLevel(SplitLevel):
     # ---------------------------------------------------------------- random numbers
 
     def _draw(
-        self, tensor: core.Tensor, kind: str, a: Any, b: Any, generator: core.Generator | None
+        self, tensor: core.Tensor, kind: str, a: object, b: object, generator: core.Generator | None
     ) -> Any:
         mapped = is_batched(tensor, self.number) or is_batched(a, self.number)
         if self.randomness == "error":

@@ -37,7 +37,7 @@ def dual(x: Tensor, tangent: Tensor, level: JvpLevel) -> Tensor:
     return made
 
 
-def primal(x: Any, level: JvpLevel) -> Any:
+def primal(x: object, level: JvpLevel) -> Any:
     """`x` without its tangent at a level."""
     if not isinstance(x, Tensor) or not x._tangents or level.number not in x._tangents:
         return x
@@ -46,7 +46,7 @@ def primal(x: Any, level: JvpLevel) -> Any:
     return x
 
 
-def _split(x: Any, level: JvpLevel, strict: bool) -> tuple[Any, Any]:
+def _split(x: core.Tensor, level: JvpLevel, strict: bool) -> tuple[Any, Any]:
     """An output and its tangent, zeros where it has none."""
     if not isinstance(x, Tensor):
         fail(
@@ -224,13 +224,13 @@ def jacfwd(
     """
 
     @functools.wraps(func)
-    def jacobian(*args: Any, **kwargs: Any) -> Any:
+    def jacobian(*args: object, **kwargs: object) -> Any:
         positions = check_argnums(argnums, args)
         primals = tuple(args[i] for i in positions)
         inputs, in_structure = flatten(primals)
 
         def column(*vectors: Any) -> Any:
-            def of_chosen(*values: Any) -> Any:
+            def of_chosen(*values: object) -> Any:
                 return func(*with_args(args, positions, values), **kwargs)
 
             found = jvp(of_chosen, primals, in_structure.build(vectors), has_aux=has_aux)

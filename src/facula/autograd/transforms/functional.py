@@ -45,7 +45,7 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
         )
 
     @functools.wraps(func)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args: object, **kwargs: object) -> Any:
         with FunctionalLevel(views=remove == "mutations_and_views") as level:
             outputs = func(*args, **kwargs)
             results = map_leaves(level.value_of, outputs)

@@ -265,7 +265,7 @@ class FunctionalLevel(Level):
             self.made.update(core.storage_key(r) for r in result if isinstance(r, Tensor))
         return result
 
-    def _operator(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _operator(self, op: core.Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         definition = op.definition
         bound, out = core.bind_arguments(op, args, kwargs)
         if out is not None:
@@ -301,7 +301,7 @@ class FunctionalLevel(Level):
         return pieces[:count] if count > 1 else pieces[0] if count else None
 
     def _maybe_view(
-        self, op: Any, bound: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, op: core.Op, bound: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         x = bound[0]
         value = self.value_of(x)
@@ -370,7 +370,7 @@ class FunctionalLevel(Level):
 
     # ---------------------------------------------------------------- writes
 
-    def assign(self, name: str, target: Tensor, result: Any) -> Tensor:
+    def assign(self, name: str, target: Tensor, result: object) -> Tensor:
         """Make the elements of `result` those of `target`."""
         value = self.value_of(result)
         if value.shape != target.shape:
@@ -445,7 +445,7 @@ class FunctionalLevel(Level):
         self.set_alias(target, Alias(old.memory, value, old, step))
         return target
 
-    def _store_out(self, op: Any, bound: tuple[Any, ...], out: Any) -> Any:
+    def _store_out(self, op: Any, bound: tuple[Any, ...], out: object) -> Any:
         result = self._operator(op, *op.definition.trim(bound))
         outs = tuple(out) if isinstance(out, (tuple, list)) else (out,)
         results = result if isinstance(result, tuple) else (result,)
@@ -487,7 +487,7 @@ class FunctionalLevel(Level):
     # ---------------------------------------------------------------- what is no operator
 
     def _draw(
-        self, tensor: Tensor, kind: str, a: Any, b: Any, generator: core.Generator | None
+        self, tensor: Tensor, kind: str, a: object, b: object, generator: core.Generator | None
     ) -> Tensor:
         a = self.value_of(a)
         if self.random is not None:
@@ -505,7 +505,7 @@ class FunctionalLevel(Level):
             self._join_history(x)
         return results
 
-    def _join_history(self, x: Any) -> None:
+    def _join_history(self, x: object) -> None:
         """Let the elements of a result that was written to before it got a history have it too."""
         if not isinstance(x, Tensor) or not x.requires_grad:
             return
@@ -616,7 +616,7 @@ def _remaining(items: tuple[Any, ...], ellipsis: Any, given: int) -> int:
     return sum(1 for item in items[position + 1 :] if item is not None)
 
 
-def _same_geometry(meta: Any, x: Tensor) -> bool:
+def _same_geometry(meta: core.TensorMeta, x: Tensor) -> bool:
     return (
         tuple(meta.shape) == tuple(x.shape)
         and tuple(meta.strides) == tuple(x.stride())
@@ -684,7 +684,7 @@ def _check_leaf(name: str, target: Tensor) -> None:
         )
 
 
-def restrided(value: Tensor, meta: Any) -> Tensor:
+def restrided(value: Tensor, meta: core.TensorMeta) -> Tensor:
     """`value` in the memory order of a tensor with `meta`, where that is one without gaps."""
     wanted = meta.strides
     if value.stride() == tuple(wanted):

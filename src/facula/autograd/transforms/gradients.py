@@ -177,7 +177,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     recorded = Recorded(func, primals, has_aux, "vjp")
     _check_outputs(recorded, "vjp")
 
-    def pullback(cotangents: Any, *more: Any) -> Any:
+    def pullback(cotangents: Any, *more: object) -> Any:
         if more:
             fail(
                 RuntimeError,
@@ -231,12 +231,12 @@ def grad_and_value(
     """
 
     @functools.wraps(func)
-    def differentiated(*args: Any, **kwargs: Any) -> Any:
+    def differentiated(*args: object, **kwargs: object) -> Any:
         chosen = pick(args, argnums)
         positions = check_argnums(argnums, args)
         single = isinstance(argnums, int)
 
-        def of_chosen(*values: Any) -> Any:
+        def of_chosen(*values: object) -> Any:
             return func(*with_args(args, positions, values), **kwargs)
 
         primals = (chosen,) if single else chosen
@@ -290,7 +290,7 @@ def grad(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> C
     both = grad_and_value(func, argnums, has_aux)
 
     @functools.wraps(func)
-    def differentiated(*args: Any, **kwargs: Any) -> Any:
+    def differentiated(*args: object, **kwargs: object) -> Any:
         gradients, value = both(*args, **kwargs)
         return (gradients, value[1]) if has_aux else gradients
 
@@ -350,11 +350,11 @@ def jacrev(
         )
 
     @functools.wraps(func)
-    def jacobian(*args: Any, **kwargs: Any) -> Any:
+    def jacobian(*args: object, **kwargs: object) -> Any:
         positions = check_argnums(argnums, args)
         primals = tuple(args[i] for i in positions)
 
-        def of_chosen(*values: Any) -> Any:
+        def of_chosen(*values: object) -> Any:
             return func(*with_args(args, positions, values), **kwargs)
 
         found = vjp(of_chosen, *primals, has_aux=has_aux)

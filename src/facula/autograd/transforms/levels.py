@@ -40,7 +40,7 @@ class Level:
         core.swap_interpreters([*self.below, self])
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         core.swap_interpreters([i for i in core.interpreters() if i is not self])
 
     def on(self, below: list[Any]) -> Level:
@@ -111,7 +111,7 @@ class Suspended:
     def __enter__(self) -> None:
         self.saved = core.swap_interpreters(self.stack)
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         core.swap_interpreters(self.saved)
 
 
@@ -146,7 +146,7 @@ class BatchedTensor(Tensor):
         )
 
     @data.setter
-    def data(self, value: Any) -> None:
+    def data(self, value: object) -> None:
         fail(
             RuntimeError,
             "data",
@@ -207,7 +207,7 @@ def wrap(value: Tensor, dim: int, level: int) -> BatchedTensor:
     return made
 
 
-def is_batched(x: Any, level: int) -> bool:
+def is_batched(x: object, level: int) -> bool:
     """Whether `x` is mapped over at a level."""
     return isinstance(x, BatchedTensor) and x.level == level
 
@@ -237,7 +237,7 @@ def own_tangent(x: Tensor, number: int) -> Any:
     return None if entries is None else entries.get(number)
 
 
-def set_tangent(x: Tensor, number: int, tangent: Any) -> None:
+def set_tangent(x: Tensor, number: int, tangent: core.Tensor) -> None:
     """Give `x` a tangent at a level."""
     entries = x._tangents
     if entries is None:

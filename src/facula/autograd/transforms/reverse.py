@@ -32,7 +32,7 @@ from facula.ops.registry import F
 Tensor = core.Tensor
 
 
-def bottom(x: Any) -> Any:
+def bottom(x: core.Tensor) -> Any:
     """The innermost value behind wrappers: what has history."""
     while isinstance(x, BatchedTensor):
         x = x.value
@@ -96,7 +96,7 @@ def cut(x: Any) -> Any:
     return plain
 
 
-def histories(x: Any) -> list[Any]:
+def histories(x: core.Tensor) -> list[Any]:
     """Everything in `x` that may have history: its value and its tangents."""
     found = [bottom(x)]
     while True:
@@ -124,7 +124,7 @@ class Tape:
         found = tuple(h for t in tensors if isinstance(t, Tensor) for h in histories(t))
         return core.reaches_others(found, self.leaves)
 
-    def result(self, x: Any) -> Any:
+    def result(self, x: object) -> Any:
         """An output as the caller gets it: with history only where that leads outside."""
         if not isinstance(x, Tensor) or not any(h.requires_grad for h in histories(x)):
             return x
@@ -296,7 +296,7 @@ def _is_marked(x: Any) -> bool:
     return isinstance(x, BatchedTensor) or bool(x._tangents)
 
 
-def _with_tangent(gradient: Any, tangent: Any, like: Any, number: int) -> Any:
+def _with_tangent(gradient: Any, tangent: Any, like: object, number: int) -> Any:
     if tangent is None:
         return gradient
     if gradient is None:

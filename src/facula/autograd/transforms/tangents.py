@@ -43,7 +43,7 @@ class JvpLevel(SplitLevel):
         super().__init__()
         self.borrowed: set[int] = set()
 
-    def tangent(self, x: Any) -> Any:
+    def tangent(self, x: core.Tensor) -> Any:
         """The tangent of `x` at this level, or None."""
         return tangent_of(x, self.number) if isinstance(x, Tensor) else None
 
@@ -70,7 +70,7 @@ class JvpLevel(SplitLevel):
 
     # ---------------------------------------------------------------- operators
 
-    def _operator(self, op: Any, args: tuple[Any, ...]) -> Any:
+    def _operator(self, op: core.Op, args: tuple[Any, ...]) -> Any:
         kind = op.definition.kind
         if kind == "composite":
             return core.run_implementation(op, args)
@@ -78,7 +78,7 @@ class JvpLevel(SplitLevel):
         self._attach(result, tangents)
         return result
 
-    def _run(self, op: Any, args: tuple[Any, ...]) -> tuple[Any, Any]:
+    def _run(self, op: core.Op, args: tuple[Any, ...]) -> tuple[Any, Any]:
         """The result and its tangent or tangents; runs below this level."""
         kind, rule = op.definition.kind, op.definition.jvp
         if kind == "pointwise":
@@ -113,7 +113,7 @@ class JvpLevel(SplitLevel):
             return result, tangent.as_strided(args[1], args[2], offset)
         return result, batch_rules.call(op, (tangent, *args[1:]))
 
-    def _attach(self, result: Any, tangents: Any) -> None:
+    def _attach(self, result: core.Tensor, tangents: Any) -> None:
         if isinstance(result, Tensor):
             if tangents is not None and is_differentiable(result):
                 set_tangent(result, self.number, _fitted(tangents, result))
@@ -213,7 +213,7 @@ class JvpLevel(SplitLevel):
         return result
 
 
-def _levels(x: Any) -> set[int]:
+def _levels(x: object) -> set[int]:
     """The levels of `vmap` over which `x` is mapped."""
     found = set()
     while isinstance(x, BatchedTensor):
@@ -234,7 +234,7 @@ def _zeros(x: Tensor) -> Any:
     return core.empty_like(x).zero_()
 
 
-def _fitted(tangent: Any, result: Any) -> Any:
+def _fitted(tangent: core.Tensor, result: core.Tensor) -> Any:
     """A tangent in the shape and dtype of the result."""
     if tangent.dtype is not result.dtype:
         if tangent.dtype.is_complex and not result.dtype.is_complex:
@@ -251,7 +251,7 @@ def _records(values: Any) -> bool:
 # ------------------------------------------------------------------ rules by kind
 
 
-def pointwise(level: JvpLevel, op: Any, args: tuple[Any, ...]) -> tuple[Any, Any]:
+def pointwise(level: JvpLevel, op: core.Op, args: tuple[Any, ...]) -> tuple[Any, Any]:
     """An elementwise operator and the sum of its arguments' tangents, each scaled."""
     parameters = op.definition.schema.parameters
     tensors = [i for i, p in enumerate(parameters) if p.is_tensor]
@@ -273,7 +273,7 @@ def pointwise(level: JvpLevel, op: Any, args: tuple[Any, ...]) -> tuple[Any, Any
     return result, _zeros(result) if total is None else total
 
 
-def _by_kernels(op: Any, args: tuple[Any, ...], duals: dict[int, Any]) -> Any:
+def _by_kernels(op: core.Op, args: tuple[Any, ...], duals: dict[int, Any]) -> Any:
     """Through the fused gradient kernels: an elementwise Jacobian is its own transpose."""
     if any(args[i].dtype.is_complex for i in duals):
         return None
@@ -394,7 +394,7 @@ def _formula_pairs(
     ]
 
 
-def _wanted(name: str, known: dict[str, Any], result: Any) -> Any:
+def _wanted(name: str, known: dict[str, Any], result: core.Tensor) -> Any:
     """What a gradient formula's parameter of this name stands for."""
     if name in known:
         return known[name]
@@ -407,7 +407,7 @@ def _wanted(name: str, known: dict[str, Any], result: Any) -> Any:
     return result[int(what)]
 
 
-def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
+def _mapped(function: Callable[[Any], Any], value: object) -> Any:
     if isinstance(value, (tuple, list)):
         return tuple(None if v is None else function(v) for v in value)
     return None if value is None else function(value)

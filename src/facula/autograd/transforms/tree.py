@@ -60,14 +60,14 @@ class Structure:
 LEAF = Structure(None)
 
 
-def _is_node(value: Any) -> bool:
+def _is_node(value: object) -> bool:
     kind = type(value)
     return kind in (tuple, list, dict, OrderedDict, defaultdict) or (
         isinstance(value, tuple) and hasattr(value, "_fields")
     )
 
 
-def flatten(value: Any) -> tuple[list[Any], Structure]:
+def flatten(value: object) -> tuple[list[Any], Structure]:
     """The leaves of a nesting, and its structure."""
     leaves: list[Any] = []
     return leaves, _flatten(value, leaves)
@@ -84,7 +84,7 @@ def _flatten(value: Any, leaves: list[Any]) -> Structure:
     return Structure(kind, (), [_flatten(v, leaves) for v in value])
 
 
-def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
+def map_leaves(function: Callable[[Any], Any], value: object) -> Any:
     """The nesting with `function` applied to every leaf."""
     leaves, structure = flatten(value)
     return structure.build([function(leaf) for leaf in leaves])

@@ -102,7 +102,7 @@ def _one_size(sizes: list[int]) -> int:
     return sizes[0]
 
 
-def _checked_dim(where: str, dim: Any, leaf: Any) -> int | None:
+def _checked_dim(where: str, dim: Any, leaf: core.Tensor) -> int | None:
     if dim is None:
         return None
     if not isinstance(dim, int):
@@ -171,7 +171,7 @@ def _out_dims_of(out_dims: Any, structure: Structure, function: Callable[..., An
     return dims
 
 
-def maps_itself(value: Any) -> bool:
+def maps_itself(value: object) -> bool:
     """Whether something that is no tensor says itself what one entry of it is.
 
     Containers of tensors do (tensordict's): `_add_batch_dim(in_dim=, vmap_level=)` gives an entry, whose
@@ -226,7 +226,7 @@ def remove_batch_dim(
     return _with_batch_at(value, out_dim)
 
 
-def _with_batch_at(entry: Any, dim: int) -> Tensor:
+def _with_batch_at(entry: core.Tensor, dim: int) -> Tensor:
     """The batch behind an entry, along this dimension."""
     inner = entry.value
     if not -inner.dim() <= dim < inner.dim():
@@ -353,7 +353,7 @@ def vmap(
         )
 
     @functools.wraps(func)
-    def mapped(*args: Any, **kwargs: Any) -> Any:
+    def mapped(*args: object, **kwargs: object) -> Any:
         size, dims, leaves, structure = in_dims_of(in_dims, args, func)
         if chunk_size is not None and chunk_size < size:
             return _run_in_chunks(

@@ -216,7 +216,7 @@ class Printer:
             parts.append(self.names.number(index.number))
         return " + ".join(parts)
 
-    def _atom(self, atom: Any) -> str:
+    def _atom(self, atom: Var) -> str:
         if isinstance(atom, Var):
             return self.names.variable(atom)
         if isinstance(atom, Indirect):

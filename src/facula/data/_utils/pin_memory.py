@@ -13,7 +13,7 @@ from facula.data.worker import ExceptionWrapper
 __all__ = ["pin_memory"]
 
 
-def pin_memory(data: Any, device: core.device | str | int | None = None) -> Any:
+def pin_memory(data: object, device: core.device | str | int | None = None) -> Any:
     """The same data with its tensors pinned, inside of dictionaries and sequences too."""
     if isinstance(data, core.Tensor):
         return data.pin_memory() if device is None else data.pin_memory(device)

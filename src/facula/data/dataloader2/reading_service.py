@@ -91,7 +91,7 @@ class InProcessReadingService(ReadingServiceInterface):
     ) -> None:
         self.worker_init_fn, self.worker_reset_fn = worker_init_fn, worker_reset_fn
 
-    def initialize(self, datapipe: Any) -> Any:
+    def initialize(self, datapipe: IterDataPipe) -> Any:
         if self.worker_init_fn is not None:
             datapipe = self.worker_init_fn(datapipe, _info(0, 1, datapipe))
         self._pipe = datapipe
@@ -138,7 +138,7 @@ class _Reader(IterableDataset):
         return iter(self.datapipe)
 
 
-def _itself(value: Any) -> Any:
+def _itself(value: object) -> Any:
     return value
 
 

@@ -70,7 +70,7 @@ class functional_datapipe:  # noqa: N801 - PyTorch's name
         )
 
 
-def _fits(value: Any, hint: Any) -> bool:
+def _fits(value: object, hint: Any) -> bool:
     """Whether a value is an instance of a plain class or of the class of a generic one; others are
     not checked.
     """
@@ -95,7 +95,7 @@ def argument_validation(f: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(f)
 
     @functools.wraps(f)
-    def checked(*args: Any, **kwargs: Any) -> Any:
+    def checked(*args: object, **kwargs: object) -> Any:
         hints = get_type_hints(f)
         for name, value in signature.bind(*args, **kwargs).arguments.items():
             if name in hints and not _fits(value, hints[name]):

@@ -42,7 +42,7 @@ def named(pipe: Any) -> str:
     return f"{type(pipe).__name__}({', '.join(texts)})"
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."
 
@@ -97,7 +97,7 @@ def _restored(pipe: Any) -> Iterator[Any] | None:
 
 def _of_generator(function: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
     @functools.wraps(function)
-    def iterate(self: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
+    def iterate(self: Any, *args: object, **kwargs: object) -> Iterator[Any]:
         restored = _restored(self)
         if restored is not None:
             self._snapshot_state = _SnapshotState.Iterating
@@ -142,7 +142,7 @@ class _Counted:
 
 def _of_function(function: Callable[[Any], Any], with_next: bool) -> Callable[[Any], Any]:
     @functools.wraps(function)
-    def iterate(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def iterate(self: Any, *args: object, **kwargs: object) -> Any:
         values = function(self, *args, **kwargs)
         restored = _restored(self)
         if restored is not None:
@@ -167,7 +167,7 @@ def _of_next(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _of_reset(function: Callable[[Any], None]) -> Callable[[Any], None]:
     @functools.wraps(function)
-    def reset(self: Any, *args: Any, **kwargs: Any) -> None:
+    def reset(self: Any, *args: object, **kwargs: object) -> None:
         if self._snapshot_state is not _SnapshotState.Restored:
             self._number_of_samples_yielded = 0
             self._fast_forward_iterator = None

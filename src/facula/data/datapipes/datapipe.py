@@ -125,7 +125,7 @@ class _Functional:
         return self._state_for_pickle(self.__dict__)
 
     @classmethod
-    def _state_for_pickle(cls, state: Any) -> Any:
+    def _state_for_pickle(cls, state: object) -> Any:
         """What is pickled of a state: what the hook makes of it."""
         given = cls._family.getstate_hook
         return state if given is None else given(state)
@@ -158,7 +158,7 @@ class _Functional:
 def _step(cls: Any) -> Callable[..., Any]:
     """A function of a pipe and of the arguments of a step."""
 
-    def step(source: Any, *args: Any, **kwargs: Any) -> Any:
+    def step(source: _Functional, *args: object, **kwargs: object) -> Any:
         return cls(source, *args, **kwargs)
 
     step.__doc__ = cls.__doc__
@@ -184,7 +184,7 @@ class IterDataPipe(_Functional, IterableDataset[T_co]):
     _snapshot_state: _SnapshotState = _SnapshotState.NotStarted
     _fast_forward_iterator: Iterator[Any] | None = None
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         hook(cls)
 

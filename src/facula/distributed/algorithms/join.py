@@ -47,7 +47,7 @@ class Joinable(ABC):
         self._join_config = _Config(False, False, False)
 
     @abstractmethod
-    def join_hook(self, **kwargs: Any) -> JoinHook:
+    def join_hook(self, **kwargs: object) -> JoinHook:
         """What stands for it on ranks without inputs."""
 
     @property

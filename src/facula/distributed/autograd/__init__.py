@@ -81,7 +81,7 @@ class context:  # noqa: N801 - PyTorch's name
         _LOCAL.number = self.number
         return self.number
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         _LOCAL.number = None
         _release(self.number)
 

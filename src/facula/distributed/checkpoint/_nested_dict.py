@@ -27,7 +27,7 @@ def flatten_state_dict(state_dict: dict[str, Any]) -> tuple[dict[str, Any], FLAT
     flat: dict[str, Any] = {}
     paths: FLATTEN_MAPPING = {}
 
-    def visit(path: OBJ_PATH, value: Any) -> None:
+    def visit(path: OBJ_PATH, value: object) -> None:
         name = ".".join(map(str, path))
         if name in flat:
             fail(ValueError, "checkpoint", f"names of their own were required for all entries (duplicated "

@@ -17,7 +17,7 @@ __all__ = ["OBJ_PATH", "get_element", "print_tensor", "set_element", "traverse_s
 OBJ_PATH = tuple[str | int, ...]
 
 
-def _is_tensor(value: Any) -> bool:
+def _is_tensor(value: object) -> bool:
     return isinstance(value, core.Tensor)
 
 
@@ -37,7 +37,7 @@ def traverse_state_dict(
         ('a', 'b') [1, 2]
     """
 
-    def is_entry(value: Any) -> bool:
+    def is_entry(value: object) -> bool:
         if isinstance(value, Mapping):
             return False
         if not isinstance(value, list):
@@ -69,7 +69,7 @@ def _key(container: Any, part: str | int) -> Any:
     return part
 
 
-def set_element(root_dict: Any, path: OBJ_PATH, value: Any) -> None:
+def set_element(root_dict: Any, path: OBJ_PATH, value: object) -> None:
     """Exchange the entry at a path; what is missing on the way is made.
 
     Example:
@@ -95,7 +95,7 @@ def set_element(root_dict: Any, path: OBJ_PATH, value: Any) -> None:
     root_dict[last] = value
 
 
-def get_element(root_dict: Any, path: OBJ_PATH, default_value: Any = None) -> Any:
+def get_element(root_dict: Any, path: OBJ_PATH, default_value: object = None) -> Any:
     """The entry at a path; `default_value` where there is none.
 
     Example:

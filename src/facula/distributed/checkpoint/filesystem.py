@@ -64,7 +64,7 @@ class _StoragePrefix:
     prefix: str
 
 
-def done(value: Any) -> Future:
+def done(value: object) -> Future:
     """A future that has its value."""
     future: Future = Future()
     future.set_result(value)
@@ -142,7 +142,7 @@ class FileSystemWriter(StorageWriter, BlockingAsyncStager):
             self.path = Path(checkpoint_id)
         self.save_id = secrets.token_hex(8)
 
-    def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+    def set_up_storage_writer(self, is_coordinator: bool, *args: object, **kwargs: Any) -> None:
         """Hear which rank this is."""
         self.rank = kwargs.get("rank")
         self.use_collectives = kwargs.get("use_collectives", True)
@@ -280,7 +280,7 @@ def _shared_out(items: list[WriteItem], count: int) -> list[list[WriteItem]]:
     return [part for part in parts if part]
 
 
-def packed_item(item: WriteItem, value: Any) -> memoryview:
+def packed_item(item: WriteItem, value: object) -> memoryview:
     """What is written for an item."""
     if isinstance(value, io.BytesIO):
         return value.getbuffer()
@@ -336,7 +336,7 @@ class FileSystemReader(StorageReader):
             self.path = Path(checkpoint_id)
         self.load_id = secrets.token_hex(8)
 
-    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+    def read_metadata(self, *args: object, **kwargs: object) -> Metadata:
         """What the checkpoint holds, entry by entry: dtypes, shapes, pieces.
 
         Args:
@@ -356,7 +356,7 @@ class FileSystemReader(StorageReader):
         return found
 
     def set_up_storage_reader(
-        self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
+        self, metadata: Metadata, is_coordinator: bool, *args: object, **kwargs: Any
     ) -> None:
         """Take the table of contents."""
         self.rank, self.use_collectives = kwargs.get("rank"), kwargs.get("use_collectives", True)

@@ -111,12 +111,12 @@ class BroadcastingTorchSaveReader(StorageReader):
         """Another file is about to be read."""
         self.checkpoint_id = checkpoint_id or self.checkpoint_id
 
-    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+    def read_metadata(self, *args: object, **kwargs: object) -> Metadata:
         """Nothing: the planner describes the file."""
         return Metadata({})
 
     def set_up_storage_reader(
-        self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
+        self, metadata: Metadata, is_coordinator: bool, *args: object, **kwargs: object
     ) -> None:
         """Hear whether this rank reads."""
         self.is_coordinator = is_coordinator

@@ -243,7 +243,7 @@ class HuggingFaceStorageReader(FileSystemReader):
         super().__init__(path)
         self.thread_count = thread_count
 
-    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+    def read_metadata(self, *args: object, **kwargs: object) -> Metadata:
         """What the files hold."""
         found: dict[str, Any] = {}
         places: dict[MetadataIndex, Any] = {}

@@ -70,7 +70,7 @@ def _maker(kind: type) -> Maker:
     def make(*given: Any) -> Any:
         return kind(*given) if given else object.__new__(kind)
 
-    def restore(value: Any, state: Any) -> Any:
+    def restore(value: object, state: Any) -> Any:
         if kind is words.TensorProperties and isinstance(state, tuple):
             state = dict(zip(names, state, strict=True))
         if not isinstance(state, dict) or not set(state) <= set(names):
@@ -97,7 +97,7 @@ def _no_storage(identity: Any) -> Any:
     return _changed("a table of contents without tensors", identity)
 
 
-def _changed(required: str, got: Any) -> Any:
+def _changed(required: str, got: object) -> Any:
     fail(RuntimeError, "checkpoint.load", f"{required} was required", got,
          "the table of contents was changed: load another checkpoint")  # fmt: skip
 

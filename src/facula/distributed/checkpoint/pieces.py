@@ -20,7 +20,7 @@ from facula.fx._pytree import tree_map
 __all__ = ["chunks_of", "find_state_dict_object", "has_pieces", "is_here", "settled"]
 
 
-def has_pieces(value: Any) -> bool:
+def has_pieces(value: object) -> bool:
     """Whether a value is written as pieces of its elements: others, sparse and quantized tensors among
     them, are written as `facula.save` does."""
     if isinstance(value, DTensor):
@@ -30,7 +30,7 @@ def has_pieces(value: Any) -> bool:
     return value.layout is core.strided and not value.is_quantized
 
 
-def is_here(value: Any) -> bool:
+def is_here(value: object) -> bool:
     """Whether this rank has anything of a value: ranks outside of a tensor's mesh have nothing."""
     return not isinstance(value, DTensor) or value.device_mesh.get_coordinate() is not None
 
@@ -39,7 +39,7 @@ def settled(state: dict[str, Any]) -> dict[str, Any]:
     """A state whose distributed tensors are pieces of the whole, not sums that are still to be made; all
     ranks call this."""
 
-    def made(value: Any) -> Any:
+    def made(value: object) -> Any:
         if not isinstance(value, DTensor) or not any(
             isinstance(p, Partial) for p in value.placements
         ):

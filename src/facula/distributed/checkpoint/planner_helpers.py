@@ -102,7 +102,7 @@ def create_read_items_for_chunk_list(
     return items
 
 
-def create_read_items(fqn: str, md: Any, value: Any) -> list[ReadItem]:
+def create_read_items(fqn: str, md: Any, value: object) -> list[ReadItem]:
     """What is to be read for an entry of a state."""
     if isinstance(md, BytesStorageMetadata):
         index, zero = MetadataIndex(fqn), core.Size([0])

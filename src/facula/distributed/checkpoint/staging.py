@@ -16,7 +16,7 @@ from facula.distributed.tensor.dtensor import DTensor
 __all__ = ["AsyncStager", "BlockingAsyncStager", "DefaultStager", "StagingOptions", "copied"]
 
 
-def copied(value: Any, kept: Any = None) -> Any:
+def copied(value: object, kept: Any = None) -> Any:
     """A state of its own: tensors are copied, into those of an earlier copy where these fit."""
     if isinstance(value, core.Tensor):
         if isinstance(kept, core.Tensor) and not isinstance(value, DTensor) and _fits(kept, value):
@@ -102,7 +102,7 @@ class DefaultStager(AsyncStager):
         if self._config.use_async_staging:
             self._threads = ThreadPoolExecutor(1, "facula-staging")
 
-    def stage(self, state_dict: dict[str, Any], **kwargs: Any) -> Any:
+    def stage(self, state_dict: dict[str, Any], **kwargs: object) -> Any:
         """The copy, or a future of it."""
         if self._threads is None:
             return copied(state_dict)

@@ -101,7 +101,7 @@ def get_model_state_dict(
     return _kept(found, options)
 
 
-def _placed(value: Any, like: Any, options: StateDictOptions) -> Any:
+def _placed(value: object, like: object, options: StateDictOptions) -> Any:
     """A value as the tensor lies that takes it."""
     if options.broadcast_from_rank0 and world.is_initialized():
         held = [value]
@@ -230,7 +230,7 @@ def set_optimizer_state_dict(
                     optimizer.state[p] = {k: _like(v, p, options) for k, v in values.items()}
 
 
-def _like(value: Any, parameter: Any, options: StateDictOptions) -> Any:
+def _like(value: object, parameter: Any, options: StateDictOptions) -> Any:
     alike = isinstance(value, core.Tensor) and value.shape == parameter.shape
     made = _placed(value, parameter if alike else None, options)
     return made.detach().clone() if isinstance(made, core.Tensor) else made

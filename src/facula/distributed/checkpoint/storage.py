@@ -34,7 +34,7 @@ class StorageWriter(abc.ABC):
         """A new checkpoint begins, at another place where one is named."""
 
     @abc.abstractmethod
-    def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+    def set_up_storage_writer(self, is_coordinator: bool, *args: object, **kwargs: object) -> None:
         """Called on all ranks, with `rank` and `use_collectives` where it takes them."""
 
     @abc.abstractmethod
@@ -75,12 +75,12 @@ class StorageReader(abc.ABC):
         """Another checkpoint is about to be read."""
 
     @abc.abstractmethod
-    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+    def read_metadata(self, *args: object, **kwargs: object) -> Metadata:
         """What the checkpoint holds."""
 
     @abc.abstractmethod
     def set_up_storage_reader(
-        self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
+        self, metadata: Metadata, is_coordinator: bool, *args: object, **kwargs: object
     ) -> None:
         """Called on all ranks."""
 

@@ -41,7 +41,7 @@ class FakeEngine(Engine):
                  rendezvous.size, "ranks that do the same need not all be counted")  # fmt: skip
         super().__init__(rendezvous)
 
-    def send(self, rank: int, channel: Channel, label: str, payload: Any) -> None:
+    def send(self, rank: int, channel: Channel, label: str, payload: object) -> None:
         """Nobody is there."""
 
     def ask(self, rank: int, group: int, seconds: float) -> dict[str, Any] | None:
@@ -59,7 +59,7 @@ class FakeEngine(Engine):
 class _Nothing(Exchange):
     """A collective of one rank, which stands for all."""
 
-    def send(self, peer: int, step: int, payload: Any) -> None:
+    def send(self, peer: int, step: int, payload: object) -> None:
         """Nobody is there."""
 
     def receive(self, peer: int, step: int, size: int | None) -> Any:
@@ -80,7 +80,7 @@ class _Nothing(Exchange):
         for target in targets:
             _put(target, flat)
 
-    def reduce_scatter(self, target: Any, chunks: Sequence[Any], op: Any) -> None:
+    def reduce_scatter(self, target: object, chunks: Sequence[Any], op: Any) -> None:
         """This rank's part stays."""
         _put(target, chunks[self.rank])
 
@@ -94,7 +94,7 @@ class _Nothing(Exchange):
         for target in targets if self.rank == root else ():
             _put(target, flat)
 
-    def scatter(self, target: Any, chunks: Sequence[Any], root: int) -> None:
+    def scatter(self, target: object, chunks: Sequence[Any], root: int) -> None:
         """The root's part, where this is the root."""
         if self.rank == root:
             _put(target, chunks[self.rank])

@@ -149,7 +149,7 @@ class MPIEngine(Engine):
 
     # ---------------------------------------------------------------- messages
 
-    def send(self, rank: int, channel: Channel, label: str, payload: Any) -> None:
+    def send(self, rank: int, channel: Channel, label: str, payload: object) -> None:
         """Send bytes to a rank."""
         why = self.gone(rank)
         try:

@@ -248,7 +248,7 @@ class SocketEngine(Engine):
         finally:
             lock.release()
 
-    def send(self, rank: int, channel: Channel, label: str, payload: Any) -> None:
+    def send(self, rank: int, channel: Channel, label: str, payload: object) -> None:
         """Send bytes to a rank."""
         try:
             self.send_within(rank, channel, label, payload, self.seconds)
@@ -256,7 +256,7 @@ class SocketEngine(Engine):
             self._unreachable(rank, label, error)
 
     def send_within(
-        self, rank: int, channel: Channel, label: str, payload: Any, seconds: float
+        self, rank: int, channel: Channel, label: str, payload: object, seconds: float
     ) -> None:
         """Send bytes to a rank; TimeoutError where it does not take them in time."""
         try:

@@ -117,7 +117,7 @@ class FSDPModule:
         """Say whether the parameters are needed in backward; they are gathered where they are."""
         self._fsdp_state.backward_prefetch = None if unshard_in_backward else []
 
-    def _apply(self, *args: Any, **kwargs: Any) -> Any:
+    def _apply(self, *args: object, **kwargs: object) -> Any:
         """Convert or move the pieces."""
         self._fsdp_state.unit.reshard()
         made = super()._apply(*args, **kwargs)  # type: ignore[misc]
@@ -213,7 +213,7 @@ def register_fsdp_forward_method(module: Module, method_name: str) -> None:
         return
     inner = getattr(module, method_name)
 
-    def method(*args: Any, **kwargs: Any) -> Any:
+    def method(*args: object, **kwargs: object) -> Any:
         changed = state.before_forward(module, args, kwargs)
         args, kwargs = (args, kwargs) if changed is None else changed
         output = inner(*args, **kwargs)

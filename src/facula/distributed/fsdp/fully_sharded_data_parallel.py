@@ -44,7 +44,7 @@ _HYBRID = (ShardingStrategy.HYBRID_SHARD, ShardingStrategy._HYBRID_SHARD_ZERO2)
 _KEPT = (ShardingStrategy.SHARD_GRAD_OP, ShardingStrategy._HYBRID_SHARD_ZERO2)
 
 
-def _groups(given: Any, mesh: DeviceMesh | None, strategy: ShardingStrategy) -> tuple[Any, Any]:
+def _groups(given: object, mesh: DeviceMesh | None, strategy: ShardingStrategy) -> tuple[Any, Any]:
     """The ranks among which parameters are cut, and those that have the same pieces."""
     if strategy in _HYBRID:
         if mesh is not None and mesh.ndim == 2:
@@ -263,7 +263,7 @@ class FullyShardedDataParallel(nn.Module):
                         leaf.parameter.grad = None
                 unit.reshard()
 
-    def register_comm_hook(self, state: Any, hook: Callable[[Any, Any], None]) -> None:
+    def register_comm_hook(self, state: object, hook: Callable[[Any, Any], None]) -> None:
         """Have a function see (and change) each unit's reduced part: `hook(state, part)`."""
         for module in self.fsdp_modules(self):
             module._unit.comm_hook = lambda part: hook(state, part)
@@ -315,7 +315,7 @@ class FullyShardedDataParallel(nn.Module):
             for inner in FullyShardedDataParallel.fsdp_modules(module):
                 inner._settings = before
 
-    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+    def state_dict(self, *args: object, **kwargs: object) -> Any:
         """The state, of the kind that was chosen, under the names of the bare module."""
         return flat_states.state_of(self, super().state_dict, args, kwargs)
 

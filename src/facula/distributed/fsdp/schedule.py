@@ -90,7 +90,7 @@ class State:
         floats = isinstance(value, Tensor) and value.is_floating_point()
         return value.to(self.input_dtype) if floats else value
 
-    def after_forward(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> Any:
+    def after_forward(self, module: nn.Module, args: tuple[Any, ...], output: object) -> Any:
         """Give back, and be called when the backward pass comes here."""
         root = self.find_root()
         if root.in_backward:  # computed again for a checkpoint

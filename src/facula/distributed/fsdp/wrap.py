@@ -18,7 +18,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def always_wrap_policy(*args: Any, **kwargs: Any) -> bool:
+def always_wrap_policy(*args: object, **kwargs: object) -> bool:
     """Every module."""
     return True
 

@@ -58,7 +58,7 @@ class _CustomReducer:
         self.init_value, self.reduce_fn = init_value, reduce_fn
 
 
-def _cut(value: Any, spec: Any, count: int) -> list[Any]:
+def _cut(value: object, spec: object, count: int) -> list[Any]:
     """A value for each micro-batch."""
     if not isinstance(value, core.Tensor) or isinstance(spec, _Replicate):
         return [value] * count
@@ -71,7 +71,7 @@ def _cut(value: Any, spec: Any, count: int) -> list[Any]:
     return list(value.tensor_split(count, dim))
 
 
-def _cut_tree(values: Any, specs: Any, count: int) -> list[Any]:
+def _cut_tree(values: object, specs: Any, count: int) -> list[Any]:
     leaves, tree = tree_flatten(values)
     if specs is None:
         wanted = [None] * len(leaves)
@@ -117,7 +117,7 @@ def merge_chunks(chunks: list[Any], chunk_spec: Any = None) -> Any:
     return tree_unflatten(merged, tree)
 
 
-def _joined(values: list[Any], spec: Any) -> Any:
+def _joined(values: list[Any], spec: object) -> Any:
     if isinstance(spec, _CustomReducer):
         found = spec.init_value
         for value in values:

@@ -102,8 +102,8 @@ class _PipelineSchedule:
     # ---------------------------------------------------------------- batches
 
     def step(
-        self, *args: Any, target: Any = None, losses: list[Any] | None = None,
-        return_outputs: bool = True, loss_kwargs: dict[str, Any] | None = None, **kwargs: Any,
+        self, *args: object, target: object = None, losses: list[Any] | None = None,
+        return_outputs: bool = True, loss_kwargs: dict[str, Any] | None = None, **kwargs: object,
     ) -> Any:  # fmt: skip
         """Run a batch: arguments on the first stage, the target on the last.
 
@@ -125,7 +125,7 @@ class _PipelineSchedule:
         return self._run(args, kwargs, target, losses, True, {}, False)
 
     def _run(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], target: Any, losses: list[Any] | None,
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], target: object, losses: list[Any] | None,
         return_outputs: bool, loss_kwargs: dict[str, Any], training: bool,
     ) -> Any:  # fmt: skip
         count = self._n_microbatches
@@ -338,7 +338,7 @@ class _ScheduleForwardOnly(PipelineScheduleSingle):
         found = orders.gpipe(self.pp_group_size, self._n_microbatches)
         return {rank: actions[: self._n_microbatches] for rank, actions in found.items()}
 
-    def step(self, *args: Any, target: Any = None, losses: Any = None, **kwargs: Any) -> Any:
+    def step(self, *args: Any, target: object = None, losses: Any = None, **kwargs: Any) -> Any:
         """Run a batch."""
         if target is not None or losses is not None:
             fail(RuntimeError, "_ScheduleForwardOnly", "no target and no losses were required (Forward-only "

@@ -183,7 +183,7 @@ def _run(config: Config, layout: Layout, stage: int) -> tuple[Memory, Traffic, i
         return memory, traffic, layer.kept, layer.came
 
 
-def _unkept(value: Any) -> Any:
+def _unkept(value: object) -> Any:
     return value.tensor if isinstance(value, _Kept) else value
 
 
@@ -199,7 +199,7 @@ class _OneLayer:
     def _begins(self, module: Any, args: Any) -> None:
         self.came, self._before = _size(args[0]), self.meter.now
 
-    def _ends(self, module: Any, args: Any, result: Any) -> None:
+    def _ends(self, module: Any, args: object, result: object) -> None:
         self.kept = self.kept or self.meter.now - self._before
 
 

@@ -26,7 +26,7 @@ class _Note:
 
     kind = "call"
 
-    def content(self, content: Any) -> Any:
+    def content(self, content: object) -> Any:
         """What is sent."""
         return content
 

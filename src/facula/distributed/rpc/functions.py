@@ -16,7 +16,7 @@ def async_execution(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Say that a function gives a Future: the caller gets its value, once it is there."""
 
     @functools.wraps(fn)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: object, **kwargs: object) -> Any:
         return fn(*args, **kwargs)
 
     wrapper._is_async_execution = True  # type: ignore[attr-defined]

@@ -79,7 +79,7 @@ def _gathered(sender: WorkerInfo, content: tuple[_Key, dict[str, Any]]) -> None:
 
 
 def all_gather(
-    obj: Any, worker_names: Iterable[str] | None = None, timeout: float = UNSET_TIMEOUT
+    obj: object, worker_names: Iterable[str] | None = None, timeout: float = UNSET_TIMEOUT
 ) -> dict[str, Any]:
     """What each worker passed, by its name; every worker of them calls this.
 

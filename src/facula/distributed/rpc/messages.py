@@ -33,7 +33,7 @@ class _Pickler(pickle.Pickler):
         #: tensor -> its place, so that what is sent twice is one tensor there
         self.places: dict[int, int] = {}
 
-    def persistent_id(self, value: Any) -> Any:
+    def persistent_id(self, value: object) -> Any:
         """What stands for tensors, operators and remote references."""
         if type(value) is Tensor or getattr(type(value), "__name__", "") == "Parameter":
             place = self.places.get(id(value))
@@ -63,7 +63,7 @@ class _Unpickler(pickle.Unpickler):
         return self.join(what)
 
 
-def pack(value: Any, fork: Callable[[Any], Any]) -> tuple[bytes, list[Tensor]]:
+def pack(value: object, fork: Callable[[Any], Any]) -> tuple[bytes, list[Tensor]]:
     """Bytes of a value, and the tensors in it, in order.
 
     Args:

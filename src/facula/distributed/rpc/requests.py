@@ -65,7 +65,7 @@ def name_of(function: Callable[..., Any]) -> str:
     return str(name)
 
 
-def request(to: WorkerInfo, kind: str, content: Any, seconds: float, what: str) -> Future:
+def request(to: WorkerInfo, kind: str, content: object, seconds: float, what: str) -> Future:
     """A future of what a worker answers to a request of some kind."""
     passengers = STATE.passengers
     ticket = passengers.current() if passengers is not None else None
@@ -95,7 +95,7 @@ def answer(sender: WorkerInfo, body: bytes) -> bytes:
     passengers, ticket = STATE.passengers, None
     forks: list[Any] = []
 
-    def packed(value: Any) -> tuple[bytes, list[Any]]:
+    def packed(value: object) -> tuple[bytes, list[Any]]:
         return pack(value, lambda reference: STATE.fork(reference, sender, forks))
 
     try:

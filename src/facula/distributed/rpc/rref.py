@@ -210,7 +210,7 @@ class _Proxy:
         self._reference, self._call, self._timeout = reference, call, timeout
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        def method(*args: Any, **kwargs: Any) -> Any:
+        def method(*args: object, **kwargs: object) -> Any:
             given = (self._reference, name, args, kwargs)
             return self._call(
                 self._reference.owner(), _call_method, args=given, timeout=self._timeout
@@ -231,7 +231,7 @@ def _backward_of(reference: RRef, context: int, retain_graph: bool) -> None:
     reference.backward(context, retain_graph)
 
 
-def _done(value: Any) -> Future:
+def _done(value: object) -> Future:
     future: Future = Future()
     future.set_result(value)
     return future
@@ -309,7 +309,7 @@ def _remote(sender: WorkerInfo, content: Any) -> None:
     _fill(_TABLE.enter(key, fork_key), call)
 
 
-def _remote_profiled(sender: WorkerInfo, content: Any) -> Any:
+def _remote_profiled(sender: WorkerInfo, content: object) -> Any:
     return events.answer_profiled(lambda: _remote(sender, content))
 
 

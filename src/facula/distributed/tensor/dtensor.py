@@ -101,7 +101,7 @@ class DTensor(core.Tensor):
     @classmethod
     def __torch_dispatch__(
         cls,
-        func: Any,
+        func: Callable[..., Any],
         types: Any,
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
@@ -178,7 +178,7 @@ def _placed(tensor: DTensor, placements: Sequence[Placement]) -> DTensor:
     return DTensor._make(piece, shape, mesh, placements)
 
 
-def _run(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """An operator on the pieces, or on the whole tensors."""
     found = [value for value in tree_leaves((args, kwargs)) if isinstance(value, DTensor)]
     _check_alike(func, args, kwargs, found)
@@ -243,12 +243,12 @@ def _operands(definition: Any, bound: list[Any], like: DTensor) -> tuple[list[An
 
 
 def _on_pieces(
-    func: Any, bound: list[Any], definition: Any, plan: Plan, like: DTensor, written: list[DTensor]
+    func: Callable[..., Any], bound: list[Any], definition: Any, plan: Plan, like: DTensor, written: list[DTensor]
 ) -> Any:  # fmt: skip
     """Run an operator on pieces, after they were brought where the plan wants them."""
     mesh, wanted = like.device_mesh, iter(plan.wanted)
 
-    def local(value: Any) -> Any:
+    def local(value: object) -> Any:
         if isinstance(value, (list, tuple)):
             return type(value)(local(v) for v in value) if _holds_tensors(value) else value
         if not isinstance(value, core.Tensor):
@@ -277,7 +277,7 @@ def _on_pieces(
         return written[0]
     number = iter(range(1 << 30))
 
-    def wrap(value: Any) -> Any:
+    def wrap(value: object) -> Any:
         if not isinstance(value, core.Tensor):
             return value
         i = min(next(number), len(plan.placements) - 1)
@@ -286,7 +286,7 @@ def _on_pieces(
     return tree_map(wrap, result)
 
 
-def _viewed(func: Any, given: list[Any], named: dict[str, Any]) -> Any:
+def _viewed(func: Callable[..., Any], given: list[Any], named: dict[str, Any]) -> Any:
     """A view of a piece. A distributed tensor tells the strides of its elements in order, which `contiguous` and
     `view` go by, also where its piece lies otherwise, as behind a transposition: the piece is put in order then."""
     try:
@@ -326,14 +326,14 @@ def _on_whole(
     gathering(str(func))
     everywhere = (Replicate(),) * mesh.ndim
 
-    def local(value: Any) -> Any:
+    def local(value: object) -> Any:
         return _piece_of(value, everywhere) if isinstance(value, DTensor) else value
 
     result = func(*tree_map(local, args), **tree_map(local, kwargs))
     if written:
         return _write_back(written[0], result, everywhere)
 
-    def wrap(value: Any) -> Any:
+    def wrap(value: object) -> Any:
         if not isinstance(value, core.Tensor):
             return value
         return DTensor._make(value, value.shape, mesh, everywhere)
@@ -348,7 +348,7 @@ def _same_pieces(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> DT
     return DTensor._make(piece, tensor.shape, tensor.device_mesh, tensor.placements)
 
 
-def _copied(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> DTensor:
+def _copied(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> DTensor:
     """`copy_`: what is copied comes to lie as the target does."""
     target, source = args[0], args[1]
     mesh = target.device_mesh
@@ -371,7 +371,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def _write_back(target: DTensor, result: Any, placements: Sequence[Placement]) -> DTensor:
+def _write_back(target: DTensor, result: object, placements: Sequence[Placement]) -> DTensor:
     """Puts a result into the tensor that an in-place form writes to."""
     piece = moved(result, tuple(target.shape), target.device_mesh, placements, target.placements,
                   into_sums=True)  # fmt: skip
@@ -380,7 +380,7 @@ def _write_back(target: DTensor, result: Any, placements: Sequence[Placement]) -
     return target
 
 
-def _written(func: Any, args: tuple[Any, ...]) -> list[DTensor]:
+def _written(func: Callable[..., Any], args: tuple[Any, ...]) -> list[DTensor]:
     """The argument that the operator writes to, where it is a distributed one."""
     schema = getattr(func, "_schema", None)
     if schema is None or not schema.is_mutable or not isinstance(args[0], DTensor):
@@ -388,7 +388,7 @@ def _written(func: Any, args: tuple[Any, ...]) -> list[DTensor]:
     return [args[0]]
 
 
-def _check_alike(func: Any, args: Any, kwargs: Any, found: list[DTensor]) -> None:
+def _check_alike(func: Callable[..., Any], args: object, kwargs: Any, found: list[DTensor]) -> None:
     for value in tree_leaves((args, kwargs)):
         plain = isinstance(value, core.Tensor) and not isinstance(value, DTensor)
         if plain and value.dim() > 0 and not _IMPLICIT[0]:

@@ -85,7 +85,7 @@ def full(
 ) -> DTensor:
     """One value everywhere."""
 
-    def make(shape: Any, **options: Any) -> Any:
+    def make(shape: Any, **options: object) -> Any:
         return F.full(shape, fill_value, **options)
 
     made = _filled(make, tuple(size), device_mesh, placements, {"dtype": dtype})

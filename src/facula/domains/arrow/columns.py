@@ -28,7 +28,7 @@ def _pa() -> Any:
     return extra("pyarrow", "arrow")
 
 
-def _array(data: Any, dtype: Any) -> Any:
+def _array(data: object, dtype: Any) -> Any:
     """pyarrow's array of some values."""
     pa = _pa()
     try:
@@ -42,7 +42,7 @@ def _array(data: Any, dtype: Any) -> Any:
         fail(TypeError, "arrow.column", required, error, hint="None stands for a null")
 
 
-def column(data: Any = (), dtype: Any = None) -> Column:
+def column(data: object = (), dtype: Any = None) -> Column:
     """A column of values (a list, a tensor, what `to_tensor` gave); their type is found where it is not given."""
     if isinstance(data, dt.DType):
         data, dtype = (), data
@@ -120,7 +120,7 @@ class Column:
     def __iter__(self) -> Iterator[Any]:
         return iter(self.to_pylist())
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Any:
         if isinstance(key, slice):
             return Column(self._array[key], self.dtype)
         if isinstance(key, (list, tuple)) and key and all(isinstance(k, bool) for k in key):
@@ -178,7 +178,7 @@ class Column:
     def _of_rows(self, rows: Any, dtype: Any = None) -> Column:
         return column(rows, dtype)
 
-    def _raw(self, value: Any) -> Any:
+    def _raw(self, value: object) -> Any:
         if isinstance(value, (list, tuple, core.Tensor)):
             value = column(value)
         if not isinstance(value, Column):
@@ -225,22 +225,22 @@ class Column:
 
     __rmul__ = __mul__
 
-    def __truediv__(self, other: Any) -> Column:
+    def __truediv__(self, other: object) -> Column:
         return self._with(quotient, other)
 
-    def __rtruediv__(self, other: Any) -> Column:
+    def __rtruediv__(self, other: object) -> Column:
         return self._with(quotient, other, True)
 
-    def __floordiv__(self, other: Any) -> Column:
+    def __floordiv__(self, other: object) -> Column:
         return self._with(floored, other)
 
-    def __rfloordiv__(self, other: Any) -> Column:
+    def __rfloordiv__(self, other: object) -> Column:
         return self._with(floored, other, True)
 
-    def __mod__(self, other: Any) -> Column:
+    def __mod__(self, other: object) -> Column:
         return self._with(remainder, other)
 
-    def __rmod__(self, other: Any) -> Column:
+    def __rmod__(self, other: object) -> Column:
         return self._with(remainder, other, True)
 
     def __pow__(self, other: Any) -> Column:
@@ -366,7 +366,7 @@ class Column:
 
     astype = cast
 
-    def append(self, values: Any) -> Column:
+    def append(self, values: object) -> Column:
         """With more values behind these."""
         more = (
             column(values) if isinstance(values, Column) else column(values, self.dtype.with_null())

@@ -53,7 +53,7 @@ def refusing(op: str, function: Callable[[], Any]) -> Any:
     return fail(kind, f"arrow.{op}", required, text, hint=hint)
 
 
-def computed(name: str, *values: Any, **options: Any) -> Any:
+def computed(name: str, *values: object, **options: object) -> Any:
     """A function of pyarrow, by its name."""
     function = getattr(extra("pyarrow.compute", "arrow"), name)
     return refusing(name.removesuffix("_checked"), lambda: function(*values, **options))
@@ -64,17 +64,17 @@ def _are_whole(*values: Any) -> bool:
     return all(types.is_integer(value.type) for value in values)
 
 
-def in_floats(values: Any) -> Any:
+def in_floats(values: object) -> Any:
     """Numbers as floats; whole ones that no float holds are rounded."""
     return computed("cast", values, extra("pyarrow", "arrow").float64(), safe=False)
 
 
-def quotient(left: Any, right: Any) -> Any:
+def quotient(left: object, right: object) -> Any:
     """Quotients, as floats."""
     return computed("divide", in_floats(left), in_floats(right))
 
 
-def floored(left: Any, right: Any) -> Any:
+def floored(left: object, right: object) -> Any:
     """Quotients, rounded down."""
     if not _are_whole(left, right):
         return _as_numpy_has(numpy.floor_divide, left, right)
@@ -85,14 +85,14 @@ def floored(left: Any, right: Any) -> Any:
     return computed("subtract", parts, computed("cast", below, parts.type))
 
 
-def remainder(left: Any, right: Any) -> Any:
+def remainder(left: object, right: object) -> Any:
     """What is left of quotients rounded down, with the sign of the divisor."""
     if not _are_whole(left, right):
         return _as_numpy_has(numpy.mod, left, right)
     return computed("subtract", left, computed("multiply", floored(left, right), right))
 
 
-def _as_numpy_has(function: Callable[..., Any], left: Any, right: Any) -> Any:
+def _as_numpy_has(function: Callable[..., Any], left: object, right: object) -> Any:
     pa = extra("pyarrow", "arrow")
     present = computed("and", computed("is_valid", left), computed("is_valid", right))
     sides = []

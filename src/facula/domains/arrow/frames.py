@@ -51,20 +51,20 @@ def dataframe(data: Any = None, dtype: Any = None, columns: list[str] | None = N
     return DataFrame({n: column(list(p), kinds.get(n)) for n, p in zip(names, parts, strict=True)})
 
 
-def _listed(data: Any) -> Any:
+def _listed(data: object) -> Any:
     if hasattr(data, "__iter__") and not isinstance(data, (str, bytes)):
         return data
     required, hint = "columns by name, or rows, were required", 'dataframe({"a": [1, 2]})'
     return fail(TypeError, "arrow.dataframe", required, type(data).__name__, hint=hint)
 
 
-def _mapping(op: str, given: Any, hint: str) -> None:
+def _mapping(op: str, given: object, hint: str) -> None:
     if not isinstance(given, dict):
         required = "a dictionary by names of columns was required"
         fail(TypeError, op, required, type(given).__name__, hint=hint)
 
 
-def _frame(op: str, given: Any) -> DataFrame:
+def _frame(op: str, given: object) -> DataFrame:
     if isinstance(given, DataFrame):
         return given
     required, hint = "another frame was required", "dataframe() makes one"
@@ -83,7 +83,7 @@ def _kinds(dtype: Any) -> dict[str, Any]:
     return {f.name: f.dtype for f in dtype.fields}
 
 
-def from_arrow(data: Any, dtype: Any = None) -> Any:
+def from_arrow(data: object, dtype: Any = None) -> Any:
     """A frame of a table, or a column of an array, on the same memory where types allow it."""
     pa = extra("pyarrow", "arrow")
     if isinstance(data, (pa.Table, pa.RecordBatch)):
@@ -104,7 +104,7 @@ def from_arrow(data: Any, dtype: Any = None) -> Any:
     return column(data, dtype)
 
 
-def _hashable(value: Any) -> Any:
+def _hashable(value: object) -> Any:
     """Equal for equal values: lists and maps by what they hold, and no number is like every other."""
     if isinstance(value, (list, tuple)):
         return tuple(map(_hashable, value))
@@ -178,7 +178,7 @@ class DataFrame:
             )
         return self._columns[name]
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Any:
         if isinstance(key, str):
             return self._named(key)
         if isinstance(key, (list, tuple)) and all(isinstance(name, str) for name in key):
@@ -193,7 +193,7 @@ class DataFrame:
             return next(iter(self[key : key + 1 or None]))
         return self._each(lambda values: values[key])
 
-    def __setitem__(self, name: str, values: Any) -> None:
+    def __setitem__(self, name: str, values: object) -> None:
         made = values if isinstance(values, Column) else column(values)
         if not isinstance(name, str):
             fail(
@@ -293,7 +293,7 @@ class DataFrame:
         """With columns in another order."""
         return self[list(columns)]
 
-    def append(self, other: Any) -> DataFrame:
+    def append(self, other: object) -> DataFrame:
         """With the rows of another frame."""
         pa = extra("pyarrow", "arrow")
         tables = [self.to_arrow(), dataframe(other, columns=self.columns).to_arrow()]
@@ -378,16 +378,16 @@ class DataFrame:
             fail(ValueError, "arrow.join", required, f"{how!r}: {error}", hint=hint)
         return from_arrow(found.combine_chunks())
 
-    def __add__(self, other: Any) -> DataFrame:
+    def __add__(self, other: object) -> DataFrame:
         return self._each(lambda values: values + other)
 
-    def __sub__(self, other: Any) -> DataFrame:
+    def __sub__(self, other: object) -> DataFrame:
         return self._each(lambda values: values - other)
 
-    def __mul__(self, other: Any) -> DataFrame:
+    def __mul__(self, other: object) -> DataFrame:
         return self._each(lambda values: values * other)
 
-    def __truediv__(self, other: Any) -> DataFrame:
+    def __truediv__(self, other: object) -> DataFrame:
         return self._each(lambda values: values / other)
 
     def _numbers(self, name: str) -> dict[str, Any]:

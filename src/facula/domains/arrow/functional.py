@@ -24,7 +24,7 @@ __all__ = [
 _WORD = (1 << 64) - 1
 
 
-def _each(op: str, values: Column, function: Any, dtype: Any) -> Column:
+def _each(op: str, values: Column, function: Callable[..., Any], dtype: Any) -> Column:
     """A function of each number, inside of lists too."""
     inside = isinstance(values.dtype, dt.List)
     kind = values.dtype.item_dtype if isinstance(values.dtype, dt.List) else values.dtype
@@ -38,7 +38,7 @@ def _each(op: str, values: Column, function: Any, dtype: Any) -> Column:
             hint="cast() changes the type of a column",
         )
 
-    def found(value: Any) -> Any:
+    def found(value: object) -> Any:
         return None if value is None else function(value)
 
     if not inside:

@@ -53,7 +53,7 @@ def to_tensor(array: Any, dtype: dt.DType) -> Any:
     return _plain(array)
 
 
-def _inside(array: Any, part: Any) -> Any:
+def _inside(array: Any, part: object) -> Any:
     """The keys, or the values, of the maps that are there: an array that is a slice begins elsewhere."""
     return extra("pyarrow", "arrow").ListArray.from_arrays(array.offsets, part).flatten()
 

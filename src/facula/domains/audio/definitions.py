@@ -319,7 +319,7 @@ def _filter_into(input: core.Tensor, flipped: Any, padded: Any) -> None:
 
 
 def _overdrive_into(
-    waveform: core.Tensor, driven: Any, last_in: Any, last_out: Any, output: Any
+    waveform: core.Tensor, driven: Any, last_in: Any, last_out: Any, output: object
 ) -> None:
     found = TABLE["audio::overdrive"](waveform, driven, last_in, last_out)
     for to, values in zip((output, last_in, last_out), found, strict=True):

@@ -82,7 +82,7 @@ def create_mt19937_generator(seed: int | None = None) -> core.Generator:
 
 def encrypt(
     input: core.Tensor,
-    output: Any,
+    output: core.Tensor,
     key: core.Tensor,
     cipher: str,
     mode: str,
@@ -103,7 +103,7 @@ def encrypt(
 
 def decrypt(
     input: core.Tensor,
-    output: Any,
+    output: core.Tensor,
     key: core.Tensor,
     cipher: str,
     mode: str,

@@ -76,7 +76,7 @@ class _Each:
         return iter(self.function(*self.args, **self.settings))
 
 
-def tables(path: Any, width: int, name: str = "tables", **settings: Any) -> Any:
+def tables(path: Any, width: int, name: str = "tables", **settings: object) -> Any:
     """A pipe of the rows of a table; settings are those of Python's csv."""
     _missing(name, os.fspath(path))
     return IterableWrapper(_Each(_rows, name, os.fspath(path), width, **settings), deepcopy=False)

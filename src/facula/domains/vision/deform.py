@@ -70,7 +70,7 @@ def _check(
     bias: Any,
     settings: Any,
 ) -> None:
-    def refuse(required: str, got: Any, hint: str) -> None:
+    def refuse(required: str, got: object, hint: str) -> None:
         fail(RuntimeError, _OP, required, got, hint=hint)
 
     if input.dim() != 4 or weight.dim() != 4 or offset.dim() != 4:

@@ -34,7 +34,7 @@ def _bytes(op: str, data: Any) -> bytes:
     return bytes(data.contiguous().numpy())
 
 
-def _opened(op: str, data: Any, kinds: Any) -> Any:
+def _opened(op: str, data: object, kinds: Any) -> Any:
     """The image that the bytes hold, loaded."""
     raw, image_module = _bytes(op, data), extra("PIL.Image", op)
     try:
@@ -73,7 +73,7 @@ def _pixels(image: Any, mode: int) -> Any:
     return core.from_numpy(numpy.ascontiguousarray(values))
 
 
-def decoded(op: str, kinds: Any, data: Any, mode: int, turned: bool = False) -> Any:
+def decoded(op: str, kinds: Any, data: object, mode: int, turned: bool = False) -> Any:
     """An image of one of some formats as a tensor."""
     if mode and mode not in _MODES:
         fail(
@@ -163,7 +163,7 @@ def _check_pixels(count: int) -> None:
         )
 
 
-def _encoded(op: str, data: Any, kind: str, **settings: Any) -> Any:
+def _encoded(op: str, data: Any, kind: str, **settings: object) -> Any:
     if data.dtype is not core.uint8 or data.dim() != 3 or data.shape[0] not in (1, 3):
         required = "a uint8 image [channels, height, width] of 1 or 3 channels was required"
         got = f"{data.dtype} of shape {list(data.shape)}"
@@ -242,7 +242,7 @@ class ReadFile:
         return core.frombuffer(bytearray(data), dtype=core.uint8)
 
 
-def write_file(filename: str, data: Any) -> None:
+def write_file(filename: str, data: object) -> None:
     """Bytes as a file, which is there whole or not at all."""
     content = _bytes("write_file", data)
     with written_atomically(filename) as file:

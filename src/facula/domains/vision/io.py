@@ -35,7 +35,7 @@ def read_file(path: Any) -> Any:
     return TABLE["image::read_file"](str(path))
 
 
-def write_file(filename: Any, data: Any) -> None:
+def write_file(filename: Any, data: object) -> None:
     """Bytes as a file, which is there whole or not at all."""
     _images.write_file(str(filename), data)
 

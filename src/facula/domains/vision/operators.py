@@ -27,17 +27,17 @@ def plain(*tensors: Any) -> list[Any]:
     return [(t.to(core.float32) if t.dtype in _HALF else t).contiguous() for t in tensors]
 
 
-def of_maps(grad: core.Tensor, *rest: Any) -> Any:
+def of_maps(grad: core.Tensor, *rest: object) -> Any:
     """What a gradient in maps lies in: their shape is the last four arguments."""
     return like(rest[-4:], grad)
 
 
-def like(shape: Any, x: Any, dtype: Any = None) -> Any:
+def like(shape: Any, x: core.Tensor, dtype: core.dtype | None = None) -> Any:
     """A new tensor where `x` lies."""
     return core.empty(shape, dtype=dtype or x.dtype, device=x.device)
 
 
-def put(out: core.Tensor, run: Any) -> None:
+def put(out: core.Tensor, run: Callable[..., Any]) -> None:
     """Run a kernel into `out`, by way of float32 where that is half precision."""
     if out.dtype not in _HALF:
         run(out)
@@ -151,7 +151,7 @@ class BoxIouRotated:
 # ------------------------------------------------------------------ regions
 
 
-def check_regions(op: str, input: core.Tensor, rois: Any, height: int, width: int) -> None:
+def check_regions(op: str, input: core.Tensor, rois: core.Tensor, height: int, width: int) -> None:
     """What all pooling of regions asks of its arguments."""
     if input.dim() != 4:
         required, hint = "feature maps [N, C, H, W] were required", "input[None] adds a batch"
@@ -178,7 +178,7 @@ def check_bins(op: str, height: int, width: int) -> None:
         fail(RuntimeError, op, required, (height, width), hint=hint)
 
 
-def check_images(op: str, rois: Any, images: int) -> None:
+def check_images(op: str, rois: core.Tensor, images: int) -> None:
     """Whether regions name images that exist."""
     if rois.dim() != 2 or rois.shape[1] != 5:
         required, hint = (
@@ -222,7 +222,7 @@ def _align(out: core.Tensor, input: core.Tensor, rois: Any, bins: Any, settings:
     maps, regions = plain(input, rois.to(input.dtype) if input.dtype is not rois.dtype else rois)
     numbers = (*maps.shape, regions.shape[0], *bins, max(samples, 0), *map(int, flags))
 
-    def run(target: Any) -> None:
+    def run(target: object) -> None:
         core.kernel(f"vision.align:{maps.dtype.code}")((target, maps, regions), numbers, (scale,))
 
     if out.numel():
@@ -247,7 +247,7 @@ def _align_grad(out: core.Tensor, grad: core.Tensor, rois: Any, bins: Any, setti
 
 
 def _batched(
-    batch: Any, function: Callable[..., Any], input: core.Tensor, rois: Any, *settings: Any
+    batch: Any, function: Callable[..., Any], input: core.Tensor, rois: Any, *settings: object
 ) -> Any:
     """A batch of maps and regions: its images stand one behind the other."""
     full = batch.full(input) if batch.has(input) else None

@@ -28,7 +28,7 @@ from .operators import (
 )
 
 
-def _numbers(shape: Any, rois: Any, height: int, width: int) -> tuple[int, ...]:
+def _numbers(shape: core.Size, rois: core.Tensor, height: int, width: int) -> tuple[int, ...]:
     return (*shape[1:], height, width, rois.shape[0], shape[0])
 
 
@@ -40,7 +40,7 @@ def _pool(
     check_images("roi_pool", rois, input.shape[0])
     maps, regions = plain(input, rois)
 
-    def run(target: Any) -> None:
+    def run(target: object) -> None:
         core.kernel(f"vision.{name}:{maps.dtype.code}")(
             (target, out[1], maps, regions),
             _numbers(maps.shape, regions, *bins),
@@ -84,10 +84,10 @@ def _pooled(name: str) -> Any:
     def cpu(
         out: core.Tensor,
         input: core.Tensor,
-        rois: Any,
-        spatial_scale: Any,
-        pooled_height: Any,
-        pooled_width: Any,
+        rois: core.Tensor,
+        spatial_scale: float,
+        pooled_height: int,
+        pooled_width: int,
     ) -> None:
         _pool(name, out, input, rois, spatial_scale, (pooled_height, pooled_width))
 
@@ -124,7 +124,7 @@ def _transposed(name: str, chosen: bool) -> Any:
         out: core.Tensor,
         grad: core.Tensor,
         rois: Any,
-        places: Any,
+        places: object,
         spatial_scale: Any,
         pooled_height: Any,
         pooled_width: Any,

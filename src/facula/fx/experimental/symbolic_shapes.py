@@ -53,7 +53,7 @@ class StatelessSymbolicContext:
         return value not in (DimDynamic.STATIC, False)
 
 
-def give_symbols(t: Any, env: ShapeEnv, source: Any = None, context: Any = None) -> None:
+def give_symbols(t: Any, env: ShapeEnv, source: object = None, context: Any = None) -> None:
     """Make the sizes of a fake tensor symbols."""
     shape = []
     for dim, size in enumerate(core.Tensor.size(t)):
@@ -63,7 +63,7 @@ def give_symbols(t: Any, env: ShapeEnv, source: Any = None, context: Any = None)
         t._symbolic = geometry_of(t, shape, env)
 
 
-def hint_int(x: Any, fallback: int | None = None) -> int:
+def hint_int(x: object, fallback: int | None = None) -> int:
     """The value for the example sizes; nothing is noted."""
     return plain(x)
 
@@ -73,7 +73,7 @@ def guard_int(x: Any) -> int:
     return int(x)
 
 
-def guard_bool(x: Any) -> bool:
+def guard_bool(x: object) -> bool:
     """The truth, fixed by a guard."""
     return bool(x)
 
@@ -83,46 +83,46 @@ def guard_float(x: Any) -> float:
     return float(x)
 
 
-def guard_size_oblivious(x: Any) -> bool:
+def guard_size_oblivious(x: object) -> bool:
     """The truth, fixed by a guard: sizes that are symbols are at least 2 here."""
     return _or(x, bool(plain(x)) if isinstance(x, SymBool) else False)
 
 
-def _or(x: Any, otherwise: bool) -> bool:
+def _or(x: object, otherwise: bool) -> bool:
     if isinstance(x, SymBool) and x.condition is not None:
         known = x.env.known(x.condition)
         return otherwise if known is None else known
     return bool(x)
 
 
-def guard_or_false(x: Any) -> bool:
+def guard_or_false(x: object) -> bool:
     """The truth, fixed by a guard; False where it depends on a number that is read from elements."""
     return _or(x, False)
 
 
-def guard_or_true(x: Any) -> bool:
+def guard_or_true(x: object) -> bool:
     """The truth, fixed by a guard; True where it depends on a number that is read from elements."""
     return _or(x, True)
 
 
-def statically_known_true(x: Any) -> bool:
+def statically_known_true(x: object) -> bool:
     """Whether something is true for all sizes."""
     return _or(x, False)
 
 
-def statically_known_false(x: Any) -> bool:
+def statically_known_false(x: object) -> bool:
     """Whether something is false for all sizes."""
     return not _or(x, True)
 
 
-def has_static_value(x: Any) -> bool:
+def has_static_value(x: object) -> bool:
     """Whether a number or truth is the same for all sizes."""
     if isinstance(x, SymBool) and x.condition is not None:
         return x.env.known(x.condition) is not None
     return not is_symbolic(x) or is_concrete_int(x)
 
 
-def sym_eq(x: Any, y: Any) -> Any:
+def sym_eq(x: object, y: Any) -> Any:
     """Whether numbers, or lists of numbers, are equal."""
     if isinstance(x, (tuple, list)) and isinstance(y, (tuple, list)):
         return len(x) == len(y) and sym_and(*[sym_eq(a, b) for a, b in zip(x, y, strict=True)])
@@ -145,32 +145,32 @@ def sym_or(*truths: Any) -> Any:
     return found
 
 
-def free_unbacked_symbols(x: Any) -> set[str]:
+def free_unbacked_symbols(x: object) -> set[str]:
     """The symbols among `free_symbols` that have no example."""
     return {name for name in free_symbols(x) if name.startswith(UNBACKED)}
 
 
-def has_free_symbols(x: Any) -> bool:
+def has_free_symbols(x: object) -> bool:
     """Whether something depends on symbols."""
     return bool(free_symbols(x))
 
 
-def has_free_unbacked_symbols(x: Any) -> bool:
+def has_free_unbacked_symbols(x: object) -> bool:
     """Whether something depends on numbers that have no example."""
     return bool(free_unbacked_symbols(x))
 
 
-def is_symbolic(x: Any) -> bool:
+def is_symbolic(x: object) -> bool:
     """Whether a number depends on sizes."""
     return isinstance(x, (SymInt, SymFloat, SymBool))
 
 
-def is_concrete_int(x: Any) -> bool:
+def is_concrete_int(x: object) -> bool:
     """Whether a whole number is the same for all sizes."""
     return not isinstance(x, SymInt) or x.expr.constant is not None
 
 
-def free_symbols(x: Any) -> set[str]:
+def free_symbols(x: object) -> set[str]:
     """The symbols on which a number, a tensor or a list of them depends."""
     if isinstance(x, (SymInt, SymBool)):
         return symbols_of(x.expr if isinstance(x, SymInt) else x.condition)
@@ -180,6 +180,6 @@ def free_symbols(x: Any) -> set[str]:
     return symbols_in(x, env) if env is not None else set()
 
 
-def has_symbolic_sizes_strides(x: Any) -> bool:
+def has_symbolic_sizes_strides(x: object) -> bool:
     """Whether a tensor has sizes that are symbols."""
     return getattr(x, "_symbolic", None) is not None

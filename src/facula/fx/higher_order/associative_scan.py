@@ -115,7 +115,7 @@ def associative_scan(
     dim = dim + leaves[0].dim() if dim < 0 else dim
     common_length("associative_scan", leaves, dim)
 
-    def flat(*values: Any) -> tuple[Any, ...]:
+    def flat(*values: object) -> tuple[Any, ...]:
         a = pytree.tree_unflatten(list(values[: len(leaves)]), spec)
         b = pytree.tree_unflatten(list(values[len(leaves) :]), spec)
         found, made = pytree.tree_flatten(combine_fn(a, b))
@@ -139,7 +139,7 @@ def _check_like(before: Any, after: Any) -> None:
         _differ([(list(x.shape), x.dtype) for x in after if isinstance(x, Tensor)])
 
 
-def _differ(got: Any) -> None:
+def _differ(got: object) -> None:
     refuse(
         "associative_scan",
         "results like the arguments were required of combine_fn (The pytree of the output of the "

@@ -95,7 +95,7 @@ class _InnerTracer(PythonKeyTracer):
         self.remember(t, node)
         return node
 
-    def _lift(self, value: Any) -> Node:
+    def _lift(self, value: object) -> Node:
         count = sum(1 for n in self.graph.nodes if n.op == "placeholder")
         node = self.placeholder(f"arg{count}_1")
         self.lifted.append((value, node))
@@ -144,7 +144,7 @@ class Captured:
         """The values from outside."""
         return [value for value, _ in self.tracer.lifted]
 
-    def _checked(self, given: Any) -> list[Any]:
+    def _checked(self, given: object) -> list[Any]:
         outputs = list(given) if isinstance(given, (tuple, list)) else [given]
         for x in outputs:
             if not (isinstance(x, (Tensor, int)) or x is None):
@@ -210,7 +210,7 @@ class Captured:
         node.meta["val"] = tuple(self.outputs)
 
 
-def with_inputs(graph: Graph, inputs: list[Any], given: Any, finish: Any = None) -> Graph:
+def with_inputs(graph: Graph, inputs: list[Any], given: object, finish: Any = None) -> Graph:
     """A copy of a graph whose inputs are these in this order; what is no node is an input that is not read."""
     made = Graph()
     known: dict[Node, Node] = {}

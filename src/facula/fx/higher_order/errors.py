@@ -7,7 +7,7 @@ Keeps true: the names are PyTorch's, so that programs that catch them go on.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from facula.core.errors import fail
 
@@ -26,7 +26,7 @@ class UncapturedHigherOrderOpError(TorchDynamoException):
 _SPOKEN = {"cond": "torch.cond", "while_loop": "torch.while_loop"}
 
 
-def refuse(op: str, required: str, got: Any, hint: str) -> NoReturn:
+def refuse(op: str, required: str, got: object, hint: str) -> NoReturn:
     """Raise `UncapturedHigherOrderOpError` for an operator."""
     spoken = _SPOKEN.get(op, f"torch.ops.higher_order.{op}")
     fail(

@@ -80,7 +80,7 @@ class _MapGradient(Function):
         wanted = [differentiable(x) and x.requires_grad for x in values]
         pull = gradient_of(f, wanted)
 
-        def back(*args: Any) -> Any:
+        def back(*args: object) -> Any:
             x, rest = args[:count], args[count:]
             return pull(*x, *rest[len(cotangents) :], *rest[: len(cotangents)])
 
@@ -94,7 +94,7 @@ class _MapGradient(Function):
         return (None, None, None, *made)
 
 
-def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:  # noqa: A001 - PyTorch's name
+def map(f: Callable[..., Any], xs: Any, *args: object) -> Any:  # noqa: A001 - PyTorch's name
     """``f(x, *args)`` of every `x` along the first dimension of the tensors of `xs`, stacked.
 
     Raises:
@@ -106,7 +106,7 @@ def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:  # noqa: A001 - PyTo
     _check(leaves)
     made: list[Any] = []
 
-    def flat(*values: Any) -> tuple[Any, ...]:
+    def flat(*values: object) -> tuple[Any, ...]:
         x = pytree.tree_unflatten(list(values[: len(leaves)]), spec)
         result = f(x, *pytree.tree_unflatten(list(values[len(leaves) :]), more_spec))
         found, out = pytree.tree_flatten(result)

@@ -56,18 +56,18 @@ def merged(a: Any, b: Any) -> Any:
             return a.new_empty(tuple(sizes))
 
 
-def _same(x: Any, y: Any) -> bool:
+def _same(x: object, y: Any) -> bool:
     symbolic = getattr(x, "_is_symbolic", False) or getattr(y, "_is_symbolic", False)
     return str(x) == str(y) if symbolic else bool(x == y)
 
 
-def _new_size(env: Any, x: Any, y: Any) -> Any:
+def _new_size(env: Any, x: object, y: Any) -> Any:
     if env is None:
         _differ("results of one shape", x, y)
     return env.create_unbacked_symint(0)
 
 
-def _number(a: Any, b: Any) -> Any:
+def _number(a: object, b: object) -> Any:
     if _same(a, b):
         return a
     env: Any = environment()
@@ -84,7 +84,7 @@ def environment() -> Any:
     return next((mode.shape_env for mode in modes if mode.shape_env is not None), None)
 
 
-def _differ(wanted: str, a: Any, b: Any) -> Any:
+def _differ(wanted: str, a: object, b: object) -> Any:
     refuse(
         "cond",
         f"{wanted} were required of both functions (Expected both branches to return tensors with the same metadata: "

@@ -73,7 +73,7 @@ class HigherOrderOperator:
     def _qualified_python_name(self) -> str:
         return f"{prefix()}.ops.higher_order.{self._name}"
 
-    def py_impl(self, key: Any) -> Callable[..., Any]:
+    def py_impl(self, key: object) -> Callable[..., Any]:
         """A decorator: the function is what a dispatch key, a mode's class or a transform's does."""
 
         def put(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -82,7 +82,7 @@ class HigherOrderOperator:
 
         return put
 
-    def fallthrough(self, key: Any) -> None:
+    def fallthrough(self, key: object) -> None:
         """Kept for PyTorch's API: keys without a function are passed by."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -107,7 +107,7 @@ class HigherOrderOperator:
     def __repr__(self) -> str:
         return f"<higher order operator {self._name}>"
 
-    def __deepcopy__(self, memo: Any) -> HigherOrderOperator:
+    def __deepcopy__(self, memo: object) -> HigherOrderOperator:
         return self
 
     def __reduce__(self) -> Any:
@@ -148,7 +148,7 @@ class ControlFlow(HigherOrderOperator):
         """The results, by Python."""
         raise NotImplementedError
 
-    def recorded(self, *args: Any) -> tuple[Any, ...]:
+    def recorded(self, *args: object) -> tuple[Any, ...]:
         """The results of a trace, with a history; the functions are graphs."""
         raise NotImplementedError
 
@@ -179,14 +179,14 @@ class ControlFlow(HigherOrderOperator):
         return (*args[:-1], type(last)([*last, *more]) if more else last)
 
     # ---------------------------------------------------------------- transforms
-    def _under(self, level: Any, args: tuple[Any, ...]) -> Any:
+    def _under(self, level: object, args: tuple[Any, ...]) -> Any:
         if isinstance(level, FunctionalLevel):
             return self._functional(level, args)
         if hasattr(level, "size"):
             return self.mapped(level, args)
         return self.run(*args)
 
-    def mapped(self, level: Any, args: tuple[Any, ...]) -> Any:
+    def mapped(self, level: object, args: tuple[Any, ...]) -> Any:
         """The results under `vmap`: a loop of operators on the whole batch."""
         return self.run(*args)
 
@@ -225,7 +225,7 @@ class _Nested(FunctionalLevel):
 def _functionalised(name: str, function: Callable[..., Any], outer: Any) -> Any:
     """A function without writes; one that writes to what it is given is refused."""
 
-    def inner(*args: Any) -> Any:
+    def inner(*args: object) -> Any:
         with _Nested(outer) as level:
             outputs = function(*args)
             single = not isinstance(outputs, (tuple, list))
@@ -266,7 +266,7 @@ def is_fake(args: tuple[Any, ...]) -> bool:
     return any(isinstance(mode, FakeTensorMode) for mode in core.DISPATCH_MODES)
 
 
-def fresh(like: Any, shape: Sequence[Any] | None = None) -> Any:
+def fresh(like: object, shape: Sequence[Any] | None = None) -> Any:
     """A stand-in like a value, or of another shape, in memory of its own."""
     if not isinstance(like, Tensor):
         return like

@@ -110,7 +110,7 @@ class _ScanGradient(Function):
         sums = [F.zeros_like(x) for x, w in zip(more, wanted[n + m :], strict=True) if w]
         a, b = len(states), len(states) + sum(wanted[n : n + m])
 
-        def back(*args: Any) -> Any:
+        def back(*args: object) -> Any:
             given, total = args[:a], args[a : a + len(sums)]
             rest = args[a + len(sums) :]
             cotangents, rest = rest[: len(rows)], rest[len(rows) :]
@@ -161,7 +161,7 @@ def scan(
     common_length("scan", leaves, dim)
     specs: list[Any] = []
 
-    def flat(*values: Any) -> tuple[Any, ...]:
+    def flat(*values: object) -> tuple[Any, ...]:
         carry = pytree.tree_unflatten(list(values[: len(first)]), init_spec)
         given = combine_fn(carry, pytree.tree_unflatten(list(values[len(first) :]), xs_spec))
         made, y = _pair(given)
@@ -179,7 +179,7 @@ def scan(
     return carry, pytree.tree_unflatten(ys, specs[0])
 
 
-def _pair(given: Any) -> tuple[Any, Any]:
+def _pair(given: object) -> tuple[Any, Any]:
     if not isinstance(given, (tuple, list)) or len(given) != 2:
         refuse(
             "scan",

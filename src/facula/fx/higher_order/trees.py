@@ -50,7 +50,7 @@ def same_trees(op: str, a: Flat, b: Flat) -> None:
         )
 
 
-def differentiable(x: Any) -> bool:
+def differentiable(x: object) -> bool:
     """Whether a value may have a gradient."""
     return isinstance(x, Tensor) and (x.dtype.is_floating_point or x.dtype.is_complex)
 
@@ -67,7 +67,7 @@ def gradient_of(function: Callable[..., Any], wanted: Sequence[bool]) -> Callabl
     """A function of inputs and the cotangents of differentiable results: the gradients of the wanted inputs."""
     count = len(wanted)
 
-    def gradients(*args: Any) -> tuple[Any, ...]:
+    def gradients(*args: object) -> tuple[Any, ...]:
         recording = core.set_grad_enabled(True)
         try:
             inputs = detached(args[:count], wanted)

@@ -250,7 +250,7 @@ def _next(state: tuple[Any, ...], made: Any) -> tuple[Any, ...]:
     return tuple(made)
 
 
-def _other_state(got: Any, wanted: Any) -> None:
+def _other_state(got: object, wanted: Any) -> None:
     fail(
         RuntimeError,
         "while_loop",
@@ -286,7 +286,7 @@ def _check_state(state: Any, made: Any) -> None:
         )
 
 
-def _numbers(x: Any) -> None:
+def _numbers(x: object) -> None:
     refuse(
         "while_loop",
         "tensors were required as state in a trace without symbols (carried ints become unbacked sizes)",

@@ -33,23 +33,23 @@ class FakeTensorProp(Interpreter):
             n.meta["val"] = result
         return result
 
-    def propagate(self, *args: Any) -> Any:
+    def propagate(self, *args: object) -> Any:
         """Run for real or fake inputs."""
         mode = self._mode
         return self.propagate_dont_convert_inputs(
             *[mode.from_tensor(a) if isinstance(a, core.Tensor) else a for a in args]
         )
 
-    def propagate_dont_convert_inputs(self, *args: Any) -> Any:
+    def propagate_dont_convert_inputs(self, *args: object) -> Any:
         """Run for fake inputs."""
         with self._mode:
             return super().run(*args)
 
 
-def _tensors(value: Any) -> list[Any]:
+def _tensors(value: object) -> list[Any]:
     found: list[Any] = []
 
-    def note(x: Any) -> Any:
+    def note(x: object) -> Any:
         if isinstance(x, core.Tensor):
             found.append(x)
         return x

@@ -55,7 +55,7 @@ def get_size_of_all_nodes(fx_module: GraphModule, args: list[core.Tensor] | None
 def _nbytes(meta: Any) -> int:
     total = 0
 
-    def add(x: Any) -> Any:
+    def add(x: object) -> Any:
         nonlocal total
         if hasattr(x, "shape") and hasattr(x, "dtype"):
             total += x.shape.numel() * x.dtype.itemsize

@@ -75,7 +75,7 @@ class ShapeProp(Interpreter):
             ) from error
         found = False
 
-        def note(value: Any) -> Any:
+        def note(value: object) -> Any:
             nonlocal found
             if isinstance(value, core.Tensor):
                 found = True
@@ -90,7 +90,7 @@ class ShapeProp(Interpreter):
         n.meta["type"] = type(result)
         return result
 
-    def propagate(self, *args: Any) -> Any:
+    def propagate(self, *args: object) -> Any:
         """Run for these inputs; gives the result."""
         if self.fake_mode is not None:
             mode = self.fake_mode

@@ -7,7 +7,6 @@ Keeps true: nothing is changed but by `legalize_graph`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from facula import core, nn
 from facula.fx.graph_module import GraphModule
@@ -25,7 +24,7 @@ NodeSet = set[Node]
 CALLABLE_NODE_OPS = {"call_module", "call_function", "call_method"}
 
 
-def get_acc_ops_name(k: Any) -> str:
+def get_acc_ops_name(k: object) -> str:
     """The name of a function or class."""
     if isinstance(k, str):
         return k

@@ -51,7 +51,7 @@ def _options(
     )
 
 
-def _kind(x: Any) -> Any:
+def _kind(x: object) -> Any:
     """What a trace depends on, of an input."""
     if isinstance(x, Tensor):
         return (x.shape, x.stride(), x.dtype, x.device, x.requires_grad, x.is_leaf, id(type(x)))
@@ -137,7 +137,7 @@ def aot_function(
         )  # fmt: skip
     )
 
-    def compiled(*args: Any, **kwargs: Any) -> Any:
+    def compiled(*args: object, **kwargs: object) -> Any:
         flat, structure = pytree.tree_flatten((args, kwargs))
         return cache.call(fn, flat, structure)
 
@@ -175,7 +175,7 @@ class _Swapped:
             self.before.append(table[name])
             table[name] = value
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         # in reverse: a module with several names has one place, which was entered for each of them
         for (table, name, _), value in reversed(list(zip(self.places, self.before, strict=True))):
             table[name] = value
@@ -363,13 +363,13 @@ def _flat_caller(
         of_list._boxed_call = True  # type: ignore[attr-defined]
         return of_list
 
-    def of_arguments(*args: Any) -> Any:
+    def of_arguments(*args: object) -> Any:
         return finish(program(list(args)))
 
     return of_arguments
 
 
-def print_compile(fx_g: GraphModule, _: Any) -> Callable[..., Any]:
+def print_compile(fx_g: GraphModule, _: object) -> Callable[..., Any]:
     """The compiler that prints graphs and runs them as they are."""
     print(fx_g.code)
     return fx_g

@@ -29,7 +29,7 @@ class AotAutograd:
         return aot_module_simplified(gm, example_inputs, **{**self.kwargs, **kwargs})
 
 
-def aot_autograd(**kwargs: Any) -> AotAutograd:
+def aot_autograd(**kwargs: object) -> AotAutograd:
     """A backend out of `fw_compiler=`, `bw_compiler=` and the other options of `aot_function`."""
     return AotAutograd(**kwargs)
 

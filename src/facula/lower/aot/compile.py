@@ -281,7 +281,7 @@ class InputPlan:
         if not self.bases and len(self.kept) == len(self.place):
             return function
 
-        def program(*args: Any) -> Any:
+        def program(*args: object) -> Any:
             return function(*self.spread(args))
 
         return program

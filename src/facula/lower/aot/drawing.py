@@ -58,7 +58,7 @@ def draw_graph(
 def draw_graph_compile(name: str | os.PathLike[str]) -> Callable[[GraphModule, Any], GraphModule]:
     """The compiler that draws graphs to a file and runs them as they are."""
 
-    def compiler(fx_g: GraphModule, _: Any) -> GraphModule:
+    def compiler(fx_g: GraphModule, _: object) -> GraphModule:
         draw_graph(fx_g, name)
         return fx_g
 

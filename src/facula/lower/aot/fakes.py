@@ -35,7 +35,7 @@ def _fake(x: Tensor, mode: FakeTensorMode) -> Tensor:
     return as_leaf(plain if isinstance(plain, FakeTensor) else mode.from_tensor(plain), x)
 
 
-def as_leaf(made: Any, x: Tensor) -> Any:
+def as_leaf(made: FakeTensor, x: Tensor) -> Any:
     """A fake tensor as a leaf of the trace, which wants a gradient where the input does."""
     made.requires_grad_(x.requires_grad)
     if x.requires_grad and not x.is_leaf:

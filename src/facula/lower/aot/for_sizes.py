@@ -187,7 +187,7 @@ def _require_sizes(graph: Graph, env: Any) -> None:
                     env.note(size.expr, "==", number(plain(size)), True)
 
 
-def _geometry(x: Any) -> Any:
+def _geometry(x: object) -> Any:
     return (tuple(x.shape), tuple(x.stride())) if isinstance(x, Tensor) else x
 
 

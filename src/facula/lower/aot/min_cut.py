@@ -92,7 +92,7 @@ def min_cut_rematerialization_partition(
     compiler: str = "inductor",
     *,
     num_fwd_outputs: int,
-    **options: Any,
+    **options: object,
 ) -> Parts:
     """Save what is cheapest to keep, and compute the rest of what the backward reads again."""
     if not any(isinstance(n, Node) for n in joint_outputs(joint_module.graph, num_fwd_outputs)[1]):

@@ -119,7 +119,7 @@ def split(
 
 
 def default_partition(
-    joint_module: GraphModule, _joint_inputs: Any, *, num_fwd_outputs: int, **options: Any
+    joint_module: GraphModule, _joint_inputs: Any, *, num_fwd_outputs: int, **options: object
 ) -> Parts:
     """Everything that needs no cotangent is forward; what the rest reads of it is handed over."""
     graph = joint_module.graph

@@ -116,7 +116,7 @@ class _Reader:
                 shown.setdefault(id(alias.memory), set()).add(id(alias))
         self.signature.results = [self._result(x, shown) for x in outputs]
 
-    def _result(self, x: Any, shown: dict[int, set[int]]) -> Result:
+    def _result(self, x: object, shown: dict[int, set[int]]) -> Result:
         if not isinstance(x, Tensor):
             return Result("constant", x)
         number = self.number_of.get(id(x))

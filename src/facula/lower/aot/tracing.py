@@ -35,7 +35,7 @@ class Cotangent:
         strides = cotangent_strides(of.shape, of.stride())
         return core.empty_strided(of.shape, strides, dtype=of.dtype, device=of.device)
 
-    def cpu(out: Any, of: Any) -> None:
+    def cpu(out: object, of: Any) -> None:
         """Nothing: only shapes are traced."""
 
 
@@ -147,7 +147,7 @@ def trace(
     return traced
 
 
-def _wants_gradient(x: Any) -> bool:
+def _wants_gradient(x: FakeTensor) -> bool:
     return isinstance(x, Tensor) and x.requires_grad
 
 

@@ -39,7 +39,7 @@ class Namespace:
         self.dtype = dtype
         self.device = device
 
-    def _tensor(self, x: Any) -> Tensor:
+    def _tensor(self, x: object) -> Tensor:
         if isinstance(x, Tensor):
             return x
         kind = core.bool_ if isinstance(x, bool) else self.dtype
@@ -58,23 +58,23 @@ class Namespace:
 
         return call
 
-    def maximum(self, a: Any, b: Any) -> Any:
+    def maximum(self, a: object, b: object) -> Any:
         """The larger value; of a number, by `clamp`."""
         if isinstance(a, Tensor) and isinstance(b, Tensor):
             return F.maximum(a, b)
         return F.clamp(a, min=b) if isinstance(a, Tensor) else F.clamp(b, min=a)
 
-    def minimum(self, a: Any, b: Any) -> Any:
+    def minimum(self, a: object, b: object) -> Any:
         """The smaller value; of a number, by `clamp`."""
         if isinstance(a, Tensor) and isinstance(b, Tensor):
             return F.minimum(a, b)
         return F.clamp(a, max=b) if isinstance(a, Tensor) else F.clamp(b, max=a)
 
-    def cast(self, x: Any, code: str) -> Any:
+    def cast(self, x: object, code: str) -> Any:
         """`x` in a dtype by its short name."""
         return x.to(evaluation._DTYPE_OF[code]) if isinstance(x, Tensor) else x
 
-    def where(self, condition: Any, a: Any, b: Any) -> Any:
+    def where(self, condition: Any, a: object, b: object) -> Any:
         """`a` where the condition holds, else `b`."""
         if not isinstance(a, Tensor) and not isinstance(b, Tensor):
             a = self._tensor(a)
@@ -125,7 +125,7 @@ def _result_meta(operator: Any, bound: tuple[Any, ...]) -> list[Any]:
     return _metas(operator, key)
 
 
-def _described(a: Any) -> Any:
+def _described(a: object) -> Any:
     if isinstance(a, Tensor):  # the example sizes, where sizes are symbols
         return ("tensor", tuple(Tensor.size(a)), a.dtype)
     return ("value", type(a), a)
@@ -161,7 +161,7 @@ def _broadcast(tensors: list[Tensor]) -> list[Any] | None:
     return shape
 
 
-def _settled(result: Any, meta: Any, shape: list[Any] | None, namespace: Namespace) -> Tensor:
+def _settled(result: object, meta: Any, shape: list[Any] | None, namespace: Namespace) -> Tensor:
     """A result in the dtype and shape that the operator gives."""
     wanted = list(meta.shape) if shape is None else shape
     if not isinstance(result, Tensor):

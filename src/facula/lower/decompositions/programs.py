@@ -83,7 +83,7 @@ class _Run:
             self.known[id(leaf)] = float(self.shape[self.dim])
         return self.known[id(leaf)]
 
-    def full(self, value: Any) -> Any:
+    def full(self, value: object) -> Any:
         """A value that may be a number, as a tensor over the rows."""
         if isinstance(value, Tensor):
             return value

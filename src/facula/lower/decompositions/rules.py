@@ -25,21 +25,21 @@ from facula.ops.registry import TABLE as OPERATORS
 ROWS = frozenset(PROGRAMS)
 
 
-def overload(operator: Any) -> Any:
+def overload(operator: core.Op) -> Any:
     """The overload by which tables name an operator."""
     space, _, name = operator.name.rpartition("::")
     return getattr(getattr(ops, space or "aten"), name).default
 
 
 def _pointwise_rule(operator: Any) -> Rule:
-    def rule(*args: Any, **kwargs: Any) -> Any:
+    def rule(*args: object, **kwargs: object) -> Any:
         return decompose_pointwise(operator, args, kwargs)
 
     return rule
 
 
 def _composite_rule(operator: Any) -> Rule:
-    def rule(*args: Any, **kwargs: Any) -> Any:
+    def rule(*args: object, **kwargs: object) -> Any:
         bound, out = core.bind_arguments(operator, args, kwargs)
         if out is not None:
             return operator(*args, **kwargs)
@@ -48,7 +48,7 @@ def _composite_rule(operator: Any) -> Rule:
     return rule
 
 
-def rule_of(operator: Any) -> Rule | None:
+def rule_of(operator: core.Op) -> Rule | None:
     """The function that computes an operator by others, None for one that is not made of others."""
     found = REGISTERED.get(operator.name)
     if found is not None:

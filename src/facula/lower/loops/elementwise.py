@@ -129,19 +129,19 @@ def pointwise(
     return rule
 
 
-def _beyond_32_bits(number: Any) -> bool:
+def _beyond_32_bits(number: object) -> bool:
     """Whether an operand is a number that int32 would cut."""
     return isinstance(number, int) and not -(2**31) <= number < 2**31
 
 
-def _operand(value: Any, positions: Sequence[Index], narrow: str) -> Any:
+def _operand(value: object, positions: Sequence[Index], narrow: str) -> Any:
     """An element of an operand, rounded to a dtype of 16 bits where one is named."""
     found = _element(value, positions)
     stored = narrow and isinstance(value, Value) and value.code == narrow
     return rounded(found, narrow) if narrow and not stored else found
 
 
-def _element(value: Any, positions: Sequence[Index]) -> Any:
+def _element(value: object, positions: Sequence[Index]) -> Any:
     if isinstance(value, Value):
         return read_broadcast(value, positions)
     if isinstance(
@@ -192,7 +192,7 @@ def is_dear(expression: Any, numel: int = 0) -> bool:
     return loads > 4 or gathers or any(is_call(current) for current in order)
 
 
-def _gathers(value: Any) -> bool:
+def _gathers(value: object) -> bool:
     """Whether a leaf is read at a place that lies in memory."""
     return isinstance(value, ir.Load) and any(
         isinstance(atom, Indirect) and ir.loads_of([atom.value]) for atom in value.index.atoms()

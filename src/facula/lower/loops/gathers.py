@@ -27,7 +27,7 @@ from facula.ops.scalar_primitives import where
 RULES: dict[str, Callable[[Any, Sequence[Any], Any], Any]] = {}
 
 
-def check_within(index: Any, low: int, high: int, name: str, *args: Any) -> None:
+def check_within(index: Any, low: int, high: int, name: str, *args: object) -> None:
     """Call an operator, which raises, where an index is not in `[low, high)`."""
     if not index.numel():
         return
@@ -47,7 +47,7 @@ def _check(
     lowering.add(ir.Extern(check_within, tuple(given), {}, [], True, "check_within"))
 
 
-def _placed(lowering: Any, item: Any) -> Any:
+def _placed(lowering: Any, item: object) -> Any:
     if isinstance(item, Value):
         return lowering.realize(item)
     if isinstance(item, (tuple, list)):

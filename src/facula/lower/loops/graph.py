@@ -176,7 +176,7 @@ class GraphLowering(Lowering):
             return self.values[structure]
         return structure
 
-    def _settle(self, node: Node, found: Any) -> None:
+    def _settle(self, node: Node, found: object) -> None:
         """Store what is a result, or dear and read several times."""
         for value in found if isinstance(found, tuple) else (found,):
             if not isinstance(value, Value) or value.stored() is not None:
@@ -186,7 +186,7 @@ class GraphLowering(Lowering):
             elif value.depth >= DEEPEST and value.root().dense:
                 self.realize(value)
 
-    def _result(self, structure: Any) -> Any:
+    def _result(self, structure: object) -> Any:
         """Outputs as views."""
         if isinstance(structure, (tuple, list)):
             return tuple(self._result(item) for item in structure)
@@ -201,7 +201,7 @@ class GraphLowering(Lowering):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         val: Any,
-        target: Any = None,
+        target: object = None,
     ) -> Any:
         args, kwargs = self._placed(args), self._placed(kwargs)
         several = isinstance(val, (tuple, list))
@@ -216,7 +216,7 @@ class GraphLowering(Lowering):
         self.add(ir.Extern(target, args, kwargs, results, several, str(node.target)))
         return tuple(found) if several else found[0]
 
-    def _placed(self, structure: Any) -> Any:
+    def _placed(self, structure: object) -> Any:
         """Arguments with views where values stand."""
         if isinstance(structure, Value):
             return self.realize(structure)
@@ -243,7 +243,7 @@ def stored(tensor: core.Tensor, buffer: ir.Buffer) -> Value:
     return value
 
 
-def _values_in(structure: Any) -> list[Any]:
+def _values_in(structure: object) -> list[Any]:
     if isinstance(structure, dict):
         structure = list(structure.values())
     if isinstance(structure, (tuple, list)):
@@ -251,7 +251,7 @@ def _values_in(structure: Any) -> list[Any]:
     return [structure]
 
 
-def _deepen(found: Any, given: Any) -> None:
+def _deepen(found: object, given: object) -> None:
     """Say of results how deep their expressions are."""
     depth = max((v.depth for v in _values_in(given) if isinstance(v, Value) and v.lazy), default=0)
     for value in found if isinstance(found, tuple) else (found,):

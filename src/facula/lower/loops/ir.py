@@ -64,7 +64,7 @@ class Named:
     number: int = 0
 
 
-def leaf(value: Any, dtype: str) -> Scalar:
+def leaf(value: object, dtype: str) -> Scalar:
     """A leaf of expressions: a `Load`, `Position` or `Named`."""
     return node("input", (), dtype, value)
 

@@ -154,7 +154,7 @@ class Lowering:
         return view
 
     # --- conversions
-    def cast_like(self, source: Any, target: Any) -> Value:
+    def cast_like(self, source: object, target: Any) -> Value:
         """The elements of a value (or a number) in the shape, dtype and order of a tensor."""
         code = target.dtype.code
         if code not in ir.REGISTER:
@@ -171,7 +171,7 @@ class Lowering:
 
         return Value(target.shape, target.stride(), code, rule=rule)
 
-    def full_like(self, target: Any, number: Any) -> Value:
+    def full_like(self, target: Any, number: object) -> Value:
         """One number everywhere."""
         code = target.dtype.code
         if code not in ir.REGISTER:

@@ -72,7 +72,7 @@ class View:
         return not self.offset and self.shape == own.shape and self.strides == own.strides
 
 
-def views_in(structure: Any) -> Iterator[View]:
+def views_in(structure: object) -> Iterator[View]:
     """Every view in a structure of tuples, lists and dicts."""
     if isinstance(structure, View):
         yield structure

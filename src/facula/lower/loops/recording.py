@@ -27,7 +27,7 @@ _active = threading.local()
 
 
 def _watch(
-    name: str, tensors: Sequence[Any], ints: Sequence[int], numbers: Sequence[Any], *rest: Any
+    name: str, tensors: Sequence[Any], ints: Sequence[int], numbers: Sequence[Any], *rest: object
 ) -> None:
     """The core's slot for launches on meta tensors."""
     recorder = getattr(_active, "recorder", None)
@@ -104,7 +104,7 @@ class _Recorder:
         self.known: dict[int, tuple[Any, Value]] = {}  # meta tensor by id -> (tensor, value)
         self.views: dict[int, Any] = {}  # tensors that are views: writing into them is not followed
 
-    def stand_in(self, structure: Any) -> Any:
+    def stand_in(self, structure: object) -> Any:
         """Arguments with meta tensors where values stand."""
         if isinstance(structure, Value):
             for tensor, value in self.known.values():
@@ -213,11 +213,11 @@ class _Recorder:
     def values_of(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         return {key: self.values(item) for key, item in kwargs.items()}
 
-    def _source(self, source: Any) -> Any:
+    def _source(self, source: object) -> Any:
         return self.value(source) if isinstance(source, core.Tensor) else source
 
 
-def tensors_in(structure: Any) -> list[Any]:
+def tensors_in(structure: object) -> list[Any]:
     """Every tensor in tuples, lists and dicts."""
     if isinstance(structure, core.Tensor):
         return [structure]

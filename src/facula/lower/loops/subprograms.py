@@ -35,7 +35,7 @@ class SubProgram:
         given = module.graph.output_node().args[0]
         self.single = not isinstance(given, (tuple, list))
 
-        def program(*args: Any) -> list[Any]:
+        def program(*args: object) -> list[Any]:
             found = module(*args)
             return [found] if self.single else list(found)
 
@@ -91,7 +91,7 @@ def functions_compiled(node: Node, args: tuple[Any, ...], compiler: Compiler | N
     return found
 
 
-def _metas(structure: Any, mode: Any) -> Any:
+def _metas(structure: object, mode: Any) -> Any:
     if isinstance(structure, (tuple, list)):
         return tuple(_metas(x, mode) for x in structure)
     value = structure.meta.get("val") if hasattr(structure, "meta") else structure

@@ -11,7 +11,7 @@ from typing import Any
 from facula import core
 
 
-def callee_of(target: Any) -> Any:
+def callee_of(target: object) -> Any:
     """The operator, in-place form or method behind an overload; other functions as they are."""
     below = getattr(target, "_op", None)
     if below is None:

@@ -48,7 +48,7 @@ def _val(node: Any) -> Any:
     return node.meta.get("val") if isinstance(node, Node) else None
 
 
-def _argument(node: Node, position: int, name: str, default: Any = None) -> Any:
+def _argument(node: Node, position: int, name: str, default: object = None) -> Any:
     if len(node.args) > position:
         return node.args[position]
     return node.kwargs.get(name, default)

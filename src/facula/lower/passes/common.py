@@ -13,7 +13,7 @@ from facula.lower import table
 from facula.lower.passes.memory import shown_by_outputs
 
 
-def _key(value: Any) -> Any:
+def _key(value: object) -> Any:
     """Something hashable that is equal exactly for equal arguments."""
     if isinstance(value, (list, tuple)):
         return (len(value), *[_key(v) for v in value])

@@ -84,7 +84,7 @@ def given_to(node: Node) -> list[Any]:
     return table.complete(definition.schema, node.args, node.kwargs)
 
 
-def _calls(node: Any, function: Callable[..., Any]) -> bool:
+def _calls(node: Node, function: Callable[..., Any]) -> bool:
     if not isinstance(node, Node) or node.op != "call_function":
         return False
     return table.operator_of(node.target) is function

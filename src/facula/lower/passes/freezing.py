@@ -114,7 +114,7 @@ class Unfrozen:
         return self.call(args)
 
 
-def may_be_frozen(x: Any) -> bool:
+def may_be_frozen(x: object) -> bool:
     """Whether all writes to an input would be counted; of a fake one the real one will be asked."""
     return isinstance(x, FakeTensor) or core.write_counts([x]) is not None
 

@@ -235,7 +235,7 @@ class _Trial:
                 node.meta["val"] = value
         return len(made)
 
-    def _conversion(self, made: dict[tuple[Node, bool], Node], source: Any, last: bool) -> Node:
+    def _conversion(self, made: dict[tuple[Node, bool], Node], source: object, last: bool) -> Node:
         found = made.get((source, last))
         if found is None:
             found = made[source, last] = self._convert(source, last)

@@ -83,7 +83,7 @@ class SobolEngine:
         out.resize_(points.shape).copy_(points)
         return out
 
-    def draw_base2(self, m: int, out: Any = None, dtype: core.dtype | None = None) -> Any:
+    def draw_base2(self, m: int, out: object = None, dtype: core.dtype | None = None) -> Any:
         """The next `2 ** m` points; with those drawn before they must be a power of two, where the sequence is
         balanced.
         """

@@ -148,7 +148,7 @@ def _joined(masks: tuple[Modification, ...], join: Callable[..., Any], start: bo
             hint="a mask_mod is a function of batch, head, query and key index that gives bools",
         )
 
-    def mask(b: Any, h: Any, q: Any, k: Any) -> Any:
+    def mask(b: Any, h: Any, q: Any, k: object) -> Any:
         result = b.new_full((), start, dtype=facula.bool)
         for part in masks:
             result = join(result, part(b, h, q, k))

@@ -324,7 +324,7 @@ class ModuleList(_ListOfModules):
         return self
 
 
-def _items_of(op: str, values: Any) -> Iterable[tuple]:
+def _items_of(op: str, values: object) -> Iterable[tuple]:
     """(key, value) pairs of a mapping, or of an iterable of pairs, checked."""
     if not isinstance(values, container_abcs.Iterable):
         fail(
@@ -423,7 +423,7 @@ class ModuleDict(Module):
             self[key] = module
 
 
-def _describe(value: Any, by_type: bool = False) -> str:
+def _describe(value: object, by_type: bool = False) -> str:
     """One line on an entry of a parameter container, with the dtype or the tensor type of that dtype."""
     if isinstance(value, core.Tensor):
         size = "x".join(str(n) for n in value.size())
@@ -479,7 +479,7 @@ class ParameterList(Module):
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if not name.isdigit()]
 
-    def append(self, value: Any) -> ParameterList:
+    def append(self, value: object) -> ParameterList:
         """Add a value at the end."""
         self._size += 1
         self[self._size - 1] = value
@@ -558,7 +558,7 @@ class ParameterDict(Module):
             raise KeyError(key)
         return getattr(self, self._attribute(key))
 
-    def __setitem__(self, key: str, value: Any) -> None:
+    def __setitem__(self, key: str, value: object) -> None:
         attribute = self._attribute(key)
         self._keys[key] = None
         if isinstance(value, core.Tensor) and not isinstance(value, Parameter):
@@ -585,7 +585,7 @@ class ParameterDict(Module):
         """A new dictionary with the same values."""
         return ParameterDict(OrderedDict((k, self[k]) for k in self._keys))
 
-    def setdefault(self, key: str, default: Any = None) -> Any:
+    def setdefault(self, key: str, default: object = None) -> Any:
         """The value under ``key``, which becomes ``default`` where there is none."""
         if key not in self:
             self[key] = default
@@ -608,11 +608,11 @@ class ParameterDict(Module):
         self._keys[key] = None
         return key, self.pop(key)
 
-    def get(self, key: str, default: Any = None) -> Any:
+    def get(self, key: str, default: object = None) -> Any:
         """The value under ``key``, or ``default``."""
         return self[key] if key in self else default
 
-    def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
+    def fromkeys(self, keys: Iterable[str], default: object = None) -> ParameterDict:
         """A new dictionary with ``default`` under every key."""
         return ParameterDict((k, default) for k in keys)
 

@@ -75,7 +75,7 @@ def _addindent(text: str, spaces: int) -> str:
     return "\n".join([first, *[" " * spaces + line for line in rest]])
 
 
-def _unfit(value: Any, place: str, hint: str) -> NoReturn:
+def _unfit(value: object, place: str, hint: str) -> NoReturn:
     """Raises: something that a parameter or a child cannot be."""
     fail(TypeError, "Module", f"cannot assign '{facula.typename(value)}' as {place}", hint=hint)
 
@@ -131,7 +131,7 @@ class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
     _compiled_call_impl = None
     forward: Callable[..., Any] = _forward_unimplemented
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         quicken(cls)
 
@@ -169,7 +169,7 @@ class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
 
     # registration ---------------------------------------------------------------------------------
 
-    def _check_new_name(self, op: str, name: Any, kind: str) -> None:
+    def _check_new_name(self, op: str, name: str, kind: str) -> None:
         if not isinstance(name, str):
             fail(
                 TypeError,
@@ -219,7 +219,7 @@ class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
         else:
             self._non_persistent_buffers_set.add(name)
 
-    def register_parameter(self, name: str, param: Any) -> None:
+    def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Add a parameter, or None for one that is switched off."""
         if "_parameters" not in self.__dict__:
             _too_early("parameter")
@@ -289,7 +289,7 @@ class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
                 else:
                     place.discard(name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         state = self.__dict__
         parameters = state.get("_parameters")
         if isinstance(value, Parameter):
@@ -331,7 +331,7 @@ class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
         else:
             self._set_plain(name, value)
 
-    def _set_plain(self, name: str, value: Any) -> None:
+    def _set_plain(self, name: str, value: object) -> None:
         buffers = self.__dict__.get("_buffers")
         if buffers is not None and name in buffers:
             if hasattr(value, "__torch_function__"):

@@ -39,7 +39,7 @@ class ConversionMixin:
                 self._buffers[name] = fn(buffer)
         return self
 
-    def _apply_to_parameter(self, fn: Callable, name: str, parameter: Any) -> None:
+    def _apply_to_parameter(self, fn: Callable, name: str, parameter: Parameter) -> None:
         grad = parameter.grad
         new = fn(parameter)
         if type(parameter) is Parameter or is_lazy(parameter):
@@ -51,7 +51,7 @@ class ConversionMixin:
         if grad is not None:
             parameter.grad = fn(grad).requires_grad_(grad.requires_grad)
 
-    def to(self, *args: Any, **kwargs: Any) -> Any:
+    def to(self, *args: object, **kwargs: object) -> Any:
         """Move and cast in place: ``to(device)``, ``to(dtype)``, ``to(tensor)``,
         ``to(memory_format=...)``.
 

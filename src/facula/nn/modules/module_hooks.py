@@ -120,7 +120,7 @@ def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHan
     return _register(_global_backward_hooks, hook)
 
 
-def _first_tensor(value: Any) -> Any:
+def _first_tensor(value: object) -> Any:
     while not isinstance(value, core.Tensor):
         if isinstance(value, dict):
             value = next((v for v in value.values() if isinstance(v, core.Tensor)), None)
@@ -229,7 +229,7 @@ class HookMixin:
             self._forward_hooks.move_to_end(handle.id, last=False)
         return handle
 
-    def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
+    def _call_impl(self, *args: object, **kwargs: object) -> Any:
         if not (
             self._forward_hooks
             or self._forward_pre_hooks
@@ -351,7 +351,7 @@ class HookMixin:
     def _get_backward_pre_hooks(self) -> list:
         return [*_global_backward_pre_hooks.values(), *self._backward_pre_hooks.values()]
 
-    def _attach_old_backward_hooks(self, output: Any, hooks: list, args: tuple) -> None:
+    def _attach_old_backward_hooks(self, output: object, hooks: list, args: tuple) -> None:
         tensor = _first_tensor(output)
         node = None if tensor is None else tensor.grad_fn
         if node is None:
@@ -363,7 +363,7 @@ class HookMixin:
             )
 
     def _maybe_warn_non_full_backward_hook(
-        self, args: tuple[Any, ...], result: Any, grad_fn: Any
+        self, args: tuple[Any, ...], result: object, grad_fn: Any
     ) -> None:
         """The older kind of hook sees one node only: say so where that is less than the module."""
         single_output = isinstance(result, core.Tensor)

@@ -52,7 +52,7 @@ class _PreHookWithModule:
         return self.hook(*args, **kwargs)
 
 
-def _in_place_of(target: Any, value: Any) -> Any:
+def _in_place_of(target: object, value: object) -> Any:
     """What to assign for a value that takes the place of a parameter or buffer."""
     if not isinstance(target, Parameter):
         return value
@@ -142,7 +142,7 @@ class StateMixin:
             hint="define get_extra_state() together with set_extra_state()",
         )
 
-    def set_extra_state(self, state: Any) -> None:
+    def set_extra_state(self, state: object) -> None:
         """Take back what `get_extra_state` gave."""
         fail(
             RuntimeError,

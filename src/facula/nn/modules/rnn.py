@@ -233,7 +233,7 @@ class LSTM(RNNBase):
         return output, finals
 
 
-def _check_dimensions(name: str, input: Any, states: tuple | None, count: int) -> None:
+def _check_dimensions(name: str, input: facula.Tensor, states: tuple | None, count: int) -> None:
     if input.dim() not in (1, 2):
         fail(
             ValueError,
@@ -254,7 +254,7 @@ def _check_dimensions(name: str, input: Any, states: tuple | None, count: int) -
             )
 
 
-def _check_sizes(cell: RNNCellBase, input: Any, states: tuple) -> None:
+def _check_sizes(cell: RNNCellBase, input: facula.Tensor, states: tuple) -> None:
     """Input and states with a batch fit each other and the cell."""
     if input.size(1) != cell.input_size:
         fail(
@@ -332,7 +332,7 @@ class RNNCellBase(Module):
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
 
-    def _step(self, function: Any, input: Any, states: tuple | None, count: int) -> tuple:
+    def _step(self, function: Any, input: facula.Tensor, states: tuple | None, count: int) -> tuple:
         """Run one step with a batch dimension added where there is none."""
         _check_dimensions(type(self).__name__, input, states, count)
         batched = input.dim() == 2

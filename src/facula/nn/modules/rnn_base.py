@@ -200,7 +200,7 @@ class RNNBase(Module):
         for weight in self.parameters():
             init.uniform_(weight, -bound, bound)
 
-    def check_input(self, input: Any, batch_sizes: Any) -> None:
+    def check_input(self, input: facula.Tensor, batch_sizes: Any) -> None:
         """Raises unless the input has the right number of dimensions and features."""
         if (
             not facula.is_autocast_enabled(input.device.type)
@@ -250,7 +250,7 @@ class RNNBase(Module):
 
     def check_hidden_size(
         self,
-        hx: Any,
+        hx: facula.Tensor,
         expected_hidden_size: tuple[int, int, int],
         msg: str = "Expected hidden size {}, got {}",
     ) -> None:
@@ -300,7 +300,7 @@ class RNNBase(Module):
         self.__dict__.pop("_flat_weight_refs", None)
         self._flat_weights_names = [name for names in self._all_weights for name in names]
 
-    def _initial_states(self, input: Any, sizes: Any) -> tuple:
+    def _initial_states(self, input: facula.Tensor, sizes: Any) -> tuple:
         layers, batch, state_size = self.get_expected_hidden_size(input, sizes)
         states = [facula.zeros(layers, batch, state_size, dtype=input.dtype, device=input.device)]
         if self.mode == "LSTM":
@@ -308,7 +308,7 @@ class RNNBase(Module):
             states.append(facula.zeros(shape, dtype=input.dtype, device=input.device))
         return tuple(states)
 
-    def _run(self, input: Any, batch_sizes: Any, states: tuple) -> tuple[Any, tuple]:
+    def _run(self, input: facula.Tensor, batch_sizes: Any, states: tuple) -> tuple[Any, tuple]:
         transpose = self.batch_first and batch_sizes is None
         out, finals = recurrent.run(
             self.mode,
@@ -352,7 +352,7 @@ class RNNBase(Module):
         result = PackedSequence(out, sizes, sorted_indices, unsorted_indices)
         return result, tuple(self.permute_hidden(s, unsorted_indices) for s in finals)
 
-    def _forward_dense(self, input: Any, states: tuple | None) -> tuple[Any, tuple]:
+    def _forward_dense(self, input: facula.Tensor, states: tuple | None) -> tuple[Any, tuple]:
         if input.dim() not in (2, 3):
             fail(
                 ValueError,

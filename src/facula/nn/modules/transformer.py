@@ -257,7 +257,7 @@ class TransformerEncoder(Module):
         self.use_nested_tensor = enable_nested_tensor
         self.mask_check = mask_check
 
-    def _skips_padding(self, src: Any, mask: Any, padding: Any) -> bool:
+    def _skips_padding(self, src: core.Tensor, mask: Any, padding: core.Tensor) -> bool:
         """Whether the stack may run on the valid tokens alone."""
         if not self.use_nested_tensor or mask is not None or padding is None:
             return False

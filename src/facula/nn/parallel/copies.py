@@ -26,7 +26,7 @@ def _devices(given: Sequence[Any] | None) -> list[Any]:
     return [facula.device(kind.type, i) for i in range(facula.accelerator.device_count())]
 
 
-def _device(where: Any) -> Any:
+def _device(where: object) -> Any:
     if isinstance(where, int):
         kind = (
             facula.accelerator.current_accelerator() if facula.accelerator.is_available() else None
@@ -43,7 +43,7 @@ def _device(where: Any) -> Any:
     return facula.device(where)
 
 
-def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> Any:
+def scatter(inputs: object, target_gpus: Sequence[Any], dim: int = 0) -> Any:
     """Parts of all tensors in a nesting along a dimension, one for each device; other values are
     repeated.
 
@@ -58,7 +58,7 @@ def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> Any:
     """
     devices = [_device(d) for d in target_gpus]
 
-    def part(value: Any) -> list[Any]:
+    def part(value: object) -> list[Any]:
         if isinstance(value, facula.Tensor):
             pieces = value.chunk(len(devices), dim)
             return [p.to(d) for p, d in zip(pieces, devices, strict=False)]
@@ -196,7 +196,7 @@ def parallel_apply(
 
 def data_parallel(
     module: Module,
-    inputs: Any,
+    inputs: object,
     device_ids: Sequence[Any] | None = None,
     output_device: Any = None,
     dim: int = 0,

@@ -16,7 +16,7 @@ from facula.core.errors import fail
 __all__ = ["parameters_to_vector", "vector_to_parameters"]
 
 
-def _same_device(parameter: Any, device: Any) -> Any:
+def _same_device(parameter: core.Tensor, device: core.device | None) -> Any:
     if device is not None and parameter.device != device:
         fail(
             TypeError,

@@ -18,7 +18,7 @@ from facula.nn.utils.stateless import call_with
 def functional_call(
     module: Any,
     parameter_and_buffer_dicts: Any,
-    args: Any = None,
+    args: object = None,
     kwargs: dict[str, Any] | None = None,
     *,
     tie_weights: bool = True,

@@ -7,13 +7,12 @@ Keeps true: the class takes ``device``, for it is made on the meta device first.
 from __future__ import annotations
 
 import inspect
-from typing import Any
 
 from facula.core.errors import fail
 from facula.nn.modules.module import Module
 
 
-def skip_init(module_cls: type, *args: Any, **kwargs: Any) -> Module:
+def skip_init(module_cls: type, *args: object, **kwargs: object) -> Module:
     """Makes a module without initialising its parameters: their elements are undefined.
 
     Args:

@@ -320,7 +320,7 @@ class _SpectralNorm(Module):
         u, v = self._u.clone(), self._v.clone()
         return weight / facula.vdot(u, facula.mv(matrix, v))
 
-    def right_inverse(self, value: Any) -> Any:
+    def right_inverse(self, value: object) -> Any:
         """The value: its norm cannot be known."""
         return value
 

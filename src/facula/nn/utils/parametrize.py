@@ -52,7 +52,7 @@ def cached() -> Iterator[None]:
             _cache = {}
 
 
-def _set(module: Module, name: str, tensor: Any) -> None:
+def _set(module: Module, name: str, tensor: Parameter) -> None:
     if isinstance(tensor, Parameter):
         module.register_parameter(name, tensor)
     else:
@@ -213,7 +213,7 @@ class ParametrizationList(ModuleList):
             return [self.original]
         return [getattr(self, f"original{i}") for i in range(self.ntensors)]
 
-    def right_inverse(self, value: Any) -> None:
+    def right_inverse(self, value: object) -> None:
         """Set the originals so that the parametrized tensor becomes ``value``."""
         with no_grad():
             for module in reversed(self):
@@ -247,7 +247,7 @@ class ParametrizationList(ModuleList):
                 return
             self._set_several(value)
 
-    def _set_several(self, value: Any) -> None:
+    def _set_several(self, value: object) -> None:
         if not isinstance(value, collections.abc.Sequence):
             fail(
                 ValueError,
@@ -347,7 +347,7 @@ def _inject_property(module: Module, tensor_name: str) -> None:
             _cache[key] = parametrization()
         return _cache[key]
 
-    def set_original(self: Any, value: Any) -> None:
+    def set_original(self: Any, value: object) -> None:
         _cache.pop((id(self), tensor_name), None)
         self.parametrizations[tensor_name].right_inverse(value)
 

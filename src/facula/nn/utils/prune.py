@@ -653,7 +653,7 @@ def custom_from_mask(module: Module, name: str, mask: core.Tensor) -> Any:
 
 
 def global_unstructured(
-    parameters: Any, pruning_method: Any, importance_scores: Any = None, **kwargs: Any
+    parameters: Any, pruning_method: Any, importance_scores: Any = None, **kwargs: object
 ) -> None:
     """Prunes elements of several parameters together, as if they were one vector.
 

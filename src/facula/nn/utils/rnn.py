@@ -52,7 +52,7 @@ class PackedSequence(_Fields):
 
     def __new__(
         cls,
-        data: Any,
+        data: object,
         batch_sizes: Any = None,
         sorted_indices: Any = None,
         unsorted_indices: Any = None,
@@ -97,7 +97,7 @@ class PackedSequence(_Fields):
             *[None if t is None else t.pin_memory() for t in self[2:]],
         )
 
-    def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
+    def to(self, *args: object, **kwargs: object) -> PackedSequence:
         """With the data (and, for a device, the indices) converted as by ``Tensor.to``."""
         data = self.data.to(*args, **kwargs)
         if data is self.data:
@@ -105,11 +105,11 @@ class PackedSequence(_Fields):
         place = {k: v for k, v in kwargs.items() if k in ("non_blocking", "copy")}
         return self._map(lambda _: data, lambda t: t.to(data.device, **place))
 
-    def cuda(self, *args: Any, **kwargs: Any) -> PackedSequence:
+    def cuda(self, *args: object, **kwargs: object) -> PackedSequence:
         """On a CUDA device."""
         return self._map(lambda t: t.cuda(*args, **kwargs), lambda t: t.cuda(*args, **kwargs))
 
-    def cpu(self, *args: Any, **kwargs: Any) -> PackedSequence:
+    def cpu(self, *args: object, **kwargs: object) -> PackedSequence:
         """On the CPU."""
         return self._map(lambda t: t.cpu(), lambda t: t.cpu())
 

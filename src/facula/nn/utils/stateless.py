@@ -117,7 +117,7 @@ def _swapped(
 def call_with(
     module: Any,
     tensors: dict[str, Any],
-    args: Any,
+    args: object,
     kwargs: dict[str, Any] | None = None,
     *,
     tie_weights: bool = True,
@@ -145,7 +145,7 @@ def call_with(
 def functional_call(
     module: Any,
     parameters_and_buffers: dict[str, Any],
-    args: Any = None,
+    args: object = None,
     kwargs: dict[str, Any] | None = None,
     *,
     tie_weights: bool = True,

@@ -16,8 +16,8 @@ from facula.onnx.translations.views import ranged
 
 @translation("_scaled_dot_product_flash_attention")
 def attention(
-    call: Call, query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: float,
-    dropout_p: float, state: Any,
+    call: Call, query: Any, key: object, value: object, mask: Any, is_causal: bool, scale: float,
+    dropout_p: float, state: object,
 ) -> Any:  # fmt: skip
     """softmax(scale * q @ k.T + mask) @ v, and the logarithm of its denominators."""
     if dropout_p:

@@ -22,7 +22,7 @@ def whole(call: Call, index: Value) -> Any:
 
 
 @translation("embedding")
-def embedding(call: Call, weight: Any, indices: Any, *options: Any) -> Any:
+def embedding(call: Call, weight: Any, indices: Any, *options: object) -> Any:
     """Rows of a table."""
     return call.op("Gather", weight, whole(call, indices), axis=0)
 

@@ -37,7 +37,7 @@ def _padding(call: Call, rank: int, pad: Any) -> Any:
 
 
 @translation("constant_pad_nd")
-def constant_pad_nd(call: Call, x: Value, pad: Any, value: Any = 0) -> Any:
+def constant_pad_nd(call: Call, x: Value, pad: Any, value: object = 0) -> Any:
     """A number around a tensor."""
     number = call.graph.cast(call.graph.value(value, x.dtype), x.dtype)
     return call.op("Pad", x, _padding(call, x.rank, pad), number)

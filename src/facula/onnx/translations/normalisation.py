@@ -32,7 +32,7 @@ def along_channels(call: Call, x: Value, rank: int) -> Any:
 
 @translation("batch_norm_eval")
 def batch_norm_eval(
-    call: Call, x: Value, mean: Any, var: Any, weight: Value, bias: Value, eps: float
+    call: Call, x: Value, mean: Any, var: Value, weight: Value, bias: Value, eps: float
 ) -> Any:
     """Normalised by running statistics."""
     shape = mean.shape

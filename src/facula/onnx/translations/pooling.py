@@ -54,7 +54,7 @@ def max_pool(
         **_around(call, x, (kernel, stride, padding, dilation), ceil_mode),
     }  # fmt: skip
 
-    def places(image: Any) -> Any:
+    def places(image: Value) -> Any:
         _, found = call.op("MaxPool", image, outputs=2, **settings)
         plane: Any = 1
         for d in range(1, space + 1):

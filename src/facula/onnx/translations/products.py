@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @translation("linear")
-def linear(call: Call, x: Any, weight: Any, bias: Any) -> Any:
+def linear(call: Call, x: Value, weight: Value, bias: Value) -> Any:
     """x @ w.T + b."""
     if x.rank == 2 and weight.rank == 2 and call.dtype.is_floating_point:
         if bias is None or bias.rank == 1:

@@ -39,14 +39,14 @@ def _neutral(dtype: Any, word: str) -> Any:
     return limits.min if word == "max" else limits.max
 
 
-def _filled(call: Call, like: Any, value: Any, dtype: Any) -> Any:
+def _filled(call: Call, like: object, value: object, dtype: Any) -> Any:
     """A number over all elements of a value."""
     shape = call.op("Shape", like, gives=core.int64)
     return call.op("ConstantOfShape", shape, value=core.tensor([value], dtype=dtype), gives=dtype)
 
 
 def reduced(
-    call: Call, x: Value, source: Any, reduce: str, include_self: bool, write: Callable[..., Any]
+    call: Call, x: Value, source: object, reduce: str, include_self: bool, write: Callable[..., Any]
 ) -> Any:
     """A source combined at places; without the tensor's own values, these make way first.
 
@@ -110,7 +110,7 @@ def _cut(call: Call, source: Any, index: Value) -> Any:
 
 @translation("scatter")
 def scatter(
-    call: Call, x: Value, dim: int, index: Value, src: Any = None, value: Any = None,
+    call: Call, x: Value, dim: int, index: Value, src: Any = None, value: object = None,
     reduce: str | None = None,
 ) -> Any:  # fmt: skip
     """Elements of a source, or a number, written at indices."""
@@ -177,7 +177,7 @@ def index_add(call: Call, x: Value, dim: int, index: Value, source: Any, alpha: 
 
 
 @translation("index_copy")
-def index_copy(call: Call, x: Value, dim: int, index: Value, source: Any) -> Any:
+def index_copy(call: Call, x: Value, dim: int, index: Value, source: object) -> Any:
     """Slices written at indices."""
     _needs_dimensions(call, x)
     return _rows(call, x, dim, index, source)
@@ -189,21 +189,21 @@ def index_reduce(
     x: Value,
     dim: int,
     index: Value,
-    source: Any,
+    source: object,
     reduce: str,
     include_self: bool = True,
 ) -> Any:
     """Slices combined at indices."""
     _needs_dimensions(call, x)
 
-    def write(values: Any, updates: Any, reduction: str | None) -> Any:
+    def write(values: object, updates: Any, reduction: str | None) -> Any:
         return _rows(call, _like(x, values), dim, index, _like(source, updates), reduction)
 
     return reduced(call, x, source, reduce, include_self, write)
 
 
 @translation("index_fill")
-def index_fill(call: Call, x: Value, dim: int, index: Value, value: Any) -> Any:
+def index_fill(call: Call, x: Value, dim: int, index: Value, value: object) -> Any:
     """A number written at indices."""
     _needs_dimensions(call, x)
     number = call.graph.cast(call.graph.value(value, x.dtype), x.dtype)

@@ -45,18 +45,18 @@ def sort_values(call: Call, x: Value, dim: int, descending: bool, stable: Any = 
 
 
 @translation("topk")
-def topk(call: Call, x: Value, k: Any, dim: int, largest: bool, in_order: bool) -> Any:
+def topk(call: Call, x: Value, k: object, dim: int, largest: bool, in_order: bool) -> Any:
     """The k largest or smallest elements and where they stand."""
     return top(call, x, k, dim, largest, in_order)
 
 
 @translation("_topk_values")
-def topk_values(call: Call, x: Value, k: Any, dim: int, largest: bool, in_order: bool) -> Any:
+def topk_values(call: Call, x: Value, k: object, dim: int, largest: bool, in_order: bool) -> Any:
     """The k largest or smallest elements."""
     return top(call, x, k, dim, largest, in_order)[0]
 
 
-def _at(call: Call, x: Value, k: Any, dim: int, keepdim: bool) -> list[Any]:
+def _at(call: Call, x: Value, k: object, dim: int, keepdim: bool) -> list[Any]:
     """The k-th smallest element, from 1, and where it stands."""
     found = top(call, x, k, dim, False)
     if not x.rank:
@@ -66,7 +66,7 @@ def _at(call: Call, x: Value, k: Any, dim: int, keepdim: bool) -> list[Any]:
 
 
 @translation("kthvalue")
-def kthvalue(call: Call, x: Value, k: Any, dim: int, keepdim: bool) -> Any:
+def kthvalue(call: Call, x: Value, k: object, dim: int, keepdim: bool) -> Any:
     """The k-th smallest element and where it stands."""
     return _at(call, x, k, dim, keepdim)
 

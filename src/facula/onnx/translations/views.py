@@ -163,7 +163,7 @@ def diagonal(call: Call, x: Value, offset: int, dim1: int, dim2: int) -> Any:
 
 
 @translation("unbind")
-def unbind(call: Call, x: Any, dim: int) -> Any:
+def unbind(call: Call, x: Value, dim: int) -> Any:
     """All slices along a dimension."""
     return [
         call.op("Gather", x, call.graph.value(i, core.int64), axis=dim)
@@ -201,12 +201,12 @@ def within(call: Call, x: Value, low: int, high: int, op: str, message: str) -> 
 @translation("clone")
 @translation("detach")
 @translation("lift_fresh_copy")
-def itself(call: Call, x: Value, *args: Any, **kwargs: Any) -> Any:
+def itself(call: Call, x: Value, *args: object, **kwargs: object) -> Any:
     """A copy, or a view of everything."""
     return x
 
 
 @translation("_to_copy")
-def to_copy(call: Call, x: Value, *args: Any, **kwargs: Any) -> Any:
+def to_copy(call: Call, x: Value, *args: object, **kwargs: object) -> Any:
     """The elements in another dtype."""
     return call.graph.cast(x, call.dtype)

@@ -15,7 +15,7 @@ from facula import core
 from facula.ops.registry import F, composite
 
 
-def _run(name: str, inplace: bool, self: Any, *attributes: Any) -> Any:
+def _run(name: str, inplace: bool, self: core.Tensor, *attributes: Any) -> Any:
     operator = getattr(F, name)
     return (operator.inplace if inplace else operator)(self, *attributes)
 

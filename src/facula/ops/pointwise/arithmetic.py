@@ -126,7 +126,7 @@ def sgn(x):
     return x if x.is_bool else s.sgn(x)
 
 
-def _square_dtype(common: Any, variant: Any, values: Any) -> Any:
+def _square_dtype(common: Any, variant: Any, values: object) -> Any:
     """The square of a bool is an integer."""
     return core.int64 if common == core.bool else common
 
@@ -217,7 +217,7 @@ def float_power_(self, exponent):
     return F.pow.inplace(self, exponent.to(wide) if isinstance(exponent, core.Tensor) else exponent)
 
 
-def _is_complex(value: Any) -> bool:
+def _is_complex(value: object) -> bool:
     return value.is_complex() if isinstance(value, core.Tensor) else isinstance(value, complex)
 
 
@@ -243,7 +243,7 @@ def addcdiv(x, y, z, *, value):
     return x + value * (y / z)
 
 
-def _value_second(op: core.Op, self: Any, value: Any, tensor1: Any, tensor2: Any) -> Any:
+def _value_second(op: core.Op, self: Any, value: object, tensor1: Any, tensor2: Any) -> Any:
     """The deprecated form in which the factor stands behind the first tensor."""
     # programs filter warnings by how they begin
     warnings.warn(f"This overload of {op.__name__} is deprecated: pass value=value", stacklevel=3)

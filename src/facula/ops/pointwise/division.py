@@ -16,7 +16,7 @@ from facula.ops.pointwise.naming import functions_and_methods
 from facula.ops.registry import pointwise
 
 
-def _quotient_dtype(common: Any, variant: Any, values: Any) -> Any:
+def _quotient_dtype(common: core.dtype, variant: core.Variant, values: object) -> Any:
     """Integers divide in the default dtype, unless the quotient is rounded."""
     if variant.attributes["rounding_mode"] is None and not (
         common.is_floating_point or common.is_complex

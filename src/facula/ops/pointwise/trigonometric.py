@@ -42,7 +42,7 @@ def tan(x):
     return s.tan(x)
 
 
-def _slope_of_asin(z: Any) -> Any:
+def _slope_of_asin(z: s.Complex) -> Any:
     """``1 / sqrt(1 - z z)``; of complex numbers in two factors, which keep the side of the cut: the sign
     of a zero imaginary part is lost in a sum with zero."""
     if not z.is_complex:

@@ -60,7 +60,7 @@ class _DisableFuncTorch:
     def __enter__(self) -> None:
         self._before = core.swap_interpreters([])
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         core.swap_interpreters(self._before)
 
 
@@ -75,11 +75,11 @@ class _AutoDispatchBelowAutograd:
     def __enter__(self) -> None:
         self._before = core.set_grad_enabled(False)
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         core.set_grad_enabled(self._before)
 
 
-def _any_requires_grad(*args: Any, **kwargs: Any) -> bool:
+def _any_requires_grad(*args: object, **kwargs: object) -> bool:
     """Whether a tensor among the arguments, those in lists too, asks for a gradient."""
     given = [*args, *kwargs.values()]
     flat = [x for v in given for x in (v if isinstance(v, (list, tuple)) else (v,))]

@@ -29,7 +29,7 @@ RESERVED_NS = {"prim", "prims", "aten", "at", "facula", "torch", "pytorch"}
 global_registry: dict[str, CustomOp] = {}
 
 
-def _refuse(kind: type[Exception], op: str, required: str, got: Any, hint: str) -> NoReturn:
+def _refuse(kind: type[Exception], op: str, required: str, got: object, hint: str) -> NoReturn:
     fail(kind, op, required, got, hint)
 
 
@@ -128,7 +128,7 @@ def _create(qualname: str, schema: str, function: Any = None) -> CustomOp:
 def custom_op(qualname: str, manual_schema: str | None = None) -> Callable[..., CustomOp]:
     """A decorator that makes a function's name and signature an operator; its body is not run."""
 
-    def decorate(function: Any) -> CustomOp:
+    def decorate(function: Callable[..., Any]) -> CustomOp:
         name = qualname.partition("::")[2]
         if not inspect.isfunction(function):
             required = "a function was required (custom_op(...)(func): Expected `func` to be a Python function)"
@@ -325,7 +325,7 @@ def _keep(definition: CustomOperator, parts: dict[str, Any]) -> Callable[..., An
     return setup_context
 
 
-def _kind(value: Any) -> Any:
+def _kind(value: object) -> Any:
     """None of a tensor, a length of a list of tensors, or `False` for what has no gradient."""
     if isinstance(value, core.Tensor):
         return None

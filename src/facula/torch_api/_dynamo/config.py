@@ -32,7 +32,7 @@ class _Config(types.ModuleType):
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *_config.names()})
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         name = _config._ALIASES.get(name, name)
         if name.startswith("__"):
             super().__setattr__(name, value)

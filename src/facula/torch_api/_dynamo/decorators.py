@@ -23,7 +23,7 @@ def mark_dynamic(
     *,
     min: int | None = None,
     max: int | None = None,
-    **more: Any,
+    **more: object,
 ) -> None:
     """The size may change from the first call on; a program that fixes it is an error.
 
@@ -42,7 +42,7 @@ def maybe_mark_dynamic(t: Any, index: int | Sequence[int]) -> None:
     _mark(t, "_dynamo_weak_dynamic_indices", index)
 
 
-def mark_unbacked(t: Any, index: int | Sequence[int], **more: Any) -> None:
+def mark_unbacked(t: Any, index: int | Sequence[int], **more: object) -> None:
     """The size may change, and nothing in the program may depend on it."""
     _mark(t, "_dynamo_unbacked_indices", index)
 

@@ -44,7 +44,7 @@ class _Recorder:
         return run
 
 
-def _place(value: Any, among: Any) -> int | None:
+def _place(value: object, among: Any) -> int | None:
     """Where an object stands in a row of objects."""
     return next((i for i, other in enumerate(among) if other is value), None)
 
@@ -66,7 +66,7 @@ def export(
     if extra_args:
         return export(f, aten_graph=aten_graph, same_signature=same_signature)(*extra_args)
 
-    def inner(*args: Any, **kwargs: Any) -> ExportResult:
+    def inner(*args: object, **kwargs: object) -> ExportResult:
         recorder = _Recorder()
         result = _compile(f, backend=recorder, fullgraph=True, dynamic=False)(*args, **kwargs)
         if recorder.module is None:
@@ -88,7 +88,7 @@ def export(
     return inner
 
 
-def _with_signature(recorder: _Recorder, given: Any, result: Any) -> GraphModule:
+def _with_signature(recorder: _Recorder, given: object, result: object) -> GraphModule:
     """The graph with the function's arguments as placeholders, and its result as output."""
     leaves = _pytree.tree_leaves(given)
     graph, root = Graph(), recorder.module

@@ -55,7 +55,7 @@ def get_lifted_tensor_constant(program: ExportedProgram, node: Node) -> Any:
 
 
 def register_dataclass_as_pytree_node(
-    cls: type, *, serialized_type_name: str | None = None, **options: Any
+    cls: type, *, serialized_type_name: str | None = None, **options: object
 ) -> None:
     """Make a dataclass a container that programs take and give."""
     pytree.register_dataclass(cls, serialized_type_name=serialized_type_name)

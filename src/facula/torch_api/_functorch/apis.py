@@ -30,7 +30,7 @@ def chunk_vmap(
         fail(ValueError, "chunk_vmap", required, hint="chunks=1 takes all entries at once")
 
     @functools.wraps(func)
-    def mapped(*args: Any, **kwargs: Any) -> Any:
+    def mapped(*args: object, **kwargs: object) -> Any:
         size = in_dims_of(in_dims, args, func)[0]
         part = max(-(-size // chunks), 1)
         return vmap(func, in_dims, out_dims, randomness, chunk_size=part)(*args, **kwargs)

@@ -31,7 +31,7 @@ def rule(*names: str, table: dict[str, Callable[..., Any]] = RULES) -> Callable[
     return enter
 
 
-def over(value: Any, of_one: Callable[[Any], Any]) -> Any:
+def over(value: object, of_one: Callable[[Any], Any]) -> Any:
     """An argument with something in the place of its masked tensors."""
     if is_masked_tensor(value):
         return of_one(value)
@@ -67,5 +67,5 @@ def unsupported(name: str) -> NoReturn:
     )
 
 
-def refuse(name: str, required: str, got: Any) -> NoReturn:
+def refuse(name: str, required: str, got: object) -> NoReturn:
     fail(TypeError, name, required, got, hint="mt.get_data() is an ordinary tensor")

@@ -20,7 +20,7 @@ Tensor = core.Tensor
 _LAYOUTS = (core.strided, core.sparse_coo, core.sparse_csr)
 
 
-def is_masked_tensor(obj: Any, /) -> bool:
+def is_masked_tensor(obj: object, /) -> bool:
     """Whether an object is a masked tensor."""
     return isinstance(obj, MaskedTensor)
 
@@ -71,7 +71,7 @@ class MaskedTensor(Tensor):
         """Everything was done when the object was made."""
 
     @staticmethod
-    def _from_values(data: Any, mask: core.Tensor) -> MaskedTensor:
+    def _from_values(data: object, mask: core.Tensor) -> MaskedTensor:
         """One whose gradient reaches `data`."""
         _check(data, mask)
         found: MaskedTensor = _FromValues.apply(data, mask)
@@ -89,7 +89,7 @@ class MaskedTensor(Tensor):
         """The mask: True where elements count."""
         return self._masked_mask
 
-    def to_tensor(self, value: Any) -> Any:
+    def to_tensor(self, value: object) -> Any:
         """An ordinary tensor, with a value in the place of masked elements."""
         return self.get_data().masked_fill(~self.get_mask(), value)
 
@@ -206,7 +206,7 @@ class _FromValues(Function):
         return _shell(MaskedTensor, *_settled(data.detach(), mask))
 
     @staticmethod
-    def backward(ctx: Any, grad: core.Tensor) -> Any:
+    def backward(ctx: object, grad: core.Tensor) -> Any:
         return grad, None
 
 
@@ -331,7 +331,7 @@ def strided_only(masked: Any, name: str) -> None:
 # ------------------------------------------------------------------ printing
 
 
-def _word(value: Any) -> str:
+def _word(value: object) -> str:
     return f"{value:8.4f}" if isinstance(value, float) else str(value)
 
 

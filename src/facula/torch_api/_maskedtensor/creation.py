@@ -5,8 +5,6 @@ Takes elements and bools of one shape and layout. Gives masked tensors that shar
 
 from __future__ import annotations
 
-from typing import Any
-
 from facula import core
 
 from .core import MaskedTensor
@@ -14,7 +12,7 @@ from .core import MaskedTensor
 __all__ = ["as_masked_tensor", "masked_tensor"]
 
 
-def masked_tensor(data: Any, mask: core.Tensor, requires_grad: bool = False) -> MaskedTensor:
+def masked_tensor(data: object, mask: core.Tensor, requires_grad: bool = False) -> MaskedTensor:
     """A masked tensor that is a leaf of its own: no gradient reaches `data`.
 
     Args:
@@ -29,6 +27,6 @@ def masked_tensor(data: Any, mask: core.Tensor, requires_grad: bool = False) -> 
     return MaskedTensor(data, mask, requires_grad)
 
 
-def as_masked_tensor(data: Any, mask: core.Tensor) -> MaskedTensor:
+def as_masked_tensor(data: object, mask: core.Tensor) -> MaskedTensor:
     """A masked tensor through which gradients reach `data`; they are masked tensors too."""
     return MaskedTensor._from_values(data, mask)

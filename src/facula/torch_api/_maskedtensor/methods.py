@@ -35,7 +35,7 @@ def _to_layout(masked: Any, layout: Any) -> Any:
 
 @rule("to_sparse")
 def _to_sparse(
-    self: Any, sparse_dim: Any = None, layout: core.layout | None = None, *rest: Any
+    self: Any, sparse_dim: Any = None, layout: core.layout | None = None, *rest: object
 ) -> Any:
     return _to_layout(self, layout or core.sparse_coo)
 
@@ -73,14 +73,14 @@ def _to_copy(
     *,
     dtype: core.dtype | None = None,
     device: core.device | str | int | None = None,
-    **rest: Any,
+    **rest: object,
 ) -> Any:
     data = self._masked_data.to(device=device, dtype=dtype, copy=True)
     return wrapped(data, self._masked_mask.to(device=device, copy=True))
 
 
 @rule("fill_", table=BELOW)
-def _fill(self: Any, value: Any) -> Any:
+def _fill(self: Any, value: object) -> Any:
     target = self._masked_data.values() if self.is_sparse else self._masked_data
     target.fill_(value)
     return self

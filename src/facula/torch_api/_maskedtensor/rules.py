@@ -175,7 +175,7 @@ def _masks(value: Any) -> Any:
     return value
 
 
-def _zipped(data: Any, mask: core.Tensor) -> Any:
+def _zipped(data: object, mask: core.Tensor) -> Any:
     if isinstance(data, (list, tuple)):
         return type(data)(_zipped(d, m) for d, m in zip(data, mask, strict=True))
     return wrapped(data, mask)

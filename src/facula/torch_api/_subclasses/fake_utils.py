@@ -31,11 +31,11 @@ class MetadataMismatchError(Exception):
     """A fake result that is not like the real one."""
 
 
-def _is_tensor(x: Any) -> bool:
+def _is_tensor(x: object) -> bool:
     return isinstance(x, core.Tensor)
 
 
-def _differs(func: Callable[..., Any], what: str, fake: Any, real: Any) -> None:
+def _differs(func: Callable[..., Any], what: str, fake: Any, real: object) -> None:
     fail(
         MetadataMismatchError,
         str(func),
@@ -87,7 +87,7 @@ class CrossRefFakeMode(TorchDispatchMode):
         return real
 
     def _compare(
-        self, func: Callable[..., Any], fake: Any, real: Any, fake_given: Any, given: Any
+        self, func: Callable[..., Any], fake: Any, real: object, fake_given: Any, given: object
     ) -> None:
         fakes, reals = pytree.tree_leaves(fake), pytree.tree_leaves(real)
         if len(fakes) != len(reals):
@@ -113,7 +113,7 @@ def _strides(t: Any) -> list[int]:
     return [stride for stride, size in zip(t.stride(), t.shape, strict=True) if size > 1]
 
 
-def _shared(results: list[Any], given: Any) -> list[tuple[int, int]]:
+def _shared(results: list[Any], given: object) -> list[tuple[int, int]]:
     """Which results share memory with which arguments."""
     inputs = [x for x in pytree.tree_leaves(given) if _is_tensor(x)]
     return [

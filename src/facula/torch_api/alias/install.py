@@ -141,7 +141,7 @@ class _FaculaLoader(importlib.abc.Loader):
     def __init__(self, loader: Any) -> None:
         self.loader = loader
 
-    def create_module(self, spec: Any) -> ModuleType | None:
+    def create_module(self, spec: object) -> ModuleType | None:
         return self.loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
@@ -237,7 +237,7 @@ class _TorchDataFinder(importlib.abc.MetaPathFinder):
 class _TorchDataLoader(importlib.abc.Loader):
     """Makes the package `torchdata` where none is installed: its parts are found one by one."""
 
-    def create_module(self, spec: Any) -> ModuleType | None:
+    def create_module(self, spec: object) -> ModuleType | None:
         return None
 
     def exec_module(self, module: ModuleType) -> None:

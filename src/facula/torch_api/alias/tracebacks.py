@@ -34,12 +34,12 @@ class of_the_program:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: object) -> None:
         if error is None or isinstance(error, SystemExit) or config.get("full_tracebacks"):
             return
         hook, entry = sys.excepthook, self.entry
 
-        def show(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
+        def show(kind: type[BaseException], error: BaseException, traceback: object) -> None:
             changed = [
                 (each, each.__traceback__, getattr(each, "__notes__", None))
                 for each in _chain(error)

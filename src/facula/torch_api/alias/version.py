@@ -47,20 +47,20 @@ def _key(version: Any) -> tuple[tuple[int, ...], tuple[int, int]]:
 class TorchVersion(str):
     """A version as text that compares, by its numbers, with versions, texts and tuples of ints."""
 
-    def _compare(self, other: Any) -> int:
+    def _compare(self, other: object) -> int:
         mine, its = _key(self), _key(other)
         return (mine > its) - (mine < its)
 
-    def __lt__(self, other: Any) -> bool:
+    def __lt__(self, other: object) -> bool:
         return self._compare(other) < 0
 
-    def __le__(self, other: Any) -> bool:
+    def __le__(self, other: object) -> bool:
         return self._compare(other) <= 0
 
-    def __gt__(self, other: Any) -> bool:
+    def __gt__(self, other: object) -> bool:
         return self._compare(other) > 0
 
-    def __ge__(self, other: Any) -> bool:
+    def __ge__(self, other: object) -> bool:
         return self._compare(other) >= 0
 
     def __eq__(self, other: object) -> bool:

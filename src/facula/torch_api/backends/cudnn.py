@@ -54,7 +54,7 @@ def is_acceptable(tensor: core.Tensor) -> bool:
     return False
 
 
-def set_flags(**values: Any) -> tuple[Any, ...]:
+def set_flags(**values: object) -> tuple[Any, ...]:
     """Sets switches by name (None leaves one as it is); gives what they were."""
     names = globals()
     before = tuple(names[name] for name in _NAMES)

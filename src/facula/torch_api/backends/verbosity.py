@@ -5,8 +5,6 @@ Takes a level. Gives a context manager. Keeps true: an unknown level is an error
 
 from __future__ import annotations
 
-from typing import Any
-
 from facula.core.errors import fail
 
 
@@ -29,5 +27,5 @@ class Verbosity:
     def __enter__(self) -> Verbosity:
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         pass

@@ -48,7 +48,7 @@ def is_initialized() -> bool:
     return "cuda" in registered()
 
 
-def _ask(name: str, *args: Any) -> Any:
+def _ask(name: str, *args: object) -> Any:
     """Has the backend answer; without one, says so."""
     if is_available():
         answer = getattr(core.BACKENDS["cuda"], name, None)
@@ -161,7 +161,7 @@ class device:
             self.before = current_device()
             set_device(self.index)
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         if self.index is not None and self.index >= 0:
             set_device(self.before)
 
@@ -169,7 +169,7 @@ class device:
 class _NeedsDevice:
     """What cannot be made without a device."""
 
-    def __new__(cls, *args: Any, **options: Any) -> Any:
+    def __new__(cls, *args: object, **options: object) -> Any:
         return _ask(cls.__name__, *args)
 
 
@@ -199,7 +199,7 @@ class StreamContext:
         if self.stream is not None:
             _ask("enter_stream", self.stream)
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         if self.stream is not None:
             _ask("exit_stream", self.stream)
 

@@ -16,7 +16,7 @@ from facula.core.errors import fail
 __all__ = ["mark", "range", "range_end", "range_pop", "range_push", "range_start"]
 
 
-def _ask(name: str, *args: Any) -> Any:
+def _ask(name: str, *args: object) -> Any:
     answer = getattr(core.BACKENDS.get("cuda"), f"nvtx_{name}", None)
     if answer is None:
         fail(
@@ -55,7 +55,7 @@ def mark(msg: str) -> None:
 
 
 @contextmanager
-def range(msg: str, *args: Any, **kwargs: Any) -> Iterator[None]:
+def range(msg: str, *args: object, **kwargs: object) -> Iterator[None]:
     """A block that is a range; the text is formatted with the arguments."""
     range_push(msg.format(*args, **kwargs))
     try:

@@ -23,7 +23,7 @@ class OpCheckError(Exception):
     """An operator does not keep a promise."""
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: object) -> Any:
     if isinstance(value, core.Tensor):
         return value.detach().clone().requires_grad_(value.requires_grad)
     if isinstance(value, (tuple, list)):
@@ -31,7 +31,7 @@ def _copied(value: Any) -> Any:
     return value
 
 
-def _without_data(value: Any) -> Any:
+def _without_data(value: object) -> Any:
     if isinstance(value, core.Tensor):
         return core.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
     if isinstance(value, (tuple, list)):

@@ -98,7 +98,7 @@ class CustomOperator(Definition):
         return TABLE[name]
 
     @staticmethod
-    def given(value: Any, parameter: Any) -> Any:
+    def given(value: object, parameter: Any) -> Any:
         """An argument as users expect it: lists as lists."""
         return list(value) if parameter.is_list and isinstance(value, tuple) else value
 
@@ -203,7 +203,7 @@ def _on_copies(definition: CustomOperator) -> Callable[..., Any]:
     return run
 
 
-def _nothing(*args: Any, **kwargs: Any) -> None:
+def _nothing(*args: object, **kwargs: object) -> None:
     """What an operator without results gives for tensors without data."""
 
 
@@ -262,7 +262,7 @@ def _set_up(definition: CustomOperator, ctx: Any, inputs: tuple[Any, ...], resul
 
 
 def _gradients(
-    definition: CustomOperator, ctx: Any, grads: tuple[Any, ...], lengths: list[int]
+    definition: CustomOperator, ctx: object, grads: tuple[Any, ...], lengths: list[int]
 ) -> tuple[Any, ...]:
     """The user's gradients, one for each argument, lists spread out."""
     if definition.gradient is None:

@@ -156,7 +156,7 @@ class _KernelSwitch:
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         (self.disabled.add if self.before else self.disabled.discard)(self.device)
 
 
@@ -379,7 +379,7 @@ def register_kernel(
     return _decorator(func, register)
 
 
-def _needs_nothing(op: Any) -> bool:
+def _needs_nothing(op: CustomOpDef | str) -> bool:
     """Whether nothing is registered for an operator: it would stand in a compiled library that could
     not be loaded, or in one that facula serves by definitions of its own, which are complete."""
     name = op if isinstance(op, str) else getattr(op, "_qualified_op_name", "")
@@ -618,7 +618,7 @@ class Library:
         qualname = name if "::" in name else f"{self.ns}::{name}"
         _implement(qualname, dispatch_key or self.dispatch_key or _IMPLICIT_KEY, fn)
 
-    def fallback(self, fn: Callable[..., Any], dispatch_key: str = "", **options: Any) -> None:
+    def fallback(self, fn: Callable[..., Any], dispatch_key: str = "", **options: object) -> None:
         """Not offered: what handles every operator is a `TorchDispatchMode`."""
         hint = "use facula.utils._python_dispatch.TorchDispatchMode"
         fail(NotImplementedError, "Library", "single operators were required", "fallback", hint)

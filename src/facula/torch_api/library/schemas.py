@@ -84,7 +84,7 @@ _SCALARS: dict[Any, str] = {
 _UNIONS = (typing.Union, types.UnionType)
 
 
-def _type_text(annotation: Any) -> str | None:
+def _type_text(annotation: Callable[..., Any]) -> str | None:
     """The schema's name of an annotation, None for one that has none."""
     if annotation in _SCALARS:
         return _SCALARS[annotation]
@@ -101,7 +101,7 @@ def _type_text(annotation: Any) -> str | None:
     return None
 
 
-def _default_text(value: Any) -> str:
+def _default_text(value: object) -> str:
     if isinstance(value, str):
         return repr(value)
     if isinstance(value, core.dtype):

@@ -25,7 +25,7 @@ __all__ = [
 Tensor = core.Tensor
 
 
-def _checked_layout(layout: Any) -> Any:
+def _checked_layout(layout: core.layout | None) -> Any:
     found = core.strided if layout is None else layout
     if found not in (core.strided, core.jagged):
         fail(

@@ -81,7 +81,7 @@ def pointwise(
     return first if writes else first._with(found)
 
 
-def _of_rows(first: NestedTensor, x: Any, name: str) -> Any:
+def _of_rows(first: NestedTensor, x: NestedTensor | int, name: str) -> Any:
     """An argument as the rows meet it: a dense one broadcasts over rows."""
     if isinstance(x, NestedTensor):
         return x._values
@@ -147,7 +147,7 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
 
 @_rule("layer_norm")
 def layer_norm(input: Any, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5,
-               *more: Any) -> Any:  # fmt: skip
+               *more: object) -> Any:  # fmt: skip
     _packed_only("layer_norm", input)
     shape = [normalized_shape] if isinstance(normalized_shape, int) else list(normalized_shape)
     if len(shape) > input.dim() - 2:
@@ -169,7 +169,7 @@ def embedding(input: Any, weight: Any = None, *args: Any, **kwargs: Any) -> Any:
 
 
 @_rule("rmatmul")
-def matmul_reflected(second: Any, first: Any) -> Any:
+def matmul_reflected(second: Any, first: object) -> Any:
     return matmul(first, second)
 
 
@@ -186,7 +186,7 @@ def matmul(first: Any, second: Any) -> Any:
 
 
 @_rule("transpose")
-def transpose(x: Any, dim0: int, dim1: int) -> Any:
+def transpose(x: NestedTensor, dim0: int, dim1: int) -> Any:
     a, b = (d + x.dim() if d < 0 else d for d in (dim0, dim1))
     if 0 in (a, b):
         fail(

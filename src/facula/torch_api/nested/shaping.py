@@ -46,7 +46,7 @@ def reduction(name: str) -> Callable[..., Any]:
     """The rule of a reduction."""
     function = getattr(facula, name)
 
-    def rule(input: Any, *args: Any, **kwargs: Any) -> Any:
+    def rule(input: Any, *args: object, **kwargs: object) -> Any:
         dim, keepdim, words = _taken(args, kwargs)
         if dim is None or dim == [] or dim == ():
             return function(input._values, **words)
@@ -103,7 +103,7 @@ def along(name: str) -> Callable[..., Any]:
     """The rule of a function along one dimension that keeps shapes."""
     function = getattr(facula, name, None) or getattr(facula.nn.functional, name)
 
-    def rule(input: Any, dim: Any = -1, *args: Any, **kwargs: Any) -> Any:
+    def rule(input: Any, dim: Any = -1, *args: object, **kwargs: object) -> Any:
         if isinstance(dim, (tuple, list)):
             (dim,) = dim
         if not input._shapes:
@@ -160,7 +160,7 @@ def _unsqueeze(x: Any, dim: int) -> Any:
     return packed([row.unsqueeze(at - 1) for row in x._rows()], x._form, ragged)
 
 
-def _squeeze(x: Any, dim: Any = None) -> Any:
+def _squeeze(x: NestedTensor, dim: Any = None) -> Any:
     if dim is None:
         fail(
             RuntimeError,
@@ -194,7 +194,7 @@ def _select(x: Any, dim: int, index: int) -> Any:
     return packed(rows, x._form, max(1, x._ragged_idx - (at < x._ragged_idx)))
 
 
-def _getitem(x: Any, index: Any) -> Any:
+def _getitem(x: NestedTensor, index: Any) -> Any:
     if index is Ellipsis:
         return x
     first, *rest = index if isinstance(index, tuple) else (index,)
@@ -246,7 +246,7 @@ def _joined(tensors: Any, dim: int, name: str, join: Callable[..., Any]) -> Any:
     )
 
 
-def _cat(tensors: Any, dim: int = 0, **kwargs: Any) -> Any:
+def _cat(tensors: Any, dim: int = 0, **kwargs: object) -> Any:
     first = next(t for t in tensors if isinstance(t, NestedTensor))
     if dim == 0 and first._form is core.strided:
         rows = [t._rows() if isinstance(t, NestedTensor) else t.unbind(0) for t in tensors]

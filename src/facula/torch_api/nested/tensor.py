@@ -119,7 +119,7 @@ class NestedTensor(Tensor):
         return None if self._values.grad is None else self._with(self._values.grad)
 
     @grad.setter
-    def grad(self, value: Any) -> None:
+    def grad(self, value: object) -> None:
         self._values.grad = value._values if isinstance(value, NestedTensor) else value
 
     def dim(self) -> int:
@@ -229,7 +229,7 @@ class NestedTensor(Tensor):
         return f"nested_tensor([\n{inner}\n])"
 
     # --- what has no operator
-    def backward(self, gradient: Any = None, *args: Any, **kwargs: Any) -> None:
+    def backward(self, gradient: Any = None, *args: object, **kwargs: object) -> None:
         """Gradients of the rows."""
         given = gradient._values if isinstance(gradient, NestedTensor) else gradient
         self._values.backward(given, *args, **kwargs)
@@ -278,7 +278,7 @@ def _rebuilt(
     return NestedTensor.make(values.requires_grad_(requires_grad), shapes, form, ragged)
 
 
-def packed(parts: Sequence[Tensor], layout: Any, ragged: int = 1) -> NestedTensor:
+def packed(parts: Sequence[Tensor], layout: core.layout, ragged: int = 1) -> NestedTensor:
     """The tensors as entries, which differ in dimension `ragged` for layout jagged."""
     if not parts:
         return NestedTensor.make(core.empty((0,)), (), layout)

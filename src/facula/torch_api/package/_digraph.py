@@ -29,7 +29,7 @@ class DiGraph:
             self._nodes[n], self._next[n], self._before[n] = {}, {}, {}
         self._nodes[n].update(attributes)
 
-    def add_edge(self, u: Any, v: Any) -> None:
+    def add_edge(self, u: Any, v: object) -> None:
         """Add an edge from u to v, and the nodes where they are not there."""
         self.add_node(u)
         self.add_node(v)

@@ -43,7 +43,7 @@ def parts_of(module: GraphModule, exporter: Any) -> tuple[dict[str, Any], str]:
     return state, name
 
 
-def _import(name: str, value: Any, importer: Any) -> str:
+def _import(name: str, value: object, importer: Any) -> str:
     """The statement that gives a name of the code its value."""
     builtins = names.custom_builtins()
     if name in builtins:

@@ -42,7 +42,7 @@ class Importer(ABC):
     def import_module(self, module_name: str) -> ModuleType:
         """The module of a name, as `importlib.import_module` gives it."""
 
-    def get_name(self, obj: Any, name: str | None = None) -> tuple[str, str]:
+    def get_name(self, obj: object, name: str | None = None) -> tuple[str, str]:
         """The module and the name under which this environment has an object.
 
         Raises:
@@ -76,7 +76,7 @@ class Importer(ABC):
             )
         return module_name, name
 
-    def whichmodule(self, obj: Any, name: str) -> str:
+    def whichmodule(self, obj: object, name: str) -> str:
         """The name of the module that has an object; "__main__" where none is found."""
         module_name = getattr(obj, "__module__", None)
         if module_name is not None:
@@ -97,7 +97,7 @@ def _own_name(obj: Any) -> str:
     return str(getattr(obj, "__qualname__", None) or obj.__name__)
 
 
-def _place(obj: Any) -> str:
+def _place(obj: object) -> str:
     module = str(getattr(obj, "__module__", ""))
     return get_mangle_prefix(module) if is_mangled(module) else "the interpreter"
 
@@ -108,7 +108,7 @@ class _SysImporter(Importer):
     def import_module(self, module_name: str) -> ModuleType:
         return importlib.import_module(module_name)
 
-    def whichmodule(self, obj: Any, name: str) -> str:
+    def whichmodule(self, obj: object, name: str) -> str:
         found: str = vars(pickle)["whichmodule"](obj, name)
         return found
 
@@ -141,7 +141,7 @@ class OrderedImporter(Importer):
             hint="OrderedImporter(sys_importer)",
         )
 
-    def whichmodule(self, obj: Any, name: str) -> str:
+    def whichmodule(self, obj: object, name: str) -> str:
         """What the first importer says that finds the object's module."""
         for importer in self._importers:
             module_name = importer.whichmodule(obj, name)

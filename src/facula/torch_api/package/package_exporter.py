@@ -173,7 +173,7 @@ class PackageExporter:
         self,
         package: str,
         resource: str,
-        obj: Any,
+        obj: object,
         dependencies: bool = True,
         pickle_protocol: int = 3,
     ) -> None:
@@ -381,7 +381,7 @@ class PackageExporter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+    def __exit__(self, exc_type: object, exc_value: Any, traceback: object) -> None:
         if exc_value is None:
             self.close()
         elif self._archive is not None:

@@ -45,7 +45,7 @@ class PackagePickler(CheckpointPickler):
         self.storages.setdefault(str(key), storage)
         return str(key)
 
-    def persistent_id(self, obj: Any) -> tuple | None:
+    def persistent_id(self, obj: object) -> tuple | None:
         found = super().persistent_id(obj)
         if found is not None:
             kind, storage_type, key, *rest = found
@@ -70,7 +70,7 @@ class PackagePickler(CheckpointPickler):
             return ("reduce_package", number, *obj.__reduce_package__(self.exporter))
         return None
 
-    def save_global(self, obj: Any, name: str | None = None) -> None:
+    def save_global(self, obj: object, name: str | None = None) -> None:
         if isinstance(obj, (core.dtype, core.memory_format)) or type(obj).__name__ in _CONSTANTS:
             super().save_global(obj, name)
             return

@@ -44,7 +44,7 @@ def _array(tensor: Tensor) -> Any:
     return tensor.numpy()
 
 
-def _arrays(values: Any) -> Any:
+def _arrays(values: object) -> Any:
     return tree_map_only(Tensor, _array, values)
 
 
@@ -146,7 +146,7 @@ def _taking_tensors(name: str) -> Any:
     """The library's method of this name, with tensors handed over as arrays."""
     method = getattr(tensorboardX.SummaryWriter, name)
 
-    def add(self: SummaryWriter, *args: Any, **kwargs: Any) -> None:
+    def add(self: SummaryWriter, *args: object, **kwargs: object) -> None:
         method(self, *_arrays(args), **_arrays(kwargs))
 
     add.__name__, add.__doc__ = name, method.__doc__

@@ -88,7 +88,7 @@ class _Member(io.BufferedIOBase):
     def __init__(self, stream: Any, op: str, path: str) -> None:
         self._stream, self._op, self._path = stream, op, path
 
-    def _do(self, function: Callable[..., Any], *args: Any) -> Any:
+    def _do(self, function: Callable[..., Any], *args: object) -> Any:
         try:
             return function(*args)
         except BROKEN as error:

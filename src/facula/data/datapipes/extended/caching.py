@@ -240,7 +240,7 @@ class _Claim:
             os.unlink(self.path)
 
 
-def _as_list(value: Any) -> list[Any]:
+def _as_list(value: object) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
@@ -269,7 +269,7 @@ class OnDiskCacheHolderIterDataPipe(IterDataPipe):
         self._missing: deque[Any] = deque()
         self._ended = False
 
-    def paths(self, value: Any) -> list[str]:
+    def paths(self, value: object) -> list[str]:
         """The files of a value."""
         return _as_list(value if self.filepath_fn is None else self.filepath_fn(value))
 
@@ -355,7 +355,7 @@ class EndOnDiskCacheHolderIterDataPipe(IterDataPipe):
                 self._make(value, paths)
             yield from paths
 
-    def _make(self, value: Any, paths: list[str]) -> None:
+    def _make(self, value: object, paths: list[str]) -> None:
         """Run the part for a value, or wait until another process has."""
         claim = _Claim(paths[0])
         end = time.monotonic() + self.timeout
@@ -375,7 +375,7 @@ class EndOnDiskCacheHolderIterDataPipe(IterDataPipe):
         finally:
             claim.release()
 
-    def _run(self, value: Any, paths: list[str]) -> None:
+    def _run(self, value: object, paths: list[str]) -> None:
         self.begin._missing.append(value)
         for result in self.datapipe:
             if self.mode is None:

@@ -166,7 +166,7 @@ class FlatMapperIterDataPipe(IterDataPipe):
             at_least("flatmap", "length", length, 0)
         self.datapipe, self.fn, self.input_col, self.length = datapipe, fn, input_col, length
 
-    def _several(self, value: Any) -> Iterable[Any]:
+    def _several(self, value: object) -> Iterable[Any]:
         picked = chosen(value, self.input_col)
         if self.fn is None:
             made = picked
@@ -247,7 +247,7 @@ class FlattenerIterDataPipe(IterDataPipe):
         for row in self.datapipe:
             yield self._dict(row) if isinstance(row, dict) else self._sequence(row)
 
-    def _opens(self, place: Any, value: Any, kinds: Any) -> bool:
+    def _opens(self, place: object, value: object, kinds: Any) -> bool:
         return (self.indices is None or place in self.indices) and isinstance(value, kinds)
 
     def _dict(self, row: dict[Any, Any]) -> dict[Any, Any]:

@@ -20,7 +20,7 @@ from facula.data.datapipes.iter.splitting import DemultiplexerIterDataPipe, Fork
 from facula.data.datapipes.utils.common import check_function, drawn_seed, length_of, no_length
 
 
-def _joined(merge_fn: Callable[..., Any] | None, left: Any, right: Any) -> Any:
+def _joined(merge_fn: Callable[..., Any] | None, left: object, right: object) -> Any:
     return (left, right) if merge_fn is None else merge_fn(left, right)
 
 
@@ -81,7 +81,7 @@ class IterKeyZipperIterDataPipe(IterDataPipe):
             )
 
     def _next_reference(
-        self, key: Any, references: Iterator[Any], waiting: OrderedDict[Any, Any]
+        self, key: object, references: Iterator[Any], waiting: OrderedDict[Any, Any]
     ) -> None:
         try:
             reference = next(references)
@@ -343,7 +343,7 @@ class RandomSplitterIterDataPipe(IterDataPipe):
         weights: Mapping[Any, float],
         seed: int,
         total_length: int | None = None,
-        target: Any = None,
+        target: object = None,
     ) -> Any:
         if total_length is None:
             try:

@@ -74,7 +74,7 @@ class _Body(io.RawIOBase):
         buffer[: len(data)] = data
         return len(data)
 
-    def _stopped(self, error: Any) -> None:
+    def _stopped(self, error: object) -> None:
         fail(
             ConnectionError,
             self._op,

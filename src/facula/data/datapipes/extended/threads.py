@@ -29,13 +29,13 @@ _END = object()
 class _Ahead:
     """A thread that reads a source into a queue of a fixed size."""
 
-    def __init__(self, source: Any, size: int) -> None:
+    def __init__(self, source: object, size: int) -> None:
         self.ready: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(size)
         self.stopping = threading.Event()
         self.thread = threading.Thread(target=self._read, args=(source,), daemon=True)
         self.thread.start()
 
-    def _put(self, value: Any, error: BaseException | None = None) -> bool:
+    def _put(self, value: object, error: BaseException | None = None) -> bool:
         while not self.stopping.is_set():
             try:
                 self.ready.put((value, error), timeout=0.05)
@@ -44,7 +44,7 @@ class _Ahead:
                 continue
         return False
 
-    def _read(self, source: Any) -> None:
+    def _read(self, source: IterDataPipe) -> None:
         try:
             for value in source:
                 if not self._put(value):
@@ -105,7 +105,7 @@ class PrefetcherIterDataPipe(IterDataPipe):
         return length_of(self, self.source_datapipe)
 
 
-def pin_memory_fn(data: Any, device: core.device | str | int | None = None) -> Any:
+def pin_memory_fn(data: object, device: core.device | str | int | None = None) -> Any:
     """A nesting of tensors in memory that an accelerator reads directly, where there is one."""
     if isinstance(data, facula.Tensor):
         return data.pin_memory() if facula.cuda.is_available() else data
@@ -133,7 +133,7 @@ class PinMemoryIterDataPipe(PrefetcherIterDataPipe):
         super().__init__(source_datapipe, buffer_size)
         self.device, self.pin_memory_fn = device, pin_memory_fn
 
-    def _changed(self, value: Any) -> Any:
+    def _changed(self, value: object) -> Any:
         return self.pin_memory_fn(value, self.device)
 
 
@@ -226,7 +226,7 @@ class BatchAsyncMapperIterDataPipe(IterDataPipe):
     async def _together(self, batch: list[Any]) -> list[Any]:
         gate = asyncio.Semaphore(self.max_concurrency)
 
-        async def one(value: Any) -> Any:
+        async def one(value: object) -> Any:
             picked = chosen(value, self.input_col)
             async with gate:
                 if isinstance(self.input_col, (list, tuple)):

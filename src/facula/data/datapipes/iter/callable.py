@@ -68,7 +68,7 @@ class MapperIterDataPipe(IterDataPipe):
         self.datapipe, self.fn = datapipe, fn
         self.input_col, self.output_col = input_col, output_col
 
-    def of_value(self, value: Any) -> Any:
+    def of_value(self, value: object) -> Any:
         """What becomes of one value."""
         return applied(self.fn, value, self.input_col, self.output_col)
 

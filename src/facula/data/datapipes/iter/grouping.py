@@ -113,7 +113,7 @@ class UnBatcherIterDataPipe(IterDataPipe):
         for value in self.datapipe:
             yield from self._opened(value, self.unbatch_level)
 
-    def _opened(self, value: Any, level: int) -> Iterator[Any]:
+    def _opened(self, value: object, level: int) -> Iterator[Any]:
         if level == 0:
             yield value
         elif isinstance(value, list):
@@ -192,7 +192,7 @@ class GrouperIterDataPipe(IterDataPipe):
         self._groups: dict[Any, list[Any]] = {}
         self._waiting = 0
 
-    def _made(self, key: Any, values: list[Any]) -> Any:
+    def _made(self, key: object, values: list[Any]) -> Any:
         group = self.wrapper_class(values)
         return (key, group) if self.keep_key else group
 
@@ -211,13 +211,13 @@ class GrouperIterDataPipe(IterDataPipe):
         while self._groups:
             yield self._taken(next(iter(self._groups)))
 
-    def _taken(self, key: Any) -> Any:
+    def _taken(self, key: object) -> Any:
         """A group, which is out of the buffer then."""
         values = self._groups.pop(key)
         self._waiting -= len(values)
         return self._made(key, values)
 
-    def _is_large_enough(self, key: Any) -> bool:
+    def _is_large_enough(self, key: object) -> bool:
         """Whether a group may be given; a smaller one is left out or an error."""
         least, count = self.guaranteed_group_size, len(self._groups[key])
         if least is None or count >= least:

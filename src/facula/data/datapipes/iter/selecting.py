@@ -63,7 +63,7 @@ class FilterIterDataPipe(IterDataPipe):
                 StreamWrapper.close_streams(value)
 
     @staticmethod
-    def _is_bool(value: Any) -> bool:
+    def _is_bool(value: object) -> bool:
         """Whether a value is a bool of NumPy's or a tensor that holds one."""
         if isinstance(value, core.Tensor):
             return value.dtype is core.bool and value.numel() == 1

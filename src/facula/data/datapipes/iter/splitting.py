@@ -88,7 +88,7 @@ class _Main(IterDataPipe):
     def _class_name(self) -> str:
         return type(self).__name__.removeprefix("_")
 
-    def route(self, value: Any, asking: int) -> None:
+    def route(self, value: object, asking: int) -> None:
         """Let a new value of the source wait for those to whom it belongs."""
         raise NotImplementedError
 
@@ -140,7 +140,7 @@ class _ForkerIterDataPipe(_Main):
             if number != asking and not self.has_room(number):
                 self.overflow()
 
-    def route(self, value: Any, asking: int) -> None:
+    def route(self, value: object, asking: int) -> None:
         copied = _COPIES[self.how]
         for waiting in self._waiting:
             waiting.append(value if copied is None else copied(value))
@@ -185,7 +185,7 @@ class _DemultiplexerIterDataPipe(_Main):
         # the buffer is one for all pipes
         return self.buffer_size < 0 or sum(map(len, self._waiting)) < self.buffer_size
 
-    def route(self, value: Any, asking: int) -> None:
+    def route(self, value: object, asking: int) -> None:
         number = self.classifier_fn(value)
         if number is None and self.drop_none:
             StreamWrapper.close_streams(value)

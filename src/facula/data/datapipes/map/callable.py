@@ -16,7 +16,7 @@ from facula.data.datapipes.utils.common import check_function
 __all__ = ["MapperMapDataPipe", "default_fn"]
 
 
-def default_fn(data: Any) -> Any:
+def default_fn(data: object) -> Any:
     """The item itself."""
     return data
 

@@ -156,7 +156,7 @@ def applied(fn: Callable[..., Any], value: Any, input_col: Any, output_col: Any)
     return tuple(columns) if isinstance(value, tuple) else columns
 
 
-def validate_pathname_binary_tuple(data: Any) -> None:
+def validate_pathname_binary_tuple(data: object) -> None:
     """Raise where a value is no pair of a path and a stream of bytes."""
     kinds = (io.BufferedIOBase, io.RawIOBase, StreamWrapper)
     right = (
@@ -220,7 +220,7 @@ class StreamWrapper:
             StreamWrapper.session_streams[self] = 1
 
     @classmethod
-    def close_streams(cls, v: Any, depth: int = 0) -> None:
+    def close_streams(cls, v: object, depth: int = 0) -> None:
         """Close the streams in a value: itself, and what its containers hold."""
         if depth > 10:
             return
@@ -238,7 +238,7 @@ class StreamWrapper:
             raise AttributeError(name)
         return getattr(self.file_obj, name)
 
-    def close(self, *args: Any, **kwargs: Any) -> None:
+    def close(self, *args: object, **kwargs: object) -> None:
         """Close the stream, and the one around it where this was its last."""
         if self.closed:
             return

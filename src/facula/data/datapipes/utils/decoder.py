@@ -76,7 +76,7 @@ def handle_extension(extensions: str, f: Callable[[Any], Any]) -> Callable[[str,
     """A handler that calls a function for some extensions, which stand in one text."""
     wanted = [each.split(".") for each in extensions.lower().split()]
 
-    def handle(key: str, data: Any) -> Any:
+    def handle(key: str, data: object) -> Any:
         parts = key.lower().split(".")
         if any(parts[-len(each) :] == each for each in wanted):
             return f(data)
@@ -136,14 +136,14 @@ def _in_a_file(extension: str, data: Any, read: Callable[[str], Any]) -> Any:
         return read(path)
 
 
-def videohandler(extension: str, data: Any) -> Any:
+def videohandler(extension: str, data: object) -> Any:
     """Videos, by torchvision."""
     if extension.lower() not in _VIDEOS:
         return None
     return _in_a_file(extension, data, extra("torchvision.io", "videohandler").read_video)
 
 
-def audiohandler(extension: str, data: Any) -> Any:
+def audiohandler(extension: str, data: object) -> Any:
     """Sounds, by torchaudio."""
     if extension.lower() not in _SOUNDS:
         return None
@@ -187,11 +187,11 @@ class Decoder:
         self.handlers = [*handler, *self.handlers]
 
     @staticmethod
-    def _is_stream_handle(data: Any) -> bool:
+    def _is_stream_handle(data: object) -> bool:
         inner = data.file_obj if isinstance(data, StreamWrapper) else data
         return isinstance(inner, (io.BufferedIOBase, io.RawIOBase)) or hasattr(inner, "read")
 
-    def decode1(self, key: str, data: Any) -> Any:
+    def decode1(self, key: str, data: object) -> Any:
         """The value of one entry; what no handler knows stays as it is."""
         if not data:
             return data

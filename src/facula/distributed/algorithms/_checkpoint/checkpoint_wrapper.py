@@ -64,7 +64,7 @@ def _without_prefix(module: Module, state: Any, prefix: str, metadata: Any) -> N
             state[prefix + name[len(prefix + _PREFIX) :]] = state.pop(name)
 
 
-def _with_prefix(module: Module, state: Any, prefix: str, *rest: Any) -> None:
+def _with_prefix(module: Module, state: Any, prefix: str, *rest: object) -> None:
     for name in list(state):
         if name.startswith(prefix) and not name.startswith(prefix + _PREFIX):
             state[prefix + _PREFIX + name[len(prefix) :]] = state.pop(name)

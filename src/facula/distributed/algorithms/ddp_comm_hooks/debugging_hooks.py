@@ -12,7 +12,7 @@ from facula.namespaces.futures import Future
 __all__ = ["noop_hook"]
 
 
-def noop_hook(_: Any, bucket: Any) -> Future:
+def noop_hook(_: object, bucket: Any) -> Future:
     """The bucket as it is: what training would cost without communication (ranks drift apart)."""
     done: Future = Future()
     done.set_result(bucket.buffer())

@@ -62,7 +62,7 @@ def bf16_compress_hook(process_group: ProcessGroup | None, bucket: Any) -> Futur
 
 
 def _wrapper(hook: Hook, dtype: core.dtype) -> Hook:
-    def wrapped(state: Any, bucket: Any) -> Future:
+    def wrapped(state: object, bucket: Any) -> Future:
         buffer = bucket.buffer()
         bucket.set_buffer(buffer.to(dtype))
 

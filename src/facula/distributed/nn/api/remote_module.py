@@ -65,7 +65,7 @@ class RemoteModule(nn.Module):
             self.module_rref.owner(), _forward, args=(self.module_rref, args, kwargs)
         )
 
-    def forward_async(self, *args: Any, **kwargs: Any) -> Any:
+    def forward_async(self, *args: object, **kwargs: object) -> Any:
         """A future of the module's result."""
         return rpc.rpc_async(
             self.module_rref.owner(), _forward, args=(self.module_rref, args, kwargs)

@@ -42,5 +42,5 @@ class CommDebugMode:
         LISTENERS.append(self)
         return self
 
-    def __exit__(self, *exception: Any) -> None:
+    def __exit__(self, *exception: object) -> None:
         LISTENERS.remove(self)

@@ -46,7 +46,7 @@ def _mine(scores: DTensor, target: Any, ignored: int) -> tuple[Tensor, Tensor]:
     return (whole - start).clamp(0, max(count - 1, 0)), here
 
 
-def _rows(scores: Any, target: Any, weight: Any, ignored: int, smoothing: float) -> Any:
+def _rows(scores: Any, target: object, weight: Any, ignored: int, smoothing: float) -> Any:
     """The loss of each row, and its log-sum-exp."""
     if not _cut(scores, weight, smoothing):
         return NotImplemented

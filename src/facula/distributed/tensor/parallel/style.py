@@ -41,7 +41,7 @@ class ParallelStyle(ABC):
             module.register_parameter(name, nn.Parameter(made, value.requires_grad))
 
 
-def _entered(value: Any, mesh: DeviceMesh, given: Placement, wanted: Placement) -> Any:
+def _entered(value: object, mesh: DeviceMesh, given: Placement, wanted: Placement) -> Any:
     """A tensor, this rank's piece or a distributed one, under placements."""
     if not isinstance(value, core.Tensor):
         return value
@@ -50,7 +50,7 @@ def _entered(value: Any, mesh: DeviceMesh, given: Placement, wanted: Placement) 
     return value if value.placements == (wanted,) else value.redistribute(placements=[wanted])
 
 
-def _left(value: Any, wanted: Placement, local: bool) -> Any:
+def _left(value: object, wanted: Placement, local: bool) -> Any:
     """A result under a placement, as this rank's piece where that is asked for."""
     if not isinstance(value, DTensor):
         return value
@@ -87,7 +87,7 @@ class _Layer(ParallelStyle):
         def enter(inner: Any, inputs: Any, mesh: DeviceMesh) -> Any:
             return (_entered(inputs[0], mesh, self.input_layouts[0], wanted), *inputs[1:])
 
-        def leave(inner: Any, output: Any, mesh: DeviceMesh) -> Any:
+        def leave(inner: Any, output: object, mesh: DeviceMesh) -> Any:
             return _left(output, self.output_layouts[0], self.use_local_output)
 
         self._divide(module, device_mesh)
@@ -152,17 +152,17 @@ class SequenceParallel(ParallelStyle):
         def enter(inner: Any, inputs: Any, mesh: DeviceMesh) -> Any:
             return (_entered(inputs[0], mesh, cut, cut), *inputs[1:])
 
-        def leave(inner: Any, output: Any, mesh: DeviceMesh) -> Any:
+        def leave(inner: Any, output: object, mesh: DeviceMesh) -> Any:
             return _left(output, cut, self.use_local_output)
 
         return distribute_module(module, device_mesh, None, enter, leave)
 
 
-def _many(value: Any) -> tuple[Any, ...]:
+def _many(value: object) -> tuple[Any, ...]:
     return () if value is None else tuple(value) if isinstance(value, (list, tuple)) else (value,)
 
 
-def _checked(style: str, given: Any, wanted: Any) -> None:
+def _checked(style: str, given: object, wanted: Any) -> None:
     if len(_many(given)) != len(_many(wanted)):
         fail(AssertionError, style, "as many layouts as desired layouts were required (should have same "
              "length!)", f"{len(_many(given))} and {len(_many(wanted))}",
@@ -226,7 +226,7 @@ class PrepareModuleOutput(ParallelStyle):
         self.use_local_output = use_local_output
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        def leave(inner: Any, args: tuple[Any, ...], output: Any) -> Any:
+        def leave(inner: Any, args: tuple[Any, ...], output: object) -> Any:
             values = output if isinstance(output, tuple) else (output,)
             if len(values) != len(self.given):
                 fail(ValueError, "PrepareModuleOutput", f"{len(self.given)} results were required (module "

@@ -218,7 +218,7 @@ def overdrive(waveform: core.Tensor, gain: float = 20, colour: float = 20) -> An
     return found.clamp(-1, 1).reshape(waveform.shape)
 
 
-def _part(op: str, out: Any, x: Any, y: Any, mode: str) -> Any:
+def _part(op: str, out: Any, x: object, y: Any, mode: str) -> Any:
     if mode not in ("full", "valid", "same"):
         required, hint = "the mode 'full', 'valid' or 'same' was required", "'full' is the default"
         fail(ValueError, op, required, repr(mode), hint=hint)

@@ -194,7 +194,7 @@ def _v3(size: str, settings: dict[str, Any]) -> MobileNetV3:
 
 
 def mobilenet_v3_large(
-    *, weights: Any = None, progress: bool = True, **settings: Any
+    *, weights: Any = None, progress: bool = True, **settings: object
 ) -> MobileNetV3:
     """The large network MobileNet V3, with random weights."""
     no_weights("mobilenet_v3_large", weights)
@@ -202,7 +202,7 @@ def mobilenet_v3_large(
 
 
 def mobilenet_v3_small(
-    *, weights: Any = None, progress: bool = True, **settings: Any
+    *, weights: Any = None, progress: bool = True, **settings: object
 ) -> MobileNetV3:
     """The small network MobileNet V3, with random weights."""
     no_weights("mobilenet_v3_small", weights)

@@ -43,7 +43,7 @@ def _wide(boxes: core.Tensor) -> Any:
     return boxes if boxes.dtype in (core.int32, core.int64) else boxes.to(core.int32)
 
 
-def _common(boxes1: Any, boxes2: Any) -> tuple[Any, Any]:
+def _common(boxes1: core.Tensor, boxes2: core.Tensor) -> tuple[Any, Any]:
     """Areas of intersections and unions of all pairs."""
     corner = F.maximum(boxes1[:, None, :2], boxes2[:, :2])
     other = F.minimum(boxes1[:, None, 2:], boxes2[:, 2:])

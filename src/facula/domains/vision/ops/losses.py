@@ -39,7 +39,7 @@ def sigmoid_focal_loss(
     return _reduced("sigmoid_focal_loss", loss, reduction)
 
 
-def _rows(function: Callable[..., Any], boxes1: Any, boxes2: Any, *settings: Any) -> Any:
+def _rows(function: Callable[..., Any], boxes1: Any, boxes2: Any, *settings: object) -> Any:
     """A function of pairs for boxes of the same row."""
     first, second = boxes1.reshape((-1, 1, 4)), boxes2.reshape((-1, 1, 4))
     rows = [function(a, b, *settings)[0, 0] for a, b in zip(first, second, strict=True)]

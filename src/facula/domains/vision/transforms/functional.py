@@ -152,11 +152,11 @@ def convert_image_dtype(image: Any, dtype: core.dtype = core.float32) -> Any:
     return image.to(dtype) * ((wanted + 1) // (given + 1))
 
 
-def _as_float(image: Any) -> Any:
+def _as_float(image: core.Tensor) -> Any:
     return image if image.dtype.is_floating_point else image.to(core.float32)
 
 
-def _as_given(values: Any, image: Any) -> Any:
+def _as_given(values: Any, image: core.Tensor) -> Any:
     """Numbers of an image's own range, in its dtype."""
     if image.dtype.is_floating_point:
         return values.to(image.dtype)
@@ -179,7 +179,7 @@ def vflip(img: Any) -> Any:
 
 
 @_either
-def crop(img: Any, top: int, left: int, height: int, width: int) -> Any:
+def crop(img: core.Tensor, top: int, left: int, height: int, width: int) -> Any:
     """A part; what lies outside of the image is 0."""
     high, wide = img.shape[-2:]
     part = img[..., max(top, 0) : max(top + height, 0), max(left, 0) : max(left + width, 0)]
@@ -400,7 +400,7 @@ def affine(
 def rotate(
     img: Any,
     angle: float,
-    interpolation: Any = InterpolationMode.NEAREST,
+    interpolation: InterpolationMode = InterpolationMode.NEAREST,
     expand: bool = False,
     center: Any = None,
     fill: Any = None,
@@ -442,7 +442,7 @@ def perspective(
     return _sampled(img, grid, interpolation, fill, "perspective")
 
 
-def erase(img: Any, i: int, j: int, h: int, w: int, v: Any, inplace: bool = False) -> Any:
+def erase(img: Any, i: int, j: int, h: int, w: int, v: object, inplace: bool = False) -> Any:
     """A rectangle overwritten with a value."""
     img = img if inplace else img.clone()
     img[..., i : i + h, j : j + w] = v

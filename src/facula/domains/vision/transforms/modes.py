@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
 
 from facula.core.errors import fail
 
@@ -25,7 +24,7 @@ _PIL = {0: "nearest", 2: "bilinear", 3: "bicubic"}
 _TAKEN = ("nearest", "nearest-exact", "bilinear", "bicubic")
 
 
-def mode_of(op: str, interpolation: Any) -> str:
+def mode_of(op: str, interpolation: InterpolationMode) -> str:
     """The word that `interpolate` and `grid_sample` know."""
     if isinstance(interpolation, InterpolationMode):
         word = interpolation.value

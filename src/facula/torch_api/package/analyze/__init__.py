@@ -16,7 +16,7 @@ from ..errors import PackagingError
 __all__ = ["find_first_use_of_broken_modules", "is_from_package", "trace_dependencies"]
 
 
-def is_from_package(obj: Any) -> bool:
+def is_from_package(obj: object) -> bool:
     """Whether a module, or an object by its class, came from a package."""
     name = obj.__name__ if isinstance(obj, ModuleType) else getattr(type(obj), "__module__", "")
     return is_mangled(str(name))

@@ -75,7 +75,7 @@ class ErrorHandler:
         else:
             self._write(path, found)
 
-    def _write(self, path: str, content: Any) -> None:
+    def _write(self, path: str, content: object) -> None:
         folder, name = os.path.split(os.path.abspath(path))
         temporary = None
         try:
