@@ -333,6 +333,8 @@ PAIRS = [
     (D.Cauchy, (0.5, 2.0), D.Cauchy, (1.0, 1.5)),
     (D.Gumbel, (0.5, 2.0), D.Gumbel, (1.0, 2.5)),
     (D.HalfNormal, (2.0,), D.HalfNormal, (1.5,)),
+    (D.HalfCauchy, (2.0,), D.HalfCauchy, (1.5,)),
+    (D.InverseGamma, (2.0, 1.0), D.InverseGamma, (1.5, 3.0)),
     (D.Uniform, (0.5, 1.0), D.Uniform, (0.0, 2.0)),
     (D.Exponential, (2.0,), D.Exponential, (1.5,)),
     (D.Exponential, (2.0,), D.Gamma, (1.5, 2.0)),
@@ -377,6 +379,8 @@ def test_divergence_of_vectors_and_unknown_pairs():
         D.kl_divergence(D.Cauchy(0.0, 1.0), D.Normal(0.0, 1.0))
     outside = D.kl_divergence(D.Uniform(0.0, 2.0), D.Uniform(0.0, 1.0))
     assert outside.item() == math.inf
+    wider = D.kl_divergence(D.Normal(*tensors(0.0, 1.0)), D.Beta(*tensors(1.0, 2.0)))
+    assert wider.item() == math.inf and wider.dtype == facula64
 
     class Own(D.Normal):
         pass

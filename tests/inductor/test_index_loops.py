@@ -77,3 +77,28 @@ def test_splitting_takes_quotients_away(shape: tuple[int, ...]) -> None:
         whole = whole + ix.of(digit) * place
     after = ix.substitute(swapped, {m: whole})
     assert all(isinstance(atom, ix.Var) for atom in after.atoms())
+
+
+def divided(index: ix.Index) -> list[ix.Index]:
+    """What stands in quotients and remainders."""
+    inner = [a.inner for a, _ in index.terms if isinstance(a, (ix.Quotient, ix.Remainder))]
+    return inner + [deeper for each in inner for deeper in divided(each)]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_divided_is_never_negative_where_variables_fall(seed: int) -> None:
+    # C rounds quotients up where they are negative
+    rng = random.Random(seed)
+    variables = [ix.Var(f"v{k}", rng.choice([2, 3, 4, 5, 6])) for k in range(2)]
+    index = ix.constant(rng.randrange(30))
+    for v in variables:
+        index = index + ix.of(v) * rng.choice([-12, -5, -3, -2, -1, 1, 2, 3, 4])
+    index = index - min(index.bounds()[0], 0)
+    for n in (rng.choice([2, 3, 4, 5, 6, 10]) for _ in range(2)):
+        quotient, rest = ix.floordiv(index, n), ix.mod(index, n)
+        for values in everywhere(variables):
+            at = dict(zip(variables, values, strict=True))
+            whole = value(index, at)
+            assert (value(quotient, at), value(rest, at)) == divmod(whole, n)
+            assert all(value(part, at) >= 0 for part in divided(quotient) + divided(rest))
+        index = quotient

@@ -218,3 +218,10 @@ def test_slopes_far_out_and_at_nan():
         x = facula.tensor([float("nan"), 0.5, -0.5, 0.75], requires_grad=True)
         shrink(x).sum().backward()
         assert x.grad.tolist() == [1.0, 0.0, 0.0, 1.0]
+
+
+def test_moved_dimensions_of_a_tensor_without_any() -> None:
+    x = facula.tensor(3.0)
+    for source, destination in ((0, -1), (-1, 0), ((), ())):
+        moved = facula.movedim(x, source, destination)
+        assert moved.shape == () and moved.data_ptr() == x.data_ptr()

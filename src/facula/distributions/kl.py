@@ -146,6 +146,11 @@ def _half_normal(p: continuous.HalfNormal, q: continuous.HalfNormal) -> Any:
     return _normal(p._whole, q._whole)
 
 
+@register_kl(continuous.HalfCauchy, continuous.HalfCauchy)
+def _half_cauchy(p: continuous.HalfCauchy, q: continuous.HalfCauchy) -> Any:
+    return _cauchy(p._whole, q._whole)
+
+
 @register_kl(continuous.Uniform, continuous.Uniform)
 def _uniform(p: continuous.Uniform, q: continuous.Uniform) -> Any:
     value = ((q.high - q.low) / (p.high - p.low)).log()
@@ -182,6 +187,13 @@ def _gamma(p: continuous.Gamma, q: continuous.Gamma) -> Any:
         + (a - b) * facula.digamma(a)
         + (q.rate - p.rate) * (a / p.rate)
     )
+
+
+@register_kl(continuous_shapes.InverseGamma, continuous_shapes.InverseGamma)
+def _inverse_gamma(p: continuous_shapes.InverseGamma, q: continuous_shapes.InverseGamma) -> Any:
+    # one and the same function of both samples, which can be undone, leaves the divergence
+    one, other = (continuous.Gamma(d.concentration, d.rate, validate_args=False) for d in (p, q))
+    return _gamma(one, other)
 
 
 @register_kl(continuous.Gamma, continuous.Exponential)

@@ -46,7 +46,8 @@ _WIDER: dict[type, tuple[type, ...]] = {
 
 def _infinite(p: Any, q: Any) -> Any:
     """The second excludes what the first allows."""
-    return facula.full(p.batch_shape, math.inf)
+    parameter = getattr(p, next(iter(p.arg_constraints)))
+    return parameter.new_full(p.batch_shape, math.inf)
 
 
 for _first, _seconds in _WIDER.items():

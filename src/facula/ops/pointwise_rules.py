@@ -165,7 +165,13 @@ def _form_of_numbers(definition: Any) -> Any:
 
 
 class _TensorNamespace:
-    """The scalar operations on tensors: operators of the same name."""
+    """The scalar operations on tensors: operators of the same name.
+
+    code: the dtype in which the expression computes.
+    """
+
+    def __init__(self, code: str) -> None:
+        self._computed = _DTYPE_OF[code].to_real()
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(F, name)
@@ -182,10 +188,12 @@ class _TensorNamespace:
     def cast(x: object, code: str) -> Any:
         return x.to(_DTYPE_OF[code]) if isinstance(x, core.Tensor) else x
 
-    @staticmethod
-    def where(condition: Any, a: object, b: object) -> Any:
+    def where(self, condition: Any, a: object, b: object) -> Any:
         if not isinstance(condition, core.Tensor):
             return a if condition else b
+        if type(a) is float and type(b) is float and self._computed.is_floating_point:
+            # two numbers alone would have the default dtype
+            a = F.scalar_tensor(a, dtype=self._computed, device=condition.device)
         return F.where(condition, a, b)
 
     @staticmethod
@@ -230,7 +238,6 @@ _DTYPE_OF = {
     "c64": core.complex64,
     "c128": core.complex128,
 }
-_NAMESPACE = _TensorNamespace()
 
 
 def evaluate(variant: Any, code: str, tensors: list[Any], parameters: list[Any]) -> Any:
@@ -239,7 +246,7 @@ def evaluate(variant: Any, code: str, tensors: list[Any], parameters: list[Any])
     converted = [
         t.to(_DTYPE_OF[leaf.dtype]) for t, leaf in zip(tensors, expression.inputs, strict=True)
     ]
-    return scalar.evaluate(expression, converted, parameters, _NAMESPACE)[0]
+    return scalar.evaluate(expression, converted, parameters, _TensorNamespace(code))[0]
 
 
 def evaluate_gradient(
@@ -251,12 +258,12 @@ def evaluate_gradient(
     low = values and all(v.dtype.code in ("bf16", "f16", "c32") for v in values)
     converted = _converted(values, expression.inputs)
     try:
-        result = scalar.evaluate(expression, converted, parameters, _NAMESPACE)[0]
+        result = scalar.evaluate(expression, converted, parameters, _TensorNamespace(code))[0]
     except (ArithmeticError, ValueError):  # log(0) of a number: IEEE has an answer, for tensors
         converted = [
             v.to(_DTYPE_OF[leaf.dtype]) for v, leaf in zip(values, expression.inputs, strict=True)
         ]
-        result = scalar.evaluate(expression, converted, parameters, _NAMESPACE)[0]
+        result = scalar.evaluate(expression, converted, parameters, _TensorNamespace(code))[0]
     if not isinstance(result, core.Tensor):
         like = next(c for c in converted if isinstance(c, core.Tensor))
         result = F.full_like(like, result)
@@ -312,9 +319,10 @@ def push(op: core.Op, args: tuple[Any, ...], wrt: int, tangent: Any, result: Any
     inputs = []
     for use, leaf in zip(expression.uses, expression.inputs, strict=True):
         x = known[use] if isinstance(use, str) else operands[use]
-        x = x if isinstance(x, core.Tensor) else core.tensor(x)
-        inputs.append(x.to(_DTYPE_OF[leaf.dtype]))
-    found = scalar.evaluate(expression, inputs, values, _NAMESPACE)[0]
+        dtype = _DTYPE_OF[leaf.dtype]
+        # a number has every digit of the dtype that computes
+        inputs.append(x.to(dtype) if isinstance(x, core.Tensor) else core.tensor(x, dtype=dtype))
+    found = scalar.evaluate(expression, inputs, values, _TensorNamespace(code))[0]
     if not isinstance(found, core.Tensor):
         return None if found == 0 else F.full_like(result, found)
     return found.to(result.dtype)

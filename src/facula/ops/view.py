@@ -269,7 +269,7 @@ class as_strided:
     geometry = "as_strided"
 
     def vmap(batch, self, size, stride, storage_offset):
-        x = batch.front(self)
+        x = _apart(batch.front(self))
         offset = x.storage_offset() + (storage_offset or 0)
         return x.as_strided((x.shape[0], *size), (x.stride(0), *stride), offset)
 
@@ -279,6 +279,16 @@ class as_strided:
 
     def samples(S):
         yield (S(12), (3, 2), (4, 1), 1), {}
+
+
+def _apart(x: Tensor) -> Tensor:
+    """Entries along dimension 0 that share memory, in memory of their own: as one tensor that is
+    viewed, all of them would get the mean of their gradients."""
+    strides = x.stride()
+    if x.shape[0] < 2 or strides[0] or 0 in strides[1:]:
+        return x
+    extent = 1 + sum((n - 1) * s for n, s in zip(x.shape[1:], strides[1:], strict=True) if n > 0)
+    return x.new_empty_strided(x.shape, (extent, *strides[1:])).copy_(x)
 
 
 def _placed(grad: Tensor, meta: core.TensorMeta, part: Any) -> Tensor:
@@ -490,6 +500,8 @@ def movedim(self, source, destination):
             (source, destination),
             hint=f"name each dimension once; in this tensor -1 and {n - 1} are the same",
         )
+    if n == 0:
+        return self.permute([])
     order: list[int] = [-1] * n
     for s, d in zip(source, destination, strict=True):
         order[d] = s

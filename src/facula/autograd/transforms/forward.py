@@ -291,12 +291,13 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     inputs, structure = flatten(primals)
     outputs, pullback = vjp(func, *primals)
     leaves, shape = flatten(outputs)
-    zeros = [F.zeros_like(o) for o in leaves]
+    # any place would do for a linear map; some formulas take logarithms of gradients
+    ones = [F.ones_like(o) for o in leaves]
 
     def of_cotangents(*cotangents: Any) -> Any:
         return pullback(shape.build(cotangents))
 
-    _, transposed = vjp(of_cotangents, *zeros)
+    _, transposed = vjp(of_cotangents, *ones)
 
     def push(*tangents: Any) -> Any:
         given, other = flatten(tangents)

@@ -360,10 +360,12 @@ class Sweeps:
 
 
 def _guarded(guarded: bool, loops: Callable[[bool], list[str]]) -> list[str]:
-    """The fast loops, and where they did not hold, the full ones."""
+    """The fast loops, and where they did not hold, the full ones; a scope of its own, since a block
+    may have several such passes."""
     if not guarded:
         return loops(False)
-    return ["int far = 0;", *loops(True), "if (far) {", *indent(loops(False)), "}"]
+    redo = ["if (far) {", *indent(loops(False)), "}"]
+    return ["{", *indent(["int far = 0;", *loops(True), *redo]), "}"]
 
 
 def homes(

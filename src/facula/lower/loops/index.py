@@ -281,7 +281,7 @@ def of(atom: Atom) -> Index:
 
 
 def floordiv(index: Index, number: int) -> Index:
-    """`index // number`, for an index >= 0 and a number > 0."""
+    """`index // number`, rounded down, for a number > 0."""
     if number == 1 or (not index.terms and not index.number):
         return index
     whole: dict[Atom, int] = {}
@@ -296,6 +296,10 @@ def floordiv(index: Index, number: int) -> Index:
     low, high = remaining.bounds()
     if low // number == high // number:
         return Index(whole, above + low // number)
+    if low < 0:
+        # a variable that falls: C rounds quotients of negative numbers up
+        below = low // number
+        remaining, above, left = remaining - below * number, above + below, left - below * number
     common = gcd(number, *rest.values())
     if common > 1:
         inner = Index({a: m // common for a, m in rest.items()}, left // common)

@@ -21,7 +21,10 @@ def _same_layout(a: Node, b: Node) -> bool:
     x, y = a.meta.get("val"), b.meta.get("val")
     if not isinstance(x, core.Tensor) or not isinstance(y, core.Tensor):
         return False
-    return (x.shape, x.dtype, x.device, x.stride()) == (y.shape, y.dtype, y.device, y.stride())
+    if (x.shape, x.dtype, x.device, x.stride()) != (y.shape, y.dtype, y.device, y.stride()):
+        return False
+    # the places of views are counted from the storage's first element
+    return x.storage_offset() == y.storage_offset()
 
 
 def _argument(node: Node) -> Node | None:
@@ -40,11 +43,8 @@ def _views_everything(node: Node) -> bool:
     definition = table.definition_of(node)
     if definition is None or definition.kind != "view":
         return False
-    x, y = node.args[0].meta.get("val"), node.meta.get("val")
-    if x.dim() < 2 or x.shape != y.shape:
-        return x.shape == y.shape
-    # a transposition of equal sizes changes strides, and those are compared
-    return x.storage_offset() == y.storage_offset()
+    # a transposition of equal sizes changes strides, and those were compared, as was the offset
+    return node.args[0].meta.get("val").shape == node.meta.get("val").shape
 
 
 def _neutral(node: Node) -> bool:
