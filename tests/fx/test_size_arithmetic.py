@@ -15,6 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import facula
+from facula.fx.fake_tensor import FakeTensorMode
 from facula.fx.shape_env import ShapeEnv
 from facula.fx.symbols import SymInt, expr_of, sym_max, sym_min
 
@@ -172,3 +174,26 @@ def test_a_method_of_int_keeps_the_expression_or_fixes_the_number(name: str, exa
     for n in range(2, 70):
         if env.evaluate_guards({"s0": n}):
             assert at(got, {"s0": n}) == CALLS[name](n)
+
+
+def test_a_sum_of_sizes_is_told_from_twice_the_size_between_them():
+    """3 + 5 = 2 * 4 holds for the example only, whatever evenly spaced sizes are tried."""
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    x, y = mode.from_tensor(facula.ones(3, 4)), mode.from_tensor(facula.ones(5, 4))
+    rows = facula.cat([x, y]).shape[0]
+    assert str(rows) in ("s0 + s2", "s2 + s0")
+
+
+def test_exported_programs_show_the_sizes_of_joined_tensors():
+    class Join(facula.nn.Module):
+        def forward(self, x, y):
+            return facula.cat([x, y])
+
+    any_size = facula.export.Dim.DYNAMIC
+    program = facula.export.export(
+        Join(),
+        (facula.ones(3, 4), facula.ones(5, 4)),
+        dynamic_shapes=({0: any_size, 1: any_size},) * 2,
+    )
+    value = next(n for n in program.graph.nodes if n.op == "call_function").meta["val"]
+    assert len(value.shape[0].node.expr.free_symbols) == 2

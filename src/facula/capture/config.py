@@ -30,6 +30,8 @@ suppress_errors = False
 assume_static_by_default = True
 #: sizes become dynamic at their second value
 automatic_dynamic_shapes = True
+#: tensors and ints whose sizes and values may change from the start, as `L['x'], L['self'].scale`, or patterns
+dynamic_sources = ""
 #: `item()`, `tolist()` and `int()` of tensors are part of the graph, whose numbers may change with every call
 capture_scalar_outputs = False
 #: so are operators whose result has a shape that its elements decide, as `nonzero`

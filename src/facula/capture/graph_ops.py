@@ -17,6 +17,7 @@ from facula.capture import config, hooks, narration, reads
 from facula.capture.breaks import Break, Respecialise
 from facula.capture.concrete import BINARY
 from facula.capture.domain import Part
+from facula.capture.graph_names import input_name
 from facula.capture.reading import is_numpy_scalar
 from facula.capture.subclasses import SubclassValue
 from facula.capture.values import (
@@ -39,6 +40,8 @@ from facula.fx.fake_tensor import DataDependentOutputException, DynamicOutputSha
 from facula.ops.registry import TABLE
 
 if TYPE_CHECKING:
+    from facula.capture.frames import Frame
+    from facula.capture.sources import Source
     from facula.capture.values import Value
     from facula.fx import Node
     from facula.ops.definition import Definition
@@ -72,6 +75,7 @@ class GraphOps(Part):
     """The part of `Symbolic` that writes the graph."""
 
     last_placeholder: Any
+    first_frame: Frame | None
     placeholder_names: dict[Any, set[Any]]  # by graph
 
     # arguments ------------------------------------------------------------------------------------
@@ -126,7 +130,7 @@ class GraphOps(Part):
         if isinstance(value, WrapperValue):
             return self.wrapper_node(value)
         if value.node is None:
-            value.node = self._placeholder(value.source.label(), value.fake)
+            value.node = self._input(value.source, value.fake)
             value.node.meta["dynamic_dims"] = value.dynamic
             self.inputs.append(value)
             self.by_fake[id(value.fake)] = value
@@ -139,7 +143,8 @@ class GraphOps(Part):
         lifted, nodes = self.enclosing[-1]
         if value not in lifted:
             lifted.append(value)
-            nodes.append(self._placeholder(f"lifted_{len(nodes)}", value.fake))
+            outer = value.node.name if value.node is not None else f"lifted_{len(nodes)}"
+            nodes.append(self._placeholder(outer, value.fake))
         return nodes[lifted.index(value)]
 
     def attach(self, module: Any, stem: str) -> Any:
@@ -151,10 +156,13 @@ class GraphOps(Part):
         self.attached[name] = module
         return self.graph.get_attr(name)
 
-    def _placeholder(self, label: str, fake: Any) -> Any:
-        name = "".join(c if c.isalnum() else "_" for c in label).strip("_") or "input"
-        if name[0].isdigit():
-            name = f"input_{name}"
+    def _input(self, source: Source, example: Any) -> Any:
+        """The placeholder of a value from outside."""
+        node = self._placeholder(input_name(source, self.first_frame), example)
+        node.meta["source"] = source.label()
+        return node
+
+    def _placeholder(self, name: str, fake: Any) -> Any:
         taken = self.placeholder_names.get(self.graph)
         if taken is None:
             taken = {node.target for node in self.graph.nodes if node.op == "placeholder"}
@@ -176,8 +184,7 @@ class GraphOps(Part):
             with point:
                 node = self.graph.placeholder(name)
         self.last_placeholder = node
-        node.meta["val"] = fake
-        node.meta["source"] = label
+        node.meta["val"] = node.meta["example_value"] = fake
         return node
 
     def number_node(self, value: NumberValue) -> Any:
@@ -187,7 +194,7 @@ class GraphOps(Part):
                 args = tuple(self.argument(arg)[0] for arg in value.args)
                 value.node = self._new_node("call_function", value.function, args, {}, value.hint)
             elif value.source is not None:
-                value.node = self._placeholder(value.source.label(), value.hint)
+                value.node = self._input(value.source, value.hint)
                 self.inputs.append(value)
             else:
                 tensor, dim = value.args
@@ -197,7 +204,7 @@ class GraphOps(Part):
 
     def _new_node(self, op: str, target: Any, args: tuple, kwargs: dict, val: Any) -> Any:
         node = self.graph.create_node(op, target, args, kwargs)
-        node.meta["val"] = val
+        node.meta["val"] = node.meta["example_value"] = val
         node.meta["stack_trace"] = self.stack_trace()
         narration.trace_call("call of", target, self.user_line)
         return node

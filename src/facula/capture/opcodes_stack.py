@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from facula.capture.frames import NULL, UNBOUND, Frame, action
+from facula.capture.graph_names import called_after
 from facula.capture.instructions import VERSION, Instruction
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def _store(d: Symbolic, f: Frame, name: str, value: Value) -> None:
         f.cells[name] = value
     else:
         f.locals[name] = value
+        called_after(value, name)
 
 
 @action("LOAD_FAST")
@@ -131,7 +133,9 @@ def load_deref(d: Symbolic, f: Frame, i: Instruction) -> None:
 
 @action("STORE_DEREF")
 def store_deref(d: Symbolic, f: Frame, i: Instruction) -> None:
-    d.write_cell(f.cells[i.value], f.pop())
+    value = f.pop()
+    called_after(value, i.value)
+    d.write_cell(f.cells[i.value], value)
 
 
 @action("DELETE_DEREF")

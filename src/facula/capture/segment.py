@@ -242,7 +242,7 @@ def _forced(world: Symbolic, value: Value) -> Any:
 
 def _symbolic_frame(world: Symbolic, place: Any, function: Any, values: list[Any]) -> Frame:
     code = place.code
-    frame = Frame(code, function, function.__globals__)
+    frame = world.first_frame = Frame(code, function, function.__globals__)
     state = [Lazy(v, slot(s)) for v, s in zip(values, place.slots, strict=True)]
     count = len(place.names)
     for name, value in zip(place.names, state, strict=False):

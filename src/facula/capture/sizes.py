@@ -13,8 +13,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from facula import core
+from facula.capture import config
 from facula.capture.breaks import Break, Respecialise
 from facula.capture.domain import Part
+from facula.capture.graph_names import is_named
 from facula.capture.sources import Source, Text, slot
 from facula.capture.values import Known, NodeValue, NumberValue, TensorValue, follows_float
 from facula.core import logs
@@ -66,7 +68,8 @@ class Sizes(Part):
 
     def dynamic_dimensions(self, source: Source, tensor: core.Tensor) -> frozenset[int]:
         """The dynamic dimensions of a tensor from outside."""
-        if self.dynamic_mode is False or self.static_only or source.kind == "held":
+        named = self._is_named(source)
+        if (self.dynamic_mode is False and not named) or self.static_only or source.kind == "held":
             return frozenset()
         if type(tensor) is not core.Tensor:
             return frozenset()
@@ -76,7 +79,7 @@ class Sizes(Part):
         static = own.get("_dynamo_static_indices", ())
         history = self.history
         before = history.shapes.get(source)
-        if self.dynamic_mode:
+        if self.dynamic_mode or named:
             history.dynamic[source] = set(range(len(shape)))
         elif before is not None and len(before) == len(shape) and self.assume_static:
             seen = history.dynamic.setdefault(source, set())
@@ -99,17 +102,24 @@ class Sizes(Part):
             self.any_dynamic = True
         return frozenset(chosen)
 
+    def _is_named(self, source: Source) -> bool:
+        """Whether `dynamic_sources` names a source."""
+        wanted = config.dynamic_sources
+        return bool(wanted) and is_named(wanted, source, self.first_frame)
+
     def is_dynamic_int(self, source: Source | None, value: int) -> bool:
         """Whether an int from outside may change: it was another one before, or all sizes may."""
-        if source is None or self.dynamic_mode is False or self.static_only:
+        if source is None or self.static_only:
             return False
-        if not _is_argument(source):
+        named = self._is_named(source)
+        if not named and (self.dynamic_mode is False or not _is_argument(source)):
             return False
         before = self.history.integers.get(source)
         if before is not None and before != value and self.assume_static:
             self.history.dynamic_integers.add(source)
         self.history.integers[source] = value
-        chosen = (self.dynamic_mode or source in self.history.dynamic_integers) and value >= 2
+        dynamic = self.dynamic_mode or named or source in self.history.dynamic_integers
+        chosen = bool(dynamic) and value >= 2
         if chosen:
             self.any_dynamic = True
         return chosen

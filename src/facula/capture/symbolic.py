@@ -85,6 +85,8 @@ class Symbolic(
         self.by_fake: dict[int, TensorValue] = {}
         self.inputs: list[Any] = []
         self.last_placeholder: Any = None
+        #: the frame that the segment is of
+        self.first_frame: Any = None
         self.placeholder_names: dict[Any, set[Any]] = {}
         self.effects: dict[int, Any] = {}
         self.attribute_writes: dict[tuple[int, str], tuple[Any, str, Any]] = {}

@@ -73,13 +73,15 @@ class Lazy(Value):
 class TensorValue(Value):
     """A tensor: a node of the graph (made when it is first used) and a fake tensor."""
 
-    __slots__ = ("dynamic", "fake", "marked", "node", "real", "unbacked")
+    __slots__ = ("dynamic", "fake", "marked", "named", "node", "real", "unbacked")
 
     def __init__(
         self, fake: Any, node: Node | None = None, real: Any = None, source: Any = None
     ) -> None:
         super().__init__(source)
         self.fake = fake
+        #: whether its node has the name of a variable
+        self.named = False
         self.node = node
         self.real = real
         self.dynamic: frozenset[int] = frozenset()

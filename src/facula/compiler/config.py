@@ -11,7 +11,7 @@ from facula.core.named_settings import Setting, become, several
 
 _CAPTURE = (
     "assume_static_by_default automatic_dynamic_shapes recompile_limit accumulated_recompile_limit "
-    "verbose capture_scalar_outputs capture_dynamic_output_shape_ops fail_on_recompile_limit_hit"
+    "dynamic_sources verbose capture_scalar_outputs capture_dynamic_output_shape_ops fail_on_recompile_limit_hit"
 ).split()
 
 become(
@@ -21,7 +21,6 @@ become(
         "pgo_extra_read_key": None,
         "pgo_extra_write_key": None,
         "cache_key_tag": "",
-        "dynamic_sources": "",
         "dynamic_values": "",
         "unbacked_sources": "",
         "force_cudagraph_gc": False,

@@ -35,7 +35,7 @@ from facula.export.signature import (
 from facula.fx import Graph, GraphModule, Node
 from facula.fx import _pytree as pytree
 from facula.fx.fake_tensor import FakeTensor, FakeTensorMode
-from facula.fx.proxy_tensor import get_proxy_mode
+from facula.fx.proxy_tensor import get_proxy_mode, lists_for_tuples
 from facula.fx.shape_env import ShapeEnv, nodes_of_numbers, write_checks
 from facula.fx.symbols import SymInt
 from facula.lower.aot.api import _Swapped
@@ -232,6 +232,7 @@ class _Builder:
         self._lift_constants(inputs[:count])
         self._user_inputs(inputs[count:], leaf_names)
         self._outputs(nodes, written, inputs)
+        lists_for_tuples(self.graph)
         self.graph.lint()
         self.module.recompile()
 

@@ -276,7 +276,7 @@ class _ByIdentity:
 
 def _read(owner: str, name: str) -> str:
     """Reading an attribute of what an expression gives."""
-    return f"{owner}.{name}" if names.is_name(name) else f"getattr({owner}, {name!r})"
+    return f"{owner}.{name}" if names.is_name(name) else f"getattr({owner}, {json.dumps(name)})"
 
 
 def _in_one_line(text: str) -> str:

@@ -40,7 +40,7 @@ from facula.fx.node import Node
 from facula.fx.proxy import Proxy
 from facula.fx.shape_env import leaf_of, node_of_number, note_source
 from facula.fx.symbols import SymBool, SymFloat, SymInt
-from facula.ops.overloads import overload_of
+from facula.ops.overloads import OpOverload, overload_of
 
 __all__ = [
     "DecompositionInterpreter", "PythonKeyTracer", "dispatch_trace", "get_innermost_proxy_mode",
@@ -346,6 +346,20 @@ def disable_proxy_modes_tracing() -> Iterator[Any]:
 # ------------------------------------------------------------------ make_fx
 
 
+def lists_for_tuples(graph: Graph) -> None:
+    """Let operators take sizes, dimensions and tensors as lists: schemas know no tuples."""
+    for node in graph.nodes:
+        if node.op == "call_function" and type(node.target) is OpOverload:
+            schema = node.target._table_schema
+            parameters = schema.parameters if schema is not None else ()
+            listed = [
+                immutable_list(a) if isinstance(a, tuple) and p.is_list else a
+                for a, p in zip(node.args, parameters, strict=False)
+            ]
+            if any(new is not old for new, old in zip(listed, node.args, strict=False)):
+                node.args = (*listed, *node.args[len(listed) :])
+
+
 def _input_names(f: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
     """The names of the parameters of `f` that the arguments are for."""
     target = f.forward if isinstance(f, nn.Module) else f
@@ -448,6 +462,7 @@ class _MakefxTracer:
         output = tracer.graph.output(tracer.create_arg(result))
         output.meta["val"] = pytree.tree_map(mode.value_of, result)
         tracer.graph.eliminate_dead_code()
+        lists_for_tuples(tracer.graph)
         made = GraphModule(tracer.root, tracer.graph, getattr(f, "__name__", "f").strip("<>"))
         made.shape_env = None if fake_mode is None else fake_mode.shape_env
         return made

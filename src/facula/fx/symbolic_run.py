@@ -34,6 +34,9 @@ from facula.fx.unbacked import UnbackedFloat
 
 #: steps between the sizes that are tried; multiples of many numbers, as sizes must often be divisible
 _STEPS = (840, 12)
+#: how far symbols lie apart at the points whose slope is not 1: no two pairs have one sum (Mian and
+#: Chowla), so that what holds between evenly spaced sizes, as a + c = 2 b, does not hold there, too
+_APART = (0, 1, 3, 7, 12, 20, 30, 44, 65, 80)
 #: sizes close to the example say how quotients are rounded; they need not be possible
 _NEAR = ((1, 1), (2, 3), (5, 2))
 
@@ -88,8 +91,9 @@ class Sizes:
         point = self.env.points.get(key)
         if point is None:
             places = [self.names.index(self.together.get(n, n)) for n in self.names]
+            apart = _APART if slope > 1 and len(places) <= len(_APART) else range(len(places))
             moved = {
-                n: hints[n] + step * (first + slope * i)
+                n: hints[n] + step * (first + slope * apart[i])
                 for n, i in zip(self.names, places, strict=True)
             }
             for n in self.names:
