@@ -56,6 +56,8 @@ _ELEMENTS = frozenset(
 )
 #: methods that say what a stand-in for a tensor does not know
 _STATES = frozenset("is_inference is_shared".split())
+#: attributes that say what happened to a tensor before
+_OF_THE_TAPE = frozenset("is_leaf retains_grad output_nr _version".split())
 #: methods that give a tensor other memory
 _MEMORY = frozenset("resize_ resize_as_ resize_as_sparse_ set_ swap_ share_memory_".split())
 _ENGINE = frozenset("backward register_hook register_post_accumulate_grad_hook retain_grad".split())
@@ -64,6 +66,7 @@ MODE_FUNCTIONS: set[Any] = {
     core.set_grad_enabled,
     core.set_inference_mode,
     core.set_autocast,
+    core.set_kept_settings,
 }
 
 
@@ -451,6 +454,9 @@ class GraphOps(Part):
         if callable(found):
             return self.made(MethodValue(name, owner))
         value = getattr(owner.fake, name)
+        if name in _OF_THE_TAPE and owner.source is not None and not core.writes(owner.fake):
+            value = getattr(owner.real, name)  # what stands for it was made a moment ago
+            self.guards.add("equal", owner.source.attr(name), value)
         if isinstance(value, (*LITERAL_TYPES, core.dtype, core.device, type(core.strided))):
             return Known(value)
         if isinstance(value, tuple) and not _has_tensor(value):

@@ -52,6 +52,20 @@ def _copy(d: Any, args: list, kwargs: dict) -> Any:
     raise Break("unsupported-call", f"copy.copy of a {value.cls.__name__}")
 
 
+@rule(core.tensor)
+def _tensor(d: Symbolic, args: list, kwargs: dict) -> Any:
+    """`tensor(data)`: of a tensor, a copy apart from the tape."""
+    if len(args) != 1 or type(d.force(args[0])) is not TensorValue:
+        return d.graph_call(core.tensor, args, kwargs)
+    wanted = dict(kwargs)
+    tracked = wanted.pop("requires_grad", None)
+    wanted.pop("pin_memory", None)
+    if tracked is not None and d.constant_of(tracked):
+        raise Break("unsupported-call", "tensor(requires_grad=True), which makes a leaf")
+    made = d.graph_method("clone", d.graph_method("detach", d.force(args[0]), [], {}), [], {})
+    return d.graph_method("to", made, [], wanted) if wanted else made
+
+
 @rule(copy.deepcopy)
 def _deepcopy(d: Symbolic, args: list, kwargs: dict) -> Any:
     if len(args) != 1 or kwargs:

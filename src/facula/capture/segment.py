@@ -20,6 +20,7 @@ from facula.capture import (
     stances,
 )
 from facula.capture.breaks import Break, Earlier, Respecialise, Unassuming
+from facula.capture.by_memory import ByMemory
 from facula.capture.by_sizes import BySizes, compiled_by
 from facula.capture.constraints import check_marks
 from facula.capture.errors import (
@@ -324,12 +325,22 @@ def _call_backend(place: Any, world: Symbolic, graph_module: Any) -> Any:
     narration.graph_of(name, graph_module)
     inputs = [value.hint if hasattr(value, "hint") else value.real for value in world.inputs]
     backend, specialises = stances.backend_of(place.session, place)
-    if world.has_reads and specialises:
-        return Pieces(backend, graph_module, name)
-    if world.any_dynamic and specialises:
-        dynamic = [getattr(value, "dynamic", True) for value in world.inputs]
-        return BySizes(backend, graph_module, inputs, dynamic, name)
-    return compiled_by(backend, graph_module, inputs, name)
+
+    # no name of the interpreter in here: the program must not keep it alive
+    in_pieces = world.has_reads and specialises
+    sized = world.any_dynamic and specialises
+    dynamic = [getattr(value, "dynamic", True) for value in world.inputs] if sized else []
+
+    def make(examples: list[Any]) -> Any:
+        if in_pieces:
+            return Pieces(backend, graph_module, name)
+        if sized:
+            return BySizes(backend, graph_module, examples, dynamic, name)
+        return compiled_by(backend, graph_module, examples, name)
+
+    if specialises and len(inputs) > 1 and world.writes_inputs():
+        return ByMemory(make, graph_module, inputs, name)
+    return make(inputs)
 
 
 __all__ = ["Line", "capture", "module_class", "plain_module", "under_modes"]

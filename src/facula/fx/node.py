@@ -434,7 +434,7 @@ class Node:
         if self.op == "output":
             if self.type is not None and maybe_return_typename is not None:
                 maybe_return_typename[0] = f" -> {names.type_text(self.type)}"
-            return f"return {self._argument_text(self.args[0])}"
+            return f"return {self.args[0]}"
         inputs = ", ".join(self._argument_text(x) for x in self.args)
         keywords = ", ".join(f"{k}: {self._argument_text(v)}" for k, v in self.kwargs.items())
         shown = self._metadata_text() if include_tensor_metadata else ""

@@ -56,7 +56,7 @@ def full_name(target: object) -> str:
     """`namespace::name` of an operator, an overload, a packet, or a custom operator."""
     found = operator_of(target)
     if found is None:
-        inner = getattr(target, "_opoverload", None) or getattr(target, "_op", None)
+        inner = getattr(target, "_operator", None) or getattr(target, "_op", None)
         found = operator_of(inner) if inner is not None else None
     name = found.name if found is not None else getattr(target, "_qualname", "") or str(target)
     return name if "::" in name else f"aten::{name}"

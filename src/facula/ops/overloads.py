@@ -69,7 +69,8 @@ class OverloadSchema:
         written = isinstance(overload._op, core.InplaceOp) or overload._opname.endswith("_")
         schema = overload._table_schema
         parameters = schema.parameters if schema is not None else ()
-        mutates = getattr(overload._definition, "mutates", ())
+        definition = overload._definition
+        mutates = (*getattr(definition, "mutates", ()), *getattr(definition, "mutated", ()))
         self.parameters = parameters
         self.arguments = [
             Argument(p.name, _type_text(p), p, (written and i == 0) or p.name in mutates)
@@ -82,8 +83,33 @@ class OverloadSchema:
 
     def __str__(self) -> str:
         dot = f".{self.overload_name}" if self.overload_name else ""
-        _, _, rest = self.text.partition("(")
-        return f"{self.name}{dot}({rest}"
+        shown, behind_star = [], False
+        for i, argument in enumerate(self.arguments):
+            if argument.kwarg_only and not behind_star:
+                behind_star = True
+                shown.append("*")
+            shown.append(_argument_text(argument, f"(a{i}!)"))
+        results = [argument.type for argument in self.returns]
+        given = results[0] if len(results) == 1 else f"({', '.join(results)})"
+        return f"{self.name}{dot}({', '.join(shown)}) -> {given}"
+
+
+def _argument_text(argument: Argument, written: str) -> str:
+    """An argument as schemas show it: `Tensor(a0!) x`, `float k=2.`."""
+    kind = argument.type
+    if argument.is_write:
+        kind = kind.replace("Tensor", f"Tensor{written}", 1)
+    text = f"{kind} {argument.name}"
+    if not argument.has_default_value():
+        return text
+    value = argument.default_value
+    if isinstance(value, str):
+        value = f'"{value}"'
+    elif isinstance(value, float) and value.is_integer():
+        value = f"{int(value)}."
+    elif isinstance(value, (tuple, list)):
+        value = list(value)
+    return f"{text}={value}"
 
 
 def _type_text(p: Parameter) -> str:

@@ -42,6 +42,8 @@ class CustomOperator(Definition):
         self.kernels: dict[str, Callable[..., Any]] = {}
         self.disabled: set[str] = set()
         self.tags: tuple[Tag, ...] = ()
+        #: whether results that share memory with arguments, or each other, are refused
+        self.checks_results = False
         self.composite: Callable[..., Any] | None = None
         self.gradient: Callable[..., Any] | None = None
         self.setup_context: Callable[..., Any] | None = None
@@ -126,6 +128,8 @@ class CustomOperator(Definition):
         else:
             result = self.call(function, args)
             self.count_writes(args)
+            if self.checks_results:
+                self.refuse_shared(args, result)
         if isinstance(result, list):
             return tuple(result)
         return result
@@ -158,6 +162,24 @@ class CustomOperator(Definition):
             )
             hint = f"facula.library.register_kernel({self.name!r}, {device!r})"
         fail(NotImplementedError, self.name, required, sorted(self.kernels) or "none", hint)
+
+    def refuse_shared(self, args: tuple[Any, ...], result: Any) -> None:
+        """Raise where a result has the memory of an argument or of another result."""
+        seen = {core.storage_key(t) for t in tensors_of(args) if t.numel()}
+        for tensor in tensors_of(result):
+            key = core.storage_key(tensor) if tensor.numel() else None
+            if key in seen:
+                fail(
+                    RuntimeError,
+                    self.name,
+                    "results with memory of their own were required (the output of this custom "
+                    "operator must not also be an input to it, and may not alias any inputs or "
+                    "other returns)",
+                    "a result that shares memory",
+                    hint="return x.clone() in place of x, or leave the result out",
+                )
+            if key is not None:
+                seen.add(key)
 
     def count_writes(self, args: tuple[Any, ...]) -> None:
         """Tells the version counters about arguments that were written to."""

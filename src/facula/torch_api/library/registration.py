@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from facula import core, devices
+from facula import core, devices, ops
 from facula.core.errors import fail
 from facula.ops import REFUSED_LIBRARIES
 from facula.ops.registry import TABLE, F
@@ -89,7 +89,7 @@ class CustomOpDef:
     def __init__(self, definition: CustomOperator, function: Callable[..., Any]) -> None:
         self._definition = definition
         self._init_fn = function
-        self._opoverload = definition.operator
+        self._operator = definition.operator
         self.__name__ = definition.name.rpartition("::")[2]
         self.__doc__ = function.__doc__
         self.__module__ = function.__module__
@@ -99,8 +99,13 @@ class CustomOpDef:
     def _qualname(self) -> str:
         return self._definition.name
 
+    @property
+    def _opoverload(self) -> Any:
+        space, _, name = self._definition.name.partition("::")
+        return getattr(getattr(ops, space), name).default
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._opoverload(*args, **kwargs)
+        return self._operator(*args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<CustomOpDef({self._qualname})>"
@@ -211,6 +216,7 @@ def custom_op(
             _forget(name)
         definition = make(name, text)
         definition.tags = (Tag.pt2_compliant_tag, *as_tags(tags))
+        definition.checks_results = True
         made = _BY_FUNCTION[name] = CustomOpDef(definition, function)
         made.register_kernel(device_types, function)
         return made
