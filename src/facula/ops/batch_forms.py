@@ -249,7 +249,9 @@ def _conv_weights(
     return function(y, x, stride, padding, dilation, groups * batch.size, kernel_size)
 
 
-def conv_weight(batch: Batch, grad_output: core.Tensor, input: core.Tensor, *settings: object) -> Any:
+def conv_weight(
+    batch: Batch, grad_output: core.Tensor, input: core.Tensor, *settings: object
+) -> Any:
     """The gradients of the weight of each entry, as groups."""
     return parted(batch, _conv_weights(F._conv_weight, batch, grad_output, input, *settings))
 
@@ -272,7 +274,12 @@ def _offsets(batch: Batch, indices: core.Tensor, rows: int) -> Any:
 
 
 def embedding(
-    batch: Batch, weight: Any, indices: Any, padding_idx: int, scale_grad_by_freq: bool, sparse: bool
+    batch: Batch,
+    weight: Any,
+    indices: Any,
+    padding_idx: int,
+    scale_grad_by_freq: bool,
+    sparse: bool,
 ) -> Any:
     """Tables of their own stand below each other."""
     if not batch.has(weight):
@@ -340,7 +347,9 @@ def index(batch: Batch, self: Any, indices: core.Tensor) -> Any:
     return found.movedim(tuple(moved), tuple(d + before for d in moved)) if before else found
 
 
-def index_put(batch: Batch, self: Any, indices: core.Tensor, values: object, accumulate: bool) -> Any:
+def index_put(
+    batch: Batch, self: Any, indices: core.Tensor, values: object, accumulate: bool
+) -> Any:
     """The batch is one more indexed dimension."""
     before, rank, shape = _place(self, indices)
     spread = batch.aligned(values, len(shape)).expand((batch.size, *shape))
@@ -395,7 +404,11 @@ def roll(batch: Batch, self: Any, shifts: Any, dims: Any) -> Any:
 
 
 def _affine(
-    batch: Batch, x: core.Tensor, weight: core.Tensor, bias: core.Tensor | None, shape: Sequence[int]
+    batch: Batch,
+    x: core.Tensor,
+    weight: core.Tensor,
+    bias: core.Tensor | None,
+    shape: Sequence[int],
 ) -> Any:
     """x * weight + bias, the parameters with the batch in front in the given shape."""
     dtype = x.dtype
