@@ -1,9 +1,10 @@
 """Builds the core extension and, with it, the kernel libraries.
 
 Takes the Cython core under `src/facula/core` and the operator table; gives `facula.core._core` and
-`facula/_kernels/<isa>.so`, and the type stubs.  Keeps true: kernels are built by the package that was just built, in a
-process of its own (`tools/build_kernels.py`), so that they always agree with the operator table
-beside them.  Everything else about the package stands in `pyproject.toml`.
+`facula/_kernels/<isa>.so`, in a wheel the runtime of packaged models beside them, and the type stubs.
+Keeps true: kernels are built by the package that was just built, in a process of its own
+(`tools/build_kernels.py`), so that they always agree with the operator table beside them.  Everything
+else about the package stands in `pyproject.toml`.
 
 Environment: `FACULA_BUILD_ISA` (a comma-separated list of variants, `native` or `all`; default:
 `native` in place, `all` for a wheel), `FACULA_BUILD_JOBS` (compiler processes, default 2).
@@ -109,6 +110,8 @@ class BuildCoreAndKernels(build_ext):
         command += ["--output", str(tree / "facula" / "_kernels"), "--isa", wanted]
         command += ["--work", str(ROOT / "build" / "kernels")]
         command += ["--jobs", os.environ.get("FACULA_BUILD_JOBS", "2")]
+        # a checkout compiles it on first use, again where its sources changed
+        command += [] if self.inplace else ["--runtime"]
         subprocess.run(command, env=environment, check=True, cwd=ROOT)
 
     def copy_extensions_to_source(self) -> None:
@@ -120,7 +123,7 @@ class BuildCoreAndKernels(build_ext):
 
     def get_outputs(self) -> list[str]:
         package = Path(self.build_lib) / "facula"
-        made = [*(package / "_kernels").glob("*.so"), *package.rglob("*.pyi"), package / "py.typed"]
+        made = [*(package / "_kernels").glob("*"), *package.rglob("*.pyi"), package / "py.typed"]
         made.append(package / "ops" / "_examples.json")
         return [*super().get_outputs(), *map(str, sorted(made))]
 

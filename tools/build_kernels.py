@@ -28,6 +28,7 @@ from pathlib import Path
 from facula.codegen.c.isa import isa
 from facula.codegen.c.units import ENTRY, LEVEL, RAISED, UNIT_FLAGS, UNITS, index_text
 from facula.core import check_operands
+from facula.deploy import native
 from facula.runtime import compile as runtime_compile
 from facula.runtime import cpu_features
 
@@ -243,6 +244,9 @@ def main() -> None:
     )
     parser.add_argument("--isa", default="native", help="native, all, or names joined by commas")
     parser.add_argument("--jobs", type=int, default=2, help="compiler processes at a time")
+    parser.add_argument(
+        "--runtime", action="store_true", help="the runtime of packaged models, too"
+    )
     parser.add_argument("--verbose", action="store_true", help="seconds and kernels of each unit")
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
@@ -254,6 +258,8 @@ def main() -> None:
     for path in arguments.output.glob("*.so"):
         if path.stem not in cpu_features.variants():
             path.unlink()
+    if arguments.runtime:
+        native.build(str(arguments.output))
 
 
 if __name__ == "__main__":

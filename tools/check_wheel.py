@@ -3,7 +3,8 @@
 Takes a wheel with all kernel variants that was built for the running Python; unpacks it and runs a
 small workload once for each variant that this processor can run, with no compiler, no NumPy and
 nothing else installed.  Gives exit status 0, or says what failed.  Keeps true: variants agree to
-rounding, the compiler is never asked for, and the unpacked size stays within `MOST_BYTES`.
+rounding, the compiler is never asked for (the runtime of packaged models is there, too), and the
+unpacked size stays within `MOST_BYTES`.
 """
 
 import argparse
@@ -60,6 +61,9 @@ for step in range(5):
     loss.backward()
     optimizer.step()
 keep("training", loss.detach())
+path = sys.argv[1] + "/model.ptl"
+facula.mobile.export(model.eval(), (rows,), path)
+keep("mobile file", facula.mobile.load(path)(rows))
 print(json.dumps({"figures": figures, "variant": libraries.kernel_variant(), "numpy": "numpy" in sys.modules}))
 """
 

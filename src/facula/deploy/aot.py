@@ -7,6 +7,7 @@ and runs nothing but its kernels, after their digests were checked.
 
 from __future__ import annotations
 
+import ctypes
 import io
 import json
 import os
@@ -14,7 +15,6 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from facula import core
 from facula.core.errors import fail
 from facula.deploy.kernels import VARIANTS, libraries, library_with
 from facula.deploy.model import Model
@@ -100,7 +100,7 @@ class Weights:
 
 def _content(tensor: Any) -> bytes:
     plain = tensor.detach().contiguous().clone().reshape((-1,))
-    return plain.view(core.uint8).numpy().tobytes() if plain.numel() else b""
+    return ctypes.string_at(plain.data_ptr(), plain.numel() * plain.dtype.itemsize)
 
 
 def _read_constants(parts: Parts) -> set[int]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from facula.deploy.aot import call_text, entries_of
-from facula.deploy.kernels import every_kernel, libraries
+from facula.deploy.kernels import VARIANTS, every_kernel, libraries
 from facula.deploy.native import PROGRAM, runtime_program
 from facula.deploy.package import write_package
 from facula.deploy.programs import Source, compiled_parts
@@ -99,13 +99,13 @@ def _place_program(program: str, folder: str) -> None:
 
 def _whole() -> str:
     """The program beside all prebuilt kernels."""
-    if os.access(os.path.join(kernel_folder(), PROGRAM), os.X_OK):
-        return kernel_folder()
-    folder = _folder(hashlib.sha256(kernel_folder().encode()))
+    program = runtime_program()
+    with open(program, "rb") as file:
+        folder = _folder(hashlib.sha256(kernel_folder().encode() + file.read()))
     if not os.path.exists(os.path.join(folder, PROGRAM)):
-        _place_program(runtime_program(), folder)
-    for name in os.listdir(kernel_folder()):
+        _place_program(program, folder)
+    for name in [f"{variant}.so" for variant in VARIANTS[cpu_features.architecture()]]:
         link = os.path.join(folder, name)
-        if name.endswith(".so") and not os.path.lexists(link):
+        if os.path.exists(os.path.join(kernel_folder(), name)) and not os.path.lexists(link):
             os.symlink(os.path.join(kernel_folder(), name), link)
     return folder

@@ -81,20 +81,30 @@ static void fm_sha256(const void *bytes, size_t size, char hex[65]) {
 
 /* ---- the digest of weights: as fast as memory, so that a start does not wait for it ---- */
 
+static inline void fm_digest_word(uint64_t word, uint64_t number, uint64_t sums[2]) {
+    word = (word ^ number * 0x9e3779b97f4a7c15u) * 0xff51afd7ed558ccdu;
+    word ^= word >> 32;
+    sums[0] += word;
+    sums[1] += word * (2 * number + 1);
+}
+
 static void fm_digest_body(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end) {
     const char *bytes = p[0];
-    uint64_t a = 0, b = 0;
+    const int64_t stop = end * FM_CHUNK < n[0] ? end * FM_CHUNK : n[0], whole = stop - stop % 8;
+    uint64_t sums[2] = {0, 0}, word = 0;
+    int64_t at = begin * FM_CHUNK;
     (void)s;
-    for (int64_t at = begin * FM_CHUNK, stop = end * FM_CHUNK < n[0] ? end * FM_CHUNK : n[0]; at < stop; at += 8) {
-        uint64_t word = 0, number = (uint64_t)at / 8 + 1;
-        memcpy(&word, bytes + at, n[0] - at < 8 ? (size_t)(n[0] - at) : 8);
-        word = (word ^ number * 0x9e3779b97f4a7c15u) * 0xff51afd7ed558ccdu;
-        word ^= word >> 32;
-        a += word;
-        b += word * (2 * number + 1);
+    for (; at < whole; at += 8) {
+        memcpy(&word, bytes + at, 8);
+        fm_digest_word(word, (uint64_t)at / 8 + 1, sums);
     }
-    atomic_fetch_add((_Atomic uint64_t *)(void *)p[1], a);
-    atomic_fetch_add((_Atomic uint64_t *)(void *)p[1] + 1, b);
+    word = 0;
+    if (at < stop) {
+        memcpy(&word, bytes + at, (size_t)(stop - at));
+        fm_digest_word(word, (uint64_t)at / 8 + 1, sums);
+    }
+    atomic_fetch_add((_Atomic uint64_t *)(void *)p[1], sums[0]);
+    atomic_fetch_add((_Atomic uint64_t *)(void *)p[1] + 1, sums[1]);
 }
 
 FACULA_API void facula_digest(const void *bytes, size_t size, uint64_t digest[2]) {
