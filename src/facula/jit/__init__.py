@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from facula.jit import primitive_containers, primitive_networks, primitives
+from facula.jit import frontend, primitive_containers, primitive_networks, primitives
 from facula.jit.archive_reading import load
 from facula.jit.archive_writing import save
 from facula.jit.compilation_unit import CompilationUnit
@@ -30,6 +30,15 @@ from facula.jit.marks import (
     script_method,
     unused,
 )
+from facula.jit.modes import (
+    enable_onednn_fusion,
+    export_opnames,
+    fuser,
+    onednn_fusion_enabled,
+    optimized_execution,
+    strict_fusion,
+    unique_state_dict,
+)
 from facula.jit.questions import container_isinstance as isinstance  # noqa: A004
 from facula.jit.script_objects import (
     RecursiveScriptModule,
@@ -39,12 +48,14 @@ from facula.jit.script_objects import (
 )
 from facula.jit.scripting import fork, script, wait
 from facula.jit.tracing import TracerWarning, TracingCheckError, trace, trace_graph, trace_module
+from facula.namespaces.futures import Future
 
 __all__ = [
     "Attribute",
     "CompilationUnit",
     "Error",
     "Final",
+    "Future",
     "RecursiveScriptModule",
     "ScriptDict",
     "ScriptFunction",
@@ -54,21 +65,28 @@ __all__ = [
     "TracerWarning",
     "TracingCheckError",
     "annotate",
+    "enable_onednn_fusion",
     "export",
+    "export_opnames",
     "fork",
     "freeze",
+    "frontend",
+    "fuser",
     "ignore",
     "interface",
     "is_scripting",
     "is_tracing",
     "isinstance",
     "load",
+    "onednn_fusion_enabled",
+    "optimized_execution",
     "save",
     "optimize_for_inference",
     "script",
     "script_if_tracing",
     "script_method",
     "set_fusion_strategy",
+    "strict_fusion",
     "trace",
     "trace_module",
     "unused",
@@ -77,5 +95,6 @@ __all__ = [
 
 _script_if_tracing = script_if_tracing
 _get_trace_graph = trace_graph
+_unique_state_dict = unique_state_dict
 _fork, _wait = fork, wait
-del primitive_containers, primitive_networks, primitives, trace_graph
+del primitive_containers, primitive_networks, primitives, trace_graph, unique_state_dict

@@ -17,6 +17,7 @@ from typing import Any
 
 from facula.core.errors import fail
 from facula.jit import types as T
+from facula.jit.context_classes import RANGE
 from facula.jit.functions import FunctionUnit
 from facula.jit.python_types import annotation_type
 from facula.jit.source import Source
@@ -100,7 +101,7 @@ _PLAIN: dict[str, Any] = {
     "Layout": T.INT, "ScalarType": T.INT, "Stream": T.STREAM, "None": None, "inf": math.inf,
     "nan": math.nan, "infj": complex(0, math.inf), "range": range, "getattr": getattr,
     "isinstance": isinstance, "list": list, "dict": dict, "tuple": tuple, "print": print,
-    "len": len, "MemoryFormat": T.INT, "AnyEnumType": T.ANY,
+    "len": len, "MemoryFormat": T.INT, "AnyEnumType": T.ANY, "Capsule": T.Type("Capsule"),
     **{name: _Head(name) for name in _GENERIC}, **{name: Special(name) for name in _FORMS},
     "torch": Operators("aten"), "ops": Operators("ops"),
 }  # fmt: skip
@@ -119,7 +120,7 @@ class ArchiveCode:
             "CONSTANTS": _Constants(constants),
         }
         self._files: dict[str, tuple[Source, dict[str, ast.stmt]] | None] = {}
-        self._made: dict[str, Any] = {}
+        self._made: dict[str, Any] = {RANGE.name: RANGE}
 
     def look_up(self, name: str) -> Any:
         """What a name in the code stands for."""

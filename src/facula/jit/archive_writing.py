@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 from facula import core
 from facula.core.errors import fail
 from facula.jit import types as T
-from facula.jit.code_text import Names, code_of_unit, literal, unit_text
+from facula.jit.code_text import Names, code_and_constants, code_of_unit, literal, unit_text
 from facula.jit.script_objects import CODE, SAVE, RecursiveScriptModule, ScriptFunction
 from facula.nn import Parameter
 from facula.serialization import storages
@@ -245,8 +245,27 @@ class _ProgramPickler(CheckpointPickler):
         self.save(self.named(module, name))
         self.write(b")\x81")
         self.memoize(obj)
-        self.save({n: self._attribute(obj, n, t) for n, t in kind.attributes.items()})
+        self.save(self._state(obj, kind))
         self.write(b"b")
+
+    def _state(self, obj: Any, kind: T.ClassType) -> Any:
+        """The attributes of an object, or what its class says that its state is."""
+        if "__getstate__" not in kind.methods or "__setstate__" not in kind.methods:
+            return {n: self._attribute(obj, n, t) for n, t in kind.attributes.items()}
+        unit: Any = kind.methods["__getstate__"].compiled()  # type: ignore[attr-defined]
+        return self._typed(unit.run(obj), unit.result_type())
+
+    def _typed(self, value: Any, kind: T.Type) -> Any:
+        """A value with the types of the lists and dicts in it."""
+        if isinstance(value, tuple) and kind.kind == "Tuple":
+            return tuple(self._typed(v, t) for v, t in zip(value, kind.inner, strict=True))
+        if isinstance(value, core.Tensor):
+            return _plain(value)
+        return (
+            _Tagged(value, T.without_none(kind).annotation_str)
+            if isinstance(value, (list, dict))
+            else value
+        )
 
     def _attribute(self, obj: object, name: str, kind: T.Type) -> Any:
         value = obj._modules.get(name) if kind.kind == "Class" and kind.is_module else None  # type: ignore[attr-defined]
@@ -273,4 +292,4 @@ class _Tagged:
 
 
 SAVE.append(save)
-CODE.append(code_of_unit)
+CODE.extend((code_of_unit, code_and_constants))

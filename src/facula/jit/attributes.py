@@ -16,6 +16,9 @@ from facula.jit.values import Bound, Names, Operator, Operators, Python, Special
 
 __all__ = ["attribute"]
 
+#: methods of `nn.Module` that give what a module holds
+_CONTENTS = ("items", "values", "keys", "children", "named_children", "parameters", "named_parameters", "buffers",
+             "named_buffers", "modules", "named_modules")  # fmt: skip
 _RENAMED = {"shape": "aten::size", "is_cuda": "prim::is_cuda"}
 
 
@@ -83,7 +86,7 @@ def _of_object(builder: Any, value: Value, kind: T.ClassType, name: str) -> Any:
         return builder.call_unit(getter, [value], {})
     if name in kind.methods:
         return Bound(value, name)
-    if kind.is_module and name in ("items", "values", "keys", "children", "named_children"):
+    if kind.is_module and name in _CONTENTS:
         return Bound(value, name)
     if name in kind.static:
         return Unit(kind.static[name])

@@ -272,7 +272,8 @@ def _isinstance(b: Any, node: ast.Call) -> Condition:
     given = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else [node.args[1]]
     wanted: list[T.Type] = []
     for each in given:
-        wanted.extend(_classes(b, each))
+        parts = each.elts if isinstance(each, ast.Tuple) else [each]
+        wanted.extend(t for part in parts for t in _classes(b, part))
     if isinstance(thing, Python):
         return Condition(
             None,

@@ -23,6 +23,7 @@ from facula.jit.ir import Value
 from facula.jit.python_types import NoType, annotation_type, type_of_class, type_of_value
 from facula.jit.python_values import builtin_name, wrapped
 from facula.jit.signatures import signature_of_operator, signatures
+from facula.jit.source import NotSupportedError
 from facula.jit.subscripts import Subscripts
 from facula.jit.values import (
     Bound,
@@ -126,7 +127,8 @@ class Calls(Subscripts):
         kwargs: dict[str, Any] = {}
         for keyword in node.keywords:
             if keyword.arg is None:
-                self.refuse("named arguments were required", "**", hint="write them out")
+                self.refuse("named arguments were required (keyword-arg expansion is not supported)", "**",
+                            hint="write them out", error=NotSupportedError)  # fmt: skip
             assert keyword.arg is not None
             kwargs[keyword.arg] = self.sugared(keyword.value)
         return args, kwargs
@@ -213,6 +215,8 @@ class Calls(Subscripts):
         if kind.is_module and name in _CONTENTS:
             items = self.items_of_module(value, kind) or self.children(value, kind)
             return _CONTENTS[name](self, items)
+        if kind.is_module and name in _WHOLE_CONTENTS and name not in kind.methods:
+            return _WHOLE_CONTENTS[name](self, value)
         if name not in kind.methods:
             self.refuse(f"a method that {kind} has was required", name)
         unit = kind.methods[name]
@@ -374,6 +378,34 @@ _DTYPE_METHODS = {
 def _named(builder: Any, items: list[Any]) -> Any:
     return Items([Items([builder.constant(n), v]) for n, v in items])
 
+
+def _parts(what: str, deep: bool) -> Any:
+    """Parameters, buffers or modules with their names, those of modules inside as well."""
+
+    def listed(builder: Any, value: Value, prefix: str) -> list[tuple[str, Value]]:
+        kind: Any = value.type
+        made = [(prefix, value)] if what == "modules" else []
+        names = {"parameters": kind.parameters, "buffers": kind.buffers}.get(what, ())
+        for name in names:
+            if kind.attributes[name].kind == "Tensor":
+                part = builder.value("prim::GetAttr", [value], kind.attributes[name], name=name)
+                made.append((f"{prefix}.{name}" if prefix else name, part))
+        for name, child in builder.children(value, kind):
+            made += listed(builder, child, f"{prefix}.{name}" if prefix else name)
+        return made
+
+    def content(builder: Any, value: Value) -> Any:
+        found = listed(builder, value, "")
+        return _named(builder, found) if deep else Items([v for _, v in found])
+
+    return content
+
+
+#: what modules hold all together, by the method that asks for it
+_WHOLE_CONTENTS: dict[str, Any] = {
+    **{f"named_{what}": _parts(what, True) for what in ("parameters", "buffers", "modules")},
+    **{what: _parts(what, False) for what in ("parameters", "buffers", "modules")},
+}
 
 #: what modules hold, by the method that asks for it
 _CONTENTS: dict[str, Any] = {

@@ -298,6 +298,16 @@ def _new(b: _Body, node: Node) -> None:
     b.result(node, f"{name}.__new__({name})")
 
 
+def _enter(b: _Body, node: Node) -> None:
+    b.line(f"with {b[node.inputs_[0]]} as {b.fresh(node.outputs_[0])}:")
+    b.depth += 1
+    b.line("pass")
+
+
+def _exit(b: _Body, node: Node) -> None:
+    b.depth -= 1
+
+
 def _index(b: _Body, node: Node) -> None:
     b.result(node, f"{b[node.inputs_[0]]}[{b[node.inputs_[1]]}]")
 
@@ -322,7 +332,8 @@ _FORMS: dict[str, Any] = {
     "prim::CallFunction": _function, "prim::If": _if, "prim::Loop": _loop, "prim::RaiseException": _raise,
     "prim::unchecked_cast": _typed("unchecked_cast"), "prim::Uninitialized": _typed("uninitialized"),
     "prim::isinstance": _isinstance, "prim::Print": _print, "prim::CreateObject": _new,
-    "prim::TupleIndex": _index, "prim::fork": _fork, "prim::PythonOp": _python,
+    "prim::Enter": _enter, "prim::Exit": _exit, "prim::TupleIndex": _index,
+    "prim::fork": _fork, "prim::PythonOp": _python,
 }  # fmt: skip
 
 
@@ -348,5 +359,11 @@ def unit_text(unit: Any, name: str, names: Names, *, typed_self: bool = False) -
 
 def code_of_unit(unit: Any) -> str:
     """The text of one function, as `.code` gives it."""
-    definition = getattr(unit, "definition", None)
-    return unit_text(unit, definition.name if definition is not None else "forward", Names())
+    return code_and_constants(unit)[0]
+
+
+def code_and_constants(unit: Any) -> tuple[str, list[Any]]:
+    """The text of one function, and the tensors beside it."""
+    definition, names = getattr(unit, "definition", None), Names()
+    text = unit_text(unit, definition.name if definition is not None else "forward", names)
+    return text, names.constants

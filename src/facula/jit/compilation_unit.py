@@ -8,16 +8,20 @@ types of `typing`, and the other functions of the unit.
 from __future__ import annotations
 
 import ast
+import textwrap
 import typing
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import facula
 from facula.core.errors import fail
-from facula.jit.functions import FunctionUnit, found_name
+from facula.jit.functions import EXTRA_NAMES, FunctionUnit, caller_names, found_name
 from facula.jit.script_objects import ScriptFunction
 from facula.jit.source import Source, refuse
+from facula.jit.types import ClassType
 
-__all__ = ["CompilationUnit"]
+__all__ = ["CompilationUnit", "look_up_name", "text_units"]
 
 _TYPES = ("Any", "Dict", "List", "NamedTuple", "Optional", "Tuple", "Union")
 
@@ -26,6 +30,56 @@ class _TextUnit(FunctionUnit):
     """A function that a program holds as text."""
 
     is_archive = False
+
+
+def text_units(
+    lang: str, owner: str, look_up: Callable[[str], Any], self_type: ClassType | None = None
+) -> list[FunctionUnit]:
+    """The functions, or methods of a class, that a text defines; they compile when they are needed."""
+    lang = textwrap.dedent(lang)
+    source = Source(lang, "<string>")
+    try:
+        tree = ast.parse(lang)
+    except SyntaxError as error:
+        refuse(None, "source that can be read was required (Syntax error: expected a valid token)",
+               f"{error.msg} in line {error.lineno}")  # fmt: skip
+    made: list[FunctionUnit] = []
+    for node in tree.body:
+        if not isinstance(node, ast.FunctionDef):
+            refuse(source.place(node), "a function was required", type(node).__name__)
+        name = f"{owner}.{node.name}"
+        made.append(_TextUnit(name, node, source, look_up, _defaults(node, source), self_type))
+    return made
+
+
+def _defaults(node: ast.FunctionDef, source: Source) -> dict[str, Any]:
+    """The defaults of arguments, which are literals."""
+    given = node.args
+    names = [a.arg for a in (*given.posonlyargs, *given.args)]
+    pairs = list(zip(names[len(names) - len(given.defaults) :], given.defaults, strict=True))
+    pairs += [
+        (a.arg, value)
+        for a, value in zip(given.kwonlyargs, given.kw_defaults, strict=True)
+        if value is not None
+    ]
+    defaults = {}
+    for name, value in pairs:
+        try:
+            defaults[name] = ast.literal_eval(value)
+        except ValueError:
+            refuse(source.place(value), "a literal as default was required", ast.unparse(value))
+    return defaults
+
+
+def look_up_name(name: str) -> Any:
+    """What a name in a text stands for that defines nothing of that name."""
+    if name in ("torch", "facula"):
+        return facula
+    if name in _TYPES:
+        return getattr(typing, name)
+    if name == "Tensor":
+        return facula.Tensor
+    return found_name(name, [], "the unit")
 
 
 class CompilationUnit:
@@ -47,54 +101,29 @@ class CompilationUnit:
     def __init__(self, lang: str | None = None, _frames_up: int = 0) -> None:
         self._functions: dict[str, ScriptFunction] = {}
         if lang is not None:
-            self.define(lang)
+            self.define(lang, _frames_up=_frames_up + 1)
 
     def define(self, lang: str, rcb: Any = None, _frames_up: int = 0) -> None:
-        """Compile further functions."""
-        source = Source(lang, "<string>")
+        """Compile further functions; names that are not in them are those of the caller, or what `rcb` gives."""
+        EXTRA_NAMES.append(caller_names(_frames_up + 1) if rcb is None else {})
         try:
-            tree = ast.parse(lang)
-        except SyntaxError as error:
-            refuse(
-                None, "source that can be read was required", f"{error.msg} in line {error.lineno}"
-            )
-        units = []
-        for node in tree.body:
-            if not isinstance(node, ast.FunctionDef):
-                refuse(source.place(node), "a function was required", type(node).__name__)
-            units.append(self._unit(node, source))
+            self._define(lang, rcb)
+        finally:
+            EXTRA_NAMES.pop()
+
+    def _define(self, lang: str, rcb: Any) -> None:
+        look_up = self._look_up if rcb is None else partial(self._look_up, rcb=rcb)
+        units = text_units(lang, "__torch__", look_up)
         for unit in units:
             self._functions[unit.definition.name] = ScriptFunction(unit)
         for unit in units:
             unit.compiled()
 
-    def _unit(self, node: ast.FunctionDef, source: Source) -> FunctionUnit:
-        given = node.args
-        names = [a.arg for a in (*given.posonlyargs, *given.args)]
-        pairs = list(zip(names[len(names) - len(given.defaults) :], given.defaults, strict=True))
-        pairs += [
-            (a.arg, value)
-            for a, value in zip(given.kwonlyargs, given.kw_defaults, strict=True)
-            if value is not None
-        ]
-        defaults = {}
-        for name, value in pairs:
-            try:
-                defaults[name] = ast.literal_eval(value)
-            except ValueError:
-                refuse(source.place(value), "a literal as default was required", ast.unparse(value))
-        return _TextUnit(f"__torch__.{node.name}", node, source, self._look_up, defaults)
-
-    def _look_up(self, name: str) -> Any:
+    def _look_up(self, name: str, rcb: Any = None) -> Any:
         if name in self._functions:
             return self._functions[name]
-        if name in ("torch", "facula"):
-            return facula
-        if name in _TYPES:
-            return getattr(typing, name)
-        if name == "Tensor":
-            return facula.Tensor
-        return found_name(name, [], "the unit")
+        given = rcb(name) if rcb is not None else None
+        return look_up_name(name) if given is None else given
 
     def find_function(self, name: str) -> ScriptFunction | None:
         """The function of that name; None where there is none."""

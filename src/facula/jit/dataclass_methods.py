@@ -49,9 +49,11 @@ def method_unit(owner: type, function: Any, kind: T.ClassType) -> FunctionUnit |
     assert isinstance(definition, ast.FunctionDef)
     given = {f.name: f.default for f in _parameters(owner)}
     defaults = {n: d for n, d in given.items() if d is not dataclasses.MISSING}
-    return FunctionUnit(
+    made = FunctionUnit(
         f"{qualified_name(owner)}.{name}", definition, source, _names(owner), defaults, kind, function
     )  # fmt: skip
+    made.checks_defaults = False  # Python's own `__init__` takes any default
+    return made
 
 
 def _parameters(owner: type) -> list[Any]:

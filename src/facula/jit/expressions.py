@@ -17,6 +17,7 @@ from facula.jit.attributes import attribute
 from facula.jit.builder import Builder, constant_of
 from facula.jit.codes import CODED, code_of
 from facula.jit.ir import Value
+from facula.jit.source import UnsupportedNodeError
 from facula.jit.values import Items, Python, Range
 
 __all__ = ["Expressions"]
@@ -57,7 +58,8 @@ class Expressions(Builder):
         self.place = self.source.place(node) or before
         try:
             if method is None:
-                self.refuse("an expression that TorchScript has was required", type(node).__name__)
+                self.refuse("an expression that TorchScript has was required",
+                            f"{type(node).__name__}, which isn't supported", error=UnsupportedNodeError)  # fmt: skip
             if isinstance(
                 node, (ast.List, ast.Dict, ast.ListComp, ast.DictComp, ast.Tuple, ast.IfExp)
             ):

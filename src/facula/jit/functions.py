@@ -18,8 +18,8 @@ from facula.core.errors import fail
 from facula.jit import types as T
 from facula.jit.interpreter import Program
 from facula.jit.ir import Graph, Value
-from facula.jit.python_types import NoType, annotation_type, qualified_name
-from facula.jit.source import Source, refuse, source_of
+from facula.jit.python_types import NoType, annotation_type, qualified_name, type_of_value
+from facula.jit.source import NotSupportedError, Source, refuse, source_of
 from facula.jit.statements import Statements
 from facula.jit.values import Compiled
 
@@ -122,6 +122,9 @@ class Lowering(Statements):
 class FunctionUnit(Compiled):
     """A function, method or archive function that is compiled when needed."""
 
+    #: whether a default has to be of the type of its argument
+    checks_defaults = True
+
     def __init__(
         self,
         name: str,
@@ -158,8 +161,9 @@ class FunctionUnit(Compiled):
         self._read = True
         arguments = self.definition.args
         if arguments.vararg is not None or arguments.kwarg is not None:
-            refuse(self.source.place(self.definition), "named parameters were required", "* or **",
-                   "write the parameters out")  # fmt: skip
+            refuse(self.source.place(self.definition), "named parameters were required (compiled functions can't take "
+                   "variable number of arguments or use keyword-only arguments with defaults)", "* or **",
+                   "write the parameters out", NotSupportedError)  # fmt: skip
         comment = self._type_comment()
         listed = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
         start = 1 if self.self_type is not None else 0
@@ -173,11 +177,36 @@ class FunctionUnit(Compiled):
                 kind = comment[0][i - start]
             elif argument.annotation is not None:
                 kind = self._type(argument.annotation, argument)
-            self._parameters.append((argument.arg, kind, self.defaults.get(argument.arg, Empty)))
+            elif self.definition.name == "__setstate__" and self.self_type is not None:
+                own = self.self_type.methods.get("__getstate__")
+                kind = own.compiled().result_type() if own is not None else kind  # type: ignore[attr-defined]
+            default = self.defaults.get(argument.arg, Empty)
+            self._check_default(argument, kind, default)
+            self._parameters.append((argument.arg, kind, default))
         if comment is not None:
             self._result = comment[1]
         elif self.definition.returns is not None:
             self._result = self._type(self.definition.returns, self.definition.returns)
+
+    def _check_default(self, argument: ast.arg, kind: T.Type, default: Any) -> None:
+        """A default has the type of its argument, and every call sees the same."""
+        if default is Empty or self.is_archive or not self.checks_defaults:
+            return
+        if isinstance(default, (list, dict, set)):
+            refuse(self.source.place(argument), "a default that nobody can change was required (Mutable default "
+                   "parameters are not supported: all calls would share it)", default,
+                   "None as default, and a new list where that is found")  # fmt: skip
+        try:
+            have = type_of_value(default)
+        except (NoType, RuntimeError):
+            return
+        number = have.kind in ("int", "bool") and kind.kind in ("float", "complex", "bool")
+        if isinstance(default, str) and kind.kind == "Device" or number or _covers(kind, have):
+            return
+        inferred = "" if argument.annotation is not None else " (inferred)"
+        refuse(self.source.place(argument), f"Expected a default value of type {kind.annotation_str}{inferred} on "
+               f"parameter {argument.arg!r}", have.annotation_str,
+               "annotate the argument: arguments without an annotation are tensors")  # fmt: skip
 
     def _type(self, node: ast.AST, place: ast.AST) -> T.Type:
         try:
@@ -191,15 +220,26 @@ class FunctionUnit(Compiled):
         first = self.definition.lineno - 1
         last = self.definition.body[0].lineno
         for line in self.source.lines[first:last]:
-            found = re.search(r"#\s*type:\s*\((.*)\)\s*->\s*(.*)$", line)
+            found = re.search(r"#\s*type:\s*\((.*)\)\s*->\s*([^#]*)", line)
             if found:
+                result = self._type(ast.parse(found[2].strip(), mode="eval").body, self.definition)
+                if found[1].strip() == "...":
+                    return self._commented(), result
                 given = ast.parse(f"({found[1]},)" if found[1].strip() else "()", mode="eval").body
                 assert isinstance(given, ast.Tuple)
-                result = ast.parse(found[2].strip(), mode="eval").body
-                return [self._type(e, self.definition) for e in given.elts], self._type(
-                    result, self.definition
-                )
+                return [self._type(e, self.definition) for e in given.elts], result
         return None
+
+    def _commented(self) -> list[T.Type]:
+        """The types of arguments that have a line each, with `# type: int` behind it."""
+        made = []
+        start = 1 if self.self_type is not None else 0
+        listed = self.definition.args
+        for argument in [*listed.posonlyargs, *listed.args, *listed.kwonlyargs][start:]:
+            found = re.search(r"#\s*type:\s*([^#]*)", self.source.lines[argument.lineno - 1])
+            node = ast.parse(found[1].strip(), mode="eval").body if found else None
+            made.append(T.TENSOR if node is None else self._type(node, argument))
+        return made
 
     @property
     def parameters(self) -> list[tuple[str, T.Type, Any]]:
@@ -251,6 +291,20 @@ class FunctionUnit(Compiled):
         return self._program(*args)
 
 
+def _covers(kind: T.Type, have: T.Type) -> bool:
+    """Whether a default of a type may stand for an argument of another: a tuple is a list, an int a float."""
+    for member in T.members(kind):
+        if T.is_subtype(have, member) or have.kind == "int" and member.kind == "float":
+            return True
+        if member.kind == "List" and have.kind == "Tuple":
+            return all(_covers(member.item, t) for t in have.inner)
+        if member.kind == "List" and _covers(member.item, have):  # BroadcastingList
+            return True
+        if member.kind == have.kind == "Tuple" and len(member.inner) == len(have.inner):
+            return all(map(_covers, member.inner, have.inner))
+    return False
+
+
 # ------------------------------------------------------------------ Python functions
 
 _UNITS: dict[Any, Any] = {}
@@ -287,6 +341,14 @@ def found_name(name: str, scopes: Sequence[Mapping[str, Any]], where: str) -> An
 
 #: names of the frame that called `script`, for annotations of classes defined in functions
 EXTRA_NAMES: list[dict[str, Any]] = []
+
+
+def caller_names(frames: int) -> dict[str, Any]:
+    """The names of a caller's function and module, so many frames above the one that asks."""
+    frame = inspect.currentframe()
+    for _ in range(frames + 1):
+        frame = frame.f_back if frame is not None else None
+    return {} if frame is None else {**frame.f_globals, **frame.f_locals}
 
 
 def unit_of_python(function: Callable[..., Any], self_type: T.ClassType | None = None) -> Any:

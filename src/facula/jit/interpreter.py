@@ -105,9 +105,19 @@ class Program:
     # ---- preparation
     def block(self, block: Block) -> list[Step]:
         """The steps of a block."""
+        return self._steps(iter(block.nodes_))
+
+    def _steps(self, nodes: Iterator[Node]) -> list[Step]:
+        """The steps of nodes, up to the end of the context that they stand in."""
         made = []
-        for node in block.nodes_:
-            if node.kind_ == "prim::Constant":
+        for node in nodes:
+            if node.kind_ == "prim::Exit":
+                made.append(self._operation(node))
+                break
+            if node.kind_ == "prim::Enter":
+                made.append(self._operation(node))
+                made.append(self._context(self._steps(nodes)))
+            elif node.kind_ == "prim::Constant":
                 self.constants.append((self.slot(node.outputs_[0]), node.attributes.get("value")))
             elif node.kind_ == "prim::If":
                 made.append(self._if(node))
@@ -116,6 +126,21 @@ class Program:
             else:
                 made.append(self._operation(node))
         return made
+
+    def _context(self, steps: list[Step]) -> Step:
+        """The body of a `with` and what leaves it: that runs as well where the body raises."""
+        *body, leave = steps
+
+        def run(frame: list[Any]) -> None:
+            try:
+                for step in body:
+                    step(frame)
+            except BaseException:
+                leave(frame)
+                raise
+            leave(frame)
+
+        return run
 
     def _copies(self, sources: list[Value], targets: list[Value]) -> tuple[list[int], list[int]]:
         return [self.slot(v) for v in sources], [self.slot(v) for v in targets]

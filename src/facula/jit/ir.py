@@ -8,11 +8,18 @@ Keeps true: a value has one node that makes it, which stands before its uses, in
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from facula.jit import types as T
 
 __all__ = ["Block", "Graph", "Node", "Value"]
+
+
+class Use(NamedTuple):
+    """A node that reads a value, and which of its inputs that is."""
+
+    user: Any
+    offset: int
 
 
 class Value:
@@ -26,6 +33,19 @@ class Value:
     def debugName(self) -> str:
         """The name in the graph's text."""
         return self.node.block.graph.names()[self]
+
+    def uses(self) -> list[Use]:
+        """Where the value is read: nodes, and the results of blocks."""
+        return [
+            Use(node, i)
+            for node in self.node.block.graph.all_nodes()
+            for i, value in enumerate(node.inputs_)
+            if value is self
+        ]
+
+    def toIValue(self) -> Any:
+        """The value of a constant; None for others."""
+        return self.node.attributes.get("value") if self.node.kind_ == "prim::Constant" else None
 
 
 class Node:
@@ -86,6 +106,16 @@ class Node:
 
     i = f = t = ival = s
 
+    def outputsAt(self, i: int) -> Value:
+        return self.outputs_[i]
+
+    def inputsAt(self, i: int) -> Value:
+        return self.inputs_[i]
+
+    def findAllNodes(self, kind: str, recurse: bool = True) -> list[Node]:
+        """The nodes of a kind in the blocks inside."""
+        return [n for block in self.blocks for n in block.findAllNodes(kind, recurse)]
+
     def outputsSize(self) -> int:
         return len(self.outputs_)
 
@@ -124,20 +154,6 @@ class Block:
     def outputs(self) -> Iterator[Value]:
         return iter(self.results)
 
-    def add_parameter(self, type: T.Type, hint: str = "") -> Value:
-        """A value that comes in."""
-        made = Value(type, self.source, hint)
-        self.parameters.append(made)
-        return made
-
-
-class Graph(Block):
-    """The outermost block."""
-
-    def __init__(self) -> None:
-        super().__init__(self, None)
-        self._names: dict[Value, str] = {}
-
     def all_nodes(self, block: Block | None = None) -> Iterator[Node]:
         """All nodes, those inside of others after them."""
         for node in (block or self).nodes_:
@@ -153,6 +169,27 @@ class Graph(Block):
     def findNode(self, kind: str, recurse: bool = True) -> Node | None:
         """The first node of a kind."""
         return next(iter(self.findAllNodes(kind, recurse)), None)
+
+    def paramNode(self) -> Node:
+        """The node that stands for what makes the values that come in."""
+        self.source.outputs_ = self.parameters
+        return self.source
+
+    param_node = paramNode
+
+    def add_parameter(self, type: T.Type, hint: str = "") -> Value:
+        """A value that comes in."""
+        made = Value(type, self.source, hint)
+        self.parameters.append(made)
+        return made
+
+
+class Graph(Block):
+    """The outermost block."""
+
+    def __init__(self) -> None:
+        super().__init__(self, None)
+        self._names: dict[Value, str] = {}
 
     def names(self) -> dict[Value, str]:
         """A name for each value: the variable's, numbered where it is used again, or a number."""

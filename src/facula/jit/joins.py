@@ -15,6 +15,7 @@ from typing import Any
 from facula.jit import types as T
 from facula.jit.builder import constant_of
 from facula.jit.ir import Block, Node, Value
+from facula.jit.source import NotSupportedError
 from facula.jit.subscripts import Subscripts
 from facula.jit.values import Items, Range
 
@@ -75,8 +76,12 @@ class Joins(Subscripts):
             for name in _FLAGS:  # not set where this runs: loops inside have their own
                 self.env.pop(name, None)
             body()
+            ends.append(self.gone())
 
+        ends: list[bool] = []
         self.branch(self.call("aten::__not__", [flag]), rest, lambda: None)
+        if ends[0]:  # it has left before, or leaves here
+            self.leave()
 
     # ---- branches
     def _If(self, node: ast.If) -> None:
@@ -189,7 +194,8 @@ class Joins(Subscripts):
     # ---- loops
     def _While(self, node: ast.While) -> None:
         if node.orelse:
-            self.refuse("a loop without else was required", "while ... else", hint=_NO_ELSE)
+            self.refuse("a loop without else was required (else branches of while loops aren't supported)",
+                        "while ... else", hint=_NO_ELSE, error=NotSupportedError)  # fmt: skip
         limit = self.constant(_FOREVER)
         self._loop(limit, lambda: self.condition_value(node.test), node.body, None, node)
 
@@ -200,7 +206,8 @@ class Joins(Subscripts):
 
     def _For(self, node: ast.For) -> None:
         if node.orelse:
-            self.refuse("a loop without else was required", "for ... else", hint=_NO_ELSE)
+            self.refuse("a loop without else was required (else branches of for loops aren't supported)",
+                        "for ... else", hint=_NO_ELSE, error=NotSupportedError)  # fmt: skip
         source = self.iterable(self.sugared(node.iter))
         if isinstance(source, Items):
             self._unrolled(node, source)

@@ -14,6 +14,7 @@ from typing import Any
 from facula import core, nn
 from facula.jit import dataclass_methods
 from facula.jit import types as T
+from facula.jit.context_classes import STAND_INS
 from facula.jit.functions import make_unit
 from facula.jit.marks import Attribute
 from facula.jit.python_types import (
@@ -30,7 +31,7 @@ from facula.jit.stock_modules import STOCK, STOCK_CONSTANTS
 
 __all__ = ["class_type", "module_attributes", "module_type"]
 
-_HIDDEN = frozenset(vars(nn.Module())) - {"training"}
+_HIDDEN = frozenset(vars(nn.Module())) - {"training"} | {"_defined"}
 _TYPES: dict[Any, T.ClassType] = {}
 _CLASSES: dict[type, T.ClassType] = {}
 
@@ -46,6 +47,7 @@ def module_type(module: Any) -> T.ClassType:
         type(module),
         tuple(kind.attributes.items()),
         repr(sorted(kind.constants.items(), key=str)),
+        tuple(text for text, _ in vars(module).get("_defined", ())),
     )
     if key in _TYPES:
         return _TYPES[key]
@@ -243,6 +245,15 @@ def class_type(python: type) -> T.ClassType:
     """The type of a Python class that scripted code uses."""
     if python in _CLASSES:
         return _CLASSES[python]
+    if python in STAND_INS:
+        stand_in, module = STAND_INS[python]
+        kind = _CLASSES[python] = T.ClassType("", False, stand_in)
+        kind.name = f"{module}.{python.__name__}"
+        kind.methods = {
+            n: make_unit(f, kind) for n, f in vars(stand_in).items() if inspect.isfunction(f)
+        }
+        kind.methods["__init__"].compiled()
+        return kind
     if issubclass(python, nn.Module) and not getattr(python, "__torch_script_interface__", False):
         raise NoType(f"the module class {python.__name__} (a module is an attribute of another)")
     if python.__module__ == "builtins" or issubclass(python, BaseException) or is_own(python):

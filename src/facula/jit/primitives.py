@@ -58,8 +58,17 @@ for _name, _run in (("__and__", py.and_), ("__or__", py.or_), ("__xor__", py.xor
     primitive(f"aten::{_name}.Tensor(Tensor a, Scalar b) -> Tensor", _run)
     primitive(f"aten::{_name}.Tensors(Tensor a, Tensor b) -> Tensor", _run)
 primitive("aten::__not__(bool a) -> bool", py.not_)
-primitive("aten::__is__(any a, any b) -> bool", lambda a, b: a is b)
-primitive("aten::__isnot__(any a, any b) -> bool", lambda a, b: a is not b)
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two values are one: numbers have no identity beside their value."""
+    return a is b or (type(a) is type(b) and type(a) in (int, float) and a == b)
+
+
+primitive("aten::__is__(any a, any b) -> bool", _same)
+primitive("aten::__isnot__(any a, any b) -> bool", lambda a, b: not _same(a, b))
+for _kind in ("int", "float", "bool", "str", "Tensor", "Device"):
+    primitive(f"aten::hash.{_kind}({_kind} a) -> int", hash)
 primitive("aten::is_scripting() -> bool", lambda: True)
 
 
@@ -214,6 +223,9 @@ for _kind in ("float", "int", "bool", "complex", "Tensor", "t[]"):
     primitive(f"aten::tensor.{_kind.replace('[]', '')}({_kind} t, {_MAKE}", _tensor)
 primitive("aten::as_tensor(Tensor data, *, int? dtype=None, Device? device=None) -> Tensor",
           lambda a, t, d: facula.as_tensor(a, dtype=dtype_of(t), device=d))  # fmt: skip
+for _kind in ("float", "int", "bool", "complex"):
+    primitive(f"aten::as_tensor.{_kind}({_kind} data, *, int? dtype=None, Device? device=None) -> Tensor",
+              lambda a, t, d: facula.as_tensor(a, dtype=dtype_of(t), device=d))  # fmt: skip
 primitive("aten::as_tensor.list(t[] data, *, int? dtype=None, Device? device=None) -> Tensor",
           lambda a, t, d: facula.as_tensor(a, dtype=dtype_of(t), device=d))  # fmt: skip
 primitive("aten::manual_seed(int seed) -> ()", facula.manual_seed)

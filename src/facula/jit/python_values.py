@@ -12,6 +12,7 @@ import warnings
 from typing import Any
 
 from facula import core
+from facula.autograd.grad_mode import set_grad_enabled
 from facula.jit import types as T
 from facula.jit.ir import Value
 from facula.jit.signatures import signatures
@@ -22,9 +23,9 @@ __all__ = ["builtin_name", "is_own", "wrapped"]
 _PYTHON = {
     len: "aten::len", abs: "prim::abs", ord: "aten::ord", chr: "aten::chr", hex: "aten::hex",
     oct: "aten::oct", bin: "aten::bin", str: "aten::str", divmod: "aten::divmod", round: "aten::round",
-    sorted: "aten::sorted", pow: "aten::pow", any: "aten::any", all: "aten::all", sum: "aten::sum",
+    sorted: "aten::sorted", hash: "aten::hash", pow: "aten::pow", any: "aten::any", all: "aten::all", sum: "aten::sum",
     warnings.warn: "aten::warn", math.remainder: "aten::mathremainder", math.pow: "aten::pow",
-    core.device: "aten::device",
+    core.device: "aten::device", set_grad_enabled: "aten::set_grad_enabled",
 }  # fmt: skip
 
 

@@ -45,6 +45,16 @@ def _method(node: Node) -> Callable[..., Any]:
     return lambda obj, *args: script_type(obj).methods[name].compiled().run(obj, *args)
 
 
+def _enter(node: Node) -> Callable[..., Any]:
+    function: Any = node.inputs_[0].type.methods["__enter__"]  # type: ignore[attr-defined]
+    return lambda obj: function.compiled().run(obj)
+
+
+def _exit(node: Node) -> Callable[..., Any]:
+    function: Any = node.inputs_[0].type.methods["__exit__"]  # type: ignore[attr-defined]
+    return lambda obj: function.compiled().run(obj, None, None, None)
+
+
 def script_type(obj: Any) -> T.ClassType:
     """The class type of a scripted object."""
     return obj._script_type
@@ -188,6 +198,8 @@ RUNS: dict[str, Callable[[Node], Callable[..., Any]]] = {
     "prim::GetAttr": _get,
     "prim::SetAttr": _set,
     "prim::CallMethod": _method,
+    "prim::Enter": _enter,
+    "prim::Exit": _exit,
     "prim::CallFunction": _function,
     "prim::PythonOp": lambda node: node.attributes["function"],
     "prim::RaiseException": _raise,

@@ -10,12 +10,14 @@ from __future__ import annotations
 import enum
 import functools
 import io
+from types import SimpleNamespace
 from typing import Any
 
+from facula import core
 from facula.core.errors import fail
 from facula.jit import types as T
 from facula.jit.codes import CODED, code_of
-from facula.jit.functions import Empty
+from facula.jit.functions import Empty, caller_names
 from facula.jit.marks import TRACING
 from facula.jit.running import is_instance
 from facula.nn import Module
@@ -39,6 +41,10 @@ def converted(value: Any, kind: T.Type, what: str) -> Any:
             value = value.item()
     if kind.kind == "float" and type(value) is int:
         return float(value)
+    if kind.kind == "bool" and type(value) is int:
+        return bool(value)
+    if kind.kind == "Device" and isinstance(value, str):
+        return core.device(value)
     if getattr(type(value), "_is_script_container", False) and value._script_type == kind:
         return value  # what the script changes, the caller sees
     if kind.kind == "List" and isinstance(value, (list, tuple)):
@@ -77,7 +83,7 @@ def _one_of(value: object, kind: T.Type, what: str) -> Any:
 def _good(value: object, kind: T.Type) -> bool:
     plain = {"Device": "device", "Generator": "Generator", "Future": "Future"}.get(kind.kind)
     if plain is not None:
-        return type(value).__name__ == plain or (kind.kind == "Device" and isinstance(value, str))
+        return type(value).__name__ == plain
     if kind.kind == "Scalar":
         return isinstance(value, (int, float, complex))
     if isinstance(kind, T.EnumType):
@@ -102,7 +108,8 @@ def run_unit(unit: Any, name: str, given: tuple[Any, ...], kwargs: dict[str, Any
         elif default is not Empty:
             value = default
         else:
-            fail(RuntimeError, name, f"a value for argument '{own}' was required", "none",
+            fail(RuntimeError, name, f"a value for argument '{own}' was required "
+                 f"({name}() is missing value for argument '{own}')", "none",
                  hint=f"the arguments are {', '.join(n for n, _, _ in unit.parameters)}")  # fmt: skip
         is_self = isinstance(kind, T.ClassType) and kind.is_module
         values.append(value if is_self else converted(value, kind, f"{name}() argument '{own}'"))
@@ -119,8 +126,17 @@ def run_unit(unit: Any, name: str, given: tuple[Any, ...], kwargs: dict[str, Any
     return unit.run(*values)
 
 
+def schema_text(name: str, unit: Any) -> str:
+    """Arguments and result in one line, as PyTorch writes schemas: a tuple stands in brackets of its own."""
+    given = ", ".join(f"{k} {n}" for n, k, _ in unit.parameters)
+    result = str(unit.result_type())
+    return f"{name}({given}) -> {f'({result})' if result.startswith('(') else result}"
+
+
 #: `save`, `code` and `inlined_graph`, which lie above: filled by the package
 SAVE: list[Any] = []
+#: compiles what `define` was given: filled by the package
+DEFINE: list[Any] = []
 #: makes an instance of a subclass of `ScriptModule` a scripted module: filled by the package
 FINISH: list[Any] = []
 CODE: list[Any] = []
@@ -148,6 +164,12 @@ class _HasGraph:
     def code(self) -> str:
         """The graph as text of a restricted Python, as files have it."""
         return CODE[0](self.unit.compiled())
+
+    @property
+    def code_with_constants(self) -> tuple[str, Any]:
+        """The text of `code`, and the tensors that it names `CONSTANTS.c0`, ..."""
+        text, constants = CODE[1](self.unit.compiled())
+        return text, SimpleNamespace(**{f"c{i}": value for i, value in enumerate(constants)})
 
     def graph_for(self, *args: object, **kwargs: object) -> Any:
         """The graph that runs for such arguments: the same for all."""
@@ -189,8 +211,7 @@ class ScriptFunction(_HasGraph):
     @property
     def schema(self) -> str:
         """The arguments and the result."""
-        given = ", ".join(f"{k} {n}" for n, k, _ in self.unit.parameters)
-        return f"{self.name}({given}) -> {self.unit.result_type()}"
+        return schema_text(self.name, self.unit)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return run_unit(self.unit, self.__name__, args, kwargs)
@@ -234,8 +255,7 @@ class ScriptMethod(_HasGraph):
 
     @property
     def schema(self) -> str:
-        given = ", ".join(f"{k} {n}" for n, k, _ in self.unit.compiled().parameters)
-        return f"{self.name}({given}) -> {self.unit.compiled().result_type()}"
+        return schema_text(self.name, self.unit.compiled())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return run_unit(self._unit, self.name, (self.owner, *args), kwargs)
@@ -272,6 +292,16 @@ class ScriptModule(Module):
 
         made = functools.wraps(written)(__init__) if written is not None else __init__
         cls.__init__ = made  # type: ignore[method-assign]
+
+    def define(self, src: str) -> None:
+        """Add methods that a text defines.
+
+        Args:
+            src: the source of methods
+        """
+        self.__dict__.setdefault("_defined", []).append((src, caller_names(1)))
+        if "_script_type" in self.__dict__:
+            DEFINE[0](self)
 
 
 class RecursiveScriptModule(ScriptModule, _HasGraph):

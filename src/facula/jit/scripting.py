@@ -7,18 +7,19 @@ Keeps true: `forward` and what is marked `@export` compile at once; what they ca
 from __future__ import annotations
 
 import enum
-import inspect
 from functools import partial
 from typing import Any
 
 from facula.core.errors import fail
 from facula.jit.builtin_calls import BUILTINS
+from facula.jit.compilation_unit import look_up_name, text_units
 from facula.jit.containers import ScriptDict, ScriptList, script_container
-from facula.jit.functions import EXTRA_NAMES, FunctionUnit, make_unit, unit_of_python
+from facula.jit.functions import EXTRA_NAMES, FunctionUnit, caller_names, make_unit, unit_of_python
 from facula.jit.marks import SCRIPT, Attribute, annotate, mark_of
 from facula.jit.modules import class_type, module_type
 from facula.jit.python_types import NoType, enum_type, named_tuple
 from facula.jit.script_objects import (
+    DEFINE,
     FINISH,
     RecursiveScriptModule,
     ScriptFunction,
@@ -64,9 +65,7 @@ def script(
     """
     if isinstance(obj, (ScriptModule, ScriptFunction)):
         return obj
-    frame = inspect.currentframe()
-    outer = frame.f_back if frame is not None else None
-    EXTRA_NAMES.append(dict(outer.f_locals) if outer is not None else {})
+    EXTRA_NAMES.append(caller_names(_frames_up + 1))
     try:
         return _scripted(obj)
     finally:
@@ -130,8 +129,10 @@ def _finish(module: Any) -> None:
     if mark_of(python.forward) != "export":
         kind.methods.pop("forward", None)  # Python's, as PyTorch has it
     chosen = [name for name, unit in kind.methods.items() if _exported(unit)]
+    defined = _define(module, kind)
     for name in chosen:
         kind.methods[name].compiled()
+    chosen += defined
     for name, child in module._modules.items():
         if child is not None and not isinstance(child, ScriptModule):
             child_kind = kind.attributes[name]
@@ -142,7 +143,7 @@ def _finish(module: Any) -> None:
     methods = {
         name: property(partial(ScriptMethod.of, name)) for name in chosen if name != "forward"
     }
-    if "forward" not in chosen:
+    if "forward" not in chosen and "forward" not in kind.methods:
         methods["forward"] = python.forward
     scripted = type(python.__name__, (RecursiveScriptModule, python), {
         "__module__": python.__module__, "__qualname__": python.__qualname__,
@@ -150,6 +151,20 @@ def _finish(module: Any) -> None:
     })  # fmt: skip
     state["_script_type"] = kind
     object.__setattr__(module, "__class__", scripted)
+
+
+def _define(module: Any, kind: ClassType) -> list[str]:
+    """The names of the methods that `define` was given as texts; they are compiled."""
+    names: list[str] = []
+    for text, scope in module.__dict__.pop("_defined", ()):
+        EXTRA_NAMES.append(scope)
+        try:
+            units = text_units(text, kind.name, look_up_name, kind)
+            kind.methods.update({unit.definition.name: unit for unit in units})
+            names += [unit.compiled().definition.name for unit in units]
+        finally:
+            EXTRA_NAMES.pop()
+    return names
 
 
 def _exported(unit: Any) -> bool:
@@ -190,5 +205,6 @@ def wait(future: Any) -> Any:
 
 SCRIPT.append(script)
 FINISH.append(_finish)
+DEFINE.append(lambda module: _define(module, module._script_type))
 for _function, _name in ((annotate, "annotate"), (fork, "fork"), (wait, "wait")):
     BUILTINS[_function] = BUILTINS[_name]

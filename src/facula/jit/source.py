@@ -14,11 +14,31 @@ from typing import Any, NoReturn
 
 from facula.core.errors import spoken
 
-__all__ = ["NotSupportedError", "Place", "Source", "refuse"]
+__all__ = [
+    "FrontendError",
+    "FrontendTypeError",
+    "NotSupportedError",
+    "Place",
+    "Source",
+    "UnsupportedNodeError",
+    "refuse",
+]
 
 
-class NotSupportedError(RuntimeError):
+class FrontendError(RuntimeError):
+    """Source that is not TorchScript."""
+
+
+class NotSupportedError(FrontendError):
     """Python that TorchScript does not have."""
+
+
+class UnsupportedNodeError(NotSupportedError):
+    """A statement or expression that TorchScript does not have."""
+
+
+class FrontendTypeError(FrontendError):
+    """A form of Python that cannot be typed."""
 
 
 class Source:
@@ -88,7 +108,14 @@ def source_of(obj: Any) -> tuple[Source, ast.AST]:
     try:
         tree = ast.parse(dedented)
     except SyntaxError:
-        return source, _lambda(source, dedented)
+        try:  # comments and texts of several lines may stand further left than the function
+            tree = ast.parse("if 1:\n" + text)
+        except SyntaxError:
+            return source, _lambda(source, dedented)
+        source = Source(text, name, first)
+        inside: Any = tree.body[0]
+        ast.increment_lineno(inside, -1)
+        tree.body = inside.body
     definition = tree.body[0]
     if not isinstance(definition, (ast.FunctionDef, ast.ClassDef)):
         return source, _find_lambda(source, definition)

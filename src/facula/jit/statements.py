@@ -13,9 +13,11 @@ from typing import Any
 
 from facula.jit import types as T
 from facula.jit.calls import Calls
+from facula.jit.contexts import Contexts
 from facula.jit.ir import Value
 from facula.jit.joins import Joins
 from facula.jit.running import done_future
+from facula.jit.source import UnsupportedNodeError
 from facula.jit.values import Items, Local, Python
 
 __all__ = ["Statements"]
@@ -27,7 +29,7 @@ _IN_PLACE = {
 }  # fmt: skip
 
 
-class Statements(Joins, Calls):
+class Statements(Joins, Contexts, Calls):
     """The lowering of statements."""
 
     def statements(self, nodes: list[ast.stmt]) -> None:
@@ -49,7 +51,8 @@ class Statements(Joins, Calls):
         self.place = self.source.place(node) or self.place
         method = getattr(self, "_" + type(node).__name__, None)
         if method is None:
-            self.refuse("a statement that TorchScript has was required", type(node).__name__)
+            self.refuse("a statement that TorchScript has was required",
+                        f"{type(node).__name__}, which isn't supported", error=UnsupportedNodeError)  # fmt: skip
         assert method is not None
         method(node)
 
@@ -133,13 +136,8 @@ class Statements(Joins, Calls):
         return self.value("prim::fork", [value], T.future_of(value.type), done_future)
 
     def _Try(self, node: ast.Try) -> None:
-        self.refuse("statements that TorchScript has were required", "try",
+        self.refuse("statements that TorchScript has were required", "try", error=UnsupportedNodeError,
                     hint="test the condition beforehand, or mark the function @jit.ignore")  # fmt: skip
-
-    def _With(self, node: ast.With) -> None:
-        self.refuse("statements that facula's scripts have were required", f"with {ast.unparse(node.items[0])}",
-                    hint="call the scripted function inside of the `with`, or mark the function that "
-                    "needs it @jit.ignore; detach() takes the place of no_grad()")  # fmt: skip
 
     # ---- assignments
     def _Assign(self, node: ast.Assign) -> None:
@@ -370,6 +368,8 @@ def leaves(nodes: list[ast.stmt]) -> bool:
         if isinstance(node, (ast.Return, ast.Raise, ast.Break, ast.Continue)):
             return True
         if isinstance(node, ast.If) and node.orelse and leaves(node.body) and leaves(node.orelse):
+            return True
+        if isinstance(node, ast.With) and leaves(node.body):
             return True
     return False
 

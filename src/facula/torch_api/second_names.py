@@ -69,6 +69,7 @@ _MODULES = {
     "facula.ao.quantization.fuse_modules": "facula.quantization.fuse",
     "facula.ao.quantization.fuser_method_mappings": "facula.quantization.fuse",
     "facula.ao.quantization.quantization_mappings": "facula.quantization.mappings",
+    "facula._jit_internal": "facula.jit.internal_names",
     "facula.utils.mobile_optimizer": "facula.jit.mobile_optimizer",
     "facula.distributions.exp_family": "facula.distributions.distribution",
     "facula.distributions.relaxed_categorical": "facula.distributions.composed",
