@@ -87,7 +87,6 @@ docs: $(VENV)/installed  ## a page for every family of operators, in docs/operat
 	$(RUN) tools/gen_api.py docs
 
 site: $(VENV)/installed  ## the manual, in build/site/html: pages, tutorials (which are run), reference, search
-	$(VENV)/bin/pip install -q -e ".[site]"
 	$(RUN) tools/build_site.py
 
 bench: $(VENV)/installed  ## the figures of README.md

@@ -25,8 +25,8 @@ DOCS = ROOT / "docs"
 GUIDES = {
     "Start": ["coming_from_pytorch", "from_scratch"],
     "Guides": [
-        "data", "files", "compiler", "export", "packages", "torchscript", "onnx", "distributed",
-        "quantization", "nested", "domains", "fx", "torch_programs", "random_numbers", "settings",
+        "data", "files", "compiler", "export", "packages", "code_packages", "torchscript", "onnx", "distributed",
+        "quantization", "nested", "masked", "domains", "fx", "torch_programs", "random_numbers", "settings",
     ],
     "Inside": ["architecture", "kernel_interfaces", "adding_an_operator", "adding_a_device", "glossary"],
 }  # fmt: skip
@@ -123,7 +123,10 @@ def configuration(contents: list[object], output: Path) -> dict[str, object]:
             "attr_list", "tables", "fenced_code", "sane_lists", {"toc": {"permalink": True}},
             "pymdownx.highlight", "pymdownx.superfences",
         ],
-        "validation": {"links": {"anchors": "warn", "unrecognized_links": "warn"}},
+        "validation": {
+            "nav": {"omitted_files": "warn"},
+            "links": {"anchors": "warn", "unrecognized_links": "warn"},
+        },
     }  # fmt: skip
 
 

@@ -17,8 +17,8 @@ from facula.ops.registry import own_operators
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
 try:
-    site, reference, tutorials = map(
-        importlib.import_module, ("site_pages", "api_reference", "site_tutorials")
+    site, reference, tutorials, build = map(
+        importlib.import_module, ("site_pages", "api_reference", "site_tutorials", "build_site")
     )
 finally:
     sys.path.remove(str(ROOT / "tools"))
@@ -34,6 +34,14 @@ def made():
 
 def anchors(text):
     return re.findall(r"^## .*\{ #(\S+) \}$", text, re.M)
+
+
+def test_every_page_has_a_chapter():
+    chapters = [page for pages in build.GUIDES.values() for page in pages]
+    assert sorted(chapters) == sorted(path.stem for path in (ROOT / "docs").glob("*.md"))
+    assert sorted(build.TUTORIALS) == sorted(
+        path.stem for path in (ROOT / "docs" / "tutorials").glob("*.md")
+    )
 
 
 def test_every_name_has_one_heading(made):
