@@ -85,7 +85,7 @@ class autocast:  # noqa: N801 - PyTorch's name
         self._before.append(state.enter_region(self.device, *settings))
         return self
 
-    def __exit__(self, kind: Any, value: object, trace: Any) -> None:
+    def __exit__(self, kind: object, value: object, trace: Any) -> None:
         state.leave_region(self._before.pop())
 
     def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:

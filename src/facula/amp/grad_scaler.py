@@ -165,7 +165,7 @@ class GradScaler:
             )
         return self._scale
 
-    def _make_scale(self, device: Any) -> None:
+    def _make_scale(self, device: core.device | None) -> None:
         self._scale = core.tensor(self._init_scale, dtype=core.float32, device=device)
         self._growth_tracker = core.tensor(
             self._init_growth_tracker, dtype=core.int32, device=device

@@ -610,7 +610,7 @@ class Calls(Part):
         return result
 
     # imports --------------------------------------------------------------------------------------
-    def import_name(self, frame: Frame, name: str, names: Any, level: int) -> Any:
+    def import_name(self, frame: Frame, name: str, names: object, level: int) -> Any:
         package = frame.globals.get("__package__") or ""
         if level:
             parts = package.split(".")

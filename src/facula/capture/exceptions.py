@@ -69,10 +69,10 @@ class Exceptions(Part):
             self.fail(RuntimeError, "No active exception to reraise")
         raise Raised(self.force(error))
 
-    def exception_matches(self, error: object, kind: Any) -> bool:
+    def exception_matches(self, error: object, kind: object) -> bool:
         return issubclass(self.force(error).cls, self.constant_of(kind))
 
-    def split_group(self, error: Any, kind: Any) -> tuple[Any, Any]:
+    def split_group(self, error: Any, kind: object) -> tuple[Any, Any]:
         error, wanted = self.force(error), self.constant_of(kind)
         if not issubclass(error.cls, BaseExceptionGroup):
             if issubclass(error.cls, wanted):

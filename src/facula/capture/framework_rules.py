@@ -155,14 +155,14 @@ def _handled(d: Symbolic, args: list, kwargs: dict) -> Any:
     return Known(None)
 
 
-def _exc_info(d: Any, args: list, kwargs: dict) -> Any:
+def _exc_info(d: Symbolic, args: list, kwargs: dict) -> Any:
     handled = _handled(d, args, kwargs)
     if d.is_none(handled):
         return d.constant((None, None, None))
     return d.build_tuple(d.exception_triple(handled))
 
 
-def _module_tracers(d: Any, args: list, kwargs: dict) -> Any:
+def _module_tracers(d: Symbolic, args: list, kwargs: dict) -> Any:
     """What `Module.__call__` asks first; nothing traces modules while programs are captured."""
     if core.module_tracers() != (None, None):
         raise Break("unsupported-call", "a module under a tracer of modules")

@@ -176,7 +176,7 @@ def _words(names: str, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str,
     return dict(zip(names.split(), args, strict=False), **kwargs)
 
 
-def capture_cond(d: Any, args: list, kwargs: dict) -> Any:
+def capture_cond(d: Symbolic, args: list, kwargs: dict) -> Any:
     """The rule of `cond`."""
     words = _words("pred true_fn false_fn operands", args, kwargs)
     pred = d.force(words["pred"])
@@ -221,7 +221,7 @@ def _laid_out(module: GraphModule, given: Sequence[Any], wanted: Sequence[Any]) 
     return module
 
 
-def capture_while(d: Any, args: list, kwargs: dict) -> Any:
+def capture_while(d: Symbolic, args: list, kwargs: dict) -> Any:
     """The rule of `while_loop`."""
     words = _words("cond_fn body_fn carried_inputs additional_inputs", args, kwargs)
     carried = d.unpack_all(words["carried_inputs"])
@@ -300,7 +300,7 @@ def _lengths(leaves: Sequence[Any], dim: int) -> None:
         raise Break("no-graph-argument", "tensors of several lengths, or of none")
 
 
-def capture_scan(d: Any, args: list, kwargs: dict) -> Any:
+def capture_scan(d: Symbolic, args: list, kwargs: dict) -> Any:
     """The rule of `scan`."""
     words = _words("combine_fn init xs", args, kwargs)
     init, first, template = given_of(d, words["init"])
@@ -339,7 +339,7 @@ def _only_tensors(name: str, function: _Function) -> None:
         _uncaptured(name, [type(x).__name__ for x in function.leaves])
 
 
-def capture_map(d: Any, args: list, kwargs: dict) -> Any:
+def capture_map(d: Symbolic, args: list, kwargs: dict) -> Any:
     """The rule of `map`."""
     words = _words("f xs", args, kwargs)
     _, leaves, rows_of = given_of(d, words["xs"])
@@ -359,7 +359,7 @@ def capture_map(d: Any, args: list, kwargs: dict) -> Any:
     return _symbolic(d, function, _call(d, higher_order.map_impl, node_args, results))
 
 
-def capture_associative_scan(d: Any, args: list, kwargs: dict) -> Any:
+def capture_associative_scan(d: Symbolic, args: list, kwargs: dict) -> Any:
     """The rule of `associative_scan`."""
     words = _words("combine_fn xs dim reverse combine_mode", args, kwargs)
     xs, leaves, template = given_of(d, words["xs"])

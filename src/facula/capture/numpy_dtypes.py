@@ -40,7 +40,7 @@ DTYPES = {np.dtype(found): dtype for dtype, found in NUMPY.items()}
 _NUMBERS = (bool, int, float, complex)
 
 
-def dtype_of(d: Any, value: object) -> np.dtype | None:
+def dtype_of(d: Symbolic, value: object) -> np.dtype | None:
     """A `dtype` argument; None where it is left out."""
     given = d.constant_of(value) if value is not None else None
     if given is None or given is np._NoValue:
@@ -68,7 +68,7 @@ def array_value(d: Symbolic, tensor: TensorValue, scalar: bool = False) -> Array
     return made
 
 
-def cast(d: Any, tensor: TensorValue, dtype: Any) -> TensorValue:
+def cast(d: Symbolic, tensor: TensorValue, dtype: Any) -> TensorValue:
     """A tensor in a dtype, itself where it has it."""
     wanted = DTYPES[dtype] if isinstance(dtype, np.dtype) else dtype
     if tensor.fake.dtype == wanted:
@@ -120,7 +120,7 @@ def folded(d: Symbolic, function: Any, args: list[Any], kwargs: dict[str, Any]) 
     return _unfolded(d, result, arrays, lambda array: function(array, *plain[1:], **words))
 
 
-def _known(d: Any, value: object, arrays: list[ArrayValue]) -> Any:
+def _known(d: Symbolic, value: object, arrays: list[ArrayValue]) -> Any:
     value = d.force(value)
     if isinstance(value, ArrayValue) and value.content is not None:
         arrays.append(value)
@@ -153,7 +153,7 @@ def _unfolded(d: Symbolic, result: object, arrays: list[ArrayValue], again: Any)
     return made
 
 
-def as_array(d: Any, value: Any, dtype: np.dtype | None = None) -> ArrayValue:
+def as_array(d: Symbolic, value: Any, dtype: np.dtype | None = None) -> ArrayValue:
     """`numpy.asarray(value, dtype)`."""
     value = d.force(value)
     if isinstance(value, TensorValue):
@@ -174,7 +174,7 @@ def as_array(d: Any, value: Any, dtype: np.dtype | None = None) -> ArrayValue:
     raise Break("unsupported-call", f"an array of a {value.cls.__name__}")
 
 
-def _sequence_array(d: Any, value: SequenceValue, dtype: np.dtype | None) -> ArrayValue:
+def _sequence_array(d: Symbolic, value: SequenceValue, dtype: np.dtype | None) -> ArrayValue:
     if not _has_parts(d, value):
         try:
             made = np.asarray(d.constant_of(value), dtype)
@@ -208,7 +208,7 @@ def operator_named(name: str, place: str = "") -> Any:
     return PLACES[place].get(name)
 
 
-def number(d: Any, value: Any, dtype: np.dtype) -> Any:
+def number(d: Symbolic, value: Any, dtype: np.dtype) -> Any:
     """A number in a dtype, as Python has it."""
     if isinstance(value, NumberValue):
         if dtype.kind in "biu" and type(value.hint) is not int:
@@ -221,7 +221,7 @@ def number(d: Any, value: Any, dtype: np.dtype) -> Any:
         raise Break("unsupported-value", str(error)) from error  # NumPy raises it, or has an answer
 
 
-def element(d: Any, value: object, dtype: Any) -> Any:
+def element(d: Symbolic, value: object, dtype: Any) -> Any:
     """What is written into an array: a tensor or a number of its dtype."""
     value = d.force(value)
     found = NUMPY[dtype]

@@ -94,7 +94,7 @@ def _with_ufunc(function: Any, ufunc: np.ufunc, d: Symbolic, *args: Any, **kwarg
 def _rule(function: Callable[..., Any], own: Any = None) -> Callable[..., Any]:
     """A function with NumPy's parameters as a rule; of known arrays NumPy's `own` is computed."""
 
-    def run(d: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def run(d: Symbolic, args: list[Any], kwargs: dict[str, Any]) -> Any:
         known = NotImplemented if own is None else folded(d, own, args, kwargs)
         if known is not NotImplemented:
             return known
@@ -124,7 +124,7 @@ def _ufunc_rule(ufunc: np.ufunc) -> Callable[..., Any]:
 
 
 def _folded(function: Callable[..., Any]) -> Callable[..., Any]:
-    def run(d: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def run(d: Symbolic, args: list[Any], kwargs: dict[str, Any]) -> Any:
         plain = [_dtype_for(d, arg) for arg in args]
         words = {name: d.constant_of(value) for name, value in kwargs.items()}
         try:
@@ -141,7 +141,7 @@ def _dtype_for(d: Symbolic, value: Any) -> Any:
 
 
 def _scalar(kind: type) -> Callable[..., Any]:
-    def run(d: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def run(d: Symbolic, args: list[Any], kwargs: dict[str, Any]) -> Any:
         value = d.force(args[0]) if args else None
         if not isinstance(value, ArrayValue) or len(args) > 1 or kwargs:
             return d.fold(kind, args, kwargs)
@@ -156,7 +156,7 @@ def _limits(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _maker(function: Callable[..., Any]) -> Callable[..., Any]:
-    def run(d: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def run(d: Symbolic, args: list[Any], kwargs: dict[str, Any]) -> Any:
         given = [d.force(arg) for arg in args]
         if function is np.arange and any(isinstance(arg, NumberValue) for arg in given):
             return _open_range(d, given, **kwargs)
@@ -173,7 +173,7 @@ def _maker(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _open_range(d: Any, given: list[Any], dtype: Any = None) -> ArrayValue:
+def _open_range(d: Symbolic, given: list[Any], dtype: Any = None) -> ArrayValue:
     """`arange` up to a size that may change."""
     hints = [
         value.hint if isinstance(value, NumberValue) else d.constant_of(value) for value in given
@@ -186,8 +186,8 @@ def _open_range(d: Any, given: list[Any], dtype: Any = None) -> ArrayValue:
 # making arrays ------------------------------------------------------------------------------------
 @rule(np.array)
 def _array(
-    d: Any, object: Any, dtype: Any = None, *, copy: Any = None, order: Any = None,
-    subok: Any = None, ndmin: Any = None, like: object = None,
+    d: Symbolic, object: Any, dtype: Any = None, *, copy: Any = None, order: Any = None,
+    subok: object = None, ndmin: Any = None, like: object = None,
 ) -> Any:  # fmt: skip
     _plain_order(d, order, like)
     made = as_array(d, object, dtype_of(d, dtype))
@@ -204,7 +204,7 @@ def _array(
 
 @rule(np.asarray, np.asanyarray)
 def _asarray(
-    d: Any, a: object, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None,
+    d: Symbolic, a: object, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None,
     like: object = None,
 ) -> Any:  # fmt: skip
     if copy is not None and not d.is_none(copy):
@@ -214,7 +214,7 @@ def _asarray(
 
 
 @rule(np.ascontiguousarray)
-def _ascontiguousarray(d: Any, a: object, dtype: Any = None, *, like: object = None) -> Any:
+def _ascontiguousarray(d: Symbolic, a: object, dtype: Any = None, *, like: object = None) -> Any:
     made = as_array(d, a, dtype_of(d, dtype))
     if made.inner.fake.dim() == 0:
         return METHODS["reshape"](d, made, Known(1))
@@ -230,7 +230,7 @@ def _plain_order(d: Symbolic, order: Any, like: object = None) -> None:
 
 def _filled(value: int) -> Callable[..., Any]:
     def run(
-        d: Any, shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None,
+        d: Symbolic, shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None,
         like: Any = None,
     ) -> Any:  # fmt: skip
         _plain_order(d, order, like)
@@ -240,7 +240,7 @@ def _filled(value: int) -> Callable[..., Any]:
 
 
 def _filled_like(value: int | None) -> Callable[..., Any]:
-    def run(d: Any, a: Any, *rest: Any, **words: Any) -> Any:
+    def run(d: Symbolic, a: Any, *rest: Any, **words: Any) -> Any:
         given = dict(zip(("dtype", "order", "subok", "shape"), rest, strict=False), **words)
         if value is None:
             filler, *rest_ = rest or (words.pop("fill_value"),)
@@ -270,7 +270,7 @@ rule(np.full_like)(_filled_like(None))
 
 @rule(np.full)
 def _full(
-    d: Any, shape: Any, fill_value: Any, dtype: Any = None, order: Any = None, *,
+    d: Symbolic, shape: Any, fill_value: Any, dtype: Any = None, order: Any = None, *,
     device: Any = None, like: object = None,
 ) -> Any:  # fmt: skip
     _plain_order(d, order, like)
@@ -289,8 +289,8 @@ def _full(
 # joining and choosing -----------------------------------------------------------------------------
 def _joined(name: str) -> Callable[..., Any]:
     def run(
-        d: Any, arrays: Any, /, axis: Any = None, out: Any = None, *, dtype: Any = None,
-        casting: Any = None,
+        d: Symbolic, arrays: Any, /, axis: Any = None, out: Any = None, *, dtype: Any = None,
+        casting: object = None,
     ) -> Any:  # fmt: skip
         parts = [as_array(d, part) for part in d.unpack_all(arrays)]
         if axis is not None and d.is_none(axis):
@@ -316,7 +316,7 @@ rule(np.stack)(_joined("stack"))
 
 
 @rule(np.where)
-def _where(d: Any, condition: Any, x: object = None, y: Any = None) -> Any:
+def _where(d: Symbolic, condition: object, x: object = None, y: Any = None) -> Any:
     if x is None or y is None:
         raise Break("data-dependent-shape", "numpy.where(condition)")
     asked = cast(d, as_array(d, condition).inner, np.dtype(np.bool_))
@@ -350,7 +350,7 @@ def _result_type(d: Symbolic, *values: object) -> Any:
 
 
 @rule(np.copyto)
-def _copyto(d: Symbolic, dst: Any, src: Any, casting: Any = None, where: object = None) -> Any:
+def _copyto(d: Symbolic, dst: Any, src: Any, casting: object = None, where: object = None) -> Any:
     target = d.force(dst)
     if not isinstance(target, ArrayValue):
         raise unsupported("copyto of something else")
@@ -372,13 +372,13 @@ def _copyto(d: Symbolic, dst: Any, src: Any, casting: Any = None, where: object 
 
 
 @rule(np.broadcast_to)
-def _broadcast_to(d: Symbolic, array: Any, shape: Any, subok: Any = None) -> Any:
+def _broadcast_to(d: Symbolic, array: Any, shape: Any, subok: object = None) -> Any:
     tensor = as_array(d, array).inner
     return array_value(d, d.graph_method("broadcast_to", tensor, [sizes(d, [shape])], {}))
 
 
 @rule(np.broadcast_arrays)
-def _broadcast_arrays(d: Symbolic, *args: object, subok: Any = None) -> Any:
+def _broadcast_arrays(d: Symbolic, *args: object, subok: object = None) -> Any:
     parts = [as_array(d, part).inner for part in args]
     made = d.graph_call(operator_named("broadcast_tensors"), parts)
     return d.build_tuple([array_value(d, d.force(part)) for part in made.items])
@@ -424,7 +424,7 @@ def _vdot(d: Symbolic, a: object, b: object, /) -> Any:
     return METHODS["dot"](d, METHODS["conj"](d, left), right)
 
 
-def _sum_of_products(d: Any, name: str, before: list[Any], parts: list[Any]) -> Any:
+def _sum_of_products(d: Symbolic, name: str, before: list[Any], parts: list[Any]) -> Any:
     """A sum of products in the dtype of the parts; of truth values whether one is true."""
     dtype = np.result_type(*[numpy_dtype(part) for part in parts])
     wide = np.dtype(np.int64) if dtype.kind == "b" else dtype
@@ -448,7 +448,7 @@ def _einsum(d: Symbolic, *operands: Any, out: Any = None, optimize: Any = None, 
 
 # statistics ---------------------------------------------------------------------------------------
 def _method(name: str) -> Callable[..., Any]:
-    def run(d: Any, a: Any, *args: Any, **kwargs: Any) -> Any:
+    def run(d: Symbolic, a: Any, *args: Any, **kwargs: Any) -> Any:
         return METHODS[name](d, as_array(d, a), *args, **kwargs)
 
     return run
@@ -497,7 +497,7 @@ def _median(
 
 def _quantile(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(
-        d: Any, a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: Any = None,
+        d: Symbolic, a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: Any = None,
         method: Any = None, keepdims: Any = None,
     ) -> Any:  # fmt: skip
         return _at(d, function, q, a, axis, out, keepdims, method)
@@ -557,7 +557,7 @@ def _interp(
 
 
 @rule(np.convolve)
-def _convolve(d: Any, a: object, v: object, mode: Any = None) -> Any:
+def _convolve(d: Symbolic, a: object, v: object, mode: Any = None) -> Any:
     one, other = as_array(d, a), as_array(d, v)
     sizes_ = [part.inner.fake.numel() for part in (one, other)]
     dtype = np.result_type(numpy_dtype(one.inner), numpy_dtype(other.inner))
@@ -592,7 +592,7 @@ def _svd(
 
 # functions that have the name of an operator ------------------------------------------------------
 def _same_name(function: Any, op: core.Op, dtype_in: Callable[..., Any]) -> Callable[..., Any]:
-    def run(d: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def run(d: Symbolic, args: list[Any], kwargs: dict[str, Any]) -> Any:
         known_result = folded(d, function, args, kwargs)
         if known_result is not NotImplemented:
             return known_result
@@ -682,7 +682,7 @@ def _alike(got: Any, expected: Any) -> bool:
     return bool(np.allclose(got.numpy(), expected, rtol=1e-4, atol=1e-4, equal_nan=True))
 
 
-def _like_sample(d: Any, value: Any, expected: Any) -> Any:
+def _like_sample(d: Symbolic, value: Any, expected: Any) -> Any:
     value = d.force(value)
     if isinstance(value, SequenceValue):
         items = [_like_sample(d, v, e) for v, e in zip(value.items, expected, strict=True)]
@@ -693,7 +693,7 @@ def _like_sample(d: Any, value: Any, expected: Any) -> Any:
 
 # tensors of arrays --------------------------------------------------------------------------------
 def _tensor_of(function: Callable[..., Any], copies: bool) -> Callable[..., Any]:
-    def run(d: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def run(d: Symbolic, args: list[Any], kwargs: dict[str, Any]) -> Any:
         value = d.force(args[0]) if args else None
         if not isinstance(value, ArrayValue):
             return d.graph_call(function, args, kwargs)

@@ -36,7 +36,7 @@ class Key(NamedTuple):
     is_view: bool
 
 
-def key_of(d: Any, owner: ArrayValue, key: Any) -> Key:
+def key_of(d: Symbolic, owner: ArrayValue, key: Any) -> Key:
     """`key` as the tensor of `owner` takes it."""
     key = d.force(key)
     given = [d.force(part) for part in d.unpack_all(key)] if key.cls is tuple else [key]
@@ -67,7 +67,7 @@ def key_of(d: Any, owner: ArrayValue, key: Any) -> Key:
     return Key(parts, back, single, whole, True)
 
 
-def _index_of_number(d: Any, part: object) -> TensorValue:
+def _index_of_number(d: Symbolic, part: object) -> TensorValue:
     words = {"dtype": Known(DTYPES[np.dtype(np.int64)]), "device": Known("cpu")}
     sizes = d.constant((1,))
     found: TensorValue = d.graph_call(operator_named("full"), [sizes, part], words)
@@ -146,7 +146,7 @@ def index(d: Symbolic, part: Any) -> Any:
     raise Break("unsupported-call", f"an index that is a {part.cls.__name__}")
 
 
-def _index_tensor(d: Any, array: ArrayValue) -> TensorValue:
+def _index_tensor(d: Symbolic, array: ArrayValue) -> TensorValue:
     kind = numpy_dtype(array.inner).kind
     if kind not in "biu" or array.inner.fake.dim() == 0 and kind == "b":
         raise Break("unsupported-call", f"an array of {numpy_dtype(array.inner)} as an index")

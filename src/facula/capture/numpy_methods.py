@@ -65,7 +65,7 @@ def bound(d: Symbolic, owner: ArrayValue, name: str) -> Any:
     return d.made(MethodValue(name, owner))
 
 
-def call(d: Any, owner: ArrayValue, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def call(d: Symbolic, owner: ArrayValue, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """`owner.name(*args, **kwargs)`."""
     known = folded(d, getattr(np.ndarray, name), [owner, *args], kwargs)
     if known is not NotImplemented:
@@ -124,7 +124,7 @@ def _like(d: Symbolic, owner: ArrayValue, tensor: TensorValue) -> ArrayValue:
     return array_value(d, tensor, owner.scalar)
 
 
-def _permuted(d: Any, owner: ArrayValue, order: list[int]) -> ArrayValue:
+def _permuted(d: Symbolic, owner: ArrayValue, order: list[int]) -> ArrayValue:
     if not order:
         return owner
     return _like(d, owner, d.graph_method("permute", owner.inner, [d.constant(tuple(order))], {}))
@@ -142,7 +142,7 @@ def _transposed(d: Symbolic, owner: ArrayValue, first: Any, second: Any) -> Arra
 # reductions ---------------------------------------------------------------------------------------
 def _fold(ufunc: Any) -> Callable[..., Any]:
     def run(
-        d: Any, a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
+        d: Symbolic, a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
         keepdims: Any = None, initial: Any = None, where: Any = None,
     ) -> Any:  # fmt: skip
         given = Known(None) if axis is None else axis
@@ -153,7 +153,7 @@ def _fold(ufunc: Any) -> Callable[..., Any]:
 
 def _fold_without_dtype(ufunc: Any) -> Callable[..., Any]:
     def run(
-        d: Any, a: Any, axis: Any = None, out: Any = None, keepdims: Any = None,
+        d: Symbolic, a: Any, axis: Any = None, out: Any = None, keepdims: Any = None,
         initial: Any = None, where: Any = None,
     ) -> Any:  # fmt: skip
         given = Known(None) if axis is None else axis
@@ -172,7 +172,7 @@ for _name, _comparing in {
 
 def _moment(name: str) -> Callable[..., Any]:
     def run(
-        d: Any, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = None,
+        d: Symbolic, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = None,
         keepdims: Any = None, *, where: Any = None, mean: Any = None, correction: Any = None,
     ) -> Any:  # fmt: skip
         for value in (where, mean, correction):
@@ -211,7 +211,7 @@ def _mean(
 
 
 def _position(name: str) -> Callable[..., Any]:
-    def run(d: Any, a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = None) -> Any:
+    def run(d: Symbolic, a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = None) -> Any:
         tensor = a.inner
         if tensor.fake.dtype.is_complex or (out is not None and not d.is_none(out)):
             raise unsupported(f"{name} of complex numbers, or with out=")
@@ -235,7 +235,7 @@ for _name in ("argmax", "argmin"):
 
 
 def _run(ufunc: np.ufunc) -> Callable[..., Any]:
-    def run(d: Any, a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    def run(d: Symbolic, a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
         if axis is None or d.is_none(axis):
             a, axis = _ravel(d, a), Known(0)
         return accumulate(d, ufunc, a, axis, dtype, out)
@@ -283,7 +283,7 @@ def _reshape(
 
 
 @method("ravel")
-def _ravel(d: Any, a: Any, order: Any = None) -> Any:
+def _ravel(d: Symbolic, a: Any, order: Any = None) -> Any:
     _order(d, a, order)
     return array_value(d, d.graph_method("reshape", a.inner, [d.constant((-1,))], {}))
 
@@ -294,7 +294,7 @@ def _flatten(d: Symbolic, a: object, order: Any = None) -> Any:
 
 
 @method("transpose")
-def _transpose(d: Any, a: Any, *axes: Any) -> Any:
+def _transpose(d: Symbolic, a: Any, *axes: Any) -> Any:
     if not axes or (len(axes) == 1 and d.is_none(axes[0])):
         return view(d, a, "T")
     order = d.constant_of(axes[0] if len(axes) == 1 else d.build_tuple(list(axes)))
@@ -308,7 +308,7 @@ def _swapaxes(d: Symbolic, a: Any, axis1: Any, axis2: Any) -> Any:
 
 
 @method("squeeze")
-def _squeeze(d: Any, a: Any, axis: Any = None) -> Any:
+def _squeeze(d: Symbolic, a: Any, axis: Any = None) -> Any:
     shape = a.inner.fake.shape
     if axis is None or d.is_none(axis):
         axes = [n for n, size in enumerate(shape) if size == 1]
@@ -339,7 +339,7 @@ def _trace(
 # elements -----------------------------------------------------------------------------------------
 @method("astype")
 def _astype(
-    d: Any, a: Any, dtype: Any, order: Any = None, casting: Any = None, subok: Any = None,
+    d: Symbolic, a: Any, dtype: Any, order: Any = None, casting: object = None, subok: object = None,
     copy: Any = None,
 ) -> Any:  # fmt: skip
     wanted, found = dtype_of(d, dtype) or np.dtype(np.float64), numpy_dtype(a.inner)
@@ -434,7 +434,7 @@ def _sort(
     d: Symbolic,
     a: Any,
     axis: Any = None,
-    kind: Any = None,
+    kind: object = None,
     order: Any = None,
     *,
     stable: Any = None,
@@ -451,7 +451,7 @@ def _argsort(
     d: Symbolic,
     a: Any,
     axis: Any = None,
-    kind: Any = None,
+    kind: object = None,
     order: Any = None,
     *,
     stable: Any = None,
@@ -488,7 +488,7 @@ def _take(d: Any, a: Any, indices: Any, axis: Any = None, out: Any = None, mode:
 
 
 @method("searchsorted")
-def _searchsorted(d: Any, a: Any, v: object, side: Any = None, sorter: Any = None) -> Any:
+def _searchsorted(d: Symbolic, a: Any, v: object, side: Any = None, sorter: Any = None) -> Any:
     if sorter is not None and not d.is_none(sorter):
         raise unsupported("searchsorted with sorter=")
     value = as_array(d, v)
@@ -509,6 +509,6 @@ def _elements(d: Symbolic, a: object, *args: object) -> Any:
     raise Break("data-dependent-value", "an element of an array")
 
 
-def zeros(d: Any, shape: Any, value: Any, dtype: np.dtype) -> ArrayValue:
+def zeros(d: Symbolic, shape: Any, value: Any, dtype: np.dtype) -> ArrayValue:
     """A new array of one value."""
     return array_value(d, full(d, sizes(d, [shape]), value, dtype))

@@ -79,7 +79,7 @@ def is_left_out(d: Symbolic, value: object, default: object = None) -> bool:
     return isinstance(value, Known) and (value.obj is default or value.obj is None)
 
 
-def call(d: Any, ufunc: np.ufunc, args: list[Any], kwargs: dict[str, Any]) -> Any:
+def call(d: Symbolic, ufunc: np.ufunc, args: list[Any], kwargs: dict[str, Any]) -> Any:
     """`ufunc(*args, **kwargs)`."""
     known = folded(d, ufunc, args, kwargs)
     if known is not NotImplemented:
@@ -133,7 +133,7 @@ def _paired(d: Symbolic, results: list[Any], outs: list[Any]) -> list[tuple[Any,
     return list(zip(results, outs or [Known(None)] * len(results), strict=True))
 
 
-def _result(d: Symbolic, tensor: TensorValue, out: object, casting: Any = "same_kind") -> Any:
+def _result(d: Symbolic, tensor: TensorValue, out: object, casting: object = "same_kind") -> Any:
     """The array or number that a function gives, or `out` with its elements."""
     if d.is_none(out):
         return array_value(d, tensor, scalar=tensor.fake.dim() == 0)
@@ -222,7 +222,7 @@ def _operands(d: Symbolic, function: Any, values: list[Any], dtypes: tuple[Any, 
     return made
 
 
-def _open_float(d: Any, value: object, dtype: np.dtype) -> Any:
+def _open_float(d: Symbolic, value: object, dtype: np.dtype) -> Any:
     """A float that may change as a tensor, so that other ones need no other graph."""
     tensor = d.float_as_tensor(value)
     if isinstance(tensor, TensorValue):
@@ -230,7 +230,7 @@ def _open_float(d: Any, value: object, dtype: np.dtype) -> Any:
     return _number_tensor(d, tensor, dtype)
 
 
-def _number_tensor(d: Any, value: object, dtype: np.dtype) -> TensorValue:
+def _number_tensor(d: Symbolic, value: object, dtype: np.dtype) -> TensorValue:
     words = {"dtype": Known(DTYPES[dtype]), "device": Known("cpu")}
     sizes = d.constant(())
     found: TensorValue = d.graph_call(
@@ -257,7 +257,7 @@ def _integer_division(
     return d.graph_call(where, [none, zero, divided])
 
 
-def _matmul(d: Any, left: object, right: object) -> TensorValue:
+def _matmul(d: Symbolic, left: object, right: object) -> TensorValue:
     values = [as_array(d, value).inner for value in (left, right)]
     if any(value.fake.dim() == 0 for value in values):
         raise unsupported("matmul of numbers")
@@ -344,7 +344,7 @@ def _sample(ufunc: np.ufunc, place: int, dtype: np.dtype) -> np.ndarray:
 
 # folds and runs -----------------------------------------------------------------------------------
 def reduce(
-    d: Any, ufunc: np.ufunc, array: Any, axis: Any = None, dtype: Any = None, out: object = None,
+    d: Symbolic, ufunc: np.ufunc, array: Any, axis: Any = None, dtype: Any = None, out: object = None,
     keepdims: Any = None, initial: Any = None, where: object = None,
 ) -> Any:  # fmt: skip
     """`ufunc.reduce`."""
@@ -374,7 +374,7 @@ def _one(d: Symbolic, out: object) -> Any:
     return d.force(out.items[0]) if isinstance(out, SequenceValue) else out
 
 
-def _folded(d: Any, name: str, tensor: Any, axes: list[int], keepdims: bool) -> TensorValue:
+def _folded(d: Symbolic, name: str, tensor: Any, axes: list[int], keepdims: bool) -> TensorValue:
     if not axes:
         return d.graph_method("clone", tensor, [], {})
     words = {"keepdim": Known(keepdims)}

@@ -55,18 +55,18 @@ _CONVERSIONS = {0: None, 1: str, 2: repr, 3: ascii}
 
 
 @action("FORMAT_VALUE")
-def format_value(d: Any, f: Frame, i: Instruction) -> None:
+def format_value(d: Symbolic, f: Frame, i: Instruction) -> None:
     spec = f.pop() if i.arg & 4 else d.constant("")
     f.push(d.format(f.pop(), _CONVERSIONS[i.arg & 3], spec))
 
 
 @action("CONVERT_VALUE")
-def convert_value(d: Any, f: Frame, i: Instruction) -> None:
+def convert_value(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.push(d.call(d.constant(_CONVERSIONS[i.arg]), [f.pop()], {}))
 
 
 @action("FORMAT_SIMPLE")
-def format_simple(d: Any, f: Frame, i: Instruction) -> None:
+def format_simple(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.push(d.format(f.pop(), None, d.constant("")))
 
 
@@ -165,22 +165,22 @@ def set_function_attribute(d: Symbolic, f: Frame, i: Instruction) -> None:
 
 
 @action("GET_LEN")
-def get_len(d: Any, f: Frame, i: Instruction) -> None:
+def get_len(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.push(d.call(d.constant(len), [f.stack[-1]], {}))
 
 
 @action("MATCH_MAPPING")
-def match_mapping(d: Any, f: Frame, i: Instruction) -> None:
+def match_mapping(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.push(d.constant(d.is_mapping(f.stack[-1])))
 
 
 @action("MATCH_SEQUENCE")
-def match_sequence(d: Any, f: Frame, i: Instruction) -> None:
+def match_sequence(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.push(d.constant(d.is_sequence(f.stack[-1])))
 
 
 @action("MATCH_KEYS")
-def match_keys(d: Any, f: Frame, i: Instruction) -> None:
+def match_keys(d: Symbolic, f: Frame, i: Instruction) -> None:
     keys, subject = f.stack[-1], f.stack[-2]
     values = []
     for key in d.unpack_all(keys):
@@ -199,7 +199,7 @@ def match_class(d: Symbolic, f: Frame, i: Instruction) -> None:
     f.push(_matched(d, subject, cls, i.arg, names))
 
 
-def _matched(d: Any, subject: Any, cls: Any, count: int, names: tuple[str, ...]) -> Any:
+def _matched(d: Symbolic, subject: Any, cls: Any, count: int, names: tuple[str, ...]) -> Any:
     """The matched attributes as a tuple, or None."""
     none = d.constant(None)
     if not d.truth(d.call(d.constant(isinstance), [subject, cls], {})):

@@ -25,7 +25,7 @@ def _callee(f: Frame, args: list[Any]) -> tuple[Any, list[Any]]:
 
 
 @action("CALL")
-def call(d: Any, f: Frame, i: Instruction) -> None:
+def call(d: Symbolic, f: Frame, i: Instruction) -> None:
     args = f.pop_many(i.arg)
     callee, args = _callee(f, args)
     split = len(args) - len(i.names)
@@ -104,7 +104,7 @@ def return_const(d: Symbolic, f: Frame, i: Instruction) -> Returned:
 
 
 @action("RETURN_GENERATOR")
-def return_generator(d: Any, f: Frame, i: Instruction) -> Returned:
+def return_generator(d: Symbolic, f: Frame, i: Instruction) -> Returned:
     # the generator goes on behind this instruction, with the value that is sent first
     f.push(d.constant(None))
     return Returned(d.make_generator(f))
@@ -162,7 +162,7 @@ def end_send(d: Symbolic, f: Frame, i: Instruction) -> None:
 
 
 @action("CLEANUP_THROW")
-def cleanup_throw(d: Any, f: Frame, i: Instruction) -> None:
+def cleanup_throw(d: Symbolic, f: Frame, i: Instruction) -> None:
     error = f.pop()
     value = d.stopped_value(error)
     f.pop_many(2)

@@ -5,7 +5,7 @@ Keeps true: `frame.handling` is the exception that is being handled; the stack k
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from facula.capture.frames import Frame, action
 from facula.capture.instructions import Instruction
@@ -40,7 +40,7 @@ def jump_if_or_pop(d: Symbolic, f: Frame, i: Instruction) -> None:
 
 
 @action("PUSH_EXC_INFO")
-def push_exc_info(d: Any, f: Frame, i: Instruction) -> None:
+def push_exc_info(d: Symbolic, f: Frame, i: Instruction) -> None:
     error = f.pop()
     f.push(d.constant(None) if f.handling is None else f.handling)
     f.push(error)
@@ -54,7 +54,7 @@ def pop_except(d: Symbolic, f: Frame, i: Instruction) -> None:
 
 
 @action("CHECK_EXC_MATCH")
-def check_exc_match(d: Any, f: Frame, i: Instruction) -> None:
+def check_exc_match(d: Symbolic, f: Frame, i: Instruction) -> None:
     kind = f.pop()
     f.push(d.constant(d.exception_matches(f.stack[-1], kind)))
 

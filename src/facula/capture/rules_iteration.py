@@ -95,7 +95,7 @@ def _enumerate(d: Symbolic, args: list, kwargs: dict) -> Any:
 
 
 @rule(map)
-def _map(d: Any, args: list, kwargs: dict) -> Any:
+def _map(d: Symbolic, args: list, kwargs: dict) -> Any:
     parts = [d.iter(arg) for arg in args[1:]]
 
     def pull() -> Iterator[Any]:
@@ -246,7 +246,7 @@ def _islice(d: Symbolic, args: list, kwargs: dict) -> Any:
 
 
 @rule(itertools.count)
-def _count(d: Any, args: list, kwargs: dict) -> Any:
+def _count(d: Symbolic, args: list, kwargs: dict) -> Any:
     start = args[0] if args else kwargs.get("start", Known(0))
     step = args[1] if len(args) > 1 else kwargs.get("step", Known(1))
 

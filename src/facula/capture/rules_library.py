@@ -220,7 +220,7 @@ def _context_value(d: Symbolic, owner: ObjectValue, args: list, kwargs: dict) ->
 METHODS[contextvars.ContextVar, "get"] = _context_value
 
 
-def _draw(d: Any, owner: ObjectValue, args: list, kwargs: dict) -> Any:
+def _draw(d: Symbolic, owner: ObjectValue, args: list, kwargs: dict) -> Any:
     """`generator.random()`: a float that is another one in each call.
 
     It is looked up ahead, without a change, and drawn behind the graph.

@@ -70,7 +70,7 @@ def _giving(transform: Callable[..., Any]) -> Any:
 def _call_transformed(d: Symbolic, args: list, kwargs: dict) -> Any:
     transform, more, options = d.constant_of(args[0])
 
-    def invoke(inner: Any, *given: Any, **words: object) -> Any:
+    def invoke(inner: object, *given: Any, **words: object) -> Any:
         return transform(inner, *more, **options)(*given, **words)
 
     return transformed(d, transform.__name__, invoke, d.force(args[1]), args[2:], kwargs)
@@ -98,7 +98,7 @@ def _immediate(transform: Callable[..., Any], names: tuple[str, ...]) -> Any:
     def rule(d: Symbolic, args: list, kwargs: dict) -> Any:
         options = {name: d.constant_of(kwargs[name]) for name in names if name in kwargs}
 
-        def invoke(inner: Any, *given: Any) -> Any:
+        def invoke(inner: object, *given: Any) -> Any:
             return transform(inner, *given, **options)
 
         return transformed(d, transform.__name__, invoke, d.force(args[0]), args[1:], {})
@@ -112,7 +112,7 @@ def _jvp(transform: Any) -> Any:
         function, primals, tangents = (words.pop(n) for n in ("func", "primals", "tangents"))
         options = {name: d.constant_of(value) for name, value in words.items()}
 
-        def invoke(inner: Any, given: object, moved: Any) -> Any:
+        def invoke(inner: object, given: object, moved: Any) -> Any:
             return transform(inner, given, moved, **options)
 
         return transformed(d, "jvp", invoke, d.force(function), [primals, tangents], {})

@@ -112,7 +112,7 @@ class Model:
         kernels: the folder of kernel libraries, for a package without native code of its own.
     """
 
-    def __init__(self, path: Any, kernels: str | None = None) -> None:
+    def __init__(self, path: str | os.PathLike[str], kernels: str | None = None) -> None:
         self._handle: Any = None
         error = _Line()
         if os.fspath(path).endswith(".so"):

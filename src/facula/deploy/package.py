@@ -55,7 +55,7 @@ def package_bytes(entries: Mapping[str, Any], machine: str) -> list[Any]:
     return [*pieces, rows, end]
 
 
-def write_package(path: Any, entries: Mapping[str, Any], machine: str) -> str:
+def write_package(path: str | os.PathLike[str], entries: Mapping[str, Any], machine: str) -> str:
     """Write a package; gives its path."""
     target = os.path.abspath(os.fspath(path))
     pieces = package_bytes(entries, machine)

@@ -26,7 +26,7 @@ class HostMemory:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def allocate(self, nbytes: int, device: Any) -> bytearray:
+    def allocate(self, nbytes: int, device: core.device | str | int | None) -> bytearray:
         """A zeroed buffer."""
         return bytearray(nbytes)
 

@@ -101,7 +101,7 @@ def gather_object(
 
 
 def broadcast_object_list(
-    object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None,
+    object_list: list[Any], src: int | None = None, group: Any = None, device: core.device | str | int | None = None,
     group_src: int | None = None,
 ) -> None:  # fmt: skip
     """Put one rank's objects into the lists of all.

@@ -97,7 +97,7 @@ def _root(group: ProcessGroup, rank: int | None, group_rank: int | None, op: str
     return group.ranks.index(rank)
 
 
-def _check_reduction(op: Any, t: Tensor) -> None:
+def _check_reduction(op: str, t: Tensor) -> None:
     """Raise unless the elements can be combined so."""
     if t.dtype is core.bool and op in (ReduceOp.SUM, ReduceOp.AVG):
         fail(

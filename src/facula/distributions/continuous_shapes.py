@@ -165,7 +165,7 @@ class Pareto(Distribution):
     arg_constraints = {"alpha": constraints.positive, "scale": constraints.positive}
     has_rsample = True
 
-    def __init__(self, scale: Any, alpha: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, scale: core.Tensor, alpha: Any, validate_args: bool | None = None) -> None:
         self.scale, self.alpha = broadcast_all(scale, alpha)
         super().__init__(self.scale.shape, validate_args=validate_args)
 

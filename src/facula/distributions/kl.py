@@ -95,7 +95,7 @@ def _infinite_outside(value: core.Tensor, outside: core.Tensor) -> Any:
 
 
 @register_kl(ExponentialFamily, ExponentialFamily)
-def _same_family(p: Any, q: Any) -> Any:
+def _same_family(p: ExponentialFamily, q: ExponentialFamily) -> Any:
     """The Bregman divergence of the log-normaliser. [Nielsen & Nock 2010]"""
     if type(p) is not type(q):
         fail(

@@ -119,7 +119,7 @@ class PositiveDefiniteTransform(Transform):
 
     __hash__ = object.__hash__
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: core.Tensor | None) -> Any:
         factor = LowerCholeskyTransform()(x)
         return factor @ factor.mT
 

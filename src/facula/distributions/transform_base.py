@@ -114,7 +114,7 @@ class Transform:
         self._cached_x_y = x, y
         return x
 
-    def _call(self, x: Any) -> Any:
+    def _call(self, x: core.Tensor | None) -> Any:
         raise NotImplementedError
 
     def _inverse(self, y: core.Tensor) -> Any:

@@ -32,7 +32,7 @@ def broadcast_all(*values: object) -> tuple[Any, ...]:
     return facula.broadcast_tensors(*made)
 
 
-def clamp_probs(probs: Any) -> Any:
+def clamp_probs(probs: core.Tensor) -> Any:
     """Probabilities kept off 0 and 1, so that their logarithms are finite."""
     eps = facula.finfo(probs.dtype).eps
     return probs.clamp(min=eps, max=1 - eps)
@@ -43,7 +43,7 @@ def logits_to_probs(logits: Any, is_binary: bool = False) -> Any:
     return facula.sigmoid(logits) if is_binary else F.softmax(logits, dim=-1)
 
 
-def probs_to_logits(probs: Any, is_binary: bool = False) -> Any:
+def probs_to_logits(probs: core.Tensor, is_binary: bool = False) -> Any:
     """Logits out of probabilities."""
     clamped = clamp_probs(probs)
     return facula.log(clamped) - facula.log1p(-clamped) if is_binary else facula.log(clamped)
@@ -56,7 +56,7 @@ class lazy_property:  # noqa: N801 - PyTorch's name
         self.wrapped = wrapped
         self.__doc__ = wrapped.__doc__
 
-    def __get__(self, instance: Any, kind: Any = None) -> Any:
+    def __get__(self, instance: Any, kind: object = None) -> Any:
         if instance is None:
             return self
         with facula.enable_grad():

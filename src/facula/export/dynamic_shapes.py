@@ -315,7 +315,7 @@ def _children(value: Any) -> Any:
     return leaves
 
 
-def _by_dim(shape: Any, t: Any, path: str) -> dict[int, Any]:
+def _by_dim(shape: Any, t: core.Tensor, path: str) -> dict[int, Any]:
     """A tensor's shape as a dictionary."""
     if shape is None:
         return {}

@@ -159,7 +159,7 @@ class AtSizes:
             return type(x)(*made) if hasattr(x, "_fields") else type(x)(made)
         return x
 
-    def tensor(self, x: Any, strides: Any, device: Any) -> Any:
+    def tensor(self, x: Any, strides: Any, device: core.device | None) -> Any:
         """A fake tensor with the geometry and dtype of what is described."""
         offset = x.storage_offset() if callable(x.storage_offset) else x.storage_offset
         shape, strides, offset = self.of((tuple(x.shape), tuple(strides), offset))

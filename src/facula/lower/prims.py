@@ -41,7 +41,7 @@ def convert_element_type(a: Tensor, dtype: core.dtype) -> Tensor:
     return a.to(dtype)
 
 
-def device_put(a: Tensor, device: Any, non_blocking: bool = False) -> Tensor:
+def device_put(a: Tensor, device: core.device | None, non_blocking: bool = False) -> Tensor:
     """The elements on another device."""
     return a.to(device)
 

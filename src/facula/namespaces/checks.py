@@ -22,7 +22,7 @@ __all__ = [
 Message = Callable[[], Any] | None
 
 
-def _check_with(error_type: type[Exception], cond: Any, message: Message) -> None:
+def _check_with(error_type: type[Exception], cond: object, message: Message) -> None:
     """Raise `error_type` where `cond`, a bool or a symbolic one, is not true.
 
     Raises:
@@ -59,27 +59,27 @@ def _said(message: Message) -> str:
     return str(message())
 
 
-def _check(cond: Any, message: Message = None) -> None:
+def _check(cond: object, message: Message = None) -> None:
     """Raise RuntimeError where `cond` is not true."""
     _check_with(RuntimeError, cond, message)
 
 
-def _check_index(cond: Any, message: Message = None) -> None:
+def _check_index(cond: object, message: Message = None) -> None:
     """Raise IndexError where `cond` is not true."""
     _check_with(IndexError, cond, message)
 
 
-def _check_value(cond: Any, message: Message = None) -> None:
+def _check_value(cond: object, message: Message = None) -> None:
     """Raise ValueError where `cond` is not true."""
     _check_with(ValueError, cond, message)
 
 
-def _check_type(cond: Any, message: Message = None) -> None:
+def _check_type(cond: object, message: Message = None) -> None:
     """Raise TypeError where `cond` is not true."""
     _check_with(TypeError, cond, message)
 
 
-def _check_not_implemented(cond: Any, message: Message = None) -> None:
+def _check_not_implemented(cond: object, message: Message = None) -> None:
     """Raise NotImplementedError where `cond` is not true."""
     _check_with(NotImplementedError, cond, message)
 
@@ -91,7 +91,7 @@ def _check_is_size(i: Any, message: Message = None, *, max: Any = None) -> None:
         _check(i <= max, message)
 
 
-def _check_tensor_all(cond: Any, message: Message = None) -> None:
+def _check_tensor_all(cond: object, message: Message = None) -> None:
     """Raise RuntimeError where not all elements of a bool tensor are true."""
     if not isinstance(cond, core.Tensor) or cond.dtype is not core.bool_:
         required = "cond tensor must have dtype torch.bool"
@@ -106,13 +106,13 @@ def _check_tensor_all(cond: Any, message: Message = None) -> None:
         raise RuntimeError(_said(message))
 
 
-def _assert(condition: Any, message: str) -> None:
+def _assert(condition: object, message: str) -> None:
     """`assert condition, message` as a call, which symbolic tracing may record."""
     if not condition:
         raise AssertionError(message)
 
 
-def _assert_async(condition: Any, message: str | None = None) -> None:
+def _assert_async(condition: object, message: str | None = None) -> None:
     """Raise RuntimeError where a tensor of one element is zero; there is nothing to wait for here."""
     if not condition:
         required = "Expected Tensor with single nonzero value, but got zero"

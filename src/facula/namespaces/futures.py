@@ -26,7 +26,7 @@ class Future:
         self._error: BaseException | None = None
         self._callbacks: list[Callable[[Future], Any]] = []
 
-    def __class_getitem__(cls, kind: Any) -> type[Future]:
+    def __class_getitem__(cls, kind: object) -> type[Future]:
         return cls
 
     def done(self) -> bool:

@@ -109,7 +109,7 @@ def reinforce(self: Tensor, reward: Any) -> None:
     )
 
 
-def record_stream(self: Tensor, stream: Any) -> None:
+def record_stream(self: Tensor, stream: object) -> None:
     """Nothing to record: memory here is never handed to another stream."""
 
 
@@ -152,7 +152,7 @@ def _placed(device_type: str) -> Callable[..., Tensor]:
         self: Tensor,
         device: core.device | str | int | None = None,
         non_blocking: bool = False,
-        memory_format: Any = core.preserve_format,
+        memory_format: core.memory_format = core.preserve_format,
     ) -> Tensor:
         return self.to(device_type if device is None else device)
 

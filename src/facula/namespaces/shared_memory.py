@@ -350,7 +350,7 @@ def _reduce_typed(storage: TypedStorage) -> tuple[Any, tuple[Any, ...]]:
     return _typed, (type(storage), storage._untyped_storage, storage.dtype)
 
 
-def _typed(kind: Any, memory: UntypedStorage, dtype: core.dtype) -> TypedStorage:
+def _typed(kind: object, memory: UntypedStorage, dtype: core.dtype) -> TypedStorage:
     return TypedStorage(wrap_storage=memory, dtype=dtype)
 
 

@@ -294,7 +294,7 @@ class TypedStorage(metaclass=_Kind):
         """The number of the device."""
         return int(self.device.index or 0)
 
-    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+    def type(self, dtype: core.dtype | None = None, non_blocking: bool = False) -> Any:
         """The name of the kind, or the numbers in another dtype."""
         if dtype is None:
             return f"{core.DTYPE_PREFIX[0]}.{self.pickle_storage_type()}"

@@ -18,7 +18,7 @@ from . import legacy
 Tensor = core.Tensor
 
 
-def set_default_device(device: Any) -> None:
+def set_default_device(device: core.device | str | int | None) -> None:
     """Where functions that make tensors put them.
 
     Args:

@@ -81,7 +81,7 @@ def new_tensor(
     dtype: core.dtype | None = None,
     device: core.device | str | int | None = None,
     requires_grad: bool = False,
-    layout: Any = core.strided,
+    layout: core.layout = core.strided,
     pin_memory: bool = False,
 ) -> Tensor:
     """A tensor of `data` with this tensor's dtype and device by default."""
@@ -97,7 +97,7 @@ def cuda(
     self: Tensor,
     device: core.device | str | int | None = None,
     non_blocking: bool = False,
-    memory_format: Any = core.preserve_format,
+    memory_format: core.memory_format = core.preserve_format,
 ) -> Tensor:
     """The tensor on a CUDA device; raises where there is none."""
     return self.to("cuda" if device is None else device)

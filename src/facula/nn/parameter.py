@@ -194,7 +194,7 @@ class UninitializedTensorMixin:
         return self.__class__, (self.requires_grad,)
 
 
-def is_lazy(tensor: Any) -> bool:
+def is_lazy(tensor: core.Tensor) -> bool:
     """Whether ``tensor`` is a parameter or buffer without a shape yet."""
     return isinstance(tensor, UninitializedTensorMixin)
 

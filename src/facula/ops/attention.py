@@ -57,7 +57,7 @@ def _like(x: core.Tensor, shape: Sequence[int]) -> Any:
 
 
 def _sizes(
-    query: core.Tensor, key: core.Tensor, value: Any, mask: Any, is_causal: bool
+    query: core.Tensor, key: core.Tensor, value: Any, mask: core.Tensor, is_causal: bool
 ) -> tuple[Any, list[int]]:
     """The mask as the kernel reads it, and what kernels need to know of shapes and masks."""
     kind, strides = 0, (0, 0, 0, 0)

@@ -239,7 +239,7 @@ def _conv_weights(
     batch: Batch,
     grad_output: core.Tensor,
     input: core.Tensor,
-    *settings: object,
+    *settings: Any,
 ) -> Any:
     stride, padding, dilation, groups, kernel_size = settings
     y = _channels(batch, grad_output)

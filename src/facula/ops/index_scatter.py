@@ -21,7 +21,7 @@ from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, operator
 
 
-def _check_index_sizes(op: str, self: Any, dim: int, index: Any, src: Any) -> None:
+def _check_index_sizes(op: str, self: Any, dim: int, index: Any, src: core.Tensor) -> None:
     for d, size in enumerate(index.shape):
         if d != dim and self.dim() and size > self.shape[d]:
             fail(
@@ -89,7 +89,7 @@ def _vector(x: core.Tensor) -> Any:
     return x.reshape((1,)) if x.dim() == 0 else x
 
 
-def _run_scatter(op: str, kind: str, out: Any, dim: int, index: Any, src: Any) -> None:
+def _run_scatter(op: str, kind: str, out: Any, dim: int, index: Any, src: core.Tensor) -> None:
     """Combine `src` into `out` (any strides) at `index`."""
     if index.numel() == 0:
         return

@@ -438,7 +438,7 @@ def combinations(self, r, with_replacement):
     return F.index_select(self, 0, places.reshape(-1)).reshape(places.shape)
 
 
-def _chosen_places(count: int, r: int, with_replacement: bool, device: Any) -> Any:
+def _chosen_places(count: int, r: int, with_replacement: bool, device: core.device | None) -> Any:
     """The positions of all choices as rows, in lexicographic order: every row is followed by each
     position that may come next.
     """

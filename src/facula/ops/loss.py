@@ -214,7 +214,7 @@ def _cross_entropy_formula(
     return (F.softmax(x, dim) * distribution.sum(dim, True) - distribution) * scale
 
 
-def _check_classes(op: str, input: core.Tensor, target: core.Tensor, weight: Any) -> None:
+def _check_classes(op: str, input: core.Tensor, target: core.Tensor, weight: core.Tensor) -> None:
     dim = _class_dim(input)
     expected = (*input.shape[:dim], *input.shape[dim + 1 :])
     if input.dim() == 0 or tuple(target.shape) != expected:
@@ -254,7 +254,7 @@ def _check_classes(op: str, input: core.Tensor, target: core.Tensor, weight: Any
 
 
 def _averaged(
-    loss: Any, target: core.Tensor, weight: Any, ignore_index: int, reduction: str
+    loss: Any, target: core.Tensor, weight: core.Tensor, ignore_index: int, reduction: str
 ) -> Any:
     """Reduce row losses: the mean is over the weights of the rows that count."""
     if reduction == "none":

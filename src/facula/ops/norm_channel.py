@@ -279,8 +279,8 @@ _BATCH = (
 
 def _batch_norm(
     input: core.Tensor,
-    running_mean: Any,
-    running_var: Any,
+    running_mean: core.Tensor,
+    running_var: core.Tensor,
     weight: core.Tensor,
     bias: core.Tensor | None,
     training: bool,

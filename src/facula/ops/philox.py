@@ -86,7 +86,7 @@ class Draws:
         seed, number = source.take()
         return id(source), seed, number
 
-    def state(self, generator: core.Generator | None, device: Any) -> Any:
+    def state(self, generator: core.Generator | None, device: core.device | None) -> Any:
         """The state of the next draw."""
         key = self._next(generator)
         found = self.states.get(key)

@@ -138,7 +138,7 @@ def row_origin() -> Scalar:
     return scalar.input(ORIGIN, "i64")
 
 
-def row_first(condition: Any) -> Scalar:
+def row_first(condition: object) -> Scalar:
     """The first position at which `condition` holds (`i32`), or 2**31 - 1."""
     return _fold("min", where(condition, row_position(), constant(2**31 - 1, "i32")))
 

@@ -35,7 +35,7 @@ class NumPy:
         module, _, function = form.rpartition(".")
         return getattr(getattr(self._modules, module) if module else self._modules, function)
 
-    def where(self, condition: Any, a: object, b: object) -> Any:
+    def where(self, condition: object, a: object, b: object) -> Any:
         """`numpy.where`."""
         return self._modules.where(condition, a, b)
 

@@ -28,7 +28,7 @@ def _run(kernel: str, outs: tuple[Any, ...], x: core.Tensor, dim: int) -> None:
     core.kernel(f"{kernel}:{x.dtype.code}")((*outs, x), sizes)
 
 
-def _dtype(self: core.Tensor, dtype: Any) -> Any:
+def _dtype(self: core.Tensor, dtype: core.dtype | None) -> Any:
     if dtype is not None:
         return dtype
     return self.dtype if self.dtype.is_floating_point or self.dtype.is_complex else core.int64
@@ -174,7 +174,7 @@ def _run_extreme(op: str, out: tuple[Any, Any], self: Any, dim: int) -> None:
     out[0].copy_(values)
 
 
-def _to_positions(grad: core.Tensor, self_meta: Any, positions: Any, dim: int) -> Any:
+def _to_positions(grad: core.Tensor, self_meta: Any, positions: object, dim: int) -> Any:
     if self_meta.dim() == 0:
         return grad
     return F.scatter_add(launch.full(self_meta, self_meta.shape, 0), dim, positions, grad)

@@ -227,7 +227,7 @@ def compressed(sparse: Any, layout: Any, block: Sequence[int] | None = None) -> 
     return compose(places, values_of(made), made.shape, layout, True)
 
 
-def _compressed(sparse: Any, layout: Any, block: Sequence[int] | None) -> Any:
+def _compressed(sparse: Any, layout: core.layout | None, block: Sequence[int] | None) -> Any:
     coo = coalesced(to_coo(sparse))
     index, values = coo._places[0], values_of(coo)
     if index.shape[0] > 2:
@@ -313,7 +313,7 @@ def _compressed_batch(coo: SparseTensor, layout: Any, block: Any) -> Any:
 # ------------------------------------------------------------------ elements at places
 
 
-def at_places(tensor: Any, pattern: Pattern) -> Any:
+def at_places(tensor: core.Tensor, pattern: Pattern) -> Any:
     """The elements of any tensor at the places of a pattern, in the shape of its values."""
     index = element_index(pattern)
     if not isinstance(tensor, SparseTensor):
@@ -410,7 +410,7 @@ def coalesce(self):
     return coalesced(self)
 
 
-def _checked_block(name: str, layout: Any, blocksize: Any) -> Any:
+def _checked_block(name: str, layout: core.layout | None, blocksize: Any) -> Any:
     if layout in BLOCKED:
         if blocksize is None or len(blocksize) != 2:
             fail(

@@ -31,14 +31,14 @@ from facula.ops.sparse_tensor import (
 CHECKS = [False]
 
 
-def _tensor(data: object, dtype: core.dtype, device: Any) -> Any:
+def _tensor(data: object, dtype: core.dtype, device: core.device | None) -> Any:
     if isinstance(data, core.Tensor):
         moved = data if device is None else data.to(device)
         return moved if dtype is None else moved.to(dtype)
     return core.tensor(data, dtype=dtype, device=device)
 
 
-def _indices(data: object, device: Any) -> Any:
+def _indices(data: object, device: core.device | None) -> Any:
     if isinstance(data, core.Tensor):
         return data.detach().to(device)
     return core.tensor(data, dtype=core.int64, device=device)
@@ -254,7 +254,7 @@ def _inferred_matrix(starts: Any, plain: Any, values: Any, layout: Any) -> tuple
     return (*starts.shape[:-1], rows * block[0], columns * block[1], *rest)
 
 
-def _names(layout: Any) -> tuple[str, str, str, str]:
+def _names(layout: core.layout | None) -> tuple[str, str, str, str]:
     """What the parts are called: compressed and plain indices, and what they count."""
     if layout in BY_ROWS:
         return "crow_indices", "col_indices", "nrows", "ncols"
@@ -262,7 +262,7 @@ def _names(layout: Any) -> tuple[str, str, str, str]:
 
 
 def _check_parts(
-    op: str, starts: Any, plain: Any, values: Any, size: Sequence[int], layout: Any
+    op: str, starts: Any, plain: Any, values: Any, size: Sequence[int], layout: core.layout | None
 ) -> None:
     """Raise unless the parts' shapes belong together: without that there is no tensor at all."""
     compressed, name, _, _ = _names(layout)
@@ -321,7 +321,7 @@ def _check_lines(op: str, starts: Any, values: Any, size: Sequence[int], layout:
 
 
 def check_compressed(
-    op: str, starts: Any, plain: Any, values: Any, size: Sequence[int], layout: Any
+    op: str, starts: Any, plain: Any, values: Any, size: Sequence[int], layout: core.layout | None
 ) -> None:
     """Raise unless the parts satisfy the invariants of the layout."""
     compressed, name, counted, across = _names(layout)
@@ -378,7 +378,7 @@ def _constructor(layout: core.layout) -> Any:
         size: Any,
         dtype: core.dtype,
         given: object,
-        device: Any,
+        device: core.device | None,
         pin_memory: Any,
         requires_grad: Any,
         check_invariants: Any,

@@ -135,7 +135,7 @@ def _groups(index: Any, size: Any, dim: int) -> tuple[Any, Any]:
     return group, found.shape[0]
 
 
-def _softmax(op: str, input: Any, dim: int, dtype: core.dtype, logarithm: bool) -> Any:
+def _softmax(op: str, input: core.Tensor, dim: int, dtype: core.dtype, logarithm: bool) -> Any:
     if not isinstance(input, SparseTensor) or input._form is not COO:
         fail(RuntimeError, op, "a COO tensor was required", input.layout, "use to_sparse()")
     sparse = coalesced(input if dtype is None else input.to(dtype))

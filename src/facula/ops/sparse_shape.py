@@ -362,8 +362,8 @@ def stack(tensors: Any, dim: int) -> Any:
 def zeros_like(
     self: Any,
     dtype: core.dtype,
-    layout: Any,
-    device: Any,
+    layout: core.layout | None,
+    device: core.device | None,
     pin: Any,
     requires_grad: Any,
     memory: Any,

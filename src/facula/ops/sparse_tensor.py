@@ -267,7 +267,7 @@ class SparseTensor(core.Tensor):
             return self
         return rebuilt(self, made, tuple(p.to(made.device) for p in self._places))
 
-    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+    def type(self, dtype: core.dtype | None = None, non_blocking: bool = False) -> Any:
         """The name of the tensor type, or the tensor with another dtype."""
         if dtype is not None:
             return super().type(dtype) if isinstance(dtype, str) else self.to(dtype)
@@ -421,7 +421,7 @@ def _unpickled(
 
 
 def shell(
-    places: tuple[Any, ...], values: Any, size: Any, layout: Any, unique: bool
+    places: tuple[Any, ...], values: Any, size: Any, layout: core.layout | None, unique: bool
 ) -> SparseTensor:
     """A sparse tensor without history of parts without history."""
     unique = unique or layout is not COO or places[0].shape[1] < 2

@@ -162,7 +162,7 @@ def _strong_wolfe(
     return point.f, point.g, point.t, evaluations
 
 
-def _has_converged(group: dict[str, Any], grad: Any, step: Any, change: float) -> bool:
+def _has_converged(group: dict[str, Any], grad: core.Tensor, step: Any, change: float) -> bool:
     """Whether the slope, the last step, or what it changed is small enough to stop."""
     return (
         float(grad.abs().max()) <= group["tolerance_grad"]
@@ -284,7 +284,7 @@ class LBFGS(Optimizer):
             p.copy_(value)
         return loss, grad
 
-    def _direction(self, grad: Any, state: dict, history_size: int) -> Any:
+    def _direction(self, grad: core.Tensor, state: dict, history_size: int) -> Any:
         """The quasi-Newton direction, by the two-loop recursion."""
         if state["n_iter"] == 1:
             state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1)

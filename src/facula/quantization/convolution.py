@@ -99,14 +99,14 @@ class ConvPackedParams:
         return ConvPackedParams(self._weight.clone(), bias, self._geometry(), self.engine)
 
 
-def _untransposed(weight: Any, groups: int) -> Any:
+def _untransposed(weight: core.Tensor, groups: int) -> Any:
     """[in, out / groups, ...] -> [out, in / groups, ...], turned round."""
     rows = weight.reshape(groups, weight.shape[0] // groups, *weight.shape[1:]).transpose(1, 2)
     rows = rows.reshape(-1, *rows.shape[2:])
     return rows.flip(tuple(range(2, rows.dim())))
 
 
-def _transposed_channels(weight: Any, count: int) -> tuple[Any, Any]:
+def _transposed_channels(weight: core.Tensor, count: int) -> tuple[Any, Any]:
     quantizer = weight._quantizer
     if quantizer.scheme in PER_CHANNEL:
         fail(
@@ -124,7 +124,7 @@ def _transposed_channels(weight: Any, count: int) -> tuple[Any, Any]:
 # ------------------------------------------------------------------ packing
 
 
-def _checked_weight(op: str, weight: Any, dims: int) -> None:
+def _checked_weight(op: str, weight: core.Tensor, dims: int) -> None:
     if not isinstance(weight, QuantizedTensor) or weight.dtype is not core.qint8:
         fail(
             RuntimeError,
@@ -166,7 +166,7 @@ def _packed(
 
 
 def _check_geometry(
-    op: str, weight: Any, bias: Any, lists: Any, groups: int, transpose: bool
+    op: str, weight: core.Tensor, bias: core.Tensor, lists: Any, groups: int, transpose: bool
 ) -> None:
     names = ("stride", "padding", "output_padding", "dilation")
     for name, values, least in zip(names, lists, (1, 0, 0, 1), strict=True):
@@ -256,7 +256,7 @@ def _sizes(image: Any, packed: ConvPackedParams, stride: Any, padding: Any) -> l
     return [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, p, d, k, s in places]
 
 
-def _between(x: Any, packed: ConvPackedParams, zero_point: int) -> Any:
+def _between(x: core.Tensor, packed: ConvPackedParams, zero_point: int) -> Any:
     """The image of a transposed convolution with zeros between and around."""
     rank = x.dim() - 2
     parts = ((packed._stride, 1), (packed._padding, 0), (packed._output_padding, 0),

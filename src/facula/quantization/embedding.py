@@ -100,7 +100,7 @@ def _checked(op: str, packed: Any) -> EmbeddingPackedParams:
     return engines.checked_packed(op, packed, (EmbeddingPackedParams,), maker)
 
 
-def _table(op: str, weight: Any, exact: bool = True) -> Any:
+def _table(op: str, weight: core.Tensor, exact: bool = True) -> Any:
     """The weight as a matrix of rows, or several matrices."""
     if weight.dim() < 2 or (exact and weight.dim() > 2):
         fail(
@@ -113,7 +113,7 @@ def _table(op: str, weight: Any, exact: bool = True) -> Any:
     return weight
 
 
-def _bits_of(weight: Any, bits: int) -> Any:
+def _bits_of(weight: core.Tensor, bits: int) -> Any:
     """Each row's integers, steps and least number."""
     weight = weight.detach().float()
     low, high = weight.amin(-1, keepdim=True), weight.amax(-1, keepdim=True)
@@ -274,7 +274,7 @@ for _word, _bits in (
     _define_bag(_word, _bits)
 
 
-def table_of(weight: Any, dtype: Any) -> Any:
+def table_of(weight: Any, dtype: core.dtype) -> Any:
     """A float table quantized by rows, as `nn.quantized.Embedding` starts with."""
     bits = 4 if dtype is core.quint4x2 else 8
     values, step, low = _bits_of(weight, bits)

@@ -292,7 +292,7 @@ fused_per_channel_wt_fake_quant_range_neg_127_to_127 = FusedMovingAvgObsFakeQuan
 
 
 def _on_each(name: str) -> Any:
-    def switch(mod: Any) -> None:
+    def switch(mod: Module) -> None:
         if isinstance(mod, FakeQuantizeBase):
             getattr(mod, name)()
 
@@ -307,6 +307,6 @@ disable_observer = _on_each("disable_observer")
 enable_observer = _on_each("enable_observer")
 
 
-def is_activation_post_process(module: Any) -> bool:
+def is_activation_post_process(module: Module) -> bool:
     """Whether a module observes, or replaces by levels."""
     return isinstance(module, (ObserverBase, FakeQuantizeBase))

@@ -20,7 +20,7 @@ __all__ = ["rebuilt"]
 
 
 def rebuilt(
-    integers: Callable[..., Any], kind: Any, size: Any, stride: Any, parameters: tuple[Any, ...]
+    integers: Callable[..., Any], kind: object, size: Any, stride: Any, parameters: tuple[Any, ...]
 ) -> Any:
     """The tensor; `integers(dtype, size)` gives those of the file."""
     if kind not in RANGES:

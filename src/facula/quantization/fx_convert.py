@@ -30,7 +30,7 @@ class Value:
 class Converting:
     """One model on its way."""
 
-    def __init__(self, model: Any, is_reference: bool) -> None:
+    def __init__(self, model: GraphModule, is_reference: bool) -> None:
         self.model, self.is_reference = model, is_reference
         self.modules = dict(model.named_modules(remove_duplicate=False))
         self.graph = Graph()
@@ -169,7 +169,7 @@ class Converting:
         self.values[node] = Value(self.graph.node_copy(node, self.numbers))
         return True
 
-    def _put(self, name: str, module: Any) -> None:
+    def _put(self, name: str, module: GraphModule) -> None:
         parent, last = fuse._parent(self.model, name)
         setattr(parent, last, module)
         self.modules[name] = module

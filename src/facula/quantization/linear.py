@@ -163,7 +163,7 @@ def linear_unpack_fp16(W_prepack):  # noqa: N803
     return _halves("quantized::linear_unpack_fp16", W_prepack).unpack()
 
 
-def _rows(op: str, x: Any, inner: int) -> Any:
+def _rows(op: str, x: core.Tensor, inner: int) -> Any:
     """The rows of an input, whose last dimension has to be `inner`."""
     if not x.dim() or x.shape[-1] != inner:
         fail(
@@ -240,7 +240,7 @@ def linear_tanh(X, W_prepack, Y_scale_i, Y_zero_point_i):  # noqa: N803
     return _then("quantized::linear_tanh", F.tanh, X, W_prepack, Y_scale_i, Y_zero_point_i)
 
 
-def _dynamic(op: str, x: Any, packed: Any, reduce_range: bool, relu: bool) -> Any:
+def _dynamic(op: str, x: core.Tensor, packed: Any, reduce_range: bool, relu: bool) -> Any:
     if isinstance(packed, LinearPackedParamsFp16):
         return _fp16(op, x, packed, relu)
     _check_engine(op, packed)
@@ -264,7 +264,7 @@ def _dynamic(op: str, x: Any, packed: Any, reduce_range: bool, relu: bool) -> An
     return weights.numbers_of_range(integers, size, scale, zero, relu)
 
 
-def _fp16(op: str, x: Any, packed: Any, relu: bool) -> Any:
+def _fp16(op: str, x: core.Tensor, packed: Any, relu: bool) -> Any:
     packed = _halves(op, packed)
     made = F.linear(x.detach(), packed._weight, packed._bias)
     return made.relu_() if relu else made

@@ -67,7 +67,7 @@ def _pools(graph: Graph) -> int:
     return count
 
 
-def _calls(node: Any, function: Any) -> bool:
+def _calls(node: Node, function: Callable[..., Any]) -> bool:
     return (
         isinstance(node, Node)
         and node.op == "call_function"
@@ -75,14 +75,14 @@ def _calls(node: Any, function: Any) -> bool:
     )
 
 
-def _source(node: Any) -> Any:
+def _source(node: Node) -> Any:
     """A value behind its copies in another order of memory."""
     while _calls(node, F.clone) and node.args[0].meta["val"].dtype is node.meta["val"].dtype:
         node = node.args[0]
     return node
 
 
-def _weight(node: Any, frozen: set[Node]) -> tuple[Any, Any, Any] | None:
+def _weight(node: Node, frozen: set[Node]) -> tuple[Any, Any, Any] | None:
     """Signed bytes of rows, their scales and zero points (None: 0), of a weight that is such numbers."""
     node = _source(node)
     if not isinstance(node, Node) or node not in frozen:
@@ -113,7 +113,7 @@ def _product(graph: Graph, node: Node, form: Callable[..., Any], frozen: set[Nod
 
 
 def _rows_form(
-    build: Builder, given: Any, weight: Any, bias: Any, settings: Any, node: Node
+    build: Builder, given: Any, weight: core.Tensor, bias: core.Tensor, settings: Any, node: Node
 ) -> Any:
     size = tuple(node.meta["val"].shape)
     if weight[0].meta["val"].dim() != 2 or not math.prod(size):
@@ -122,7 +122,7 @@ def _rows_form(
 
 
 def _image_form(
-    build: Builder, given: Any, weight: Any, bias: Any, settings: Any, node: Node
+    build: Builder, given: Any, weight: core.Tensor, bias: core.Tensor, settings: Any, node: Node
 ) -> Any:
     stride, padding, dilation, groups, _ = settings
     size, image = tuple(node.meta["val"].shape), given[0].meta["val"]
@@ -234,7 +234,7 @@ def _with_sum(build: Builder, given: list[Any], arguments: list[Any], at: int) -
     return build(products.product, *given)
 
 
-def _only_user(node: Any) -> Any:
+def _only_user(node: Node) -> Any:
     return next(iter(node.users)) if len(node.users) == 1 else None
 
 

@@ -96,7 +96,7 @@ def get_embedding_qat_module_mappings() -> dict[Any, Any]:
     return {**DEFAULT_QAT_MODULE_MAPPINGS, **made}
 
 
-def _class_for(kind: Any, table: dict[Any, Any], more: Any, op: str) -> Any:
+def _class_for(kind: object, table: dict[Any, Any], more: Any, op: str) -> Any:
     found = {**table, **(more or {})}.get(kind)
     if found is None:
         fail(AssertionError, op, "a float module that has a form of integers was required: Floating point "

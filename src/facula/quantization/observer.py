@@ -87,12 +87,12 @@ _PartialWrapper = _Arguments
 class ObserverBase(Module):
     """What all observers have: a dtype, and whether parameters are chosen anew for every input."""
 
-    def __init__(self, dtype: Any, is_dynamic: bool = False) -> None:
+    def __init__(self, dtype: core.dtype, is_dynamic: bool = False) -> None:
         super().__init__()
         self.dtype, self.is_dynamic = dtype, is_dynamic
 
     @abstractmethod
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         """Look at a tensor and give it back."""
 
     @abstractmethod
@@ -118,7 +118,7 @@ class UniformQuantizationObserverBase(ObserverBase):
 
     def __init__(
         self,
-        dtype: Any = core.quint8,
+        dtype: core.dtype = core.quint8,
         qscheme: Any = per_tensor_affine,
         reduce_range: bool = False,
         quant_min: int | None = None,
@@ -232,7 +232,7 @@ class MinMaxObserver(UniformQuantizationObserverBase):
 
     def __init__(
         self,
-        dtype: Any = core.quint8,
+        dtype: core.dtype = core.quint8,
         qscheme: Any = per_tensor_affine,
         reduce_range: bool = False,
         quant_min: int | None = None,
@@ -295,7 +295,7 @@ class MovingAverageMinMaxObserver(MinMaxObserver):
     def __init__(
         self,
         averaging_constant: float = 0.01,
-        dtype: Any = core.quint8,
+        dtype: core.dtype = core.quint8,
         qscheme: Any = per_tensor_affine,
         reduce_range: bool = False,
         quant_min: int | None = None,
@@ -337,7 +337,7 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
     def __init__(
         self,
         ch_axis: int = 0,
-        dtype: Any = core.quint8,
+        dtype: core.dtype = core.quint8,
         qscheme: Any = per_channel_affine,
         reduce_range: bool = False,
         quant_min: int | None = None,
@@ -401,7 +401,7 @@ class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
         self,
         averaging_constant: float = 0.01,
         ch_axis: int = 0,
-        dtype: Any = core.quint8,
+        dtype: core.dtype = core.quint8,
         qscheme: Any = per_channel_affine,
         reduce_range: bool = False,
         quant_min: int | None = None,
@@ -432,7 +432,7 @@ class HistogramObserver(UniformQuantizationObserverBase):
     def __init__(
         self,
         bins: int = 2048,
-        dtype: Any = core.quint8,
+        dtype: core.dtype = core.quint8,
         qscheme: Any = per_tensor_affine,
         reduce_range: bool = False,
         quant_min: int | None = None,
@@ -584,7 +584,7 @@ class FixedQParamsObserver(ObserverBase):
         self,
         scale: float,
         zero_point: int,
-        dtype: Any = core.quint8,
+        dtype: core.dtype = core.quint8,
         qscheme: Any = per_tensor_affine,
         quant_min: int = 0,
         quant_max: int = 255,
@@ -618,7 +618,7 @@ class PlaceholderObserver(ObserverBase):
 
     def __init__(
         self,
-        dtype: Any = core.float32,
+        dtype: core.dtype = core.float32,
         custom_op_name: str = "",
         compute_dtype: Any = None,
         quant_min: int | None = None,
@@ -635,7 +635,7 @@ class PlaceholderObserver(ObserverBase):
         if compute_dtype:
             self.dtype = compute_dtype
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         """The tensor."""
         return x
 
@@ -657,11 +657,11 @@ class PlaceholderObserver(ObserverBase):
 class RecordingObserver(ObserverBase):
     """Keeps every tensor."""
 
-    def __init__(self, dtype: Any = core.quint8) -> None:
+    def __init__(self, dtype: core.dtype = core.quint8) -> None:
         super().__init__(dtype)
         self.tensor_val: list[Any] = []
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         """Keep a copy."""
         self.tensor_val.append(x.clone())
         return x
@@ -680,11 +680,11 @@ class RecordingObserver(ObserverBase):
 class NoopObserver(ObserverBase):
     """Looks at nothing."""
 
-    def __init__(self, dtype: Any = core.float16, custom_op_name: str = "") -> None:
+    def __init__(self, dtype: core.dtype = core.float16, custom_op_name: str = "") -> None:
         super().__init__(dtype)
         self.custom_op = custom_op_name
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         """The tensor."""
         return x
 
@@ -701,7 +701,7 @@ class ReuseInputObserver(ObserverBase):
     def __init__(self) -> None:
         super().__init__(core.quint8)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         """The tensor."""
         return x
 

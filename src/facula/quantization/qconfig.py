@@ -168,7 +168,7 @@ def qconfig_equals(q1: Any, q2: Any) -> bool:
     return tuple(q1) == tuple(q2)
 
 
-def assert_valid_qconfig(qconfig: Any, mod: Any) -> None:
+def assert_valid_qconfig(qconfig: Any, mod: Module) -> None:
     """Raise where a transposed convolution would have weights with a scale for each channel."""
     if qconfig is None:
         return

@@ -100,7 +100,7 @@ class QConfigMapping:
 
     # ---------------------------------------------------------------- asking
 
-    def of(self, name: str, kind: Any, inside: str | None = None, index: int = 0) -> Any:
+    def of(self, name: str, kind: object, inside: str | None = None, index: int = 0) -> Any:
         """The configuration of a module, or of a function that a module calls."""
         parent = inside if inside is not None else name.rpartition(".")[0]
         ordered = self.module_name_object_type_order_qconfigs

@@ -202,7 +202,7 @@ def _class_of(maker: Any) -> Any:
     return found if isinstance(found, type) else object
 
 
-def _look(module: Any, inputs: Any, output: Any) -> Any:
+def _look(module: Any, inputs: Any, output: core.Tensor | None) -> Any:
     """The hook by which an observer sees a result."""
     return module.activation_post_process(output)
 
@@ -238,7 +238,7 @@ def prepare(
     return model
 
 
-def prepare_qat(model: Any, mapping: Any = None, inplace: bool = False) -> Any:
+def prepare_qat(model: Any, mapping: object = None, inplace: bool = False) -> Any:
     """The model to be trained: layers that pass their weights through levels, and observers."""
     if not model.training:
         fail(
@@ -327,7 +327,7 @@ def _remove_qconfig(module: Any) -> None:
 
 
 def quantize(
-    model: Any, run_fn: Any, run_args: Any, mapping: Any = None, inplace: bool = False
+    model: Any, run_fn: Any, run_args: Any, mapping: object = None, inplace: bool = False
 ) -> Any:
     """`prepare`, a run on examples, and `convert`."""
     model = prepare(model if inplace else copy.deepcopy(model), inplace=True).eval()
@@ -344,7 +344,7 @@ def quantize_qat(model: Any, run_fn: Any, run_args: Any, inplace: bool = False) 
 
 
 def quantize_dynamic(
-    model: Any, qconfig_spec: Any = None, dtype: Any = core.qint8, mapping: Any = None,
+    model: Any, qconfig_spec: Any = None, dtype: core.dtype = core.qint8, mapping: Any = None,
     inplace: bool = False,
 ) -> Any:  # fmt: skip
     """The model with weights of 8 bits (or 16-bit floats), whose inputs are quantized by their range."""

@@ -51,7 +51,7 @@ class QuantizationTracer(Tracer):
             or type(m) in self.skipped_module_classes
         )
 
-    def call_module(self, m: Any, forward: Any, args: Any, kwargs: Any) -> Any:
+    def call_module(self, m: Any, forward: Any, args: Any, kwargs: object) -> Any:
         """Remember which module is running."""
         self.inside.append(self.path_of_module(m))
         try:
@@ -72,7 +72,7 @@ def _setting(settings: Any, name: str, default: Any) -> Any:
     return getattr(settings, name, default) if settings is not None else default
 
 
-def _traced(model: Any, settings: Any) -> tuple[Any, dict[str, str]]:
+def _traced(model: GraphModule, settings: Any) -> tuple[Any, dict[str, str]]:
     """The model as a graph, and which module each node stands in."""
     names = list(_setting(settings, "non_traceable_module_name", ()) or ())
     names += list(_setting(settings, "non_traceable_module_names", ()) or ())
@@ -113,7 +113,7 @@ def _refuse_lacking(op: str, settings: Any, backend: Any = None, equalization: A
         )
 
 
-def _prepared(model: Any, mapping: Any, settings: Any, is_qat: bool) -> Any:
+def _prepared(model: GraphModule, mapping: object, settings: Any, is_qat: bool) -> Any:
     made, where = _traced(model, settings)
     fx_prepare.fuse_graph(made, is_qat)
     mapping = as_mapping(mapping)
@@ -126,7 +126,7 @@ def _prepared(model: Any, mapping: Any, settings: Any, is_qat: bool) -> Any:
 
 
 def prepare_fx(
-    model: Any, qconfig_mapping: Any, example_inputs: Any = None, prepare_custom_config: Any = None,
+    model: GraphModule, qconfig_mapping: Any, example_inputs: Any = None, prepare_custom_config: Any = None,
     _equalization_config: Any = None, backend_config: Any = None,
 ) -> Any:  # fmt: skip
     """The model as a graph with observers, to be run on examples."""
@@ -135,7 +135,7 @@ def prepare_fx(
 
 
 def prepare_qat_fx(
-    model: Any, qconfig_mapping: Any, example_inputs: Any = None, prepare_custom_config: Any = None,
+    model: GraphModule, qconfig_mapping: Any, example_inputs: Any = None, prepare_custom_config: Any = None,
     backend_config: Any = None,
 ) -> Any:  # fmt: skip
     """The model as a graph to be trained: weights and results pass through their levels."""
@@ -181,7 +181,7 @@ def convert_to_reference_fx(
     return _converted(graph_module, True)
 
 
-def fuse_fx(model: Any, fuse_custom_config: Any = None, backend_config: Any = None) -> Any:
+def fuse_fx(model: GraphModule, fuse_custom_config: Any = None, backend_config: Any = None) -> Any:
     """The model as a graph whose layers, norms and relus are one, for inference."""
     if model.training:
         fail(

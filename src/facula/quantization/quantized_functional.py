@@ -24,7 +24,7 @@ __all__ = [
 assert operators is not None  # it defines what `ops.quantized` gives
 
 
-def _checked(name: str, x: Any) -> Any:
+def _checked(name: str, x: core.Tensor) -> Any:
     if not isinstance(x, QuantizedTensor):
         fail(ValueError, f"quantized.{name}", f"Input to 'quantized.{name}' must be quantized!",
              getattr(x, "dtype", type(x).__name__), hint="quantize_per_tensor() makes one")  # fmt: skip
@@ -69,8 +69,8 @@ def _every(value: Any, count: int) -> tuple[int, ...]:
 
 
 def _convolution(
-    dims: int, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
-    groups: int, padding_mode: str, scale: float, zero_point: int, dtype: Any,
+    dims: int, input: core.Tensor, weight: core.Tensor, bias: core.Tensor, stride: Any, padding: Any, dilation: Any,
+    groups: int, padding_mode: str, scale: float, zero_point: int, dtype: core.dtype,
 ) -> Any:  # fmt: skip
     op = f"quantized.functional.conv{dims}d"
     hint = "the layers of ao.nn.quantized take other modes"
@@ -94,7 +94,7 @@ def _convolution(
 def conv1d(
     input: Any, weight: Any, bias: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1, padding_mode: str = "zeros", scale: float = 1.0, zero_point: int = 0,
-    dtype: Any = core.quint8,
+    dtype: core.dtype = core.quint8,
 ) -> Any:  # fmt: skip
     """A convolution of one extent."""
     rest = (stride, padding, dilation, groups, padding_mode, scale, zero_point, dtype)
@@ -104,7 +104,7 @@ def conv1d(
 def conv2d(
     input: Any, weight: Any, bias: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1, padding_mode: str = "zeros", scale: float = 1.0, zero_point: int = 0,
-    dtype: Any = core.quint8,
+    dtype: core.dtype = core.quint8,
 ) -> Any:  # fmt: skip
     """A convolution of two extents."""
     rest = (stride, padding, dilation, groups, padding_mode, scale, zero_point, dtype)
@@ -114,7 +114,7 @@ def conv2d(
 def conv3d(
     input: Any, weight: Any, bias: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
     groups: int = 1, padding_mode: str = "zeros", scale: float = 1.0, zero_point: int = 0,
-    dtype: Any = core.quint8,
+    dtype: core.dtype = core.quint8,
 ) -> Any:  # fmt: skip
     """A convolution of three extents."""
     rest = (stride, padding, dilation, groups, padding_mode, scale, zero_point, dtype)

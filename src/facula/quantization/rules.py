@@ -135,7 +135,7 @@ def _wrapped(result: Any, change: Callable[[Any], Any]) -> Any:
     return result
 
 
-def _written(op: Any, target: Any, result: Any) -> Any:
+def _written(op: str, target: core.Tensor, result: Any) -> Any:
     if target.shape != result.shape:
         target._integers.resize_(result.shape)
         target.resize_(result.shape)
@@ -156,7 +156,7 @@ def _view(op: Any, args: tuple[Any, ...]) -> Any:
     return _channels_of(op.name, tensor, made, args[1:])
 
 
-def _channels_of(name: str, tensor: Any, made: Any, rest: tuple[Any, ...]) -> Any:
+def _channels_of(name: str, tensor: core.Tensor, made: Any, rest: tuple[Any, ...]) -> Any:
     """A part of a tensor with parameters for each channel, with those of its channels."""
     q = tensor._quantizer
     dim = rest[0] % tensor.dim() if rest and isinstance(rest[0], int) else 0
@@ -184,7 +184,7 @@ def _channels_of(name: str, tensor: Any, made: Any, rest: tuple[Any, ...]) -> An
     )
 
 
-def _axis_behind(tensor: Any, axis: int, rest: tuple[Any, ...]) -> int:
+def _axis_behind(tensor: core.Tensor, axis: int, rest: tuple[Any, ...]) -> int:
     """Where an axis is when dimensions of one place are gone."""
     asked = rest[0] if rest else None
     if asked is None or asked == []:
@@ -202,7 +202,7 @@ def _axis_behind(tensor: Any, axis: int, rest: tuple[Any, ...]) -> int:
     return axis - sum(d < axis for d in gone)
 
 
-def _by_one(tensor: Any, integers: Any, scale: float, zero: int) -> Any:
+def _by_one(tensor: core.Tensor, integers: Any, scale: float, zero: int) -> Any:
     return tensor._again(integers, Quantizer(per_tensor_affine, scale, zero))
 
 
@@ -226,7 +226,7 @@ def _moved(op: Any, args: tuple[Any, ...]) -> Any:
     kept = first._integers.dtype
     work = core.float32 if first._kind is not core.qint32 else core.float64
 
-    def plain(x: Any) -> Any:
+    def plain(x: core.Tensor) -> Any:
         same = x if x._quantizer == first._quantizer else requantized(x, first)
         return same._integers.to(work)
 
@@ -371,7 +371,7 @@ def _levels(self: Any, value: Any) -> Any:
 
 
 @rule("masked_fill")
-def _masked_fill(self: Any, mask: Any, value: Any) -> Any:
+def _masked_fill(self: Any, mask: core.Tensor, value: Any) -> Any:
     first = _uniform("masked_fill", (self,))
     return like(first, F.where(mask, _levels(first, value), first._integers))
 

@@ -76,12 +76,12 @@ class Quantizer(NamedTuple):
     axis: int = 0
 
 
-def is_quantized_dtype(dtype: Any) -> bool:
+def is_quantized_dtype(dtype: core.dtype) -> bool:
     """Whether tensors of a dtype are quantized."""
     return dtype in RANGES
 
 
-def integer_dtype(op: str, dtype: Any) -> Any:
+def integer_dtype(op: str, dtype: core.dtype) -> Any:
     """The dtype of the integers of a quantized dtype; RuntimeError for another."""
     if not isinstance(dtype, core.dtype) or dtype not in RANGES:
         fail(
@@ -108,7 +108,7 @@ class QuantizedTensor(core.Tensor):
     _kind: Any
 
     @staticmethod
-    def _route(op: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _route(op: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of an operator with a quantized tensor among its arguments."""
         # lazily: the rules import this module
         return import_module("facula.quantization.rules").route(op, function, args, kwargs)
@@ -162,7 +162,7 @@ class QuantizedTensor(core.Tensor):
         """Bytes of an element."""
         return self._integers.element_size()
 
-    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+    def type(self, dtype: core.dtype | None = None, non_blocking: bool = False) -> Any:
         """The name of the tensor type, or the tensor with another dtype."""
         if dtype is not None:
             return self.to(dtype)
@@ -254,7 +254,7 @@ class QuantizedTensor(core.Tensor):
         word = self._kind.type_word
         self._lacks("numpy", f"Got unsupported ScalarType {word}", TypeError)
 
-    def __array__(self, dtype: Any = None) -> Any:
+    def __array__(self, dtype: core.dtype | None = None) -> Any:
         return self.numpy()
 
     def _lacks(self, op: str, text: str, kind: Any = NotImplementedError) -> Any:
@@ -274,11 +274,11 @@ class QuantizedTensor(core.Tensor):
     def _again(self, integers: Any, quantizer: Quantizer | None = None) -> Any:
         return wrap(integers, self._kind, quantizer or self._quantizer)
 
-    def clone(self, *, memory_format: Any = core.preserve_format) -> Any:
+    def clone(self, *, memory_format: core.memory_format = core.preserve_format) -> Any:
         """A copy."""
         return self._again(self._integers.clone(memory_format=memory_format))
 
-    def contiguous(self, *, memory_format: Any = core.contiguous_format) -> Any:
+    def contiguous(self, *, memory_format: core.memory_format = core.contiguous_format) -> Any:
         """The tensor with its memory in order."""
         made = self._integers.contiguous(memory_format=memory_format)
         return self if made is self._integers else self._again(made)
@@ -320,19 +320,19 @@ class QuantizedTensor(core.Tensor):
             self._lacks("to", f"a dtype of numbers was required: {dtype}", RuntimeError)
         return self.dequantize().to(dtype)
 
-    def float(self, memory_format: Any = None) -> Any:
+    def float(self, memory_format: core.memory_format | None = None) -> Any:
         """The numbers."""
         return self.dequantize()
 
-    def double(self, memory_format: Any = None) -> Any:
+    def double(self, memory_format: core.memory_format | None = None) -> Any:
         """The numbers in 64 bits."""
         return self.dequantize().double()
 
-    def half(self, memory_format: Any = None) -> Any:
+    def half(self, memory_format: core.memory_format | None = None) -> Any:
         """The numbers in 16 bits."""
         return self.dequantize().half()
 
-    def cpu(self, memory_format: Any = None) -> Any:
+    def cpu(self, memory_format: core.memory_format | None = None) -> Any:
         """The tensor itself."""
         return self
 
@@ -407,7 +407,7 @@ def _packed(values: Any, count: int) -> Any:
     return made
 
 
-def wrap(integers: Any, kind: Any, quantizer: Quantizer) -> Any:
+def wrap(integers: Any, kind: object, quantizer: Quantizer) -> Any:
     """The quantized tensor on the memory of its integers."""
     made = core.Tensor._make_subclass(QuantizedTensor, integers)
     made._integers, made._kind, made._quantizer = integers, kind, quantizer

@@ -232,7 +232,7 @@ def validate_qmin_qmax(quant_min: int, quant_max: int) -> None:
 
 
 def determine_qparams(
-    min_val: Any, max_val: Any, quant_min: int, quant_max: int, dtype: Any, eps: Any,
+    min_val: Any, max_val: Any, quant_min: int, quant_max: int, dtype: core.dtype, eps: Any,
     has_customized_qrange: bool, qscheme: Any = per_tensor_affine,
 ) -> tuple[Any, Any]:  # fmt: skip
     """The scale and the zero point of a range."""
@@ -246,7 +246,7 @@ def determine_qparams(
 # ------------------------------------------------------------------ modules
 
 
-def has_no_children_ignoring_parametrizations(module: Any) -> bool:
+def has_no_children_ignoring_parametrizations(module: Module) -> bool:
     """Whether a module has no modules of its own but for parametrizations."""
     return not [name for name in module._modules if name != "parametrizations"]
 
@@ -258,7 +258,7 @@ def get_fqn_to_example_inputs(model: Module, example_inputs: tuple[Any, ...]) ->
     found: dict[str, Any] = {}
     names = {module: name for name, module in model.named_modules()}
 
-    def look(module: Any, args: Any, kwargs: Any) -> None:
+    def look(module: Module, args: Any, kwargs: Any) -> None:
         values = list(args)
         rest = dict(kwargs)
         for name, parameter in list(inspect.signature(module.forward).parameters.items())[

@@ -61,7 +61,7 @@ class PyTorchFileReader:
         """Where in the file a record begins."""
         return self._archive.place(name)[0]
 
-    def get_storage_from_record(self, name: str, numel: int, dtype: Any) -> Any:
+    def get_storage_from_record(self, name: str, numel: int, dtype: core.dtype) -> Any:
         """A tensor over the elements of a record; bytes where `dtype` is the class of storages."""
         kind = dtype if isinstance(dtype, core.dtype) else core.uint8
         data = self._archive.read(name)[: numel * kind.itemsize]

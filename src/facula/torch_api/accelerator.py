@@ -228,7 +228,7 @@ def current_stream(device: core.device | str | int | None = None, /) -> Any:
     return _of_backend("current_stream")(_index(device))
 
 
-def set_stream(stream: Any) -> None:
+def set_stream(stream: object) -> None:
     """Queue work in another stream."""
     _of_backend("set_stream")(stream)
 

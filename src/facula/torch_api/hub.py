@@ -201,7 +201,7 @@ def _is_packed(path: str) -> bool:
 
 
 @contextmanager
-def _importable(folder: Any) -> Iterator[None]:
+def _importable(folder: str | os.PathLike[str]) -> Iterator[None]:
     """A block in which the modules of a folder can be imported."""
     path = os.path.realpath(os.path.expanduser(os.fspath(folder)))
     sys.path.insert(0, path)
@@ -211,7 +211,7 @@ def _importable(folder: Any) -> Iterator[None]:
         sys.path.remove(path)
 
 
-def _entries(op: str, folder: Any, source: str) -> dict[str, Callable[..., Any]]:
+def _entries(op: str, folder: str | os.PathLike[str], source: str) -> dict[str, Callable[..., Any]]:
     """The entry points of a folder's `hubconf.py`, by name; the folder's modules are importable meanwhile.
 
     Raises:
@@ -269,7 +269,7 @@ def _run_hubconf(op: str, folder: str) -> dict[str, Callable[..., Any]]:
     return {n: v for n, v in found.items() if not isinstance(v, type)}
 
 
-def _entry(op: str, folder: Any, model: str, source: str) -> Callable[..., Any]:
+def _entry(op: str, folder: str | os.PathLike[str], model: str, source: str) -> Callable[..., Any]:
     if not isinstance(model, str):
         fail(
             ValueError,

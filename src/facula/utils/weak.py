@@ -71,7 +71,7 @@ class WeakIdKeyDictionary(MutableMapping):
         self.ref_type = ref_type
         me = weakref.ref(self)
 
-        def forget(reference: Any) -> None:
+        def forget(reference: object) -> None:
             found = me()
             if found is not None:
                 found.data.pop(reference, None)

@@ -93,7 +93,7 @@ def _find(module: str, name: str) -> Any:
     return find_known(module, name) if found is None else found
 
 
-def _no_storage(identity: Any) -> Any:
+def _no_storage(identity: object) -> Any:
     return _changed("a table of contents without tensors", identity)
 
 

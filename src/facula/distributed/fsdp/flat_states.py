@@ -160,7 +160,7 @@ def _vector(unit: FlatUnit, states: list[Any], key: str) -> Tensor:
     return made
 
 
-def optimizer_state(model: Any, optimizer: Any) -> dict[str, Any]:
+def optimizer_state(model: Module, optimizer: Any) -> dict[str, Any]:
     """The state of an optimizer by the names of parameters."""
     fsdp = _kind(model)
     sharded = fsdp.get_state_dict_type(model).state_dict_type is StateDictType.SHARDED_STATE_DICT
@@ -193,7 +193,7 @@ def optimizer_state(model: Any, optimizer: Any) -> dict[str, Any]:
     return {"state": state, "param_groups": groups}
 
 
-def optimizer_state_to_load(model: Any, optimizer: Any, given: dict[str, Any]) -> dict[str, Any]:
+def optimizer_state_to_load(model: Module, optimizer: Any, given: dict[str, Any]) -> dict[str, Any]:
     """What the optimizer takes on this rank."""
     number = {
         id(p): i for i, p in enumerate(p for g in optimizer.param_groups for p in g["params"])
@@ -233,7 +233,7 @@ def _whole(value: Any, leaf: Any, like: Tensor) -> Tensor:
     return value.full_tensor() if isinstance(value, DTensor) else value
 
 
-def _kind(model: Any) -> Any:
+def _kind(model: Module) -> Any:
     """The class of the units in a model."""
     for module in model.modules():
         if isinstance(getattr(module, "_unit", None), FlatUnit):

@@ -109,7 +109,7 @@ class FSDPModule:
         """`set_gradient_divide_factor` under its older name."""
         self.set_gradient_divide_factor(factor)
 
-    def set_all_reduce_hook(self, hook: Callable[[Any], None], *, stream: Any = None) -> None:
+    def set_all_reduce_hook(self, hook: Callable[[Any], None], *, stream: object = None) -> None:
         """Have a function see (and change) the reduced pieces."""
         self._fsdp_state.unit.comm_hook = hook
 
@@ -145,7 +145,7 @@ def _places(modules: list[nn.Module], ignored: set[int]) -> list[list[Place]]:
 
 
 def fully_shard(
-    module: Any,
+    module: Module,
     *,
     mesh: DeviceMesh | None = None,
     reshard_after_forward: bool | int | None = None,
@@ -193,7 +193,7 @@ def fully_shard(
     return module
 
 
-def _check(module: Any) -> None:
+def _check(module: Module) -> None:
     if (
         isinstance(module, (nn.ModuleList, nn.ModuleDict))
         and type(module).forward is nn.Module.forward

@@ -24,7 +24,7 @@ class Leaf:
 
     def __init__(
         self, places: list[Place], shape: Sequence[int], dtype: core.dtype, requires_grad: bool,
-        wrap: Callable[[Any], Any] = lambda tensor: tensor, device: Any = "cpu",
+        wrap: Callable[[Any], Any] = lambda tensor: tensor, device: core.device | str | int = "cpu",
     ) -> None:  # fmt: skip
         self.places, self.shape, self.dtype = places, tuple(shape), dtype
         self.tensor = core.empty(self.shape, dtype=dtype, device=device)

@@ -50,7 +50,7 @@ class PipelineStage:
     """
 
     def __init__(
-        self, submodule: nn.Module, stage_index: int, num_stages: int, device: Any = "cpu",
+        self, submodule: nn.Module, stage_index: int, num_stages: int, device: core.device | str | int = "cpu",
         input_args: Any = None, output_args: Any = None, output_grads: Any = None, input_grads: Any = None,
         group: Any = None, dw_builder: Callable[[], Callable[..., None]] | None = None, get_mesh: Any = None,
     ) -> None:  # fmt: skip

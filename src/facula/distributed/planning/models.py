@@ -53,7 +53,7 @@ class Layer(nn.Module):
         self.up = nn.Linear(width, config.hidden, bias=False)
         self.down = nn.Linear(config.hidden, width, bias=False)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         """Both, each added to what came."""
         x = x + self._attended(self.norm1(x))
         h = self.norm2(x)
@@ -100,7 +100,7 @@ class Decoder(nn.Module):
             self.norm = nn.RMSNorm(config.width)
             self.head = nn.Linear(config.width, config.words, bias=False)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         """From tokens, or from what the stage before gives."""
         if self.tokens is not None:
             x = self.tokens(x)

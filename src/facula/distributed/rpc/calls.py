@@ -36,7 +36,7 @@ def _start(kind: str, to: Any, func: Any, args: Any, kwargs: Any, timeout: float
 
 
 def rpc_sync(
-    to: Any, func: Callable[..., Any], args: object = None, kwargs: Any = None,
+    to: Any, func: Callable[..., Any], args: object = None, kwargs: object = None,
     timeout: float = UNSET_TIMEOUT,
 ) -> Any:  # fmt: skip
     """The value of a function that runs on a worker.
@@ -47,7 +47,7 @@ def rpc_sync(
 
 
 def rpc_async(
-    to: Any, func: Callable[..., Any], args: object = None, kwargs: Any = None,
+    to: Any, func: Callable[..., Any], args: object = None, kwargs: object = None,
     timeout: float = UNSET_TIMEOUT,
 ) -> Future:  # fmt: skip
     """A future of the value of a function that runs on a worker."""

@@ -92,7 +92,7 @@ class GriffinLim(Spectrogram):
             rand_init,
         )
 
-    def forward(self, specgram: Any) -> Any:
+    def forward(self, specgram: core.Tensor) -> Any:
         window, power = self.window.to(specgram.dtype), self.power or 1.0
         return F.griffinlim(
             specgram,
@@ -133,7 +133,7 @@ class MelScale(nn.Module):
         weights = F.melscale_fbanks(n_stft, f_min, self.f_max, n_mels, sample_rate, norm, mel_scale)
         self.register_buffer("fb", weights)
 
-    def forward(self, specgram: Any) -> Any:
+    def forward(self, specgram: core.Tensor) -> Any:
         return (specgram.transpose(-1, -2) @ self.fb.to(specgram.dtype)).transpose(-1, -2)
 
 
@@ -284,7 +284,7 @@ class _Masking(nn.Module):
         super().__init__()
         self.mask_param, self.iid_masks, self.p = mask_param, iid_masks, p
 
-    def forward(self, specgram: Any, mask_value: float = 0.0) -> Any:
+    def forward(self, specgram: core.Tensor, mask_value: float = 0.0) -> Any:
         settings = (self.mask_param, mask_value, self.axis, self.p)
         if not self.iid_masks or specgram.dim() < 3:
             return F.mask_along_axis(specgram, *settings)
@@ -334,7 +334,7 @@ class ComputeDeltas(nn.Module):
         super().__init__()
         self.win_length, self.mode = win_length, mode
 
-    def forward(self, specgram: Any) -> Any:
+    def forward(self, specgram: core.Tensor) -> Any:
         return F.compute_deltas(specgram, self.win_length, self.mode)
 
 

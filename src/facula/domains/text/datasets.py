@@ -95,7 +95,7 @@ def text_lines(name: str, path: str) -> Iterator[str]:
             fail(RuntimeError, name, "a file of text (UTF-8) was required", got, hint=hint)
 
 
-def lines(path: Any, name: str = "lines") -> Any:
+def lines(path: str | os.PathLike[str], name: str = "lines") -> Any:
     """A pipe of the lines of a file."""
     _missing(name, os.fspath(path))
     return IterableWrapper(_Each(text_lines, name, os.fspath(path)), deepcopy=False)
@@ -111,47 +111,47 @@ def _labelled(row: list[Any]) -> tuple[int, str]:
     return row[0], " ".join(row[1:])
 
 
-def AG_NEWS(root: Any, split: str = "train") -> Any:
+def AG_NEWS(root: str | os.PathLike[str], split: str = "train") -> Any:
     """News in four classes: (class, title and text), out of `train.csv` and `test.csv`."""
     return _classes("AG_NEWS", root, split, 3)
 
 
-def AmazonReviewFull(root: Any, split: str = "train") -> Any:
+def AmazonReviewFull(root: str | os.PathLike[str], split: str = "train") -> Any:
     """Reviews of goods with one to five stars: (stars, title and text), out of `train.csv` and `test.csv`."""
     return _classes("AmazonReviewFull", root, split, 3)
 
 
-def AmazonReviewPolarity(root: Any, split: str = "train") -> Any:
+def AmazonReviewPolarity(root: str | os.PathLike[str], split: str = "train") -> Any:
     """Reviews of goods: (1 against or 2 for, title and text), out of `train.csv` and `test.csv`."""
     return _classes("AmazonReviewPolarity", root, split, 3)
 
 
-def DBpedia(root: Any, split: str = "train") -> Any:
+def DBpedia(root: str | os.PathLike[str], split: str = "train") -> Any:
     """Articles in fourteen classes: (class, title and text), out of `train.csv` and `test.csv`."""
     return _classes("DBpedia", root, split, 3)
 
 
-def SogouNews(root: Any, split: str = "train") -> Any:
+def SogouNews(root: str | os.PathLike[str], split: str = "train") -> Any:
     """News in five classes: (class, title and text), out of `train.csv` and `test.csv`."""
     return _classes("SogouNews", root, split, 3)
 
 
-def YahooAnswers(root: Any, split: str = "train") -> Any:
+def YahooAnswers(root: str | os.PathLike[str], split: str = "train") -> Any:
     """Questions in ten classes: (class, title, question and answer), out of `train.csv` and `test.csv`."""
     return _classes("YahooAnswers", root, split, 4)
 
 
-def YelpReviewFull(root: Any, split: str = "train") -> Any:
+def YelpReviewFull(root: str | os.PathLike[str], split: str = "train") -> Any:
     """Reviews of places with one to five stars: (stars, text), out of `train.csv` and `test.csv`."""
     return _classes("YelpReviewFull", root, split, 2)
 
 
-def YelpReviewPolarity(root: Any, split: str = "train") -> Any:
+def YelpReviewPolarity(root: str | os.PathLike[str], split: str = "train") -> Any:
     """Reviews of places: (1 against or 2 for, text), out of `train.csv` and `test.csv`."""
     return _classes("YelpReviewPolarity", root, split, 2)
 
 
-def CoLA(root: Any, split: str = "train") -> Any:
+def CoLA(root: str | os.PathLike[str], split: str = "train") -> Any:
     """Sentences and whether they are English: (source, 0 or 1, text), out of `in_domain_train.tsv` and its like."""
     names = {"train": "in_domain_train", "dev": "in_domain_dev", "test": "out_of_domain_dev"}
     path = os.path.join(root, f"{names.get(split, split)}.tsv")
@@ -173,24 +173,24 @@ def _headed(path: str) -> Iterator[tuple[str, int]]:
             yield sentence, label
 
 
-def SST2(root: Any, split: str = "train") -> Any:
+def SST2(root: str | os.PathLike[str], split: str = "train") -> Any:
     """Sentences and whether they approve, out of `train.tsv` and its like."""
     path = os.path.join(root, f"{split}.tsv")
     _missing("SST2", path)
     return IterableWrapper(_Each(_headed, path), deepcopy=False)
 
 
-def WikiText2(root: Any, split: str = "train") -> Any:
+def WikiText2(root: str | os.PathLike[str], split: str = "train") -> Any:
     """The lines of `wiki.train.tokens` and its like."""
     return lines(os.path.join(root, f"wiki.{split}.tokens"), "WikiText2")
 
 
-def WikiText103(root: Any, split: str = "train") -> Any:
+def WikiText103(root: str | os.PathLike[str], split: str = "train") -> Any:
     """The lines of `wiki.train.tokens` and its like."""
     return lines(os.path.join(root, f"wiki.{split}.tokens"), "WikiText103")
 
 
-def PennTreebank(root: Any, split: str = "train") -> Any:
+def PennTreebank(root: str | os.PathLike[str], split: str = "train") -> Any:
     """The lines of `ptb.train.txt` and its like, without spaces at the ends."""
     return lines(os.path.join(root, f"ptb.{split}.txt"), "PennTreebank").map(str.strip)
 
@@ -234,7 +234,7 @@ def _reviews(root: str, split: str) -> Iterator[tuple[int, str]]:
             yield number, _whole("IMDB", os.path.join(folder, name))
 
 
-def IMDB(root: Any, split: str = "train") -> Any:
+def IMDB(root: str | os.PathLike[str], split: str = "train") -> Any:
     """Reviews of films: (1 against or 2 for, text), out of the folders `train/neg` and their like."""
     for label in ("neg", "pos"):
         _missing("IMDB", os.path.join(root, split, label))
@@ -266,14 +266,14 @@ def _tagged(name: str, path: str, separator: str | None = None) -> Iterator[list
         yield columns
 
 
-def CoNLL2000Chunking(root: Any, split: str = "train") -> Any:
+def CoNLL2000Chunking(root: str | os.PathLike[str], split: str = "train") -> Any:
     """Sentences as [words, parts of speech, chunks], out of `train.txt` and `test.txt`."""
     path = os.path.join(root, f"{split}.txt")
     _missing("CoNLL2000Chunking", path)
     return IterableWrapper(_Each(_tagged, "CoNLL2000Chunking", path), deepcopy=False)
 
 
-def UDPOS(root: Any, split: str = "train") -> Any:
+def UDPOS(root: str | os.PathLike[str], split: str = "train") -> Any:
     """Sentences as [words, parts of speech, parts as the Penn treebank has them], out of `en-ud-v2-train.txt` ..."""
     path = os.path.join(root, f"en-ud-v2-{split}.txt")
     _missing("UDPOS", path)

@@ -62,7 +62,7 @@ class Truncate(nn.Module):
 class AddToken(nn.Module):
     """See `functional.add_token`."""
 
-    def __init__(self, token: Any, begin: bool = True) -> None:
+    def __init__(self, token: object, begin: bool = True) -> None:
         super().__init__()
         self.token, self.begin = token, begin
 
@@ -160,7 +160,7 @@ class TokenizerTransform(nn.Module):
             fail(RuntimeError, "TokenizerTransform", required, f"{path}: {error}", hint=hint)
         self.return_tokens = return_tokens
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         if isinstance(input, list):
             return [self.forward(each) for each in input]
         found = self.tokenizer.encode(input)

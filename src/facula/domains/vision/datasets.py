@@ -35,7 +35,7 @@ class VisionDataset(Dataset[Any]):
 
     def __init__(
         self,
-        root: Any,
+        root: str | os.PathLike[str],
         transform: Callable[[Any], Any] | None = None,
         target_transform: Callable[[Any], Any] | None = None,
     ) -> None:
@@ -71,7 +71,7 @@ class DatasetFolder(VisionDataset):
 
     def __init__(
         self,
-        root: Any,
+        root: str | os.PathLike[str],
         loader: Callable[[str], Any],
         extensions: tuple[str, ...] | None = None,
         transform: Callable[[Any], Any] | None = None,
@@ -144,7 +144,7 @@ class ImageFolder(DatasetFolder):
 
     def __init__(
         self,
-        root: Any,
+        root: str | os.PathLike[str],
         transform: Callable[[Any], Any] | None = None,
         target_transform: Callable[[Any], Any] | None = None,
         loader: Callable[[str], Any] = pil_loader,
@@ -232,7 +232,7 @@ class MNIST(VisionDataset):
 
     def __init__(
         self,
-        root: Any,
+        root: str | os.PathLike[str],
         train: bool = True,
         transform: Callable[[Any], Any] | None = None,
         target_transform: Callable[[Any], Any] | None = None,
@@ -302,7 +302,7 @@ class CIFAR10(VisionDataset):
 
     def __init__(
         self,
-        root: Any,
+        root: str | os.PathLike[str],
         train: bool = True,
         transform: Callable[[Any], Any] | None = None,
         target_transform: Callable[[Any], Any] | None = None,

@@ -33,7 +33,7 @@ def _numbers(shape: core.Size, rois: core.Tensor, height: int, width: int) -> tu
 
 
 def _pool(
-    name: str, out: core.Tensor, input: core.Tensor, rois: Any, scale: float, bins: Any
+    name: str, out: core.Tensor, input: core.Tensor, rois: core.Tensor, scale: float, bins: Any
 ) -> None:
     if not out[0].numel():
         return

@@ -35,7 +35,7 @@ def is_primitive(operator: Any) -> bool:
 class Namespace:
     """The scalar operations on tensors and numbers, in a compute dtype."""
 
-    def __init__(self, dtype: core.dtype, device: Any) -> None:
+    def __init__(self, dtype: core.dtype, device: core.device | None) -> None:
         self.dtype = dtype
         self.device = device
 
@@ -74,7 +74,7 @@ class Namespace:
         """`x` in a dtype by its short name."""
         return x.to(evaluation._DTYPE_OF[code]) if isinstance(x, Tensor) else x
 
-    def where(self, condition: Any, a: object, b: object) -> Any:
+    def where(self, condition: object, a: object, b: object) -> Any:
         """`a` where the condition holds, else `b`."""
         if not isinstance(a, Tensor) and not isinstance(b, Tensor):
             a = self._tensor(a)

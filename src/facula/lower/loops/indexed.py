@@ -33,7 +33,7 @@ def rule(name: str) -> Callable[[Any], Any]:
     return enter
 
 
-def _chosen(condition: Any, a: Any, b: Any) -> Any:
+def _chosen(condition: object, a: Any, b: Any) -> Any:
     if isinstance(a, Complex) or isinstance(b, Complex):
         return Complex(where(condition, a.re, b.re), where(condition, a.im, b.im))
     return where(condition, a, b)

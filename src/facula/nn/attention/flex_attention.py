@@ -347,7 +347,7 @@ class BlockMask:
         rows = ["".join("█" if v else " " for v in row) for matrix in dense for row in matrix]
         return "\n".join(rows)
 
-    def to(self, device: Any) -> BlockMask:
+    def to(self, device: core.device | str | int | None) -> BlockMask:
         """The mask on another device."""
         moved = {
             name: None if getattr(self, name) is None else getattr(self, name).to(device)
@@ -426,7 +426,7 @@ def create_block_mask(
     )
 
 
-def _check_heads(query: Any, key: Any, enable_gqa: bool, op: Any) -> None:
+def _check_heads(query: Any, key: Any, enable_gqa: bool, op: str) -> None:
     heads, groups = query.shape[1], key.shape[1]
     if heads != groups and not enable_gqa:
         fail(

@@ -179,12 +179,12 @@ class MultiheadAttention(Module):
 
     def forward(
         self,
-        query: Any,
+        query: core.Tensor,
         key: Any,
         value: Any,
-        key_padding_mask: Any = None,
+        key_padding_mask: core.Tensor | None = None,
         need_weights: bool = True,
-        attn_mask: Any = None,
+        attn_mask: core.Tensor | None = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Any, Any]:

@@ -245,7 +245,7 @@ class _ConvTransposeNd(_ConvNd):
 
     def _output_padding(
         self,
-        input: Any,
+        input: core.Tensor,
         output_size: Any,
         stride: Any,
         padding: Any,

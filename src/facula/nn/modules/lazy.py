@@ -47,7 +47,7 @@ class LazyModuleMixin:
                     buffer = buffer.detach()
                 destination[prefix + name] = buffer
 
-    def _lazy_load_hook(self, state_dict: Any, prefix: str, *rest: object) -> None:
+    def _lazy_load_hook(self, state_dict: dict[str, Any], prefix: str, *rest: object) -> None:
         """Give uninitialised tensors the shapes that the state dictionary has."""
         tensors = {**self._parameters, **self._buffers}  # type: ignore[attr-defined]
         for name, tensor in tensors.items():

@@ -247,7 +247,7 @@ class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
                 param = param if result is None else result
         self._parameters[name] = param
 
-    def add_module(self, name: str, module: Any) -> None:
+    def add_module(self, name: str, module: Module) -> None:
         """Add a submodule, or None for one that is switched off."""
         op = "Module.add_module"
         if not isinstance(module, Module) and module is not None:

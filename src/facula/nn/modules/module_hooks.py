@@ -41,7 +41,7 @@ def _has_any_global_hook() -> bool:
     )
 
 
-def _register(hooks: OrderedDict, hook: Callable, *, extra: Any = None) -> RemovableHandle:
+def _register(hooks: OrderedDict, hook: Callable, *, extra: object = None) -> RemovableHandle:
     handle = RemovableHandle(hooks, extra_dict=extra)
     hooks[handle.id] = hook
     return handle

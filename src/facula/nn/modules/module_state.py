@@ -215,7 +215,7 @@ class StateMixin:
     # loading --------------------------------------------------------------------------------------
 
     def _load_one(
-        self, name: str, key: str, value: Any, target: Any, assign: bool, error_msgs: list
+        self, name: str, key: str, value: Any, target: core.Tensor, assign: bool, error_msgs: list
     ) -> None:
         """Copy or assign ``value`` to the parameter or buffer ``name``; what is wrong goes to
         ``error_msgs``.

@@ -225,7 +225,7 @@ class LSTM(RNNBase):
                 hint="leave them out to start from zeros",
             )
 
-    def forward(self, input: Any, hx: Any = None) -> Any:
+    def forward(self, input: facula.Tensor, hx: Any = None) -> Any:
         """Outputs of all steps, and the final hidden and cell states."""
         states = None if hx is None else tuple(hx)
         run = self._forward_packed if isinstance(input, PackedSequence) else self._forward_dense
@@ -301,8 +301,8 @@ class RNNCellBase(Module):
         hidden_size: int,
         bias: bool,
         num_chunks: int,
-        device: Any = None,
-        dtype: Any = None,
+        device: facula.device | str | int | None = None,
+        dtype: facula.dtype | None = None,
     ) -> None:
         super().__init__()
         self.input_size = input_size
@@ -389,13 +389,13 @@ class RNNCell(RNNCellBase):
         hidden_size: int,
         bias: bool = True,
         nonlinearity: str = "tanh",
-        device: Any = None,
-        dtype: Any = None,
+        device: facula.device | str | int | None = None,
+        dtype: facula.dtype | None = None,
     ) -> None:
         super().__init__(input_size, hidden_size, bias, 1, device, dtype)
         self.nonlinearity = nonlinearity
 
-    def forward(self, input: Any, hx: Any = None) -> Any:
+    def forward(self, input: facula.Tensor, hx: Any = None) -> Any:
         """``[N, input_size]`` and ``[N, hidden_size]`` to the next state."""
         functions = {"tanh": recurrent.rnn_tanh_cell, "relu": recurrent.rnn_relu_cell}
         if self.nonlinearity not in functions:
@@ -436,12 +436,12 @@ class LSTMCell(RNNCellBase):
         input_size: int,
         hidden_size: int,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: facula.device | str | int | None = None,
+        dtype: facula.dtype | None = None,
     ) -> None:
         super().__init__(input_size, hidden_size, bias, 4, device, dtype)
 
-    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
+    def forward(self, input: facula.Tensor, hx: Any = None) -> tuple[Any, Any]:
         """``[N, input_size]`` and the pair of states to the next pair."""
         states = None if hx is None else tuple(hx)
         h, c = self._step(recurrent.lstm_cell, input, states, 2)
@@ -475,12 +475,12 @@ class GRUCell(RNNCellBase):
         input_size: int,
         hidden_size: int,
         bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
+        device: facula.device | str | int | None = None,
+        dtype: facula.dtype | None = None,
     ) -> None:
         super().__init__(input_size, hidden_size, bias, 3, device, dtype)
 
-    def forward(self, input: Any, hx: Any = None) -> Any:
+    def forward(self, input: facula.Tensor, hx: Any = None) -> Any:
         """``[N, input_size]`` and ``[N, hidden_size]`` to the next state."""
         states = None if hx is None else (hx,)
         return self._step(recurrent.gru_cell, input, states, 1)[0]

@@ -378,7 +378,7 @@ class RNNBase(Module):
             finals = tuple(s.squeeze(1) for s in finals)
         return out, finals
 
-    def forward(self, input: Any, hx: Any = None) -> Any:
+    def forward(self, input: facula.Tensor, hx: Any = None) -> Any:
         """Outputs of all steps, and the final state."""
         states = None if hx is None else (hx,)
         run = self._forward_packed if isinstance(input, PackedSequence) else self._forward_dense

@@ -67,7 +67,7 @@ def _get_activation_fn(activation: str) -> Callable:
 
 
 def _detect_is_causal_mask(
-    mask: Any, is_causal: bool | None = None, size: int | None = None
+    mask: core.Tensor, is_causal: bool | None = None, size: int | None = None
 ) -> bool:
     """Whether ``mask`` is the causal one; ``is_causal`` says so without a look."""
     if is_causal is not None:
@@ -257,7 +257,7 @@ class TransformerEncoder(Module):
         self.use_nested_tensor = enable_nested_tensor
         self.mask_check = mask_check
 
-    def _skips_padding(self, src: core.Tensor, mask: Any, padding: core.Tensor) -> bool:
+    def _skips_padding(self, src: core.Tensor, mask: core.Tensor, padding: core.Tensor) -> bool:
         """Whether the stack may run on the valid tokens alone."""
         if not self.use_nested_tensor or mask is not None or padding is None:
             return False
@@ -362,8 +362,8 @@ class TransformerDecoderLayer(_TransformerLayer):
 
     def forward(
         self,
-        tgt: Any,
-        memory: Any,
+        tgt: core.Tensor,
+        memory: core.Tensor,
         tgt_mask: Any = None,
         memory_mask: Any = None,
         tgt_key_padding_mask: Any = None,
@@ -438,8 +438,8 @@ class TransformerDecoder(Module):
 
     def forward(
         self,
-        tgt: Any,
-        memory: Any,
+        tgt: core.Tensor,
+        memory: core.Tensor,
         tgt_mask: Any = None,
         memory_mask: Any = None,
         tgt_key_padding_mask: Any = None,
@@ -558,7 +558,7 @@ class Transformer(Module):
     def forward(
         self,
         src: core.Tensor,
-        tgt: Any,
+        tgt: core.Tensor,
         src_mask: Any = None,
         tgt_mask: Any = None,
         memory_mask: Any = None,

@@ -74,7 +74,7 @@ class _Orthogonal(Module):
         if use_trivialization:
             self.register_buffer("base", None)
 
-    def _skew_to_orthogonal(self, x: Any, n: int, k: int) -> Any:
+    def _skew_to_orthogonal(self, x: core.Tensor, n: int, k: int) -> Any:
         a = x.tril()
         if n != k:
             padding = x.new_zeros(n, n - k).expand(*x.shape[:-2], -1, -1)
@@ -106,7 +106,7 @@ class _Orthogonal(Module):
             q = self.base @ q
         return q.mT if transposed else q
 
-    def right_inverse(self, q: Any) -> Any:
+    def right_inverse(self, q: core.Tensor) -> Any:
         """What gives ``q``; with a base, the base is set to it."""
         with no_grad():
             if q.shape != self.shape:

@@ -59,7 +59,7 @@ def _set(module: Module, name: str, tensor: Parameter) -> None:
         module.register_buffer(name, tensor)
 
 
-def _maybe_set(tensor: Any, value: Any) -> None:
+def _maybe_set(tensor: core.Tensor, value: Any) -> None:
     """Set data, unless that is what is there already."""
     if tensor is not value and not (
         tensor.shape == value.shape

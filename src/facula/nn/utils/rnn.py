@@ -113,7 +113,7 @@ class PackedSequence(_Fields):
         """On the CPU."""
         return self._map(lambda t: t.cpu(), lambda t: t.cpu())
 
-    def _cast(self, dtype: Any) -> PackedSequence:
+    def _cast(self, dtype: core.dtype) -> PackedSequence:
         return self._map(lambda t: t.to(dtype))
 
     def double(self) -> PackedSequence:

@@ -181,7 +181,7 @@ class _LoadStateDictPreHook:
 
 
 def spectral_norm(
-    module: Any,
+    module: Module,
     name: str = "weight",
     n_power_iterations: int = 1,
     eps: float = 1e-12,

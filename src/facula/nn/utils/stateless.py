@@ -115,7 +115,7 @@ def _swapped(
 
 
 def call_with(
-    module: Any,
+    module: Module,
     tensors: dict[str, Any],
     args: object,
     kwargs: dict[str, Any] | None = None,
@@ -143,7 +143,7 @@ def call_with(
 
 
 def functional_call(
-    module: Any,
+    module: Module,
     parameters_and_buffers: dict[str, Any],
     args: object = None,
     kwargs: dict[str, Any] | None = None,

@@ -27,7 +27,7 @@ class Linear(nnq.Linear):
         super().__init__(in_features, out_features, bias_, dtype)
         self.version = 4
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         """The product."""
         packed = self._packed_params._packed_params
         if self._packed_params.dtype is core.float16:

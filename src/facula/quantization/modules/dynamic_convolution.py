@@ -22,7 +22,7 @@ __all__ = [
 def _define(name: str) -> Any:
     base = getattr(nnq, name)
 
-    def forward(self: Any, input: Any, reduce_range: bool = True) -> Any:
+    def forward(self: Any, input: core.Tensor, reduce_range: bool = True) -> Any:
         dims = len(self.kernel_size) + 2
         if input.dim() != dims:
             fail(ValueError, name, f"Input shape must be of {dims} dimensions", list(input.shape),

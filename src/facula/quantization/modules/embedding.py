@@ -45,7 +45,7 @@ class EmbeddingPackedParams(nn.Module):
     def _weight(self) -> Any:
         return self._packed_weight.unpack()
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         """The argument."""
         return x
 
@@ -70,7 +70,7 @@ class Embedding(nn.Module):
     def __init__(
         self, num_embeddings: int, embedding_dim: int, padding_idx: Any = None, max_norm: Any = None,
         norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
-        _weight: Any = None, dtype: Any = core.quint8,
+        _weight: Any = None, dtype: core.dtype = core.quint8,
     ) -> None:  # fmt: skip
         super().__init__()
         self.num_embeddings, self.embedding_dim, self.dtype = num_embeddings, embedding_dim, dtype
@@ -128,7 +128,7 @@ class EmbeddingBag(Embedding):
     def __init__(
         self, num_embeddings: int, embedding_dim: int, max_norm: Any = None, norm_type: float = 2.0,
         scale_grad_by_freq: bool = False, mode: str = "sum", sparse: bool = False,
-        _weight: Any = None, include_last_offset: bool = False, dtype: Any = core.quint8,
+        _weight: Any = None, include_last_offset: bool = False, dtype: core.dtype = core.quint8,
     ) -> None:  # fmt: skip
         super().__init__(num_embeddings, embedding_dim, _weight=_weight, dtype=dtype)
         self.mode, self.include_last_offset, self.pruned_weights = mode, include_last_offset, False

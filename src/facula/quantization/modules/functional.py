@@ -132,7 +132,7 @@ class QFunctional(Module):
         return elementwise.matmul(x, y, self.scale, self.zero_point)
 
     @classmethod
-    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+    def from_float(cls, mod: Module, use_precomputed_fake_quant: bool = False) -> Any:
         """In the place of operations that were observed."""
         scale, zero = mod.activation_post_process.calculate_qparams()
         made = cls()

@@ -112,7 +112,7 @@ class LinearPackedParams(nn.Module):
 
     _version = 3
 
-    def __init__(self, dtype: Any = core.qint8) -> None:
+    def __init__(self, dtype: core.dtype = core.qint8) -> None:
         super().__init__()
         self.dtype = dtype
         empty = _empty_affine_quantized([1, 1], scale=1, zero_point=0, dtype=core.qint8)
@@ -132,7 +132,7 @@ class LinearPackedParams(nn.Module):
     def _weight_bias(self) -> Any:
         return self._packed_params.unpack()
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         """The argument."""
         return x
 
@@ -195,7 +195,7 @@ class Linear(WeightedQuantizedModule):
             f"scale={self.scale}, zero_point={self.zero_point}, qscheme={self.weight().qscheme()}"
         )
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         """The product."""
         return self._run(x, self._packed_params._packed_params, self.scale, self.zero_point)
 
@@ -276,7 +276,7 @@ class LinearReLU(Linear):
     _run: Any = staticmethod(linear.linear_relu)
 
     def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, dtype: Any = core.qint8
+        self, in_features: int, out_features: int, bias: bool = True, dtype: core.dtype = core.qint8
     ) -> None:
         super().__init__(in_features, out_features, bias, dtype)
 
@@ -289,12 +289,12 @@ class LinearLeakyReLU(Linear):
 
     def __init__(
         self, in_features: int, out_features: int, negative_slope: float = 0.01, bias: bool = True,
-        dtype: Any = core.qint8,
+        dtype: core.dtype = core.qint8,
     ) -> None:  # fmt: skip
         super().__init__(in_features, out_features, bias, dtype)
         self.negative_slope = negative_slope
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         """The product."""
         packed = self._packed_params._packed_params
         return linear.linear_leaky_relu(x, packed, self.scale, self.zero_point, self.negative_slope)
@@ -330,7 +330,7 @@ class _ConvNd(WeightedQuantizedModule):
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
         dilation: Any = 1, groups: int = 1, bias: bool = True, padding_mode: str = "zeros",
-        output_padding: Any = 0, device: Any = None, dtype: Any = None,
+        output_padding: Any = 0, device: core.device | str | int | None = None, dtype: core.dtype | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         if padding_mode not in ("zeros", "reflect"):
@@ -373,7 +373,7 @@ class _ConvNd(WeightedQuantizedModule):
         """The bias, or None."""
         return self._weight_bias()[1]
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The convolution."""
         dims = len(self.kernel_size) + 2
         if input.dim() != dims:
@@ -518,7 +518,7 @@ ConvTranspose3d: Any = _define_transposed("ConvTranspose3d", "conv_transpose3d")
 class ReLU6(nn.ReLU):
     """Limited to [0, 6]."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The result."""
         return elementwise.relu6(input, self.inplace)
 
@@ -544,7 +544,7 @@ class _WithResult(nn.Module):
         for name, value in [*zip(self._attributes, values, strict=False), *named.items()]:
             setattr(self, name, value)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The result."""
         me: Any = self
         rest = [getattr(self, name) for name in self._attributes]
@@ -610,7 +610,7 @@ class PReLU(_WithResult):
         self.num_parameters = num_parameters
         self.weight = quantize_per_tensor(F.rand((num_parameters,)), 1.0, 0, core.quint8)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The result."""
         me: Any = self
         return elementwise.prelu(input, me.weight, me.scale.item(), me.zero_point.item())
@@ -654,7 +654,7 @@ class BatchNorm2d(_Norm, nn.BatchNorm2d):
         super().__init__(num_features, eps, momentum)
         self._put(1.0, 0)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The result."""
         me: Any = self
         run = getattr(_ops(), self._word + ("_relu" if self._relu else ""))
@@ -678,7 +678,7 @@ class BatchNorm3d(BatchNorm2d):
 
     _word = "batch_norm3d"
 
-    def _check_input_dim(self, input: Any) -> None:
+    def _check_input_dim(self, input: core.Tensor) -> None:
         pass
 
 
@@ -703,7 +703,7 @@ class LayerNorm(_Norm, nn.LayerNorm):
         self.weight, self.bias = weight, bias
         self._put(scale, zero_point)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The result."""
         me: Any = self
         rest = (me.weight, me.bias, me.eps, me.scale.item(), me.zero_point.item())
@@ -726,7 +726,7 @@ class GroupNorm(_Norm, nn.GroupNorm):
         self.weight, self.bias = weight, bias
         self._put(scale, zero_point)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The result."""
         me: Any = self
         rest = (me.weight, me.bias, me.eps, me.scale.item(), me.zero_point.item())
@@ -742,7 +742,7 @@ class GroupNorm(_Norm, nn.GroupNorm):
 class Dropout(nn.Dropout):
     """The identity."""
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The argument."""
         return input
 

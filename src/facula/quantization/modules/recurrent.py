@@ -24,7 +24,7 @@ __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNNBase", "RNNCell", "RNNCellB
 _KINDS = (core.qint8, core.float16)
 
 
-def _packed(weight: Any, bias: Any, dtype: Any, observer: Any) -> Any:
+def _packed(weight: Any, bias: Any, dtype: core.dtype | None, observer: Any) -> Any:
     """The parameters of one product, of a float weight."""
     bias = None if bias is None else bias.detach()
     if dtype is core.float16:
@@ -34,11 +34,11 @@ def _packed(weight: Any, bias: Any, dtype: Any, observer: Any) -> Any:
     return linear.linear_prepack(quantized_weight(weight, made), bias)
 
 
-def _product(x: Any, packed: Any) -> Any:
+def _product(x: core.Tensor, packed: Any) -> Any:
     return linear.linear_dynamic(x, packed, True)
 
 
-def _observer_of(mod: Any, dtype: Any) -> Any:
+def _observer_of(mod: Any, dtype: core.dtype) -> Any:
     """What chooses the weights' scales: that of a module's configuration, or the default."""
     config = getattr(mod, "qconfig", None)
     if config is not None and config.weight is not None:
@@ -46,7 +46,7 @@ def _observer_of(mod: Any, dtype: Any) -> Any:
     return (default_dynamic_qconfig if dtype is core.qint8 else float16_dynamic_qconfig).weight
 
 
-def _check_dtype(op: str, dtype: Any) -> None:
+def _check_dtype(op: str, dtype: core.dtype) -> None:
     if dtype not in _KINDS:
         fail(RuntimeError, op, "Unsupported dtype specified for dynamic quantized layers: qint8 or float16 "
              "was required", dtype, hint="quantize_dynamic(model, dtype=facula.qint8)")  # fmt: skip
@@ -89,7 +89,7 @@ class PackedParameter(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, meta, False, missing, unexpected, errors)
 
 
-def _again(weight: Any, bias: Any) -> Any:
+def _again(weight: core.Tensor, bias: core.Tensor) -> Any:
     """Packed parameters of what was unpacked."""
     pack = linear.linear_prepack if weight.is_quantized else linear.linear_prepack_fp16
     return pack(weight, bias)
@@ -103,7 +103,7 @@ class RNNBase(nn.Module):
     def __init__(
         self, mode: str, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True,
         batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False,
-        dtype: Any = core.qint8,
+        dtype: core.dtype = core.qint8,
     ) -> None:  # fmt: skip
         super().__init__()
         _check_dtype(mode, dtype)
@@ -163,7 +163,7 @@ class RNNBase(nn.Module):
     def __repr__(self) -> str:
         return f"{self._get_name()}({self.extra_repr()})"
 
-    def forward(self, input: Any, hx: Any = None) -> Any:
+    def forward(self, input: core.Tensor, hx: Any = None) -> Any:
         """The results of all steps, and the state behind the last."""
         if isinstance(input, PackedSequence):
             return self._forward_packed(input, hx)
@@ -175,7 +175,7 @@ class RNNBase(nn.Module):
         y = data.reshape(x.shape[0], x.shape[1], -1)
         return (y.transpose(0, 1) if self.batch_first else y), last
 
-    def _forward_packed(self, input: Any, hx: Any) -> Any:
+    def _forward_packed(self, input: core.Tensor, hx: Any) -> Any:
         data, batch_sizes, order, back = input
         self._check_input(data, 2)
         sizes = batch_sizes.tolist()
@@ -184,13 +184,13 @@ class RNNBase(nn.Module):
             last = tuple(h[:, back] for h in last) if isinstance(last, tuple) else last[:, back]
         return PackedSequence(made, batch_sizes, order, back), last
 
-    def _check_input(self, x: Any, dims: int) -> None:
+    def _check_input(self, x: core.Tensor, dims: int) -> None:
         if x.dim() != dims or x.shape[-1] != self.input_size:
             fail(RuntimeError, self._get_name(), f"input must have {dims} dimensions and input.size(-1) must be equal "
                  f"to input_size: {self.input_size} was required", list(x.shape),
                  hint="[steps, batch, features], or [batch, steps, features] with batch_first")  # fmt: skip
 
-    def _states(self, x: Any, batch: int, hx: Any, order: Any) -> Any:
+    def _states(self, x: core.Tensor, batch: int, hx: Any, order: Any) -> Any:
         """The states before the first step, [layers * directions, batch, features]."""
         wanted = (len(self._places()), batch, self.hidden_size)
         count = 2 if self.mode == "LSTM" else 1
@@ -320,7 +320,7 @@ class RNNCellBase(nn.Module):
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, num_chunks: int = 4,
-        dtype: Any = core.qint8,
+        dtype: core.dtype = core.qint8,
     ) -> None:  # fmt: skip
         super().__init__()
         _check_dtype(type(self).__name__, dtype)
@@ -424,7 +424,7 @@ class RNNCell(RNNCellBase):
 
     def __init__(
         self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh",
-        dtype: Any = core.qint8,
+        dtype: core.dtype = core.qint8,
     ) -> None:  # fmt: skip
         super().__init__(input_size, hidden_size, bias, 1, dtype)
         self._choose(nonlinearity)
@@ -454,6 +454,6 @@ class GRUCell(RNNCellBase):
     _mode = "GRU"
 
     def __init__(
-        self, input_size: int, hidden_size: int, bias: bool = True, dtype: Any = core.qint8
+        self, input_size: int, hidden_size: int, bias: bool = True, dtype: core.dtype = core.qint8
     ) -> None:
         super().__init__(input_size, hidden_size, bias, 3, dtype)

@@ -47,7 +47,7 @@ class ReferenceQuantizedModule(nn.Module):
     weight_scale: Any
     weight_zero_point: Any
 
-    def _init_weight_qparams(self, weight_qparams: Any, device: Any = None) -> None:
+    def _init_weight_qparams(self, weight_qparams: Any, device: core.device | None = None) -> None:
         given = dict(weight_qparams or _WHOLE)
         scheme = given["qscheme"]
         self.weight_qscheme, self.weight_dtype = scheme, given["dtype"]
@@ -71,7 +71,7 @@ class ReferenceQuantizedModule(nn.Module):
         self.weight_quant_min = given.get("quant_min")
         self.weight_quant_max = given.get("quant_max")
 
-    def _keep(self, name: str, value: Any, dtype: Any) -> None:
+    def _keep(self, name: str, value: Any, dtype: core.dtype) -> None:
         if isinstance(value, core.Tensor):
             self.register_buffer(name, value.detach().clone())
         else:
@@ -111,12 +111,12 @@ class Linear(nn.Linear, ReferenceQuantizedModule):
 
     def __init__(
         self, in_features: int, out_features: int, bias_: bool = True, device: Any = None,
-        dtype: Any = None, weight_qparams: dict[str, Any] | None = None,
+        dtype: core.dtype | None = None, weight_qparams: dict[str, Any] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(in_features, out_features, bias_, device, dtype)
         self._init_weight_qparams(weight_qparams, device)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         """The product."""
         return functional.linear(x, self.get_weight(), self.bias)
 
@@ -161,7 +161,7 @@ def _define_convolution(name: str) -> Any:
         kind.__init__(self, *args, **keywords)
         self._init_weight_qparams(weight_qparams, keywords.get("device"))
 
-    def forward(self: Any, x: Any, output_size: Any = None) -> Any:
+    def forward(self: Any, x: core.Tensor, output_size: Any = None) -> Any:
         weight = self.get_weight()
         if not transposed:
             return self._conv_forward(x, weight, self.bias)
@@ -203,7 +203,7 @@ class Embedding(nn.Embedding, ReferenceQuantizedModule):
         super().__init__(*args, **keywords)
         self._init_weight_qparams(weight_qparams)
 
-    def forward(self, input: Any) -> Any:
+    def forward(self, input: core.Tensor) -> Any:
         """The rows."""
         return functional.embedding(
             input, self.get_weight(), self.padding_idx, self.max_norm, self.norm_type,

@@ -23,7 +23,7 @@ class QuantStub(Module):
         if qconfig:
             self.qconfig = qconfig
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         """The argument."""
         return x
 
@@ -36,7 +36,7 @@ class DeQuantStub(Module):
         if qconfig:
             self.qconfig = qconfig
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: core.Tensor) -> Any:
         """The argument."""
         return x
 
@@ -77,7 +77,7 @@ class Quantize(Module):
         )
 
     @staticmethod
-    def from_float(mod: Any, use_precomputed_fake_quant: bool = False) -> Quantize:
+    def from_float(mod: Module, use_precomputed_fake_quant: bool = False) -> Quantize:
         """By what a border's observer chose."""
         scale, zero = mod.activation_post_process.calculate_qparams()
         return Quantize(scale.item(), int(zero.item()), mod.activation_post_process.dtype)
@@ -95,6 +95,6 @@ class DeQuantize(Module):
         return Xq.dequantize()
 
     @staticmethod
-    def from_float(mod: Any, use_precomputed_fake_quant: bool = False) -> DeQuantize:
+    def from_float(mod: Module, use_precomputed_fake_quant: bool = False) -> DeQuantize:
         """In the place of a border."""
         return DeQuantize()

@@ -18,7 +18,7 @@ from facula.quantization.pt2e.quantizer.annotate import call_word
 __all__ = ["canonical", "fold_norms", "value_of"]
 
 
-def value_of(model: Any, node: Any) -> Any:
+def value_of(model: Any, node: Node) -> Any:
     """The tensor of a `get_attr` node."""
     made = model
     for part in node.target.split("."):

@@ -19,7 +19,7 @@ from facula.quantization.pt2e.quantizer.quantizer import Quantizer
 __all__ = ["convert_pt2e", "prepare_pt2e", "prepare_qat_pt2e"]
 
 
-def _check_model(op: str, model: Any) -> None:
+def _check_model(op: str, model: GraphModule) -> None:
     if not isinstance(model, GraphModule):
         fail(
             ValueError,
@@ -30,7 +30,7 @@ def _check_model(op: str, model: Any) -> None:
         )
 
 
-def _prepared(op: str, model: Any, quantizer: Any, folds: bool) -> Any:
+def _prepared(op: str, model: GraphModule, quantizer: Any, folds: bool) -> Any:
     _check_model(op, model)
     if not isinstance(quantizer, Quantizer):
         fail(
@@ -52,7 +52,7 @@ def _prepared(op: str, model: Any, quantizer: Any, folds: bool) -> Any:
     return model
 
 
-def prepare_pt2e(model: Any, quantizer: Any) -> Any:
+def prepare_pt2e(model: GraphModule, quantizer: Any) -> Any:
     """Observers where a quantizer annotates; norms behind convolutions are folded into their weights.
 
     Example:
@@ -68,13 +68,13 @@ def prepare_pt2e(model: Any, quantizer: Any) -> Any:
     return _prepared("prepare_pt2e", model, quantizer, True)
 
 
-def prepare_qat_pt2e(model: Any, quantizer: Any) -> Any:
+def prepare_qat_pt2e(model: GraphModule, quantizer: Any) -> Any:
     """The same for training: a quantizer whose specifications make fake quantization. Norms stay where they are."""
     return _prepared("prepare_qat_pt2e", model, quantizer, False)
 
 
 def convert_pt2e(
-    model: Any, use_reference_representation: bool = False, fold_quantize: bool = True
+    model: GraphModule, use_reference_representation: bool = False, fold_quantize: bool = True
 ) -> Any:
     """Integers in the place of what was observed.
 

@@ -76,7 +76,7 @@ class CustomOp:
         schema: Any,
         name: Any,
         definition: Any,
-        function: Any,
+        function: Callable[..., Any],
         *private: Any,
         made: bool = False,
     ) -> None:
@@ -375,7 +375,7 @@ def _gradients(definition: CustomOperator, parts: dict[str, Any]) -> Callable[..
     return run
 
 
-def _checked(definition: CustomOperator, name: str, grad: Any, kind: Any) -> Any:
+def _checked(definition: CustomOperator, name: str, grad: Any, kind: object) -> Any:
     """A gradient that fits its argument."""
     if kind is False or grad is None and kind is None:
         return grad

@@ -128,7 +128,7 @@ class MaskedTensor(Tensor):
     ) -> Any:
         return RUN["dispatch"](func, args, kwargs or {})
 
-    def is_contiguous(self, memory_format: Any = core.contiguous_format) -> bool:
+    def is_contiguous(self, memory_format: core.memory_format = core.contiguous_format) -> bool:
         """Whether the elements lie in memory in the order of their dimensions."""
         strided_only(self, "is_contiguous")
         return bool(self._masked_data.is_contiguous(memory_format=memory_format))

@@ -22,7 +22,7 @@ def to_dense(self: Any, dtype: core.dtype | None = None, masked_grad: Any = None
     return wrapped(self.get_data().to_dense(), self.get_mask().to_dense())
 
 
-def _to_layout(masked: Any, layout: Any) -> Any:
+def _to_layout(masked: Any, layout: core.layout | None) -> Any:
     """What counts is stored."""
     if masked.layout is layout:
         return masked
@@ -61,7 +61,7 @@ def _getitem(self: Any, index: Any) -> Any:
 
 
 @rule("contiguous", table=METHODS)
-def _contiguous(self: Any, *, memory_format: Any = core.contiguous_format) -> Any:
+def _contiguous(self: Any, *, memory_format: core.memory_format = core.contiguous_format) -> Any:
     strided_only(self, "is_contiguous")
     options = {"memory_format": memory_format}
     return wrapped(self.get_data().contiguous(**options), self.get_mask().contiguous(**options))

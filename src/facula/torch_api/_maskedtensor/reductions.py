@@ -84,7 +84,7 @@ def _spread(name: str) -> Callable[..., Any]:
     return run
 
 
-def _with_identity(name: str, identity: Any) -> Callable[..., Any]:
+def _with_identity(name: str, identity: object) -> Callable[..., Any]:
     """A reduction that has no masked form: masked elements become what changes nothing."""
 
     def run(self: Any, dim: Any, keepdim: bool) -> Any:

@@ -30,7 +30,7 @@ _DTYPES = {
 
 
 def _conversion(name: str, dtype: core.dtype) -> Callable[..., Any]:
-    def convert(self: Any, memory_format: Any = core.preserve_format) -> Any:
+    def convert(self: Any, memory_format: core.memory_format = core.preserve_format) -> Any:
         return self.to(dtype, memory_format=memory_format)
 
     convert.__name__, convert.__doc__ = name, f"The tensor as {dtype}."

@@ -55,7 +55,7 @@ class _PlanCache:
     def clear(self) -> None:
         """Empties the cache."""
 
-    def __getitem__(self, device: Any) -> _PlanCache:
+    def __getitem__(self, device: core.device | str | int | None) -> _PlanCache:
         return self
 
 

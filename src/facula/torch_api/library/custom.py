@@ -104,7 +104,7 @@ class CustomOperator(Definition):
         """An argument as users expect it: lists as lists."""
         return list(value) if parameter.is_list and isinstance(value, tuple) else value
 
-    def call(self, function: Any, args: tuple[Any, ...]) -> Any:
+    def call(self, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """Calls one of the user's functions."""
         positional, keywords = self.split(args)
         return function(*positional, **keywords)

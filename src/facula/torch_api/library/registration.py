@@ -225,7 +225,7 @@ def custom_op(
 
 
 def define(
-    qualname: str, schema: str | None = None, *, lib: Any = None, tags: Any = ()
+    qualname: str, schema: str | None = None, *, lib: object = None, tags: Any = ()
 ) -> Callable[..., Any] | None:
     """Defines an operator by its schema.
 
@@ -279,7 +279,7 @@ def impl(
     types: str | Sequence[str],
     func: Callable[..., Any] | None = None,
     *,
-    lib: Any = None,
+    lib: object = None,
 ) -> Any:
     """Registers a function for device types or dispatch keys of a defined operator; also a decorator.
 
@@ -355,7 +355,7 @@ def register_kernel(
     func: Callable[..., Any] | None = None,
     /,
     *,
-    lib: Any = None,
+    lib: object = None,
 ) -> Any:
     """Registers a function for some device types of an operator.
 
@@ -400,7 +400,7 @@ def register_fake(
     func: Callable[..., Any] | None = None,
     /,
     *,
-    lib: Any = None,
+    lib: object = None,
     _stacklevel: int = 1,
     allow_override: bool = False,
 ) -> Any:
@@ -444,7 +444,7 @@ def register_autograd(
     /,
     *,
     setup_context: Callable[..., Any] | None = None,
-    lib: Any = None,
+    lib: object = None,
 ) -> None:
     """Registers the gradient of an operator.
 
@@ -480,7 +480,7 @@ def register_autograd(
     definition.set_gradient()
 
 
-def register_vmap(op: Any, func: Callable[..., Any] | None = None, /, *, lib: Any = None) -> Any:
+def register_vmap(op: Any, func: Callable[..., Any] | None = None, /, *, lib: object = None) -> Any:
     """Registers the rule of an operator for `vmap`.
 
     Args:
@@ -509,7 +509,7 @@ def register_torch_dispatch(
     func: Callable[..., Any] | None = None,
     /,
     *,
-    lib: Any = None,
+    lib: object = None,
 ) -> Any:
     """Registers what a dispatch class or mode does at calls of an operator.
 

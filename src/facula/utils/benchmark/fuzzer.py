@@ -104,7 +104,7 @@ class FuzzedTensor:
         max_allocation_bytes: int | None = None,
         dim_parameter: str | None = None,
         roll_parameter: str | None = None,
-        dtype: Any = facula.float32,
+        dtype: facula.dtype = facula.float32,
         cuda: bool = False,
         tensor_constructor: Callable[..., Any] | None = None,
     ) -> None:

@@ -42,7 +42,7 @@ class NoChunk:
 class WithDevice(nn.Module):
     """A layer without parameters, with the device that it runs on."""
 
-    def __init__(self, module: nn.Module, device: Any) -> None:
+    def __init__(self, module: nn.Module, device: core.device | str | int | None) -> None:
         super().__init__()
         self.module, self.device = module, core.device(device)
 
@@ -236,7 +236,7 @@ def _defer(module: nn.Module, chunks: int) -> None:
 class _Deferred:
     """Sums what micro-batches say, and updates the running statistics after the last."""
 
-    def __init__(self, layer: Any, chunks: int) -> None:
+    def __init__(self, layer: nn.Module, chunks: int) -> None:
         self.chunks, self.momentum = chunks, layer.momentum
         layer.momentum = 0.0
         self.sums: list[Any] = []

@@ -231,7 +231,7 @@ class _Ring(Function):
 
     @staticmethod
     def forward(
-        ctx: Any, query: Any, key: Any, value: Any, causal: bool, factor: float, mesh: DeviceMesh, method: str
+        ctx: Any, query: core.Tensor, key: Any, value: Any, causal: bool, factor: float, mesh: DeviceMesh, method: str
     ) -> Any:  # fmt: skip
         length, count = query.shape[-2], mesh.size()
         places = [_places(length * count, count, rank) for rank in range(count)]

@@ -84,10 +84,10 @@ class _Layer(ParallelStyle):
                  "distribute_module() takes a function for other modules")  # fmt: skip
         wanted = self._wanted(module)
 
-        def enter(inner: Any, inputs: Any, mesh: DeviceMesh) -> Any:
+        def enter(inner: object, inputs: Any, mesh: DeviceMesh) -> Any:
             return (_entered(inputs[0], mesh, self.input_layouts[0], wanted), *inputs[1:])
 
-        def leave(inner: Any, output: object, mesh: DeviceMesh) -> Any:
+        def leave(inner: object, output: object, mesh: DeviceMesh) -> Any:
             return _left(output, self.output_layouts[0], self.use_local_output)
 
         self._divide(module, device_mesh)
@@ -149,10 +149,10 @@ class SequenceParallel(ParallelStyle):
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
         cut = self.sequence_sharding[0]
 
-        def enter(inner: Any, inputs: Any, mesh: DeviceMesh) -> Any:
+        def enter(inner: object, inputs: Any, mesh: DeviceMesh) -> Any:
             return (_entered(inputs[0], mesh, cut, cut), *inputs[1:])
 
-        def leave(inner: Any, output: object, mesh: DeviceMesh) -> Any:
+        def leave(inner: object, output: object, mesh: DeviceMesh) -> Any:
             return _left(output, cut, self.use_local_output)
 
         return distribute_module(module, device_mesh, None, enter, leave)
@@ -195,7 +195,7 @@ class PrepareModuleInput(ParallelStyle):
         return made.to_local() if self.use_local_output and isinstance(made, DTensor) else made
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        def enter(inner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        def enter(inner: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             if self.given and len(args) != len(self.given):
                 fail(ValueError, "PrepareModuleInput", f"{len(self.given)} positional arguments were "
                      "required (module inputs and input_layouts should have same length!)", len(args),
@@ -226,7 +226,7 @@ class PrepareModuleOutput(ParallelStyle):
         self.use_local_output = use_local_output
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        def leave(inner: Any, args: tuple[Any, ...], output: object) -> Any:
+        def leave(inner: object, args: tuple[Any, ...], output: object) -> Any:
             values = output if isinstance(output, tuple) else (output,)
             if len(values) != len(self.given):
                 fail(ValueError, "PrepareModuleOutput", f"{len(self.given)} results were required (module "

@@ -154,7 +154,7 @@ class _Region(nn.Module):
     settings: tuple[str, ...] = ()
     function: Any = None
 
-    def forward(self, input: core.Tensor, rois: Any) -> Any:
+    def forward(self, input: core.Tensor, rois: core.Tensor) -> Any:
         values = [getattr(self, name) for name in type(self).settings]
         return type(self).function(input, rois, *values)
 

@@ -58,7 +58,7 @@ def box_iou(boxes1: Any, boxes2: Any, fmt: str = "xyxy") -> Any:
     return both / union
 
 
-def _hull(boxes1: Any, boxes2: Any) -> Any:
+def _hull(boxes1: core.Tensor, boxes2: core.Tensor) -> Any:
     corner = F.minimum(boxes1[:, None, :2], boxes2[:, :2])
     other = F.maximum(boxes1[:, None, 2:], boxes2[:, 2:])
     return _wide(other - corner).clamp(min=0)

@@ -35,7 +35,7 @@ class QuantizationConfig:
     is_qat: bool = False
 
 
-def call_word(node: Any) -> str:
+def call_word(node: Node) -> str:
     """The name of the operator that a node calls, without its overload; "" where it calls none."""
     if node.op != "call_function":
         return ""
@@ -43,12 +43,12 @@ def call_word(node: Any) -> str:
     return name.rpartition("::")[2].removeprefix("aten.").partition(".")[0]
 
 
-def annotation_of(node: Any) -> QuantizationAnnotation | None:
+def annotation_of(node: Node) -> QuantizationAnnotation | None:
     """What quantizers have said of a node."""
     return node.meta.get("quantization_annotation")
 
 
-def layer_path(node: Any) -> str:
+def layer_path(node: Node) -> str:
     """The module that holds a layer's weight, by the weight's name."""
     weight = node.args[1] if len(node.args) > 1 else None
     if isinstance(weight, Node) and weight.op == "get_attr":
@@ -57,7 +57,7 @@ def layer_path(node: Any) -> str:
 
 
 def setting(
-    node: Any,
+    node: Node,
     by_module: dict[str, QuantizationConfig | None],
     by_operator: dict[str, QuantizationConfig | None],
     otherwise: QuantizationConfig | None,
@@ -70,7 +70,7 @@ def setting(
     return by_operator.get(call_word(node), otherwise)
 
 
-def _followed(node: Any) -> Any:
+def _followed(node: Node) -> Any:
     """The activation that is one with a node, or None."""
     users = list(node.users)
     if len(users) == 1 and call_word(users[0]) in _ACTIVATIONS and annotation_of(users[0]) is None:
@@ -78,7 +78,7 @@ def _followed(node: Any) -> Any:
     return None
 
 
-def _finish(node: Any, inputs: dict[Any, Any], output: Any) -> None:
+def _finish(node: Node, inputs: dict[Any, Any], output: Any) -> None:
     """Annotate a node, or it and its activation together."""
     last = _followed(node)
     own = None if last is not None else output
@@ -95,7 +95,7 @@ def nodes_left(model: Any, words: frozenset[str]) -> Iterator[Any]:
             yield node
 
 
-def layer(node: Any, config: QuantizationConfig) -> None:
+def layer(node: Node, config: QuantizationConfig) -> None:
     """Annotate a layer with a weight."""
     x, weight = node.args[:2]
     inputs = {x: config.input_activation, weight: config.weight}
@@ -105,7 +105,7 @@ def layer(node: Any, config: QuantizationConfig) -> None:
     _finish(node, {k: v for k, v in inputs.items() if v is not None}, config.output_activation)
 
 
-def arithmetic(node: Any, config: QuantizationConfig) -> None:
+def arithmetic(node: Node, config: QuantizationConfig) -> None:
     """Annotate a sum or a product of two tensors."""
     values = [a for a in node.args[:2] if isinstance(a, Node)]
     if len(values) == 2 and config.input_activation is not None:
@@ -113,7 +113,7 @@ def arithmetic(node: Any, config: QuantizationConfig) -> None:
         _finish(node, inputs, config.output_activation)
 
 
-def joined(node: Any, config: QuantizationConfig) -> None:
+def joined(node: Node, config: QuantizationConfig) -> None:
     """Annotate `cat`: all values and the result have the first one's parameters."""
     first, *rest = dict.fromkeys(node.args[0])
     if config.input_activation is None:
@@ -123,13 +123,13 @@ def joined(node: Any, config: QuantizationConfig) -> None:
     _finish(node, inputs, shared)
 
 
-def is_quantized(node: Any) -> bool:
+def is_quantized(node: Node) -> bool:
     """Whether a node's result is annotated."""
     found = annotation_of(node)
     return found is not None and found.output_qspec is not None
 
 
-def passing(node: Any) -> None:
+def passing(node: Node) -> None:
     """Annotate what moves numbers, where its input is annotated: the result has the same parameters."""
     x = node.args[0] if node.args else None
     if isinstance(x, Node) and is_quantized(x):

@@ -58,7 +58,7 @@ def get_default_x86_inductor_quantization_config(
     return QuantizationConfig(activation, activation, weight, None, is_qat)
 
 
-def _is_layer_for(x: Any, user: Any) -> bool:
+def _is_layer_for(x: core.Tensor, user: Any) -> bool:
     """Whether a value is that of an annotated layer, which nobody else takes."""
     return (
         isinstance(x, Node)
@@ -100,7 +100,7 @@ class X86InductorQuantizer(Quantizer):
         self.operator_type_config[function_type.__name__] = quantization_config
         return self
 
-    def _config(self, node: Any) -> QuantizationConfig | None:
+    def _config(self, node: Node) -> QuantizationConfig | None:
         by_type = self.operator_type_config
         return annotate.setting(node, self.module_name_qconfig, by_type, self.global_config)
 
@@ -117,7 +117,7 @@ class X86InductorQuantizer(Quantizer):
             self._keep(node)
         return model
 
-    def _sum(self, node: Any) -> None:
+    def _sum(self, node: Node) -> None:
         """A sum with the result of a layer: it takes its other argument as integers, in the layer's kernel."""
         config = self._config(node)
         layer = next((x for x in node.args[:2] if _is_layer_for(x, node)), None)
@@ -131,7 +131,7 @@ class X86InductorQuantizer(Quantizer):
                 {other: config.input_activation}, None, _annotated=True
             )
 
-    def _keep(self, node: Any) -> None:
+    def _keep(self, node: Node) -> None:
         """A pool between layers: it takes integers, and gives them with the same parameters."""
         config, x = self._config(node), node.args[0]
         before = annotate.annotation_of(x)
