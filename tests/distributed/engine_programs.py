@@ -240,7 +240,7 @@ def every_difference() -> Any:
 
 def differences() -> Any:
     """Each in a group of its own, since a group ends with its first error."""
-    rank, _ = begin(5)
+    rank, _ = begin(60)
     groups = [dist.new_group([0, 1], seconds(3)) for _ in DIFFERENCES]
     found = {}
     for group, (name, run) in zip(groups, DIFFERENCES.items(), strict=True):
@@ -262,19 +262,20 @@ def seconds(n: float) -> Any:
 def away() -> Any:
     """The last rank dies, stops, leaves or is late in the middle of many collectives."""
     how, where = sys.argv[2], int(sys.argv[3])
-    rank, size = begin(30)
+    rank, size = begin(60)
     dist.barrier()
-    dist.group.WORLD.set_timeout(seconds(2))
+    # who dies is missed at once, who is late when the time is over
+    dist.group.WORLD.set_timeout(seconds(30 if how == "kill" else 4))
     began = time.monotonic()
     try:
         for step in range(where + 2):
             if rank == size - 1 and step == where:
                 if how == "leave":
                     dist.destroy_process_group()
-                    time.sleep(3)
+                    time.sleep(6)
                     return ["left", 0.0]
                 if how == "late":
-                    time.sleep(5)
+                    time.sleep(9)
                     return ["late", 0.0]
                 os.kill(os.getpid(), signal.SIGKILL if how == "kill" else signal.SIGSTOP)
             x = facula.full((3 << (step % 18),), 1.0)

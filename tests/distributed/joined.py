@@ -14,7 +14,7 @@ from typing import Any
 from facula import distributed as dist
 
 
-def begin(seconds: float = 30) -> tuple[int, int]:
+def begin(seconds: float = 60) -> tuple[int, int]:
     """Join the world: this rank, and how many there are."""
     dist.init_process_group(
         os.environ.get("TEST_ENGINE", "gloo"), timeout=datetime.timedelta(seconds=seconds)

@@ -97,7 +97,8 @@ def messages() -> Any:
 
 
 def mismatch() -> Any:
-    rank, _ = begin(3)
+    rank, _ = begin(60)
+    dist.group.WORLD.set_timeout(datetime.timedelta(seconds=5))
     try:
         if rank == 0:
             dist.all_reduce(facula.ones(4))
@@ -110,7 +111,7 @@ def mismatch() -> Any:
 
 
 def missing() -> Any:
-    rank, _ = begin(30)
+    rank, _ = begin(60)
     dist.barrier()
     dist.group.WORLD.set_timeout(datetime.timedelta(seconds=1))
     if rank == 1:

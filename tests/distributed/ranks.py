@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+#: seconds that a program may take on a machine that is busy with others: who is slow is no failure, who hangs is
+DEADLINE = 240.0
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -30,7 +34,7 @@ def mpiexec() -> list[str]:
 
 
 def run_under_mpi(
-    program: str, size: int = 2, seconds: float = 60, *, script: str = "programs.py",
+    program: str, size: int = 2, seconds: float = DEADLINE, *, script: str = "programs.py",
     dying: Sequence[int] = (), environment: Mapping[str, str] | None = None,
 ) -> list[Any]:  # fmt: skip
     """The same, where `mpiexec` starts the processes and MPI is all that they know of each other."""
@@ -55,8 +59,18 @@ def run_under_mpi(
         return found
 
 
+def _stacks(processes: Sequence[subprocess.Popen[str]]) -> str:
+    """Where each process that runs stands, in all of its threads; they end by it."""
+    lines = []
+    for rank, process in enumerate(processes):
+        if process.poll() is None:
+            process.send_signal(signal.SIGABRT)
+            lines.append(f"rank {rank}:\n{process.communicate()[1][-6000:]}")
+    return "\n".join(lines)
+
+
 def run(
-    program: str, size: int = 2, seconds: float = 60, *, script: str = "programs.py",
+    program: str, size: int = 2, seconds: float = DEADLINE, *, script: str = "programs.py",
     dying: Sequence[int] = (), environment: Mapping[str, str] | None = None,
 ) -> list[Any]:  # fmt: skip
     """The results of all ranks; None of those that are to die."""
@@ -64,7 +78,7 @@ def run(
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     base = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
-    base |= environment or {}
+    base |= {"PYTHONFAULTHANDLER": "1", **(environment or {})}
     command = [sys.executable, os.path.join(HERE, script), *program.split()]
     processes = [
         subprocess.Popen(
@@ -77,7 +91,12 @@ def run(
         for rank in range(size)
     ]
     try:
-        ended = [process.communicate(timeout=seconds) for process in processes]
+        end = time.monotonic() + seconds
+        ended = [
+            process.communicate(timeout=max(end - time.monotonic(), 0.1)) for process in processes
+        ]
+    except subprocess.TimeoutExpired:
+        raise AssertionError(f"{program}: no end in {seconds:g} s\n{_stacks(processes)}") from None
     finally:
         for process in processes:
             if process.poll() is None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
 import time
+from concurrent.futures import thread
 from typing import Any
 
 from joined import error_of
@@ -18,7 +20,7 @@ from facula.distributed.rpc.agent import Agent
 from facula.futures import Future
 
 
-def begin(seconds: float = 20) -> int:
+def begin(seconds: float = 60) -> int:
     """Join the workers."""
     rank = int(os.environ["RANK"])
     options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=seconds)
@@ -163,6 +165,32 @@ def references() -> Any:
     return found
 
 
+def rubbish() -> Any:
+    """References that the collector finds where a pool of threads takes a call, which holds locks."""
+    rank, found = begin(), {}
+    if rank == 0:
+        gc.freeze()
+        gc.disable()
+        taken = thread._WorkItem.__init__
+
+        def taking(item: Any, *args: Any) -> None:
+            gc.collect()
+            taken(item, *args)
+
+        thread._WorkItem.__init__ = taking  # type: ignore[method-assign]
+        for k in range(3):
+            cycle = [rpc.remote("w1", Counter, args=(k,)), rpc.RRef(Counter(k))]
+            cycle[0].rpc_sync().add(1)
+            cycle.append(cycle)  # type: ignore[arg-type]
+            del cycle
+        end_of_waiting = time.monotonic() + 30
+        while rpc.rpc_sync("w1", alive) + alive() and time.monotonic() < end_of_waiting:
+            time.sleep(0.02)
+        found["left"] = rpc.rpc_sync("w1", alive) + alive()
+    rpc.shutdown()
+    return found
+
+
 def gradients() -> Any:
     from facula.distributed import autograd
     from facula.distributed.nn.api.remote_module import RemoteModule
@@ -196,9 +224,9 @@ def gradients() -> Any:
 
 
 def killed() -> Any:
-    rank = begin(10)
+    rank = begin()
     if rank == 1:
-        time.sleep(30)
+        time.sleep(600)
     future = rpc.rpc_async("w1", end)
     start = time.monotonic()
     found = [error_of(future.wait), error_of(rpc.rpc_sync, "w1", alive)]

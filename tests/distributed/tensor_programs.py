@@ -24,7 +24,7 @@ from facula.distributed.tensor.events import gathered
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "ops"))
 
 
-def begin(seconds: float = 20) -> tuple[int, int]:
+def begin(seconds: float = 60) -> tuple[int, int]:
     """Join the world."""
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=seconds))
     return dist.get_rank(), dist.get_world_size()

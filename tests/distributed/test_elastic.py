@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import ranks
 
 from facula import distributed as dist
 from facula.distributed import run as launcher
@@ -79,7 +80,9 @@ def command(*options: object) -> list[str]:
 
 
 def launched(*options: object, **more):  # type: ignore[no-untyped-def]
-    return subprocess.run(command(*options), capture_output=True, text=True, timeout=90, **more)
+    return subprocess.run(
+        command(*options), capture_output=True, text=True, timeout=ranks.DEADLINE, **more
+    )
 
 
 def test_a_worker_that_fails_restarts_all(program: str, tmp_path: Path):
@@ -123,7 +126,7 @@ def agents(program: str, folder: Path, count: int, port: int, *options: object):
 
 
 def wait_for(path: Path, least: int) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + ranks.DEADLINE
     while not path.exists() or int(path.read_text() or 0) < least:
         assert time.monotonic() < end, "no step"
         time.sleep(0.05)
@@ -146,15 +149,15 @@ def test_machines_come_and_go(program: str, tmp_path: Path):
     try:
         wait_for(tmp_path / "step", 3)
         second = agents(program, tmp_path, 40, port)
-        end = time.monotonic() + 60
+        end = time.monotonic() + ranks.DEADLINE
         seen: list[str] = []
         assert first.stdout is not None
         while not any("world 2" in line for line in seen):
             assert time.monotonic() < end
             seen.append(first.stdout.readline() or second.stdout.readline())  # type: ignore[union-attr]
         second.send_signal(signal.SIGTERM)
-        second.communicate(timeout=60)
-        rest, errors_text = first.communicate(timeout=90)
+        second.communicate(timeout=ranks.DEADLINE)
+        rest, errors_text = first.communicate(timeout=ranks.DEADLINE)
         assert first.returncode == 0, errors_text
         assert "step 40 of world 1" in rest and second.returncode == 128 + signal.SIGTERM
     finally:
@@ -474,7 +477,7 @@ def test_a_program_of_mpiexec_needs_no_address(tmp_path: Path):
         for rank in range(2)
     ]  # fmt: skip
     for one in made:
-        out, bad = one.communicate(timeout=60)
+        out, bad = one.communicate(timeout=ranks.DEADLINE)
         assert out.strip() == "2", bad
 
 

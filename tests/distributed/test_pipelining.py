@@ -21,7 +21,7 @@ from facula.distributed.pipelining.microbatch import (
 
 
 def run(program: str, size: int = 2) -> list:
-    return ranks.run(program, size, script="pipeline_programs.py", seconds=100)
+    return ranks.run(program, size, script="pipeline_programs.py")
 
 
 def test_schedules_give_the_gradients_of_one_process():

@@ -31,7 +31,7 @@ def world():
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_what_is_predicted_is_what_ranks_exchange(size):
-    for found in ranks.run("measured", size, script="planning_programs.py", seconds=100):
+    for found in ranks.run("measured", size, script="planning_programs.py"):
         assert len(found) == 5
         for kinds, predicted_kinds, sizes, predicted_sizes in found:
             assert kinds and kinds == predicted_kinds and sizes == predicted_sizes

@@ -143,7 +143,10 @@ def test_launcher_starts_ranks_and_passes_on_failure(tmp_path):  # type: ignore[
     ]
     for extra, status in (([], 0), (["fail"], 3)):
         done = subprocess.run(
-            [*launcher, str(program), *extra], capture_output=True, text=True, timeout=60
+            [*launcher, str(program), *extra],
+            capture_output=True,
+            text=True,
+            timeout=ranks.DEADLINE,
         )
         assert done.returncode == status, done.stderr
         assert "sum 3" in done.stdout

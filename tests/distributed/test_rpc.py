@@ -58,6 +58,10 @@ def test_references_live_as_long_as_somebody_has_one():
     assert (found["alive"], found["left"]) == (1, 0)
 
 
+def test_references_that_the_collector_finds_take_no_lock():
+    assert run("rubbish")[0] == {"left": 0}
+
+
 def test_gradients_go_through_calls():
     found = run("gradients")[0]
     assert found["x"] < 1e-6 and found["y"] < 1e-6 and found["plain"] and found["falls"]
@@ -70,7 +74,7 @@ def test_a_worker_that_dies_is_named_at_once():
     first, second, end, took = result
     for kind, text in (first, second):
         assert kind == "RuntimeError" and "w1 (rank 1)" in text and "exited, died or left" in text
-    assert took < 5 and "none of w1" in end[1]
+    assert took < 30 and "none of w1" in end[1]
 
 
 def test_a_pipe_computes_what_its_layers_do():

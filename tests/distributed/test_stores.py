@@ -259,7 +259,7 @@ def test_programs_that_know_an_address_only_find_each_other(method, tmp_path):  
         )
         for rank in range(2)
     ]
-    assert [p.communicate(timeout=60)[0].strip() for p in started] == [b"[3.0, 3.0, 3.0]"] * 2
+    assert [p.communicate(timeout=240)[0].strip() for p in started] == [b"[3.0, 3.0, 3.0]"] * 2
 
 
 # ---------------------------------------------------------------- files

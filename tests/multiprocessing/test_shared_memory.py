@@ -21,7 +21,7 @@ import facula
 import facula.multiprocessing as mp
 from facula import core, shared_memory
 
-SECONDS = 60
+SECONDS = 240
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 

@@ -8,7 +8,9 @@ both with the worker's name; requests run in as many threads as there are, so th
 
 from __future__ import annotations
 
+import contextlib
 import json
+import queue
 import secrets
 import threading
 from collections.abc import Callable
@@ -69,6 +71,8 @@ class Agent:
         self.secret = trust.seal(wire.program_secret(), b"rpc")
         self.seen: dict[bytes, None] = {}
         self.pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="facula-rpc")
+        #: what is put off, until the end (None)
+        self.duties: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.host = str(options.host or getattr(store, "local_address", "127.0.0.1"))
         self.tls = [_content(path) for path in options.tls] if options.tls else None
         #: others may be through with meeting, and call, before this worker knows whom it has met
@@ -81,6 +85,7 @@ class Agent:
             raise
         self.by_name = {w.name: w for w in self.workers}
         self.channels: dict[int, Any] = {}
+        threading.Thread(target=self._do_duties, name="facula-rpc-duties", daemon=True).start()
 
     # ---------------------------------------------------------------- beginning
 
@@ -208,6 +213,15 @@ class Agent:
             f"[rpc] {what} on {to.name} (rank {to.id}): {text}: got {got}\nhint: {hint}"
         )
 
+    def later(self, duty: Callable[[], None]) -> None:
+        """Have a thread run a function. It takes no lock: the collector may call it where others are held."""
+        self.duties.put(duty)
+
+    def _do_duties(self) -> None:
+        while (duty := self.duties.get()) is not None:
+            with contextlib.suppress(Exception):  # the end of the workers
+                duty()
+
     def _ended(self) -> None:
         with self.lock:
             self.running -= 1
@@ -251,6 +265,7 @@ class Agent:
 
     def close(self) -> None:
         """Close everything."""
+        self.duties.put(None)
         self.server.stop(0.2).wait()
         for channel, _ in self.channels.values():
             channel.close()

@@ -2,12 +2,14 @@
 
 Takes: a worker and a function, or a value of this one. Gives: `RRef`.
 Keeps true: the owner knows every reference (fork) that exists: one that is sent is made known to the owner
-before it travels, one that goes away tells it; a value lives as long as a fork of it does.
+before it travels, one that goes away tells it; a value lives as long as a fork of it does; the collector
+may find references at any place, so what their end takes locks for is done by a thread of the agent.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import threading
 from collections.abc import Callable
@@ -185,22 +187,25 @@ class RRef:
 
     def _leave(self) -> None:
         """Tell the owner that this reference is gone."""
-        if STATE.agent is not self._context:
-            return
-        if self.is_owner():
-            _TABLE.leave(self._key, self._fork)
-            return
-        key, fork_key, owner = self._key, self._fork, self._owner
+        if STATE.agent is self._context:
+            told = (self._owner, self._key, self._fork, self._ready)
+            self._context.later(functools.partial(_left, *told))
 
-        def tell(_: Future | None = None) -> None:
-            with contextlib.suppress(RuntimeError):
-                request(owner, "leave", (key, fork_key), seconds_of(UNSET_TIMEOUT), "RRef")
 
-        if self._ready is None or self._ready.done():
-            # in another thread: this one may collect garbage in the middle of a call
-            self._context.pool.submit(tell)
-        else:
-            self._ready.add_done_callback(tell)
+def _left(owner: WorkerInfo, key: Key, fork_key: Key, ready: Future | None) -> None:
+    """A reference went away: its owner is told, once it knows of it."""
+    if owner == agent().info:
+        _TABLE.leave(key, fork_key)
+        return
+
+    def tell(_: Future | None = None) -> None:
+        with contextlib.suppress(RuntimeError):
+            request(owner, "leave", (key, fork_key), seconds_of(UNSET_TIMEOUT), "RRef")
+
+    if ready is None or ready.done():
+        tell()
+    else:
+        ready.add_done_callback(tell)
 
 
 class _Proxy:
