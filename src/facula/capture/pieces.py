@@ -8,6 +8,7 @@ Keeps true: nodes run in the order of the graph; a piece is compiled for the siz
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 from facula import core
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 
 def _reads(node: Node) -> bool:
+    """Whether a node runs as it is: it reads from elements, or takes a part of what such a node gives."""
+    if node.target is operator.getitem and isinstance(node.args[0], Node):
+        owner = node.args[0]
+        return isinstance(owner.meta.get("val"), (tuple, list)) and _reads(owner)
     return bool(node.meta.get("read")) or "count" in node.meta
 
 

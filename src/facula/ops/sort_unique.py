@@ -12,40 +12,61 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.ops import index_launch as launch
-from facula.ops.index_mask import positions
 from facula.ops.index_search import searchable
 from facula.ops.reduce_launch import wrap_dim
-from facula.ops.registry import F, composite
+from facula.ops.registry import F, composite, operator
 from facula.ops.sort import check_ordered, sortable
 
 
-def _starts(rows: Any) -> Any:
+@operator("_run_starts(Tensor rows) -> Tensor", names=(), inplace=False, out=False)
+class _run_starts:
     """Mark where a row [rows, length] differs from the one before; the first one always does."""
-    count = rows.shape[0]
-    mark = core.empty((count,), dtype=core.bool_)
-    if count:
-        mark.narrow(0, 0, 1).fill_(True)
-    if count > 1:
-        if rows.numel() == 0:
-            mark.narrow(0, 1, count - 1).fill_(False)
-        else:
-            rows = searchable("unique", rows)
-            core.kernel("runs:" + rows.dtype.code)(
-                (mark, rows), (rows.numel() // count,), (), total=count - 1, grain=8192
-            )
-    return mark
+
+    def meta(rows):
+        return core.empty((rows.shape[0],), dtype=core.bool_, device=rows.device)
+
+    def cpu(mark, rows):
+        count = rows.shape[0]
+        if count:
+            mark.narrow(0, 0, 1).fill_(True)
+        if count > 1:
+            if rows.numel() == 0:
+                mark.narrow(0, 1, count - 1).fill_(False)
+            else:
+                rows = searchable("unique", rows)
+                core.kernel("runs:" + rows.dtype.code)(
+                    (mark, rows), (rows.numel() // count,), (), total=count - 1, grain=8192
+                )
+
+    def samples(S):
+        yield (S(5, 2, dtype=core.int64),), {}
+
+
+@operator("_row_order(Tensor rows) -> Tensor", names=(), inplace=False, out=False)
+class _row_order:
+    """Positions that sort rows lexicographically."""
+
+    def meta(rows):
+        return core.empty((rows.shape[0],), dtype=core.int64, device=rows.device)
+
+    def cpu(order, rows):
+        code, source = sortable(rows)
+        shape = (rows.shape[0], rows.shape[1])
+        core.kernel(f"lexsort:{code}")((order, source.contiguous()), shape, ())
+
+    def samples(S):
+        yield (S(5, 2, dtype=core.int64),), {}
 
 
 def _groups(rows: Any, numbered: bool) -> tuple[Any, Any, Any]:
     """First row of each run, the run number of each row (on request), the length of each run."""
-    mark = _starts(rows)
-    first = positions(mark).reshape(-1)
+    mark = F._run_starts(rows)
+    first = F._nonzero(mark).reshape(-1)
     number = mark.cumsum(0) - 1 if numbered else None
-    if first.numel() == 0:
+    if rows.shape[0] == 0:
         return first, number, first
-    end = core.empty((1,), dtype=core.int64)
-    end.fill_(rows.shape[0])
-    counts = F.cat((first.narrow(0, 1, first.numel() - 1), end)) - first
+    end = F.full((1,), rows.shape[0], dtype=core.int64, device=rows.device)
+    counts = F.cat((first.narrow(0, 1, first.shape[0] - 1), end)) - first
     return first, number, counts
 
 
@@ -73,10 +94,7 @@ def _order(rows: Any) -> Any:
     """Positions that sort the rows lexicographically."""
     if rows.shape[-1] == 1:
         return F.sort(rows.reshape(-1))[1]
-    code, source = sortable(rows)
-    order = core.empty((rows.shape[0],), dtype=core.int64)
-    core.kernel(f"lexsort:{code}")((order, source.contiguous()), (rows.shape[0], rows.shape[1]), ())
-    return order
+    return F._row_order(rows)
 
 
 def _distinct(
