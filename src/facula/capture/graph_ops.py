@@ -135,6 +135,7 @@ class GraphOps(Part):
         if value.node is None:
             value.node = self._input(value.source, value.fake)
             value.node.meta["dynamic_dims"] = value.dynamic
+            value.node.meta["tensor_dict"] = dict(getattr(value.real, "__dict__", None) or {})
             self.inputs.append(value)
             self.by_fake[id(value.fake)] = value
         return value.node

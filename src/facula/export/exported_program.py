@@ -15,6 +15,7 @@ from facula import core, nn
 from facula.capture.errors import UserError
 from facula.core.errors import fail
 from facula.export.dynamic_shapes import ValueRanges, unbacked_ranges
+from facula.export.ranges import Ranges
 from facula.export.signature import ExportGraphSignature, OutputKind
 from facula.export.tracing import is_kept, output_argument
 from facula.export.unlift import unlift
@@ -152,7 +153,7 @@ class ExportedProgram:
     @property
     def range_constraints(self) -> dict[str, ValueRanges]:
         """The values that sizes may have, by symbol."""
-        return self.ranges
+        return Ranges(self.ranges)
 
     @property
     def example_inputs(self) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
@@ -258,7 +259,7 @@ class ExportedProgram:
         code = self._module.print_readable(print_output=False).replace("\n", "\n    ")
         return (
             f"ExportedProgram:\n    {code}\nGraph signature: {self._signature}\n"
-            f"Range constraints: {self.ranges}\n"
+            f"Range constraints: {self.range_constraints}\n"
         )
 
     __repr__ = __str__

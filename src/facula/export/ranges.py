@@ -17,8 +17,8 @@ from facula.fx.experimental.symbolic_shapes import ConstraintViolationError
 from facula.fx.symbols import Expr, number, symbol
 
 __all__ = [
-    "UNBOUNDED", "UnfitExample", "ValueRanges", "Violations", "always", "bounds_through", "is_linear", "multiple_of",
-    "read_at", "solved", "spelled",
+    "Ranges", "UNBOUNDED", "UnfitExample", "ValueRanges", "Violations", "always", "bounds_through", "is_linear",
+    "multiple_of", "read_at", "solved", "spelled",
 ]  # fmt: skip
 
 #: the largest size that a range without an end has
@@ -42,6 +42,19 @@ class ValueRanges:
     def __repr__(self) -> str:
         low = "-int_oo" if self.lower <= -UNBOUNDED else self.lower
         return f"VR[{low}, {'int_oo' if self.upper >= UNBOUNDED else self.upper}]"
+
+
+class Ranges(dict[str, ValueRanges]):
+    """The values of symbols, found by the name of a symbol or by the symbol itself."""
+
+    def __missing__(self, key: object) -> ValueRanges:
+        name = str(key)
+        if isinstance(key, str) or name not in self:
+            raise KeyError(key)
+        return self[name]
+
+    def __repr__(self) -> str:
+        return "{" + ", ".join(f"{name}: {bounds!r}" for name, bounds in self.items()) + "}"
 
 
 class UnfitExample(UserError, ConstraintViolationError):

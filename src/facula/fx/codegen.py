@@ -118,7 +118,7 @@ class _Writer:
         self.parameters: list[str] = []
         self.wrapped: list[str] = []
         self.annotation = ""
-        self.last_trace = ""
+        self.last_trace: str | None = None
 
     def emit(self, text: str, mark: int | None) -> None:
         for line in text.split("\n"):
@@ -253,10 +253,15 @@ class _Writer:
 
     def comments(self, node: Node) -> None:
         """Where the node comes from, when it is another line than that of the node before."""
-        trace = node.meta.get("stack_trace")
-        if not trace or trace == self.last_trace:
+        trace = node.meta.get("stack_trace") or ""
+        if trace == self.last_trace:
             return
         self.last_trace = trace
+        if self.lines:
+            self.emit("", None)  # between groups of statements
+        if not trace:
+            self.emit("# No stacktrace found for following nodes", None)
+            return
         lines = [line.strip() for line in trace.strip().split("\n")]
         frames = [i for i, line in enumerate(lines) if line.startswith('File "')]
         if frames:

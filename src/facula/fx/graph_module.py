@@ -391,7 +391,7 @@ class GraphModule(nn.Module):
         }
         text = self._readable(type(self).__name__, additional_meta, options)
         if print_output:
-            print(text)
+            print(text, end="")
         return text
 
     def _readable(self, name: str, additional_meta: Any, options: dict[str, bool]) -> str:
@@ -404,11 +404,12 @@ class GraphModule(nn.Module):
         )
         name = re.sub(r"\W", "_", name)
         name = name if is_name(name) else f"_{name}"
-        text = f"class {name}({names.prefix()}.nn.Module):\n{body}"
+        text = f"class {name}({names.prefix()}.nn.Module):\n{body}\n"
         for attribute, child in self.named_children():
             if isinstance(child, GraphModule):
                 inner = child._readable(attribute, additional_meta, options)
-                text += "\n\n" + "\n".join(f"    {line}" for line in inner.split("\n"))
+                indented = [f"    {line}" if line else "" for line in inner.rstrip().split("\n")]
+                text += "\n" + "\n".join(indented) + "\n"
         return text
 
     def _replicate_for_data_parallel(self) -> GraphModule:
