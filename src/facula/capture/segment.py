@@ -339,7 +339,7 @@ def _call_backend(place: Any, world: Symbolic, graph_module: Any) -> Any:
         return compiled_by(backend, graph_module, examples, name)
 
     if specialises and len(inputs) > 1 and world.writes_inputs():
-        return ByMemory(make, graph_module, inputs, name)
+        return ByMemory(make, graph_module, inputs, name).function(inputs)
     return make(inputs)
 
 
