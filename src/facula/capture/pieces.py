@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 def _reads(node: Node) -> bool:
     """Whether a node runs as it is: it reads from elements, or takes a part of what such a node gives."""
-    if node.target is operator.getitem and isinstance(node.args[0], Node):
-        owner = node.args[0]
-        return isinstance(owner.meta.get("val"), (tuple, list)) and _reads(owner)
-    return bool(node.meta.get("read")) or "count" in node.meta
+    if node.meta.get("read") or "count" in node.meta:
+        return True
+    owner = node.args[0] if node.target is operator.getitem else None
+    results = isinstance(owner, Node) and isinstance(owner.meta.get("val"), (tuple, list))
+    return results and _reads(owner)
 
 
 class _Piece:
