@@ -24,6 +24,7 @@ from room_stubs import PACKAGE, lies_in
 import facula
 from facula import core
 from facula.ops.registry import PLACES, RETURN_TYPES
+from facula.torch_api import second_names
 from facula.torch_api.public import NAMES, SUBMODULES
 
 HEADER = '"""{doc}\n\nGenerated from the operator table by tools/gen_api.py: edit the definitions."""\n\n'
@@ -492,8 +493,10 @@ def package_stub() -> str:
     lines = [HEADER.format(doc=(facula.__doc__ or "").strip().splitlines()[0])]
     lines.append(ALIASES.format(imports=FROM_CORE))
     submodules = sorted(n for n in SUBMODULES if _exists(f"facula.{n}"))
-    places = [lies_in(f"facula.{name}").rpartition(".") for name in ["core", "ops", *submodules]]
-    lines += [f"from {package} import {name} as {name}\n" for package, _, name in places]
+    for name in ["core", "ops", *submodules]:
+        first = second_names.first_name(f"facula.{name}") or f"facula.{name}"
+        package, _, own = lies_in(first).rpartition(".")
+        lines.append(f"from {package} import {own} as {name}\n")
     lines.append("from facula.torch_api.version import __version__ as __version__\n")
     found = {name: module for name, module in sorted(NAMES.items()) if _exists(module)}
     imports = {name: _import_of(name, module) for name, module in found.items()}

@@ -17,6 +17,7 @@ import threading
 import time
 import types
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -114,17 +115,11 @@ class Rank:
         for name, kind in DTYPES.items():
             by_numpy = name.startswith(("int", "uint", "float16", "float32", "float64"))
             for op in ("SUM", "PRODUCT", "MAX", "MIN") if by_numpy else ():
-                self._attempt(
-                    f"all_reduce {op} {name}", lambda n=name, k=kind, o=op: self.reduced(n, k, o)
-                )
+                self._attempt(f"all_reduce {op} {name}", partial(self.reduced, name, kind, op))
             for what in ("broadcast", "all_gather", "swap"):
-                self._attempt(
-                    f"{what} {name}", lambda n=name, k=kind, w=what: getattr(self, w)(n, k)
-                )
+                self._attempt(f"{what} {name}", partial(getattr(self, what), name, kind))
             if by_numpy:
-                self._attempt(
-                    f"reduce_scatter {name}", lambda n=name, k=kind: self.reduce_scatter(n, k)
-                )
+                self._attempt(f"reduce_scatter {name}", partial(self.reduce_scatter, name, kind))
         self._attempt("all_reduce SUM bfloat16", self.bfloat16)
         self._attempt("all_reduce AVG float32", self.average)
         self._attempt("100 all_reduce of 4 MB float32", self.speed)

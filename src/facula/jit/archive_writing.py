@@ -252,7 +252,7 @@ class _ProgramPickler(CheckpointPickler):
         """The attributes of an object, or what its class says that its state is."""
         if "__getstate__" not in kind.methods or "__setstate__" not in kind.methods:
             return {n: self._attribute(obj, n, t) for n, t in kind.attributes.items()}
-        unit: Any = kind.methods["__getstate__"].compiled()  # type: ignore[attr-defined]
+        unit: Any = kind.methods["__getstate__"].compiled()
         return self._typed(unit.run(obj), unit.result_type())
 
     def _typed(self, value: Any, kind: T.Type) -> Any:

@@ -60,7 +60,7 @@ class record_function:
     def __init__(self, name: str, args: str | None = None) -> None:
         self.name = name
         self.args = args
-        self.record: _OPENED = None  # type: ignore[valid-type]
+        self.record: _OPENED = None
 
     def __enter__(self):  # type: ignore[no-untyped-def]
         self.record = _OPERATORS._record_function_enter_new(self.name, self.args)

@@ -179,7 +179,7 @@ class FunctionUnit(Compiled):
                 kind = self._type(argument.annotation, argument)
             elif self.definition.name == "__setstate__" and self.self_type is not None:
                 own = self.self_type.methods.get("__getstate__")
-                kind = own.compiled().result_type() if own is not None else kind  # type: ignore[attr-defined]
+                kind = own.compiled().result_type() if own is not None else kind
             default = self.defaults.get(argument.arg, Empty)
             self._check_default(argument, kind, default)
             self._parameters.append((argument.arg, kind, default))
