@@ -243,7 +243,7 @@ _NOT_FROZEN = (
 )
 
 
-def tell_of_modes(compiled: Any, chosen: dict[str, Any], measured: int) -> None:
+def tell_of_modes(compiled: CompiledGraph, chosen: dict[str, Any], measured: int) -> None:
     """Events for what `mode=` asked for and a graph has no more of."""
     if chosen.get("triton.cudagraphs") and not isinstance(compiled.call, core.GraphLaunch):
         cause = (

@@ -9,7 +9,7 @@ not written (`Unsaid`).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -183,7 +183,7 @@ def _described(lowered: Lowered, writer: _Writer) -> dict[str, Any]:
 # ------------------------------------------------------------------ reading
 
 
-def _target(found: Any) -> Any:
+def _target(found: Sequence[str]) -> Any:
     """What a step calls; None for what no table has."""
     kind, *names = found
     if kind == "function":

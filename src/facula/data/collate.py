@@ -12,7 +12,7 @@ import collections
 import copy
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import facula
@@ -169,7 +169,7 @@ def _collate_floats(batch: Any, *, collate_fn_map: Any = None) -> Any:
     return facula.tensor(batch, dtype=core.float64)
 
 
-def _collate_ints(batch: Any, *, collate_fn_map: Any = None) -> Any:
+def _collate_ints(batch: Sequence[int], *, collate_fn_map: dict[Any, Any] | None = None) -> Any:
     return facula.tensor(batch)
 
 

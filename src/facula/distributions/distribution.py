@@ -8,6 +8,7 @@ for, unless checking is off.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import facula
@@ -116,7 +117,7 @@ class Distribution:
             if isinstance(self.__dict__.get(name), facula.Tensor)
         ]
 
-    def _expanded(self, batch_shape: Any, instance: Any, names: tuple[str, ...]) -> Any:
+    def _expanded(self, batch_shape: Sequence[int], instance: Any, names: tuple[str, ...]) -> Any:
         new = self._get_checked_instance(type(self), instance)
         batch_shape = facula.Size(batch_shape)
         for name in names:

@@ -52,7 +52,7 @@ class ConstraintRegistry:
         self._registry[kind] = factory
         return factory
 
-    def __call__(self, constraint: Any) -> transforms.Transform:
+    def __call__(self, constraint: constraints.Constraint) -> transforms.Transform:
         factory = self._registry.get(type(constraint))
         if factory is None:
             fail(

@@ -9,7 +9,7 @@ what to write instead; sizes that were left to us (`Dim.AUTO`) are fixed where t
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -306,7 +306,7 @@ def _walk(value: Any, shape: Any, path: str) -> Iterator[tuple[Any, Any, str]]:
         _mismatch(path, f"{len(list(_children(value)))} entries", shape)
 
 
-def _children(value: Any) -> Any:
+def _children(value: Sequence[core.Tensor]) -> Any:
     if isinstance(value, dict):
         return list(value.values())
     if isinstance(value, (list, tuple)):
@@ -315,7 +315,7 @@ def _children(value: Any) -> Any:
     return leaves
 
 
-def _by_dim(shape: Any, t: core.Tensor, path: str) -> dict[int, Any]:
+def _by_dim(shape: dict[Any, Any] | None, t: core.Tensor, path: str) -> dict[int, Any]:
     """A tensor's shape as a dictionary."""
     if shape is None:
         return {}

@@ -163,7 +163,7 @@ class InputCheck:
         )
 
 
-def _paths(in_spec: Any, argument_names: list[str], names: list[str]) -> list[str]:
+def _paths(in_spec: pytree.TreeSpec, argument_names: list[str], names: list[str]) -> list[str]:
     """How the arguments' leaves are read: `x`, `xs['data'][0]`; their names where that is not known."""
     args, kwargs = pytree.tree_unflatten(list(range(len(names))), in_spec)
     if len(args) + len(kwargs) != len(argument_names):

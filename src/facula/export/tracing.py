@@ -330,7 +330,7 @@ def is_kept(node: Node) -> bool:
     return node.is_impure() and getattr(node.target, "_op", node.target) is not Tensor.item
 
 
-def output_argument(value: Any) -> Any:
+def output_argument(value: Node) -> Any:
     """What describes one output."""
     if not isinstance(value, Node):
         return ConstantArgument("", value)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -215,7 +215,7 @@ def _sequence_with_keys(values: object) -> tuple[list[tuple[Any, Any]], Context]
     return [(SequenceKey(i), child) for i, child in enumerate(children)], context
 
 
-def _dict_flatten(values: Any) -> tuple[list[Any], Context]:
+def _dict_flatten(values: dict[Any, Any]) -> tuple[list[Any], Context]:
     return list(values.values()), list(values)
 
 
@@ -224,7 +224,7 @@ def _dict_flatten_with_keys(values: Any) -> tuple[list[tuple[Any, Any]], Context
     return [(MappingKey(key), child) for key, child in zip(values, children, strict=True)], context
 
 
-def _dict_unflatten(children: Iterable[Any], keys: Any) -> dict[Any, Any]:
+def _dict_unflatten(children: Iterable[Any], keys: Sequence[str]) -> dict[Any, Any]:
     return dict(zip(keys, children, strict=True))
 
 

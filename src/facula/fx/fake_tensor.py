@@ -480,7 +480,7 @@ def _with_sizes(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _run(mode: FakeTensorMode, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def _run(mode: FakeTensorMode, func: Callable[..., Any], args: Any, kwargs: dict[Any, Any]) -> Any:
     function = getattr(func, "_op", func)
     try:
         return _call(mode, function, args, kwargs)

@@ -16,7 +16,7 @@ __all__ = ["immutable_dict", "immutable_list"]
 
 
 def _refused(name: str) -> Any:
-    def refuse(self: Any, *args: object, **kwargs: object) -> NoReturn:
+    def refuse(self: immutable_list, *args: object, **kwargs: object) -> NoReturn:
         fail(
             NotImplementedError,
             name,

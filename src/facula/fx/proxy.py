@@ -318,7 +318,7 @@ class Proxy:
     @classmethod
     def __torch_function__(
         cls,
-        orig_method: Any,
+        orig_method: core.Op,
         types: Any,
         args: tuple[Any, ...] | None = None,
         kwargs: dict[str, Any] | None = None,

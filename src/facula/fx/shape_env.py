@@ -402,7 +402,7 @@ def _came_first(left: Expr, right: Expr) -> bool:
 # ------------------------------------------------------------------ expressions as nodes
 
 
-def node_of_number(tracer: Any, value: Any) -> Any:
+def node_of_number(tracer: Any, value: SymInt) -> Any:
     """What stands in a trace's graph for a number that depends on sizes."""
     if not isinstance(value, SymInt):
         return _node_of_other(tracer, value)
@@ -546,7 +546,7 @@ def sizes_of(t: Any) -> tuple[Expr, ...]:
     return tuple(map(expr_of, t.shape)) if geometry is None else geometry[0]
 
 
-def _node_of_condition(tracer: Any, value: SymBool, condition: Any) -> Any:
+def _node_of_condition(tracer: _Inputs, value: SymBool, condition: Any) -> Any:
     """The node of a condition, or of a part of one."""
     kind = condition[0]
     if kind == "not":
@@ -565,7 +565,7 @@ def _node_of_condition(tracer: Any, value: SymBool, condition: Any) -> Any:
     return made
 
 
-def _called(tracer: Any, function: Callable[..., Any], *args: object) -> Any:
+def _called(tracer: _Inputs, function: Callable[..., Any], *args: object) -> Any:
     if not any(hasattr(x, "meta") for x in args):
         return function(*args)
     return tracer.graph.call_function(function, args)

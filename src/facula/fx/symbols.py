@@ -9,7 +9,7 @@ not follow from the expressions is noted as a guard; `int(x)` fixes the value, a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from facula.ops import remember
@@ -311,7 +311,7 @@ def mod(a: Expr, b: Expr) -> Expr:
     return number(0) if _divided(a, b) is not None else Expr({((Atom("mod", (a, b)), 1),): 1})
 
 
-def _extreme(name: str, choose: Any) -> Any:
+def _extreme(name: str, choose: Callable[..., Any]) -> Any:
     def made(a: Expr, b: Expr) -> Expr:
         if a.constant is not None and b.constant is not None:
             return number(choose(a.constant, b.constant))
@@ -364,7 +364,7 @@ class SymInt(int):
         found = self.env.simplified(expr) if self.env is not None else expr
         return value if found.constant is not None else SymInt(value, found, self.env)
 
-    def _computed(self, name: str, value: int, rule: Any, a: Any, b: Any) -> Any:
+    def _computed(self, name: str, value: int, rule: Callable[..., Any], a: Any, b: Any) -> Any:
         """The number with the expression of an operation, which is computed once."""
         if self.env is None:
             return self._made(value, rule(expr_of(a), expr_of(b)))
@@ -667,7 +667,7 @@ _arithmetic("floordiv", floordiv, lambda a, b: a // b)
 _arithmetic("mod", mod, lambda a, b: a % b)
 
 
-def _comparison(name: str, relation: str, compare: Any) -> None:
+def _comparison(name: str, relation: str, compare: Callable[..., Any]) -> None:
     def method(self: SymInt, other: object) -> Any:
         if not isinstance(other, (int, float)):
             return NotImplemented

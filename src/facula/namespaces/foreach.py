@@ -42,7 +42,7 @@ def function(name: str) -> Callable[..., Any] | None:
     words = [p.name for p in parameters if p.keyword_only]
     count = len(parameters) - len(words)
 
-    def foreach(self: Any, *args: object, **kwargs: object) -> Any:
+    def foreach(self: Sequence[core.Tensor], *args: object, **kwargs: object) -> Any:
         if words and len(args) >= count:  # lists of scalars come by position, too
             kwargs = {**dict(zip(words, args[count - 1 :], strict=False)), **kwargs}
             args = args[: count - 1]

@@ -68,7 +68,7 @@ class TypedStorage(metaclass=_Kind):
     def __init__(
         self,
         *args: Any,
-        wrap_storage: Any = None,
+        wrap_storage: UntypedStorage | None = None,
         dtype: core.dtype | None = None,
         device: core.device | str | int | None = None,
         _internal: bool = False,

@@ -49,7 +49,7 @@ def _indices(op: str, indices: core.Tensor, rows: int) -> Any:
     return indices
 
 
-def _sparse_rows(values: Any, places: Any, size: tuple[int, ...], padding_idx: int) -> Any:
+def _sparse_rows(values: Any, places: core.Tensor, size: tuple[int, ...], padding_idx: int) -> Any:
     """A sparse gradient of a table: rows at their places, without the padding row."""
     if padding_idx >= 0:
         kept = (places != padding_idx).nonzero().reshape((-1,))

@@ -324,7 +324,7 @@ class take:
         yield (S(3), S.full((1,), 5)), {}, IndexError, "index 5 is out of bounds"
 
 
-def _check_flat(op: str, size: int, index: Any) -> None:
+def _check_flat(op: str, size: int, index: core.Tensor) -> None:
     if size == 0 and index.numel():
         fail(
             IndexError,

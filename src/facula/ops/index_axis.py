@@ -53,7 +53,7 @@ def _fitting(own: list[int], dim: int, count: int) -> str:
     return f"a source of shape {[count if d == dim else n for d, n in enumerate(own)]} would fit"
 
 
-def _check_source(op: str, self: Any, dim: int, count: int, source: Any) -> None:
+def _check_source(op: str, self: core.Tensor, dim: int, count: int, source: core.Tensor) -> None:
     own, other = list(self.shape) or [1], list(source.shape) or [1]
     if len(own) != len(other) and not (len(other) == 1 and count == 1 and self.dim() <= 1):
         fail(
@@ -85,7 +85,7 @@ def _check_source(op: str, self: Any, dim: int, count: int, source: Any) -> None
         )
 
 
-def _same_dtype(op: str, self: Any, source: Any) -> None:
+def _same_dtype(op: str, self: core.Tensor, source: core.Tensor) -> None:
     if self.dtype is not source.dtype:
         fail(
             RuntimeError,

@@ -57,7 +57,7 @@ def check_index_dtype(op: str, index: Any, exception: type[Exception] = RuntimeE
         )
 
 
-def index64(op: str, index: Any, exception: type[Exception] = RuntimeError) -> Any:
+def index64(op: str, index: core.Tensor, exception: type[Exception] = RuntimeError) -> Any:
     """Give the index as int64; it must be int32 or int64."""
     if index.dtype is core.int64:
         return index
@@ -67,7 +67,7 @@ def index64(op: str, index: Any, exception: type[Exception] = RuntimeError) -> A
 
 def check_bounds(
     op: str,
-    index: Any,
+    index: core.Tensor,
     size: int,
     dim: int,
     exception: type[Exception] = IndexError,
@@ -90,7 +90,7 @@ def check_bounds(
         out_of_bounds(op, index, bad.item(), size, dim, exception, low)
 
 
-def within(index: Any, size: int) -> bool:
+def within(index: core.Tensor, size: int) -> bool:
     """Whether all indices of a tensor are in [0, size)."""
     index = index.to(core.int64).contiguous()
     bad = core.empty((1,), dtype=core.int64)
@@ -178,8 +178,8 @@ def product(sizes: Sequence[int]) -> int:
 
 def gather(
     result: Any,
-    source: Any,
-    index: Any,
+    source: core.Tensor,
+    index: core.Tensor,
     dim: int,
     shape: Sequence[int],
     index_strides: Sequence[int],
@@ -209,8 +209,8 @@ def gather(
 def scatter(
     kind: str,
     target: core.Tensor,
-    source: Any,
-    index: Any,
+    source: core.Tensor,
+    index: core.Tensor,
     dim: int,
     shape: Sequence[int],
     index_strides: Sequence[int],

@@ -366,10 +366,10 @@ class scatter_reduce:
 
 
 def reduce_into(
-    out: Any,
-    self: Any,
+    out: core.Tensor,
+    self: core.Tensor,
     dim: int,
-    index: Any,
+    index: core.Tensor,
     reduce: str,
     include_self: bool,
     combine: Callable[[Any, str], None],
@@ -391,7 +391,7 @@ def reduce_into(
         out.copy_(target)
 
 
-def _narrow_repeats(shape: list[int], dim: int, index: Any) -> tuple[list[int], Any]:
+def _narrow_repeats(shape: list[int], dim: int, index: core.Tensor) -> tuple[list[int], Any]:
     """Where the index only repeats along a dimension (stride 0), one slice of it says all."""
     shape = list(shape)
     for d, step in enumerate(index.stride()):
@@ -412,7 +412,7 @@ def _forget(target: Any, dim: int, index: Any, start: Any) -> None:
     target.masked_fill_(named, start)
 
 
-def scatter_counts(self: Any, dim: int, index: Any, include_self: bool) -> Any:
+def scatter_counts(self: core.Tensor, dim: int, index: core.Tensor, include_self: bool) -> Any:
     """How many values meet at each place of `self`, at least 1 (int64).
 
     Where the index repeats along a dimension (stride 0), so do the counts: they are taken once and

@@ -237,7 +237,7 @@ class bincount:
         return result
 
 
-def _edges(op: str, self: Any, low: float, high: float) -> tuple[float, float]:
+def _edges(op: str, self: core.Tensor, low: float, high: float) -> tuple[float, float]:
     """The range of a histogram; the data's own when both ends are 0."""
     if low == high == 0 and self.numel():
         low, high = float(self.min().item()), float(self.max().item())
@@ -266,7 +266,7 @@ def _edges(op: str, self: Any, low: float, high: float) -> tuple[float, float]:
     return low, high
 
 
-def _count(self: Any, bins: int, edges: Any, weight: Any, low: float, high: float) -> Any:
+def _count(self: core.Tensor, bins: int, edges: Any, weight: Any, low: float, high: float) -> Any:
     counts = core.empty((bins,), dtype=self.dtype)
     counts.zero_()
     if weight is not None:
@@ -279,7 +279,7 @@ def _count(self: Any, bins: int, edges: Any, weight: Any, low: float, high: floa
     return counts
 
 
-def _check_float(op: str, self: Any) -> Any:
+def _check_float(op: str, self: core.Tensor) -> Any:
     if self.dtype is not core.float32 and self.dtype is not core.float64:
         if (
             not self.dtype.is_floating_point

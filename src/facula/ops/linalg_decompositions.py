@@ -183,7 +183,7 @@ def qr(self, some):
     return tuple(F.linalg_qr(self, "reduced" if some else "complete"))
 
 
-def _check_reflections(op: str, packed: Any, tau: Any) -> None:
+def _check_reflections(op: str, packed: core.Tensor, tau: core.Tensor) -> None:
     check_matrix(op, packed, "input")
     check_kind(op, packed, "input")
     check_same_dtype(op, packed, tau, ("input", "tau"))
@@ -205,7 +205,7 @@ def _check_reflections(op: str, packed: Any, tau: Any) -> None:
         )
 
 
-def _reflections(packed: Any, tau: Any) -> tuple[Any, Any]:
+def _reflections(packed: core.Tensor, tau: core.Tensor) -> tuple[Any, Any]:
     """The vectors V of k reflections as columns, and the triangle I + U D of their product.
 
     H_1 ... H_k = I - V D (I + U D)^-1 V^H, where U is the strict upper triangle of V^H V and D =
@@ -218,7 +218,7 @@ def _reflections(packed: Any, tau: Any) -> tuple[Any, Any]:
     return vectors, triangle + F.eye(k, dtype=packed.dtype, device=packed.device)
 
 
-def _reflected(packed: Any, tau: Any, other: object, conjugate: bool) -> Any:
+def _reflected(packed: core.Tensor, tau: core.Tensor, other: object, conjugate: bool) -> Any:
     """Q @ other, or Q^H @ other, for the product Q of the reflections."""
     vectors, triangle = _reflections(packed, tau)
     inner, scale = adjoint(vectors) @ other, tau.unsqueeze(-1)

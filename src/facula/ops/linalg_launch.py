@@ -180,7 +180,7 @@ def lapack(check: str, function: str, *arguments: Any, **settings: object) -> An
         blas_threads.release()
 
 
-def store(out: Any, array: Any) -> None:
+def store(out: core.Tensor, array: Any) -> None:
     """Copy an array into a result."""
     if out.numel():
         out.copy_(core.from_numpy(array))

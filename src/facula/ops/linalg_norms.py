@@ -6,6 +6,7 @@ are reductions, the others come from singular values, and all are differentiable
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import inf
 from typing import Any
 
@@ -16,7 +17,7 @@ from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite
 
 
-def _two_dims(op: str, dim: Any, rank: int) -> tuple[int, int]:
+def _two_dims(op: str, dim: Sequence[int], rank: int) -> tuple[int, int]:
     """The two different dimensions of a matrix norm."""
     if len(dim) != 2:
         fail(

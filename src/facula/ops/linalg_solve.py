@@ -24,7 +24,7 @@ def _substitute_both(factors: core.Tensor, x: core.Tensor) -> None:
         substitute(batch_of(factors), batch_of(x), True, False)
 
 
-def solve_factored(factors: Any, pivots: Any, b: Any, conjugate: bool) -> Any:
+def solve_factored(factors: core.Tensor, pivots: core.Tensor, b: Any, conjugate: bool) -> Any:
     """The solution of A x = b, or of A^H x = b, for A = P L U; differentiable."""
     if conjugate:
         flipped = adjoint(factors)

@@ -387,7 +387,7 @@ def linalg_lu_solve(LU, pivots, B, left, adjoint):  # noqa: N803
     return solve_factored(factors, pivots.expand(factors.shape[:-1]), b, adjoint)
 
 
-def _check_pivots(op: str, pivots: Any) -> None:
+def _check_pivots(op: str, pivots: core.Tensor) -> None:
     if pivots.dtype is not core.int32:
         fail(
             RuntimeError,

@@ -183,7 +183,7 @@ class _cholesky_solve:
 # ------------------------------------------------------------------ LU
 
 
-def _eliminate(a: Any, pivots: Any, info: object, begin: int, end: int) -> None:
+def _eliminate(a: Any, pivots: core.Tensor, info: object, begin: int, end: int) -> None:
     """Factor the columns [begin, end) below row `begin`; exchanges of rows reach over the whole
     matrix.
     """
@@ -276,7 +276,7 @@ class _permutation:
             out.copy_(F.argsort(out, -1))
 
 
-def lu_gradient(grad: core.Tensor, factors: Any, pivots: Any) -> Any:
+def lu_gradient(grad: core.Tensor, factors: core.Tensor, pivots: core.Tensor) -> Any:
     """The gradient of the matrix out of that of its LU factors, of any shape."""
     m, n = factors.shape[-2:]
     k = min(m, n)
@@ -298,7 +298,7 @@ def lu_gradient(grad: core.Tensor, factors: Any, pivots: Any) -> Any:
     return permuted(inner, pivots, True)
 
 
-def _right(x: core.Tensor, square: Any) -> Any:
+def _right(x: core.Tensor, square: core.Tensor) -> Any:
     """x @ U^-H for the upper triangle U of a matrix."""
     return adjoint(F._solve_triangular(square, adjoint(x), True, False))
 

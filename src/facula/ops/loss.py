@@ -254,7 +254,7 @@ def _check_classes(op: str, input: core.Tensor, target: core.Tensor, weight: cor
 
 
 def _averaged(
-    loss: Any, target: core.Tensor, weight: core.Tensor, ignore_index: int, reduction: str
+    loss: core.Tensor, target: core.Tensor, weight: core.Tensor, ignore_index: int, reduction: str
 ) -> Any:
     """Reduce row losses: the mean is over the weights of the rows that count."""
     if reduction == "none":

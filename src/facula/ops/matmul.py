@@ -47,7 +47,7 @@ def check_product_dtypes(op: str, a: Any, b: Any) -> None:
 
 
 def gemm(
-    out: Any, a: Any, b: Any, alpha: Any = 1, beta: Any = 0, bias: core.Tensor | None = None
+    out: core.Tensor, a: Any, b: Any, alpha: Any = 1, beta: Any = 0, bias: core.Tensor | None = None
 ) -> None:
     """out = alpha * a @ b + beta * out + bias over matrices or batches of them; `out` has unit
     column stride.

@@ -363,7 +363,7 @@ def foreach_norm(tensors: Tensors, ord: float = 2.0) -> list[Any]:
     return norms
 
 
-def scale_tensors(tensors: Tensors, coefficient: Any) -> None:
+def scale_tensors(tensors: Tensors, coefficient: core.Tensor) -> None:
     """Multiply every tensor by a zero-dimensional tensor, in place (clipping by norm)."""
     coefficient = coefficient.to(core.float32)
     _launch("scale", (tensors, [coefficient] * len(tensors)), ())

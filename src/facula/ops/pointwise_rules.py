@@ -188,7 +188,7 @@ class _TensorNamespace:
     def cast(x: object, code: str) -> Any:
         return x.to(_DTYPE_OF[code]) if isinstance(x, core.Tensor) else x
 
-    def where(self, condition: Any, a: object, b: object) -> Any:
+    def where(self, condition: core.Tensor, a: object, b: object) -> Any:
         if not isinstance(condition, core.Tensor):
             return a if condition else b
         if type(a) is float and type(b) is float and self._computed.is_floating_point:
@@ -302,7 +302,7 @@ def _compute_code(definition: Any, variant: Any, values: list[Any], operands: li
     return {"bf16": "f32", "f16": "f32", "c32": "c64"}.get(common.code, common.code)
 
 
-def push(op: core.Op, args: tuple[Any, ...], wrt: int, tangent: Any, result: Any) -> Any:
+def push(op: core.Op, args: tuple[Any, ...], wrt: int, tangent: core.Tensor, result: Any) -> Any:
     """What the tangent of tensor argument `wrt` adds to the result's, by operators.
 
     Takes the call's arguments in schema order.  None where the result does not depend on it.

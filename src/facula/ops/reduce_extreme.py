@@ -186,7 +186,7 @@ class Argmin:
         yield (S(3, 4), 1), {}
 
 
-def _chosen(op: str, self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:
+def _chosen(op: str, self: core.Tensor, dim: int, keepdim: bool) -> tuple[Any, Any]:
     _check(op, self)
     d = wrap_dim(op, dim, self.dim())
     launch.check_nonempty(op, self.shape, (d,))

@@ -10,6 +10,7 @@ wins in max and min, and the first of equal values.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from facula.ops import scalar
@@ -557,7 +558,7 @@ class NormBackwardSums:
 # --- losses that are one number: summed over all elements of two tensors
 
 
-def _loss(name: str, element: Any, parameters: str = "") -> None:
+def _loss(name: str, element: Callable[..., Any], parameters: str = "") -> None:
     def block(x: Scalar, y: Scalar, **settings: Scalar) -> State:
         return sum_block(element(x, y, **settings))
 

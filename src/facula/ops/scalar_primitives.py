@@ -263,7 +263,7 @@ def _swapped(rule: Callable[..., Any]) -> Callable[..., Any]:
 def _first_wins(better: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """The gradient of fmax and fmin: to the first at a tie, never to a NaN beside a number."""
 
-    def first(x: core.Tensor, y: Any) -> Any:
+    def first(x: core.Tensor, y: Scalar) -> Any:
         return apply("logical_or", apply(better, x, y), isnan(y))
 
     return (
@@ -539,7 +539,7 @@ zeta = declare(
 )
 
 
-def _igamma_slope(a: Any, x: core.Tensor) -> Any:
+def _igamma_slope(a: Scalar, x: core.Tensor) -> Any:
     return exp((a - 1.0) * log(x) - x - lgamma(a))
 
 
@@ -551,7 +551,7 @@ igammac = declare(
 )
 
 
-def _bessel_ratio(r: Any, x: object) -> Any:
+def _bessel_ratio(r: Scalar, x: object) -> Any:
     """`r / x`, whose limit at zero is one half for i1, i1e and j1."""
     zero = x == 0
     return where(zero, 0.5, r / where(zero, 1.0, x))  # no 0 / 0 in derivatives of the other branch

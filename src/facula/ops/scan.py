@@ -117,7 +117,7 @@ class Cumprod:
         yield (S(3, 4), 1), {}
 
 
-def _complex_cumprod(out: Any, x: core.Tensor, dim: int) -> None:
+def _complex_cumprod(out: core.Tensor, x: core.Tensor, dim: int) -> None:
     """Doubling: after step k each place holds the product of the 2**k elements up to it."""
     out.copy_(x)
     length, step = (x.shape[dim] if x.dim() else 1), 1
@@ -159,12 +159,12 @@ def _cumprod_gradient_by_element(grad: core.Tensor, x: core.Tensor, dim: int) ->
     return F.cat(parts, dim)
 
 
-def _running(op: str, self: Any, dim: int) -> tuple[Any, Any]:
+def _running(op: str, self: core.Tensor, dim: int) -> tuple[Any, Any]:
     core.refuse_unsigned(op, self)
     return _like(op, self, dim, self.dtype), _like(op, self, dim, core.int64)
 
 
-def _run_extreme(op: str, out: tuple[Any, Any], self: Any, dim: int) -> None:
+def _run_extreme(op: str, out: tuple[Any, Any], self: core.Tensor, dim: int) -> None:
     if _native(self.dtype):
         _run(op, out, self, dim)
         return

@@ -23,7 +23,7 @@ from facula.ops.registry import F, composite, operator, return_type_of
 UNSIGNED = {"u16": core.int16, "u32": core.int32, "u64": core.int64}
 
 
-def check_ordered(op: str, self: Any) -> None:
+def check_ordered(op: str, self: core.Tensor) -> None:
     """Raise for complex tensors, which have no order."""
     if self.dtype.is_complex:
         fail(
@@ -35,7 +35,7 @@ def check_ordered(op: str, self: Any) -> None:
         )
 
 
-def sortable(self: Any) -> tuple[str, Any]:
+def sortable(self: core.Tensor) -> tuple[str, Any]:
     """Give the kernel's dtype code and a tensor in which the kernel sees the order of `self`."""
     code = self.dtype.code
     if code in UNSIGNED:
@@ -47,7 +47,7 @@ def sortable(self: Any) -> tuple[str, Any]:
 
 
 def along_rows(
-    self: Any,
+    self: core.Tensor,
     dim: int,
     length: int,
     outs: tuple[Any, Any],
@@ -78,7 +78,7 @@ def along_rows(
 
 
 def _select_gradient(
-    grad: core.Tensor, self_meta: Any, dim: int, positions: Any, keepdim: bool = True
+    grad: core.Tensor, self_meta: Any, dim: int, positions: core.Tensor, keepdim: bool = True
 ) -> Any:
     """Send gradients back to the positions that were chosen along `dim`."""
     if not self_meta.dim():
@@ -184,7 +184,7 @@ def msort(self):
     return F.sort(self, 0)[0]
 
 
-def _check_k(self: Any, k: int, dim: int) -> None:
+def _check_k(self: core.Tensor, k: int, dim: int) -> None:
     """Raise for more elements than there are along a dimension."""
     size = self.shape[dim] if self.dim() else 1
     if not 0 <= k <= size:
@@ -292,7 +292,7 @@ class _topk_values:
         yield (S(4, 90), 3, 0, False), {}
 
 
-def _reduced(self: Any, dim: int, keepdim: bool) -> list[int]:
+def _reduced(self: core.Tensor, dim: int, keepdim: bool) -> list[int]:
     shape = list(self.shape)
     if not shape:
         return shape
@@ -303,7 +303,7 @@ def _reduced(self: Any, dim: int, keepdim: bool) -> list[int]:
     return shape
 
 
-def _check_nonempty(op: str, self: Any, dim: int) -> None:
+def _check_nonempty(op: str, self: core.Tensor, dim: int) -> None:
     if self.dim() and self.shape[dim] == 0:
         fail(
             IndexError,
@@ -327,7 +327,7 @@ def _place(self: Any, dim: int, keepdim: bool, k: int, mode: int, out: tuple[Any
     along_rows(self, dim, 1, outs, run)
 
 
-def _not_bool(op: str, self: Any) -> None:
+def _not_bool(op: str, self: core.Tensor) -> None:
     check_ordered(op, self)
     if self.dtype is core.bool_:
         fail(

@@ -34,7 +34,7 @@ from facula.ops.sparse_tensor import (
 Tensor = core.Tensor
 
 
-def like_first(first: SparseTensor, made: Any) -> Any:
+def like_first(first: SparseTensor, made: SparseTensor) -> Any:
     """A COO result in the layout of the first operand."""
     if first._form is COO:
         return made
@@ -45,7 +45,7 @@ def like_first(first: SparseTensor, made: Any) -> Any:
     return compressed(made, first._form, block)
 
 
-def _same_shape(op: str, a: Any, b: Any) -> None:
+def _same_shape(op: str, a: SparseTensor, b: SparseTensor) -> None:
     if a.shape != b.shape:
         fail(
             RuntimeError,
@@ -96,7 +96,7 @@ def _add_to_dense(dense: Any, sparse: SparseTensor, alpha: Any) -> Any:
     return rows.index_add(0, flat, _times(values.to(dtype), alpha)).reshape(dense.shape)
 
 
-def _flat(sparse: SparseTensor, index: Any) -> list[int]:
+def _flat(sparse: SparseTensor, index: core.Tensor) -> list[int]:
     count = 1
     for n in sparse.shape[: index.shape[0]]:
         count *= n
@@ -142,7 +142,7 @@ def rsub(self: Any, other: object, alpha: Any) -> Any:
 
 
 @inplace_rule("add")
-def add_(target: core.Tensor, other: Any, alpha: Any) -> Any:
+def add_(target: core.Tensor, other: SparseTensor, alpha: Any) -> Any:
     """Add a sparse tensor to a dense one where its elements are."""
     plain = target.is_contiguous() and target.dtype is other.dtype and target.shape == other.shape
     recording = core.is_grad_enabled() and (target.requires_grad or other.requires_grad)
@@ -242,7 +242,7 @@ def floor_divide(self: Any, other: object) -> Any:
     return div(self, other, "floor")
 
 
-def _check_divisor(self: Any, other: object) -> None:
+def _check_divisor(self: SparseTensor, other: object) -> None:
     sparse = isinstance(other, SparseTensor)
     if sparse or not isinstance(self, SparseTensor) or (isinstance(other, Tensor) and other.dim()):
         fail(

@@ -53,14 +53,14 @@ def pattern_of(sparse: SparseTensor) -> Pattern:
 # ------------------------------------------------------------------ coordinates
 
 
-def expand_pointers(pointers: Any, count: int) -> Any:
+def expand_pointers(pointers: core.Tensor, count: int) -> Any:
     """The line of each of `count` entries from where the lines start: [n + 1] to [count]."""
     lengths = pointers[1:] - pointers[:-1]
     lines = F.arange(lengths.shape[0], device=pointers.device)
     return F.repeat_interleave(lines, lengths.to(core.int64), output_size=count)
 
 
-def compress(lines: Any, count: int) -> Any:
+def compress(lines: core.Tensor, count: int) -> Any:
     """Where each of `count` lines starts, from the sorted lines of the entries."""
     bounds = F.arange(count + 1, dtype=lines.dtype, device=lines.device)
     return F.searchsorted(lines.contiguous(), bounds)
@@ -95,7 +95,7 @@ def element_index(pattern: Pattern) -> Any:
     return F.stack([*leading, row, column])
 
 
-def coordinates(flat: Any, sizes: Sequence[int]) -> list[Any]:
+def coordinates(flat: core.Tensor, sizes: Sequence[int]) -> list[Any]:
     """The coordinates of flat positions in an array of these sizes."""
     found = []
     for size in reversed(sizes):
@@ -104,7 +104,7 @@ def coordinates(flat: Any, sizes: Sequence[int]) -> list[Any]:
     return found[::-1]
 
 
-def flatten(index: Any, sizes: Sequence[int]) -> Any:
+def flatten(index: core.Tensor, sizes: Sequence[int]) -> Any:
     """The flat positions of coordinates [dimensions, count] in an array of these sizes."""
     if not len(sizes):
         return F.zeros((index.shape[1],), dtype=core.int64, device=index.device)
@@ -114,7 +114,7 @@ def flatten(index: Any, sizes: Sequence[int]) -> Any:
     return flat
 
 
-def dense_shape(pattern: Pattern, index: Any) -> tuple[int, ...]:
+def dense_shape(pattern: Pattern, index: core.Tensor) -> tuple[int, ...]:
     """The shape of one value."""
     return tuple(pattern.size[index.shape[0] :])
 
@@ -144,7 +144,7 @@ def coalesced(sparse: SparseTensor) -> Any:
     return compose((stacked,), added, sparse.shape, COO, True)
 
 
-def sum_groups(values: Any, group: Any, count: int) -> Any:
+def sum_groups(values: Any, group: core.Tensor, count: int) -> Any:
     """The sums of values by the number of their group."""
     if values.dtype is core.bool:
         return sum_groups(values.to(core.int32), group, count).to(core.bool)
@@ -177,12 +177,12 @@ def to_coo(sparse: SparseTensor) -> Any:
     return made._coalesced_(True) if sorted_already else coalesced(made)
 
 
-def _sorted_lines(index: Any, size: Any) -> bool:
+def _sorted_lines(index: core.Tensor, size: core.Size) -> bool:
     flat = flatten(index, size[: index.shape[0]])
     return flat.shape[0] < 2 or bool((flat[1:] > flat[:-1]).all())
 
 
-def dense_to_coo(dense: Any, sparse_dim: int) -> Any:
+def dense_to_coo(dense: core.Tensor, sparse_dim: int) -> Any:
     """The elements of a dense tensor that are not zero, by its first `sparse_dim` dimensions."""
     rest = tuple(range(sparse_dim, dense.dim()))
     nonzero = dense != 0
@@ -192,14 +192,14 @@ def dense_to_coo(dense: Any, sparse_dim: int) -> Any:
     return compose((index,), gather(dense, index), dense.shape, COO, True)
 
 
-def gather(dense: Any, index: Any) -> Any:
+def gather(dense: core.Tensor, index: core.Tensor) -> Any:
     """The elements of a dense tensor at coordinates [dimensions, count]."""
     count = index.shape[0]
     flat = dense.reshape([math.prod(dense.shape[:count]), *dense.shape[count:]])
     return flat.index_select(0, flatten(index, dense.shape[:count]))
 
 
-def scatter(index: Any, values: object, size: Sequence[int]) -> Any:
+def scatter(index: core.Tensor, values: object, size: Sequence[int]) -> Any:
     """A dense tensor with values added at coordinates."""
     count = index.shape[0]
     total = math.prod(size[:count])
@@ -215,7 +215,7 @@ def dense_of(sparse: SparseTensor) -> Any:
 # ------------------------------------------------------------------ compressed layouts
 
 
-def compressed(sparse: Any, layout: Any, block: Sequence[int] | None = None) -> Any:
+def compressed(sparse: SparseTensor, layout: Any, block: Sequence[int] | None = None) -> Any:
     """A tensor of any layout in a compressed one."""
     if sparse._form is layout and (block is None or tuple(_block(sparse)) == tuple(block)):
         return sparse
@@ -410,7 +410,7 @@ def coalesce(self):
     return coalesced(self)
 
 
-def _checked_block(name: str, layout: core.layout | None, blocksize: Any) -> Any:
+def _checked_block(name: str, layout: core.layout | None, blocksize: Sequence[int] | None) -> Any:
     if layout in BLOCKED:
         if blocksize is None or len(blocksize) != 2:
             fail(
@@ -501,7 +501,7 @@ def _conversion(word: str, layout: core.layout, block: bool) -> Any:
     name = f"to_sparse_{word}"
     sizes = "int[2] blocksize, " if block else ""
 
-    def body(self: Any, *rest: object) -> Any:
+    def body(self: core.Tensor, *rest: object) -> Any:
         return F.to_sparse(
             self, None, layout=layout, blocksize=rest[0] if block else None, dense_dim=rest[-1]
         )

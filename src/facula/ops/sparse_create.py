@@ -56,7 +56,7 @@ def _whole(op: str, indices: core.Tensor, names: str) -> Any:
     return indices
 
 
-def _finished(made: Any, values: Any, requires_grad: Any) -> Any:
+def _finished(made: Any, values: Any, requires_grad: bool) -> Any:
     """A leaf of its own where a gradient is asked for, else part of the history of the values."""
     return made.detach().requires_grad_() if requires_grad and not values.requires_grad else made
 
@@ -372,15 +372,15 @@ def _constructor(layout: core.layout) -> Any:
     first, second = _PARTS[layout]
 
     def body(
-        starts: Any,
-        plain: Any,
+        starts: core.Tensor,
+        plain: core.Tensor,
         values: object,
-        size: Any,
+        size: Sequence[int],
         dtype: core.dtype,
         given: object,
         device: core.device | None,
-        pin_memory: Any,
-        requires_grad: Any,
+        pin_memory: bool,
+        requires_grad: bool,
         check_invariants: Any,
     ) -> Any:
         return F.sparse_compressed_tensor(

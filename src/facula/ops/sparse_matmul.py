@@ -35,7 +35,7 @@ def _rows(starts: Any) -> int:
     return starts.shape[0] - 1
 
 
-def _structure(op: str, starts: Any, plain: Any, columns: int) -> tuple[Any, Any]:
+def _structure(op: str, starts: core.Tensor, plain: core.Tensor, columns: int) -> tuple[Any, Any]:
     """The structure as contiguous int64, checked to lie inside a matrix of so many columns."""
     starts, plain = starts.to(core.int64).contiguous(), plain.to(core.int64).contiguous()
     launch.check_bounds(op, plain, columns, 1, IndexError, negative=False)
@@ -90,7 +90,7 @@ class CsrMatmul:
         )
 
 
-def _transposed_product(structure: Any, values: Any, dense: Any) -> Any:
+def _transposed_product(structure: Any, values: Any, dense: core.Tensor | None) -> Any:
     starts, rows, order = structure
     return F._csr_matmul(starts, rows, values.index_select(0, order), dense)
 
@@ -207,7 +207,7 @@ def rows_of(matrix: SparseTensor) -> tuple[Any, Any, Any]:
     return compress(index[0], matrix.shape[0]), index[1], values
 
 
-def product(matrix: SparseTensor, dense: Any) -> Any:
+def product(matrix: SparseTensor, dense: core.Tensor) -> Any:
     """The product of a sparse and a dense matrix, by the kernel where there is one for the dtype."""
     starts, plain, values = rows_of(matrix)
     dtype = values.dtype
@@ -339,7 +339,7 @@ def bmm(self: Any, mat2: Any) -> Any:
 
 
 @rule("matmul")
-def matmul(self: Any, other: Any) -> Any:
+def matmul(self: core.Tensor, other: Any) -> Any:
     """The matrix product by the numbers of dimensions."""
     a, b = self.dim(), other.dim()
     if (a, b) == (2, 2):

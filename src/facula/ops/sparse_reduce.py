@@ -7,6 +7,7 @@ elements that are not specified as minus infinity.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from facula import core
@@ -20,7 +21,7 @@ from facula.ops.sparse_tensor import COO, SparseTensor, compose, rebuilt, values
 
 
 @rule("sum")
-def total(self: Any, dim: Any, keepdim: bool, dtype: core.dtype) -> Any:
+def total(self: SparseTensor, dim: int | Sequence[int], keepdim: bool, dtype: core.dtype) -> Any:
     """The sum over all dimensions (dense) or some of them (sparse)."""
     if dim is None or (not isinstance(dim, int) and not len(dim)):
         return values_of(self).sum(dtype=dtype)
@@ -125,7 +126,7 @@ def sparse_sum(input, dim, dtype):
     return F.sum(input, dim, dtype=dtype)
 
 
-def _groups(index: Any, size: Any, dim: int) -> tuple[Any, Any]:
+def _groups(index: core.Tensor, size: core.Size, dim: int) -> tuple[Any, Any]:
     """The number of the line along `dim` on which each element lies, and how many lines there are."""
     others = [d for d in range(index.shape[0]) if d != dim]
     if not others:

@@ -72,7 +72,7 @@ def _other_class(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return None
 
 
-def route(op: core.Op, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def route(op: core.Op, function: core.Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """One call of an operator, or of its in-place form, that has a sparse argument."""
     other = _other_class(args, kwargs)
     if other is not None:

@@ -39,7 +39,7 @@ _TURNED = {CSR: CSC, CSC: CSR, BSR: BSC, BSC: BSR}
 
 
 @rule("transpose")
-def transpose(self: Any, dim0: int, dim1: int) -> Any:
+def transpose(self: SparseTensor, dim0: int, dim1: int) -> Any:
     """Two dimensions exchanged."""
     rank = self.dim()
     a, b = wrap_dim("transpose", dim0, rank), wrap_dim("transpose", dim1, rank)
@@ -135,7 +135,7 @@ def permute(self: Any, dims: Any) -> Any:
 
 
 @rule("select")
-def select(self: Any, dim: int, index: int) -> Any:
+def select(self: SparseTensor, dim: int, index: int) -> Any:
     """One entry of a dimension, which is dropped."""
     dim = wrap_dim("select", dim, self.dim())
     size = self.shape[dim]
@@ -164,7 +164,7 @@ def select(self: Any, dim: int, index: int) -> Any:
 
 
 @rule("slice")
-def slice_(self: Any, dim: int, start: Any, end: Any, step: int) -> Any:
+def slice_(self: SparseTensor, dim: int, start: Any, end: Any, step: int) -> Any:
     """A range of a dimension."""
     dim = wrap_dim("slice", dim, self.dim())
     first, last, step = slice(start, end, step).indices(self.shape[dim])
@@ -189,7 +189,7 @@ def slice_(self: Any, dim: int, start: Any, end: Any, step: int) -> Any:
 
 
 @rule("narrow", "narrow_copy")
-def narrow(self: Any, dim: int, start: Any, length: int) -> Any:
+def narrow(self: SparseTensor, dim: int, start: Any, length: int) -> Any:
     """`length` entries of a dimension from `start` on."""
     size = self.shape[wrap_dim("narrow", dim, self.dim())]
     begin = int(start) + size if int(start) < 0 else int(start)
@@ -204,7 +204,7 @@ def narrow(self: Any, dim: int, start: Any, length: int) -> Any:
 
 
 @rule("index_select")
-def index_select(self: Any, dim: int, index: Any) -> Any:
+def index_select(self: SparseTensor, dim: int, index: core.Tensor) -> Any:
     """Entries of a dimension by their numbers."""
     dim = wrap_dim("index_select", dim, self.dim())
     size = list(self.shape)
@@ -247,7 +247,7 @@ def unbind(self: Any, dim: int) -> Any:
 
 
 @rule("unsqueeze")
-def unsqueeze(self: Any, dim: int) -> Any:
+def unsqueeze(self: SparseTensor, dim: int) -> Any:
     """A new dimension of size 1."""
     dim = wrap_dim("unsqueeze", dim, self.dim() + 1)
     coo = to_coo(self)
@@ -411,7 +411,7 @@ def _like(name: str, sparse: SparseTensor, numbers: tuple[Any, ...], options: An
 def _value_like(name: str, count: int) -> None:
     """The rule of an operator that makes a tensor like another, after `count` numbers."""
 
-    def made(self: Any, *rest: object) -> Any:
+    def made(self: SparseTensor, *rest: object) -> Any:
         numbers = [n for n in rest[: len(rest) - 6] if not isinstance(n, core.Generator)]
         return _like(name, self, tuple(n for n in numbers[:count]), rest[-6:])
 

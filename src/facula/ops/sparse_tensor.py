@@ -410,7 +410,7 @@ class SparseTensor(core.Tensor):
 
 
 def _unpickled(
-    places: Any, values: Any, size: Any, layout: str, unique: bool, requires_grad: bool
+    places: Any, values: Any, size: Sequence[int], layout: str, unique: bool, requires_grad: bool
 ) -> SparseTensor:
     made = shell(places, values, size, getattr(core, layout), unique)
     made.requires_grad_(requires_grad)

@@ -66,7 +66,7 @@ def fits(tensors: Sequence[Any]) -> bool:
     return True
 
 
-def launch(kernel: Any, rows: Sequence[tuple], parameters: Sequence[float]) -> None:
+def launch(kernel: core.Kernel, rows: Sequence[tuple], parameters: Sequence[float]) -> None:
     """Run a step kernel over rows of (parameter, gradient, states ..., scalars ...)."""
     pointers: list[Any] = []
     for row in rows:

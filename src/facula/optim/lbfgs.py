@@ -142,7 +142,7 @@ def _strong_wolfe(
     evaluate: Callable[[float], _Point],
     start: _Point,
     t: float,
-    direction: Any,
+    direction: core.Tensor,
     c1: float = 1e-4,
     c2: float = 0.9,
     tolerance_change: float = 1e-9,
@@ -266,7 +266,7 @@ class LBFGS(Optimizer):
             [facula.zeros_like(p) if p.grad is None else p.grad for p in self._params]
         )
 
-    def _add_direction(self, step_size: float, direction: Any) -> None:
+    def _add_direction(self, step_size: float, direction: core.Tensor) -> None:
         offset = 0
         for p in self._params:
             real = facula.view_as_real(p) if p.is_complex() else p
@@ -275,7 +275,7 @@ class LBFGS(Optimizer):
             offset += count
 
     def _directional_evaluate(
-        self, closure: Callable[[], Any], saved: list[Any], t: float, direction: Any
+        self, closure: Callable[[], Any], saved: list[Any], t: float, direction: core.Tensor
     ) -> tuple[float, Any]:
         self._add_direction(t, direction)
         loss = float(closure())
@@ -317,7 +317,7 @@ class LBFGS(Optimizer):
     def _search(
         self,
         closure: Callable[[], Any],
-        direction: Any,
+        direction: core.Tensor,
         t: float,
         start: _Point,
         change: float,

@@ -321,7 +321,7 @@ class Optimizer:
 
     @staticmethod
     def _process_value_according_to_param_policy(
-        param: Any,
+        param: core.Tensor,
         value: Any,
         param_id: int,
         param_groups: list[dict[Any, Any]],
@@ -438,7 +438,7 @@ class Optimizer:
         self._check_group(param_group)
         self.param_groups.append(param_group)
 
-    def _check_parameter(self, parameter: Any) -> None:
+    def _check_parameter(self, parameter: core.Tensor) -> None:
         if not isinstance(parameter, core.Tensor):
             fail(
                 TypeError,

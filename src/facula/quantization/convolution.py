@@ -289,7 +289,7 @@ def _between(x: core.Tensor, packed: ConvPackedParams, zero_point: int) -> Any:
     return made
 
 
-def _image(op: str, integers: Any, packed: ConvPackedParams) -> Any:
+def _image(op: str, integers: core.Tensor, packed: ConvPackedParams) -> Any:
     """The bytes as an image of two extents or three."""
     dims = packed._weight.dim() - 2
     channels = packed.shape[1] * packed._groups
@@ -304,7 +304,7 @@ def _image(op: str, integers: Any, packed: ConvPackedParams) -> Any:
     return integers.unsqueeze(2) if dims == 1 else integers
 
 
-def _places(op: str, integers: Any, zero_point: int, packed: ConvPackedParams) -> Any:
+def _places(op: str, integers: core.Tensor, zero_point: int, packed: ConvPackedParams) -> Any:
     """The image, the shape of the result, and the geometry of windows."""
     x = _image(op, integers, packed)
     stride, padding = _three(packed._stride, 1), _three(packed._padding, 0)
@@ -332,7 +332,7 @@ def _checked(op: str, packed: Any) -> ConvPackedParams:
     return engines.checked_packed(op, packed, (ConvPackedParams,), "conv2d_prepack(...)")
 
 
-def _check_engine(op: str, packed: Any) -> None:
+def _check_engine(op: str, packed: ConvPackedParams) -> None:
     _checked(op, packed)
     if (packed.engine == "qnnpack") != (_engine() == "qnnpack"):
         fail(
@@ -344,7 +344,7 @@ def _check_engine(op: str, packed: Any) -> None:
         )
 
 
-def _in_place(made: Any, packed: ConvPackedParams) -> Any:
+def _in_place(made: core.Tensor, packed: ConvPackedParams) -> Any:
     """The result with the dimensions that it has; of one extent in order, else channels last."""
     return made.squeeze(2).contiguous() if packed._weight.dim() == 3 else made
 

@@ -91,7 +91,7 @@ def channel_axis(op: str, axis: int, ndim: int) -> int:
     return wrap_dim(op, axis, ndim)
 
 
-def _sizes(x: Any, axis: int, whole: bool) -> tuple[tuple[int, int, int], int]:
+def _sizes(x: core.Tensor, axis: int, whole: bool) -> tuple[tuple[int, int, int], int]:
     count = x.numel()
     if whole:
         return (1, _PIECE, count), -(-count // _PIECE)
@@ -215,7 +215,7 @@ def _inverse(scale: float) -> float:
     return _float32(1.0 / _float32(scale))
 
 
-def _short(dtype: Any) -> Any:
+def _short(dtype: core.dtype) -> Any:
     """A dtype whose integers are exact in 32-bit floats."""
     if dtype not in (core.uint8, core.int8):
         fail(
@@ -234,7 +234,7 @@ def _vectors(quantizer: Quantizer) -> tuple[Any, Any]:
     return scale.to(core.float32).contiguous(), zero.to(core.float32).contiguous()
 
 
-def integers_of(x: Any, dtype: Any, quantizer: Quantizer) -> Any:
+def integers_of(x: core.Tensor, dtype: Any, quantizer: Quantizer) -> Any:
     """The integers by which a quantizer stands for numbers."""
     kept, low, high = RANGES[dtype]
     x = x.detach().to(core.float32)
@@ -262,7 +262,7 @@ def numbers(x: QuantizedTensor) -> Any:
 # ------------------------------------------------------------------ parameters
 
 
-def _check_input(op: str, x: Any) -> None:
+def _check_input(op: str, x: core.Tensor) -> None:
     if isinstance(x, QuantizedTensor) or x.dtype is not core.float32:
         word = x.dtype.type_word
         fail(
@@ -419,7 +419,7 @@ def _each_quantized(op: str, tensors: Any, scales: Any, zeros: Any, dtype: Any) 
     return tuple(quantize_per_tensor(x, s, z, dtype) for x, s, z in rows)
 
 
-def tensor_of(op: str, x: Any) -> Any:
+def tensor_of(op: str, x: core.Tensor) -> Any:
     """A tensor; TypeError for anything else."""
     if not isinstance(x, core.Tensor):
         fail(
@@ -518,7 +518,7 @@ class _parameters:
         out.copy_(core.tensor([scale, float(zero)], dtype=core.float32))
 
 
-def range_parameters(op: str, x: Any, reduce_range: bool) -> tuple[Any, Any]:
+def range_parameters(op: str, x: core.Tensor, reduce_range: bool) -> tuple[Any, Any]:
     """Scale and zero point of bytes for the range of a tensor with elements, each a tensor of one element."""
     low, high = F.aminmax(x)
     pair = _parameters(low, high, 0, 127 if reduce_range else 255)
@@ -623,7 +623,7 @@ def _make_per_channel_quantized_tensor(self, scale, zero_point, axis):
 _OF_INTEGERS = {core.uint8: core.quint8, core.int8: core.qint8, core.int32: core.qint32}
 
 
-def _dtype_of(op: str, x: Any) -> Any:
+def _dtype_of(op: str, x: core.Tensor) -> Any:
     if x.dtype not in _OF_INTEGERS:
         fail(
             RuntimeError,
@@ -642,13 +642,13 @@ def _size(size: Any) -> tuple[int, ...]:
 
 def _empty_affine_quantized(
     *size: Any,
-    dtype: Any = None,
+    dtype: core.dtype | None = None,
     layout: Any = None,
     device: Any = None,
     pin_memory: bool = False,
     scale: float = 1.0,
     zero_point: int = 0,
-    memory_format: Any = core.contiguous_format,
+    memory_format: core.memory_format = core.contiguous_format,
     requires_grad: bool = False,
 ) -> Any:
     """A quantized tensor whose elements are not set."""

@@ -188,7 +188,7 @@ class PrepareCustomConfig:
         return {**made, **{key: v for key, name in _LISTS.items() if (v := getattr(self, name))}}
 
 
-def _check_static(op: str, quant_type: Any) -> None:
+def _check_static(op: str, quant_type: QuantType) -> None:
     if not isinstance(quant_type, QuantType):
         fail(ValueError, op, "a member of QuantType was required", quant_type,
              hint="QuantType.STATIC is the default")  # fmt: skip

@@ -49,7 +49,7 @@ def checked(op: str, *tensors: Any) -> None:
             )
 
 
-def quantizer(op: str, like_this: Any, scale: Any, zero: Any) -> Quantizer:
+def quantizer(op: str, like_this: QuantizedTensor, scale: Any, zero: Any) -> Quantizer:
     """That of a result of the dtype of an argument; the argument's own where none is given."""
     if scale is None:
         return like_this._quantizer
@@ -150,7 +150,7 @@ def _summed(build: Any, given: list[Any], arguments: list[Any], at: int) -> Any:
 products.FOLLOWERS[added] = _summed
 
 
-def _same_dtype(op: str, a: Any, b: Any) -> None:
+def _same_dtype(op: str, a: QuantizedTensor, b: QuantizedTensor) -> None:
     if a._kind is not b._kind:
         fail(
             RuntimeError,

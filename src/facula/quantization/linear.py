@@ -25,7 +25,7 @@ class LinearPackedParams:
     #: graphs hold it as it is; attributes that say whether it is still the same
     _graph_constant = ("_bias._version", "engine")
 
-    def __init__(self, weight: Any, bias: Any, engine: str) -> None:
+    def __init__(self, weight: QuantizedTensor, bias: core.Tensor | None, engine: str) -> None:
         self._weight, self._bias, self.engine = weight, bias, engine
         scales, zeros = products.channels_of("quantized::linear_prepack", weight)
         self.weights = products.Weights(weight._integers, scales, zeros, bias)
@@ -73,7 +73,7 @@ def _engine() -> str:
     return engines.engine
 
 
-def _checked(op: str, packed: Any) -> LinearPackedParams:
+def _checked(op: str, packed: LinearPackedParams) -> LinearPackedParams:
     """Parameters whose weights are integers."""
     maker = "linear_prepack(weight, bias)"
     return engines.checked_packed(op, packed, (LinearPackedParams,), maker)
@@ -85,7 +85,7 @@ def _halves(op: str, packed: Any) -> LinearPackedParamsFp16:
     return engines.checked_packed(op, packed, (LinearPackedParamsFp16,), maker)
 
 
-def _check_engine(op: str, packed: Any) -> None:
+def _check_engine(op: str, packed: LinearPackedParams) -> None:
     """Parameters of qnnpack are no others' in PyTorch; the others' are each other's."""
     _checked(op, packed)
     engine = packed.engine

@@ -144,7 +144,7 @@ class UniformQuantizationObserverBase(ObserverBase):
             )
         self.quant_min, self.quant_max = _limits(dtype, reduce_range, quant_min, quant_max)
 
-    def _calculate_qparams(self, min_val: Any, max_val: Any) -> tuple[Any, Any]:
+    def _calculate_qparams(self, min_val: core.Tensor, max_val: core.Tensor) -> tuple[Any, Any]:
         if not _seen(min_val, max_val):
             return core.tensor([1.0]), core.tensor([0])
         low, high = min_val.clamp(max=0.0), max_val.clamp(min=0.0)
@@ -201,7 +201,7 @@ def _limits(dtype: Any, reduce_range: bool, low: int | None, high: int | None) -
     return (int(low / 2), high // 2) if reduce_range and high - low + 1 <= 256 else (low, high)
 
 
-def _seen(low: Any, high: Any) -> bool:
+def _seen(low: core.Tensor, high: core.Tensor) -> bool:
     """Whether there are extremes that numbers were seen between."""
     if not low.numel() or not high.numel():
         nothing = True
@@ -264,14 +264,14 @@ class MinMaxObserver(UniformQuantizationObserverBase):
                 hint="take qint8, or per_tensor_affine",
             )
 
-    def forward(self, x_orig: Any) -> Any:
+    def forward(self, x_orig: core.Tensor) -> Any:
         """Look at a tensor and give it back."""
         if x_orig.numel():
             x = x_orig.detach().to(self.min_val.dtype)
             self._take(x.amin(), x.amax())
         return x_orig
 
-    def _take(self, low: Any, high: Any) -> None:
+    def _take(self, low: core.Tensor, high: core.Tensor) -> None:
         self.min_val.copy_(F.minimum(low, self.min_val))
         self.max_val.copy_(F.maximum(high, self.max_val))
 
@@ -362,12 +362,12 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
             self._take(x.amin(1), x.amax(1))
         return x_orig
 
-    def _take(self, low: Any, high: Any) -> None:
+    def _take(self, low: core.Tensor, high: core.Tensor) -> None:
         if self.min_val.numel():
             low, high = F.minimum(low, self.min_val), F.maximum(high, self.max_val)
         self._put(low, high)
 
-    def _put(self, low: Any, high: Any) -> None:
+    def _put(self, low: core.Tensor, high: core.Tensor) -> None:
         self.min_val.resize_(low.shape).copy_(low)
         self.max_val.resize_(high.shape).copy_(high)
 
@@ -467,7 +467,7 @@ class HistogramObserver(UniformQuantizationObserverBase):
         self.dst_nbins = self.quant_max - self.quant_min + 1
         self.upsample_rate = 16  # parts of a bin that go over to other bins by themselves
 
-    def forward(self, x_orig: Any) -> Any:
+    def forward(self, x_orig: core.Tensor) -> Any:
         """Look at a tensor and give it back."""
         if not x_orig.numel():
             return x_orig

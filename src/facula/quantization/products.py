@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -188,7 +188,7 @@ class product:
         return None if rule is None else rule(build, given, arguments, at)
 
 
-def _rows_of(weight: Any) -> Any:
+def _rows_of(weight: core.Tensor) -> Any:
     """A weight [results, channels, kernel...] as rows, channels last."""
     order = (0, *range(2, weight.dim()), 1) if weight.dim() > 2 else (0, 1)
     return weight.permute(order).reshape(weight.shape[0], -1).contiguous()
@@ -290,7 +290,7 @@ def number(value: float) -> Any:
     return F.full((), value, dtype=core.float32)
 
 
-def _scales_of(weight: Any, scales: Any, scale: float) -> Any:
+def _scales_of(weight: core.Tensor, scales: core.Tensor | None, scale: float) -> Any:
     if scales is not None:
         return scales.to(core.float32)
     return F.full(weight.shape[:1], scale, dtype=core.float32)
@@ -319,7 +319,7 @@ def _limited(build: Any, given: list[Any], arguments: list[Any], at: int) -> Any
 FOLLOWERS[F.clamp] = _limited
 
 
-def _is_image(places: Any) -> bool:
+def _is_image(places: Sequence[int]) -> bool:
     """Whether a result is an image, channels last in memory; else it has rows."""
     return len(places) > 2
 
@@ -336,7 +336,7 @@ def _panel_bytes(numbers: tuple[int, int, int]) -> int:
     return max(tile_quantized.panel_bytes(isa(variant), *numbers) for variant in served)
 
 
-def _panels(rows: Any, results: int, groups: int) -> Any:
+def _panels(rows: core.Tensor, results: int, groups: int) -> Any:
     """Rows as the kernel of this processor reads them."""
     numbers = (results, rows.shape[1], groups)
     panels = core.empty((_panel_bytes(numbers),), dtype=core.uint8)
@@ -429,6 +429,6 @@ def finished(
     return out
 
 
-def quantized(integers: Any, kind: Any, scale: float, zero_point: int) -> Any:
+def quantized(integers: core.Tensor, kind: Any, scale: float, zero_point: int) -> Any:
     """The tensor that integers and the parameters of a result make."""
     return wrap(integers, kind, Quantizer(per_tensor_affine, float(scale), int(zero_point)))

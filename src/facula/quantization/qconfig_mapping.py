@@ -40,7 +40,7 @@ class QConfigMapping:
         self.global_qconfig = global_qconfig
         return self
 
-    def set_object_type(self, object_type: Any, qconfig: Any) -> QConfigMapping:
+    def set_object_type(self, object_type: Any, qconfig: qc.QConfig) -> QConfigMapping:
         """That of a class of modules, of a function, or of a method by its name."""
         self.object_type_qconfigs[object_type] = qconfig
         return self
@@ -147,7 +147,7 @@ def _fixed() -> dict[Any, str]:
     return found
 
 
-def _mapping(qconfig: Any, qat: bool, backend: str) -> QConfigMapping:
+def _mapping(qconfig: qc.QConfig, qat: bool, backend: str) -> QConfigMapping:
     made = QConfigMapping().set_global(qconfig)
     made.set_object_type("reshape", qc.default_reuse_input_qconfig)
     weight = fq.default_weight_fake_quant if qat else ob.default_weight_observer

@@ -10,7 +10,7 @@ runs through; anything else raises as PyTorch does. Nothing becomes a float with
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core
@@ -61,7 +61,7 @@ def route(op: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     return result if out is None else _written(op, out, result)
 
 
-def run(op: Any, args: tuple[Any, ...]) -> Any:
+def run(op: core.Op, args: tuple[Any, ...]) -> Any:
     """The functional form on arguments in schema order."""
     found = RULES.get(op.name)
     if found is not None:
@@ -116,7 +116,7 @@ def _replaced(args: tuple[Any, ...], change: Callable[[Any], Any]) -> tuple[Any,
     return tuple(changed(a) for a in args)
 
 
-def _called(op: Any, args: tuple[Any, ...]) -> Any:
+def _called(op: core.Op, args: tuple[Any, ...]) -> Any:
     """Call an operator with arguments in schema order."""
     parameters = op.definition.schema.parameters
     positional = sum(not p.keyword_only for p in parameters)
@@ -249,7 +249,7 @@ def _quantized_again(op: Any, args: tuple[Any, ...], quantizer: Quantizer | None
     return _wrapped(made, lambda x: wrap(integers_of(x, first._kind, chosen), first._kind, chosen))
 
 
-def _averaged(op: Any, args: tuple[Any, ...]) -> Any:
+def _averaged(op: core.Op, args: tuple[Any, ...]) -> Any:
     """The operator on the integers that are left when the zero point is taken off."""
     first = _uniform(op.name, args)
     q = first._quantizer
@@ -400,7 +400,7 @@ def _expand(self: Any, size: Any, *rest: Any) -> Any:
 
 
 @rule("reshape", "view_as", "reshape_as")
-def _reshape(self: Any, shape: Any) -> Any:
+def _reshape(self: QuantizedTensor, shape: Sequence[int]) -> Any:
     shape = shape.shape if isinstance(shape, Tensor) else shape
     made = self._integers.reshape(shape)
     if self._quantizer.scheme in PER_CHANNEL and made.shape != self.shape:

@@ -108,7 +108,7 @@ class QuantizedTensor(core.Tensor):
     _kind: Any
 
     @staticmethod
-    def _route(op: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _route(op: str, function: core.Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of an operator with a quantized tensor among its arguments."""
         # lazily: the rules import this module
         return import_module("facula.quantization.rules").route(op, function, args, kwargs)
@@ -407,7 +407,7 @@ def _packed(values: Any, count: int) -> Any:
     return made
 
 
-def wrap(integers: Any, kind: object, quantizer: Quantizer) -> Any:
+def wrap(integers: core.Tensor, kind: object, quantizer: Quantizer) -> Any:
     """The quantized tensor on the memory of its integers."""
     made = core.Tensor._make_subclass(QuantizedTensor, integers)
     made._integers, made._kind, made._quantizer = integers, kind, quantizer

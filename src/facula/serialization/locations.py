@@ -77,7 +77,7 @@ def register_package(
     _PACKAGES.sort(key=lambda entry: entry[0])
 
 
-def location_tag(storage: Any) -> str:
+def location_tag(storage: core.UntypedStorage) -> str:
     """The word that a file has for where a storage lies: `"cpu"`."""
     for _, tagger, _ in _PACKAGES:
         found = tagger(storage)
@@ -86,7 +86,7 @@ def location_tag(storage: Any) -> str:
     return str(storage.device)
 
 
-def default_restore_location(storage: Any, location: str) -> Any:
+def default_restore_location(storage: core.UntypedStorage, location: str) -> Any:
     """A storage on the CPU, put where the word of a file says.
 
     Raises:

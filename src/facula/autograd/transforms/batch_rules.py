@@ -9,7 +9,7 @@ Keeps true: a rule runs below its level, on what the wrappers hold; where it doe
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core
@@ -113,7 +113,7 @@ def pointwise(batch: Batch, op: core.Op, args: tuple[Any, ...]) -> Any:
     return call(op, pointwise_operands(batch, op, args))
 
 
-def call(op: Any, args: Any) -> Any:
+def call(op: core.Op, args: Any) -> Any:
     """Call an operator with all of its arguments in schema order."""
     positions, names = [], {}
     for p, value in zip(op.definition.schema.parameters, args, strict=True):
@@ -125,7 +125,7 @@ def call(op: Any, args: Any) -> Any:
     return op(*positions, **names)
 
 
-def call_inplace(function: Any, args: Any) -> Any:
+def call_inplace(function: core.InplaceOp, args: Any) -> Any:
     """As `call`, for the in-place form of an operator."""
     parameters = function.op.definition.schema.parameters
     named = {
@@ -218,7 +218,7 @@ def along(batch: Batch, op: Any, args: tuple[Any, ...]) -> Any:
     return call(op, changed)
 
 
-def whole(batch: Batch, op: Any, args: tuple[Any, ...]) -> Any:
+def whole(batch: Batch, op: core.Op, args: tuple[Any, ...]) -> Any:
     """Operators that have leading dimensions of any number: the batch is one more."""
     changed = [
         _each(batch.full, value) if p.is_tensor else value
@@ -251,7 +251,7 @@ def fold(batch: Batch, op: core.Op, args: tuple[Any, ...]) -> Any:
 # ------------------------------------------------------------------ views
 
 
-def view_dims(batch: Batch, op: Any, args: tuple[Any, ...]) -> Any:
+def view_dims(batch: Batch, op: core.Op, args: tuple[Any, ...]) -> Any:
     """Views that name dimensions: counted from the end they are the same in the batch."""
     x = args[0]
     rank = x.dim()
@@ -316,7 +316,7 @@ def rule_of(op: core.Op) -> Callable[..., Any] | None:
     return None
 
 
-def one_by_one(batch: Batch, op: Any, args: tuple[Any, ...]) -> Any:
+def one_by_one(batch: Batch, op: core.Op, args: tuple[Any, ...]) -> Any:
     """The operator on every entry of the batch, and the results stacked."""
     rows = []
     for index in range(batch.size):
@@ -333,7 +333,7 @@ def _entry(batch: Batch, index: int, x: core.Tensor) -> Any:
     return x.value.select(x.batch_dim, index) if batch.has(x) else x
 
 
-def _stacked(op: Any, values: Any) -> Any:
+def _stacked(op: core.Op, values: Sequence[core.Tensor]) -> Any:
     if not isinstance(values[0], Tensor):
         return Same(values[0])
     if any(v.shape != values[0].shape for v in values):

@@ -316,7 +316,7 @@ def rebased(levels: list[Any], below: list[Any]) -> list[Any]:
     return made
 
 
-def peel(x: Any, level: Any, dim: int) -> Any:
+def peel(x: BatchedTensor, level: Any, dim: int) -> Any:
     """`x` with the batch of an outer level as its dimension `dim`, under the inner wrappers."""
     if isinstance(x, BatchedTensor) and x.level == level.number:
         return x.value if x.batch_dim == dim else x.value.movedim(x.batch_dim, dim)

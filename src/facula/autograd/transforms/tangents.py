@@ -304,7 +304,7 @@ def _by_kernels(op: core.Op, args: tuple[Any, ...], duals: dict[int, Any]) -> An
     return result.detach(), _zeros(result) if total is None else total
 
 
-def linear(level: JvpLevel, op: Any, args: tuple[Any, ...]) -> tuple[Any, Any]:
+def linear(level: JvpLevel, op: core.Op, args: tuple[Any, ...]) -> tuple[Any, Any]:
     """An operator that is linear in all of its tensors together."""
 
     def moved(x: core.Tensor) -> Any:
@@ -333,7 +333,7 @@ def multilinear(level: JvpLevel, op: Any, args: tuple[Any, ...]) -> tuple[Any, A
     return batch_rules.call(op, args), total
 
 
-def transposed(level: JvpLevel, op: Any, args: tuple[Any, ...]) -> tuple[Any, Any]:
+def transposed(level: JvpLevel, op: core.Op, args: tuple[Any, ...]) -> tuple[Any, Any]:
     """By the gradient formula: J t is the gradient of (J^T v) . t with respect to v."""
     result = batch_rules.call(op, args)
     outputs = result if isinstance(result, (tuple, list)) else (result,)
@@ -361,7 +361,7 @@ def transposed(level: JvpLevel, op: Any, args: tuple[Any, ...]) -> tuple[Any, An
 
 
 def _formula_pairs(
-    level: JvpLevel, op: Any, args: tuple[Any, ...], result: Any, grads: tuple[Any, ...]
+    level: JvpLevel, op: core.Op, args: tuple[Any, ...], result: Any, grads: tuple[Any, ...]
 ) -> list[tuple[Any, Any]]:
     """(gradient by the formula, tangent) of each tensor argument that has a tangent."""
     parameters = op.definition.schema.parameters

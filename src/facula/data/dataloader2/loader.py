@@ -76,7 +76,7 @@ class DataLoader2:
 
     def __init__(
         self,
-        datapipe: Any,
+        datapipe: IterDataPipe,
         datapipe_adapter_fn: Iterable[Callable[[Any], Any]] | Callable[[Any], Any] | None = None,
         reading_service: ReadingServiceInterface | None = None,
     ) -> None:

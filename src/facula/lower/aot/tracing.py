@@ -31,7 +31,7 @@ Tensor = core.Tensor
 class Cotangent:
     """Stands for the cotangent of a value while a joint graph is traced; an input afterwards."""
 
-    def meta(of: Any) -> Any:
+    def meta(of: core.Tensor) -> Any:
         strides = cotangent_strides(of.shape, of.stride())
         return core.empty_strided(of.shape, strides, dtype=of.dtype, device=of.device)
 

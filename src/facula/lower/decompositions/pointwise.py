@@ -27,7 +27,7 @@ CONSTRUCTORS = frozenset(("where", "clamp"))
 _SPELLED = {"cond_and": "logical_and", "cond_or": "logical_or"}
 
 
-def is_primitive(operator: Any) -> bool:
+def is_primitive(operator: core.Op) -> bool:
     """Whether an elementwise operator is a scalar primitive, and so made of nothing else."""
     return operator.name in PRIMITIVES or operator.name in CONSTRUCTORS
 
@@ -85,7 +85,7 @@ class Namespace:
 _WORKED_IN = {"i8": "i32", "i16": "i32", "u8": "i32", "u16": "i32", "u32": "i64"}
 
 
-def decompose_pointwise(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def decompose_pointwise(operator: core.Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of a call, by primitive operators."""
     definition = operator.definition
     bound, out = core.bind_arguments(operator, args, kwargs)
@@ -119,7 +119,7 @@ def _operands(expression: scalar.Traced, operands: list[Any]) -> list[Any]:
     return made
 
 
-def _result_meta(operator: Any, bound: tuple[Any, ...]) -> list[Any]:
+def _result_meta(operator: core.Op, bound: tuple[Any, ...]) -> list[Any]:
     """Shapes and dtypes of the results, from the operator itself on tensors without elements."""
     key = tuple(_described(a) for a in bound)
     return _metas(operator, key)
@@ -132,7 +132,7 @@ def _described(a: object) -> Any:
 
 
 @cache
-def _metas(operator: Any, key: tuple[Any, ...]) -> list[Any]:
+def _metas(operator: core.Op, key: tuple[Any, ...]) -> list[Any]:
     with Suspended([]):
         keys = core.thread_keys()
         core.set_thread_keys(0)

@@ -31,14 +31,14 @@ def overload(operator: core.Op) -> Any:
     return getattr(getattr(ops, space or "aten"), name).default
 
 
-def _pointwise_rule(operator: Any) -> Rule:
+def _pointwise_rule(operator: core.Op) -> Rule:
     def rule(*args: object, **kwargs: object) -> Any:
         return decompose_pointwise(operator, args, kwargs)
 
     return rule
 
 
-def _composite_rule(operator: Any) -> Rule:
+def _composite_rule(operator: core.Op) -> Rule:
     def rule(*args: object, **kwargs: object) -> Any:
         bound, out = core.bind_arguments(operator, args, kwargs)
         if out is not None:

@@ -27,7 +27,7 @@ HALVES = ("f16", "bf16")
 FLOATING = ("f32", "f64", "c64", "c128", *HALVES)
 
 
-def converted(expression: Any, code: str) -> Any:
+def converted(expression: Scalar, code: str) -> Any:
     """A value in the dtype in which values stored as `code` are computed with."""
     if code not in ir.REGISTER:
         raise NotLoops(f"the dtype {code}")
@@ -44,7 +44,7 @@ def check_unsigned(code: str, other: str) -> None:
         raise NotLoops("uint64 beside floating-point numbers")
 
 
-def rounded(expression: Any, code: str) -> Any:
+def rounded(expression: Scalar, code: str) -> Any:
     """A value that went through memory of a dtype: 16-bit floats lose places."""
     found = converted(expression, code)
     return node("rounded", (found,), "f32", code) if code in HALVES else found
@@ -151,7 +151,7 @@ def _element(value: object, positions: Sequence[Index]) -> Any:
     return lift(value)
 
 
-def _settled(output: Any, dtype: str) -> Any:
+def _settled(output: Scalar, dtype: str) -> Any:
     """A result that is made of numbers only, in the dtype of the computation."""
     if not output.weak or (isinstance(output, Complex) and dtype not in ("f32", "f64")):
         return output
@@ -178,7 +178,7 @@ def number(value: Any, code: str) -> Any:
 SMALL = 64  # speed only
 
 
-def is_dear(expression: Any, numel: int = 0) -> bool:
+def is_dear(expression: Scalar, numel: int = 0) -> bool:
     """Whether computing a value twice costs more than storing it: a function call is in it, or
     many operations or loads; of `numel` elements, what is small beside them stays in a cache."""
     order = ir.topological_order([expression])

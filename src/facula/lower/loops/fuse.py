@@ -49,7 +49,7 @@ class Kernel:
         for step in steps:
             self.add(step)
 
-    def add(self, step: Any) -> None:
+    def add(self, step: Elementwise) -> None:
         """Append a step over the kernel's variables."""
         self.steps.append(step)
         self.reads |= step.reads
@@ -251,7 +251,7 @@ class _Graph:
             for buffer in step.reads.union(step.writes):
                 self.kernels.setdefault(buffer, set()).add(number)
 
-    def candidates(self, step: Any) -> Iterable[int]:
+    def candidates(self, step: Elementwise) -> Iterable[int]:
         """Kernels that a step shares memory with, so that one pass over it saves traffic, and may
         join without a cycle, the latest first."""
         mine = step.reads.union(step.writes)

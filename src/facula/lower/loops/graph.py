@@ -154,7 +154,7 @@ class GraphLowering(Lowering):
         return self._extern(node, given, {}, val, Launched(op, val))
 
     def _remember(
-        self, node: Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], found: Any
+        self, node: Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], found: Value
     ) -> None:
         values = found if isinstance(found, tuple) else (found,)
         if not is_view(target) and all(isinstance(v, Value) for v in values):

@@ -143,7 +143,7 @@ class Lowering:
         rule = elementwise.pointwise(op, args, metas, code, self.equal_rounding)
         return Value(result.shape, result.stride(), code, rule=rule)
 
-    def _view(self, base: Any, result: Any) -> Any:
+    def _view(self, base: Value, result: Any) -> Any:
         if isinstance(result, (tuple, list)):
             return tuple(self._view(base, part) for part in result)
         if result.dtype.code != base.code:
@@ -154,7 +154,7 @@ class Lowering:
         return view
 
     # --- conversions
-    def cast_like(self, source: object, target: Any) -> Value:
+    def cast_like(self, source: object, target: core.Tensor) -> Value:
         """The elements of a value (or a number) in the shape, dtype and order of a tensor."""
         code = target.dtype.code
         if code not in ir.REGISTER:

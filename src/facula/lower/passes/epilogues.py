@@ -219,7 +219,7 @@ def _takes_one(definition: Definition, node: Node) -> bool:
 
 
 def _numbers(
-    definition: Any, given: Sequence[Any], chosen: dict[str, Any]
+    definition: Pointwise, given: Sequence[Any], chosen: dict[str, Any]
 ) -> tuple[float, ...] | None:
     """The attributes that a variant takes when it runs; None where the call is not of the variant."""
     numbers: list[float] = []

@@ -7,7 +7,7 @@ Keeps true: weights are ``[out, in / groups, *kernel]`` (transposed: ``[in, out 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core
@@ -23,7 +23,7 @@ __all__ = """Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3
 LazyConv2d LazyConv3d LazyConvTranspose1d LazyConvTranspose2d LazyConvTranspose3d""".split()
 
 
-def _plain(expand: Any, function_name: str, dims: int) -> Any:
+def _plain(expand: Callable[..., Any], function_name: str, dims: int) -> Any:
     """The shared constructor and forward of the convolutions in ``dims`` dimensions."""
 
     class _Plain(_ConvNd):
@@ -238,7 +238,7 @@ class _Transposed(_ConvTransposeNd):
         )
 
 
-def _transposed(expand: Any, function_name: str, dims: int) -> Any:
+def _transposed(expand: Callable[..., Any], function_name: str, dims: int) -> Any:
     """The base class of the transposed convolution in ``dims`` dimensions."""
     fields = {"_expand": staticmethod(expand), "_function_name": function_name, "_dims": dims}
     return type(f"_Transposed{dims}d", (_Transposed,), {"__module__": __name__, **fields})

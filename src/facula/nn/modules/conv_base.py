@@ -8,7 +8,7 @@ Keeps true: weights are ``[out, in / groups, *kernel]`` (transposed: ``[in, out 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import facula
@@ -178,7 +178,7 @@ def _check_arguments(
     _check_padding(stride, padding, padding_mode)
 
 
-def _check_padding(stride: tuple, padding: Any, padding_mode: str) -> None:
+def _check_padding(stride: tuple, padding: Sequence[int], padding_mode: str) -> None:
     if isinstance(padding, str):
         if padding not in _PADDING_WORDS:
             fail(

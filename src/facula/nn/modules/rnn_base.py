@@ -324,7 +324,7 @@ class RNNBase(Module):
         )
         return out.transpose(0, 1) if transpose else out, finals
 
-    def _check_states(self, input: Any, states: tuple, batch_sizes: Any) -> None:
+    def _check_states(self, input: facula.Tensor, states: tuple, batch_sizes: Any) -> None:
         self.check_forward_args(input, states if self.mode == "LSTM" else states[0], batch_sizes)
 
     def _state_dims(self, states: tuple, expected: int) -> None:

@@ -136,7 +136,7 @@ class Fold(Module):
 
     def __init__(
         self,
-        output_size: Any,
+        output_size: int | Sequence[int],
         kernel_size: int | Sequence[int],
         dilation: int | Sequence[int] = 1,
         padding: Any = 0,

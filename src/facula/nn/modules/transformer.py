@@ -123,7 +123,7 @@ class _TransformerLayer(Module):
             self.activation = F.relu
 
     def _sa_block(
-        self, x: core.Tensor, attn_mask: Any, key_padding_mask: Any, is_causal: bool = False
+        self, x: core.Tensor, attn_mask: Any, key_padding_mask: core.Tensor, is_causal: bool = False
     ) -> Any:
         x = self.self_attn(
             x,

@@ -49,8 +49,8 @@ def _fused(
     mean: Any,
     var: Any,
     eps: float,
-    scale: Any,
-    shift: Any,
+    scale: Parameter,
+    shift: Parameter,
     dim: int,
 ) -> tuple[Parameter, Parameter]:
     """Weight and bias that include the norm; ``dim`` is the weight's output dimension."""

@@ -197,7 +197,7 @@ def _(grad, x, *, nan, posinf, neginf):
     return s.where(s.isfinite(x), grad, 0.0)
 
 
-def _extremes(self: Any, posinf: float | None, neginf: float | None) -> tuple[Any, Any]:
+def _extremes(self: core.Tensor, posinf: float | None, neginf: float | None) -> tuple[Any, Any]:
     """The dtype's own extremes where it computes in a wider one."""
     if self.dtype in (core.float16, core.bfloat16):
         limits = core.finfo(self.dtype)

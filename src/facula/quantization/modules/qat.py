@@ -8,6 +8,7 @@ norm's running statistics into the weight before it is quantized, and takes the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import facula.nn as nn
@@ -347,7 +348,7 @@ class _Normalized(_Weighted):
         return fuse(layer.eval(), me.bn.eval())
 
 
-def _define_normalized(name: str, base: Any, float_kind: Any, relu: bool) -> Any:
+def _define_normalized(name: str, base: Any, float_kind: Callable[..., Any], relu: bool) -> Any:
     def _plain(self: Any) -> Any:
         if float_kind is nn.Linear:
             return nn.Linear(self.in_features, self.out_features, self.bias is not None)

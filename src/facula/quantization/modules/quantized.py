@@ -7,6 +7,7 @@ dictionary loads there and the other way round; weight and bias live in packed p
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import facula.nn as nn
@@ -72,7 +73,7 @@ def _result_parameters(mod: Any) -> tuple[float, int]:
     return float(made[0]), int(made[1])
 
 
-def _check_kind(cls: Any, observer: Any) -> None:
+def _check_kind(cls: Callable[..., Any], observer: Any) -> None:
     if observer.dtype is not core.qint8:
         fail(
             AssertionError,
@@ -121,7 +122,7 @@ class LinearPackedParams(nn.Module):
         else:
             self.set_weight_bias(empty, None)
 
-    def set_weight_bias(self, weight: Any, bias: Any) -> None:
+    def set_weight_bias(self, weight: Any, bias: core.Tensor | None) -> None:
         """Pack a weight and a bias."""
         bias = None if bias is None else bias.detach()
         if self.dtype is core.float16:
@@ -251,7 +252,7 @@ class Linear(WeightedQuantizedModule):
         return made
 
 
-def _float_layer(cls: Any, mod: Any, kind: Any) -> Any:
+def _float_layer(cls: Callable[..., Any], mod: Any, kind: Any) -> Any:
     """The float layer inside of a fused module, with a norm folded into it; or the module itself."""
     if isinstance(mod, nnqat._Normalized):
         return mod.folded()

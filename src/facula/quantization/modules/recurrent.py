@@ -34,7 +34,7 @@ def _packed(weight: Any, bias: Any, dtype: core.dtype | None, observer: Any) -> 
     return linear.linear_prepack(quantized_weight(weight, made), bias)
 
 
-def _product(x: core.Tensor, packed: Any) -> Any:
+def _product(x: core.Tensor, packed: linear.LinearPackedParams) -> Any:
     return linear.linear_dynamic(x, packed, True)
 
 

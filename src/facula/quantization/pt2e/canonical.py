@@ -26,7 +26,7 @@ def value_of(model: Any, node: Node) -> Any:
     return made
 
 
-def _replace(model: Any, node: Any, target: Any, args: tuple[Any, ...]) -> Any:
+def _replace(model: Any, node: Node, target: Any, args: tuple[Any, ...]) -> Any:
     with model.graph.inserting_before(node):
         made = model.graph.call_function(target, args)
     made.meta.update(node.meta)
@@ -34,14 +34,14 @@ def _replace(model: Any, node: Any, target: Any, args: tuple[Any, ...]) -> Any:
     return made
 
 
-def _convolution(model: Any, node: Any) -> None:
+def _convolution(model: Any, node: Node) -> None:
     stride = node.args[3]
     target = getattr(ops.aten, f"conv{len(stride)}d").default
     _replace(model, node, target, tuple(node.args[:7]))
     model.graph.erase_node(node)
 
 
-def _pool(model: Any, node: Any) -> None:
+def _pool(model: Any, node: Node) -> None:
     users = list(node.users)
     kernel = node.args[1]
     first = all(u.target is operator.getitem and u.args[1] == 0 for u in users)
@@ -55,7 +55,7 @@ def _pool(model: Any, node: Any) -> None:
     model.graph.erase_node(node)
 
 
-def _adaptive(model: Any, node: Any) -> None:
+def _adaptive(model: Any, node: Node) -> None:
     if len(node.args[1]) == 2:
         _replace(model, node, ops.aten.adaptive_avg_pool2d.default, tuple(node.args[:2]))
         model.graph.erase_node(node)
@@ -82,7 +82,7 @@ def _constants(model: Any, nodes: Any) -> list[Any] | None:
     return found
 
 
-def _constant(model: Any, before: Any, name: str, value: Any) -> Any:
+def _constant(model: Any, before: Node, name: str, value: Any) -> Any:
     """A new constant of a graph."""
     number = 0
     while hasattr(model, f"{name}_{number}"):
@@ -107,7 +107,7 @@ def fold_norms(model: Any) -> None:
             _fold(model, node, layer, found, eps)
 
 
-def _fold(model: Any, norm: Any, layer: Any, constants: list[Any], eps: float) -> None:
+def _fold(model: Any, norm: Node, layer: Node, constants: list[Any], eps: float) -> None:
     weight, bias, mean, variance, scale, shift = constants
     factor = F.rsqrt(variance + eps) * (1.0 if scale is None else scale)
     made = weight * factor.reshape(-1, *[1] * (weight.dim() - 1))

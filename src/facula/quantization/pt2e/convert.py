@@ -35,7 +35,7 @@ def _limits(observer: Any) -> tuple[int, int, Any]:
     return (low if least is None else least), (high if most is None else most), kept
 
 
-def _parameters(model: Any, node: Any, observer: Any) -> tuple[str, tuple[Any, ...]]:
+def _parameters(model: Any, node: Node, observer: Any) -> tuple[str, tuple[Any, ...]]:
     """The word of the operators, and what they take between the tensor and the range."""
     if getattr(observer, "is_dynamic", False) or isinstance(observer, PlaceholderObserver):
         low, high, kind = _limits(observer)
@@ -52,7 +52,7 @@ def _parameters(model: Any, node: Any, observer: Any) -> tuple[str, tuple[Any, .
     return "tensor", (float(scale), int(zero))
 
 
-def _convert_node(model: Any, node: Any, observer: Any) -> None:
+def _convert_node(model: Any, node: Node, observer: Any) -> None:
     low, high, kind = _limits(observer)
     users = list(node.users)
     with model.graph.inserting_before(node):

@@ -80,7 +80,7 @@ class _Observers:
                 )
             seen.append(following)
 
-    def _taken_as_made(self, value: Any, spec: Any) -> bool:
+    def _taken_as_made(self, value: Any, spec: QuantizationSpec) -> bool:
         """Whether a value is taken with the specification that it is made with."""
         if not isinstance(value, tuple) or value[0] not in self.specs:
             return False
@@ -104,7 +104,7 @@ class _Observers:
             self.made[root] = self._new(self.specs[root])
         return self.made[root]
 
-    def _new(self, spec: Any) -> Any:
+    def _new(self, spec: QuantizationSpec) -> Any:
         if isinstance(spec, DerivedQuantizationSpec):
             return DerivedObserver(spec, [self.of(value) for value in spec.derived_from])
         if isinstance(spec, FixedQParamsQuantizationSpec):

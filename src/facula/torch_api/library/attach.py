@@ -40,7 +40,7 @@ def _outside(decorator: Callable[..., Any], example: str) -> Callable[..., Any]:
         for name in places:
             _check_free(name)
 
-        def decorate(body: Any) -> Any:
+        def decorate(body: Callable[..., Any]) -> Any:
             operator = decorator(schema, names=places, **fields)(body)
             for name in places:
                 _attach(name, operator)

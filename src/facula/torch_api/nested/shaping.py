@@ -46,7 +46,7 @@ def reduction(name: str) -> Callable[..., Any]:
     """The rule of a reduction."""
     function = getattr(facula, name)
 
-    def rule(input: Any, *args: object, **kwargs: object) -> Any:
+    def rule(input: NestedTensor, *args: object, **kwargs: object) -> Any:
         dim, keepdim, words = _taken(args, kwargs)
         if dim is None or dim == [] or dim == ():
             return function(input._values, **words)
@@ -103,7 +103,7 @@ def along(name: str) -> Callable[..., Any]:
     """The rule of a function along one dimension that keeps shapes."""
     function = getattr(facula, name, None) or getattr(facula.nn.functional, name)
 
-    def rule(input: Any, dim: Any = -1, *args: object, **kwargs: object) -> Any:
+    def rule(input: NestedTensor, dim: Any = -1, *args: object, **kwargs: object) -> Any:
         if isinstance(dim, (tuple, list)):
             (dim,) = dim
         if not input._shapes:
@@ -146,7 +146,7 @@ def by_definition(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 RULES["by definition"] = by_definition
 
 
-def _unsqueeze(x: Any, dim: int) -> Any:
+def _unsqueeze(x: NestedTensor, dim: int) -> Any:
     at = dim + x.dim() + 1 if dim < 0 else dim
     if at == 0:
         fail(
@@ -184,7 +184,7 @@ def _squeeze(x: NestedTensor, dim: Any = None) -> Any:
     return packed(rows, x._form, x._ragged_idx - sum(d < x._ragged_idx for d in gone))
 
 
-def _select(x: Any, dim: int, index: int) -> Any:
+def _select(x: NestedTensor, dim: int, index: int) -> Any:
     at = dimension(x, dim, "select")
     if at == 0:
         return x._rows()[index]

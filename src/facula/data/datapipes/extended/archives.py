@@ -78,7 +78,7 @@ def _broken(op: str, path: str, what: str, error: BaseException) -> None:
     )
 
 
-def _wrapped(stream: Any) -> StreamWrapper:
+def _wrapped(stream: StreamWrapper) -> StreamWrapper:
     return stream if isinstance(stream, StreamWrapper) else StreamWrapper(stream)
 
 
@@ -177,7 +177,7 @@ class TarArchiveLoaderIterDataPipe(_ArchiveIterDataPipe):
             )
         self.mode = mode
 
-    def _members(self, path: str, stream: Any) -> Iterator[tuple[str, Any]]:
+    def _members(self, path: str, stream: StreamWrapper) -> Iterator[tuple[str, Any]]:
         inner = stream.file_obj
         seekable = getattr(inner, "seekable", lambda: False)()
         mode = self.mode if seekable else self.mode.replace(":", "|")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core, nn
@@ -40,7 +40,7 @@ def _either(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of tensors that takes Pillow's images as well, and gives such."""
 
     @functools.wraps(function)
-    def run(img: Any, *args: Any, **kwargs: Any) -> Any:
+    def run(img: core.Tensor, *args: Any, **kwargs: Any) -> Any:
         if isinstance(img, core.Tensor):
             if img.dim() < 2:
                 required = (
@@ -191,7 +191,7 @@ def crop(img: core.Tensor, top: int, left: int, height: int, width: int) -> Any:
     return nn.functional.pad(part, [border[0], sizes[1], border[2], sizes[0]])
 
 
-def _two(size: Any) -> list[int]:
+def _two(size: int | Sequence[int]) -> list[int]:
     if isinstance(size, int):
         return [size, size]
     size = list(size)
@@ -199,7 +199,7 @@ def _two(size: Any) -> list[int]:
 
 
 @_either
-def center_crop(img: Any, output_size: Any) -> Any:
+def center_crop(img: Any, output_size: int | Sequence[int]) -> Any:
     """The middle; a small image gets a border of 0."""
     height, width = _two(output_size)
     high, wide = img.shape[-2:]
@@ -343,7 +343,7 @@ def _sampled(img: Any, grid: Any, interpolation: Any, fill: Any, op: str) -> Any
     return _as_given(out.reshape((*img.shape[:-2], *out.shape[-2:])), img)
 
 
-def _affine_grid(matrix: list[float], size: Any, out: Any) -> Any:
+def _affine_grid(matrix: list[float], size: Sequence[int], out: Any) -> Any:
     """Places of an output in an image, for a map from pixels around its centre."""
     high, wide = out
     xs = F.arange(wide, dtype=core.float32) + 0.5 - wide / 2

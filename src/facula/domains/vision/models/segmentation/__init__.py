@@ -6,6 +6,7 @@ Takes: images [N, 3, H, W]. Gives: `{"out": [N, classes, H, W]}`, with `aux` whe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from facula import core, nn
@@ -165,7 +166,7 @@ def _on_resnet(kind: Any, head: Any, depth: int, num_classes: int | None, aux_lo
     return kind(IntermediateLayerGetter(whole, layers), head(2048, classes), aux)
 
 
-def _constructor(name: str, kind: Any, head: Any, depth: int) -> Any:
+def _constructor(name: str, kind: Callable[..., Any], head: Callable[..., Any], depth: int) -> Any:
     def build(
         *,
         weights: Any = None,
