@@ -146,7 +146,7 @@ def test_schemas_from_annotations():
     ) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 
     assert library.infer_schema(function, mutates_args={"x"}) == (
-        "(Tensor(a!) x, Tensor[] xs, Tensor? y, SymInt n, SymInt[] sizes, *, float f=0.5, "
+        "(Tensor(a0!) x, Tensor[] xs, Tensor? y, SymInt n, SymInt[] sizes, *, float f=0.5, "
         "bool b=True, str s='sum') -> (Tensor, Tensor)"
     )
 

@@ -48,3 +48,17 @@ def test_schemas_say_what_is_written_to_and_the_defaults():
     )
     assert [a.is_write for a in schema.arguments] == [True, False, False, False]
     assert write._opoverload._schema is schema
+
+
+def test_each_written_argument_has_a_name_of_its_own():
+    def function(x: Tensor, y: list[Tensor], z: list[Tensor]) -> None: ...
+
+    text = facula.library.infer_schema(function, mutates_args={"x", "z"})
+    assert text == "(Tensor(a0!) x, Tensor[] y, Tensor(a2!)[] z) -> ()"
+
+
+def test_results_may_not_be_tuples_of_any_length():
+    def function(x: Tensor) -> tuple[Tensor, ...]: ...
+
+    with pytest.raises(ValueError, match="unsupported"):
+        facula.library.infer_schema(function, mutates_args=())

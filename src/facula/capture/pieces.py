@@ -25,8 +25,9 @@ def _reads(node: Node) -> bool:
     if node.meta.get("read") or "count" in node.meta:
         return True
     owner = node.args[0] if node.target is operator.getitem else None
-    results = isinstance(owner, Node) and isinstance(owner.meta.get("val"), (tuple, list))
-    return results and _reads(owner)
+    if not isinstance(owner, Node) or not isinstance(owner.meta.get("val"), (tuple, list)):
+        return False
+    return _reads(owner)
 
 
 class _Piece:

@@ -32,8 +32,10 @@ _SPELLING = {
     "SymFloat": "float",
 }
 _TYPE = re.compile(rf"\b({'|'.join(_SPELLING)})\b")
-_ALIAS = re.compile(r"\((?P<set>[a-z](?:\s*\|\s*[a-z])*)(?P<written>!?)(?:\s*->\s*[a-z*|\s]+)?\)")
-_WRITTEN = re.compile(r"\([a-z](?:\s*\|\s*[a-z])*!\)[\[\]?]*\s+(?P<name>\w+)")
+_ALIAS = re.compile(
+    r"\((?P<set>[a-z]\d*(?:\s*\|\s*[a-z]\d*)*)(?P<written>!?)(?:\s*->\s*[a-z\d*|\s]+)?\)"
+)
+_WRITTEN = re.compile(r"\([a-z]\d*(?:\s*\|\s*[a-z]\d*)*!\)[\[\]?]*\s+(?P<name>\w+)")
 _CONSTANTS = {"contiguous_format": "None", "strided": "None", "Mean": "1"}
 
 
@@ -109,7 +111,7 @@ def _default_text(value: object) -> str:
     return str(value)
 
 
-def _argument_text(name: str, parameter: Any, annotation: Any, written: bool) -> str:
+def _argument_text(name: str, parameter: Any, annotation: Any, written: bool, position: int) -> str:
     if annotation is inspect.Parameter.empty:
         fail(
             ValueError,
@@ -121,7 +123,7 @@ def _argument_text(name: str, parameter: Any, annotation: Any, written: bool) ->
     kind = _type_text(annotation)
     if kind is None:
         hint = "Tensor, int, float, bool, str, dtype, device, and lists and optionals of them are"
-        required = f"Parameter {name} must have a supported annotation"
+        required = f"Parameter {name} must have a supported annotation (unsupported type)"
         fail(ValueError, "infer_schema", required, annotation, f"{hint} supported")
     if written:
         if not kind.startswith("Tensor"):
@@ -129,7 +131,7 @@ def _argument_text(name: str, parameter: Any, annotation: Any, written: bool) ->
             fail(
                 ValueError, "infer_schema", required, kind, hint=f"leave {name} out of mutates_args"
             )
-        kind = "Tensor(a!)" + kind[len("Tensor") :]
+        kind = f"Tensor(a{position}!)" + kind[len("Tensor") :]
     default = parameter.default
     return f"{kind} {name}" + (
         "" if default is inspect.Parameter.empty else f"={_default_text(default)}"
@@ -146,7 +148,10 @@ def _result_text(annotation: Any) -> str:
     else:
         text = _type_text(annotation)
     if text is None or annotation is inspect.Signature.empty:
-        required = "Return has a supported annotation: Tensor, a tuple or list of them, or None"
+        required = (
+            "Return has a supported annotation: Tensor, a tuple or list of them, or None (unsupported "
+            "return type)"
+        )
         fail(ValueError, "infer_schema", required, annotation, hint="for example -> Tensor")
     return text
 
@@ -192,12 +197,12 @@ def infer_schema(
             hint="mutates_args=() says that nothing is written to",
         )
     parts, keyword_only = [], False
-    for name, parameter in signature.parameters.items():
+    for position, (name, parameter) in enumerate(signature.parameters.items()):
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             fail(
                 ValueError,
                 "infer_schema",
-                "no *args and **kwargs were required (varargs are not supported)",
+                "no *args and **kwargs were required (varargs and varkwargs are not supported)",
                 f"{parameter}",
                 hint="write the parameters out",
             )
@@ -207,6 +212,6 @@ def infer_schema(
         annotation = hints.get(name, inspect.Parameter.empty)
         is_tensor = (_type_text(annotation) or "").startswith("Tensor")
         changed = name in written and (is_tensor or not every)
-        parts.append(_argument_text(name, parameter, annotation, changed))
+        parts.append(_argument_text(name, parameter, annotation, changed, position))
     result = _result_text(hints.get("return", inspect.Signature.empty))
     return f"{op_name or ''}({', '.join(parts)}) -> {result}"
