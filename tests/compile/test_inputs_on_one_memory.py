@@ -60,3 +60,20 @@ def test_a_graph_has_few_programs_and_stays_right():
         found = compiled(memory[start : start + 3], memory[start + 1 : start + 4])
         assert facula.equal(found, wanted)
         assert facula.equal(memory, other)
+
+
+def test_a_view_of_a_modules_own_buffer_sees_what_the_module_writes():
+    class Counting(facula.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", facula.zeros(4))
+
+        def forward(self, x):
+            self.count.add_(1)
+            return x * 2
+
+    module = Counting()
+    compiled = facula.compile(module)
+    assert compiled(facula.ones(2)).tolist() == [2.0, 2.0]
+    assert compiled(module.count[:2]).tolist() == [4.0, 4.0]
+    assert compiled(module.count[1:3]).tolist() == [6.0, 6.0]

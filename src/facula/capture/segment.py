@@ -36,6 +36,7 @@ from facula.capture.hooks import check_hooks
 from facula.capture.liveness import is_live
 from facula.capture.pieces import Pieces
 from facula.capture.segment_code import Ending, Entry, Point, SegmentCode
+from facula.capture.sizes import is_argument
 from facula.capture.sources import Line, slot
 from facula.capture.symbolic import Symbolic
 from facula.capture.values import ArrayValue, Lazy, Raised, TensorValue
@@ -338,7 +339,9 @@ def _call_backend(place: Any, world: Symbolic, graph_module: Any) -> Any:
             return BySizes(backend, graph_module, examples, dynamic, name)
         return compiled_by(backend, graph_module, examples, name)
 
-    if specialises and len(inputs) > 1 and world.writes_inputs():
+    # what objects hold, as an optimizer's state, lies where it lay; arguments come from anywhere
+    argued = any(v.source is not None and is_argument(v.source) for v in world.inputs)
+    if specialises and argued and len(inputs) > 1 and world.writes_inputs():
         return ByMemory(make, graph_module, inputs, name).function(inputs)
     return make(inputs)
 

@@ -112,7 +112,7 @@ class Sizes(Part):
         if source is None or self.static_only:
             return False
         named = self._is_named(source)
-        if not named and (self.dynamic_mode is False or not _is_argument(source)):
+        if not named and (self.dynamic_mode is False or not is_argument(source)):
             return False
         before = self.history.integers.get(source)
         if before is not None and before != value and self.assume_static:
@@ -318,7 +318,7 @@ def _check_backed(number: object) -> None:
         raise Break("unbacked-size", f"{tensor.source.label()}.size()[{dim}]")
 
 
-def _is_argument(source: Source) -> bool:
+def is_argument(source: Source) -> bool:
     """Whether a source starts at the frame's own values and is no attribute of an object."""
     while source.base is not None:
         if source.kind == "attr" and source.key in ("__closure__", "__dict__"):
