@@ -128,3 +128,26 @@ def test_without_one_graph_the_setting_says_whether_numbers_are_read():
     with config.patch(capture_scalar_outputs=True):
         assert f(facula.ones(2)).tolist() == [3.0, 3.0]
     assert len(seen) == 1
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+@pytest.mark.parametrize("dtype", [facula.float32, facula.float64])
+def test_a_float_that_was_read_is_a_number_beside_tensors(
+    shape: tuple[int, ...], dtype: facula.dtype
+) -> None:
+    def program(x: facula.Tensor, y: facula.Tensor) -> tuple[facula.Tensor, ...]:
+        number = y.item()
+        y.detach().add_(1)
+        return x * number, number - x, x / (number + 1)
+
+    x = facula.arange(1.0, 4)
+    for value in (0.3, 0.7):
+        y = facula.full(shape, value, dtype=dtype, requires_grad=True)
+        number = y.item()
+        got = facula.compile(program, fullgraph=True)(x, y)
+        want = (x.numpy() * number, number - x.numpy(), x.numpy() / (number + 1))
+        for mine, other in zip(got, want, strict=True):
+            assert mine.dtype == facula.float32 and mine.shape == (3,)
+            assert not mine.requires_grad  # numbers have no history
+            np.testing.assert_allclose(mine.numpy(), other, rtol=1e-6)
+        assert y.item() == pytest.approx(number + 1)

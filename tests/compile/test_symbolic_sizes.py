@@ -445,3 +445,23 @@ def test_new_sizes_in_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(thread.is_alive() for thread in threads)
     assert not faults
     assert set(most) == {1}  # the modes of a trace are the process's
+
+
+def test_inner_sizes_are_compared_with_what_the_graph_does_not_have() -> None:
+    def choose(x: facula.Tensor, y: facula.Tensor, number: int) -> facula.Tensor:
+        doubled = y * 2
+        if doubled.shape[0] == number:
+            return doubled
+        return doubled + 1 if doubled.shape == x.shape else x - 1
+
+    for dynamic in (None, True):
+        facula.compiler.reset()
+        compiled = facula.compile(choose, dynamic=dynamic)
+        for sizes in ((3, 3, 9), (4, 4, 9), (3, 4, 4), (4, 4, 5), (5, 4, 3), (6, 6, 7), (7, 6, 6)):
+            x, y = facula.rand(sizes[0]), facula.rand(sizes[1])
+            doubled = y.numpy() * 2
+            if sizes[1] == sizes[2]:
+                want = doubled
+            else:
+                want = doubled + 1 if sizes[0] == sizes[1] else x.numpy() - 1
+            numpy.testing.assert_array_equal(compiled(x, y, sizes[2]).numpy(), want)

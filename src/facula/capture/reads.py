@@ -58,10 +58,18 @@ class Reads(Part):
         found.node = self._new_node("call_method", "item", (self.node_of(tensor),), {}, found.hint)
         found.node.meta["read"], found.node.meta["version"] = True, fake._version
         if kind is float:
-            self.float_tensors[found] = self.graph_method("double", tensor, [], {})
+            self.float_tensors[found] = self._float_of(tensor)
         self.reads.append(found)
         self.any_dynamic = True
         return found
+
+    def _float_of(self, tensor: TensorValue) -> Any:
+        """A float that was read, as a tensor of its own without dimensions and history."""
+        double, copied = Known(core.float64), {"copy": Known(True)}
+        found = self.graph_method(
+            "to", self.graph_method("detach", tensor, [], {}), [double], copied
+        )
+        return self.graph_method("squeeze", found, [], {}) if tensor.fake.dim() else found
 
     def may_read(self, tensor: TensorValue) -> bool:
         """Whether the number in a tensor can be part of the graph."""

@@ -21,7 +21,13 @@ from facula.capture.breaks import Break, Earlier
 from facula.capture.frames import NULL, UNBOUND
 from facula.capture.guards import Guard
 from facula.capture.reading import DEFAULT_FACTORY, HEAP, base_of_c
-from facula.capture.sizes import Facts, move_on, number_label, number_text
+from facula.capture.sizes import (
+    Facts,
+    compared_from_outside,
+    move_on,
+    number_label,
+    number_text,
+)
 from facula.capture.sources import Text
 from facula.capture.subclasses import SubclassValue, as_class
 from facula.capture.values import (
@@ -480,6 +486,7 @@ class SegmentCode:
                 self.out.names[source] = f"v0_{register}"
         world.guards.write(self.out, world.start_autocast)
         self.facts: list[tuple[Any, bool]] = []
+        self.compared: list[tuple[Any, str]] = []
         self.conditions: list[str] = []
         self._conditions()
         for value in world.inputs:
@@ -495,6 +502,7 @@ class SegmentCode:
             text = number_text(number, self.out)
             if text is None:
                 self.facts.append((number, outcome))
+                self._beside(number)
             else:
                 sign = "not " if outcome else ""
                 self.out.lines.append(f"if {sign}({text}): return MISS")
@@ -502,6 +510,14 @@ class SegmentCode:
             self.conditions.append(f"{left.label()} and {right.label()} have no memory in common")
             pair = f"{self.out.source(left)}, {self.out.source(right)}"
             self.out.lines.append(f"if {self.out.hold(core.overlapping)}({pair}): return MISS")
+
+    def _beside(self, number: Any) -> None:
+        """Read what an assumption about inner sizes compares with and the graph may not have."""
+        for value in compared_from_outside(number):
+            if all(value is not known for known, _ in self.compared):
+                tensor = isinstance(value, TensorValue)
+                source = value.source.attr("shape") if tensor else value.source
+                self.compared.append((value, self.out.source(source)))
 
     def _body(self, ending: Ending) -> None:
         builder = self.builder
@@ -528,7 +544,8 @@ class SegmentCode:
         if needs_graph:
             given, grouped = self._inputs(body)
             if self.facts:
-                head.append(f"if not {out.hold(self.check_facts)}({given}): return MISS")
+                read = ", ".join(filter(None, [given, *(text for _, text in self._outside())]))
+                head.append(f"if not {out.hold(self.check_facts)}({read}): return MISS")
             call.append(f"o = GRAPH({given})")
             call += [f"{name} = o[{n}]" for n, name in enumerate(self.builder.outputs.values())]
             if self.assumed or self.world.repeats_in_python():
@@ -610,8 +627,14 @@ class SegmentCode:
     def check_facts(self, *values: object) -> bool:
         """Whether what was assumed about inner sizes holds for these inputs."""
         if self._facts is None:
-            self._facts = Facts(self.world, self.facts)
+            outside = [value for value, _ in self._outside()]
+            self._facts = Facts(self.world, self.facts, outside)
         return self._facts.hold(*values)
+
+    def _outside(self) -> list[tuple[Any, str]]:
+        """What is compared and is no input of the graph, and its text."""
+        inputs = self.world.inputs
+        return [pair for pair in self.compared if all(pair[0] is not value for value in inputs)]
 
     _facts: Facts | None = None
 

@@ -9,8 +9,8 @@ new combination of sizes; so a graph never runs for sizes for which it is wrong.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from facula import core
 from facula.capture import config
@@ -373,17 +373,28 @@ class Replay:
         self.values[node] = self.fakes.run(function, list(args), dict(kwargs), count)
 
 
-class Facts:
-    """What was assumed about sizes inside of a graph, replayed for each new combination of sizes."""
+class _Sized(NamedTuple):
+    """What stands for a tensor of which only sizes are asked."""
 
-    def __init__(self, world: Symbolic, facts: list[tuple]) -> None:
+    shape: tuple[int, ...]
+
+
+class Facts:
+    """What was assumed about sizes inside of a graph, replayed for each new combination of sizes.
+
+    outside: the tensors and numbers that were compared and are no inputs of the graph.
+    """
+
+    def __init__(self, world: Symbolic, facts: list[tuple], outside: Sequence[Any] = ()) -> None:
         self.fakes, self.attached = world.fakes, world.attached
         self.placeholders = [value.node for value in world.inputs]
         self.facts = facts
+        self.outside = outside
         self.seen: dict[tuple, bool] = {}
 
     def hold(self, *values: object) -> bool:
-        """Whether the graph is right for these inputs."""
+        """Whether the graph is right for these inputs, and behind them the shapes and numbers that
+        are compared beside them."""
         key = tuple(tuple(v.shape) if isinstance(v, core.Tensor) else v for v in values)
         known = self.seen.get(key)
         if known is None:
@@ -392,10 +403,13 @@ class Facts:
 
     def _replay(self, values: tuple) -> bool:
         replay = Replay(self.fakes, self.attached)
-        for node, value in zip(self.placeholders, values, strict=True):
+        count = len(self.placeholders)
+        for node, value in zip(self.placeholders, values[:count], strict=True):
             if isinstance(value, core.Tensor):
                 value = self.fakes.resized(value, tuple(value.shape))
             replay.values[node] = value
+        for own, value in zip(self.outside, values[count:], strict=True):
+            replay.inputs[id(own)] = _Sized(value) if isinstance(value, tuple) else value
         keys = core.thread_keys()
         try:
             return all(
@@ -415,6 +429,8 @@ def value_of_number(value: Any, replay: Replay) -> Any:
         return replay.value(value.node)
     if value.node is not None and value.node in replay.values:
         return replay.values[value.node]
+    if id(value) in replay.inputs:
+        return replay.inputs[id(value)]
     if value.function is not None:
         return value.function(*(value_of_number(arg, replay) for arg in value.args))
     if not value.args:
@@ -422,6 +438,19 @@ def value_of_number(value: Any, replay: Replay) -> Any:
     tensor, dim = value.args
     known = replay.inputs.get(id(tensor))
     return int((replay.value(tensor.node) if known is None else known).shape[dim])
+
+
+def compared_from_outside(value: Any) -> Iterator[Any]:
+    """The tensors and numbers with a source of which a number is made."""
+    if isinstance(value, (Known, NodeValue)):
+        return
+    if value.source is not None:
+        yield value
+    elif value.function is not None:
+        for arg in value.args:
+            yield from compared_from_outside(arg)
+    elif value.args and value.args[0].source is not None:
+        yield value.args[0]
 
 
 _SYMBOLS = {
