@@ -67,6 +67,9 @@ def _find_operator(namespace: str, name: str) -> _Any:
     if namespace in ("quantized", "quantized_decomposed", "onednn", "_quantized"):
         _import_module("facula.quantization.operators")
         return ops.TABLE.get(f"{namespace}::{name}")
+    if namespace in ("_c10d_functional", "c10d_functional", "c10d"):
+        _import_module("facula.distributed.functional_collectives")
+        return ops.TABLE.get(f"{namespace}::{name}")
     if namespace == "higher_order":
         return _import_module("facula.fx.higher_order").OPERATORS.get(name)
     if namespace == "aten" and _NAMES.get(name, "").startswith("facula.quantization."):

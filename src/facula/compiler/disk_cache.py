@@ -45,7 +45,12 @@ _NAMED = (core.dtype, core.device, core.layout, core.memory_format)
 
 def key_of(module: Module) -> str | None:
     """What the lowering of a graph depends on, as a name for files; None where it is not kept."""
-    if config.get("force_disable_caches") or config.get("debug") or trace.folder() is not None:
+    if (
+        not config.get("fx_graph_cache")
+        or config.get("force_disable_caches")
+        or config.get("debug")
+        or trace.folder() is not None
+    ):
         return None
     lines = [_surroundings(), repr(graph_flags()), repr(sorted(config.snapshot().items()))]
     lines.append(repr(sorted(left_out())))

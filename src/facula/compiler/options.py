@@ -25,6 +25,14 @@ OPTIONS: dict[str, tuple[Any, str]] = {
     "debug": (False, "verify the program after each pass"),
     "layout_optimization": (True, "keep images channels last between convolutions"),
     "pattern_matcher": (True, "recognise attention written by hand"),
+    "coordinate_descent_tuning": (False, "Triton's kernels only: PyTorch programs set it"),
+    "coordinate_descent_check_all_directions": (False, "Triton's kernels only"),
+    "force_fuse_int_mm_with_mul": (False, "products of integers take what follows them anyway"),
+    "fx_graph_cache": (
+        True,
+        "compiled graphs are kept on disk, unless force_disable_caches says no",
+    ),
+    "triton.unique_kernel_names": (False, "Triton's kernels only"),
     "triton.cudagraphs": (
         False,
         "tell, as an event, which graphs are more than one call of the core",

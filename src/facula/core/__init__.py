@@ -27,4 +27,4 @@ PUBLIC = frozenset(
         "set_num_threads sparse_bsc sparse_bsr sparse_coo sparse_csc sparse_csr strided "
         "tensor to_dlpack uint16 uint32 uint64 uint8"
     ).split()
-)
+) | frozenset(NARROW)  # noqa: F405

@@ -130,6 +130,7 @@ cdef list DTYPES = []
 cdef dict DTYPE_BY_NAME = {}
 cdef dict DTYPE_BY_CODE = {}
 QUANTIZED = {}                      # the dtypes of quantized tensors by name; no tensor of the core has one of them
+NARROW = {}                         # words for what bytes hold (integers of less than 8 bits, floats of 4): no tensor has one of them
 
 
 cdef void _make_dtypes() except *:
@@ -153,6 +154,21 @@ cdef void _make_dtypes() except *:
         d.index = i; d.name = name; d.code = code; d.itemsize = size; d.kind = KIND_INT
         d.numpy_name = None; d.type_word = word; d.is_signed = name.startswith("qi")
         QUANTIZED[name] = d
+        globals()[name] = d
+        i += 1
+    for name, word in (("uint%d", "UInt%d"), ("int%d", "Int%d")):
+        for a in range(1, 8):
+            d = dtype.__new__(dtype)
+            d.index = i; d.name = name % a; d.code = "%s%d" % (name[0], a); d.itemsize = 1; d.kind = KIND_INT
+            d.numpy_name = None; d.type_word = word % a; d.is_signed = name[0] == "i"
+            NARROW[d.name] = d
+            globals()[d.name] = d
+            i += 1
+    for name, code, word in (("float8_e8m0fnu", "f8e8m0", "Float8_e8m0fnu"), ("float4_e2m1fn_x2", "f4x2", "Float4_e2m1fn_x2")):
+        d = dtype.__new__(dtype)
+        d.index = i; d.name = name; d.code = code; d.itemsize = 1; d.kind = KIND_FLOAT; d.is_floating_point = True
+        d.numpy_name = None; d.type_word = word; d.is_signed = name != "float8_e8m0fnu"
+        NARROW[name] = d
         globals()[name] = d
         i += 1
     for a in range(20):
@@ -266,6 +282,10 @@ cdef dtype as_dtype(object x):
     """A dtype from a dtype or one of Python's number types."""
     if type(x) is dtype:
         if (<dtype>x).index > F8E5M2Z:
+            if (<dtype>x).name in NARROW:
+                raise said(NotImplementedError, "[dtype] a dtype of plain tensors was required: got %r (\"copy_\" not implemented for '%s')\nhint: "
+                           "%s holds the numbers, two or more in a byte where a program packs them"
+                           % (x, (<dtype>x).type_word, "facula.int8" if (<dtype>x).is_signed and not (<dtype>x).is_floating_point else "facula.uint8"))
             raise said(RuntimeError, "[dtype] a dtype of plain tensors was required: got " + repr(x) + " (Could not run with arguments from the 'QuantizedCPU' backend)\nhint: "
                        "facula.quantize_per_tensor(x, scale, zero_point, dtype) makes quantized tensors")
         return <dtype>x

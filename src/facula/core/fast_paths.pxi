@@ -548,15 +548,22 @@ cdef extern from *:
     void fk_module_fast_call(PyTypeObject *, object, object, object, object)
 
 
-def fast_module_attributes(type cls):
+cdef PyTypeObject *_class(object cls, str op) except NULL:
+    """A class, whatever its metaclass: an argument declared `type` would refuse those of `abc.ABC`."""
+    if not isinstance(cls, type):
+        raise said(TypeError, "[" + op + "] a class was required: got " + type(cls).__name__ + "\nhint: pass type(module)")
+    return <PyTypeObject *>cls
+
+
+def fast_module_attributes(cls):
     """Let instances of a module class find parameters, children and buffers without a Python `__getattr__`.
 
     Only for classes whose `__getattr__` is that of `nn.Module` and that do not define `__getattribute__`.
     """
-    fk_module_fast(<PyTypeObject *>cls)
+    fk_module_fast(_class(cls, "fast_module_attributes"))
 
 
-def fast_module_calls(type cls, forward_hooks, pre_hooks, backward_hooks, backward_pre_hooks):
+def fast_module_calls(cls, forward_hooks, pre_hooks, backward_hooks, backward_pre_hooks):
     """Let calls of a module class go straight to `forward` when neither it nor these global dictionaries hold hooks.
 
     Only for classes whose `__call__` and `_call_impl` are those of `nn.Module`.
@@ -564,7 +571,7 @@ def fast_module_calls(type cls, forward_hooks, pre_hooks, backward_hooks, backwa
     for hooks in (forward_hooks, pre_hooks, backward_hooks, backward_pre_hooks):
         if not isinstance(hooks, dict):
             raise said(TypeError, "[fast_module_calls] dictionaries of hooks were required: got " + type(hooks).__name__ + "\nhint: pass those of nn.modules.module_hooks")
-    fk_module_fast_call(<PyTypeObject *>cls, forward_hooks, pre_hooks, backward_hooks, backward_pre_hooks)
+    fk_module_fast_call(_class(cls, "fast_module_calls"), forward_hooks, pre_hooks, backward_hooks, backward_pre_hooks)
 
 
 def swap_module_tracers(call, attribute):

@@ -341,6 +341,11 @@ def default_group() -> ProcessGroup:
     return _STATE.default
 
 
+def groups() -> list[ProcessGroup]:
+    """The groups in which this process is, the default one first."""
+    return [group for _, group in sorted(_STATE.groups.items())]
+
+
 def group_of(given: Any) -> ProcessGroup | None:
     """The group that an argument means; None where this process is no member."""
     if given is None:

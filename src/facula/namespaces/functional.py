@@ -12,6 +12,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.namespaces import overrides
 
 Tensor = core.Tensor
 
@@ -103,6 +104,15 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
         True
     """
     return input.shape == other.shape
+
+
+def _has_compatible_shallow_copy_type(input: Tensor, other: Tensor) -> bool:
+    """Whether one tensor may take the other's memory: both have elements in one way. Subclasses say it themselves."""
+    if overrides.has_torch_function((input, other)):
+        return overrides.handle_torch_function(
+            _has_compatible_shallow_copy_type, (input, other), input, other
+        )
+    return input.layout == other.layout and input.is_quantized == other.is_quantized
 
 
 def numel(input: Tensor) -> int:

@@ -778,3 +778,9 @@ def vander(x, N, increasing):  # noqa: N803
         powers = x.unsqueeze(1).to(dtype).expand((x.shape[0], count - 1)).cumprod(1)
         columns = F.cat([columns.narrow(1, 0, 1), powers], 1)
     return columns if increasing else F.flip(columns, (1,))
+
+
+@composite("is_pinned(Tensor self, device? device=None) -> bool", names=(), out=False)
+def is_pinned(self, device):
+    """Whether the memory is pinned for a device: no memory of the CPU is."""
+    return core.Tensor.is_pinned(self, device)

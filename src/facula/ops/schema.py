@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from facula import core
 from facula.core.errors import fail
 
 #: every admissible base type; `?` (may be None) and `[]` (a list) combine with them
@@ -126,7 +127,14 @@ def _split_quoted(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-_LITERALS = {"None": None, "True": True, "False": False, "inf": float("inf"), "-inf": -float("inf")}
+_LITERALS: dict[str, Any] = {
+    "None": None,
+    "True": True,
+    "False": False,
+    "inf": float("inf"),
+    "-inf": -float("inf"),
+}
+_LITERALS |= {kind.name: kind for kind in vars(core).values() if isinstance(kind, core.dtype)}
 
 
 def _literal(text: str) -> Any:

@@ -207,6 +207,11 @@ def choose_qparams_per_token_asymmetric(input, dtype):
     return _of_tokens(input)
 
 
+def _per_token_quant_qparam_dim_check(input, scales, zero_points):
+    """Raises where there is not a scale and a zero point for each token."""
+    _check_tokens("quantize_per_token", input, scales, zero_points)
+
+
 @_define(
     "quantize_per_token(Tensor input, Tensor scales, Tensor zero_points, int quant_min, "
     "int quant_max, dtype dtype) -> Tensor"

@@ -11,6 +11,7 @@ from facula.quantization import (
     embedding,
     fake,
     linear,
+    scaled,
     weight_only,
 )
 
@@ -22,5 +23,6 @@ __all__ = [
     "embedding",
     "fake",
     "linear",
+    "scaled",
     "weight_only",
 ]

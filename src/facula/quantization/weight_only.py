@@ -23,7 +23,7 @@ _DTYPES = (core.float32, core.bfloat16, core.float16)
     "quantization::_int_mm(Tensor self, Tensor mat2) -> Tensor", names=("_int_mm",), out=False
 )
 class _int_mm:
-    """The product of two matrices of signed bytes, in 32 bits."""
+    """The product of two matrices of bytes in 32 bits: the first signed or not, the second signed."""
 
     def meta(self, mat2):
         op = "_int_mm"
@@ -35,11 +35,11 @@ class _int_mm:
                 f"{self.dim()} and {mat2.dim()}",
                 hint="take one matrix of a batch at a time",
             )
-        if self.dtype is not core.int8 or mat2.dtype is not core.int8:
+        if self.dtype not in (core.int8, core.uint8) or mat2.dtype is not core.int8:
             fail(
                 RuntimeError,
                 op,
-                "Expected self and mat2 dtype to be int8",
+                "Expected self dtype to be of type int8 or uint8, and mat2 dtype to be int8",
                 f"{self.dtype} and {mat2.dtype}",
                 hint="convert both with .to(facula.int8)",
             )
@@ -60,7 +60,12 @@ class _int_mm:
             out.zero_()
             return
         right = mat2.contiguous()
-        core.kernel("gemm:i8")((out, self, right, None), _gemm_numbers(out, self, right), (1, 0))
+        left = self
+        if self.dtype is core.uint8:  # x = (x - 128) + 128, of which the former is a signed byte
+            left = F.bitwise_xor(self, 128).view(core.int8)
+        core.kernel("gemm:i8")((out, left, right, None), _gemm_numbers(out, left, right), (1, 0))
+        if self.dtype is core.uint8:
+            out.add_(right.sum(0, dtype=core.int32), alpha=128)
 
 
 def _check_rows(op: str, x: Any, inner: int) -> None:

@@ -46,6 +46,7 @@ _UNTYPED = (
     "float8_e5m2",
     "float8_e4m3fnuz",
     "float8_e5m2fnuz",
+    *core.NARROW,
 )
 _ALIASES = {
     "float": "float32",

@@ -42,6 +42,7 @@ _ENCODE_SPARSE = _Name("torch._utils", "_rebuild_sparse_tensor")
 _ENCODE_QUANTIZED = _Name("torch._utils", "_rebuild_qtensor")
 _ENCODE_PARAMETER = _Name("torch._utils", "_rebuild_parameter")
 _ENCODE_PARAMETER_STATE = _Name("torch._utils", "_rebuild_parameter_with_state")
+_ENCODE_WRAPPER = _Name("torch._utils", "_rebuild_wrapper_subclass")
 _ENCODE_TYPED = _Name("torch._tensor", "_rebuild_from_type_v2")
 _TENSOR = _Name("torch", "Tensor")
 _SIZE = _Name("torch", "Size")
@@ -124,6 +125,8 @@ class CheckpointPickler(_Pickler):
         if _last(value.layout) != "strided":
             return self._dense_or_not(value, grad)
         state = dict(getattr(value, "__dict__", None) or {})
+        if _is_wrapper(value):
+            return _ENCODE_TYPED, (_ENCODE_WRAPPER, plain, self._wrapper(value), state)
         if getattr(plain, "__name__", "") == "Parameter" or getattr(value, "_is_param", False):
             state.pop("_is_param", None)
             data = value.detach().as_subclass(core.Tensor)
@@ -137,6 +140,17 @@ class CheckpointPickler(_Pickler):
             return function, arguments
         kind = _TENSOR if plain is core.Tensor else plain
         return _ENCODE_TYPED, (function, kind, arguments, state)
+
+    def _wrapper(self, value: Any) -> tuple:
+        """What a tensor shows that has no elements of its own: those are in its attributes."""
+        shown = (
+            tuple(value.shape),
+            value.stride(),
+            value.storage_offset(),
+            value.layout,
+            value.device,
+        )
+        return type(value), value.dtype, *shown, bool(value.requires_grad)
 
     def _dense_or_not(self, value: Any, grad: bool) -> tuple[_Name, tuple]:
         if _last(value.layout) != "strided":
@@ -165,6 +179,13 @@ class CheckpointPickler(_Pickler):
         geometry = (integers.storage_offset(), tuple(value.shape), value.stride())
         named = self.named("torch", scheme.name)
         return storage, *geometry, (named, *parameters), grad, OrderedDict()
+
+
+def _is_wrapper(value: Any) -> bool:
+    """Whether a tensor's class handles every operator, and it has no bytes (`_make_wrapper_subclass`)."""
+    if getattr(type(value), "__torch_dispatch__", None) is None or hasattr(value, "fake_mode"):
+        return False
+    return bool(value.untyped_storage().data_ptr() == 0)
 
 
 def _is_scheme(obj: Any) -> bool:

@@ -217,12 +217,29 @@ def _quantized(
     )
 
 
+def _wrapper(
+    kind: Any, dtype: Any, size: Any, stride: Any, offset: Any, layout: Any, device: Any, grad: Any
+) -> Any:
+    """A tensor without elements of its own, of a class that the user allowed and that handles every operator."""
+    if not isinstance(kind, type) or not issubclass(kind, core.Tensor) or not _is_dtype(dtype):
+        raise TypeError("a tensor type and a dtype are needed")
+    if not isinstance(layout, core.layout) or not isinstance(device, (core.device, str)):
+        raise TypeError("a layout and a device are needed")
+    size, stride = _sizes(size, "a size"), _sizes(stride, "a stride")
+    if type(offset) is not int or not 0 <= offset < 1 << 62:
+        raise ValueError("an offset >= 0 is needed")
+    return core.Tensor._make_wrapper_subclass(
+        kind, size, strides=stride, storage_offset=offset, dtype=dtype, layout=layout, device=device,
+        requires_grad=bool(grad),
+    )  # fmt: skip
+
+
 def _from_type(function: Any, kind: Any, arguments: Any, state: Any) -> Any:
     """A tensor that carried attributes, or one of a subclass that the user allowed."""
     if not isinstance(function, Maker) or function.name not in _TENSOR_MAKERS or not function.make:
         raise TypeError("a tensor is made by a function that makes tensors")
     made = function.make(*arguments)
-    if kind is not core.Tensor:
+    if kind is not core.Tensor and kind is not type(made):
         if not isinstance(kind, type) or not issubclass(kind, core.Tensor):
             raise TypeError("a tensor's type must be a tensor type")
         made = made.as_subclass(kind)
@@ -241,6 +258,7 @@ _TENSOR_MAKERS = {
     "torch._utils._rebuild_sparse_tensor",
     "torch._utils._rebuild_meta_tensor_no_storage",
     "torch._utils._rebuild_qtensor",
+    "torch._utils._rebuild_wrapper_subclass",
 }
 
 
@@ -319,6 +337,7 @@ _REBUILD: dict[str, Callable[..., Any]] = {
     "_rebuild_sparse_tensor": _sparse,
     "_rebuild_qtensor": _quantized,
     "_rebuild_meta_tensor_no_storage": _meta_tensor,
+    "_rebuild_wrapper_subclass": _wrapper,
 }
 for _name, _make in _REBUILD.items():
     TABLE["torch._utils", _name] = Maker(f"torch._utils.{_name}", _make)

@@ -255,6 +255,8 @@ def checked_key(key: Any) -> Any:
 def set_attributes(value: Any, state: Any) -> None:
     """Gives an object the attributes that a state holds: plain names, no dunder names."""
     parts = state if isinstance(state, tuple) and len(state) == 2 else (state,)
+    frozen = getattr(getattr(type(value), "__dataclass_params__", None), "frozen", False)
+    put = object.__setattr__ if frozen else setattr  # as pickle, which asks no class
     for part in parts:
         if part is None:
             continue
@@ -263,7 +265,7 @@ def set_attributes(value: Any, state: Any) -> None:
         for key, item in part.items():
             if key.startswith("__"):
                 raise ValueError(f"a state may not set {key}")
-            setattr(value, key, item)
+            put(value, key, item)
 
 
 # ------------------------------------------------------------------ one function per operation

@@ -18,7 +18,8 @@ SUBMODULES = frozenset(
         "version compiler "
         "_dynamo _guards _jit_internal _logging _tensor_str ao alias torch_version "
         "distributed __config__ hub export futures multiprocessing onnx "
-        "quasirandom vision audio text arrow csprng quantization _inductor _export mobile nested package"
+        "quasirandom vision audio text arrow csprng quantization _inductor _export mobile nested package "
+        "_utils _subclasses _decomp _functorch _refs"
     ).split()
 )
 
@@ -49,7 +50,8 @@ _FROM = {
     "facula.functional": (
         "is_tensor is_storage is_floating_point is_complex is_nonzero is_same_size numel "
         "typename broadcast_shapes asarray clone detach detach_ fill fill_ zero_ resize_as_ "
-        "is_signed is_conj is_neg is_inference is_distributed get_device from_file unravel_index"
+        "_has_compatible_shallow_copy_type is_signed is_conj is_neg is_inference is_distributed "
+        "get_device from_file unravel_index"
     ),
     "facula.switches": (
         "set_default_device get_default_device set_default_tensor_type "
@@ -80,6 +82,7 @@ _FROM = {
     "facula.quantization.weight_only": (
         "_int_mm _weight_int8pack_mm _convert_weight_to_int4pack_for_cpu _weight_int4pack_mm_for_cpu"
     ),
+    "facula.quantization.scaled": "_scaled_mm",
     "facula.quantization.tensor": (
         "qscheme per_tensor_affine per_channel_affine per_tensor_symmetric per_channel_symmetric "
         "per_channel_affine_float_qparams"

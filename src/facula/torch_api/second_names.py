@@ -42,6 +42,7 @@ _MODULES = {
         f"facula.distributed.{name}.device_mesh": "facula.distributed.device_mesh"
         for name in ("tensor", "_tensor")
     },
+    "facula.distributed._functional_collectives": "facula.distributed.functional_collectives",
     "facula.nn.parallel.distributed": "facula.distributed.data_parallel",
     "facula.nn.parallel.scatter_gather": "facula.nn.parallel.copies",
     "facula.distributions.constraint_registry": "facula.distributions.registry",

@@ -37,6 +37,7 @@ from facula.ops.tags import Tag as Tag
 from facula.utils.backend_registration import privateuse1_name
 
 from .. import accelerator
+from . import _cpu as _cpu
 
 _TensorBase = TensorBase
 StorageBase = core.UntypedStorage

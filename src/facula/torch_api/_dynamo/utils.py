@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 from facula import core
+from facula.capture import config
 from facula.capture.events import COUNTERS as counters
 from facula.core.config import describe as settings
 from facula.ops.registry import F
 
 from .. import cuda
+
+
+@contextlib.contextmanager
+def disable_cache_limit() -> Iterator[None]:
+    """A block in which a function may be compiled as often as it is called with something new."""
+    before = config.recompile_limit, config.accumulated_recompile_limit
+    config.recompile_limit = config.accumulated_recompile_limit = sys.maxsize
+    try:
+        yield
+    finally:
+        config.recompile_limit, config.accumulated_recompile_limit = before
 
 
 def same(a: Any, b: Any, tol: float = 1e-4) -> bool:

@@ -2,7 +2,7 @@
 
 Takes: nothing. Gives: `config`, `metrics`, `utils`, `codecache`, `compile_fx`, `list_mode_options`,
 `list_options`, `compile`; `aoti_compile_and_package`, `aoti_load_package`, `aot_compile` (`packages`).
-Keeps true: it holds nothing of its own: `facula.compiler` does.
+Keeps true: it holds nothing of its own: `facula.compiler` does (`config` names its options).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 from facula.core.errors import no_attribute as _no_attribute
 
-_SAME = {"config": "options", "metrics": "metrics"}
-_OWN = frozenset({"utils", "codecache", "compile_fx"})
+_SAME = {"metrics": "metrics"}
+_OWN = frozenset({"utils", "codecache", "compile_fx", "config", "decomposition"})
 
 _PACKAGES = frozenset({"aoti_compile_and_package", "aoti_load_package", "aot_compile"})
 

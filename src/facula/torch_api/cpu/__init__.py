@@ -125,3 +125,37 @@ def get_capabilities() -> dict[str, Any]:
         "variant": cpu_features.detected(),
         **{name: True for name in sorted(cpu_features.features())},
     }
+
+
+def _has(*features: str) -> bool:
+    return set(features) <= set(cpu_features.features())
+
+
+def _is_avx2_supported() -> bool:
+    """Whether the processor has vectors of 256 bits for integers."""
+    return _has("avx2")
+
+
+def _is_avx512_supported() -> bool:
+    """Whether the processor has vectors of 512 bits for all sizes of elements."""
+    return _has("avx512f", "avx512bw", "avx512dq", "avx512vl")
+
+
+def _is_avx512_bf16_supported() -> bool:
+    """Whether the processor multiplies bfloat16."""
+    return _has("avx512_bf16")
+
+
+def _is_vnni_supported() -> bool:
+    """Whether the processor multiplies bytes into 32 bits."""
+    return _has("avx512_vnni")
+
+
+def _is_amx_tile_supported() -> bool:
+    """Whether the processor has matrix registers."""
+    return _has("amx_tile")
+
+
+def _is_amx_fp16_supported() -> bool:
+    """Whether the matrix registers multiply float16."""
+    return _has("amx_fp16")

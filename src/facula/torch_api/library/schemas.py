@@ -106,9 +106,9 @@ def _type_text(annotation: Callable[..., Any]) -> str | None:
 def _default_text(value: object) -> str:
     if isinstance(value, str):
         return repr(value)
-    if isinstance(value, core.dtype):
-        return "None"
-    return str(value)
+    if isinstance(value, core.device):
+        return f'"{value}"'
+    return value.name if isinstance(value, core.dtype) else str(value)
 
 
 def _argument_text(name: str, parameter: Any, annotation: Any, written: bool, position: int) -> str:

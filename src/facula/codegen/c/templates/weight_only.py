@@ -2,8 +2,9 @@
 
 Takes an instruction set; `unit` gives `weight_int8` and `weight_int4`, for each dtype of the activations. Keeps true:
 weights are read once, as they lie, and become numbers in registers; sums are in float32, and in the same order for any
-number of threads and rows. Where the processor multiplies pairs of bf16, activations of this dtype stay such
-(levels are exact in it) with half bytes.
+number of threads and rows. Where the processor multiplies integers into 32 bits, activations of 16-bit floats become
+integers of 16 bits with a scale for each block of 32 (half bytes) or 128 (whole ones): what that rounds away is
+2^-16 of the block's largest, less than 1 / 50 of what its own dtype does. Rows that are not finite go the other way.
 
 `weight_int8`: p = results [M, N], activations [M, K], weights [N, K], scales [N];  n = M, N, K
 `weight_int4`: p = results, activations, weights [N, K / 2] (the lower half of a byte comes first), scales and zeros
@@ -151,82 +152,302 @@ ALWAYS_INLINE void dot4(const int rows, const float *x, int64_t x_row, int64_t h
 }
 """
 
-#: where the processor multiplies pairs of 16-bit floats: activations stay such, levels are looked up as such
-PAIRS = r"""
-#define QUADS 4 /* columns at a time, for one row of x: they share its loads, and are chains of sums */
+#: where the processor multiplies bytes, and pairs of 16 bits, into 32: activations of 16-bit floats become integers
+INTEGERS = r"""
+#define QUADS 4 /* columns at a time: they share the loads of activations */
+#define BLOCK 32 /* activations that have one scale with half bytes */
+#define CHUNK 128 /* activations of a step: four blocks with half bytes, one scale with whole ones */
+#define LARGEST 32512 /* 127 * 256: both bytes of an integer, balanced, are signed ones */
 
-/* 64 weights: 32 bytes as words, whose lower five bits look up levels; the table repeats, so that four of them count */
-ALWAYS_INLINE void levels_of(__m512i words, __m512i levels, __m512bh *low, __m512bh *high)
-{
-    *low = (__m512bh)_mm512_permutexvar_epi16(words, levels);
-    *high = (__m512bh)_mm512_permutexvar_epi16(_mm512_srli_epi16(words, 4), levels);
-}
+/* activations of a chunk with half bytes: the upper and lower bytes of those of even and odd places; what stands for
+ * the 8 that levels are too high by; the scales of the blocks, four times each: lanes are blocks */
+typedef struct { int8_t bytes[4][64]; int32_t shift[2][16]; float scales[16]; } nibble_chunk;
+/* with whole bytes: integers, and their one scale */
+typedef struct { int16_t x[CHUNK]; float scale; float unused[15]; } byte_chunk;
 
-ALWAYS_INLINE __m512i table_of_levels(void)
+/* the largest of `vectors` vectors of numbers; -1 where one is not finite, or the scale would be no normal number */
+ALWAYS_INLINE float largest_of(const __m512 *x, const int vectors)
 {
-    const __m256i half = _mm256_setr_epi16(
-        (short)0xc100, (short)0xc0e0, (short)0xc0c0, (short)0xc0a0, (short)0xc080, (short)0xc040, (short)0xc000,
-        (short)0xbf80, 0, 0x3f80, 0x4000, 0x4040, 0x4080, 0x40a0, 0x40c0, 0x40e0); /* -8 .. 7 */
-    return _mm512_broadcast_i64x4(half);
-}
-
-/* 64 weights of `columns` rows times `rows` of x: one of both is 1; `some` of the activations */
-ALWAYS_INLINE void step_of_pairs(const int rows, const int columns, const int whole, const uint16_t *x, int64_t x_row,
-                                 int64_t half, const uint8_t *w, int64_t w_row, const float *scales, int64_t next,
-                                 const __m512i levels, __m512 *total)
-{
-    const __mmask32 some = whole ? 0xffffffff : 0xffff;
-    UNROLL for (int c = 0; c < columns; c++) {
-        const uint8_t *from = w + c * w_row;
-        const __m256i packed = whole ? _mm256_loadu_si256((const __m256i *)from)
-                                     : _mm256_zextsi128_si256(_mm_loadu_si128((const __m128i *)from));
-        __m512bh low, high;
-        levels_of(_mm512_cvtepu8_epi16(packed), levels, &low, &high);
-        __m512 scale = _mm512_set1_ps(scales[c]); /* of two groups where they have 32 weights */
-        if (next) scale = _mm512_mask_broadcastss_ps(scale, 0xff00, _mm_load_ss(scales + next + c));
-        UNROLL for (int r = 0; r < rows; r++) {
-            const uint16_t *at = x + r * x_row;
-            __m512 sum = _mm512_setzero_ps();
-            sum = _mm512_dpbf16_ps(sum, low, (__m512bh)_mm512_maskz_loadu_epi16(some, at));
-            sum = _mm512_dpbf16_ps(sum, high, (__m512bh)_mm512_maskz_loadu_epi16(some, at + half));
-            total[c + r] = _mm512_fmadd_ps(sum, scale, total[c + r]);
-        }
+    __m512 most = _mm512_setzero_ps();
+    __mmask16 finite = 0xffff;
+    UNROLL for (int v = 0; v < vectors; v++) {
+        const __m512 size = _mm512_abs_ps(x[v]);
+        finite &= _mm512_cmp_ps_mask(size, _mm512_set1_ps(3.4e38f), _CMP_LE_OQ);
+        most = _mm512_max_ps(most, size);
     }
+    const float found = _mm512_reduce_max_ps(most);
+    return finite != 0xffff || (found > 0 && found < 1e-30f) ? -1 : found;
 }
 
-ALWAYS_INLINE void dot4_pairs(const int rows, const int columns, const uint16_t *x, int64_t x_row, int64_t half,
-                              const uint8_t *w, int64_t w_row, const float *scales, int64_t groups, int64_t group,
-                              float (*sums)[ROWS])
+/* 128 activations, `count` of them there, as a chunk, and the sums of its blocks; 0 where they are not finite */
+static int nibbles_of(const float *x, int64_t count, nibble_chunk *c, float *sums)
 {
-    const __m512i levels = table_of_levels();
-    const int64_t ahead = MAX(AHEAD / 2, columns * w_row); /* speed only: these rows are on their way */
-    __m512 total[QUADS];
-    UNROLL for (int c = 0; c < rows * columns; c++) total[c] = _mm512_setzero_ps();
-    if (group == 32) {
-        int64_t g = 0;
-        for (; g + 2 <= groups; g += 2, w += 32, x += 32, scales += 2 * COLUMNS) {
-            UNROLL for (int c = 0; c < columns; c++) __builtin_prefetch(w + c * w_row + ahead);
-            step_of_pairs(rows, columns, 1, x, x_row, half, w, w_row, scales, COLUMNS, levels, total);
+    const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    const __m512i next = _mm512_set1_epi32(1), half = _mm512_set1_epi32(128), ones = _mm512_set1_epi8(1);
+    memset(c, 0, sizeof *c);
+    for (int64_t b = 0; b < count / BLOCK; b++) {
+        const __m512 both[2] = {_mm512_loadu_ps(x + b * BLOCK), _mm512_loadu_ps(x + b * BLOCK + 16)};
+        const float most = largest_of(both, 2), inverse = most > 0 ? LARGEST / most : 0;
+        if (most < 0) return 0;
+        const __m512i first = _mm512_cvtps_epi32(_mm512_mul_ps(both[0], _mm512_set1_ps(inverse)));
+        const __m512i second = _mm512_cvtps_epi32(_mm512_mul_ps(both[1], _mm512_set1_ps(inverse)));
+        UNROLL for (int odd = 0; odd < 2; odd++) {
+            const __m512i places = odd ? _mm512_add_epi32(even, next) : even;
+            const __m512i whole = _mm512_permutex2var_epi32(first, places, second);
+            const __m512i upper = _mm512_srai_epi32(_mm512_add_epi32(whole, half), 8);
+            const __m512i lower = _mm512_sub_epi32(whole, _mm512_slli_epi32(upper, 8));
+            _mm_storeu_si128((__m128i *)(c->bytes[2 * odd] + 16 * b), _mm512_cvtepi32_epi8(upper));
+            _mm_storeu_si128((__m128i *)(c->bytes[2 * odd + 1] + 16 * b), _mm512_cvtepi32_epi8(lower));
         }
-        if (g < groups) step_of_pairs(rows, columns, 0, x, x_row, half, w, w_row, scales, 0, levels, total);
-    } else
-        for (int64_t g = 0; g < groups; g++, scales += COLUMNS)
-            for (int64_t i = 0; i < group; i += 64, w += 32, x += 32)
-                step_of_pairs(rows, columns, 1, x, x_row, half, w, w_row, scales, 0, levels, total);
-    UNROLL for (int c = 0; c < columns; c++)
-        UNROLL for (int r = 0; r < rows; r++) sums[c][r] += _mm512_reduce_add_ps(total[c + r]);
-}
-
-ALWAYS_INLINE int64_t columns_of_pairs(const int rows, const uint16_t *x, int64_t x_row, int64_t half,
-                                       const uint8_t *w, int64_t w_row, const float *scales, int64_t groups,
-                                       int64_t group, float (*sums)[ROWS], int64_t left)
-{
-    if (rows == 1 && left >= QUADS) {
-        dot4_pairs(1, QUADS, x, x_row, half, w, w_row, scales, groups, group, sums);
-        return QUADS;
+        _mm_storeu_ps(c->scales + 4 * b, _mm_set1_ps(most / LARGEST));
+        sums[b] = _mm512_reduce_add_ps(_mm512_add_ps(both[0], both[1]));
     }
-    dot4_pairs(rows, 1, x, x_row, half, w, w_row, scales, groups, group, sums);
+    UNROLL for (int part = 0; part < 2; part++) { /* eight times the sums of four bytes, below zero */
+        __m512i total = _mm512_dpbusd_epi32(_mm512_setzero_si512(), ones, _mm512_loadu_si512(c->bytes[part]));
+        total = _mm512_dpbusd_epi32(total, ones, _mm512_loadu_si512(c->bytes[part + 2]));
+        total = _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(total, 3));
+        _mm512_storeu_si512(c->shift[part], total);
+    }
     return 1;
+}
+
+static int bytes_of(const float *x, int64_t count, byte_chunk *c)
+{
+    __m512 all[CHUNK / 16];
+    UNROLL for (int v = 0; v < CHUNK / 16; v++) {
+        const int64_t left = count - 16 * v;
+        const __mmask16 some = left >= 16 ? 0xffff : left > 0 ? (1U << left) - 1 : 0;
+        all[v] = _mm512_maskz_loadu_ps(some, x + 16 * v);
+    }
+    const float most = largest_of(all, CHUNK / 16), inverse = most > 0 ? LARGEST / most : 0;
+    UNROLL for (int v = 0; v < CHUNK / 16; v++) {
+        const __m512i whole = _mm512_cvtps_epi32(_mm512_mul_ps(all[v], _mm512_set1_ps(inverse)));
+        _mm256_storeu_si256((__m256i *)(c->x + 16 * v), _mm512_cvtepi32_epi16(whole));
+    }
+    c->scale = most / LARGEST;
+    return most >= 0;
+}
+
+/* four rows of half bytes, `w_row` apart, times `rows` of activations, `x_row` chunks apart; scales: of each group,
+ * COLUMNS apart, of which each has 2^`many` blocks */
+ALWAYS_INLINE void dot4_integers(const int rows, const nibble_chunk *x, int64_t x_row, const uint8_t *w,
+                                 const int64_t *w_row, const float *scales, const int many, int64_t bytes,
+                                 float (*sums)[ROWS])
+{
+    const __m512i low = _mm512_set1_epi8(15);
+    __m512 total[QUADS][ROWS];
+    UNROLL for (int c = 0; c < QUADS; c++)
+        UNROLL for (int r = 0; r < rows; r++) total[c][r] = _mm512_setzero_ps();
+    for (int64_t i = 0; i < bytes; i += 64, x++) {
+        const __mmask64 some = bytes - i >= 64 ? ~0ULL : (1ULL << (bytes - i)) - 1;
+        const float *at = scales + (i / 16 >> many) * COLUMNS;
+        __m512 of_weights = _mm512_broadcast_f32x4(_mm_loadu_ps(at));
+        if (many == 0) {
+            of_weights = _mm512_insertf32x4(of_weights, _mm_loadu_ps(at + COLUMNS), 1);
+            of_weights = _mm512_insertf32x4(of_weights, _mm_loadu_ps(at + 2 * COLUMNS), 2);
+            of_weights = _mm512_insertf32x4(of_weights, _mm_loadu_ps(at + 3 * COLUMNS), 3);
+        } else if (many == 1)
+            of_weights = _mm512_mask_broadcast_f32x4(of_weights, 0xff00, _mm_loadu_ps(at + COLUMNS));
+        UNROLL for (int c = 0; c < QUADS; c++) {
+            const uint8_t *from = w + w_row[c] + i;
+            __builtin_prefetch(from + AHEAD / 2);
+            const __m512i both = some == ~0ULL ? _mm512_loadu_si512(from) : _mm512_maskz_loadu_epi8(some, from);
+            const __m512i even = _mm512_and_si512(both, low);
+            const __m512i odd = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
+            const __m512 scale = c == 0   ? _mm512_permute_ps(of_weights, 0x00)
+                                 : c == 1 ? _mm512_permute_ps(of_weights, 0x55)
+                                 : c == 2 ? _mm512_permute_ps(of_weights, 0xaa)
+                                          : _mm512_permute_ps(of_weights, 0xff);
+            UNROLL for (int r = 0; r < rows; r++) {
+                const nibble_chunk *row = x + r * x_row;
+                __m512i upper = _mm512_loadu_si512(row->shift[0]), lower = _mm512_loadu_si512(row->shift[1]);
+                upper = _mm512_dpbusd_epi32(upper, even, _mm512_loadu_si512(row->bytes[0]));
+                lower = _mm512_dpbusd_epi32(lower, even, _mm512_loadu_si512(row->bytes[1]));
+                upper = _mm512_dpbusd_epi32(upper, odd, _mm512_loadu_si512(row->bytes[2]));
+                lower = _mm512_dpbusd_epi32(lower, odd, _mm512_loadu_si512(row->bytes[3]));
+                const __m512i sum = _mm512_add_epi32(_mm512_slli_epi32(upper, 8), lower);
+                const __m512 number = _mm512_cvtepi32_ps(sum), both_scales = scale * _mm512_loadu_ps(row->scales);
+                total[c][r] = _mm512_fmadd_ps(number, both_scales, total[c][r]);
+            }
+        }
+    }
+    UNROLL for (int c = 0; c < QUADS; c++)
+        UNROLL for (int r = 0; r < rows; r++) sums[c][r] += _mm512_reduce_add_ps(total[c][r]);
+}
+
+/* `columns` rows of bytes, `w_row` apart, times `rows` of activations */
+ALWAYS_INLINE void dot8_integers(const int rows, const int columns, const byte_chunk *x, int64_t x_row,
+                                 const int8_t *w, const int64_t *w_row, int64_t k, float (*sums)[ROWS])
+{
+    __m512 total[QUADS][ROWS];
+    UNROLL for (int c = 0; c < columns; c++)
+        UNROLL for (int r = 0; r < rows; r++) total[c][r] = _mm512_setzero_ps();
+    for (int64_t i = 0; i < k; i += CHUNK, x++) {
+        __m512i whole[QUADS][ROWS];
+        UNROLL for (int c = 0; c < columns; c++) {
+            __builtin_prefetch(w + w_row[c] + i + AHEAD), __builtin_prefetch(w + w_row[c] + i + AHEAD + 64);
+            UNROLL for (int r = 0; r < rows; r++) whole[c][r] = _mm512_setzero_si512();
+        }
+        UNROLL for (int v = 0; v < CHUNK; v += 32) {
+            const int64_t left = k - i - v;
+            if (left <= 0) break;
+            const __mmask32 some = left >= 32 ? ~0U : (1U << left) - 1;
+            UNROLL for (int c = 0; c < columns; c++) {
+                const int8_t *from = w + w_row[c] + i + v;
+                const __m256i bytes = left >= 32 ? _mm256_loadu_si256((const __m256i *)from)
+                                                 : _mm256_maskz_loadu_epi8(some, from);
+                const __m512i words = _mm512_cvtepi8_epi16(bytes);
+                UNROLL for (int r = 0; r < rows; r++)
+                    whole[c][r] = _mm512_dpwssd_epi32(whole[c][r], words,
+                                                      _mm512_loadu_si512((x + r * x_row)->x + v));
+            }
+        }
+        UNROLL for (int c = 0; c < columns; c++)
+            UNROLL for (int r = 0; r < rows; r++)
+                total[c][r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole[c][r]),
+                                              _mm512_set1_ps((x + r * x_row)->scale), total[c][r]);
+    }
+    UNROLL for (int c = 0; c < columns; c++)
+        UNROLL for (int r = 0; r < rows; r++) sums[c][r] = _mm512_reduce_add_ps(total[c][r]);
+}
+
+/* where four rows lie; behind the last one it stands again, and is not written */
+ALWAYS_INLINE void four_rows(int64_t left, int64_t apart, int64_t *places)
+{
+    UNROLL for (int c = 0; c < QUADS; c++) places[c] = MIN(c, left - 1) * apart;
+}
+"""
+
+#: a driver that makes integers of the activations first; where one is not finite, the others' way is taken
+INTEGER_BODIES = r"""
+static void weight_int8_integers_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
+{
+    (void)s;
+    const int64_t k = n[2], chunks = (k + CHUNK - 1) / CHUNK, last = MIN(end * COLUMNS, n[1]);
+    for (int64_t r0 = 0; r0 < n[0]; r0 += ROWS) {
+        const int rows = (int)MIN(ROWS, n[0] - r0);
+        const byte_chunk *x = (const byte_chunk *)p[1] + r0 * chunks;
+        const int64_t step = rows == 1 ? QUADS : 2;
+        for (int64_t j = begin * COLUMNS; j < last; j += step) {
+            float sums[QUADS][ROWS];
+            int64_t places[QUADS];
+            const int8_t *w = (const int8_t *)p[2] + j * k;
+            four_rows(last - j, k, places);
+#define CALL(R) dot8_integers(R, R == 1 ? QUADS : 2, x, chunks, w, places, k, sums)
+            BY_ROWS(CALL)
+#undef CALL
+            for (int64_t c = 0; c < MIN(step, last - j); c++) {
+                const float scale = load_@s@(((const @STORAGE@ *)p[3])[j + c]);
+                for (int r = 0; r < rows; r++)
+                    ((@STORAGE@ *)p[0])[(r0 + r) * n[1] + j + c] = store_@s@(sums[c][r] * scale);
+            }
+        }
+    }
+}
+
+static void weight_int4_integers_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
+{
+    (void)s;
+    const int64_t k = n[2], half = k / 2, group = n[3], groups = k / group, chunks = (k + CHUNK - 1) / CHUNK;
+    const int many = group == 32 ? 0 : group == 64 ? 1 : group == 128 ? 2 : 3;
+    for (int64_t item = begin; item < end; item++) {
+        const int64_t first = item * COLUMNS, count = MIN(COLUMNS, n[1] - first);
+        for (int64_t r0 = 0; r0 < n[0]; r0 += ROWS) {
+            const int rows = (int)MIN(ROWS, n[0] - r0);
+            float sums[COLUMNS][ROWS] = {{0}}, shifts[ROWS][COLUMNS] = {{0}}, scales[GROUPS + 3][COLUMNS];
+            for (int64_t g0 = 0; g0 < groups; g0 += GROUPS) {
+                const int64_t some = MIN(GROUPS, groups - g0), at = g0 * group;
+                for (int64_t g = 0; g < some; g++) {
+                    const @STORAGE@ *from = (const @STORAGE@ *)p[3] + ((g0 + g) * n[1] + first) * 2;
+                    const float *totals = (const float *)p[4] + r0 * groups + g0 + g;
+                    /* speed only: groups lie far apart, where the processor does not look ahead */
+                    __builtin_prefetch(from + 2 * COLUMNS), __builtin_prefetch(from + 3 * COLUMNS);
+                    if (count == COLUMNS)
+                        gather_@s@(rows, COLUMNS, from, scales[g], totals, groups, shifts);
+                    else
+                        gather_@s@(rows, count, from, scales[g], totals, groups, shifts);
+                    for (int64_t j = count; j < COLUMNS; j++) scales[g][j] = 0;
+                }
+                memset(scales[some], 0, 3 * sizeof scales[0]); /* of groups that are not there */
+                const nibble_chunk *x = (const nibble_chunk *)p[1] + r0 * chunks + at / CHUNK;
+                for (int64_t j = 0; j < count; j += QUADS) {
+                    const uint8_t *w = (const uint8_t *)p[2] + (first + j) * half + at / 2;
+                    int64_t places[QUADS];
+                    float four[QUADS][ROWS] = {{0}};
+                    four_rows(count - j, half, places);
+#define CALL(R) dot4_integers(R, x, chunks, w, places, scales[0] + j, MANY, some * group / 2, four)
+#define MANY 0
+                    if (many == 0) { BY_ROWS(CALL) }
+#undef MANY
+#define MANY 1
+                    else if (many == 1) { BY_ROWS(CALL) }
+#undef MANY
+#define MANY many
+                    else { BY_ROWS(CALL) }
+#undef MANY
+#undef CALL
+                    for (int64_t c = 0; c < MIN(QUADS, count - j); c++)
+                        for (int r = 0; r < rows; r++) sums[j + c][r] += four[c][r];
+                }
+            }
+            for (int64_t j = 0; j < count; j++)
+                for (int r = 0; r < rows; r++)
+                    ((@STORAGE@ *)p[0])[(r0 + r) * n[1] + first + j] = store_@s@(sums[j][r] + shifts[r][j]);
+        }
+    }
+}
+
+static int weight_int8_of_integers_@s@(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt)
+{
+    const int64_t k = n[2], chunks = (k + CHUNK - 1) / CHUNK;
+    byte_chunk *x = rt->scratch(MAX(n[0] * chunks, 1) * (int64_t)sizeof(byte_chunk));
+    if (!x) return 1;
+    int finite = 1;
+    for (int64_t r = 0; r < n[0]; r++)
+        for (int64_t i = 0; i < chunks; i++) {
+            float part[CHUNK];
+            const int64_t count = MIN(CHUNK, k - i * CHUNK);
+            const @STORAGE@ *from = (const @STORAGE@ *)p[1] + r * k + i * CHUNK;
+            for (int64_t j = 0; j < count; j++) part[j] = load_@s@(from[j]);
+            finite &= bytes_of(part, count, x + r * chunks + i);
+        }
+    if (finite) {
+        char *operands[] = {p[0], (char *)x, p[2], p[3]};
+        const int64_t grain = 1 + 65536 / MAX(COLUMNS * n[0] * k, 1);
+        rt->parallel(weight_int8_integers_@s@, operands, n, s, (n[1] + COLUMNS - 1) / COLUMNS, grain);
+    }
+    rt->release(x);
+    return finite ? 0 : weight_int8_@s@(p, n, s, rt);
+}
+
+static int weight_int4_of_integers_@s@(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt)
+{
+    const int64_t k = n[2], group = n[3], groups = k / group, chunks = (k + CHUNK - 1) / CHUNK;
+    const int64_t size = n[0] * chunks * (int64_t)sizeof(nibble_chunk);
+    char *scratch = rt->scratch(size + MAX(n[0] * groups, 1) * (int64_t)sizeof(float));
+    if (!scratch) return 1;
+    nibble_chunk *x = (nibble_chunk *)scratch;
+    float *totals = (float *)(scratch + size);
+    int finite = 1;
+    for (int64_t r = 0; r < n[0]; r++) {
+        for (int64_t g = 0; g < groups; g++) totals[r * groups + g] = 0;
+        for (int64_t i = 0; i < chunks; i++) {
+            float part[CHUNK];
+            const int64_t count = MIN(CHUNK, k - i * CHUNK);
+            const @STORAGE@ *from = (const @STORAGE@ *)p[1] + r * k + i * CHUNK;
+            for (int64_t j = 0; j < count; j++) part[j] = load_@s@(from[j]);
+            float sums[CHUNK / BLOCK] = {0};
+            finite &= nibbles_of(part, count, x + r * chunks + i, sums);
+            for (int64_t b = 0; b < count; b += BLOCK) totals[r * groups + (i * CHUNK + b) / group] += sums[b / BLOCK];
+        }
+    }
+    if (finite) {
+        char *operands[] = {p[0], (char *)x, p[2], p[3], (char *)totals};
+        const int64_t grain = 1 + 65536 / MAX(COLUMNS * n[0] * k, 1);
+        rt->parallel(weight_int4_integers_@s@, operands, n, s, (n[1] + COLUMNS - 1) / COLUMNS, grain);
+    }
+    rt->release(scratch);
+    return finite ? 0 : weight_int4_@s@(p, n, s, rt);
 }
 """
 
@@ -310,10 +531,10 @@ static void weight_int4_unit_@s@(char *const *p, const int64_t *n, const fk_scal
                     else
                         gather_@s@(rows, count, from, scales[g], totals, groups, shifts);
                 }
-                const @KEPT@ *x = (const @KEPT@ *)p[1] + r0 * k + g0 * group / 2;
+                const float *x = (const float *)p[1] + r0 * k + g0 * group / 2;
                 for (int64_t j = 0, done = 1; j < count; j += done) {
                     const uint8_t *w = (const uint8_t *)p[2] + (first + j) * half + g0 * group / 2;
-#define CALL(R) done = columns_of_@FORM@(R, x, k, half, w, half, scales[0] + j, some, group, sums + j, count - j)
+#define CALL(R) done = columns_of_singles(R, x, k, half, w, half, scales[0] + j, some, group, sums + j, count - j)
                     BY_ROWS(CALL)
 #undef CALL
                 }
@@ -342,14 +563,14 @@ static int weight_int4_@s@(char *const *p, const int64_t *n, const fk_scalar *s,
     const int64_t k = n[2], half = k / 2, group = n[3], groups = k / group;
     float *totals = rt->scratch(MAX(n[0] * (k + groups), 1) * (int64_t)sizeof(float));
     if (!totals) return 1;
-    @KEPT@ *x = (@KEPT@ *)(totals + n[0] * groups);
+    float *x = (float *)(totals + n[0] * groups);
     for (int64_t r = 0; r < n[0]; r++) {
         const @STORAGE@ *from = (const @STORAGE@ *)p[1] + r * k;
-        @KEPT@ *even = x + r * k, *odd = even + half;
-        for (int64_t i = 0; i < half; i++) even[i] = @KEEP@(from[2 * i]), odd[i] = @KEEP@(from[2 * i + 1]);
+        float *even = x + r * k, *odd = even + half;
+        for (int64_t i = 0; i < half; i++) even[i] = load_@s@(from[2 * i]), odd[i] = load_@s@(from[2 * i + 1]);
         for (int64_t g = 0; g < groups; g++) {
             float total = 0;
-            for (int64_t i = g * group / 2; i < (g + 1) * group / 2; i++) total += @NUMBER@(even[i]) + @NUMBER@(odd[i]);
+            for (int64_t i = g * group / 2; i < (g + 1) * group / 2; i++) total += (even[i]) + (odd[i]);
             totals[r * groups + g] = total;
         }
     }
@@ -369,16 +590,17 @@ _INT4 = """4;0; w results @ n0*n1; r x @ n0*n2; r weights u8 n1*(n2/2); r parame
 def unit(isa: Isa) -> str:
     """The translation unit of the kernels of weights of 8 and 4 bits."""
     wide = isa.vector_bytes == 64 and isa.architecture == "x86_64"
-    pairs = wide and isa.has("bf16")
-    parts = [PROLOGUE, conversions(*DTYPES), WIDE if wide else NARROW, SINGLES]
-    parts += [PAIRS, BY_ROWS] if pairs else [BY_ROWS]
+    integers = wide and isa.has("vnni")
+    parts = [PROLOGUE, conversions(*DTYPES), WIDE if wide else NARROW, SINGLES, BY_ROWS]
+    parts += [INTEGERS] if integers else []
     entries: list[Entry] = []
     for name in DTYPES:
-        form = {"KEPT": "float", "KEEP": f"load_{name}", "NUMBER": "", "FORM": "singles"}
-        if pairs and name == "bf16":  # activations as they are
-            form = {"KEPT": "uint16_t", "KEEP": "", "NUMBER": "load_bf16", "FORM": "pairs"}
-        parts.append(fill(BODIES, s=name, STORAGE=STORAGES[name].ctype, **form))
+        texts = [BODIES, INTEGER_BODIES] if integers and name != "f32" else [BODIES]
+        parts += [fill(text, s=name, STORAGE=STORAGES[name].ctype) for text in texts]
+        form = "of_integers_" if len(texts) == 2 else ""
         for bits, text in ((8, _INT8), (4, _INT4)):
             kernel = f"weight_int{bits}"
-            entries.append((f"{kernel}:{name}", "d", f"{kernel}_{name}", declared(text, name)))
+            entries.append(
+                (f"{kernel}:{name}", "d", f"{kernel}_{form}{name}", declared(text, name))
+            )
     return "".join(parts) + table(entries)

@@ -7,5 +7,6 @@ from __future__ import annotations
 
 from facula.distributed.tensor.dtensor import implicit_replication
 from facula.distributed.tensor.experimental._attention import context_parallel
+from facula.distributed.tensor.experimental._func_map import local_map
 
-__all__ = ["context_parallel", "implicit_replication"]
+__all__ = ["context_parallel", "implicit_replication", "local_map"]

@@ -15,6 +15,15 @@ from facula.ops.registry import PLACES
 from facula.ops.sparse_create import CHECKS
 from facula.ops.sparse_tensor import SparseTensor, rebuilt
 
+from .semi_structured import SparseSemiStructuredTensor as SparseSemiStructuredTensor
+from .semi_structured import (
+    SparseSemiStructuredTensorCUSPARSELT as SparseSemiStructuredTensorCUSPARSELT,
+)
+from .semi_structured import (
+    SparseSemiStructuredTensorCUTLASS as SparseSemiStructuredTensorCUTLASS,
+)
+from .semi_structured import to_sparse_semi_structured as to_sparse_semi_structured
+
 globals().update(PLACES["sparse"])
 
 

@@ -1,0 +1,5 @@
+"""Schemas of functions, under the name of PyTorch's module."""
+
+from facula.library import infer_schema
+
+__all__ = ["infer_schema"]
