@@ -214,6 +214,7 @@ num_groups: how many groups the channels form
 num_samples: how many are drawn from each row
 num_weights: how many rows the table has
 offset: which diagonal; 0 is the main one, positive ones lie above it
+offs: where each group of rows or columns ends, as int32
 offsets: where each bag or segment begins
 onesided: whether only frequencies from zero up are given, which suffices for real signals
 operands: the tensors
@@ -223,6 +224,7 @@ ortho_fparams: settings of the method "ortho"
 ortho_iparams: settings of the method "ortho"
 other: the second operand
 other_mask: which elements of the second operand count
+out_dtype: the dtype of the result
 out_int32: whether positions are int32, and not int64
 output: the result of the forward pass
 output_padding: what is added to one side of the result's size, where a stride leaves it open

@@ -88,7 +88,7 @@ class _Table(dict[Any, Rule]):
         return self
 
 
-TABLE = _Table()
+TABLE: _Table = _Table()
 
 
 def core_decompositions() -> dict[Any, Rule]:
