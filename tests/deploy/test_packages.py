@@ -1,6 +1,7 @@
 """Packaged models give what the module gives, for all sizes, in Python and in C, and say no clearly."""
 
 import ctypes
+import io
 import itertools
 import os
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from packaged_models import HERE, batch_program, mlp_and_path, packaged
+from packaged_models import HERE, batch_program, mlp, mlp_and_path, packaged
 
 import facula
 from facula import export, nn
@@ -332,3 +333,53 @@ def test_a_packages_library_is_known_by_a_text_of_its_own(mlp_package, monkeypat
         entry._descriptor = -1  # it is not this entry's to close
     assert name not in texts
     assert package(facula.randn(2, 16)).shape == (2, 5)
+
+
+def test_open_files_options_and_metadata(tmp_path):
+    module = mlp()
+    program = export.export(module, (facula.randn(3, 16),))
+    told = {"aot_inductor.metadata": {"made for": "a test"}, "always_keep_tensor_constants": True}
+    memory = io.BytesIO()
+    given = {"package_path": memory, "inductor_configs": told, "variants": HERE}
+    assert facula._inductor.aoti_compile_and_package(program, **given) is memory
+    memory.seek(0)
+    run, x = facula._inductor.aoti_load_package(memory), facula.randn(3, 16)
+    equal(run(x), module(x))
+    assert run.get_metadata()["made for"] == "a test"
+    path = str(tmp_path / "there.pt2")
+    given = {"inductor_configs": {"aot_inductor.output_path": path}, "variants": HERE}
+    assert facula._inductor.aoti_compile_and_package(program, None, None, **given) == path
+    package = facula._inductor.package
+    run = package.load_package(path, "model", run_single_threaded=True, num_runners=2)
+    assert isinstance(run, package.AOTICompiledModel)
+    inputs = [x]
+    equal(run.loader.run(inputs)[0], module(x))
+    equal(run.loader.boxed_run(inputs)[0], module(x))
+    assert inputs == []
+    with pytest.raises(RuntimeError, match="the model 'model' was required.*'other'"):
+        package.load_package(path, "other")
+    with pytest.raises(RuntimeError, match="an option was required"):
+        facula._inductor.aoti_compile_and_package(program, inductor_configs={"nonsense": 1})
+    with pytest.raises(RuntimeError, match="the device cpu was required"):
+        facula._export.aot_load(path, "meta")
+
+
+def test_constants_that_the_user_keeps(tmp_path):
+    """What is written to them later is seen, where that was asked for."""
+    module = mlp()
+    path = packaged(module, (facula.randn(3, 16),), tmp_path / "mlp.pt2")
+    run, x = load_package(path), facula.randn(3, 16)
+    own = {name: value.detach().clone() for name, value in module.state_dict().items()}
+    run.load_constants(own, check_full_update=True, user_managed=True)
+    copied = load_package(path)
+    copied.update_constant_buffer(own, False, True)
+    equal(run(x), module(x))
+    with facula.no_grad():
+        for name, value in module.state_dict().items():
+            value.mul_(1.5)
+            own[name].mul_(1.5)
+    equal(run(x), module(x))
+    equal(run.loader.run([x])[0], module(x))
+    assert not np.allclose(copied(x).numpy(), module(x).detach().numpy())
+    with pytest.raises(NotImplementedError, match="use_inactive=False was required"):
+        run.update_constant_buffer(own, True)

@@ -141,15 +141,17 @@ def compile_and_package(
     path: Any,
     options: dict[str, Any] | None = None,
     variants: Sequence[str] | None = None,
-) -> str:
+    metadata: Mapping[str, str] | None = None,
+) -> Any:
     """Compile an exported program into one file; gives its path.
 
     Args:
         program: what `facula.export.export` gave.
-        path: where the file is to be.
+        path: where the file is to be, or a file that is open for writing.
         options: options of the compiler.
         variants: the instruction sets that it has code for, of one architecture or of several: `v2`, `v3`, `v4`,
             `neon`. Default: all of this machine's.
+        metadata: texts that `LoadedPackage.get_metadata` gives.
     """
     if not isinstance(program, ExportedProgram):
         fail(
@@ -162,12 +164,15 @@ def compile_and_package(
     chosen = _checked_variants(variants)
     parts = compiled_parts(Source(program), chosen, options)
     entries = entries_of(parts, chosen)
-    entries["call"] = call_text(program)
+    entries["call"] = call_text(program, metadata)
     return write_package(path, entries, _machine_of(chosen))
 
 
 def compile_library(
-    program: ExportedProgram, path: Any, options: dict[str, Any] | None = None
+    program: ExportedProgram,
+    path: Any,
+    options: dict[str, Any] | None = None,
+    metadata: Mapping[str, str] | None = None,
 ) -> str:
     """Compile an exported program into one shared library for this processor; gives its path.
 
@@ -175,7 +180,7 @@ def compile_library(
     """
     variant = cpu_features.parts(cpu_features.detected())[0]
     parts = compiled_parts(Source(program), (variant,), options)
-    entries = {**entries_of(parts, ()), "call": call_text(program)}
+    entries = {**entries_of(parts, ()), "call": call_text(program, metadata)}
     prebuilt = [k for k in kernels_in(parts.regions) if not k.startswith("fused/")]
     package = package_bytes(entries, cpu_features.architecture())
     content = library_with(prebuilt, parts.fused[variant], variant, package)
@@ -185,8 +190,8 @@ def compile_library(
     return target
 
 
-def call_text(program: ExportedProgram) -> bytes:
-    """How arguments and results are nested, and which arguments are tensors."""
+def call_text(program: ExportedProgram, metadata: Mapping[str, str] | None = None) -> bytes:
+    """How arguments and results are nested, which arguments are tensors, and what else is to be told."""
     tensors = [
         type(spec.arg).__name__ != "ConstantArgument"
         for spec in program.graph_signature.input_specs
@@ -196,12 +201,15 @@ def call_text(program: ExportedProgram) -> bytes:
         "in": write_spec(program.in_spec),
         "out": write_spec(program.out_spec),
         "tensors": tensors,
+        "metadata": {str(key): str(value) for key, value in (metadata or {}).items()},
     }
     return json.dumps(said).encode()
 
 
 def _package_in(path: Any) -> Any:
     """The package, which may stand inside of a library."""
+    if isinstance(path, bytes):
+        return io.BytesIO(path)
     if not os.fspath(path).endswith(".so"):
         return path
     with open(path, "rb") as file:
@@ -212,17 +220,22 @@ def _package_in(path: Any) -> Any:
 
 
 class LoadedPackage:
-    """A package as a function of the arguments that the module took."""
+    """A package as a function of the arguments that the module took; any number of threads may call it."""
 
     def __init__(self, path: Any, kernels: str | None = None) -> None:
         self.model = Model(path, kernels)
         with zipfile.ZipFile(_package_in(path)) as file:  # its digests were checked
-            said = json.loads(read_entry(file, "call", os.path.getsize(path)))
+            most = len(path) if isinstance(path, bytes) else os.path.getsize(path)
+            said = json.loads(read_entry(file, "call", most))
         self._in = read_spec(said["in"])
         self._out = read_spec(said["out"])
         self._tensors = said["tensors"]
+        self._told = said.get("metadata", {})
+        #: the user's own tensors, each with the version of it that the model has
+        self._managed: dict[str, tuple[Any, int]] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self._follow()
         leaves, spec = pytree.tree_flatten((args, self._ordered(kwargs)))
         if spec != self._in:
             fail(
@@ -246,9 +259,16 @@ class LoadedPackage:
 
     def load_constants(
         self, constants_map: Mapping[str, Any], *, check_full_update: bool = False,
-        user_managed: bool = False,
+        user_managed: bool = False, allow_h2d_copy: bool = False,
     ) -> None:  # fmt: skip
-        """Other elements for parameters and buffers; `check_full_update`: for all of them."""
+        """Other elements for parameters and buffers.
+
+        Args:
+            constants_map: tensors by the names of `get_constant_fqns`.
+            check_full_update: whether all of them have to be there.
+            user_managed: whether the model follows what is written to these tensors later.
+            allow_h2d_copy: kept for PyTorch's API: elements lie on the CPU.
+        """
         missing = set(self.get_constant_fqns()) - {plain_name(n) for n in constants_map}
         if check_full_update and missing:
             fail(
@@ -258,15 +278,79 @@ class LoadedPackage:
                 f"none for {', '.join(sorted(missing))}",
                 hint="check_full_update=False changes some",
             )
-        self.model.update_constants({plain_name(n): x for n, x in constants_map.items()})
+        named = {plain_name(n): x for n, x in constants_map.items()}
+        self.model.update_constants(named)
+        for name, tensor in named.items():
+            self._managed.pop(name, None)
+            if user_managed:
+                self._managed[name] = tensor, tensor._version
 
-    update_constant_buffer = load_constants
+    def _follow(self) -> None:
+        """What was written to the user's own tensors since."""
+        for name, (tensor, version) in list(self._managed.items()):
+            if tensor._version != version:
+                self._managed[name] = tensor, tensor._version
+                self.model.update_constants({name: tensor})
+
+    def update_constant_buffer(
+        self, tensor_map: Mapping[str, Any], use_inactive: bool = False,
+        validate_full_updates: bool = False, user_managed: bool = False,
+    ) -> None:  # fmt: skip
+        """`load_constants` as the loader of PyTorch's packages has it.
+
+        Args:
+            tensor_map: tensors by the names of `get_constant_fqns`.
+            use_inactive: False; there is no second set of constants.
+            validate_full_updates: whether all of them have to be there.
+            user_managed: whether the model follows what is written to these tensors later.
+
+        Raises:
+            NotImplementedError: `use_inactive` is True.
+        """
+        if use_inactive:
+            fail(
+                NotImplementedError,
+                "update_constant_buffer",
+                "use_inactive=False was required",
+                use_inactive,
+                hint="runs that have begun keep the constants that they began with; no second set is needed",
+            )
+        self.load_constants(
+            tensor_map, check_full_update=validate_full_updates, user_managed=user_managed
+        )
 
     def get_metadata(self) -> dict[str, str]:
-        """What the package was made for."""
-        return {"AOTI_DEVICE_KEY": "cpu", "variant": self.model.variant}
+        """What the package was made for, and what its maker told (`aot_inductor.metadata`)."""
+        return {"AOTI_DEVICE_KEY": "cpu", "variant": self.model.variant, **self._told}
+
+    @property
+    def loader(self) -> PackageLoader:
+        """The same on flat lists of tensors."""
+        return PackageLoader(self)
+
+
+class PackageLoader:
+    """A package as a function of lists of tensors, under the names of PyTorch's loader."""
+
+    def __init__(self, package: LoadedPackage) -> None:
+        self._package = package
+        self.get_constant_fqns = package.get_constant_fqns
+        self.get_metadata = package.get_metadata
+        self.update_constant_buffer = package.update_constant_buffer
+        self.load_constants = package.update_constant_buffer
+
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """The results of these inputs, as they stand in the file."""
+        self._package._follow()
+        return list(self._package.model(*inputs))
+
+    def boxed_run(self, inputs: list[Any]) -> list[Any]:
+        """The same; the list is empty afterwards."""
+        given = list(inputs)
+        inputs.clear()
+        return self.run(given)
 
 
 def load_package(path: Any) -> LoadedPackage:
-    """A package, ready to be called."""
-    return LoadedPackage(os.fspath(path))
+    """A package, ready to be called: by its path, or out of an open file."""
+    return LoadedPackage(path.read() if hasattr(path, "read") else os.fspath(path))

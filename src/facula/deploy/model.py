@@ -61,6 +61,8 @@ def _runtime(path: str | None = None) -> Any:
     count: Any = ctypes.c_size_t
     library.facula_model_open.restype = pointer
     library.facula_model_open.argtypes = [text, text, text, count]
+    library.facula_model_open_memory.restype = pointer
+    library.facula_model_open_memory.argtypes = [text, count, text, text, count]
     library.facula_model_open_embedded.restype = pointer
     library.facula_model_open_embedded.argtypes = [text, count]
     library.facula_model_close.argtypes = [pointer]
@@ -108,19 +110,23 @@ class Model:
     """A packaged model: call it with tensors; gives a tuple of tensors.
 
     Args:
-        path: the package, or a shared library that has one in it.
+        path: the package, or a shared library that has one in it; or the bytes of a package.
         kernels: the folder of kernel libraries, for a package without native code of its own.
     """
 
     def __init__(self, path: str | os.PathLike[str], kernels: str | None = None) -> None:
         self._handle: Any = None
         error = _Line()
-        if os.fspath(path).endswith(".so"):
+        folder = None if kernels is None else os.fsencode(kernels)
+        if isinstance(path, bytes):
+            self._runtime, self._content = _runtime(), path  # weights are read where they are
+            opened = self._runtime.facula_model_open_memory
+            handle = opened(path, len(path), folder, error, _ROOM)
+        elif os.fspath(path).endswith(".so"):
             self._runtime = _runtime(os.path.abspath(path))
             handle = self._runtime.facula_model_open_embedded(error, _ROOM)
         else:
             self._runtime = _runtime()
-            folder = None if kernels is None else os.fsencode(kernels)
             handle = self._runtime.facula_model_open(os.fsencode(path), folder, error, _ROOM)
         if not handle:
             _said(error)

@@ -55,11 +55,31 @@ def package_bytes(entries: Mapping[str, Any], machine: str) -> list[Any]:
     return [*pieces, rows, end]
 
 
-def write_package(path: str | os.PathLike[str], entries: Mapping[str, Any], machine: str) -> str:
-    """Write a package; gives its path."""
-    target = os.path.abspath(os.fspath(path))
+def write_package(path: Any, entries: Mapping[str, Any], machine: str) -> Any:
+    """Write a package; gives its path, or the open file that was given."""
     pieces = package_bytes(entries, machine)
+    if hasattr(path, "write"):
+        for piece in pieces:
+            path.write(piece)
+        return path
+    target = os.path.abspath(os.fspath(path))
     with write_atomically(target) as temporary, open(temporary, "wb") as file:
         for piece in pieces:
             file.write(piece)
     return target
+
+
+#: options of PyTorch's packages that are so here whatever they say: weights stand in the file beside the code,
+#: constants are folded when it is opened and all keep their names, and there is no wrapper to compile
+_SETTLED = frozenset(
+    "always_keep_tensor_constants aot_inductor.package aot_inductor.package_constants_in_so "
+    "aot_inductor.use_runtime_constant_folding aot_inductor.compile_wrapper_opt_level "
+    "aot_inductor.force_mmap_weights".split()
+)
+
+
+def chosen_options(configs: Mapping[str, Any] | None) -> tuple[dict[str, Any], Any, Any]:
+    """The compiler's options, the path and the metadata among those that PyTorch has for packages."""
+    options = {key: value for key, value in (configs or {}).items() if key not in _SETTLED}
+    path = options.pop("aot_inductor.output_path", None)
+    return options, path, options.pop("aot_inductor.metadata", None)

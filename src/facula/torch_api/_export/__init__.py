@@ -10,7 +10,10 @@ import os
 import tempfile
 from typing import Any
 
+from facula import core
+from facula.core.errors import fail
 from facula.deploy.aot import LoadedPackage, compile_library, load_package
+from facula.deploy.package import chosen_options
 from facula.export import export
 
 from . import config
@@ -34,14 +37,21 @@ def aot_compile(
     `options` are those of the compiler; `aot_inductor.output_path` says where the library is to be.
     The last three arguments are kept for PyTorch's API.
     """
-    chosen = dict(options or {})
-    target = chosen.pop("aot_inductor.output_path", None)
+    chosen, target, metadata = chosen_options(options)
     if target is None:
         target = os.path.join(tempfile.mkdtemp(prefix="facula-aot-"), "model.so")
     program = export(f, args, kwargs, dynamic_shapes=dynamic_shapes)
-    return compile_library(program, target, chosen)
+    return compile_library(program, target, chosen, metadata)
 
 
 def aot_load(so_path: str, device: str = "cpu") -> LoadedPackage:
     """A library of `aot_compile` as a function of the module's arguments."""
+    if core.device(device).type != "cpu":
+        fail(
+            RuntimeError,
+            "aot_load",
+            "the device cpu was required, for which libraries are compiled",
+            device,
+            hint="aot_load(path, 'cpu')",
+        )
     return load_package(so_path)

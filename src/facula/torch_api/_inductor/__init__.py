@@ -1,7 +1,7 @@
 """`facula._inductor`: the compiler of flat graphs under PyTorch's name.
 
 Takes: nothing. Gives: `config`, `metrics`, `utils`, `codecache`, `compile_fx`, `list_mode_options`,
-`list_options`, `compile`; `aoti_compile_and_package`, `aoti_load_package`, `aot_compile` (`packages`).
+`list_options`, `compile`; `aoti_compile_and_package`, `aoti_load_package`, `aot_compile` (`packages`, `package`).
 Keeps true: it holds nothing of its own: `facula.compiler` does (`config` names its options).
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from facula.core.errors import no_attribute as _no_attribute
 
 _SAME = {"metrics": "metrics"}
-_OWN = frozenset({"utils", "codecache", "compile_fx", "config", "decomposition"})
+_OWN = frozenset({"utils", "codecache", "compile_fx", "config", "decomposition", "package"})
 
 _PACKAGES = frozenset({"aoti_compile_and_package", "aoti_load_package", "aot_compile"})
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from facula.core.errors import fail
 from facula.deploy.aot import LoadedPackage, compile_and_package, load_package
+from facula.deploy.package import chosen_options
 
 from .._export import aot_compile as library_of
 
@@ -25,20 +26,25 @@ def aoti_compile_and_package(
     package_path: Any = None,
     inductor_configs: dict[str, Any] | None = None,
     variants: Sequence[str] | None = None,
-) -> str:
+) -> Any:
     """Compile an exported program into one file of native code, weights and a manifest; gives its path.
 
     The file runs without Python and without a compiler (`docs/packages.md`).
 
     Args:
-        package_path: where it is to be, named `.pt2`; default: a new folder among the temporary files.
-        inductor_configs: options of the compiler.
+        exported_program: what `export.export` gave.
+        package_path: where it is to be, named `.pt2`, or a file that is open for writing; default: a new folder
+            among the temporary files.
+        inductor_configs: options of the compiler, `aot_inductor.output_path`, and `aot_inductor.metadata` (texts
+            that `get_metadata` of the loaded package gives).
         variants: the instruction sets that it has code for, of one architecture or of several: `v2`, `v3`,
             `v4`, `neon` (which takes a cross compiler). Default: all of this machine's.
     """
+    options, path, metadata = chosen_options(inductor_configs)
+    package_path = path if package_path is None else package_path
     if package_path is None:
         package_path = os.path.join(tempfile.mkdtemp(prefix="facula-package-"), "model.pt2")
-    if not os.fspath(package_path).endswith(".pt2"):
+    if not hasattr(package_path, "write") and not os.fspath(package_path).endswith(".pt2"):
         fail(
             ValueError,
             "aoti_compile_and_package",
@@ -46,16 +52,20 @@ def aoti_compile_and_package(
             os.fspath(package_path),
             hint="package_path='model.pt2'",
         )
-    return compile_and_package(exported_program, package_path, inductor_configs, variants)
+    return compile_and_package(exported_program, package_path, options, variants, metadata)
 
 
 def aoti_load_package(
-    path: Any, model_name: str = "model", run_single_threaded: bool = False, num_runners: int = 1,
-    device_index: int = -1,
-) -> LoadedPackage:  # fmt: skip
+    path: Any, run_single_threaded: bool = False, device_index: int = -1
+) -> LoadedPackage:
     """A package as a function of the module's arguments; any number of threads may call it.
 
     All arguments but the first are kept for PyTorch's API.
+
+    Args:
+        path: the file, or one that is open for reading.
+        run_single_threaded: whether one thread alone calls it.
+        device_index: -1: packages run on the CPU.
     """
     return load_package(path)
 
