@@ -246,7 +246,12 @@ def jvp(
 
 
 def _jacobian_rows(
-    output: core.Tensor, inputs: tuple, create_graph: bool, strict: bool, index: int
+    output: core.Tensor,
+    inputs: tuple,
+    create_graph: bool,
+    strict: bool,
+    index: int,
+    what: str,
 ) -> list[list[Any]]:
     """Per input, the gradients of every element of one output."""
     columns: list[list[Any]] = [[] for _ in inputs]
@@ -266,7 +271,7 @@ def _jacobian_rows(
                         RuntimeError,
                         "jacobian",
                         "outputs that depend on every input in strict mode",
-                        got=f"Output {index} of the user-provided function is independent of input "
+                        got=f"{what.format(index)} is independent of input "
                         f"{number}. This is not "
                         "allowed in strict mode.",
                         hint="use the input in the function, or pass strict=False for zeros",
@@ -285,10 +290,12 @@ def _jacobian_rows(
     return columns
 
 
-def _jacobian_by_rows(outputs: tuple, inputs: tuple, create_graph: bool, strict: bool) -> tuple:
+def _jacobian_by_rows(
+    outputs: tuple, inputs: tuple, create_graph: bool, strict: bool, what: str
+) -> tuple:
     result = []
     for i, output in enumerate(outputs):
-        columns = _jacobian_rows(output, inputs, create_graph, strict, i)
+        columns = _jacobian_rows(output, inputs, create_graph, strict, i, what)
         blocks = []
         for column, tensor in zip(columns, inputs, strict=True):
             shape = (*output.size(), *tensor.size())
@@ -432,7 +439,8 @@ def jacobian(
         if vectorize:
             blocks = _jacobian_batched(outputs, prepared, create_graph)
         else:
-            blocks = _jacobian_by_rows(outputs, prepared, create_graph, strict)
+            what = getattr(func, "_output_name", "Output {} of the user-provided function")
+            blocks = _jacobian_by_rows(outputs, prepared, create_graph, strict, what)
     return _nest(_finish(blocks, create_graph), many_out, many)
 
 
@@ -449,7 +457,7 @@ def _single_output(func: Callable, op: str) -> Callable:
                 RuntimeError,
                 op,
                 "a function that returns a single Tensor",
-                got="a tuple",
+                got=f"a tuple: The function given to {op} should return a single Tensor",
                 hint="return one of the results, or stack them and reduce to one element",
             )
         if outputs[0].numel() != 1:
@@ -508,6 +516,10 @@ def hessian(
         rows = jacobian(scalar, args, strict=strict, create_graph=True)
         return tuple(rows)
 
+    # what errors of the outer jacobian call its outputs
+    gradient._output_name = (  # type: ignore[attr-defined]
+        "The jacobian of the user-provided function with respect to input {}"
+    )
     blocks = jacobian(
         gradient,
         tensors,

@@ -95,7 +95,9 @@ def _of_object(builder: Any, value: Value, kind: T.ClassType, name: str) -> Any:
     if name in kind.constants:
         return builder.wrap(kind.constants[name])
     note = kind.notes.get(name)
-    shown = f"{kind} has no attribute {name!r}" + (f" ({note})" if note else "")
+    what = "Module" if kind.is_module else "Object"
+    short = kind.name.rpartition(".")[2]
+    shown = f"{kind}: {what} '{short}' has no attribute {name!r}" + (f" ({note})" if note else "")
     return builder.refuse("an attribute that exists was required", shown,
                           hint="set it in __init__, with an annotation where it is empty")  # fmt: skip
 
@@ -114,4 +116,4 @@ def _of_python(builder: Any, thing: Python, name: str) -> Any:
         return builder.wrap(getattr(obj, name))
     except AttributeError:
         return builder.refuse("an attribute that exists was required",
-                              f"{thing!r} has none named {name!r}")  # fmt: skip
+                              f"{thing!r} object has no attribute {name}")  # fmt: skip

@@ -117,7 +117,8 @@ class Builder:
             [str(a.type) for a in args] + [f"{k}: {v.type}" for k, v in kwargs.items()]
         )
         listed = "\n".join(reasons[:12])
-        return self.refuse(f"arguments that {name} takes were required", f"({shown})\n{listed}")
+        return self.refuse(f"arguments that {name} takes were required (Arguments for call are not valid)",
+                           f"({shown})\n{listed}")  # fmt: skip
 
     def missing(self, name: str, args: list[Value]) -> Value:
         """An operator that does not exist."""

@@ -53,7 +53,9 @@ class Calls(Subscripts):
         try:
             found = self.look_up(name)
         except KeyError:
-            return self.refuse(f"a name that is defined was required: {name!r} is not", name)
+            return self.refuse(
+                f"a name that is defined was required: {name!r} is not", f"undefined value {name}"
+            )
         return self.wrap(found)
 
     def wrap(self, obj: object) -> Any:
@@ -161,9 +163,10 @@ class Calls(Subscripts):
         if isinstance(callee, Value) and isinstance(callee.type, T.ClassType):
             name = "forward" if "forward" in callee.type.methods else "__call__"
             return self.call_method(callee, name, args, kwargs)
-        return self.refuse(
-            "something that can be called was required", getattr(callee, "type", callee)
+        shown = (
+            f"cannot call a value of type {callee.type}" if isinstance(callee, Value) else callee
         )
+        return self.refuse("something that can be called was required", shown)
 
     def plain(
         self, args: list[Any], kwargs: dict[str, Any]
@@ -203,7 +206,8 @@ class Calls(Subscripts):
             if isinstance(method, (core.Op, core.InplaceOp)):
                 signature = signature_of_operator(method)
                 return self.call(signature.name, [bound.value, *given], named, [signature])
-            self.refuse("a method that scripted tensors have was required", name)
+            self.refuse("a method that scripted tensors have was required",
+                        f"'Tensor' object has no attribute or method {name!r}")  # fmt: skip
         return self.call(f"aten::{name}", [bound.value, *given], named)
 
     def call_method(
@@ -252,7 +256,8 @@ class Calls(Subscripts):
                 value = self.python_constant(default)
             else:
                 self.refuse(
-                    f"a value for the argument {name!r} of {function.name} was required", "none"
+                    f"a value for the argument {name!r} of {function.name} was required",
+                    f"Argument {name} not provided",
                 )
             made = self.fitted(value, kind)
             if made is None:
@@ -264,7 +269,12 @@ class Calls(Subscripts):
             assert made is not None
             inputs.append(made)
         if rest or left:
-            extra = f"the argument {next(iter(left))!r}" if left else f"{len(rest)} more"
+            most = len(function.parameters)
+            extra = (
+                f"the argument {next(iter(left))!r}, Unknown keyword argument"
+                if left
+                else f"{len(rest)} more: Expected at most {most} arguments but found {most + len(rest)}"
+            )
             self.refuse(f"the arguments of {function.name} were required", extra)
         return inputs
 
@@ -314,6 +324,10 @@ class Calls(Subscripts):
             return self.call(signature.name, given, named, [*_numbers(signature.name), signature])
         if isinstance(obj, type):
             return self._class(obj, args, kwargs)
+        if isinstance(obj, nn.Module):
+            self.refuse("a module that is an attribute of the caller was required",
+                        f"{type(obj).__name__}: Cannot call a ScriptModule that is not a submodule of the caller",
+                        hint="make it an attribute, and call self.name(...)")  # fmt: skip
         if callable(obj) and not self.unit_is_archive():
             return self.call_unit(self.unit_of(obj), args, kwargs)
         return self.refuse("something that can be called was required", repr(obj)[:80])
@@ -353,7 +367,7 @@ class Calls(Subscripts):
             length = self.call("aten::len", [value])
             return Range(length, lambda i: self.call("aten::select", [value, self.constant(0), i]))
         if value.type.kind not in ("List", "str"):
-            self.refuse("something to loop over was required", kind,
+            self.refuse("something to loop over was required", f"'{kind}' object is not iterable",
                         hint="a list, tuple, dict, tensor, text, range(), zip() or enumerate()")  # fmt: skip
         length = self.call("aten::len", [value])
         return Range(length, lambda i: self.call("aten::__getitem__", [value, i]))

@@ -78,7 +78,8 @@ class Expressions(Builder):
             return self.make_tuple([self.as_value(i) for i in thing.items])
         if isinstance(thing, Range):
             return self.refuse("a value was required", "an iterator", hint="loop over it")
-        return self.refuse("a value was required", repr(thing), hint="call it, or use it in a call")
+        return self.refuse("a value was required", f"{thing!r} (a builtin cannot be used as a value)",
+                           hint="call it, or use it in a call")  # fmt: skip
 
     def python_constant(self, obj: object) -> Value:
         """A constant of a value of the surrounding program."""
@@ -96,7 +97,8 @@ class Expressions(Builder):
         except TypeError:
             return self.refuse(
                 "a value of the program that can be a constant was required",
-                f"{type(obj).__name__} {getattr(obj, '__qualname__', '')}",
+                f"python value of type '{type(obj).__name__}' cannot be used as a value: "
+                f"{getattr(obj, '__qualname__', '')}",
                 hint="pass it as an argument, or make it an attribute of the module",
             )
 
@@ -126,6 +128,9 @@ class Expressions(Builder):
     def _Constant(self, node: ast.Constant) -> Any:
         if node.value is Ellipsis:
             return Python(Ellipsis)
+        if type(node.value) is int and node.value > 2**63:
+            self.refuse("an integer of 64 bits was required", f"{node.value}: Integral value is out of bounds",
+                        hint="write it as a float")  # fmt: skip
         return self.constant(node.value)
 
     def _Tuple(self, node: ast.Tuple, hint: T.Type | None = None) -> Any:

@@ -88,7 +88,8 @@ class Lowering(Statements):
             return self._falls_through(result, returned)
         self.place = self.source.place(self.unit.definition)
         if self.result_type not in (None, T.NONE) and not self.gone():
-            self.refuse("a return value on every path was required", "a path without one")
+            self.refuse("a return value on every path was required",
+                        "a path without one (the function does not return along all paths)")  # fmt: skip
         if self.result_type is not None and self.gone():
             return self.uninitialized(self.result_type)
         return self.constant(None)
@@ -260,7 +261,7 @@ class FunctionUnit(Compiled):
         self.compiled()
         if self.found_result is None:
             refuse(self.source.place(self.definition), "a function that calls itself was required to have "
-                   "an annotated result", self.name, "def f(x: int) -> int: ...")  # fmt: skip
+                   "an annotated result", f"{self.name}, which is called recursively", "def f(x: int) -> int: ...")  # fmt: skip
         return self.found_result
 
     # ---- compilation

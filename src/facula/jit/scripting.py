@@ -92,7 +92,7 @@ def _scripted(obj: object) -> Any:
 def _class(kind: type) -> type:
     if issubclass(kind, Module) and not getattr(kind, "__torch_script_interface__", False):
         fail(RuntimeError, "jit.script", "an instance of a module was required",
-             f"the class {kind.__name__}", hint=f"jit.script({kind.__name__}(...))")  # fmt: skip
+             f"the class {kind.__name__}, which cannot be compiled since it inherits from nn.Module", hint=f"jit.script({kind.__name__}(...))")  # fmt: skip
     try:
         if issubclass(kind, enum.Enum):
             enum_type(kind)

@@ -38,7 +38,9 @@ class IgnoredUnit:
         inputs = builder.bind_arguments(self.declaration, given, named)
         result = self.declaration.declared_result or T.TENSOR
         if self.drops:
-            text = builder.constant(f"the function {self.name} is marked @jit.unused")
+            text = builder.constant(
+                f"the function {self.name} is marked @jit.unused: annotated to be ignored and cannot be run"
+            )
             builder.emit(
                 "prim::RaiseException", [text, builder.constant(None)], [], exception=RuntimeError
             )

@@ -206,8 +206,10 @@ class Statements(Joins, Contexts, Calls):
             if known is not None and isinstance(thing, Value):
                 made = self.fitted(thing, known, convert=False)
                 if made is None:
+                    module = isinstance(thing.type, T.ClassType) and thing.type.is_module
                     self.refuse(
-                        f"variable {name!r} was required to keep its type {known.annotation_str}",
+                        f"variable {name!r} was required to keep its type {known.annotation_str} "
+                        f"(Cannot re-assign {name!r} to a value of type {'module' if module else thing.type})",
                         thing.type.annotation_str,
                         hint="use another name, or annotate the first assignment",
                     )
@@ -242,7 +244,10 @@ class Statements(Joins, Contexts, Calls):
         star = next((i for i, e in enumerate(target.elts) if isinstance(e, ast.Starred)), None)
         if star is None:
             if len(items) != len(target.elts):
-                self.refuse(f"{len(target.elts)} values to unpack were required", len(items))
+                few = f"need {len(target.elts)} values to unpack, found only {len(items)}"
+                many = f"too many values to unpack: {len(items)}"
+                self.refuse(f"{len(target.elts)} values to unpack were required",
+                            few if len(items) < len(target.elts) else many)  # fmt: skip
             for each, item in zip(target.elts, items, strict=True):
                 self.bind(each, item)
             return
@@ -268,7 +273,11 @@ class Statements(Joins, Contexts, Calls):
         if value.type.kind == "Tensor":
             parts = self.call("aten::unbind", [value])
             return list(self.emit("prim::ListUnpack", [parts], [T.TENSOR] * count).outputs_)
-        return self.refuse("a tuple or list to unpack was required", value.type)
+        if value.type.kind == "Any":
+            self.refuse("a tuple or list to unpack was required", "Any",
+                        hint="Provided tuple is not fully defined/refined: annotate it")  # fmt: skip
+        return self.refuse("a tuple or list to unpack was required",
+                           f"{value.type} cannot be used as a tuple")  # fmt: skip
 
     def _bind_attribute(self, target: ast.Attribute, thing: object) -> None:
         owner = self.as_value(self.sugared(target.value), target)
@@ -346,7 +355,9 @@ class Statements(Joins, Contexts, Calls):
         made = self.fitted(value, self.result_type)
         if made is None:
             self.refuse(
-                f"a return value of type {self.result_type.annotation_str} was required",
+                f"a return value of type {self.result_type.annotation_str} was required (Return value was annotated "
+                f"as having type {self.result_type.annotation_str} but is actually of type "
+                f"{value.type.annotation_str})",
                 value.type.annotation_str,
                 hint="change the annotation, or convert the value",
             )

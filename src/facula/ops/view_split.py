@@ -238,7 +238,8 @@ def _numbers_of_tensor(given: Tensor) -> Any:
             RuntimeError,
             "tensor_split",
             "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or "
-            "one-dimensional int64 tensor on the cpu",
+            f"one-dimensional tensor, but got a tensor with {given.dim()} dims; it has to be on the cpu",
+            got=f"one on {given.device}",
             hint="give a tuple of ints instead",
         )
     return given.tolist()

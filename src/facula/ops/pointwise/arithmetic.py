@@ -211,7 +211,7 @@ def float_power_(self, exponent):
         core.errors.fail(
             RuntimeError,
             "float_power_",
-            f"a base of {wide} (the operation's result requires that dtype)",
+            f"a base of {wide} (the operation's result requires dtype {wide})",
             got=self.dtype,
         )
     return F.pow.inplace(self, exponent.to(wide) if isinstance(exponent, core.Tensor) else exponent)
