@@ -1,8 +1,9 @@
 """Sources as people write them: texts, comments, types in comments, defaults, names of the caller."""
 
+import enum
 import io
 import math
-from typing import List  # noqa: UP035, F401 - a comment names it
+from typing import Final, List  # noqa: UP035, F401 - a comment names it
 
 import pytest
 
@@ -191,3 +192,69 @@ def test_operators_of_a_module_are_listed():
         assert jit.script(layers)(facula.ones(1, 2)).shape == (1, 2)
     with pytest.raises(RuntimeError, match="unrecognized fuser option"), jit.fuser("none"):
         pass
+
+
+class Tone(enum.Enum):
+    LOW = 1
+    HIGH = 2
+
+
+class Kept(facula.nn.Module):
+    width: Final[int]
+
+    def __init__(self):
+        super().__init__()
+        self.width, self.tone, self.turn, self._size = 3, Tone.HIGH, 2 + 3j, 1
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    @size.setter
+    def size(self, value: int):
+        self._size = value * 2
+
+    def forward(self, x):
+        self.size = 5
+        later = jit.fork(facula.neg, x)
+        same = self.tone == Tone.HIGH
+        return (
+            self.size + self.width,
+            same,
+            self.tone.name,
+            self.tone.value,
+            jit.wait(later),
+            self.turn * 1j,
+        )
+
+
+def test_enumerations_complex_numbers_constants_and_properties_are_kept_in_files():
+    expected = (13, True, "HIGH", 2, -1.0, (2 + 3j) * 1j)
+    scripted = jit.script(Kept())
+    file = io.BytesIO()
+    jit.save(scripted, file)
+    file.seek(0)
+    loaded = jit.load(file)
+    assert loaded.width == 3
+    for module in (scripted, loaded):
+        found = module(facula.ones(1))
+        assert (*found[:4], found[4].item(), found[5]) == expected
+
+
+def test_a_class_names_itself_while_it_is_made():
+    @jit.script
+    class Step:
+        def __init__(self, value: int):
+            self.value = value
+
+        def following(self):
+            return Step(self.value + 1)
+
+        def difference(self, other: "Step") -> int:
+            return other.value - self.value
+
+    def steps(value: int):
+        first = Step(value)
+        return first.following().value, first.difference(first.following())
+
+    assert jit.script(steps)(3) == (4, 1)

@@ -268,9 +268,11 @@ class ArchiveCode:
             target = statement.targets[0]
             if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
                 kind.attributes[_own(str(target.slice.value))] = self._type(statement.value)
-            elif isinstance(target, ast.Name) and target.id in ("__parameters__", "__buffers__"):
-                names = self._literal(statement.value)
-                (kind.parameters if target.id == "__parameters__" else kind.buffers).extend(names)
+            elif isinstance(target, ast.Name):
+                listed = {"__parameters__": kind.parameters, "__buffers__": kind.buffers, 
+                          "__forward_hooks__": kind.hooks, "__forward_pre_hooks__": kind.pre_hooks}.get(target.id)  # fmt: skip
+                if listed is not None:
+                    listed.extend(self._literal(statement.value))
 
 
 def _own(name: str) -> str:

@@ -12,6 +12,7 @@ import io
 import zipfile
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pickle import UnpicklingError
 from typing import Any
 
@@ -21,7 +22,7 @@ from facula.jit import types as T
 from facula.jit.archive_code import ArchiveCode
 from facula.jit.interpreter import bounded
 from facula.jit.python_types import NoType
-from facula.jit.script_objects import RecursiveScriptModule, ScriptModule
+from facula.jit.script_objects import RecursiveScriptModule, ScriptModule, run_unit
 from facula.nn import Parameter
 from facula.serialization.archive import ArchiveReader, read_entry
 from facula.serialization.checkpoint import StorageReader, placer
@@ -145,7 +146,7 @@ class _Program:
             return Maker(qualified, kind.python)
         if isinstance(kind, T.EnumType):
             values = {m.value: m for m in kind.members.values()}
-            return Maker(qualified, lambda value: values[value])
+            return Maker(qualified, lambda value: values[value], bare=True)
         if not isinstance(kind, T.ClassType):
             fail(
                 KeyError,
@@ -171,6 +172,7 @@ def _fill_object(obj: Any, state: object) -> None:
 def _fill(module: Any, state: object) -> None:
     """Gives a module its attributes."""
     kind = module._script_type
+    _register_hooks(module, kind)
     unit = kind.methods.get("__setstate__")
     if unit is not None and "__getstate__" in kind.methods:
         unit.compiled().run(module, state)
@@ -201,6 +203,23 @@ def _fill(module: Any, state: object) -> None:
             module._buffers[name] = value
         else:
             module.__dict__[name] = value
+
+
+def _register_hooks(module: Any, kind: T.ClassType) -> None:
+    """Has calls from Python run the methods that the file names as hooks."""
+    for names, register in (
+        (kind.pre_hooks, module.register_forward_pre_hook),
+        (kind.hooks, module.register_forward_hook),
+    ):
+        for name in names:
+            if name not in kind.methods:
+                fail(UnpicklingError, "jit.load", f"a method of {kind.name} was required as hook", name,
+                     hint="the file is damaged, or no TorchScript program")  # fmt: skip
+            register(partial(_run_hook, name))
+
+
+def _run_hook(name: str, module: Any, *given: Any) -> Any:
+    return run_unit(module._script_type.methods[name], name, (module, *given), {})
 
 
 def _parameter(value: object) -> Any:

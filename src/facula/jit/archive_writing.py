@@ -7,6 +7,7 @@ that runs in Python) is an error that names it.
 
 from __future__ import annotations
 
+import enum
 import io
 import os
 from typing import Any, BinaryIO
@@ -15,6 +16,7 @@ from facula import core
 from facula.core.errors import fail
 from facula.jit import types as T
 from facula.jit.code_text import Names, code_and_constants, code_of_unit, literal, unit_text
+from facula.jit.python_types import enum_type, type_of_value
 from facula.jit.script_objects import CODE, SAVE, RecursiveScriptModule, ScriptFunction
 from facula.nn import Parameter
 from facula.serialization import storages
@@ -141,6 +143,14 @@ class _Writer:
                 lines.append(
                     f"  {own} = [{''.join(literal(n, self.names) + ', ' for n in listed)}]"
                 )
+            for own, listed in (
+                ("__forward_hooks__", kind.hooks),
+                ("__forward_pre_hooks__", kind.pre_hooks),
+            ):
+                if listed:
+                    lines.append(
+                        f"  {own} = [{''.join(literal(n, self.names) + ', ' for n in listed)}]"
+                    )
             odd = [n for n in kind.attributes if not n.isidentifier()]
             if odd:
                 lines.append("  __annotations__ = []")
@@ -150,6 +160,12 @@ class _Writer:
             lines.append(
                 f"  {attribute} : {text}" if plain else f'  __annotations__["{attribute}"] = {text}'
             )
+        for name_, value in kind.constants.items() if kind.is_module else ():
+            of = _constant_type(value)
+            if of is not None and name_.isidentifier() and name_ not in kind.attributes:
+                lines.append(
+                    f"  {name_} : Final[{self.names.annotation(of)}] = {literal(value, self.names)}"
+                )
         for method in self._methods(kind):
             lines.extend("  " + line for line in method.splitlines())
         if len(lines) == 1:
@@ -218,6 +234,18 @@ class _Writer:
         return found
 
 
+def _constant_type(value: Any) -> T.Type | None:
+    """The type of a constant that a class in a file can have; None for others."""
+    if type(value) in (bool, int, float, str):
+        return type_of_value(value)
+    plain = (
+        isinstance(value, tuple)
+        and value
+        and all(type(v) in (bool, int, float, str) for v in value)
+    )
+    return type_of_value(value) if plain and type(value) is tuple else None
+
+
 def _plain(value: object) -> Any:
     """A tensor as a file of a program has it: no parameter."""
     if isinstance(value, Parameter):
@@ -233,6 +261,12 @@ class _ProgramPickler(CheckpointPickler):
         self._types = names
 
     def save(self, obj: object, save_persistent_id: bool = True) -> None:
+        if isinstance(obj, enum.Enum):  # a class called with the value itself, as PyTorch has it
+            module, _, name = self._types.of_type(enum_type(type(obj))).rpartition(".")
+            self.save(self.named(module, name))
+            self.save(obj.value)
+            self.write(b"R")
+            return
         kind = getattr(obj, "_script_type", None)
         if not isinstance(kind, T.ClassType):
             super().save(obj, save_persistent_id)
@@ -281,6 +315,8 @@ class _ProgramPickler(CheckpointPickler):
     def reducer_override(self, obj: object) -> Any:
         if isinstance(obj, _Tagged):
             return self.named("torch.jit._pickle", "restore_type_tag"), (obj.value, obj.text)
+        if type(obj) is complex:
+            return self.named("builtins", "complex"), (obj.real, obj.imag)
         return super().reducer_override(obj)
 
 

@@ -43,7 +43,9 @@ def attribute(builder: Any, thing: object, name: str) -> Any:
         return builder.unpack(thing)[kind.fields.index(name)]
     if isinstance(kind, T.EnumType) and name in ("name", "value"):
         result = T.STR if name == "name" else kind.item
-        return builder.value("prim::enum_" + name, [thing], result, lambda e: getattr(e, name))
+        return builder.value(
+            f"prim::Enum{name.capitalize()}", [thing], result, lambda e: getattr(e, name)
+        )
     if kind.kind == "Tensor":
         return _of_tensor(builder, thing, name)
     if kind.kind == "Device" and name in ("type", "index"):
@@ -82,8 +84,8 @@ def _of_object(builder: Any, value: Value, kind: T.ClassType, name: str) -> Any:
     if found is not None:
         return found
     if name in kind.properties:
-        getter = kind.properties[name]
-        return builder.call_unit(getter, [value], {})
+        getter = kind.methods.setdefault(f"{name}__get", kind.properties[name])
+        return builder.call_unit(getter, [value], {}, method=f"{name}__get")
     if name in kind.methods:
         return Bound(value, name)
     if kind.is_module and name in _CONTENTS:

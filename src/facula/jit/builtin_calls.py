@@ -17,6 +17,7 @@ from facula.jit.builder import constant_of
 from facula.jit.conditions import Condition
 from facula.jit.ir import Value
 from facula.jit.python_types import NoType, type_of_class
+from facula.jit.running import done_future
 from facula.jit.values import Items, Local, Python, Range
 
 if TYPE_CHECKING:
@@ -388,8 +389,8 @@ def _fork(b: Any, node: ast.Call) -> Value:
     result = b.call_thing(callee, args, kwargs)
     made = result.node
     assert before is b.block
-    if made.kind_ not in ("prim::CallFunction", "prim::CallMethod"):
-        b.refuse("a scripted function to fork was required", made.kind_)
+    if made.kind_ not in ("prim::CallFunction", "prim::CallMethod"):  # an operator: it runs here
+        return b.value("prim::fork", [result], T.future_of(result.type), done_future)
     unit = made.attributes.get("function") or made.inputs_[0].type.methods[made.attributes["name"]]
     b.block.nodes_.remove(made)
     return b.value("prim::fork", made.inputs_, T.future_of(result.type), function=unit)

@@ -152,6 +152,8 @@ class Calls(Subscripts):
         if isinstance(callee, Bound):
             return self.call_bound(callee, args, kwargs)
         if isinstance(callee, Operator):
+            if callee.name in ("aten::eq", "aten::ne") and isinstance(args[0].type, T.EnumType):
+                return self.binary(callee.name[6:], args[0], self.as_value(args[1]))
             form = OPERATOR_FORMS.get(callee.name)
             if form is not None:
                 return form(self, self.plain(args, kwargs)[0])
@@ -162,11 +164,30 @@ class Calls(Subscripts):
             return self.construct(callee.type, args, kwargs)
         if isinstance(callee, Value) and isinstance(callee.type, T.ClassType):
             name = "forward" if "forward" in callee.type.methods else "__call__"
+            if callee.type.hooks or callee.type.pre_hooks:
+                return self._hooked(callee, callee.type, args, kwargs)
             return self.call_method(callee, name, args, kwargs)
         shown = (
             f"cannot call a value of type {callee.type}" if isinstance(callee, Value) else callee
         )
         return self.refuse("something that can be called was required", shown)
+
+    def _hooked(
+        self, module: Value, kind: T.ClassType, args: list[Any], kwargs: dict[str, Any]
+    ) -> Value:
+        """A call of a module with hooks: those before `forward` may change the arguments, those behind the result."""
+        given = [self.as_value(a) for a in args]
+        for name in kind.pre_hooks:
+            made = self.call_method(module, name, [self.make_tuple(given)], {})
+            if made.type.kind == "Tuple":
+                given = self.unpack(made)
+            elif made.type != T.NONE:
+                given = [made]
+        result = self.call_method(module, "forward", list(given), kwargs)
+        for name in kind.hooks:
+            made = self.call_method(module, name, [self.make_tuple(given), result], {})
+            result = result if made.type == T.NONE else made
+        return result
 
     def plain(
         self, args: list[Any], kwargs: dict[str, Any]

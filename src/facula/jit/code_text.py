@@ -91,6 +91,8 @@ def literal(value: object, names: Names) -> str:
         )
     if value is None or isinstance(value, (bool, int)):
         return repr(value)
+    if isinstance(value, complex):
+        return f"complex({value.real!r}, {value.imag!r})"
     if hasattr(value, "untyped_storage"):
         return names.constant(value)
     if type(value).__name__ == "device":
@@ -224,6 +226,14 @@ def _set(b: _Body, node: Node) -> None:
 
 def _method(b: _Body, node: Node) -> None:
     owner, *rest = node.inputs_
+    kind: Any = owner.type
+    if node.attributes["name"] in (
+        *kind.hooks,
+        *kind.pre_hooks,
+    ):  # PyTorch has them apart from the methods
+        name = f"{b.names.of_type(kind)}.{node.attributes['name']}"
+        b.result(node, f"{name}({''.join(b[v] + ', ' for v in node.inputs_)})")
+        return
     b.result(node, f"({b[owner]}).{node.attributes['name']}({''.join(b[v] + ', ' for v in rest)})")
 
 
@@ -308,16 +318,21 @@ def _exit(b: _Body, node: Node) -> None:
     b.depth -= 1
 
 
+def _of_enum(name: str) -> Any:
+    return lambda b, node: b.result(node, f"({b[node.inputs_[0]]}).{name}")
+
+
 def _index(b: _Body, node: Node) -> None:
     b.result(node, f"{b[node.inputs_[0]]}[{b[node.inputs_[1]]}]")
 
 
 def _fork(b: _Body, node: Node) -> None:
-    function = node.attributes["function"]
-    head = b.names.of_function(function)
+    function = node.attributes.get("function")
+    given = "".join(b[v] + ", " for v in node.inputs_)
     name = f"__forked_function{b.counter()}"
     b.line(f"def {name}():")
-    b.line(f"  return {head}({''.join(b[v] + ', ' for v in node.inputs_)})")
+    done = b[node.inputs_[0]] if function is None else f"{b.names.of_function(function)}({given})"
+    b.line(f"  return {done}")
     b.result(node, f"fork({name})")
 
 
@@ -333,6 +348,7 @@ _FORMS: dict[str, Any] = {
     "prim::unchecked_cast": _typed("unchecked_cast"), "prim::Uninitialized": _typed("uninitialized"),
     "prim::isinstance": _isinstance, "prim::Print": _print, "prim::CreateObject": _new,
     "prim::Enter": _enter, "prim::Exit": _exit, "prim::TupleIndex": _index,
+    "prim::EnumName": _of_enum("name"), "prim::EnumValue": _of_enum("value"),
     "prim::fork": _fork, "prim::PythonOp": _python,
 }  # fmt: skip
 

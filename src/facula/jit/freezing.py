@@ -174,6 +174,9 @@ def freeze(
         fail(RuntimeError, "jit.freeze", "Freezing is currently only implemented for modules in eval mode",
              "a module in training mode", hint="call .eval() on your module before freezing")  # fmt: skip
     old = mod._script_type
+    if old.hooks or old.pre_hooks:
+        fail(RuntimeError, "jit.freeze", "a module without hooks was required (those of modules inside are frozen with "
+             "it)", ", ".join([*old.pre_hooks, *old.hooks]), hint="put it into another module")  # fmt: skip
     kind = T.ClassType(old.name, True, None)
     state: dict[str, Any] = {"training": False}
     kind.attributes["training"] = T.BOOL

@@ -261,7 +261,8 @@ class FunctionUnit(Compiled):
         self.compiled()
         if self.found_result is None:
             refuse(self.source.place(self.definition), "a function that calls itself was required to have "
-                   "an annotated result", f"{self.name}, which is called recursively", "def f(x: int) -> int: ...")  # fmt: skip
+                   "an annotated result", f"{self.name}, which is called recursively",
+                   "def f(x: int) -> int: ...")  # fmt: skip
         return self.found_result
 
     # ---- compilation
@@ -376,4 +377,21 @@ def make_unit(function: Callable[..., Any], self_type: T.ClassType | None = None
     parameters = inspect.signature(function).parameters
     defaults = {n: p.default for n, p in parameters.items() if p.default is not Empty}
     name = qualified_name(function)
-    return FunctionUnit(name, definition, source, names_of(function), defaults, self_type, function)
+    look_up = names_of(function)
+    if self_type is not None and isinstance(self_type.python, type):
+        look_up = _or_its_class(look_up, self_type.python)
+    return FunctionUnit(name, definition, source, look_up, defaults, self_type, function)
+
+
+def _or_its_class(look_up: Callable[[str], Any], owner: type) -> Callable[[str], Any]:
+    """Names as a method sees them once its class is there: while it is made, its name stands for nothing."""
+
+    def found(name: str) -> Any:
+        try:
+            return look_up(name)
+        except KeyError:
+            if name != owner.__name__:
+                raise
+            return owner
+
+    return found

@@ -12,6 +12,7 @@ import typing
 from typing import Any
 
 from facula import core, nn
+from facula.core.errors import fail
 from facula.jit import dataclass_methods
 from facula.jit import types as T
 from facula.jit.context_classes import STAND_INS
@@ -48,6 +49,7 @@ def module_type(module: Any) -> T.ClassType:
         tuple(kind.attributes.items()),
         repr(sorted(kind.constants.items(), key=str)),
         tuple(text for text, _ in vars(module).get("_defined", ())),
+        (*module._forward_pre_hooks.values(), None, *module._forward_hooks.values()),
     )
     if key in _TYPES:
         return _TYPES[key]
@@ -63,7 +65,23 @@ def module_type(module: Any) -> T.ClassType:
                 kind.attributes.pop(name, None)
     if type(module).forward is nn.Sequential.forward:
         kind.methods["forward"] = SequentialUnit(kind)
+    kind.pre_hooks = [_hook(kind, hook) for hook in module._forward_pre_hooks.values()]
+    kind.hooks = [_hook(kind, hook) for hook in module._forward_hooks.values()]
     return kind
+
+
+def _hook(kind: T.ClassType, hook: Any) -> str:
+    """The name of the method that a hook becomes."""
+    if not inspect.isfunction(hook):
+        fail(RuntimeError, "jit.script", "a function as hook of a module was required", f"{type(hook).__name__} on "
+             f"{kind.name}", hint="remove the hook before scripting: hooks are compiled with the module")  # fmt: skip
+    known = kind.methods.get(hook.__name__)
+    if known is not None and getattr(known, "python", None) is not hook:
+        fail(RuntimeError, "jit.script", f"hooks with names that {kind.name} does not use were required",
+             f"{hook.__name__}: a method or hook of that name exists", hint="rename the hook")  # fmt: skip
+    if known is None:
+        kind.methods[hook.__name__] = make_unit(hook, kind)
+    return str(hook.__name__)
 
 
 def _annotations(kind: type) -> dict[str, Any]:
@@ -170,7 +188,7 @@ class SequentialUnit:
         items = builder.items_of_module(container, self.kind)
         assert items is not None
         for _, each in items:
-            thing = builder.call_method(each, "forward", [thing], {})
+            thing = builder.call_thing(each, [thing], {})
         return builder.as_value(thing)
 
     def compiled(self) -> Any:
@@ -200,6 +218,8 @@ def _methods(kind: T.ClassType, python: type) -> None:
             elif isinstance(found, property) and found.fget is not None:
                 if name not in getattr(python, "__jit_unused_properties__", ()):
                     kind.properties[name] = _unit(found.fget, kind)
+                    if found.fset is not None:
+                        kind.setters[name] = _unit(found.fset, kind)
             elif inspect.isfunction(found) and dataclass_methods.generated(base, found):
                 written = dataclass_methods.method_unit(base, found, kind)
                 if written is not None:

@@ -92,7 +92,8 @@ def _scripted(obj: object) -> Any:
 def _class(kind: type) -> type:
     if issubclass(kind, Module) and not getattr(kind, "__torch_script_interface__", False):
         fail(RuntimeError, "jit.script", "an instance of a module was required",
-             f"the class {kind.__name__}, which cannot be compiled since it inherits from nn.Module", hint=f"jit.script({kind.__name__}(...))")  # fmt: skip
+             f"the class {kind.__name__}, which cannot be compiled since it inherits from nn.Module",
+             hint=f"jit.script({kind.__name__}(...))")  # fmt: skip
     try:
         if issubclass(kind, enum.Enum):
             enum_type(kind)
@@ -119,6 +120,8 @@ def _module(module: Module) -> Any:
             Module, name, None
         ):
             unit.compiled()
+    for name in (*kind.pre_hooks, *kind.hooks):
+        kind.methods[name].compiled()
     return script_module(module, kind)
 
 

@@ -288,6 +288,11 @@ class Statements(Joins, Contexts, Calls):
         if not isinstance(kind, T.ClassType):
             self.refuse("an object with attributes was required", kind)
         assert isinstance(kind, T.ClassType)
+        if target.attr in kind.setters and target.attr not in kind.attributes:
+            method = f"{target.attr}__set"
+            kind.methods.setdefault(method, kind.setters[target.attr])
+            self.call_unit(kind.setters[target.attr], [owner, value], {}, method=method)
+            return
         wanted = kind.attributes.get(target.attr)
         if wanted is None and self.in_init:
             wanted = kind.attributes[target.attr] = value.type

@@ -114,14 +114,17 @@ class ClassType(Type):
         "attributes",
         "buffers",
         "constants",
+        "hooks",
         "is_interface",
         "is_module",
         "methods",
         "name",
         "notes",
         "parameters",
+        "pre_hooks",
         "properties",
         "python",
+        "setters",
         "static",
     )
 
@@ -137,6 +140,11 @@ class ClassType(Type):
         self.methods: dict[str, Object] = {}
         self.static: dict[str, Object] = {}
         self.properties: dict[str, Object] = {}
+        #: what assigns to a property
+        self.setters: dict[str, Object] = {}
+        #: the names of methods that a call of the module runs before `forward`, and behind it
+        self.pre_hooks: list[str] = []
+        self.hooks: list[str] = []
         #: why an attribute has no type
         self.notes: dict[str, str] = {}
 

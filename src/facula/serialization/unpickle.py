@@ -22,10 +22,11 @@ __all__ = ["DataUnpickler", "Maker", "UnpicklingError"]
 class Maker:
     """What a name in a pickle may do: be called (`make`), and restore a state (`restore`).
 
-    Where the name itself is kept as a value (a class in a dict), that value is `target`.
+    Where the name itself is kept as a value (a class in a dict), that value is `target`. A `bare` one is called
+    with one value that stands in no tuple, as PyTorch's programs write members of enumerations.
     """
 
-    __slots__ = ("make", "name", "restore", "target")
+    __slots__ = ("bare", "make", "name", "restore", "target")
 
     def __init__(
         self,
@@ -33,8 +34,10 @@ class Maker:
         make: Callable[..., Any] | None,
         restore: Callable[[Any, Any], Any] | None = None,
         target: Any = None,
+        bare: bool = False,
     ) -> None:
         self.name, self.make, self.restore, self.target = name, make, restore, target
+        self.bare = bare
 
     def __repr__(self) -> str:
         return f"<name {self.name}>"
@@ -211,6 +214,8 @@ class DataUnpickler:
         if not isinstance(maker, Maker) or maker.make is None:
             shown = maker.name if isinstance(maker, Maker) else type(maker).__name__
             self.fail(f"something that may be called was required: got {shown}")
+        if maker.bare and not isinstance(arguments, tuple):
+            arguments = (arguments,)
         if not isinstance(arguments, tuple):
             self.fail(f"a tuple of arguments was required: got {type(arguments).__name__}")
         value = maker.make(*arguments)

@@ -456,7 +456,8 @@ def _check_right_inverse(new: Module, name: str, x: core.Tensor, y: core.Tensor)
                 "register_parametrization",
                 (
                     f"parametrization.right_inverse must return a tensor of the same {attribute}, "
-                    f"unless the `unsafe` flag is enabled: both must have the same {attribute}.\nmodule.{name}.{attribute}: {wanted}"
+                    f"unless the `unsafe` flag is enabled: both must have the same {attribute}.\n"
+                    f"module.{name}.{attribute}: {wanted}"
                 ),
                 hint="unsafe=True skips the check",
             )
