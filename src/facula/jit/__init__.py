@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from facula.jit import frontend, primitive_containers, primitive_networks, primitives
+from facula.jit import internal_names as _jit_internal
 from facula.jit.archive_reading import load
 from facula.jit.archive_writing import save
 from facula.jit.compilation_unit import CompilationUnit

@@ -270,7 +270,8 @@ class ArchiveCode:
                 kind.attributes[_own(str(target.slice.value))] = self._type(statement.value)
             elif isinstance(target, ast.Name):
                 listed = {"__parameters__": kind.parameters, "__buffers__": kind.buffers,
-                          "__forward_hooks__": kind.hooks, "__forward_pre_hooks__": kind.pre_hooks}.get(target.id)  # fmt: skip
+                          "__forward_hooks__": kind.hooks, "__forward_pre_hooks__": kind.pre_hooks,
+                          }.get(target.id)  # fmt: skip
                 if listed is not None:
                     listed.extend(self._literal(statement.value))
 

@@ -161,10 +161,10 @@ class _Writer:
                 f"  {attribute} : {text}" if plain else f'  __annotations__["{attribute}"] = {text}'
             )
         for name_, value in kind.constants.items() if kind.is_module else ():
-            of = _constant_type(value)
-            if of is not None and name_.isidentifier() and name_ not in kind.attributes:
+            kept = _constant_type(value)
+            if kept is not None and name_.isidentifier() and name_ not in kind.attributes:
                 lines.append(
-                    f"  {name_} : Final[{self.names.annotation(of)}] = {literal(value, self.names)}"
+                    f"  {name_} : Final[{self.names.annotation(kept)}] = {literal(value, self.names)}"
                 )
         for method in self._methods(kind):
             lines.extend("  " + line for line in method.splitlines())

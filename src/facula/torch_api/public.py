@@ -16,7 +16,7 @@ SUBMODULES = frozenset(
         "special fft masked sparse storage distributions cpu cuda mps xpu accelerator types return_types overrides "
         "library jit profiler _C _VF _custom_op _custom_ops _higher_order_ops _library _ops _prims _prims_common "
         "version compiler "
-        "_dynamo _guards _jit_internal _logging _tensor_str ao alias torch_version "
+        "_dynamo _guards _logging _tensor_str ao alias torch_version "
         "distributed __config__ hub export futures multiprocessing onnx "
         "quasirandom vision audio text arrow csprng quantization _inductor _export mobile nested package "
         "_utils _subclasses _decomp _functorch _refs"
@@ -41,7 +41,7 @@ _FROM = {
     "facula.fx.higher_order": "cond while_loop",
     "facula.serialization": "save load",
     "facula.serialization.reader": "PyTorchFileReader",
-    "facula.jit": "ScriptModule ScriptFunction",
+    "facula.jit": "ScriptModule ScriptFunction _jit_internal",
     "facula.accelerator": "Stream Event get_device_module _register_device_module",
     "facula.autograd.grad_mode": "no_grad enable_grad set_grad_enabled inference_mode",
     "facula.autograd.transforms": "vmap",
