@@ -82,13 +82,14 @@ CASES = {
     "ones(2, 3).index_select(2, i(0))": (
         lambda: ones(2, 3).index_select(2, i(0)),
         IndexError,
-        "[index_select] Dimension out of range (expected to be in range of [-2, 1]): got 2",
+        "[index_select] Dimension out of range (expected to be in range of [-2, 1], "
+        "but got 2): got 2",
         "the tensor is 2-d: dim=1 or dim=-1 is its last dimension",
     ),
     "ones(2, 3).movedim((0, 1), (1, 1))": (
         lambda: ones(2, 3).movedim((0, 1), (1, 1)),
         RuntimeError,
-        "[movedim] movedim: repeated dim in `destination`: got ([0, 1], [1, 1])",
+        "[movedim] movedim: repeated dim in `destination` ([1, 1]): got [1, 1]",
         "name each dimension once; in this tensor -1 and 1 are the same",
     ),
     "ones(5).narrow(0, 3, 4)": (
@@ -132,7 +133,7 @@ CASES = {
     "facula.vsplit(ones(3), 3)": (
         lambda: facula.vsplit(ones(3), 3),
         RuntimeError,
-        "[vsplit] torch.vsplit requires a tensor with at least 2 dimensions, but got a "
+        "[vsplit] torch.vsplit requires a tensor with at least 2 dimension, but got a "
         "tensor with 1 dimensions!",
         "facula.atleast_2d(x) adds the missing dimensions",
     ),

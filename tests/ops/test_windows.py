@@ -49,5 +49,5 @@ def test_options_and_errors():
         facula.hann_window(4, dtype=facula.int64)
     with pytest.raises(RuntimeError, match="non-negative window_length"):
         facula.blackman_window(-1)
-    with pytest.raises(ValueError, match="tau must be positive"):
+    with pytest.raises(ValueError, match="Tau must be positive, got: 0 instead"):
         windows.exponential(4, tau=0.0)

@@ -602,7 +602,7 @@ cdef inline int wrap_dim(object dim, int nd, str op) except -1:
     cdef int64_t d = whole(dim, op, ValueError)
     cdef int n = nd if nd else 1
     if d < -n or d >= n:
-        raise said(IndexError, "[%s] a dimension in [%d, %d] was required: got %d (Dimension out of range)" % (op, -n, n - 1, d) + "\nhint: dimensions count from 0, or from the end as -1, -2, ...")
+        raise said(IndexError, "[%s] Dimension out of range (expected to be in range of [%d, %d], but got %d): got %d" % (op, -n, n - 1, d, d) + "\nhint: dimensions count from 0, or from the end as -1, -2, ...")
     return <int>(d + n if d < 0 else d)
 
 
@@ -622,7 +622,7 @@ cdef int parse_shape(object shape, int64_t *out) except -1:
     if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
         shape = shape[0]
     if len(shape) > MAX_DIMS:
-        raise said(RuntimeError, "[shape] at most %d dimensions were required: got %d" % (MAX_DIMS, len(shape)) + "\nhint: merge dimensions with reshape")
+        raise said(RuntimeError, "[shape] at most %d dimensions were required (only tensors with up to %d dims are supported): got %d" % (MAX_DIMS, MAX_DIMS, len(shape)) + "\nhint: merge dimensions with reshape")
     for v in shape:
         if n == MAX_DIMS:        # a class may say another length than it has, and an entry's __index__ may add to its list
             raise said(RuntimeError, "[shape] at most %d dimensions were required: got more" % MAX_DIMS + "\nhint: merge dimensions with reshape")

@@ -136,10 +136,10 @@ cdef int infer_shape(Op op, Tensor a, int nd, int64_t *sh) except -1:
         else:
             p *= sh[i]
     if unknown >= 0:
-        if p == 0:
+        if p == 0 and a.numel_ == 0:
             raise said(RuntimeError, "[%s] an inferable shape was required: cannot reshape tensor of 0 elements into shape %s because "
                                "the unspecified dimension size -1 can be any value and is ambiguous" % (op.name, [sh[i] for i in range(nd)]) + "\nhint: give all sizes as numbers")
-        if a.numel_ % p:
+        if p == 0 or a.numel_ % p:
             raise said(RuntimeError, "[%s] a shape of %d elements was required: shape '%s' is invalid for input of size %d"
                                % (op.name, a.numel_, [sh[i] for i in range(nd)], a.numel_) + "\nhint: the product of the sizes is the number of elements; -1 computes one of them")
         sh[unknown] = a.numel_ // p

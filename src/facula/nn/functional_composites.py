@@ -393,7 +393,7 @@ def _check_linear_ranks(input: Any, weight: Any, op: Any) -> None:
         fail(
             RuntimeError,
             op,
-            "expected input with dimensionality 1 or 2",
+            f"expected input with dimensionality 1 or 2, got {input.dim()}",
             got=input.dim(),
             hint="input.flatten(0, -2) merges leading dimensions",
         )
@@ -401,7 +401,7 @@ def _check_linear_ranks(input: Any, weight: Any, op: Any) -> None:
         fail(
             RuntimeError,
             op,
-            "expected linear_weight with dimensionality at least 2",
+            f"expected linear_weight with dimensionality at least 2, got {weight.dim()}",
             got=weight.dim(),
             hint="linear_weight is [classes, in_features]",
         )
@@ -415,7 +415,8 @@ def _check_linear_cross_entropy(input: Any, weight: Any, bias: Any) -> None:
         fail(
             RuntimeError,
             op,
-            "expected equal input and linear_weight last dimensions (in_features)",
+            "expected equal input and linear_weight last dimensions (in_features), got "
+            f"{input.size(-1)} and {weight.size(-1)}, respectively",
             got=f"{input.size(-1)} and {weight.size(-1)}",
             hint=f"linear_weight is [classes, {input.size(-1)}] for this input",
         )
@@ -423,7 +424,7 @@ def _check_linear_cross_entropy(input: Any, weight: Any, bias: Any) -> None:
         fail(
             RuntimeError,
             op,
-            f"expected linear_bias shape {tuple(weight.shape[:-1])}",
+            f"expected linear_bias shape {tuple(weight.shape[:-1])}, got {tuple(bias.shape)}",
             got=tuple(bias.shape),
             hint="linear_bias has one element for each row of linear_weight; leave it out for none",
         )
@@ -431,7 +432,8 @@ def _check_linear_cross_entropy(input: Any, weight: Any, bias: Any) -> None:
         fail(
             RuntimeError,
             op,
-            "K-dimensional loss defined by linear_weight shape requires batched input",
+            f"K-dimensional loss defined by linear_weight shape {tuple(weight.shape)} requires batched "
+            f"input, (N, {weight.size(-1)}), got unbatched input with shape {tuple(input.shape)}",
             got=tuple(input.shape),
             hint="input[None] adds a batch dimension",
         )

@@ -463,8 +463,8 @@ def diag_embed(self, offset, dim1, dim2):
         fail(
             RuntimeError,
             "diag_embed",
-            "diagonal dimensions cannot be identical",
-            f"{dim1}, {dim2}",
+            f"diagonal dimensions cannot be identical {dim1}, {dim2}",
+            f"dim1={dim1}, dim2={dim2}",
             hint="dim1=-2, dim2=-1 are the last two",
         )
     if self.dim() == 0:

@@ -459,14 +459,15 @@ def _convolve(
     space: int,
 ) -> Any:
     """Check everything, add the batch dimension where there is none, and convolve."""
-    check_arguments(op, input, weight, bias, space, groups, False)
-    batched = input.dim() == space + 2
-    x = input if batched else input.unsqueeze(0)
     if not isinstance(padding, (str, int)) and not hasattr(padding, "__iter__"):
         required = "ints, 'same' or 'valid' were required: argument 'padding' must be tuple of ints"
         hint = "padding=1 adds one element on each side"
         fail(TypeError, op, required, type(padding).__name__, hint)
     amount = padding if isinstance(padding, (str, int)) else tuple(padding)
+    check_numbers(op, stride, amount if isinstance(amount, tuple) else (), dilation)
+    check_arguments(op, input, weight, bias, space, groups, False)
+    batched = input.dim() == space + 2
+    x = input if batched else input.unsqueeze(0)
     sizes = (tuple(x.shape[2:]), tuple(weight.shape[2:]))
     geometry = _geometry(op, *sizes, tuple(stride), amount, tuple(dilation), space)
     result = forward(x, weight, bias, *geometry[:3], groups, geometry[3])

@@ -29,6 +29,23 @@ def per_dimension(op: str, name: str, values: tuple[int, ...], space: int) -> tu
 
 
 def _check_dimensions(op: str, input: core.Tensor, weight: core.Tensor, space: int) -> None:
+    if weight.dim() < 3:
+        fail(
+            RuntimeError,
+            op,
+            f"a {space + 2}D weight was required: weight should have at least three dimensions",
+            list(weight.shape),
+            hint="unsqueeze() adds what is missing",
+        )
+    if weight.dim() != space + 2 and input.dim() == space + 2:
+        fail(
+            RuntimeError,
+            op,
+            f"Expected {weight.dim()}-dimensional input for {weight.dim()}-dimensional weight"
+            f"{list(weight.shape)}",
+            f"{input.dim()}-dimensional input of size {list(input.shape)}",
+            hint=f"the weight of {op}() has {space + 2} dimensions",
+        )
     if weight.dim() != space + 2 or input.dim() not in (space + 1, space + 2):
         fail(
             RuntimeError,
@@ -38,6 +55,25 @@ def _check_dimensions(op: str, input: core.Tensor, weight: core.Tensor, space: i
             f"input of size {list(input.shape)} and weight of size {list(weight.shape)}",
             hint=f"both end in {space} spatial size(s), after the channels; unsqueeze() adds what "
             "is missing",
+        )
+
+
+def _check_groups(op: str, weight: core.Tensor, groups: int) -> None:
+    if groups < 1:
+        fail(
+            RuntimeError,
+            op,
+            "non-positive groups is not supported",
+            groups,
+            hint="groups=1 is the usual convolution",
+        )
+    if weight.shape[0] < groups:
+        fail(
+            RuntimeError,
+            op,
+            f"Given groups={groups}, expected weight to be at least {groups} at dimension 0",
+            f"weight of size {list(weight.shape)}",
+            hint="each group has at least one channel",
         )
 
 
@@ -52,14 +88,7 @@ def check_arguments(
 ) -> None:
     """Dimensions, channels, bias and dtypes."""
     _check_dimensions(op, input, weight, space)
-    if groups < 1:
-        fail(
-            RuntimeError,
-            op,
-            "non-positive groups is not supported",
-            groups,
-            hint="groups=1 is the usual convolution",
-        )
+    _check_groups(op, weight, groups)
     channels = input.shape[-space - 1]
     wanted = weight.shape[0] if transposed else weight.shape[1] * groups
     if channels != wanted or weight.shape[0] % groups:
@@ -78,7 +107,7 @@ def check_arguments(
             fail(
                 RuntimeError,
                 op,
-                f"{name} must have the dtype of the input ({input.dtype})",
+                f"Input type ({input.dtype}) and {name} type ({x.dtype}) should be the same",
                 f"{x.dtype} (expected scalar type {input.dtype.type_word} but found "
                 f"{x.dtype.type_word})",
                 "convert one with .to()",

@@ -214,7 +214,11 @@ def empty_permuted(size, physical_layout, dtype, layout, device, pin_memory, req
         fail(
             RuntimeError,
             "empty_permuted",
-            f"a permutation of {len(size)} dimensions was required",
+            f"a permutation of {len(size)} dimensions was required (Number of dimensions in size does "
+            "not match the length of the physical_layout)"
+            if len(size) != len(physical_layout)
+            else f"a permutation of {len(size)} dimensions was required (Dimension out of range, or "
+            "named twice)",
             list(physical_layout),
             hint=f"{tuple(range(len(size)))} is the usual layout",
         )
@@ -688,7 +692,7 @@ def eye(n, m, dtype, layout, device, pin_memory, requires_grad):
             fail(
                 RuntimeError,
                 "eye",
-                f"{name} must be greater or equal to 0",
+                f"{name} must be greater or equal to 0, got {size}",
                 size,
                 hint=f"{name}=0 gives an empty matrix",
             )

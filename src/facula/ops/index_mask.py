@@ -285,7 +285,8 @@ def masked_fill(self, mask, value):
             fail(
                 RuntimeError,
                 "masked_fill",
-                "masked_fill_ only supports a 0-dimensional value tensor",
+                "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+                f"{value.dim()} dimension(s)",
                 f"{value.dim()} dimension(s)",
                 hint="give a number, or use facula.where(mask, value, x)",
             )
@@ -294,7 +295,7 @@ def masked_fill(self, mask, value):
         fail(
             RuntimeError,
             "masked_fill",
-            "value cannot be converted to the type of self without overflow",
+            f"value cannot be converted to type {self.dtype} without overflow",
             value,
             hint="give value.real, or convert self with .to(facula.complex64)",
         )

@@ -12,7 +12,7 @@ from math import pi
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import cast_hint, fail
 from facula.ops import batch_forms
 from facula.ops.loss import LEGACY, reduced, reduction_of, warn_unlike, weighted
 from facula.ops.registry import F, composite, operator
@@ -388,11 +388,49 @@ def margin_ranking_loss(
         fail(
             RuntimeError,
             op,
-            "All input tensors should have same dimension",
+            "margin_ranking_loss : All input tensors should have same dimension",
             f"sizes {tuple(input1.shape)}, {tuple(input2.shape)}, {tuple(target.shape)}",
             hint="unsqueeze() adds dimensions of size 1 to the smaller ones",
         )
     return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
+
+
+def _check_classes(op: str, input: Any, rows: Any, target: Any, weight: Any) -> None:
+    """Raise unless there is one class an observation, of those that `rows` and `weight` have."""
+    if input.dim() > 2 or not rows.shape[1]:
+        fail(
+            RuntimeError,
+            op,
+            f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
+            f"{list(input.shape)}",
+            list(input.shape),
+            hint="the input is [N, C] or [C], with at least one class",
+        )
+    if target.dim() > 1 or target.numel() != rows.shape[0]:
+        fail(
+            RuntimeError,
+            op,
+            "target tensor should be 1-D with size equal to the number of input samples (batch "
+            f"size). Expected target size [{rows.shape[0]}], but got {list(target.shape)}",
+            list(target.shape),
+            hint="the target holds one class for each row of the input",
+        )
+    if weight is not None and weight.numel() != rows.shape[1]:
+        fail(
+            RuntimeError,
+            op,
+            f"inconsistent weight size, expected {rows.shape[1]} but got {list(weight.shape)}",
+            list(weight.shape),
+            hint="give a weight for each class",
+        )
+    if target.dtype is not core.int64:
+        fail(
+            RuntimeError,
+            op,
+            f"expected scalar type Long but found {target.dtype.type_word}",
+            target.dtype,
+            hint=cast_hint("target", core.int64),
+        )
 
 
 @_loss(
@@ -426,6 +464,7 @@ def multi_margin_loss(
         )
     single = input.dim() < 2
     rows = input.reshape(1, -1) if single else input
+    _check_classes(op, input, rows, target, weight)
     index = target.reshape(-1, 1)
     terms = F.relu(margin - rows.gather(1, index) + rows)  # no slope at the margin itself
     if p == 2:
@@ -449,8 +488,8 @@ def multilabel_margin_loss(
         fail(
             RuntimeError,
             op,
-            f"inconsistent target size: {tuple(input.shape)}",
-            tuple(target.shape),
+            f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}",
+            list(target.shape),
             hint="pad target with -1 to the shape of input",
         )
     single = input.dim() < 2
@@ -513,7 +552,7 @@ def triplet_margin_loss(
         fail(
             ValueError,
             "triplet_margin_loss",
-            "margin must be greater than 0",
+            f"margin must be greater than 0, got {margin}",
             margin,
             hint="margin=1.0 is the default",
         )
@@ -521,10 +560,13 @@ def triplet_margin_loss(
     def distance(a: object, b: object) -> Any:
         return F.pairwise_distance(a, b, p, eps)
 
-    return _triplets(distance, anchor, positive, negative, margin, swap, reduction)
+    return _triplets(
+        "triplet_margin_loss", distance, anchor, positive, negative, margin, swap, reduction
+    )
 
 
 def _triplets(
+    op: str,
     distance: Any,
     anchor: Any,
     positive: Any,
@@ -533,6 +575,16 @@ def _triplets(
     swap: bool,
     reduction: str,
 ) -> Any:
+    if not anchor.dim() == positive.dim() == negative.dim():
+        fail(
+            RuntimeError,
+            op,
+            "The anchor, positive, and negative tensors are expected to have the same number of "
+            f"dimensions, but got: anchor {anchor.dim()}D, positive {positive.dim()}D, and negative "
+            f"{negative.dim()}D inputs",
+            f"{anchor.dim()}, {positive.dim()} and {negative.dim()}",
+            hint="unsqueeze() adds dimensions of size 1 to the smaller ones",
+        )
     near, far = distance(anchor, positive), distance(anchor, negative)
     if swap:
         far = F.minimum(far, distance(positive, negative))
@@ -561,18 +613,9 @@ def triplet_margin_with_distance_loss(
         fail(
             ValueError,
             op,
-            "margin must be greater than 0",
+            f"margin must be greater than 0, got {margin}",
             margin,
             hint="margin=1.0 is the default",
         )
     distance = distance_function if distance_function is not None else F.pairwise_distance
-    if not anchor.dim() == positive.dim() == negative.dim():
-        fail(
-            RuntimeError,
-            op,
-            "The anchor, positive, and negative tensors are expected to have the same number of "
-            "dimensions",
-            f"{anchor.dim()}, {positive.dim()} and {negative.dim()}",
-            hint="unsqueeze() adds dimensions of size 1 to the smaller ones",
-        )
-    return _triplets(distance, anchor, positive, negative, margin, swap, reduction)
+    return _triplets(op, distance, anchor, positive, negative, margin, swap, reduction)

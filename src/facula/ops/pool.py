@@ -76,13 +76,23 @@ def _check_numbers(
     padding: Sequence[int],
     dilation: Sequence[int],
 ) -> None:
+    # in one dimension PyTorch's words are others
+    positive = (
+        "{} must be greater than zero" if len(kernel) == 1 else "{} should be greater than zero"
+    )
     at_least(
         op,
         (
-            ("kernel size should be greater than zero", kernel, 1),
-            ("stride should not be zero", stride, 1),
-            ("dilation should be greater than zero", dilation, 1),
-            ("padding should not be negative", padding, 0),
+            (positive.format("kernel_size" if len(kernel) == 1 else "kernel size"), kernel, 1),
+            (
+                positive.format("stride") + ", but got {}"
+                if len(kernel) == 1
+                else "stride should not be zero",
+                stride,
+                1,
+            ),
+            (positive.format("dilation") + ", but got {}", dilation, 1),
+            ("pad must be non-negative, but got pad: {}", padding, 0),
         ),
         hint="the defaults are kernel_size for stride, 1 for dilation, 0 for padding",
     )
@@ -106,6 +116,11 @@ def _check_numbers(
             )
 
 
+def _extent(x: core.Tensor, sizes: Sequence[int]) -> str:
+    """Channels and spatial sizes of an image, as `2x5x5`."""
+    return "x".join(str(n) for n in (x.shape[x.dim() - len(sizes) - 1], *sizes))
+
+
 def check_windows(
     op: str,
     x: core.Tensor,
@@ -117,6 +132,7 @@ def check_windows(
 ) -> list[int]:
     """Check a window's numbers against the input; gives the spatial sizes of the result."""
     space = len(kernel)
+    _check_numbers(op, kernel, stride, padding, dilation)
     if x.dim() not in (space + 1, space + 2) or 0 in x.shape[x.dim() - space - 1 :]:
         fail(
             RuntimeError,
@@ -126,7 +142,6 @@ def check_windows(
             list(x.shape),
             hint="shapes are [N, C, *spatial] or [C, *spatial]",
         )
-    _check_numbers(op, kernel, stride, padding, dilation)
     sizes = x.shape[x.dim() - space :]
     if max(padding) >= 2**31:
         fail(
@@ -144,9 +159,9 @@ def check_windows(
         fail(
             RuntimeError,
             op,
-            f"an input at least as large as the window was required: Given input size "
-            f"{list(sizes)}, calculated output "
-            f"size {outs} is too small",
+            f"an input at least as large as the window was required: Given input size: "
+            f"({_extent(x, sizes)}). Calculated output size: ({_extent(x, outs)}). Output size is "
+            f"too small (Invalid computed output size: {min(outs)})",
             hint="more padding or a smaller window makes room",
         )
     return outs
@@ -312,7 +327,8 @@ def check_adaptive(op: str, x: core.Tensor, output_size: Sequence[int]) -> None:
         fail(
             RuntimeError,
             op,
-            "elements of output_size must be greater than or equal to 0",
+            "elements of output_size must be greater than or equal to 0 (Trying to create tensor with "
+            "negative dimension)",
             output_size,
             hint="1 gives a single number for each channel",
         )

@@ -123,7 +123,7 @@ def _output_size(input: core.Tensor, output_size: Any, n: int, op: str) -> list[
         fail(
             RuntimeError,
             op,
-            f"output_size of {n} numbers was required",
+            f"output_size must be {n} numbers",
             output_size,
             hint="a single number stands for all of them",
         )

@@ -311,7 +311,7 @@ def uniform_(self, from_, to, generator):
         fail(
             RuntimeError,
             "uniform_",
-            "uniform_ expects to return a [from, to) range",
+            f"uniform_ expects to return a [from, to) range, but found from={from_:g} > to={to:g}",
             f"from={from_} > to={to}",
             hint=f"uniform_({to}, {from_}) has the ends in order",
         )
@@ -330,7 +330,7 @@ def exponential_(self, lambd, generator):
         fail(
             RuntimeError,
             "exponential_",
-            "exponential_ expects lambda > 0.0",
+            f"exponential_ expects lambda > 0.0, but found lambda={lambd:g}",
             f"lambda={lambd}",
             hint="lambd is the rate, 1 / the mean of the distribution",
         )
@@ -349,7 +349,7 @@ def cauchy_(self, median, sigma, generator):
         fail(
             RuntimeError,
             "cauchy_",
-            "cauchy_ expects sigma > 0.0",
+            f"cauchy_ expects sigma > 0.0, but found sigma={sigma:g}",
             f"sigma={sigma}",
             hint="sigma is a width: half of that at half of the maximum",
         )
@@ -368,7 +368,7 @@ def log_normal_(self, mean, std, generator):
         fail(
             RuntimeError,
             "log_normal_",
-            "log_normal_ expects std > 0.0",
+            f"log_normal_ expects std > 0.0, but found std={std:g}",
             f"std={std}",
             hint="mean and std are those of the logarithm of what is drawn",
         )
@@ -387,7 +387,7 @@ def geometric_(self, p, generator):
         fail(
             RuntimeError,
             "geometric_",
-            "geometric_ expects p to be in (0, 1)",
+            f"geometric_ expects p to be in (0, 1), but got p={p:g}",
             f"p={p}",
             hint="p is the probability of success of one trial",
         )
@@ -609,7 +609,8 @@ def multinomial(self, num_samples, replacement, generator):
         fail(
             RuntimeError,
             "multinomial",
-            "probability tensor contains either `inf`, `nan` or element < 0",
+            "probability tensor contains either `inf`, `nan` or element < 0 (invalid multinomial "
+            "distribution)",
             hint="x.softmax(-1) makes probabilities of scores",
         )
     total = weights.sum(-1, keepdim=True)

@@ -127,7 +127,7 @@ def _mean_dtype(op: str, self: core.Tensor, dtype: core.dtype) -> Any:
             NotImplementedError if op == "nanmean" else RuntimeError,
             op,
             f"{op}(): could not infer output dtype. {which} dtype must be either a floating "
-            f"point or complex dtype",
+            f"point or complex dtype. Got: {kind.type_word}",
             kind,
             f"convert first: x.float().{op}()",
         )

@@ -44,7 +44,7 @@ def wrap_dim(op: str, dim: int, ndim: int) -> int:
         fail(
             IndexError,
             op,
-            f"Dimension out of range (expected to be in range of [{-n}, {n - 1}])",
+            f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})",
             dim,
             hint=dim_hint(ndim),
         )

@@ -93,7 +93,13 @@ def diff(self, n, dim, prepend, append):
             hint="x.reshape(1) is one-dimensional",
         )
     if n < 0:
-        fail(RuntimeError, "diff", "order must be non-negative", n, hint="n=0 returns the input")
+        fail(
+            RuntimeError,
+            "diff",
+            f"order must be non-negative but got {n}",
+            n,
+            hint="n=0 returns the input",
+        )
     if n == 0:
         return self.clone()
     parts = [x for x in (prepend, self, append) if x is not None]

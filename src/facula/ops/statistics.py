@@ -36,7 +36,9 @@ def _check_weights(name: str, weights: Any, count: int, integral: bool) -> None:
         fail(
             RuntimeError,
             "cov",
-            f"expected {name} to hold one number an observation",
+            f"expected {name} to have one or fewer dimensions"
+            if weights.dim() > 1
+            else f"expected {name} to have the same numel as there are observations in the input",
             list(weights.shape),
             hint=f"give {name} of shape [{count}]",
         )
@@ -251,7 +253,8 @@ def _spacings(spacing: Any, count: int) -> list[Any]:
         fail(
             RuntimeError,
             "gradient",
-            "expected spacing to be unspecified, a scalar, or a list of one value a dimension",
+            "torch.gradient expected spacing to be unspecified, a scalar or a list of one value a "
+            "dimension",
             f"{len(given)} for {count} dimensions",
             hint=f"for example spacing={(1.0,) * count}",
         )
@@ -270,7 +273,7 @@ def _distinct_dims(self: Any, dim: Any) -> Any:
         fail(
             RuntimeError,
             "gradient",
-            "dim has to hold each dimension once",
+            f"dim {next(d for d in dims if dims.count(d) > 1)} appears multiple times in the list of dims",
             dim,
             hint="leave dim out for all dimensions",
         )

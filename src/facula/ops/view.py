@@ -74,7 +74,7 @@ class transpose:
         yield (S(2, 3, 4), -1, 0), {}
 
     def errors(S):
-        yield (S(3), 0, 2), {}, IndexError, "a dimension in"
+        yield (S(3), 0, 2), {}, IndexError, "Dimension out of range"
 
 
 @view("swapaxes(Tensor self, int axis0, int axis1) -> Tensor", inplace=True)
@@ -490,14 +490,16 @@ def movedim(self, source, destination):
             (source, destination),
             hint=f"give {len(source)} destination(s) to move {len(source)} dimension(s)",
         )
+    named = (("source", source), ("destination", destination))
     source = [wrap_dim("movedim", d, n) for d in source]
     destination = [wrap_dim("movedim", d, n) for d in destination]
     if len(set(source)) != len(source) or len(set(destination)) != len(destination):
+        name, dims = named[len(set(source)) == len(source)]
         fail(
             RuntimeError,
             "movedim",
-            f"movedim: repeated dim in `{'source' if len(set(source)) != len(source) else 'destination'}`",
-            (source, destination),
+            f"movedim: repeated dim in `{name}` ({list(dims)})",
+            list(dims),
             hint=f"name each dimension once; in this tensor -1 and {n - 1} are the same",
         )
     if n == 0:
@@ -522,7 +524,7 @@ def _check_range(start: int, length: int, size: int) -> None:
         fail(
             IndexError,
             "narrow",
-            f"start out of range (expected to be in range of [{-size}, {size}])",
+            f"start out of range (expected to be in range of [{-size}, {size}], but got {start})",
             start,
             hint="a negative start counts from the end of the dimension",
         )

@@ -132,16 +132,48 @@ def _chunk_cat(tensors: tuple[Any, ...], dim: int, num_chunks: int) -> Any:
     then joined.
     """
     if num_chunks < 1:
-        core.errors.fail(RuntimeError, "_chunk_cat", "expects positive num_chunks", num_chunks)
+        core.errors.fail(
+            RuntimeError,
+            "_chunk_cat",
+            "_chunk_cat expects positive num_chunks",
+            num_chunks,
+            hint="num_chunks=1 joins the tensors as they are",
+        )
     if not tensors:
-        core.errors.fail(RuntimeError, "_chunk_cat", "expects a non-empty input tensor list")
+        core.errors.fail(
+            RuntimeError,
+            "_chunk_cat",
+            "_chunk_cat expects a non-empty input tensor list",
+            "[]",
+            hint="give at least one tensor",
+        )
+    if dim < 0 and len({tensor.dim() for tensor in tensors}) > 1:
+        core.errors.fail(
+            RuntimeError,
+            "_chunk_cat",
+            "_chunk_cat expects non-negative dim when input tensors have different ndims",
+            dim,
+            hint="count dimensions from the first",
+        )
     rows = []
     for tensor in tensors:
         if not tensor.numel():
             core.errors.fail(
-                RuntimeError, "_chunk_cat", "expects non-empty tensors", "an empty one"
+                RuntimeError,
+                "_chunk_cat",
+                "_chunk_cat expects non-empty tensor",
+                "an empty one",
+                hint="leave out tensors without elements",
             )
         d = wrap_dim("_chunk_cat", dim, tensor.dim())
+        if tensor.shape[:d] != tensors[0].shape[:d]:
+            core.errors.fail(
+                RuntimeError,
+                "_chunk_cat",
+                "_chunk_cat expects same sizes of 0,...,dim-1 dimensions for all tensors",
+                f"{list(tensors[0].shape[:d])} and {list(tensor.shape[:d])}",
+                hint="a smaller dim leaves fewer sizes that must be equal",
+            )
         missing = -tensor.shape[d] % num_chunks
         if missing:
             gap = [*tensor.shape[:d], missing, *tensor.shape[d + 1 :]]

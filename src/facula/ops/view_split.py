@@ -291,7 +291,7 @@ def _axis_split(name: str, self: Tensor, indices_or_sections: Any, least: int, d
             RuntimeError,
             name,
             f"torch.{name} requires a tensor with at least {least} "
-            f"dimension{'s' if least > 1 else ''}, but got a tensor with {self.dim()} dimensions!",
+            f"dimension, but got a tensor with {self.dim()} dimensions!",
             hint=f"facula.atleast_{least}d(x) adds the missing dimensions",
         )
     _check_sections(name, indices_or_sections)

@@ -23,7 +23,7 @@ def _dtype(op: str, dtype: Any) -> Any:
             fail(
                 ValueError,
                 op,
-                f"{op} expects float32 or float64 dtypes",
+                f"{op} expects float32 or float64 dtypes, got: {dtype}",
                 dtype,
                 hint=f"leave dtype out, then convert with .to({dtype})",
             )
@@ -45,7 +45,7 @@ def _check_layout(op: str, layout: Any) -> None:
         fail(
             ValueError,
             op,
-            f"{op} is implemented for strided tensors only",
+            f"{op} is implemented for strided tensors only, got: {layout}",
             layout,
             hint="leave layout out",
         )
@@ -68,7 +68,9 @@ def _made(
         fail(
             RuntimeError if op.endswith("_window") else ValueError,
             op,
-            f"{op} requires non-negative window_length",
+            f"{op} requires non-negative window_length"
+            if op.endswith("_window")
+            else f"{op} requires non-negative window length, got M={length}",
             length,
             hint="0 gives an empty window",
         )
@@ -188,7 +190,7 @@ def _positive(name: str, value: float) -> float:
         fail(
             ValueError,
             name,
-            f"{name} must be positive",
+            f"{name.capitalize()} must be positive, got: {value:g} instead.",
             value,
             hint=f"a larger {name} makes a wider window",
         )
@@ -200,7 +202,7 @@ def _kaiser(beta: float) -> Any:
         fail(
             ValueError,
             "kaiser",
-            "beta must be non-negative",
+            f"beta must be non-negative, got: {beta:g} instead.",
             beta,
             hint="beta=0 is a window of ones",
         )
@@ -217,7 +219,7 @@ def _general(a: Any) -> Any:
         fail(
             ValueError,
             "general_cosine",
-            "Coefficients must be a list of at least one",
+            "Coefficients cannot be empty",
             a,
             hint="[0.5, 0.5] is a Hann window",
         )

@@ -20,9 +20,12 @@ GRAIN = 16384
 
 
 def at_least(op: str, wanted: Sequence[tuple[str, Sequence[int], int]], *, hint: str) -> None:
-    """Raise where the numbers of a window are too small: (what is required, numbers, the least)."""
+    """Raise where the numbers of a window are too small: (what is required, numbers, the least).
+
+    `{}` in what is required stands for the number that is too small."""
     for required, values, least in wanted:
         if not values or min(values) < least:
+            required = required.format(min(values, default=None))
             fail(RuntimeError, op, required, list(values), hint=hint)
 
 

@@ -134,7 +134,7 @@ def gelu(x, *, approximate):
         fail(
             RuntimeError,
             "gelu",
-            "approximate 'none' or 'tanh' was required",
+            "approximate argument must be either none or tanh",
             repr(approximate),
             hint="'none' is exact, and the default",
         )
@@ -310,7 +310,7 @@ def _check_lambd(*, lambd: float) -> None:
         fail(
             RuntimeError,
             "softshrink",
-            "lambda must be in range [0, 3.40282e+38] for input dtype Float",
+            f"lambda must be in range [0, 3.40282e+38] for input dtype Float, but found {lambd:g}",
             lambd,
             hint="lambd=0 changes nothing",
         )

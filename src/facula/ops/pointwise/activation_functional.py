@@ -115,7 +115,13 @@ def _random_slopes(
             )
             core.errors.fail(RuntimeError, "rrelu", required, hint="1/8 and 1/3 are the defaults")
     if lower > upper:
-        core.errors.fail(RuntimeError, "rrelu", "lower <= upper", got=f"{lower} and {upper}")
+        core.errors.fail(
+            RuntimeError,
+            "rrelu",
+            "Lower bound should be less than or equal to the upper bound",
+            got=f"{lower} and {upper}",
+            hint="1/8 and 1/3 are the defaults",
+        )
     if not training:
         return (lower + upper) / 2
     return F.empty_like(self).uniform_(lower, upper, generator=generator)
@@ -159,9 +165,21 @@ def prelu(self, weight):
     """`self` above zero, ``weight * self`` below; one weight, or one a channel (dimension 1) [He et al. 2015]."""
     if weight.dim() > 1:
         core.errors.fail(
-            RuntimeError, "prelu", "a weight of 0 or 1 dimensions", got=f"{weight.dim()}"
+            RuntimeError,
+            "prelu",
+            "a weight of 0 or 1 dimensions",
+            got=f"{weight.dim()}",
+            hint="weight.flatten() has one dimension",
         )
     if weight.numel() != 1:
+        if not self.dim():
+            core.errors.fail(
+                RuntimeError,
+                "prelu",
+                "Not allow zero-dim input tensor. One weight was required for it",
+                got=f"{weight.numel()} weights",
+                hint="x.reshape(1) has a dimension",
+            )
         channels = self.size(1) if self.dim() > 1 else 1
         if weight.numel() != channels:
             core.errors.fail(
@@ -169,6 +187,7 @@ def prelu(self, weight):
                 "prelu",
                 f"one weight or {channels} (Mismatch of parameter numbers and input channel size)",
                 got=weight.numel(),
+                hint="one weight serves all channels",
             )
         weight = weight.reshape([1, -1] + [1] * (self.dim() - 2) if self.dim() > 1 else [-1])
     elif self.dim() == 0:

@@ -8,6 +8,7 @@ Keeps true: a real tensor is its own conjugate; results of `complex` and `polar`
 from __future__ import annotations
 
 from facula import core
+from facula.core.errors import cast_hint
 from facula.ops import scalar as s
 from facula.ops.registry import F, composite, pointwise
 
@@ -53,19 +54,23 @@ def conj(self):
 @composite("complex(Tensor real, Tensor imag) -> Tensor", names=("complex",))
 def complex(real, imag):
     """``real + i imag`` from two real tensors of one dtype."""
+    if not {real.dtype, imag.dtype} <= {core.float16, core.float32, core.float64}:
+        core.errors.fail(
+            RuntimeError,
+            "complex",
+            "Expected both inputs to be Half, Float or Double tensors but got "
+            f"{real.dtype.type_word} and {imag.dtype.type_word}",
+            got=f"{real.dtype} and {imag.dtype}",
+            hint="x.float() converts numbers of another kind",
+        )
     if real.dtype != imag.dtype:
         core.errors.fail(
             RuntimeError,
             "complex",
-            "two tensors of one dtype",
-            got=f"{real.dtype} and {imag.dtype} (Expected object of scalar type {real.dtype} for second argument)",
-        )
-    if real.dtype not in (core.float16, core.float32, core.float64):
-        core.errors.fail(
-            RuntimeError,
-            "complex",
-            "tensors of float16, float32 or float64 (Expected both inputs to be Half, Float or Double tensors)",
-            got=real.dtype,
+            f"Expected object of scalar type {real.dtype.type_word} but got scalar type "
+            f"{imag.dtype.type_word} for second argument",
+            got=f"{real.dtype} and {imag.dtype}",
+            hint=cast_hint("imag", real.dtype),
         )
     real, imag = F.broadcast_tensors([real, imag])
     return F.view_as_complex(F.stack([real, imag], -1))
