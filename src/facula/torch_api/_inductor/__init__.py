@@ -23,6 +23,7 @@ _FOUND = {
 }
 for _name, _module in _FOUND.items():
     sys.modules[f"{__name__}.{_name}"] = _module
+importlib.import_module(f"{__name__}.config")  # PyTorch's package brings its settings along
 
 
 def __getattr__(name: str) -> Any:

@@ -12,6 +12,7 @@ import sys
 from types import ModuleType
 
 from facula.compiler import options
+from facula.compiler.options import OPTIONS, get, set  # noqa: A004, F401 - programs call them here
 from facula.core.named_settings import Setting, become
 
 #: what PyTorch's programs set that has nothing to change here, with PyTorch's defaults
