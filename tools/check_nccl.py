@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).resolve().parent.parent / "src/facula/distributed/engines/nccl"
+HERE = Path(__file__).resolve().parent.parent / "src/facula/distributed/nvidia"
 SECONDS = 60.0
 #: NumPy's dtypes, and those that it does not have, as what is as long
 DTYPES = {

@@ -84,6 +84,15 @@ SETTINGS: dict[str, Setting] = {
         True,
         "whether collectives go through memory that the processes of a machine share",
     ),
+    "nccl_library": Setting(
+        "FACULA_NCCL_LIBRARY",
+        str,
+        None,
+        "the path of libnccl.so.2 where it is not that of the wheel",
+    ),
+    "cuda_library": Setting(
+        "FACULA_CUDA_LIBRARY", str, None, "the path of CUDA's driver where it is not the system's"
+    ),
     "num_threads": Setting("FACULA_NUM_THREADS", _count, None, "threads of the pool"),
     "guard": Setting(
         "FACULA_GUARD",

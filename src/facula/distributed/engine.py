@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -24,11 +25,19 @@ from facula.distributed import collectives as algorithms
 from facula.distributed.buffers import fill, view_of
 from facula.distributed.errors import DistBackendError
 from facula.distributed.mailbox import Channel, Mailbox, Taker, Ticket
+from facula.distributed.nvidia.communicator import Piece
 from facula.distributed.stores import Store
 
 Tensor = core.Tensor
 
-__all__ = ["Alone", "Engine", "Exchange", "Members", "Rendezvous"]
+__all__ = ["OBJECTS", "TAKERS", "Alone", "Engine", "Exchange", "Members", "Rendezvous"]
+
+#: whether what is sent now are Python objects as bytes, which lie where they were made
+OBJECTS: ContextVar[bool] = ContextVar("OBJECTS", default=False)
+
+
+#: the engines of this process that take arrays of other packages in the memory of devices
+TAKERS: list[Engine] = []
 
 
 @dataclass
@@ -70,6 +79,8 @@ class Engine(ABC):
 
     #: as users name it
     name = ""
+    #: whether a world of one rank is the engine's too
+    serves_one = False
     #: whether nothing is exchanged, so that tensors without elements may pass
     counts_only = False
 
@@ -90,6 +101,14 @@ class Engine(ABC):
     ) -> None:
         """The same; TimeoutError where the rank does not take them in time, as far as the engine knows."""
         self.send(rank, channel, label, payload)
+
+    def check(self, name: str, tensors: Sequence[Any]) -> None:
+        """Raise where tensors do not lie in memory that the engine reaches."""
+        for t in tensors:
+            if isinstance(t, Piece):
+                fail(RuntimeError, name, f"tensors of facula were required by the engine {self.name!r}",
+                     f"{type(t.owner).__name__}, an array in the memory of a device",
+                     hint="use backend='nccl'")  # fmt: skip
 
     @abstractmethod
     def ask(self, rank: int, group: int, seconds: float) -> dict[str, Any] | None:

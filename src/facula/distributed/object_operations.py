@@ -6,12 +6,15 @@ Keeps true: only ranks that trust each other use these: who sends a pickle runs 
 
 from __future__ import annotations
 
+import functools
 import io
 import pickle
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 from facula import core
 from facula.distributed.buffers import view_of
+from facula.distributed.engine import OBJECTS
 from facula.distributed.messages import recv, send
 from facula.distributed.operations import _root, all_gather, broadcast, gather
 from facula.distributed.process_group import ProcessGroup
@@ -19,6 +22,22 @@ from facula.distributed.world import group_of
 from facula.ops.registry import F
 
 Tensor = core.Tensor
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _of_objects(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, whose tensors are bytes of objects: engines of devices carry them too."""
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        token = OBJECTS.set(True)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            OBJECTS.reset(token)
+
+    return run
 
 
 def _pickled(value: object) -> Tensor:
@@ -40,6 +59,7 @@ def _sizes(mine: int, group: ProcessGroup) -> list[int]:
     return [int(t) for t in each]
 
 
+@_of_objects
 def all_gather_object(object_list: list[Any], obj: object, group: Any = None) -> None:
     """Put each rank's object into the list of all. Only between ranks that trust each other: pickle.
 
@@ -66,6 +86,7 @@ def all_gather_object(object_list: list[Any], obj: object, group: Any = None) ->
     object_list[:] = [_unpickled(t) for t in parts]
 
 
+@_of_objects
 def gather_object(
     obj: object, object_gather_list: list[Any] | None = None, dst: int | None = None, group: Any = None,
     group_dst: int | None = None,
@@ -100,6 +121,7 @@ def gather_object(
         object_gather_list[:] = [_unpickled(t) for t in parts]
 
 
+@_of_objects
 def broadcast_object_list(
     object_list: list[Any], src: int | None = None, group: Any = None, device: core.device | str | int | None = None,
     group_src: int | None = None,
@@ -136,6 +158,7 @@ def broadcast_object_list(
         object_list[:] = _unpickled(data)
 
 
+@_of_objects
 def scatter_object_list(
     scatter_object_output_list: list[Any], scatter_object_input_list: list[Any] | None = None,
     src: int | None = None, group: Any = None, group_src: int | None = None,
@@ -166,6 +189,7 @@ def scatter_object_list(
     scatter_object_output_list[0] = whole[0][found.rank()]
 
 
+@_of_objects
 def send_object_list(
     object_list: list[Any], dst: int | None = None, group: Any = None, **options: object
 ) -> None:
@@ -190,6 +214,7 @@ def send_object_list(
     send(data, dst, group, **_group_peer(options, "dst"))
 
 
+@_of_objects
 def recv_object_list(
     object_list: list[Any], src: int | None = None, group: Any = None, **options: object
 ) -> int:

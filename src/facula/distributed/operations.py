@@ -9,45 +9,77 @@ nothing; roots and peers are ranks of the world.
 from __future__ import annotations
 
 import datetime
+import functools
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, ParamSpec, TypeVar
 
 from facula import core
 from facula.core.errors import fail
 from facula.distributed.buffers import fill, host, view_of
-from facula.distributed.engine import Exchange
+from facula.distributed.engine import TAKERS, Exchange
 from facula.distributed.errors import DistBackendError
+from facula.distributed.nvidia.communicator import Piece, piece_of
 from facula.distributed.process_group import ProcessGroup
 from facula.distributed.stores import seconds_of
 from facula.distributed.types import ReduceOp, Work
 from facula.distributed.world import group_of
 
 Tensor = core.Tensor
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def _checked(tensors: Any, op: str, name: str = "tensor") -> None:
     """Raise unless these are dense tensors."""
     many = tensors if isinstance(tensors, (list, tuple)) else [tensors]
     for t in many:
-        if not isinstance(t, Tensor):
+        if not isinstance(t, (Tensor, Piece)):
+            if hasattr(t, "__cuda_array_interface__"):
+                fail(RuntimeError, op, "a collective over backend='nccl' was required of an array in the "
+                     "memory of a device", f"{op} over {', '.join(e.name for e in TAKERS) or 'others'}",
+                     hint="all_to_all_single sends to some ranks, broadcast in a group of two to one")  # fmt: skip
             fail(TypeError, op, f"a tensor was required as {name} (Invalid function argument. Expected "
                  f"parameter `{name}` to be a tensor)", type(t).__name__,
                  hint="facula.as_tensor(value) makes one")  # fmt: skip
+
+
+def _piece(value: Any) -> Any:
+    """Arrays of other packages in the memory of a device, also in lists, as an engine takes them."""
+    if isinstance(value, (list, tuple)):
+        return [_piece(one) for one in value]
+    seen = not isinstance(value, (Tensor, Piece)) and hasattr(value, "__cuda_array_interface__")
+    return piece_of(value) if seen else value
+
+
+def _of_arrays(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, which takes such arrays where there is an engine for them."""
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        if not TAKERS:
+            return function(*args, **kwargs)
+        # lists that are written to hold tensors, which stay the same
+        taken = {name: _piece(value) for name, value in kwargs.items()}
+        return function(*map(_piece, args), **taken)  # type: ignore[arg-type]
+
+    return run
 
 
 def _started(
     group: ProcessGroup, name: str, algorithm: Any, tensors: Sequence[Any], async_op: bool,
     seconds: float | None = None,
 ) -> Work | None:  # fmt: skip
+    group.engine.check(name, tensors)
     if async_op:
         return group.start(name, algorithm, tensors, seconds)
     group.run(name, algorithm, tensors, seconds)
     return None
 
 
-def _flat(t: Tensor) -> Tensor:
-    return host(t).view(-1)
+def _flat(t: Any) -> Any:
+    """The elements of a tensor, one behind the other, in the memory that its engine reaches."""
+    return t if isinstance(t, Piece) else host(t).view(-1)
 
 
 class _Targets:
@@ -59,6 +91,8 @@ class _Targets:
         self.flat = [self._place(t, read) for t in tensors]
 
     def _place(self, t: Tensor, read: bool) -> Tensor:
+        if isinstance(t, Piece):
+            return t
         if t.device.type == "cpu" and t.is_contiguous():
             return t.detach().view(-1)
         made = _flat(t) if read else core.empty((t.numel(),), dtype=t.dtype)
@@ -99,6 +133,8 @@ def _root(group: ProcessGroup, rank: int | None, group_rank: int | None, op: str
 
 def _check_reduction(op: str, t: Tensor) -> None:
     """Raise unless the elements can be combined so."""
+    if isinstance(t, Piece):
+        return  # the engine says what it does
     if t.dtype is core.bool and op in (ReduceOp.SUM, ReduceOp.AVG):
         fail(
             RuntimeError,
@@ -112,6 +148,7 @@ def _check_reduction(op: str, t: Tensor) -> None:
              hint="reduce with SUM, and divide")  # fmt: skip
 
 
+@_of_arrays
 def all_reduce(
     tensor: Tensor,
     op: Any = ReduceOp.SUM,
@@ -181,6 +218,7 @@ def all_reduce_coalesced(
     return None
 
 
+@_of_arrays
 def reduce(
     tensor: Tensor, dst: int | None = None, op: Any = ReduceOp.SUM, group: ProcessGroup | None = None,
     async_op: bool = False, group_dst: int | None = None,
@@ -220,6 +258,7 @@ def reduce(
     return _started(found, "reduce", run, [tensor], async_op)
 
 
+@_of_arrays
 def broadcast(
     tensor: Tensor, src: int | None = None, group: ProcessGroup | None = None, async_op: bool = False,
     group_src: int | None = None,
@@ -257,6 +296,7 @@ def broadcast(
     return _started(found, "broadcast", run, [tensor], async_op)
 
 
+@_of_arrays
 def all_gather(
     tensor_list: list[Tensor],
     tensor: Tensor,
@@ -293,7 +333,7 @@ def all_gather(
             len(tensor_list),
             hint="[facula.empty_like(tensor) for _ in range(get_world_size(group))]",
         )
-    if any(t.dtype is not tensor.dtype for t in tensor_list):
+    if any(t.dtype != tensor.dtype for t in tensor_list):
         fail(TypeError, "all_gather", "tensors of one dtype were required (Invalid usage of tensors with "
              "different dtypes)", [t.dtype for t in tensor_list],
              hint="convert them to one dtype with .to()")  # fmt: skip
@@ -311,6 +351,7 @@ def all_gather(
     return _started(found, "all_gather", run, tensor_list, async_op)
 
 
+@_of_arrays
 def all_gather_into_tensor(
     output_tensor: Tensor,
     input_tensor: Tensor,
@@ -355,6 +396,7 @@ def all_gather_into_tensor(
 _all_gather_base = all_gather_into_tensor
 
 
+@_of_arrays
 def reduce_scatter(
     output: Tensor, input_list: list[Tensor], op: Any = ReduceOp.SUM, group: ProcessGroup | None = None,
     async_op: bool = False,
@@ -395,6 +437,7 @@ def reduce_scatter(
     return _started(found, "reduce_scatter", run, [output], async_op)
 
 
+@_of_arrays
 def reduce_scatter_tensor(
     output: Tensor, input: Tensor, op: Any = ReduceOp.SUM, group: ProcessGroup | None = None, async_op: bool = False
 ) -> Any:  # fmt: skip
@@ -423,13 +466,17 @@ def reduce_scatter_tensor(
         fail(ValueError, "reduce_scatter_tensor", f"an input of {found.size()} times the output's elements "
              "was required", tuple(input.shape),
              hint="its first dimension is the output's times the number of ranks")  # fmt: skip
-    parts = list(input.detach().reshape(found.size(), -1).unbind(0))
+    if isinstance(input, Piece):
+        parts = [input[r * output.count : (r + 1) * output.count] for r in range(found.size())]
+    else:
+        parts = list(input.detach().reshape(found.size(), -1).unbind(0))
     return reduce_scatter(output, parts, op, group, async_op)
 
 
 _reduce_scatter_base = reduce_scatter_tensor
 
 
+@_of_arrays
 def all_to_all(
     output_tensor_list: list[Tensor], input_tensor_list: list[Tensor], group: ProcessGroup | None = None,
     async_op: bool = False,
@@ -473,6 +520,7 @@ def all_to_all(
     return _started(found, "all_to_all", run, output_tensor_list, async_op)
 
 
+@_of_arrays
 def all_to_all_single(
     output: Tensor, input: Tensor, output_split_sizes: Any = None, input_split_sizes: Any = None,
     group: ProcessGroup | None = None, async_op: bool = False,
@@ -508,6 +556,8 @@ def all_to_all_single(
                      "required", tuple(t.shape),
                      hint="pass the sizes for each rank, or pad the tensor")  # fmt: skip
             sizes = [t.shape[0] // found.size()] * found.size()
+        if isinstance(t, Piece):
+            return t.split(sizes)
         return list(t.detach().split(list(sizes), 0))
 
     return all_to_all(
@@ -515,6 +565,7 @@ def all_to_all_single(
     )
 
 
+@_of_arrays
 def gather(
     tensor: Tensor, gather_list: list[Tensor] | None = None, dst: int | None = None,
     group: ProcessGroup | None = None, async_op: bool = False, group_dst: int | None = None,
@@ -556,6 +607,7 @@ def gather(
     return _started(found, "gather", run, gather_list or [tensor], async_op)
 
 
+@_of_arrays
 def scatter(
     tensor: Tensor, scatter_list: list[Tensor] | None = None, src: int | None = None,
     group: ProcessGroup | None = None, async_op: bool = False, group_src: int | None = None,

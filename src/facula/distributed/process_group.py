@@ -294,6 +294,7 @@ class ProcessGroup:
     def isend(self, tensor: Tensor, peer: int, tag: int) -> Work:
         """Send a tensor to a rank of the group."""
         _count("send", [self.ranks[self._me], self.ranks[peer]], [tensor])
+        self.engine.check("send", [tensor])
         work = Work("send", self.seconds)
         if self.engine.counts_only:
             work.finish([tensor])
@@ -320,6 +321,7 @@ class ProcessGroup:
 
     def irecv(self, tensor: Tensor, peer: int | None, tag: int) -> Work:
         """Write what a rank of the group (any, without one) sends to a tensor."""
+        self.engine.check("recv", [tensor])
         work = Work("recv", self.seconds)
         if self.engine.counts_only:
             work.finish([tensor], self.ranks[peer or 0])

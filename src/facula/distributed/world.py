@@ -20,7 +20,7 @@ from facula import core
 from facula.core import config
 from facula.core.errors import fail
 from facula.core.logs import get_logger
-from facula.distributed import engines, starters
+from facula.distributed import engines, nvidia, starters
 from facula.distributed.engine import Alone, Engine, Rendezvous
 from facula.distributed.process_group import ProcessGroup
 from facula.distributed.rendezvous import DEFAULT_TIMEOUT, meet, release_store
@@ -116,13 +116,13 @@ def is_mpi_available() -> bool:
 
 
 def is_nccl_available() -> bool:
-    """Whether there is a backend on NCCL.
+    """Whether what the backend on NCCL stands on is there: NCCL (`pip install facula[nccl]`) and a driver of CUDA.
 
     Example:
-        >>> facula.distributed.is_nccl_available()
-        False
+        >>> facula.distributed.is_nccl_available() in (True, False)
+        True
     """
-    return False
+    return nvidia.is_there()
 
 
 def is_ucc_available() -> bool:
@@ -213,7 +213,7 @@ def _engine(name: str) -> Engine:
     if made is None:
         met = _STATE.rendezvous
         assert met is not None, "processes meet before they ask for an engine"
-        if met.size == 1:
+        if met.size == 1 and not getattr(engines.find(name), "serves_one", False):
             made = Alone(met)
         else:
             made = engines.make(name, replace(met, store=PrefixStore(name, met.store)))

@@ -24,6 +24,7 @@ _OWN = {
     "gloo": "facula.distributed.engines.sockets:SocketEngine",
     "fake": "facula.distributed.engines.fake:FakeEngine",
     "mpi": "facula.distributed.engines.mpi:MPIEngine",
+    "nccl": "facula.distributed.engines.nccl:NCCLEngine",
 }
 _REGISTERED: dict[str, Maker] = {}
 

@@ -10,10 +10,11 @@ returns, its results are there.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
 from ctypes import c_void_p
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .driver import Driver
@@ -36,12 +37,33 @@ class Piece:
     width: int
     #: behind what the elements are ready: a stream's handle; None: they are
     stream: int | None = None
+    #: of how many dimensions, where there is not one
+    dimensions: tuple[int, ...] | None = None
+    #: what keeps the memory
+    owner: Any = field(default=None, compare=False, repr=False)
 
     def __getitem__(self, part: slice) -> Piece:
         """Some of them."""
         start, stop, _ = part.indices(self.count)
         at = self.pointer + start * self.width
-        return Piece(at, max(stop - start, 0), self.dtype, self.width, self.stream)
+        return Piece(
+            at, max(stop - start, 0), self.dtype, self.width, self.stream, None, self.owner
+        )
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the array."""
+        return (self.count,) if self.dimensions is None else self.dimensions
+
+    def split(self, sizes: Sequence[int]) -> list[Piece]:
+        """Parts of so many rows each."""
+        row = self.count // max(self.shape[0], 1)
+        edges = [0, *itertools.accumulate(row * size for size in sizes)]
+        return [self[a:b] for a, b in itertools.pairwise(edges)]
+
+    def element_size(self) -> int:
+        """Bytes of an element."""
+        return self.width
 
     def numel(self) -> int:
         """How many there are."""
@@ -80,7 +102,15 @@ def piece_of(array: Any) -> Piece:
         )
     kind = _KINDS.get(typestr[1])
     name = f"{kind}{8 * width}" if kind and kind != "bool" else kind
-    return Piece(int(told["data"][0]), count, name or str(array.dtype), width, told.get("stream"))
+    return Piece(
+        int(told["data"][0]),
+        count,
+        name or str(array.dtype),
+        width,
+        told.get("stream"),
+        shape,
+        array,
+    )
 
 
 class Communicator:
