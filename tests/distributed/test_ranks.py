@@ -117,7 +117,7 @@ def test_a_world_of_one_needs_nobody(monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(ValueError, match="not been initialized"):
         dist.barrier()
     with pytest.raises(RuntimeError, match="not built in"):
-        dist.init_process_group("nccl", rank=0, world_size=1, store=dist.HashStore())
+        dist.init_process_group("ucc", rank=0, world_size=1, store=dist.HashStore())
 
 
 PROGRAM = """

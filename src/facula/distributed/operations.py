@@ -61,7 +61,7 @@ def _of_arrays(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **kwargs)
         # lists that are written to hold tensors, which stay the same
         taken = {name: _piece(value) for name, value in kwargs.items()}
-        return function(*map(_piece, args), **taken)  # type: ignore[arg-type]
+        return function(*map(_piece, args), **taken)
 
     return run
 
