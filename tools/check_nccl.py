@@ -35,12 +35,13 @@ COUNT = 1000
 
 
 def parts() -> tuple[Any, Any, Any]:
-    """The modules of the engine that need nothing of facula."""
-    package = types.ModuleType("nccl_parts")
-    package.__path__ = [str(HERE)]
-    sys.modules["nccl_parts"] = package
+    """The modules of the engine that need nothing of facula; where it is not loaded, packages stand in."""
+    if "facula" not in sys.modules:
+        for name, folder in (("facula", HERE.parents[1]), ("facula.distributed", HERE.parent)):
+            sys.modules[name] = types.ModuleType(name)
+            sys.modules[name].__path__ = [str(folder)]
     names = ("library", "driver", "communicator")
-    found = [importlib.import_module(f"nccl_parts.{name}") for name in names]
+    found = [importlib.import_module(f"facula.distributed.nvidia.{name}") for name in names]
     return found[0], found[1], found[2]
 
 

@@ -17,8 +17,8 @@ from ctypes import c_void_p
 from dataclasses import dataclass, field
 from typing import Any
 
-from .driver import Driver
-from .library import DTYPES, IN_PROGRESS, OPERATIONS, SUCCESS, Library
+from facula.distributed.nvidia.driver import Driver
+from facula.distributed.nvidia.library import DTYPES, IN_PROGRESS, OPERATIONS, SUCCESS, Library
 
 __all__ = ["Communicator", "Piece", "piece_of"]
 
