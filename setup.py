@@ -87,11 +87,10 @@ class BuildCoreAndKernels(build_ext):
     def write_examples(self, tree: Path) -> None:
         """Writes what the examples in operators' docstrings print, by the package in `tree`."""
         command = [sys.executable, str(ROOT / "tools" / "gen_api.py"), "examples"]
-        command += ["--output", str(tree / "facula" / "ops")]
-        # behind the tree what an isolated build has there, which is how it finds NumPy
-        paths = [str(tree), *filter(None, [os.environ.get("PYTHONPATH")])]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-        subprocess.run(command, env=environment, check=True, cwd=ROOT)
+        # PYTHONPATH stays: it is how an isolated build finds NumPy. The tree is not added to it, since such a
+        # build takes away what the environment has already, as it has the checkout once that is installed
+        command += ["--output", str(tree / "facula" / "ops"), "--tree", str(tree)]
+        subprocess.run(command, check=True, cwd=ROOT)
 
     def write_stubs(self, tree: Path) -> None:
         """Writes the type stubs of the package in `tree`, out of its operator table."""

@@ -1,7 +1,7 @@
 """Writes what is derived from the operator table: type stubs, the operators' pages, and examples.
 
     python tools/gen_api.py stubs [--output src/facula] [--public]
-    python tools/gen_api.py examples [--output src/facula/ops]
+    python tools/gen_api.py examples [--output src/facula/ops] [--tree src]
     python tools/gen_api.py docs [--output docs/operators]
 
 Takes the importable package. Keeps true: a file is written only where its text changed, and files of
@@ -43,7 +43,12 @@ def main() -> None:
     parser.add_argument("what", choices=("stubs", "examples", "docs"))
     parser.add_argument("--output", type=Path)
     parser.add_argument("--public", action="store_true", help="stubs for users' imports (a wheel)")
+    parser.add_argument(
+        "--tree", type=Path, help="where the package lies, if not where Python finds it"
+    )
     options = parser.parse_args()
+    if options.tree:
+        sys.path.insert(0, str(options.tree))
     if options.what == "stubs":
         import api_stubs
         import room_stubs

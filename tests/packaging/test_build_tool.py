@@ -1,6 +1,9 @@
 """The build tool: units become one library, and only what changed is compiled."""
 
 import ctypes
+import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -118,3 +121,23 @@ def test_unknown_variant_is_refused(tool):
     assert tool.wanted_variants("all") == list(cpu_features.variants())
     for variant in cpu_features.variants():
         assert tool.wanted_variants(variant) == list(cpu_features.parts(variant))
+
+
+def test_examples_are_computed_where_a_build_takes_the_installed_checkout_away(tmp_path):
+    """An isolated build starts Python with a `sitecustomize` that removes what the environment has."""
+    source = TOOLS.parent / "src"
+    (tmp_path / "sitecustomize.py").write_text(
+        f"import sys\nsys.path[:] = [p for p in sys.path if p != {str(source)!r}]\n"
+    )
+    script = f"import sys; sys.path.insert(0, {str(TOOLS)!r})\nimport gen_api\n"
+    script += "import importlib.util\nassert importlib.util.find_spec('facula') is None\n"
+    script += "import types\nmade = types.ModuleType('api_examples')\n"
+    script += "def examples():\n    import facula\n    return {'add': facula.__name__}\n"
+    script += "made.examples = examples\nsys.modules['api_examples'] = made\ngen_api.main()"
+    command = ["examples", "--output", str(tmp_path / "ops"), "--tree", str(source)]
+    subprocess.run(
+        [sys.executable, "-c", script, *command],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        check=True,
+    )
+    assert json.loads((tmp_path / "ops" / "_examples.json").read_text()) == {"add": "facula"}
