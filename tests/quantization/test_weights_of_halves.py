@@ -123,3 +123,15 @@ def test_any_number_of_threads_gives_the_same_sums(numbers):
     assert made[0].equal(made[1]) and made[0].equal(made[2])
     alone = facula._weight_int8pack_mm(x[1:2].contiguous(), w, scale)
     assert np.allclose(wide(alone), wide(made[0][1:2]), rtol=2**-7)
+
+
+def test_weights_that_no_cache_holds(numbers):
+    """Rows of these are read one at a time; 203 weights end in the middle of a vector."""
+    w = numbers.integers(-128, 128, (20_771, 203)).astype("int8")
+    x = half(numbers.standard_normal((1, 203)), facula.bfloat16)
+    scale = half(numbers.uniform(0.01, 0.1, len(w)), facula.bfloat16)
+    weight = w * wide(scale)[:, None]
+    made = facula._weight_int8pack_mm(x, facula.from_numpy(w), scale)
+    close(made, wide(x) @ weight.T, facula.bfloat16, weight, wide(x))
+    few = facula._weight_int8pack_mm(x, facula.from_numpy(w[:77].copy()), scale[:77].clone())
+    assert few.equal(made[:, :77])

@@ -29,6 +29,7 @@ PROLOGUE = r"""
 #define ROWS 4 /* of activations, that are multiplied with a weight while it is in a register */
 #define COLUMNS 32 /* results of a piece of work */
 #define AHEAD 4096 /* speed only: bytes; the processor itself looks no further than a page */
+#define FROM_MEMORY (4 << 20) /* speed only: weights that no cache of a core holds */
 #define GROUPS 64 /* groups whose scales are gathered at a time */
 """
 
@@ -238,6 +239,7 @@ ALWAYS_INLINE void dot4_integers(const int rows, const nibble_chunk *x, int64_t 
     __m512 total[QUADS][ROWS];
     UNROLL for (int c = 0; c < QUADS; c++)
         UNROLL for (int r = 0; r < rows; r++) total[c][r] = _mm512_setzero_ps();
+    const int64_t ahead = MAX(AHEAD / 2, QUADS * (w_row[1] - w_row[0])); /* speed only: see `dot8_integers` */
     for (int64_t i = 0; i < bytes; i += 64, x++) {
         const __mmask64 some = bytes - i >= 64 ? ~0ULL : (1ULL << (bytes - i)) - 1;
         const float *at = scales + (i / 16 >> many) * COLUMNS;
@@ -250,7 +252,7 @@ ALWAYS_INLINE void dot4_integers(const int rows, const nibble_chunk *x, int64_t 
             of_weights = _mm512_mask_broadcast_f32x4(of_weights, 0xff00, _mm_loadu_ps(at + COLUMNS));
         UNROLL for (int c = 0; c < QUADS; c++) {
             const uint8_t *from = w + w_row[c] + i;
-            __builtin_prefetch(from + AHEAD / 2);
+            __builtin_prefetch(from + ahead);
             const __m512i both = some == ~0ULL ? _mm512_loadu_si512(from) : _mm512_maskz_loadu_epi8(some, from);
             const __m512i even = _mm512_and_si512(both, low);
             const __m512i odd = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
@@ -282,10 +284,12 @@ ALWAYS_INLINE void dot8_integers(const int rows, const int columns, const byte_c
     __m512 total[QUADS][ROWS];
     UNROLL for (int c = 0; c < columns; c++)
         UNROLL for (int r = 0; r < rows; r++) total[c][r] = _mm512_setzero_ps();
+    const int64_t ahead = MAX(AHEAD, columns * k); /* speed only: these rows are on their way */
     for (int64_t i = 0; i < k; i += CHUNK, x++) {
         __m512i whole[QUADS][ROWS];
         UNROLL for (int c = 0; c < columns; c++) {
-            __builtin_prefetch(w + w_row[c] + i + AHEAD), __builtin_prefetch(w + w_row[c] + i + AHEAD + 64);
+            const int8_t *next = w + w_row[c] + i + ahead;
+            __builtin_prefetch(next), __builtin_prefetch(next + 64);
             UNROLL for (int r = 0; r < rows; r++) whole[c][r] = _mm512_setzero_si512();
         }
         UNROLL for (int v = 0; v < CHUNK; v += 32) {
@@ -327,14 +331,18 @@ static void weight_int8_integers_@s@(char *const *p, const int64_t *n, const fk_
     for (int64_t r0 = 0; r0 < n[0]; r0 += ROWS) {
         const int rows = (int)MIN(ROWS, n[0] - r0);
         const byte_chunk *x = (const byte_chunk *)p[1] + r0 * chunks;
-        const int64_t step = rows == 1 ? QUADS : 2;
+        /* speed only: what comes from memory is read in one stream */
+        const int64_t step = rows > 1 ? 2 : n[1] * k > FROM_MEMORY ? 1 : QUADS;
         for (int64_t j = begin * COLUMNS; j < last; j += step) {
             float sums[QUADS][ROWS];
             int64_t places[QUADS];
             const int8_t *w = (const int8_t *)p[2] + j * k;
             four_rows(last - j, k, places);
 #define CALL(R) dot8_integers(R, R == 1 ? QUADS : 2, x, chunks, w, places, k, sums)
-            BY_ROWS(CALL)
+            if (step == 1)
+                dot8_integers(1, 1, x, chunks, w, places, k, sums);
+            else
+                BY_ROWS(CALL)
 #undef CALL
             for (int64_t c = 0; c < MIN(step, last - j); c++) {
                 const float scale = load_@s@(((const @STORAGE@ *)p[3])[j + c]);
