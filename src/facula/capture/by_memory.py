@@ -52,13 +52,20 @@ class ByMemory:
         if self.first is not None or not all(isinstance(x, core.Tensor) for x in inputs):
             return self
         program, key, count, otherwise = self.program, core.storage_key, len(inputs), self.__call__
+        if count < 2:
+            return program  # type: ignore[no-any-return]
+
+        def both_apart(one: Any, other: Any) -> Any:  # speed only: half the time of the general one
+            if key(one) != key(other):
+                return program(one, other)
+            return otherwise(one, other)
 
         def apart(*inputs: Any) -> Any:
             if len(set(map(key, inputs))) == count:
                 return program(*inputs)
             return otherwise(*inputs)
 
-        return apart
+        return both_apart if count == 2 else apart
 
     def __call__(self, *inputs: Any) -> Any:
         place = sharing(inputs)
