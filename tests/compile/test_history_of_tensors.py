@@ -49,3 +49,33 @@ def test_the_choice_of_an_attention_kernel_is_part_of_one_graph():
     weights = ((x @ x.transpose(-1, -2)) / 8**0.5).softmax(-1)
     found = facula.compile(function, fullgraph=True)(x)
     assert facula.allclose(found, weights @ x + 1, atol=1e-5)
+
+
+def _copied(x, w):
+    made = x.clone()
+    made.copy_(w)
+    return made
+
+
+def _assigned(x, w):
+    made = x * 2
+    made[:] = w * 3
+    return made
+
+
+def _spread(x, w):
+    made = x * 2
+    made.copy_(w[0])
+    return made * made
+
+
+@pytest.mark.parametrize(
+    ("program", "slope"), [(_copied, [1, 1, 1]), (_assigned, [3, 3, 3]), (_spread, [12, 0, 0])]
+)
+def test_what_is_replaced_gets_a_gradient_of_zeros(program, slope):
+    """The slopes are those of sum(w), sum(3 w) and 3 w[0]**2 at w = (2, 5, 7)."""
+    x = facula.ones(3, requires_grad=True)
+    w = facula.tensor([2.0, 5.0, 7.0], requires_grad=True)
+    facula.compile(program)(x, w).sum().backward()
+    assert x.grad.tolist() == [0, 0, 0]
+    assert w.grad.tolist() == slope

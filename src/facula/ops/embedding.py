@@ -537,15 +537,16 @@ def embedding_bag(
             f"{list(per_sample_weights.shape)} and {list(input.shape)}",
             hint="give one weight for each index",
         )
-    offsets = _bag_offsets(op, input, offsets, include_last_offset)
+    offsets, bags = _bag_offsets(op, input, offsets, include_last_offset)
     padding = _padding(op, padding_idx, weight.shape[0])
     indices = input.reshape((-1,)).to(core.int64)
     if max_norm is not None:
         F.embedding_renorm_(weight, indices, max_norm, norm_type)
     scales = per_sample_weights.reshape((-1,)) if per_sample_weights is not None else None
-    return F._embedding_bag(
+    result = F._embedding_bag(
         weight, indices, offsets, scales, MODES[mode], padding, scale_grad_by_freq, sparse
     )[0]
+    return result if bags == result.shape[0] else result.narrow(0, 0, bags)
 
 
 # what to do about bags that do not start where they should
@@ -571,8 +572,9 @@ def _check_starts(op: str, values: list[int], count: int) -> None:
         )
 
 
-def _bag_offsets(op: str, input: core.Tensor, offsets: Any, include_last: bool) -> Any:
-    """Where each bag starts, and after the last one where it ends."""
+def _bag_offsets(op: str, input: core.Tensor, offsets: Any, include_last: bool) -> tuple[Any, int]:
+    """Where each bag starts and, after the last one, where the indices end; how many bags are
+    asked for. Indices behind the end that the caller gave are one more bag, that nobody asked for."""
     if input.dim() == 2:
         if offsets is not None:
             fail(
@@ -583,7 +585,7 @@ def _bag_offsets(op: str, input: core.Tensor, offsets: Any, include_last: bool) 
                 hint="every row is a bag: leave offsets out, or flatten the input",
             )
         bags, size = input.shape
-        return F.arange(bags + 1, device=input.device) * size
+        return F.arange(bags + 1, device=input.device) * size, bags
     if input.dim() != 1:
         fail(
             ValueError,
@@ -600,16 +602,28 @@ def _bag_offsets(op: str, input: core.Tensor, offsets: Any, include_last: bool) 
             None if offsets is None else offsets.dim(),
             hint="facula.tensor([0]) makes one bag of everything",
         )
+    if include_last and not offsets.shape[0]:
+        fail(
+            RuntimeError,
+            op,
+            "include_last_offset: number of offset should be at least 1",
+            0,
+            hint="the last offset is where the last bag ends: facula.tensor([0]) makes no bag",
+        )
     offsets = offsets.to(core.int64)
     count = input.numel()
+    whole = False
     if is_traced(offsets):
         said = f"offsets that start at 0, do not fall and do not exceed {count} were required"
         steps = checked(F.diff(offsets), 0, count + 1, op, said)
         starts = checked(steps.cumsum(0), 0, count + 1, op, said)
         offsets = F.cat((checked(offsets[:1], 0, 1, op, said), starts))
     elif input.device.type != "meta" and offsets.numel():
-        _check_starts(op, offsets.tolist(), count)
-    if include_last:
-        return offsets
+        values = offsets.tolist()
+        _check_starts(op, values, count)
+        whole = values[-1] == count
+    bags = offsets.shape[0] - include_last
+    if include_last and whole:
+        return offsets, bags
     end = F.full((1,), count, dtype=core.int64, device=input.device)
-    return F.cat((offsets, end), 0)
+    return F.cat((offsets, end), 0), bags

@@ -3,8 +3,8 @@
 Takes `[N, C, *spatial]`, contiguous or channels last. `_resample` is every separable interpolation,
 and `_resample_backward` its transpose.
 Keeps true: positions and weights follow PyTorch's rules for align_corners and scale factors; whole
-numbers are resampled by copies (nearest) or rounded and clamped (the rest); half precision is
-computed in float32; results do not depend on the number of threads.
+numbers are resampled by copies (nearest), or rounded and clamped after each dimension (the rest);
+half precision is computed in float32; results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from facula.core.errors import fail
 from facula.ops.pool import dense, full, like, planes
 from facula.ops.registry import F, composite, operator
 
+#: the method whose weights may be negative
+CUBIC = 3
 #: mode -> (method of the kernel, admitted numbers of spatial dimensions)
 MODES = {
     "nearest": (0, (1, 2, 3)),
@@ -25,7 +27,7 @@ MODES = {
     "linear": (2, (1,)),
     "bilinear": (2, (2,)),
     "trilinear": (2, (3,)),
-    "bicubic": (3, (2,)),
+    "bicubic": (CUBIC, (2,)),
 }
 
 
@@ -97,11 +99,7 @@ class Resample:
                 last,
             )
         else:
-            smooth = F._resample(
-                x.to(core.float32), sizes, method, align_corners, antialias, scales
-            )
-            limits = core.iinfo(x.dtype)
-            out.copy_(smooth.round().clamp(limits.min, limits.max))
+            out.copy_(_in_whole_numbers(x, sizes, call))
 
     def backward(grad, self_meta, sizes, method, align_corners, antialias, scales):
         before = list(self_meta.shape[-len(sizes) :])
@@ -112,6 +110,26 @@ class Resample:
         yield (S(1, 2, 5, 6), [7, 3], 3, True, False, [0.0, 0.0]), {}
         yield (S(1, 2, 5, 6), [3, 9], 2, False, True, [0.0, 0.0]), {}
         yield (S(1, 2, 5), [10], 0, False, False, [2.0]), {}
+
+
+def _in_whole_numbers(x: core.Tensor, sizes: Sequence[int], call: tuple[Any, ...]) -> Any:
+    """Resample in one dimension after the other, the last one first, and round after each, halves
+    up: PyTorch makes images of bytes so."""
+    method, align_corners, antialias, scales = call
+    limits = core.iinfo(x.dtype)
+    space = len(sizes)
+    made: Any = x.to(core.float32)
+    reached, alone = list(x.shape[x.dim() - space :]), [0.0] * space
+    for k in reversed(range(space)):
+        if reached[k] == sizes[k]:
+            continue
+        reached[k] = sizes[k]
+        step = [*alone[:k], scales[k], *alone[k + 1 :]]
+        made = F._resample(made, reached, method, align_corners, antialias, step)
+        made = made.add_(0.5).floor_()
+        if method == CUBIC:  # weights of the others are not negative: nothing leaves the range
+            made = made.clamp_(limits.min, limits.max)
+    return made
 
 
 def _by_parts(x: core.Tensor, sizes: Sequence[int], call: tuple[Any, ...]) -> Any:

@@ -370,8 +370,11 @@ class FunctionalLevel(Level):
 
     # ---------------------------------------------------------------- writes
 
-    def assign(self, name: str, target: Tensor, result: object) -> Tensor:
-        """Make the elements of `result` those of `target`."""
+    def assign(self, name: str, target: Tensor, result: object, replaces: bool = False) -> Tensor:
+        """Make the elements of `result` those of `target`.
+
+        replaces: they do not depend on those that `target` has.
+        """
         value = self.value_of(result)
         if value.shape != target.shape:
             fail(
@@ -397,6 +400,8 @@ class FunctionalLevel(Level):
             value = restrided(value, core.TensorMeta(target))
             if core.is_grad_enabled() and not value.requires_grad:
                 value = _with_history_of(value, self.value_of(target))
+            elif replaces and core.is_grad_enabled() and self.value_of(target).requires_grad:
+                value = _in_place_of(value, self.value_of(target))
             elif value.requires_grad and (value.is_leaf or value._base is not None):
                 # what is written is a new tensor, neither a leaf nor a view of one
                 value = core.adopt_history(value.detach(), value)
@@ -529,7 +534,7 @@ class FunctionalLevel(Level):
                 value = value.to(target.device, target.dtype)
             if value.shape != target.shape:
                 value = value.expand(target.shape)
-        return self.assign("copy_", target, value)
+        return self.assign("copy_", target, value, replaces=True)
 
     def fill_(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -643,6 +648,25 @@ def _with_history_of(value: Tensor, old: Tensor) -> Tensor:
     value = value.detach()
     core.record_function(_Overwritten(), (old,), (value,), ())
     return value
+
+
+class _Replaced(core.Node):
+    """The origin of elements with a history that replace others with one."""
+
+    def name(self) -> str:
+        """The node's name."""
+        return "CopyBackwards"
+
+    def apply(self, grad: Any) -> tuple[Any, ...]:
+        """The gradient of what is there now, zeros for what was there."""
+        return (grad, None if grad is None else F.zeros_like(grad))
+
+
+def _in_place_of(value: Tensor, old: Tensor) -> Tensor:
+    """`value` with the history of what it replaces behind its own: that one gets zeros."""
+    made = value.detach()
+    core.record_function(_Replaced(), (value, old), (made,), ())
+    return made
 
 
 def _overlaps(target: Tensor) -> bool:
