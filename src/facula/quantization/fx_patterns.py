@@ -15,6 +15,7 @@ from facula.quantization import quantize
 from facula.quantization.calls import FIXED, named
 from facula.quantization.modules import intrinsic as nni
 from facula.quantization.modules import qat as nnqat
+from facula.quantization.modules import quantized as nnq
 
 WEIGHTED = (
     nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d,
@@ -90,6 +91,11 @@ def is_relu(node: Any, modules: dict[str, Any]) -> bool:
     return node.op in ("call_function", "call_method") and word(node, modules) == "relu"
 
 
+#: what graphs give classes of integers, and eager mode computes with its own operators
+_MORE_TARGETS: dict[Any, Any] = {nn.Sigmoid: nnq.Sigmoid, nn.Softmax: nnq.Softmax}
+
+
 def target_of(module: Any) -> Any:
     """The class of integers for a module."""
-    return quantize.DEFAULT_STATIC_QUANT_MODULE_MAPPINGS.get(type(module))
+    kind = type(module)
+    return quantize.DEFAULT_STATIC_QUANT_MODULE_MAPPINGS.get(kind, _MORE_TARGETS.get(kind))

@@ -51,7 +51,7 @@ def _static() -> dict[Any, Any]:
     made[nn.EmbeddingBag] = tables.EmbeddingBag
     for name in (
         "Linear BatchNorm2d BatchNorm3d Dropout ELU GroupNorm Hardswish LayerNorm LeakyReLU ReLU6 "
-        "Sigmoid Softmax PReLU ConvTranspose1d ConvTranspose2d ConvTranspose3d"
+        "PReLU ConvTranspose1d ConvTranspose2d ConvTranspose3d"
     ).split():
         made[getattr(nn, name)] = getattr(nnq, name)
     for n in _DIMS:
@@ -119,10 +119,10 @@ def get_default_qconfig_propagation_list() -> set[Any]:
 
 def no_observer_set() -> set[Any]:
     """The modules whose results need no observer: those of their inputs count."""
-    return {stubs.QuantWrapper, nn.Dropout, nn.ReLU6, nn.Identity}
+    return {stubs.QuantWrapper, nn.Dropout, nn.Identity}
 
 
-#: modules whose results lie in an interval that is known
+#: modules whose results lie in an interval that is known: training passes them through its levels
 _FIXED = {
     nn.Sigmoid: "0to1",
     nn.Hardsigmoid: "0to1",
@@ -138,10 +138,17 @@ def propagate_qconfig_(
     module: Any, qconfig_dict: Any = None, prepare_custom_config_dict: Any = None
 ) -> None:
     """Give every module the configuration of its parent, unless it has one or a name or type has."""
-    _propagate(module, qconfig_dict or {}, getattr(module, "qconfig", None), "")
+    settings = prepare_custom_config_dict or {}
+    apart = (
+        {*settings.get("non_traceable_module_name", ())},
+        {*settings.get("non_traceable_module_class", ())},
+    )
+    _propagate(module, qconfig_dict or {}, getattr(module, "qconfig", None), "", apart)
 
 
-def _propagate(module: Any, table: dict[Any, Any], inherited: Any, name: str) -> None:
+def _propagate(
+    module: Any, table: dict[Any, Any], inherited: Any, name: str, apart: tuple[set[Any], set[Any]]
+) -> None:
     own = getattr(module, "qconfig", inherited)
     own = table.get(type(module), own)
     own = table.get(name, own) if name or "" in table else own
@@ -149,43 +156,64 @@ def _propagate(module: Any, table: dict[Any, Any], inherited: Any, name: str) ->
     module.qconfig = own
     for child_name, child in module.named_children():
         path = f"{name}.{child_name}" if name else child_name
-        _propagate(child, table, own, path)
+        if child_name not in apart[0] and type(child) not in apart[1]:
+            _propagate(child, table, own, path, apart)
 
 
-def _watched(module: Any) -> bool:
-    kinds = (*get_default_qconfig_propagation_list(), *_FIXED)
-    skipped = (stubs.DeQuantStub, *no_observer_set())
-    return type(module) in kinds and type(module) not in skipped
+def add_observer_(
+    module: Any, qconfig_propagation_list: Any = None, non_leaf_module_list: Any = None,
+    device: Any = None, custom_module_class_mapping: Any = None,
+) -> None:  # fmt: skip
+    """Put an observer behind every layer that has a configuration.
+
+    Args:
+        qconfig_propagation_list: the classes of layers that are observed; None: the usual ones
+        non_leaf_module_list: classes of modules that are observed as one, whatever they hold
+        device: kept for PyTorch's API: observers stand where the layers are
+        custom_module_class_mapping: classes, and those whose `from_float` makes the observed module
+    """
+    kinds = get_default_qconfig_propagation_list()
+    if qconfig_propagation_list is not None:
+        kinds = set(qconfig_propagation_list)
+    if isinstance(module, nnqat._Weighted):
+        _observe(module, getattr(module, "qconfig", None))
+        return
+    given = kinds, tuple(non_leaf_module_list or ()), dict(custom_module_class_mapping or {})
+    _add_observers(module, *given)
 
 
-def add_observer_(module: Any, *_: Any, **__: Any) -> None:
-    """Put an observer behind every layer that has a configuration."""
-    for child in list(module.children()):
+def _add_observers(
+    module: Any, kinds: set[Any], whole: tuple[Any, ...], custom: dict[Any, Any]
+) -> None:
+    for name, child in list(module.named_children()):
+        config = getattr(child, "qconfig", None)
         if fq.is_activation_post_process(child):
             continue
-        config = getattr(child, "qconfig", None)
         if isinstance(child, functional.FloatFunctional):
             if config is not None:
                 child.activation_post_process = config.activation()
-            continue
-        if config is not None and _watched(child):
+        elif isinstance(child, (nni._FusedModule, nnqat._Weighted)) or type(child) in whole:
             _observe(child, config)
-            if isinstance(child, (nni._FusedModule, nnqat._Weighted)):
-                continue
-        add_observer_(child)
-    config = getattr(module, "qconfig", None)
-    alone = not list(module.children()) and _watched(module)
-    if alone and config is not None and not hasattr(module, "activation_post_process"):
-        _observe(module, config)
+        elif child.training and type(child) in _FIXED:
+            _observe(child, config, _FIXED[type(child)])
+        elif config is not None and type(child) in custom:
+            made = custom[type(child)].from_float(child)
+            setattr(module, name, made)
+            _observe(made, getattr(made, "qconfig", None))
+        else:
+            _add_observers(child, kinds, whole, custom)
+    alone = not list(module.children())
+    skipped = (stubs.DeQuantStub, *no_observer_set())
+    if alone and type(module) in kinds and type(module) not in skipped:
+        _observe(module, getattr(module, "qconfig", None))
 
 
 _add_observer_ = add_observer_
 
 
-def _observe(module: Any, config: Any) -> None:
-    if hasattr(module, "activation_post_process") or config.activation is None:
+def _observe(module: Any, config: Any, interval: str | None = None) -> None:
+    if config is None or config.activation is None or hasattr(module, "activation_post_process"):
         return
-    interval = _FIXED.get(type(module))
     if interval is not None:
         word = "fake_quant" if issubclass(_class_of(config.activation), fq.FakeQuantizeBase) else ""
         place = fq if word else qc.ob
@@ -225,16 +253,28 @@ def prepare(
     model: Any, inplace: bool = False, allow_list: Any = None,
     observer_non_leaf_module_list: Any = None, prepare_custom_config_dict: Any = None,
 ) -> Any:  # fmt: skip
-    """The model with observers, to be run on examples."""
+    """The model with observers, to be run on examples.
+
+    Args:
+        model: layers between `QuantStub` and `DeQuantStub`; `qconfig` says which are quantized, and how
+        inplace: whether the model itself is changed
+        allow_list: the classes of layers that are observed; None: the usual ones
+        observer_non_leaf_module_list: classes of modules that are observed as one, whatever they hold
+        prepare_custom_config_dict: `float_to_observed_custom_module_class`: classes of modules and those whose
+            `from_float` makes the observed ones; `non_traceable_module_name` and `non_traceable_module_class`:
+            modules that get no configuration
+    """
     model = model if inplace else copy.deepcopy(model)
-    propagate_qconfig_(model)
+    settings = prepare_custom_config_dict or {}
+    propagate_qconfig_(model, None, settings)
     if not any(getattr(m, "qconfig", None) for m in model.modules()):
         text = (
             "None of the submodule got qconfig applied. Make sure you passed correct configuration"
         )
         hint = "model.qconfig = get_default_qconfig()"
         warnings.warn(message("prepare", text, hint=hint), UserWarning, stacklevel=2)
-    add_observer_(model)
+    custom = settings.get("float_to_observed_custom_module_class")
+    add_observer_(model, allow_list, observer_non_leaf_module_list, None, custom)
     return model
 
 

@@ -3,7 +3,8 @@
 Takes: float layers with a `qconfig`. Gives: layers of the same parameters whose forward uses
 ``weight_fake_quant(weight)``.
 Keeps true: with fake quantization off they compute what the float layers compute; a convolution with a norm folds the
-norm's running statistics into the weight before it is quantized, and takes the factor off again before the norm.
+norm's running statistics into the weight before it is quantized, and takes the factor off again before the norm; where
+that must not divide by the norm's weight (a channel's may be 0), it convolves a second time instead.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 import facula.nn as nn
 import facula.nn.functional as functional
+from facula.autograd.grad_mode import no_grad
 from facula.core.errors import fail
 from facula.quantization.modules import intrinsic as nni
 from facula.quantization.tensor import per_channel_affine_float_qparams
@@ -177,11 +179,12 @@ def _check_float(kind: Any, mod: Any) -> None:
             hint="prepare_qat() calls it for the layers that it takes",
         )
     if getattr(mod, "qconfig", None) is None:
+        defined = hasattr(mod, "qconfig")
         fail(
             AssertionError,
             f"nn.qat.{kind.__name__}.from_float",
-            "Input float module must have qconfig defined",
-            None,
+            f"Input float module must have {'a valid qconfig' if defined else 'qconfig defined'}",
+            "None" if defined else "none",
             hint="module.qconfig = default_embedding_qat_qconfig",
         )
 
@@ -271,6 +274,8 @@ class _Normalized(_Weighted):
     """A layer with a norm behind it, quantized with the norm's running factor in its weight."""
 
     _norm: Any
+    #: whether two convolutions replace the division by the norm's weight, which may be 0
+    _enable_slow_path_for_better_numerical_stability = False
 
     def _begin(self, made: Any, eps: float, momentum: float | None, freeze_bn: bool) -> None:
         """A norm of its own, for layers that are made from nothing."""
@@ -310,15 +315,48 @@ class _Normalized(_Weighted):
     def forward(self, input: Any) -> Any:
         """The layer, normalized."""
         me: Any = self
+        if me._enable_slow_path_for_better_numerical_stability:
+            return self._out(self._convolved_twice(input))
         norm = me.bn
-        factor = norm.weight / (norm.running_var + norm.eps).sqrt()
-        across = [-1] + [1] * (me.weight.dim() - 1)
-        places = [1, -1] + [1] * (me.weight.dim() - 2)
-        weight = me.weight_fake_quant(me.weight * factor.reshape(across))
-        y = self._run(input, weight) / factor.reshape(places)
-        if me.bias is not None:
-            y = y + me.bias.reshape(places)
-        return self._out(norm(y))
+        factor, weight = self._with_factor()
+        y = self._run(input, weight) / factor.reshape(self._places())
+        return self._out(norm(self._biased(y)))
+
+    def _places(self) -> list[int]:
+        """The shape of one number a channel, beside outputs."""
+        me: Any = self
+        return [1, -1] + [1] * (me.weight.dim() - 2)
+
+    def _biased(self, y: Any) -> Any:
+        me: Any = self
+        return y if me.bias is None else y + me.bias.reshape(self._places())
+
+    def _with_factor(self) -> tuple[Any, Any]:
+        """The norm's factor, and the quantized weight that has it."""
+        me: Any = self
+        factor = me.bn.weight / (me.bn.running_var + me.bn.eps).sqrt()
+        across = factor.reshape([-1] + [1] * (me.weight.dim() - 1))
+        return factor, me.weight_fake_quant(me.weight * across)
+
+    def _convolved_twice(self, input: Any) -> Any:
+        """The same without a division by the norm's weight: statistics come from the weight as it is."""
+        me: Any = self
+        norm, places = me.bn, self._places()
+        mean, deviation = norm.running_mean, (norm.running_var + norm.eps).sqrt()
+        if norm.training:
+            plain = self._biased(self._run(input, me.weight))
+            with no_grad():
+                norm(plain)  # its running statistics follow
+            axes = [0, *range(2, plain.dim())]
+            mean = plain.mean(axes)
+            variance = (plain - mean.reshape(places)).square().mean(axes)
+            running = (norm.running_var + norm.eps).sqrt()
+            deviation = (variance + norm.eps).sqrt()
+            y = self._run(input, self._with_factor()[1]) * (running / deviation).reshape(places)
+        else:
+            y = self._run(input, self._with_factor()[1])
+        shift = mean if me.bias is None else mean - me.bias
+        return y + (norm.bias - norm.weight * shift / deviation).reshape(places)
 
     def _run(self, x: Any, weight: Any) -> Any:
         me: Any = self
