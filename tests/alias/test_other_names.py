@@ -46,6 +46,28 @@ def test_second_names_under_torch():
     assert out.split() == ["True", "True"]
 
 
+@pytest.mark.parametrize("place", ["quantization", "ao.quantization"])
+@pytest.mark.parametrize("first", ["module", "function", "none"])
+def test_functions_that_have_the_name_of_their_module_stay_functions(place, first):
+    """In whatever order they are imported; classes and functions of the modules are the same objects."""
+    orders = {
+        "module": f"import torch.{place}.fuse_modules, torch.{place}.quantize",
+        "function": f"from torch.{place} import fuse_modules, quantize\n"
+        f"import torch.{place}.fuse_modules, torch.{place}.quantize",
+        "none": "import torch.ao.quantization.quantize_fx",
+    }
+    out = installed(
+        f"import torch, sys\n{orders[first]}\nfrom torch.{place} import fuse_modules, quantize\n"
+        f"from torch.{place}.fuse_modules import fuse_known_modules, fuse_modules as other\n"
+        f"from torch.{place}.quantize import convert, quantize as third\n"
+        f"room = torch.{place}\n"
+        "print(callable(fuse_modules), callable(quantize), other is fuse_modules is room.fuse_modules,"
+        " third is quantize is room.quantize, convert is room.convert,"
+        f" sys.modules['torch.{place}.fuse_modules'].fuse_modules is fuse_modules)"
+    )
+    assert out.split() == ["True"] * 6
+
+
 def test_an_unknown_name_stays_unknown():
     with pytest.raises(ModuleNotFoundError):
         import facula.distributions.nonsense

@@ -21,7 +21,7 @@ _MODULES = (
     "qconfig_mapping",
     "modules.stubs",
     "fuse",
-    "quantize",
+    "eager",
     "quantize_fx",
     "mappings",
     "utils",

@@ -13,8 +13,8 @@ from typing import Any
 
 from facula import core, ops
 from facula.fx import Graph, GraphModule
+from facula.quantization import eager, fuse
 from facula.quantization import fake_quantize as fq
-from facula.quantization import fuse, quantize
 from facula.quantization.create import quantize_per_tensor
 from facula.quantization.fx_patterns import is_relu, kind, target_of, word
 from facula.quantization.modules import reference
@@ -160,7 +160,7 @@ class Converting:
         return self.graph.call_method("dequantize", (self.integers(node),))
 
     def _dynamic(self, node: Any, module: Any, config: Any) -> bool:
-        target = quantize.DEFAULT_DYNAMIC_QUANT_MODULE_MAPPINGS.get(type(module))
+        target = eager.DEFAULT_DYNAMIC_QUANT_MODULE_MAPPINGS.get(type(module))
         made = config.activation()
         half = getattr(made, "dtype", None) is core.float16
         if target is None or not (getattr(made, "is_dynamic", False) or half):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import facula.nn as nn
-from facula.quantization import quantize
+from facula.quantization import eager
 from facula.quantization.calls import FIXED, named
 from facula.quantization.modules import intrinsic as nni
 from facula.quantization.modules import qat as nnqat
@@ -98,4 +98,4 @@ _MORE_TARGETS: dict[Any, Any] = {nn.Sigmoid: nnq.Sigmoid, nn.Softmax: nnq.Softma
 def target_of(module: Any) -> Any:
     """The class of integers for a module."""
     kind = type(module)
-    return quantize.DEFAULT_STATIC_QUANT_MODULE_MAPPINGS.get(kind, _MORE_TARGETS.get(kind))
+    return eager.DEFAULT_STATIC_QUANT_MODULE_MAPPINGS.get(kind, _MORE_TARGETS.get(kind))

@@ -11,8 +11,8 @@ from typing import Any
 
 import facula.nn as nn
 from facula import core
+from facula.quantization import eager, fuse
 from facula.quantization import fake_quantize as fq
-from facula.quantization import fuse, quantize
 from facula.quantization import qconfig as qc
 from facula.quantization.fx_patterns import FIXED, is_relu, kind, word
 
@@ -126,7 +126,7 @@ def configure(model: Any, mapping: Any, where: dict[str, Any]) -> dict[Any, Any]
 def train_layers(model: Any) -> None:
     """Put layers for training into the places of those with a configuration."""
     for name, module in list(model.named_modules()):
-        target = quantize.DEFAULT_QAT_MODULE_MAPPINGS.get(type(module))
+        target = eager.DEFAULT_QAT_MODULE_MAPPINGS.get(type(module))
         config = getattr(module, "qconfig", None)
         if target is None or config is None or not name or not _static(config):
             continue
@@ -199,7 +199,7 @@ class Observing:
     def _maker(self, node: Any, what: str, config: Any) -> Any:
         interval = FIXED.get(word(node, self.modules).lower())
         if what == "fixed" or interval is not None:
-            training = issubclass(quantize._class_of(config.activation), fq.FakeQuantizeBase)
+            training = issubclass(eager._class_of(config.activation), fq.FakeQuantizeBase)
             place, last = (fq, "fake_quant") if training else (qc.ob, "observer")
             return getattr(place, f"default_fixed_qparams_range_{interval}_{last}")
         return config.activation

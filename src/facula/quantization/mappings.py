@@ -14,10 +14,7 @@ from facula.core.errors import fail
 from facula.nn import functional
 from facula.quantization import fake_quantize as fq
 from facula.quantization import operators
-from facula.quantization.modules import embedding as tables
-from facula.quantization.modules import qat as nnqat
-from facula.quantization.modules import reference, stubs
-from facula.quantization.quantize import (
+from facula.quantization.eager import (
     DEFAULT_DYNAMIC_QUANT_MODULE_MAPPINGS,
     DEFAULT_QAT_MODULE_MAPPINGS,
     DEFAULT_STATIC_QUANT_MODULE_MAPPINGS,
@@ -27,6 +24,9 @@ from facula.quantization.quantize import (
     get_default_static_quant_module_mappings,
     no_observer_set,
 )
+from facula.quantization.modules import embedding as tables
+from facula.quantization.modules import qat as nnqat
+from facula.quantization.modules import reference, stubs
 
 __all__ = [
     "DEFAULT_DYNAMIC_QUANT_MODULE_MAPPINGS",

@@ -53,7 +53,6 @@ _MODULES = {
             "fake_quantize",
             "qconfig",
             "qconfig_mapping",
-            "quantize",
             "quantize_fx",
             "quant_type",
             "utils",
@@ -66,10 +65,17 @@ _MODULES = {
     "facula.ao.nn.quantized.functional": "facula.quantization.quantized_functional",
     "facula.ao.nn.quantized.reference": "facula.quantization.modules.reference",
     "facula.ao.quantization.quantize_pt2e": "facula.quantization.pt2e.quantize_pt2e",
-    "facula.ao.quantization.stubs": "facula.quantization.modules.stubs",
-    "facula.ao.quantization.fuse_modules": "facula.quantization.fuse",
-    "facula.ao.quantization.fuser_method_mappings": "facula.quantization.fuse",
-    "facula.ao.quantization.quantization_mappings": "facula.quantization.mappings",
+    **{
+        f"facula.{place}.{name}": f"facula.quantization.{ours}"
+        for place in ("quantization", "ao.quantization")
+        for name, ours in (
+            ("quantize", "eager"),
+            ("stubs", "modules.stubs"),
+            ("fuse_modules", "fuse"),
+            ("fuser_method_mappings", "fuse"),
+            ("quantization_mappings", "mappings"),
+        )
+    },
     "facula._jit_internal": "facula.jit.internal_names",
     "facula.utils.mobile_optimizer": "facula.jit.mobile_optimizer",
     "facula.distributions.exp_family": "facula.distributions.distribution",
@@ -126,11 +132,11 @@ def _name_children(name: str, first: str) -> None:
 
 class _Keeping(ModuleType):
     """A package for the moment in which the import system names a module in it: a function or class that has
-    the name stays."""
+    the name, or that the package finds when it is asked for it, stays."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__("__class__", ModuleType)
-        if isinstance(vars(self).get(name, value), ModuleType):
+        if isinstance(getattr(self, name, value), ModuleType):
             setattr(self, name, value)
 
 
