@@ -124,6 +124,9 @@ class Fake:
         found[0] = next(HANDLES)
         self.streams[found[0]] = []
 
+    def _cuStreamDestroy_v2(self, stream: int) -> None:
+        del self.streams[stream]
+
     def _cuEventCreate(self, found: Any, flags: int) -> None:
         found[0] = next(HANDLES)
 

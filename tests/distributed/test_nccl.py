@@ -73,6 +73,11 @@ def piece(fake: fake_nccl.Fake) -> Piece:
         ({"answers": {"ncclGroupEnd": 2}}, library.NCCLError, "ncclGroupEnd: ncclSystemError"),
         ({"answers": {"cuStreamQuery": 700}}, driver.DriverError, "cuStreamQuery"),
         ({"answers": {"ncclCommGetAsyncError": 1}}, library.NCCLError, "ncclUnhandledCudaError"),
+        (
+            {"answers": {"ncclCommInitRankConfig": 2}},
+            library.NCCLError,
+            "ncclCommInitRankConfig: ncclSystemError",
+        ),
     ],
 )
 def test_what_fails_ends_the_communicator(options: Any, kind: Any, text: str):
@@ -81,7 +86,9 @@ def test_what_fails_ends_the_communicator(options: Any, kind: Any, text: str):
         one, given = made(fake), piece(fake)
         one.run("all_reduce", lambda c: c.all_reduce(given, "SUM"), [given], time.monotonic() + 0.2)
     assert text in str(caught.value)
-    assert fake.calls.count("ncclCommAbort") == 1 and not fake.comms
+    begun = "ncclCommInitRankConfig" not in fake.answers
+    assert fake.calls.count("ncclCommAbort") == begun and not fake.comms
+    assert fake.calls.count("cuStreamCreate") == 1 and not fake.streams
 
 
 def test_who_is_away_is_seen_while_a_collective_hangs():

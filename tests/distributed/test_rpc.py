@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import ranks
+
+from facula.distributed.rpc import rref
+from facula.distributed.rpc.options import WorkerInfo
 
 
 def run(program: str, size: int = 2) -> list:
@@ -81,3 +88,36 @@ def test_a_pipe_computes_what_its_layers_do():
     found = run("pipe", 1)[0]
     assert max(found[k] for k in ("never", "except_last", "always")) < 1e-6
     assert "nobody takes 'early'" in found["unmatched"][1] and "at least 1" in found["chunks"][1]
+
+
+class Leaving:
+    """The lock of a table; the moment it is free for the first time, the last fork that there is leaves."""
+
+    def __init__(self, table: Any, fork: tuple[int, int]) -> None:
+        self.table, self.fork, self.condition = table, fork, threading.Condition()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.condition, name)
+
+    def __enter__(self) -> Any:
+        return self.condition.__enter__()
+
+    def __exit__(self, *args: Any) -> None:
+        self.condition.__exit__(*args)
+        fork, self.fork = self.fork, None  # type: ignore[assignment]
+        if fork is not None:
+            self.table.leave(fork, fork)
+
+
+def test_a_reference_that_arrives_while_the_last_other_leaves_keeps_the_value(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    here = WorkerInfo(0, "w0")
+    monkeypatch.setattr(rref, "agent", lambda: SimpleNamespace(info=here))
+    monkeypatch.setattr(rref, "_TABLE", rref._Table())
+    key, table = (0, 10**9), rref._TABLE
+    table.enter(key, key).future.set_result("the value")
+    monkeypatch.setattr(table, "lock", Leaving(table, key))
+    reference = rref.join((key, None, here))
+    assert table.owned[key].future.done() and table.owned[key].future.value() == "the value"
+    assert table.owned[key].forks == {reference._fork}

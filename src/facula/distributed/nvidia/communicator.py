@@ -138,7 +138,11 @@ class Communicator:
         self.size, self.rank = size, rank
         driver.use(device)
         self.stream = driver.stream()
-        self.handle: c_void_p | None = library.begin(size, rank, unique)
+        try:
+            self.handle: c_void_p | None = library.begin(size, rank, unique)
+        except BaseException:
+            self._drop_stream()
+            raise
         self._settle("ncclCommInitRankConfig", end, look)
 
     # ---------------------------------------------------------------- waiting

@@ -72,13 +72,17 @@ class _Table:
             if not entry.forks:
                 del self.owned[key]
 
-    def find(self, key: Key) -> _Owned:
-        """The entry of a value; a message that names one may come before the one that makes it."""
+    def find(self, key: Key, fork_key: Key | None = None) -> _Owned:
+        """The entry of a value, with a fork more if one is named; a message that names a value may come before
+        the one that makes it."""
         with self.lock:
             if not self.lock.wait_for(lambda: key in self.owned, seconds_of(UNSET_TIMEOUT) or None):
                 fail(RuntimeError, "RRef", "a value that is still owned was required", key,
                      "keep a reference to it until all others are made")  # fmt: skip
-            return self.owned[key]
+            entry = self.owned[key]
+            if fork_key is not None:
+                entry.forks.add(fork_key)
+            return entry
 
 
 _TABLE = _Table()
@@ -255,7 +259,7 @@ def fork(reference: RRef, to: WorkerInfo, held: list[Any]) -> Any:
         return reference._key, None, owner
     fork_key = _new_key()
     if reference.is_owner():
-        _TABLE.enter(reference._key, fork_key)
+        _TABLE.find(reference._key, fork_key)
     else:
         request(owner, "fork", (reference._key, fork_key), seconds_of(UNSET_TIMEOUT), "RRef").wait()
     return reference._key, fork_key, owner
@@ -266,8 +270,7 @@ def join(sent: Any) -> RRef:
     key, fork_key, owner = sent
     if owner == agent().info:
         fork_key = _new_key()
-        _TABLE.find(key)
-        _TABLE.enter(key, fork_key)
+        _TABLE.find(key, fork_key)  # in one step: the last other fork may leave at any time
     return RRef(None, _key=key, _fork=fork_key, _owner=owner)
 
 
@@ -327,7 +330,7 @@ STATE.handlers.update(
     remote_profiled=_remote_profiled,
     profiled=_profiled,
     fetch=lambda sender, key: _TABLE.find(key).future.wait(),
-    fork=lambda sender, content: _TABLE.enter(*content) and None,
+    fork=lambda sender, content: _TABLE.find(*content) and None,
     leave=lambda sender, content: _TABLE.leave(*content),
 )
 STATE.fork, STATE.join = fork, join
