@@ -6,6 +6,7 @@ Keeps true: no process outlives the call; a rank's error is shown whole.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 #: seconds that a program may take on a machine that is busy with others: who is slow is no failure, who hangs is
@@ -69,16 +70,31 @@ def _stacks(processes: Sequence[subprocess.Popen[str]]) -> str:
     return "\n".join(lines)
 
 
+@contextlib.contextmanager
+def held_port() -> Iterator[str]:
+    """A port that rank 0 may listen at and the system gives to nobody else: it is bound here, too, by a socket
+    that does not listen and lets others have its address."""
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield str(holder.getsockname()[1])
+
+
 def run(
     program: str, size: int = 2, seconds: float = DEADLINE, *, script: str = "programs.py",
     dying: Sequence[int] = (), environment: Mapping[str, str] | None = None,
 ) -> list[Any]:  # fmt: skip
     """The results of all ranks; None of those that are to die."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    with held_port() as port:
+        return _run(program, size, seconds, port, script, dying, environment or {})
+
+
+def _run(
+    program: str, size: int, seconds: float, port: str, script: str, dying: Sequence[int],
+    environment: Mapping[str, str],
+) -> list[Any]:  # fmt: skip
     base = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
-    base |= {"PYTHONFAULTHANDLER": "1", **(environment or {})}
+    base |= {"PYTHONFAULTHANDLER": "1", **environment}
     command = [sys.executable, os.path.join(HERE, script), *program.split()]
     processes = [
         subprocess.Popen(

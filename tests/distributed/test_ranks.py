@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import socket
 import subprocess
 import sys
 
@@ -14,6 +15,17 @@ import ranks
 import facula
 from facula import distributed as dist
 from facula import multiprocessing
+from facula.distributed import wire
+
+
+def test_the_port_of_a_program_is_kept_for_its_first_rank():
+    with ranks.held_port() as port, socket.socket() as other:
+        with pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.1", int(port)))
+        with pytest.raises(ConnectionRefusedError):  # who comes early waits until somebody listens
+            other.connect(("127.0.0.1", int(port)))
+        with wire.listen("127.0.0.1", int(port)) as first:
+            assert first.getsockname()[1] == int(port)
 
 
 @pytest.mark.parametrize("size", [2, 3])
