@@ -342,15 +342,21 @@ class scatter_reduce:
         reduce_into(out, self, dim, index, reduce, include_self, combine)
 
     def backward(grad, self, dim, index, src, reduce, include_self, result):
+        dtype = grad.dtype
         if reduce == "sum":
             grad_self, grad_src = grad, F.gather(grad, dim, index)
         elif reduce == "mean":
             share = grad / scatter_counts(self, dim, index, include_self).to(grad.dtype)
             grad_self, grad_src = share, F.gather(share, dim, index)
         elif reduce == "prod":
+            work = launch.accumulation_dtype(self.dtype)
+            if work is not self.dtype:  # quotients of rounded products lose digits
+                grad, self, src = grad.to(work), self.to(work), src.to(work)
+                result = F.scatter_reduce(self, dim, index, src, "prod", include_self=include_self)
             grad_self, grad_src = _product_gradient(
                 grad, self, dim, index, src, include_self, result
             )
+            grad_self, grad_src = grad_self.to(dtype), grad_src.to(dtype)
         else:
             grad_self, grad_src = _extreme_gradient(grad, self, dim, index, src, result)
         if not include_self:

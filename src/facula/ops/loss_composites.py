@@ -68,12 +68,9 @@ def smooth_l1_loss(
             beta,
             hint="beta=0 is l1_loss()",
         )
-    difference = input - target  # whose square is curved at zero too, where that of its size is not
-    size = difference.abs()
     if beta == 0:
-        return reduced(size, reduction)
-    loss = F.where(size < beta, difference * difference * (0.5 / beta), size - 0.5 * beta)
-    return reduced(loss, reduction)
+        return reduced((input - target).abs(), reduction)
+    return reduced(F._smooth_l1_loss(input, target, beta), reduction)
 
 
 @_loss(
@@ -94,9 +91,7 @@ def huber_loss(
             hint="delta=1.0 is the default",
         )
     warn_unlike("huber_loss", input, target)
-    difference = input - target
-    size = difference.abs()
-    loss = F.where(size < delta, difference * difference * 0.5, (size - 0.5 * delta) * delta)
+    loss = F._huber_loss(input, target, delta)
     return weighted(loss, weight, reduction) if weight is not None else reduced(loss, reduction)
 
 
