@@ -68,6 +68,28 @@ def test_functions_that_have_the_name_of_their_module_stay_functions(place, firs
     assert out.split() == ["True"] * 6
 
 
+@pytest.mark.parametrize("room", ["", "ao."])
+def test_modules_of_quantized_layers(room):
+    names = {
+        "intrinsic.modules": "ConvReLU2d",
+        "intrinsic.modules.fused": "_FusedModule",
+        "intrinsic.qat.modules.conv_fused": "ConvBnReLU2d",
+        "intrinsic.quantized.modules.linear_relu": "LinearReLU",
+        "qat.modules.linear": "Linear",
+        "qat.dynamic.modules.linear": "Linear",
+        "quantized.modules.normalization": "InstanceNorm2d",
+        "quantized.modules.functional_modules": "FloatFunctional",
+        "quantized.dynamic.modules.rnn": "LSTM",
+    }
+    lines = [
+        f"from torch.{room}nn.{module} import {name} as found\n"
+        f"import torch.ao.nn.{module.partition('.modules')[0]} as place\n"
+        f"print(place.modules is not None and getattr(place, {name!r}) is found)"
+        for module, name in names.items()
+    ]
+    assert installed("\n".join(lines)).split() == ["True"] * len(names)
+
+
 def test_an_unknown_name_stays_unknown():
     with pytest.raises(ModuleNotFoundError):
         import facula.distributions.nonsense

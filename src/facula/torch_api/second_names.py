@@ -93,6 +93,20 @@ _MODULES = {
         for name in ("data_parallel", "parallel_apply", "replicate")
     },
 }
+#: packages whose classes PyTorch has in several modules
+_PARTED = {
+    f"facula.ao.nn.{place}.modules": parts.split()
+    for place, parts in {
+        "intrinsic": "fused",
+        "intrinsic.qat": "conv_fused linear_fused linear_relu",
+        "intrinsic.quantized": "bn_relu conv_add conv_relu linear_relu",
+        "qat": "conv embedding_ops linear",
+        "qat.dynamic": "linear",
+        "quantized": "activation batchnorm conv dropout embedding_ops functional_modules linear normalization rnn",
+        "quantized.dynamic": "conv linear rnn",
+    }.items()
+}
+_MODULES |= {f"{package}.{part}": package for package, parts in _PARTED.items() for part in parts}
 #: packages where PyTorch has a module for each class, named like the class
 _BY_CLASS = ("facula.distributions",)
 

@@ -41,20 +41,21 @@ _PARTS = {"complex64": "float32", "complex128": "float64"}
 
 def load() -> tuple[nccl.Library, cuda.Driver]:
     """NCCL and the driver."""
+    got = "no device"
     try:
         driver = cuda.Driver(cuda.find(config.get("cuda_library")))
         library = nccl.Library(nccl.find(config.get("nccl_library")))
-        if not driver.count():
-            raise OSError("no device")
+        if driver.count():
+            return library, driver
     except (OSError, RuntimeError) as error:
-        fail(
-            DistBackendError,
-            "init_process_group",
-            "a driver of CUDA with a device, and NCCL, were required for backend='nccl'",
-            str(error),
-            "pip install facula[nccl]; backend='gloo' and backend='mpi' serve the processor's memory",
-        )
-    return library, driver
+        got = str(error)
+    return fail(
+        DistBackendError,
+        "init_process_group",
+        "a driver of CUDA with a device, and NCCL, were required for backend='nccl'",
+        got,
+        "pip install facula[nccl]; backend='gloo' and backend='mpi' serve the processor's memory",
+    )
 
 
 class NCCLEngine(SocketEngine):
