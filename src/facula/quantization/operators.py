@@ -11,6 +11,7 @@ from facula.quantization import (
     embedding,
     fake,
     linear,
+    ranges,
     scaled,
     weight_only,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "embedding",
     "fake",
     "linear",
+    "ranges",
     "scaled",
     "weight_only",
 ]

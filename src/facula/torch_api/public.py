@@ -83,6 +83,7 @@ _FROM = {
         "_int_mm _weight_int8pack_mm _convert_weight_to_int4pack_for_cpu _weight_int4pack_mm_for_cpu"
     ),
     "facula.quantization.scaled": "_scaled_mm",
+    "facula.quantization.ranges": "choose_qparams_optimized _saturate_weight_to_fp16",
     "facula.quantization.tensor": (
         "qscheme per_tensor_affine per_channel_affine per_tensor_symmetric per_channel_symmetric "
         "per_channel_affine_float_qparams"
