@@ -221,3 +221,17 @@ def test_a_table_without_a_configuration_says_which_is_missing():
     bag.qconfig = None
     with pytest.raises(AssertionError, match="must have a valid qconfig"):
         nn.qat.EmbeddingBag.from_float(bag)  # type: ignore[attr-defined]
+
+
+def test_tables_that_are_trained_are_observed():
+    """By an observer that does nothing, as what is made of them expects one; converted, their numbers stay."""
+    model = nn.Sequential(nn.Embedding(6, 4))
+    model[0].qconfig = Q.default_embedding_qat_qconfig
+    ready = Q.prepare_qat(model.train(), Q.get_embedding_qat_module_mappings())
+    assert observed(ready) == ["0"]
+    assert type(ready[0].activation_post_process) is Q.NoopObserver
+    x = facula.tensor([[0, 5], [2, 3]])
+    before = ready(x)
+    made = Q.convert(ready.eval(), Q.get_embedding_static_quant_module_mappings())
+    assert type(made[0]) is nnq.Embedding
+    np.testing.assert_allclose(made(x).numpy(), before.detach().numpy(), atol=1e-6)

@@ -202,7 +202,7 @@ def _add_observers(
             _observe(made, getattr(made, "qconfig", None))
         else:
             _add_observers(child, kinds, whole, custom)
-    alone = not list(module.children())
+    alone = not list(_layers(module))
     skipped = (stubs.DeQuantStub, *no_observer_set())
     if alone and type(module) in kinds and type(module) not in skipped:
         _observe(module, getattr(module, "qconfig", None))

@@ -43,7 +43,9 @@ def _distance(x: Any, low: Any, high: Any, bits: int) -> float:
     out=False,
     keeps=False,
 )
-def choose_qparams_optimized(input, numel, n_bins, ratio, bit_width):
+def choose_qparams_optimized(
+    input: Any, numel: int, n_bins: int, ratio: float, bit_width: int
+) -> Any:
     """The ends of the range whose levels lie closest to the numbers: the greatest, then the least.
 
     From the whole range, the end that costs less comes in by one of `n_bins` steps, until no more than a part
@@ -78,7 +80,7 @@ def choose_qparams_optimized(input, numel, n_bins, ratio, bit_width):
     out=False,
     keeps=False,
 )
-def _saturate_weight_to_fp16(weight):
+def _saturate_weight_to_fp16(weight: Any) -> Any:
     """The weight itself, whose numbers beyond those of 16-bit floats have become the largest of these."""
     op = "_saturate_weight_to_fp16"
     _check_floats(op, weight)
