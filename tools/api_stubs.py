@@ -549,9 +549,8 @@ def _path_of(place: str) -> str | None:
     """Where the stub of a namespace lies; None for a package that holds more than operators."""
     module = import_module(f"facula.{place}")
     file = Path(str(module.__file__))
-    if re.fullmatch(r"__init__\.pyi?", file.name):
-        return None
-    return str(file.relative_to(PACKAGE).with_suffix(".pyi"))
+    path = file.relative_to(PACKAGE).with_suffix(".pyi")
+    return None if path.stem == "__init__" and path.parts[0] != "namespaces" else str(path)
 
 
 def stubs() -> dict[str, str]:

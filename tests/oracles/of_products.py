@@ -203,3 +203,32 @@ oracle(
     ],
     empty=False,
 )(numpy.array_equal)
+
+
+@oracle(
+    "_grouped_mm",
+    kind="loop",
+    factor=64,
+    empty=False,
+    samples=lambda S: [
+        call(S(6, 3).float(), S(2, 3, 4).float(), S.of([2, 5]).int()),
+        call(S(2, 3, 4).float(), S(4, 6).float(), S.of([0, 6]).int()),
+        call(S(3, 5).float(), S(5, 2).float(), S.of([1, 1, 5]).int()),
+        call(S(2, 3, 4).float(), S(2, 4, 5).float()),
+    ],
+)
+def grouped_mm(a, b, ends=None):
+    if ends is None:
+        return numpy.stack([left @ right for left, right in zip(a, b, strict=True)])
+    begin = 0
+    shape = (a.shape[-2], b.shape[-1]) if a.ndim != b.ndim else (len(ends), len(a), b.shape[1])
+    made = numpy.zeros(shape, dtype=a.dtype)
+    for group, end in enumerate(ends):
+        if a.ndim == 2 and b.ndim == 3:
+            made[begin:end] = a[begin:end] @ b[group]
+        elif a.ndim == 3:
+            made[:, begin:end] = a[group] @ b[:, begin:end]
+        else:
+            made[group] = a[:, begin:end] @ b[begin:end]
+        begin = end
+    return made

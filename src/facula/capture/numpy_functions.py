@@ -732,10 +732,7 @@ def _shared(array: ArrayValue) -> TensorValue:
     return tensor
 
 
-_OF_ARRAYS: list[tuple[Any, bool]] = [
-    (core.from_numpy, False),
-    (core.as_tensor, False),
-    (core.tensor, True),
-]
-for _maker_of_tensors, _copies in _OF_ARRAYS:
-    _RULES[_maker_of_tensors] = _tensor_of(_maker_of_tensors, _copies)
+for _maker_of_tensors in (core.from_numpy, core.as_tensor):
+    _RULES[_maker_of_tensors] = _tensor_of(_maker_of_tensors, False)
+#: called by the rule of `tensor`, which takes tensors as well
+tensor_of_array = _tensor_of(core.tensor, True)

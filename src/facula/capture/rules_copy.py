@@ -13,10 +13,12 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from facula import core
+from facula.capture.arrays import translation
 from facula.capture.breaks import Break
 from facula.capture.reading import DICTS
 from facula.capture.rules import rule
 from facula.capture.values import (
+    ArrayValue,
     DictValue,
     FunctionValue,
     Known,
@@ -55,6 +57,8 @@ def _copy(d: Any, args: list, kwargs: dict) -> Any:
 @rule(core.tensor)
 def _tensor(d: Symbolic, args: list, kwargs: dict) -> Any:
     """`tensor(data)`: of a tensor, a copy apart from the tape."""
+    if args and isinstance(d.force(args[0]), ArrayValue):
+        return translation("numpy_functions").tensor_of_array(d, args, kwargs)
     if len(args) != 1 or type(d.force(args[0])) is not TensorValue:
         return d.graph_call(core.tensor, args, kwargs)
     wanted = dict(kwargs)

@@ -327,8 +327,7 @@ class ProcessGroup:
             work.finish([tensor], self.ranks[peer or 0])
             return work
         source = ANY if peer is None else self.ranks[peer]
-        held: list[Ticket] = []
-        who = "any rank" if peer is None else f"rank {source}"
+        who, held = "any rank" if peer is None else f"rank {source}", list[Ticket]()
 
         def take(rank: int, label: str, data: bytearray) -> None:
             self._coming.pop(work, None)

@@ -572,20 +572,8 @@ def _check_starts(op: str, values: list[int], count: int) -> None:
         )
 
 
-def _bag_offsets(op: str, input: core.Tensor, offsets: Any, include_last: bool) -> tuple[Any, int]:
-    """Where each bag starts and, after the last one, where the indices end; how many bags are
-    asked for. Indices behind the end that the caller gave are one more bag, that nobody asked for."""
-    if input.dim() == 2:
-        if offsets is not None:
-            fail(
-                ValueError,
-                op,
-                "if input is 2D, then offsets has to be None",
-                list(offsets.shape),
-                hint="every row is a bag: leave offsets out, or flatten the input",
-            )
-        bags, size = input.shape
-        return F.arange(bags + 1, device=input.device) * size, bags
+def _check_offsets(op: str, input: core.Tensor, offsets: Any, include_last: bool) -> None:
+    """That indices of one dimension and offsets fit together."""
     if input.dim() != 1:
         fail(
             ValueError,
@@ -610,6 +598,23 @@ def _bag_offsets(op: str, input: core.Tensor, offsets: Any, include_last: bool) 
             0,
             hint="the last offset is where the last bag ends: facula.tensor([0]) makes no bag",
         )
+
+
+def _bag_offsets(op: str, input: core.Tensor, offsets: Any, include_last: bool) -> tuple[Any, int]:
+    """Where each bag starts and, after the last one, where the indices end; how many bags are
+    asked for. Indices behind the end that the caller gave are one more bag, that nobody asked for."""
+    if input.dim() == 2:
+        if offsets is not None:
+            fail(
+                ValueError,
+                op,
+                "if input is 2D, then offsets has to be None",
+                list(offsets.shape),
+                hint="every row is a bag: leave offsets out, or flatten the input",
+            )
+        bags, size = input.shape
+        return F.arange(bags + 1, device=input.device) * size, bags
+    _check_offsets(op, input, offsets, include_last)
     offsets = offsets.to(core.int64)
     count = input.numel()
     whole = False

@@ -70,7 +70,7 @@ class OverloadSchema:
         schema = overload._table_schema
         parameters = schema.parameters if schema is not None else ()
         definition = overload._definition
-        mutates = (*getattr(definition, "mutates", ()), *getattr(definition, "mutated", ()))
+        mutates = definition.mutated if definition is not None else ()
         self.parameters = parameters
         self.arguments = [
             Argument(p.name, _type_text(p), p, (written and i == 0) or p.name in mutates)

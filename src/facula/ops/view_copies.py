@@ -126,54 +126,40 @@ def as_strided_scatter(self, src, size, stride, storage_offset):
     return whole
 
 
+def _refuse(required: str, got: Any, hint: str) -> None:
+    core.errors.fail(RuntimeError, "_chunk_cat", f"_chunk_cat expects {required}", got, hint=hint)
+
+
+def _check_chunks(tensors: tuple[Any, ...], dim: int, num_chunks: int) -> None:
+    """That `_chunk_cat` can cut and join these."""
+    if num_chunks < 1:
+        _refuse("positive num_chunks", num_chunks, "num_chunks=1 joins the tensors as they are")
+    if not tensors:
+        _refuse("a non-empty input tensor list", "[]", "give at least one tensor")
+    if dim < 0 and len({tensor.dim() for tensor in tensors}) > 1:
+        required = "non-negative dim when input tensors have different ndims"
+        _refuse(required, dim, "count dimensions from the first")
+    for tensor in tensors:
+        if not tensor.numel():
+            _refuse("non-empty tensor", "an empty one", "leave out tensors without elements")
+        d = wrap_dim("_chunk_cat", dim, tensor.dim())
+        if tensor.shape[:d] != tensors[0].shape[:d]:
+            _refuse(
+                "same sizes of 0,...,dim-1 dimensions for all tensors",
+                f"{list(tensors[0].shape[:d])} and {list(tensor.shape[:d])}",
+                "a smaller dim leaves fewer sizes that must be equal",
+            )
+
+
 @composite("_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor", names=("_chunk_cat",))
 def _chunk_cat(tensors: tuple[Any, ...], dim: int, num_chunks: int) -> Any:
     """Each tensor cut into `num_chunks` equal pieces along `dim` (zeros fill the last), flattened,
     then joined.
     """
-    if num_chunks < 1:
-        core.errors.fail(
-            RuntimeError,
-            "_chunk_cat",
-            "_chunk_cat expects positive num_chunks",
-            num_chunks,
-            hint="num_chunks=1 joins the tensors as they are",
-        )
-    if not tensors:
-        core.errors.fail(
-            RuntimeError,
-            "_chunk_cat",
-            "_chunk_cat expects a non-empty input tensor list",
-            "[]",
-            hint="give at least one tensor",
-        )
-    if dim < 0 and len({tensor.dim() for tensor in tensors}) > 1:
-        core.errors.fail(
-            RuntimeError,
-            "_chunk_cat",
-            "_chunk_cat expects non-negative dim when input tensors have different ndims",
-            dim,
-            hint="count dimensions from the first",
-        )
+    _check_chunks(tensors, dim, num_chunks)
     rows = []
     for tensor in tensors:
-        if not tensor.numel():
-            core.errors.fail(
-                RuntimeError,
-                "_chunk_cat",
-                "_chunk_cat expects non-empty tensor",
-                "an empty one",
-                hint="leave out tensors without elements",
-            )
         d = wrap_dim("_chunk_cat", dim, tensor.dim())
-        if tensor.shape[:d] != tensors[0].shape[:d]:
-            core.errors.fail(
-                RuntimeError,
-                "_chunk_cat",
-                "_chunk_cat expects same sizes of 0,...,dim-1 dimensions for all tensors",
-                f"{list(tensors[0].shape[:d])} and {list(tensor.shape[:d])}",
-                hint="a smaller dim leaves fewer sizes that must be equal",
-            )
         missing = -tensor.shape[d] % num_chunks
         if missing:
             gap = [*tensor.shape[:d], missing, *tensor.shape[d + 1 :]]

@@ -53,7 +53,7 @@ def _suits(node: Node) -> bool:
     return any(
         user.op == "call_function"
         and table.operator_of(user.target) is F.mean
-        and tuple(user.args[1:2]) == (dims,)
+        and [tuple(d) for d in user.args[1:2]] == [dims]
         and value.shape != user.meta["val"].shape
         for user in x.users
     )

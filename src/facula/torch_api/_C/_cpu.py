@@ -1,6 +1,6 @@
 """What the processor can do, under the names of PyTorch's extension module."""
 
-from facula.cpu import (
+from facula.torch_api.cpu import (
     _is_amx_fp16_supported,
     _is_amx_tile_supported,
     _is_avx2_supported,
