@@ -2,7 +2,7 @@
 
 Takes: tensors and numbers.
 Gives: operators `maximum`, `minimum`, `fmax`, `fmin`, `clamp`, `clamp_min`, `clamp_max`, `where`,
-`nan_to_num`, `heaviside`.
+`nan_to_num`, `heaviside`, `_smooth_l1_loss`, `_huber_loss`.
 Keeps true: NaN passes through `maximum`, `minimum` and `clamp`, and loses against a number in
 `fmax` and `fmin`; the value
 not chosen has gradient zero, whatever it is.
@@ -240,3 +240,53 @@ def heaviside(x, values):
     if x.is_bool:
         return x | values
     return s.where(x == 0, values, s.where(x > 0, s.constant(1, x.dtype), s.constant(0, x.dtype)))
+
+
+# losses of regression, a square near zero and a line beyond: one pass, rounded once; their sums and means stand in
+# `loss_composites`. The second derivative at a difference of zero is that of the square.
+@pointwise(
+    "_smooth_l1_loss(Tensor self, Tensor target, float beta=1.0) -> Tensor",
+    names=(),
+    dtypes="float",
+    prebuilt=({"beta": RUNTIME},),
+    inplace=False,
+    out=False,
+)
+def _smooth_l1_loss(x, y, *, beta):
+    """``d ** 2 / (2 beta)`` where ``|d| < beta``, else ``|d| - beta / 2``, of ``d = self - target``."""
+    difference = x - y
+    size = s.abs(difference)
+    return s.where(size < beta, 0.5 * difference * difference / beta, size - 0.5 * beta)
+
+
+@_smooth_l1_loss.backward
+def _(grad, x, y, *, beta):
+    """By one comparison for each side, so that NaN passes through."""
+    difference = x - y
+    outside = s.where(difference >= beta, 1.0, difference / beta)
+    slope = grad * s.where(difference <= -beta, -1.0, outside)
+    return slope, -slope
+
+
+@pointwise(
+    "_huber_loss(Tensor self, Tensor target, float delta=1.0) -> Tensor",
+    names=(),
+    dtypes="float",
+    prebuilt=({"delta": RUNTIME},),
+    inplace=False,
+    out=False,
+)
+def _huber_loss(x, y, *, delta):
+    """``d ** 2 / 2`` where ``|d| < delta``, else ``delta (|d| - delta / 2)``, of ``d = self - target``."""
+    difference = x - y
+    size = s.abs(difference)
+    return s.where(size < delta, 0.5 * difference * difference, delta * (size - 0.5 * delta))
+
+
+@_huber_loss.backward
+def _(grad, x, y, *, delta):
+    """By one comparison for each side, so that NaN passes through."""
+    difference = x - y
+    outside = s.where(difference >= delta, delta, difference)
+    slope = grad * s.where(difference <= -delta, -delta, outside)
+    return slope, -slope
