@@ -269,9 +269,7 @@ class ArchiveCode:
             if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
                 kind.attributes[_own(str(target.slice.value))] = self._type(statement.value)
             elif isinstance(target, ast.Name):
-                listed = {"__parameters__": kind.parameters, "__buffers__": kind.buffers,
-                          "__forward_hooks__": kind.hooks, "__forward_pre_hooks__": kind.pre_hooks,
-                          }.get(target.id)  # fmt: skip
+                listed = kind.listed_names().get(target.id)
                 if listed is not None:
                     listed.extend(self._literal(statement.value))
 

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 from facula import core
 from facula.core.errors import fail
 from facula.jit import types as T
-from facula.jit.code_text import Names, code_and_constants, code_of_unit, literal, unit_text
+from facula.jit.code_text import Names, code_and_constants, literal, unit_text
 from facula.jit.python_types import enum_type, type_of_value
 from facula.jit.script_objects import CODE, SAVE, RecursiveScriptModule, ScriptFunction
 from facula.nn import Parameter
@@ -139,18 +139,10 @@ class _Writer:
         base = "(Module)" if kind.is_module else ""
         lines = [f"class {name}{base}:"]
         if kind.is_module:
-            for own, listed in (("__parameters__", kind.parameters), ("__buffers__", kind.buffers)):
-                lines.append(
-                    f"  {own} = [{''.join(literal(n, self.names) + ', ' for n in listed)}]"
-                )
-            for own, listed in (
-                ("__forward_hooks__", kind.hooks),
-                ("__forward_pre_hooks__", kind.pre_hooks),
-            ):
-                if listed:
-                    lines.append(
-                        f"  {own} = [{''.join(literal(n, self.names) + ', ' for n in listed)}]"
-                    )
+            for own, listed in kind.listed_names().items():
+                if listed or own in ("__parameters__", "__buffers__"):
+                    names = "".join(literal(n, self.names) + ", " for n in listed)
+                    lines.append(f"  {own} = [{names}]")
             odd = [n for n in kind.attributes if not n.isidentifier()]
             if odd:
                 lines.append("  __annotations__ = []")
@@ -236,14 +228,9 @@ class _Writer:
 
 def _constant_type(value: Any) -> T.Type | None:
     """The type of a constant that a class in a file can have; None for others."""
-    if type(value) in (bool, int, float, str):
-        return type_of_value(value)
-    plain = (
-        isinstance(value, tuple)
-        and value
-        and all(type(v) in (bool, int, float, str) for v in value)
-    )
-    return type_of_value(value) if plain and type(value) is tuple else None
+    items = value if type(value) is tuple else (value,)
+    plain = items and all(type(v) in (bool, int, float, str) for v in items)
+    return type_of_value(value) if plain else None
 
 
 def _plain(value: object) -> Any:
@@ -328,4 +315,4 @@ class _Tagged:
 
 
 SAVE.append(save)
-CODE.extend((code_of_unit, code_and_constants))
+CODE.append(code_and_constants)

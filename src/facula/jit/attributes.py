@@ -11,14 +11,12 @@ from typing import Any
 
 from facula.jit import types as T
 from facula.jit.ir import Value
+from facula.jit.module_contents import asks_for_contents
 from facula.jit.signatures import signatures
 from facula.jit.values import Bound, Names, Operator, Operators, Python, Special, TypeName, Unit
 
 __all__ = ["attribute"]
 
-#: methods of `nn.Module` that give what a module holds
-_CONTENTS = ("items", "values", "keys", "children", "named_children", "parameters", "named_parameters", "buffers",
-             "named_buffers", "modules", "named_modules")  # fmt: skip
 _RENAMED = {"shape": "aten::size", "is_cuda": "prim::is_cuda"}
 
 
@@ -88,7 +86,7 @@ def _of_object(builder: Any, value: Value, kind: T.ClassType, name: str) -> Any:
         return builder.call_unit(getter, [value], {}, method=f"{name}__get")
     if name in kind.methods:
         return Bound(value, name)
-    if kind.is_module and name in _CONTENTS:
+    if asks_for_contents(kind, name):
         return Bound(value, name)
     if name in kind.static:
         return Unit(kind.static[name])

@@ -20,6 +20,7 @@ from facula.jit.builtin_calls import BUILTINS, OPERATOR_FORMS, type_question
 from facula.jit.conditions import Condition
 from facula.jit.expressions import BINARY
 from facula.jit.ir import Value
+from facula.jit.module_contents import asks_for_contents, contents
 from facula.jit.python_types import NoType, annotation_type, type_of_class, type_of_value
 from facula.jit.python_values import builtin_name, wrapped
 from facula.jit.signatures import signature_of_operator, signatures
@@ -237,11 +238,8 @@ class Calls(Subscripts):
         """A method of an object or module."""
         kind = value.type
         assert isinstance(kind, T.ClassType)
-        if kind.is_module and name in _CONTENTS:
-            items = self.items_of_module(value, kind) or self.children(value, kind)
-            return _CONTENTS[name](self, items)
-        if kind.is_module and name in _WHOLE_CONTENTS and name not in kind.methods:
-            return _WHOLE_CONTENTS[name](self, value)
+        if asks_for_contents(kind, name):
+            return contents(self, value, name)
         if name not in kind.methods:
             self.refuse(f"a method that {kind} has was required", name)
         unit = kind.methods[name]
@@ -407,47 +405,6 @@ class Calls(Subscripts):
 _DTYPE_METHODS = {
     "byte": 0, "char": 1, "short": 2, "int": 3, "long": 4, "half": 5, "float": 6, "double": 7,
     "cfloat": 9, "cdouble": 10, "bool": 11, "bfloat16": 15,
-}  # fmt: skip
-
-
-def _named(builder: Any, items: list[Any]) -> Any:
-    return Items([Items([builder.constant(n), v]) for n, v in items])
-
-
-def _parts(what: str, deep: bool) -> Any:
-    """Parameters, buffers or modules with their names, those of modules inside as well."""
-
-    def listed(builder: Any, value: Value, prefix: str) -> list[tuple[str, Value]]:
-        kind: Any = value.type
-        made = [(prefix, value)] if what == "modules" else []
-        names = {"parameters": kind.parameters, "buffers": kind.buffers}.get(what, ())
-        for name in names:
-            if kind.attributes[name].kind == "Tensor":
-                part = builder.value("prim::GetAttr", [value], kind.attributes[name], name=name)
-                made.append((f"{prefix}.{name}" if prefix else name, part))
-        for name, child in builder.children(value, kind):
-            made += listed(builder, child, f"{prefix}.{name}" if prefix else name)
-        return made
-
-    def content(builder: Any, value: Value) -> Any:
-        found = listed(builder, value, "")
-        return _named(builder, found) if deep else Items([v for _, v in found])
-
-    return content
-
-
-#: what modules hold all together, by the method that asks for it
-_WHOLE_CONTENTS: dict[str, Any] = {
-    **{f"named_{what}": _parts(what, True) for what in ("parameters", "buffers", "modules")},
-    **{what: _parts(what, False) for what in ("parameters", "buffers", "modules")},
-}
-
-#: what modules hold, by the method that asks for it
-_CONTENTS: dict[str, Any] = {
-    "items": _named, "named_children": _named,
-    "keys": lambda builder, items: Items([builder.constant(n) for n, _ in items]),
-    "values": lambda builder, items: Items([v for _, v in items]),
-    "children": lambda builder, items: Items([v for _, v in items]),
 }  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from facula.jit.code_operators import operator_text
 from facula.jit.functions import Empty
 from facula.jit.ir import Block, Node, Value
 
-__all__ = ["Names", "code_of_unit", "unit_text"]
+__all__ = ["Names", "code_and_constants", "unit_text"]
 
 _TAKEN = {"torch", "ops", "CONSTANTS", "annotate", "uninitialized", "unchecked_cast", "fork", "wait", "inf", "nan",
           "range", "getattr", "isinstance", "print", "int", "float", "bool", "str", "list", "dict"}  # fmt: skip
@@ -373,13 +373,8 @@ def unit_text(unit: Any, name: str, names: Names, *, typed_self: bool = False) -
     ])  # fmt: skip
 
 
-def code_of_unit(unit: Any) -> str:
-    """The text of one function, as `.code` gives it."""
-    return code_and_constants(unit)[0]
-
-
 def code_and_constants(unit: Any) -> tuple[str, list[Any]]:
-    """The text of one function, and the tensors beside it."""
+    """The text of one function, as `.code` gives it, and the tensors beside it."""
     definition, names = getattr(unit, "definition", None), Names()
     text = unit_text(unit, definition.name if definition is not None else "forward", names)
     return text, names.constants

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import enum
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -222,7 +223,7 @@ class Expressions(Builder):
         if name == "floordiv" and "Tensor" in (kind.kind, right.type.kind):
             name = "floor_divide"
         if isinstance(kind, T.EnumType) and name in ("eq", "ne"):
-            run = _is if name == "eq" else _is_not
+            run = operator.is_ if name == "eq" else operator.is_not
             return self.value(f"aten::{name}", [left, right], T.BOOL, run)
         if name in ("eq", "ne") and kind.kind == right.type.kind == "Tuple":
             return self._tuples_equal(name, left, right)
@@ -285,14 +286,6 @@ class Expressions(Builder):
 
     def _IfExp(self, node: ast.IfExp, hint: T.Type | None = None) -> Any:
         raise NotImplementedError
-
-
-def _is(a: object, b: object) -> bool:
-    return a is b
-
-
-def _is_not(a: object, b: object) -> bool:
-    return a is not b
 
 
 def _inside(hint: T.Type | None, kind: str) -> T.Type | None:

@@ -14,17 +14,18 @@ from typing import Any, Dict, Final, List, Optional, Tuple, Union  # noqa: UP035
 from facula.jit.annotations import BroadcastingList1, BroadcastingList2, BroadcastingList3
 from facula.jit.functions import caller_names
 from facula.jit.marks import (
-    MARK,
-    _overload,
-    _overload_method,
+    _marked,
     export,
     ignore,
     is_scripting,
     mark_of,
     unused,
 )
+from facula.jit.marks import _overload as _overload
+from facula.jit.marks import _overload_method as _overload_method
 from facula.jit.python_types import qualified_name
 from facula.namespaces.futures import Future
+from facula.nn.functional_scaled import boolean_dispatch
 
 __all__ = [
     "Any",
@@ -85,28 +86,7 @@ def should_drop(fn: Any) -> bool:
 
 def _copy_to_script_wrapper(fn: Any) -> Any:
     """Marks a method that the scripted module keeps for Python."""
-    setattr(fn, MARK, FunctionModifiers.COPY_TO_SCRIPT_WRAPPER)
-    return fn
-
-
-def boolean_dispatch(
-    arg_name: str,
-    arg_index: int,
-    default: bool,
-    if_true: Callable[..., Any],
-    if_false: Callable[..., Any],
-    module_name: str,
-    func_name: str,
-) -> Callable[..., Any]:
-    """One of two functions, by the truth of an argument."""
-
-    def function(*args: Any, **kwargs: Any) -> Any:
-        chosen = kwargs.get(arg_name, args[arg_index] if len(args) > arg_index else default)
-        return (if_true if chosen else if_false)(*args, **kwargs)
-
-    function.__name__, function.__module__ = func_name, module_name
-    function.__doc__ = if_true.__doc__ or if_false.__doc__
-    return function
+    return _marked(fn, FunctionModifiers.COPY_TO_SCRIPT_WRAPPER)
 
 
 def createResolutionCallbackFromFrame(frames_up: int = 0) -> Callable[[str], Any]:
@@ -157,4 +137,3 @@ def _disable_emit_hooks() -> Iterator[None]:
 
 
 _qualified_name = qualified_name
-_overload, _overload_method = _overload, _overload_method

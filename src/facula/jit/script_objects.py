@@ -163,12 +163,12 @@ class _HasGraph:
     @property
     def code(self) -> str:
         """The graph as text of a restricted Python, as files have it."""
-        return CODE[0](self.unit.compiled())
+        return CODE[0](self.unit.compiled())[0]
 
     @property
     def code_with_constants(self) -> tuple[str, Any]:
         """The text of `code`, and the tensors that it names `CONSTANTS.c0`, ..."""
-        text, constants = CODE[1](self.unit.compiled())
+        text, constants = CODE[0](self.unit.compiled())
         return text, SimpleNamespace(**{f"c{i}": value for i, value in enumerate(constants)})
 
     def graph_for(self, *args: object, **kwargs: object) -> Any:

@@ -148,6 +148,13 @@ class ClassType(Type):
         #: why an attribute has no type
         self.notes: dict[str, str] = {}
 
+    def listed_names(self) -> dict[str, list[str]]:
+        """The lists of names that a module has, by the names that files have for them."""
+        return {
+            "__parameters__": self.parameters, "__buffers__": self.buffers,
+            "__forward_hooks__": self.hooks, "__forward_pre_hooks__": self.pre_hooks,
+        }  # fmt: skip
+
     def __eq__(self, other: object) -> bool:
         return self is other
 
