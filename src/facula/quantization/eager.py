@@ -16,6 +16,7 @@ from facula import core
 from facula.core.errors import fail, message
 from facula.quantization import fake_quantize as fq
 from facula.quantization import qconfig as qc
+from facula.quantization.calls import FIXED_MODULES
 from facula.quantization.modules import dynamic as nnqd
 from facula.quantization.modules import embedding as tables
 from facula.quantization.modules import (
@@ -122,15 +123,6 @@ def no_observer_set() -> set[Any]:
     return {stubs.QuantWrapper, nn.Dropout, nn.Identity}
 
 
-#: modules whose results lie in an interval that is known: training passes them through its levels
-_FIXED = {
-    nn.Sigmoid: "0to1",
-    nn.Hardsigmoid: "0to1",
-    nn.Softmax: "0to1",
-    nn.Tanh: "neg1to1",
-}
-
-
 # ------------------------------------------------------------------ configurations and observers
 
 
@@ -194,8 +186,8 @@ def _add_observers(
                 child.activation_post_process = config.activation()
         elif isinstance(child, (nni._FusedModule, nnqat._Weighted)) or type(child) in whole:
             _observe(child, config)
-        elif child.training and type(child) in _FIXED:
-            _observe(child, config, _FIXED[type(child)])
+        elif child.training and type(child) in FIXED_MODULES:
+            _observe(child, config, FIXED_MODULES[type(child)])
         elif config is not None and type(child) in custom:
             made = custom[type(child)].from_float(child)
             setattr(module, name, made)
@@ -214,20 +206,17 @@ _add_observer_ = add_observer_
 def _observe(module: Any, config: Any, interval: str | None = None) -> None:
     if config is None or config.activation is None or hasattr(module, "activation_post_process"):
         return
-    if interval is not None:
-        word = "fake_quant" if issubclass(_class_of(config.activation), fq.FakeQuantizeBase) else ""
-        place = fq if word else qc.ob
-        name = f"default_fixed_qparams_range_{interval}_{word or 'observer'}"
-        observer = getattr(place, name)()
-    else:
-        observer = config.activation()
-    module.add_module("activation_post_process", observer)
+    module.add_module("activation_post_process", activation_maker(config, interval)())
     module.register_forward_hook(_look, prepend=True)  # others see what the observer gives
 
 
-def _class_of(maker: Any) -> Any:
-    found = qc.ob._spread(maker)[0]
-    return found if isinstance(found, type) else object
+def activation_maker(config: Any, interval: str | None) -> Any:
+    """What makes the observer of results; where these lie in a known interval, one that knows it."""
+    if interval is None:
+        return config.activation
+    kind = qc.ob._spread(config.activation)[0]
+    training = isinstance(kind, type) and issubclass(kind, fq.FakeQuantizeBase)
+    return fq.fixed_range(interval, training)
 
 
 def _look(module: Any, inputs: Any, output: core.Tensor | None) -> Any:

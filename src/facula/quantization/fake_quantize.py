@@ -239,6 +239,23 @@ default_fixed_qparams_range_neg1to1_fake_quant = FixedQParamsFakeQuantize.with_a
 default_fixed_qparams_range_0to1_fake_quant = FixedQParamsFakeQuantize.with_args(
     observer=default_fixed_qparams_range_0to1_observer
 )
+_FIXED_RANGES = {
+    "neg1to1": (
+        default_fixed_qparams_range_neg1to1_observer,
+        default_fixed_qparams_range_neg1to1_fake_quant,
+    ),
+    "0to1": (
+        default_fixed_qparams_range_0to1_observer,
+        default_fixed_qparams_range_0to1_fake_quant,
+    ),
+}
+
+
+def fixed_range(interval: str, training: bool) -> Any:
+    """What makes the observer of results in an interval that is known; in training they pass through its levels."""
+    return _FIXED_RANGES[interval][training]
+
+
 default_symmetric_fixed_qparams_fake_quant = default_fixed_qparams_range_neg1to1_fake_quant
 default_affine_fixed_qparams_fake_quant = default_fixed_qparams_range_0to1_fake_quant
 default_per_channel_weight_fake_quant = FakeQuantize.with_args(

@@ -12,7 +12,7 @@ from typing import Any
 
 import facula.nn as nn
 from facula.quantization import eager
-from facula.quantization.calls import FIXED, named
+from facula.quantization.calls import FIXED, FIXED_MODULES, modules_of, named
 from facula.quantization.modules import intrinsic as nni
 from facula.quantization.modules import qat as nnqat
 from facula.quantization.modules import quantized as nnq
@@ -22,23 +22,16 @@ WEIGHTED = (
     nn.ConvTranspose3d, nni.LinearReLU, nni.ConvReLU1d, nni.ConvReLU2d, nni.ConvReLU3d,
     nni.LinearLeakyReLU, nni.LinearTanh, nnqat._Weighted,
 )  # fmt: skip
-#: modules that have an integer form with parameters of its own
-OWN_MODULES = (
-    nn.BatchNorm2d, nn.BatchNorm3d, nni.BNReLU2d, nni.BNReLU3d, nn.ELU, nn.GroupNorm, nn.Hardswish,
-    nn.LayerNorm, nn.LeakyReLU, nn.PReLU, nn.Sigmoid, nn.Softmax,
-)  # fmt: skip
-SHARED_MODULES = (
-    nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d,
-    nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d, nn.ReLU, nn.ReLU6,
-    nn.Hardtanh, nn.Flatten, nn.Identity, nn.Dropout, nn.Upsample, nn.PixelShuffle,
-    nn.PixelUnshuffle, nn.ChannelShuffle,
-)  # fmt: skip
-FIXED_MODULES = (nn.Hardsigmoid, nn.Tanh)
 #: functions and methods by their words
 ARITHMETIC = named("fx", "arithmetic")
 OWN = named("fx", "own")
 #: two of the methods of tensors have no definitions
 SHARED = named("fx", "shared") | {"getitem", "contiguous"}
+#: modules that have an integer form with parameters of its own: those of such functions, and some that functions lack
+OWN_MODULES = (
+    *modules_of(OWN), nn.BatchNorm2d, nn.BatchNorm3d, nni.BNReLU2d, nni.BNReLU3d, nn.PReLU, nn.Sigmoid,
+)  # fmt: skip
+SHARED_MODULES = (*modules_of(SHARED), nn.Identity, nn.Upsample, nn.ChannelShuffle)
 
 
 def word(node: Any, modules: dict[str, Any]) -> str:

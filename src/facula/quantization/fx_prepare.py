@@ -12,8 +12,6 @@ from typing import Any
 import facula.nn as nn
 from facula import core
 from facula.quantization import eager, fuse
-from facula.quantization import fake_quantize as fq
-from facula.quantization import qconfig as qc
 from facula.quantization.fx_patterns import FIXED, is_relu, kind, word
 
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
@@ -179,7 +177,7 @@ class Observing:
             if fused and len(users) == 1 and is_relu(users[0], self.modules):
                 node.meta["quantized_relu"] = True
                 continue
-            self._observe_output(node, self._maker(node, what, config))
+            self._observe_output(node, self._maker(node, config))
 
     def _possible(self, node: Any, what: str, config: Any) -> bool:
         if what != "weighted":
@@ -196,13 +194,9 @@ class Observing:
             values = list(node.args[:1]) or [node.kwargs.get("input")]
         return [v for v in values if hasattr(v, "op")]
 
-    def _maker(self, node: Any, what: str, config: Any) -> Any:
+    def _maker(self, node: Any, config: Any) -> Any:
         interval = FIXED.get(word(node, self.modules).lower())
-        if what == "fixed" or interval is not None:
-            training = issubclass(eager._class_of(config.activation), fq.FakeQuantizeBase)
-            place, last = (fq, "fake_quant") if training else (qc.ob, "observer")
-            return getattr(place, f"default_fixed_qparams_range_{interval}_{last}")
-        return config.activation
+        return eager.activation_maker(config, interval)
 
     def _put(self, value: Any, observer: Any) -> Any:
         """A node that calls an observer on a value."""

@@ -14,6 +14,7 @@ from facula.core.errors import fail
 from facula.nn import functional
 from facula.quantization import fake_quantize as fq
 from facula.quantization import operators
+from facula.quantization.calls import FIXED_MODULES
 from facula.quantization.eager import (
     DEFAULT_DYNAMIC_QUANT_MODULE_MAPPINGS,
     DEFAULT_QAT_MODULE_MAPPINGS,
@@ -72,10 +73,7 @@ DEFAULT_FLOAT_TO_QUANTIZED_OPERATOR_MAPPINGS: dict[Any, Any] = {
     functional.dropout: ops.quantized.dropout,
 }
 DEFAULT_MODULE_TO_ACT_POST_PROCESS: dict[Any, Any] = {
-    nn.Hardsigmoid: fq.default_fixed_qparams_range_0to1_fake_quant,
-    nn.Sigmoid: fq.default_fixed_qparams_range_0to1_fake_quant,
-    nn.Softmax: fq.default_fixed_qparams_range_0to1_fake_quant,
-    nn.Tanh: fq.default_fixed_qparams_range_neg1to1_fake_quant,
+    kind: fq.fixed_range(interval, True) for kind, interval in FIXED_MODULES.items()
 }
 
 

@@ -16,7 +16,7 @@ from facula.core.errors import fail
 from facula.quantization import fake_quantize as fq
 from facula.quantization import observer as ob
 from facula.quantization import qconfig as qc
-from facula.quantization.calls import FIXED
+from facula.quantization.calls import FIXED, FIXED_MODULES
 
 __all__ = [
     "QConfigMapping",
@@ -136,12 +136,7 @@ def as_mapping(given: Any) -> QConfigMapping:
 
 def _fixed() -> dict[Any, str]:
     """Modules, functions and words of calls whose results lie in an interval that is known: which one."""
-    found: dict[Any, str] = {
-        nn.Hardsigmoid: "0to1",
-        nn.Sigmoid: "0to1",
-        nn.Softmax: "0to1",
-        nn.Tanh: "neg1to1",
-    }
+    found: dict[Any, str] = dict(FIXED_MODULES)
     for name, interval in FIXED.items():
         found[getattr(nn.functional, name)] = found[name] = found[f"{name}_"] = interval
     return found
@@ -155,11 +150,7 @@ def _mapping(qconfig: qc.QConfig, qat: bool, backend: str) -> QConfigMapping:
     for kind in (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d):
         made.set_object_type(kind, transposed)
     for kind, interval in _fixed().items():
-        if qat:
-            activation = getattr(fq, f"default_fixed_qparams_range_{interval}_fake_quant")
-        else:
-            activation = getattr(ob, f"default_fixed_qparams_range_{interval}_observer")
-        made.set_object_type(kind, qc.QConfig(activation, qconfig.weight))
+        made.set_object_type(kind, qc.QConfig(fq.fixed_range(interval, qat), qconfig.weight))
     return made
 
 
