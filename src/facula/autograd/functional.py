@@ -424,6 +424,20 @@ def jacobian(
         tensor([[2., 0.],
                 [0., 4.]])
     """
+    what = "Output {} of the user-provided function"
+    return _jacobian(func, inputs, create_graph, strict, vectorize, strategy, what)
+
+
+def _jacobian(
+    func: Callable,
+    inputs: object,
+    create_graph: bool,
+    strict: bool,
+    vectorize: bool,
+    strategy: str,
+    what: str,
+) -> Any:
+    """`jacobian`, whose errors call the outputs `what`."""
     _check_jacobian_arguments(create_graph, strict, vectorize, strategy)
     many, tensors = _as_tuple(inputs, "inputs", "jacobian")
     if strategy == "forward-mode":
@@ -439,7 +453,6 @@ def jacobian(
         if vectorize:
             blocks = _jacobian_batched(outputs, prepared, create_graph)
         else:
-            what = getattr(func, "_output_name", "Output {} of the user-provided function")
             blocks = _jacobian_by_rows(outputs, prepared, create_graph, strict, what)
     return _nest(_finish(blocks, create_graph), many_out, many)
 
@@ -516,18 +529,9 @@ def hessian(
         rows = jacobian(scalar, args, strict=strict, create_graph=True)
         return tuple(rows)
 
-    # what errors of the outer jacobian call its outputs
-    gradient._output_name = (  # type: ignore[attr-defined]
-        "The jacobian of the user-provided function with respect to input {}"
-    )
-    blocks = jacobian(
-        gradient,
-        tensors,
-        create_graph=create_graph,
-        strict=strict,
-        vectorize=vectorize,
-        strategy=outer_jacobian_strategy,
-    )
+    what = "The jacobian of the user-provided function with respect to input {}"
+    strategy = outer_jacobian_strategy
+    blocks = _jacobian(gradient, tensors, create_graph, strict, vectorize, strategy, what)
     return blocks if many else blocks[0][0]
 
 
