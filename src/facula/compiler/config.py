@@ -7,7 +7,7 @@ accepted, and said to be without effect.
 
 from facula.capture import config as _capture
 from facula.compiler import options as _options
-from facula.core.named_settings import Setting, become, several
+from facula.core.named_settings import become, several
 
 _CAPTURE = (
     "assume_static_by_default automatic_dynamic_shapes recompile_limit accumulated_recompile_limit "
@@ -34,9 +34,6 @@ become(
     },
     {
         **several(_capture, _CAPTURE),
-        "force_disable_caches": Setting(
-            lambda: _options.get("force_disable_caches"),
-            lambda value: _options.set("force_disable_caches", value),
-        ),
+        "force_disable_caches": _options.setting("force_disable_caches"),
     },
 )

@@ -7,10 +7,12 @@ Keeps true: an unknown name is an error that lists the known ones; `patch` resto
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from typing import Any
 
 from facula.core.errors import fail
+from facula.core.named_settings import Setting
 
 #: name -> (default, meaning)
 OPTIONS: dict[str, tuple[Any, str]] = {
@@ -71,6 +73,11 @@ def get(name: str) -> Any:
 def set(name: str, value: Any) -> None:
     """Give an option a value."""
     _values[_known(name)] = value
+
+
+def setting(name: str) -> Setting:
+    """An option as a setting of another module."""
+    return Setting(functools.partial(get, name), functools.partial(set, name))
 
 
 def snapshot() -> dict[str, Any]:

@@ -7,13 +7,13 @@ without effect when they get another value; any other name is an error.
 
 from __future__ import annotations
 
-import functools
 import sys
-from types import ModuleType
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType, ModuleType
 
 from facula.compiler import options
 from facula.compiler.options import OPTIONS, get, set  # noqa: A004, F401 - programs call them here
-from facula.core.named_settings import Setting, become
+from facula.core.named_settings import Setting, attribute, become
 
 #: what PyTorch's programs set that has nothing to change here, with PyTorch's defaults
 _WITHOUT_EFFECT = {
@@ -41,28 +41,27 @@ _WITHOUT_EFFECT = {
 }  # fmt: skip
 
 
-def _known(section: str) -> dict[str, Setting]:
-    """The compiler's options of a section, `""` for those without one."""
-    found = {}
-    for name in options.OPTIONS:
-        if name.startswith(section) and "." not in name[len(section) :]:
-            read, write = functools.partial(options.get, name), functools.partial(options.set, name)
-            found[name[len(section) :]] = Setting(read, write)
-    return found
+def _of_section(section: str, names: Iterable[str]) -> list[str]:
+    """The names that stand in a section, `""` for those in none."""
+    return [name for name in names if name.rpartition(".")[0] == section]
 
 
-def _kept(section: str) -> dict[str, object]:
-    return {
-        name[len(section) :]: value
-        for name, value in _WITHOUT_EFFECT.items()
-        if name.startswith(section) and "." not in name[len(section) :]
+def _become(module: str, section: str, more: Mapping[str, Setting] = MappingProxyType({})) -> None:
+    """Make a module one of the settings of a section."""
+    kept = {
+        name.rpartition(".")[2]: _WITHOUT_EFFECT[name]
+        for name in _of_section(section, _WITHOUT_EFFECT)
     }
+    known = {
+        name.rpartition(".")[2]: options.setting(name) for name in _of_section(section, OPTIONS)
+    }
+    become(module, kept, {**known, **more})
 
 
 def _section(name: str) -> ModuleType:
     """The settings `config.name.*`, as a module of their own."""
     made = sys.modules.setdefault(f"{__name__}.{name}", ModuleType(f"{__name__}.{name}"))
-    become(made.__name__, _kept(f"{name}."), _known(f"{name}."))
+    _become(made.__name__, name)
     return made
 
 
@@ -72,15 +71,9 @@ def _fixed(section: ModuleType) -> Setting:
 
 _SECTIONS = {name: _section(name) for name in ("triton", "cpp", "trace")}
 _DOTTED = {
-    f"{name}.{inner}": Setting(
-        functools.partial(getattr, section, inner), functools.partial(setattr, section, inner)
-    )
-    for name, section in _SECTIONS.items()
-    for inner in (*_kept(f"{name}."), *_known(f"{name}."))
+    name: attribute(_SECTIONS[section], inner)
+    for name in (*_WITHOUT_EFFECT, *OPTIONS)
+    for section, dot, inner in [name.rpartition(".")]
+    if dot
 }
-
-become(
-    __name__,
-    _kept(""),
-    {**_known(""), **_DOTTED, **{name: _fixed(section) for name, section in _SECTIONS.items()}},
-)
+_become(__name__, "", {**_DOTTED, **{name: _fixed(each) for name, each in _SECTIONS.items()}})
