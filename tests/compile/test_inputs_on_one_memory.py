@@ -77,3 +77,48 @@ def test_a_view_of_a_modules_own_buffer_sees_what_the_module_writes():
     assert compiled(facula.ones(2)).tolist() == [2.0, 2.0]
     assert compiled(module.count[:2]).tolist() == [4.0, 4.0]
     assert compiled(module.count[1:3]).tolist() == [6.0, 6.0]
+
+
+@pytest.mark.parametrize("count", [3, 16, 17, 40])
+@pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
+def test_of_many_inputs_two_share_memory(count, backend):
+    def function(*tensors):
+        tensors[0].add_(1)
+        total = tensors[0] * 1
+        for tensor in tensors[1:]:
+            total = total + tensor
+        return total
+
+    compiled = facula.compile(function, backend=backend)
+    for one, other in [(None, None), (0, count - 1), (1, 2), (0, 1), (None, None)]:
+        memory = facula.arange(4.0 * count)
+        places = [4 * i for i in range(count)]
+        if one is not None:
+            places[other] = places[one] + 1
+        # memory of their own for all but the two
+        given = [
+            memory[p : p + 3] if i in (one, other) else memory[p : p + 3].clone()
+            for i, p in enumerate(places)
+        ]
+        oracle = memory.clone()
+        plain = [
+            oracle[p : p + 3] if i in (one, other) else oracle[p : p + 3].clone()
+            for i, p in enumerate(places)
+        ]
+        assert facula.equal(compiled(*given), function(*plain))
+        assert facula.equal(memory, oracle)
+        assert facula.equal(given[0], plain[0])
+
+
+def test_numbers_among_inputs_have_no_memory():
+    def function(x, n, y):
+        x.mul_(n)
+        return x + y
+
+    compiled = facula.compile(function)
+    for n in (2, 3, 5):
+        memory, oracle = facula.arange(8.0), facula.arange(8.0)
+        assert facula.equal(compiled(facula.ones(3), n, facula.ones(3)), facula.full((3,), n + 1.0))
+        wanted = function(oracle[:3], n, oracle[1:4])
+        assert facula.equal(compiled(memory[:3], n, memory[1:4]), wanted)
+        assert facula.equal(memory, oracle)

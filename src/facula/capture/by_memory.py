@@ -47,25 +47,10 @@ class ByMemory:
         self.program = make(inputs)
         self.others: dict[Any, Any] = {}
 
-    def function(self, inputs: list[Any]) -> Callable[..., Any]:
-        """What to call with inputs: a plain function, where no input shares memory as a rule."""
-        if self.first is not None or not all(isinstance(x, core.Tensor) for x in inputs):
-            return self
-        program, key, count, otherwise = self.program, core.storage_key, len(inputs), self.__call__
-        if count < 2:
-            return program
-
-        def both_apart(one: Any, other: Any) -> Any:  # speed only: half the time of the general one
-            if key(one) != key(other):
-                return program(one, other)
-            return otherwise(one, other)
-
-        def apart(*inputs: Any) -> Any:
-            if len(set(map(key, inputs))) == count:
-                return program(*inputs)
-            return otherwise(*inputs)
-
-        return both_apart if count == 2 else apart
+    def function(self) -> Callable[..., Any]:
+        """What to call with inputs: the core looks, where no input shares memory as a rule."""
+        call: Any = core.ApartCall
+        return self if self.first is not None else call(self.program, self)
 
     def __call__(self, *inputs: Any) -> Any:
         place = sharing(inputs)

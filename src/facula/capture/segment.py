@@ -342,7 +342,7 @@ def _call_backend(place: Any, world: Symbolic, graph_module: Any) -> Any:
     # what objects hold, as an optimizer's state, lies where it lay; arguments come from anywhere
     argued = any(v.source is not None and is_argument(v.source) for v in world.inputs)
     if specialises and argued and len(inputs) > 1 and world.writes_inputs():
-        return ByMemory(make, graph_module, inputs, name).function(inputs)
+        return ByMemory(make, graph_module, inputs, name).function()
     return make(inputs)
 
 

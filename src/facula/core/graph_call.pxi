@@ -1,7 +1,8 @@
 # Compiled programs behind one call: recording off, the graph, its node on the tape, the results.
 #
 # Takes: the compiled functions of lists, and what `lower.aot.runtime` knows of the program. Gives: `GraphCall` (nothing is
-# recorded), `TrainingCall` (one node on the tape), `ArgumentsCall` (a function of arguments instead of a list).
+# recorded), `TrainingCall` (one node on the tape), `ArgumentsCall` (a function of arguments instead of a list), `ApartCall`
+# (a function of arguments that share no memory).
 # Keeps true: the graphs run with recording off; a kept tensor that was written to since is an error; what is rare
 # (cotangents of another layout, gradients of gradients, writes and views behind the graph) is Python, handed in.
 
@@ -251,3 +252,44 @@ cdef class ArgumentsCall:
         if self.single:
             return found[0]
         return found if type(found) is tuple else tuple(found)
+
+
+cdef bint lie_apart(list given) except -1:
+    """Whether no two tensors in a list are on one memory."""
+    cdef Py_ssize_t count = len(given), i, j
+    cdef fk_storage *few[16]
+    cdef fk_storage *own
+    cdef Py_ssize_t found = 0
+    if count > 16:
+        keys = [<uintptr_t>(<Tensor>x).st for x in given if isinstance(x, Tensor)]
+        return len(set(keys)) == len(keys)
+    for i in range(count):
+        if not isinstance(given[i], Tensor):
+            continue
+        own = (<Tensor>given[i]).st
+        for j in range(found):
+            if few[j] == own:
+                return False
+        few[found] = own
+        found += 1
+    return True
+
+
+cdef class ApartCall:
+    """A function that writes to its arguments: `program` where no two tensors among these share memory, else `otherwise`."""
+    cdef readonly object program, otherwise
+
+    def __cinit__(self, program, otherwise):
+        self.program = program
+        self.otherwise = otherwise
+
+    cdef object values_of(self, list given):
+        """All results for a list of arguments, which may be emptied."""
+        if not lie_apart(given): return self.otherwise(*given)
+        if type(self.program) is ArgumentsCall: return (<ArgumentsCall>self.program).values_of(given)
+        return self.program(*given)
+
+    def __call__(self, *args):
+        if lie_apart(list(args)):
+            return self.program(*args)
+        return self.otherwise(*args)

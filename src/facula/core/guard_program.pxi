@@ -258,6 +258,7 @@ cdef class SegmentCall:
         if given is None:
             return self.miss
         if type(self.graph) is ArgumentsCall: found = (<ArgumentsCall>self.graph).values_of(<list>given)
+        elif type(self.graph) is ApartCall: found = (<ApartCall>self.graph).values_of(<list>given)
         else: found = self.graph(*given)
         if type(self.places) is tuple:
             return tuple([found[number] for number in self.places])
