@@ -365,17 +365,8 @@ static void weight_int4_integers_@s@(char *const *p, const int64_t *n, const fk_
             float sums[COLUMNS][ROWS] = {{0}}, shifts[ROWS][COLUMNS] = {{0}}, scales[GROUPS + 3][COLUMNS];
             for (int64_t g0 = 0; g0 < groups; g0 += GROUPS) {
                 const int64_t some = MIN(GROUPS, groups - g0), at = g0 * group;
-                for (int64_t g = 0; g < some; g++) {
-                    const @STORAGE@ *from = (const @STORAGE@ *)p[3] + ((g0 + g) * n[1] + first) * 2;
-                    const float *totals = (const float *)p[4] + r0 * groups + g0 + g;
-                    /* speed only: groups lie far apart, where the processor does not look ahead */
-                    __builtin_prefetch(from + 2 * COLUMNS), __builtin_prefetch(from + 3 * COLUMNS);
-                    if (count == COLUMNS)
-                        gather_@s@(rows, COLUMNS, from, scales[g], totals, groups, shifts);
-                    else
-                        gather_@s@(rows, count, from, scales[g], totals, groups, shifts);
-                    for (int64_t j = count; j < COLUMNS; j++) scales[g][j] = 0;
-                }
+                if (count < COLUMNS) memset(scales, 0, sizeof scales); /* of columns that are not there */
+                gather_groups_@s@(rows, count, p, n, r0, first, g0, some, scales, shifts);
                 memset(scales[some], 0, 3 * sizeof scales[0]); /* of groups that are not there */
                 const nibble_chunk *x = (const nibble_chunk *)p[1] + r0 * chunks + at / CHUNK;
                 for (int64_t j = 0; j < count; j += QUADS) {
@@ -459,18 +450,6 @@ static int weight_int4_of_integers_@s@(char *const *p, const int64_t *n, const f
 }
 """
 
-#: the same of numbers of 32 bits, one column at a time
-SINGLES = r"""
-ALWAYS_INLINE int64_t columns_of_singles(const int rows, const float *x, int64_t x_row, int64_t half,
-                                         const uint8_t *w, int64_t w_row, const float *scales, int64_t groups,
-                                         int64_t group, float (*sums)[ROWS], int64_t left)
-{
-    (void)w_row, (void)left;
-    dot4(rows, x, x_row, half, w, scales, groups, group, sums[0]);
-    return 1;
-}
-"""
-
 BY_ROWS = r"""
 #define BY_ROWS(call)                                                                             \
     switch (rows) {                                                                               \
@@ -517,7 +496,25 @@ ALWAYS_INLINE void gather_@s@(const int rows, const int64_t count, const @STORAG
         for (int64_t j = 0; j < count; j++) shifts[r][j] += zeros[j] * totals[r * groups];
 }
 
-/* the same of half bytes; p[4]: the sum of each group of the activations */
+/* the same of `some` groups from g0 on, for columns from `first` and rows from r0 on; p, n: those of `weight_int4_unit` */
+ALWAYS_INLINE void gather_groups_@s@(const int rows, int64_t count, char *const *p, const int64_t *n, int64_t r0,
+                                     int64_t first, int64_t g0, int64_t some, float (*scales)[COLUMNS],
+                                     float (*shifts)[COLUMNS])
+{
+    const int64_t groups = n[2] / n[3];
+    for (int64_t g = 0; g < some; g++) {
+        const @STORAGE@ *from = (const @STORAGE@ *)p[3] + ((g0 + g) * n[1] + first) * 2;
+        const float *totals = (const float *)p[4] + r0 * groups + g0 + g;
+        /* speed only: groups lie far apart, where the processor does not look ahead */
+        __builtin_prefetch(from + 2 * COLUMNS), __builtin_prefetch(from + 3 * COLUMNS);
+        if (count == COLUMNS)
+            gather_@s@(rows, COLUMNS, from, scales[g], totals, groups, shifts);
+        else
+            gather_@s@(rows, count, from, scales[g], totals, groups, shifts);
+    }
+}
+
+/* items as above, of half bytes; p[4]: the sum of each group of the activations */
 static void weight_int4_unit_@s@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
 {
     (void)s;
@@ -529,20 +526,11 @@ static void weight_int4_unit_@s@(char *const *p, const int64_t *n, const fk_scal
             float sums[COLUMNS][ROWS] = {{0}}, shifts[ROWS][COLUMNS] = {{0}}, scales[GROUPS][COLUMNS];
             for (int64_t g0 = 0; g0 < groups; g0 += GROUPS) {
                 const int64_t some = MIN(GROUPS, groups - g0);
-                for (int64_t g = 0; g < some; g++) {
-                    const @STORAGE@ *from = (const @STORAGE@ *)p[3] + ((g0 + g) * n[1] + first) * 2;
-                    const float *totals = (const float *)p[4] + r0 * groups + g0 + g;
-                    /* speed only: groups lie far apart, where the processor does not look ahead */
-                    __builtin_prefetch(from + 2 * COLUMNS), __builtin_prefetch(from + 3 * COLUMNS);
-                    if (count == COLUMNS)
-                        gather_@s@(rows, COLUMNS, from, scales[g], totals, groups, shifts);
-                    else
-                        gather_@s@(rows, count, from, scales[g], totals, groups, shifts);
-                }
+                gather_groups_@s@(rows, count, p, n, r0, first, g0, some, scales, shifts);
                 const float *x = (const float *)p[1] + r0 * k + g0 * group / 2;
-                for (int64_t j = 0, done = 1; j < count; j += done) {
+                for (int64_t j = 0; j < count; j++) {
                     const uint8_t *w = (const uint8_t *)p[2] + (first + j) * half + g0 * group / 2;
-#define CALL(R) done = columns_of_singles(R, x, k, half, w, half, scales[0] + j, some, group, sums + j, count - j)
+#define CALL(R) dot4(R, x, k, half, w, scales[0] + j, some, group, sums[j])
                     BY_ROWS(CALL)
 #undef CALL
                 }
@@ -578,7 +566,7 @@ static int weight_int4_@s@(char *const *p, const int64_t *n, const fk_scalar *s,
         for (int64_t i = 0; i < half; i++) even[i] = load_@s@(from[2 * i]), odd[i] = load_@s@(from[2 * i + 1]);
         for (int64_t g = 0; g < groups; g++) {
             float total = 0;
-            for (int64_t i = g * group / 2; i < (g + 1) * group / 2; i++) total += (even[i]) + (odd[i]);
+            for (int64_t i = g * group / 2; i < (g + 1) * group / 2; i++) total += even[i] + odd[i];
             totals[r * groups + g] = total;
         }
     }
@@ -599,7 +587,7 @@ def unit(isa: Isa) -> str:
     """The translation unit of the kernels of weights of 8 and 4 bits."""
     wide = isa.vector_bytes == 64 and isa.architecture == "x86_64"
     integers = wide and isa.has("vnni")
-    parts = [PROLOGUE, conversions(*DTYPES), WIDE if wide else NARROW, SINGLES, BY_ROWS]
+    parts = [PROLOGUE, conversions(*DTYPES), WIDE if wide else NARROW, BY_ROWS]
     parts += [INTEGERS] if integers else []
     entries: list[Entry] = []
     for name in DTYPES:
