@@ -496,7 +496,7 @@ ALWAYS_INLINE void gather_@s@(const int rows, const int64_t count, const @STORAG
         for (int64_t j = 0; j < count; j++) shifts[r][j] += zeros[j] * totals[r * groups];
 }
 
-/* the same of `some` groups from g0 on, for columns from `first` and rows from r0 on; p, n: those of `weight_int4_unit` */
+/* the same of `some` groups from g0 on, for columns from `first` and rows from r0 on; p, n as below */
 ALWAYS_INLINE void gather_groups_@s@(const int rows, int64_t count, char *const *p, const int64_t *n, int64_t r0,
                                      int64_t first, int64_t g0, int64_t some, float (*scales)[COLUMNS],
                                      float (*shifts)[COLUMNS])
