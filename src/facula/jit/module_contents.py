@@ -50,7 +50,7 @@ def asks_for_contents(kind: T.ClassType, name: str) -> bool:
     return kind.is_module and (name in _CHILDREN or (name in _ALL and name not in kind.methods))
 
 
-def contents(builder: Any, value: Value, name: str) -> Items:
+def contents(builder: Any, value: Value, name: str) -> Any:
     """The parts of a module that one of these methods gives."""
     if name in _ALL:
         what, names = _ALL[name]
