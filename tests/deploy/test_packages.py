@@ -18,7 +18,7 @@ import facula
 from facula import export, nn
 from facula.deploy.aot import compile_and_package, load_package
 from facula.deploy.native import runtime_library, runtime_program, source_folder
-from facula.runtime import cache, cpu_features
+from facula.runtime import cache, cpu_features, trust
 
 
 @pytest.fixture(scope="module")
@@ -333,6 +333,22 @@ def test_a_packages_library_is_known_by_a_text_of_its_own(mlp_package, monkeypat
         entry._descriptor = -1  # it is not this entry's to close
     assert name not in texts
     assert package(facula.randn(2, 16)).shape == (2, 5)
+
+
+def test_files_that_nobody_names_lie_where_equal_ones_do(tmp_path, monkeypatch):
+    monkeypatch.setattr(trust, "private_folder", lambda: str(tmp_path))
+    module, x = mlp(), facula.randn(3, 16)
+    program = export.export(module, (x,))
+    first, second = (
+        facula._inductor.aoti_compile_and_package(program, variants=HERE) for _ in range(2)
+    )
+    assert first == second and first.startswith(str(tmp_path)) and first.endswith(".pt2")
+    equal(facula._inductor.aoti_load_package(first)(x), module(x))
+    other = facula._inductor.aoti_compile_and_package(
+        program, variants=HERE, inductor_configs={"aot_inductor.metadata": {"made for": "a test"}}
+    )
+    assert other != first
+    assert len([p for p in tmp_path.rglob("*") if p.is_file()]) == 2
 
 
 def test_open_files_options_and_metadata(tmp_path):

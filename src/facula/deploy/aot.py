@@ -18,7 +18,7 @@ from typing import Any
 from facula.core.errors import fail
 from facula.deploy.kernels import VARIANTS, libraries, library_with
 from facula.deploy.model import Model
-from facula.deploy.package import ALIGNMENT, package_bytes, write_package
+from facula.deploy.package import ALIGNMENT, package_bytes, unnamed, write_package
 from facula.deploy.program_text import Value, kernels_in, plain_name, program_text
 from facula.deploy.programs import Parts, Source, compiled_parts
 from facula.export.description import write_spec
@@ -99,7 +99,7 @@ class Weights:
 
 
 def _content(tensor: Any) -> bytes:
-    plain = tensor.detach().contiguous().clone().reshape((-1,))
+    plain = tensor.detach().contiguous()
     return ctypes.string_at(plain.data_ptr(), plain.numel() * plain.dtype.itemsize)
 
 
@@ -147,7 +147,8 @@ def compile_and_package(
 
     Args:
         program: what `facula.export.export` gave.
-        path: where the file is to be, or a file that is open for writing.
+        path: where the file is to be, or a file that is open for writing; None: among the temporary files, by
+            what is in it.
         options: options of the compiler.
         variants: the instruction sets that it has code for, of one architecture or of several: `v2`, `v3`, `v4`,
             `neon`. Default: all of this machine's.
@@ -176,7 +177,8 @@ def compile_library(
 ) -> str:
     """Compile an exported program into one shared library for this processor; gives its path.
 
-    It exports the functions of `facula_model.h`; `facula_model_open_embedded` opens the model.
+    Where `path` is None, it lies among the temporary files, by what is in it. It exports the functions of
+    `facula_model.h`; `facula_model_open_embedded` opens the model.
     """
     variant = cpu_features.parts(cpu_features.detected())[0]
     parts = compiled_parts(Source(program), (variant,), options)
@@ -184,7 +186,7 @@ def compile_library(
     prebuilt = [k for k in kernels_in(parts.regions) if not k.startswith("fused/")]
     package = package_bytes(entries, cpu_features.architecture())
     content = library_with(prebuilt, parts.fused[variant], variant, package)
-    target = os.path.abspath(os.fspath(path))
+    target = unnamed(package, ".so") if path is None else os.path.abspath(os.fspath(path))
     with write_atomically(target) as temporary, open(temporary, "wb") as file:
         file.write(content)
     return target

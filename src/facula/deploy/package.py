@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from facula.deploy.model import ABI, digest_of
+from facula.runtime import trust
 from facula.runtime.cache import write_atomically
 
 ALIGNMENT = 64
@@ -55,14 +56,20 @@ def package_bytes(entries: Mapping[str, Any], machine: str) -> list[Any]:
     return [*pieces, rows, end]
 
 
+def unnamed(pieces: list[Any], suffix: str) -> str:
+    """Where a file lies whose place nobody named: among the temporary files, by what is in the package."""
+    content = hashlib.sha256(pieces[1]).hexdigest()  # the manifest has the digests of all entries
+    return os.path.join(trust.private_folder(), "packages", content[:40], f"model{suffix}")
+
+
 def write_package(path: Any, entries: Mapping[str, Any], machine: str) -> Any:
-    """Write a package; gives its path, or the open file that was given."""
+    """Write a package (None: see `unnamed`); gives its path, or the open file that was given."""
     pieces = package_bytes(entries, machine)
     if hasattr(path, "write"):
         for piece in pieces:
             path.write(piece)
         return path
-    target = os.path.abspath(os.fspath(path))
+    target = unnamed(pieces, ".pt2") if path is None else os.path.abspath(os.fspath(path))
     with write_atomically(target) as temporary, open(temporary, "wb") as file:
         for piece in pieces:
             file.write(piece)

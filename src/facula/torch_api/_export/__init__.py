@@ -6,8 +6,6 @@ Keeps true: it holds nothing of its own: `facula.deploy.aot` does.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from typing import Any
 
 from facula import core
@@ -38,8 +36,6 @@ def aot_compile(
     The last three arguments are kept for PyTorch's API.
     """
     chosen, target, metadata = chosen_options(options)
-    if target is None:
-        target = os.path.join(tempfile.mkdtemp(prefix="facula-aot-"), "model.so")
     program = export(f, args, kwargs, dynamic_shapes=dynamic_shapes)
     return compile_library(program, target, chosen, metadata)
 

@@ -7,7 +7,6 @@ Keeps true: it holds nothing of its own: `facula.deploy.aot` does.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,8 +32,8 @@ def aoti_compile_and_package(
 
     Args:
         exported_program: what `export.export` gave.
-        package_path: where it is to be, named `.pt2`, or a file that is open for writing; default: a new folder
-            among the temporary files.
+        package_path: where it is to be, named `.pt2`, or a file that is open for writing; default: a folder among
+            the temporary files, the same for equal packages.
         inductor_configs: options of the compiler, `aot_inductor.output_path`, and `aot_inductor.metadata` (texts
             that `get_metadata` of the loaded package gives).
         variants: the instruction sets that it has code for, of one architecture or of several: `v2`, `v3`,
@@ -42,9 +41,8 @@ def aoti_compile_and_package(
     """
     options, path, metadata = chosen_options(inductor_configs)
     package_path = path if package_path is None else package_path
-    if package_path is None:
-        package_path = os.path.join(tempfile.mkdtemp(prefix="facula-package-"), "model.pt2")
-    if not hasattr(package_path, "write") and not os.fspath(package_path).endswith(".pt2"):
+    named = package_path is not None and not hasattr(package_path, "write")
+    if named and not os.fspath(package_path).endswith(".pt2"):
         fail(
             ValueError,
             "aoti_compile_and_package",
