@@ -147,7 +147,7 @@ def test_schemas_from_annotations():
 
     assert library.infer_schema(function, mutates_args={"x"}) == (
         "(Tensor(a0!) x, Tensor[] xs, Tensor? y, SymInt n, SymInt[] sizes, *, float f=0.5, "
-        "bool b=True, str s='sum') -> (Tensor, Tensor)"
+        'bool b=True, str s="sum") -> (Tensor, Tensor)'
     )
 
 

@@ -5,6 +5,7 @@ import pytest
 
 import facula
 from facula.fx.experimental.proxy_tensor import make_fx
+from facula.fx.fake_tensor import FakeTensorMode
 
 
 @facula.library.custom_op("sizes_of_fakes::places", mutates_args=())
@@ -62,6 +63,14 @@ def test_compiled_and_exported_programs_have_them_too():
     assert found.tolist() == [4]
 
 
-def test_traces_without_symbols_say_what_is_missing():
-    with pytest.raises(RuntimeError, match="depends on the elements"):
-        make_fx(places, tracing_mode="fake")(facula.tensor([1.0]))
+def test_modes_without_symbols_say_what_is_missing():
+    mode = FakeTensorMode()
+    with pytest.raises(RuntimeError, match="depends on the elements"), mode:
+        places(mode.from_tensor(facula.tensor([1.0])))
+
+
+def test_traces_with_fixed_sizes_have_them_too():
+    traced = make_fx(places, tracing_mode="fake")(facula.tensor(INPUTS[0]))
+    for values in (INPUTS[0], [0.0, 4, 5], [0.0, 0, 0]):
+        wanted = np.stack(np.nonzero(values), 1)
+        assert np.array_equal(traced(facula.tensor(values)).numpy(), wanted)

@@ -9,6 +9,7 @@ outside is noted and read back from the note.
 from __future__ import annotations
 
 import builtins
+import collections
 import functools
 import types
 from typing import Any
@@ -48,14 +49,22 @@ from facula.capture.watching import ABSENT
 #: descriptors of C that hold a plain attribute of the object itself
 _SLOTS = (types.MemberDescriptorType,)
 _TABLES = ("_parameters", "_buffers", "_modules")
+#: the descriptors of the fields of named tuples
+FIELD: type = type(collections.namedtuple("_Pair", "a b").a)  # type: ignore[attr-defined] # noqa: PYI024
 #: attributes of exceptions that are one of their arguments
 _EXCEPTION_PARTS = {"exceptions": 1, "message": 0, "value": 0, "code": 0}
+
+
+def _place(field: Any) -> int:
+    """Which item the descriptor of a named tuple's field is for."""
+    return field.__reduce__()[1][0]
 
 
 def _has_attributes(owner: Value) -> bool:
     """Whether it is a container of a class that may have attributes."""
     if isinstance(owner, SequenceValue):
-        return is_plain_sequence(owner.kind)
+        named = hasattr(owner.kind, "_fields") and bool(owner.kind.__dictoffset__)
+        return named or is_plain_sequence(owner.kind)
     return isinstance(owner, DictValue) and owner.kind is not dict
 
 
@@ -177,12 +186,17 @@ class Attributes(Part):
             if found is not None:
                 return found
         lookup = self.type_lookup(owner.kind, "__getattribute__")
-        if isinstance(lookup, types.FunctionType):
-            return self.call(self.trusted(lookup), [owner, Known(name)], {})
-        found = self.plain_attribute(owner, name)
-        if found is not UNBOUND:
-            return found
         fallback = self.type_lookup(owner.kind, "__getattr__")
+        if isinstance(lookup, types.FunctionType):
+            try:
+                return self.call(self.trusted(lookup), [owner, Known(name)], {})
+            except Raised as error:
+                if fallback is None or not issubclass(error.value.kind, AttributeError):
+                    raise
+        else:
+            found = self.plain_attribute(owner, name)
+            if found is not UNBOUND:
+                return found
         if isinstance(fallback, types.FunctionType):
             if fallback is self.module_class.__getattr__:
                 return self._module_part(owner, name)
@@ -232,7 +246,10 @@ class Attributes(Part):
 
     @staticmethod
     def _is_data_descriptor(found: object) -> bool:
-        return hasattr(type(found), "__set__") or hasattr(type(found), "__delete__")
+        """Whether it gives the attribute, whatever the instance has of that name."""
+        kind = type(found)
+        sets = hasattr(kind, "__set__") or hasattr(kind, "__delete__")
+        return sets and hasattr(kind, "__get__")
 
     def _bind(self, found: Any, base: type, name: str, owner: Any) -> Any:
         """A class attribute as an instance (or a class: `owner` a Known) gives it."""
@@ -256,11 +273,15 @@ class Attributes(Part):
             if found is DEFAULT_FACTORY:
                 return owner.factory or Known(None)
             return self._slot(found, name, owner)
+        if isinstance(found, FIELD) and isinstance(owner, SequenceValue):
+            return self.force(owner.items[_place(found)])
         if isinstance(
             found, (types.MethodDescriptorType, types.WrapperDescriptorType)
         ) or isinstance(found, type(core.Tensor.copy_)):
             return self.made(MethodValue(name, owner))
         if isinstance(found, types.GetSetDescriptorType):
+            if name == "__weakref__" and owner.source is None:
+                return Known(None)  # nothing refers to an object of the segment
             raise Break("unsupported-attribute", f"{base.__name__}.{name}")
         getter = self.type_lookup(type(found), "__get__")
         if isinstance(getter, types.FunctionType):
@@ -459,6 +480,8 @@ class Attributes(Part):
             return self._result_field(owner, name)
         if isinstance(owner, DictValue) and name == "default_factory":
             return owner.factory or Known(None)
+        if isinstance(found := getattr(owner.cls, name, None), tuple):
+            return self.trusted(found)  # the names of a named tuple's fields
         if hasattr(owner.cls, name):
             return self.made(MethodValue(name, owner))
         self.no_attribute(owner.cls, name)
@@ -489,6 +512,8 @@ class Attributes(Part):
             self.dict_set(self._function_dict(owner), Known(name), value)
         elif isinstance(owner, FunctionValue) and not name.startswith("__"):
             self.attribute_writes[(id(owner), name)] = (owner, name, value)
+        elif isinstance(owner, Known) and type(owner.obj) is types.ModuleType:
+            self.dict_set(self.globals_value(vars(owner.obj)), Known(name), value)
         else:
             raise Break("unsupported-mutation", f"attribute {name} of a {owner.cls.__name__}")
 
@@ -509,6 +534,8 @@ class Attributes(Part):
         if isinstance(setter, types.FunctionType):
             self.call(self.trusted(setter), [self.trusted(found), owner, value], {})
             return
+        if isinstance(found, FIELD):
+            self.fail(AttributeError, "can't set attribute")
         if (
             name == "args"
             and isinstance(owner, ObjectValue)

@@ -64,6 +64,7 @@ _DESCRIPTORS = (
     types.WrapperDescriptorType,
     types.ClassMethodDescriptorType,
 )
+_GETTERS = (types.GetSetDescriptorType, types.MemberDescriptorType)
 _VARARGS, _VARKEYWORDS, _COROUTINE = 4, 8, 0x80 | 0x200
 #: modules of the framework whose functions are followed; functions of others are operators
 _FOLLOWED = (
@@ -224,7 +225,10 @@ class Calls(Part):
         frame.locals.update(self.bind(function, args, kwargs))
         for name, cell in zip(code.co_freevars, function.cells, strict=True):
             frame.cells[name] = cell
-        return self.run_inner(frame).value
+        result = self.run_inner(frame).value
+        if isinstance(result, GeneratorValue) and not result.started and result.frame.code is code:
+            result.recipe = function, list(args), dict(kwargs)
+        return result
 
     def run_inner(self, frame: Frame) -> Any:
         """Run a frame below the present one."""
@@ -352,6 +356,8 @@ class Calls(Part):
             rule = special_methods.SPECIAL.get(name)
             if rule is not None and name not in ("__iter__",):
                 return rule(self, owner, *args)
+        if name == "new" and args and self.force(args[0]).cls is core.Size:
+            args = self.unpack_all(args[0])  # a size is no sequence of elements
         if name == "as_subclass":
             return self.in_another_class(owner, self.constant_of(args[0]))
         return self.graph_method(name, owner, args, kwargs)
@@ -373,6 +379,7 @@ class Calls(Part):
         obj = function.obj
         rule = rules.rule_for(obj)
         if rule is not None:
+            self._check_arguments(obj, args, kwargs)
             return rule(self, args, kwargs)
         if isinstance(obj, (core.Op, core.InplaceOp)):
             return self.graph_call(obj, args, kwargs)
@@ -387,9 +394,24 @@ class Calls(Part):
             return self._call_cached(obj, args, kwargs)
         return self._call_object(obj, args, kwargs)
 
+    def _check_arguments(self, obj: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+        """That a builtin that has a rule takes these keywords."""
+        if not kwargs or type(obj) is not types.BuiltinFunctionType:
+            return
+        try:
+            signature = inspect.signature(obj)
+        except (TypeError, ValueError):
+            return  # C does not say what it takes
+        try:
+            signature.bind(*args, **kwargs)
+        except TypeError as error:
+            self.fail(TypeError, f"{obj.__name__}(): {error}")
+
     def _call_object(self, obj: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """A known callable that is no class and no operator: by what kind of callable it is."""
         if isinstance(obj, types.MethodWrapperType):
+            if obj.__name__ == "__get__" and isinstance(obj.__self__, _GETTERS) and args:
+                return self.getattr(args[0], obj.__self__.__name__)
             found = subclasses.read_property(self, obj, args)
             if found is not NotImplemented:
                 return found

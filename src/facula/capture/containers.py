@@ -11,7 +11,7 @@ import collections
 import functools
 import itertools
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from facula import core
@@ -19,6 +19,7 @@ from facula.capture import config
 from facula.capture.breaks import Break
 from facula.capture.domain import Part
 from facula.capture.frames import STOP, UNBOUND
+from facula.capture.reading import is_annotation
 from facula.capture.values import (
     ArrayValue,
     DictValue,
@@ -34,6 +35,7 @@ from facula.capture.values import (
     TensorValue,
     Value,
     ViewValue,
+    iterator_at,
 )
 
 _MOVES = frozenset("append extend insert pop clear reverse appendleft popleft rotate copy".split())
@@ -122,6 +124,9 @@ class Containers(Part):
         if isinstance(owner, ArrayValue):
             return self.array_getitem(owner, key)
         if isinstance(owner, SequenceValue):
+            own = self.own_method(owner, "__getitem__")
+            if own is not None:
+                return self.call(self.trusted(own), [owner, key], {})
             return self._sequence_item(owner, key)
         if isinstance(owner, DictValue):
             return self.dict_item(owner, key)
@@ -130,6 +135,8 @@ class Containers(Part):
         if isinstance(owner, Known):
             if isinstance(owner.obj, type):
                 return self._class_item(owner, key)
+            return self.fold(lambda o, k: o[k], [owner, key])
+        if isinstance(owner, ObjectValue) and owner.real is not None and is_annotation(owner.kind):
             return self.fold(lambda o, k: o[k], [owner, key])
         return self.call_special(owner, "__getitem__", [key])
 
@@ -197,7 +204,12 @@ class Containers(Part):
         if isinstance(owner, DictValue):
             return Known(self.dict_find(owner, self.key_of(item)) is not UNBOUND)
         if isinstance(owner, SetValue):
+            if isinstance(item, SetValue):  # which are looked for as frozensets are
+                return Known(frozenset(item.items) in owner.items)
             return Known(self.key_of(item) in owner.items)
+        own = self.own_method(owner, "__contains__") if isinstance(owner, SequenceValue) else None
+        if own is not None:
+            return self.to_bool(self.call(self.trusted(own), [owner, item], {}))
         if isinstance(owner, ViewValue) and owner.part in ("keys", "mapping"):
             return self.contains(owner.owner, item)
         if isinstance(owner, TensorValue):
@@ -208,6 +220,10 @@ class Containers(Part):
             return self.to_bool(self.call_special(owner, "__contains__", [item]))
         if isinstance(owner, Known):
             return self.fold(lambda o, i: i in o, [owner, item])
+        return self._is_among(owner, item)
+
+    def _is_among(self, owner: Any, item: object) -> Known:
+        """Whether an item is one of those that an iterable gives."""
         for candidate in self.iterate(owner):
             if self.is_same(candidate, item) or self.truth(self.compare("==", candidate, item)):
                 return Known(True)
@@ -218,9 +234,12 @@ class Containers(Part):
         value = self.force(value)
         if isinstance(value, (IteratorValue, GeneratorValue)):
             return value
+        if isinstance(value, SequenceValue) and value.basic in (list, tuple):
+            return self._iter_sequence(value)
         pull = self._pull(value)
         if pull is not None:
-            return self.made(IteratorValue(pull))
+            kind = type(iter(value.obj)) if isinstance(value, Known) else None
+            return self.made(IteratorValue(pull, kind=kind))
         if isinstance(value, (ObjectValue,)):
             if self.type_lookup(value.kind, "__iter__") is None:
                 if self.type_lookup(value.kind, "__getitem__") is None:
@@ -228,6 +247,20 @@ class Containers(Part):
                 return self.made(IteratorValue(self._by_index(value)))
             return self.call_special(value, "__iter__", [])
         self.fail(TypeError, f"'{value.cls.__name__}' object is not iterable")
+
+    def _iter_sequence(self, value: SequenceValue) -> IteratorValue:
+        """An iterator over a list or tuple, which sees what is put into it."""
+        at = 0
+
+        def pull() -> Iterator[Any]:
+            nonlocal at
+            while at < len(value.items):
+                at += 1
+                yield self.force(value.items[at - 1])
+
+        made: IteratorValue = self.made(IteratorValue(pull(), kind=type(iter(value.basic()))))
+        made.recipe = lambda: (iterator_at, [value, Known(at)])
+        return made
 
     def _pull(self, value: object) -> Iterator[Any] | None:
         if isinstance(value, SequenceValue):
@@ -377,9 +410,7 @@ class Containers(Part):
             self.change(owner)
             return Known(None)
         if name == "extendleft":
-            owner.items[:0] = reversed(self.unpack_all(args[0]))
-            self.change(owner)
-            return Known(None)
+            return self._extend(owner, args[0], self.append_left)
         if name == "numel" and owner.kind is core.Size:
             total: Any = Known(1)
             for item in owner.items:
@@ -392,18 +423,46 @@ class Containers(Part):
             return self.made(SequenceValue(owner.kind, items))
         return self.call_special(owner, name, args)
 
+    def base_sequence_method(self, owner: SequenceValue, name: str, args: list[Any]) -> Any:
+        """A method as `list` or `tuple` has it, whatever the class has in its place."""
+        if name == "__contains__":
+            return self._is_among(owner, self.force(args[0]))
+        if name == "__getitem__":
+            return self._sequence_item(owner, self.force(args[0]))
+        return NotImplemented
+
     def sequence_init(self, owner: SequenceValue, args: list[Any]) -> None:
         """`list.__init__`; tuples are made with their items."""
         if owner.mutable:
             owner.items[:] = self.unpack_all(args[0]) if args else []
             self.change(owner)
 
+    def _extend(self, owner: SequenceValue, values: Any, put: Callable[..., None]) -> Any:
+        """Take items one by one, so that who computes them sees those before; not of itself."""
+        values = self.force(values)
+        for item in list(values.items) if values is owner else self.iterate(values):
+            put(owner, item)
+        self.change(owner)
+        return Known(None)
+
+    @staticmethod
+    def append_item(owner: SequenceValue, item: Any) -> None:
+        owner.items.append(item)
+        if owner.maxlen is not None:
+            del owner.items[: len(owner.items) - owner.maxlen]
+
+    @staticmethod
+    def append_left(owner: SequenceValue, item: Any) -> None:
+        owner.items.insert(0, item)
+        if owner.maxlen is not None:
+            del owner.items[owner.maxlen :]
+
     def _move(self, owner: SequenceValue, name: str, args: list[Any]) -> Any:
         if name == "copy":
             return self.made(SequenceValue(owner.basic, list(owner.items)))
         if name == "extend":
-            args = [self.unpack_all(args[0])]
-        elif name in ("pop", "insert", "rotate") and args:
+            return self._extend(owner, args[0], self.append_item)
+        if name in ("pop", "insert", "rotate") and args:
             args = [self.constant_of(args[0]), *args[1:]]
         items: Any = collections.deque(owner.items, owner.maxlen)
         if owner.kind is not collections.deque:

@@ -15,16 +15,16 @@ from typing import Any
 from facula.capture.breaks import Break
 from facula.capture.domain import Part
 from facula.capture.frames import UNBOUND
-from facula.capture.reading import DICTS
-from facula.capture.values import DictValue, Known, Lazy, ObjectValue, ViewValue
+from facula.capture.reading import DICTS, HEAP
+from facula.capture.values import DictValue, Known, Lazy, ObjectValue, SequenceValue, ViewValue
 
 
 class Dictionaries(Part):
     """The part of `Symbolic` that knows dictionaries."""
 
-    def own_method(self, owner: DictValue, name: str) -> Any:
-        """The function that a class of dictionaries has in place of that of `dict`, or None."""
-        if owner.kind in DICTS:
+    def own_method(self, owner: DictValue | SequenceValue, name: str) -> Any:
+        """The function that a class of containers has in place of that of C, or None."""
+        if not owner.kind.__flags__ & HEAP or owner.kind in DICTS:
             return None
         found = self.type_lookup(owner.kind, name)
         return found if isinstance(found, types.FunctionType) else None

@@ -37,6 +37,7 @@ from facula.capture.values import (
 )
 from facula.capture.wrappers import WrapperValue, is_wrapper
 from facula.fx.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+from facula.namespaces import legacy
 from facula.ops.registry import TABLE
 
 if TYPE_CHECKING:
@@ -116,6 +117,8 @@ class GraphOps(Part):
     @staticmethod
     def _known_argument(obj: Any) -> tuple[Any, Any]:
         plain = (*LITERAL_TYPES, core.dtype, core.device, slice, range, type(core.strided))
+        if isinstance(obj, type(legacy.FloatTensor)):
+            return obj, obj
         if isinstance(obj, plain) or isinstance(obj, type(core.contiguous_format)):
             return (list(obj), list(obj)) if isinstance(obj, range) else (obj, obj)
         if is_numpy_scalar(type(obj)):

@@ -17,7 +17,7 @@ from facula import core
 from facula.capture.breaks import Break
 from facula.capture.concrete import BINARY, COMPARE, UNARY
 from facula.capture.domain import Part
-from facula.capture.reading import is_array_class
+from facula.capture.reading import is_annotation, is_array_class
 from facula.capture.values import (
     ArrayValue,
     DictValue,
@@ -142,7 +142,7 @@ class Operators(Part):
                 return self._number_binary(BINARY[plain], left, right)
         if isinstance(left, Known) and isinstance(right, Known):
             return self.fold(BINARY[plain], [left, right])
-        if isinstance(left, SequenceValue):
+        if isinstance(left, SequenceValue) and not self._has_own(left, plain):
             made = self._sequence_binary(symbol, plain, left, right)
             if made is not None:
                 return made
@@ -263,9 +263,10 @@ class Operators(Part):
         return self.set_method(left, names[plain], [right])
 
     def _has_own(self, value: object, symbol: str) -> bool:
-        """Whether a class of dictionaries has an operator of its own."""
+        """Whether a class of containers has an operator of its own."""
         name = f"__{_NAMES[symbol]}__"
-        return isinstance(value, DictValue) and self.own_method(value, name) is not None
+        containers = (DictValue, SequenceValue)
+        return isinstance(value, containers) and self.own_method(value, name) is not None
 
     def _protocol_binary(self, symbol: str, plain: str, left: Any, right: Any) -> Any:
         name = _NAMES[plain]
@@ -275,7 +276,10 @@ class Operators(Part):
         elif right.cls is not left.cls and issubclass(right.cls, left.cls):
             attempts.reverse()
         for owner, method, other in attempts:
-            if isinstance(owner, (ObjectValue, DictValue)) and self.type_lookup(owner.kind, method):
+            if isinstance(owner, SequenceValue) and self.own_method(owner, method) is None:
+                continue
+            kinds = (ObjectValue, DictValue, SequenceValue)
+            if isinstance(owner, kinds) and self.type_lookup(owner.kind, method):
                 result = self.call_special(owner, method, [other])
                 if not (isinstance(result, Known) and result.obj is NotImplemented):
                     return result
@@ -500,7 +504,7 @@ def _is_operand(value: object) -> bool:
 
 
 def _is_frozen(kind: type) -> bool:
-    return issubclass(kind, enum.Enum)
+    return issubclass(kind, enum.Enum) or is_annotation(kind)
 
 
 __all__ = ["Operators", "PartialValue"]

@@ -8,13 +8,14 @@ containers are looked into only as far as the program does.
 from __future__ import annotations
 
 import collections
+import dataclasses
 import enum
 import functools
 import re
 import sys
 import types
 import weakref
-from typing import Any
+from typing import Any, NamedTuple
 
 from facula import core
 from facula.capture.breaks import Break
@@ -25,7 +26,9 @@ from facula.capture.rules import enter
 from facula.capture.sources import Source, held
 from facula.capture.subclasses import dispatches
 from facula.capture.values import (
+    ITERATORS,
     LITERAL_TYPES,
+    VIEWS,
     ArrayValue,
     CellValue,
     DictValue,
@@ -43,12 +46,15 @@ from facula.capture.values import (
     SetValue,
     TensorValue,
     Value,
+    ViewValue,
+    dict_of,
+    rest_of,
 )
 from facula.capture.wrappers import is_wrapper
 from facula.core.errors import is_own
 
 #: objects that are compared by value; they do not change
-_BY_VALUE = (range, slice, core.device, core.dtype)
+_BY_VALUE = (range, slice, core.device, core.dtype, types.GenericAlias, types.UnionType)
 _BY_IDENTITY = (
     type, types.ModuleType, types.BuiltinFunctionType, types.MethodDescriptorType,
     types.WrapperDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType,
@@ -91,6 +97,11 @@ def is_numpy_scalar(kind: type) -> bool:
     )
 
 
+def is_annotation(kind: type) -> bool:
+    """Whether it is a class of what annotations are made of (`Optional[int]`, type variables)."""
+    return kind.__module__ in ("typing", "typing_extensions")
+
+
 def is_array_class(kind: type) -> bool:
     """Whether it is NumPy's class of arrays."""
     return kind.__module__ == "numpy" and kind.__name__ == "ndarray"
@@ -107,7 +118,7 @@ def is_plain_dict(kind: type) -> bool:
 
 #: what the classes of sequences that are looked into leave as it is
 _OF_SEQUENCES = (
-    *_LOOKED_AT, "__getitem__", "__setitem__", "__delitem__", "__add__", "__iadd__", "__mul__",
+    "__iter__", "__len__", "__getattribute__", "__setitem__", "__delitem__", "__add__", "__iadd__", "__mul__",
     "__imul__", "__eq__", "__ne__", "__lt__", "__gt__", "__bool__", "__reversed__",
 )  # fmt: skip
 
@@ -120,6 +131,19 @@ def is_plain_sequence(kind: type) -> bool:
         and not hasattr(kind, "_fields")
         and not any(isinstance(getattr(kind, n, None), types.FunctionType) for n in _OF_SEQUENCES)
     )
+
+
+def hashes_fields(kind: type) -> bool:
+    """Whether instances are hashed and compared as a dataclass says, by their fields."""
+    made = [getattr(vars(kind).get(n), "__code__", None) for n in ("__hash__", "__eq__")]
+    return dataclasses.is_dataclass(kind) and all(c and c.co_filename == "<string>" for c in made)
+
+
+class FieldsKey(NamedTuple):
+    """A dictionary key that stands for an instance of a dataclass: equal where class and fields are."""
+
+    kind: type
+    fields: tuple[tuple[str, Any], ...]
 
 
 class Reading(Part):
@@ -250,7 +274,14 @@ class Reading(Part):
         if kind is functools.partial:
             return self._partial(obj, source)
         if kind is ReplayIterator:
-            return self._replay(obj, source)
+            return self._replay(obj, source, source.attr("rest"), obj.rest)
+        if kind in ITERATORS:
+            return self._replay(obj, source, source.apply(rest_of), rest_of(obj))
+        if kind in VIEWS:
+            owner = self.wrap(dict_of(obj), source.apply(dict_of))
+            view = ViewValue(owner, VIEWS[kind])
+            view.source = source
+            return view if isinstance(owner, DictValue) else ObjectValue(kind, source, obj)
         return ObjectValue(kind, source, obj)
 
     def _method(self, obj: Any, function: Any, source: Source) -> MethodValue:
@@ -346,7 +377,12 @@ class Reading(Part):
             if not is_plain_sequence(kind):
                 return ObjectValue(kind, source, obj)
         self.guards.add("length", source, len(obj))
-        items = [Lazy(item, source.item(n)) for n, item in enumerate(obj)]
+        own = isinstance(getattr(kind, "__getitem__", None), types.FunctionType)
+        base: Any = base_of_c(kind)
+        items = [
+            Lazy(item, source.apply(base.__getitem__, n) if own else source.item(n))
+            for n, item in enumerate(base.__iter__(obj))
+        ]
         value = SequenceValue(kind, items, source)
         value.real = obj
         if kind is collections.deque:
@@ -360,11 +396,11 @@ class Reading(Part):
         return value
 
     def _set(self, obj: Any, kind: type, source: Source) -> Value:
-        if not all(type(item) in LITERAL_TYPES or isinstance(item, type) for item in obj):
+        if not all(type(item) in LITERAL_TYPES or _is_itself(item) for item in obj):
             return ObjectValue(kind, source, obj)
         self.guards.add("equal", source, kind(obj))
         value = SetValue(kind, source)
-        value.items = {item: Known(item) for item in obj}
+        value.items = {item: self.trusted(item) for item in obj}
         return value
 
     def _partial(self, obj: Any, source: Source) -> Value:
@@ -380,18 +416,19 @@ class Reading(Part):
         value.source = source
         return value
 
-    def _replay(self, obj: ReplayIterator, source: Source) -> Value:
+    def _replay(self, obj: Any, source: Source, left: Source, rest: list[Any]) -> Value:
+        """An iterator over items that are there: `rest` of them are left, at the source `left`."""
         value: IteratorValue
 
         def pull() -> Any:
-            while value.consumed < len(obj.rest):
+            while value.consumed < len(rest):
                 n = value.consumed
-                self.guards.add("longer", source.attr("rest"), n)
+                self.guards.add("longer", left, n)
                 value.consumed += 1
-                yield self.wrap(obj.rest[n], source.attr("rest").item(n))
-            self.guards.add("length", source.attr("rest"), len(obj.rest))
+                yield self.wrap(rest[n], left.item(n))
+            self.guards.add("length", left, len(rest))
 
-        value = IteratorValue(pull(), source)
+        value = IteratorValue(pull(), source, type(obj))
         value.real = obj
         return value
 
@@ -434,7 +471,12 @@ class Reading(Part):
                 referent = getattr(self.force(value.args.items[0]), "real", None)
                 return Identity(value) if referent is None else weakref.ref(referent)
             if value.kind.__hash__ is not object.__hash__:
-                if real is not None and is_trusted_hash(value.kind):
+                if hashes_fields(value.kind):
+                    names = [f.name for f in dataclasses.fields(value.kind) if f.compare]
+                    parts = [self.key_of(self.object_attribute(value, name)) for name in names]
+                    if not any(isinstance(part, Identity) for part in parts):
+                        return FieldsKey(value.kind, tuple(zip(names, parts, strict=True)))
+                elif real is not None and is_trusted_hash(value.kind):
                     return real
                 raise Break("unsupported-value", f"a {value.kind.__name__} as a dictionary key")
             return Identity(value)
@@ -448,6 +490,11 @@ class Reading(Part):
         if type(key) is tuple:
             parts = tuple(self.real_key(part) for part in key)
             return UNBOUND if any(part is UNBOUND for part in parts) else parts
+        if isinstance(key, FieldsKey):
+            made: Any = object.__new__(key.kind)
+            for name, part in key.fields:
+                object.__setattr__(made, name, self.real_key(part))
+            return made
         return key
 
     def key_value(self, key: Any, source: Source | None) -> Any:
@@ -457,6 +504,11 @@ class Reading(Part):
         if type(key) is tuple:
             return SequenceValue(tuple, [self.key_value(part, None) for part in key])
         return self.wrap(key, held(key))
+
+
+def _is_itself(obj: object) -> bool:
+    """Whether an object is equal to itself alone: a function, a class, an operator."""
+    return isinstance(obj, (*_BY_IDENTITY, types.FunctionType, core.Op, core.InplaceOp))
 
 
 def _is_module_table(source: Source) -> bool:

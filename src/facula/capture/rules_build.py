@@ -76,7 +76,7 @@ for _kind in (dict, collections.OrderedDict, collections.defaultdict):
 
 def _fromkeys(kind: type) -> Rule:
     def run(d: Symbolic, args: list, kwargs: dict) -> Any:
-        value = args[1] if len(args) > 1 else Known(None)
+        value = args[1] if len(args) > 1 else kwargs.get("value", Known(None))
         made = d.made(DictValue(kind))
         for key in d.unpack_all(args[0]):
             d.dict_set(made, key, value)

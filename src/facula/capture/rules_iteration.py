@@ -39,8 +39,16 @@ def _next(d: Symbolic, args: list, kwargs: dict) -> Any:
     return d.force(args[1]) if len(args) > 1 else d.raise_with(StopIteration, [])
 
 
-def _iterator(d: Symbolic, pull: Iterator[Any], lazy: bool = False) -> Any:
-    value = d.made(IteratorValue(pull))
+def _iterator(
+    d: Symbolic,
+    pull: Iterator[Any],
+    lazy: bool = False,
+    kind: type | None = None,
+    recipe: Callable[[], tuple[Callable, list[Any]]] | None = None,
+) -> Any:
+    """An iterator of the segment; `recipe` makes it again behind it (see `IteratorValue`)."""
+    value = d.made(IteratorValue(pull, kind=kind))
+    value.recipe = recipe
     if lazy:
         d.lazy_iterators.add(id(value))
         d.kept.append(value)
@@ -64,7 +72,8 @@ def _zip(d: Symbolic, args: list, kwargs: dict) -> Any:
                 row.append(item)
             yield d.build_tuple(row)
 
-    return _iterator(d, pull())
+    make = functools.partial(zip, strict=True) if strict else zip
+    return _iterator(d, pull(), kind=zip, recipe=lambda: (make, parts))
 
 
 def _check_all_stop(d: Symbolic, parts: list[Any], n: int) -> None:
@@ -83,29 +92,38 @@ def _check_all_stop(d: Symbolic, parts: list[Any], n: int) -> None:
 @rule(enumerate)
 def _enumerate(d: Symbolic, args: list, kwargs: dict) -> Any:
     start = kwargs.get("start", args[1] if len(args) > 1 else Known(0))
-    part = d.iter(args[0])
+    part, count = d.iter(args[0]), start
 
     def pull() -> Iterator[Any]:
-        count = start
+        nonlocal count
         while (item := d.next(part)) is not STOP:
-            yield d.build_tuple([count, item])
-            count = d.binary("+", count, Known(1))
+            number, count = count, d.binary("+", count, Known(1))
+            yield d.build_tuple([number, item])
 
-    return _iterator(d, pull())
+    return _iterator(d, pull(), kind=enumerate, recipe=lambda: (enumerate, [part, count]))
 
 
 @rule(map)
 def _map(d: Symbolic, args: list, kwargs: dict) -> Any:
+    if kwargs or len(args) < 2:
+        said = (
+            "map() takes no keyword arguments"
+            if kwargs
+            else "map() must have at least two arguments."
+        )
+        d.fail(TypeError, said)
     parts = [d.iter(arg) for arg in args[1:]]
 
     def pull() -> Iterator[Any]:
         while True:
-            row = [d.next(part) for part in parts]
-            if any(item is STOP for item in row):
-                return
+            row = []
+            for part in parts:
+                row.append(d.next(part))
+                if row[-1] is STOP:
+                    return
             yield d.call(args[0], row, {})
 
-    return _iterator(d, pull(), lazy=True)
+    return _iterator(d, pull(), lazy=True, kind=map, recipe=lambda: (map, [args[0], *parts]))
 
 
 @rule(filter)
@@ -117,7 +135,7 @@ def _filter(d: Symbolic, args: list, kwargs: dict) -> Any:
             if d.truth(item if d.is_none(test) else d.call(test, [item], {})):
                 yield item
 
-    return _iterator(d, pull(), lazy=True)
+    return _iterator(d, pull(), lazy=True, kind=filter, recipe=lambda: (filter, [test, part]))
 
 
 @rule(reversed)
@@ -190,11 +208,16 @@ def _reduce(d: Symbolic, args: list, kwargs: dict) -> Any:
 
 @rule(itertools.chain)
 def _chain(d: Symbolic, args: list, kwargs: dict) -> Any:
-    def pull() -> Iterator[Any]:
-        for arg in args:
-            yield from d.iterate(arg)
+    rest = list(args)
 
-    return _iterator(d, pull())
+    def pull() -> Iterator[Any]:
+        while rest:
+            rest[0] = d.iter(rest[0])
+            while (item := d.next(rest[0])) is not STOP:
+                yield item
+            del rest[0]
+
+    return _iterator(d, pull(), kind=itertools.chain, recipe=lambda: (itertools.chain, rest))
 
 
 @rule(itertools.chain.from_iterable)
@@ -210,7 +233,10 @@ def _by_position(function: Callable) -> Rule:
         lists = [d.unpack_all(arg) for arg in args[:count]]
         plain = [d.constant_of(arg) for arg in args[count:]]
         words = {k: d.constant_of(v) for k, v in kwargs.items()}
-        chosen = function(*[range(len(items)) for items in lists], *plain, **words)
+        try:
+            chosen = function(*[range(len(items)) for items in lists], *plain, **words)
+        except (TypeError, ValueError) as error:
+            d.raise_host(error)
         rows = [
             d.build_tuple([lists[n if count > 1 else 0][i] for n, i in enumerate(row)])
             for row in chosen
@@ -250,21 +276,27 @@ def _count(d: Symbolic, args: list, kwargs: dict) -> Any:
     start = args[0] if args else kwargs.get("start", Known(0))
     step = args[1] if len(args) > 1 else kwargs.get("step", Known(1))
 
-    def pull() -> Iterator[Any]:
-        value = start
-        while True:
-            yield value
-            value = d.binary("+", value, step)
+    value = start
 
-    return _iterator(d, pull(), lazy=True)
+    def pull() -> Iterator[Any]:
+        nonlocal value
+        while True:
+            number, value = value, d.binary("+", value, step)
+            yield number
+
+    kind = itertools.count
+    return _iterator(d, pull(), lazy=True, kind=kind, recipe=lambda: (kind, [value, step]))
 
 
 @rule(itertools.repeat)
 def _repeat(d: Symbolic, args: list, kwargs: dict) -> Any:
     times = args[1] if len(args) > 1 else kwargs.get("times")
-    if times is not None:
-        return _iterator(d, iter([args[0]] * d.constant_of(times)))
-    return _iterator(d, itertools.repeat(args[0]), lazy=True)
+    kind = itertools.repeat
+    if times is None:
+        return _iterator(d, kind(args[0]), lazy=True, kind=kind, recipe=lambda: (kind, [args[0]]))
+    pull = kind(args[0], d.constant_of(times))
+    left = pull.__length_hint__
+    return _iterator(d, pull, kind=kind, recipe=lambda: (kind, [args[0], Known(left())]))
 
 
 @rule(itertools.accumulate)
@@ -322,8 +354,11 @@ def _zip_longest(d: Symbolic, args: list, kwargs: dict) -> Any:
 
 @rule(itertools.starmap)
 def _starmap(d: Symbolic, args: list, kwargs: dict) -> Any:
+    part = d.iter(args[1])
+
     def pull() -> Iterator[Any]:
-        for item in d.iterate(args[1]):
+        while (item := d.next(part)) is not STOP:
             yield d.call(args[0], d.unpack_all(item), {})
 
-    return _iterator(d, pull(), lazy=True)
+    kind = itertools.starmap
+    return _iterator(d, pull(), lazy=True, kind=kind, recipe=lambda: (kind, [args[0], part]))

@@ -29,6 +29,7 @@ from facula.capture.rules import METHODS, RULES, Rule, fold_text, rule
 from facula.capture.sizes import look_ahead
 from facula.capture.values import (
     FunctionValue,
+    GeneratorValue,
     IteratorValue,
     Known,
     MethodValue,
@@ -97,15 +98,20 @@ RULES[sys.getrecursionlimit] = lambda d, args, kwargs: Known(sys.getrecursionlim
 
 
 # functions of C, in Python ------------------------------------------------------------------------
+def _followed(function: Any, python: Callable, d: Symbolic, args: list, kwargs: dict) -> Any:
+    """A call of a function of C, as its Python does it."""
+    result = d.call(d.trusted(python), args, kwargs)
+    if isinstance(result, GeneratorValue) and not result.started:
+        result.recipe = Known(function), list(args), dict(kwargs)
+    return result
+
+
 def _in_place_of(*functions: Any) -> Callable[[Callable], Callable]:
     """The Python that is followed where a program calls one of these."""
 
     def put(python: Callable) -> Callable:
-        def run(d: Symbolic, args: list, kwargs: dict) -> Any:
-            return d.call(d.trusted(python), args, kwargs)
-
         for function in functions:
-            RULES[function] = run
+            RULES[function] = functools.partial(_followed, function, python)
         return python
 
     return put

@@ -51,6 +51,7 @@ from facula.capture.values import (
     SuperValue,
     TensorValue,
     ViewValue,
+    advance,
 )
 from facula.capture.watching import Watched
 from facula.capture.wrappers import WrapperValue
@@ -141,9 +142,11 @@ def _of_c(kind: type, name: str) -> Any:
 class Builder:
     """Writes expressions that make values again."""
 
-    def __init__(self, world: Any, out: Text) -> None:
+    def __init__(self, world: Any, out: Text, leaves: bool) -> None:
         self.world = world
         self.out = out
+        #: whether the frame is left, so that no segment behind this one goes on with its iterators
+        self.leaves = leaves
         self.names: dict[int, str] = {}
         self.outputs: dict[Any, str] = {}
         self.after: list[str] = []
@@ -331,7 +334,12 @@ class Builder:
         return name
 
     def iterator(self, value: IteratorValue) -> str:
-        if id(value) in self.world.lazy_iterators:
+        lazy = id(value) in self.world.lazy_iterators
+        if value.recipe is not None and self.leaves:
+            function, args = value.recipe()
+            given = ", ".join([self.emit(arg) for arg in args])
+            return self.name(value, f"{self.out.hold(function)}({given})")
+        if lazy:
             raise self.impossible(value, "an iterator whose values are computed")
         world = self.world
         before = (len(world.guards.guards), len(world.inputs), len(world.conditions))
@@ -341,8 +349,13 @@ class Builder:
         items = ", ".join([self.emit(item) for item in rest])
         return self.name(value, f"{self.out.hold(ReplayIterator)}([{items}])")
 
-    def generator(self, value: object) -> str:
-        raise self.impossible(value, "a generator")
+    def generator(self, value: GeneratorValue) -> str:
+        if value.started or value.recipe is None:
+            raise self.impossible(value, "a generator")
+        function, args, words = value.recipe
+        given = [self.emit(arg) for arg in args]
+        given += [f"{name}={self.emit(word)}" for name, word in words.items()]
+        return self.name(value, f"{self.emit(function)}({', '.join(given)})")
 
     def of_subclass(self, value: SubclassValue) -> str:
         made = f"{self.out.hold(as_class)}({self.emit(value.inner)}, {self.out.hold(value.kind)})"
@@ -400,7 +413,9 @@ class Builder:
         if isinstance(value, CellValue):
             return [f"{name}.cell_contents = {self.emit(value.content)}"]
         if isinstance(value, IteratorValue):
-            return [f"{name}.rest = {name}.rest[{value.consumed}:]"]
+            if isinstance(value.real, ReplayIterator):
+                return [f"{name}.rest = {name}.rest[{value.consumed}:]"]
+            return [f"{self.out.hold(advance)}({name}, {value.consumed})"]
         if isinstance(value, ObjectValue):
             return [
                 f"{self.out.hold(descriptor.__set__)}({name}, {self.emit(item)})"
@@ -493,7 +508,7 @@ class SegmentCode:
             if value.source is not None and value.source.kind != "slot":
                 self.out.source(value.source)  # read before the graph is called
         self.guard_count = len(self.out.lines)
-        self.builder = Builder(world, self.out)
+        self.builder = Builder(world, self.out, self.ending.kind == "return")
         self._body(self.ending)
 
     def _conditions(self) -> None:

@@ -6,8 +6,10 @@ Keeps true: a special method means what the operator means.
 
 from __future__ import annotations
 
+import functools
 import operator
 import re
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -121,6 +123,10 @@ def call_known_method(d: Any, owner: Known, name: str, args: list, kwargs: dict)
         return d.fold(obj.format, plain, kwargs)
     if name == "__iter__" and isinstance(obj, (str, bytes, range)):
         return d.iter(owner)
+    if name == "__get__" and isinstance(
+        obj, (types.GetSetDescriptorType, types.MemberDescriptorType)
+    ):
+        return d.getattr(args[0], obj.__name__)
     if name == "__contains__" and type(obj) is frozenset:
         return d.fold(obj.__contains__, args)
     pure = isinstance(obj, (*PURE_TYPES, slice, core.dtype)) or is_numpy_scalar(type(obj))
@@ -170,8 +176,12 @@ def call_base(d: Any, owner: Any, name: str, args: list, kwargs: dict) -> Any:
         if found is UNBOUND:
             d.no_attribute(inner.cls, d.constant_of(args[0]))
         return found
-    if isinstance(inner, DictValue):
-        found = d.base_dict_method(inner, method, args, kwargs)
+    if isinstance(inner, (DictValue, SequenceValue)):
+        found = (
+            d.base_dict_method(inner, method, args, kwargs)
+            if isinstance(inner, DictValue)
+            else d.base_sequence_method(inner, method, args)
+        )
         if found is not NotImplemented:
             return found
     if method in ("__eq__", "__ne__"):
@@ -185,20 +195,26 @@ def call_base(d: Any, owner: Any, name: str, args: list, kwargs: dict) -> Any:
 
 
 def _base_new(d: Symbolic, kind: type, args: list) -> Any:
+    if kind is list or kind is dict:
+        return d.build_list([]) if kind is list else d.build_dict([], [])
     if issubclass(kind, tuple):
         return d.made(SequenceValue(kind, d.unpack_all(args[0]) if args else []))
     return d.bare_instance(kind, args)
 
 
-for _base in (object, tuple):
+for _base in (object, tuple, list, dict):
     RULES[_base.__new__] = lambda d, args, kwargs: _base_new(d, d.constant_of(args[0]), args[1:])
 
 
 def call_getter(d: Any, getter: Any, owner: object) -> Any:
     """A call of an object of the module operator that reads items or attributes."""
     kind, parts = getter.__reduce__()[:2]
+    words: dict[str, Any] = {}
+    if isinstance(kind, functools.partial):  # methodcaller(name, *args, **words)
+        parts, words, kind = (*kind.args, *parts), kind.keywords, kind.func
     if kind is operator.methodcaller:
-        return d.call(d.getattr(owner, parts[0]), [d.trusted(v) for v in parts[1:]], {})
+        given = {name: d.trusted(v) for name, v in words.items()}
+        return d.call(d.getattr(owner, parts[0]), [d.trusted(v) for v in parts[1:]], given)
     found = []
     for part in parts:
         if kind is operator.itemgetter:

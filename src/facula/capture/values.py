@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import collections
 import functools
+import gc
+import itertools
 import types
 from collections.abc import Callable, Hashable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -425,36 +427,79 @@ class ReplayIterator:
         return value
 
 
+#: iterators of Python that tell where they stand
+ITERATORS: tuple[type, ...] = (type(iter(())), type(iter([])), type(iter(range(0))))
+
+
+def rest_of(iterator: Any) -> list[Any]:
+    """What an iterator of Python over items that are there has still to give; it stays where it is."""
+    _, (items,), *at = iterator.__reduce__()
+    return list(items[at[0] :] if at else items)
+
+
+def advance(iterator: Iterator[Any], count: int) -> None:
+    """Take items from an iterator."""
+    collections.deque(itertools.islice(iterator, count), maxlen=0)
+
+
+def iterator_at(items: Any, at: int) -> Iterator[Any]:
+    """An iterator over a sequence, as it stands when it has given `at` items."""
+    made = iter(items)
+    advance(made, at)
+    return made
+
+
 class IteratorValue(Value):
-    """An iterator over symbolic values, pulled one by one from a host iterator."""
+    """An iterator over symbolic values, pulled one by one from a host iterator.
 
-    __slots__ = ("consumed", "pull", "real")
+    `kind` is its class in Python. `recipe` makes it again behind the segment, as it stands by then: it
+    gives the callable and the arguments, which are values.
+    """
 
-    def __init__(self, pull: Iterator[Value], source: Source | None = None) -> None:
+    __slots__ = ("consumed", "kind", "pull", "real", "recipe")
+
+    def __init__(
+        self, pull: Iterator[Value], source: Source | None = None, kind: type | None = None
+    ) -> None:
         super().__init__(source)
         self.pull = pull
-        self.real: ReplayIterator | None = None
+        self.kind = ReplayIterator if kind is None else kind
+        self.recipe: Callable[[], tuple[Callable, list[Any]]] | None = None
+        self.real: Any = None
         self.consumed = 0
 
     @property
     def cls(self) -> type:
-        return ReplayIterator
+        return self.kind
 
 
 class GeneratorValue(Value):
-    """A generator of the segment: its frame waits."""
+    """A generator of the segment: its frame waits.
 
-    __slots__ = ("done", "frame", "started")
+    `recipe` is the call that gave it, which gives another one as long as it has not started.
+    """
+
+    __slots__ = ("done", "frame", "recipe", "started")
 
     def __init__(self, frame: Any) -> None:
         super().__init__()
         self.frame = frame
         self.done = False
         self.started = False
+        self.recipe: tuple[Value, list[Any], dict[str, Any]] | None = None
 
     @property
     def cls(self) -> type:
         return types.GeneratorType
+
+
+#: the classes of a dictionary's views, and the methods that give them
+VIEWS: dict[type, str] = {type(getattr({}, part)()): part for part in ("keys", "values", "items")}
+
+
+def dict_of(view: Any) -> dict[Any, Any]:
+    """The dictionary that a view is of."""
+    return next(owner for owner in gc.get_referents(view) if isinstance(owner, dict))
 
 
 class ViewValue(Value):
@@ -469,9 +514,7 @@ class ViewValue(Value):
 
     @property
     def cls(self) -> type:
-        return {"keys": type({}.keys()), "values": type({}.values())}.get(
-            self.part, type({}.items())
-        )
+        return next((k for k, part in VIEWS.items() if part == self.part), types.MappingProxyType)
 
 
 class Raised(Exception):

@@ -49,8 +49,9 @@ class DynamicOutputShapeException(_OperatorException):
     """An operator whose result's shape depends on elements."""
 
     required = (
-        "a shape that follows from shapes was required: the result's shape depends on the elements, "
-        "which a fake tensor does not have\nhint: keep this operator out of the traced function"
+        "a shape that follows from shapes was required, not a data-dependent shape: the result's shape "
+        "depends on the elements, which a fake tensor does not have\n"
+        "hint: keep this operator out of the traced function"
     )
 
 

@@ -18,7 +18,7 @@ __all__ = ["immutable_dict", "immutable_list"]
 def _refused(name: str) -> Any:
     def refuse(self: immutable_list, *args: object, **kwargs: object) -> NoReturn:
         fail(
-            NotImplementedError,
+            TypeError,
             name,
             (
                 f"an ordinary {type(self).__mro__[1].__name__} was required: '{type(self).__name__}' "

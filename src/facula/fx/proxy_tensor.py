@@ -421,11 +421,16 @@ class _MakefxTracer:
         found = detect_fake_mode(leaves)
         if found is not None or self.tracing_mode == "real":
             return found
-        shape_env = None
-        if self.tracing_mode == "symbolic":
-            shape_env = ShapeEnv()
-            shape_env.keeps_conditions = True
-        return FakeTensorMode(allow_non_fake_inputs=self.allow_non_fake_inputs, shape_env=shape_env)
+        shape_env = (
+            ShapeEnv()
+        )  # with static sizes: what depends on elements is a symbol all the same
+        symbolic = self.tracing_mode == "symbolic"
+        shape_env.keeps_conditions = symbolic
+        return FakeTensorMode(
+            allow_non_fake_inputs=self.allow_non_fake_inputs,
+            shape_env=shape_env,
+            static_shapes=not symbolic,
+        )
 
     def trace(self, f: Callable[..., Any], *args: object) -> GraphModule:
         """The graph module of `f` for these inputs."""

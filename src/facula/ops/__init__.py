@@ -65,7 +65,7 @@ def load_library(path: Any) -> None:
     fail(
         OSError,
         "ops.load_library",
-        "a library of operators for facula was required",
+        f"a library of operators for facula was required (Could not load this library: {path})",
         got=path,
         hint="define the operators with facula.library",
     )

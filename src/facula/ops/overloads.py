@@ -194,6 +194,11 @@ class OpOverload:
         """The kind of the definition; "method" where the core does it without one."""
         return getattr(self._definition, "kind", "method")
 
+    @property
+    def _defined_in_python(self) -> bool:
+        """Whether a program has defined it (`facula.library`)."""
+        return self.kind == "custom"
+
     def name(self) -> str:
         """`aten::add.Tensor`."""
         return self._name
@@ -276,6 +281,8 @@ def _make(function: Any, name: str) -> Any:
         own = function.__name__.lstrip("_") if function.__name__ == "_item" else function.__name__
         return OpOverload("aten", METHOD_NAMES.get(own, own), name, function)
     space, _, own = definition.name.rpartition("::")
+    own, dot, overload = own.partition(".")
+    name = overload if dot else name
     inplace = isinstance(function, core.InplaceOp)
     return OpOverload(space or "aten", own + ("_" if inplace else ""), name, function)
 
@@ -306,6 +313,10 @@ class Packet:
 
     def overloads(self) -> list[str]:
         """The names of the overloads: one schema takes all that PyTorch's take."""
+        own = _own_overloads(self._qualified_op_name)
+        if own:
+            plain = ["default"] if self._qualified_op_name in TABLE else []
+            return plain + own
         return [overload_name(self._function, (None,) * 8, {})]
 
     @property
@@ -314,7 +325,24 @@ class Packet:
         return self._function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        for function in self._candidates():  # the first that takes the arguments
+            try:
+                core.bind_arguments(function, args, kwargs)
+            except TypeError:
+                continue
+            return function(*args, **kwargs)
         return self._function(*args, **kwargs)
+
+    def _candidates(self) -> list[Any]:
+        """The operators of a name that programs have overloaded; none where there is one operator."""
+        definition = getattr(self._function, "definition", None)
+        if definition is None or definition.kind != "custom":
+            return []
+        qualname = self._qualified_op_name
+        names = _own_overloads(qualname)
+        plain = [qualname] if names else []
+        found = [TABLE.get(name) for name in (*plain, *(f"{qualname}.{n}" for n in names))]
+        return [operator for operator in found if operator is not None]
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -322,6 +350,9 @@ class Packet:
                 raise AttributeError(name)
             raise AttributeError(f"'{self._qualified_op_name}' has no attribute {name!r}")
         space, _, own = self._qualified_op_name.partition("::")
+        registered = TABLE.get(f"{self._qualified_op_name}.{name}")
+        if registered is not None:
+            return named_overload(space, own, name, registered)
         return named_overload(space, own, name, self._function)
 
     def __copy__(self) -> Packet:
@@ -343,6 +374,14 @@ class Packet:
 
     def __repr__(self) -> str:
         return f"<operator packet {self._qualified_op_name}>"
+
+
+def _own_overloads(qualname: str) -> list[str]:
+    """The overloads that programs have defined one by one for a name (`library.define("ns::f.int", ...)`)."""
+    if "::" not in qualname:
+        return []
+    prefix = f"{qualname}."
+    return [name.removeprefix(prefix) for name in TABLE if name.startswith(prefix)]
 
 
 def _core_method(name: str) -> Any:
@@ -374,6 +413,9 @@ class Namespace:
     def _find(self, name: str) -> Any:
         if self.name not in OWN:
             found = TABLE.get(f"{self.name}::{name}")
+            for own in _own_overloads(f"{self.name}::{name}") if found is None else ():
+                found = TABLE[f"{self.name}::{name}.{own}"]
+                break
         else:
             found = _core_method(name) or TABLE.get(name)
             if found is None and name.endswith("_") and name[:-1] in TABLE:
@@ -388,7 +430,8 @@ class Namespace:
         if self.name in OWN:
             return sorted(own_operators())
         prefix = f"{self.name}::"
-        return sorted(name.removeprefix(prefix) for name in TABLE if name.startswith(prefix))
+        names = {n.removeprefix(prefix).partition(".")[0] for n in TABLE if n.startswith(prefix)}
+        return sorted(names)
 
     def __repr__(self) -> str:
         return f"<operators of the namespace {self.name!r}>"
@@ -410,7 +453,7 @@ def known_namespaces() -> set[str]:
 def packet_of(operator: Any) -> Packet:
     """The packet of an operator."""
     space, _, name = operator.name.rpartition("::")
-    return getattr(namespace(space or "aten"), name)
+    return getattr(namespace(space or "aten"), name.partition(".")[0])
 
 
 core.OVERLOAD[0] = overload_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import sys
 import warnings
@@ -30,7 +31,7 @@ def disable_cache_limit() -> Iterator[None]:
 
 def same(a: Any, b: Any, tol: float = 1e-4) -> bool:
     """Whether two results are equal up to rounding."""
-    if isinstance(a, (list, tuple)):
+    if isinstance(a, (list, tuple, collections.deque)):
         return len(a) == len(b) and all(same(x, y, tol) for x, y in zip(a, b, strict=True))
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(same(a[k], b[k], tol) for k in a)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from facula import core
+from facula import autograd, core
 from facula.autograd.grad_mode import no_grad
 from facula.core.errors import fail, message
 from facula.devices.results import tensors_of
+from facula.ops.registry import F
 
 from .custom import find
 
@@ -39,9 +40,22 @@ def _without_data(value: object) -> Any:
     return value
 
 
+def _promises(op: Any) -> tuple[Any, tuple[str, ...], bool]:
+    """An operator's definition, which arguments it says that it writes to, and whether results are views.
+
+    Of facula's own operators as of those that programs define.
+    """
+    function = getattr(op, "_op", op)
+    definition = getattr(function, "definition", None) or find(op)
+    if isinstance(function, core.InplaceOp):
+        return definition, (definition.schema.parameters[0].name,), True
+    views = getattr(definition, "views", False) or definition.kind in ("view", "composite")
+    return definition, tuple(definition.mutated), views
+
+
 def _schema(op: core.Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """What the schema does not call written stays as it is, and no result is an argument."""
-    definition = find(op)
+    definition, mutated, views = _promises(op)
     args = _copied(args)
     names = [p.name for p in definition.schema.parameters]
     given = dict(zip(names, args, strict=False)) | kwargs
@@ -50,18 +64,18 @@ def _schema(op: core.Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         result = op(*args, **kwargs)
     for name, value in given.items():
         changed = [t._version for t in tensors_of(value)] != before[name]
-        if changed and name not in definition.mutated:
+        if changed and name not in mutated:
             fail(
-                OpCheckError,
+                RuntimeError,
                 definition.name,
                 f"writes to '{name}', which mutates_args leaves out",
                 hint="name the argument in mutates_args, or clone() it before writing",
             )
-        for tensor in tensors_of(result):
+        for tensor in () if views else tensors_of(result):
             if any(core.storage_key(tensor) == core.storage_key(t)
                    for t in tensors_of(value) if t.numel()):  # fmt: skip
                 fail(
-                    OpCheckError,
+                    RuntimeError,
                     definition.name,
                     f"returns memory of its argument '{name}' (Argument {name} is not defined to "
                     "alias output but was aliasing)",
@@ -77,9 +91,9 @@ def _fake(op: core.Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     seen = [[(tuple(t.shape), t.dtype) for t in results] for results in (real, fake)]
     if seen[0] != seen[1]:
         fail(
-            OpCheckError,
-            find(op).name,
-            f"the fake function gives {seen[1]}, the kernel {seen[0]}",
+            AssertionError,
+            _promises(op)[0].name,
+            f"the fake function gives {seen[1]}, the kernel {seen[0]} (Shapes or dtypes are not equal)",
             hint=("compute the results' shapes and dtypes in the fake function as the kernel does"),
         )
 
@@ -91,16 +105,63 @@ def _without_data_of(kwargs: dict[str, Any]) -> dict[str, Any]:
 def _autograd(op: core.Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """A gradient is registered where one of the arguments asks for it."""
     args = _copied(args)
-    if any(t.requires_grad for t in tensors_of(args)) and not find(op).mutated:
+    if any(t.requires_grad for t in tensors_of(args)) and not _promises(op)[1]:
         results = [t for t in tensors_of(op(*args, **kwargs)) if t.requires_grad]
         if results:
             results[0].sum().backward()
 
 
+def _compiled(
+    op: core.Op, args: tuple[Any, ...], kwargs: dict[str, Any], **tolerances: Any
+) -> None:
+    """Traced with changing sizes, an operator gives the results and gradients that it gives alone."""
+    # lazily: the compiler is above what programs load that define operators
+    from facula.compiler.api import compile as compiled
+
+    _, mutated, views = _promises(op)
+    if mutated and views and not isinstance(getattr(op, "_op", op), core.InplaceOp):
+        required = (
+            "We only support functionalizing operators whose outputs do not have alias annotations"
+        )
+        fail(RuntimeError, "opcheck", required, op, "return nothing, or new tensors")
+
+    def run(function: Callable[..., Any]) -> list[Any]:
+        given, words = _copied(args), _copied_of(kwargs)
+        results = tensors_of(function(*given, **words))
+        inputs = [t for t in tensors_of((*given, *words.values())) if t.requires_grad]
+        ended = [t.sum() for t in results if t.requires_grad]
+        if ended and inputs:
+            gradients = autograd.grad(ended, inputs, allow_unused=True)
+            return [*results, *(g for g in gradients if g is not None)]
+        return results
+
+    near = {"rtol": 1e-4, "atol": 1e-5, **tolerances}
+    alone = run(op)
+    traced = run(compiled(lambda *a, **k: op(*a, **k), backend="aot_eager", dynamic=True))
+    if len(alone) != len(traced):
+        required = (
+            "as many results and gradients were required (eager-mode PyTorch vs AOTDispatcher)"
+        )
+        fail(AssertionError, "opcheck", required, f"{len(traced)} for {len(alone)}", _UNSTEADY)
+    for one, other in zip(traced, alone, strict=True):
+        if one.shape != other.shape or not F.allclose(one, other, **near, equal_nan=True):
+            alike = one.shape == other.shape
+            apart = float((one - other).abs().max()) if alike else f"{one.shape} for {other.shape}"
+            required = "equal results were required (eager-mode PyTorch vs AOTDispatcher)"
+            fail(AssertionError, "opcheck", required, f"Absolute difference: {apart}", _UNSTEADY)
+
+
+def _copied_of(kwargs: dict[str, Any]) -> dict[str, Any]:
+    return {name: _copied(value) for name, value in kwargs.items()}
+
+
+_UNSTEADY = "a function of an operator may depend on its arguments alone"
+
 TESTS: dict[str, Callable[..., None]] = {
     "test_schema": _schema,
     "test_autograd_registration": _autograd,
     "test_faketensor": _fake,
+    "test_aot_dispatch_dynamic": _compiled,
 }
 
 
@@ -114,13 +175,14 @@ def opcheck(
     **tolerances: Any,
 ) -> dict[str, str]:
     """Runs tests of an operator on one set of arguments: schema, gradient's registration, results
-    without data.
+    without data, and results and gradients of a traced program.
 
     Args:
         op: what `custom_op` gave, or an operator of ``facula.ops``
         args, kwargs: the arguments
         test_utils: names of tests
         raise_exception: whether a failed test is an error
+        tolerances: ``rtol`` and ``atol`` of what traced programs give
 
     Raises:
         OpCheckError: a test failed.
@@ -140,14 +202,15 @@ def opcheck(
     for name in chosen:
         if name not in TESTS:
             fail(
-                RuntimeError,
+                ValueError,
                 "opcheck",
                 f"tests among {', '.join(TESTS)} were required",
                 name,
                 hint="leave test_utils out for all tests",
             )
         try:
-            TESTS[name](op, tuple(args), dict(kwargs or {}))
+            more = tolerances if TESTS[name] is _compiled else {}
+            TESTS[name](op, tuple(args), dict(kwargs or {}), **more)
             outcomes[name] = "SUCCESS"
         except Exception as error:
             if raise_exception:

@@ -13,10 +13,14 @@ from typing import Any
 
 from facula.core.errors import fail
 from facula.fx.fake_tensor import SIZES, WantedSize
+from facula.fx.symbols import SymInt
 
 from .custom import RUNNING
 
 __all__ = ["FakeImplCtx", "get_ctx"]
+
+
+_BOUNDS = "min and max say what is known of the size of every call"
 
 
 class FakeImplCtx:
@@ -31,6 +35,12 @@ class FakeImplCtx:
         Raises:
             DynamicOutputShapeException: no sizes are symbols here, as under a plain `FakeTensorMode`.
         """
+        if any(isinstance(bound, SymInt) for bound in (min, max)):
+            required = "numbers were required as bounds, not SymInt"
+            fail(ValueError, "new_dynamic_size", required, f"min={min}, max={max}", _BOUNDS)
+        if min < 0:
+            required = "a least size greater than or equal to 0 was required"
+            fail(ValueError, "new_dynamic_size", required, min, _BOUNDS)
         found = next(SIZES[-1], None) if SIZES else None
         if found is not None:
             return found

@@ -9,6 +9,7 @@ backward pass is an error that says so; what an operator writes to is known to t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,8 @@ from .schemas import translate
 __all__ = ["CustomOperator", "find", "make"]
 
 _META = "meta"
+#: results that share memory with an argument, as a schema says it
+_VIEWED = re.compile(r"Tensor\([a-z]")
 #: operators whose functions for tensors without data run now, the innermost last
 RUNNING: list[str] = []
 EVERY_DEVICE = "default"
@@ -38,6 +41,10 @@ class CustomOperator(Definition):
 
     def __init__(self, qualname: str, schema: str) -> None:
         text, self.mutated = translate(qualname, schema)
+        #: whether the schema says that results are views of arguments
+        self.views = bool(_VIEWED.search(schema.rpartition("->")[2]))
+        #: whether the function for every device serves tensors without data, too
+        self.explicit = False
         super().__init__(parse(text), None, {"names": (), "inplace": False, "out": False})
         self.kernels: dict[str, Callable[..., Any]] = {}
         self.disabled: set[str] = set()
@@ -115,7 +122,7 @@ class CustomOperator(Definition):
         function = self.kernels.get(device)
         if device in self.disabled:
             function = None
-        if function is None and device != _META:
+        if function is None and (device != _META or self.explicit):
             function = self.kernels.get(EVERY_DEVICE)
         if function is None:
             function = self.composite or self.missing(device)
@@ -156,9 +163,11 @@ class CustomOperator(Definition):
             )
             hint = f"facula.library.register_fake({self.name!r})"
         else:
+            tensors = any(p.is_tensor for p in self.schema.parameters)
+            inputs = "" if tensors else " and no Tensor inputs"
             required = (
                 f"a kernel for the device '{device}' was required: could not run (there was no "
-                f"{device} impl registered)"
+                f"{device} impl registered{inputs})"
             )
             hint = f"facula.library.register_kernel({self.name!r}, {device!r})"
         fail(NotImplementedError, self.name, required, sorted(self.kernels) or "none", hint)
@@ -336,7 +345,11 @@ def make(qualname: str, schema: str) -> CustomOperator:
         ValueError: the name has no namespace, or exists.
     """
     namespace, colons, name = qualname.partition("::")
-    if not colons or not namespace.isidentifier() or not name.isidentifier():
+    base, dot, overload = name.partition(".")
+    if dot and overload in ("", "default"):
+        qualname = f"{namespace}::{base}"
+    words = [namespace, base, overload] if dot and overload else [namespace, base]
+    if not colons or not all(word.isidentifier() for word in words):
         required = "a name 'namespace::name' was required (not of the form)"
         fail(ValueError, "library", required, repr(qualname), hint="for example 'mylib::scale'")
     if namespace in ("aten", "prim", "prims", "facula"):

@@ -52,20 +52,31 @@ def _register(definition: CustomOperator, key: str, function: Callable[..., Any]
         if device != EVERY_DEVICE:
             core.device(device)  # says which devices there are
         if device in definition.kernels:
-            own = "Meta" if device == "meta" else device
-            required = (
-                f"one kernel for '{device}' was required (already a kernel registered: the operator "
-                f"already has a DispatchKey::{own} implementation)"
-            )
-            fail(
-                RuntimeError,
-                definition.name,
-                required,
-                "another",
-                hint="replace the function in the first registration",
-            )
+            _refuse_second(definition, device)
         definition.kernels[device] = function
+        definition.explicit |= key.startswith("CompositeExplicit")
     definition.origin = definition.origin or function
+
+
+def _refuse_second(definition: CustomOperator, device: str) -> None:
+    """Raises: a function of that device is there."""
+    own = "Meta" if device == "meta" else device
+    code = getattr(definition.kernels[device], "__code__", None)
+    first = f" at {code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+    required = (
+        f"one kernel for '{device}' was required (already a kernel registered{first}: the operator "
+        f"already has a DispatchKey::{own} implementation)"
+    )
+    hint = "replace the function in the first registration"
+    fail(RuntimeError, definition.name, required, "another", hint)
+
+
+def _refuse_keyword_tensors(definition: CustomOperator, what: str) -> None:
+    """Raises where tensors may be passed by keyword only, of which gradients and batches know nothing."""
+    named = [p.name for p in definition.schema.parameters if p.keyword_only and p.is_tensor]
+    if named:
+        required = "tensors as positional arguments were required (kwarg-only Tensor args)"
+        fail(NotImplementedError, what, required, ", ".join(named), "put them in front of the *")
 
 
 class CustomOpDef:
@@ -215,6 +226,11 @@ def custom_op(
         if _BY_FUNCTION.pop(name, None) is not None:  # a second custom_op takes the first's place
             _forget(name)
         definition = make(name, text)
+        try:
+            _refuse_keyword_tensors(definition, "custom_op")
+        except NotImplementedError:
+            _forget(name)
+            raise
         definition.tags = (Tag.pt2_compliant_tag, *as_tags(tags))
         definition.checks_results = True
         made = _BY_FUNCTION[name] = CustomOpDef(definition, function)
@@ -430,6 +446,12 @@ def register_fake(
     def enter(function: Callable[..., Any]) -> None:
         if allow_override:
             definition.kernels.pop("meta", None)
+        elif definition.composite is not None:
+            required = "an operator without a CompositeImplicitAutograd implementation was required"
+            hint = (
+                "what it is made of says shapes already; register under CompositeExplicitAutograd"
+            )
+            fail(RuntimeError, "register_fake", required, definition.name, hint)
         _register(definition, "meta", function)
 
     return _decorator(func, enter)
@@ -476,6 +498,11 @@ def register_autograd(
             definition.name,
             hint="return new tensors instead of writing, and copy_() them outside",
         )
+    if definition.views:
+        required = "an operator whose results have memory of their own was required"
+        got = f"{definition.name}, an operator that returns views"
+        fail(RuntimeError, "register_autograd", required, got, "return clones, or use a composite")
+    _refuse_keyword_tensors(definition, "register_autograd")
     definition.gradient, definition.setup_context = backward, setup_context
     definition.set_gradient()
 
@@ -500,6 +527,7 @@ def register_vmap(op: Any, func: Callable[..., Any] | None = None, /, *, lib: ob
         facula.Size([3, 2])
     """
     definition = find(op)
+    _refuse_keyword_tensors(definition, "register_vmap")
     return _decorator(func, lambda function: setattr(definition, "batching", function))
 
 

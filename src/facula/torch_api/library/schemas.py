@@ -16,6 +16,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops.schema import TYPES
 
 __all__ = ["infer_schema", "translate"]
 
@@ -36,6 +37,10 @@ _ALIAS = re.compile(
     r"\((?P<set>[a-z]\d*(?:\s*\|\s*[a-z]\d*)*)(?P<written>!?)(?:\s*->\s*[a-z\d*|\s]+)?\)"
 )
 _WRITTEN = re.compile(r"\([a-z]\d*(?:\s*\|\s*[a-z]\d*)*!\)[\[\]?]*\s+(?P<name>\w+)")
+#: the first word of an argument or result
+_TYPED = re.compile(r"(?:^|,)\s*([A-Za-z_]\w*)(?![\w.]*\s*[=)])(?=[\s\[?(,]|$)")
+#: types of C++ that schemas spell otherwise
+_C_TYPES = {"int64_t": "Use `SymInt` or `int`", "double": "Use `float`"}
 _CONSTANTS = {"contiguous_format": "None", "strided": "None", "Mean": "1"}
 
 
@@ -51,11 +56,24 @@ def translate(qualname: str, schema: str) -> tuple[str, tuple[str, ...]]:
     if not arrow:
         fail_schema(qualname, schema)
     mutated = tuple(match["name"] for match in _WRITTEN.finditer(head))
+    _check_types(qualname, head, tail)
     plain = _TYPE.sub(lambda match: _SPELLING[match[1]], _ALIAS.sub("", head))
     for name, value in _CONSTANTS.items():
         plain = plain.replace(f"={name}", f"={value}")
     results = _TYPE.sub(lambda match: _SPELLING[match[1]], _ALIAS.sub("", tail))
     return f"{qualname}{plain.strip()} -> {results.strip()}", mutated
+
+
+def _check_types(qualname: str, arguments: str, results: str) -> None:
+    """That the words of a schema that stand where types stand are types."""
+    for text in (_ALIAS.sub("", arguments).strip()[1:-1], _ALIAS.sub("", results).strip("() ")):
+        for match in _TYPED.finditer(text):
+            word = match[1]
+            if word in TYPES or word in _SPELLING:
+                continue
+            hint = _C_TYPES.get(word, f"the types are {', '.join(sorted(TYPES | set(_SPELLING)))}")
+            required = "types of schemas were required (unknown type specifier)"
+            fail(RuntimeError, qualname, required, repr(word), hint)
 
 
 def fail_schema(qualname: str, schema: str) -> typing.NoReturn:
@@ -99,13 +117,31 @@ def _type_text(annotation: Callable[..., Any]) -> str | None:
         return None if inner is None or inner.endswith("?") else inner + "?"
     if origin in (list, Sequence) and len(arguments) == 1:
         inner = _type_text(arguments[0])
-        return None if inner is None or inner.endswith("]") else inner + "[]"
+        if inner is None or inner.endswith("]") or (inner.endswith("?") and inner != "Tensor?"):
+            return None
+        return inner + "[]"
     return None
+
+
+def tuple_to_list(annotation: Any) -> Any:
+    """The list that may stand where an annotation asks for a tuple; None where there is none."""
+    items = [a for a in typing.get_args(annotation) if a is not Ellipsis]
+    kinds = set(items)
+    if not kinds:
+        return list
+    if len(kinds) == 1:
+        return list[items[0]]  # type: ignore[valid-type]
+    if len(kinds) == 2 and type(None) in kinds:
+        (item,) = kinds - {type(None)}
+        return list[typing.Optional[item]]  # type: ignore[valid-type] # noqa: UP045 - a value
+    any_of: Any = typing.Union  # noqa: UP007 - a value
+    listed: Any = list
+    return listed[any_of[tuple(items)]]
 
 
 def _default_text(value: object) -> str:
     if isinstance(value, str):
-        return repr(value)
+        return f'"{value}"'
     if isinstance(value, core.device):
         return f'"{value}"'
     return value.name if isinstance(value, core.dtype) else str(value)
@@ -124,6 +160,8 @@ def _argument_text(name: str, parameter: Any, annotation: Any, written: bool, po
     if kind is None:
         hint = "Tensor, int, float, bool, str, dtype, device, and lists and optionals of them are"
         required = f"Parameter {name} must have a supported annotation (unsupported type)"
+        if typing.get_origin(annotation) is tuple and _type_text(tuple_to_list(annotation)):
+            hint = f"For example, {tuple_to_list(annotation)}; {hint}"
         fail(ValueError, "infer_schema", required, annotation, f"{hint} supported")
     if written:
         if not kind.startswith("Tensor"):
