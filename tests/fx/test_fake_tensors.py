@@ -72,7 +72,7 @@ def test_what_needs_elements_says_so():
     with pytest.raises(AssertionError, match="convert all Tensors to FakeTensors first"):
         x + facula.ones(3)
     with pytest.raises(AssertionError, match="Mixing fake modes"):
-        FakeTensorMode().from_tensor(x)
+        x + FakeTensorMode().from_tensor(facula.ones(3))
 
 
 def test_overloads_are_one_operator():

@@ -288,6 +288,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
     cdef int kind = -1, dt, dev = device_number(device)
     cdef int64_t sh[16]
     cdef list shape
+    cdef bint lifted = False
     if fk_tls_keys() & K_FUNCTION_MODE:
         given = {"dtype": dtype, "device": device, "requires_grad": requires_grad or None, "pin_memory": pin_memory or None}
         r = torch_function(tensor, (data,), {k: v for k, v in given.items() if v is not None}, fk_tls_keys())
@@ -301,6 +302,9 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
         import numpy
         array = numpy.asarray(data)
         t = from_numpy_copy(array)
+        if dispatches_creation():
+            t = OP_LIFT(t)
+            lifted = True
         t = convert(t, t.dt if dtype is None else as_dtype(dtype).index, dev, True, contiguous_format)
     elif isinstance(data, UntypedStorage) or isinstance(getattr(data, "_untyped_storage", None), UntypedStorage):
         if dtype is None: dtype = getattr(data, "dtype", DTYPES[DEFAULT_DTYPE])
@@ -330,7 +334,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
                                  "hint: give dtype=float64, or uint64 for integers below 2**64") from None
         if dev:
             t = convert(t, dt, dev, False, None)
-    if dispatches_creation():
+    if not lifted and dispatches_creation():
         t = OP_LIFT(t)
     if requires_grad:
         set_requires_grad(t, True)

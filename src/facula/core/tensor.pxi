@@ -765,6 +765,9 @@ cdef class TensorMeta:
 
 
 cdef object scalar_of(Tensor t, str op):
+    if t.numel_ != 1 and op in ("int", "float", "complex"):
+        raise said(ValueError, "[%s] a tensor with one element was required: got the shape %s (only one element tensors can be "
+                         "converted to Python scalars)\nhint: use .tolist() or reduce first" % (op, list(make_size(t.nd, t.sh))))
     if t.numel_ != 1:
         raise said(RuntimeError, "[%s] a tensor with one element was required: got the shape %s (a Tensor with %d elements cannot "
                            "be converted to Scalar)\nhint: use .tolist() or reduce first"

@@ -242,7 +242,9 @@ def enlarged(
         return made
 
     found = pytree.tree_map(larger, (args, kwargs))
-    return (*found, collection) if changed else (args, kwargs, shapes)
+    if not changed:
+        return args, kwargs, shapes
+    return (*found, collection if isinstance(shapes, ShapesCollection) else shapes)
 
 
 def arguments_by_name(m: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -281,11 +283,27 @@ def _mismatch(path: str, required: str, got: object) -> Any:
     )
 
 
+class IntInput:
+    """An int among the inputs, told from others of the same value."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+
+def ints_marked(tree: Any) -> Any:
+    """Nested inputs, each int in them an `IntInput`."""
+    return pytree.tree_map(lambda x: IntInput(x) if type(x) is int else x, tree)
+
+
 def _walk(value: Any, shape: Any, path: str) -> Iterator[tuple[Any, Any, str]]:
     """Leaves of the inputs with their shapes."""
     if isinstance(value, Tensor):
         if not _is_shape(shape):
             _mismatch(path, "a shape", shape)
+        yield value, shape, path
+        return
+    is_int = isinstance(value, IntInput) or type(value) is int
+    if is_int and isinstance(shape, (int, Dim, DimHint)):
         yield value, shape, path
         return
     leaves, spec = pytree.tree_flatten(value)
@@ -336,6 +354,8 @@ class Resolved:
         self.env = env
         #: id of a tensor -> the shape that was written for it
         self.shapes: dict[int, tuple[Any, str]] = {}
+        #: id of an `IntInput` -> what was written for it, and where
+        self.ints: dict[int, tuple[Any, str]] = {}
         #: name of a Dim -> it, and its symbol
         self.named: dict[str, tuple[Dim, str]] = {}
         #: symbol -> what was written for it, and where
@@ -374,6 +394,8 @@ class Resolved:
             for leaf, found, where in _walk(value, shape, path):
                 if isinstance(leaf, Tensor):
                     self.shapes[id(leaf)] = (found, where)
+                elif isinstance(leaf, IntInput) and found is not None:
+                    self.ints[id(leaf)] = (found, where)
 
     def check(self) -> None:
         """Raise for what the example inputs themselves contradict."""
@@ -390,6 +412,15 @@ class Resolved:
         ]
         if any(e.constant is None for e in sizes):
             fake._symbolic = geometry_of(fake, sizes, self.env)
+
+    def number_of(self, leaf: IntInput) -> Any:
+        """What an int is traced with: itself, or a number that may be another in each call."""
+        what, where = self.ints.get(id(leaf), (None, ""))
+        if isinstance(what, DimHint) and what.kind != "STATIC":
+            made = self.env.create_number(leaf.value, where)
+            self.written[str(made)] = (what, where)
+            return self.env.number_of(made)
+        return self.env.number_of(self._size(leaf.value, what, where))
 
     def _size(self, size: int, what: Dim | None, where: str) -> Expr:
         if isinstance(what, Dim):

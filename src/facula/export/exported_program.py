@@ -23,6 +23,7 @@ from facula.fx import Graph, GraphModule, Interpreter
 from facula.fx import traceback as fx_traceback
 from facula.fx.proxy_tensor import make_fx
 from facula.fx.shape_env import leaf_of, symbols_of, write_checks
+from facula.fx.symbols import SymInt
 from facula.lower.decompositions import core_decompositions, decompositions_of
 from facula.lower.table import operator_of
 from facula.ops.overloads import overload_of
@@ -297,8 +298,9 @@ def _ranges_of(module: GraphModule, ranges: dict[str, ValueRanges]) -> dict[str,
 
 def _env_of(module: GraphModule) -> Any:
     values = [n.meta.get("val") for n in module.graph.nodes if n.op == "placeholder"]
-    modes = [v.fake_mode for v in values if hasattr(v, "fake_mode")]
-    return modes[0].shape_env if modes else None
+    found = [v.fake_mode.shape_env for v in values if hasattr(v, "fake_mode")]
+    found += [v.env for v in values if isinstance(v, SymInt)]
+    return found[0] if found else None
 
 
 class _Rerun(Interpreter):
@@ -312,7 +314,7 @@ class _Rerun(Interpreter):
 def _retraced(module: GraphModule, rules: dict[Any, Any]) -> GraphModule:
     """The graph with decompositions, of the same inputs."""
     values = [n.meta["val"] for n in module.graph.nodes if n.op == "placeholder"]
-    tensors = [i for i, v in enumerate(values) if isinstance(v, Tensor)]
+    tensors = [i for i, v in enumerate(values) if isinstance(v, (Tensor, SymInt))]
 
     def run(*given: Any) -> Any:
         inputs = list(values)
@@ -321,8 +323,8 @@ def _retraced(module: GraphModule, rules: dict[Any, Any]) -> GraphModule:
         return _Rerun(module).run(*inputs)
 
     env = _env_of(module)
-    for i in tensors[:1]:
-        values[i].fake_mode.numbers.clear()  # what is read is checked again
+    for mode in {id(v.fake_mode): v.fake_mode for v in values if isinstance(v, Tensor)}.values():
+        mode.numbers.clear()  # what is read is checked again
     recording = core.set_grad_enabled(False)
     try:
         with fx_traceback.preserve_node_meta():

@@ -34,7 +34,9 @@ class InputCheck:
         self.guards = list(program.guards)
         #: symbol -> how messages write it
         self.read: dict[str, str] = {}
-        for name, (shape, _) in zip(self.names, expected, strict=True):
+        for name, (shape, kind) in zip(self.names, expected, strict=True):
+            if isinstance(kind, Expr) and kind.symbol is not None:
+                self.read.setdefault(kind.symbol, name)
             for dim, size in enumerate(shape or ()):
                 if size.symbol is not None:
                     self.read.setdefault(size.symbol, f"{name}.size()[{dim}]")
@@ -56,7 +58,11 @@ class InputCheck:
             )
         sizes: dict[str, int] = {}
         for name, (shape, kind), leaf in zip(self.names, self.expected, leaves, strict=True):
-            if shape is None:
+            if isinstance(kind, Expr):
+                self._check_int(name, leaf)
+                if kind.symbol is not None:
+                    sizes.setdefault(kind.symbol, leaf)
+            elif shape is None:
                 self._check_value(name, kind, leaf)
             else:
                 self._check_tensor(name, shape, kind, leaf)
@@ -77,6 +83,12 @@ class InputCheck:
                 hint="pass the keywords that were given to export()",
             )
         return {name: kwargs[name] for name in expected}
+
+    @staticmethod
+    def _check_int(name: str, leaf: Any) -> None:
+        if not isinstance(leaf, int) or isinstance(leaf, bool):
+            fail(AssertionError, "export", f"an int was required for {name} (Guard failed: "
+                 f"isinstance({name}, int))", type(leaf).__name__, hint="int(value) makes one")  # fmt: skip
 
     def _check_value(self, name: str, value: object, leaf: Any) -> None:
         if type(leaf) is not type(value) or leaf != value:
@@ -108,6 +120,11 @@ class InputCheck:
             for name, (shape, _), leaf in zip(self.names, self.expected, leaves, strict=True)
             if shape is not None
             for dim, (expected, size) in enumerate(zip(shape, leaf.shape, strict=True))
+        ]
+        placed += [
+            (name, kind, leaf)
+            for name, (_, kind), leaf in zip(self.names, self.expected, leaves, strict=True)
+            if isinstance(kind, Expr)
         ]
         read = dict(self.read)
         for place, expected, size in placed:

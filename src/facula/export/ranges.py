@@ -105,7 +105,7 @@ def read_at(where: str) -> str:
 
 def spelled(text: str, names: Mapping[str, str]) -> str:
     """An expression's text with other names for its symbols."""
-    return re.sub(r"\b[su]\d+\b", lambda found: names.get(found[0], found[0]), text)
+    return re.sub(r"\b[sui]\d+\b", lambda found: names.get(found[0], found[0]), text)
 
 
 _HOLDS: dict[str, Callable[[int, int], bool]] = {

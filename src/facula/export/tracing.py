@@ -19,7 +19,13 @@ from typing import Any
 from facula import core, nn
 from facula.capture.framework_rules import exporting
 from facula.core.errors import fail
-from facula.export.dynamic_shapes import Resolved, ValueRanges, arguments_by_name
+from facula.export.dynamic_shapes import (
+    IntInput,
+    Resolved,
+    ValueRanges,
+    arguments_by_name,
+    ints_marked,
+)
 from facula.export.kept_attributes import attributes_kept
 from facula.export.module_calls import ModuleCalls
 from facula.export.signature import (
@@ -99,7 +105,8 @@ def trace_module(
     env = ShapeEnv(duck_shape=False)
     env.keeps_conditions = True
     sizes = Resolved(env)
-    sizes.read(module, args, kwargs, dynamic_shapes)
+    marked = ints_marked((args, kwargs))
+    sizes.read(module, marked[0], marked[1], dynamic_shapes)
     held = _Held(module)
     leaves, in_spec = pytree.tree_flatten((args, kwargs))
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=env)
@@ -107,11 +114,16 @@ def trace_module(
     fakes = [_fake(t, mode) for t in (*held.tensors, *given)]
     for real, fake in zip(given, fakes[len(held.tensors) :], strict=True):
         sizes.give_symbols(real, fake)
+    changing = [
+        sizes.number_of(x) if isinstance(x, IntInput) else None for x in pytree.tree_leaves(marked)
+    ]
+    leaves = [n if isinstance(n, SymInt) else x for x, n in zip(leaves, changing, strict=True)]
+    numbers = [x for x in leaves if isinstance(x, SymInt)]
     sizes.check()
     specs: dict[str, Any] = {}
 
     def program(*flat: Any) -> list[Any]:
-        tensors = iter(flat[len(held.tensors) :])
+        tensors = iter(flat[len(held.tensors) : len(fakes)])
         values = [next(tensors) if isinstance(x, Tensor) else x for x in leaves]
         positional, named = pytree.tree_unflatten(values, in_spec)
         with (
@@ -124,7 +136,7 @@ def trace_module(
         return [_checked(x) for x in flat_result]
 
     with contextlib.nullcontext() if fakes else mode:
-        traced = _traced(program, fakes)
+        traced = _traced(program, [*fakes, *numbers])
     _refuse_changes(module, traced.changed)
     ranges = sizes.ranges()
     named = arguments_by_name(module, args, kwargs) if args or kwargs else {}
@@ -292,7 +304,8 @@ class _Builder:
         return self.graph.inserting_before(next(iter(self.graph.nodes)))
 
     def _user_inputs(self, nodes: list[Node], names: list[str]) -> None:
-        remaining = iter(nodes)
+        count = sum(isinstance(leaf, Tensor) for leaf in self.leaves)
+        remaining, numbers = iter(nodes[:count]), iter(nodes[count:])
         at = [n for n in self.graph.nodes if n.op == "placeholder"]
         last = next((n for n in reversed(at) if n not in nodes), None)
         for leaf, name in zip(self.leaves, names, strict=True):
@@ -300,6 +313,17 @@ class _Builder:
                 last = next(remaining)
                 self._rename(last, name)
                 arg: Any = TensorArgument(last.name)
+            elif isinstance(
+                leaf, SymInt
+            ):  # behind all tensors in the trace, here where it is given
+                with self._insertion(last):
+                    last = self.graph.placeholder(re.sub(r"\W", "_", name))
+                last.meta["val"] = leaf
+                last.target = last.name
+                traced = next(numbers)
+                traced.replace_all_uses_with(last)
+                self.graph.erase_node(traced)
+                arg = SymIntArgument(last.name)
             else:
                 with self._insertion(last):
                     last = self.graph.placeholder(re.sub(r"\W", "_", name))

@@ -13,7 +13,7 @@ from typing import Any
 from facula import core, nn, ops
 from facula.core.errors import fail
 from facula.export.input_check import InputCheck
-from facula.export.signature import ConstantArgument, InputKind, OutputKind
+from facula.export.signature import ConstantArgument, InputKind, OutputKind, SymIntArgument
 from facula.fx import Graph, GraphModule, Node
 from facula.fx.codegen import PyTreeCodeGen, _PyTreeInfo
 from facula.fx.symbolic_run import sizes_of
@@ -138,4 +138,6 @@ def _expectation(node: Node, spec: Any) -> Any:
     if isinstance(spec.arg, ConstantArgument):
         return None, spec.arg.value
     value = node.meta["val"]
+    if isinstance(spec.arg, SymIntArgument):
+        return None, value.expr
     return sizes_of(value), value.dtype

@@ -22,6 +22,7 @@ from facula.fx.fake_constants import Constants
 from facula.fx.symbolic_run import run_symbolic
 from facula.fx.symbols import SymInt, expr_of
 from facula.fx.unbacked import integer_range
+from facula.nn.parameter import Parameter
 from facula.ops.overloads import METHOD_NAMES, overload_of
 
 Tensor = core.Tensor
@@ -225,6 +226,15 @@ class SymbolicFakeTensor(FakeTensor):
         return int(self.shape[0])
 
 
+def _leaves(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
+    """Arguments, and those in lists."""
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, (tuple, list)):
+            yield from value
+        else:
+            yield value
+
+
 def _mode_of(values: Any) -> Any:
     for value in values:
         if isinstance(value, FakeTensor):
@@ -300,12 +310,18 @@ class FakeTensorMode(TorchDispatchMode):
 
     def dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of an operator: fake tensors."""
+        for value in _leaves(args, kwargs):
+            if isinstance(value, FakeTensor) and value.fake_mode is not self:
+                fail(AssertionError, str(func), "fake tensors of one mode were required: Mixing fake modes "
+                     "NYI", got="one of another mode", hint="use one mode for the whole program")  # fmt: skip
         plan = _PLANS.get(func)
         if plan is None:
             plan = _PLANS[func] = _plan_of(func)
         if self.constants and self.constants.concern(args, kwargs):
-            with _Undisturbed():
-                known = self.constants.known(func, args, kwargs)
+            known = None
+            if plan is not _run_directly:
+                with _Undisturbed():
+                    known = self.constants.known(func, args, kwargs)
             if known is not None and plan is _read:
                 return known
             found = plan(self, func, args, kwargs)
@@ -359,21 +375,48 @@ class FakeTensorMode(TorchDispatchMode):
             symbolic_context: says which sizes become symbols: has `dynamic_sizes`, booleans.
             trace: kept for PyTorch's API.
         """
-        if isinstance(tensor, FakeTensor):
-            if tensor.fake_mode is not self:
-                fail(AssertionError, "from_tensor", "a fake tensor of this mode was required: Mixing fake "
-                     "modes NYI", got="one of another mode",
-                     hint="use one mode for the whole program")  # fmt: skip
+        if isinstance(tensor, FakeTensor) and tensor.fake_mode is self:
             return tensor
         known = self._known.get(id(tensor))
         if known is not None and known[0]() is tensor:
             return known[1]
-        with _Undisturbed():
-            made = self._made(tensor)
-        if not (self.static_shapes if static_shapes is None else static_shapes):
-            give_symbols(made, self.shape_env, source, symbolic_context)
-        self._known[id(tensor)] = (weakref.ref(tensor), made)
+        if isinstance(tensor, FakeTensor):
+            made = self._of_another_mode(tensor)
+        else:
+            with _Undisturbed():
+                made = self._made(tensor)
+            if not (self.static_shapes if static_shapes is None else static_shapes):
+                give_symbols(made, self.shape_env, source, symbolic_context)
+        self._keep(tensor, made)
         return made
+
+    def _keep(self, tensor: Tensor, made: FakeTensor) -> None:
+        """Remember a tensor's fake one for as long as the tensor lives."""
+        known, key = self._known, id(tensor)
+
+        def forget(reference: Any) -> None:
+            if key in known and known[key][0] is reference:
+                del known[key]
+
+        known[key] = (weakref.ref(tensor, forget), made)
+
+    def _of_another_mode(self, tensor: FakeTensor) -> FakeTensor:
+        """A fake tensor of this mode with the geometry of one of another mode, symbols too."""
+        if tensor._symbolic is not None and tensor.fake_mode.shape_env is not self.shape_env:
+            fail(AssertionError, "from_tensor", "a fake tensor of this mode, or of one with the same symbols, "
+                 "was required: Mixing fake modes NYI", got="symbols of another ShapeEnv",
+                 hint="use one mode, or one ShapeEnv, for the whole program")  # fmt: skip
+        with _Undisturbed():
+            made: Any = core.fake_like(self.tensor_class, tensor, self)
+            made.requires_grad_(tensor.requires_grad)
+        made.fake_device = tensor.fake_device
+        made._symbolic = tensor._symbolic
+        return made
+
+    @property
+    def fake_tensor_converter(self) -> FakeTensorConverter:
+        """What makes this mode's fake tensors, and remembers them."""
+        return FakeTensorConverter(self)
 
     def with_geometry(self, elem: Tensor, shape: Any, strides: Any, offset: Any) -> Any:
         """A fake tensor on a meta tensor's memory, with numbers that may depend on sizes."""
@@ -421,6 +464,39 @@ class FakeTensorMode(TorchDispatchMode):
             known = self._storages[place] = (weakref.ref(tensor), whole)
         offset = tensor.storage_offset() * tensor.element_size()
         return core.view_dtype(known[1], tensor.dtype, shape, strides, offset)
+
+
+class FakeTensorConverter:
+    """Makes fake tensors for real ones, the same for the same: PyTorch's name for that part of a mode.
+
+    Args:
+        mode: whose memory it shows; None for the mode of each call
+    """
+
+    def __init__(self, mode: FakeTensorMode | None = None) -> None:
+        self._mode = None if mode is None else weakref.ref(mode)
+        self._used: weakref.WeakSet[FakeTensorMode] = weakref.WeakSet()
+
+    @property
+    def tensor_memo(self) -> dict[int, Any]:
+        """What is remembered, by the real tensor's identity; gone with the tensor."""
+        modes = self._used if self._mode is None else [self._mode()]
+        return {key: found[1] for m in modes if m is not None for key, found in m._known.items()}
+
+    def from_real_tensor(self, fake_mode: FakeTensorMode, t: Tensor, **options: Any) -> FakeTensor:
+        """The fake tensor of a mode for a tensor."""
+        self._used.add(fake_mode)
+        return fake_mode.from_tensor(t, **options)
+
+    def from_meta_and_device(self, fake_mode: FakeTensorMode, t: Tensor, device: Any) -> FakeTensor:
+        """The fake tensor for a tensor on the meta device that stands for one elsewhere."""
+        self._used.add(fake_mode)
+        known = fake_mode._known.get(id(t))
+        if known is not None and known[0]() is t:
+            return known[1]
+        made = FakeTensor(fake_mode, t, device)
+        fake_mode._keep(t, made)
+        return made
 
 
 class _Undisturbed:
@@ -517,6 +593,7 @@ def _run_reshape(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any
 
 def _run_directly(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
     """A method that changes the memory of its tensor, which a fake one has like others."""
+    mode.constants.forget(args[0])
     core.undispatched(getattr(func, "_function", getattr(func, "_op", func)), *args)
     return args[0]
 
@@ -555,7 +632,9 @@ def _read(mode: FakeTensorMode, func: Callable[..., Any], args: Any, kwargs: Any
     return made
 
 
-def _convert(mode: FakeTensorMode, func: Callable[..., Any], args: object, kwargs: Any) -> Any:
+def _convert(mode: FakeTensorMode, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    if not isinstance(args[0], FakeTensor):
+        args = (mode.admit(args[0]), *args[1:])
     if "device" in kwargs:  # another device is other memory
         kwargs = {**kwargs, "copy": True}
     return _call(mode, Tensor.to, args, kwargs)
@@ -607,17 +686,19 @@ class FakeCopyMode:
 
     def __enter__(self) -> FakeCopyMode:
         mode = self.fake_mode
-        self.before = Tensor.__deepcopy__
+        self.before = [(kind, vars(kind)["__deepcopy__"]) for kind in (Tensor, Parameter)]
 
         def fake_copy(t: Tensor, memo: dict[int, Any]) -> Any:
             memo[id(t)] = made = mode.from_tensor(t, static_shapes=True)
             return made
 
-        core.set_type_attribute(Tensor, "__deepcopy__", fake_copy)
+        for kind, _ in self.before:
+            core.set_type_attribute(kind, "__deepcopy__", fake_copy)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        core.set_type_attribute(Tensor, "__deepcopy__", self.before)
+        for kind, own in self.before:
+            core.set_type_attribute(kind, "__deepcopy__", own)
 
 
 def is_fake(x: object) -> bool:

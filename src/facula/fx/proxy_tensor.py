@@ -28,6 +28,7 @@ from facula.fx.effects import has_side_effect
 from facula.fx.experimental.symbolic_shapes import ShapeEnv
 from facula.fx.fake_tensor import (
     DataDependentOutputException,
+    DynamicOutputShapeException,
     FakeTensor,
     FakeTensorMode,
     detect_fake_mode,
@@ -416,15 +417,17 @@ class _MakefxTracer:
         self.tracing_mode = tracing_mode
         self.allow_non_fake_inputs = allow_non_fake_inputs
         self.pre_dispatch = pre_dispatch
+        #: whether sizes depend on elements, for which "fake" needs symbols
+        self.sizes_depend = False
 
     def _fake_mode(self, leaves: list[Any]) -> FakeTensorMode | None:
         found = detect_fake_mode(leaves)
         if found is not None or self.tracing_mode == "real":
             return found
-        shape_env = (
-            ShapeEnv()
-        )  # with static sizes: what depends on elements is a symbol all the same
+        if self.tracing_mode == "fake" and not self.sizes_depend:
+            return FakeTensorMode(allow_non_fake_inputs=self.allow_non_fake_inputs)
         symbolic = self.tracing_mode == "symbolic"
+        shape_env = ShapeEnv(allow_scalar_outputs=symbolic)
         shape_env.keeps_conditions = symbolic
         return FakeTensorMode(
             allow_non_fake_inputs=self.allow_non_fake_inputs,
@@ -434,6 +437,15 @@ class _MakefxTracer:
 
     def trace(self, f: Callable[..., Any], *args: object) -> GraphModule:
         """The graph module of `f` for these inputs."""
+        try:
+            return self._traced(f, *args)
+        except DynamicOutputShapeException:
+            if self.tracing_mode != "fake" or self.sizes_depend:
+                raise
+        self.sizes_depend = True  # again, with symbols for those sizes
+        return self._traced(f, *args)
+
+    def _traced(self, f: Callable[..., Any], *args: object) -> GraphModule:
         leaves, in_spec = pytree.tree_flatten(args)
         fake_mode = self._fake_mode(leaves)
         if fake_mode is not None:
@@ -453,7 +465,7 @@ class _MakefxTracer:
             self.decomposition_table,
             fake_mode,
         )
-        mode.outer_frame = sys._getframe(1)
+        mode.outer_frame = sys._getframe(2)
         for name, leaf in zip(leaf_names, leaves, strict=True):
             node = tracer.graph.placeholder(name)
             mode.track(leaf, node)

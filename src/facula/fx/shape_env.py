@@ -19,6 +19,7 @@ from facula import core
 from facula.core.errors import fail, is_own, message
 from facula.fx.node import map_aggregate
 from facula.fx.symbols import (
+    ANY_INT,
     OPPOSITE,
     Atom,
     Expr,
@@ -258,6 +259,13 @@ class ShapeEnv:
         self.sources.setdefault(name, []).append((source, dim))
         return symbol(name)
 
+    def create_number(self, value: int, source: object = None) -> Expr:
+        """The symbol for an int that is an input, which may be 0, 1 or negative."""
+        name = f"{ANY_INT}{len(self.hints)}"
+        self.hints[name] = value
+        self.sources.setdefault(name, []).append((source, -1))
+        return symbol(name)
+
     def create_symint(self, size: int, source: object = None) -> Any:
         """A number that is an input of a trace."""
         return self.number_of(self.create_symbol(size, source, -1))
@@ -312,6 +320,8 @@ class ShapeEnv:
             return HOLDS[relation](difference.constant, 0)
         if relation in ("<", "<=", "!=") and difference.terms.get((), 0) <= -_BEYOND:
             return True  # numbers of elements fit 64 bits
+        if relation in (">", ">=", "!=") and difference.terms.get((), 0) >= _BEYOND:
+            return True
         low, high = difference.least(), (-difference).least()
         if relation in (">", ">=", "!=") and low is not None and low >= (relation != ">="):
             return True

@@ -18,6 +18,8 @@ from facula.ops import remember
 LEAST = 2
 #: how the names of symbols without an example begin: numbers that are read from elements
 UNBACKED = "u"
+#: how the names of symbols begin that stand for ints, which may be anything
+ANY_INT = "i"
 
 # from now on sizes may be symbols
 remember.SYMBOLIC[0] = True
@@ -44,7 +46,7 @@ class Atom:
     def least(self) -> int | None:
         """A lower bound that holds for all sizes; None where none is known."""
         if self.op == "symbol":
-            return None if str(self.args[0]).startswith(UNBACKED) else LEAST
+            return None if str(self.args[0]).startswith((UNBACKED, ANY_INT)) else LEAST
         a, b = (x.least() for x in self.args)
         if self.op in ("floordiv", "mod"):
             divides = b is not None and b >= 1

@@ -34,6 +34,8 @@ Range = tuple[float, float]
 _EVERYTHING: Range = (-math.inf, math.inf)
 #: what stands for such a number while shapes are computed: far from the sizes that programs have
 _FIRST, _STEP = 5040 * 3, 5040
+#: numbers of elements fit 64 bits
+_BEYOND = 2**62
 HOLDS = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
     ">=": operator.ge,
@@ -172,6 +174,8 @@ class Unbacked:
             if any(difference in (d, -d) for d in self._different):
                 return True
             return self._follows(difference, ">") or self._follows(difference, "<")
+        if difference.terms.get((), 0) >= _BEYOND:
+            return True  # numbers of elements fit 64 bits
         least = self._least(difference)
         return least > 0 or (relation == ">=" and least == 0)
 

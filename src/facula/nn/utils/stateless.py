@@ -114,6 +114,19 @@ def _swapped(
             entries[leaf] = old
 
 
+@contextlib.contextmanager
+def _reparametrize_module(
+    module: Module,
+    parameters_and_buffers: dict[str, Any],
+    tie_weights: bool = False,
+    strict: bool = False,
+    stack_weights: bool = False,
+) -> Iterator[None]:
+    """A block in which a module has other tensors in place of its own."""
+    with _swapped(module, parameters_and_buffers, tie_weights, strict):
+        yield
+
+
 def call_with(
     module: Module,
     tensors: dict[str, Any],

@@ -226,11 +226,12 @@ def custom_op(
         if _BY_FUNCTION.pop(name, None) is not None:  # a second custom_op takes the first's place
             _forget(name)
         definition = make(name, text)
-        try:
-            _refuse_keyword_tensors(definition, "custom_op")
-        except NotImplementedError:
-            _forget(name)
-            raise
+        if not definition.mutated:  # what writes has no gradient anyway
+            try:
+                _refuse_keyword_tensors(definition, "custom_op")
+            except NotImplementedError:
+                _forget(name)
+                raise
         definition.tags = (Tag.pt2_compliant_tag, *as_tags(tags))
         definition.checks_results = True
         made = _BY_FUNCTION[name] = CustomOpDef(definition, function)
