@@ -26,6 +26,7 @@ from facula.fx.symbols import (
     SymInt,
     expr_of,
     floordiv,
+    mod,
     number,
     plain,
     symbol,
@@ -179,7 +180,7 @@ def run_symbolic(
     env = mode.shape_env
     names = sorted(symbols_in(args, env) | symbols_in(kwargs, env))
     result = _at_example(mode, function, args, kwargs, names)
-    if not names:
+    if not names or _is_divided(env, function, args, result):
         return result
     keys = core.suspend_dispatch()
     grad = core.set_grad_enabled(False)
@@ -198,6 +199,39 @@ def run_symbolic(
         found = _fitted(result, sizes.results, sizes, candidates)
         return result if found is None else env.number_of(found)
     return result
+
+
+#: views that take the sizes of the result, one of which may be -1
+_RESHAPES = ("view", "reshape", "_unsafe_view")
+
+
+def _is_divided(env: Any, function: Any, args: tuple[Any, ...], result: Any) -> bool:
+    """Give `x.view(x.shape[0] - 1, -1)` its size as a quotient, with a guard that nothing remains; no other
+    sizes that could be tried fit. False where the operator is another one, or the quotient is exact.
+    """
+    name = getattr(getattr(function, "definition", None), "name", "")
+    if name not in _RESHAPES or len(args) != 2 or not isinstance(args[1], (list, tuple)):
+        return False
+    wanted = list(args[1])
+    open_at = [i for i, n in enumerate(wanted) if type(n) is int and n == -1]
+    if len(open_at) != 1 or not core.Tensor.is_contiguous(args[0]):
+        return False
+    whole, rest = number(1), number(1)
+    for e in sizes_of(args[0]):
+        whole = whole * env.simplified(e)
+    for i, n in enumerate(wanted):
+        rest = rest * (number(1) if i in open_at else env.simplified(expr_of(n)))
+    quotient = floordiv(whole, rest)
+    if rest.constant is not None or whole.unbacked or rest.unbacked or quotient * rest == whole:
+        return False
+    env.note(mod(whole, rest), "==", number(0), True)
+    shape = [quotient if i in open_at else env.simplified(expr_of(n)) for i, n in enumerate(wanted)]
+    strides, product = [], number(1)
+    for e in reversed(shape):
+        strides.insert(0, product)
+        product = product * e
+    result._symbolic = (tuple(shape), tuple(strides), number(core.Tensor.storage_offset(result)))
+    return True
 
 
 def _at_example(
