@@ -71,7 +71,7 @@ def test_what_needs_elements_says_so():
         x.nonzero()
     with pytest.raises(AssertionError, match="convert all Tensors to FakeTensors first"):
         x + facula.ones(3)
-    with pytest.raises(AssertionError, match="Mixing fake modes"):
+    with mode, pytest.raises(AssertionError, match="Mixing fake modes"):
         x + FakeTensorMode().from_tensor(facula.ones(3))
 
 

@@ -306,14 +306,14 @@ class FakeTensorMode(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
+        for value in _leaves(args, kwargs or {}):
+            if isinstance(value, FakeTensor) and value.fake_mode is not self:
+                fail(AssertionError, str(func), "fake tensors of one mode were required: Mixing fake modes "
+                     "NYI", got="one of another mode", hint="use one mode for the whole program")  # fmt: skip
         return self.dispatch(func, args, kwargs or {})
 
     def dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of an operator: fake tensors."""
-        for value in _leaves(args, kwargs):
-            if isinstance(value, FakeTensor) and value.fake_mode is not self:
-                fail(AssertionError, str(func), "fake tensors of one mode were required: Mixing fake modes "
-                     "NYI", got="one of another mode", hint="use one mode for the whole program")  # fmt: skip
         plan = _PLANS.get(func)
         if plan is None:
             plan = _PLANS[func] = _plan_of(func)
