@@ -19,6 +19,7 @@ from facula.data.datapipes.datapipe import (
     _IterDataPipeSerializationWrapper,
     _MapDataPipeSerializationWrapper,
 )
+from facula.namespaces import switches
 from facula.utils.data import DataLoader
 from facula.utils.data.datapipes.iter import IterableWrapper
 from facula.utils.data.datapipes.map import SequenceWrapper
@@ -274,7 +275,7 @@ def test_names_of_threads_are_the_system_s():
 
 
 def test_vital_signs_are_kept_where_the_environment_asks(monkeypatch):
-    monkeypatch.setattr(facula.switches, "_vitals", {})
+    monkeypatch.setattr(switches, "_vitals", {})
     monkeypatch.delenv("TORCH_VITAL", raising=False)
     assert not facula.set_vital("Vitals of a test", "a", "1") and not facula.vitals_enabled()
     monkeypatch.setenv("TORCH_VITAL", "ON")

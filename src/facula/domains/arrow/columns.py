@@ -17,7 +17,17 @@ from facula.core.errors import fail
 
 from .._extras import extra
 from . import dtypes as dt
-from .computing import computed, exact_sum, floored, in_floats, quotient, refusing, remainder
+from .computing import (
+    computed,
+    exact_sum,
+    floored,
+    in_floats,
+    of_one_zero,
+    quotient,
+    refusing,
+    remainder,
+)
+from .fitting import misfit
 from .strings import ListFunctions, MapFunctions, StringFunctions
 from .tensors import PackedList, PackedMap, WithPresence, packed_array, to_tensor
 
@@ -31,6 +41,10 @@ def _pa() -> Any:
 def _array(data: object, dtype: Any) -> Any:
     """pyarrow's array of some values."""
     pa = _pa()
+    wrong = misfit(data, dtype) if dtype is not None and isinstance(data, (list, tuple)) else None
+    if wrong is not None:
+        required, hint = f"values of {dtype} were required", "no value is cut to fit: round() it"
+        fail(TypeError, "arrow.column", required, wrong, hint=hint)
     try:
         return pa.array(data, type=None if dtype is None else dtype.to_arrow(), from_pandas=False)
     except (pa.ArrowException, TypeError, OverflowError, ValueError, AttributeError) as error:
@@ -351,7 +365,11 @@ class Column:
     def isin(self, values: Iterable[Any]) -> Column:
         """Whether each value is one of some."""
         return self._made(
-            computed("is_in", self._array, value_set=_array(list(values), self.dtype.with_null()))
+            computed(
+                "is_in",
+                of_one_zero(self._array),
+                value_set=of_one_zero(_array(list(values), self.dtype.with_null())),
+            )
         )
 
     def cast(self, dtype: dt.DType) -> Column:
@@ -411,7 +429,7 @@ class Column:
 
     def drop_duplicates(self) -> Column:
         """Each value once."""
-        return Column(refusing("drop_duplicates", self._array.unique), self.dtype)
+        return Column(refusing("drop_duplicates", of_one_zero(self._array).unique), self.dtype)
 
     unique = drop_duplicates
 
@@ -422,7 +440,9 @@ class Column:
         return exact_sum(self._array)
 
     def mean(self) -> Any:
-        """The mean."""
+        """The mean; of whole numbers, their exact sum divided by how many there are."""
+        if dt.is_integer(self.dtype):
+            return self.sum() / self.count() if self.count() else None
         return computed("mean", self._array).as_py()
 
     def prod(self) -> Any:
@@ -475,11 +495,11 @@ class Column:
 
     def nunique(self) -> int:
         """How many different values there are, without nulls."""
-        return computed("count_distinct", self._array).as_py()
+        return computed("count_distinct", of_one_zero(self._array)).as_py()
 
     def is_unique(self) -> bool:
         """Whether no value comes twice."""
-        return computed("count_distinct", self._array, mode="all").as_py() == len(self)
+        return computed("count_distinct", of_one_zero(self._array), mode="all").as_py() == len(self)
 
     def is_monotonic_increasing(self) -> bool:
         """Whether no value is below the one before."""
@@ -523,9 +543,10 @@ class Column:
     def map(
         self, arg: Any, dtype: Any = None, na_action: str | None = None, columns: Any = None
     ) -> Column:
-        """A function of each value, or what a dictionary has for it (null where it has nothing)."""
+        """A function of each value, or what a dictionary has for it (null where it has nothing, and no default)."""
         if isinstance(arg, dict):
-            return column([arg.get(value) for value in self], dtype)
+            get = arg.__getitem__ if hasattr(arg, "__missing__") else arg.get
+            return column([get(value) for value in self], dtype)
         skip = na_action == "ignore"
         rows = [None if value is None and skip else arg(value) for value in self]
         return column(rows, dtype or (self.dtype if not rows else None))

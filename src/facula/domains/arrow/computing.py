@@ -17,7 +17,16 @@ from facula.core.errors import fail
 
 from .._extras import extra
 
-__all__ = ["computed", "exact_sum", "floored", "in_floats", "quotient", "refusing", "remainder"]
+__all__ = [
+    "computed",
+    "exact_sum",
+    "floored",
+    "in_floats",
+    "of_one_zero",
+    "quotient",
+    "refusing",
+    "remainder",
+]
 
 
 #: how pyarrow and Python say that a number has no room
@@ -67,6 +76,13 @@ def _are_whole(*values: Any) -> bool:
 def in_floats(values: object) -> Any:
     """Numbers as floats; whole ones that no float holds are rounded."""
     return computed("cast", values, extra("pyarrow", "arrow").float64(), safe=False)
+
+
+def of_one_zero(values: Any) -> Any:
+    """Floats with 0.0 in the place of -0.0, which are equal and which pyarrow tells apart."""
+    if not extra("pyarrow.types", "arrow").is_floating(values.type):
+        return values
+    return computed("add", values, extra("pyarrow", "arrow").scalar(0.0, values.type))
 
 
 def quotient(left: object, right: object) -> Any:

@@ -16,6 +16,7 @@ from .._extras import extra
 from . import dtypes as dt
 from .columns import Column, column
 from .computing import computed, refusing
+from .groups import GroupBy, hashable
 
 __all__ = ["DataFrame", "GroupBy", "collate", "dataframe", "from_arrow"]
 
@@ -104,13 +105,9 @@ def from_arrow(data: object, dtype: Any = None) -> Any:
     return column(data, dtype)
 
 
-def _hashable(value: object) -> Any:
-    """Equal for equal values: lists and maps by what they hold, and no number is like every other."""
-    if isinstance(value, (list, tuple)):
-        return tuple(map(_hashable, value))
-    if isinstance(value, dict):
-        return frozenset((key, _hashable(each)) for key, each in value.items())
-    return "nan" if isinstance(value, float) and value != value else (type(value), value)
+def _free_names(wanted: tuple[str, ...], taken: list[str]) -> list[str]:
+    """Names that are longer than those that are taken, and so none of them."""
+    return [f"{name}{'_' * max(map(len, taken), default=0)}" for name in wanted]
 
 
 class DataFrame:
@@ -353,30 +350,49 @@ class DataFrame:
         seen: set[Any] = set()
         keep = []
         for row in self._rows(subset):
-            kind = _hashable(row)
+            kind = hashable(row)
             keep.append(kind not in seen)
             seen.add(kind)
         return self._each(lambda values: values.filter(keep))
 
     def groupby(self, by: Any, sort: bool = False) -> GroupBy:
-        """Rows with the same values in some columns, together."""
-        return GroupBy(self, [by] if isinstance(by, str) else list(by))
+        """Rows with the same values in some columns, together.
+
+        Args:
+            by: the name of a column, or several.
+            sort: whether the groups are in the order of their keys, and not in that of their first rows.
+        """
+        return GroupBy(self, by, sort)
 
     def join(self, other: DataFrame, on: Any, how: str = "inner") -> DataFrame:
-        """Rows of two frames side by side where some columns agree: "inner", "left outer", "full outer", ..."""
+        """Rows of two frames side by side where some columns agree, in the order of the left frame's rows.
+
+        Args:
+            other: the frame on the right.
+            on: the name of a column that both have, or several.
+            how: "inner", "left", "right", "outer", or another of pyarrow's ways.
+        """
         pa, other = extra("pyarrow", "arrow"), _frame("arrow.join", other)
         words = {"left": "left outer", "right": "right outer", "outer": "full outer"}
         names = [on] if isinstance(on, str) else list(on)
         for name in names:
             self._named(name), other._named(name)
+        # pyarrow gives the rows in any order: they are numbered
+        places = _free_names(("left", "right"), [*self.columns, *other.columns])
+        sides = [
+            frame.to_arrow().append_column(place, pa.array(range(len(frame)), pa.int64()))
+            for frame, place in zip((self, other), places, strict=True)
+        ]
         try:
-            found = self.to_arrow().join(
-                other.to_arrow(), keys=names, join_type=words.get(how, how)
+            found = sides[0].join(
+                sides[1], keys=names, join_type=words.get(how, how), use_threads=False
             )
         except (KeyError, ValueError, pa.ArrowException) as error:
             required, hint = "a way to join was required", "'inner', 'left', 'right' or 'outer'"
             fail(ValueError, "arrow.join", required, f"{how!r}: {error}", hint=hint)
-        return from_arrow(found.combine_chunks())
+        first = places[::-1] if str(words.get(how, how)).startswith("right") else places
+        order = [(place, "ascending") for place in first if place in found.column_names]
+        return from_arrow(found.sort_by(order).drop_columns([n for n, _ in order]).combine_chunks())
 
     def __add__(self, other: object) -> DataFrame:
         return self._each(lambda values: values + other)
@@ -444,89 +460,6 @@ class DataFrame:
             fail(ValueError, "arrow.batches", required, size, hint=hint)
         for begin in range(0, len(self), size):
             yield self[begin : begin + size]
-
-
-class GroupBy:
-    """Groups of rows, to be made one row each."""
-
-    def __init__(self, frame: DataFrame, keys: list[str]) -> None:
-        self._frame, self._keys = frame, keys
-        for key in keys:
-            frame._named(key)
-
-    def _all(self, word: str, names: Any = None) -> DataFrame:
-        frame = self._frame
-        taken = names or [
-            name
-            for name in frame.columns
-            if name not in self._keys and (word == "count" or dt.is_numerical(frame[name].dtype))
-        ]
-        return self.agg({name: word for name in taken})
-
-    def agg(self, what: dict[str, Any]) -> DataFrame:
-        """A word ("sum", "mean", "min", "max", "count", ...) for each column."""
-        _mapping("arrow.groupby", what, '{"column": "sum"}')
-        pairs = [
-            (n, w)
-            for n, words in what.items()
-            for w in ([words] if isinstance(words, str) else words)
-        ]
-        for name, _ in pairs:
-            self._frame._named(name)
-        pa, table = extra("pyarrow", "arrow"), self._frame.to_arrow()
-        whole = [n for n, word in pairs if word == "sum" and _may_overflow(self._frame[n])]
-        for name in whole:  # decimals are wide enough for any sum
-            place = table.schema.get_field_index(name)
-            table = table.set_column(place, name, table.column(place).cast(pa.decimal128(38)))
-        try:
-            found = table.group_by(self._keys, use_threads=False).aggregate(pairs)
-        except (pa.ArrowException, TypeError) as error:
-            required, hint = (
-                "words that columns can be put together by were required",
-                "'sum', 'mean', ...",
-            )
-            fail(ValueError, "arrow.groupby", required, str(error).partition("\n")[0], hint=hint)
-        made = {key: column(found.column(key)) for key in self._keys}
-        for name, word in pairs:
-            values = found.column(f"{name}_{word}")
-            fits = (
-                computed("cast", values, pa.int64()) if pa.types.is_decimal(values.type) else values
-            )
-            made[f"{name}.{word}"] = column(fits)
-        return DataFrame(made)
-
-    def sum(self) -> DataFrame:
-        """The sums of numbers."""
-        return self._all("sum")
-
-    def mean(self) -> DataFrame:
-        """The means of numbers."""
-        return self._all("mean")
-
-    def min(self) -> DataFrame:
-        """The smallest numbers."""
-        return self._all("min")
-
-    def max(self) -> DataFrame:
-        """The largest numbers."""
-        return self._all("max")
-
-    def count(self) -> DataFrame:
-        """How many there are, without nulls."""
-        return self._all("count")
-
-    def size(self) -> DataFrame:
-        """How many rows there are."""
-        found = self._frame.to_arrow().group_by(self._keys, use_threads=False)
-        table = refusing("groupby", lambda: found.aggregate([([], "count_all")]))
-        made = {key: column(table.column(key)) for key in self._keys}
-        return DataFrame({**made, "size": column(table.column("count_all"))})
-
-
-def _may_overflow(values: Column) -> bool:
-    if not dt.is_integer(values.dtype) or not values.count():
-        return False
-    return max(abs(values.min()), abs(values.max())) * len(values) >= 2**63
 
 
 def collate(batch: Any, conversion: Any = None) -> Any:

@@ -6,6 +6,7 @@ Keeps true: places in strings are counted in characters; a null stays null.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,14 @@ from . import dtypes as dt
 from .computing import computed
 
 __all__ = ["ListFunctions", "MapFunctions", "StringFunctions"]
+
+
+def _matches_nothing(pattern: str) -> bool:
+    """Whether a pattern matches where there is no character."""
+    try:
+        return re.search(pattern, "") is not None
+    except re.error:  # one that pyarrow alone knows, or refuses with its own words
+        return False
 
 
 class _Functions:
@@ -85,16 +94,21 @@ class StringFunctions(_Functions):
         """Without spaces, or some characters, at the end."""
         return self._trimmed("rtrim", chars)
 
+    def _whole(self) -> Any:
+        """The type of a number for each."""
+        return dt.int64.with_null(self._owner.dtype.nullable)
+
     def _trimmed(self, side: str, chars: str | None) -> Any:
         if chars is None:
             return self._do(f"utf8_{side}_whitespace")
         return self._do(f"utf8_{side}", characters=chars)
 
     def split(self, sep: str | None = None, maxsplit: int = -1) -> Any:
-        """Parts between separators."""
+        """Parts between separators, or between runs of spaces."""
+        if sep is None:  # runs of spaces, as in Python: pyarrow gives empty parts at the ends
+            kind = dt.List(dt.string, self._owner.dtype.nullable)
+            return self._each(lambda row: row.split(None, maxsplit), kind)
         most = None if maxsplit < 0 else maxsplit
-        if sep is None:
-            return self._do("utf8_split_whitespace", max_splits=most)
         if not sep:
             fail(
                 ValueError,
@@ -123,6 +137,10 @@ class StringFunctions(_Functions):
 
     def count(self, pat: str, regex: bool = False) -> Any:
         """How often a text, or a pattern, stands there."""
+        if regex and _matches_nothing(pat):  # pyarrow steps over bytes then, not characters
+            return self._each(lambda row: sum(1 for _ in re.finditer(pat, row)), self._whole())
+        if not pat:
+            return self.length() + 1
         name = "count_substring_regex" if regex else "count_substring"
         return self._do(name, pattern=pat).cast(dt.int64)
 
@@ -140,12 +158,14 @@ class StringFunctions(_Functions):
 
     def replace(self, pat: str, repl: str, regex: bool = False) -> Any:
         """One text in the place of another."""
+        if not pat and not regex:  # pyarrow does not end
+            return self._each(lambda row: row.replace("", repl), self._owner.dtype)
         name = "replace_substring_regex" if regex else "replace_substring"
         return self._do(name, pattern=pat, replacement=repl)
 
     def find(self, sub: str) -> Any:
         """The character at which a text begins; -1 where it does not stand."""
-        return self._each(lambda row: row.find(sub), dt.int64.with_null(self._owner.dtype.nullable))
+        return self._each(lambda row: row.find(sub), self._whole())
 
     def isalpha(self) -> Any:
         """Whether all characters are letters."""
