@@ -17,6 +17,7 @@ from facula.jit.values import Bound, Names, Operator, Operators, Python, Special
 
 __all__ = ["attribute"]
 
+_WITHOUT_METHODS = ("int", "float", "bool", "Scalar", "Any", "NoneType")
 _RENAMED = {"shape": "aten::size", "is_cuda": "prim::is_cuda"}
 
 
@@ -33,7 +34,8 @@ def attribute(builder: Any, thing: object, name: str) -> Any:
     if isinstance(thing, TypeName) and isinstance(thing.type, T.ClassType):
         return Unit(thing.type.static.get(name) or thing.type.methods[name])
     if not isinstance(thing, Value):
-        return builder.refuse("a value before the dot was required", repr(thing))
+        return builder.refuse("a value before the dot was required (attribute lookup is not defined on builtin)",
+                              repr(thing))  # fmt: skip
     kind = thing.type
     if isinstance(kind, T.ClassType):
         return _of_object(builder, thing, kind, name)
@@ -52,6 +54,9 @@ def attribute(builder: Any, thing: object, name: str) -> Any:
         return _missing(builder, kind, name)
     if kind.kind == "complex" and name in ("real", "imag"):
         return builder.value(f"aten::{name}", [thing], T.FLOAT, lambda c: getattr(c, name))
+    if kind.kind in _WITHOUT_METHODS:
+        return builder.refuse("a type with attributes was required",
+                              f"'{kind}' object has no attribute or method {name!r}")  # fmt: skip
     return Bound(thing, name)
 
 
@@ -95,9 +100,14 @@ def _of_object(builder: Any, value: Value, kind: T.ClassType, name: str) -> Any:
     if name in kind.constants:
         return builder.wrap(kind.constants[name])
     note = kind.notes.get(name)
-    what = "Module" if kind.is_module else "Object"
     short = kind.name.rpartition(".")[2]
-    shown = f"{kind}: {what} '{short}' has no attribute {name!r}" + (f" ({note})" if note else "")
+    if kind.is_module:
+        shown = f"{kind}: Module '{short}' has no attribute {name!r}"
+    else:
+        shown = f"{kind}: '{short}' object has no attribute or method {name!r}"
+        if hasattr(kind.python, name):
+            shown += f" (it is defined as a class attribute: {name!r} belongs to the class alone)"
+    shown += f" ({note})" if note else ""
     return builder.refuse("an attribute that exists was required", shown,
                           hint="set it in __init__, with an annotation where it is empty")  # fmt: skip
 

@@ -37,6 +37,8 @@ class Builder:
         self.graph, self.source = graph, source
         self.block: Block = graph
         self.place: Place | None = None
+        #: values of arguments without an annotation, which are tensors
+        self.inferred: set[Value] = set()
 
     # ---- nodes
     def emit(
@@ -175,7 +177,7 @@ class Builder:
                 inputs.append(self._default(p))
                 continue
             else:
-                raise _Unfit(f"no value for {p.name}")
+                raise _Unfit(f"Argument {p.name} not provided")
             inputs.append(self._fit(given, p, bound, convert))
         if rest or left:
             raise _Unfit("too many arguments" if rest else f"no argument named {next(iter(left))}")
@@ -211,8 +213,21 @@ class Builder:
         """The value as a parameter takes it."""
         made = self.fitted(given, p.type, bound, convert, p.length)
         if made is None:
-            raise _Unfit(f"{p.name} is {substitute(p.type, bound)}, not {given.type}")
+            raise _Unfit(self.unfit(given, p.name, p.type, bound))
         return made
+
+    def unfit(
+        self, given: Value, name: str, wanted: T.Type, bound: dict[str, T.Type] | None = None
+    ) -> str:
+        """What an argument should have been, and what it is."""
+        known = [f"{v[1:]} was previously matched to type {t.annotation_str}" for v, t in (bound or {}).items()
+                 if _has_variables(wanted)]  # fmt: skip
+        shown = substitute(wanted, bound or {}).annotation_str.replace("$", "")
+        text = f"Expected a value of type '{shown}' for argument '{name}' but instead found type {given.type.annotation_str!r}"
+        if given in self.inferred:
+            text += (f" (Inferred the value for argument '{given.hint}' to be of type 'Tensor' because it was not annotated "
+                     "with an explicit type)")  # fmt: skip
+        return f"{text} ({'; '.join(known)})" if known else text
 
     def fitted(
         self,

@@ -78,6 +78,10 @@ def _zip(b: Any, node: ast.Call) -> Any:
     sources = [b.iterable(b.sugared(a)) for a in node.args]
     fixed = [s for s in sources if isinstance(s, Items)]
     if fixed:
+        if len(fixed) < len(sources):
+            b.refuse("sequences of known lengths were required beside modules and tuples",
+                     "one that does not have a statically determinable length",
+                     hint="enumerate(modules) counts them")  # fmt: skip
         count = builtins.min(len(s.items) for s in fixed)
         columns = [s.items[:count] if isinstance(s, Items) else [s.item(b.constant(i)) for i in
                    builtins.range(count)] for s in sources]  # fmt: skip
@@ -207,6 +211,9 @@ def _len(b: Any, node: ast.Call) -> Value:
 
 @form(print)
 def _print(b: Any, node: ast.Call) -> Value:
+    if node.keywords:
+        b.refuse("values to print were required (print doesn't accept any keyword arguments)",
+                 ", ".join(f"{k.arg}=" for k in node.keywords))  # fmt: skip
     b.emit("prim::Print", [b.expression(a) for a in node.args], [])
     return b.constant(None)
 
@@ -217,7 +224,11 @@ def _getattr(b: Any, node: ast.Call) -> Any:
     if not known or not isinstance(name, str):
         b.refuse("a constant name was required", ast.unparse(node.args[1]))
     if len(node.args) > 2:
-        found = _has(b, b.sugared(node.args[0]), name)
+        thing = b.sugared(node.args[0])
+        kind = getattr(thing, "type", None)
+        if isinstance(kind, T.Type) and kind.kind == "Tuple" and not isinstance(kind, T.NamedTupleType):
+            b.refuse("a NamedTuple, class or module was required, but got a normal Tuple", kind)
+        found = _has(b, thing, name)
         if not found:
             return b.sugared(node.args[2])
     return b.sugared(ast.copy_location(ast.Attribute(node.args[0], name, ast.Load()), node))
@@ -349,6 +360,8 @@ def type_argument(b: Any, node: ast.AST) -> T.Type:
 @form("annotate")
 def _annotate(b: Any, node: ast.Call) -> Value:
     kind = type_argument(b, node.args[0])
+    if isinstance(node.args[1], ast.ListComp) and not any(m.kind in ("List", "Any") for m in T.members(kind)):
+        b.refuse("Expected an annotation of type List for a list comprehension", kind.annotation_str)
     value = b.expression(node.args[1], kind)
     if (
         value.node.kind_ in ("prim::ListConstruct", "prim::DictConstruct")

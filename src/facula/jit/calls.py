@@ -276,15 +276,12 @@ class Calls(Subscripts):
             else:
                 self.refuse(
                     f"a value for the argument {name!r} of {function.name} was required",
-                    f"Argument {name} not provided",
+                    f"Argument {name} not provided.",
                 )
             made = self.fitted(value, kind)
             if made is None:
-                self.refuse(
-                    f"the argument {name!r} of {function.name} was required to be {kind.annotation_str}",
-                    value.type.annotation_str,
-                    hint="convert the value, or change the annotation",
-                )
+                self.refuse(f"arguments that {function.name} takes were required", self.unfit(value, name, kind),
+                            hint="convert the value, or change the annotation")  # fmt: skip
             assert made is not None
             inputs.append(made)
         if rest or left:
@@ -357,7 +354,8 @@ class Calls(Subscripts):
             if known:
                 return self.python_constant(obj(value))
         if issubclass(obj, BaseException):
-            return self.as_value(args[0]) if args else self.constant("")
+            self.refuse("a value was required", f"{obj.__name__}(...), which cannot be used as a value",
+                        hint="raise it")  # fmt: skip
         try:
             kind = type_of_class(obj)
         except NoType as reason:

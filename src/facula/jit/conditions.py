@@ -37,6 +37,9 @@ class Condition:
 class Conditions(Expressions):
     """The lowering of conditions."""
 
+    #: whether `==` of constants is decided while compiling: in the library's own source
+    folds: bool
+
     def condition(self, node: ast.AST) -> Value:
         """A bool value."""
         found = self.examine(node)
@@ -91,8 +94,10 @@ class Conditions(Expressions):
         if kind in ("List", "Dict", "str"):
             return self.call("aten::gt", [self.call("aten::len", [value]), self.constant(0)])
         if kind == "Class" and "__bool__" in value.type.methods:  # type: ignore[attr-defined]
-            return self.call_method(value, "__bool__", [], {})
-        return self.refuse("a condition was required to be a bool, a number or a tensor", value.type,
+            made = self.call_method(value, "__bool__", [], {})
+            return made if made.type == T.BOOL else self.truth(made)
+        return self.refuse("a condition was required to be a bool, a number or a tensor (expected a bool expression for "
+                           "condition)", value.type,
                            hint="compare it: `x is not None`, `len(x) > 0`")  # fmt: skip
 
     def _comparison(self, node: ast.Compare) -> Condition:
@@ -129,7 +134,7 @@ class Conditions(Expressions):
             return Condition(None, (left.obj is right.obj) == isinstance(operator, ast.Is))
         a, b = self.as_value(left), self.as_value(right)
         (known, first), (also, second) = constant_of(a), constant_of(b)
-        if known and also and isinstance(operator, (ast.Eq, ast.NotEq)):
+        if self.folds and known and also and isinstance(operator, (ast.Eq, ast.NotEq)):
             return Condition(None, (first == second) == isinstance(operator, ast.Eq))
         made = self.compare(a, operator, b)
         if made.type.kind == "Tensor":

@@ -2,14 +2,14 @@
 
 Takes exceptions and their classes. Gives `ScriptError`, and classes that are both.
 Keeps true: every error of scripted code is a `RuntimeError`; one that has another class in Python has
-that one as well.
+that one as well. What reaches the caller names the lines of the script that were under way.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["ScriptError", "as_runtime_error", "script_error"]
+__all__ = ["ScriptError", "as_runtime_error", "described", "note_place", "script_error"]
 
 
 class ScriptError(RuntimeError):
@@ -32,7 +32,10 @@ _MADE: dict[Any, Any] = {}
 def _both(kind: Any, base: Any) -> Any:
     if (kind, base) not in _MADE:
         make: Any = type
-        _MADE[kind, base] = make(kind.__name__, (base, kind), {"__module__": kind.__module__})
+        names = {"__module__": kind.__module__, "_python": kind}
+        if kind.__str__ in (BaseException.__str__, KeyError.__str__):
+            names["__str__"] = Exception.__str__  # the text as it is: KeyError shows it in quotes
+        _MADE[kind, base] = make(kind.__name__, (base, kind), names)
     return _MADE[kind, base]
 
 
@@ -47,4 +50,27 @@ def as_runtime_error(error: Exception) -> Exception:
         return error
     for note in getattr(error, "__notes__", ()):
         made.add_note(note)
+    vars(made).update(vars(error))
     return made.with_traceback(error.__traceback__)
+
+
+def note_place(error: Exception, place: Any, function: str) -> None:
+    """Remember one more place in the script that an exception came through, from the inside out."""
+    vars(error).setdefault("_script_frames", []).append((place, function))
+
+
+def described(error: Exception) -> Exception:
+    """The exception with the lines of the script that were under way in its text."""
+    frames = vars(error).pop("_script_frames", None)
+    if not frames or type(error).__str__ not in (BaseException.__str__, Exception.__str__):
+        return error
+    python = getattr(type(error), "_python", None) or (
+        RuntimeError if isinstance(error, ScriptError) else type(error)
+    )
+    raised = isinstance(error, ScriptError)
+    name = f"{python.__module__}.{python.__qualname__}" if raised else python.__name__
+    lines = ["The following operation failed in the TorchScript interpreter.",
+             "Traceback of TorchScript (most recent call last):"]  # fmt: skip
+    lines += [place.shown(function) for place, function in reversed(frames)]
+    error.args = ("\n".join([*lines, f"{name}: {error}"]),)
+    return error

@@ -46,6 +46,7 @@ class Expressions(Builder):
     """The lowering of expressions."""
 
     env: dict[str, Any]
+    absent: dict[str, str]
     look_up: Callable[[str], Any]
 
     def expression(self, node: ast.AST, hint: T.Type | None = None) -> Value:
@@ -112,8 +113,8 @@ class Expressions(Builder):
             found = self.env[node.id]
             if found is None:
                 self.refuse(
-                    f"{node.id} was required to be defined on every path",
-                    "a path on which it is not",
+                    f"{node.id} was required to be defined on every path, with one type",
+                    self.absent.get(node.id, "a path on which it is not"),
                     hint="give it a value before the branch or loop",
                 )
             return found
@@ -129,7 +130,7 @@ class Expressions(Builder):
     def _Constant(self, node: ast.Constant) -> Any:
         if node.value is Ellipsis:
             return Python(Ellipsis)
-        if type(node.value) is int and node.value > 2**63:
+        if type(node.value) is int and node.value >= 2**63:
             self.refuse("an integer of 64 bits was required", f"{node.value}: Integral value is out of bounds",
                         hint="write it as a float")  # fmt: skip
         return self.constant(node.value)

@@ -19,6 +19,7 @@ from facula.jit import types as T
 from facula.jit.interpreter import Program
 from facula.jit.ir import Graph, Value
 from facula.jit.python_types import NoType, annotation_type, qualified_name, type_of_value
+from facula.jit.python_values import is_own
 from facula.jit.source import NotSupportedError, Source, refuse, source_of
 from facula.jit.statements import Statements
 from facula.jit.values import Compiled
@@ -40,7 +41,9 @@ class Lowering(Statements):
         self.unit_of = unit.unit_of
         self.env: dict[str, Any] = {}
         self.declared: dict[str, T.Type] = {}
+        self.absent: dict[str, str] = {}
         self.homes: dict[str, Any] = {}
+        self.folds = is_own(unit.python)
         self.in_init = unit.definition.name == "__init__"
         self.result_type = unit.declared_result
         self.turns = 0
@@ -70,6 +73,8 @@ class Lowering(Statements):
         """The graph of the whole function."""
         for name, kind, _ in self.unit.parameters:
             value = self.graph.add_parameter(kind, name)
+            if name in self.unit.inferred:
+                self.inferred.add(value)
             self.env[name] = value
             self.declared[name] = kind
         self.env.update(self.unit.presets)
@@ -88,11 +93,16 @@ class Lowering(Statements):
             return self._falls_through(result, returned)
         self.place = self.source.place(self.unit.definition)
         if self.result_type not in (None, T.NONE) and not self.gone():
-            self.refuse("a return value on every path was required",
-                        "a path without one (the function does not return along all paths)")  # fmt: skip
+            self._must_return()
         if self.result_type is not None and self.gone():
             return self.uninitialized(self.result_type)
         return self.constant(None)
+
+    def _must_return(self) -> None:
+        """The error of a function with a result that comes to its end without `return`."""
+        self.place = self.source.place(self.unit.definition)
+        self.refuse("a return value on every path was required",
+                    "a path without one (the function does not return along all paths)")  # fmt: skip
 
     def _declared(self, result: Value) -> Value:
         wanted = self.result_type
@@ -107,9 +117,12 @@ class Lowering(Statements):
     def _falls_through(self, result: Value, returned: Value) -> Value:
         """Some path comes to the end without `return`: that gives None."""
         wanted = self.result_type
+        if wanted not in (None, T.NONE) and not isinstance(
+            self.unit.definition.body[-1], (ast.For, ast.While)
+        ):
+            self._must_return()
         kind = T.unify(result.type, T.NONE, wanted)
-        assert kind is not None
-        if wanted is not None and T.NONE not in T.members(wanted):
+        if wanted is not None and T.NONE not in T.members(wanted) or kind is None:
             return result  # a loop that only `return` leaves
         node = self.emit("prim::If", [returned], [])
         node.add_block().results = [result]
@@ -144,6 +157,8 @@ class FunctionUnit(Compiled):
         self._busy = False
         #: what stands for arguments that are no values: functions, and defaults that a call leaves
         self.presets: dict[str, Any] = {}
+        #: the arguments that are tensors because nothing says otherwise
+        self.inferred: set[str] = set()
         self.method_name = ""
         self.found_result: T.Type | None = None
         self._read = False
@@ -168,6 +183,7 @@ class FunctionUnit(Compiled):
         comment = self._type_comment()
         listed = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
         start = 1 if self.self_type is not None else 0
+        self._check_counts(listed, start, comment)
         for i, argument in enumerate(listed):
             if i < start:
                 assert self.self_type is not None
@@ -181,6 +197,8 @@ class FunctionUnit(Compiled):
             elif self.definition.name == "__setstate__" and self.self_type is not None:
                 own = self.self_type.methods.get("__getstate__")
                 kind = own.compiled().result_type() if own is not None else kind
+            elif not self.is_archive:
+                self.inferred.add(argument.arg)
             default = self.defaults.get(argument.arg, Empty)
             self._check_default(argument, kind, default)
             self._parameters.append((argument.arg, kind, default))
@@ -189,11 +207,23 @@ class FunctionUnit(Compiled):
         elif self.definition.returns is not None:
             self._result = self._type(self.definition.returns, self.definition.returns)
 
+    def _check_counts(self, listed: list[ast.arg], start: int, comment: Any) -> None:
+        """A method has a self, and a comment of types as many as there are arguments."""
+        if start and not listed:
+            name = self.definition.name
+            refuse(self.source.place(self.definition), "a method with a first argument was required (methods must have "
+                   f"a self argument: {name!r} does not have a self argument)", "none",
+                   f"def {name}(self), or @staticmethod")  # fmt: skip
+        if comment is not None and len(comment[0]) != len(listed) - start:
+            refuse(self.source.place(self.definition), f"Number of type annotations ({len(comment[0])}) did not match the "
+                   f"number of function parameters ({len(listed) - start}):", ast.unparse(self.definition.args),
+                   "# type: (Tensor, int) -> Tensor")  # fmt: skip
+
     def _check_default(self, argument: ast.arg, kind: T.Type, default: Any) -> None:
         """A default has the type of its argument, and every call sees the same."""
         if default is Empty or self.is_archive or not self.checks_defaults:
             return
-        if isinstance(default, (list, dict, set)):
+        if _changes(default):
             refuse(self.source.place(argument), "a default that nobody can change was required (Mutable default "
                    "parameters are not supported: all calls would share it)", default,
                    "None as default, and a new list where that is found")  # fmt: skip
@@ -221,7 +251,10 @@ class FunctionUnit(Compiled):
         first = self.definition.lineno - 1
         last = self.definition.body[0].lineno
         for line in self.source.lines[first:last]:
-            found = re.search(r"#\s*type:\s*\((.*)\)\s*->\s*([^#]*)", line)
+            found = re.search(r"#\s*type\s*:\s*\((.*)\)\s*->\s*([^#]*)", line)
+            if found and "# type:" not in line and not self.is_archive:
+                refuse(self.source.place(self.definition), "'# type:' before the types was required: the annotation prefix "
+                       f"in line {line.strip()!r} is another", line.strip(), "one blank behind #, none before :")  # fmt: skip
             if found:
                 result = self._type(ast.parse(found[2].strip(), mode="eval").body, self.definition)
                 if found[1].strip() == "...":
@@ -289,8 +322,15 @@ class FunctionUnit(Compiled):
     def run(self, *args: Any) -> Any:
         """Run with all arguments in order."""
         if self._program is None:
-            self._program = Program(self.graph)
+            self._program = Program(self.graph, self.definition.name)
         return self._program(*args)
+
+
+def _changes(default: Any) -> bool:
+    """Whether somebody could change a default: a list or dictionary, or a tuple with one inside."""
+    if isinstance(default, tuple):
+        return any(map(_changes, default))
+    return isinstance(default, (list, dict, set))
 
 
 def _covers(kind: T.Type, have: T.Type) -> bool:
@@ -370,7 +410,8 @@ def make_unit(function: Callable[..., Any], self_type: T.ClassType | None = None
     """A new unit of a Python function or method."""
     function = inspect.unwrap(getattr(function, "__func__", function))
     if not hasattr(function, "__code__"):
-        fail(RuntimeError, "jit.script", "a Python function was required", repr(function)[:80],
+        fail(RuntimeError, "jit.script", "a Python function was required (Python builtin "
+             f"{repr(function)[:80]} is currently not supported in TorchScript)", repr(function)[:80],
              hint="operators are called by their public names")  # fmt: skip
     source, definition = source_of(function)
     assert isinstance(definition, ast.FunctionDef)

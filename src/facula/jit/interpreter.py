@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from facula.core.errors import fail
-from facula.jit.errors import as_runtime_error
+from facula.jit.errors import as_runtime_error, note_place
 from facula.jit.ir import Block, Graph, Node, Value
 from facula.jit.running import RUNS
 
@@ -76,8 +76,8 @@ def _spend(left: list[int], steps: int) -> None:
 class Program:
     """A graph, ready to run."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, graph: Graph, name: str = "") -> None:
+        self.graph, self.name = graph, name
         self.slots: dict[Value, int] = {}
         self.constants: list[tuple[int, Any]] = []
         self.inputs = [self.slot(v) for v in graph.parameters]
@@ -197,7 +197,7 @@ class Program:
         if _BOUND.left is not None:
             function = _measured(function)
         inputs, outputs = self._copies(node.inputs_, node.outputs_)
-        place = node.place
+        place, name = node.place, self.name
 
         def run(frame: list[Any]) -> None:
             try:
@@ -205,7 +205,7 @@ class Program:
             except Exception as error:
                 raised = as_runtime_error(error)
                 if place is not None:
-                    _note(raised, place)
+                    note_place(raised, place, name)
                 if raised is error:
                     raise
                 raise raised from None
@@ -216,9 +216,3 @@ class Program:
                     frame[slot] = value
 
         return run
-
-
-def _note(error: Exception, place: Any) -> None:
-    """Say where in the scripted source an exception came from, innermost place only."""
-    if not getattr(error, "__notes__", None):
-        error.add_note("in scripted code:\n" + place.shown())

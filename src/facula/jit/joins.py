@@ -32,6 +32,8 @@ class Joins(Subscripts):
     """Branches, loops and early exits."""
 
     declared: dict[str, T.Type]
+    #: why names that some path assigns have no value
+    absent: dict[str, str]
     #: the blocks in which names without an annotation got their types
     homes: dict[str, Block]
     result_type: T.Type | None
@@ -128,9 +130,19 @@ class Joins(Subscripts):
                 merged[name] = made
             elif not name.startswith("$"):
                 merged[name] = None
+                self.absent[name] = self._why_absent(name, a.get(name), b.get(name))
         if "$gone" in a and "$gone" in b:
             merged["$gone"] = True
         return merged
+
+    def _why_absent(self, name: str, x: Any, y: Any) -> str:
+        """Why a name has no value behind a branch."""
+        if isinstance(x, Value) and isinstance(y, Value):
+            return (f"{name} is set to type {x.type.annotation_str} in the true branch and type "
+                    f"{y.type.annotation_str} in the false branch")  # fmt: skip
+        missing = [side for side, v in (("true", x), ("false", y)) if not isinstance(v, Value)]
+        before = [self.absent[name]] if name in self.absent and len(missing) == 2 else []
+        return (before or [f"{name} is not defined in the {missing[0]} branch"])[0]
 
     def _one_name(
         self, node: Node, name: str, old: dict[str, Any], a: dict[str, Any], b: dict[str, Any]
@@ -221,7 +233,8 @@ class Joins(Subscripts):
     def _unrolled(self, node: ast.For, source: Items) -> None:
         """A loop over modules, or over a tuple: its body once for each."""
         if any(isinstance(n, (ast.Break, ast.Continue)) for n in _own_loop(node.body)):
-            self.refuse("a loop over modules without break and continue was required",
+            self.refuse("a loop over a tuple or over modules without break and continue was required (such loops are "
+                        "written out, and do not support break or continue inside)",
                         "one with", hint="put the condition around the call")  # fmt: skip
         for i, item in enumerate(source.items):
             if self.gone():

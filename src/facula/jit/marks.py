@@ -6,9 +6,14 @@ Keeps true: a mark changes nothing for Python.
 
 from __future__ import annotations
 
+import ast
 import functools
+import inspect
+import textwrap
 from collections.abc import Callable
 from typing import Any
+
+from facula.core.errors import fail
 
 __all__ = [
     "Attribute",
@@ -130,8 +135,22 @@ def interface(obj: Any) -> Any:
 OVERLOADS: dict[str, list[Any]] = {}
 
 
+def _declares_only(func: Callable[..., Any]) -> bool:
+    """Whether a function has no body but `pass`, `...` and texts; True where its source is not to be had."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(func)))
+    except (OSError, TypeError, SyntaxError):
+        return True
+    definition = tree.body[0]
+    body = definition.body if isinstance(definition, ast.FunctionDef) else []
+    return all(isinstance(n, ast.Pass) or isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant) for n in body)
+
+
 def _overload(func: Callable[..., Any]) -> Any:
     """One of the declarations among which the arguments' types choose."""
+    if not _declares_only(func):
+        fail(RuntimeError, "jit._overload", "a declaration was required (Only `pass` statement or `...` can be the body "
+             "of an overload)", func.__qualname__, hint="the implementation follows, without the decorator")  # fmt: skip
     OVERLOADS.setdefault(f"{func.__module__}.{func.__qualname__}", []).append(func)
     return func
 

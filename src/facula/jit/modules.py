@@ -33,6 +33,8 @@ from facula.jit.stock_modules import STOCK, STOCK_CONSTANTS
 __all__ = ["class_type", "module_attributes", "module_type"]
 
 _HIDDEN = frozenset(vars(nn.Module())) - {"training"} | {"_defined"}
+#: what a module is made of: constants name it where all of its modules are meant
+_MADE_OF = frozenset(("_parameters", "_buffers", "_modules"))
 _TYPES: dict[Any, T.ClassType] = {}
 _CLASSES: dict[type, T.ClassType] = {}
 
@@ -101,6 +103,7 @@ def module_attributes(kind: T.ClassType, module: Any) -> None:
     finals = {n for n, h in hints.items() if _is_final(h)} | set(
         getattr(module, "__constants__", ())
     )
+    kind.finals = frozenset(n for n in finals if n not in _MADE_OF)
     for name, value in module._parameters.items():
         kind.attributes[name] = T.TENSOR if value is not None else T.NONE
         if value is not None:
@@ -153,7 +156,8 @@ def _plain(
     except NoType as reason:
         kind.notes[name] = f"its value has no TorchScript type: {reason}"
     except RuntimeError as reason:
-        kind.notes[name] = f"its class cannot be scripted: {str(reason).splitlines()[0]}"
+        kind.notes[name] = (f"failed to convert Python type {type(value).__name__!r} to a TorchScript type: "
+                            f"{str(reason).splitlines()[0]}")  # fmt: skip
 
 
 def _typed(kind: T.ClassType, name: str, hint: Any) -> None:

@@ -114,8 +114,11 @@ def enum_type(kind: type[enum.Enum]) -> T.EnumType:
         values = {m.name: m for m in kind}
         kinds = {type(m.value) for m in kind}
         if len(kinds) != 1:
-            raise NoType(f"the enumeration {kind.__name__}, whose values are of different types")
+            raise NoType(f"the enumeration {kind.__name__}, whose values are of different types (Could not unify type list)")
         item = type_of_value(next(iter(kind)).value)
+        if item not in (T.INT, T.FLOAT, T.STR):
+            raise NoType(f"the enumeration {kind.__name__}: Cannot create Enum with value type {item.annotation_str!r}, "
+                         "only int, float and str")  # fmt: skip
         _ENUMS[kind] = T.EnumType(qualified_name(kind), values, item, kind)
     return _ENUMS[kind]
 
@@ -124,6 +127,8 @@ def named_tuple(kind: Any) -> T.NamedTupleType:
     """The type of a class made by `NamedTuple` or `namedtuple`."""
     if kind not in _TUPLES:
         hints = {}
+        if any(isinstance(d, core.Tensor) for d in kind._field_defaults.values()):
+            raise NoType(f"{kind.__name__}: Tensors are not supported as default NamedTuple fields")
         for name in kind._fields:
             found = getattr(kind, "__annotations__", {}).get(name, core.Tensor)
             if isinstance(found, (str, typing.ForwardRef)):
@@ -167,6 +172,8 @@ def type_of_value(value: Any) -> T.Type:
 def _common(values: Any, what: str) -> T.Type:
     found: T.Type | None = None
     for value in values:
+        if isinstance(value, Module):
+            raise NoType(f"a {what} of modules, which nn.ModuleList and nn.ModuleDict are for")
         own = type_of_value(value)
         found = own if found is None else T.unify(found, own)
         if found is None:

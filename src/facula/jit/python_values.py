@@ -44,8 +44,9 @@ def builtin_name(obj: object) -> str | None:
         return known
     module = getattr(obj, "__module__", None)
     name = getattr(obj, "__name__", "")
-    if module in ("math", "cmath") and signatures(f"aten::{name}"):
-        return f"aten::{name}"
+    if module in ("math", "cmath"):
+        found = [s for s in signatures(f"aten::{name}") if isinstance(s.source, str)]
+        return f"aten::{name}" if found else None
     if isinstance(obj, (types.BuiltinFunctionType, type(core.tensor))) and is_own(obj):
         found = signatures(f"aten::{name}")
         return f"aten::{name}" if found else None

@@ -12,7 +12,7 @@ from typing import Any
 
 from facula.core.errors import fail
 from facula.jit import types as T
-from facula.jit.errors import script_error
+from facula.jit.errors import note_place, script_error
 from facula.jit.ir import Node
 from facula.jit.primitive_containers import format_text, percent_format
 from facula.namespaces.futures import Future
@@ -95,6 +95,8 @@ def _fork(node: Node) -> Callable[..., Any]:
         try:
             made.set_result(function.compiled().run(*args))
         except Exception as error:
+            if node.place is not None:
+                note_place(error, node.place, "fork")
             made.set_exception(error)
         return made
 

@@ -17,6 +17,7 @@ from facula import core
 from facula.core.errors import fail
 from facula.jit import types as T
 from facula.jit.codes import CODED, code_of
+from facula.jit.errors import described
 from facula.jit.functions import Empty, caller_names
 from facula.jit.marks import TRACING
 from facula.jit.running import is_instance
@@ -57,6 +58,9 @@ def converted(value: Any, kind: T.Type, what: str) -> Any:
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
     if _good(value, kind):
         return value
+    if isinstance(kind, T.ClassType):
+        lacking = [n for n in kind.attributes if not hasattr(value, n)]
+        what += f" (it has a missing attribute {lacking[0]})" if lacking else ""
     return fail(
         RuntimeError, what.partition("() ")[0], f"Expected a value of type '{kind.annotation_str}' for "
         f"{what.partition('() ')[2]}", f"type '{type(value).__name__}'",
@@ -112,7 +116,7 @@ def run_unit(unit: Any, name: str, given: tuple[Any, ...], kwargs: dict[str, Any
                  f"({name}() is missing value for argument '{own}')", "none",
                  hint=f"the arguments are {', '.join(n for n, _, _ in unit.parameters)}")  # fmt: skip
         is_self = isinstance(kind, T.ClassType) and kind.is_module
-        values.append(value if is_self else converted(value, kind, f"{name}() argument '{own}'"))
+        values.append(value if is_self else _argument(value, kind, unit, name, own))
     if rest or left:
         extra = (
             f"Unknown keyword argument '{next(iter(left))}'"
@@ -123,7 +127,20 @@ def run_unit(unit: Any, name: str, given: tuple[Any, ...], kwargs: dict[str, Any
              hint=f"the arguments are {', '.join(n for n, _, _ in unit.parameters)}")  # fmt: skip
     if TRACING and not TRACING[-1].paused and not (unit.self_type is not None):
         return TRACING[-1].call_unit(unit, values)
-    return unit.run(*values)
+    try:
+        return unit.run(*values)
+    except Exception as error:
+        raise described(error) from error.__cause__
+
+
+def _argument(value: Any, kind: T.Type, unit: Any, name: str, own: str) -> Any:
+    """An argument from Python as the function wants it."""
+    if own in getattr(unit, "inferred", ()) and not hasattr(value, "untyped_storage"):
+        if not isinstance(value, core.Tensor):
+            fail(RuntimeError, name, f"Expected a value of type 'Tensor (inferred)' for argument '{own}'",
+                 f"type '{type(value).__name__}' (Inferred '{own}' to be of type 'Tensor', since it has no annotation)",
+                 hint=f"annotate it: {own}: {type(value).__name__}")  # fmt: skip
+    return converted(value, kind, f"{name}() argument '{own}'")
 
 
 def schema_text(name: str, unit: Any) -> str:
@@ -366,6 +383,16 @@ class RecursiveScriptModule(ScriptModule, _HasGraph):
                 return kind.constants[name]
         return super().__getattr__(name)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        kind = self.__dict__.get("_script_type")
+        if kind is not None and name in kind.finals:
+            fail(RuntimeError, "jit", f"an attribute that is no constant was required (Cannot mutate TorchScript constant "
+                 f"value: {name!r})", value, hint="change it in the Python module, and script that again")  # fmt: skip
+        if isinstance(value, Module) and not isinstance(value, ScriptModule) and name in self.__dict__["_modules"]:
+            fail(RuntimeError, "jit", f"a scripted module was required for {name!r} (Cannot re-assign modules in a "
+                 "ScriptModule with a non-scripted module)", type(value).__name__, hint="jit.script(module)")  # fmt: skip
+        super().__setattr__(name, value)
+
     def _items(self) -> list[Any]:
         return list(self._modules.values())
 
@@ -391,7 +418,7 @@ class RecursiveScriptModule(ScriptModule, _HasGraph):
         if name in kind.methods and not self._modules_only():
             return run_unit(kind.methods[name], name, (self, *args), {})
         if not self._modules_only() and name != "__contains__":
-            fail(TypeError, "jit", f"a {name} of {self.original_name} was required", "none",
+            fail(TypeError, "jit", f"a {name} of {self.original_name} was required (the object is not iterable)", "none",
                  hint="lists, sequences and dicts of modules have it")  # fmt: skip
         return otherwise()
 

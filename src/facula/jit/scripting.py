@@ -6,6 +6,7 @@ Keeps true: `forward` and what is marked `@export` compile at once; what they ca
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from functools import partial
 from typing import Any
@@ -101,6 +102,8 @@ def _class(kind: type) -> type:
             named_tuple(kind)
         else:
             made = class_type(kind)
+            if len(kind.__mro__) > 2 and not made.is_interface and not dataclasses.is_dataclass(kind):
+                raise NoType(f"{kind.__name__}, which has a base class (TorchScript does not support inheritance)")
             if not made.is_interface:
                 for unit in list(made.methods.values()):
                     unit.compiled()
@@ -120,6 +123,10 @@ def _module(module: Module) -> Any:
             Module, name, None
         ):
             unit.compiled()
+    methods = kind.methods
+    if _exported(methods.get("__setstate__")) and not _exported(methods.get("__getstate__")):
+        fail(RuntimeError, "jit.script", f"a method __getstate__ of {kind.name} marked @jit.export was required beside "
+             "__setstate__", "none", hint="it returns what __setstate__ takes")  # fmt: skip
     for name in (*kind.pre_hooks, *kind.hooks):
         kind.methods[name].compiled()
     return script_module(module, kind)

@@ -69,12 +69,13 @@ class Place:
         s = self.source
         return f"{s.name}:{self.line + s.first_line - 1}:{self.column + s.indent}"
 
-    def shown(self) -> str:
+    def shown(self, function: str = "") -> str:
         """The line, with those before it, and the place in it marked."""
         s = self.source
         lines = s.lines[max(0, self.line - 3) : self.line]
         mark = " " * self.column + "~" * max(1, self.end - self.column) + " <--- HERE"
-        head = f'  File "{s.name}", line {self.line + s.first_line - 1}'
+        inside = f", in {function}" if function else ""
+        head = f'  File "{s.name}", line {self.line + s.first_line - 1}{inside}'
         return "\n".join([head, *("    " + line for line in lines), "    " + mark])
 
 

@@ -19,6 +19,7 @@ from facula.jit.ir import Value
 from facula.jit.marks import OVERLOADS, mark_of
 from facula.jit.python_types import NoType, type_of_class
 from facula.jit.python_values import is_own
+from facula.jit.script_objects import converted
 from facula.jit.values import Python
 
 __all__ = ["IgnoredUnit", "LibraryUnit", "special_unit"]
@@ -46,8 +47,22 @@ class IgnoredUnit:
             )
             return builder.uninitialized(result)
         return builder.value(
-            "prim::PythonOp", inputs, result, function=self.function, name=self.name
+            "prim::PythonOp", inputs, result, function=self._checked(result), name=self.name
         )
+
+    def _checked(self, kind: T.Type) -> Any:
+        """The function, whose results have to be of the declared type."""
+
+        def run(*args: Any) -> Any:
+            made = self.function(*args)
+            try:
+                return converted(made, kind, f"{self.name}() result")
+            except RuntimeError:
+                fail(RuntimeError, self.name, f"a result of type {kind.annotation_str} was required, as annotated, but "
+                     f"instead got value of type {type(made).__name__}", made,
+                     hint="change the annotation: without one the result is a tensor")  # fmt: skip
+
+        return run
 
     def compiled(self) -> IgnoredUnit:
         return self
@@ -249,6 +264,11 @@ def special_unit(function: Any, self_type: T.ClassType | None = None) -> Any:
         return IgnoredUnit(function, self_type)
     name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '')}"
     if name in OVERLOADS:
+        if function in OVERLOADS[name]:
+            what = "function" if self_type is None else "method"
+            fail(RuntimeError, "jit.script", f"an implementation behind the overloads was required (Implementation for the "
+                 f"{what} \"{function.__qualname__}\" is missing.)", "declarations alone",
+                 hint="define it once more, without the decorator")  # fmt: skip
         return OverloadedUnit(function, OVERLOADS[name], self_type)
     if is_own(function) and hasattr(function, "__code__"):
         return LibraryUnit(function, self_type)

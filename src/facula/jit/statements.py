@@ -49,6 +49,7 @@ class Statements(Joins, Contexts, Calls):
     def statement(self, node: ast.stmt) -> None:
         """One statement."""
         self.place = self.source.place(node) or self.place
+        self.at: ast.stmt = node
         method = getattr(self, "_" + type(node).__name__, None)
         if method is None:
             self.refuse("a statement that TorchScript has was required",
@@ -97,12 +98,24 @@ class Statements(Joins, Contexts, Calls):
             exception, arguments = (given.func, given.args) if called else (given, [])
             thing = self.sugared(exception)
             kind = thing.obj if isinstance(thing, Python) and isinstance(thing.obj, type) else None
-            if arguments:
-                said = self.expression(arguments[0])
-                text = said if said.type == T.STR else self.call("aten::str", [said])
+            if kind is None or not issubclass(kind, BaseException):
+                self.refuse("an exception to raise was required (exceptions must derive from BaseException)",
+                            ast.unparse(node.exc), hint="raise RuntimeError(text)")  # fmt: skip
+            text = self._said(arguments) or text
         name = f"builtins.{kind.__name__}" if kind is not None else "builtins.RuntimeError"
         self.emit("prim::RaiseException", [text, self.constant(name)], [], exception=kind)
         self.leave()
+
+    def _said(self, arguments: list[ast.expr]) -> Value | None:
+        """The arguments of an exception as one text."""
+        text: Value | None = None
+        for each in arguments:
+            said = self.expression(each)
+            said = said if said.type == T.STR else self.call("aten::str", [said])
+            if text is not None:
+                said = self.call("aten::add", [self.call("aten::add", [text, self.constant(", ")]), said])
+            text = said
+        return text
 
     def _Delete(self, node: ast.Delete) -> None:
         for target in node.targets:
@@ -195,6 +208,9 @@ class Statements(Joins, Contexts, Calls):
             self._bind_attribute(target, thing)
         elif isinstance(target, ast.Subscript):
             self.store_subscript(target, self.as_value(thing))
+        elif isinstance(target, ast.Starred):
+            self.refuse("names beside the one with a star were required (A Starred expression may only appear on the lhs "
+                        "within the presence of another non-starred expression)", ast.unparse(target))  # fmt: skip
         else:
             self.refuse("a name, attribute or item to assign to was required", ast.unparse(target))
 
@@ -240,8 +256,13 @@ class Statements(Joins, Contexts, Calls):
             self.env[name] = thing
 
     def _bind_several(self, target: ast.Tuple | ast.List, thing: object) -> None:
-        items = self._items_of(thing, len(target.elts))
-        star = next((i for i, e in enumerate(target.elts) if isinstance(e, ast.Starred)), None)
+        stars = [i for i, e in enumerate(target.elts) if isinstance(e, ast.Starred)]
+        if len(stars) > 1:
+            self.refuse("Only one starred expression is allowed on the lhs", ast.unparse(target))
+        star = stars[0] if stars else None
+        if star is not None and len(target.elts) == 1:
+            self.bind(target.elts[0], thing)
+        items = self._items_of(thing, len(target.elts), star is not None)
         if star is None:
             if len(items) != len(target.elts):
                 few = f"need {len(target.elts)} values to unpack, found only {len(items)}"
@@ -261,23 +282,24 @@ class Statements(Joins, Contexts, Calls):
         for each, item in zip(target.elts[star + 1 :], items[len(items) - after :], strict=True):
             self.bind(each, item)
 
-    def _items_of(self, thing: object, count: int) -> list[Any]:
+    def _items_of(self, thing: object, count: int, starred: bool = False) -> list[Any]:
         if isinstance(thing, Items):
             return thing.items
+        if isinstance(thing, Python) and callable(thing.obj):
+            self.refuse("a tuple or list to unpack was required", f"{thing!r} cannot be used as a tuple",
+                        hint="call it")  # fmt: skip
         value = self.as_value(thing)
         if value.type.kind == "Tuple":
             return self.unpack(value)
-        if value.type.kind == "List":
+        if value.type.kind == "List" and not starred:
             node = self.emit("prim::ListUnpack", [value], [value.type.item] * count)
             return list(node.outputs_)
-        if value.type.kind == "Tensor":
-            parts = self.call("aten::unbind", [value])
-            return list(self.emit("prim::ListUnpack", [parts], [T.TENSOR] * count).outputs_)
         if value.type.kind == "Any":
             self.refuse("a tuple or list to unpack was required", "Any",
                         hint="Provided tuple is not fully defined/refined: annotate it")  # fmt: skip
         return self.refuse("a tuple or list to unpack was required",
-                           f"{value.type} cannot be used as a tuple")  # fmt: skip
+                           f"{value.type} cannot be used as a tuple",
+                           hint="x.unbind() gives the parts of a tensor; items[1:] those of a list")  # fmt: skip
 
     def _bind_attribute(self, target: ast.Attribute, thing: object) -> None:
         owner = self.as_value(self.sugared(target.value), target)
@@ -295,12 +317,26 @@ class Statements(Joins, Contexts, Calls):
             return
         wanted = kind.attributes.get(target.attr)
         if wanted is None and self.in_init:
+            self._at_top(target)
             wanted = kind.attributes[target.attr] = value.type
         if wanted is None:
-            self.refuse(f"an attribute that {kind} has was required", target.attr,
+            self.refuse(f"an attribute that {kind} has was required (Tried to set nonexistent attribute)", target.attr,
                         hint="attributes are set in __init__ first")  # fmt: skip
         assert wanted is not None
-        self.emit("prim::SetAttr", [owner, self.converted(value, wanted)], [], name=target.attr)
+        made = self.fitted(value, wanted)
+        if made is None:
+            self.refuse(f"a value of type {wanted.annotation_str} was required for the attribute {target.attr!r} (Wrong type "
+                        "for attribute assignment)", value.type.annotation_str)  # fmt: skip
+        self.emit("prim::SetAttr", [owner, made], [], name=target.attr)
+
+    def _at_top(self, target: ast.Attribute) -> None:
+        """Every object of a class has the same attributes: no branch or loop adds one."""
+        body = list(self.unit.definition.body)
+        body += [inner for each in body if isinstance(each, ast.With) for inner in each.body]
+        if not any(self.at is each for each in body):
+            self.refuse("an attribute that __init__ always sets was required (its first assignment cannot be in a "
+                        "control-flow block)", ast.unparse(target),
+                        hint="give it a value before the branch or loop")  # fmt: skip
 
     def _AugAssign(self, node: ast.AugAssign) -> None:
         target = node.target

@@ -114,6 +114,7 @@ class ClassType(Type):
         "attributes",
         "buffers",
         "constants",
+        "finals",
         "hooks",
         "is_interface",
         "is_module",
@@ -136,6 +137,8 @@ class ClassType(Type):
         self.parameters: list[str] = []
         self.buffers: list[str] = []
         self.constants: dict[str, Object] = {}
+        #: the constants that the class declares as such
+        self.finals: frozenset[str] = frozenset()
         #: compiled functions, or functions that compile when they are first asked for
         self.methods: dict[str, Object] = {}
         self.static: dict[str, Object] = {}
