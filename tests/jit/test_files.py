@@ -69,9 +69,12 @@ print(seen)
 """
 
 
-@pytest.mark.parametrize("name", ["s_emb", "s_res", "f_f3_1"])
-def test_loading_executes_nothing(name):
-    arguments = [sys.executable, "-c", _WATCHED, FILES / f"{name}.pt", FILES / "f_f12_1.pt"]
+@pytest.mark.parametrize(
+    ("name", "before"),
+    [("s_emb", "f_f12_1"), ("s_res", "f_f12_1"), ("f_f3_1", "f_f12_1"), ("q_static", "q_emb")],
+)
+def test_loading_executes_nothing(name, before):
+    arguments = [sys.executable, "-c", _WATCHED, FILES / f"{name}.pt", FILES / f"{before}.pt"]
     done = subprocess.run(arguments, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]", done.stdout
 

@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from facula.jit import frontend, primitive_containers, primitive_networks, primitives
+from facula.jit import (
+    frontend,
+    primitive_containers,
+    primitive_networks,
+    primitive_quantized,
+    primitives,
+)
 from facula.jit import internal_names as _jit_internal
 from facula.jit.archive_reading import load
 from facula.jit.archive_writing import save
@@ -98,4 +104,11 @@ _script_if_tracing = script_if_tracing
 _get_trace_graph = trace_graph
 _unique_state_dict = unique_state_dict
 _fork, _wait = fork, wait
-del primitive_containers, primitive_networks, primitives, trace_graph, unique_state_dict
+del (
+    primitive_containers,
+    primitive_networks,
+    primitive_quantized,
+    primitives,
+    trace_graph,
+    unique_state_dict,
+)

@@ -19,6 +19,7 @@ from facula.core.errors import fail
 from facula.jit import types as T
 from facula.jit.context_classes import RANGE
 from facula.jit.functions import FunctionUnit
+from facula.jit.packed_types import packed_type
 from facula.jit.python_types import annotation_type
 from facula.jit.source import Source
 from facula.jit.values import Names, Operators, Special
@@ -101,7 +102,7 @@ _PLAIN: dict[str, Any] = {
     "Layout": T.INT, "ScalarType": T.INT, "Stream": T.STREAM, "None": None, "inf": math.inf,
     "nan": math.nan, "infj": complex(0, math.inf), "range": range, "getattr": getattr,
     "isinstance": isinstance, "list": list, "dict": dict, "tuple": tuple, "print": print,
-    "len": len, "MemoryFormat": T.INT, "AnyEnumType": T.ANY, "Capsule": T.Type("Capsule"),
+    "len": len, "MemoryFormat": T.INT, "QScheme": T.QSCHEME, "AnyEnumType": T.ANY, "Capsule": T.Type("Capsule"),
     **{name: _Head(name) for name in _GENERIC}, **{name: Special(name) for name in _FORMS},
     "torch": Operators("aten"), "ops": Operators("ops"),
 }  # fmt: skip
@@ -160,6 +161,9 @@ class ArchiveCode:
 
     def _make(self, qualified: str) -> Any:
         module, _, name = qualified.rpartition(".")
+        packed = packed_type(qualified)
+        if packed is not None:
+            return packed
         file = self._file(module)
         node = file[1].get(name) if file is not None else None
         if file is None or node is None:

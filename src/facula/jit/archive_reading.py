@@ -21,6 +21,7 @@ from facula.core.errors import fail
 from facula.jit import types as T
 from facula.jit.archive_code import ArchiveCode
 from facula.jit.interpreter import bounded
+from facula.jit.packed_types import PackedType
 from facula.jit.python_types import NoType
 from facula.jit.script_objects import RecursiveScriptModule, ScriptModule, run_unit
 from facula.nn import Parameter
@@ -155,6 +156,9 @@ class _Program:
                 qualified,
                 hint="the file is damaged, or no TorchScript program",
             )
+        if isinstance(kind, PackedType):
+            made: Any = kind.python
+            return Maker(qualified, lambda: made[0].__new__(made[0]), kind.fill)
         if kind.is_module:
             return Maker(qualified, lambda: RecursiveScriptModule(kind, {}), _fill)
         python: Any = kind.python

@@ -16,6 +16,8 @@ from facula import core
 from facula.core.errors import fail
 from facula.jit import types as T
 from facula.jit.code_text import Names, code_and_constants, literal, unit_text
+from facula.jit.codes import CODED, code_of
+from facula.jit.packed_types import PackedType, type_of_object
 from facula.jit.python_types import enum_type, type_of_value
 from facula.jit.script_objects import CODE, SAVE, RecursiveScriptModule, ScriptFunction
 from facula.nn import Parameter
@@ -126,6 +128,8 @@ class _Writer:
     # ---- classes
     def _class(self, kind: Any) -> str:
         name = self.names.types[kind].rpartition(".")[2]
+        if isinstance(kind, PackedType):
+            return ""  # PyTorch has the class
         if isinstance(kind, T.NamedTupleType):
             fields = zip(kind.fields, kind.inner, strict=True)
             body = [f"  {f} : {self.names.annotation(t)}" for f, t in fields]
@@ -167,6 +171,9 @@ class _Writer:
     def _methods(self, kind: T.ClassType) -> list[str]:
         """The methods that were compiled, and those that have to be."""
         made: list[str] = []
+        if "__getstate__" in kind.methods and "__setstate__" in kind.methods:
+            for name in ("__getstate__", "__setstate__"):  # the file has what they say
+                kind.methods[name].compiled()
         own: Any = getattr(kind.methods.get("forward"), "unit", None)
         in_python = own is not None and getattr(own, "_whole", None) is own
         if in_python:
@@ -254,7 +261,7 @@ class _ProgramPickler(CheckpointPickler):
             self.save(obj.value)
             self.write(b"R")
             return
-        kind = getattr(obj, "_script_type", None)
+        kind = getattr(obj, "_script_type", None) or type_of_object(obj)
         if not isinstance(kind, T.ClassType):
             super().save(obj, save_persistent_id)
             return
@@ -271,6 +278,8 @@ class _ProgramPickler(CheckpointPickler):
 
     def _state(self, obj: Any, kind: T.ClassType) -> Any:
         """The attributes of an object, or what its class says that its state is."""
+        if isinstance(kind, PackedType):
+            return self._typed(kind.state_of(obj), kind.state_type)
         if "__getstate__" not in kind.methods or "__setstate__" not in kind.methods:
             return {n: self._attribute(obj, n, t) for n, t in kind.attributes.items()}
         unit: Any = kind.methods["__getstate__"].compiled()
@@ -291,6 +300,8 @@ class _ProgramPickler(CheckpointPickler):
     def _attribute(self, obj: object, name: str, kind: T.Type) -> Any:
         value = obj._modules.get(name) if kind.kind == "Class" and kind.is_module else None  # type: ignore[attr-defined]
         value = getattr(obj, name) if value is None else value
+        if isinstance(value, CODED):
+            return code_of(value)
         if isinstance(value, core.Tensor):
             return _plain(value)
         if kind.kind in ("List", "Dict") or (

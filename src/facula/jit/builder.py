@@ -15,6 +15,7 @@ from facula.jit.ir import Block, Graph, Node, Value
 from facula.jit.signatures import Parameter, Signature, signatures
 from facula.jit.source import Place, Source, refuse
 from facula.ops.schema import REQUIRED
+from facula.quantization.tensor import qscheme
 
 __all__ = ["Builder", "constant_of"]
 
@@ -223,10 +224,11 @@ class Builder:
         known = [f"{v[1:]} was previously matched to type {t.annotation_str}" for v, t in (bound or {}).items()
                  if _has_variables(wanted)]  # fmt: skip
         shown = substitute(wanted, bound or {}).annotation_str.replace("$", "")
-        text = f"Expected a value of type '{shown}' for argument '{name}' but instead found type {given.type.annotation_str!r}"
+        have = given.type.annotation_str
+        text = f"Expected a value of type '{shown}' for argument '{name}' but instead found type {have!r}"
         if given in self.inferred:
-            text += (f" (Inferred the value for argument '{given.hint}' to be of type 'Tensor' because it was not annotated "
-                     "with an explicit type)")  # fmt: skip
+            text += (f" (Inferred the value for argument '{given.hint}' to be of type 'Tensor' because it was "
+                     "not annotated with an explicit type)")  # fmt: skip
         return f"{text} ({'; '.join(known)})" if known else text
 
     def fitted(
@@ -301,6 +303,8 @@ def type_of_constant(value: object) -> T.Type:
         )
     if hasattr(value, "untyped_storage"):
         return T.TENSOR
+    if isinstance(value, qscheme):
+        return T.QSCHEME
     if hasattr(value, "index") and hasattr(value, "type"):
         return T.DEVICE
     return fail(TypeError, "jit", "a plain value was required", type(value).__name__,

@@ -226,7 +226,11 @@ def _getattr(b: Any, node: ast.Call) -> Any:
     if len(node.args) > 2:
         thing = b.sugared(node.args[0])
         kind = getattr(thing, "type", None)
-        if isinstance(kind, T.Type) and kind.kind == "Tuple" and not isinstance(kind, T.NamedTupleType):
+        if (
+            isinstance(kind, T.Type)
+            and kind.kind == "Tuple"
+            and not isinstance(kind, T.NamedTupleType)
+        ):
             b.refuse("a NamedTuple, class or module was required, but got a normal Tuple", kind)
         found = _has(b, thing, name)
         if not found:
@@ -360,8 +364,12 @@ def type_argument(b: Any, node: ast.AST) -> T.Type:
 @form("annotate")
 def _annotate(b: Any, node: ast.Call) -> Value:
     kind = type_argument(b, node.args[0])
-    if isinstance(node.args[1], ast.ListComp) and not any(m.kind in ("List", "Any") for m in T.members(kind)):
-        b.refuse("Expected an annotation of type List for a list comprehension", kind.annotation_str)
+    if isinstance(node.args[1], ast.ListComp) and not any(
+        m.kind in ("List", "Any") for m in T.members(kind)
+    ):
+        b.refuse(
+            "Expected an annotation of type List for a list comprehension", kind.annotation_str
+        )
     value = b.expression(node.args[1], kind)
     if (
         value.node.kind_ in ("prim::ListConstruct", "prim::DictConstruct")

@@ -37,6 +37,7 @@ from facula.jit.values import (
     TypeName,
     Unit,
 )
+from facula.ops.overloads import OpOverload, Packet
 
 __all__ = ["Calls"]
 
@@ -334,6 +335,9 @@ class Calls(Subscripts):
         if name is not None:
             given, named = self.plain(args, kwargs)
             return self.call(name, given, named)
+        if isinstance(obj, (Packet, OpOverload)):
+            given, named = self.plain(args, kwargs)
+            return self.call(obj._qualified_op_name.partition(".")[0], given, named)
         if isinstance(obj, (core.Op, core.InplaceOp)):
             signature = signature_of_operator(obj)
             given, named = self.plain(args, kwargs)

@@ -30,7 +30,7 @@ def operator_text(node: Node, given: list[str]) -> str:
     if signature is None:
         return f"{head}({', '.join(given)})"
     values = dict(zip((p.name for p in signature.parameters), given, strict=True))
-    if not isinstance(signature.source, str):
+    if not isinstance(signature.source, str) and space == "aten":
         spelled = _spelled(node, signature, values)
         if spelled is not None:
             return spelled

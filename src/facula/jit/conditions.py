@@ -96,7 +96,8 @@ class Conditions(Expressions):
         if kind == "Class" and "__bool__" in value.type.methods:  # type: ignore[attr-defined]
             made = self.call_method(value, "__bool__", [], {})
             return made if made.type == T.BOOL else self.truth(made)
-        return self.refuse("a condition was required to be a bool, a number or a tensor (expected a bool expression for "
+        return self.refuse("a condition was required to be a bool, a number or a tensor (expected a bool "
+                           "expression for "
                            "condition)", value.type,
                            hint="compare it: `x is not None`, `len(x) > 0`")  # fmt: skip
 

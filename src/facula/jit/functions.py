@@ -215,7 +215,8 @@ class FunctionUnit(Compiled):
                    f"a self argument: {name!r} does not have a self argument)", "none",
                    f"def {name}(self), or @staticmethod")  # fmt: skip
         if comment is not None and len(comment[0]) != len(listed) - start:
-            refuse(self.source.place(self.definition), f"Number of type annotations ({len(comment[0])}) did not match the "
+            refuse(self.source.place(self.definition), f"Number of type annotations ({len(comment[0])}) did "
+                                                       f"not match the "
                    f"number of function parameters ({len(listed) - start}):", ast.unparse(self.definition.args),
                    "# type: (Tensor, int) -> Tensor")  # fmt: skip
 
@@ -253,8 +254,10 @@ class FunctionUnit(Compiled):
         for line in self.source.lines[first:last]:
             found = re.search(r"#\s*type\s*:\s*\((.*)\)\s*->\s*([^#]*)", line)
             if found and "# type:" not in line and not self.is_archive:
-                refuse(self.source.place(self.definition), "'# type:' before the types was required: the annotation prefix "
-                       f"in line {line.strip()!r} is another", line.strip(), "one blank behind #, none before :")  # fmt: skip
+                refuse(self.source.place(self.definition), "'# type:' before the types was required: the "
+                                                           "annotation prefix "
+                       f"in line {line.strip()!r} is another", line.strip(), "one blank behind #, none before "
+                       ":")  # fmt: skip
             if found:
                 result = self._type(ast.parse(found[2].strip(), mode="eval").body, self.definition)
                 if found[1].strip() == "...":

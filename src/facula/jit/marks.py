@@ -143,14 +143,19 @@ def _declares_only(func: Callable[..., Any]) -> bool:
         return True
     definition = tree.body[0]
     body = definition.body if isinstance(definition, ast.FunctionDef) else []
-    return all(isinstance(n, ast.Pass) or isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant) for n in body)
+    return all(
+        isinstance(n, ast.Pass) or isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)
+        for n in body
+    )
 
 
 def _overload(func: Callable[..., Any]) -> Any:
     """One of the declarations among which the arguments' types choose."""
     if not _declares_only(func):
-        fail(RuntimeError, "jit._overload", "a declaration was required (Only `pass` statement or `...` can be the body "
-             "of an overload)", func.__qualname__, hint="the implementation follows, without the decorator")  # fmt: skip
+        fail(RuntimeError, "jit._overload", "a declaration was required (Only `pass` statement or `...` can "
+                           "be the body "
+             "of an overload)", func.__qualname__, hint="the implementation follows, without the "
+             "decorator")  # fmt: skip
     OVERLOADS.setdefault(f"{func.__module__}.{func.__qualname__}", []).append(func)
     return func
 

@@ -65,6 +65,9 @@ def module_type(module: Any) -> T.ClassType:
             )
             for name in STOCK_CONSTANTS:
                 kind.attributes.pop(name, None)
+    stand_in = getattr(type(module), "_script_forward", None)
+    if stand_in is not None:
+        kind.methods["forward"] = make_unit(stand_in, kind)
     if type(module).forward is nn.Sequential.forward:
         kind.methods["forward"] = SequentialUnit(kind)
     kind.pre_hooks = [_hook(kind, hook) for hook in module._forward_pre_hooks.values()]

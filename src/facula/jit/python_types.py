@@ -18,9 +18,11 @@ from typing import Any
 from facula import core
 from facula.jit import types as T
 from facula.jit.codes import CODED
+from facula.jit.packed_types import type_of_object, type_of_packed
 from facula.jit.values import Names
 from facula.namespaces.futures import Future
 from facula.nn import Module
+from facula.quantization.tensor import qscheme
 
 __all__ = ["NoType", "annotation_type", "type_of_class", "type_of_value"]
 
@@ -37,7 +39,7 @@ MODULE_TYPE: list[Callable[[Any], T.Type]] = []
 _PLAIN: dict[Any, T.Type] = {
     core.Tensor: T.TENSOR, int: T.INT, float: T.FLOAT, bool: T.BOOL, str: T.STR, complex: T.COMPLEX,
     None: T.NONE, type(None): T.NONE, Any: T.ANY, core.device: T.DEVICE, core.Size: T.list_of(T.INT),
-    list: T.list_of(T.TENSOR), typing.List: T.list_of(T.TENSOR), core.Generator: T.GENERATOR,  # noqa: UP006
+    qscheme: T.QSCHEME, list: T.list_of(T.TENSOR), typing.List: T.list_of(T.TENSOR), core.Generator: T.GENERATOR,  # noqa: UP006
     **dict.fromkeys(CODED, T.INT),
 }  # fmt: skip
 
@@ -90,6 +92,9 @@ def _class(kind: type) -> T.Type:
         return named_tuple(kind)
     if kind is tuple or kind is dict:
         raise NoType(f"{kind.__name__} without the types inside")
+    packed = type_of_packed(kind)
+    if packed is not None:
+        return packed
     return CLASS_TYPE[0](kind)
 
 
@@ -114,10 +119,13 @@ def enum_type(kind: type[enum.Enum]) -> T.EnumType:
         values = {m.name: m for m in kind}
         kinds = {type(m.value) for m in kind}
         if len(kinds) != 1:
-            raise NoType(f"the enumeration {kind.__name__}, whose values are of different types (Could not unify type list)")
+            raise NoType(
+                f"the enumeration {kind.__name__}, whose values are of different types (Could not unify type list)"
+            )
         item = type_of_value(next(iter(kind)).value)
         if item not in (T.INT, T.FLOAT, T.STR):
-            raise NoType(f"the enumeration {kind.__name__}: Cannot create Enum with value type {item.annotation_str!r}, "
+            raise NoType(f"the enumeration {kind.__name__}: Cannot create Enum with value type "
+                         f"{item.annotation_str!r}, "
                          "only int, float and str")  # fmt: skip
         _ENUMS[kind] = T.EnumType(qualified_name(kind), values, item, kind)
     return _ENUMS[kind]
@@ -163,7 +171,7 @@ def type_of_value(value: Any) -> T.Type:
         return MODULE_TYPE[0](value)
     if isinstance(value, Future):
         return T.future_of(T.ANY)
-    known = getattr(value, "_script_type", None)
+    known = getattr(value, "_script_type", None) or type_of_object(value)
     if isinstance(known, T.Type):
         return known
     return CLASS_TYPE[0](kind)

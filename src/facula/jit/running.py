@@ -12,6 +12,7 @@ from typing import Any
 
 from facula.core.errors import fail
 from facula.jit import types as T
+from facula.jit.codes import CODED, code_of
 from facula.jit.errors import note_place, script_error
 from facula.jit.ir import Node
 from facula.jit.primitive_containers import format_text, percent_format
@@ -29,7 +30,14 @@ def _tuple(node: Node) -> Callable[..., Any]:
 
 def _get(node: Node) -> Callable[..., Any]:
     name = node.attributes["name"]
+    if node.outputs_[0].type == T.INT:
+        return lambda obj: number_of(getattr(obj, name))
     return lambda obj: getattr(obj, name)
+
+
+def number_of(value: Any) -> Any:
+    """An int, or the number that stands for a dtype, layout or memory format."""
+    return code_of(value) if isinstance(value, CODED) else value
 
 
 def _set(node: Node) -> Callable[..., Any]:

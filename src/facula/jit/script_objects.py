@@ -386,11 +386,17 @@ class RecursiveScriptModule(ScriptModule, _HasGraph):
     def __setattr__(self, name: str, value: Any) -> None:
         kind = self.__dict__.get("_script_type")
         if kind is not None and name in kind.finals:
-            fail(RuntimeError, "jit", f"an attribute that is no constant was required (Cannot mutate TorchScript constant "
+            fail(RuntimeError, "jit", f"an attribute that is no constant was required (Cannot mutate "
+                               f"TorchScript constant "
                  f"value: {name!r})", value, hint="change it in the Python module, and script that again")  # fmt: skip
-        if isinstance(value, Module) and not isinstance(value, ScriptModule) and name in self.__dict__["_modules"]:
+        if (
+            isinstance(value, Module)
+            and not isinstance(value, ScriptModule)
+            and name in self.__dict__["_modules"]
+        ):
             fail(RuntimeError, "jit", f"a scripted module was required for {name!r} (Cannot re-assign modules in a "
-                 "ScriptModule with a non-scripted module)", type(value).__name__, hint="jit.script(module)")  # fmt: skip
+                 "ScriptModule with a non-scripted "
+                 "module)", type(value).__name__, hint="jit.script(module)")  # fmt: skip
         super().__setattr__(name, value)
 
     def _items(self) -> list[Any]:
@@ -418,7 +424,8 @@ class RecursiveScriptModule(ScriptModule, _HasGraph):
         if name in kind.methods and not self._modules_only():
             return run_unit(kind.methods[name], name, (self, *args), {})
         if not self._modules_only() and name != "__contains__":
-            fail(TypeError, "jit", f"a {name} of {self.original_name} was required (the object is not iterable)", "none",
+            fail(TypeError, "jit", f"a {name} of {self.original_name} was required (the object is not "
+                            f"iterable)", "none",
                  hint="lists, sequences and dicts of modules have it")  # fmt: skip
         return otherwise()
 

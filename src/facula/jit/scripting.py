@@ -102,8 +102,14 @@ def _class(kind: type) -> type:
             named_tuple(kind)
         else:
             made = class_type(kind)
-            if len(kind.__mro__) > 2 and not made.is_interface and not dataclasses.is_dataclass(kind):
-                raise NoType(f"{kind.__name__}, which has a base class (TorchScript does not support inheritance)")
+            if (
+                len(kind.__mro__) > 2
+                and not made.is_interface
+                and not dataclasses.is_dataclass(kind)
+            ):
+                raise NoType(
+                    f"{kind.__name__}, which has a base class (TorchScript does not support inheritance)"
+                )
             if not made.is_interface:
                 for unit in list(made.methods.values()):
                     unit.compiled()

@@ -14,6 +14,8 @@ from typing import Any
 from facula import core
 from facula.jit import types as T
 from facula.jit.codes import dtype_of, layout_of, memory_format_of
+from facula.jit.packed_types import result_of
+from facula.ops.overloads import ON_DEMAND
 from facula.ops.registry import PLACES, TABLE
 from facula.ops.schema import REQUIRED
 from facula.ops.schema import Parameter as TableParameter
@@ -24,7 +26,7 @@ _WORDS = {
     "Tensor": T.TENSOR, "int": T.INT, "float": T.FLOAT, "bool": T.BOOL, "str": T.STR, "Scalar": T.NUMBER,
     "Number": T.NUMBER, "Device": T.DEVICE, "device": T.DEVICE, "dtype": T.INT, "layout": T.INT,
     "memory_format": T.INT, "generator": T.GENERATOR, "any": T.ANY, "None": T.NONE, "complex": T.COMPLEX,
-    "Operand": T.union_of([T.TENSOR, T.NUMBER]), "t": T.Type("$t"), "k": T.Type("$k"),
+    "QScheme": T.QSCHEME, "Operand": T.union_of([T.TENSOR, T.NUMBER]), "t": T.Type("$t"), "k": T.Type("$k"),
 }  # fmt: skip
 _CONVERTED = {"dtype": dtype_of, "layout": layout_of, "memory_format": memory_format_of}
 
@@ -153,7 +155,7 @@ def signatures(name: str) -> list[Signature]:
         if space == "aten":
             found = operator_named(own)
         else:
-            found = TABLE.get(name)
+            found = TABLE.get(name) or ON_DEMAND[0](space, own)
         if found is not None:
             known.append(_of_operator(name, found))
         _KNOWN[name] = known
@@ -163,7 +165,7 @@ def signatures(name: str) -> list[Signature]:
 def signature_of_operator(operator: Any) -> Signature:
     """The signature of an operator object."""
     written = "_" if isinstance(operator, core.InplaceOp) else ""
-    name = operator.definition.name + written
+    name = operator.definition.name.removeprefix("quantization::") + written
     name = name if "::" in name else f"aten::{name}"
     key = f"{name} itself"
     if key not in _KNOWN:
@@ -193,6 +195,8 @@ def _parameter(p: TableParameter) -> Parameter:
 
 def _results(schema: Any) -> Any:
     tail = schema.text.rpartition("->")[2].strip()
+    if tail == "any" and schema.name.startswith("quantized::"):
+        return lambda given: result_of(schema.name, given) or T.TENSOR
     if tail == "any":
         first = schema.parameters[0].name
         return _RESULTS_BY_CALL.get(schema.name, lambda given: _as_given(given, first))

@@ -266,7 +266,8 @@ def special_unit(function: Any, self_type: T.ClassType | None = None) -> Any:
     if name in OVERLOADS:
         if function in OVERLOADS[name]:
             what = "function" if self_type is None else "method"
-            fail(RuntimeError, "jit.script", f"an implementation behind the overloads was required (Implementation for the "
+            fail(RuntimeError, "jit.script", f"an implementation behind the overloads was required "
+                               f"(Implementation for the "
                  f"{what} \"{function.__qualname__}\" is missing.)", "declarations alone",
                  hint="define it once more, without the decorator")  # fmt: skip
         return OverloadedUnit(function, OVERLOADS[name], self_type)

@@ -32,6 +32,9 @@ _IN_PLACE = {
 class Statements(Joins, Contexts, Calls):
     """The lowering of statements."""
 
+    #: the function that is lowered
+    unit: Any
+
     def statements(self, nodes: list[ast.stmt]) -> None:
         """Statements in order; stops where control leaves."""
         for i, node in enumerate(nodes):
@@ -113,7 +116,9 @@ class Statements(Joins, Contexts, Calls):
             said = self.expression(each)
             said = said if said.type == T.STR else self.call("aten::str", [said])
             if text is not None:
-                said = self.call("aten::add", [self.call("aten::add", [text, self.constant(", ")]), said])
+                said = self.call(
+                    "aten::add", [self.call("aten::add", [text, self.constant(", ")]), said]
+                )
             text = said
         return text
 
@@ -209,7 +214,8 @@ class Statements(Joins, Contexts, Calls):
         elif isinstance(target, ast.Subscript):
             self.store_subscript(target, self.as_value(thing))
         elif isinstance(target, ast.Starred):
-            self.refuse("names beside the one with a star were required (A Starred expression may only appear on the lhs "
+            self.refuse("names beside the one with a star were required (A Starred expression may only appear "
+                        "on the lhs "
                         "within the presence of another non-starred expression)", ast.unparse(target))  # fmt: skip
         else:
             self.refuse("a name, attribute or item to assign to was required", ast.unparse(target))
@@ -325,8 +331,10 @@ class Statements(Joins, Contexts, Calls):
         assert wanted is not None
         made = self.fitted(value, wanted)
         if made is None:
-            self.refuse(f"a value of type {wanted.annotation_str} was required for the attribute {target.attr!r} (Wrong type "
+            self.refuse(f"a value of type {wanted.annotation_str} was required for the attribute "
+                        f"{target.attr!r} (Wrong type "
                         "for attribute assignment)", value.type.annotation_str)  # fmt: skip
+        assert made is not None
         self.emit("prim::SetAttr", [owner, made], [], name=target.attr)
 
     def _at_top(self, target: ast.Attribute) -> None:

@@ -40,7 +40,10 @@ class Subscripts(Conditions):
             self.refuse("a list, dict, tuple or tensor was required", kind,
                         hint="exclude None first: `assert x is not None`")  # fmt: skip
         if kind.kind not in ("List", "Dict", "str"):
-            self.refuse("a list, dict, tuple, text or tensor was required", f"'{kind}' object is not subscriptable")
+            self.refuse(
+                "a list, dict, tuple, text or tensor was required",
+                f"'{kind}' object is not subscriptable",
+            )
         if isinstance(node.slice, ast.Slice):
             return self.call("aten::slice", [value, *self._bounds(node.slice)])
         return self.call("aten::__getitem__", [value, self.expression(node.slice)])

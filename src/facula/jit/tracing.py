@@ -25,6 +25,7 @@ from facula.jit.functions import Empty, FunctionUnit, Lowering
 from facula.jit.ir import Value
 from facula.jit.marks import TRACING
 from facula.jit.modules import module_attributes
+from facula.jit.packed_types import type_of_object
 from facula.jit.python_types import qualified_name
 from facula.jit.script_objects import (
     RecursiveScriptModule,
@@ -93,6 +94,8 @@ class _Recorder(Lowering):
             return obj.value()
         if isinstance(obj, CODED):
             return self.constant(code_of(obj))
+        if id(obj) in self.paths:  # packed parameters
+            return self._at(*self.paths[id(obj)])
         if isinstance(obj, (list, tuple)):
             items = [self.of(v) for v in obj]
             if isinstance(obj, tuple) or not items:
@@ -111,11 +114,15 @@ class _Recorder(Lowering):
         if place is None:
             made = self.constant(tensor.detach().as_subclass(core.Tensor))
         else:
-            made, names = place
-            for name in names:
-                assert isinstance(made.type, T.ClassType)
-                made = self.value("prim::GetAttr", [made], made.type.attributes[name], name=name)
+            made = self._at(*place)
         self.note(tensor, made)
+        return made
+
+    def _at(self, made: Value, names: list[str]) -> Value:
+        """What lies below a module, by the names on the way."""
+        for name in names:
+            assert isinstance(made.type, T.ClassType)
+            made = self.value("prim::GetAttr", [made], made.type.attributes[name], name=name)
         return made
 
     def note(self, obj: object, value: Value) -> None:
@@ -274,6 +281,10 @@ def _record(
         for path, tensor in [*module.named_parameters(remove_duplicate=False),
                              *module.named_buffers(remove_duplicate=False)]:  # fmt: skip
             recorder.paths[id(tensor)] = owner, path.split(".")
+        for path, part in module.named_modules():
+            for own, value in vars(part).items():
+                if type_of_object(value) is not None:
+                    recorder.paths[id(value)] = owner, [*path.split("."), own] if path else [own]
     bound = inspect.signature(function).bind(*args, **kwargs)
     names = [n for n in bound.arguments if n != "self"]
     listed = [bound.arguments[n] for n in names]
@@ -307,7 +318,8 @@ def _keep_recurrent(mode: _Mode, module: Any, unit: FunctionUnit) -> list[Any]:
     """Recurrent layers stay calls: their operators for single layers are the library's own."""
     owner, changed = mode.recorder.graph.parameters[0], []
     for path, child in module.named_modules():
-        if not isinstance(child, (nn.LSTM, nn.GRU, nn.RNN)) or "forward" in vars(child):
+        kept = isinstance(child, (nn.LSTM, nn.GRU, nn.RNN)) or hasattr(child, "_script_forward")
+        if not kept or "forward" in vars(child):
             continue
         if path:
             child.__dict__["forward"] = partial(_recurrent, mode, child, owner, path.split("."))
@@ -318,10 +330,7 @@ def _keep_recurrent(mode: _Mode, module: Any, unit: FunctionUnit) -> list[Any]:
 def _recurrent(mode: _Mode, child: Any, owner: Value, path: list[str], *args: object) -> Any:
     """Runs a recurrent layer unheard, and records the call of its scripted form."""
     recorder = mode.recorder
-    place = owner
-    for name in path:
-        assert isinstance(place.type, T.ClassType)
-        place = recorder.value("prim::GetAttr", [place], place.type.attributes[name], name=name)
+    place = recorder._at(owner, path)
     made = recorder.call_method(place, "forward", [recorder.of(a) for a in args], {})
     mode.paused = True
     try:

@@ -173,6 +173,7 @@ class ClassType(Type):
 TENSOR, INT, FLOAT, BOOL = Type("Tensor"), Type("int"), Type("float"), Type("bool")
 STR, NONE, DEVICE, NUMBER = Type("str"), Type("NoneType"), Type("Device"), Type("Scalar")
 COMPLEX, ANY, GENERATOR, STREAM = Type("complex"), Type("Any"), Type("Generator"), Type("Stream")
+QSCHEME = Type("QScheme")
 ANY_LIST, ANY_TUPLE = Type("AnyList"), Type("AnyTuple")
 #: a list whose item type is not known yet: `[]`
 NUMBERS = (INT, FLOAT, COMPLEX, NUMBER, BOOL)

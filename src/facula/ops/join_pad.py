@@ -154,7 +154,9 @@ def _check_index_pad(self: core.Tensor, pad: tuple[int, ...], mode: str) -> list
     return shape
 
 
-@operator("_pad_index(Tensor self, int[] pad, str mode) -> Tensor", names=(), out=False)
+@operator(
+    "_pad_index(Tensor self, int[] pad, str mode) -> Tensor", names=(), out=False, quantized="moves"
+)
 class _pad_index:
     """Padding with values of the tensor itself, in up to three dimensions."""
 

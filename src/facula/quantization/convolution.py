@@ -26,6 +26,8 @@ class ConvPackedParams:
 
     #: graphs hold it as it is; attributes that say whether it is still the same
     _graph_constant = ("_bias._version", "engine")
+    #: of parameters of two extents, the first of which is 1: those of one extent, once somebody asked
+    _narrow: ConvPackedParams
 
     def __init__(self, weight: Any, bias: Any, geometry: tuple[Any, ...], engine: str) -> None:
         self._weight, self._bias, self.engine = weight, bias, engine
@@ -232,7 +234,8 @@ def _prepack(op: str, dims: int, transpose: bool) -> Any:
 
 def _asking(op: str, name: str) -> Any:
     def ask(packed_weights):  # type: ignore
-        return getattr(_checked(op, packed_weights), name)()
+        packed = _of_one_extent(op, packed_weights) if "1d" in op else packed_weights
+        return getattr(_checked(op, packed), name)()
 
     ask.__doc__ = f"What packed parameters have as `{name}`."
     return ask
@@ -240,6 +243,56 @@ def _asking(op: str, name: str) -> Any:
 
 for _dims in (1, 2, 3):
     _define_packing(_dims)
+
+
+def state_of(packed: ConvPackedParams) -> tuple[Any, ...]:
+    """What a file keeps, as PyTorch has it: version, numbers and weight, bias; of one extent as of two."""
+    lists, weight = packed._geometry()[:4], packed._weight
+    if len(lists[0]) == 1:
+        lists = tuple([fill, *values] for values, fill in zip(lists, (1, 0, 0, 1), strict=True))
+        weight = weight.unsqueeze(2)
+    stride, padding, output_padding, dilation = lists
+    numbers = [
+        len(stride),
+        *stride,
+        *padding,
+        *dilation,
+        *output_padding,
+        packed._groups,
+        int(packed._transpose),
+    ]
+    return "2", [core.tensor(numbers, dtype=core.int16), weight], [packed._bias]
+
+
+def packed_of_state(version: str, tensors: list[Any], biases: list[Any]) -> ConvPackedParams:
+    """The parameters of such a state, checked like those of packing."""
+    op = "quantized::conv_prepack"
+    numbers = tensors[0].tolist() if len(tensors) == 2 else []
+    dims = numbers[0] if numbers else 0
+    if version != "2" or dims not in (2, 3) or len(numbers) != 4 * dims + 3 or len(biases) != 1:
+        fail(RuntimeError, op, "a state of version 2 was required: the geometry, a weight, a bias", version,
+             hint="the file is damaged, or of another version")  # fmt: skip
+    stride, padding, dilation, output_padding = (
+        numbers[1 + i * dims : 1 + (i + 1) * dims] for i in range(4)
+    )
+    lists = (stride, padding, output_padding, dilation)
+    return _packed(op, tensors[1], biases[0], dims, lists, numbers[-2], bool(numbers[-1]))
+
+
+def _of_one_extent(op: str, packed: Any) -> Any:
+    """Parameters of two extents, the first of which is 1, as those of one: files have them so."""
+    if not isinstance(packed, ConvPackedParams) or len(packed._stride) != 2:
+        return packed
+    if "_narrow" not in vars(packed):
+        if packed._weight.shape[2] != 1:
+            fail(RuntimeError, op, "parameters of a convolution of one extent were required",
+                 list(packed._weight.shape), hint="conv1d_prepack() makes them")  # fmt: skip
+        lists = [values[1:] for values in packed._geometry()[:4]]
+        geometry = (*lists, packed._groups, packed._transpose)
+        packed._narrow = ConvPackedParams(
+            packed._weight.squeeze(2), packed._bias, geometry, packed.engine
+        )
+    return packed._narrow
 
 
 # ------------------------------------------------------------------ computing
@@ -374,7 +427,8 @@ def _define(dims: int, kind: str, relu: bool) -> None:
     rest = "float output_scale, int output_zero_point"
 
     def run(qx, packed_weight, output_scale, output_zero_point):  # type: ignore
-        return _convolution(op, qx, packed_weight, output_scale, output_zero_point, relu)
+        packed = _of_one_extent(op, packed_weight) if dims == 1 else packed_weight
+        return _convolution(op, qx, packed, output_scale, output_zero_point, relu)
 
     run.__doc__ = f"A convolution{', then relu,' if relu else ''} of bytes."
     schema = f"{op}(Tensor qx, any packed_weight, {rest}) -> Tensor"
@@ -384,7 +438,8 @@ def _define(dims: int, kind: str, relu: bool) -> None:
     name = f"{op}_dynamic"
 
     def dynamic(qx, packed_weight, reduce_range):  # type: ignore
-        return _dynamic(name, qx, packed_weight, reduce_range)
+        packed = _of_one_extent(name, packed_weight) if dims == 1 else packed_weight
+        return _dynamic(name, qx, packed, reduce_range)
 
     dynamic.__doc__ = "A convolution of numbers that are quantized on the way, by their range."
     schema = f"{name}(Tensor qx, any packed_weight, bool reduce_range=False) -> Tensor"

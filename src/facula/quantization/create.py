@@ -703,13 +703,20 @@ def empty_quantized(size: Any, qtensor: Any, **_: Any) -> Any:
 def dequantize(tensor):
     """The numbers of a quantized tensor, or of each of a list; other tensors as float32."""
     if isinstance(tensor, (list, tuple)):
-        return tuple(tensor_of("dequantize", x).dequantize() for x in tensor)
-    return tensor_of("dequantize", tensor).dequantize()
+        return tuple(map(_dequantized, tensor))
+    return _dequantized(tensor)
+
+
+def _dequantized(x):
+    if isinstance(x, QuantizedTensor):
+        return numbers(x)
+    return tensor_of("dequantize", x).dequantize()
 
 
 def _question(name: str, schema: str, doc: str) -> Any:
     def ask(self):
-        return getattr(self, name)()
+        own = getattr(self, f"_{name}", None) if isinstance(self, QuantizedTensor) else None
+        return getattr(self, name)() if own is None else own()
 
     ask.__name__, ask.__doc__ = name, doc
     made = composite(f"quantization::{schema}", names=(name,), out=False, keeps=False)

@@ -15,6 +15,7 @@ from facula.quantization import (
     scaled,
     weight_only,
 )
+from facula.quantization.modules import recurrent_cells
 
 __all__ = [
     "convolution",
@@ -25,6 +26,7 @@ __all__ = [
     "fake",
     "linear",
     "ranges",
+    "recurrent_cells",
     "scaled",
     "weight_only",
 ]

@@ -221,14 +221,18 @@ class QuantizedTensor(core.Tensor):
 
     def int_repr(self) -> Any:
         """The integers, in memory of their own (several in a byte where the dtype says so)."""
+        # lazily: it imports this module; the operator, so that traces see one call
+        return import_module("facula.quantization.create").int_repr(self)
+
+    def _int_repr(self) -> Any:
         if self._kind in PER_BYTE:
             return _packed(self._integers, PER_BYTE[self._kind])
         return self._integers.clone()
 
     def dequantize(self) -> Any:
         """The numbers."""
-        # lazily: it imports this module
-        return import_module("facula.quantization.create").numbers(self)
+        # lazily: it imports this module; the operator, so that traces see one call
+        return import_module("facula.quantization.create").dequantize(self)
 
     def _stored_integers(self) -> Any:
         """The integers as files have them."""

@@ -30,12 +30,10 @@ class Linear(nnq.Linear):
     def forward(self, x: core.Tensor) -> Any:
         """The product."""
         packed = self._packed_params._packed_params
-        if self._packed_params.dtype is core.float16:
-            run = linear.linear_relu_dynamic_fp16 if self._relu else linear.linear_dynamic_fp16
-            return run(x, packed).to(x.dtype)
+        if self._packed_params.dtype == core.float16:
+            return linear.linear_dynamic_fp16(x, packed).to(x.dtype)
         # activations of 7 bits, whose products PyTorch's kernels add up in 16; layers of older files have 8
-        run = linear.linear_relu_dynamic if self._relu else linear.linear_dynamic
-        return run(x, packed, self.version >= 4).to(x.dtype)
+        return linear.linear_dynamic(x, packed, self.version >= 4).to(x.dtype)
 
     def _get_name(self) -> str:
         return "DynamicQuantizedLinearReLU" if self._relu else "DynamicQuantizedLinear"
@@ -110,3 +108,10 @@ class LinearReLU(Linear):
     """``relu(x @ W.T + b)`` of numbers."""
 
     _relu = True
+
+    def forward(self, x: core.Tensor) -> Any:
+        """The product, then relu."""
+        packed = self._packed_params._packed_params
+        if self._packed_params.dtype == core.float16:
+            return linear.linear_relu_dynamic_fp16(x, packed).to(x.dtype)
+        return linear.linear_relu_dynamic(x, packed, self.version >= 4).to(x.dtype)

@@ -21,18 +21,14 @@ __all__ = [
 
 def _define(name: str) -> Any:
     base = getattr(nnq, name)
+    run, dims = getattr(nnq._ops(), f"{base._kind}_dynamic"), int(base._kind[-2]) + 2
 
     def forward(self: Any, input: core.Tensor, reduce_range: bool = True) -> Any:
-        dims = len(self.kernel_size) + 2
         if input.dim() != dims:
-            fail(ValueError, name, f"Input shape must be of {dims} dimensions", list(input.shape),
-                 hint="[batch, channels, extents]")  # fmt: skip
+            raise ValueError(f"Input shape must be of {dims} dimensions, got {input.dim()}")
         if self.padding_mode != "zeros":
-            twice = [p for p in reversed(self.padding) for _ in range(2)]
-            input = functional.pad(input, twice, self.padding_mode)
-        return getattr(nnq._ops(), f"{self._kind}_dynamic")(
-            input, self._packed_params, reduce_range
-        )
+            input = functional.pad(input, self._reversed_padding_repeated_twice, self.padding_mode)
+        return run(input, self._packed_params, reduce_range)
 
     def from_float(cls: Any, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         layer = mod[0] if isinstance(mod, nni._FusedModule) else mod

@@ -13,7 +13,12 @@ from facula.core.errors import fail
 from facula.ops.registry import F
 from facula.quantization import embedding as rows
 from facula.quantization.create import quantize_per_channel
+from facula.quantization.modules import quantized as nnq
 from facula.quantization.modules.quantized import quantized_weight
+
+_OPS = nnq._ops()
+_byte, _bag_byte = _OPS.embedding_byte, _OPS.embedding_bag_byte
+_four_bits, _bag_four_bits = _OPS.embedding_4bit, _OPS.embedding_bag_4bit
 
 __all__ = ["Embedding", "EmbeddingBag", "EmbeddingPackedParams"]
 
@@ -78,10 +83,11 @@ class Embedding(nn.Module):
         if _weight is not None:
             self._packed_params.set_weight(_weight)
 
-    def forward(self, indices: Any) -> Any:
+    def forward(self, indices: core.Tensor) -> Any:
         """The rows."""
-        flat = self._packed_params._packed_weight.rows(indices.reshape(-1).to(core.int64))
-        return flat.reshape(*indices.shape, self.embedding_dim)
+        if self.dtype == core.quint4x2:
+            return _four_bits(self._packed_params._packed_weight, indices)
+        return _byte(self._packed_params._packed_weight, indices)
 
     def set_weight(self, w: Any) -> None:
         """Take another table."""
@@ -134,12 +140,20 @@ class EmbeddingBag(Embedding):
         self.mode, self.include_last_offset, self.pruned_weights = mode, include_last_offset, False
 
     def forward(
-        self, indices: Any, offsets: Any = None, per_sample_weights: Any = None,
-        compressed_indices_mapping: Any = None,
+        self, indices: core.Tensor, offsets: core.Tensor | None = None,
+        per_sample_weights: core.Tensor | None = None, compressed_indices_mapping: core.Tensor | None = None,
     ) -> Any:  # fmt: skip
         """The sums."""
         table = self._packed_params._packed_weight
-        return rows._bag(table, indices, offsets, 0, per_sample_weights, self.include_last_offset)
+        if self.dtype == core.quint4x2:
+            return _bag_four_bits(
+                table, indices, offsets, False, 0, self.pruned_weights, per_sample_weights,
+                compressed_indices_mapping, self.include_last_offset,
+            )  # fmt: skip
+        return _bag_byte(
+            table, indices, offsets, False, 0, self.pruned_weights, per_sample_weights,
+            compressed_indices_mapping, self.include_last_offset,
+        )  # fmt: skip
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:

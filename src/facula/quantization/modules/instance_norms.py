@@ -28,8 +28,9 @@ def _define(name: str) -> Any:
         self._put(scale, zero_point)
 
     def forward(self: Any, input: Any) -> Any:
-        rest = (self.weight, self.bias, self.eps, self.scale.item(), self.zero_point.item())
-        return elementwise.instance_norm(input, *rest)
+        return elementwise.instance_norm(
+            input, self.weight, self.bias, self.eps, float(self.scale), int(self.zero_point)
+        )  # fmt: skip
 
     def from_float(cls: Any, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
         sizes = (mod.num_features, mod.weight, mod.bias)

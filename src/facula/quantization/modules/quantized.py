@@ -169,7 +169,6 @@ class Linear(WeightedQuantizedModule):
 
     _version = 3
     _FLOAT_MODULE = (nn.Linear,)
-    _run: Any = staticmethod(linear.linear)
 
     def __init__(
         self, in_features: int, out_features: int, bias_: bool = True, dtype: Any = core.qint8
@@ -198,7 +197,8 @@ class Linear(WeightedQuantizedModule):
 
     def forward(self, x: core.Tensor) -> Any:
         """The product."""
-        return self._run(x, self._packed_params._packed_params, self.scale, self.zero_point)
+        packed = self._packed_params._packed_params
+        return linear.linear(x, packed, self.scale, self.zero_point)
 
     def _weight_bias(self) -> Any:
         return self._packed_params._weight_bias()
@@ -274,12 +274,15 @@ def _float_layer(cls: Callable[..., Any], mod: Any, kind: Any) -> Any:
 class LinearReLU(Linear):
     """``relu(x @ W.T + b)`` of integers."""
 
-    _run: Any = staticmethod(linear.linear_relu)
-
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, dtype: core.dtype = core.qint8
     ) -> None:
         super().__init__(in_features, out_features, bias, dtype)
+
+    def forward(self, x: core.Tensor) -> Any:
+        """The product, then relu."""
+        packed = self._packed_params._packed_params
+        return linear.linear_relu(x, packed, self.scale, self.zero_point)
 
     def _get_name(self) -> str:
         return "QuantizedLinearReLU"
@@ -314,7 +317,10 @@ class LinearLeakyReLU(Linear):
 class LinearTanh(Linear):
     """``tanh(x @ W.T + b)`` of integers."""
 
-    _run: Any = staticmethod(linear.linear_tanh)
+    def forward(self, x: core.Tensor) -> Any:
+        """The product, then tanh."""
+        packed = self._packed_params._packed_params
+        return linear.linear_tanh(x, packed, self.scale, self.zero_point)
 
     def _get_name(self) -> str:
         return "QuantizedLinearTanh"
@@ -348,6 +354,7 @@ class _ConvNd(WeightedQuantizedModule):
         self.kernel_size, self.stride, self.padding = map(every, (kernel_size, stride, padding))
         self.dilation, self.output_padding = every(dilation), every(output_padding)
         self.groups, self.padding_mode = groups, padding_mode
+        self._reversed_padding_repeated_twice = [p for p in reversed(self.padding) for _ in (0, 1)]
         self.transposed = "transpose" in self._kind
         rows = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
         size = [rows[0], rows[1] // groups, *self.kernel_size]
@@ -373,24 +380,6 @@ class _ConvNd(WeightedQuantizedModule):
     def bias(self) -> Any:
         """The bias, or None."""
         return self._weight_bias()[1]
-
-    def forward(self, input: core.Tensor) -> Any:
-        """The convolution."""
-        dims = len(self.kernel_size) + 2
-        if input.dim() != dims:
-            fail(
-                ValueError,
-                type(self).__name__,
-                f"Input shape must be of {dims} dimensions",
-                list(input.shape),
-                hint="[batch, channels, extents]",
-            )
-        if self.padding_mode != "zeros":
-            twice = [p for p in reversed(self.padding) for _ in range(2)]
-            padded = nn.functional.pad(input.int_repr().float(), twice, self.padding_mode)
-            input = input._again(padded.to(input.int_repr().dtype))
-        run = getattr(_ops(), self._kind + ("_relu" if self._relu else ""))
-        return run(input, self._packed_params, self.scale, self.zero_point)
 
     def _get_name(self) -> str:
         return self._word
@@ -473,7 +462,25 @@ def _define_convolution(name: str, kind: str, relu: bool) -> Any:
         "__doc__": f"A convolution{', then relu,' if relu else ''} of integers.",
         "__module__": __name__,
     }
-    return type(name, (_ConvNd,), fields)
+    return type(name, (_ConvNd,), {**fields, "forward": _forward(kind, relu)})
+
+
+def _forward(kind: str, relu: bool) -> Any:
+    """`forward` of a convolution, as scripts compile it, too."""
+    run = getattr(_ops(), kind + ("_relu" if relu else ""))
+    dims = int(kind[-2]) + 2
+
+    def forward(self: Any, input: core.Tensor) -> Any:
+        if input.dim() != dims:
+            raise ValueError(f"Input shape must be of {dims} dimensions, got {input.dim()}")
+        if self.padding_mode != "zeros":
+            input = nn.functional.pad(
+                input, self._reversed_padding_repeated_twice, self.padding_mode
+            )
+        return run(input, self._packed_params, self.scale, self.zero_point)
+
+    forward.__doc__ = "The convolution."
+    return forward
 
 
 Conv1d: Any = _define_convolution("Conv1d", "conv1d", False)
@@ -535,7 +542,6 @@ class ReLU6(nn.ReLU):
 class _WithResult(nn.Module):
     """A function whose result has parameters of its own."""
 
-    _call: Any = None
     _attributes: tuple[str, ...] = ()
 
     def __init__(self, scale: float, zero_point: int, *values: Any, **named: Any) -> None:
@@ -544,12 +550,6 @@ class _WithResult(nn.Module):
         self.register_buffer("zero_point", core.tensor(int(zero_point)))
         for name, value in [*zip(self._attributes, values, strict=False), *named.items()]:
             setattr(self, name, value)
-
-    def forward(self, input: core.Tensor) -> Any:
-        """The result."""
-        me: Any = self
-        rest = [getattr(self, name) for name in self._attributes]
-        return type(self)._call(input, me.scale.item(), me.zero_point.item(), *rest)
 
     def _get_name(self) -> str:
         return f"Quantized{type(self).__name__}"
@@ -564,15 +564,20 @@ class _WithResult(nn.Module):
 class Hardswish(_WithResult):
     """``x * relu6(x + 3) / 6`` of integers."""
 
-    _call: Any = staticmethod(elementwise.hardswish)
+    def forward(self, input: core.Tensor) -> Any:
+        """The result."""
+        return elementwise.hardswish(input, float(self.scale), int(self.zero_point))
 
 
 class ELU(_WithResult):
     """The exponential linear unit of integers."""
 
-    _call: Any = staticmethod(elementwise.elu)
     _attributes = ("alpha",)
     alpha = 1.0
+
+    def forward(self, input: core.Tensor) -> Any:
+        """The result."""
+        return elementwise.elu(input, float(self.scale), int(self.zero_point), self.alpha)
 
 
 class LeakyReLU(_WithResult):
@@ -580,15 +585,19 @@ class LeakyReLU(_WithResult):
 
     _attributes = ("negative_slope",)
     negative_slope = 0.01
-    _call: Any = staticmethod(
-        lambda x, scale, zero, slope: elementwise.leaky_relu(x, slope, False, scale, zero)
-    )
+
+    def forward(self, input: core.Tensor) -> Any:
+        """The result."""
+        scale, zero_point = float(self.scale), int(self.zero_point)
+        return elementwise.leaky_relu(input, self.negative_slope, False, scale, zero_point)
 
 
 class Sigmoid(_WithResult):
     """The logistic function of integers."""
 
-    _call: Any = staticmethod(elementwise.sigmoid)
+    def forward(self, input: core.Tensor) -> Any:
+        """The result."""
+        return elementwise.sigmoid(input, float(self.scale), int(self.zero_point))
 
 
 class Softmax(_WithResult):
@@ -596,9 +605,11 @@ class Softmax(_WithResult):
 
     _attributes = ("dim",)
     dim: Any = None
-    _call: Any = staticmethod(
-        lambda x, scale, zero, dim: elementwise.softmax(x, -1 if dim is None else dim, scale, zero)
-    )
+
+    def forward(self, input: core.Tensor) -> Any:
+        """The result."""
+        dim = -1 if self.dim is None else self.dim
+        return elementwise.softmax(input, dim, float(self.scale), int(self.zero_point))
 
 
 class PReLU(_WithResult):
@@ -613,8 +624,7 @@ class PReLU(_WithResult):
 
     def forward(self, input: core.Tensor) -> Any:
         """The result."""
-        me: Any = self
-        return elementwise.prelu(input, me.weight, me.scale.item(), me.zero_point.item())
+        return elementwise.prelu(input, self.weight, float(self.scale), int(self.zero_point))
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
@@ -643,11 +653,22 @@ class _Norm:
         return f"Quantized{type(self).__name__}"
 
 
+def _norm_forward(name: str) -> Any:
+    """`forward` of a norm by running statistics, as scripts compile it, too."""
+    run = getattr(_ops(), name)
+
+    def forward(self: Any, input: core.Tensor) -> Any:
+        return run(
+            input, self.weight, self.bias, self.running_mean, self.running_var, self.eps, float(self.scale),
+            int(self.zero_point),
+        )  # fmt: skip
+
+    forward.__doc__ = "The result."
+    return forward
+
+
 class BatchNorm2d(_Norm, nn.BatchNorm2d):
     """A norm by running statistics."""
-
-    _relu = False
-    _word = "batch_norm2d"
 
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, **_: Any
@@ -655,12 +676,7 @@ class BatchNorm2d(_Norm, nn.BatchNorm2d):
         super().__init__(num_features, eps, momentum)
         self._put(1.0, 0)
 
-    def forward(self, input: core.Tensor) -> Any:
-        """The result."""
-        me: Any = self
-        run = getattr(_ops(), self._word + ("_relu" if self._relu else ""))
-        statistics = (me.weight, me.bias, me.running_mean, me.running_var, me.eps)
-        return run(input, *statistics, me.scale.item(), me.zero_point.item())
+    forward = _norm_forward("batch_norm2d")
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
@@ -677,7 +693,7 @@ class BatchNorm2d(_Norm, nn.BatchNorm2d):
 class BatchNorm3d(BatchNorm2d):
     """A norm by running statistics."""
 
-    _word = "batch_norm3d"
+    forward = _norm_forward("batch_norm3d")
 
     def _check_input_dim(self, input: core.Tensor) -> None:
         pass
@@ -686,13 +702,13 @@ class BatchNorm3d(BatchNorm2d):
 class BNReLU2d(BatchNorm2d):
     """A norm by running statistics, then relu."""
 
-    _relu = True
+    forward = _norm_forward("batch_norm2d_relu")
 
 
 class BNReLU3d(BatchNorm3d):
     """A norm by running statistics, then relu."""
 
-    _relu = True
+    forward = _norm_forward("batch_norm3d_relu")
 
 
 class LayerNorm(_Norm, nn.LayerNorm):
@@ -706,9 +722,9 @@ class LayerNorm(_Norm, nn.LayerNorm):
 
     def forward(self, input: core.Tensor) -> Any:
         """The result."""
-        me: Any = self
-        rest = (me.weight, me.bias, me.eps, me.scale.item(), me.zero_point.item())
-        return elementwise.layer_norm(input, list(me.normalized_shape), *rest)
+        return elementwise.layer_norm(
+            input, self.normalized_shape, self.weight, self.bias, self.eps, float(self.scale), int(self.zero_point)
+        )  # fmt: skip
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
@@ -729,9 +745,9 @@ class GroupNorm(_Norm, nn.GroupNorm):
 
     def forward(self, input: core.Tensor) -> Any:
         """The result."""
-        me: Any = self
-        rest = (me.weight, me.bias, me.eps, me.scale.item(), me.zero_point.item())
-        return elementwise.group_norm(input, me.num_groups, *rest)
+        return elementwise.group_norm(
+            input, self.num_groups, self.weight, self.bias, self.eps, float(self.scale), int(self.zero_point)
+        )  # fmt: skip
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:

@@ -16,7 +16,16 @@ from facula.core.errors import fail
 from facula.nn.utils.rnn import PackedSequence
 from facula.ops.registry import F
 from facula.quantization import linear
+from facula.quantization.modules import quantized as nnq
 from facula.quantization.modules.quantized import quantized_weight
+from facula.quantization.modules.recurrent_cells import (
+    CellParams,
+    layers,
+    product,
+    quantized_gru,
+    quantized_lstm,
+    step,
+)
 from facula.quantization.qconfig import default_dynamic_qconfig, float16_dynamic_qconfig
 
 __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
@@ -34,10 +43,6 @@ def _packed(weight: Any, bias: Any, dtype: core.dtype | None, observer: Any) -> 
     return linear.linear_prepack(quantized_weight(weight, made), bias)
 
 
-def _product(x: core.Tensor, packed: linear.LinearPackedParams) -> Any:
-    return linear.linear_dynamic(x, packed, True)
-
-
 def _observer_of(mod: Any, dtype: core.dtype) -> Any:
     """What chooses the weights' scales: that of a module's configuration, or the default."""
     config = getattr(mod, "qconfig", None)
@@ -50,23 +55,6 @@ def _check_dtype(op: str, dtype: core.dtype) -> None:
     if dtype not in _KINDS:
         fail(RuntimeError, op, "Unsupported dtype specified for dynamic quantized layers: qint8 or float16 "
              "was required", dtype, hint="quantize_dynamic(model, dtype=facula.qint8)")  # fmt: skip
-
-
-def _step(mode: str, gates_x: Any, hidden: Any, packed: Any) -> Any:
-    """One step: products of the inputs, the state before, and the state's weight to the state after."""
-    if mode == "LSTM":
-        h, c = hidden
-        i, f, g, o = (gates_x + _product(h, packed)).chunk(4, -1)
-        c = F.sigmoid(f) * c + F.sigmoid(i) * F.tanh(g)
-        return F.sigmoid(o) * F.tanh(c), c
-    if mode == "GRU":
-        xr, xz, xn = gates_x.chunk(3, -1)
-        hr, hz, hn = _product(hidden, packed).chunk(3, -1)
-        new = F.tanh(xn + F.sigmoid(xr + hr) * hn)
-        update = F.sigmoid(xz + hz)
-        return (hidden - new) * update + new
-    total = gates_x + _product(hidden, packed)
-    return F.relu(total) if mode == "RNN_RELU" else F.tanh(total)
 
 
 class PackedParameter(nn.Module):
@@ -85,7 +73,7 @@ class PackedParameter(nn.Module):
         if prefix + "param" not in state_dict:
             missing.append(prefix + "param")
             return
-        self.param = tuple(_again(*part) for part in state_dict.pop(prefix + "param"))
+        self.param = CellParams(*(_again(*part) for part in state_dict.pop(prefix + "param")))
         super()._load_from_state_dict(state_dict, prefix, meta, False, missing, unexpected, errors)
 
 
@@ -93,6 +81,43 @@ def _again(weight: core.Tensor, bias: core.Tensor) -> Any:
     """Packed parameters of what was unpacked."""
     pack = linear.linear_prepack if weight.is_quantized else linear.linear_prepack_fp16
     return pack(weight, bias)
+
+
+def _lstm_script(
+    self: Any, input: core.Tensor, hx: tuple[core.Tensor, core.Tensor] | None = None
+) -> tuple[core.Tensor, tuple[core.Tensor, core.Tensor]]:
+    """`LSTM.forward` of tensors, as scripts have it."""
+    if hx is None:
+        rows = self.num_layers * (2 if self.bidirectional else 1)
+        count = input.size(0) if self.batch_first else input.size(1)
+        zeros = F.zeros([rows, count, self.hidden_size], dtype=input.dtype, device=input.device)
+        states = [zeros, zeros]
+    else:
+        states = [hx[0], hx[1]]
+    params = [each.param for each in self._all_weight_values]
+    out, h, c = quantized_lstm(
+        input, states, params, self.bias, self.num_layers, self.dropout, self.training, self.bidirectional,
+        self.batch_first, dtype=self.dtype, use_dynamic=True,
+    )  # fmt: skip
+    return out, (h, c)
+
+
+def _gru_script(
+    self: Any, input: core.Tensor, hx: core.Tensor | None = None
+) -> tuple[core.Tensor, core.Tensor]:
+    """`GRU.forward` of tensors, as scripts have it."""
+    if hx is None:
+        rows = self.num_layers * (2 if self.bidirectional else 1)
+        count = input.size(0) if self.batch_first else input.size(1)
+        state = F.zeros([rows, count, self.hidden_size], dtype=input.dtype, device=input.device)
+    else:
+        state = hx
+    params = [each.param for each in self._all_weight_values]
+    out, h = quantized_gru(
+        input, state, params, self.bias, self.num_layers, self.dropout, self.training, self.bidirectional,
+        self.batch_first,
+    )  # fmt: skip
+    return out, h
 
 
 class RNNBase(nn.Module):
@@ -139,7 +164,7 @@ class RNNBase(nn.Module):
                 )
                 for what in ("ih", "hh")
             ]
-            made.append(PackedParameter(tuple(pair)))
+            made.append(PackedParameter(CellParams(*pair)))
         self._all_weight_values = nn.ModuleList(made)
 
     def _places(self) -> list[tuple[int, int]]:
@@ -206,40 +231,10 @@ class RNNBase(nn.Module):
 
     def _run(self, data: Any, sizes: list[int], states: Any) -> Any:
         """All layers over steps that lie behind each other, the longest sequences first."""
-        directions = 2 if self.bidirectional else 1
-        ends: list[Any] = []
-        for layer in range(self.num_layers):
-            made = []
-            for direction in range(directions):
-                place = layer * directions + direction
-                packed = self._all_weight_values[place].param
-                before = tuple(h[place] for h in states)
-                y, after = self._direction(data, sizes, before, packed, bool(direction))
-                made.append(y)
-                ends.append(after)
-            data = made[0] if directions == 1 else F.cat(made, -1)
-            if self.dropout and self.training and layer < self.num_layers - 1:
-                data = nn.functional.dropout(data, self.dropout)
-        stacked = tuple(F.stack(list(parts)) for parts in zip(*ends, strict=True))
-        return data, (stacked if self.mode == "LSTM" else stacked[0])
-
-    def _direction(self, data: Any, sizes: list[int], state: Any, packed: Any, back: bool) -> Any:
-        first, second = packed
-        gates = _product(data, first).split(sizes)
-        steps = range(len(sizes) - 1, -1, -1) if back else range(len(sizes))
-        made: list[Any] = [None] * len(sizes)
-        for step in steps:
-            count = sizes[step]
-            now = tuple(h[:count] for h in state)
-            after = _step(self.mode, gates[step], now if len(now) == 2 else now[0], second)
-            parts = after if isinstance(after, tuple) else (after,)
-            made[step] = parts[0]
-            # sequences that have ended (or, backwards, not begun) keep their state
-            state = tuple(
-                p if count == h.shape[0] else F.cat([p, h[count:]])
-                for p, h in zip(parts, state, strict=True)
-            )
-        return F.cat(made), state
+        cells = [parameter.param for parameter in self._all_weight_values]
+        drop = self.dropout if self.training else 0.0
+        data, ends = layers(self.mode, data, sizes, states, cells, self.bidirectional, drop)
+        return data, (ends if self.mode == "LSTM" else ends[0])
 
     def _weight_bias(self) -> dict[str, dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {"weight": {}, "bias": {}}
@@ -268,10 +263,10 @@ class RNNBase(nn.Module):
             self._places(), self._all_weight_values, strict=True
         ):
             ends = f"l{layer}{'_reverse' if direction else ''}"
-            parameter.param = tuple(
+            parameter.param = CellParams(*(
                 _again(weights[f"weight_{what}_{ends}"], biases[f"bias_{what}_{ends}"])
                 for what in ("ih", "hh")
-            )
+            ))  # fmt: skip
 
     @classmethod
     def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
@@ -295,6 +290,7 @@ class LSTM(RNNBase):
     """Long short-term memory of numbers."""
 
     _FLOAT_MODULE = nn.LSTM
+    _script_forward = _lstm_script
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__("LSTM", *args, **kwargs)
@@ -304,6 +300,7 @@ class GRU(RNNBase):
     """Gated recurrent units of numbers."""
 
     _FLOAT_MODULE = nn.GRU
+    _script_forward = _gru_script
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__("GRU", *args, **kwargs)
@@ -312,9 +309,45 @@ class GRU(RNNBase):
 # ------------------------------------------------------------------ single steps
 
 
+_OPS = nnq._ops()
+_lstm_step, _gru_step = _OPS.quantized_lstm_cell_dynamic, _OPS.quantized_gru_cell_dynamic
+_tanh_step, _relu_step = _OPS.quantized_rnn_tanh_cell_dynamic, _OPS.quantized_rnn_relu_cell_dynamic
+
+
+def _lstm_cell_script(
+    self: Any, input: core.Tensor, hx: tuple[core.Tensor, core.Tensor] | None = None
+) -> tuple[core.Tensor, core.Tensor]:
+    """`LSTMCell.forward`, as scripts have it."""
+    if hx is None:
+        zeros = F.zeros([input.size(0), self.hidden_size], dtype=input.dtype, device=input.device)
+        states = [zeros, zeros]
+    else:
+        states = [hx[0], hx[1]]
+    none = F.zeros([4 * self.hidden_size])
+    first, second = self._packed_weight_ih.unpack()[1], self._packed_weight_hh.unpack()[1]
+    ih, hh = first if first is not None else none, second if second is not None else none
+    h, c = _lstm_step(input, states, self._packed_weight_ih, self._packed_weight_hh, ih, hh)
+    return h, c
+
+
+def _cell_script(self: Any, input: core.Tensor, hx: core.Tensor | None = None) -> core.Tensor:
+    """`forward` of the other cells, as scripts have it."""
+    if hx is None:
+        hx = F.zeros([input.size(0), self.hidden_size], dtype=input.dtype, device=input.device)
+    none = F.zeros([(3 if self._mode == "GRU" else 1) * self.hidden_size])
+    first, second = self._packed_weight_ih.unpack()[1], self._packed_weight_hh.unpack()[1]
+    ih, hh = first if first is not None else none, second if second is not None else none
+    if self._mode == "GRU":
+        return _gru_step(input, hx, self._packed_weight_ih, self._packed_weight_hh, ih, hh)
+    if self._mode == "RNN_RELU":
+        return _relu_step(input, hx, self._packed_weight_ih, self._packed_weight_hh, ih, hh)
+    return _tanh_step(input, hx, self._packed_weight_ih, self._packed_weight_hh, ih, hh)
+
+
 class RNNCellBase(nn.Module):
     """One step of one layer."""
 
+    _script_forward: Any = _cell_script
     _FLOAT_MODULE: Any = nn.RNNCell
     _mode = "RNN_TANH"
 
@@ -353,8 +386,8 @@ class RNNCellBase(nn.Module):
         for place, h in enumerate(hx if self._mode == "LSTM" else (hx,)):
             self.check_forward_hidden(input, h, f"[{place}]" if self._mode == "LSTM" else "")
         me: Any = self
-        gates = _product(input, me._packed_weight_ih)
-        return _step(
+        gates = product(input, me._packed_weight_ih)
+        return step(
             self._mode, gates, tuple(hx) if self._mode == "LSTM" else hx, me._packed_weight_hh
         )
 
@@ -440,6 +473,7 @@ class RNNCell(RNNCellBase):
 class LSTMCell(RNNCellBase):
     """A step of long short-term memory."""
 
+    _script_forward = _lstm_cell_script
     _FLOAT_MODULE = nn.LSTMCell
     _mode = "LSTM"
 

@@ -72,9 +72,7 @@ class Quantize(Module):
 
     def forward(self, X: Any) -> Any:  # noqa: N803 - PyTorch's name
         """The integers."""
-        return quantize_per_tensor(
-            X.detach(), self.scale.item(), self.zero_point.item(), self.dtype
-        )
+        return quantize_per_tensor(X.detach(), float(self.scale), int(self.zero_point), self.dtype)
 
     @staticmethod
     def from_float(mod: Module, use_precomputed_fake_quant: bool = False) -> Quantize:
