@@ -111,6 +111,8 @@ def raises_without_hint(source, file=""):
                 asked = ASKED.get(name)
                 if name not in BUILTINS or name in PROTOCOL or text is MADE:
                     continue
+                if text is not None and "hint: " in ast.unparse(text):
+                    continue  # written out where the code is a script, too, which has no `fail`
                 if asked and function and asked.fullmatch(function.name):
                     continue
                 if text is None and name != "RuntimeError":

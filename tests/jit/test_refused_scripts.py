@@ -143,9 +143,9 @@ def commented(x, y):
     return x
 
 
-def badly_commented(x):
-    # type: (Tensor) -> Tensor
-    return x
+def test_a_comment_of_types_begins_as_pytorch_has_it():
+    with pytest.raises(RuntimeError, match="annotation prefix in line"):
+        jit.CompilationUnit("def f(x):\n    #type: (Tensor) -> Tensor\n    return x")
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,6 @@ def badly_commented(x):
         (attribute_of_a_tuple, "but got a normal Tuple"),
         (positions, "Inferred the value for argument 'dim' to be of type 'Tensor'"),
         (commented, "did not match the number of function parameters"),
-        (badly_commented, "annotation prefix in line"),
     ],
 )
 def test_a_program_is_refused_with_the_reason(function, text):

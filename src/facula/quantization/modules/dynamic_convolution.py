@@ -25,7 +25,9 @@ def _define(name: str) -> Any:
 
     def forward(self: Any, input: core.Tensor, reduce_range: bool = True) -> Any:
         if input.dim() != dims:
-            raise ValueError(f"Input shape must be of {dims} dimensions, got {input.dim()}")
+            raise ValueError(
+                f"[conv] Input shape must be of {dims} dimensions: got {input.dim()}\nhint: [batch, channels, extents]"
+            )
         if self.padding_mode != "zeros":
             input = functional.pad(input, self._reversed_padding_repeated_twice, self.padding_mode)
         return run(input, self._packed_params, reduce_range)

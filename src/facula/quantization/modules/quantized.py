@@ -472,7 +472,9 @@ def _forward(kind: str, relu: bool) -> Any:
 
     def forward(self: Any, input: core.Tensor) -> Any:
         if input.dim() != dims:
-            raise ValueError(f"Input shape must be of {dims} dimensions, got {input.dim()}")
+            raise ValueError(
+                f"[conv] Input shape must be of {dims} dimensions: got {input.dim()}\nhint: [batch, channels, extents]"
+            )
         if self.padding_mode != "zeros":
             input = nn.functional.pad(
                 input, self._reversed_padding_repeated_twice, self.padding_mode
