@@ -169,3 +169,23 @@ def test_storages_of_an_older_checkpoint_take_no_more_room_together_than_the_fil
     with pytest.raises((RuntimeError, pickle.UnpicklingError), match="file of this size"):
         facula.load(stream)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 20  # KiB
+
+
+def test_an_older_checkpoint_may_be_one_large_storage():
+    """Its pickle is read twice: what the first reading named takes no room in the second."""
+    stream, count = io.BytesIO(), 10_000
+    pickle.dump(0x1950A86A20F9469CFC6C, stream, 2)
+    pickle.dump(1001, stream, 2)
+    pickle.dump({"little_endian": True}, stream, 2)
+    stream.write(b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\n(")
+    stream.write(
+        b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x007X\x03\x00\x00\x00cpu"
+    )
+    stream.write(b"J" + struct.pack("<i", count) + b"NtQK\x00")
+    stream.write(
+        b"J" + struct.pack("<i", count) + b"\x85K\x01\x85\x89ccollections\nOrderedDict\n)RtR."
+    )
+    pickle.dump(["7"], stream, 2)
+    stream.write(struct.pack("<q", count) + struct.pack(f"<{count}f", *range(count)))
+    stream.seek(0)
+    assert facula.load(stream).tolist() == list(range(count))

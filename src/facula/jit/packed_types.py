@@ -30,7 +30,7 @@ class PackedType(T.ClassType):
     `state_type` is what files keep, `state_of` takes it from an object, `packed` makes an object of it.
     """
 
-    __slots__ = ("packed", "state_of", "state_type")
+    __slots__ = ("older", "packed", "state_of", "state_type")
 
     def __init__(
         self,
@@ -39,13 +39,16 @@ class PackedType(T.ClassType):
         state_type: T.Type,
         state_of: Callable[[Any], Any],
         packed: Callable[..., Any],
+        older: tuple[T.Type, ...] = (),
     ) -> None:
         super().__init__(_CLASSES + name, python=python)
         self.state_type, self.state_of, self.packed = state_type, state_of, packed
+        #: the types of states that other versions of PyTorch wrote
+        self.older = older
 
     def fill(self, obj: Any, state: Any) -> None:
         """Makes an object that is empty so far what a file's state says."""
-        if not fits(state, self.state_type):
+        if not any(fits(state, kind) for kind in (self.state_type, *self.older)):
             fail(RuntimeError, "jit.load", f"a state {self.state_type.annotation_str} of {self.name} was required",
                  type(state).__name__, hint="the file is damaged, or no TorchScript program")  # fmt: skip
         made = self.packed(*state)
@@ -151,12 +154,13 @@ def _fill() -> None:
     made = PackedType(_LINEAR, (linear.LinearPackedParams, linear.LinearPackedParamsFp16), _WEIGHT_AND_BIAS,
                       lambda p: p.unpack(), _linear)  # fmt: skip
     _MADE[_LINEAR] = made
+    tensors, maybe = T.list_of(T.TENSOR), T.list_of(T.optional_of(T.TENSOR))
     for dims in (2, 3):
-        state = T.tuple_of([T.STR, T.list_of(T.TENSOR), T.list_of(T.optional_of(T.TENSOR))])
-        _MADE[f"quantized.Conv{dims}dPackedParamsBase"] = PackedType(
-            f"quantized.Conv{dims}dPackedParamsBase", (convolution.ConvPackedParams,), state,
-            convolution.state_of, convolution.packed_of_state,
-        )  # fmt: skip
+        name = f"quantized.Conv{dims}dPackedParamsBase"
+        first = T.tuple_of([T.TENSOR, T.optional_of(T.TENSOR), *[tensors] * 3, T.TENSOR])
+        third = T.tuple_of([T.INT, T.list_of(T.INT), maybe])
+        _MADE[name] = PackedType(name, (convolution.ConvPackedParams,), T.tuple_of([T.STR, tensors, maybe]),
+                                 convolution.state_of, convolution.packed_of_state, (first, third))  # fmt: skip
     state = T.tuple_of([T.INT, T.list_of(T.TENSOR), T.list_of(T.FLOAT), T.list_of(T.INT)])
     _MADE[_TABLE] = PackedType(
         _TABLE, (embedding.EmbeddingPackedParams,), state,

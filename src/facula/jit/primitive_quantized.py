@@ -58,3 +58,18 @@ primitive(f"aten::quantized_gru.input(Tensor input, Tensor hx, t[] params, {_LAY
           "-> (Tensor, Tensor)", _recurrent("quantized_gru", 0))  # fmt: skip
 primitive(f"aten::quantized_gru.data(Tensor data, Tensor batch_sizes, Tensor hx, t[] params, {_LAYERS}) "
           "-> (Tensor, Tensor)", _recurrent("quantized_gru_data", 0))  # fmt: skip
+
+
+def _with_geometry(name: str) -> Any:
+    """A convolution as older files call it: they repeat what the packed parameters say."""
+
+    def run(x: Any, packed: Any, *rest: Any) -> Any:
+        return getattr(facula.ops.quantized, name)(x, packed, *rest[-2:])
+
+    return run
+
+
+for _name in ("conv2d", "conv2d_relu", "conv3d", "conv3d_relu"):
+    primitive(f"quantized::{_name}.with_geometry(Tensor qx, any packed_weight, int[] stride, int[] padding, "
+              f"int[] dilation, "
+              "int groups, float output_scale, int output_zero_point) -> Tensor", _with_geometry(_name))  # fmt: skip

@@ -16,6 +16,7 @@ from facula.jit.calls import Calls
 from facula.jit.contexts import Contexts
 from facula.jit.ir import Value
 from facula.jit.joins import Joins
+from facula.jit.packed_types import PackedType
 from facula.jit.running import done_future
 from facula.jit.source import UnsupportedNodeError
 from facula.jit.values import Items, Local, Python
@@ -329,6 +330,9 @@ class Statements(Joins, Contexts, Calls):
             self.refuse(f"an attribute that {kind} has was required (Tried to set nonexistent attribute)", target.attr,
                         hint="attributes are set in __init__ first")  # fmt: skip
         assert wanted is not None
+        if self.unit_is_archive() and isinstance(value.type, PackedType) and wanted == T.TENSOR:
+            # older versions of PyTorch wrote packed parameters as tensors
+            wanted = kind.attributes[target.attr] = value.type
         made = self.fitted(value, wanted)
         if made is None:
             self.refuse(f"a value of type {wanted.annotation_str} was required for the attribute "

@@ -264,19 +264,26 @@ def state_of(packed: ConvPackedParams) -> tuple[Any, ...]:
     return "2", [core.tensor(numbers, dtype=core.int16), weight], [packed._bias]
 
 
-def packed_of_state(version: str, tensors: list[Any], biases: list[Any]) -> ConvPackedParams:
-    """The parameters of such a state, checked like those of packing."""
+def packed_of_state(*state: Any) -> ConvPackedParams:
+    """The parameters of such a state, or of one of an older or newer version, checked like those of packing."""
     op = "quantized::conv_prepack"
-    numbers = tensors[0].tolist() if len(tensors) == 2 else []
+    if isinstance(state[0], core.Tensor):  # the first version: each number is a tensor
+        weight, bias, stride, padding, dilation, groups = state
+        lists = [[int(n) for n in part] for part in (stride, padding, dilation)]
+        numbers = [len(stride), *lists[0], *lists[1], *lists[2], *[0] * len(stride), int(groups), 0]
+    elif state[0] == "2" and len(state[1]) == 2 and len(state[2]) == 1:
+        numbers, weight, bias = state[1][0].tolist(), state[1][1], state[2][0]
+    elif state[0] == 3 and len(state[2]) == 3 and state[2][1] is not None:
+        numbers, (_, weight, bias) = state[1], state[2]
+    else:
+        numbers = []
     dims = numbers[0] if numbers else 0
-    if version != "2" or dims not in (2, 3) or len(numbers) != 4 * dims + 3 or len(biases) != 1:
-        fail(RuntimeError, op, "a state of version 2 was required: the geometry, a weight, a bias", version,
+    if dims not in (2, 3) or len(numbers) != 4 * dims + 3:
+        fail(RuntimeError, op, "a state of version 1, 2 or 3 was required: the geometry, a weight, a bias", state[0],
              hint="the file is damaged, or of another version")  # fmt: skip
-    stride, padding, dilation, output_padding = (
-        numbers[1 + i * dims : 1 + (i + 1) * dims] for i in range(4)
-    )
-    lists = (stride, padding, output_padding, dilation)
-    return _packed(op, tensors[1], biases[0], dims, lists, numbers[-2], bool(numbers[-1]))
+    stride, padding, dilation, more = (numbers[1 + i * dims : 1 + (i + 1) * dims] for i in range(4))
+    lists = [stride, padding, more, dilation]
+    return _packed(op, weight, bias, dims, lists, numbers[-2], bool(numbers[-1]))
 
 
 def _of_one_extent(op: str, packed: Any) -> Any:

@@ -55,7 +55,8 @@ class _LegacyReader:
         if not isinstance(kind, StorageType) or type(count) is not int or not isinstance(key, str):
             raise TypeError("a storage is named by its type, key, location and count")
         nbytes = 0 if key in self.found else count * kind.itemsize
-        if not 0 <= count * kind.itemsize <= len(self.data) - self.named:
+        # the pickle is read twice: what it named before takes no more bytes
+        if count < 0 or nbytes > len(self.data) - self.named:
             raise ValueError(f"a storage of {count} elements is not in a file of this size")
         self.named += nbytes
         if view is not None:

@@ -64,6 +64,9 @@ _MODULES = {
     "facula.ao.quantization.backend_config": "facula.quantization.backend_config",
     "facula.ao.nn.quantized.functional": "facula.quantization.quantized_functional",
     "facula.ao.nn.quantized.reference": "facula.quantization.modules.reference",
+    "facula.ao.ns._numeric_suite": "facula.quantization.numeric_suite",
+    "facula.ao.quantization._equalize": "facula.quantization.equalization",
+    "facula.ao.quantization._correct_bias": "facula.quantization.equalization",
     "facula.ao.quantization.quantize_pt2e": "facula.quantization.pt2e.quantize_pt2e",
     **{
         f"facula.{place}.{name}": f"facula.quantization.{ours}"

@@ -105,7 +105,8 @@ class QFunctional(Module):
 
     def add(self, x: Any, y: Any) -> Any:
         """``x + y``."""
-        return elementwise.TABLE["add"](x, y, self.scale, self.zero_point)
+        made = elementwise.TABLE["add"](x, y, self.scale, self.zero_point)
+        return self.activation_post_process(made)
 
     def add_scalar(self, x: Any, y: float) -> Any:
         """``x + y`` for a number."""
@@ -113,7 +114,8 @@ class QFunctional(Module):
 
     def mul(self, x: Any, y: Any) -> Any:
         """``x * y``."""
-        return elementwise.TABLE["mul"](x, y, self.scale, self.zero_point)
+        made = elementwise.TABLE["mul"](x, y, self.scale, self.zero_point)
+        return self.activation_post_process(made)
 
     def mul_scalar(self, x: Any, y: float) -> Any:
         """``x * y`` for a number."""
@@ -121,15 +123,18 @@ class QFunctional(Module):
 
     def cat(self, x: Any, dim: int = 0) -> Any:
         """The tensors of a list, joined."""
-        return elementwise.cat(x, dim, self.scale, self.zero_point)
+        made = elementwise.cat(x, dim, self.scale, self.zero_point)
+        return self.activation_post_process(made)
 
     def add_relu(self, x: Any, y: Any) -> Any:
         """``relu(x + y)``."""
-        return elementwise.TABLE["add_relu"](x, y, self.scale, self.zero_point)
+        made = elementwise.TABLE["add_relu"](x, y, self.scale, self.zero_point)
+        return self.activation_post_process(made)
 
     def matmul(self, x: Any, y: Any) -> Any:
         """``x @ y``."""
-        return elementwise.matmul(x, y, self.scale, self.zero_point)
+        made = elementwise.matmul(x, y, self.scale, self.zero_point)
+        return self.activation_post_process(made)
 
     @classmethod
     def from_float(cls, mod: Module, use_precomputed_fake_quant: bool = False) -> Any:

@@ -1,0 +1,17 @@
+"""PyTorch's place for the numeric suite, which compares models before and after quantization.
+
+Re-exports nothing; `ao.ns._numeric_suite`, which is `quantization.numeric_suite`, is imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from facula.core.errors import no_attribute as _no_attribute
+
+
+def __getattr__(name: str) -> Any:
+    if name == "_numeric_suite":
+        return import_module("facula.ao.ns._numeric_suite")
+    raise _no_attribute(__name__, name)
