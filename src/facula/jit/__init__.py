@@ -55,6 +55,7 @@ from facula.jit.script_objects import (
 )
 from facula.jit.scripting import fork, script, wait
 from facula.jit.tracing import TracerWarning, TracingCheckError, trace, trace_graph, trace_module
+from facula.namespaces._awaits import _Await, _awaitable, _awaitable_nowait, _awaitable_wait
 from facula.namespaces.futures import Future
 
 __all__ = [

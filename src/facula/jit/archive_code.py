@@ -95,7 +95,7 @@ class _Constants(Names):
 
 
 _GENERIC = ("List", "Dict", "Tuple", "Optional", "Union", "Future", "Final", "RRef", "Await")
-_FORMS = ("annotate", "uninitialized", "unchecked_cast", "fork", "wait")
+_FORMS = ("annotate", "uninitialized", "unchecked_cast", "fork", "wait", "awaitable")
 _PLAIN: dict[str, Any] = {
     "Tensor": T.TENSOR, "int": int, "float": float, "bool": bool, "str": str, "complex": complex,
     "number": T.NUMBER, "NoneType": T.NONE, "Device": T.DEVICE, "Generator": T.GENERATOR, "Any": T.ANY,

@@ -37,6 +37,8 @@ def attribute(builder: Any, thing: object, name: str) -> Any:
         return builder.refuse("a value before the dot was required (attribute lookup is not defined on builtin)",
                               repr(thing))  # fmt: skip
     kind = thing.type
+    if kind.kind == "Await":
+        return attribute(builder, builder.value("prim::awaitable_wait", [thing], kind.item), name)
     if isinstance(kind, T.ClassType):
         return _of_object(builder, thing, kind, name)
     if isinstance(kind, T.NamedTupleType) and name in kind.fields:

@@ -129,7 +129,7 @@ class Builder:
 
     def _apply(self, signature: Signature, inputs: list[Value], bound: dict[str, T.Type]) -> Value:
         results = signature.results
-        if callable(results):
+        if callable(results) and not isinstance(results, T.Type):
             names = [p.name for p in signature.parameters]
 
             def given(name: str) -> Any:

@@ -417,6 +417,33 @@ def _fork(b: Any, node: ast.Call) -> Value:
     return b.value("prim::fork", made.inputs_, T.future_of(result.type), function=unit)
 
 
+@form("awaitable")
+def _awaitable(b: Any, node: ast.Call) -> Value:
+    made = _fork(b, node)
+    made.node.kind_, made.type = "prim::awaitable", T.await_of(made.type.item)
+    if made.node.run is not None:  # an operator, or a function of a file: its value is there
+        made.node.kind_, made.node.run = "prim::awaitable_nowait", None
+    return made
+
+
+@form("awaitable_wait")
+def _awaitable_wait(b: Any, node: ast.Call) -> Value:
+    return awaited(b, b.expression(node.args[0]))
+
+
+def awaited(b: Any, value: Value) -> Value:
+    """The value of what is computed later."""
+    if value.type.kind != "Await":
+        b.refuse("a value that is computed later was required", value.type)
+    return b.value("prim::awaitable_wait", [value], value.type.item)
+
+
+@form("awaitable_nowait")
+def _awaitable_nowait(b: Any, node: ast.Call) -> Value:
+    value = b.expression(node.args[0])
+    return b.value("prim::awaitable_nowait", [value], T.await_of(value.type))
+
+
 @form("wait")
 def _wait(b: Any, node: ast.Call) -> Value:
     return b.call("aten::wait", [b.expression(node.args[0])])
@@ -448,4 +475,8 @@ OPERATOR_FORMS: dict[str, Callable[[Any, list[Value]], Value]] = {
     "prim::RaiseException": _raised, "prim::Print": _printed,
     "prim::unchecked_unwrap_optional": _unwrapped, "aten::format": _text("aten::format"),
     "aten::percentFormat": _text("aten::percentFormat"),
+    "prim::awaitable_wait": lambda b, args: awaited(b, args[0]),
+    "prim::awaitable_nowait": lambda b, args: b.value(
+        "prim::awaitable_nowait", args, T.await_of(args[0].type)
+    ),
 }  # fmt: skip

@@ -244,7 +244,7 @@ def _function(b: _Body, node: Node) -> None:
 
 def _if(b: _Body, node: Node) -> None:
     targets = [b.fresh(v) for v in node.outputs_]
-    for head, block in zip((f"if {b[node.inputs_[0]]}:", "else:"), node.blocks, strict=True):
+    for head, block in zip((f"if {b[node.inputs_[0]]}:", "else:"), node.blocks_, strict=True):
         b.line(head)
         with b.indented():
             b.block(block)
@@ -252,7 +252,7 @@ def _if(b: _Body, node: Node) -> None:
 
 
 def _loop(b: _Body, node: Node) -> None:
-    body = node.blocks[0]
+    body = node.blocks_[0]
     limit, start, *first = node.inputs_
     carried = [b.fresh(v) for v in node.outputs_]
     b.assign(carried, first)
@@ -329,11 +329,12 @@ def _index(b: _Body, node: Node) -> None:
 def _fork(b: _Body, node: Node) -> None:
     function = node.attributes.get("function")
     given = "".join(b[v] + ", " for v in node.inputs_)
-    name = f"__forked_function{b.counter()}"
+    word = "awaitable" if node.kind_ == "prim::awaitable" else "fork"
+    name = f"__{'forked' if word == 'fork' else word}_function{b.counter()}"
     b.line(f"def {name}():")
     done = b[node.inputs_[0]] if function is None else f"{b.names.of_function(function)}({given})"
     b.line(f"  return {done}")
-    b.result(node, f"fork({name})")
+    b.result(node, f"{word}({name})")
 
 
 def _python(b: _Body, node: Node) -> None:
@@ -349,7 +350,7 @@ _FORMS: dict[str, Any] = {
     "prim::isinstance": _isinstance, "prim::Print": _print, "prim::CreateObject": _new,
     "prim::Enter": _enter, "prim::Exit": _exit, "prim::TupleIndex": _index,
     "prim::EnumName": _of_enum("name"), "prim::EnumValue": _of_enum("value"),
-    "prim::fork": _fork, "prim::PythonOp": _python,
+    "prim::fork": _fork, "prim::awaitable": _fork, "prim::PythonOp": _python,
 }  # fmt: skip
 
 

@@ -224,10 +224,10 @@ class Conditions(Expressions):
             self.refine(refined)
             self.block.results = [self.expression(side, hint)]
         self.block, self.env = outer, saved
-        a, b = (block.results[0] for block in made.blocks)
+        a, b = (block.results[0] for block in made.blocks_)
         kind = T.unify(a.type, b.type, hint)
         if kind is None:
-            kind = self._fit_branches(made.blocks)
+            kind = self._fit_branches(made.blocks_)
         made.outputs_ = [Value(kind, made)]
         return made.outputs_[0]
 

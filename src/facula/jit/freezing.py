@@ -56,7 +56,7 @@ class _Copy:
         for old, new in zip(node.outputs_, made.outputs_, strict=True):
             new.hint = old.hint
             self.values[old] = new
-        for inner in node.blocks:
+        for inner in node.blocks_:
             outer, self.block = self.block, made.add_block()  # type: ignore[assignment]
             for p in inner.parameters:
                 self.values[p] = self.block.add_parameter(p.type, p.hint)
@@ -91,7 +91,7 @@ class _Copy:
         if test.node.kind_ != "prim::Constant" or not self.objects:
             self._node(node)
             return
-        side = node.blocks[0 if test.node.attributes.get("value") else 1]
+        side = node.blocks_[0 if test.node.attributes.get("value") else 1]
         self.nodes(side)
         for old, new in zip(node.outputs_, side.results, strict=True):
             self.values[old] = self.values[new]
@@ -133,8 +133,8 @@ def _drop_unused(graph: Graph) -> None:
     pure = ("prim::Constant", "prim::GetAttr")
     while True:
         used = {v for n in graph.all_nodes() for v in n.inputs_} | set(graph.results)
-        used |= {v for n in graph.all_nodes() for b in n.blocks for v in b.results}
-        blocks: list[Block] = [graph, *(b for n in graph.all_nodes() for b in n.blocks)]
+        used |= {v for n in graph.all_nodes() for b in n.blocks_ for v in b.results}
+        blocks: list[Block] = [graph, *(b for n in graph.all_nodes() for b in n.blocks_)]
         dropped = False
         for block in blocks:
             kept = [n for n in block.nodes_ if n.kind_ not in pure or n.outputs_[0] in used]

@@ -148,7 +148,7 @@ class Program:
     def _if(self, node: Node) -> Step:
         condition = self.slot(node.inputs_[0])
         branches = []
-        for block in node.blocks:
+        for block in node.blocks_:
             steps = self.block(block)
             branches.append((steps, *self._copies(block.results, node.outputs_)))
         yes, no = branches
@@ -163,7 +163,7 @@ class Program:
         return run
 
     def _loop(self, node: Node) -> Step:
-        body = node.blocks[0]
+        body = node.blocks_[0]
         limit, condition = self.slot(node.inputs_[0]), self.slot(node.inputs_[1])
         first, carried = self._copies(node.inputs_[2:], body.parameters[1:])
         counter = self.slot(body.parameters[0])

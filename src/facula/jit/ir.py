@@ -54,7 +54,7 @@ class Node:
     __slots__ = (
         "attributes",
         "block",
-        "blocks",
+        "blocks_",
         "inputs_",
         "kind_",
         "outputs_",
@@ -76,7 +76,7 @@ class Node:
         self.block, self.kind_, self.inputs_ = block, kind, inputs
         self.outputs_ = [Value(t, self) for t in types]
         self.attributes = attributes or {}
-        self.blocks: list[Block] = []
+        self.blocks_: list[Block] = []
         self.place, self.run = place, run
         #: the signature of an operator's node
         self.signature: Any = None
@@ -114,7 +114,11 @@ class Node:
 
     def findAllNodes(self, kind: str, recurse: bool = True) -> list[Node]:
         """The nodes of a kind in the blocks inside."""
-        return [n for block in self.blocks for n in block.findAllNodes(kind, recurse)]
+        return [n for block in self.blocks_ for n in block.findAllNodes(kind, recurse)]
+
+    def blocks(self) -> Iterator[Block]:
+        """The blocks inside: branches, or the body of a loop."""
+        return iter(self.blocks_)
 
     def outputsSize(self) -> int:
         return len(self.outputs_)
@@ -128,8 +132,8 @@ class Node:
 
     def add_block(self) -> Block:
         """A new block inside: a branch, or the body of a loop."""
-        self.blocks.append(Block(self.block.graph, self))
-        return self.blocks[-1]
+        self.blocks_.append(Block(self.block.graph, self))
+        return self.blocks_[-1]
 
     def __str__(self) -> str:
         return _node_text(self, self.block.graph.names(), 0)
@@ -158,7 +162,7 @@ class Block:
         """All nodes, those inside of others after them."""
         for node in (block or self).nodes_:
             yield node
-            for inner in node.blocks:
+            for inner in node.blocks_:
                 yield from self.all_nodes(inner)
 
     def findAllNodes(self, kind: str, recurse: bool = True) -> list[Node]:
@@ -210,7 +214,7 @@ class Graph(Block):
         yield from block.parameters
         for node in block.nodes_:
             yield from node.outputs_
-            for inner in node.blocks:
+            for inner in node.blocks_:
                 yield from self._values(inner)
 
     def lint(self) -> None:
@@ -256,7 +260,7 @@ def _node_text(node: Node, names: dict[Value, str], depth: int) -> str:
     inputs = ", ".join("%" + names[v] for v in node.inputs_)
     place = f" # {node.place.text()}" if node.place is not None else ""
     lines = [f"{pad}{outputs} = {node.kind_}{attributes}({inputs}){place}"]
-    for i, block in enumerate(node.blocks):
+    for i, block in enumerate(node.blocks_):
         parameters = ", ".join(f"%{names[v]} : {v.type}" for v in block.parameters)
         lines.append(f"{pad}  block{i}({parameters}):")
         lines.extend(_node_text(inner, names, depth + 2) for inner in block.nodes_)

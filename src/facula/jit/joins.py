@@ -149,8 +149,8 @@ class Joins(Subscripts):
     ) -> Any:
         x, y, before = a.get(name), b.get(name), old.get(name)
         if name in _FLAGS:
-            x = x if x is not None else self._inside(node.blocks[0], lambda: self.constant(False))
-            y = y if y is not None else self._inside(node.blocks[1], lambda: self.constant(False))
+            x = x if x is not None else self._inside(node.blocks_[0], lambda: self.constant(False))
+            y = y if y is not None else self._inside(node.blocks_[1], lambda: self.constant(False))
             return self._result(node, name, x, y, T.BOOL)
         gone_a, gone_b = "$gone" in a, "$gone" in b
         if name in old and name != "$result":  # the loop, and what follows it, see these values
@@ -185,9 +185,9 @@ class Joins(Subscripts):
         if not isinstance(known, Value):
             return known
         if gone_a:
-            x = self._inside(node.blocks[0], lambda: self.uninitialized(known.type))
+            x = self._inside(node.blocks_[0], lambda: self.uninitialized(known.type))
         else:
-            y = self._inside(node.blocks[1], lambda: self.uninitialized(known.type))
+            y = self._inside(node.blocks_[1], lambda: self.uninitialized(known.type))
         return self._result(node, name, x, y, known.type)
 
     def _inside(self, block: Block, make: Callable[[], Value]) -> Value:
@@ -197,8 +197,8 @@ class Joins(Subscripts):
         return made
 
     def _result(self, node: Node, name: str, x: Value, y: Value, kind: T.Type) -> Value:
-        node.blocks[0].results.append(x)
-        node.blocks[1].results.append(y)
+        node.blocks_[0].results.append(x)
+        node.blocks_[1].results.append(y)
         made = Value(kind, node, "" if name.startswith("$") else name)
         node.outputs_.append(made)
         return made

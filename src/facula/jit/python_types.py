@@ -20,6 +20,7 @@ from facula.jit import types as T
 from facula.jit.codes import CODED
 from facula.jit.packed_types import type_of_object, type_of_packed
 from facula.jit.values import Names
+from facula.namespaces._awaits import _Await
 from facula.namespaces.futures import Future
 from facula.nn import Module
 from facula.quantization.tensor import qscheme
@@ -78,6 +79,8 @@ def _generic(annotation: Any, origin: Any, inner: tuple[Any, ...]) -> T.Type:
         return T.dict_of(*map(type_of_class, inner))
     if origin is tuple:
         return T.tuple_of([type_of_class(i) for i in inner if i != ()])
+    if origin is _Await:
+        return T.await_of(type_of_class(inner[0]))
     if origin is Future:
         return T.future_of(type_of_class(inner[0]))
     raise NoType(repr(annotation))
@@ -92,6 +95,8 @@ def _class(kind: type) -> T.Type:
         return named_tuple(kind)
     if kind is tuple or kind is dict:
         raise NoType(f"{kind.__name__} without the types inside")
+    if kind is _Await:
+        return T.Type("AnyAwait")
     packed = type_of_packed(kind)
     if packed is not None:
         return packed
@@ -238,6 +243,8 @@ def _subscripted(node: ast.Subscript, look_up: Callable[[str], Any]) -> T.Type:
         return T.dict_of(*inner)
     if name == "Future":
         return T.future_of(inner[0])
-    if name in ("Final", "Annotated", "RRef", "Await"):
+    if name in ("Await", "_Await"):
+        return T.await_of(inner[0])
+    if name in ("Final", "Annotated", "RRef"):
         return inner[0]
     raise NoType(ast.unparse(node))

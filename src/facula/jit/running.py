@@ -16,6 +16,7 @@ from facula.jit.codes import CODED, code_of
 from facula.jit.errors import note_place, script_error
 from facula.jit.ir import Node
 from facula.jit.primitive_containers import format_text, percent_format
+from facula.namespaces._awaits import _Await, _awaitable_nowait
 from facula.namespaces.futures import Future
 
 __all__ = ["RUNS", "is_instance"]
@@ -111,6 +112,11 @@ def _fork(node: Node) -> Callable[..., Any]:
     return run
 
 
+def _later(node: Node) -> Callable[..., Any]:
+    function = node.attributes["function"]
+    return lambda *args: _Await(function.compiled().run, args)
+
+
 def done_future(value: object) -> Future:
     """A future that has its value."""
     made: Future = Future()
@@ -139,6 +145,8 @@ def is_instance(value: object, kind: T.Type) -> bool:
         )
     if isinstance(kind, (T.ClassType, T.EnumType)):
         return kind.python is not None and isinstance(value, kind.python)
+    if kind.kind in ("Await", "AnyAwait"):
+        return isinstance(value, _Await)
     found = _PLAIN.get(kind.kind)
     return found is not None and (type(value) is found if found is not _tensor else _tensor(value))
 
@@ -217,6 +225,9 @@ RUNS: dict[str, Callable[[Node], Callable[..., Any]]] = {
     "prim::tolist": _list_of,
     "prim::fork": _fork,
     "prim::CreateObject": _new,
+    "prim::awaitable": _later,
+    "prim::awaitable_wait": lambda node: lambda value: value.wait(),
+    "prim::awaitable_nowait": lambda node: _awaitable_nowait,
     "prim::Print": lambda node: print,
     "aten::format": lambda node: format_text,
     "aten::percentFormat": lambda node: percent_format,

@@ -30,6 +30,7 @@ from facula.jit.script_objects import (
 )
 from facula.jit.source import refuse
 from facula.jit.types import ClassType
+from facula.namespaces._awaits import _awaitable, _awaitable_nowait, _awaitable_wait
 from facula.namespaces.futures import Future
 from facula.nn import Module
 
@@ -222,5 +223,12 @@ def wait(future: Any) -> Any:
 SCRIPT.append(script)
 FINISH.append(_finish)
 DEFINE.append(lambda module: _define(module, module._script_type))
-for _function, _name in ((annotate, "annotate"), (fork, "fork"), (wait, "wait")):
+for _function, _name in (
+    (annotate, "annotate"),
+    (fork, "fork"),
+    (wait, "wait"),
+    (_awaitable, "awaitable"),
+    (_awaitable_wait, "awaitable_wait"),
+    (_awaitable_nowait, "awaitable_nowait"),
+):
     BUILTINS[_function] = BUILTINS[_name]

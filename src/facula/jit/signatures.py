@@ -253,7 +253,7 @@ def _runner(operator: Any, parameters: list[Parameter], results: Any) -> Callabl
     names = [p.name for p in parameters[positional:]]
     variadic = parameters[0].variadic if parameters else False
     plain = not any(converts) and not names and not variadic
-    listed = isinstance(results, T.Type) and results.kind == "List" or callable(results)
+    listed = results.kind == "List" if isinstance(results, T.Type) else callable(results)
 
     def run(*values: Any) -> Any:
         if plain:

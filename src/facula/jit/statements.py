@@ -161,6 +161,8 @@ class Statements(Joins, Contexts, Calls):
     # ---- assignments
     def _Assign(self, node: ast.Assign) -> None:
         hint = None
+        if self._forgets(node):
+            return
         if len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             hint = self.declared.get(node.targets[0].id)
         elif len(node.targets) == 1 and isinstance(node.targets[0], ast.Attribute):
@@ -168,6 +170,18 @@ class Statements(Joins, Contexts, Calls):
         thing = self.sugared(node.value, hint)
         for target in node.targets:
             self.bind(target, thing)
+
+    def _forgets(self, node: ast.Assign) -> bool:
+        """Whether it is `x = None` of a graph's code, which only lets go of a tensor: x is not read again."""
+        names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+        if not self.source.name.startswith("<eval_with_key>") or len(names) < len(node.targets):
+            return False
+        if not isinstance(node.value, ast.Constant) or node.value.value is not None:
+            return False
+        for name in names:
+            for known in (self.env, self.declared, self.homes):
+                known.pop(name, None)
+        return True
 
     def _attribute_hint(self, target: ast.Attribute) -> T.Type | None:
         if isinstance(target.value, ast.Name):

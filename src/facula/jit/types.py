@@ -35,6 +35,10 @@ class Type:
     def __deepcopy__(self, memo: Object) -> Type:
         return self  # copies of a module are of its type
 
+    def __call__(self) -> Type:
+        """The type itself: PyTorch's graphs are asked `value.type()`."""
+        return self
+
     def __eq__(self, other: object) -> bool:
         return (
             self is other
@@ -187,6 +191,10 @@ def future_of(item: Type) -> Type:
     return Type("Future", (item,))
 
 
+def await_of(item: Type) -> Type:
+    return Type("Await", (item,))
+
+
 def dict_of(key: Type, value: Type) -> Type:
     return Type("Dict", (key, value))
 
@@ -248,13 +256,13 @@ def is_subtype(a: Type, b: Type) -> bool:
         return any(is_subtype(a, m) for m in members(b))
     if b.kind == "Scalar":
         return a.kind in ("int", "float", "complex")
-    if b.kind in ("AnyList", "AnyTuple", "AnyEnum"):
+    if b.kind in ("AnyList", "AnyTuple", "AnyEnum", "AnyAwait"):
         return a.kind == b.kind[3:]
     if a.kind == b.kind == "Tuple":
         if isinstance(b, NamedTupleType):
             return False
         return len(a.inner) == len(b.inner) and all(map(is_subtype, a.inner, b.inner))
-    if a.kind == b.kind == "Future":
+    if a.kind == b.kind and a.kind in ("Future", "Await"):
         return is_subtype(a.item, b.item)
     if isinstance(a, ClassType) and isinstance(b, ClassType) and b.is_interface:
         return all(name in a.methods for name in b.methods)
@@ -281,8 +289,10 @@ def unify(a: Type, b: Type, default: Type | None = None) -> Type | None:
 
 
 def _graph_text(t: Type) -> str:
-    if isinstance(t, (ClassType, NamedTupleType)):
+    if isinstance(t, ClassType):
         return t.name
+    if isinstance(t, NamedTupleType):
+        return f"NamedTuple({', '.join(_field_text(t, i) for i in range(len(t.fields)))})"
     if isinstance(t, EnumType):
         return f"Enum<{t.name}>"
     texts = [_graph_text(i) for i in t.inner]
@@ -295,6 +305,19 @@ def _graph_text(t: Type) -> str:
     if t.kind == "Tuple":
         return f"({', '.join(texts)})"
     return f"{t.kind}({', '.join(texts)})" if texts else t.kind
+
+
+def _field_text(t: NamedTupleType, i: int) -> str:
+    name = t.fields[i]
+    text = f"{name} : {_graph_text(t.inner[i])}"
+    return f"{text} = {_default_text(t.defaults[name])}" if name in t.defaults else text
+
+
+def _default_text(value: Object) -> str:
+    """A default as graphs print it."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k}: {_default_text(v)}" for k, v in value.items()) + "}"
+    return str(value)
 
 
 def _annotation_text(t: Type) -> str:

@@ -6,6 +6,7 @@ Keeps true: re-exports; what facula has no counterpart for is absent.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from facula import core
@@ -27,6 +28,7 @@ from facula.core import Tensor as TensorBase
 from facula.core import _disabled_torch_function_impl as _disabled_torch_function_impl
 from facula.core import is_grad_enabled as is_grad_enabled
 from facula.core import set_grad_enabled as _set_grad_enabled  # noqa: F401
+from facula.core.errors import no_attribute
 from facula.namespaces import overrides, switches
 from facula.namespaces.overrides import (
     DisableTorchFunction,
@@ -169,3 +171,12 @@ __all__ = [
     "layout",
     "memory_format",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Names of TorchScript's types and graphs, which lie above and are imported when they are asked for."""
+    if not name.startswith("__"):
+        found = getattr(import_module("facula.jit.extension_names"), name, None)
+        if found is not None:
+            return found
+    raise no_attribute(__name__, name)

@@ -1,0 +1,83 @@
+"""Types and graphs of TorchScript under the names that PyTorch's extension module has for them.
+
+Takes types, where a type is made of others. Gives types of graphs (`torch._C.ListType(torch._C.IntType.get())`) and
+the classes of graphs.
+Keeps true: each type is the one that graphs and signatures have, so that they are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from facula.jit import types as T
+from facula.jit.ir import Block, Graph, Node, Use, Value
+from facula.namespaces._awaits import _Await
+
+__all__ = ["_Await", "Block", "Graph", "JitType", "Node", "Type", "Use", "Value"]
+
+Type = JitType = T.Type
+ClassType = T.ClassType
+
+
+class _Plain:
+    """A type without parts: `get()` gives it."""
+
+    def __init__(self, kind: T.Type) -> None:
+        self._kind = kind
+
+    def get(self) -> T.Type:
+        """The type."""
+        return self._kind
+
+    def __call__(self) -> T.Type:
+        return self._kind
+
+
+TensorType, IntType, FloatType = _Plain(T.TENSOR), _Plain(T.INT), _Plain(T.FLOAT)
+BoolType, StringType, NoneType = _Plain(T.BOOL), _Plain(T.STR), _Plain(T.NONE)
+ComplexType, NumberType, AnyType = _Plain(T.COMPLEX), _Plain(T.NUMBER), _Plain(T.ANY)
+DeviceObjType, StreamObjType = _Plain(T.DEVICE), _Plain(T.STREAM)
+
+
+def ListType(item: T.Type) -> T.Type:
+    """A list of items of a type."""
+    return T.list_of(item)
+
+
+def DictType(key: T.Type, value: T.Type) -> T.Type:
+    """A dictionary of keys and values of types."""
+    return T.dict_of(key, value)
+
+
+def TupleType(items: Sequence[T.Type]) -> T.Type:
+    """A tuple of items of types."""
+    return T.tuple_of(list(items))
+
+
+def OptionalType(item: T.Type) -> T.Type:
+    """A value of a type, or None."""
+    return T.optional_of(item)
+
+
+def UnionType(items: Sequence[T.Type]) -> T.Type:
+    """A value of one of several types."""
+    return T.union_of(list(items))
+
+
+def FutureType(item: T.Type) -> T.Type:
+    """The future of a value."""
+    return T.future_of(item)
+
+
+def AwaitType(item: T.Type) -> T.Type:
+    """A value that is computed later."""
+    return T.await_of(item)
+
+
+def unify_type_list(types: Sequence[T.Type]) -> Any:
+    """The least type that covers all; None where there is none."""
+    found: T.Type | None = types[0]
+    for kind in types[1:]:
+        found = None if found is None else T.unify(found, kind)
+    return found

@@ -1,0 +1,160 @@
+"""Values that are computed later, types and graphs as programs look at them, code of graph modules as scripts."""
+
+import io
+from typing import Any, NamedTuple, Optional
+
+import pytest
+
+import facula
+from facula import Tensor, fx, jit, nn
+from facula._awaits import _Await as Await
+from facula.torch_api import _C
+
+
+def reread(program):
+    file = io.BytesIO()
+    jit.save(program, file)
+    file.seek(0)
+    return jit.load(file)
+
+
+class Pair:
+    def __init__(self, a: Tensor, b: Tensor):
+        self.a, self.b = a, b
+
+    def both(self) -> Tensor:
+        return self.a + self.b
+
+
+def doubled(p: Pair) -> Pair:
+    return Pair(p.a * 2, p.b * 3)
+
+
+def twice(x: Tensor) -> Tensor:
+    return x * 2
+
+
+def nested(x: Tensor) -> Await[Tensor]:
+    return jit._awaitable_nowait(3 * x)
+
+
+def waits(x: Tensor):
+    later = jit._awaitable(twice, x)
+    return x + jit._awaitable_wait(later)
+
+
+def attributes(x: Tensor):
+    later = jit._awaitable(doubled, Pair(x, x))
+    return later.a + later.both()
+
+
+def inside(x: Tensor):
+    later = jit._awaitable(nested, x)
+    return jit._awaitable_wait(jit._awaitable_wait(later))
+
+
+def takes(later: Await[Tensor]) -> Tensor:
+    return jit._awaitable_wait(later)
+
+
+def given(x: Tensor):
+    return takes(jit._awaitable(twice, x)) + 1
+
+
+def asked(x: Tensor):
+    later = jit._awaitable(twice, x)
+    assert isinstance(later, jit._Await)
+    return jit._awaitable_wait(later)
+
+
+@pytest.mark.parametrize(
+    ("function", "factor", "more"),
+    [(waits, 3, 0), (attributes, 7, 0), (inside, 3, 0), (given, 2, 1), (asked, 2, 0)],
+)
+def test_what_is_computed_later_is_the_same_scripted_and_in_files(function, factor, more):
+    x = facula.tensor([1.0, 2.0])
+    wanted = [v * factor + more for v in (1.0, 2.0)]
+    program = jit.script(function)
+    runs = [function, program] if function is attributes else [function, program, reread(program)]
+    assert all(run(x).tolist() == wanted for run in runs)
+
+
+def test_a_function_runs_once_and_only_when_it_is_asked_for():
+    seen = []
+
+    def record(x):
+        seen.append(x)
+        return facula.full((2,), float(x))
+
+    later = jit._awaitable(record, 3)
+    assert seen == [] and later.args() == (3,) and later.fn() is record
+    assert later.shape == (2,) and later.wait().tolist() == [3.0, 3.0] and seen == [3]
+
+
+def test_what_is_no_such_value_cannot_be_waited_for():
+    def wrong(x: Tensor):
+        return jit._awaitable_wait(x)
+
+    with pytest.raises(RuntimeError, match="computed later"):
+        jit.script(wrong)
+
+
+# ------------------------------------------------------------------ types and graphs
+
+
+class Point(NamedTuple):
+    x: Optional[int] = None  # noqa: UP045
+    y: int = 3
+
+
+def branches(
+    x: Tensor, flag: bool, names: list[str], point: Point, parts: tuple[int, dict[str, float]]
+) -> Any:
+    if flag:
+        x = x + 1
+    return x, names, point.y, parts[0]
+
+
+def test_types_of_a_graph_are_those_of_the_extension_module():
+    graph = jit.script(branches).graph
+    tensor, flag, names, point, parts = (v.type() for v in graph.inputs())
+    assert tensor == _C.TensorType.get() and flag == _C.BoolType.get()
+    assert names == _C.ListType(_C.StringType.get())
+    of_floats = _C.DictType(_C.StringType.get(), _C.FloatType.get())
+    assert parts == _C.TupleType([_C.IntType.get(), of_floats])
+    assert (
+        str(parts) == "(int, Dict(str, float))"
+        and parts.annotation_str == "Tuple[int, Dict[str, float]]"
+    )
+    assert str(point) == "NamedTuple(x : int? = None, y : int = 3)"
+    assert _C.OptionalType(_C.IntType.get()).annotation_str == "Optional[int]"
+    assert str(_C.NoneType.get()) == "NoneType"
+
+
+def test_blocks_of_a_graph_are_walked():
+    graph = jit.script(branches).graph
+    assert isinstance(graph, _C.Graph)
+    (branch,) = graph.findAllNodes("prim::If")
+    kinds = [[node.kind() for node in block.nodes()] for block in branch.blocks()]
+    assert "aten::add" in kinds[0] and "aten::add" not in kinds[1]
+
+
+def test_names_that_the_extension_module_lacks_are_errors():
+    with pytest.raises(AttributeError, match="no_such_type"):
+        _ = _C.no_such_type
+
+
+class Layers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 4), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.second(self.first(x).relu()) + 1
+
+
+def test_code_of_a_graph_lets_go_of_its_values():
+    """Such code says `x = None` behind the last use of a tensor."""
+    model, x = Layers(), facula.randn(2, 3)
+    program = jit.script(fx.symbolic_trace(model))
+    assert facula.equal(program(x), model(x)) and facula.equal(reread(program)(x), model(x))
