@@ -8,6 +8,7 @@ import pytest
 import facula
 from facula import Tensor, fx, jit, nn
 from facula._awaits import _Await as Await
+from facula.nn.utils.rnn import PackedSequence
 from facula.torch_api import _C
 
 
@@ -158,3 +159,71 @@ def test_code_of_a_graph_lets_go_of_its_values():
     model, x = Layers(), facula.randn(2, 3)
     program = jit.script(fx.symbolic_trace(model))
     assert facula.equal(program(x), model(x)) and facula.equal(reread(program)(x), model(x))
+
+
+class Counter:
+    def __init__(self, start: int, names: list[str]):
+        self.count, self.names, self.scale = start, names, facula.ones(2)
+
+    def step(self, by: int) -> int:
+        self.count += by
+        return self.count
+
+
+class Counts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.counter = Counter(3, ["a", "b"])
+        self.same = self.counter
+
+    def forward(self, x):
+        return x * self.counter.scale * self.counter.step(2), self.same.count, self.counter.names
+
+
+def test_objects_of_classes_are_kept_with_their_modules():
+    x = facula.ones(2)
+    again = reread(jit.script(Counts()))
+    made, count, names = again(x)
+    assert made.tolist() == [5.0, 5.0] and (count, names) == (5, ["a", "b"])
+    assert again(x)[1] == 7
+
+
+def test_constants_that_nobody_reads_are_not_in_graphs():
+    def early(x: int):
+        return x + 1
+
+    nodes = list(jit.script(early).graph.nodes())
+    assert [n.kind() for n in nodes] == ["prim::Constant", "aten::add"]
+
+
+# ------------------------------------------------------------------ packed sequences
+
+LAYERS = {
+    "lstm": lambda: nn.LSTM(3, 4, 2, bidirectional=True), "gru": lambda: nn.GRU(3, 4),
+    "rnn": lambda: nn.RNN(3, 4, nonlinearity="relu"), "projected": lambda: nn.LSTM(3, 4, proj_size=2),
+}  # fmt: skip
+
+
+class OfSequences(nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: PackedSequence):
+        out, state = self.layer(x)
+        again, _ = self.layer(x, state)
+        return out.data, again.data, out.batch_sizes, state
+
+
+def flat(value):
+    return [t for v in value for t in flat(v)] if isinstance(value, tuple) else [value]
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_recurrent_layers_take_packed_sequences_in_scripts(name):
+    model = OfSequences(LAYERS[name]())
+    parts = [facula.randn(n, 3) for n in (2, 5, 1)]
+    x = nn.utils.rnn.pack_sequence(parts, enforce_sorted=False)
+    wanted, program = flat(model(x)), jit.script(model)
+    for run in (program, reread(program)):
+        assert all(map(facula.equal, flat(run(x)), wanted))

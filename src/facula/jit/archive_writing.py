@@ -17,6 +17,7 @@ from facula.core.errors import fail
 from facula.jit import types as T
 from facula.jit.code_text import Names, code_and_constants, literal, unit_text
 from facula.jit.codes import CODED, code_of
+from facula.jit.modules import scripted_class
 from facula.jit.packed_types import PackedType, type_of_object
 from facula.jit.python_types import enum_type, type_of_value
 from facula.jit.script_objects import CODE, SAVE, RecursiveScriptModule, ScriptFunction
@@ -261,7 +262,9 @@ class _ProgramPickler(CheckpointPickler):
             self.save(obj.value)
             self.write(b"R")
             return
-        kind = getattr(obj, "_script_type", None) or type_of_object(obj)
+        kind = (
+            getattr(obj, "_script_type", None) or type_of_object(obj) or scripted_class(type(obj))
+        )
         if not isinstance(kind, T.ClassType):
             super().save(obj, save_persistent_id)
             return

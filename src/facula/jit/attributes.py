@@ -123,6 +123,10 @@ def _of_python(builder: Any, thing: Python, name: str) -> Any:
     ):  # a file names what it defines; Python's objects are out of its reach
         return attribute(builder, builder.as_value(thing), name)
     if isinstance(obj, type) and issubclass(obj, enum.Enum):
+        if name not in obj.__members__:
+            builder.refuse("a member of the enumeration was required",
+                           f"{obj.__name__} has no attribute {name!r}", hint=f"it has "
+                           f"{', '.join(obj.__members__)}")  # fmt: skip
         return builder.python_constant(getattr(obj, name))
     try:
         return builder.wrap(getattr(obj, name))

@@ -81,8 +81,19 @@ class Lowering(Statements):
         self.statements(self.unit.definition.body)
         result = self._result_value()
         self.graph.results = [result]
+        self._drop_constants()
         self.unit.found_result = result.type
         return self.graph
+
+    def _drop_constants(self) -> None:
+        """Takes out constants that nobody reads: flags of exits that became the structure of the graph."""
+        blocks = [self.graph, *(b for n in self.graph.all_nodes() for b in n.blocks_)]
+        read = {v for block in blocks for v in block.results}
+        read |= {v for node in self.graph.all_nodes() for v in node.inputs_}
+        for block in blocks:
+            block.nodes_ = [
+                n for n in block.nodes_ if n.kind_ != "prim::Constant" or n.outputs_[0] in read
+            ]
 
     def _result_value(self) -> Value:
         result = self.env.get("$result")

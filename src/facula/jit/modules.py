@@ -28,7 +28,7 @@ from facula.jit.python_types import (
 )
 from facula.jit.python_values import is_own
 from facula.jit.special_units import special_unit
-from facula.jit.stock_modules import STOCK, STOCK_CONSTANTS
+from facula.jit.stock_modules import STOCK, STOCK_CONSTANTS, STOCK_PACKED
 
 __all__ = ["class_type", "module_attributes", "module_type"]
 
@@ -59,7 +59,10 @@ def module_type(module: Any) -> T.ClassType:
     _methods(kind, type(module))
     for base, function in STOCK.items():
         if type(module).forward is base.forward:
-            kind.methods["forward"] = make_unit(function, kind)
+            whole = kind.methods["forward"] = make_unit(function, kind)
+            if base in STOCK_PACKED:
+                packed = kind.methods["forward_packed"] = make_unit(STOCK_PACKED[base], kind)
+                kind.methods["forward"] = RecurrentUnit(whole, packed)
             kind.constants.update(
                 {n: getattr(module, n) for n in STOCK_CONSTANTS if hasattr(module, n)}
             )
@@ -183,6 +186,32 @@ def _is_optional(hint: Any) -> bool:
     return type(None) in typing.get_args(hint)
 
 
+class RecurrentUnit:
+    """`forward` of a recurrent layer: one form for tensors, one for packed sequences."""
+
+    def __init__(self, unit: Any, packed: Any) -> None:
+        self.unit, self.packed, self.name = unit, packed, "forward"
+        self.result_type = unit.result_type
+
+    @property
+    def parameters(self) -> Any:
+        """The arguments of the form for tensors."""
+        return self.unit.parameters
+
+    def compiled(self) -> Any:
+        """The form for tensors."""
+        return self.unit.compiled()
+
+    def lower_call(self, builder: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """A call of the form that takes the input."""
+        given, named = builder.plain(args, kwargs)
+        first = given[1] if len(given) > 1 else named.get("input")
+        is_packed = first is not None and isinstance(first.type, T.NamedTupleType)
+        unit, name = (self.packed, "forward_packed") if is_packed else (self.unit, "forward")
+        inputs = builder.bind_arguments(unit.compiled(), given, named)
+        return builder.value("prim::CallMethod", inputs, unit.result_type(), name=name)
+
+
 class SequentialUnit:
     """`Sequential.forward`: each module in turn; its graph is made for one tensor."""
 
@@ -266,6 +295,11 @@ class _Later:
 
 def _unit(function: Any, kind: T.ClassType | None) -> _Later:
     return _Later(function, kind)
+
+
+def scripted_class(python: type) -> T.ClassType | None:
+    """The type of a Python class that scripts have used; None of another one."""
+    return _CLASSES.get(python)
 
 
 def class_type(python: type) -> T.ClassType:

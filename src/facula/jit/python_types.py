@@ -142,8 +142,11 @@ def named_tuple(kind: Any) -> T.NamedTupleType:
         hints = {}
         if any(isinstance(d, core.Tensor) for d in kind._field_defaults.values()):
             raise NoType(f"{kind.__name__}: Tensors are not supported as default NamedTuple fields")
+        written: dict[str, Any] = {}
+        for base in reversed(kind.__mro__):
+            written.update(vars(base).get("__annotations__", {}))
         for name in kind._fields:
-            found = getattr(kind, "__annotations__", {}).get(name, core.Tensor)
+            found = written.get(name, core.Tensor)
             if isinstance(found, (str, typing.ForwardRef)):
                 found = typing.get_type_hints(kind)[name]
             hints[name] = type_of_class(found)

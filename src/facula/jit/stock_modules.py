@@ -1,7 +1,8 @@
 """`forward` of the library's layers as scripted code: what their own source says in Python that is no
 TorchScript.
 
-Takes nothing. Gives `STOCK`: a class of modules, and the function that stands for its `forward`.
+Takes nothing. Gives `STOCK`: a class of modules, and the function that stands for its `forward`; `STOCK_PACKED`, for
+packed sequences.
 Keeps true: each gives the numbers of the class's own `forward`, and uses operators that PyTorch has.
 """
 
@@ -12,8 +13,9 @@ from typing import Any  # noqa: UP035
 import facula
 from facula import Tensor, nn
 from facula.nn import functional as F
+from facula.nn.utils.rnn import PackedSequence
 
-__all__ = ["STOCK", "STOCK_CONSTANTS"]
+__all__ = ["STOCK", "STOCK_CONSTANTS", "STOCK_PACKED"]
 
 #: attributes that the functions below read as constants
 STOCK_CONSTANTS = (
@@ -137,6 +139,66 @@ def _gru(self: Any, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Te
     return out, h
 
 
+def _lstm_packed(
+    self: Any, input: PackedSequence, hx: tuple[Tensor, Tensor] | None = None
+) -> tuple[PackedSequence, tuple[Tensor, Tensor]]:
+    data, batch_sizes, order, back = input
+    if hx is None:
+        rows = self.num_layers * (2 if self.bidirectional else 1)
+        count = int(batch_sizes[0])
+        width = self.proj_size if self.proj_size > 0 else self.hidden_size
+        h = facula.zeros([rows, count, width], dtype=data.dtype, device=data.device)
+        c = facula.zeros([rows, count, self.hidden_size], dtype=data.dtype, device=data.device)
+        states = [h, c]
+    elif order is not None:
+        states = [hx[0].index_select(1, order), hx[1].index_select(1, order)]
+    else:
+        states = [hx[0], hx[1]]
+    weights = [getattr(self, name) for name in self._flat_weights_names]
+    out, h_n, c_n = facula.lstm(
+        data, batch_sizes, states, weights, self.bias, self.num_layers, self.dropout, self.training,
+        self.bidirectional,
+    )  # fmt: skip
+    if back is not None:
+        h_n, c_n = h_n.index_select(1, back), c_n.index_select(1, back)
+    return PackedSequence(out, batch_sizes, order, back), (h_n, c_n)
+
+
+def _gru_packed(
+    self: Any, input: PackedSequence, hx: Tensor | None = None
+) -> tuple[PackedSequence, Tensor]:
+    data, batch_sizes, order, back = input
+    if hx is None:
+        rows = self.num_layers * (2 if self.bidirectional else 1)
+        count = int(batch_sizes[0])
+        state = facula.zeros([rows, count, self.hidden_size], dtype=data.dtype, device=data.device)
+    elif order is not None:
+        state = hx.index_select(1, order)
+    else:
+        state = hx
+    weights = [getattr(self, name) for name in self._flat_weights_names]
+    if self.mode == "GRU":
+        out, h = facula.gru(
+            data, batch_sizes, state, weights, self.bias, self.num_layers, self.dropout, self.training,
+            self.bidirectional,
+        )  # fmt: skip
+    elif self.mode == "RNN_TANH":
+        out, h = facula.rnn_tanh(
+            data, batch_sizes, state, weights, self.bias, self.num_layers, self.dropout, self.training,
+            self.bidirectional,
+        )  # fmt: skip
+    else:
+        out, h = facula.rnn_relu(
+            data, batch_sizes, state, weights, self.bias, self.num_layers, self.dropout, self.training,
+            self.bidirectional,
+        )  # fmt: skip
+    if back is not None:
+        h = h.index_select(1, back)
+    return PackedSequence(out, batch_sizes, order, back), h
+
+
+#: what stands for `forward` where the input is a packed sequence
+STOCK_PACKED: dict[Any, Any] = {nn.LSTM: _lstm_packed, nn.GRU: _gru_packed, nn.RNN: _gru_packed}
 STOCK: dict[Any, Any] = {
     nn.Conv1d: _conv1d, nn.Conv2d: _conv2d, nn.Conv3d: _conv3d, nn.BatchNorm1d: _batch_norm,
     nn.BatchNorm2d: _batch_norm, nn.BatchNorm3d: _batch_norm, nn.LSTM: _lstm, nn.GRU: _gru, nn.RNN: _gru,

@@ -26,7 +26,7 @@ from facula.jit.ir import Value
 from facula.jit.marks import TRACING
 from facula.jit.modules import module_attributes
 from facula.jit.packed_types import type_of_object
-from facula.jit.python_types import qualified_name
+from facula.jit.python_types import named_tuple, qualified_name
 from facula.jit.script_objects import (
     RecursiveScriptModule,
     ScriptFunction,
@@ -39,6 +39,7 @@ from facula.jit.traced_sizes import TracedInt, plain, sized
 from facula.jit.values import Bound
 from facula.namespaces.overrides import TorchFunctionMode
 from facula.nn import Module
+from facula.nn.utils.rnn import PackedSequence
 
 __all__ = ["TracerWarning", "trace", "trace_module"]
 
@@ -331,7 +332,12 @@ def _recurrent(mode: _Mode, child: Any, owner: Value, path: list[str], *args: ob
     """Runs a recurrent layer unheard, and records the call of its scripted form."""
     recorder = mode.recorder
     place = recorder._at(owner, path)
-    made = recorder.call_method(place, "forward", [recorder.of(a) for a in args], {})
+    given = [recorder.of(a) for a in args]
+    if isinstance(args[0], PackedSequence):
+        sequence = named_tuple(PackedSequence)
+        items = zip(recorder.unpack(given[0]), sequence.inner, strict=True)
+        given[0] = recorder.make_tuple([recorder.converted(v, t) for v, t in items], sequence)
+    made = recorder.call_method(place, "forward", given, {})
     mode.paused = True
     try:
         result = sized(type(child).forward(child, *args))

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import facula
 from facula import core
+from facula.core import Tensor
 from facula.core.errors import fail
 
 __all__ = """PackedSequence invert_permutation pack_padded_sequence pad_packed_sequence pad_sequence
@@ -20,10 +21,10 @@ unpad_sequence pack_sequence unpack_sequence""".split()
 
 
 class _Fields(NamedTuple):
-    data: Any
-    batch_sizes: Any
-    sorted_indices: Any
-    unsorted_indices: Any
+    data: Tensor
+    batch_sizes: Tensor
+    sorted_indices: Tensor | None
+    unsorted_indices: Tensor | None
 
 
 def _with_inverse(sorted_indices: Any, unsorted_indices: Any) -> tuple[Any, Any]:
