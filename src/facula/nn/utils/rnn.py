@@ -80,7 +80,8 @@ class PackedSequence(_Fields):
                 hint="pack_padded_sequence(x, lengths) makes one",
             )
         indices = _with_inverse(sorted_indices, unsorted_indices)
-        return super().__new__(cls, data, batch_sizes, *indices)
+        elements: Any = data
+        return super().__new__(cls, elements, batch_sizes, *indices)
 
     def _map(self, convert: Any, indices: Any = None) -> PackedSequence:
         data = convert(self.data)
