@@ -226,7 +226,8 @@ def _is_divided(env: Any, function: Any, args: tuple[Any, ...], result: Any) -> 
         return False
     env.note(mod(whole, rest), "==", number(0), True)
     shape = [quotient if i in open_at else env.simplified(expr_of(n)) for i, n in enumerate(wanted)]
-    strides, product = [], number(1)
+    strides: list[Expr] = []
+    product = number(1)
     for e in reversed(shape):
         strides.insert(0, product)
         product = product * e

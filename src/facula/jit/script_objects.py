@@ -193,6 +193,14 @@ class _HasGraph:
         return self.graph
 
 
+def _is_traced_as_python(unit: Any) -> bool:
+    """Whether a program is exported now, in whose graph a script is what its Python does."""
+    # lazily: scripts are imported without what captures programs
+    from facula.capture.framework_rules import is_exporting
+
+    return getattr(unit, "python", None) is not None and is_exporting()
+
+
 class ScriptFunction(_HasGraph):
     """A scripted function, as `script` and `trace` give it; ``graph`` and ``code`` show what it does.
 
@@ -231,6 +239,8 @@ class ScriptFunction(_HasGraph):
         return schema_text(self.name, self.unit)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if core.DISPATCH_MODES and _is_traced_as_python(self.unit):
+            return self.unit.python(*args, **kwargs)
         return run_unit(self.unit, self.__name__, args, kwargs)
 
     def save(self, filename: Any, _extra_files: Any = None) -> None:
@@ -275,6 +285,8 @@ class ScriptMethod(_HasGraph):
         return schema_text(self.name, self.unit.compiled())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if core.DISPATCH_MODES and _is_traced_as_python(self._unit):
+            return self._unit.python(self.owner, *args, **kwargs)
         return run_unit(self._unit, self.name, (self.owner, *args), kwargs)
 
 
