@@ -221,3 +221,19 @@ def test_functions_of_no_module_are_nodes_under_their_names(name):
     assert compiled(facula.ones(2)).tolist() == [3.0, 3.0]
     (default,) = [facula.compile(lambda x: f(x) + 1, fullgraph=True)(facula.ones(2))]
     assert default.tolist() == [3.0, 3.0]
+
+
+def test_the_first_front_door_takes_a_backend_and_gives_a_decorator():
+    seen = []
+
+    def backend(graph, inputs):
+        seen.append(len(inputs))
+        return graph.forward
+
+    doubled = facula._dynamo.optimize(backend, nopython=True)(lambda x: x * 2)
+    assert doubled(facula.ones(2)).tolist() == [2.0, 2.0] and seen == [1]
+    broken = facula._dynamo.optimize_assert("eager")(lambda x: x + 1 if x.sum() > 0 else x)
+    with pytest.raises(facula._dynamo.exc.Unsupported):
+        broken(facula.ones(2))
+    with pytest.raises(NotImplementedError, match="guard_fail_fn"):
+        facula._dynamo.optimize("eager", guard_fail_fn=print)

@@ -272,3 +272,15 @@ def test_arguments_that_rules_have_no_place_for():
     ):
         with pytest.raises(TypeError):
             facula.compile(wrong, backend="eager")(x)
+
+
+def test_named_results_are_made_of_one_sequence():
+    check(lambda v: facula.return_types.max((v, v + 1)), x)
+
+
+def test_data_of_a_tensor_lies_where_the_tensor_does():
+    def reads(v, at):
+        assert at.data.device == at.device
+        return v[at.data] + v.data, str(at.data.device)
+
+    check(reads, x, facula.tensor([1, 0]))

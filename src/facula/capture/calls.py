@@ -552,7 +552,8 @@ class Calls(Part):
 
     def _named_tuple(self, kind: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if kind.__module__ == "facula.return_types":
-            return self.made(SequenceValue(kind, list(args)))
+            whole = len(args) == 1 and isinstance(self.force(args[0]), SequenceValue)
+            return self.made(SequenceValue(kind, self.unpack_all(args[0]) if whole else list(args)))
         names = kind._fields
         given = dict(zip(names, args, strict=False))
         given.update(kwargs)

@@ -137,6 +137,15 @@ class FakeTensor(Tensor):
 
     is_fake = _fixed(True)
 
+    @property
+    def data(self) -> Any:
+        """The tensor without history, as fake as it is."""
+        return self.detach()
+
+    @data.setter
+    def data(self, other: Any) -> None:
+        vars(Tensor)["data"].__set__(self, other)
+
     @classmethod
     def from_tensor(cls, t: Tensor, fake_mode: FakeTensorMode) -> FakeTensor:
         """A fake tensor that stands for `t`."""

@@ -12,7 +12,6 @@ from facula.compiler.api import (
     set_stance,
     substitute_in_graph,
 )
-from facula.compiler.api import compile as optimize
 from facula.compiler.api import reset as _reset_guarded_backend_cache  # noqa: F401
 from facula.compiler.backends import list_backends, lookup_backend, register_backend
 from facula.compiler.explanation import explain
@@ -28,6 +27,7 @@ from .decorators import (
     mark_unbacked,
     maybe_mark_dynamic,
 )
+from .eval_frame import optimize, optimize_assert
 from .exporting import ExportResult, export
 
 is_dynamo_supported = lambda: True  # noqa: E731
