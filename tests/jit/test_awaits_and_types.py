@@ -227,3 +227,59 @@ def test_recurrent_layers_take_packed_sequences_in_scripts(name):
     wanted, program = flat(model(x)), jit.script(model)
     for run in (program, reread(program)):
         assert all(map(facula.equal, flat(run(x)), wanted))
+
+
+# ------------------------------------------------------------------ what files and comments say
+
+
+class First(nn.Module):
+    @staticmethod
+    def shared(x):
+        return x + 100
+
+    def forward(self, x):
+        return x + First.shared(x)
+
+
+class Second(nn.Module):
+    @staticmethod
+    def shared(x):
+        return x * 100
+
+    def forward(self, x):
+        return x - First.shared(x) + Second.shared(x)
+
+
+class Choice(nn.Module):
+    def forward(self) -> Any:
+        return "text" if self.training else {}
+
+
+@jit.ignore
+def noted(x: int) -> None:
+    return x  # what Python gives is not asked for
+
+
+def of_comments(x, n):
+    # type: (Tensor, int)
+    noted(n)
+    return torch_mul(x, True) * n
+
+
+torch_mul = facula.mul
+
+
+def test_functions_of_classes_are_in_files():
+    x = facula.ones(2)
+    assert reread(jit.script(First()))(x).tolist() == [102.0, 102.0]
+    assert reread(jit.script(Second()))(x).tolist() == [0.0, 0.0]
+
+
+def test_branches_of_two_types_are_in_files():
+    assert reread(jit.script(Choice()))() == "text"
+    assert reread(jit.script(Choice().eval()))() == {}
+
+
+def test_a_comment_may_leave_the_result_out():
+    program = jit.script(of_comments)
+    assert program(facula.ones(2), 3).tolist() == [3.0, 3.0]

@@ -262,6 +262,8 @@ class Builder:
             return self.make_tuple(good, inner) if len(good) == len(made) else None
         if inner.kind == "Device" and have.kind == "str":
             return self.call("aten::device", [given])
+        if have.kind == "bool" and {T.TENSOR, T.NUMBER} <= set(T.members(wanted)):
+            return given  # an operand, as Python has it
         if convert and have.kind == "Tensor" and inner.kind in ("int", "float", "Scalar"):
             return self.call(f"aten::{inner.kind.capitalize()}Implicit", [given])
         return self._list_as_list(given, inner, bound, convert) if written else None

@@ -52,9 +52,19 @@ class Names:
         """The name of a function."""
         unit = unit.compiled()
         if unit not in self.functions:
+            # a function of a class lies beside it: the class has the name below which it would be
+            python = getattr(unit, "python", None)
+            own = getattr(python, "__qualname__", "").rpartition("<locals>.")[2]
+            if "." in own and unit.name.endswith(f".{own}"):
+                return self._function_beside(unit, own)
             name = unit.name if unit.name.startswith("__torch__") else f"__torch__.{unit.name}"
             self.functions[unit] = self._unique(name.replace("<lambda>", "lambda_"))
         return self.functions[unit]
+
+    def _function_beside(self, unit: Any, own: str) -> str:
+        name = unit.name.removesuffix(own) + own.replace(".", "_")
+        made = self.functions[unit] = self._unique(name)
+        return made
 
     def constant(self, value: object) -> str:
         """A tensor beside the code."""
@@ -173,9 +183,15 @@ class _Body:
         self.used.add(f"_n{count}")
         return f"n{count}"
 
-    def assign(self, targets: list[str], sources: list[Value]) -> None:
-        if targets:
-            self.line(f"{', '.join(targets)} = {', '.join(self[s] for s in sources)}")
+    def assign(self, targets: list[str], sources: list[Value], kinds: Any = None) -> None:
+        """Assigns at once; values of types that only the name's type covers say that type."""
+        if not targets:
+            return
+        texts = [self[s] for s in sources]
+        for i, kind in enumerate(kinds or ()):
+            if kind.kind in ("Any", "Union") and kind != sources[i].type:
+                texts[i] = f"annotate({self.names.annotation(kind)}, {texts[i]})"
+        self.line(f"{', '.join(targets)} = {', '.join(texts)}")
 
 
 def _constant(b: _Body, node: Node) -> None:
@@ -248,7 +264,7 @@ def _if(b: _Body, node: Node) -> None:
         b.line(head)
         with b.indented():
             b.block(block)
-            b.assign(targets, block.results)
+            b.assign(targets, block.results, [v.type for v in node.outputs_])
 
 
 def _loop(b: _Body, node: Node) -> None:

@@ -258,19 +258,23 @@ class FunctionUnit(Compiled):
             return refuse(self.source.place(place), "an annotation that TorchScript has was required",
                           str(reason))  # fmt: skip
 
-    def _type_comment(self) -> tuple[list[T.Type], T.Type] | None:
+    def _type_comment(self) -> tuple[list[T.Type], T.Type | None] | None:
         """`# type: (Tensor, int) -> Tensor` below the first line."""
         first = self.definition.lineno - 1
         last = self.definition.body[0].lineno
         for line in self.source.lines[first:last]:
             found = re.search(r"#\s*type\s*:\s*\((.*)\)\s*->\s*([^#]*)", line)
+            if found is None:  # a line of its own may leave the result to the body
+                found = re.match(r"\s*#\s*type\s*:\s*\((.*)\)()\s*$", line)
             if found and "# type:" not in line and not self.is_archive:
                 refuse(self.source.place(self.definition), "'# type:' before the types was required: the "
-                                                           "annotation prefix "
-                       f"in line {line.strip()!r} is another", line.strip(), "one blank behind #, none before "
-                       ":")  # fmt: skip
+                       f"annotation prefix in line {line.strip()!r} is another", line.strip(),
+                       "one blank behind #, none before :")  # fmt: skip
             if found:
-                result = self._type(ast.parse(found[2].strip(), mode="eval").body, self.definition)
+                said = found[2].strip()
+                result = (
+                    self._type(ast.parse(said, mode="eval").body, self.definition) if said else None
+                )
                 if found[1].strip() == "...":
                     return self._commented(), result
                 given = ast.parse(f"({found[1]},)" if found[1].strip() else "()", mode="eval").body
