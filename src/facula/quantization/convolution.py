@@ -94,7 +94,14 @@ class ConvPackedParams:
         return (self._weight, self._bias, self._geometry(), self.engine)
 
     def __setstate__(self, state: Any) -> None:
-        self.__init__(*state)  # type: ignore[misc]
+        weight, bias, geometry, engine = state
+        *lists, groups, transpose = geometry
+        op = "quantized::conv_prepack"
+        made = _packed(
+            op, weight, bias, len(lists[0]), lists, groups, bool(transpose)
+        )  # which checks
+        vars(self).update(vars(made))
+        self.engine = engines.known(engine)
 
     def __deepcopy__(self, memo: Any) -> ConvPackedParams:
         bias = None if self._bias is None else self._bias.detach().clone()

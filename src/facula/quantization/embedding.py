@@ -57,7 +57,8 @@ class EmbeddingPackedParams:
         return (self._weight,)
 
     def __setstate__(self, state: Any) -> None:
-        self._weight = state[0]
+        (weight,) = state
+        self._weight = embedding_bag_prepack(weight).unpack()  # which checks it
 
 
 def _define(schema: str) -> Any:

@@ -35,6 +35,14 @@ def checked_packed(op: str, packed: Any, kinds: tuple[type, ...], maker: str) ->
     return packed
 
 
+def known(name: Any) -> str:
+    """The name of an engine, as files have it; ValueError for anything else."""
+    if name not in (*_SUPPORTED, "none"):
+        fail(ValueError, "load", f"the name of an engine, one of {list(_SUPPORTED)}, was required", name,
+             hint="the file is damaged")  # fmt: skip
+    return str(name)
+
+
 class _Engines(ModuleType):
     """The module, with `engine` as a property that is checked."""
 

@@ -49,7 +49,9 @@ class LinearPackedParams:
         return (self._weight, self._bias, self.engine)
 
     def __setstate__(self, state: Any) -> None:
-        self.__init__(*state)  # type: ignore[misc]
+        weight, bias, engine = state
+        vars(self).update(vars(linear_prepack(weight, bias)))  # which checks them
+        self.engine = engines.known(engine)
 
     def __deepcopy__(self, memo: Any) -> LinearPackedParams:
         bias = None if self._bias is None else self._bias.detach().clone()
@@ -67,6 +69,12 @@ class LinearPackedParamsFp16:
         return self._weight, self._bias
 
     weight, bias = (lambda self: self._weight), (lambda self: self._bias)
+
+    def __getstate__(self) -> Any:
+        return self._weight, self._bias
+
+    def __setstate__(self, state: Any) -> None:
+        vars(self).update(vars(linear_prepack_fp16(*state)))
 
 
 def _engine() -> str:

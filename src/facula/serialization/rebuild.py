@@ -380,6 +380,8 @@ def find(module: str, name: str) -> Any:
         return found
     if module.startswith("torch.nn.modules.") or module == "torch.nn.functional":
         return _of_nn(module, name)
+    if module.startswith("torch.quantization."):
+        return _of_quantization(module, name)
     if module == "torch" and name.startswith(("per_tensor_", "per_channel_")):
         return _upper("facula.quantization.tensor:SCHEMES")[name]
     raise KeyError(name)
@@ -399,6 +401,31 @@ def _of_nn(module: str, name: str) -> Any:
         raise KeyError(name)
     make: Any = kind.__new__
     return Maker(name, lambda: make(kind), _restore, kind)
+
+
+#: classes of packed parameters: their `__setstate__` packs what a file says again, which checks it
+_PACKED = {
+    "linear": ("LinearPackedParams", "LinearPackedParamsFp16"),
+    "convolution": ("ConvPackedParams",),
+    "embedding": ("EmbeddingPackedParams",),
+    "modules.recurrent_cells": ("CellParams",),
+}
+
+
+def _of_quantization(module: str, name: str) -> Any:
+    """Whole models of quantized layers, and their packed parameters."""
+    place = module.removeprefix("torch.quantization.")
+    if name not in _PACKED.get(place, ()) and not place.removeprefix("modules.").isidentifier():
+        raise KeyError(name)
+    if place not in _PACKED and not place.startswith("modules."):
+        raise KeyError(name)
+    try:
+        kind: Any = _upper(f"facula.quantization.{place}:{name}")
+    except ImportError:
+        raise KeyError(name) from None
+    if name not in _PACKED.get(place, ()) and not issubclass(kind, _upper("facula:nn").Module):
+        raise KeyError(name)
+    return Maker(name, lambda: kind.__new__(kind), _restore, kind)
 
 
 def _stock_module(module: str) -> Any:
