@@ -11,6 +11,7 @@ import facula
 from facula import library
 from facula.capture import sizes
 from facula.capture.sizes import Facts, Replay
+from facula.fx.experimental.symbolic_shapes import ConstraintViolationError
 
 REFUSED = [RuntimeError, NotImplementedError, ValueError, TypeError, IndexError, AssertionError,
            ZeroDivisionError, OverflowError]  # fmt: skip
@@ -57,3 +58,10 @@ def test_a_program_whose_operator_refuses_other_sizes() -> None:
     for rows in (8, 12, 4, 6, 16):
         x = facula.arange(float(rows))
         assert compiled(x).tolist() == program(x).tolist()
+
+
+def test_a_size_outside_of_the_range_of_its_mark():
+    x = facula.rand(8, 3)
+    facula._dynamo.mark_dynamic(x, 0, min=2, max=5)
+    with pytest.raises(ConstraintViolationError, match=r"max=5.*got 8"):
+        facula.compile(lambda v: v.sin(), backend="eager")(x)

@@ -28,6 +28,8 @@ def check_marks(world: Symbolic) -> None:
     Raises:
         ConstraintViolationError: names each such dimension and its value.
     """
+    if world.out_of_range:
+        raise ConstraintViolationError(_beyond(*world.out_of_range[0]))
     tensors = {
         id(v): v
         for v in world.tracked.values()
@@ -44,6 +46,15 @@ def check_marks(world: Symbolic) -> None:
     ]
     if fixed:
         raise ConstraintViolationError(_text(fixed))
+
+
+def _beyond(value: TensorValue, dim: int, bounds: tuple[int | None, int | None]) -> str:
+    name = f"{value.source.label()}.size()[{dim}]"
+    return (
+        f"[compile] a size within the range of its mark was required (mark_dynamic(min={bounds[0]}, "
+        f"max={bounds[1]})): Constraints violated ({name})!: got {int(value.fake.shape[dim])}\n"
+        "hint: mark the dimension with a wider range"
+    )
 
 
 def _text(fixed: list[tuple[TensorValue, int]]) -> str:

@@ -165,9 +165,12 @@ class Sizes(Part):
         value.unbacked = frozenset(own.get("_dynamo_unbacked_indices", ())) & value.dynamic
         for dim, (least, most) in own.get("_dynamo_dynamic_range", {}).items():
             if dim in value.dynamic:
-                number = self._dimension(value, dim, int(value.fake.shape[dim]))
+                size = int(value.fake.shape[dim])
+                number = self._dimension(value, dim, size)
                 for bound, compare in ((least, operator.ge), (most, operator.le)):
-                    if bound is not None:
+                    if bound is not None and not compare(size, bound):
+                        self.out_of_range.append((value, dim, (least, most)))
+                    elif bound is not None:
                         self.assume(NumberValue(True, compare, (number, Known(bound))))
 
     # assumptions ----------------------------------------------------------------------------------

@@ -96,6 +96,8 @@ class Symbolic(
         self.enclosing: list[tuple[list, list]] = []
         self.attached: dict[str, Any] = {}
         self.lazy_iterators: set[int] = set()
+        #: tensors with a dimension that is outside of the range that it was marked with
+        self.out_of_range: list[tuple[TensorValue, int, tuple[Any, Any]]] = []
         #: what the program says, to be said behind the graph: functions and arguments
         self.said: list[tuple[Any, tuple]] = []
         #: generators of Python's random numbers, and how many the segment draws
