@@ -291,6 +291,8 @@ def test_constants_and_modules_of_scripts_stay():
         module.count = 4
     with pytest.raises(RuntimeError, match="Cannot re-assign"):
         module.first = nn.Linear(2, 2)
+    with pytest.raises(RuntimeError, match="a module of type"):
+        module.first = jit.script(nn.ReLU())  # whose forward would not run
     module.first = jit.script(nn.Linear(2, 2))
 
 

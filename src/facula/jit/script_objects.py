@@ -409,6 +409,16 @@ class RecursiveScriptModule(ScriptModule, _HasGraph):
             fail(RuntimeError, "jit", f"a scripted module was required for {name!r} (Cannot re-assign modules in a "
                  "ScriptModule with a non-scripted "
                  "module)", type(value).__name__, hint="jit.script(module)")  # fmt: skip
+        if (
+            kind is not None
+            and isinstance(value, ScriptModule)
+            and name in self.__dict__["_modules"]
+        ):
+            wanted, have = kind.attributes.get(name), value.__dict__.get("_script_type")
+            if wanted is not None and wanted != have:
+                fail(RuntimeError, "jit", f"a module of type {wanted} was required for {name!r}: its methods are those "
+                     "that were compiled", have, hint="change it in the Python module, and script that "
+                     "again")  # fmt: skip
         super().__setattr__(name, value)
 
     def _items(self) -> list[Any]:
