@@ -31,7 +31,10 @@ from facula.runtime.compile import (
 )
 
 #: the instruction sets that packages have code for, by architecture (`native/fm_load.h` looks for these)
-VARIANTS = {"x86_64": ("v2", "v3", "v4"), "aarch64": ("neon",)}
+VARIANTS = {
+    machine: tuple(v for v in cpu_features.variants(machine) if cpu_features.parts(v) == (v,))
+    for machine in ("x86_64", "aarch64")
+}
 #: what fused kernels are compiled with (`runtime.compile.graph_flags`)
 _FUSED = ("-O2", "-fpeel-loops", "-fvect-cost-model=dynamic")
 

@@ -543,14 +543,6 @@ def triplet_margin_loss(
 ) -> Any:
     """max(0, d(anchor, positive) - d(anchor, negative) + margin). [Balntas et al. 2016]"""
     reduction = reduction_of("triplet_margin_loss", size_average, reduce, reduction)
-    if margin <= 0:
-        fail(
-            ValueError,
-            "triplet_margin_loss",
-            f"margin must be greater than 0, got {margin}",
-            margin,
-            hint="margin=1.0 is the default",
-        )
 
     def distance(a: object, b: object) -> Any:
         return F.pairwise_distance(a, b, p, eps)
@@ -570,6 +562,14 @@ def _triplets(
     swap: bool,
     reduction: str,
 ) -> Any:
+    if margin <= 0:
+        fail(
+            ValueError,
+            op,
+            f"margin must be greater than 0, got {margin}",
+            margin,
+            hint="margin=1.0 is the default",
+        )
     if not anchor.dim() == positive.dim() == negative.dim():
         fail(
             RuntimeError,
@@ -604,13 +604,5 @@ def triplet_margin_with_distance_loss(
     """As `triplet_margin_loss`, with any distance (default: `pairwise_distance`)."""
     op = "triplet_margin_with_distance_loss"
     reduction = reduction_of(op, None, None, reduction)
-    if margin <= 0:
-        fail(
-            ValueError,
-            op,
-            f"margin must be greater than 0, got {margin}",
-            margin,
-            hint="margin=1.0 is the default",
-        )
     distance = distance_function if distance_function is not None else F.pairwise_distance
     return _triplets(op, distance, anchor, positive, negative, margin, swap, reduction)
