@@ -194,6 +194,16 @@ oracle(
     ],
 )(numpy.allclose)
 oracle(
+    "isclose",
+    kind="numpy",
+    samples=lambda S: [
+        call(S.of([1.0, 2.0, 0.0]), S.of([1.0, 2.0 + 1e-7, 1e-3])),
+        call(S.of([1.0, float("nan"), float("inf")]), S.of([1.0, float("nan"), float("inf")])),
+        call(S.of([1.0, float("nan")]), S.of([1.0, float("nan")]), equal_nan=True),
+        call(S.of([1.0, 1.0]), S.of([1.1, 1.3]), 0.2, 0.0),
+    ],
+)(numpy.isclose)
+oracle(
     "equal",
     kind="numpy",
     samples=lambda S: [

@@ -228,7 +228,14 @@ cdef int record_formula(Op op, tuple args, object r) except -1:
     for i in range(len(r)):
         t = r[i]
         if t is not None and KIND[t.dt] >= KIND_FLOAT and i not in nondifferentiable:
+            if t.base is not None: mark_piece(t, args[0])
             attach(t, n, i)
+    return 0
+
+
+cdef inline int mark_piece(Tensor t, object source) except -1:
+    """Note that a view of an argument is one of several which a call gave, or came from a custom function."""
+    if isinstance(source, Tensor) and (<Tensor>source).st == t.st: t.keys |= K_PIECE
     return 0
 
 
@@ -601,7 +608,16 @@ def record_function(Node node, tuple inputs, tuple outputs, tuple dirty):
             if t.base is not None:
                 rebase(t, node)
                 continue
+        elif t.base is not None:
+            for x in inputs: mark_piece(t, x)
         attach(t, node, i)
+
+
+def allow_writes(tuple pieces):
+    """Views that came from one call, each of which may be written to all the same, as PyTorch has it for some operators."""
+    for t in pieces:
+        (<Tensor?>t).keys &= ~<uint32_t>K_PIECE
+    return pieces
 
 
 class SavedVariable:

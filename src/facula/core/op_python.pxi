@@ -579,7 +579,7 @@ cdef object reshape_inplace(Op op, tuple args, uint32_t k):
     cdef Node n = None
     cdef int i
     if k & K_GRAD and not (k & K_NOGRAD):
-        if self.fn_ is None and self.keys & K_GRAD:
+        if self.keys & K_GRAD and (self.fn_ is None or self.keys & K_PIECE):
             check_inplace(op.name, self, k)
         n = formula_node(op, args, None)
     if k & K_DISPATCH and op.inplace is not None and dispatch_view_inplace(op, args):
@@ -626,12 +626,26 @@ cdef inline int check_fill(str op, Tensor self, uint32_t tls) except -1:
     return check_memory(op, self)
 
 
+cdef int raise_piece(str op, Tensor self) except -1:
+    cdef str name = self.fn_.name().removesuffix("Backward0")
+    if type(self.fn_) is not Node:
+        raise said(RuntimeError, "[%s_] a tensor with memory of its own was required: Output %d of %s is a view and is being modified inplace. "
+                           "This view was created inside a custom Function (or because an input was returned as-is) and the autograd "
+                           "logic to handle view+inplace would override the custom backward associated with the custom Function, "
+                           "leading to incorrect gradients.\nhint: clone() the output of the custom Function" % (op, self.out_nr, name))
+    raise said(RuntimeError, "[%s_] a view that came from a call alone was required: Output %d of %s is a view and is being modified inplace. "
+                       "This view is the output of a function that returns multiple views. Such functions do not allow the output "
+                       "views to be modified inplace. You should replace the inplace operation by an out-of-place one.\n"
+                       "hint: x[i] and x.narrow(dim, start, length) give views that may be written to" % (op, self.out_nr, name))
+
+
 cdef inline int check_history(str op, Tensor self, uint32_t tls) except -1:
     """The rules of the tape for a tensor that is about to be overwritten."""
     if self.keys & K_GRAD and not (tls & K_NOGRAD):
         if self.fn_ is None:
             raise said(RuntimeError, "[%s_] a tensor that is no leaf was required: a leaf Variable that requires grad is being used in "
                                "an in-place operation.\nhint: wrap the update in no_grad(), or work on x.clone()" % op)
+        if self.keys & K_PIECE: raise_piece(op, self)
     if self.base is not None and not (tls & K_NOGRAD) and self.base.keys & K_GRAD and self.base.fn_ is None:
         raise said(RuntimeError, "[%s_] a view of no leaf was required: a view of a leaf Variable that requires grad is being used in "
                            "an in-place operation.\nhint: wrap the update in no_grad(), or work on x.clone()" % op)

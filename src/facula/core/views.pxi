@@ -6,6 +6,7 @@
 cdef inline Tensor start_view(Tensor a):
     """A new tensor on the storage of `a`, remembering the root."""
     cdef Tensor t = share(a)
+    t.keys |= a.keys & K_PIECE
     set_base(t, a.base if a.base is not None else a)
     return t
 
@@ -559,10 +560,20 @@ cdef int read_slice(Tensor t, int d, object s) except -1:
     return 0
 
 
+cdef object without_idle_ellipses(object index):
+    """The subscript without the ellipses at its end that follow another one, which has taken all dimensions that were left."""
+    cdef int n = <int>len(index), kept = n
+    while kept > 1 and index[kept - 1] is Ellipsis: kept -= 1
+    for i in range(kept):
+        if index[i] is Ellipsis: return index[:kept]
+    return index if kept + 1 >= n else index[:kept + 1]
+
+
 cdef object get_item(Tensor a, object index):
     cdef uint32_t k = a.keys | fk_tls_keys()
     cdef Tensor t
     cdef bint serves
+    if type(index) is tuple and len(<tuple>index) > 1 and (<tuple>index)[len(<tuple>index) - 1] is Ellipsis: index = without_idle_ellipses(index)
     if k & K_SLOW_METHOD:
         if k & (K_OVERRIDE | K_FUNCTION_MODE):
             r = torch_function(Tensor.__getitem__, (a, index), {}, k)
@@ -648,6 +659,7 @@ cdef int set_item(Tensor a, object index, object value) except -1:
     cdef Tensor t
     cdef bint serves = False
     cdef uint32_t k = a.keys | fk_tls_keys() | keys_of(value)
+    if type(index) is tuple and len(<tuple>index) > 1 and (<tuple>index)[len(<tuple>index) - 1] is Ellipsis: index = without_idle_ellipses(index)
     if k & K_SLOW_METHOD:
         if k & (K_OVERRIDE | K_FUNCTION_MODE):
             if torch_function(Tensor.__setitem__, (a, index, value), {}, k) is not NotImplemented: return 0

@@ -93,9 +93,9 @@ def _define_unsafe(source: core.Op) -> None:
     text = source.definition.schema.text.strip().replace(source.definition.name, name, 1)
 
     def pieces(*args: object) -> Any:
-        return source(*args)
+        return core.allow_writes(source(*args))
 
-    pieces.__doc__ = f"As `{source.definition.name}`, for pieces that are not written to."
+    pieces.__doc__ = f"As `{source.definition.name}`, and the pieces may be written to."
     composite(text, names=(name, "Tensor." + name), out=False)(pieces)
 
 

@@ -280,7 +280,8 @@ def tensor_split(self, indices_or_sections, dim):
             )
         _check_count("tensor_split", indices_or_sections)
         base, extra = divmod(n, indices_or_sections)
-        return F.split_with_sizes(self, [base + (i < extra) for i in range(indices_or_sections)], d)
+        sizes = [base + (i < extra) for i in range(indices_or_sections)]
+        return core.allow_writes(F.split_with_sizes(self, sizes, d))
     bounds = [0, *indices_or_sections, n]
     return tuple(F.slice(self, d, a, b, 1) for a, b in zip(bounds, bounds[1:], strict=False))
 

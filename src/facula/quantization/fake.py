@@ -70,7 +70,9 @@ def _of_tensor(self: Any, scale: Any, zero: Any, quant_min: int, quant_max: int)
             scale,
             hint="the scale is the step between neighbouring levels",
         )
-    return core.tensor(scale, dtype=core.float32), zero
+    return core.tensor(
+        scale, dtype=core.float64 if self.dtype is core.float64 else core.float32
+    ), zero
 
 
 @composite(

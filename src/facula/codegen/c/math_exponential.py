@@ -129,13 +129,13 @@ FM @T fm_rsqrt_@s(@T x) {
 }
 
 FM @T fm_maximum_@s(@T x, @T y) {
-    @T r = x > y ? x : y;
-    return x != x ? x : r;
+    @T r = y > x ? y : x; /* the first of equal ones: zeros have signs */
+    return y != y ? y : r;
 }
 
 FM @T fm_minimum_@s(@T x, @T y) {
-    @T r = x < y ? x : y;
-    return x != x ? x : r;
+    @T r = y < x ? y : x;
+    return y != y ? y : r;
 }
 
 FM @T fm_nextafter_@s(@T x, @T y) {

@@ -65,6 +65,7 @@ FM_CALL double fm_zeta_f64(double x, double q) {
     const double inf = __builtin_inf();
     if (x == 1.0) return inf;
     if (x < 1.0 || x != x || q != q) return __builtin_nan("");
+    if (q == inf) return 0.0;
     if (q > 0.0) return fm_zeta_positive_f64(x, q);
     if (q == __builtin_floor(q)) return inf;
     if (x != __builtin_floor(x)) return __builtin_nan("");
@@ -75,12 +76,8 @@ FM_CALL double fm_zeta_f64(double x, double q) {
 }
 
 FM_CALL double fm_polygamma_f64(double n, double x) {
-    const double pi = 3.14159265358979323846;
     if (n == 0.0) return fm_digamma_f64(x);
-    if (n == 1.0 && x < 0.0) {
-        double s = __builtin_sin(pi * (x - __builtin_floor(x)));
-        return x == __builtin_floor(x) ? __builtin_inf() : pi * pi / (s * s) - fm_zeta_f64(2.0, 1.0 - x);
-    }
+    if (x == -__builtin_inf()) return __builtin_nan("");
     double sign = __builtin_fmod(n, 2.0) == 0.0 ? -1.0 : 1.0;
     return sign * __builtin_tgamma(n + 1.0) * fm_zeta_f64(n + 1.0, x);
 }

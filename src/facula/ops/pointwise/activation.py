@@ -29,7 +29,7 @@ SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 )
 def relu(x):
     """``max(self, 0)`` [Nair & Hinton 2010]."""
-    return s.where(x <= 0, s.constant(0, x.dtype), x)
+    return s.where(x < 0, s.constant(0, x.dtype), x)
 
 
 @relu.backward
@@ -327,7 +327,7 @@ def _check_lambd(*, lambd: float) -> None:
 )
 def softshrink(x, *, lambd):
     """`self` moved by `lambd` towards zero, 0 between ``-lambd`` and ``lambd``."""
-    value = s.where(x > lambd, x - lambd, s.where(x < -lambd, x + lambd, 0.0))
+    value = s.where(x > lambd, x - lambd, s.where(x < -lambd, x + lambd, x * 0.0))
     return s.where(s.isnan(x), x, value)
 
 

@@ -178,13 +178,16 @@ def _check_tolerances(*, rtol: float, atol: float, equal_nan: bool) -> None:
 
 
 @pointwise(
-    "isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
+    "_isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
+    names=(),
     result="bool",
     differentiable=False,
     check=_check_tolerances,
+    inplace=False,
+    out=False,
     reference="numpy.isclose",
 )
-def isclose(x, y, *, rtol, atol, equal_nan):
+def _isclose(x, y, *, rtol, atol, equal_nan):
     """``|self - other| <= atol + rtol * |other|``; equal infinities are close, NaNs only if `equal_nan`."""
     if x.is_bool:
         return s.apply("eq", x, y)
@@ -198,6 +201,18 @@ def isclose(x, y, *, rtol, atol, equal_nan):
     near = distance <= atol + s.apply("abs", rtol * y)
     near = s.logical_and(near, loose)
     return s.logical_or(close, s.logical_and(s.apply("isfinite", distance), near))
+
+
+@composite(
+    "isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
+)
+def isclose(self, other, rtol, atol, equal_nan):
+    """``|self - other| <= atol + rtol * |other|``; equal infinities are close, NaNs only if `equal_nan`."""
+    if core.result_type(self, other) is not core.uint64:
+        return F._isclose(self, other, rtol, atol, equal_nan)
+    # numbers beyond 2**53 that round to one double are near, not equal
+    near = F._isclose(self.double(), other.double(), rtol, atol, equal_nan)
+    return (near & (rtol != 0 or atol != 0)) | (self == other)
 
 
 # ------------------------------------------------------------------ whole tensors
