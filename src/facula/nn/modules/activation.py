@@ -557,7 +557,7 @@ class Softshrink(Hardshrink):
 
     Example:
         >>> facula.nn.Softshrink()(facula.tensor([-2.0, -0.5, 0.0, 1.0]))
-        tensor([-1.5000,  0.0000,  0.0000,  0.5000])
+        tensor([-1.5000, -0.0000,  0.0000,  0.5000])
     """
 
     def forward(self, input: core.Tensor) -> Any:
