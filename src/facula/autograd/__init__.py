@@ -49,7 +49,7 @@ def _overridden(outputs: Any, inputs: object) -> list[Any]:
     return found
 
 
-def _by_override(outputs: Any, inputs: object, grad_outputs: Any, words: dict[str, Any]) -> Any:
+def _by_override(outputs: Tensor, inputs: object, grad_outputs: Any, words: dict[str, Any]) -> Any:
     # lazily: most programs have no tensors of classes that override functions
     overrides = importlib.import_module("facula.namespaces.overrides")
     relevant = (*_as_tuple(outputs), *_as_tuple(inputs))

@@ -345,7 +345,7 @@ def _castable(value: object, device_type: str) -> bool:
     )
 
 
-def _cast(value: Any, dtype: core.dtype, device_type: str) -> Any:
+def _cast(value: core.Tensor, dtype: core.dtype, device_type: str) -> Any:
     """The argument with its tensors in another dtype."""
     if isinstance(value, (list, tuple)):
         if not any(isinstance(x, core.Tensor) for x in value):
@@ -358,7 +358,7 @@ def _cast(value: Any, dtype: core.dtype, device_type: str) -> Any:
     return _lowered_parameter(value, dtype)
 
 
-def _lowered_parameter(value: Any, dtype: core.dtype) -> Any:
+def _lowered_parameter(value: core.Tensor, dtype: core.dtype) -> Any:
     """The kept copy of a parameter, or a new one that is kept: weights are lowered once a region."""
     known = _STATE.cache.get(id(value))
     recording = core.is_grad_enabled()

@@ -95,7 +95,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
     _active.pop().__exit__()
 
 
-def make_dual(tensor: core.Tensor, tangent: Any, *, level: int | None = None) -> Any:
+def make_dual(tensor: core.Tensor, tangent: core.Tensor, *, level: int | None = None) -> Any:
     """A dual tensor: a view of a tensor with a tangent.
 
     Args:

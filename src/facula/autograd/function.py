@@ -416,7 +416,9 @@ class Function(_SingleLevelFunction):
         return (results[0] if single else tuple(results)), ctx
 
 
-def _prepare_outputs(ctx: Any, args: tuple, results: list, record: bool) -> tuple[tuple, tuple]:
+def _prepare_outputs(
+    ctx: BackwardCFunction, args: tuple, results: list, record: bool
+) -> tuple[tuple, tuple]:
     """Replace inputs that are returned as they are; gives what to attach to the node, and which
     were written to.
     """
@@ -456,7 +458,7 @@ def _differentiable(tensor: core.Tensor) -> bool:
     return tensor.dtype.is_floating_point or tensor.dtype.is_complex
 
 
-def _check_dirty(ctx: Any, tensor: core.Tensor, inputs: dict, record: bool) -> None:
+def _check_dirty(ctx: BackwardCFunction, tensor: core.Tensor, inputs: dict, record: bool) -> None:
     if id(tensor) not in inputs:
         fail(
             RuntimeError,
@@ -475,7 +477,9 @@ def _check_dirty(ctx: Any, tensor: core.Tensor, inputs: dict, record: bool) -> N
         )
 
 
-def _record(ctx: Any, args: tuple, results: list, targets: tuple, dirty: tuple) -> None:
+def _record(
+    ctx: BackwardCFunction, args: tuple, results: list, targets: tuple, dirty: tuple
+) -> None:
     """Make ``ctx`` the node of the outputs, and keep what was asked for."""
     positions = [i for i, a in enumerate(args) if isinstance(a, Tensor)]
     ctx._n_inputs = len(args)

@@ -536,7 +536,7 @@ def hessian(
 
 
 def _slopes(
-    func: Callable, inputs: Any, v: object, create_graph: bool, strict: bool, name: str
+    func: Callable, inputs: core.Tensor, v: object, create_graph: bool, strict: bool, name: str
 ) -> tuple[bool, Any, Any, core.Tensor, Any]:
     """What products with a Hessian begin with: inputs, the vector, the value and its gradient."""
     many, tensors = _as_tuple(inputs, "inputs", name)
@@ -551,7 +551,11 @@ def _slopes(
 
 
 def vhp(
-    func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+    func: Callable,
+    inputs: core.Tensor,
+    v: Any = None,
+    create_graph: bool = False,
+    strict: bool = False,
 ) -> tuple:
     """A vector times the Hessian of a function of one element, and the function's value.
 
@@ -582,7 +586,11 @@ def vhp(
 
 
 def hvp(
-    func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+    func: Callable,
+    inputs: core.Tensor,
+    v: Any = None,
+    create_graph: bool = False,
+    strict: bool = False,
 ) -> tuple:
     """The Hessian of a function of one element times a vector, and the function's value.
 

@@ -49,7 +49,7 @@ def _as_tuple(value: object) -> tuple:
     return tuple(value) if isinstance(value, list) else (value,)
 
 
-def _is_differentiable(value: Any) -> bool:
+def _is_differentiable(value: core.Tensor) -> bool:
     return isinstance(value, core.Tensor) and value.requires_grad
 
 
@@ -157,7 +157,7 @@ def _dense(tensor: core.Tensor) -> Any:
 def _expected_gradient(jacobian: Any, complex_input: bool, cotangent_imaginary: bool) -> Any:
     """What a unit cotangent must give: the gradient of Re(conj(u) f) as d/dx + i d/dy."""
 
-    def part(values: Any) -> Any:
+    def part(values: core.Tensor) -> Any:
         if not values.is_complex():
             return F.zeros_like(values) if cotangent_imaginary else values
         return values.imag if cotangent_imaginary else values.real
@@ -171,7 +171,9 @@ def _close(a: core.Tensor, b: core.Tensor, check: _Check) -> bool:
     return bool(((a - b).abs() <= check.atol + check.rtol * b.abs()).all())
 
 
-def _message(analytical: Any, numerical: Any, out: int, inp: int, extra: str = "") -> str:
+def _message(
+    analytical: core.Tensor, numerical: core.Tensor, out: int, inp: int, extra: str = ""
+) -> str:
     worst = float((analytical - numerical).abs().max()) if analytical.numel() else 0.0
     return (
         f"[gradcheck] equal Jacobians were required: Jacobian {extra}mismatch for output {out} "
@@ -658,7 +660,7 @@ def _gradient_function(func: Callable, tensors: tuple, count: int) -> Callable[.
     return gradient
 
 
-def _shown(value: Any) -> Any:
+def _shown(value: core.Tensor) -> Any:
     """A view whose gradient is asked for; a dual tensor may need none by itself."""
     shown = value.view_as(value)
     return shown if shown.requires_grad else shown.requires_grad_()

@@ -102,7 +102,7 @@ class Attributes(Part):
         """Raises what Python raises."""
         self.fail(AttributeError, f"'{kind.__name__}' object has no attribute '{name}'")
 
-    def _other_attribute(self, owner: Any, name: str) -> Any:
+    def _other_attribute(self, owner: Value, name: str) -> Any:
         if name == "__class__":
             return self.trusted(owner.cls)
         if isinstance(owner, NodeValue):
@@ -307,7 +307,7 @@ class Attributes(Part):
             self.dict_set(attributes, Known(name), known)
         return known
 
-    def _slot(self, found: Any, name: str, owner: Any) -> Any:
+    def _slot(self, found: Any, name: str, owner: ObjectValue) -> Any:
         if not isinstance(owner, ObjectValue):
             raise Break("unsupported-attribute", f"{owner.kind.__name__}.{name}")
         if name in owner.slots:

@@ -12,6 +12,7 @@ import contextlib
 import functools
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core
@@ -46,7 +47,11 @@ SYMBOLIC_PROGRAMS = 16
 
 
 def for_sizes(
-    backend: Any, graph_module: Any, inputs: list[Any], dynamic: list[Any], keys: list[Any]
+    backend: Callable[..., Any],
+    graph_module: Any,
+    inputs: list[Any],
+    dynamic: list[Any],
+    keys: list[Any],
 ) -> Any:
     """The graph compiled for many sizes, None where the backend has no such programs."""
     words: dict[str, Any] = {}
@@ -71,7 +76,12 @@ class BySizes:
     """
 
     def __init__(
-        self, backend: Any, graph_module: Any, inputs: list[Any], dynamic: list[Any], function: str
+        self,
+        backend: Callable[..., Any],
+        graph_module: Any,
+        inputs: list[Any],
+        dynamic: list[Any],
+        function: str,
     ) -> None:
         self.backend, self.graph_module, self.function = backend, graph_module, function
         #: for each input the dimensions that may change
@@ -86,7 +96,7 @@ class BySizes:
         self.compiled[self._key(inputs)] = compiled_by(backend, graph_module, inputs, function)
 
     @staticmethod
-    def _key(inputs: Any) -> tuple:
+    def _key(inputs: Sequence[Any]) -> tuple:
         return tuple(
             (tuple(value.shape), value.stride()) if isinstance(value, core.Tensor) else value
             for value in inputs

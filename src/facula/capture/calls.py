@@ -274,7 +274,9 @@ class Calls(Part):
         self._fill_defaults(function, bound, names[:count], count)
         return bound
 
-    def _fill_defaults(self, function: FunctionValue, bound: dict, names: Any, count: int) -> None:
+    def _fill_defaults(
+        self, function: FunctionValue, bound: dict, names: tuple[Any, ...], count: int
+    ) -> None:
         code = function.code
         offset = count - len(function.defaults)
         for n, name in enumerate(names):

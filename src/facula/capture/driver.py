@@ -189,7 +189,9 @@ class Session:
         module = own_name(function.__module__)
         return not is_trusted_name(module) or module.startswith(_CAPTURED)
 
-    def place(self, function: Any, code: types.CodeType, point: Point | None) -> Place:
+    def place(
+        self, function: Callable[..., Any], code: types.CodeType, point: Point | None
+    ) -> Place:
         """The place of a function's start, or of a point."""
         key = (code, id(function.__globals__), point and point[:3])
         found = self.places.get(key)
@@ -312,7 +314,12 @@ class Session:
                 return signal.value
 
     def after_wrong_assumption(
-        self, place: Place, state: Any, error: Exception | None, function: Any, values: list[Any]
+        self,
+        place: Place,
+        state: Any,
+        error: Exception | None,
+        function: Callable[..., Any],
+        values: list[Any],
     ) -> Any:
         """Run in Python what was captured for another truth of a tensor, or whose graph failed.
 
@@ -330,7 +337,9 @@ class Session:
             raise error
         return result
 
-    def reasons(self, entry: Entry, place: Place, function: Any, values: list[Any]) -> list[str]:
+    def reasons(
+        self, entry: Entry, place: Place, function: Callable[..., Any], values: list[Any]
+    ) -> list[str]:
         """Why an entry does not serve a state."""
         slots = dict(zip(place.slots, values, strict=True))
         slots["F"] = function
@@ -468,7 +477,9 @@ def make_caller(session: Session, function: types.FunctionType) -> Callable[...,
     return caller
 
 
-def _by_original_names(caller: Any, names: dict[str, str], function: Any) -> Callable[..., Any]:
+def _by_original_names(
+    caller: Callable[..., Any], names: dict[str, str], function: Callable[..., Any]
+) -> Callable[..., Any]:
     """A caller whose parameters had to be renamed, callable by the names that they had."""
 
     @functools.wraps(function)

@@ -7,6 +7,7 @@ Keeps true: the names are PyTorch's; each message has the code, the user's line,
 from __future__ import annotations
 
 import types
+from collections.abc import Callable
 from typing import Any
 
 from facula.capture.breaks import CATALOGUE, Break
@@ -39,7 +40,7 @@ class Unsupported(TorchDynamoException):
 class BackendCompilerFailed(TorchDynamoException):
     """A backend raised."""
 
-    def __init__(self, backend: Any, error: Exception) -> None:
+    def __init__(self, backend: Callable[..., Any], error: Exception) -> None:
         self.inner_exception = error
         backend = getattr(backend, "func", backend)  # with its options
         name = getattr(backend, "__name__", type(backend).__name__)

@@ -12,7 +12,7 @@ import contextlib
 import functools
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from facula import autograd, core
@@ -53,7 +53,7 @@ def _engine(name: str) -> Any:
     return run
 
 
-def _question(function: Any) -> Any:
+def _question(function: Callable[..., Any]) -> Any:
     return lambda d, args, kwargs: d.trusted(function(*[d.constant_of(arg) for arg in args]))
 
 

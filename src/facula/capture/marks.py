@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import types
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 #: compiled function -> the function; on the side, since `functools.wraps` copies attributes
@@ -16,7 +17,7 @@ _ALLOWED: dict[int, Any] = {}
 _BREAKS: dict[int, Any] = {}
 
 
-def set_original(compiled: Any, function: Any) -> None:
+def set_original(compiled: Callable[..., Any], function: Callable[..., Any]) -> None:
     """Note what a compiled function is made of."""
     _ORIGINALS[compiled] = function
 
@@ -37,7 +38,7 @@ def disable(function: Any, reason: str | None = None) -> None:
     function._torchdynamo_disable_msg = reason
 
 
-def is_disabled(function: Any) -> bool:
+def is_disabled(function: Callable[..., Any]) -> bool:
     """Whether the function is never captured."""
     return bool(getattr(function, "_torchdynamo_disable", False)) or id(function) in _BREAKS
 
@@ -54,6 +55,6 @@ def disallow_in_graph(function: Any) -> None:
     _ALLOWED.pop(id(function), None)
 
 
-def is_allowed_in_graph(function: Any) -> bool:
+def is_allowed_in_graph(function: Callable[..., Any]) -> bool:
     """Whether calls of the function are one node."""
     return id(function) in _ALLOWED

@@ -173,7 +173,7 @@ def _maker(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _open_range(d: Symbolic, given: list[Any], dtype: Any = None) -> ArrayValue:
+def _open_range(d: Symbolic, given: list[Any], dtype: core.dtype | None = None) -> ArrayValue:
     """`arange` up to a size that may change."""
     hints = [
         value.hint if isinstance(value, NumberValue) else d.constant_of(value) for value in given
@@ -186,7 +186,7 @@ def _open_range(d: Symbolic, given: list[Any], dtype: Any = None) -> ArrayValue:
 # making arrays ------------------------------------------------------------------------------------
 @rule(np.array)
 def _array(
-    d: Symbolic, object: Any, dtype: Any = None, *, copy: Any = None, order: Any = None,
+    d: Symbolic, object: Any, dtype: core.dtype | None = None, *, copy: Any = None, order: Any = None,
     subok: object = None, ndmin: Any = None, like: object = None,
 ) -> Any:  # fmt: skip
     _plain_order(d, order, like)
@@ -204,7 +204,8 @@ def _array(
 
 @rule(np.asarray, np.asanyarray)
 def _asarray(
-    d: Symbolic, a: object, dtype: Any = None, order: Any = None, *, device: Any = None, copy: Any = None,
+    d: Symbolic, a: object, dtype: core.dtype | None = None, order: Any = None, *,
+    device: core.device | str | int | None = None, copy: Any = None,
     like: object = None,
 ) -> Any:  # fmt: skip
     if copy is not None and not d.is_none(copy):
@@ -214,7 +215,9 @@ def _asarray(
 
 
 @rule(np.ascontiguousarray)
-def _ascontiguousarray(d: Symbolic, a: object, dtype: Any = None, *, like: object = None) -> Any:
+def _ascontiguousarray(
+    d: Symbolic, a: object, dtype: core.dtype | None = None, *, like: object = None
+) -> Any:
     made = as_array(d, a, dtype_of(d, dtype))
     if made.inner.fake.dim() == 0:
         return METHODS["reshape"](d, made, Known(1))
@@ -230,7 +233,8 @@ def _plain_order(d: Symbolic, order: Any, like: object = None) -> None:
 
 def _filled(value: int) -> Callable[..., Any]:
     def run(
-        d: Symbolic, shape: Any, dtype: Any = None, order: Any = None, *, device: Any = None,
+        d: Symbolic, shape: Any, dtype: core.dtype | None = None, order: Any = None, *,
+        device: core.device | str | int | None = None,
         like: Any = None,
     ) -> Any:  # fmt: skip
         _plain_order(d, order, like)
@@ -270,8 +274,8 @@ rule(np.full_like)(_filled_like(None))
 
 @rule(np.full)
 def _full(
-    d: Symbolic, shape: Any, fill_value: Any, dtype: Any = None, order: Any = None, *,
-    device: Any = None, like: object = None,
+    d: Symbolic, shape: Any, fill_value: Any, dtype: core.dtype | None = None, order: Any = None, *,
+    device: core.device | str | int | None = None, like: object = None,
 ) -> Any:  # fmt: skip
     _plain_order(d, order, like)
     value = d.force(fill_value)
@@ -289,7 +293,7 @@ def _full(
 # joining and choosing -----------------------------------------------------------------------------
 def _joined(name: str) -> Callable[..., Any]:
     def run(
-        d: Symbolic, arrays: Any, /, axis: Any = None, out: Any = None, *, dtype: Any = None,
+        d: Symbolic, arrays: Any, /, axis: Any = None, out: Any = None, *, dtype: core.dtype | None = None,
         casting: object = None,
     ) -> Any:  # fmt: skip
         parts = [as_array(d, part) for part in d.unpack_all(arrays)]

@@ -142,7 +142,7 @@ def _transposed(d: Symbolic, owner: ArrayValue, first: Any, second: Any) -> Arra
 # reductions ---------------------------------------------------------------------------------------
 def _fold(ufunc: Any) -> Callable[..., Any]:
     def run(
-        d: Symbolic, a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
+        d: Symbolic, a: Any, axis: Any = None, dtype: core.dtype | None = None, out: Any = None,
         keepdims: Any = None, initial: Any = None, where: Any = None,
     ) -> Any:  # fmt: skip
         given = Known(None) if axis is None else axis
@@ -172,7 +172,7 @@ for _name, _comparing in {
 
 def _moment(name: str) -> Callable[..., Any]:
     def run(
-        d: Symbolic, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = None,
+        d: Symbolic, a: Any, axis: Any = None, dtype: core.dtype | None = None, out: Any = None, ddof: Any = None,
         keepdims: Any = None, *, where: Any = None, mean: Any = None, correction: Any = None,
     ) -> Any:  # fmt: skip
         for value in (where, mean, correction):
@@ -235,7 +235,9 @@ for _name in ("argmax", "argmin"):
 
 
 def _run(ufunc: np.ufunc) -> Callable[..., Any]:
-    def run(d: Symbolic, a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    def run(
+        d: Symbolic, a: Any, axis: Any = None, dtype: core.dtype | None = None, out: Any = None
+    ) -> Any:
         if axis is None or d.is_none(axis):
             a, axis = _ravel(d, a), Known(0)
         return accumulate(d, ufunc, a, axis, dtype, out)

@@ -344,7 +344,7 @@ def _sample(ufunc: np.ufunc, place: int, dtype: np.dtype) -> np.ndarray:
 
 # folds and runs -----------------------------------------------------------------------------------
 def reduce(
-    d: Symbolic, ufunc: np.ufunc, array: Any, axis: Any = None, dtype: Any = None, out: object = None,
+    d: Symbolic, ufunc: np.ufunc, array: Any, axis: Any = None, dtype: core.dtype | None = None, out: object = None,
     keepdims: Any = None, initial: Any = None, where: object = None,
 ) -> Any:  # fmt: skip
     """`ufunc.reduce`."""
@@ -402,7 +402,12 @@ def axes_of(d: Symbolic, tensor: TensorValue, axis: Any, default: Any = None) ->
 
 
 def accumulate(
-    d: Any, ufunc: np.ufunc, array: Any, axis: Any = None, dtype: Any = None, out: object = None
+    d: Any,
+    ufunc: np.ufunc,
+    array: Any,
+    axis: Any = None,
+    dtype: core.dtype | None = None,
+    out: object = None,
 ) -> Any:
     """`ufunc.accumulate`."""
     name = _RUNS.get(ufunc) or _RUNNING.get(ufunc)

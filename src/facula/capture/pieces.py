@@ -9,6 +9,7 @@ Keeps true: nodes run in the order of the graph; a piece is compiled for the siz
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from facula import core
@@ -56,7 +57,7 @@ class _Piece:
         self.module = GraphModule(owner, graph)
         self.compiled: Any = None
 
-    def run(self, values: dict[Node, Any], backend: Any, name: str) -> None:
+    def run(self, values: dict[Node, Any], backend: Callable[..., Any], name: str) -> None:
         given = [values[n] for n in self.inputs]
         if self.compiled is None:
             dynamic = [
@@ -70,7 +71,7 @@ class _Piece:
 class Pieces:
     """A graph that reads from elements, compiled in pieces."""
 
-    def __init__(self, backend: Any, graph_module: Any, function: str) -> None:
+    def __init__(self, backend: Callable[..., Any], graph_module: Any, function: str) -> None:
         self.backend, self.function, self.module = backend, function, graph_module
         nodes = list(graph_module.graph.nodes)
         self.placeholders = [n for n in nodes if n.op == "placeholder"]

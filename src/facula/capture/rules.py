@@ -87,7 +87,7 @@ def _packages(obj: object) -> Iterator[str]:
             yield module.partition(".")[0]
 
 
-def is_pure(obj: Any) -> bool:
+def is_pure(obj: Callable[..., Any]) -> bool:
     """Whether a C function only computes."""
     try:
         if obj in _IMPURE:

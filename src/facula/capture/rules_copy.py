@@ -77,7 +77,7 @@ def _deepcopy(d: Symbolic, args: list, kwargs: dict) -> Any:
     return _deep(d, args[0], {})
 
 
-def _deep(d: Symbolic, value: Any, memo: dict[int, Any]) -> Any:
+def _deep(d: Symbolic, value: Value, memo: dict[int, Any]) -> Any:
     """A copy of a value and of all that it holds; `memo` has those that were made."""
     value = d.force(value)
     if isinstance(value, (Known, NumberValue, FunctionValue)):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from facula import core
@@ -186,7 +187,7 @@ def _text(function: Any) -> Rule:
     return run
 
 
-def _object_text(d: Symbolic, value: ObjectValue, function: Any) -> Any:
+def _object_text(d: Symbolic, value: ObjectValue, function: type) -> Any:
     names = ["__repr__"] if function is repr else ["__str__", "__repr__"]
     for name in names:
         found = d.type_lookup(value.kind, name)
@@ -268,7 +269,7 @@ def _is_grad_enabled(d: Symbolic, args: list, kwargs: dict) -> Any:
     return Known(core.is_grad_enabled())
 
 
-def _state_question(function: Any) -> Rule:
+def _state_question(function: Callable[..., Any]) -> Rule:
     return lambda d, args, kwargs: d.trusted(function(*[d.constant_of(a) for a in args]))
 
 

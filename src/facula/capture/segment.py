@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from facula import core
@@ -82,7 +82,7 @@ def under_modes() -> bool:
     return bool(core.FUNCTION_MODES or core.DISPATCH_MODES or core.interpreters())
 
 
-def capture(place: Any, function: Any, values: list[Any]) -> Entry | None:
+def capture(place: Any, function: Callable[..., Any], values: list[Any]) -> Entry | None:
     """Capture and compile the segment that starts at a place for a state; None where that failed,
     and `suppress_errors` lets the program go on."""
     try:
@@ -101,7 +101,7 @@ def capture(place: Any, function: Any, values: list[Any]) -> Entry | None:
     return None
 
 
-def _captured(place: Any, function: Any, values: list[Any]) -> Entry:
+def _captured(place: Any, function: Callable[..., Any], values: list[Any]) -> Entry:
     """Attempts, until one is a segment."""
     log = logs.get_logger("dynamo")
     log.debug("capture of %s at instruction %s", place.code.co_qualname, _index(place))
@@ -159,7 +159,7 @@ def _thread_state_kept() -> Iterator[None]:
 
 
 def _attempt(
-    world: Symbolic, place: Any, function: Any, values: list[Any], stop: int | None
+    world: Symbolic, place: Any, function: Callable[..., Any], values: list[Any], stop: int | None
 ) -> tuple[SegmentCode, Ending]:
     """One run of the interpreter up to `stop`, or to where the segment ends by itself."""
     frame = _symbolic_frame(world, place, function, values)
@@ -227,7 +227,7 @@ def _suspended(world: Symbolic, frame: Frame, place: Any) -> Ending:
     return Ending("suspend", [*values, handling, *frame.stack], point)
 
 
-def _is_elements(world: Symbolic, value: Any) -> bool:
+def _is_elements(world: Symbolic, value: Value) -> bool:
     """Whether a value is a tensor, which nobody misses who does not read it."""
     if type(value) is Lazy and value.value is None:
         return isinstance(value.obj, core.Tensor)
@@ -317,7 +317,7 @@ def code_needs_sizes(world: Symbolic) -> bool:
     return any(number.node is not None for number, _ in world.conditions)
 
 
-def _call_backend(place: Any, world: Symbolic, graph_module: Any) -> Any:
+def _call_backend(place: Any, world: Symbolic, graph_module: GraphModule) -> Any:
     if not world.operator_count:
         return graph_module.forward
     COUNTERS["stats"]["unique_graphs"] += 1

@@ -526,7 +526,7 @@ class SegmentCode:
             pair = f"{self.out.source(left)}, {self.out.source(right)}"
             self.out.lines.append(f"if {self.out.hold(core.overlapping)}({pair}): return MISS")
 
-    def _beside(self, number: Any) -> None:
+    def _beside(self, number: NumberValue) -> None:
         """Read what an assumption about inner sizes compares with and the graph may not have."""
         for value in compared_from_outside(number):
             if all(value is not known for known, _ in self.compared):

@@ -37,7 +37,9 @@ class SubclassValue(TensorValue):
 
     __slots__ = ("inner", "kind")
 
-    def __init__(self, kind: type, inner: TensorValue, real: Any, source: Source | None) -> None:
+    def __init__(
+        self, kind: type, inner: TensorValue, real: core.Tensor | None, source: Source | None
+    ) -> None:
         super().__init__(inner.fake, None, real, source)
         self.kind = kind
         self.inner = inner
@@ -47,12 +49,12 @@ class SubclassValue(TensorValue):
         return self.kind
 
 
-def as_class(tensor: Any, kind: type) -> Any:
+def as_class(tensor: core.Tensor, kind: type) -> Any:
     """A tensor on the same memory, with the same history, in another class."""
     return core.run_without_overrides(core.Tensor.as_subclass, (tensor, kind), {})
 
 
-def as_plain(tensor: Any) -> Any:
+def as_plain(tensor: core.Tensor) -> Any:
     """A tensor without its class."""
     return as_class(tensor, core.Tensor)
 
@@ -89,7 +91,7 @@ class Subclasses(Part):
     overrides_off: bool
     in_class: dict[tuple[int, type], SubclassValue]
 
-    def subclass_tensor(self, tensor: Any, kind: type, source: Source) -> SubclassValue:
+    def subclass_tensor(self, tensor: core.Tensor, kind: type, source: Source) -> SubclassValue:
         """A tensor of such a class from outside."""
         plain = as_plain(tensor)
         inner = TensorValue(self.fakes.from_tensor(plain), None, plain, source.apply(as_plain))
@@ -187,7 +189,7 @@ def _classes(d: Any, values: list[Any]) -> list[type]:
     return found
 
 
-def _stand_in(leaf: Any) -> Any:
+def _stand_in(leaf: TensorValue) -> Any:
     if not isinstance(leaf, SubclassValue):
         return leaf.fake
     fake = leaf.fake

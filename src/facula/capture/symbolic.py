@@ -8,6 +8,7 @@ which are put back.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from facula import core
@@ -50,7 +51,7 @@ class Symbolic(
         history: History,
         dynamic: bool | None,
         module_class: type,
-        plain_module: Any,
+        plain_module: Callable[..., Any],
         static_only: bool = False,
         assume_static: bool = True,
         may_assume: bool = True,

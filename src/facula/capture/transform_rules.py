@@ -106,7 +106,7 @@ def _immediate(transform: Callable[..., Any], names: tuple[str, ...]) -> Any:
     return rule
 
 
-def _jvp(transform: Any) -> Any:
+def _jvp(transform: Callable[..., Any]) -> Any:
     def rule(d: Symbolic, args: list, kwargs: dict) -> Any:
         words = dict(zip(("func", "primals", "tangents"), args, strict=False), **kwargs)
         function, primals, tangents = (words.pop(n) for n in ("func", "primals", "tangents"))

@@ -168,7 +168,11 @@ def reset() -> None:
 
 
 def disable(
-    fn: Any = None, recursive: bool = True, *, reason: str | None = None, wrapping: bool = True
+    fn: Callable[..., Any] | None = None,
+    recursive: bool = True,
+    *,
+    reason: str | None = None,
+    wrapping: bool = True,
 ) -> Any:
     """Never captures a function: compiled code calls it as it is.
 
@@ -252,7 +256,7 @@ def disallow_in_graph(fn: Callable[..., Any]) -> Any:
     return fn
 
 
-def substitute_in_graph(original_fn: Any, **options: object) -> Callable[[Any], Any]:
+def substitute_in_graph(original_fn: Callable[..., Any], **options: object) -> Callable[[Any], Any]:
     """Follows another function, written in Python, wherever a given one is called.
 
     Args:
@@ -271,7 +275,7 @@ def substitute_in_graph(original_fn: Any, **options: object) -> Callable[[Any], 
         2.0
     """
 
-    def put(traceable: Any) -> Any:
+    def put(traceable: Callable[..., Any]) -> Any:
         def follow(d: Any, args: list, kwargs: dict) -> Any:
             return d.call(d.trusted(traceable), args, kwargs)
 

@@ -174,7 +174,7 @@ def _kinds(tensors: Sequence[Any]) -> tuple[Any, ...]:
     return tuple((t.shape, t.stride(), t.dtype, t.device) for t in tensors)
 
 
-def _position(leaves: Sequence[Any], x: Any) -> int:
+def _position(leaves: Sequence[Any], x: Tensor) -> int:
     return next(n for n, leaf in enumerate(leaves) if leaf is x)
 
 

@@ -100,7 +100,7 @@ class GraphPass(Pass):
     def __init__(self, name: str, function: Callable[..., int], **more: Any) -> None:
         super().__init__(name, function, shows=_graph_shown, checks=self._check, **more)
 
-    def _check(self, given: tuple[Any, ...], changes: Any) -> None:
+    def _check(self, given: tuple[Any, ...], changes: int) -> None:
         verify(given[0], after=self.name)
 
     def run(self, module: Module, *rest: Any) -> int:

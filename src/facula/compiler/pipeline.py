@@ -238,7 +238,7 @@ def _text(name: str, shown: Any) -> tuple[str, str]:
     return getattr(printing, name)(shown), "txt"
 
 
-def _verified(program: Any, order: Any) -> None:
+def _verified(program: Any, order: list[Any]) -> None:
     # lazily: for the option `debug` only
     from facula.lower.loops.verify import verify
 

@@ -27,7 +27,7 @@ _FORMAT_ERROR = (
 )
 
 
-def _is_array(value: Any) -> bool:
+def _is_array(value: object) -> bool:
     return type(value).__module__ == "numpy" and hasattr(value, "dtype")
 
 
@@ -123,7 +123,7 @@ def collate(batch: Any, *, collate_fn_map: dict[Any, Callable] | None = None) ->
     )
 
 
-def collate_tensor_fn(batch: Any, *, collate_fn_map: Any = None) -> Any:
+def collate_tensor_fn(batch: Any, *, collate_fn_map: object = None) -> Any:
     """Stack."""
     first = batch[0]
     if first.is_nested or first.layout is not core.strided:
@@ -149,7 +149,7 @@ def collate_tensor_fn(batch: Any, *, collate_fn_map: Any = None) -> Any:
     return facula.stack(list(batch), 0)
 
 
-def _collate_arrays(batch: Any, *, collate_fn_map: Any = None) -> Any:
+def _collate_arrays(batch: list[Any], *, collate_fn_map: dict[Any, Any] | None = None) -> Any:
     element = batch[0]
     if _STRING_KINDS.search(element.dtype.str) is not None:
         fail(
@@ -161,11 +161,13 @@ def _collate_arrays(batch: Any, *, collate_fn_map: Any = None) -> Any:
     return collate([facula.as_tensor(b) for b in batch], collate_fn_map=collate_fn_map)
 
 
-def _collate_array_scalars(batch: Any, *, collate_fn_map: Any = None) -> Any:
+def _collate_array_scalars(
+    batch: list[Any], *, collate_fn_map: dict[Any, Any] | None = None
+) -> Any:
     return facula.as_tensor(batch)
 
 
-def _collate_floats(batch: Any, *, collate_fn_map: Any = None) -> Any:
+def _collate_floats(batch: object, *, collate_fn_map: dict[Any, Any] | None = None) -> Any:
     return facula.tensor(batch, dtype=core.float64)
 
 
@@ -173,7 +175,7 @@ def _collate_ints(batch: Sequence[int], *, collate_fn_map: dict[Any, Any] | None
     return facula.tensor(batch)
 
 
-def _collate_strings(batch: Any, *, collate_fn_map: Any = None) -> Any:
+def _collate_strings(batch: Sequence[Any], *, collate_fn_map: dict[Any, Any] | None = None) -> Any:
     return batch
 
 
@@ -194,7 +196,7 @@ default_collate_fn_map[str] = _collate_strings
 default_collate_fn_map[bytes] = _collate_strings
 
 
-def default_collate(batch: Any) -> Any:
+def default_collate(batch: object) -> Any:
     """Batches samples: tensors are stacked, arrays and numbers become tensors, containers are gone
     into.
 

@@ -46,7 +46,7 @@ class _InfiniteConstantSampler(Sampler):
 
 
 def _check_iterable_arguments(
-    dataset: Any, shuffle: bool | None, sampler: Any, batch_sampler: Any
+    dataset: object, shuffle: bool | None, sampler: object, batch_sampler: object
 ) -> None:
     """An iterable dataset decides the order itself; pipes are told whether to shuffle."""
     if shuffle not in (False, None) and not isinstance(dataset, IterDataPipe):
@@ -73,7 +73,11 @@ def _check_iterable_arguments(
 
 
 def _check_order_arguments(
-    batch_size: int | None, shuffle: bool | None, sampler: Any, batch_sampler: Any, drop_last: bool
+    batch_size: int | None,
+    shuffle: bool | None,
+    sampler: object,
+    batch_sampler: object,
+    drop_last: bool,
 ) -> None:
     """What decides the order and the batches is said once."""
     if sampler is not None and shuffle:
@@ -106,7 +110,7 @@ def _check_order_arguments(
         )
 
 
-def _usual_sampler(dataset: Any, shuffle: bool | None, generator: core.Generator | None) -> Any:
+def _usual_sampler(dataset: object, shuffle: bool | None, generator: core.Generator | None) -> Any:
     """The order of a data set where no sampler says it."""
     if isinstance(dataset, IterableDataset):
         return _InfiniteConstantSampler()
@@ -165,7 +169,7 @@ class DataLoader(Generic[T_co]):
         drop_last: bool = False,
         timeout: float = 0,
         worker_init_fn: _worker_init_fn_t | None = None,
-        multiprocessing_context: Any = None,
+        multiprocessing_context: object = None,
         generator: core.Generator | None = None,
         *,
         prefetch_factor: int | None = None,
@@ -253,7 +257,7 @@ class DataLoader(Generic[T_co]):
                 )
         self.__context = value
 
-    def __setattr__(self, attr: str, val: Any) -> None:
+    def __setattr__(self, attr: str, val: object) -> None:
         fixed = (
             "batch_size",
             "batch_sampler",

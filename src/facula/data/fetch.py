@@ -20,7 +20,7 @@ class DatasetKind:
 
     @staticmethod
     def create_fetcher(
-        kind: int, dataset: Any, auto_collation: bool, collate_fn: Callable, drop_last: bool
+        kind: int, dataset: object, auto_collation: bool, collate_fn: Callable, drop_last: bool
     ) -> Any:
         """A reader for a dataset of this kind."""
         return create_fetcher(kind, dataset, auto_collation, collate_fn, drop_last)
@@ -68,7 +68,7 @@ class _IterableDatasetFetcher(_MapDatasetFetcher):
 
 
 def create_fetcher(
-    kind: int, dataset: Any, auto_collation: bool, collate_fn: Callable, drop_last: bool
+    kind: int, dataset: object, auto_collation: bool, collate_fn: Callable, drop_last: bool
 ) -> Any:
     """A reader for a dataset of this kind."""
     cls = _MapDatasetFetcher if kind == DatasetKind.Map else _IterableDatasetFetcher

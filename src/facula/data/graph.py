@@ -45,7 +45,7 @@ class _Nowhere:
         return len(data)
 
 
-def _looked_at(*parts: Any) -> None:
+def _looked_at(*parts: object) -> None:
     """What an object is reduced to: its parts, which are looked at in turn."""
 
 
@@ -66,7 +66,7 @@ class _Search(pickle.Pickler):
         """Look at a value and what it holds."""
         self.dump(value)
 
-    def reducer_override(self, value: Any) -> Any:
+    def reducer_override(self, value: object) -> Any:
         """Asked of everything that is no container, number or text of Python's own."""
         if value is _looked_at:
             return NotImplemented
@@ -105,7 +105,7 @@ def _connected(pipe: Any, only_datapipe: bool, ancestors: set[int]) -> list[Any]
     return search.found
 
 
-def _graph(pipe: Any, only_datapipe: bool, ancestors: set[int]) -> DataPipeGraph:
+def _graph(pipe: object, only_datapipe: bool, ancestors: set[int]) -> DataPipeGraph:
     if not isinstance(pipe, (IterDataPipe, MapDataPipe)):
         fail(
             RuntimeError,

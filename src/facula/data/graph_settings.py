@@ -38,7 +38,7 @@ def get_all_graph_pipes(graph: DataPipeGraph) -> list[Any]:
     return list(found.values())
 
 
-def is_own_method(pipe: Any, *methods: str) -> bool:
+def is_own_method(pipe: object, *methods: str) -> bool:
     """Whether a pipe has methods, not counting the steps that it gives as attributes."""
     return all(inspect.ismethod(getattr(pipe, name, None)) for name in methods)
 
@@ -52,7 +52,7 @@ def apply_sharding(
         RuntimeError: one such pipe is behind another.
     """
 
-    def enter(part: DataPipeGraph, before: Any) -> None:
+    def enter(part: DataPipeGraph, before: object) -> None:
         for pipe, below in part.values():
             shares = is_own_method(pipe, "apply_sharding")
             if shares and before is not None:
@@ -100,7 +100,7 @@ def apply_random_seed(datapipe: Iterable[Any], rng: Any) -> Any:
     return datapipe
 
 
-def apply_shuffle_seed(datapipe: Iterable[Any], rng: Any) -> Any:
+def apply_shuffle_seed(datapipe: Iterable[Any], rng: object) -> Any:
     """Deprecated: `apply_random_seed`."""
     warnings.warn(
         "`apply_shuffle_seed` is deprecated since 1.12 and will be removed in the future releases. "

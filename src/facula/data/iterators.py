@@ -303,7 +303,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._send(chosen, (self._send_number, index))
         self._send_number += 1
 
-    def _send(self, handle: _WorkerHandle, message: Any) -> None:
+    def _send(self, handle: _WorkerHandle, message: tuple[Any, ...]) -> None:
         try:
             transport.send(handle.channel, message)
         except OSError:

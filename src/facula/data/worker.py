@@ -246,7 +246,7 @@ class _Worker:
         except Exception:
             self.failure = ExceptionWrapper(where=self.where())
 
-    def fetch(self, index: Any) -> Any:
+    def fetch(self, index: object) -> Any:
         if self.failure is not None:
             failure, self.failure = self.failure, None
             return failure

@@ -15,6 +15,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from facula import core
 from facula.core.errors import fail
 from facula.deploy.kernels import VARIANTS, libraries, library_with
 from facula.deploy.model import Model
@@ -80,7 +81,7 @@ class Weights:
                         Value(f"table.{len(self.tables)}", "u8", ((0, len(content), 0),)), content
                     )
 
-    def add(self, name: str, tensor: Any, content: bytes) -> None:
+    def add(self, name: str, tensor: core.Tensor, content: bytes) -> None:
         """A constant that has a name."""
         sizes = tuple((0, n, 0) for n in tensor.shape)
         self.put(Value(plain_name(name), tensor.dtype.code, sizes), content)
@@ -98,7 +99,7 @@ class Weights:
         return b"".join(self.pieces)
 
 
-def _content(tensor: Any) -> bytes:
+def _content(tensor: core.Tensor) -> bytes:
     plain = tensor.detach().contiguous()
     return ctypes.string_at(plain.data_ptr(), plain.numel() * plain.dtype.itemsize)
 

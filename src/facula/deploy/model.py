@@ -223,7 +223,7 @@ def _plain(x: object) -> Any:
     return x.contiguous()
 
 
-def _fill(word: Any, x: Any) -> None:
+def _fill(word: _Tensor, x: core.Tensor) -> None:
     word.data = x.data_ptr() if x.numel() else None
     word.dtype, word.ndim = CODES.index(x.dtype.code), x.dim()
     word.shape[: x.dim()] = x.shape

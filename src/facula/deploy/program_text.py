@@ -7,7 +7,7 @@ Keeps true: the text has no names but those of inputs, constants and kernels, al
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,7 +89,9 @@ def _value(value: Value) -> str:
 
 
 class _Region:
-    def __init__(self, region: Region, kernels: dict[str, int], place: Any, symbols: int) -> None:
+    def __init__(
+        self, region: Region, kernels: dict[str, int], place: Callable[..., Any], symbols: int
+    ) -> None:
         self.region, self.kernels, self.place, self.symbols = region, kernels, place, symbols
         self.expressions: dict[Any, int] = {}
         self.numbers: Iterator[Any] = iter(region.numbers)

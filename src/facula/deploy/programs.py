@@ -270,7 +270,7 @@ def _compile(graphs: Graphs, source: Source, point: Point) -> Callable[..., Any]
         )
 
 
-def _flat(results: Any) -> list[Any]:
+def _flat(results: tuple[Any, ...]) -> list[Any]:
     return list(results) if isinstance(results, (tuple, list)) else [results]
 
 
@@ -395,7 +395,7 @@ class _Programs:
         self.fixed[point] = call, graphs
         return call
 
-    def _known(self, key: Any) -> Any:
+    def _known(self, key: tuple[Any, ...]) -> Any:
         """The first program that serves sizes."""
         return next(filter(None, (p.at(key, best=False) for p, _ in self.all)), None)
 
@@ -430,7 +430,7 @@ class _Programs:
             )
 
 
-def _geometry(x: Any) -> Any:
+def _geometry(x: Tensor) -> Any:
     return (tuple(x.shape), tuple(x.stride())) if isinstance(x, Tensor) else x
 
 

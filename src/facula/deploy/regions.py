@@ -43,7 +43,7 @@ def regions(
 
 
 class _Cover:
-    def __init__(self, note_at: Callable[[Point], Noted], expressions: Any) -> None:
+    def __init__(self, note_at: Callable[[Point], Noted], expressions: Callable[..., Any]) -> None:
         self.note_at, self.expressions = note_at, expressions
         self.known: dict[Point, Noted] = {}
         self.kinds: dict[Point, int] = {}

@@ -45,7 +45,7 @@ class HostMemory:
         """Copies elements from, to or within the device, with a cast where dtypes differ."""
         self.view(target).copy_(self.view(source))
 
-    def fill(self, tensor: Any, value: object) -> None:
+    def fill(self, tensor: core.Tensor, value: object) -> None:
         """Sets every element."""
         self.view(tensor).fill_(value)
 

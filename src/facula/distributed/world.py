@@ -179,7 +179,7 @@ def is_initialized() -> bool:
     return _STATE.default is not None
 
 
-def get_default_backend_for_device(device: Any) -> str:
+def get_default_backend_for_device(device: core.device | str | int | None) -> str:
     """The backend for tensors of a device.
 
     Args:

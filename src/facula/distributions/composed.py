@@ -5,6 +5,7 @@ transforms of a known one.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import facula
@@ -63,7 +64,7 @@ class Independent(Distribution):
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
         super().__init__(shape[:cut], shape[cut:], validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         new = self._get_checked_instance(Independent, _instance)
         inner = tuple(self.event_shape)[: self.reinterpreted_batch_ndims]
         new.base_dist = self.base_dist.expand(tuple(batch_shape) + inner)
@@ -99,7 +100,7 @@ class Independent(Distribution):
     def variance(self) -> Any:
         return self.base_dist.variance
 
-    def sample(self, sample_shape: Any = ()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Any:
         return self.base_dist.sample(sample_shape)
 
     def rsample(self, sample_shape: Any = ()) -> Any:
@@ -182,7 +183,7 @@ class TransformedDistribution(Distribution):
         cut = len(shape) - events
         super().__init__(shape[:cut], shape[cut:], validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         new = self._get_checked_instance(TransformedDistribution, _instance)
         new.transforms = self.transforms
         whole = tuple(batch_shape) + tuple(self.event_shape)
@@ -211,7 +212,7 @@ class TransformedDistribution(Distribution):
             x = transform(x)
         return x
 
-    def sample(self, sample_shape: Any = ()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Any:
         with facula.no_grad():
             return self._forward(self.base_dist.sample(sample_shape))
 
@@ -274,11 +275,11 @@ class LogNormal(TransformedDistribution):
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.positive
 
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, loc: object, scale: object, validate_args: bool | None = None) -> None:
         base = Normal(loc, scale, validate_args=validate_args)
         super().__init__(base, ExpTransform(), validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         return super().expand(batch_shape, self._get_checked_instance(LogNormal, _instance))
 
     @property
@@ -328,13 +329,13 @@ class LogisticNormal(TransformedDistribution):
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}
     support = constraints.simplex
 
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, loc: object, scale: object, validate_args: bool | None = None) -> None:
         base = Normal(loc, scale, validate_args=validate_args)
         if not base.batch_shape:
             base = base.expand((1,))  # type: ignore[assignment]
         super().__init__(base, StickBreakingTransform(), validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         return super().expand(batch_shape, self._get_checked_instance(LogisticNormal, _instance))
 
     @property
@@ -369,9 +370,9 @@ class LogitRelaxedBernoulli(Distribution):
 
     def __init__(
         self,
-        temperature: Any,
-        probs: Any = None,
-        logits: Any = None,
+        temperature: object,
+        probs: object = None,
+        logits: object = None,
         validate_args: bool | None = None,
     ) -> None:
         self.temperature = temperature
@@ -419,15 +420,15 @@ class RelaxedBernoulli(TransformedDistribution):
 
     def __init__(
         self,
-        temperature: Any,
-        probs: Any = None,
-        logits: Any = None,
+        temperature: object,
+        probs: object = None,
+        logits: object = None,
         validate_args: bool | None = None,
     ) -> None:
         base = LogitRelaxedBernoulli(temperature, probs, logits, validate_args)
         super().__init__(base, SigmoidTransform(), validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         return super().expand(batch_shape, self._get_checked_instance(RelaxedBernoulli, _instance))
 
     temperature = property(lambda self: self.base_dist.temperature)
@@ -456,9 +457,9 @@ class ExpRelaxedCategorical(Distribution):
 
     def __init__(
         self,
-        temperature: Any,
-        probs: Any = None,
-        logits: Any = None,
+        temperature: object,
+        probs: object = None,
+        logits: object = None,
         validate_args: bool | None = None,
     ) -> None:
         self.temperature = temperature
@@ -508,15 +509,15 @@ class RelaxedOneHotCategorical(TransformedDistribution):
 
     def __init__(
         self,
-        temperature: Any,
-        probs: Any = None,
-        logits: Any = None,
+        temperature: object,
+        probs: object = None,
+        logits: object = None,
         validate_args: bool | None = None,
     ) -> None:
         base = ExpRelaxedCategorical(temperature, probs, logits, validate_args)
         super().__init__(base, ExpTransform(), validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         new = self._get_checked_instance(RelaxedOneHotCategorical, _instance)
         return super().expand(batch_shape, new)
 
@@ -573,7 +574,7 @@ class MixtureSameFamily(Distribution):
             batch[:-1], component_distribution.event_shape, validate_args=validate_args
         )
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         new = self._get_checked_instance(MixtureSameFamily, _instance)
         count = self._mixture_distribution._num_events
         new._component_distribution = self._component_distribution.expand((*batch_shape, count))
@@ -615,7 +616,7 @@ class MixtureSameFamily(Distribution):
         parts = self._component_distribution.log_prob(value.unsqueeze(-1 - self._event_ndims))
         return facula.logsumexp(parts + self._mixture_distribution.logits.log_softmax(-1), dim=-1)
 
-    def sample(self, sample_shape: Any = ()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Any:
         with facula.no_grad():
             chosen = self._mixture_distribution.sample(sample_shape)
             parts = self._component_distribution.sample(sample_shape)

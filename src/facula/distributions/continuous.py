@@ -7,6 +7,7 @@ entropies. Keeps true: `rsample` has the derivative of a sample by the parameter
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import facula
@@ -29,11 +30,11 @@ class _LocationScale(Distribution):
     support = constraints.real
     has_rsample = True
 
-    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, loc: object, scale: object, validate_args: bool | None = None) -> None:
         self.loc, self.scale = broadcast_all(loc, scale)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
-    def _checked(self, value: Any) -> Any:
+    def _checked(self, value: core.Tensor) -> Any:
         if self._validate_args:
             self._validate_sample(value)
         return (value - self.loc) / self.scale
@@ -282,7 +283,7 @@ class _Half(Distribution):
             self._validate_sample(value)
         return 2 * self._whole.cdf(value) - 1
 
-    def icdf(self, prob: Any) -> Any:
+    def icdf(self, prob: core.Tensor) -> Any:
         return self._whole.icdf((prob + 1) / 2)
 
     def entropy(self) -> Any:
@@ -366,7 +367,7 @@ class Uniform(Distribution):
     }
     has_rsample = True
 
-    def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, low: object, high: object, validate_args: bool | None = None) -> None:
         self.low, self.high = broadcast_all(low, high)
         super().__init__(self.low.shape, validate_args=validate_args)
         if self._validate_args and not (self.low < self.high).all():
@@ -512,7 +513,9 @@ class Gamma(ExponentialFamily):
     has_rsample = True
     _mean_carrier_measure = 0
 
-    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
+    def __init__(
+        self, concentration: object, rate: object, validate_args: bool | None = None
+    ) -> None:
         self.concentration, self.rate = broadcast_all(concentration, rate)
         super().__init__(self.concentration.shape, validate_args=validate_args)
 
@@ -577,11 +580,11 @@ class Chi2(Gamma):
 
     arg_constraints = {"df": constraints.positive}
 
-    def __init__(self, df: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, df: object, validate_args: bool | None = None) -> None:
         (half,) = broadcast_all(df)
         super().__init__(0.5 * half, facula.full_like(half, 0.5), validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         new = self._get_checked_instance(Chi2, _instance)
         return self._expanded(batch_shape, new, ("concentration", "rate"))
 
@@ -701,13 +704,13 @@ class Beta(ExponentialFamily):
     has_rsample = True
 
     def __init__(
-        self, concentration1: Any, concentration0: Any, validate_args: bool | None = None
+        self, concentration1: object, concentration0: object, validate_args: bool | None = None
     ) -> None:
         both = broadcast_all(concentration1, concentration0)
         self._dirichlet = Dirichlet(facula.stack(both, -1), validate_args=validate_args)
         super().__init__(self._dirichlet._batch_shape, validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         new = self._get_checked_instance(Beta, _instance)
         new._dirichlet = self._dirichlet.expand(batch_shape)
         Distribution.__init__(new, batch_shape, validate_args=False)

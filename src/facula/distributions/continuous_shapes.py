@@ -7,6 +7,7 @@ Keeps true: as in `continuous`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import facula
@@ -52,7 +53,7 @@ class StudentT(Distribution):
     has_rsample = True
 
     def __init__(
-        self, df: Any, loc: Any = 0.0, scale: Any = 1.0, validate_args: bool | None = None
+        self, df: object, loc: object = 0.0, scale: object = 1.0, validate_args: bool | None = None
     ) -> None:
         self.df, self.loc, self.scale = broadcast_all(df, loc, scale)
         super().__init__(self.df.shape, validate_args=validate_args)
@@ -111,7 +112,7 @@ class FisherSnedecor(Distribution):
     support = constraints.positive
     has_rsample = True
 
-    def __init__(self, df1: Any, df2: Any, validate_args: bool | None = None) -> None:
+    def __init__(self, df1: object, df2: object, validate_args: bool | None = None) -> None:
         self.df1, self.df2 = broadcast_all(df1, df2)
         super().__init__(self.df1.shape, validate_args=validate_args)
 
@@ -165,7 +166,9 @@ class Pareto(Distribution):
     arg_constraints = {"alpha": constraints.positive, "scale": constraints.positive}
     has_rsample = True
 
-    def __init__(self, scale: core.Tensor, alpha: Any, validate_args: bool | None = None) -> None:
+    def __init__(
+        self, scale: core.Tensor, alpha: object, validate_args: bool | None = None
+    ) -> None:
         self.scale, self.alpha = broadcast_all(scale, alpha)
         super().__init__(self.scale.shape, validate_args=validate_args)
 
@@ -234,7 +237,7 @@ class GeneralizedPareto(Distribution):
     has_rsample = True
 
     def __init__(
-        self, loc: Any, scale: Any, concentration: Any, validate_args: bool | None = None
+        self, loc: object, scale: object, concentration: object, validate_args: bool | None = None
     ) -> None:
         self.loc, self.scale, self.concentration = broadcast_all(loc, scale, concentration)
         super().__init__(self.loc.shape, validate_args=validate_args)
@@ -326,7 +329,9 @@ class Weibull(Distribution):
     support = constraints.positive
     has_rsample = True
 
-    def __init__(self, scale: Any, concentration: Any, validate_args: bool | None = None) -> None:
+    def __init__(
+        self, scale: object, concentration: object, validate_args: bool | None = None
+    ) -> None:
         self.scale, self.concentration = broadcast_all(scale, concentration)
         super().__init__(self.scale.shape, validate_args=validate_args)
 
@@ -394,7 +399,7 @@ class Kumaraswamy(Distribution):
     has_rsample = True
 
     def __init__(
-        self, concentration1: Any, concentration0: Any, validate_args: bool | None = None
+        self, concentration1: object, concentration0: object, validate_args: bool | None = None
     ) -> None:
         self.concentration1, self.concentration0 = broadcast_all(concentration1, concentration0)
         super().__init__(self.concentration1.shape, validate_args=validate_args)
@@ -475,8 +480,8 @@ class ContinuousBernoulli(ExponentialFamily):
 
     def __init__(
         self,
-        probs: Any = None,
-        logits: Any = None,
+        probs: object = None,
+        logits: object = None,
         lims: tuple[float, float] = (0.499, 0.501),
         validate_args: bool | None = None,
     ) -> None:
@@ -496,7 +501,7 @@ class ContinuousBernoulli(ExponentialFamily):
         self._param = self.probs if given else self.logits
         super().__init__(self._param.shape, validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Sequence[int], _instance: object = None) -> Any:
         new = super().expand(batch_shape, _instance)
         new._lims = self._lims  # type: ignore[attr-defined]
         return new
@@ -603,7 +608,9 @@ class VonMises(Distribution):
     arg_constraints = {"loc": constraints.real, "concentration": constraints.positive}
     support = constraints.real
 
-    def __init__(self, loc: Any, concentration: Any, validate_args: bool | None = None) -> None:
+    def __init__(
+        self, loc: object, concentration: object, validate_args: bool | None = None
+    ) -> None:
         self.loc, self.concentration = broadcast_all(loc, concentration)
         super().__init__(self.loc.shape, validate_args=validate_args)
 
@@ -678,7 +685,9 @@ class InverseGamma(Distribution):
     support = constraints.positive
     has_rsample = True
 
-    def __init__(self, concentration: Any, rate: Any, validate_args: bool | None = None) -> None:
+    def __init__(
+        self, concentration: object, rate: object, validate_args: bool | None = None
+    ) -> None:
         self.concentration, self.rate = broadcast_all(concentration, rate)
         super().__init__(self.rate.shape, validate_args=validate_args)
 

@@ -7,6 +7,7 @@ Keeps true: of `probs` and `logits` exactly one is given, and the other follows 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import facula
@@ -38,7 +39,7 @@ class _Chance(Distribution):
 
     _clamped = False
 
-    def _take(self, probs: core.Tensor | None, logits: Any, *others: Any) -> list[Any]:
+    def _take(self, probs: core.Tensor | None, logits: Any, *others: object) -> list[Any]:
         """Store the parameter that is given, broadcast with others; gives the others."""
         _one_of(type(self).__name__, probs, logits)
         name = "probs" if probs is not None else "logits"
@@ -449,7 +450,7 @@ class Categorical(Distribution):
         self._num_events = int(self._param.shape[-1])
         super().__init__(tuple(self._param.shape[:-1]), validate_args=validate_args)
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         new = super().expand(batch_shape, _instance)
         new._num_events = self._num_events  # type: ignore[attr-defined]
         return new
@@ -533,7 +534,7 @@ class _OverCategorical(Distribution):
         """The shape of the parameter."""
         return self._categorical.param_shape
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Any:
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         new = self._get_checked_instance(type(self), _instance)
         new._categorical = self._categorical.expand(batch_shape)
         for name in ("total_count",):
@@ -629,7 +630,7 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
 
     has_rsample = True
 
-    def rsample(self, sample_shape: Any = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         return self.sample(sample_shape) + (self.probs - self.probs.detach())
 
 

@@ -105,7 +105,7 @@ class Distribution:
         hint = "look for nan and out-of-range values; validate_args=False skips the check"
         return ValueError(message(type(self).__name__, required, f"invalid values:\n{value}", hint))
 
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Distribution:
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Distribution:
         """The distribution with its parameters expanded to another batch shape."""
         return self._expanded(batch_shape, _instance, tuple(self._parameter_names()))
 
@@ -117,7 +117,9 @@ class Distribution:
             if isinstance(self.__dict__.get(name), facula.Tensor)
         ]
 
-    def _expanded(self, batch_shape: Sequence[int], instance: Any, names: tuple[str, ...]) -> Any:
+    def _expanded(
+        self, batch_shape: Sequence[int], instance: ExponentialFamily | None, names: tuple[str, ...]
+    ) -> Any:
         new = self._get_checked_instance(type(self), instance)
         batch_shape = facula.Size(batch_shape)
         for name in names:
@@ -185,12 +187,12 @@ class Distribution:
         """The standard deviation."""
         return self.variance.sqrt()
 
-    def sample(self, sample_shape: Any = ()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Any:
         """Values without a gradient."""
         with facula.no_grad():
             return self.rsample(sample_shape)
 
-    def rsample(self, sample_shape: Any = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Any:
         """Values with gradients to the parameters, where the distribution has them."""
         raise NotImplementedError
 
@@ -228,7 +230,7 @@ class Distribution:
             tuple(sample_shape) + tuple(self._batch_shape) + tuple(self._event_shape)
         )
 
-    def _check_sample_shape(self, value: Any) -> None:
+    def _check_sample_shape(self, value: core.Tensor) -> None:
         if not isinstance(value, facula.Tensor):
             fail(
                 ValueError,
@@ -258,7 +260,7 @@ class Distribution:
                     hint="sizes are equal or 1, from the last dimension on",
                 )
 
-    def _validate_sample(self, value: Any) -> None:
+    def _validate_sample(self, value: core.Tensor) -> None:
         self._check_sample_shape(value)
         try:
             support = self.support

@@ -12,6 +12,7 @@ import math
 from typing import Any
 
 import facula
+from facula import core
 from facula.core.errors import fail
 from facula.distributions import continuous, continuous_shapes, discrete
 from facula.distributions.kl import _infinite_outside, register_kl
@@ -115,7 +116,7 @@ def _uniform_exponential(p: Any, q: Any) -> Any:
     return _infinite_outside(_against_exponential(p, q), p.low < 0)
 
 
-def _within(p: continuous.Uniform, low: Any, high: Any) -> Any:
+def _within(p: continuous.Uniform, low: core.Tensor | float, high: core.Tensor | float) -> Any:
     return (p.low >= low) & (p.high <= high)
 
 

@@ -36,7 +36,7 @@ class ConstraintRegistry:
     def __init__(self) -> None:
         self._registry: dict[type, Callable[[Any], transforms.Transform]] = {}
 
-    def register(self, constraint: Any, factory: Any = None) -> Any:
+    def register(self, constraint: Any, factory: Callable[..., Any] | None = None) -> Any:
         """Enter a factory for a constraint's class; as a decorator without one."""
         if factory is None:
             return lambda factory: self.register(constraint, factory)

@@ -38,7 +38,7 @@ def clamp_probs(probs: core.Tensor) -> Any:
     return probs.clamp(min=eps, max=1 - eps)
 
 
-def logits_to_probs(logits: Any, is_binary: bool = False) -> Any:
+def logits_to_probs(logits: core.Tensor, is_binary: bool = False) -> Any:
     """Probabilities out of logits."""
     return facula.sigmoid(logits) if is_binary else F.softmax(logits, dim=-1)
 
@@ -56,7 +56,7 @@ class lazy_property:  # noqa: N801 - PyTorch's name
         self.wrapped = wrapped
         self.__doc__ = wrapped.__doc__
 
-    def __get__(self, instance: Any, kind: object = None) -> Any:
+    def __get__(self, instance: object, kind: object = None) -> Any:
         if instance is None:
             return self
         with facula.enable_grad():
@@ -72,7 +72,7 @@ def sum_rightmost(value: core.Tensor, dim: int) -> Any:
     return value.reshape(tuple(value.shape[: value.dim() - dim]) + (-1,)).sum(-1)
 
 
-def tril_matrix_to_vec(mat: Any, diag: int = 0) -> Any:
+def tril_matrix_to_vec(mat: core.Tensor, diag: int = 0) -> Any:
     """The lower triangles of matrices as vectors, row by row."""
     n = mat.shape[-1]
     if not -n <= diag < n:
@@ -87,7 +87,7 @@ def tril_matrix_to_vec(mat: Any, diag: int = 0) -> Any:
     return mat[..., rows, columns]
 
 
-def vec_to_tril_matrix(vec: Any, diag: int = 0) -> Any:
+def vec_to_tril_matrix(vec: core.Tensor, diag: int = 0) -> Any:
     """Vectors as lower triangles, row by row."""
     count = vec.shape[-1]
     n = round(

@@ -242,7 +242,7 @@ def _program(described: dict[str, Any], held: dict[str, Any]) -> ExportedProgram
     )
 
 
-def _parameter(t: Any) -> nn.Parameter:
+def _parameter(t: core.Tensor) -> nn.Parameter:
     if isinstance(t, nn.Parameter):
         return t
     return nn.Parameter(t.detach(), requires_grad=t.requires_grad)

@@ -48,12 +48,12 @@ def _known(x: object, kind: type, what: str) -> Any:
     return x if type(x) is kind else _refused(what, repr(x)[:100])
 
 
-def _name(x: Any, what: str) -> str:
+def _name(x: str, what: str) -> str:
     """A name that may become code."""
     return x if names.is_name(x) else _refused(f"an identifier as {what}", repr(x)[:100])
 
 
-def _whole(x: Any, least: int = -_LARGEST) -> int:
+def _whole(x: int, least: int = -_LARGEST) -> int:
     good = type(x) is int and least <= x <= _LARGEST
     return x if good else _refused(f"a whole number from {least} on", repr(x)[:100])
 
@@ -70,11 +70,11 @@ def read_expr(data: object) -> Expr:
     return Expr(terms)
 
 
-def _power(x: Any) -> int:
+def _power(x: int) -> int:
     return x if _whole(x, 1) <= _LARGEST_POWER else _refused("a power that is small", x)
 
 
-def _read_atom(data: Any) -> Atom:
+def _read_atom(data: list[Any]) -> Atom:
     op, args = data
     if op == "symbol":
         (symbol,) = args
@@ -154,7 +154,7 @@ def read_value(x: object, nodes: dict[str, Node]) -> Any:
     return _refused("a value of a known kind", repr(kind)[:100])
 
 
-def _core_value(kind: str, name: Any) -> Any:
+def _core_value(kind: str, name: str) -> Any:
     if kind == "device":
         return core.device(_known(name, str, "a device"))
     found = getattr(core, name, None) if names.is_name(name) else None
@@ -216,7 +216,7 @@ def _read_graph(data: Any, mode: FakeTensorMode, depth: int) -> GraphModule:
         return GraphModule(root, graph)
 
 
-def _read_node(entry: Any, graph: Graph, nodes: dict[str, Node], whole: bool) -> Node:
+def _read_node(entry: dict[Any, Any], graph: Graph, nodes: dict[str, Node], whole: bool) -> Node:
     op, target = entry["op"], entry["target"]
     if op not in ("placeholder", "call_function", "output", "get_attr"):
         _refused("a flat graph", repr(op)[:100])

@@ -102,7 +102,7 @@ class InputCheck:
             )
 
     @staticmethod
-    def _check_tensor(name: str, shape: Any, dtype: core.dtype, leaf: Any) -> None:
+    def _check_tensor(name: str, shape: tuple[Any, ...], dtype: core.dtype, leaf: Tensor) -> None:
         if not isinstance(leaf, Tensor):
             fail(AssertionError, "export", f"a tensor was required for {name} (Guard failed: {name})",
                  type(leaf).__name__, hint="facula.as_tensor(value) makes one")  # fmt: skip
@@ -168,7 +168,7 @@ class InputCheck:
             self._refuse(f"{place} >= {bounds.lower}" if low else f"{place} <= {top}", size)
 
     @staticmethod
-    def _refuse(guard: str, got: object, wanted: Any = None) -> None:
+    def _refuse(guard: str, got: object, wanted: int | None = None) -> None:
         fail(
             AssertionError,
             "export",

@@ -174,7 +174,7 @@ def _noting_calls(module: nn.Module) -> Iterator[None]:
         calls.close()
 
 
-def _fake(t: Any, mode: FakeTensorMode) -> Any:
+def _fake(t: Tensor, mode: FakeTensorMode) -> Any:
     if isinstance(t, FakeTensor):  # of the user's, whose sizes are numbers
         made: Any = core.fake_like(mode.tensor_class, t, mode)
     else:

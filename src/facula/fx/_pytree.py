@@ -219,7 +219,7 @@ def _dict_flatten(values: dict[Any, Any]) -> tuple[list[Any], Context]:
     return list(values.values()), list(values)
 
 
-def _dict_flatten_with_keys(values: Any) -> tuple[list[tuple[Any, Any]], Context]:
+def _dict_flatten_with_keys(values: dict[Any, Any]) -> tuple[list[tuple[Any, Any]], Context]:
     children, context = _dict_flatten(values)
     return [(MappingKey(key), child) for key, child in zip(values, children, strict=True)], context
 
@@ -228,11 +228,11 @@ def _dict_unflatten(children: Iterable[Any], keys: Sequence[str]) -> dict[Any, A
     return dict(zip(keys, children, strict=True))
 
 
-def _defaultdict_flatten(values: Any) -> tuple[list[Any], Context]:
+def _defaultdict_flatten(values: defaultdict) -> tuple[list[Any], Context]:
     return list(values.values()), [values.default_factory, list(values)]
 
 
-def _defaultdict_unflatten(children: Iterable[Any], context: Any) -> Any:
+def _defaultdict_unflatten(children: Iterable[Any], context: list[Any]) -> Any:
     factory, keys = context
     return defaultdict(factory, zip(keys, children, strict=True))
 

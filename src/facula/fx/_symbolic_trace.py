@@ -364,7 +364,12 @@ class Tracer(TracerBase):
         return self._nested_inputs(root, args, given, first, concrete_args)
 
     def _nested_inputs(
-        self, root: Any, args: list[Any], given: list[str], first: int, concrete: Any
+        self,
+        root: Callable[..., Any],
+        args: list[Any],
+        given: list[str],
+        first: int,
+        concrete: dict[Any, Any] | None,
     ) -> tuple[Any, list[Any]]:
         """With `concrete_args` that are nested: a function of their leaves."""
         flat, spec = pytree.tree_flatten(tuple(args))

@@ -83,7 +83,7 @@ class Constants:
         leaves = [x for x in pytree.tree_leaves(found) if isinstance(x, core.Tensor)]
         return None if any(x.numel() > _MOST for x in leaves) else found
 
-    def forget(self, fake: Any) -> None:
+    def forget(self, fake: core.Tensor | None) -> None:
         """A write of what nobody knows: it and all that share its memory are constants no more."""
         if fake is None:
             return

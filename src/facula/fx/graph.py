@@ -600,7 +600,7 @@ def _loaded(a: object, made: list[Node]) -> Any:
     return map_aggregate(a, lambda x: made[x.index] if isinstance(x, _Position) else x)
 
 
-def _has_attribute(module: Any, path: str) -> bool:
+def _has_attribute(module: GraphModule, path: str) -> bool:
     for part in path.split("."):
         if not hasattr(module, part):
             return False

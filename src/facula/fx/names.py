@@ -150,7 +150,7 @@ def type_text(annotation: Any) -> str:
     return f"{f'typing.{base}' if written_by_typing else type_text(origin)}[{arguments}]"
 
 
-def _dotted_or_quoted(annotation: Any) -> str:
+def _dotted_or_quoted(annotation: type) -> str:
     """A type by its dotted name; what has none (a local class, a type variable) as a string."""
     if not isinstance(annotation, type):
         text = str(annotation)

@@ -162,7 +162,7 @@ class ShapeEnv:
         known = self.unbacked.truth(condition)
         return SymBool(outcome, condition, self) if known is None else known
 
-    def _is_open(self, condition: Any, outcome: bool) -> bool:
+    def _is_open(self, condition: tuple[Any, ...], outcome: bool) -> bool:
         """Whether no guard says how a comparison of numbers with examples comes out."""
         left, relation, right = condition
         if (left, relation, right, outcome) in self._asked:
@@ -175,7 +175,7 @@ class ShapeEnv:
             return all(map(self.backed, condition[1:]))
         return condition[0] != "test" and not (condition[0] - condition[2]).unbacked
 
-    def _guarded(self, condition: Any) -> bool:
+    def _guarded(self, condition: tuple[Any, ...]) -> bool:
         """The truth of a condition for the examples, with guards."""
         word = condition[0]
         if word == "not":
@@ -222,7 +222,7 @@ class ShapeEnv:
                 "the tensor that it was read from"))  # fmt: skip
         return found
 
-    def _simple(self, condition: Any) -> Any:
+    def _simple(self, condition: tuple[Any, ...]) -> Any:
         if condition[0] in ("and", "or", "not"):
             return (condition[0], *map(self._simple, condition[1:]))
         if condition[0] == "test":
@@ -556,7 +556,7 @@ def sizes_of(t: Any) -> tuple[Expr, ...]:
     return tuple(map(expr_of, t.shape)) if geometry is None else geometry[0]
 
 
-def _node_of_condition(tracer: _Inputs, value: SymBool, condition: Any) -> Any:
+def _node_of_condition(tracer: _Inputs, value: SymBool, condition: tuple[Any, ...]) -> Any:
     """The node of a condition, or of a part of one."""
     kind = condition[0]
     if kind == "not":

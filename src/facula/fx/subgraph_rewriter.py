@@ -43,7 +43,7 @@ class ReplacedPatterns:
     replacements: list[Node] = field(default_factory=list)
 
 
-def _graph_of(x: Any) -> Graph:
+def _graph_of(x: Callable[..., Any]) -> Graph:
     if isinstance(x, Graph):
         return x
     return x.graph if isinstance(x, GraphModule) else symbolic_trace(x).graph
@@ -104,8 +104,8 @@ def replace_pattern_with_filters(
 
 def _replace(
     gm: GraphModule,
-    pattern: Any,
-    replacement: Any,
+    pattern: Callable[..., Any],
+    replacement: Callable[..., Any],
     match_filters: list[MatchFilter] | None = None,
     ignore_literals: bool = False,
     callback: Callable[[InternalMatch, Graph, Graph], Graph] | None = None,

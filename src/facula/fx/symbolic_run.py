@@ -416,7 +416,7 @@ def _bounded(
     kwargs: dict[str, Any],
     function: Callable[..., Any],
     result: Any,
-    candidates: Any,
+    candidates: list[Any],
 ) -> bool:
     """Whether expressions fit as long as a symbol is at most a fixed size of an argument, as in
     `table[:n]`; a guard says so.

@@ -173,7 +173,7 @@ def _fill_object(obj: Any, state: object) -> None:
         set_attributes(obj, state)
 
 
-def _fill(module: Any, state: object) -> None:
+def _fill(module: RecursiveScriptModule, state: object) -> None:
     """Gives a module its attributes."""
     kind = module._script_type
     _register_hooks(module, kind)
@@ -209,7 +209,7 @@ def _fill(module: Any, state: object) -> None:
             module.__dict__[name] = value
 
 
-def _register_hooks(module: Any, kind: T.ClassType) -> None:
+def _register_hooks(module: RecursiveScriptModule, kind: T.ClassType) -> None:
     """Has calls from Python run the methods that the file names as hooks."""
     for names, register in (
         (kind.pre_hooks, module.register_forward_pre_hook),
@@ -222,7 +222,7 @@ def _register_hooks(module: Any, kind: T.ClassType) -> None:
             register(partial(_run_hook, name))
 
 
-def _run_hook(name: str, module: Any, *given: Any) -> Any:
+def _run_hook(name: str, module: RecursiveScriptModule, *given: Any) -> Any:
     return run_unit(module._script_type.methods[name], name, (module, *given), {})
 
 

@@ -111,7 +111,7 @@ class _Writer:
                 own = self.names.functions[unit].rpartition(".")[2]
                 self.texts[unit] = self._checked(unit, unit_text(unit, own, self.names))
 
-    def _modules(self, module: Any) -> None:
+    def _modules(self, module: RecursiveScriptModule) -> None:
         self.names.of_type(module._script_type)
         for child in module._modules.values():
             if child is not None:

@@ -329,7 +329,7 @@ def _classes(b: Any, node: ast.AST) -> list[T.Type]:
     return [b.annotation(node)]
 
 
-def _class(b: Builder, obj: Any) -> list[T.Type]:
+def _class(b: Builder, obj: type) -> list[T.Type]:
     if obj in (list, tuple):
         return [T.ANY_LIST if obj is list else T.ANY_TUPLE]
     try:

@@ -78,7 +78,7 @@ def _enter(name: str, args: str | None) -> Any:
     return made
 
 
-def _leave(record: Any) -> None:
+def _leave(record: record_function) -> None:
     record.__exit__(None, None, None)
 
 

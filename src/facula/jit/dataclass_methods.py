@@ -33,7 +33,9 @@ def generated(owner: type, function: Callable[..., Any]) -> bool:
     return made and inspect.unwrap(function).__code__.co_filename == "<string>"
 
 
-def method_unit(owner: type, function: Any, kind: T.ClassType) -> FunctionUnit | None:
+def method_unit(
+    owner: type, function: Callable[..., Any], kind: T.ClassType
+) -> FunctionUnit | None:
     """The unit of a generated method; None for those that are left to Python."""
     name = function.__name__
     if name == "__init__":

@@ -29,7 +29,7 @@ def script_error(kind: Any) -> Any:
 _MADE: dict[Any, Any] = {}
 
 
-def _both(kind: Any, base: Any) -> Any:
+def _both(kind: type, base: type) -> Any:
     if (kind, base) not in _MADE:
         make: Any = type
         names = {"__module__": kind.__module__, "_python": kind}

@@ -30,7 +30,7 @@ __all__ = [
 MARK = "_torchscript_modifier"
 
 
-def mark_of(function: Any) -> str:
+def mark_of(function: Callable[..., Any] | None) -> str:
     """The mark of a function, or nothing."""
     return getattr(getattr(function, "__func__", function), MARK, "")
 

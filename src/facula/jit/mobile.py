@@ -44,7 +44,7 @@ class LiteScriptModule:
         return getattr(self._module, method_name)(*args)
 
 
-def _load_for_lite_interpreter(f: Any, map_location: Any = None) -> LiteScriptModule:
+def _load_for_lite_interpreter(f: str, map_location: Any = None) -> LiteScriptModule:
     """The module of a file."""
     return LiteScriptModule(load(f, map_location=map_location))
 

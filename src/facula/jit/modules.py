@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import typing
+from collections.abc import Callable
 from typing import Any
 
 from facula import core, nn
@@ -39,7 +40,7 @@ _TYPES: dict[Any, T.ClassType] = {}
 _CLASSES: dict[type, T.ClassType] = {}
 
 
-def module_type(module: Any) -> T.ClassType:
+def module_type(module: nn.Module) -> T.ClassType:
     """The type of a module."""
     known = getattr(module, "_script_type", None)
     if isinstance(known, T.ClassType):
@@ -103,7 +104,7 @@ def _annotations(kind: type) -> dict[str, Any]:
     return found
 
 
-def module_attributes(kind: T.ClassType, module: Any) -> None:
+def module_attributes(kind: T.ClassType, module: nn.Module) -> None:
     """Enter the attributes, constants and submodules of a module into its type."""
     hints = _annotations(type(module))
     finals = {n for n, h in hints.items() if _is_final(h)} | set(
@@ -293,7 +294,7 @@ class _Later:
         return self.unit.result_type()
 
 
-def _unit(function: Any, kind: T.ClassType | None) -> _Later:
+def _unit(function: Callable[..., Any], kind: T.ClassType | None) -> _Later:
     return _Later(function, kind)
 
 

@@ -149,6 +149,8 @@ def result_of(operator: str, given: Callable[[str], Any]) -> T.Type | None:
 def _fill() -> None:
     # lazily: programs without quantized layers do not need them
     from facula.quantization import convolution, embedding, linear
+
+    # lazily: as above
     from facula.quantization.modules import recurrent_cells
 
     made = PackedType(_LINEAR, (linear.LinearPackedParams, linear.LinearPackedParamsFp16), _WEIGHT_AND_BIAS,

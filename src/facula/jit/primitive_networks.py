@@ -150,8 +150,9 @@ def _multi_head(q: Any, k: object, v: object, embed: int, heads: int, packed: An
 
 
 def _encoder_layer(x: object, embed: int, heads: int, packed: Any, bias: Any, out: object, out_bias: Any,
-                   gelu: bool, first: bool, eps: float, w1: Any, b1: Any, w2: Any, b2: Any, f1: Any, g1: Any,
-                   f2: Any, g2: Any, mask: Any, kind: int | None) -> Any:  # fmt: skip
+                   gelu: bool, first: bool, eps: float, w1: core.Tensor, b1: core.Tensor, w2: core.Tensor,
+                   b2: core.Tensor, f1: core.Tensor, g1: core.Tensor,
+                   f2: core.Tensor, g2: core.Tensor, mask: Any, kind: int | None) -> Any:  # fmt: skip
     def attend(y: Any) -> Any:
         return _attention(y, y, y, heads, packed, bias, out, out_bias, _mask(mask, kind))[0]
 
@@ -159,7 +160,7 @@ def _encoder_layer(x: object, embed: int, heads: int, packed: Any, bias: Any, ou
         inner = F.linear(y, f1, g1)
         return F.linear(F.gelu(inner) if gelu else F.relu(inner), f2, g2)
 
-    def norm(y: Any, w: Any, b: Any) -> Any:
+    def norm(y: Any, w: core.Tensor, b: Any) -> Any:
         return F.layer_norm(y, (embed,), w, b, eps)
 
     if first:

@@ -60,7 +60,9 @@ def _whole(run: Callable[..., int]) -> Callable[..., int]:
 _KINDS = ("int", "float", "complex")
 
 
-def _numbers(name: str, run: Callable[..., Any], ints: Any, ints_give: str = "int") -> None:
+def _numbers(
+    name: str, run: Callable[..., Any], ints: Callable[..., Any], ints_give: str = "int"
+) -> None:
     """An operator of two numbers: floats where one is a float."""
     for a in _KINDS:
         for b in _KINDS:

@@ -166,7 +166,9 @@ primitive("aten::matrix_H(Tensor self) -> Tensor", lambda a: a.mH)
 primitive("aten::numpy_T(Tensor self) -> Tensor", lambda a: a.T)
 
 
-def _to(a: Any, device: Any, dtype: Any, copy: bool, form: Any) -> Any:
+def _to(
+    a: core.Tensor, device: core.device | str | int | None, dtype: int, copy: bool, form: int | None
+) -> Any:
     options: dict[str, Any] = {"copy": copy}
     if form is not None:
         options["memory_format"] = memory_format_of(form)
@@ -214,7 +216,9 @@ primitive("aten::get_default_dtype() -> int", lambda: code_of(facula.get_default
 _MAKE = "*, int? dtype=None, Device? device=None, bool requires_grad=False) -> Tensor"
 
 
-def _tensor(data: object, dtype: core.dtype, device: Any, requires_grad: bool) -> Any:
+def _tensor(
+    data: object, dtype: core.dtype, device: core.device | str | int | None, requires_grad: bool
+) -> Any:
     made = facula.tensor(data, dtype=dtype_of(dtype), device=device)
     return made.requires_grad_() if requires_grad else made
 
@@ -233,11 +237,11 @@ primitive("aten::is_grad_enabled() -> bool", facula.is_grad_enabled)
 primitive("aten::set_grad_enabled(bool val) -> ()", lambda v: core.set_grad_enabled(v) and None)
 
 
-def _index(a: Any, places: list[Any]) -> Any:
+def _index(a: core.Tensor, places: list[Any]) -> Any:
     return a[tuple(slice(None) if i is None else i for i in places)]
 
 
-def _index_put(a: Any, places: list[Any], values: Any, accumulate: bool) -> Any:
+def _index_put(a: core.Tensor, places: list[Any], values: core.Tensor, accumulate: bool) -> Any:
     given = tuple(slice(None) if i is None else i for i in places)
     if accumulate:
         return a.index_put_(tuple(places), values, accumulate=True)

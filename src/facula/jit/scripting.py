@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -170,7 +171,7 @@ def _finish(module: Any) -> None:
     object.__setattr__(module, "__class__", scripted)
 
 
-def _define(module: Any, kind: ClassType) -> list[str]:
+def _define(module: ScriptModule, kind: ClassType) -> list[str]:
     """The names of the methods that `define` was given as texts; they are compiled."""
     names: list[str] = []
     for text, scope in module.__dict__.pop("_defined", ()):
@@ -188,7 +189,7 @@ def _exported(unit: Any) -> bool:
     return mark_of(getattr(unit, "function", None)) == "export"
 
 
-def fork(func: Any, *args: object, **kwargs: object) -> Future:
+def fork(func: Callable[..., Any], *args: object, **kwargs: object) -> Future:
     """Starts a function and gives a future, which is done when this comes back.
 
     Args:

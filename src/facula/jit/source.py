@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from facula.core.errors import spoken
@@ -93,7 +94,7 @@ def refuse(
     raise error(f"{text}\nhint: {hint}")
 
 
-def source_of(obj: Any) -> tuple[Source, ast.AST]:
+def source_of(obj: Callable[..., Any]) -> tuple[Source, ast.AST]:
     """The source and the parsed definition of a function or class."""
     try:
         lines, first = inspect.getsourcelines(obj)

@@ -8,6 +8,7 @@ parts, as PyTorch's does.
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import Any
 
 from facula.jit import types as T
@@ -301,7 +302,7 @@ class Subscripts(Conditions):
     def simple_loop(self, source: Any, body: Any) -> None:
         raise NotImplementedError
 
-    def _guarded(self, tests: list[ast.expr], action: Any) -> None:
+    def _guarded(self, tests: list[ast.expr], action: Callable[..., Any]) -> None:
         """Do it where all tests hold."""
         if not tests:
             action()

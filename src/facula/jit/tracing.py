@@ -107,7 +107,7 @@ class _Recorder(Lowering):
             return self.dict_of_values(pairs, None)
         return self.constant(obj)
 
-    def _tensor(self, tensor: Any) -> Value:
+    def _tensor(self, tensor: core.Tensor) -> Value:
         found = self.known.get(id(tensor))
         if found is not None:
             return found[1]
@@ -166,7 +166,7 @@ class _Recorder(Lowering):
             return  # made of numbers alone: a constant where it is used
         self.note(result, made)
 
-    def _index(self, tensor: Any, index: Any) -> tuple[Value, list[Value | None]]:
+    def _index(self, tensor: core.Tensor, index: Any) -> tuple[Value, list[Value | None]]:
         parts = index if isinstance(index, tuple) else (index,)
         value, indices, dim = self.of(tensor), [], 0  # type: ignore[var-annotated]
         whole = sum(p is not None and p is not Ellipsis for p in parts)
@@ -270,7 +270,8 @@ def _unit(name: str, function: Callable[..., Any], kind: T.ClassType | None) -> 
 
 
 def _record(
-    function: Callable[..., Any], call: Any, args: tuple[Any, ...], kwargs: dict[str, Any], kind: T.ClassType | None,
+    function: Callable[..., Any], call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+    kind: T.ClassType | None,
     module: Any, name: str, strict: bool = False,
 ) -> FunctionUnit:  # fmt: skip
     """The unit of one traced call; `strict` refuses results whose form may depend on the inputs."""
@@ -315,7 +316,7 @@ def _record(
     return unit
 
 
-def _keep_recurrent(mode: _Mode, module: Any, unit: FunctionUnit) -> list[Any]:
+def _keep_recurrent(mode: _Mode, module: Module, unit: FunctionUnit) -> list[Any]:
     """Recurrent layers stay calls: their operators for single layers are the library's own."""
     owner, changed = mode.recorder.graph.parameters[0], []
     for path, child in module.named_modules():
@@ -328,7 +329,7 @@ def _keep_recurrent(mode: _Mode, module: Any, unit: FunctionUnit) -> list[Any]:
     return changed
 
 
-def _recurrent(mode: _Mode, child: Any, owner: Value, path: list[str], *args: object) -> Any:
+def _recurrent(mode: _Mode, child: Module, owner: Value, path: list[str], *args: object) -> Any:
     """Runs a recurrent layer unheard, and records the call of its scripted form."""
     recorder = mode.recorder
     place = recorder._at(owner, path)
@@ -391,7 +392,9 @@ def _flat(value: object) -> list[Any]:
     return [t for v in value for t in _flat(v)] if isinstance(value, (tuple, list)) else [value]
 
 
-def _check(traced: Any, original: Any, args: tuple[Any, ...], tolerance: float) -> None:
+def _check(
+    traced: Any, original: Callable[..., Any], args: tuple[Any, ...], tolerance: float
+) -> None:
     """Warns where a second run gives something else than the trace."""
     with facula.random.fork_rng():
         state = facula.get_rng_state()
@@ -515,7 +518,7 @@ def _spread(func: Callable[..., Any], kwargs: dict[str, Any], count: int, *value
 
 
 def trace_module(
-    mod: Any,
+    mod: nn.Module,
     inputs: dict[str, Any],
     optimize: Any = None,
     check_trace: bool = True,

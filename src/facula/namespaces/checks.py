@@ -84,7 +84,7 @@ def _check_not_implemented(cond: object, message: Message = None) -> None:
     _check_with(NotImplementedError, cond, message)
 
 
-def _check_is_size(i: Any, message: Message = None, *, max: Any = None) -> None:  # noqa: A002
+def _check_is_size(i: int, message: Message = None, *, max: int | None = None) -> None:  # noqa: A002
     """Raise RuntimeError where a number is no size, or above `max`."""
     _check(i >= 0, message)
     if max is not None:

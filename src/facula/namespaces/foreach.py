@@ -122,7 +122,7 @@ def _column(name: str, given: str, value: object, count: int) -> list[Any]:
     return [value] * count
 
 
-def _norm(self: Any, ord: Any = 2, dtype: core.dtype | None = None) -> Any:  # noqa: A002 - PyTorch's name
+def _norm(self: Any, ord: float = 2, dtype: core.dtype | None = None) -> Any:  # noqa: A002 - PyTorch's name
     """The norm of each tensor, in its own dtype or another one."""
     rows = _rows(f"{PREFIX}norm", self, (), {"ord": ord, "dtype": dtype})
     return tuple([F.linalg_vector_norm(*row, **named) for row, named in rows])

@@ -210,8 +210,8 @@ def _sharing(obj: Any, dtype: Any) -> Tensor | None:
 def asarray(
     obj: Any,
     *,
-    dtype: Any = None,
-    device: Any = None,
+    dtype: core.dtype | None = None,
+    device: core.device | str | int | None = None,
     copy: bool | None = None,
     requires_grad: bool | None = None,
 ) -> Tensor:

@@ -374,7 +374,11 @@ def _reduce_tensor(tensor: core.Tensor) -> Any:
 
 
 def _tensor(
-    memory: UntypedStorage, dtype: core.dtype, geometry: Any, requires_grad: bool, attributes: Any
+    memory: UntypedStorage,
+    dtype: core.dtype,
+    geometry: tuple[Any, ...],
+    requires_grad: bool,
+    attributes: Any,
 ) -> Any:
     made = core.empty((0,), dtype=dtype, device="cpu").set_(memory, *geometry)
     if requires_grad:

@@ -223,7 +223,9 @@ class TypedStorage(metaclass=_Kind):
         """Whether the memory can grow."""
         return bool(self._untyped_storage.resizable())
 
-    def to(self, *, device: Any, non_blocking: bool = False) -> TypedStorage:
+    def to(
+        self, *, device: core.device | str | int | None, non_blocking: bool = False
+    ) -> TypedStorage:
         """The numbers on another device."""
         memory = self._tensor().to(device).untyped_storage()
         return TypedStorage(wrap_storage=memory, dtype=self.dtype)

@@ -66,18 +66,20 @@ class TokenIndex:
         self.mask = padding_mask
         self.positions = facula.nonzero(~padding_mask.reshape(-1)).reshape(-1)
 
-    def pack(self, padded: Any) -> Any:
+    def pack(self, padded: core.Tensor) -> Any:
         """``[N, S, E]`` to ``[tokens, E]``."""
         return padded.reshape(self.batch * self.length, -1).index_select(0, self.positions)
 
-    def pad(self, tokens: Any) -> Any:
+    def pad(self, tokens: core.Tensor) -> Any:
         """``[tokens, E]`` to ``[N, S, E]`` with zeros."""
         flat = tokens.new_zeros(self.batch * self.length, tokens.size(-1))
         flat.index_copy_(0, self.positions, tokens)
         return flat.view(self.batch, self.length, -1)
 
 
-def _attend(layer: Any, x: Any, shape: tuple, index: TokenIndex | None, mask: Any) -> Any:
+def _attend(
+    layer: Any, x: core.Tensor, shape: tuple, index: TokenIndex | None, mask: core.Tensor | None
+) -> Any:
     attention = layer.self_attn
     batch, length, embed = shape
     heads = attention.num_heads
@@ -103,7 +105,11 @@ def _norm(norm: Any, x: core.Tensor) -> Any:
 
 
 def encoder_layer(
-    layer: Any, x: Any, shape: tuple, index: TokenIndex | None = None, mask: Any = None
+    layer: Any,
+    x: Any,
+    shape: tuple,
+    index: TokenIndex | None = None,
+    mask: core.Tensor | None = None,
 ) -> Any:
     """One layer over ``x``: ``[N, S, E]``, or ``[tokens, E]`` with ``index``.
 
@@ -118,7 +124,7 @@ def encoder_layer(
     return _norm(layer.norm2, x + _feed_forward(layer, x))
 
 
-def nested_layer(layer: Any, src: Any, *masks: Any) -> Any:
+def nested_layer(layer: Any, src: core.Tensor, *masks: Any) -> Any:
     """One layer over a nested tensor: linear layers see its rows alone."""
     if any(mask is not None for mask in masks) or not usable(layer, src):
         fail(
@@ -144,7 +150,7 @@ def combined_mask(attn_mask: Any, padding: Any) -> Any:
     return padding if attn_mask is None else attn_mask + padding
 
 
-def encoder(layers: Any, src: core.Tensor, padding_mask: Any) -> Any:
+def encoder(layers: Any, src: core.Tensor, padding_mask: core.Tensor) -> Any:
     """A whole stack of layers on the valid tokens only."""
     index = TokenIndex(padding_mask)
     x = index.pack(src)

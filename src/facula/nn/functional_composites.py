@@ -25,7 +25,9 @@ F = SimpleNamespace(**PLACES["nn.functional"])
 _ATTENTION = "multi_head_attention_forward"
 
 
-def _as_float_mask(mask: Any, name: str, other_dtype: Any, target_dtype: Any) -> Any:
+def _as_float_mask(
+    mask: core.Tensor | None, name: str, other_dtype: object, target_dtype: core.dtype
+) -> Any:
     """A boolean mask (True: leave out) as one to be added; a float mask as it is."""
     if mask is None:
         return None
@@ -42,7 +44,9 @@ def _as_float_mask(mask: Any, name: str, other_dtype: Any, target_dtype: Any) ->
     return mask
 
 
-def _check_mask_shape(query: Any, key: Any, mask: Any, heads: int, op: Any, dims: int) -> None:
+def _check_mask_shape(
+    query: core.Tensor, key: core.Tensor, mask: core.Tensor | None, heads: int, op: str, dims: int
+) -> None:
     if mask is not None and mask.dim() not in (2, 3):
         fail(
             AssertionError,
@@ -63,7 +67,9 @@ def _check_mask_shape(query: Any, key: Any, mask: Any, heads: int, op: Any, dims
             )
 
 
-def _check_shapes(query: Any, key: Any, value: Any, padding: Any, mask: Any, heads: int) -> bool:
+def _check_shapes(
+    query: core.Tensor, key: core.Tensor, value: core.Tensor, padding: Any, mask: Any, heads: int
+) -> bool:
     """Whether the inputs are batched; raises where dimensions disagree."""
     op = _ATTENTION
     dims = query.dim()
@@ -97,7 +103,11 @@ def _check_shapes(query: Any, key: Any, value: Any, padding: Any, mask: Any, hea
 
 
 def _project_each(
-    q: Any, k: Any, v: Any, weights: tuple[Any, Any, Any], bias: core.Tensor | None
+    q: core.Tensor,
+    k: core.Tensor,
+    v: core.Tensor,
+    weights: tuple[Any, Any, Any],
+    bias: core.Tensor | None,
 ) -> tuple[Any, Any, Any]:
     """The three projections, each by a weight of its own."""
     if k.shape[:2] != v.shape[:2]:
@@ -151,7 +161,12 @@ def _heads(x: core.Tensor, batch: int, heads: int, head_dim: int) -> Any:
 
 
 def _merge_masks(
-    attn_mask: Any, padding: core.Tensor, batch: int, heads: int, source: int, target: int
+    attn_mask: core.Tensor | None,
+    padding: core.Tensor,
+    batch: int,
+    heads: int,
+    source: int,
+    target: int,
 ) -> Any:
     """One mask to be added, broadcastable to ``[N, heads, T, S]``."""
     if attn_mask is not None:
@@ -182,7 +197,7 @@ def _merge_masks(
     return padding if attn_mask is None else attn_mask + padding
 
 
-def _extend(x: core.Tensor, batch: int, heads: int, extra: Any, zero: bool) -> Any:
+def _extend(x: core.Tensor, batch: int, heads: int, extra: core.Tensor | None, zero: bool) -> Any:
     """Add the learned and the zero position at the end of keys or values ``[N, heads, S, D]``."""
     parts = [x]
     if extra is not None:
@@ -198,7 +213,9 @@ def _longer(mask: core.Tensor | None, added: int) -> Any:
     return F.pad(mask, (0, added)) if added and mask is not None else mask
 
 
-def _mask_beside_hint(attn_mask: Any, is_causal: bool, by_hint: bool, dtype: core.dtype) -> Any:
+def _mask_beside_hint(
+    attn_mask: core.Tensor | None, is_causal: bool, by_hint: bool, dtype: core.dtype
+) -> Any:
     """The mask to be added; None where the hint says all of it."""
     if is_causal and attn_mask is None:
         fail(
@@ -211,7 +228,9 @@ def _mask_beside_hint(attn_mask: Any, is_causal: bool, by_hint: bool, dtype: cor
     return None if by_hint else _as_float_mask(attn_mask, "attn_mask", None, dtype)
 
 
-def _attend(q: Any, k: Any, v: Any, mask: Any, dropout: float) -> tuple[Any, Any]:
+def _attend(
+    q: core.Tensor, k: core.Tensor, v: core.Tensor, mask: core.Tensor | None, dropout: float
+) -> tuple[Any, Any]:
     """Attention written out, and its weights."""
     scores = (q * math.sqrt(1.0 / q.size(-1))) @ k.transpose(-2, -1)
     weights = F.softmax(scores if mask is None else scores + mask, dim=-1)
@@ -249,8 +268,8 @@ def multi_head_attention_forward(
     num_heads: int,
     in_proj_weight: Any,
     in_proj_bias: Any,
-    bias_k: Any,
-    bias_v: Any,
+    bias_k: core.Tensor | None,
+    bias_v: core.Tensor | None,
     add_zero_attn: bool,
     dropout_p: float,
     out_proj_weight: core.Tensor,
@@ -260,11 +279,11 @@ def multi_head_attention_forward(
     need_weights: bool = True,
     attn_mask: Any = None,
     use_separate_proj_weight: bool = False,
-    q_proj_weight: Any = None,
-    k_proj_weight: Any = None,
-    v_proj_weight: Any = None,
-    static_k: Any = None,
-    static_v: Any = None,
+    q_proj_weight: core.Tensor | None = None,
+    k_proj_weight: core.Tensor | None = None,
+    v_proj_weight: core.Tensor | None = None,
+    static_k: object = None,
+    static_v: object = None,
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Any, Any]:
@@ -388,7 +407,7 @@ def _logits(input: core.Tensor, weight: core.Tensor, bias: core.Tensor | None) -
     return flat.view(*input.shape[:-1], *weight.shape[:-1])
 
 
-def _check_linear_ranks(input: Any, weight: Any, op: Any) -> None:
+def _check_linear_ranks(input: core.Tensor, weight: core.Tensor, op: str) -> None:
     if input.dim() not in (1, 2):
         fail(
             RuntimeError,
@@ -407,7 +426,7 @@ def _check_linear_ranks(input: Any, weight: Any, op: Any) -> None:
         )
 
 
-def _check_linear_cross_entropy(input: Any, weight: Any, bias: Any) -> None:
+def _check_linear_cross_entropy(input: core.Tensor, weight: core.Tensor, bias: Any) -> None:
     """Raise for shapes that do not make a linear layer of one, or a batch of, vectors."""
     op = "linear_cross_entropy"
     _check_linear_ranks(input, weight, op)
@@ -440,9 +459,9 @@ def _check_linear_cross_entropy(input: Any, weight: Any, bias: Any) -> None:
 
 
 def linear_cross_entropy(
-    input: Any,
-    linear_weight: Any,
-    target: Any,
+    input: core.Tensor,
+    linear_weight: core.Tensor,
+    target: core.Tensor,
     *,
     linear_bias: Any = None,
     weight: Any = None,
@@ -484,7 +503,7 @@ def linear_cross_entropy(
         )
     ignore = -100 if ignore_index is None else ignore_index
 
-    def part(rows: Any, answers: Any, how: str) -> Any:
+    def part(rows: core.Tensor, answers: core.Tensor, how: str) -> Any:
         return F.cross_entropy(
             _logits(rows, linear_weight, linear_bias),
             answers,
@@ -509,7 +528,7 @@ def linear_cross_entropy(
     return total if reduction == "sum" else total / _row_count(target, classes, weight, ignore)
 
 
-def _row_count(target: Any, classes: int, weight: Any, ignore: int) -> Any:
+def _row_count(target: core.Tensor, classes: int, weight: Any, ignore: int) -> Any:
     """By what the mean of losses divides: the rows that count, each by its class's weight."""
     if target.is_floating_point():
         return target.numel() // classes
@@ -519,7 +538,7 @@ def _row_count(target: Any, classes: int, weight: Any, ignore: int) -> Any:
     return (weight[target.masked_fill(~kept, 0)] * kept).sum()
 
 
-def _fractional_starts(sample: Any, size: int, out: int, kernel: int) -> Any:
+def _fractional_starts(sample: core.Tensor, size: int, out: int, kernel: int) -> Any:
     """Where the windows of one dimension start: ``[N, C, out]`` from uniform samples ``[N, C]``."""
     if out == 1:
         starts = sample.new_full((*sample.shape, 1), size - kernel)
@@ -532,7 +551,9 @@ def _fractional_starts(sample: Any, size: int, out: int, kernel: int) -> Any:
     return starts
 
 
-def _fractional_windows(samples: Any, x: core.Tensor, kernel: Any, out: Any) -> Any:
+def _fractional_windows(
+    samples: core.Tensor, x: core.Tensor, kernel: tuple[Any, ...], out: tuple[Any, ...]
+) -> Any:
     """The flat positions in ``x [N, C, *sizes]`` of each window: ``[N, C, *out, window]``."""
     dims = len(kernel)
     flat: Any = 0
@@ -547,7 +568,9 @@ def _fractional_windows(samples: Any, x: core.Tensor, kernel: Any, out: Any) -> 
     return flat.flatten(2 + dims)
 
 
-def _check_fractional_sizes(op: str, kernel: Any, sizes: Sequence[int], out: Any) -> None:
+def _check_fractional_sizes(
+    op: str, kernel: tuple[Any, ...], sizes: Sequence[int], out: tuple[Any, ...]
+) -> None:
     for name, given in (("kernel_size", kernel), ("output_size", out)):
         if len(given) != len(sizes):
             fail(
@@ -597,10 +620,10 @@ def _fractional_max_pool(
     dims: int,
     input: core.Tensor,
     kernel_size: int | Sequence[int],
-    output_size: Any,
-    output_ratio: Any,
+    output_size: int | Sequence[int],
+    output_ratio: tuple[Any, ...] | None,
     return_indices: bool,
-    samples: Any,
+    samples: core.Tensor | None,
 ) -> Any:
     op = f"fractional_max_pool{dims}d"
     if output_size is None and output_ratio is None:
@@ -635,7 +658,7 @@ def _fractional_max_pool(
 
 
 def _fractional_results(
-    values: Any, indices: core.Tensor, batched: bool, return_indices: bool
+    values: core.Tensor, indices: core.Tensor, batched: bool, return_indices: bool
 ) -> Any:
     """What the user asked for, without the dimension that was added."""
     if not batched:
@@ -706,10 +729,10 @@ def fractional_max_pool3d(
 def fractional_max_pool2d_with_indices(
     input: core.Tensor,
     kernel_size: int | Sequence[int],
-    output_size: Any = None,
-    output_ratio: Any = None,
+    output_size: int | Sequence[int] | None = None,
+    output_ratio: object = None,
     return_indices: bool = False,
-    _random_samples: Any = None,
+    _random_samples: object = None,
 ) -> Any:
     """The largest elements of windows at random distances, and their flat positions. [Graham 2014]
 
@@ -736,10 +759,10 @@ def fractional_max_pool2d_with_indices(
 def fractional_max_pool3d_with_indices(
     input: core.Tensor,
     kernel_size: int | Sequence[int],
-    output_size: Any = None,
-    output_ratio: Any = None,
+    output_size: int | Sequence[int] | None = None,
+    output_ratio: object = None,
     return_indices: bool = False,
-    _random_samples: Any = None,
+    _random_samples: object = None,
 ) -> Any:
     """The largest elements of windows at random distances, and their flat positions. [Graham 2014]
 

@@ -148,7 +148,7 @@ def assert_int_or_pair(arg: Any, arg_name: str, message: str) -> None:
         )
 
 
-def _dequantized(op: str, x: core.Tensor, scales: Any, recipes: Any, swizzles: Any) -> Any:
+def _dequantized(op: str, x: core.Tensor, scales: object, recipes: object, swizzles: object) -> Any:
     """Rows [m, k] of short floats times their scales, in float32."""
     result = x.to(facula.float32)
     scales = scales if isinstance(scales, (list, tuple)) else [scales]
@@ -176,7 +176,7 @@ def _dequantized(op: str, x: core.Tensor, scales: Any, recipes: Any, swizzles: A
     return result
 
 
-def _spread(op: str, scale: Any, recipe: ScalingType, shape: Sequence[int]) -> Any:
+def _spread(op: str, scale: core.Tensor, recipe: ScalingType, shape: Sequence[int]) -> Any:
     """A scale for every element, as something that broadcasts against [m, k]."""
     m, k = shape[-2:]
     if recipe is ScalingType.TensorWise:
@@ -206,16 +206,16 @@ def _spread(op: str, scale: Any, recipe: ScalingType, shape: Sequence[int]) -> A
 
 
 def scaled_mm(
-    mat_a: Any,
-    mat_b: Any,
-    scale_a: Any,
+    mat_a: core.Tensor,
+    mat_b: core.Tensor,
+    scale_a: core.Tensor,
     scale_recipe_a: Any,
-    scale_b: Any,
+    scale_b: core.Tensor,
     scale_recipe_b: Any,
     swizzle_a: Any = None,
     swizzle_b: Any = None,
     bias: core.Tensor | None = None,
-    output_dtype: Any = facula.bfloat16,
+    output_dtype: core.dtype = facula.bfloat16,
     contraction_dim: Any = (),
     use_fast_accum: bool = False,
 ) -> Any:
@@ -248,7 +248,7 @@ def scaled_mm(
     return result.to(facula.bfloat16 if output_dtype is None else output_dtype)
 
 
-def _limits(op: str, offs: Any, count: int) -> list[tuple[int, int]]:
+def _limits(op: str, offs: core.Tensor | None, count: int) -> list[tuple[int, int]]:
     """Where the groups begin and end."""
     if offs is None:
         fail(
@@ -272,12 +272,12 @@ def _limits(op: str, offs: Any, count: int) -> list[tuple[int, int]]:
 
 
 def grouped_mm(
-    mat_a: Any,
-    mat_b: Any,
+    mat_a: core.Tensor,
+    mat_b: core.Tensor,
     *,
-    offs: Any = None,
+    offs: core.Tensor | None = None,
     bias: core.Tensor | None = None,
-    out_dtype: Any = None,
+    out_dtype: core.dtype | None = None,
 ) -> Any:
     """Products of matrices in groups of different sizes, in bfloat16 and others.
 

@@ -39,7 +39,7 @@ def _make_input(space: int) -> Callable[..., Any]:
         weight: core.Tensor,
         grad_output: core.Tensor,
         stride: int | Sequence[int] = 1,
-        padding: Any = 0,
+        padding: int | Sequence[int] = 0,
         dilation: int | Sequence[int] = 1,
         groups: int = 1,
     ) -> Any:
@@ -60,7 +60,7 @@ def _make_weight(space: int) -> Callable[..., Any]:
         weight_size: Any,
         grad_output: core.Tensor,
         stride: int | Sequence[int] = 1,
-        padding: Any = 0,
+        padding: int | Sequence[int] = 0,
         dilation: int | Sequence[int] = 1,
         groups: int = 1,
     ) -> Any:

@@ -23,7 +23,7 @@ _LINEAR_NAMES = frozenset(
 )
 
 
-def calculate_gain(nonlinearity: str, param: Any = None) -> float:
+def calculate_gain(nonlinearity: str, param: object = None) -> float:
     """The factor by which weights grow so that a layer before a nonlinearity keeps the variance.
 
     1 for 'linear', the convolutions and 'sigmoid', 5/3 for 'tanh', sqrt(2) for 'relu', ``sqrt(2 /

@@ -77,7 +77,7 @@ class Parameter(core.Tensor, metaclass=_ParameterMeta):
     def __repr__(self) -> str:
         return "Parameter containing:\n" + super().__repr__()
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: object) -> Any:
         # the attribute dictionary goes along only where there is something in it
         state = _public_state(self)
         hooks: OrderedDict = OrderedDict()
@@ -86,7 +86,7 @@ class Parameter(core.Tensor, metaclass=_ParameterMeta):
         return rebuild_parameter_with_state, (self.data, self.requires_grad, hooks, state)
 
 
-def _public_state(tensor: Any) -> dict:
+def _public_state(tensor: object) -> dict:
     state = dict(getattr(tensor, "__dict__", None) or {})
     for slot in copyreg._slotnames(type(tensor)):  # type: ignore[attr-defined]
         if hasattr(tensor, slot):
@@ -94,13 +94,13 @@ def _public_state(tensor: Any) -> dict:
     return state
 
 
-def rebuild_parameter(data: object, requires_grad: bool, backward_hooks: Any) -> Parameter:
+def rebuild_parameter(data: object, requires_grad: bool, backward_hooks: object) -> Parameter:
     """Make a parameter from a pickle's parts."""
     return Parameter(data, requires_grad)
 
 
 def rebuild_parameter_with_state(
-    data: object, requires_grad: bool, backward_hooks: Any, state: dict
+    data: object, requires_grad: bool, backward_hooks: object, state: dict
 ) -> Parameter:
     """Make a parameter with attributes from a pickle's parts."""
     parameter = Parameter(data, requires_grad)
@@ -190,7 +190,7 @@ class UninitializedTensorMixin:
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: object) -> Any:
         return self.__class__, (self.requires_grad,)
 
 

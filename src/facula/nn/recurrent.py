@@ -37,7 +37,7 @@ def _lstm_input(x: core.Tensor, w: Weights) -> Any:
     return F.linear(x, w.input, bias)
 
 
-def _lstm_step(gates: Any, state: tuple, w: Weights, hidden_t: Any) -> tuple:
+def _lstm_step(gates: core.Tensor, state: tuple, w: Weights, hidden_t: core.Tensor) -> tuple:
     h, c = state
     gates = facula.addmm(gates, h, hidden_t)
     size = c.size(-1)
@@ -70,7 +70,7 @@ def _tanh_step(projected: core.Tensor, state: tuple, w: Weights, hidden_t: core.
     return (facula.tanh(facula.addmm(projected, state[0], hidden_t)),)
 
 
-def _relu_step(projected: Any, state: tuple, w: Weights, hidden_t: Any) -> tuple:
+def _relu_step(projected: core.Tensor, state: tuple, w: Weights, hidden_t: core.Tensor) -> tuple:
     return (facula.relu(facula.addmm(projected, state[0], hidden_t)),)
 
 
@@ -318,7 +318,12 @@ def _cell_entry(mode: str) -> Callable:
     cell = CELLS[mode]
 
     def single(
-        input: core.Tensor, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
+        input: core.Tensor,
+        hx: Any,
+        w_ih: core.Tensor,
+        w_hh: core.Tensor,
+        b_ih: core.Tensor | None = None,
+        b_hh: core.Tensor | None = None,
     ) -> Any:
         weights = Weights(w_ih, w_hh, b_ih, b_hh)
         state = tuple(hx) if cell.states > 1 else (hx,)

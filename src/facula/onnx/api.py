@@ -79,7 +79,7 @@ def export(
     opset_version: int | None = None,
     dynamo: bool = True,
     external_data: bool = True,
-    dynamic_shapes: Any = None,
+    dynamic_shapes: object = None,
     custom_translation_table: Mapping[Callable[..., Any], Callable[..., Any]] | None = None,
     report: bool = False,
     optimize: bool = True,
@@ -90,11 +90,11 @@ def export(
     export_params: bool = True,
     keep_initializers_as_inputs: bool = False,
     dynamic_axes: Mapping[str, Any] | None = None,
-    training: Any = TrainingMode.EVAL,
-    operator_export_type: Any = OperatorExportTypes.ONNX,
+    training: object = TrainingMode.EVAL,
+    operator_export_type: object = OperatorExportTypes.ONNX,
     do_constant_folding: bool = True,
     custom_opsets: Mapping[str, int] | None = None,
-    export_modules_as_functions: Any = False,
+    export_modules_as_functions: object = False,
     autograd_inlining: bool = True,
 ) -> ONNXProgram | None:
     """Export a model to ONNX.
@@ -184,7 +184,11 @@ def _example(
 
 
 def _sizes(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Any, asked: Any
+    model: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    shapes: object,
+    asked: tuple[Any, ...],
 ) -> tuple[Any, dict[str, dict[int, str]]]:
     """Which sizes may change, as `export.export` takes them, and what those of outputs are called."""
     if shapes is not None:
@@ -192,20 +196,20 @@ def _sizes(
     return axis_names.from_axes(model, args, kwargs, *asked) if asked[0] else (None, {})
 
 
-def _outside(f: Any, external_data: bool, dynamo: bool) -> bool | None:
+def _outside(f: object, external_data: bool, dynamo: bool) -> bool | None:
     """Whether weights go to a second file; None where their size decides."""
     path = isinstance(f, (str, os.PathLike))
     return external_data if path and dynamo else None
 
 
-def _check_module(model: Any) -> None:
+def _check_module(model: Module) -> None:
     if not isinstance(model, nn.Module):
         fail(TypeError, "onnx.export", "a module or an exported program was required",
              type(model).__name__, hint="a function is exported as the forward of a module")  # fmt: skip
 
 
 def _exported(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: object
 ) -> ExportedProgram:
     recording = core.set_grad_enabled(False)
     try:
@@ -215,7 +219,7 @@ def _exported(
 
 
 @contextlib.contextmanager
-def select_model_mode_for_export(model: Module, mode: Any) -> Iterator[None]:
+def select_model_mode_for_export(model: Module, mode: object) -> Iterator[None]:
     """A model in `eval()`, or in `train()` for `TrainingMode.TRAINING`, while something is done."""
     before = getattr(model, "training", None)
     if mode in (None, TrainingMode.PRESERVE) or before is None:

@@ -75,7 +75,7 @@ def _dim(name: str, pool: dict[str, Dim]) -> Dim:
     return pool[name]
 
 
-def with_dims(shapes: Any, pool: dict[str, Dim]) -> Any:
+def with_dims(shapes: object, pool: dict[str, Dim]) -> Any:
     """`dynamic_shapes` with a `Dim` for every name."""
     if isinstance(shapes, str):
         return _dim(shapes, pool)
@@ -87,7 +87,11 @@ def with_dims(shapes: Any, pool: dict[str, Dim]) -> Any:
 
 
 def symbol_names(
-    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Any, fakes: Sequence[Any]
+    model: object,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    shapes: object,
+    fakes: Sequence[Any],
 ) -> dict[str, str]:
     """The names that users gave to symbols."""
     if shapes is None:

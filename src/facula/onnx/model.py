@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from facula import core
 from facula.core.errors import fail
 from facula.fx.symbolic_run import sizes_of
 from facula.onnx.errors import OnnxExporterError, onnx_package
@@ -54,7 +55,7 @@ def rename(nodes: Sequence[Any], names: Mapping[str, str]) -> None:
                     field[i] = names[name]
 
 
-def described(name: str, dtype: Any, fake: Any, dims: Mapping[str, str], own: Any = None) -> Any:
+def described(name: str, dtype: Any, fake: object, dims: Mapping[str, str], own: Any = None) -> Any:
     """An input or output: its name, dtype and sizes, those that may change by name."""
     sizes: list[Any] | None = None
     if fake is not None:
@@ -127,5 +128,5 @@ def build(
     return model
 
 
-def _dtype(value: Value, fake: Any) -> Any:
+def _dtype(value: Value, fake: core.Tensor) -> Any:
     return value.dtype if fake is None or not hasattr(fake, "dtype") else fake.dtype

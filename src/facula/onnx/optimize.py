@@ -114,7 +114,7 @@ class _Pass:
         return numpy.asarray(found)
 
 
-def _meaning(node: Any) -> bytes:
+def _meaning(node: object) -> bytes:
     """What a node computes, whatever it and its results are called."""
     plain = onnx_package().NodeProto()
     plain.CopyFrom(node)

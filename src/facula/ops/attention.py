@@ -57,7 +57,7 @@ def _like(x: core.Tensor, shape: Sequence[int]) -> Any:
 
 
 def _sizes(
-    query: core.Tensor, key: core.Tensor, value: Any, mask: core.Tensor, is_causal: bool
+    query: core.Tensor, key: core.Tensor, value: core.Tensor, mask: core.Tensor, is_causal: bool
 ) -> tuple[Any, list[int]]:
     """The mask as the kernel reads it, and what kernels need to know of shapes and masks."""
     kind, strides = 0, (0, 0, 0, 0)
@@ -224,7 +224,7 @@ class FlashAttentionBackward:
         return *found, None, None, first[4] if mask is not None else None, None
 
 
-def _draw(state: Any) -> tuple[int, int]:
+def _draw(state: core.Tensor | None) -> tuple[int, int]:
     """Seed and offset of a random state; two numbers where nothing is drawn."""
     if state is None:
         return 0, 0  # any value does: no kernel reads it
@@ -255,12 +255,12 @@ def _kept(query: core.Tensor, key: core.Tensor, dropout_p: float, state: object)
 
 
 def _second_order(
-    grads: Any,
-    grad_out: Any,
+    grads: list[Any],
+    grad_out: core.Tensor,
     query: core.Tensor,
     key: core.Tensor,
-    value: Any,
-    mask: Any,
+    value: core.Tensor,
+    mask: core.Tensor | None,
     is_causal: bool,
     scale: float,
     keep: Any,
@@ -329,7 +329,9 @@ def _fold_heads(x: core.Tensor, group: int) -> Any:
     return x.reshape((batch, heads // group, group, rows, depth)).sum(2)
 
 
-def _weights(query: core.Tensor, key: core.Tensor, mask: Any, is_causal: bool, scale: float) -> Any:
+def _weights(
+    query: core.Tensor, key: core.Tensor, mask: core.Tensor | None, is_causal: bool, scale: float
+) -> Any:
     """Softmax of the scores; zero where no key is allowed, be it for a mask or for its score."""
     scores = (query * scale) @ key.transpose(-2, -1)
     allowed = None
@@ -501,7 +503,9 @@ def _choose(query: core.Tensor) -> str:
     return "math"
 
 
-def _mask_of_scores(mask: core.Tensor, scores: tuple[int, ...], batch: Any, heads: int) -> Any:
+def _mask_of_scores(
+    mask: core.Tensor, scores: tuple[int, ...], batch: tuple[Any, ...], heads: int
+) -> Any:
     """The mask as `[batch, heads, rows, count]`."""
     if broadcast_shapes(OP, mask.shape, scores) != scores:
         fail(

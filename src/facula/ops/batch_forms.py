@@ -127,7 +127,7 @@ def _added_product(batch: Batch, self: Any, a: Any, b: object, beta: Any, alpha:
     return total + (bias if beta == 1 else bias * beta)
 
 
-def linear(batch: Batch, input: Any, weight: Any, bias: Any) -> Any:
+def linear(batch: Batch, input: core.Tensor, weight: core.Tensor, bias: core.Tensor | None) -> Any:
     """A shared weight takes the batch as rows, a shared input takes it as columns; where both
     differ, it is a batch of products."""
     if not batch.has(weight):
@@ -185,11 +185,11 @@ def conv(
     input: core.Tensor,
     weight: core.Tensor,
     bias: core.Tensor | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    stride: int | Sequence[int],
+    padding: str | int | Sequence[int],
+    dilation: int | Sequence[int],
     groups: int,
-    output_size: Any,
+    output_size: int | Sequence[int],
 ) -> Any:
     """The batch joins N, or where weights differ the groups."""
     settings = (stride, padding, dilation)
@@ -214,9 +214,9 @@ def conv_input(
     grad_output: core.Tensor,
     weight: core.Tensor,
     bias: core.Tensor | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    stride: int | Sequence[int],
+    padding: str | int | Sequence[int],
+    dilation: int | Sequence[int],
     groups: int,
     input_size: Any,
 ) -> Any:
@@ -275,8 +275,8 @@ def _offsets(batch: Batch, indices: core.Tensor, rows: int) -> Any:
 
 def embedding(
     batch: Batch,
-    weight: Any,
-    indices: Any,
+    weight: core.Tensor,
+    indices: core.Tensor,
     padding_idx: int,
     scale_grad_by_freq: bool,
     sparse: bool,
@@ -459,9 +459,9 @@ def group_norm(
 
 def batch_norm_train(
     batch: Batch,
-    input: Any,
-    weight: Any,
-    bias: Any,
+    input: core.Tensor,
+    weight: core.Tensor,
+    bias: core.Tensor,
     mean: Any,
     variance: Any,
     momentum: float,
@@ -477,7 +477,13 @@ def batch_norm_train(
 
 
 def batch_norm_eval(
-    batch: Batch, input: Any, mean: Any, variance: Any, weight: Any, bias: Any, eps: float
+    batch: Batch,
+    input: core.Tensor,
+    mean: core.Tensor,
+    variance: core.Tensor,
+    weight: core.Tensor,
+    bias: core.Tensor,
+    eps: float,
 ) -> Any:
     """The batch joins N, or where parameters differ the channels."""
     parameters = (mean, variance, weight, bias)
@@ -490,7 +496,7 @@ def batch_norm_eval(
 # ------------------------------------------------------------------ losses and order
 
 
-def _total(batch: Batch, values: Any, mean: bool) -> Any:
+def _total(batch: Batch, values: core.Tensor, mean: bool) -> Any:
     flat = values.flatten(1) if values.dim() > 1 else values.unsqueeze(1)
     return flat.mean(1) if mean else flat.sum(1)
 

@@ -13,7 +13,7 @@ real ones; whole numbers multiply exactly.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -94,7 +94,9 @@ def _launch(
     core.kernel(f"{name}_{kind}:{code}")(pointers, numbers, ())
 
 
-def _check(op: str, image: Any, result: Any, weight: Any, settings: tuple[Any, ...]) -> None:
+def _check(
+    op: str, image: Any, result: Any, weight: core.Tensor, settings: tuple[Any, ...]
+) -> None:
     """Raise unless the sizes of an image, its result and a weight fit each other."""
     check_parts(op, image, result, weight.shape, settings, weight.shape[2:])
 
@@ -300,12 +302,12 @@ class _conv_weight:
 
 
 def _correlate(
-    out: Any,
+    out: core.Tensor,
     bias: core.Tensor | None,
     grad_output: core.Tensor,
     input: core.Tensor,
-    settings: Any,
-    kernel_size: Any,
+    settings: tuple[Any, ...],
+    kernel_size: int | Sequence[int],
 ) -> None:
     """Run the kernel for the gradient of the weight, and of the bias where there is one."""
     if out.numel() == 0 or grad_output.numel() == 0 or input.numel() == 0:
@@ -420,7 +422,7 @@ def _geometry(
     size: tuple[int, ...],
     kernel: tuple[int, ...],
     stride: tuple[int, ...],
-    padding: Any,
+    padding: str | int | Sequence[int],
     dilation: tuple[int, ...],
     space: int,
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
@@ -453,7 +455,7 @@ def _convolve(
     weight: core.Tensor,
     bias: core.Tensor | None,
     stride: tuple[int, ...],
-    padding: Any,
+    padding: str | int | Sequence[int],
     dilation: tuple[int, ...],
     groups: int,
     space: int,
@@ -478,9 +480,9 @@ def forward(
     x: core.Tensor,
     weight: core.Tensor,
     bias: core.Tensor | None,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    stride: int | Sequence[int],
+    padding: str | int | Sequence[int],
+    dilation: int | Sequence[int],
     groups: int,
     sizes: Sequence[int],
 ) -> Any:
@@ -503,7 +505,9 @@ def _over_channels(y: core.Tensor) -> Any:
     return y.sum([d for d in range(y.dim()) if d != 1])
 
 
-def _complex_product(product: Any, x: core.Tensor, y: Any, bias: core.Tensor | None) -> Any:
+def _complex_product(
+    product: Callable[..., Any], x: core.Tensor, y: core.Tensor, bias: core.Tensor | None
+) -> Any:
     """A bilinear real product of complex tensors by three real ones. [Gauss]
 
     The bias goes into the products, so that its gradient is one of them: `third` has the sum of its

@@ -8,6 +8,7 @@ unless the log-probabilities of a step are normalised.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from facula import core
@@ -214,7 +215,7 @@ def _in_rows(given: core.Tensor, lengths: core.Tensor) -> Any:
     return F.cat((F.full((batch, 1), -1, dtype=core.int64, device=given.device), rows), 1)
 
 
-def _cut(targets: Any, lengths: Any) -> Any:
+def _cut(targets: core.Tensor, lengths: Sequence[Any]) -> Any:
     """Targets that stand one behind the other, as `_in_rows` gives padded ones."""
     values = lengths.tolist() if isinstance(lengths, core.Tensor) else list(lengths)
     if targets.numel() != sum(values):

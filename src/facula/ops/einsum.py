@@ -9,6 +9,7 @@ with three or more operands the pair that leaves the smallest cost comes first.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from facula import core
@@ -149,7 +150,7 @@ def _parse(equation: str, operands: list[Any]) -> tuple[list[list[Any]], list[An
     return inputs, _result_labels(right, widest, counts)
 
 
-def _diagonals(operand: Any, labels: list[Any], number: int) -> tuple[Any, list[Any]]:
+def _diagonals(operand: core.Tensor, labels: list[Any], number: int) -> tuple[Any, list[Any]]:
     """Repeated subscripts of one operand take its diagonal."""
     labels = list(labels)
     for label in dict.fromkeys(labels):
@@ -188,7 +189,7 @@ def _sizes(inputs: list[list[Any]], operands: list[Any]) -> dict[Any, int]:
     return sizes
 
 
-def _sum_out(operand: Any, labels: list[Any], needed: set[Any]) -> tuple[Any, list[Any]]:
+def _sum_out(operand: core.Tensor, labels: list[Any], needed: set[Any]) -> tuple[Any, list[Any]]:
     """Sum over the labels that nobody else needs."""
     dims = [d for d, label in enumerate(labels) if label not in needed]
     if dims:
@@ -197,7 +198,7 @@ def _sum_out(operand: Any, labels: list[Any], needed: set[Any]) -> tuple[Any, li
     return operand, labels
 
 
-def _arranged(operand: Any, labels: list[Any], wanted: list[Any]) -> Any:
+def _arranged(operand: core.Tensor, labels: list[Any], wanted: list[Any]) -> Any:
     """Permute to the wanted labels; missing ones become dimensions of size 1."""
     operand = operand.permute([labels.index(label) for label in wanted if label in labels])
     for d, label in enumerate(wanted):
@@ -207,7 +208,7 @@ def _arranged(operand: Any, labels: list[Any], wanted: list[Any]) -> Any:
 
 
 def _contract(
-    a: Any, left: list[Any], b: Any, right: list[Any], needed: set[Any]
+    a: core.Tensor, left: list[Any], b: core.Tensor, right: list[Any], needed: set[Any]
 ) -> tuple[Any, list[Any]]:
     """Contract two operands over the labels that both have and nobody needs, as one batched matrix
     product.
@@ -230,7 +231,7 @@ def _contract(
 
 
 def _matrix_product(
-    a: Any, left: list[Any], b: Any, right: list[Any], summed: list[Any]
+    a: core.Tensor, left: list[Any], b: core.Tensor, right: list[Any], summed: list[Any]
 ) -> tuple[Any, list[Any]]:
     """The product over the labels `summed`; the others that both have are a batch."""
     size_a, size_b = dict(zip(left, a.shape, strict=True)), dict(zip(right, b.shape, strict=True))
@@ -273,7 +274,7 @@ def _cheapest_pair(inputs: list[list[Any]], sizes: dict[Any, int]) -> tuple[int,
     return chosen
 
 
-def _written_out(equation: Any, operands: Any) -> tuple[str, list[Any]]:
+def _written_out(equation: str, operands: Sequence[Any]) -> tuple[str, list[Any]]:
     """The equation as a string and the operands as a list, however they were given."""
     # an argument that stands alone comes without a tuple around it
     if isinstance(operands, core.Tensor):

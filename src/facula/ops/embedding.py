@@ -49,7 +49,9 @@ def _indices(op: str, indices: core.Tensor, rows: int) -> Any:
     return indices
 
 
-def _sparse_rows(values: Any, places: core.Tensor, size: tuple[int, ...], padding_idx: int) -> Any:
+def _sparse_rows(
+    values: core.Tensor, places: core.Tensor, size: tuple[int, ...], padding_idx: int
+) -> Any:
     """A sparse gradient of a table: rows at their places, without the padding row."""
     if padding_idx >= 0:
         kept = (places != padding_idx).nonzero().reshape((-1,))
@@ -176,7 +178,12 @@ def _inverse_counts(places: Any, rows: int) -> Any:
 
 
 def add_rows(
-    out: Any, grad: core.Tensor, places: Any, factors: Any, sources: object, padding_idx: int
+    out: core.Tensor,
+    grad: core.Tensor,
+    places: core.Tensor,
+    factors: Any,
+    sources: object,
+    padding_idx: int,
 ) -> None:
     """out[places[i]] += grad[sources[i] or i] * factors[i], from zero; half precision in
     float32."""
@@ -286,7 +293,9 @@ def embedding_function(input, weight, padding_idx, max_norm, norm_type, scale_gr
     return F.embedding(weight, input, padding, scale_grad_by_freq, sparse)
 
 
-def _check_bags(weight: core.Tensor, indices: core.Tensor, offsets: Any, scales: Any) -> None:
+def _check_bags(
+    weight: core.Tensor, indices: core.Tensor, offsets: core.Tensor, scales: core.Tensor | None
+) -> None:
     """Raise unless there is a table, a vector of rows of it, where each bag begins and the last one
     ends, and a factor for each index where there are any."""
     vectors = indices.dim() == 1 and offsets.dim() == 1 and offsets.shape[0] > 0
@@ -395,7 +404,7 @@ class EmbeddingBag:
         yield (S(5, 3), indices, offsets, S(7), 0, 2, False), {}
 
 
-def _bags(offsets: Any, count: int) -> Any:
+def _bags(offsets: core.Tensor, count: int) -> Any:
     """The bag of each index."""
     starts = F.zeros((count + 1,), dtype=core.int64)
     inner = offsets.narrow(0, 1, offsets.shape[0] - 1)
@@ -408,9 +417,9 @@ def _bags(offsets: Any, count: int) -> Any:
 
 def _bag_factors(
     indices: core.Tensor,
-    offsets: Any,
-    bags: Any,
-    scales: Any,
+    offsets: core.Tensor,
+    bags: core.Tensor,
+    scales: core.Tensor | None,
     mode: int,
     padding_idx: int,
     by_frequency: bool,
@@ -572,7 +581,7 @@ def _check_starts(op: str, values: list[int], count: int) -> None:
         )
 
 
-def _check_offsets(op: str, input: core.Tensor, offsets: Any, include_last: bool) -> None:
+def _check_offsets(op: str, input: core.Tensor, offsets: core.Tensor, include_last: bool) -> None:
     """That indices of one dimension and offsets fit together."""
     if input.dim() != 1:
         fail(

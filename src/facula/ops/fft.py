@@ -8,7 +8,7 @@ follow; `norm` says where the factor 1/n goes, and a pair of transforms has it o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import log2, prod
 from typing import Any
 
@@ -38,7 +38,7 @@ def scaling(norm: str | None, forward: bool) -> int:
     return table[norm]
 
 
-def _computed(write: Any, out: Any, x: core.Tensor, *arguments: Any) -> None:
+def _computed(write: Callable[..., Any], out: core.Tensor, x: core.Tensor, *arguments: Any) -> None:
     """`write(out, x, ...)`, by way of float32 where numbers have 16 bits."""
     if x.dtype.code not in ("f16", "c32"):
         write(out, x, *arguments)

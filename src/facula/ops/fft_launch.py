@@ -18,7 +18,7 @@ from facula.ops.fft_plan import COMPLEX, HALF, REAL
 DIMS = 18
 
 
-def _batch(out: Any, x: core.Tensor, dim: int) -> list[tuple[int, int, int]]:
+def _batch(out: core.Tensor, x: core.Tensor, dim: int) -> list[tuple[int, int, int]]:
     """(size, stride in, stride out) of all other dimensions, joined where both run on."""
     joined: list[tuple[int, int, int]] = []
     for d, size in enumerate(x.shape):
@@ -69,14 +69,16 @@ def scale_of(normalization: int, sizes: list[int]) -> float:
     return (1.0, 1 / sqrt(count), 1 / count)[normalization]
 
 
-def complex_to_complex(out: Any, x: core.Tensor, dims: Any, scale: float, forward: bool) -> None:
+def complex_to_complex(
+    out: core.Tensor, x: core.Tensor, dims: Any, scale: float, forward: bool
+) -> None:
     """Write the transform along dimensions; the last ones first, whose elements are near."""
     for d in sorted((d % x.dim() for d in dims), reverse=True):
         one_dimension(out, x, d, COMPLEX, scale, forward)
         x, scale = out, 1.0
 
 
-def real_to_complex(out: Any, x: core.Tensor, dims: Any, scale: float) -> None:
+def real_to_complex(out: core.Tensor, x: core.Tensor, dims: Any, scale: float) -> None:
     """Write the transform of real numbers, all of it or half of the last dimension."""
     one_dimension(out, x, dims[-1] % x.dim(), REAL, scale, True)
     complex_to_complex(out, out, dims[:-1], 1.0, True)

@@ -21,7 +21,7 @@ from facula.ops.registry import F, operator
 _WIDE = 256
 
 
-def takes_rows(self: Any, index: Any, source: Any, places: Any) -> bool:
+def takes_rows(self: Any, index: Any, source: core.Tensor, places: core.Tensor) -> bool:
     """Whether the operator serves tensors of these sizes and dtypes."""
     return (
         self.dtype in (core.float32, core.float64)
@@ -35,13 +35,15 @@ def takes_rows(self: Any, index: Any, source: Any, places: Any) -> bool:
     )
 
 
-def _check(operator: str, index: Any, size: int) -> None:
+def _check(operator: str, index: core.Tensor, size: int) -> None:
     """Raise what the operator that was asked for raises."""
     exception = IndexError if operator == F.index_select.name else RuntimeError
     launch.check_bounds(operator, index, size, 0, exception, negative=False)
 
 
-def _combine_rows(target: core.Tensor, kind: str, index: Any, source: Any, places: Any) -> None:
+def _combine_rows(
+    target: core.Tensor, kind: str, index: core.Tensor, source: core.Tensor, places: core.Tensor
+) -> None:
     rows, inner = target.shape[0], target.numel() // max(target.shape[0], 1)
     by_row = inner * target.dtype.itemsize < _WIDE * core.get_num_threads()
     source = source.to(target.dtype).contiguous()

@@ -23,7 +23,9 @@ SAMPLE_MODES = {"bilinear": 0, "nearest": 1, "bicubic": 2}
 PADDINGS = {"zeros": 0, "border": 1, "reflection": 2}
 
 
-def _grid_numbers(x_shape: Any, grid: Any, mode: int, padding: int, align: bool) -> tuple[int, ...]:
+def _grid_numbers(
+    x_shape: Any, grid: core.Tensor, mode: int, padding: int, align: bool
+) -> tuple[int, ...]:
     space = grid.dim() - 2
     return (
         *x_shape[:2],

@@ -86,7 +86,7 @@ def _linear_line(x: core.Tensor, step: float, padding: int, size: int, align: bo
     return _Line([base, base + 1], [1 - part, part], [-slope, slope], [none, none])
 
 
-def _line(p: Any, mode: int, padding: int, size: int, align: bool) -> _Line:
+def _line(p: core.Tensor, mode: int, padding: int, size: int, align: bool) -> _Line:
     step = (size - 1) / 2 if align else size / 2
     x = (p + 1) / 2 * (size - 1) if align else ((p + 1) * size - 1) / 2
     make = _cubic_line if mode == CUBIC else _linear_line
@@ -120,9 +120,9 @@ def _offsets(lines: list[_Line], tap: tuple[int, ...], sizes: tuple[int, ...]) -
 
 def second_gradients(
     grad: core.Tensor,
-    grad_out: Any,
+    grad_out: core.Tensor,
     input: core.Tensor,
-    grid: Any,
+    grid: core.Tensor,
     mode: int,
     padding: int,
     align: bool,

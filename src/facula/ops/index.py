@@ -145,7 +145,9 @@ class _index:
         )
 
 
-def put(op: str, out: Any, indices: tuple[Any, ...], values: Any, accumulate: bool) -> None:
+def put(
+    op: str, out: core.Tensor, indices: tuple[Any, ...], values: core.Tensor, accumulate: bool
+) -> None:
     """Write or add `values` into `out` (any strides) at the places that `indices` address."""
     place = Addressing(op, out.shape, indices)
     values = values.expand(place.shape)
@@ -195,7 +197,7 @@ def index_put_(self, indices, values, accumulate):
     return F._index_put.inplace(self, places, values, accumulate)
 
 
-def _is_fill(self: Any, indices: tuple[Any, ...], values: Any, accumulate: bool) -> bool:
+def _is_fill(self: Any, indices: tuple[Any, ...], values: core.Tensor, accumulate: bool) -> bool:
     """Whether one value goes to the true places of a mask over the whole tensor."""
     if len(indices) != 1 or indices[0] is None or indices[0].dtype is not core.bool_:
         return False
@@ -277,7 +279,7 @@ class _index_put:
         yield (S(4, 5), (None, S.index(5, (2,), unique=True)), S(2)), {}
 
 
-def _trim(values: Any, target: core.Tensor, indices: tuple[Any, ...]) -> Any:
+def _trim(values: core.Tensor, target: core.Tensor, indices: tuple[Any, ...]) -> Any:
     """Drop leading dimensions of size 1 that the indexed result does not have."""
     ndim = len(Addressing("index_put", target.shape, indices).shape)
     return (

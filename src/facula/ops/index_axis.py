@@ -36,7 +36,9 @@ def _as_vector(x: core.Tensor) -> Any:
     return x.reshape((1,)) if x.dim() == 0 else x
 
 
-def _scatter_slices(kind: str, out: Any, dim: int, index: Any, source: Any) -> None:
+def _scatter_slices(
+    kind: str, out: core.Tensor, dim: int, index: core.Tensor, source: core.Tensor
+) -> None:
     out, source = _as_vector(out), _as_vector(source)
     index = index.to(core.int64).reshape(-1)
     strides = launch.axis_strides(dim, out.dim(), index.stride(0))
@@ -200,7 +202,9 @@ class index_add:
         yield (S(4, 5), 1, S.index(5, (3,)), S(4, 3)), {"alpha": 2}
 
 
-def index_add_into(target: core.Tensor, dim: int, index: Any, source: Any, alpha: Any = 1) -> None:
+def index_add_into(
+    target: core.Tensor, dim: int, index: Any, source: core.Tensor, alpha: Any = 1
+) -> None:
     """Add `alpha * source` into `target` (any strides) at `index` along `dim`."""
     dim = wrap_dim("index_add", dim, target.dim())
     size = target.shape[dim] if target.dim() else 1
@@ -438,7 +442,13 @@ def index_counts(self: Any, dim: int, index: Any, include_self: bool, dtype: cor
 
 
 def _product_gradient(
-    grad: core.Tensor, self: Any, dim: int, index: Any, source: Any, include_self: bool, result: Any
+    grad: core.Tensor,
+    self: Any,
+    dim: int,
+    index: core.Tensor,
+    source: core.Tensor,
+    include_self: bool,
+    result: core.Tensor,
 ) -> tuple[Any, Any]:
     """d prod: the product of the others, which needs care where a factor is zero."""
     own = self.masked_fill(self == 0, 1)

@@ -120,7 +120,9 @@ def out_of_bounds(
     )
 
 
-def take_rows(op: str, result: object, source: Any, index: Any, dim: int, negative: bool) -> None:
+def take_rows(
+    op: str, result: object, source: core.Tensor, index: Any, dim: int, negative: bool
+) -> None:
     """result[o, i, :] = source[o, index[i], :] along `dim`; result and source are contiguous."""
     shape = source.shape
     size, count = shape[dim], index.numel()
@@ -177,7 +179,7 @@ def product(sizes: Sequence[int]) -> int:
 
 
 def gather(
-    result: Any,
+    result: core.Tensor,
     source: core.Tensor,
     index: core.Tensor,
     dim: int,

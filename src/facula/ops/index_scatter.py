@@ -21,7 +21,7 @@ from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, operator
 
 
-def _check_index_sizes(op: str, self: Any, dim: int, index: Any, src: core.Tensor) -> None:
+def _check_index_sizes(op: str, self: Any, dim: int, index: core.Tensor, src: core.Tensor) -> None:
     for d, size in enumerate(index.shape):
         if d != dim and self.dim() and size > self.shape[d]:
             fail(
@@ -89,7 +89,9 @@ def _vector(x: core.Tensor) -> Any:
     return x.reshape((1,)) if x.dim() == 0 else x
 
 
-def _run_scatter(op: str, kind: str, out: Any, dim: int, index: Any, src: core.Tensor) -> None:
+def _run_scatter(
+    op: str, kind: str, out: core.Tensor, dim: int, index: core.Tensor, src: core.Tensor
+) -> None:
     """Combine `src` into `out` (any strides) at `index`."""
     if index.numel() == 0:
         return
@@ -406,7 +408,7 @@ def _narrow_repeats(shape: list[int], dim: int, index: core.Tensor) -> tuple[lis
     return shape, index
 
 
-def _forget(target: Any, dim: int, index: Any, start: Any) -> None:
+def _forget(target: Any, dim: int, index: Any, start: float) -> None:
     """Set the places that the index names to the value that a reduction starts from."""
     index, target = _vector(index), _vector(target)
     if index.numel() == 0:
@@ -434,7 +436,7 @@ def scatter_counts(self: core.Tensor, dim: int, index: core.Tensor, include_self
     return counts.expand(expanded) if self.dim() else counts.reshape(())
 
 
-def _narrowed(src: Any, index: Any) -> Any:
+def _narrowed(src: core.Tensor, index: core.Tensor) -> Any:
     """The part of the source that the index reads."""
     for d, size in enumerate(index.shape):
         if src.shape[d] != size:
@@ -443,7 +445,7 @@ def _narrowed(src: Any, index: Any) -> Any:
 
 
 def _extreme_gradient(
-    grad: core.Tensor, self: Any, dim: int, index: Any, src: Any, result: object
+    grad: core.Tensor, self: Any, dim: int, index: core.Tensor, src: core.Tensor, result: object
 ) -> tuple[Any, Any]:
     """d amax, d amin: shared evenly among all that equal the result."""
     own = (self == result).to(grad.dtype)
@@ -453,7 +455,13 @@ def _extreme_gradient(
 
 
 def _product_gradient(
-    grad: core.Tensor, self: Any, dim: int, index: Any, src: Any, include_self: bool, result: object
+    grad: core.Tensor,
+    self: Any,
+    dim: int,
+    index: core.Tensor,
+    src: core.Tensor,
+    include_self: bool,
+    result: object,
 ) -> tuple[Any, Any]:
     """d prod: the product of the others, which needs care where a factor is zero."""
     src = _narrowed(src, index)

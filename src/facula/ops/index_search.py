@@ -164,7 +164,7 @@ def bucketize(self, boundaries, out_int32, right):
     return F.searchsorted(boundaries, self, out_int32=out_int32, right=right)
 
 
-def _check_counted(self: Any, weights: Any, minlength: int) -> None:
+def _check_counted(self: Any, weights: core.Tensor | None, minlength: int) -> None:
     if self.dtype.is_floating_point or self.dtype.is_complex or self.dtype is core.bool_:
         fail(
             NotImplementedError,
@@ -266,7 +266,9 @@ def _edges(op: str, self: core.Tensor, low: float, high: float) -> tuple[float, 
     return low, high
 
 
-def _count(self: core.Tensor, bins: int, edges: Any, weight: Any, low: float, high: float) -> Any:
+def _count(
+    self: core.Tensor, bins: int, edges: core.Tensor | None, weight: Any, low: float, high: float
+) -> Any:
     counts = core.empty((bins,), dtype=self.dtype)
     counts.zero_()
     if weight is not None:

@@ -265,7 +265,7 @@ def _check_groups(a: Any, b: Any, offs: Any, bias: Any, dtype: Any) -> None:
              b.shape[-2], hint=product_hint(a.shape, b.shape))  # fmt: skip
 
 
-def _ends(offs: Any, groups: int | None, size: int) -> list[int]:
+def _ends(offs: core.Tensor, groups: int | None, size: int) -> list[int]:
     """Where groups end, checked."""
     if offs.dtype is not core.int32:
         fail(

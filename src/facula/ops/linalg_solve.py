@@ -125,7 +125,7 @@ class _linalg_inverse:
 # ------------------------------------------------------------------ determinants
 
 
-def _signed(factors: Any, pivots: Any) -> tuple[Any, Any]:
+def _signed(factors: core.Tensor, pivots: core.Tensor) -> tuple[Any, Any]:
     """The diagonal of U, and 1 or -1 for the exchanges of rows."""
     expected = F.arange(1, pivots.shape[-1] + 1, dtype=core.int32)
     odd = (pivots != expected).sum(-1) % 2

@@ -183,7 +183,7 @@ class _cholesky_solve:
 # ------------------------------------------------------------------ LU
 
 
-def _eliminate(a: Any, pivots: core.Tensor, info: object, begin: int, end: int) -> None:
+def _eliminate(a: core.Tensor, pivots: core.Tensor, info: object, begin: int, end: int) -> None:
     """Factor the columns [begin, end) below row `begin`; exchanges of rows reach over the whole
     matrix.
     """

@@ -448,7 +448,7 @@ def _total(kernel: str) -> Any:
     return cpu
 
 
-def _share(grad: Any, input: Any, mean: bool) -> Any:
+def _share(grad: core.Tensor, input: core.Tensor, mean: bool) -> Any:
     return grad / input.numel() if mean and input.numel() else grad
 
 

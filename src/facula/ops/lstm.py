@@ -153,7 +153,12 @@ class _lstm_layer_backward:
 
 
 def _back_through_steps(
-    sums: Any, d_h: Any, d_c: Any, grads: tuple[Any, ...], saved: tuple[Any, ...], order: range
+    sums: core.Tensor,
+    d_h: core.Tensor,
+    d_c: core.Tensor,
+    grads: tuple[Any, ...],
+    saved: tuple[Any, ...],
+    order: range,
 ) -> None:
     """Fill the gradients of the gates' sums, from the last step to the first, and of the state."""
     grad_output, grad_h, grad_c = grads
@@ -182,12 +187,12 @@ def _back_through_steps(
 
 
 def _formula(
-    grads: Any,
+    grads: tuple[Any, ...],
     x: core.Tensor,
-    h0: Any,
-    c0: Any,
-    w_input: Any,
-    w_hidden: Any,
+    h0: core.Tensor,
+    c0: core.Tensor,
+    w_input: core.Tensor,
+    w_hidden: core.Tensor,
     bias: core.Tensor | None,
     reverse: bool,
 ) -> tuple[Any, ...]:

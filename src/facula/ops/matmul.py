@@ -95,7 +95,7 @@ def _gemm_numbers(out: core.Tensor, a: core.Tensor, b: core.Tensor) -> tuple[int
     )  # fmt: skip
 
 
-def _scale_only(out: Any, beta: Any, bias: core.Tensor | None) -> None:
+def _scale_only(out: core.Tensor, beta: int, bias: core.Tensor | None) -> None:
     """A product over nothing is zero."""
     if beta == 0:
         out.zero_()
@@ -246,7 +246,12 @@ def _check_bmm(op: str, a: core.Tensor, b: core.Tensor) -> tuple[int, int, int]:
 
 
 def _check_added(
-    op: str, self: core.Tensor, shape: tuple[int, ...], product: core.Tensor, beta: Any, alpha: Any
+    op: str,
+    self: core.Tensor,
+    shape: tuple[int, ...],
+    product: core.Tensor,
+    beta: float,
+    alpha: float,
 ) -> None:
     """The summand must broadcast to the product's shape, have its dtype, and whole factors if it is
     whole.
@@ -280,7 +285,7 @@ def _check_added(
                 )
 
 
-def _scaled(x: core.Tensor, factor: Any) -> Any:
+def _scaled(x: core.Tensor, factor: float) -> Any:
     if factor == 1:
         return x
     return x * (factor.conjugate() if isinstance(factor, complex) else factor)

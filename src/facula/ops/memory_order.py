@@ -27,7 +27,9 @@ def channels_last(x: core.Tensor) -> bool:
     return bool(shape[0] != 0 and strides[0] >= least and least != strides[1])
 
 
-def empty(shape: Sequence[int], like: Any, last: bool, dtype: core.dtype | None = None) -> Any:
+def empty(
+    shape: Sequence[int], like: core.Tensor, last: bool, dtype: core.dtype | None = None
+) -> Any:
     """Unset elements on the device of `like`, channels last where asked; memory of their own, not a
     view: what is written to it in place keeps its history.
     """

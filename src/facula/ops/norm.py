@@ -87,7 +87,7 @@ def _row_shape(x: core.Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:
     return (*x.shape[:kept], *([1] * len(shape)))
 
 
-def _row_length(x: core.Tensor, statistic: Any) -> int:
+def _row_length(x: core.Tensor, statistic: core.Tensor) -> int:
     """How many elements are normalised together; rows of none have a length too."""
     return prod(n // m for n, m in zip(x.shape, statistic.shape, strict=True) if m)
 
@@ -156,7 +156,11 @@ class LayerNorm:
 
 
 def _check_statistics(
-    grad: core.Tensor, input: core.Tensor, mean: Any, rstd: Any, weight: Any
+    grad: core.Tensor,
+    input: core.Tensor,
+    mean: core.Tensor,
+    rstd: core.Tensor,
+    weight: core.Tensor | None,
 ) -> None:
     """Raise unless the statistics are those of the input's rows, [*leading, 1, ..., 1]."""
     fits = mean.dim() == input.dim() and mean.shape == rstd.shape and mean.dtype is rstd.dtype
@@ -214,7 +218,7 @@ class LayerNormBackward:
         core.kernel(f"layer_norm.backward.weight:{code}")((out[0], *sums, *tensors, weight), sizes)
 
 
-def _over_rows(x: Any, shape: tuple[int, ...]) -> Any:
+def _over_rows(x: core.Tensor, shape: tuple[int, ...]) -> Any:
     """The sum over everything but the normalised dimensions."""
     kept = x.dim() - len(shape)
     return x.sum(tuple(range(kept))) if kept else x
@@ -224,7 +228,7 @@ def _layer_norm_formula(
     grad: core.Tensor,
     x: core.Tensor,
     shape: tuple[int, ...],
-    weight: Any,
+    weight: core.Tensor | None,
     eps: float,
     needs: tuple[bool, ...],
 ) -> tuple[Any, Any, Any]:
@@ -338,7 +342,7 @@ def _rms_norm_formula(
     grad: core.Tensor,
     x: core.Tensor,
     shape: tuple[int, ...],
-    weight: Any,
+    weight: core.Tensor | None,
     eps: float,
     needs: tuple[bool, ...],
 ) -> tuple[Any, Any]:

@@ -196,13 +196,13 @@ class BatchNormBackward:
         )
 
 
-def _shaped(x: core.Tensor, like: Any) -> Any:
+def _shaped(x: core.Tensor, like: core.Tensor) -> Any:
     """A value a channel, to be broadcast."""
     return x.reshape((1, -1, *([1] * (like.dim() - 2))))
 
 
 def _batch_formula(
-    grad: core.Tensor, x: core.Tensor, weight: Any, eps: float
+    grad: core.Tensor, x: core.Tensor, weight: core.Tensor | None, eps: float
 ) -> tuple[Any, Any, Any]:
     dtype = x.dtype
     grad, x, weight = widened(grad, x, weight)
@@ -467,7 +467,7 @@ class GroupNormBackward:
 
 
 def _group_formula(
-    grad: core.Tensor, x: core.Tensor, groups: int, weight: Any, eps: float
+    grad: core.Tensor, x: core.Tensor, groups: int, weight: core.Tensor | None, eps: float
 ) -> tuple[Any, Any, Any]:
     dtype = x.dtype
     grad, x, weight = widened(grad, x, weight)
@@ -525,11 +525,11 @@ def group_norm(input, num_groups, weight, bias, eps, cudnn_enabled):
 
 
 def _instance_running(
-    input: Any,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any,
-    bias: Any,
+    input: core.Tensor,
+    running_mean: core.Tensor,
+    running_var: core.Tensor,
+    weight: core.Tensor,
+    bias: core.Tensor,
     momentum: float,
     eps: float,
 ) -> Any:

@@ -52,7 +52,7 @@ def _rule_of(definition: Definition) -> Any:
     return "default"
 
 
-def _given(parameters: Any, argument: str, name: str) -> Any:
+def _given(parameters: tuple[Any, ...], argument: str, name: str) -> Any:
     position = [p.name for p in parameters].index(argument)
 
     def rule(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
@@ -62,7 +62,7 @@ def _given(parameters: Any, argument: str, name: str) -> Any:
     return rule
 
 
-def _operand_rule(definition: Any, parameters: Any) -> Any:
+def _operand_rule(definition: Any, parameters: tuple[Any, ...]) -> Any:
     """Names of elementwise operators by which of their operands are tensors."""
     second = parameters[1]
     if second.type != "Operand" or second.optional:

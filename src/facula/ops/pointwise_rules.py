@@ -149,7 +149,7 @@ def _wrapped(a: Any, args: tuple[Any, ...]) -> Any:
     return core.wrapped_number(a)
 
 
-def _tensor(a: Any, args: tuple[Any, ...]) -> Any:
+def _tensor(a: float, args: tuple[Any, ...]) -> Any:
     """A number for an operator that takes none: a trace would note it as a number."""
     like = next(x for x in args if isinstance(x, core.Tensor))
     if core.is_dispatching(like):
@@ -270,7 +270,7 @@ def evaluate_gradient(
     return result.to(_narrow(values[0].dtype, result.dtype)) if low else result
 
 
-def _narrow(low: Any, computed: Any) -> Any:
+def _narrow(low: core.dtype, computed: core.dtype) -> Any:
     """The dtype of low precision that holds a result: real or complex as that is."""
     if computed.is_complex and not low.is_complex:
         return core.complex32 if low is core.float16 else computed
@@ -302,7 +302,9 @@ def _compute_code(definition: Any, variant: Any, values: list[Any], operands: li
     return {"bf16": "f32", "f16": "f32", "c32": "c64"}.get(common.code, common.code)
 
 
-def push(op: core.Op, args: tuple[Any, ...], wrt: int, tangent: core.Tensor, result: Any) -> Any:
+def push(
+    op: core.Op, args: tuple[Any, ...], wrt: int, tangent: core.Tensor, result: core.Tensor
+) -> Any:
     """What the tangent of tensor argument `wrt` adds to the result's, by operators.
 
     Takes the call's arguments in schema order.  None where the result does not depend on it.

@@ -353,7 +353,9 @@ def _target(out: core.Tensor) -> Any:
     return out
 
 
-def _check_planes(op: str, source: Any, indices: core.Tensor, space: int, same: bool) -> None:
+def _check_planes(
+    op: str, source: core.Tensor, indices: core.Tensor, space: int, same: bool
+) -> None:
     """Raise unless positions are whole numbers and stand in planes like the source's, of which there
     are as many."""
     lead = source.dim() - space
@@ -560,7 +562,7 @@ class AvgPoolBackward:
 
 def _average_gradient(
     kernel: str,
-    out: Any,
+    out: core.Tensor,
     grad: core.Tensor,
     windows: tuple[Sequence[int], ...],
     flag: int,

@@ -299,7 +299,7 @@ def _check_positions(op: str, input: core.Tensor, indices: core.Tensor) -> None:
 def _check_unpool(
     op: str,
     input: core.Tensor,
-    indices: Any,
+    indices: core.Tensor,
     sizes: list[int],
     usual: list[int],
     steps: list[int],

@@ -35,7 +35,9 @@ def _extras(panels: bool, residual: Any, direct: bool, map: str) -> tuple[int, i
     return flags, core.kernel(map).address if map else 0
 
 
-def _conv_numbers(x: Any, out_shape: Any, kernel: Any, settings: Any, layouts: Any) -> Any:
+def _conv_numbers(
+    x: Any, out_shape: Any, kernel: Any, settings: tuple[Any, ...], layouts: tuple[Any, ...]
+) -> Any:
     stride, padding, dilation, groups = settings
     places = (tuple(kernel), tuple(stride), tuple(padding), tuple(dilation))
     return conv._numbers(tuple(x), tuple(out_shape), *places, groups, layouts)[:-1]

@@ -637,7 +637,7 @@ def multinomial(self, num_samples, replacement, generator):
 
 
 def _multinomial_in_order(
-    weights: Any, num_samples: int, replacement: bool, generator: core.Generator | None
+    weights: core.Tensor, num_samples: int, replacement: bool, generator: core.Generator | None
 ) -> Any:
     """What PyTorch draws: by the running sum, or by the largest of w / e in the dtype of the weights."""
     if not replacement or num_samples == 1:

@@ -20,7 +20,7 @@ from facula.ops.registry import F, composite, operator
 _DIM = "int[1]? dim=None, bool keepdim=False"
 
 
-def _total_dtype(self: core.Tensor, dtype: Any) -> Any:
+def _total_dtype(self: core.Tensor, dtype: core.dtype | None) -> Any:
     if dtype is not None:
         return dtype
     return self.dtype if self.dtype.is_floating_point or self.dtype.is_complex else core.int64
@@ -252,7 +252,7 @@ class Prod:
         yield (S(3, 4), 1, True), {}
 
 
-def _complex_product(out: Any, x: core.Tensor, dims: tuple[int, ...]) -> None:
+def _complex_product(out: core.Tensor, x: core.Tensor, dims: tuple[int, ...]) -> None:
     """Multiply halves together until one is left: as accurate as in sequence, and a few large
     steps."""
     x = x.movedim(dims[0], 0) if len(dims) == 1 else x.reshape(-1)
@@ -287,12 +287,12 @@ class CountNonzero:
         yield (S(3, 4), 1), {}
 
 
-def _truth_dims(op: str, self: core.Tensor, dim: Any) -> tuple[int, ...]:
+def _truth_dims(op: str, self: core.Tensor, dim: tuple[Any, ...] | None) -> tuple[int, ...]:
     """Unlike a sum, the truth of no dimension is each element's own."""
     return () if isinstance(dim, tuple) and not dim else launch.wrap_dims(op, dim, self.dim())
 
 
-def _truth(op: str, self: core.Tensor, dim: Any, keepdim: bool) -> Any:
+def _truth(op: str, self: core.Tensor, dim: tuple[Any, ...] | None, keepdim: bool) -> Any:
     dims = _truth_dims(op, self, dim)
     dtype = core.uint8 if self.dtype is core.uint8 else core.bool_
     return core.empty(
@@ -300,7 +300,7 @@ def _truth(op: str, self: core.Tensor, dim: Any, keepdim: bool) -> Any:
     )
 
 
-def _run_truth(op: str, out: core.Tensor, self: core.Tensor, dim: Any) -> None:
+def _run_truth(op: str, out: core.Tensor, self: core.Tensor, dim: tuple[Any, ...] | None) -> None:
     dims = _truth_dims(op, self, dim)
     if not dims and self.dim():
         out.copy_(self != 0)
@@ -350,7 +350,9 @@ class All:
 _SPREAD = "Tensor self, int[1]? dim, float correction, bool keepdim"
 
 
-def _spread_shape(op: str, self: core.Tensor, dim: Any, keepdim: bool) -> tuple[int, ...]:
+def _spread_shape(
+    op: str, self: core.Tensor, dim: tuple[Any, ...] | None, keepdim: bool
+) -> tuple[int, ...]:
     if not (self.dtype.is_floating_point or self.dtype.is_complex):
         fail(
             RuntimeError,
@@ -363,14 +365,18 @@ def _spread_shape(op: str, self: core.Tensor, dim: Any, keepdim: bool) -> tuple[
 
 
 def _real_spread(
-    kernel: str, outs: tuple[Any, ...], self: core.Tensor, dim: Any, correction: float
+    kernel: str,
+    outs: tuple[Any, ...],
+    self: core.Tensor,
+    dim: tuple[Any, ...] | None,
+    correction: float,
 ) -> None:
     dims = launch.wrap_dims(kernel, dim, self.dim())
     launch.run_reduction(kernel, outs, self, dims, (float(correction),))
 
 
 def _variance_gradient(
-    grad: core.Tensor, self: Any, dim: Any, correction: float, keepdim: bool
+    grad: core.Tensor, self: Any, dim: tuple[Any, ...], correction: float, keepdim: bool
 ) -> Any:
     dims = launch.wrap_dims("var", dim, self.dim())
     # a size that stands for many stays one: no float is computed from it
@@ -383,7 +389,12 @@ def _variance_gradient(
 
 
 def _deviation_gradient(
-    grad: core.Tensor, result: Any, self: Any, dim: Any, correction: float, keepdim: bool
+    grad: core.Tensor,
+    result: core.Tensor,
+    self: Any,
+    dim: tuple[Any, ...],
+    correction: float,
+    keepdim: bool,
 ) -> Any:
     half = (grad / (result * 2)).masked_fill(result == 0, 0)
     return _variance_gradient(half, self, dim, correction, keepdim)
@@ -433,7 +444,7 @@ class Deviation:
         yield (S(3, 4), (1,), 1.0, False), {}
 
 
-def _pair(op: str, self: Any, dim: Any, keepdim: bool) -> tuple[Any, Any]:
+def _pair(op: str, self: Any, dim: tuple[Any, ...], keepdim: bool) -> tuple[Any, Any]:
     shape = _spread_shape(op, self, dim, keepdim)
     return (
         core.empty(shape, dtype=self.dtype, device=self.device),
@@ -580,7 +591,9 @@ def std_mean(self, dim, unbiased, keepdim, correction):
 # --- log-sum-exp
 
 
-def _exponential_shares(x: core.Tensor, result: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
+def _exponential_shares(
+    x: core.Tensor, result: core.Tensor, dims: tuple[int, ...], keepdim: bool
+) -> Any:
     """Each element's exponential as a share of their sum, whose logarithm `result` is."""
     if not x.is_complex():
         return (x - launch.restore(result, dims, keepdim)).exp()

@@ -44,7 +44,9 @@ def _values(op: str, self: core.Tensor, dim: Any, keepdim: bool) -> Any:
     return core.empty(shape, dtype=self.dtype, device=self.device)
 
 
-def _shared(grad: core.Tensor, self: Any, result: Any, dims: tuple[int, ...], keepdim: bool) -> Any:
+def _shared(
+    grad: core.Tensor, self: Any, result: core.Tensor, dims: tuple[int, ...], keepdim: bool
+) -> Any:
     """The gradient in equal shares to all elements that reach the extreme (to the NaNs, if it is
     NaN)."""
     result = launch.restore(result, dims, keepdim)
@@ -124,7 +126,7 @@ class Aminmax:
         yield (S(3, 4),), {"dim": 1}
 
 
-def _position(op: str, self: Any, dim: Any, keepdim: bool) -> Any:
+def _position(op: str, self: Any, dim: int | None, keepdim: bool) -> Any:
     _check(op, self)
     if dim is None:
         if self.numel() == 0:
@@ -143,7 +145,7 @@ def _position(op: str, self: Any, dim: Any, keepdim: bool) -> Any:
     return core.empty(shape, dtype=core.int64, device=self.device)
 
 
-def _run_position(op: str, out: object, self: Any, dim: Any) -> None:
+def _run_position(op: str, out: object, self: Any, dim: int | None) -> None:
     if dim is None:
         launch.run_reduction(op, (out,), self.reshape(-1), (0,))
     else:
@@ -197,7 +199,9 @@ def _chosen(op: str, self: core.Tensor, dim: int, keepdim: bool) -> tuple[Any, A
     )
 
 
-def _to_chosen(grad: core.Tensor, self_meta: Any, positions: Any, dim: int, keepdim: bool) -> Any:
+def _to_chosen(
+    grad: core.Tensor, self_meta: Any, positions: core.Tensor, dim: int, keepdim: bool
+) -> Any:
     if self_meta.dim() == 0:
         return grad
     d = wrap_dim("max", dim, self_meta.dim())
@@ -257,7 +261,7 @@ class MinDim:
 _PAIRS = {op: return_type_of(op, ("values", "indices")) for op in ("max", "min")}
 
 
-def _extreme(op: str, self: core.Tensor, dim: Any, keepdim: bool, other: object) -> Any:
+def _extreme(op: str, self: core.Tensor, dim: int | None, keepdim: bool, other: object) -> Any:
     """The three forms of max and min: of all elements, along a dimension, of two tensors."""
     other = dim if isinstance(dim, core.Tensor) else other
     if other is not None:

@@ -97,7 +97,9 @@ class VectorNorm:
         yield (S(3, 4), inf, (1,)), {}
 
 
-def _norm_gradient(grad: core.Tensor, x: Any, norm: Any, ord: float, dims: tuple[int, ...]) -> Any:
+def _norm_gradient(
+    grad: core.Tensor, x: core.Tensor, norm: core.Tensor, ord: float, dims: tuple[int, ...]
+) -> Any:
     if ord == 0:
         return F.zeros_like(x)
     if ord == 1:

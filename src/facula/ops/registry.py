@@ -251,7 +251,7 @@ class Composite(Definition):
     kind = "composite"
     keeps: bool = True
 
-    def __init__(self, schema: Schema, body: Any, fields: dict[str, Any]) -> None:
+    def __init__(self, schema: Schema, body: Callable[..., Any], fields: dict[str, Any]) -> None:
         super().__init__(schema, body, fields)
         self.wrap_results = _result_type(self.schema)
 

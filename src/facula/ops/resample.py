@@ -32,7 +32,13 @@ MODES = {
 
 
 def _launch(
-    kernel: str, out: Any, x: core.Tensor, outer: Any, inner: Any, call: tuple[Any, ...], last: bool
+    kernel: str,
+    out: core.Tensor,
+    x: core.Tensor,
+    outer: Any,
+    inner: Any,
+    call: tuple[Any, ...],
+    last: bool,
 ) -> None:
     """Run a resampling driver between input sizes `outer` and output sizes `inner`."""
     method, align, antialias, scales = call
@@ -294,7 +300,12 @@ def _upsample_bilinear2d_aa(self, output_size, align_corners, scale_factors, sca
 
 
 def _check_options(
-    mode: str, align_corners: Any, antialias: bool, size: Any, scale_factor: Any, recompute: Any
+    mode: str,
+    align_corners: bool | None,
+    antialias: bool,
+    size: Any,
+    scale_factor: Any,
+    recompute: Any,
 ) -> None:
     """Raise for options that do not go together."""
     op = "interpolate"

@@ -228,12 +228,12 @@ def _complex_logcumsumexp(x: core.Tensor, dim: int) -> Any:
     return x
 
 
-def _logarithmic_sum(factors: Any, x: core.Tensor, result: object, dim: int) -> Any:
+def _logarithmic_sum(factors: core.Tensor, x: core.Tensor, result: object, dim: int) -> Any:
     """The running sums of ``factors * exp(x)``, divided by ``exp(result)``, by way of logarithms."""
     lowest = launch.full(x, (), core.finfo(x.dtype).min)  # finite: differences of two are numbers
     size = F.where(factors == 0, 1.0, factors if x.is_complex() else factors.abs()).log() + x
 
-    def share(chosen: Any) -> Any:
+    def share(chosen: core.Tensor) -> Any:
         return (F.where(chosen, size, lowest).logcumsumexp(dim) - result).exp()
 
     return share(factors != 0) if x.is_complex() else share(factors > 0) - share(factors < 0)
@@ -281,7 +281,7 @@ class Logcumsumexp:
         lowest = launch.full(grad, (), core.finfo(grad.dtype).min)
         size = grad.abs().log()
 
-        def share(chosen: Any) -> Any:
+        def share(chosen: core.Tensor) -> Any:
             part = F.where(chosen, size, lowest) - result
             return (part.flip(dim).logcumsumexp(dim).flip(dim) + self).exp()
 

@@ -115,7 +115,7 @@ def diff(self, n, dim, prepend, append):
     return x
 
 
-def _areas(op: str, y: core.Tensor, x: core.Tensor, dx: Any, dim: int) -> Any:
+def _areas(op: str, y: core.Tensor, x: core.Tensor, dx: int, dim: int) -> Any:
     """Twice the area between neighbours."""
     if not y.dim():
         fail(

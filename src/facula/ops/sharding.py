@@ -253,7 +253,8 @@ def attention_backward(
     return ",".join(["bh.."] * 5) + ",bh.->bh..,bh..,bh..,*"
 
 
-def convolution(input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
+def convolution(input: Any, weight: Any, bias: Any, stride: int | Sequence[int],
+    padding: str | int | Sequence[int], dilation: int | Sequence[int],
                 groups: int, *rest: object) -> str:  # fmt: skip
     """Entries of the batch, and channels where there is one group."""
     inner = "." * (input.dim() - 2)
@@ -262,8 +263,9 @@ def convolution(input: Any, weight: Any, bias: Any, stride: Any, padding: Any, d
     return f"n{c}{inner},{o}{c}{inner}{added}->n{o}{inner}"
 
 
-def convolution_input(grad_output: Any, weight: Any, bias: Any, stride: Any, padding: Any,
-                      dilation: Any, groups: int, *rest: object) -> str:  # fmt: skip
+def convolution_input(grad_output: Any, weight: Any, bias: Any, stride: int | Sequence[int],
+    padding: str | int | Sequence[int],
+                      dilation: int | Sequence[int], groups: int, *rest: object) -> str:  # fmt: skip
     """The gradient of a convolution's input."""
     inner = "." * (grad_output.dim() - 2)
     c, o = ("c", "o") if groups == 1 else (".", ".")
@@ -274,7 +276,8 @@ def convolution_input(grad_output: Any, weight: Any, bias: Any, stride: Any, pad
 def convolution_weight(results: int) -> Callable[..., str]:
     """The gradient of a convolution's weight, and that of its bias."""
 
-    def rule(grad_output: Any, input: Any, stride: Any, padding: Any, dilation: Any, groups: int,
+    def rule(grad_output: Any, input: Any, stride: int | Sequence[int], padding: int | Sequence[int],
+        dilation: int | Sequence[int], groups: int,
              *rest: object) -> str:  # fmt: skip
         inner = "." * (input.dim() - 2)
         c, o = ("c", "o") if groups == 1 and results == 1 else (".", "o" if groups == 1 else ".")

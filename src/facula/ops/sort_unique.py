@@ -58,7 +58,7 @@ class _row_order:
         yield (S(5, 2, dtype=core.int64),), {}
 
 
-def _groups(rows: Any, numbered: bool) -> tuple[Any, Any, Any]:
+def _groups(rows: core.Tensor, numbered: bool) -> tuple[Any, Any, Any]:
     """First row of each run, the run number of each row (on request), the length of each run."""
     mark = F._run_starts(rows)
     first = F._nonzero(mark).reshape(-1)
@@ -90,7 +90,7 @@ def _rows(op: str, self: Any, dim: int | None) -> tuple[Any, Any]:
     return moved.reshape((moved.shape[0], length)), moved
 
 
-def _order(rows: Any) -> Any:
+def _order(rows: core.Tensor) -> Any:
     """Positions that sort the rows lexicographically."""
     if rows.shape[-1] == 1:
         return F.sort(rows.reshape(-1))[1]

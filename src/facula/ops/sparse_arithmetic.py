@@ -84,7 +84,7 @@ def add(self: Any, other: Any, alpha: Any) -> Any:
     return _add_to_dense(self, other, alpha)
 
 
-def _add_to_dense(dense: Any, sparse: SparseTensor, alpha: Any) -> Any:
+def _add_to_dense(dense: Tensor, sparse: SparseTensor, alpha: int) -> Any:
     if dense.shape != sparse.shape:
         return dense + _times(dense_of(sparse), alpha)
     dtype = core.promote_types(dense.dtype, sparse.dtype)
@@ -103,7 +103,7 @@ def _flat(sparse: SparseTensor, index: core.Tensor) -> list[int]:
     return [count, *sparse.shape[index.shape[0] :]]
 
 
-def _add_sparse(a: SparseTensor, b: SparseTensor, alpha: Any) -> Any:
+def _add_sparse(a: SparseTensor, b: SparseTensor, alpha: float) -> Any:
     _same_shape("add", a, b)
     dtype = core.promote_types(a.dtype, b.dtype)
     one, other = values_of(a).to(dtype), _times(values_of(b).to(dtype), alpha)
@@ -176,7 +176,7 @@ def mul(self: Any, other: Any) -> Any:
     return _multiply_dense(sparse, factor)
 
 
-def _multiply_dense(sparse: SparseTensor, dense: Any) -> Any:
+def _multiply_dense(sparse: SparseTensor, dense: Tensor) -> Any:
     """A product with a dense tensor that broadcasts to the sparse one."""
     if dense.dim() > sparse.dim() or any(
         n not in (1, size) for n, size in zip(dense.shape[::-1], sparse.shape[::-1], strict=False)

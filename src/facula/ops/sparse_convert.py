@@ -327,7 +327,7 @@ def at_places(tensor: core.Tensor, pattern: Pattern) -> Any:
     return _searched(coalesced(to_coo(tensor)), index).reshape(pattern.values_shape)
 
 
-def _searched(coo: SparseTensor, index: Any) -> Any:
+def _searched(coo: SparseTensor, index: core.Tensor) -> Any:
     """The elements of a coalesced tensor at coordinates; zeros where it has none."""
     held, values = coo._places[0], values_of(coo)
     if held.shape[0] != index.shape[0]:
@@ -432,7 +432,9 @@ def _checked_block(name: str, layout: core.layout | None, blocksize: Sequence[in
     return None
 
 
-def _from_dense(name: str, dense: Any, layout: Any, dense_dim: int, block: Any) -> Any:
+def _from_dense(
+    name: str, dense: core.Tensor, layout: Any, dense_dim: int, block: tuple[Any, ...] | None
+) -> Any:
     batch = dense.dim() - 2 - dense_dim
     if batch < 0:
         fail(

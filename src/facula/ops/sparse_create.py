@@ -56,7 +56,7 @@ def _whole(op: str, indices: core.Tensor, names: str) -> Any:
     return indices
 
 
-def _finished(made: Any, values: Any, requires_grad: bool) -> Any:
+def _finished(made: core.Tensor, values: core.Tensor, requires_grad: bool) -> Any:
     """A leaf of its own where a gradient is asked for, else part of the history of the values."""
     return made.detach().requires_grad_() if requires_grad and not values.requires_grad else made
 
@@ -295,7 +295,9 @@ def _check_parts(
     _check_lines(op, starts, values, size, layout)
 
 
-def _check_lines(op: str, starts: Any, values: Any, size: Sequence[int], layout: Any) -> None:
+def _check_lines(
+    op: str, starts: core.Tensor, values: core.Tensor, size: Sequence[int], layout: Any
+) -> None:
     compressed, _, counted, _ = _names(layout)
     batch = starts.dim() - 1
     block = values.shape[batch + 1 : batch + 3] if layout in BLOCKED else (1, 1)
@@ -353,7 +355,7 @@ def check_compressed(
     )
 
 
-def _demand(op: str, invariant: str, holds: Any) -> None:
+def _demand(op: str, invariant: str, holds: core.Tensor) -> None:
     if not bool(holds.all()):
         fail(
             RuntimeError,

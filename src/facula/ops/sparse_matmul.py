@@ -31,7 +31,7 @@ GRAIN = 32768
 _KERNELS = (core.float32, core.float64)
 
 
-def _rows(starts: Any) -> int:
+def _rows(starts: core.Tensor) -> int:
     return starts.shape[0] - 1
 
 
@@ -221,7 +221,7 @@ def product(matrix: SparseTensor, dense: core.Tensor) -> Any:
     return parts.new_zeros((matrix.shape[0], dense.shape[1])).index_add(0, lines, parts)
 
 
-def _check(op: str, a: Any, b: Any) -> None:
+def _check(op: str, a: core.Tensor, b: core.Tensor) -> None:
     if a.dim() != 2 or b.dim() != 2:
         fail(
             RuntimeError,
@@ -276,7 +276,7 @@ def _sparse_product(a: SparseTensor, b: SparseTensor) -> Any:
 
 
 @rule("mm")
-def mm(self: Any, mat2: Any) -> Any:
+def mm(self: Any, mat2: core.Tensor) -> Any:
     """The product of two matrices of which one or both are sparse."""
     _check("mm", self, mat2)
     if not isinstance(mat2, SparseTensor):
@@ -287,7 +287,7 @@ def mm(self: Any, mat2: Any) -> Any:
 
 
 @rule("mv")
-def mv(self: Any, vec: Any) -> Any:
+def mv(self: Any, vec: core.Tensor) -> Any:
     """The product of a sparse matrix and a vector."""
     if self.dim() != 2 or vec.dim() != 1:
         fail(
@@ -302,7 +302,7 @@ def mv(self: Any, vec: Any) -> Any:
 
 
 @rule("bmm")
-def bmm(self: Any, mat2: Any) -> Any:
+def bmm(self: Any, mat2: core.Tensor) -> Any:
     """Products of a batch of sparse matrices and dense ones: one product of a matrix of blocks."""
     if isinstance(mat2, SparseTensor) or self._form is not COO:
         fail(
@@ -368,12 +368,12 @@ def matmul(self: core.Tensor, other: Any) -> Any:
     )
 
 
-def _scaled(tensor: core.Tensor, factor: Any) -> Any:
+def _scaled(tensor: core.Tensor, factor: float) -> Any:
     return tensor if factor == 1 and type(factor) is not bool else tensor * factor
 
 
 @rule("addmm")
-def addmm(self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
+def addmm(self: Any, mat1: core.Tensor, mat2: core.Tensor, beta: Any, alpha: Any) -> Any:
     """``beta * self + alpha * mat1 @ mat2``."""
     made = _scaled(F.mm(mat1, mat2), alpha)
     if beta == 0:

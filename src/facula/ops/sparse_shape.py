@@ -398,7 +398,9 @@ def empty_like(self: Any, *options: object) -> Any:
     return _like("empty_like", self, (), options)
 
 
-def _like(name: str, sparse: SparseTensor, numbers: tuple[Any, ...], options: Any) -> Any:
+def _like(
+    name: str, sparse: SparseTensor, numbers: tuple[Any, ...], options: tuple[Any, ...]
+) -> Any:
     """A tensor at the places of a compressed one whose values are made like its values."""
     if sparse._form is COO:
         return unsupported(TABLE[name], (sparse,))
@@ -429,7 +431,7 @@ for _name, _count in (
     _value_like(_name, _count)
 
 
-def _check_offsets(diagonals: Any, offsets: Any, op: str) -> None:
+def _check_offsets(diagonals: core.Tensor, offsets: core.Tensor, op: str) -> None:
     if offsets.dtype is not core.int64:
         fail(
             RuntimeError,

@@ -410,7 +410,12 @@ class SparseTensor(core.Tensor):
 
 
 def _unpickled(
-    places: Any, values: Any, size: Sequence[int], layout: str, unique: bool, requires_grad: bool
+    places: tuple[Any, ...],
+    values: Tensor,
+    size: Sequence[int],
+    layout: str,
+    unique: bool,
+    requires_grad: bool,
 ) -> SparseTensor:
     made = shell(places, values, size, getattr(core, layout), unique)
     made.requires_grad_(requires_grad)
@@ -421,7 +426,7 @@ def _unpickled(
 
 
 def shell(
-    places: tuple[Any, ...], values: Any, size: Any, layout: core.layout | None, unique: bool
+    places: tuple[Any, ...], values: Tensor, size: Any, layout: core.layout | None, unique: bool
 ) -> SparseTensor:
     """A sparse tensor without history of parts without history."""
     unique = unique or layout is not COO or places[0].shape[1] < 2
@@ -431,7 +436,11 @@ def shell(
 
 
 def nothing(
-    size: Sequence[int], dtype: core.dtype, device: Any, layout: Any, sparse_dim: int
+    size: Sequence[int],
+    dtype: core.dtype,
+    device: core.device | str | int | None,
+    layout: Any,
+    sparse_dim: int,
 ) -> Any:
     """A sparse tensor without specified elements."""
     size = tuple(size)
@@ -455,12 +464,12 @@ def nothing(
     )
 
 
-def compose(places: Any, values: Any, size: Any, layout: Any = COO, unique: bool = False) -> Any:
+def compose(places: Any, values: Tensor, size: Any, layout: Any = COO, unique: bool = False) -> Any:
     """A sparse tensor of its parts, part of the history of `values`."""
     return F._sparse_compose(values, tuple(places), tuple(size), layout, unique)
 
 
-def rebuilt(like: Any, values: Any, places: Any = None) -> Any:
+def rebuilt(like: Tensor, values: Tensor, places: Any = None) -> Any:
     """A sparse tensor with other values at the same places."""
     places = like._places if places is None else places
     return compose(places, values, like.shape, like._form, like._unique)

@@ -17,7 +17,7 @@ from facula.ops.fft import NONE, ROOT, WHOLE
 from facula.ops.registry import F, composite
 
 
-def _check_sizes(op: str, n_fft: int, hop: int, length: int, window: Any) -> None:
+def _check_sizes(op: str, n_fft: int, hop: int, length: int, window: core.Tensor) -> None:
     """Raise for steps and windows that make no sense together."""
     if hop <= 0:
         fail(
@@ -45,7 +45,7 @@ def _check_sizes(op: str, n_fft: int, hop: int, length: int, window: Any) -> Non
         )
 
 
-def _window(op: str, window: Any, length: int, n_fft: int, like: Any) -> Any:
+def _window(op: str, window: core.Tensor, length: int, n_fft: int, like: core.Tensor) -> Any:
     """The window in the middle of `n_fft` places."""
     if window is None:
         core.unkept()  # each call warns
@@ -60,7 +60,7 @@ def _window(op: str, window: Any, length: int, n_fft: int, like: Any) -> Any:
     return F.pad(window, (before, n_fft - length - before)) if length < n_fft else window
 
 
-def _spectrum_of(frames: Any, kind: int, half: bool) -> Any:
+def _spectrum_of(frames: core.Tensor, kind: int, half: bool) -> Any:
     if frames.is_complex():
         if half:
             fail(
@@ -134,7 +134,11 @@ def stft(  # noqa: PLR0913
 
 
 def _check_signal(
-    x: core.Tensor, window: Any, return_complex: bool | None, align: bool | None, center: bool
+    x: core.Tensor,
+    window: core.Tensor,
+    return_complex: bool | None,
+    align: bool | None,
+    center: bool,
 ) -> None:
     if not (x.is_floating_point() or x.is_complex()):
         fail(
@@ -169,7 +173,7 @@ def _check_signal(
         )
 
 
-def _overlapped(frames: Any, hop: int) -> Any:
+def _overlapped(frames: core.Tensor, hop: int) -> Any:
     """The sums of frames [batch, count, size] that start `hop` apart."""
     batch, count, size = frames.shape
     total = size + hop * (count - 1)

@@ -21,7 +21,7 @@ class lift_fresh_copy:
     def meta(self: Any) -> Any:
         return core.empty_like(self)
 
-    def cpu(out: Any, self: Any) -> None:
+    def cpu(out: core.Tensor, self: Any) -> None:
         out.copy_(self)
 
     def backward(grad: core.Tensor) -> Any:

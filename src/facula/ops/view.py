@@ -8,7 +8,7 @@ gradients are formulas over operators.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core
@@ -291,7 +291,7 @@ def _apart(x: Tensor) -> Tensor:
     return x.new_empty_strided(x.shape, (extent, *strides[1:])).copy_(x)
 
 
-def _placed(grad: Tensor, meta: core.TensorMeta, part: Any) -> Tensor:
+def _placed(grad: Tensor, meta: core.TensorMeta, part: Callable[..., Any]) -> Tensor:
     """Zeros of the argument's shape with the gradient where the view was."""
     z = grad.new_zeros(meta.shape)
     part(z).copy_(grad)
@@ -323,14 +323,19 @@ def strided_scatter(
 
 
 def _strided_gather(
-    grad: Tensor, meta: Any, shape: Sequence[int], stride: Any, offset: int
+    grad: Tensor, meta: Any, shape: Sequence[int], stride: int | Sequence[int], offset: int
 ) -> Tensor:
     whole = grad.new_empty_strided(meta.shape, meta.strides)
     return whole.copy_(grad).as_strided(shape, stride, offset).clone()
 
 
 def _strided_replace(
-    grad: Tensor, meta: Any, shape: Sequence[int], stride: Any, offset: int, part: Tensor | None
+    grad: Tensor,
+    meta: Any,
+    shape: Sequence[int],
+    stride: int | Sequence[int],
+    offset: int,
+    part: Tensor | None,
 ) -> Tensor:
     whole = grad.new_empty_strided(meta.shape, meta.strides)
     whole.copy_(grad)

@@ -43,7 +43,7 @@ def _define_copy(source: core.Op) -> None:
         shown = shown_by(args)
         return core.empty(shown.shape, dtype=shown.dtype, device=shown.device)
 
-    def cpu(out: Any, *args: Any) -> None:
+    def cpu(out: core.Tensor, *args: Any) -> None:
         out.copy_(shown_by(args))
 
     body = type(f"{definition.name}_copy", (), {"meta": staticmethod(meta)})

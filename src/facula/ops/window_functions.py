@@ -58,7 +58,7 @@ def _made(
     weights: Callable[[Any, int], Any],
     dtype: core.dtype,
     layout: Any,
-    device: Any,
+    device: core.device | str | int | None,
     requires_grad: bool | None,
 ) -> Any:
     """The window out of `weights(places, n)`, where places are 0 .. n - 1 in float64."""
@@ -86,7 +86,7 @@ def _made(
 def _cosines(coefficients: Sequence[float]) -> Callable[[Any, int], Any]:
     """Alternating sums of cosines of whole multiples of the turn."""
 
-    def weights(places: Any, n: int) -> Any:
+    def weights(places: core.Tensor, n: int) -> Any:
         angle = places * (2 * math.pi / (n - 1))
         total = F.full_like(places, coefficients[0])
         for k, a in enumerate(coefficients[1:], 1):

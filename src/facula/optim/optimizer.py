@@ -86,7 +86,7 @@ def _run_with_hooks(self: Any, function: Callable, args: tuple, kwargs: dict) ->
     return out
 
 
-def _names_and_parameters(given: Any) -> tuple[list[str] | None, list[Any]]:
+def _names_and_parameters(given: list[Any]) -> tuple[list[str] | None, list[Any]]:
     """A group's parameters as a list, and their names where they come in pairs with them."""
     if isinstance(given, core.Tensor):
         given = [given]

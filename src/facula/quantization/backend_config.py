@@ -44,7 +44,7 @@ class DTypeWithConstraints:
     zero_point_exact_match: int | None = None
 
 
-def _limited(given: Any) -> DTypeWithConstraints:
+def _limited(given: object) -> DTypeWithConstraints:
     return given if isinstance(given, DTypeWithConstraints) else DTypeWithConstraints(dtype=given)
 
 
@@ -59,8 +59,8 @@ class DTypeConfig:
     is_dynamic: bool | None
 
     def __init__(
-        self, input_dtype: Any = None, output_dtype: Any = None, weight_dtype: Any = None,
-        bias_dtype: Any = None, is_dynamic: bool | None = None,
+        self, input_dtype: object = None, output_dtype: object = None, weight_dtype: object = None,
+        bias_dtype: object = None, is_dynamic: bool | None = None,
     ) -> None:  # fmt: skip
         self.input_dtype_with_constraints = _limited(input_dtype)
         self.output_dtype_with_constraints = _limited(output_dtype)
@@ -130,7 +130,7 @@ _OPTIONS = {
 class BackendPatternConfig:
     """What a backend does with a pattern: a module, a function, or a tuple of them in the order in which they run."""
 
-    def __init__(self, pattern: Any = None) -> None:
+    def __init__(self, pattern: object = None) -> None:
         self.pattern = pattern
         self.observation_type = ObservationType.OUTPUT_USE_DIFFERENT_OBSERVER_AS_INPUT
         self.dtype_configs: list[DTypeConfig] = []
@@ -149,11 +149,11 @@ class BackendPatternConfig:
         shown = {k: v for k, v in vars(self).items() if v is not None and v not in ([], {})}
         return f"BackendPatternConfig({shown})"
 
-    def _take(self, name: str, value: Any) -> BackendPatternConfig:
+    def _take(self, name: str, value: object) -> BackendPatternConfig:
         setattr(self, name, value)
         return self
 
-    def set_pattern(self, pattern: Any) -> BackendPatternConfig:
+    def set_pattern(self, pattern: object) -> BackendPatternConfig:
         """The modules and functions."""
         return self._take("pattern", pattern)
 
@@ -170,21 +170,21 @@ class BackendPatternConfig:
         """All combinations of dtypes."""
         return self._take("dtype_configs", dtype_configs)
 
-    def set_root_module(self, root_module: Any) -> BackendPatternConfig:
+    def set_root_module(self, root_module: object) -> BackendPatternConfig:
         """The class that has the weight."""
         return self._take("root_module", root_module)
 
-    def set_qat_module(self, qat_module: Any) -> BackendPatternConfig:
+    def set_qat_module(self, qat_module: object) -> BackendPatternConfig:
         """The class for training."""
         return self._take("qat_module", qat_module)
 
     def set_reference_quantized_module(
-        self, reference_quantized_module: Any
+        self, reference_quantized_module: object
     ) -> BackendPatternConfig:
         """The reference class."""
         return self._take("reference_quantized_module", reference_quantized_module)
 
-    def set_fused_module(self, fused_module: Any) -> BackendPatternConfig:
+    def set_fused_module(self, fused_module: object) -> BackendPatternConfig:
         """The class of the whole pattern."""
         return self._take("fused_module", fused_module)
 
@@ -206,7 +206,7 @@ class BackendPatternConfig:
     def _set_input_type_to_index(self, table: dict[str, int]) -> BackendPatternConfig:
         return self._take("_input_type_to_index", table)
 
-    def _set_pattern_complex_format(self, pattern: Any) -> BackendPatternConfig:
+    def _set_pattern_complex_format(self, pattern: object) -> BackendPatternConfig:
         """The pattern from its last part to its first, with tuples in tuples."""
         if self.pattern is not None:
             fail(

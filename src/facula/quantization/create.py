@@ -189,7 +189,7 @@ class channel_numbers:
         return _of_channels(self, scales, zero_points, axis)
 
 
-def _of_channels(x: Any, scales: Any, zeros: Any, axis: int) -> Any:
+def _of_channels(x: core.Tensor, scales: core.Tensor, zeros: core.Tensor, axis: int) -> Any:
     shape = [1] * x.dim()
     shape[axis] = -1
     values = x.to(core.float32)
@@ -234,7 +234,7 @@ def _vectors(quantizer: Quantizer) -> tuple[Any, Any]:
     return scale.to(core.float32).contiguous(), zero.to(core.float32).contiguous()
 
 
-def integers_of(x: core.Tensor, dtype: Any, quantizer: Quantizer) -> Any:
+def integers_of(x: core.Tensor, dtype: core.dtype, quantizer: Quantizer) -> Any:
     """The integers by which a quantizer stands for numbers."""
     kept, low, high = RANGES[dtype]
     x = x.detach().to(core.float32)
@@ -298,7 +298,7 @@ def _check_zero_point(op: str, zero: int, low: int, high: int) -> None:
         )
 
 
-def number(op: str, name: str, value: Any) -> Any:
+def number(op: str, name: str, value: object) -> Any:
     """A number, or what a tensor of one element has."""
     if isinstance(value, core.Tensor):
         if value.numel() != 1:
@@ -321,7 +321,7 @@ def number(op: str, name: str, value: Any) -> Any:
     return value
 
 
-def finite(op: str, name: str, value: Any) -> Any:
+def finite(op: str, name: str, value: object) -> Any:
     """The same; RuntimeError for NaN and infinities."""
     value = number(op, name, value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -335,7 +335,7 @@ def finite(op: str, name: str, value: Any) -> Any:
     return value
 
 
-def checked_quantizer(op: str, scale: Any, zero_point: Any, dtype: Any) -> Quantizer:
+def checked_quantizer(op: str, scale: object, zero_point: object, dtype: Any) -> Quantizer:
     """The quantizer of a whole tensor."""
     integer_dtype(op, dtype)
     scale, zero_point = (
@@ -403,7 +403,7 @@ def quantize_per_tensor(self, scale, zero_point, dtype):
     return wrap(integers_of(self, dtype, quantizer), dtype, quantizer)
 
 
-def _each_quantized(op: str, tensors: Any, scales: Any, zeros: Any, dtype: Any) -> Any:
+def _each_quantized(op: str, tensors: Any, scales: Any, zeros: Any, dtype: object) -> Any:
     """Each tensor of a list, with parameters of its own."""
     for name, given in (("scales", scales), ("zero points", zeros)):
         shape = list(given.shape) if isinstance(given, core.Tensor) else type(given).__name__
@@ -479,7 +479,7 @@ def _halved(bound: int) -> int:
     return int(bound / 2)
 
 
-def _extremes(op: str, x: Any) -> tuple[float, float]:
+def _extremes(op: str, x: core.Tensor) -> tuple[float, float]:
     """The least and the greatest number, both zero where there is none."""
     if not x.numel():
         return 0.0, 0.0
@@ -635,16 +635,16 @@ def _dtype_of(op: str, x: core.Tensor) -> Any:
     return _OF_INTEGERS[x.dtype]
 
 
-def _size(size: Any) -> tuple[int, ...]:
+def _size(size: tuple[Any, ...]) -> tuple[int, ...]:
     given = size[0] if len(size) == 1 and isinstance(size[0], Sequence) else size
     return tuple(given)
 
 
 def _empty_affine_quantized(
-    *size: Any,
+    *size: object,
     dtype: core.dtype | None = None,
-    layout: Any = None,
-    device: Any = None,
+    layout: object = None,
+    device: object = None,
     pin_memory: bool = False,
     scale: float = 1.0,
     zero_point: int = 0,
@@ -659,15 +659,15 @@ def _empty_affine_quantized(
 
 
 def _empty_per_channel_affine_quantized(
-    *size: Any,
-    scales: Any,
-    zero_points: Any,
+    *size: object,
+    scales: object,
+    zero_points: object,
     axis: int,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
+    dtype: object = None,
+    layout: object = None,
+    device: object = None,
     pin_memory: bool = False,
-    memory_format: Any = core.contiguous_format,
+    memory_format: object = core.contiguous_format,
     requires_grad: bool = False,
 ) -> Any:
     """The same with parameters for each channel."""
@@ -678,7 +678,7 @@ def _empty_per_channel_affine_quantized(
     return wrap(made.contiguous(memory_format=memory_format), dtype, quantizer)
 
 
-def empty_quantized(size: Any, qtensor: Any, **_: Any) -> Any:
+def empty_quantized(size: Any, qtensor: Any, **_: object) -> Any:
     """A tensor of another shape with the dtype and the parameters of a quantized one.
 
     Args:

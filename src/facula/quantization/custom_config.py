@@ -63,7 +63,7 @@ def _entry(given: tuple[Any, ...]) -> StandaloneModuleConfigEntry:
     return StandaloneModuleConfigEntry(mapping, inputs, settings, backend)
 
 
-def _row(key: Any, entry: StandaloneModuleConfigEntry) -> tuple[Any, ...]:
+def _row(key: str, entry: StandaloneModuleConfigEntry) -> tuple[Any, ...]:
     mapping, settings = entry.qconfig_mapping, entry.prepare_custom_config
     return (
         key,
@@ -74,7 +74,7 @@ def _row(key: Any, entry: StandaloneModuleConfigEntry) -> tuple[Any, ...]:
     )
 
 
-def _checked(op: str, given: Any) -> dict[str, Any]:
+def _checked(op: str, given: object) -> dict[str, Any]:
     if not isinstance(given, dict):
         fail(TypeError, op, "a dictionary was required", type(given).__name__,
              hint="to_dict() of a configuration gives one")  # fmt: skip
@@ -129,7 +129,7 @@ class PrepareCustomConfig:
         return self
 
     def set_float_to_observed_mapping(
-        self, float_class: Any, observed_class: Any, quant_type: QuantType = QuantType.STATIC
+        self, float_class: object, observed_class: object, quant_type: QuantType = QuantType.STATIC
     ) -> PrepareCustomConfig:
         """The class that observes, for a class of the model."""
         _check_static("set_float_to_observed_mapping", quant_type)
@@ -205,7 +205,10 @@ class ConvertCustomConfig:
         return f"ConvertCustomConfig({ {k: v for k, v in vars(self).items() if v} })"
 
     def set_observed_to_quantized_mapping(
-        self, observed_class: Any, quantized_class: Any, quant_type: QuantType = QuantType.STATIC
+        self,
+        observed_class: object,
+        quantized_class: object,
+        quant_type: QuantType = QuantType.STATIC,
     ) -> ConvertCustomConfig:
         """The class of integers, for a class that observes."""
         _check_static("set_observed_to_quantized_mapping", quant_type)

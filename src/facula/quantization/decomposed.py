@@ -20,7 +20,9 @@ def _define(schema: str) -> Any:
     return composite(f"quantized_decomposed::{schema}", names=(), out=False)
 
 
-def _levels(x: Any, scale: Any, zero: Any, low: int, high: int, dtype: Any) -> Any:
+def _levels(
+    x: core.Tensor, scale: Any, zero: object, low: int, high: int, dtype: core.dtype
+) -> Any:
     if not isinstance(scale, core.Tensor) and not scale:
         fail(
             RuntimeError,
@@ -33,20 +35,20 @@ def _levels(x: Any, scale: Any, zero: Any, low: int, high: int, dtype: Any) -> A
     return F.clamp(F.round(x * inverse) + zero, low, high).to(dtype)
 
 
-def _is_plain(x: Any, scale: Any, zero: Any, dtype: Any) -> bool:
+def _is_plain(x: core.Tensor, scale: Any, zero: object, dtype: core.dtype) -> bool:
     """Whether bytes are asked for by numbers, without gradients: one operator, which compiled graphs know."""
     numbers = isinstance(scale, (int, float)) and isinstance(zero, (int, float))
     recorded = x.requires_grad and core.is_grad_enabled()
     return numbers and not recorded and dtype in (core.uint8, core.int8) and scale > 0
 
 
-def _fits(low: int, high: int, dtype: Any) -> bool:
+def _fits(low: int, high: int, dtype: core.dtype) -> bool:
     """Whether a dtype of bytes has all integers of a range."""
     least = -128 if dtype is core.int8 else 0
     return least <= low <= high <= least + 255
 
 
-def _shape(x: Any, axis: int) -> list[int]:
+def _shape(x: core.Tensor, axis: int) -> list[int]:
     shape = [1] * x.dim()
     shape[channel_axis("quantized_decomposed", axis, x.dim())] = -1
     return shape
@@ -144,7 +146,7 @@ def fake_quant_per_channel(input, scales, zero_points, axis, quant_min, quant_ma
 # ------------------------------------------------------------------ rows (tokens), and groups of a row
 
 
-def _check_tokens(op: str, x: Any, scales: Any, zeros: Any) -> None:
+def _check_tokens(op: str, x: core.Tensor, scales: core.Tensor, zeros: core.Tensor) -> None:
     """AssertionError unless there is a scale and a zero point for each row."""
     rows = x.numel() // x.shape[-1] if x.dim() and x.shape[-1] else 0
     if scales.numel() != rows or zeros.numel() != rows:
@@ -157,7 +159,7 @@ def _check_tokens(op: str, x: Any, scales: Any, zeros: Any) -> None:
         )
 
 
-def _check_levels(op: str, low: int, high: int, dtype: Any) -> None:
+def _check_levels(op: str, low: int, high: int, dtype: core.dtype) -> None:
     if low > high or (dtype in (core.int8, core.uint8) and not _fits(low, high, dtype)):
         fail(
             AssertionError,
@@ -185,7 +187,7 @@ def choose_qparams_per_token(input, dtype):
     return scales, F.zeros_like(scales)
 
 
-def _of_tokens(x: Any) -> tuple[Any, Any]:
+def _of_tokens(x: core.Tensor) -> tuple[Any, Any]:
     """Scale and zero point of each row: the end that would be rounded by more lies on a level."""
     low, high = x.amin(-1, keepdim=True).clamp(max=0), x.amax(-1, keepdim=True).clamp(min=0)
     scale = ((high - low) / 255.0).clamp(min=2.0**-23)
@@ -234,7 +236,7 @@ def dequantize_per_token(input, scales, zero_points, quant_min, quant_max, dtype
     return ((input - zero_points) * scales).to(output_dtype)
 
 
-def _groups(op: str, x: Any, scales: Any, size: int) -> Any:
+def _groups(op: str, x: core.Tensor, scales: core.Tensor, size: int) -> Any:
     """A matrix as rows of one group each."""
     fits = x.dim() == 2 and size > 1 and x.shape[-1] % size == 0
     if not fits or scales.numel() * size != x.numel():

@@ -127,7 +127,7 @@ def no_observer_set() -> set[Any]:
 
 
 def propagate_qconfig_(
-    module: Any, qconfig_dict: Any = None, prepare_custom_config_dict: Any = None
+    module: nn.Module, qconfig_dict: Any = None, prepare_custom_config_dict: Any = None
 ) -> None:
     """Give every module the configuration of its parent, unless it has one or a name or type has."""
     settings = prepare_custom_config_dict or {}
@@ -139,7 +139,11 @@ def propagate_qconfig_(
 
 
 def _propagate(
-    module: Any, table: dict[Any, Any], inherited: Any, name: str, apart: tuple[set[Any], set[Any]]
+    module: nn.Module,
+    table: dict[Any, Any],
+    inherited: object,
+    name: str,
+    apart: tuple[set[Any], set[Any]],
 ) -> None:
     own = getattr(module, "qconfig", inherited)
     own = table.get(type(module), own)
@@ -153,8 +157,8 @@ def _propagate(
 
 
 def add_observer_(
-    module: Any, qconfig_propagation_list: Any = None, non_leaf_module_list: Any = None,
-    device: Any = None, custom_module_class_mapping: Any = None,
+    module: nn.Module, qconfig_propagation_list: Any = None, non_leaf_module_list: Any = None,
+    device: object = None, custom_module_class_mapping: Any = None,
 ) -> None:  # fmt: skip
     """Put an observer behind every layer that has a configuration.
 
@@ -175,7 +179,7 @@ def add_observer_(
 
 
 def _add_observers(
-    module: Any, kinds: set[Any], whole: tuple[Any, ...], custom: dict[Any, Any]
+    module: nn.Module, kinds: set[Any], whole: tuple[Any, ...], custom: dict[Any, Any]
 ) -> None:
     for name, child in list(module.named_children()):
         config = getattr(child, "qconfig", None)
@@ -203,7 +207,7 @@ def _add_observers(
 _add_observer_ = add_observer_
 
 
-def _observe(module: Any, config: Any, interval: str | None = None) -> None:
+def _observe(module: nn.Module, config: Any, interval: str | None = None) -> None:
     if config is None or config.activation is None or hasattr(module, "activation_post_process"):
         return
     module.add_module("activation_post_process", activation_maker(config, interval)())
@@ -219,7 +223,7 @@ def activation_maker(config: Any, interval: str | None) -> Any:
     return fq.fixed_range(interval, training)
 
 
-def _look(module: Any, inputs: Any, output: core.Tensor | None) -> Any:
+def _look(module: nn.Module, inputs: tuple[Any, ...], output: core.Tensor | None) -> Any:
     """The hook by which an observer sees a result."""
     return module.activation_post_process(output)
 
@@ -239,7 +243,7 @@ _observer_forward_hook = _look
 
 
 def prepare(
-    model: Any, inplace: bool = False, allow_list: Any = None,
+    model: nn.Module, inplace: bool = False, allow_list: Any = None,
     observer_non_leaf_module_list: Any = None, prepare_custom_config_dict: Any = None,
 ) -> Any:  # fmt: skip
     """The model with observers, to be run on examples.
@@ -267,7 +271,7 @@ def prepare(
     return model
 
 
-def prepare_qat(model: Any, mapping: object = None, inplace: bool = False) -> Any:
+def prepare_qat(model: nn.Module, mapping: object = None, inplace: bool = False) -> Any:
     """The model to be trained: layers that pass their weights through levels, and observers."""
     if not model.training:
         fail(
@@ -289,7 +293,7 @@ _BORDERS = (stubs.QuantStub, stubs.DeQuantStub)
 
 
 def swap_module(
-    mod: Any, mapping: Any, custom_module_class_mapping: Any = None,
+    mod: nn.Module, mapping: Any, custom_module_class_mapping: Any = None,
     use_precomputed_fake_quant: bool = False, is_reference: bool = False,
 ) -> Any:  # fmt: skip
     """What stands in the place of a module; the module itself where it has no configuration."""
@@ -314,7 +318,12 @@ def swap_module(
     return made
 
 
-def _convert(module: Any, mapping: Any, custom: Any = None, is_reference: bool = False) -> None:
+def _convert(
+    module: nn.Module,
+    mapping: dict[Any, Any],
+    custom: dict[Any, Any] | None = None,
+    is_reference: bool = False,
+) -> None:
     for name, child in list(module.named_children()):
         own = type(child)
         if not (isinstance(child, nni._FusedModule) or own in mapping or own in (custom or {})):
@@ -325,7 +334,7 @@ def _convert(module: Any, mapping: Any, custom: Any = None, is_reference: bool =
 
 
 def convert(
-    module: Any, mapping: Any = None, inplace: bool = False, remove_qconfig: bool = True,
+    module: nn.Module, mapping: Any = None, inplace: bool = False, remove_qconfig: bool = True,
     is_reference: bool = False, convert_custom_config_dict: Any = None,
     use_precomputed_fake_quant: bool = False,
 ) -> Any:  # fmt: skip
@@ -341,11 +350,11 @@ def convert(
     return module
 
 
-def _layers(module: Any) -> Any:
+def _layers(module: nn.Module) -> Any:
     return (m for n, m in module.named_children() if not fq.is_activation_post_process(m))
 
 
-def _remove_qconfig(module: Any) -> None:
+def _remove_qconfig(module: nn.Module) -> None:
     for child in module.modules():
         vars(child).pop("qconfig", None)
         observer = child._modules.get("activation_post_process")
@@ -373,7 +382,7 @@ def quantize_qat(model: Any, run_fn: Any, run_args: Any, inplace: bool = False) 
 
 
 def quantize_dynamic(
-    model: Any, qconfig_spec: Any = None, dtype: core.dtype = core.qint8, mapping: Any = None,
+    model: nn.Module, qconfig_spec: Any = None, dtype: core.dtype = core.qint8, mapping: Any = None,
     inplace: bool = False,
 ) -> Any:  # fmt: skip
     """The model with weights of 8 bits (or 16-bit floats), whose inputs are quantized by their range."""

@@ -35,7 +35,7 @@ def define(schema: str) -> Callable[[Any], Any]:
     return composite(f"quantized::{schema}", names=(), out=False, keeps=False)
 
 
-def checked(op: str, *tensors: Any) -> None:
+def checked(op: str, *tensors: object) -> None:
     """Raise unless all are quantized tensors."""
     for x in tensors:
         if not isinstance(x, QuantizedTensor):
@@ -56,7 +56,7 @@ def quantizer(op: str, like_this: QuantizedTensor, scale: Any, zero: Any) -> Qua
     return checked_quantizer(f"quantized::{op}", scale, zero, like_this._kind)
 
 
-def again(values: Any, first: Any, chosen: Quantizer) -> Any:
+def again(values: core.Tensor, first: core.Tensor, chosen: Quantizer) -> Any:
     """Numbers as integers of the dtype of `first`."""
     return wrap(integers_of(values, first._kind, chosen), first._kind, chosen)
 
@@ -175,7 +175,7 @@ def _multiplied(op: str, a: Any, b: Any, scale: Any, zero: Any, relu: bool) -> A
     return wrap(made.reshape(shape), a._kind, chosen)
 
 
-def _scalar_added(op: str, a: Any, value: Any, relu: bool) -> Any:
+def _scalar_added(op: str, a: Any, value: object, relu: bool) -> Any:
     """The parameters change instead of the integers, which are limited only where they must be."""
     checked(op, a)
     value = finite(f"quantized::{op}", "operand", value)
@@ -196,7 +196,7 @@ def _scalar_added(op: str, a: Any, value: Any, relu: bool) -> Any:
     return wrap(made.reshape(a.shape), a._kind, chosen)
 
 
-def _scalar_multiplied(op: str, a: Any, value: Any, relu: bool) -> Any:
+def _scalar_multiplied(op: str, a: core.Tensor, value: float, relu: bool) -> Any:
     checked(op, a)
     value = finite(f"quantized::{op}", "operand", value)
     _, low, high = RANGES[a._kind]
@@ -212,7 +212,9 @@ def _scalar_multiplied(op: str, a: Any, value: Any, relu: bool) -> Any:
     return F.relu(made) if relu else made
 
 
-def _define_arithmetic(name: str, both: Any, scalar: Any, relu: bool) -> None:
+def _define_arithmetic(
+    name: str, both: Callable[..., Any], scalar: Callable[..., Any], relu: bool
+) -> None:
     def run(qa, qb, scale, zero_point, out):
         if out is not None:
             return out.copy_(both(name, qa, qb, out.q_scale(), out.q_zero_point(), relu))
@@ -275,7 +277,7 @@ def matmul(qa, qb, scale, zero_point):
     return wrap(made.reshape(totals.shape), qa._kind, chosen)
 
 
-def _joined(op: str, tensors: Any, dim: int, scale: Any, zero: Any, relu: bool) -> Any:
+def _joined(op: str, tensors: Any, dim: int, scale: float, zero: int, relu: bool) -> Any:
     tensors = list(tensors)
     if not tensors:
         fail(
@@ -399,7 +401,7 @@ def relu6(qx, inplace):
     return qx.copy_(made) if inplace else made
 
 
-def clamped(qx: Any, low: Any, high: Any) -> Any:
+def clamped(qx: Any, low: object, high: object) -> Any:
     """The integers limited to those that stand for the bounds."""
     scale, zero = qx.q_scale(), qx.q_zero_point()
     _, least, most = RANGES[qx._kind]

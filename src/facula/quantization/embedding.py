@@ -28,7 +28,7 @@ __all__ = ["EmbeddingPackedParams"]
 class EmbeddingPackedParams:
     """A table of rows of 8 or 4 bits."""
 
-    def __init__(self, weight: Any) -> None:
+    def __init__(self, weight: core.Tensor) -> None:
         self._weight = weight
 
     def unpack(self) -> Any:
@@ -43,7 +43,7 @@ class EmbeddingPackedParams:
         """The version of the packed form in files."""
         return 1
 
-    def rows(self, indices: Any) -> Any:
+    def rows(self, indices: core.Tensor) -> Any:
         """The float rows of some indices."""
         q = self._weight._quantizer
         levels = self._weight._integers[indices].to(core.float32)
@@ -179,7 +179,7 @@ def _few_bits(bits: int, word: str) -> None:
         return levels.to(core.float32) * tail[..., :1] + tail[..., 1:]
 
 
-def _unpacked(rows: Any, bits: int) -> Any:
+def _unpacked(rows: core.Tensor, bits: int) -> Any:
     parts = [(rows >> (bits * i)) & ((1 << bits) - 1) for i in range(8 // bits)]
     return F.stack(parts, -1).reshape(*rows.shape[:-1], -1)
 

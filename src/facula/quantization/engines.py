@@ -22,7 +22,7 @@ supported_engines: list[str]
 _SUPPORTED = ("qnnpack", "onednn", "x86", "fbgemm")
 
 
-def checked_packed(op: str, packed: Any, kinds: tuple[type, ...], maker: str) -> Any:
+def checked_packed(op: str, packed: object, kinds: tuple[type, ...], maker: str) -> Any:
     """Packed parameters of one of these classes, which `maker` makes; TypeError for anything else."""
     if not isinstance(packed, kinds):
         fail(
@@ -54,7 +54,7 @@ class _Engines(ModuleType):
         return self._chosen
 
     @engine.setter
-    def engine(self, name: Any) -> None:
+    def engine(self, name: object) -> None:
         if name not in (*_SUPPORTED, "none"):
             fail(
                 RuntimeError,

@@ -88,14 +88,16 @@ def fake_quantize_per_tensor_affine(self, scale, zero_point, quant_min, quant_ma
     return _replaced(self, scale, zero, quant_min, quant_max)
 
 
-def _replaced(self: Any, scale: Any, zero: Any, low: int, high: int, whole: bool = True) -> Any:
+def _replaced(
+    self: Any, scale: Tensor, zero: Tensor, low: int, high: int, whole: bool = True
+) -> Any:
     """The levels in the tensor's own dtype, also where the parameters' would count."""
     made = _fake_quantize(self, scale, zero, float(low), float(high), float(whole))
     return made if made.dtype is self.dtype else made.to(self.dtype)
 
 
 def _kept(
-    self: Any, scale: Any, zero: Any, quant_min: int, quant_max: int, whole: bool = True
+    self: Any, scale: Tensor, zero: Tensor, quant_min: int, quant_max: int, whole: bool = True
 ) -> Any:
     """Which numbers lie inside of the range."""
     steps = self.detach().float() * scale.reciprocal()
@@ -134,7 +136,7 @@ def _fake_quantize_per_tensor_affine_cachemask_tensor_qparams(
     return fake_quantize_per_tensor_affine_cachemask(self, scale, zero_point, quant_min, quant_max)
 
 
-def _of_channels(op: str, self: Any, scale: Any, zero: Any, axis: int) -> Any:
+def _of_channels(op: str, self: Any, scale: Tensor, zero: Tensor, axis: int) -> Any:
     """Scales and zero points that broadcast along `axis`."""
     for name, given in (("scale", scale), ("zero_point", zero)):
         if given.dim() != 1:
@@ -256,7 +258,9 @@ def _check_floating(op: str, *tensors: Any) -> None:
             )
 
 
-def _observe(x: Any, running_min: Any, running_max: Any, constant: float, axis: int) -> None:
+def _observe(
+    x: Tensor, running_min: Tensor, running_max: Tensor, constant: float, axis: int
+) -> None:
     if axis < 0:
         low, high = x.amin(), x.amax()
     else:
@@ -273,7 +277,13 @@ def _observe(x: Any, running_min: Any, running_max: Any, constant: float, axis: 
 
 
 def _set_parameters(
-    low: Any, high: Any, scale: Any, zero: Any, quant_min: int, quant_max: int, symmetric: bool
+    low: Tensor,
+    high: Tensor,
+    scale: Tensor,
+    zero: Tensor,
+    quant_min: int,
+    quant_max: int,
+    symmetric: bool,
 ) -> None:
     ends = zip(low.reshape(-1).tolist(), high.reshape(-1).tolist(), strict=True)
     found = [_chosen(a, b, quant_min, quant_max, symmetric) for a, b in ends]

@@ -34,7 +34,7 @@ from facula.quantization.tensor import (
 _BY_CHANNEL = (per_channel_affine, per_channel_symmetric, per_channel_affine_float_qparams)
 
 
-def _is_per_channel(qscheme: Any) -> bool:
+def _is_per_channel(qscheme: object) -> bool:
     return qscheme in _BY_CHANNEL
 
 
@@ -67,7 +67,7 @@ class FakeQuantizeBase(Module):
         self.enable_observer(False)
 
     @classmethod
-    def with_args(cls, **keywords: Any) -> _Arguments:
+    def with_args(cls, **keywords: object) -> _Arguments:
         """The class with some of its arguments."""
         return _Arguments(cls).with_args(**keywords)
 
@@ -114,14 +114,14 @@ class FakeQuantize(FakeQuantizeBase):
         """The observer's scale and zero point."""
         return self.activation_post_process.calculate_qparams()
 
-    def _put(self, scale: Any, zero: Any) -> None:
+    def _put(self, scale: core.Tensor, zero: core.Tensor) -> None:
         if self.scale.shape != scale.shape:
             self.scale.resize_(scale.shape)
             self.zero_point.resize_(zero.shape)
         self.scale.copy_(scale)
         self.zero_point.copy_(zero)
 
-    def forward(self, X: Any) -> Any:  # noqa: N803 - PyTorch's name
+    def forward(self, X: core.Tensor) -> Any:  # noqa: N803 - PyTorch's name
         """The tensor, or the nearest levels."""
         if self.observer_enabled[0] == 1:
             self.activation_post_process(X.detach())
@@ -200,7 +200,7 @@ class FusedMovingAvgObsFakeQuantize(FakeQuantize):
         self.register_buffer("observer_enabled", core.tensor([1], dtype=core.int64))
         self.is_symmetric_quant = self.qscheme in (per_tensor_symmetric, per_channel_symmetric)
 
-    def forward(self, X: Any) -> Any:  # noqa: N803 - PyTorch's name
+    def forward(self, X: core.Tensor) -> Any:  # noqa: N803 - PyTorch's name
         """The tensor, or the nearest levels."""
         seen = self.activation_post_process
         return fake.fused_moving_avg_obs_fake_quant(

@@ -20,7 +20,11 @@ __all__ = ["rebuilt"]
 
 
 def rebuilt(
-    integers: Callable[..., Any], kind: object, size: Any, stride: Any, parameters: tuple[Any, ...]
+    integers: Callable[..., Any],
+    kind: object,
+    size: Any,
+    stride: object,
+    parameters: tuple[Any, ...],
 ) -> Any:
     """The tensor; `integers(dtype, size)` gives those of the file."""
     if kind not in RANGES:
@@ -48,7 +52,7 @@ def _refuse(required: str, got: Any) -> NoReturn:
     fail(TypeError, "load", f"{required} was required", got, hint="the file is damaged")
 
 
-def _number(value: Any) -> Any:
+def _number(value: float) -> Any:
     if type(value) not in (int, float):
         _refuse("numbers as scale and zero point", type(value).__name__)
     return value

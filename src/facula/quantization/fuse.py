@@ -20,7 +20,7 @@ _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
-def fuse_conv_bn(is_qat: bool, conv: Any, bn: Any) -> Any:
+def fuse_conv_bn(is_qat: bool, conv: nn.Module, bn: nn.Module) -> Any:
     """A convolution and its norm: in training both, else the convolution with other parameters."""
     _check_mode(conv, bn)
     if is_qat:
@@ -28,7 +28,7 @@ def fuse_conv_bn(is_qat: bool, conv: Any, bn: Any) -> Any:
     return fuse_conv_bn_eval(conv, bn)
 
 
-def fuse_conv_bn_relu(is_qat: bool, conv: Any, bn: Any, relu: Any) -> Any:
+def fuse_conv_bn_relu(is_qat: bool, conv: nn.Module, bn: nn.Module, relu: nn.Module) -> Any:
     """The same with relu."""
     _check_mode(conv, bn)
     if is_qat:
@@ -56,11 +56,11 @@ def fuse_convtranspose_bn(is_qat: bool, convt: Any, bn: Any) -> Any:
     return fuse_conv_bn_eval(convt, bn, transpose=True)
 
 
-def _dims(conv: Any) -> int:
+def _dims(conv: nn.Module) -> int:
     return len(conv.kernel_size)
 
 
-def _check_mode(layer: Any, bn: Any) -> None:
+def _check_mode(layer: nn.Module, bn: nn.Module) -> None:
     if layer.training != bn.training:
         fail(
             AssertionError,
@@ -79,7 +79,7 @@ def _check_mode(layer: Any, bn: Any) -> None:
         )
 
 
-def _kinds(modules: Any) -> list[Any]:
+def _kinds(modules: list[Any]) -> list[Any]:
     return [
         next((base for base in _KNOWN if type(m) is base or isinstance(m, base)), type(m))
         for m in modules
@@ -141,12 +141,14 @@ def fuse_known_modules(mod_list: list[Any], is_qat: bool, additional: Any = None
     return made
 
 
-def _parent(model: Any, name: str) -> tuple[Any, str]:
+def _parent(model: nn.Module, name: str) -> tuple[Any, str]:
     path, _, last = name.rpartition(".")
     return (model.get_submodule(path) if path else model), last
 
 
-def _fuse(model: Any, lists: Any, is_qat: bool, inplace: bool, fuser: Any, settings: Any) -> Any:
+def _fuse(
+    model: nn.Module, lists: list[Any], is_qat: bool, inplace: bool, fuser: Any, settings: Any
+) -> Any:
     model = model if inplace else copy.deepcopy(model)
     lists = [lists] if lists and all(isinstance(x, str) for x in lists) else lists
     more = (settings or {}).get("additional_fuser_method_mapping")
@@ -164,7 +166,7 @@ def _fuse(model: Any, lists: Any, is_qat: bool, inplace: bool, fuser: Any, setti
 
 
 def fuse_modules(
-    model: Any, modules_to_fuse: Any, inplace: bool = False, fuser_func: Any = None,
+    model: nn.Module, modules_to_fuse: Any, inplace: bool = False, fuser_func: Any = None,
     fuse_custom_config_dict: Any = None,
 ) -> Any:  # fmt: skip
     """The model with each list of layers as one, for inference."""
@@ -172,7 +174,7 @@ def fuse_modules(
 
 
 def fuse_modules_qat(
-    model: Any, modules_to_fuse: Any, inplace: bool = False, fuser_func: Any = None,
+    model: nn.Module, modules_to_fuse: Any, inplace: bool = False, fuser_func: Any = None,
     fuse_custom_config_dict: Any = None,
 ) -> Any:  # fmt: skip
     """The same for training: norms stay."""

@@ -77,7 +77,7 @@ class Converting:
         scale, zero = observer.calculate_qparams()
         return scale.reshape(()), zero.reshape(())
 
-    def _constant(self, what: str, value: Any) -> Any:
+    def _constant(self, what: str, value: core.Tensor) -> Any:
         name = f"_input_{what}_{self.count}"
         number = value.to(core.float32) if what == "scale" else value.to(core.int64)
         self.model.register_buffer(name, number.detach().clone())

@@ -60,7 +60,7 @@ def kind(node: Any, modules: dict[str, Any]) -> str:
     return "shared" if name in SHARED else ""
 
 
-def _kind_of_module(module: Any) -> str:
+def _kind_of_module(module: nn.Module) -> str:
     own = type(module)
     if isinstance(module, nnqat._Weighted) or own in WEIGHTED:
         return "weighted"
@@ -88,7 +88,7 @@ def is_relu(node: Any, modules: dict[str, Any]) -> bool:
 _MORE_TARGETS: dict[Any, Any] = {nn.Sigmoid: nnq.Sigmoid, nn.Softmax: nnq.Softmax}
 
 
-def target_of(module: Any) -> Any:
+def target_of(module: nn.Module) -> Any:
     """The class of integers for a module."""
     kind = type(module)
     return eager.DEFAULT_STATIC_QUANT_MODULE_MAPPINGS.get(kind, _MORE_TARGETS.get(kind))

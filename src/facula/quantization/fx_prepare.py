@@ -22,7 +22,7 @@ _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 # ------------------------------------------------------------------ fusing
 
 
-def fuse_graph(model: Any, is_qat: bool) -> None:
+def fuse_graph(model: nn.Module, is_qat: bool) -> None:
     """Make one module of each layer, its norm and its relu."""
     for node in list(model.graph.nodes):
         modules = dict(model.named_modules(remove_duplicate=False))
@@ -66,7 +66,7 @@ def _chain(node: Any, modules: dict[str, Any]) -> list[Any]:
     return chain
 
 
-def _fuse_chain(model: Any, chain: list[Any], modules: dict[str, Any], is_qat: bool) -> None:
+def _fuse_chain(model: nn.Module, chain: list[Any], modules: dict[str, Any], is_qat: bool) -> None:
     parts = [modules[n.target] if n.op == "call_module" else nn.ReLU() for n in chain]
     if type(parts[0]) in _TRANSPOSED and is_qat:
         return
@@ -94,7 +94,7 @@ def _calls_of(target: str, graph: Any) -> int:
 # ------------------------------------------------------------------ configurations
 
 
-def configure(model: Any, mapping: Any, where: dict[str, Any]) -> dict[Any, Any]:
+def configure(model: nn.Module, mapping: Any, where: dict[str, Any]) -> dict[Any, Any]:
     """The configuration of every node; `where`: node name -> the module that the call stands in."""
     modules = dict(model.named_modules(remove_duplicate=False))
     counts: dict[Any, int] = {}
@@ -121,7 +121,7 @@ def configure(model: Any, mapping: Any, where: dict[str, Any]) -> dict[Any, Any]
     return found
 
 
-def train_layers(model: Any) -> None:
+def train_layers(model: nn.Module) -> None:
     """Put layers for training into the places of those with a configuration."""
     for name, module in list(model.named_modules()):
         target = eager.DEFAULT_QAT_MODULE_MAPPINGS.get(type(module))
@@ -152,7 +152,7 @@ def _static(config: Any) -> bool:
 class Observing:
     """One model that gets its observers."""
 
-    def __init__(self, model: Any, configs: dict[Any, Any]) -> None:
+    def __init__(self, model: nn.Module, configs: dict[Any, Any]) -> None:
         self.model, self.configs = model, configs
         self.modules = dict(model.named_modules(remove_duplicate=False))
         self.behind: dict[Any, Any] = {}  # value -> the node of its observer
@@ -194,11 +194,11 @@ class Observing:
             values = list(node.args[:1]) or [node.kwargs.get("input")]
         return [v for v in values if hasattr(v, "op")]
 
-    def _maker(self, node: Any, config: Any) -> Any:
+    def _maker(self, node: object, config: object) -> Any:
         interval = FIXED.get(word(node, self.modules).lower())
         return eager.activation_maker(config, interval)
 
-    def _put(self, value: Any, observer: Any) -> Any:
+    def _put(self, value: object, observer: Any) -> Any:
         """A node that calls an observer on a value."""
         if isinstance(observer, str):
             name = observer
@@ -221,7 +221,7 @@ class Observing:
     def _observe_output(self, node: Any, maker: Any) -> None:
         self._through(node, self._put(node, maker()))
 
-    def _through(self, node: Any, made: Any) -> None:
+    def _through(self, node: Any, made: object) -> None:
         for user in list(node.users):
             if user is not made:
                 user.replace_input_with(node, made)
@@ -236,7 +236,7 @@ class Observing:
             self._through(node, self._put(node, first.target))
 
 
-def observe(model: Any, configs: dict[Any, Any]) -> None:
+def observe(model: nn.Module, configs: dict[Any, Any]) -> None:
     """Put observers into a graph."""
     Observing(model, configs).run()
     model.graph.lint()

@@ -102,7 +102,7 @@ class _LearnableFakeQuantize(FakeQuantizeBase):
         zero = self.zero_point.detach().round().clamp(self.quant_min, self.quant_max)
         return self.scale.detach(), zero.to(core.int64)
 
-    def forward(self, X: Any) -> Any:  # noqa: N803 - PyTorch's name
+    def forward(self, X: core.Tensor) -> Any:  # noqa: N803 - PyTorch's name
         """The tensor, or the nearest levels."""
         if int(self.static_enabled[0]) == 1:
             seen = self.activation_post_process

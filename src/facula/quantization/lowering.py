@@ -113,7 +113,12 @@ def _product(graph: Graph, node: Node, form: Callable[..., Any], frozen: set[Nod
 
 
 def _rows_form(
-    build: Builder, given: Any, weight: core.Tensor, bias: core.Tensor, settings: Any, node: Node
+    build: Builder,
+    given: object,
+    weight: core.Tensor,
+    bias: core.Tensor,
+    settings: list[Any],
+    node: Node,
 ) -> Any:
     size = tuple(node.meta["val"].shape)
     if weight[0].meta["val"].dim() != 2 or not math.prod(size):
@@ -122,7 +127,12 @@ def _rows_form(
 
 
 def _image_form(
-    build: Builder, given: Any, weight: core.Tensor, bias: core.Tensor, settings: Any, node: Node
+    build: Builder,
+    given: Any,
+    weight: core.Tensor,
+    bias: core.Tensor,
+    settings: list[Any],
+    node: Node,
 ) -> Any:
     stride, padding, dilation, groups, _ = settings
     size, image = tuple(node.meta["val"].shape), given[0].meta["val"]

@@ -104,7 +104,9 @@ def _class_for(kind: object, table: dict[Any, Any], more: Any, op: str) -> Any:
 
 
 def get_static_quant_module_class(
-    float_module_class: Any, additional_static_quant_mapping: Any = None, is_reference: bool = False
+    float_module_class: object,
+    additional_static_quant_mapping: object = None,
+    is_reference: bool = False,
 ) -> Any:
     """The class of integers, or the reference class, for a float class; AssertionError where there is none."""
     table = DEFAULT_STATIC_QUANT_MODULE_MAPPINGS
@@ -115,7 +117,7 @@ def get_static_quant_module_class(
 
 
 def get_dynamic_quant_module_class(
-    float_module_class: Any, additional_dynamic_quant_mapping: Any = None
+    float_module_class: object, additional_dynamic_quant_mapping: object = None
 ) -> Any:
     """The class that quantizes its inputs, for a float class; AssertionError where there is none."""
     table, op = DEFAULT_DYNAMIC_QUANT_MODULE_MAPPINGS, "get_dynamic_quant_module_class"
@@ -139,7 +141,7 @@ def get_default_float_to_quantized_operator_mappings() -> dict[Any, Any]:
     return dict(DEFAULT_FLOAT_TO_QUANTIZED_OPERATOR_MAPPINGS)
 
 
-def get_quantized_operator(float_op: Any) -> Any:
+def get_quantized_operator(float_op: object) -> Any:
     """The operator of integers for a float function; AssertionError where there is none."""
     found = DEFAULT_FLOAT_TO_QUANTIZED_OPERATOR_MAPPINGS.get(float_op)
     if found is None:
@@ -149,7 +151,7 @@ def get_quantized_operator(float_op: Any) -> Any:
     return found
 
 
-def _get_special_act_post_process(module: Any) -> Any:
+def _get_special_act_post_process(module: object) -> Any:
     """What observes the results of a module whose interval is known; None for others."""
     return DEFAULT_MODULE_TO_ACT_POST_PROCESS.get(type(module))
 

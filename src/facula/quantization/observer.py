@@ -193,7 +193,9 @@ def _check_range(op: str, low: int, high: int) -> None:
         )
 
 
-def _limits(dtype: Any, reduce_range: bool, low: int | None, high: int | None) -> tuple[int, int]:
+def _limits(
+    dtype: core.dtype, reduce_range: bool, low: int | None, high: int | None
+) -> tuple[int, int]:
     """The integers that are used."""
     if low is None or high is None:
         low, high = RANGES[dtype][1:] if dtype in RANGES else _PLAIN[dtype]
@@ -318,7 +320,7 @@ class MovingAverageMinMaxObserver(MinMaxObserver):
                 hint="averaging_constant=1",
             )
 
-    def _take(self, low: Any, high: Any) -> None:
+    def _take(self, low: core.Tensor, high: core.Tensor) -> None:
         if self.min_val == float("inf") and self.max_val == -float("inf"):
             self.min_val.copy_(low)
             self.max_val.copy_(high)
@@ -354,7 +356,7 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
         self.register_buffer("min_val", core.tensor([]))
         self.register_buffer("max_val", core.tensor([]))
 
-    def forward(self, x_orig: Any) -> Any:
+    def forward(self, x_orig: core.Tensor) -> Any:
         """Look at a tensor and give it back."""
         if x_orig.numel():
             x = x_orig.detach().to(self.min_val.dtype).transpose(0, self.ch_axis)
@@ -414,7 +416,7 @@ class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
         super().__init__(ch_axis, dtype, qscheme, reduce_range, *limits, None, eps, is_dynamic)
         self.averaging_constant = averaging_constant
 
-    def _take(self, low: Any, high: Any) -> None:
+    def _take(self, low: core.Tensor, high: core.Tensor) -> None:
         if self.min_val.numel():
             share = self.averaging_constant
             low = self.min_val + share * (low - self.min_val)
@@ -604,7 +606,7 @@ class FixedQParamsObserver(ObserverBase):
         self.register_buffer("scale", core.tensor([scale]))
         self.register_buffer("zero_point", core.tensor([zero_point], dtype=core.int32))
 
-    def forward(self, X: Any) -> Any:  # noqa: N803 - PyTorch's name
+    def forward(self, X: core.Tensor) -> Any:  # noqa: N803 - PyTorch's name
         """The tensor."""
         return X
 

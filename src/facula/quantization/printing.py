@@ -5,15 +5,14 @@ Takes: a quantized tensor. Gives: its text, with the places of line breaks that 
 
 from __future__ import annotations
 
-from typing import Any
-
+from facula import core
 from facula.core.printing import _join, contents
 from facula.quantization.tensor import PER_CHANNEL
 
 __all__ = ["text"]
 
 
-def text(tensor: Any) -> str:
+def text(tensor: core.Tensor) -> str:
     """`repr(tensor)`."""
     q = tensor._quantizer
     suffixes = [

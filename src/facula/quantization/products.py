@@ -49,7 +49,8 @@ def computed() -> Iterator[None]:
 class Weights:
     """Rows of signed bytes, those of each group together, with their scales, zero points and bias."""
 
-    def __init__(self, rows: Any, scales: Any, zeros: Any, bias: Any, groups: int = 1,
+    def __init__(self, rows: core.Tensor, scales: core.Tensor, zeros: core.Tensor, bias: core.Tensor | None,
+        groups: int = 1,
                  depthwise: bool = False) -> None:  # fmt: skip
         self.results, self.inner, self.groups = (
             rows.shape[0] // max(groups, 1),
@@ -90,7 +91,7 @@ class Weights:
         return self._factors[key]
 
     def integers(self, x: Any, size: Any, places: Any, given: tuple[float, int],
-                 quantizer: Quantizer, kind: Any, low: int | None = None) -> Any:  # fmt: skip
+                 quantizer: Quantizer, kind: core.dtype, low: int | None = None) -> Any:  # fmt: skip
         """Integers of dtype `kind` (and not below `low`) of a result of shape `size`.
 
         `given` has scale and zero point of the bytes `x`.
@@ -108,7 +109,9 @@ class Weights:
         low = 0.0 if relu else float("-inf")
         return self._product(x, size, places, given[1], factors, (low,), core.float32)
 
-    def numbers_of_range(self, x: Any, size: Any, scale: Any, zero: Any, relu: bool) -> Any:
+    def numbers_of_range(
+        self, x: object, size: object, scale: core.Tensor, zero: core.Tensor, relu: bool
+    ) -> Any:
         """The same of rows whose scale and zero point are tensors of one element."""
         shift = self._shift()
         low = 0.0 if relu else float("-inf")
@@ -127,8 +130,9 @@ class Weights:
                 self._none = F.zeros(self.scales.shape)
         return self._none
 
-    def _product(self, x: Any, size: Any, places: Any, zero: int, factors: Any, limits: Any,
-                 dtype: Any) -> Any:  # fmt: skip
+    def _product(self, x: core.Tensor, size: tuple[Any, ...], places: tuple[Any, ...], zero: int,
+        factors: tuple[Any, ...], limits: tuple[Any, ...],
+                 dtype: core.dtype) -> Any:  # fmt: skip
         places = (*places, self.groups, zero)
         base = self._base(zero)
         return product(
@@ -345,14 +349,16 @@ def _panels(rows: core.Tensor, results: int, groups: int) -> Any:
     return panels
 
 
-def scaled(scales: Any, x_scale: float, y_scale: float, bias: Any) -> tuple[Any, Any]:
+def scaled(
+    scales: core.Tensor, x_scale: float, y_scale: float, bias: core.Tensor | None
+) -> tuple[Any, Any]:
     """What sums are multiplied by, and what is added before."""
     both = scales * number(x_scale)
     multiplier = both / number(y_scale)
     return multiplier, F.zeros(both.shape) if bias is None else bias.detach() / both
 
 
-def channels_of(op: str, weight: Any) -> tuple[Any, Any]:
+def channels_of(op: str, weight: core.Tensor) -> tuple[Any, Any]:
     """Scales (float32) and zero points (int32) of a weight, one for each place along its first dimension."""
     quantizer: Quantizer = weight._quantizer
     count = weight.shape[0]
@@ -393,7 +399,7 @@ def bytes_of(op: str, x: Any) -> tuple[Any, int]:
     )
 
 
-def checked_output(op: str, scale: Any, zero_point: Any, kind: Any) -> Quantizer:
+def checked_output(op: str, scale: object, zero_point: object, kind: core.dtype) -> Quantizer:
     """The quantizer of a result."""
     # lazily: it imports the modules that this one is below
     from facula.quantization.create import checked_quantizer
@@ -407,7 +413,7 @@ def finished(
     scales: Any,
     bias: Any,
     quantizer: Quantizer,
-    kind: Any,
+    kind: object,
     low: int | None = None,
     high: int | None = None,
 ) -> Any:
@@ -429,6 +435,6 @@ def finished(
     return out
 
 
-def quantized(integers: core.Tensor, kind: Any, scale: float, zero_point: int) -> Any:
+def quantized(integers: core.Tensor, kind: core.dtype, scale: float, zero_point: int) -> Any:
     """The tensor that integers and the parameters of a result make."""
     return wrap(integers, kind, Quantizer(per_tensor_affine, float(scale), int(zero_point)))

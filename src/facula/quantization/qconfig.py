@@ -24,7 +24,7 @@ class QConfig(_Pair):
 
     __slots__ = ()
 
-    def __new__(cls, activation: Any, weight: Any) -> QConfig:
+    def __new__(cls, activation: object, weight: object) -> QConfig:
         if isinstance(activation, Module) or isinstance(weight, Module):
             fail(
                 ValueError,

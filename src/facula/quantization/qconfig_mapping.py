@@ -35,28 +35,28 @@ class QConfigMapping:
         self.module_name_qconfigs: OrderedDict[str, Any] = OrderedDict()
         self.module_name_object_type_order_qconfigs: OrderedDict[Any, Any] = OrderedDict()
 
-    def set_global(self, global_qconfig: Any) -> QConfigMapping:
+    def set_global(self, global_qconfig: object) -> QConfigMapping:
         """That of everything else."""
         self.global_qconfig = global_qconfig
         return self
 
-    def set_object_type(self, object_type: Any, qconfig: qc.QConfig) -> QConfigMapping:
+    def set_object_type(self, object_type: object, qconfig: qc.QConfig) -> QConfigMapping:
         """That of a class of modules, of a function, or of a method by its name."""
         self.object_type_qconfigs[object_type] = qconfig
         return self
 
-    def set_module_name_regex(self, module_name_regex: str, qconfig: Any) -> QConfigMapping:
+    def set_module_name_regex(self, module_name_regex: str, qconfig: object) -> QConfigMapping:
         """That of modules whose names match; patterns count in the order in which they came."""
         self.module_name_regex_qconfigs[module_name_regex] = qconfig
         return self
 
-    def set_module_name(self, module_name: str, qconfig: Any) -> QConfigMapping:
+    def set_module_name(self, module_name: str, qconfig: object) -> QConfigMapping:
         """That of a module, and of what it consists of."""
         self.module_name_qconfigs[module_name] = qconfig
         return self
 
     def set_module_name_object_type_order(
-        self, module_name: str, object_type: Callable[..., Any], index: int, qconfig: Any
+        self, module_name: str, object_type: Callable[..., Any], index: int, qconfig: object
     ) -> QConfigMapping:
         """That of the call number `index` of a type or function inside of a module."""
         key = (module_name, object_type, index)
@@ -119,7 +119,7 @@ class QConfigMapping:
         return self.global_qconfig
 
 
-def as_mapping(given: Any) -> QConfigMapping:
+def as_mapping(given: object) -> QConfigMapping:
     """A mapping, from one or from a dictionary."""
     if isinstance(given, dict):
         return QConfigMapping.from_dict(given)

@@ -9,6 +9,7 @@ it.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 from facula.core.errors import fail
@@ -38,7 +39,7 @@ class QuantizationTracer(Tracer):
         self.inside: list[str] = []
         self.where: dict[str, str] = {}
 
-    def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
+    def is_leaf_module(self, m: object, module_qualified_name: str) -> bool:
         """Whether a module stays a call."""
         ours = type(m).__module__.startswith(("facula.quantization", "torch.quantization"))
         if isinstance(m, functional.FXFloatFunctional):
@@ -51,7 +52,9 @@ class QuantizationTracer(Tracer):
             or type(m) in self.skipped_module_classes
         )
 
-    def call_module(self, m: Any, forward: Any, args: Any, kwargs: object) -> Any:
+    def call_module(
+        self, m: object, forward: Callable[..., Any], args: object, kwargs: object
+    ) -> Any:
         """Remember which module is running."""
         self.inside.append(self.path_of_module(m))
         try:
@@ -59,20 +62,20 @@ class QuantizationTracer(Tracer):
         finally:
             self.inside.pop()
 
-    def create_node(self, *args: Any, **kwargs: Any) -> Any:
+    def create_node(self, *args: object, **kwargs: object) -> Any:
         """Note the module that the node stands in."""
         node = super().create_node(*args, **kwargs)
         self.where[node.name] = self.inside[-1] if self.inside else ""
         return node
 
 
-def _setting(settings: Any, name: str, default: Any) -> Any:
+def _setting(settings: object, name: str, default: tuple[Any, ...] | None) -> Any:
     if isinstance(settings, dict):
         return settings.get(name, default)
     return getattr(settings, name, default) if settings is not None else default
 
 
-def _traced(model: GraphModule, settings: Any) -> tuple[Any, dict[str, str]]:
+def _traced(model: GraphModule, settings: object) -> tuple[Any, dict[str, str]]:
     """The model as a graph, and which module each node stands in."""
     names = list(_setting(settings, "non_traceable_module_name", ()) or ())
     names += list(_setting(settings, "non_traceable_module_names", ()) or ())
@@ -97,7 +100,9 @@ _LACKING = (
 )  # fmt: skip
 
 
-def _refuse_lacking(op: str, settings: Any, backend: Any = None, equalization: Any = None) -> None:
+def _refuse_lacking(
+    op: str, settings: object, backend: object = None, equalization: object = None
+) -> None:
     """NotImplementedError for settings that would change the result and are not there yet."""
     found = [name for name in _LACKING if _setting(settings, name, None)]
     found += ["backend_config"] if backend is not None else []
@@ -113,7 +118,7 @@ def _refuse_lacking(op: str, settings: Any, backend: Any = None, equalization: A
         )
 
 
-def _prepared(model: GraphModule, mapping: object, settings: Any, is_qat: bool) -> Any:
+def _prepared(model: GraphModule, mapping: object, settings: object, is_qat: bool) -> Any:
     made, where = _traced(model, settings)
     fx_prepare.fuse_graph(made, is_qat)
     mapping = as_mapping(mapping)
@@ -126,8 +131,8 @@ def _prepared(model: GraphModule, mapping: object, settings: Any, is_qat: bool) 
 
 
 def prepare_fx(
-    model: GraphModule, qconfig_mapping: Any, example_inputs: Any = None, prepare_custom_config: Any = None,
-    _equalization_config: Any = None, backend_config: Any = None,
+    model: GraphModule, qconfig_mapping: object, example_inputs: object = None, prepare_custom_config: object = None,
+    _equalization_config: object = None, backend_config: object = None,
 ) -> Any:  # fmt: skip
     """The model as a graph with observers, to be run on examples."""
     _refuse_lacking("prepare_fx", prepare_custom_config, backend_config, _equalization_config)
@@ -135,8 +140,8 @@ def prepare_fx(
 
 
 def prepare_qat_fx(
-    model: GraphModule, qconfig_mapping: Any, example_inputs: Any = None, prepare_custom_config: Any = None,
-    backend_config: Any = None,
+    model: GraphModule, qconfig_mapping: object, example_inputs: object = None, prepare_custom_config: object = None,
+    backend_config: object = None,
 ) -> Any:  # fmt: skip
     """The model as a graph to be trained: weights and results pass through their levels."""
     if not model.training:
@@ -151,7 +156,7 @@ def prepare_qat_fx(
     return _prepared(model, qconfig_mapping, prepare_custom_config, True)
 
 
-def _converted(graph_module: Any, is_reference: bool) -> Any:
+def _converted(graph_module: GraphModule, is_reference: bool) -> Any:
     if not isinstance(graph_module, GraphModule):
         fail(
             ValueError,
@@ -164,8 +169,8 @@ def _converted(graph_module: Any, is_reference: bool) -> Any:
 
 
 def convert_fx(
-    graph_module: Any, convert_custom_config: Any = None, _remove_qconfig: bool = True,
-    qconfig_mapping: Any = None, backend_config: Any = None, keep_original_weights: bool = False,
+    graph_module: object, convert_custom_config: object = None, _remove_qconfig: bool = True,
+    qconfig_mapping: object = None, backend_config: object = None, keep_original_weights: bool = False,
 ) -> Any:  # fmt: skip
     """The model of integers."""
     _refuse_lacking("convert_fx", convert_custom_config, backend_config)
@@ -173,15 +178,17 @@ def convert_fx(
 
 
 def convert_to_reference_fx(
-    graph_module: Any, convert_custom_config: Any = None, _remove_qconfig: bool = True,
-    qconfig_mapping: Any = None, backend_config: Any = None,
+    graph_module: object, convert_custom_config: object = None, _remove_qconfig: bool = True,
+    qconfig_mapping: object = None, backend_config: object = None,
 ) -> Any:  # fmt: skip
     """The model as float layers between `dequantize` and `quantize_per_tensor`."""
     _refuse_lacking("convert_to_reference_fx", convert_custom_config, backend_config)
     return _converted(graph_module, True)
 
 
-def fuse_fx(model: GraphModule, fuse_custom_config: Any = None, backend_config: Any = None) -> Any:
+def fuse_fx(
+    model: GraphModule, fuse_custom_config: object = None, backend_config: object = None
+) -> Any:
     """The model as a graph whose layers, norms and relus are one, for inference."""
     if model.training:
         fail(

@@ -63,13 +63,14 @@ def adaptive_avg_pool3d(input: Any, output_size: Any) -> Any:
     )
 
 
-def _every(value: Any, count: int) -> tuple[int, ...]:
+def _every(value: object, count: int) -> tuple[int, ...]:
     values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
     return values * count if len(values) == 1 else values
 
 
 def _convolution(
-    dims: int, input: core.Tensor, weight: core.Tensor, bias: core.Tensor, stride: Any, padding: Any, dilation: Any,
+    dims: int, input: core.Tensor, weight: core.Tensor, bias: core.Tensor, stride: object, padding: object,
+    dilation: object,
     groups: int, padding_mode: str, scale: float, zero_point: int, dtype: core.dtype,
 ) -> Any:  # fmt: skip
     op = f"quantized.functional.conv{dims}d"
@@ -92,7 +93,7 @@ def _convolution(
 
 
 def conv1d(
-    input: Any, weight: Any, bias: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+    input: Any, weight: Any, bias: Any, stride: object = 1, padding: object = 0, dilation: object = 1,
     groups: int = 1, padding_mode: str = "zeros", scale: float = 1.0, zero_point: int = 0,
     dtype: core.dtype = core.quint8,
 ) -> Any:  # fmt: skip
@@ -102,7 +103,7 @@ def conv1d(
 
 
 def conv2d(
-    input: Any, weight: Any, bias: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+    input: Any, weight: Any, bias: Any, stride: object = 1, padding: object = 0, dilation: object = 1,
     groups: int = 1, padding_mode: str = "zeros", scale: float = 1.0, zero_point: int = 0,
     dtype: core.dtype = core.quint8,
 ) -> Any:  # fmt: skip
@@ -112,7 +113,7 @@ def conv2d(
 
 
 def conv3d(
-    input: Any, weight: Any, bias: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+    input: Any, weight: Any, bias: Any, stride: object = 1, padding: object = 0, dilation: object = 1,
     groups: int = 1, padding_mode: str = "zeros", scale: float = 1.0, zero_point: int = 0,
     dtype: core.dtype = core.quint8,
 ) -> Any:  # fmt: skip
@@ -122,7 +123,7 @@ def conv3d(
 
 
 def interpolate(
-    input: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
+    input: Any, size: object = None, scale_factor: object = None, mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Any:  # fmt: skip
     """Values between those of a grid."""
@@ -131,7 +132,7 @@ def interpolate(
 
 
 def linear(
-    input: Any, weight: Any, bias: Any = None, scale: float | None = None,
+    input: core.Tensor, weight: core.Tensor, bias: object = None, scale: float | None = None,
     zero_point: int | None = None,
 ) -> Any:  # fmt: skip
     """``input @ weight.T + bias``; scale and zero point are those of the input where none are given."""
@@ -171,7 +172,7 @@ def celu(input: Any, scale: float, zero_point: int, alpha: float = 1.0) -> Any:
 
 
 def leaky_relu(
-    input: Any, negative_slope: float = 0.01, inplace: bool = False, scale: float | None = None,
+    input: object, negative_slope: float = 0.01, inplace: bool = False, scale: float | None = None,
     zero_point: int | None = None,
 ) -> Any:  # fmt: skip
     """``max(x, slope * x)``; with the input's parameters where none are given."""
@@ -181,7 +182,9 @@ def leaky_relu(
     return elementwise.leaky_relu(input, negative_slope, inplace, scale, zero_point)
 
 
-def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Any:
+def hardtanh(
+    input: core.Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Any:
     """Limited to an interval."""
     return functional.hardtanh(_checked("hardtanh", input), min_val, max_val, inplace)
 
@@ -211,24 +214,24 @@ def hardsigmoid(input: Any, inplace: bool = False) -> Any:
     return functional.hardsigmoid(_checked("hardsigmoid", input), inplace)
 
 
-def clamp(input: Any, min_: float, max_: float) -> Any:
+def clamp(input: core.Tensor, min_: float, max_: float) -> Any:
     """Limited to an interval."""
     return elementwise.clamped(_checked("clamp", input), min_, max_)
 
 
 def upsample(
-    input: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
+    input: object, size: object = None, scale_factor: object = None, mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Any:  # fmt: skip
     """`interpolate`."""
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
-def upsample_bilinear(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+def upsample_bilinear(input: object, size: object = None, scale_factor: object = None) -> Any:
     """`interpolate` between four neighbours, with the corners where they were."""
     return interpolate(input, size, scale_factor, "bilinear", True)
 
 
-def upsample_nearest(input: Any, size: Any = None, scale_factor: Any = None) -> Any:
+def upsample_nearest(input: object, size: object = None, scale_factor: object = None) -> Any:
     """`interpolate` to the nearest."""
     return interpolate(input, size, scale_factor, "nearest")

@@ -18,13 +18,13 @@ __all__ = ["_saturate_weight_to_fp16", "choose_qparams_optimized"]
 _LARGEST = 65504.0
 
 
-def _check_floats(op: str, x: Any) -> None:
+def _check_floats(op: str, x: core.Tensor) -> None:
     if x.dtype is not core.float32:
         fail(RuntimeError, op, "expected scalar type Float: a tensor of float32 was required", x.dtype,
              hint="convert it with .float()")  # fmt: skip
 
 
-def _distance(x: Any, low: Any, high: Any, bits: int) -> float:
+def _distance(x: core.Tensor, low: core.Tensor, high: core.Tensor, bits: int) -> float:
     """The root of the summed squares of what the levels between two ends miss; ends and steps are 16-bit floats
     there, as tables of such rows keep them."""
     low = low.half().float()
@@ -44,7 +44,7 @@ def _distance(x: Any, low: Any, high: Any, bits: int) -> float:
     keeps=False,
 )
 def choose_qparams_optimized(
-    input: Any, numel: int, n_bins: int, ratio: float, bit_width: int
+    input: core.Tensor, numel: int, n_bins: int, ratio: float, bit_width: int
 ) -> Any:
     """The ends of the range whose levels lie closest to the numbers: the greatest, then the least.
 
@@ -80,7 +80,7 @@ def choose_qparams_optimized(
     out=False,
     keeps=False,
 )
-def _saturate_weight_to_fp16(weight: Any) -> Any:
+def _saturate_weight_to_fp16(weight: core.Tensor) -> Any:
     """The weight itself, whose numbers beyond those of 16-bit floats have become the largest of these."""
     op = "_saturate_weight_to_fp16"
     _check_floats(op, weight)

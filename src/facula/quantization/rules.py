@@ -94,7 +94,7 @@ def first_quantized(args: Any) -> Any:
     return None
 
 
-def unsupported(name: str, tensor: Any) -> Any:
+def unsupported(name: str, tensor: Tensor) -> Any:
     """Raise for an operator that quantized tensors do not have."""
     fail(
         NotImplementedError,
@@ -106,7 +106,7 @@ def unsupported(name: str, tensor: Any) -> Any:
 
 
 def _replaced(args: tuple[Any, ...], change: Callable[[Any], Any]) -> tuple[Any, ...]:
-    def changed(a: Any) -> Any:
+    def changed(a: object) -> Any:
         if isinstance(a, QuantizedTensor):
             return change(a)
         if isinstance(a, (tuple, list)):
@@ -124,7 +124,7 @@ def _called(op: core.Op, args: tuple[Any, ...]) -> Any:
     return op(*args[:positional], **{p.name: a for p, a in pairs if p.keyword_only})
 
 
-def _wrapped(result: Any, change: Callable[[Any], Any]) -> Any:
+def _wrapped(result: object, change: Callable[[Any], Any]) -> Any:
     """A result, or each of several, as the operator gives them."""
     if isinstance(result, Tensor):
         return change(result)
@@ -135,7 +135,7 @@ def _wrapped(result: Any, change: Callable[[Any], Any]) -> Any:
     return result
 
 
-def _written(op: str, target: core.Tensor, result: Any) -> Any:
+def _written(op: str, target: core.Tensor, result: Tensor) -> Any:
     if target.shape != result.shape:
         target._integers.resize_(result.shape)
         target.resize_(result.shape)
@@ -156,7 +156,7 @@ def _view(op: Any, args: tuple[Any, ...]) -> Any:
     return _channels_of(op.name, tensor, made, args[1:])
 
 
-def _channels_of(name: str, tensor: core.Tensor, made: Any, rest: tuple[Any, ...]) -> Any:
+def _channels_of(name: str, tensor: core.Tensor, made: Tensor, rest: tuple[Any, ...]) -> Any:
     """A part of a tensor with parameters for each channel, with those of its channels."""
     q = tensor._quantizer
     dim = rest[0] % tensor.dim() if rest and isinstance(rest[0], int) else 0
@@ -202,7 +202,7 @@ def _axis_behind(tensor: core.Tensor, axis: int, rest: tuple[Any, ...]) -> int:
     return axis - sum(d < axis for d in gone)
 
 
-def _by_one(tensor: core.Tensor, integers: Any, scale: float, zero: int) -> Any:
+def _by_one(tensor: core.Tensor, integers: Tensor, scale: float, zero: int) -> Any:
     return tensor._again(integers, Quantizer(per_tensor_affine, scale, zero))
 
 
@@ -286,7 +286,8 @@ class greatest:
 
 
 @rule("_max_pool")
-def _max_pool(self: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
+def _max_pool(self: Any, kernel: tuple[Any, ...], stride: tuple[Any, ...], padding: tuple[Any, ...],
+    dilation: tuple[Any, ...], ceil_mode: bool,
               index_bytes: int) -> Any:  # fmt: skip
     windows, x = (kernel, stride, padding, dilation), self._integers
     whole = self._quantizer.scheme not in PER_CHANNEL and self._kind is not core.qint32
@@ -304,14 +305,14 @@ def _relu(self: Any) -> Any:
 
 
 @rule("cat")
-def _cat(tensors: Any, dim: int) -> Any:
+def _cat(tensors: tuple[Any, ...], dim: int) -> Any:
     first = _uniform("cat", (tensors,))
     same = [x if x._quantizer == first._quantizer else requantized(x, first) for x in tensors]
     return like(first, F.cat([x._integers for x in same], dim))
 
 
 @rule("stack")
-def _stack(tensors: Any, dim: int) -> Any:
+def _stack(tensors: tuple[Any, ...], dim: int) -> Any:
     first = _uniform("stack", (tensors,))
     same = [x if x._quantizer == first._quantizer else requantized(x, first) for x in tensors]
     return like(first, F.stack([x._integers for x in same], dim))
@@ -340,7 +341,7 @@ def _unbind(self: Any, dim: int = 0) -> Any:
 
 
 @rule("equal")
-def _equal(self: Any, other: Any) -> bool:
+def _equal(self: Any, other: Tensor) -> bool:
     if not (isinstance(self, QuantizedTensor) and isinstance(other, QuantizedTensor)):
         return False
     if self._kind is not other._kind or self.shape != other.shape:
@@ -371,13 +372,15 @@ def _levels(self: Any, value: Any) -> Any:
 
 
 @rule("masked_fill")
-def _masked_fill(self: Any, mask: core.Tensor, value: Any) -> Any:
+def _masked_fill(self: Any, mask: core.Tensor, value: float) -> Any:
     first = _uniform("masked_fill", (self,))
     return like(first, F.where(mask, _levels(first, value), first._integers))
 
 
 @rule("index_put")
-def _index_put(self: Any, indices: Any, values: Any, accumulate: bool = False, *_: Any) -> Any:
+def _index_put(
+    self: Any, indices: object, values: object, accumulate: bool = False, *_: object
+) -> Any:
     first = _uniform("index_put", (self,))
     if accumulate:
         unsupported("index_put with accumulate=True", first)
@@ -385,17 +388,17 @@ def _index_put(self: Any, indices: Any, values: Any, accumulate: bool = False, *
 
 
 @rule("index_put_")
-def _index_put_into(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+def _index_put_into(self: Any, indices: object, values: object, accumulate: bool = False) -> Any:
     return self.copy_(_index_put(self, indices, values, accumulate))
 
 
 @rule("empty_like", "zeros_like", "new_empty")
-def _empty_like(self: Any, *args: Any) -> Any:
+def _empty_like(self: Any, *args: object) -> Any:
     return like(self, core.empty(self.shape, dtype=self._integers.dtype))
 
 
 @rule("expand", "expand_as", "broadcast_to")
-def _expand(self: Any, size: Any, *rest: Any) -> Any:
+def _expand(self: Any, size: object, *rest: object) -> Any:
     return like(self, self._integers.expand(size))
 
 
@@ -432,7 +435,7 @@ def route_method(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     return unsupported(name, first_quantized(args))
 
 
-def assign(self: Any, index: Any, value: Any) -> None:
+def assign(self: Any, index: object, value: object) -> None:
     """``self[index] = value``: numbers become integers by the tensor's own parameters."""
     if self._quantizer.scheme in PER_CHANNEL:
         self[index].copy_(value)
@@ -442,7 +445,7 @@ def assign(self: Any, index: Any, value: Any) -> None:
     self._integers[index] = _levels(self, value)
 
 
-def subscript(self: Any, index: Any) -> Any:
+def subscript(self: Any, index: object) -> Any:
     """``self[index]``: that of the integers; with channels by ints and slices."""
     if self._quantizer.scheme not in PER_CHANNEL:
         if isinstance(index, QuantizedTensor):

@@ -15,7 +15,7 @@ from facula.ops.registry import F, composite
 _FLOAT8 = (core.float8_e4m3fn, core.float8_e5m2)
 
 
-def _is_scale(scale: Any, rows: tuple[int, int]) -> bool:
+def _is_scale(scale: core.Tensor, rows: tuple[int, int]) -> bool:
     whole = scale.numel() == 1
     return scale.dtype is core.float32 and (whole or tuple(scale.shape) == rows)
 

@@ -114,7 +114,7 @@ class QuantizedTensor(core.Tensor):
         return import_module("facula.quantization.rules").route(op, function, args, kwargs)
 
     @staticmethod
-    def _route_method(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _route_method(function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same of a method of the core."""
         # lazily: the rules import this module
         return import_module("facula.quantization.rules").route_method(function, args, kwargs)
@@ -127,7 +127,9 @@ class QuantizedTensor(core.Tensor):
         return ["_integers"], (self._kind, self._quantizer) if whole else None
 
     @staticmethod
-    def __tensor_unflatten__(parts: Any, context: Any, size: Any, stride: Any) -> QuantizedTensor:
+    def __tensor_unflatten__(
+        parts: Any, context: Any, size: object, stride: object
+    ) -> QuantizedTensor:
         """The tensor of these parts."""
         made: QuantizedTensor = wrap(parts["_integers"], *context)
         return made
@@ -253,7 +255,7 @@ class QuantizedTensor(core.Tensor):
         """Raises: PyTorch has no lists of quantized tensors."""
         self._lacks("tolist", "load_scalar: invalid type", RuntimeError)
 
-    def numpy(self, **_: Any) -> Any:
+    def numpy(self, **_: object) -> Any:
         """Raises: NumPy has no such arrays."""
         word = self._kind.type_word
         self._lacks("numpy", f"Got unsupported ScalarType {word}", TypeError)
@@ -275,7 +277,7 @@ class QuantizedTensor(core.Tensor):
 
     # ---------------------------------------------------------------- copies
 
-    def _again(self, integers: Any, quantizer: Quantizer | None = None) -> Any:
+    def _again(self, integers: core.Tensor, quantizer: Quantizer | None = None) -> Any:
         return wrap(integers, self._kind, quantizer or self._quantizer)
 
     def clone(self, *, memory_format: core.memory_format = core.preserve_format) -> Any:
@@ -309,7 +311,7 @@ class QuantizedTensor(core.Tensor):
             )
         return self
 
-    def to(self, *args: Any, **kwargs: Any) -> Any:
+    def to(self, *args: object, **kwargs: object) -> Any:
         """The tensor on another device, in another order; the numbers for a dtype of numbers."""
         given = [a for a in (*args, *kwargs.values()) if isinstance(a, core.dtype)]
         dtype = given[0] if given else None
@@ -340,7 +342,7 @@ class QuantizedTensor(core.Tensor):
         """The tensor itself."""
         return self
 
-    def copy_(self, src: Any, non_blocking: bool = False) -> Any:
+    def copy_(self, src: core.Tensor, non_blocking: bool = False) -> Any:
         """Take the elements of a quantized tensor with its quantizer, or quantize numbers."""
         if isinstance(src, QuantizedTensor):
             if src._kind is not self._kind or src._quantizer.scheme is not self._quantizer.scheme:
@@ -370,7 +372,7 @@ class QuantizedTensor(core.Tensor):
         memo[id(self)] = made
         return made
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: object) -> Any:
         rest = (self._kind.name, self._quantizer.scheme.name, *self._quantizer[1:])
         return _unpickled, (self._integers.detach(), *rest)
 
@@ -379,7 +381,7 @@ class QuantizedTensor(core.Tensor):
     def __getitem__(self, index: Any) -> Any:
         return import_module("facula.quantization.rules").subscript(self, index)
 
-    def __setitem__(self, index: Any, value: Any) -> None:
+    def __setitem__(self, index: object, value: Any) -> None:
         value = value if isinstance(value, core.Tensor) else core.tensor(float(value))
         import_module("facula.quantization.rules").assign(self, index, value)
 
@@ -387,7 +389,9 @@ class QuantizedTensor(core.Tensor):
         return import_module("facula.quantization.printing").text(self)
 
 
-def _unpickled(integers: Any, kind: str, scheme: str, scale: Any, zero: Any, axis: int) -> Any:
+def _unpickled(
+    integers: core.Tensor, kind: str, scheme: str, scale: object, zero: object, axis: int
+) -> Any:
     quantizer = Quantizer(globals()[scheme], scale, zero, axis)
     return wrap(integers, core.QUANTIZED[kind], quantizer)
 
@@ -418,6 +422,6 @@ def wrap(integers: core.Tensor, kind: object, quantizer: Quantizer) -> Any:
     return made
 
 
-def like(tensor: QuantizedTensor, integers: Any) -> Any:
+def like(tensor: QuantizedTensor, integers: core.Tensor) -> Any:
     """Other integers that stand for numbers as those of `tensor` do."""
     return wrap(integers, tensor._kind, tensor._quantizer)

@@ -78,24 +78,24 @@ def get_combined_dict(default_dict: dict[Any, Any], additional_dict: dict[Any, A
     return {**default_dict, **additional_dict}
 
 
-def is_per_tensor(qscheme: Any) -> bool:
+def is_per_tensor(qscheme: object) -> bool:
     """Whether a tensor has one scale."""
     return qscheme in (per_tensor_affine, per_tensor_symmetric)
 
 
-def is_per_channel(qscheme: Any) -> bool:
+def is_per_channel(qscheme: object) -> bool:
     """Whether every channel has a scale."""
     return fq._is_per_channel(qscheme)
 
 
-def getattr_from_fqn(obj: Any, fqn: str) -> Any:
+def getattr_from_fqn(obj: object, fqn: str) -> Any:
     """What a name with dots leads to: ``obj.a.b`` of ``"a.b"``."""
     for name in fqn.split("."):
         obj = getattr(obj, name)
     return obj
 
 
-def to_underlying_dtype(qdtype: Any) -> Any:
+def to_underlying_dtype(qdtype: object) -> Any:
     """The dtype of the integers of a quantized dtype; AssertionError for another."""
     if qdtype not in RANGES:
         fail(AssertionError, "to_underlying_dtype", "Unsupported dtype: a quantized dtype was required",
@@ -126,7 +126,7 @@ def get_qparam_dict(observer_or_fake_quant: Any) -> dict[str, Any]:
 
 
 def get_swapped_custom_module_class(
-    custom_module: Any, mapping: dict[Any, Any], qconfig: Any
+    custom_module: object, mapping: dict[Any, Any], qconfig: object
 ) -> Any:
     """The class that stands for that of a module, by the kind of its configuration."""
     by_class = mapping.get(get_quant_type(qconfig), {})
@@ -163,32 +163,32 @@ def activation_is_statically_quantized(qconfig: Any) -> bool:
     return made.dtype in _STATIC and not getattr(made, "is_dynamic", False)
 
 
-def activation_is_dynamically_quantized(qconfig: Any) -> bool:
+def activation_is_dynamically_quantized(qconfig: object) -> bool:
     """Whether activations become integers by each input's range."""
     return get_qconfig_dtypes(qconfig)[2]
 
 
-def activation_is_int8_quantized(qconfig: Any) -> bool:
+def activation_is_int8_quantized(qconfig: object) -> bool:
     """Whether activations become bytes."""
     return activation_dtype(qconfig) in _BYTES
 
 
-def activation_is_int32_quantized(qconfig: Any) -> bool:
+def activation_is_int32_quantized(qconfig: object) -> bool:
     """Whether activations become integers of 32 bits."""
     return activation_dtype(qconfig) in (core.qint32, core.int32)
 
 
-def weight_is_quantized(qconfig: Any) -> bool:
+def weight_is_quantized(qconfig: object) -> bool:
     """Whether weights become integers, or floats of 16 bits or fewer."""
     return weight_dtype(qconfig) in _WEIGHTS
 
 
-def weight_is_statically_quantized(qconfig: Any) -> bool:
+def weight_is_statically_quantized(qconfig: object) -> bool:
     """Whether weights become bytes."""
     return weight_dtype(qconfig) in _BYTES
 
 
-def op_is_int8_dynamically_quantized(qconfig: Any) -> bool:
+def op_is_int8_dynamically_quantized(qconfig: object) -> bool:
     """Whether activations become bytes by each input's range, and weights signed bytes."""
     activation, weight, dynamic = get_qconfig_dtypes(qconfig)
     return activation in (core.quint8, core.uint8) and weight in (core.qint8, core.int8) and dynamic
@@ -232,8 +232,8 @@ def validate_qmin_qmax(quant_min: int, quant_max: int) -> None:
 
 
 def determine_qparams(
-    min_val: Any, max_val: Any, quant_min: int, quant_max: int, dtype: core.dtype, eps: Any,
-    has_customized_qrange: bool, qscheme: Any = per_tensor_affine,
+    min_val: core.Tensor, max_val: core.Tensor, quant_min: int, quant_max: int, dtype: core.dtype, eps: core.Tensor,
+    has_customized_qrange: bool, qscheme: object = per_tensor_affine,
 ) -> tuple[Any, Any]:  # fmt: skip
     """The scale and the zero point of a range."""
     kind: Any = ob.UniformQuantizationObserverBase  # for its formulas: it looks at nothing

@@ -68,7 +68,7 @@ class _int_mm:
             out.add_(right.sum(0, dtype=core.int32), alpha=128)
 
 
-def _check_rows(op: str, x: Any, inner: int) -> None:
+def _check_rows(op: str, x: core.Tensor, inner: int) -> None:
     if x.dim() != 2 or x.shape[1] != inner or not x.is_floating_point():
         fail(
             RuntimeError,
@@ -199,7 +199,7 @@ class _weight_int4pack_mm_for_cpu:
         )
 
 
-def _unpacked(packed: Any, group: int, parameters: Any) -> Any:
+def _unpacked(packed: core.Tensor, group: int, parameters: core.Tensor) -> Any:
     """The matrix that half bytes stand for."""
     levels = F.stack([packed & 15, packed >> 4], -1).reshape(packed.shape[0], -1, group)
     scale, zero = parameters.to(core.float32).permute(2, 1, 0).unsqueeze(-1).unbind(0)

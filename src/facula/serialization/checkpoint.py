@@ -112,7 +112,7 @@ def _write(stream: BinaryIO, prefix: str, body: Any, found: dict[str, Any], orde
 
 
 def _check_load_arguments(
-    f: Any, pickle_module: Any, weights_only: Any, mmap: Any, others: dict[str, Any]
+    f: Any, pickle_module: Any, weights_only: bool | None, mmap: Any, others: dict[str, Any]
 ) -> None:
     if others:
         fail(

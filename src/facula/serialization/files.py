@@ -21,7 +21,7 @@ from facula.core.errors import fail, message
 __all__ = ["map_file", "opened_for_reading", "written_atomically"]
 
 
-def is_path(file: Any) -> bool:
+def is_path(file: object) -> bool:
     return isinstance(file, (str, os.PathLike))
 
 
@@ -133,7 +133,7 @@ def opened_for_reading(file: Any, operation: str) -> Iterator[BinaryIO]:
         yield io.BytesIO(file.read())
 
 
-def _seekable(file: Any) -> bool:
+def _seekable(file: object) -> bool:
     seekable = getattr(file, "seekable", None)
     return bool(seekable()) if seekable is not None else True
 

@@ -48,7 +48,7 @@ class _LegacyReader:
         )
         return reader.load(), reader.position
 
-    def persistent(self, identity: Any) -> Any:
+    def persistent(self, identity: object) -> Any:
         if not isinstance(identity, tuple) or len(identity) != 6 or identity[0] != "storage":
             raise ValueError(f"a storage was required: got {type(identity).__name__}")
         _, kind, key, location, count, view = identity
@@ -80,7 +80,7 @@ class _LegacyReader:
         part = storages.contents(whole)[begin : begin + size * kind.itemsize]
         return referenced(storages.from_buffer(part), kind)
 
-    def fill(self, keys: Any, position: int) -> None:
+    def fill(self, keys: object, position: int) -> None:
         """Reads the storages, in the order of `keys`."""
         if not isinstance(keys, list) or set(keys) != set(self.found):
             _damaged("a list of storages that is not that of the pickle")

@@ -81,12 +81,12 @@ _STORAGE_NAMES = {dtype: name for name, dtype in STORAGE_DTYPES.items()}
 _WORDS = {CONSTANTS[name]: name for name in (*(name for name, _ in _TYPED + _QUANTIZED), *_UNTYPED)}
 
 
-def storage_name(dtype: Any) -> str | None:
+def storage_name(dtype: core.dtype) -> str | None:
     """The typed storage's name for a dtype; None where there is none."""
     return _STORAGE_NAMES.get(dtype)
 
 
-def dtype_word(dtype: Any) -> str:
+def dtype_word(dtype: core.dtype) -> str:
     """A dtype's name without its module: `float32`."""
     return _WORDS[dtype]
 

@@ -28,7 +28,7 @@ class _Pending:
         self.text = text
 
 
-def _checked(dtype: Any) -> np.dtype:
+def _checked(dtype: object) -> np.dtype:
     if not isinstance(dtype, np.dtype) or dtype.hasobject or dtype.kind not in _KINDS:
         fail(
             UnpicklingError,
@@ -40,7 +40,7 @@ def _checked(dtype: Any) -> np.dtype:
     return dtype
 
 
-def _dtype(text: Any, align: Any = False, copy: Any = True) -> np.dtype:
+def _dtype(text: object, align: object = False, copy: object = True) -> np.dtype:
     if not isinstance(text, str) or not _DTYPE.fullmatch(text):
         raise TypeError("a dtype is named by a letter and a size")
     return _checked(np.dtype(text))
@@ -62,7 +62,7 @@ def _dtype_state(dtype: Any, state: Any) -> Any:
     return dtype if order == "|" else dtype.newbyteorder(order)
 
 
-def _scalar(dtype: Any, data: Any) -> Any:
+def _scalar(dtype: object, data: object) -> Any:
     return np.frombuffer(_bytes(data), _checked(dtype), count=1)[0]
 
 
@@ -70,7 +70,7 @@ def _bytes(data: Any) -> bytes:
     return data if isinstance(data, bytes) else data.encode("latin1")
 
 
-def _pending(kind: Any, shape: Any = None, code: Any = None) -> _Pending:
+def _pending(kind: object, shape: object = None, code: object = None) -> _Pending:
     return _Pending()
 
 

@@ -40,7 +40,7 @@ def names_in(data: bytes) -> dict[tuple[str, str], None]:
     return found
 
 
-def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
+def get_unsafe_globals_in_checkpoint(f: object) -> list[str]:
     """The names in a checkpoint that `load` would refuse, unless `add_safe_globals` allows them.
 
     Args:

@@ -31,7 +31,7 @@ class _Name:
 class _StorageReference:
     """A storage and the type under which the file is to name it."""
 
-    def __init__(self, storage: Any, dtype: Any) -> None:
+    def __init__(self, storage: object, dtype: object) -> None:
         self.storage, self.dtype = storage, dtype
 
 
@@ -70,7 +70,7 @@ class CheckpointPickler(_Pickler):
         return self._names.setdefault((module, name), _Name(module, name))
 
     # ---- hooks of the pickler
-    def persistent_id(self, obj: Any) -> tuple | None:
+    def persistent_id(self, obj: object) -> tuple | None:
         if isinstance(obj, _StorageReference):
             return self._reference(obj.storage, obj.dtype)
         if isinstance(obj, core.UntypedStorage):
@@ -79,7 +79,7 @@ class CheckpointPickler(_Pickler):
             return self._reference(obj.untyped(), obj.dtype)
         return None
 
-    def save_global(self, obj: Any, name: str | None = None) -> None:
+    def save_global(self, obj: object, name: str | None = None) -> None:
         module = obj.module if isinstance(obj, _Name) else "torch"
         if isinstance(obj, (_Name, core.dtype, core.memory_format)) or _is_scheme(obj):
             self.write(f"c{module}\n{name}\n".encode())
@@ -87,7 +87,7 @@ class CheckpointPickler(_Pickler):
         else:
             super().save_global(obj, name)
 
-    def reducer_override(self, obj: Any) -> Any:
+    def reducer_override(self, obj: object) -> Any:
         if isinstance(obj, _Name):
             return obj.name
         if isinstance(obj, core.Tensor):
@@ -105,7 +105,7 @@ class CheckpointPickler(_Pickler):
         return NotImplemented
 
     # ---- storages
-    def key_of(self, storage: Any) -> str:
+    def key_of(self, storage: object) -> str:
         """The name of the record that holds a storage."""
         key = self._keys.setdefault(storages.identity(storage), str(len(self._keys)))
         self.storages.setdefault(key, storage)
@@ -118,7 +118,7 @@ class CheckpointPickler(_Pickler):
         return "storage", kind, self.key_of(storage), location_tag(storage), count
 
     # ---- tensors
-    def _tensor(self, value: Any) -> tuple:
+    def _tensor(self, value: core.Tensor) -> tuple:
         plain, grad = type(value), bool(value.requires_grad)
         if hasattr(plain, "cls_to_become"):  # no shape yet: nothing but its kind is saved
             return self.named("torch.nn.parameter", plain.__name__), (grad,)
@@ -171,7 +171,7 @@ class CheckpointPickler(_Pickler):
             return _ENCODE, (_StorageReference(storage, dtype), *geometry)
         return _ENCODE_UNTYPED, (_StorageReference(storage, None), *geometry, dtype)
 
-    def _quantized(self, value: Any, grad: bool) -> tuple:
+    def _quantized(self, value: core.Tensor, grad: bool) -> tuple:
         """The parts of a quantized tensor: its integers, and how they stand for numbers."""
         scheme, *parameters = value._parameters()
         integers = value._stored_integers()
@@ -181,19 +181,19 @@ class CheckpointPickler(_Pickler):
         return storage, *geometry, (named, *parameters), grad, OrderedDict()
 
 
-def _is_wrapper(value: Any) -> bool:
+def _is_wrapper(value: core.Tensor) -> bool:
     """Whether a tensor's class handles every operator, and it has no bytes (`_make_wrapper_subclass`)."""
     if getattr(type(value), "__torch_dispatch__", None) is None or hasattr(value, "fake_mode"):
         return False
     return bool(value.untyped_storage().data_ptr() == 0)
 
 
-def _is_scheme(obj: Any) -> bool:
+def _is_scheme(obj: object) -> bool:
     """Whether it is a constant such as `per_tensor_affine`, whose class is imported only by who has one."""
     return type(obj).__name__ == "qscheme"
 
 
-def _last(constant: Any) -> str:
+def _last(constant: object) -> str:
     return str(constant).rpartition(".")[2]
 
 

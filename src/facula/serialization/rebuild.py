@@ -47,14 +47,14 @@ class StorageType:
 # ------------------------------------------------------------------ tensors
 
 
-def _sizes(value: Any, what: str) -> tuple[int, ...]:
+def _sizes(value: tuple[Any, ...], what: str) -> tuple[int, ...]:
     if not isinstance(value, tuple) or not all(type(n) is int and 0 <= n < 1 << 62 for n in value):
         raise ValueError(f"{what} must be a tuple of ints >= 0")
     return tuple(value)
 
 
 def _geometry(
-    storage: Any, dtype: Any, offset: Any, size: Any, stride: Any
+    storage: Any, dtype: core.dtype, offset: int, size: tuple[Any, ...], stride: tuple[Any, ...]
 ) -> tuple[int, tuple, tuple]:
     """Checks that every element lies inside the storage."""
     size, stride = _sizes(size, "a size"), _sizes(stride, "a stride")
@@ -73,7 +73,7 @@ def _geometry(
     return offset, size, stride
 
 
-def _is_dtype(value: Any) -> bool:
+def _is_dtype(value: core.dtype | None) -> bool:
     return isinstance(value, core.dtype)
 
 
@@ -84,7 +84,7 @@ def tensor(
     stride: Any,
     requires_grad: Any = False,
     hooks: Any = None,
-    dtype: Any = None,
+    dtype: core.dtype | None = None,
     metadata: Any = None,
 ) -> Any:
     """A tensor on a storage of the file: one saved with a dtype, or untyped with `dtype`."""
@@ -157,7 +157,9 @@ def _upper(place: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-def _parameter(data: Any, requires_grad: Any = True, hooks: Any = None) -> Any:
+def _parameter(
+    data: core.Tensor, requires_grad: bool = True, hooks: OrderedDict | None = None
+) -> Any:
     if not isinstance(data, core.Tensor):
         raise TypeError("a parameter needs a tensor")
     return _upper("facula.nn.parameter:Parameter")(data, bool(requires_grad))
@@ -193,13 +195,13 @@ def _sparse(layout: Any, data: Any) -> Any:
 
 
 def _quantized(
-    storage: Any,
-    offset: Any,
-    size: Any,
-    stride: Any,
-    parameters: Any,
-    grad: Any = False,
-    hooks: Any = None,
+    storage: TypedStorage,
+    offset: int,
+    size: tuple[Any, ...],
+    stride: tuple[Any, ...],
+    parameters: tuple[Any, ...],
+    grad: bool = False,
+    hooks: OrderedDict | None = None,
 ) -> Any:
     """A quantized tensor: integers in a storage, and how they stand for numbers."""
     saved_as = vars(storage.untyped()).get(_SAVED_AS) if isinstance(storage, TypedStorage) else None
@@ -218,7 +220,14 @@ def _quantized(
 
 
 def _wrapper(
-    kind: Any, dtype: Any, size: Any, stride: Any, offset: Any, layout: Any, device: Any, grad: Any
+    kind: Any,
+    dtype: Any,
+    size: Any,
+    stride: Any,
+    offset: Any,
+    layout: Any,
+    device: core.device | str | int | None,
+    grad: Any,
 ) -> Any:
     """A tensor without elements of its own, of a class that the user allowed and that handles every operator."""
     if not isinstance(kind, type) or not issubclass(kind, core.Tensor) or not _is_dtype(dtype):
@@ -234,7 +243,9 @@ def _wrapper(
     )  # fmt: skip
 
 
-def _from_type(function: Any, kind: Any, arguments: Any, state: Any) -> Any:
+def _from_type(
+    function: Maker, kind: type, arguments: tuple[Any, ...], state: dict[Any, Any]
+) -> Any:
     """A tensor that carried attributes, or one of a subclass that the user allowed."""
     if not isinstance(function, Maker) or function.name not in _TENSOR_MAKERS or not function.make:
         raise TypeError("a tensor is made by a function that makes tensors")
@@ -277,7 +288,7 @@ def _bytearray(data: Any = b"", encoding: Any = "latin1") -> bytearray:
     return bytearray(_encode(data, encoding) if isinstance(data, str) else bytes(memoryview(data)))
 
 
-def _ordered(pairs: Any = ()) -> OrderedDict:
+def _ordered(pairs: tuple[Any, ...] = ()) -> OrderedDict:
     items = pairs.items() if isinstance(pairs, dict) else pairs
     return OrderedDict((checked_key(key), value) for key, value in items)
 
@@ -439,7 +450,7 @@ def _stock_module(module: str) -> Any:
 # ------------------------------------------------------------------ what the user allows
 
 
-def _restore(value: Any, state: Any) -> None:
+def _restore(value: Any, state: dict[Any, Any]) -> None:
     if hasattr(type(value), "__setstate__"):
         value.__setstate__(state)
     else:

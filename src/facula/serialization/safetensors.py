@@ -119,7 +119,7 @@ def _damaged(path: Any, got: str) -> NoReturn:
     )
 
 
-def _header(data: memoryview, path: Any) -> tuple[dict[str, Any], int]:
+def _header(data: memoryview, path: object) -> tuple[dict[str, Any], int]:
     """The parsed header, and where the tensors begin."""
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > min(len(data) - 8, _LONGEST_HEADER):
@@ -152,7 +152,9 @@ def _entry(name: str, entry: Any, available: int, path: Any) -> tuple[Any, tuple
     return dtype, shape, begin
 
 
-def load_file(filename: str | os.PathLike[str], device: Any = "cpu") -> dict[str, Any]:
+def load_file(
+    filename: str | os.PathLike[str], device: core.device | str | int | None = "cpu"
+) -> dict[str, Any]:
     """The tensors of a file by name, on `device`.
 
     On the CPU they stand on one private mapping of the file: pages come when they are used, and

@@ -32,12 +32,12 @@ def contents(storage: Any) -> memoryview:
     return core.bytes_of(storage).cast("B")
 
 
-def from_buffer(buffer: Any) -> Any:
+def from_buffer(buffer: object) -> Any:
     """A storage on the memory of `buffer`, which it keeps alive."""
     return core.UntypedStorage.from_buffer(buffer)
 
 
-def another_handle(storage: Any) -> Any:
+def another_handle(storage: object) -> Any:
     """A second object for the same memory."""
     return tensor_on(storage, core.uint8, 0, (0,), (1,)).untyped_storage()
 
@@ -47,12 +47,12 @@ def identity(storage: Any) -> tuple[int, int]:
     return core.address_of(storage), storage.nbytes()
 
 
-def tensor_on(storage: Any, dtype: Any, offset: int, size: tuple, stride: tuple) -> Any:
+def tensor_on(storage: Any, dtype: core.dtype, offset: int, size: tuple, stride: tuple) -> Any:
     """A tensor of the given geometry on a storage; the caller has checked that it fits."""
     return core.empty((0,), dtype=dtype, device=storage.device).set_(storage, offset, size, stride)
 
 
-def moved(storage: Any, device: Any) -> Any:
+def moved(storage: Any, device: core.device | str | int | None) -> Any:
     """The storage itself on the CPU, a copy on another device, one without bytes on `meta`."""
     if device == storage.device:
         return storage

@@ -33,7 +33,7 @@ class Maker:
         name: str,
         make: Callable[..., Any] | None,
         restore: Callable[[Any, Any], Any] | None = None,
-        target: Any = None,
+        target: object = None,
         bare: bool = False,
     ) -> None:
         self.name, self.make, self.restore, self.target = name, make, restore, target
@@ -209,7 +209,7 @@ class DataUnpickler:
             "state_dict() or a dict of plain values",
         )
 
-    def make(self, maker: Any, arguments: Any) -> Any:
+    def make(self, maker: object, arguments: object) -> Any:
         maker = self.makers.get(id(maker), maker)
         if not isinstance(maker, Maker) or maker.make is None:
             shown = maker.name if isinstance(maker, Maker) else type(maker).__name__
@@ -237,7 +237,7 @@ class DataUnpickler:
         else:
             self.fail(f"an object that takes a state was required: got {type(value).__name__}")
 
-    def replace(self, old: Any, new: Any) -> None:
+    def replace(self, old: object, new: object) -> None:
         """Puts what a state made in the place of the object that was waiting for it."""
         self.stack[-1] = new
         for key, value in self.memo.items():
@@ -257,7 +257,7 @@ def checked_key(key: Any) -> Any:
     return key
 
 
-def set_attributes(value: Any, state: Any) -> None:
+def set_attributes(value: object, state: object) -> None:
     """Gives an object the attributes that a state holds: plain names, no dunder names."""
     parts = state if isinstance(state, tuple) and len(state) == 2 else (state,)
     frozen = getattr(getattr(type(value), "__dataclass_params__", None), "frozen", False)
@@ -280,7 +280,7 @@ def _push(make: Callable[[DataUnpickler], Any]) -> Callable[[DataUnpickler], Non
     return lambda machine: machine.stack.append(make(machine))
 
 
-def _constant(value: Any) -> Callable[[DataUnpickler], None]:
+def _constant(value: object) -> Callable[[DataUnpickler], None]:
     return lambda machine: machine.stack.append(value)
 
 

@@ -32,7 +32,7 @@ _TOLERANCES = {
 }
 
 
-def default_tolerances(*inputs: Any) -> tuple[float, float]:
+def default_tolerances(*inputs: object) -> tuple[float, float]:
     """The relative and absolute tolerance for tensors or dtypes: the largest of theirs."""
     dtypes = [value.dtype if hasattr(value, "dtype") else value for value in inputs]
     pairs = [_TOLERANCES.get(str(dtype).rpartition(".")[2], (0.0, 0.0)) for dtype in dtypes]
@@ -53,7 +53,7 @@ class _Rules:
     check_stride: bool
     message: Message
 
-    def tolerances(self, *inputs: Any) -> tuple[float, float]:
+    def tolerances(self, *inputs: object) -> tuple[float, float]:
         if self.rtol is not None and self.atol is not None:
             return self.rtol, self.atol
         return default_tolerances(*inputs)
@@ -73,8 +73,8 @@ class _Difference(Exception):
 
 
 def assert_close(
-    actual: Any,
-    expected: Any,
+    actual: object,
+    expected: object,
     *,
     allow_subclasses: bool = True,
     rtol: float | None = None,
@@ -153,7 +153,7 @@ def _raise(found: list[tuple[str, tuple[Any, ...]]], rules: _Rules) -> NoReturn:
 # ------------------------------------------------------------------ from nestings to leaves
 
 
-def _is_sequence(value: Any) -> bool:
+def _is_sequence(value: object) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str)
 
 
@@ -197,15 +197,15 @@ def _key_message(actual: Mapping, expected: Mapping) -> str:
     return text
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, (int, float, complex)) and not isinstance(value, bool)
 
 
-def _is_bool(value: Any) -> bool:
+def _is_bool(value: object) -> bool:
     return isinstance(value, bool) or type(value).__name__ == "bool_"
 
 
-def _check_comparable(actual: Any, expected: Any, rules: _Rules) -> None:
+def _check_comparable(actual: object, expected: object, rules: _Rules) -> None:
     """Leaves are of one kind: None, bool, number, or anything that becomes a tensor."""
     if actual is None or expected is None:
         return
@@ -244,11 +244,11 @@ def _compare(pair: _Pair, rules: _Rules) -> None:
         _compare_tensors(_as_tensor(actual), _as_tensor(expected), rules)
 
 
-def _as_tensor(value: Any) -> Tensor:
+def _as_tensor(value: object) -> Tensor:
     return value if isinstance(value, Tensor) else facula.as_tensor(value)
 
 
-def _compare_numbers(actual: Any, expected: Any, rules: _Rules) -> None:
+def _compare_numbers(actual: float, expected: float, rules: _Rules) -> None:
     dtypes = [facula.tensor(value).dtype for value in (actual, expected)]
     if isinstance(actual, float) and isinstance(expected, float):
         dtypes = [facula.float64]

@@ -9,13 +9,14 @@ import math
 from typing import Any
 
 import facula
+from facula import core
 from facula.core import Tensor
 from facula.core.errors import fail
 
 __all__ = ["make_tensor"]
 
 
-def _limits(dtype: Any) -> tuple[float, float]:
+def _limits(dtype: core.dtype) -> tuple[float, float]:
     """The lowest and highest value of a dtype."""
     if dtype == facula.bool:
         return 0, 1
@@ -28,7 +29,7 @@ def _limits(dtype: Any) -> tuple[float, float]:
 
 
 def _bounds(
-    low: float | None, high: float | None, dtype: Any, defaults: tuple[float, float]
+    low: float | None, high: float | None, dtype: core.dtype, defaults: tuple[float, float]
 ) -> tuple[float, float]:
     lowest, highest = _limits(dtype)
     low = max(defaults[0], lowest) if low is None else low
@@ -57,7 +58,11 @@ def _bounds(
 
 
 def _random(
-    shape: tuple[int, ...], dtype: Any, device: Any, low: float | None, high: float | None
+    shape: tuple[int, ...],
+    dtype: core.dtype,
+    device: core.device | str | int | None,
+    low: float | None,
+    high: float | None,
 ) -> Tensor:
     if dtype == facula.bool:
         first, last = _bounds(low, high, dtype, (0, 2))
@@ -74,21 +79,21 @@ def _random(
     return facula.randint(int(first), int(last), shape, device=device, dtype=dtype)
 
 
-def _computing(dtype: Any) -> Any:
+def _computing(dtype: core.dtype) -> Any:
     """The dtype in which numbers are drawn: 8-bit floats have no arithmetic of their own."""
     return facula.float32 if dtype.itemsize < 4 else dtype
 
 
 def make_tensor(
     *shape: Any,
-    dtype: Any,
-    device: Any = "cpu",
+    dtype: core.dtype,
+    device: core.device | str | int | None = "cpu",
     low: float | None = None,
     high: float | None = None,
     requires_grad: bool = False,
     noncontiguous: bool = False,
     exclude_zero: bool = False,
-    memory_format: Any = None,
+    memory_format: object = None,
 ) -> Tensor:
     """A tensor of the given shape with random elements in `[low, high)`.
 

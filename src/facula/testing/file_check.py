@@ -64,7 +64,7 @@ class FileCheck:
         """The text comes with a row of `~` under it."""
         return self._add("highlighted", test_string)
 
-    def run(self, test_file: Any) -> None:
+    def run(self, test_file: object) -> None:
         """Raise RuntimeError where the text (or a graph, by its text) does not do what the checks say."""
         text, at = str(test_file), 0
         refused: list[str] = []

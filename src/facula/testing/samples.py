@@ -113,7 +113,7 @@ class Samples:
         return self.of(numpy.log(self.rows_of_one(*shape).double().numpy()))
 
     def sparse(
-        self, elements: Any, layout: str = "coo", blocks: tuple[int, int] = (2, 2)
+        self, elements: object, layout: str = "coo", blocks: tuple[int, int] = (2, 2)
     ) -> Tensor:
         """A sparse matrix of the elements that are not zero (in `blocks`, where its layout has blocks)."""
         dense = numpy.array(elements, dtype=float)
@@ -195,7 +195,7 @@ layouts: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def _bounds(domain: Any, name: str) -> tuple[float, float]:
+def _bounds(domain: tuple[Any, ...] | None, name: str) -> tuple[float, float]:
     """Bounds of an argument's elements, within its domain and away from the ends."""
     low, high = (domain.get(name) if isinstance(domain, dict) else domain) or (None, None)
     first = -2.0 if low is None else low + 0.05

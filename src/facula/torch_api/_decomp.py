@@ -51,7 +51,7 @@ def get_decompositions(
 
 
 def register_decomposition(
-    aten_op: Any,
+    aten_op: object,
     registry: dict[Any, Callable[..., Any]] | None = None,
     *,
     type: str = "post_autograd",

@@ -24,7 +24,7 @@ def _get_device_module(device_type: str) -> ModuleType:
     return accelerator.get_device_module(device_type)
 
 
-def _set_obj_state(obj: Any, state: Any) -> Any:
+def _set_obj_state(obj: object, state: object) -> Any:
     """An object with the state of a pickle: its dictionary, or a pair of it and what stands in slots."""
     if isinstance(state, tuple) and len(state) != 2:
         fail(RuntimeError, "_set_obj_state", "a dictionary, or a pair of two, was required (Invalid serialized state)",

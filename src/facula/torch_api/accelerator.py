@@ -216,7 +216,7 @@ def _of_backend(name: str) -> Any:
     return answer
 
 
-def _index(device: Any) -> int:
+def _index(device: core.device | str | int | None) -> int:
     """The index that a device, or a text for one, names."""
     if device is None:
         return current_device_index()
@@ -233,7 +233,7 @@ def set_stream(stream: object) -> None:
     _of_backend("set_stream")(stream)
 
 
-def set_device_index(device: Any, /) -> None:
+def set_device_index(device: core.device | str | int | None, /) -> None:
     """Make another device of the accelerator's type the one in use."""
     set_index = _of_backend("set_device")
     set_index(_index(device))

@@ -294,7 +294,7 @@ def list(
     github: Any,
     force_reload: bool = False,
     skip_validation: bool = False,
-    trust_repo: Any = None,
+    trust_repo: object = None,
     verbose: bool = True,
     *,
     source: str = "github",
@@ -324,7 +324,7 @@ def help(
     model: str,
     force_reload: bool = False,
     skip_validation: bool = False,
-    trust_repo: Any = None,
+    trust_repo: object = None,
     *,
     source: str = "github",
 ) -> str | None:
@@ -342,13 +342,13 @@ def help(
 def load(
     repo_or_dir: Any,
     model: str,
-    *args: Any,
+    *args: object,
     source: str = "github",
-    trust_repo: Any = None,
+    trust_repo: object = None,
     force_reload: bool = False,
     verbose: bool = True,
     skip_validation: bool = False,
-    **kwargs: Any,
+    **kwargs: object,
 ) -> Any:
     """What a function of a folder's `hubconf.py` gives for these arguments.
 
@@ -382,8 +382,8 @@ class _Progress:
         total: float | None = None,
         disable: bool = False,
         unit: str = "",
-        *args: Any,
-        **options: Any,
+        *args: object,
+        **options: object,
     ) -> None:
         self.total, self.n, self.unit = total, 0.0, unit
         self.disable = disable or not sys.stderr.isatty()

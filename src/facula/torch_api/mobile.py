@@ -29,7 +29,7 @@ def export(model: Any, example_inputs: Sequence[Any], path: Any) -> str:
     return mobile.export_model(model, tuple(example_inputs), path)
 
 
-def load(path: Any) -> LoadedPackage:
+def load(path: object) -> LoadedPackage:
     """A file of `export` in this process."""
     return LoadedPackage(path, mobile.runtime_folder(mobile.kernels_of(path)))
 
@@ -38,7 +38,7 @@ def optimize(model: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """The model for inference in this process: compiled, with norms folded and weights packed."""
     run = compiled(model.eval())
 
-    def optimized(*inputs: Any) -> Any:
+    def optimized(*inputs: object) -> Any:
         recording = core.set_grad_enabled(False)
         try:
             return run(*inputs)

@@ -134,7 +134,7 @@ class SecondNames:
     """Asks `facula.second_names`, once somebody imports a module of the package after it is there."""
 
     @staticmethod
-    def find_spec(name: str, path: Any = None, target: Any = None) -> Any:
+    def find_spec(name: str, path: Any = None, target: object = None) -> Any:
         """Where the module is, if it is one under a second name."""
         if not name.startswith("facula.") or name == "facula.second_names":
             return _with_tensors(name, path) if name == "multiprocessing.reduction" else None
@@ -151,7 +151,7 @@ class SecondNames:
             sys.meta_path.insert(0, finder)
 
 
-def _with_tensors(name: str, path: Any) -> Any:
+def _with_tensors(name: str, path: list[Any]) -> Any:
     """Python's module by which processes send objects; when it is there, it learns of tensors."""
     # lazily: most programs have one process
     import importlib

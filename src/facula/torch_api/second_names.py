@@ -151,7 +151,7 @@ class _Keeping(ModuleType):
     """A package for the moment in which the import system names a module in it: a function or class that has
     the name, or that the package finds when it is asked for it, stays."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__("__class__", ModuleType)
         if isinstance(getattr(self, name, value), ModuleType):
             setattr(self, name, value)

@@ -29,8 +29,8 @@ def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable[[Any]
     `out_shape` (`out_val`).
     """
 
-    def enter(formula: Any) -> Any:
-        def count(*args: object, out_val: Any = None, **kwargs: object) -> int:
+    def enter(formula: Callable[..., Any]) -> Any:
+        def count(*args: object, out_val: core.Tensor | None = None, **kwargs: object) -> int:
             if get_raw:
                 return int(formula(*args, out_val=out_val, **kwargs))
             shapes = [_shape(value) for value in args]
@@ -127,7 +127,9 @@ class FlopCounterMode(TorchDispatchMode):
                 self.flop_counts[name][packet] += count
         return result
 
-    def _count(self, func: Callable[..., Any], args: Any, kwargs: Any, result: Any) -> int:
+    def _count(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[Any, Any], result: Any
+    ) -> int:
         formula = self.formulas.get(getattr(func, "overloadpacket", func), self.formulas.get(func))
         if formula is not None:
             return int(formula(*args, **kwargs, out_val=result))

@@ -9,6 +9,7 @@ was called, which goes by its class.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from facula import core
@@ -75,7 +76,7 @@ class ModuleTracker:
 
         self._at_gradients(output, begin)
 
-    def _at_gradients(self, values: object, act: Any) -> None:
+    def _at_gradients(self, values: object, act: Callable[..., Any]) -> None:
         """Acts when the backward pass comes to these tensors."""
         tensors = [t for t in tree_leaves(values) if isinstance(t, core.Tensor) and t.requires_grad]
         if tensors and core.is_grad_enabled():

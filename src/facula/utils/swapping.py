@@ -19,7 +19,7 @@ def _slots(tensor: Any) -> set[str]:
     return set(copyreg._slotnames(type(tensor)) or ())  # type: ignore[attr-defined]
 
 
-def _swap_attribute(first: object, second: Any, name: str) -> None:
+def _swap_attribute(first: object, second: core.Tensor, name: str) -> None:
     """Exchange an attribute; one that is not set on one side is not set on the other afterwards."""
     missing = object()
     of_first, of_second = getattr(first, name, missing), getattr(second, name, missing)
@@ -51,7 +51,7 @@ def _check(first: object, second: Any) -> None:
         )
 
 
-def swap_tensors(t1: Any, t2: Any) -> None:
+def swap_tensors(t1: core.Tensor, t2: core.Tensor) -> None:
     """Make `t1` what `t2` is, and the other way round: elements, shape, dtype, gradient, hooks,
     history, class and attributes. The two objects keep their identities.
 

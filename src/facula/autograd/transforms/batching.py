@@ -146,7 +146,7 @@ class VmapLevel(SplitLevel):
 
     # ---------------------------------------------------------------- writes
 
-    def _check_written(self, name: str, target: object, others: Any) -> None:
+    def _check_written(self, name: str, target: object, others: tuple[Any, ...]) -> None:
         if is_batched(target, self.number) or not self._touches(others):
             return
         fail(
@@ -264,7 +264,9 @@ class VmapLevel(SplitLevel):
             )
         return self._by_rule(cls.vmap, args, kwargs)
 
-    def _by_rule(self, rule: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _by_rule(
+        self, rule: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """What a user's rule gives: it is told where the batch lies and says where it went."""
         values = [map_leaves(self._unwrapped, a) for a in args]
         dims = tuple(map_leaves(self._dim_of, a) for a in args)
@@ -283,7 +285,7 @@ class VmapLevel(SplitLevel):
     def _dim_of(self, x: core.Tensor) -> int | None:
         return x.batch_dim if is_batched(x, self.number) else None
 
-    def _with_dim(self, value: Any, dim: Any) -> Any:
+    def _with_dim(self, value: Tensor, dim: int) -> Any:
         """A result, or a list of results, whose batch lies in this dimension, or in these."""
         if isinstance(value, (tuple, list)):
             places = dim if isinstance(dim, (tuple, list)) else [dim] * len(value)

@@ -98,7 +98,7 @@ def _check_leaves(name: str, leaves: list[Any]) -> None:
             )
 
 
-def _check(primals: Any, tangents: Any) -> tuple[list[Any], list[Any], Any]:
+def _check(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[list[Any], list[Any], Any]:
     if not isinstance(primals, tuple):
         fail(
             RuntimeError,
@@ -247,7 +247,7 @@ def jacfwd(
     return jacobian
 
 
-def _columns(moved: Any, inputs: list[Any], structure: Any, argnums: Any) -> Any:
+def _columns(moved: Tensor, inputs: list[Any], structure: Any, argnums: int) -> Any:
     """The columns of one output, cut by input."""
     shape, start, blocks = moved.shape[1:], 0, []
     for x in inputs:

@@ -326,7 +326,9 @@ class FunctionalLevel(Level):
                 self.made.add(core.storage_key(piece))
         return result
 
-    def _strided_from_root(self, x: Tensor, size: Any, stride: Any, offset: Any) -> tuple[Any, ...]:
+    def _strided_from_root(
+        self, x: Tensor, size: tuple[Any, ...], stride: tuple[Any, ...], offset: int
+    ) -> tuple[Any, ...]:
         """The same view of the tensor that owns the memory: it may reach beyond `x`."""
         alias = below = self.alias_of(x)
         if alias.memory.tensor.dtype is not x.dtype:
@@ -636,7 +638,7 @@ class _Overwritten(core.Node):
         """The node's name."""
         return "OverwrittenBackward"
 
-    def apply(self, grad: Any) -> tuple[Any, ...]:
+    def apply(self, grad: Tensor) -> tuple[Any, ...]:
         """Zeros."""
         return (None if grad is None else F.zeros_like(grad),)
 
@@ -657,7 +659,7 @@ class _Replaced(core.Node):
         """The node's name."""
         return "CopyBackwards"
 
-    def apply(self, grad: Any) -> tuple[Any, ...]:
+    def apply(self, grad: Tensor) -> tuple[Any, ...]:
         """The gradient of what is there now, zeros for what was there."""
         return (grad, None if grad is None else F.zeros_like(grad))
 

@@ -177,7 +177,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     recorded = Recorded(func, primals, has_aux, "vjp")
     _check_outputs(recorded, "vjp")
 
-    def pullback(cotangents: Any, *more: object) -> Any:
+    def pullback(cotangents: Tensor, *more: object) -> Any:
         if more:
             fail(
                 RuntimeError,

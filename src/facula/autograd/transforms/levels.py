@@ -212,7 +212,9 @@ def is_batched(x: object, level: int) -> bool:
     return isinstance(x, BatchedTensor) and x.level == level
 
 
-def _empty_like(wrapper: BatchedTensor, dtype: core.dtype, device: Any) -> BatchedTensor:
+def _empty_like(
+    wrapper: BatchedTensor, dtype: core.dtype, device: core.device | str | int | None
+) -> BatchedTensor:
     inner = wrapper.value
     # where a trace is at work below, it must hear of the new tensor
     make = F.empty_like if core.is_dispatching(inner) else core.empty_like
@@ -270,7 +272,7 @@ def inner_tangent(x: Any, number: int) -> Any:
     return found
 
 
-def set_inner_tangent(x: Any, number: int, tangent: Any) -> None:
+def set_inner_tangent(x: Any, number: int, tangent: Tensor) -> None:
     """Give `x` a tangent at an outer level, under the wrappers of levels inside of it."""
     if isinstance(x, BatchedTensor) and x.level > number:
         set_inner_tangent(x.value, number, align(tangent, x))
@@ -278,7 +280,7 @@ def set_inner_tangent(x: Any, number: int, tangent: Any) -> None:
         set_tangent(x, number, tangent)
 
 
-def align(tangent: Any, like: BatchedTensor) -> Any:
+def align(tangent: Tensor, like: BatchedTensor) -> Any:
     """What a wrapper of the level of `like` holds, its batch where that of `like` is."""
     if is_batched(tangent, like.level):
         value = tangent.value

@@ -271,7 +271,7 @@ class _Pull:
             )
 
 
-def _seed(output: Any, cotangent: Any, level: Any, number: int) -> Any:
+def _seed(output: Tensor, cotangent: Any, level: Any, number: int) -> Any:
     """The cotangent of each entry alone, as a batch over entries."""
     if not is_batched(output, level.number):
         mapped = is_batched(cotangent, level.number)
@@ -284,19 +284,19 @@ def _seed(output: Any, cotangent: Any, level: Any, number: int) -> Any:
     return wrap(value.unsqueeze(0) * choice, 0, number)
 
 
-def _relabelled(x: core.Tensor, probe: Any, level: Any) -> Any:
+def _relabelled(x: core.Tensor, probe: Level, level: Level) -> Any:
     """A gradient with the batch over entries as that of the level."""
     if is_batched(x, probe.number):
         return wrap(x.value, x.batch_dim, level.number)
     return x
 
 
-def _is_marked(x: Any) -> bool:
+def _is_marked(x: Tensor) -> bool:
     """Whether an inner level has something to do with `x`."""
     return isinstance(x, BatchedTensor) or bool(x._tangents)
 
 
-def _with_tangent(gradient: Any, tangent: Any, like: object, number: int) -> Any:
+def _with_tangent(gradient: Tensor, tangent: Tensor, like: object, number: int) -> Any:
     if tangent is None:
         return gradient
     if gradient is None:

@@ -113,7 +113,7 @@ class JvpLevel(SplitLevel):
             return result, tangent.as_strided(args[1], args[2], offset)
         return result, batch_rules.call(op, (tangent, *args[1:]))
 
-    def _attach(self, result: core.Tensor, tangents: Any) -> None:
+    def _attach(self, result: core.Tensor, tangents: Tensor) -> None:
         if isinstance(result, Tensor):
             if tangents is not None and is_differentiable(result):
                 set_tangent(result, self.number, _fitted(tangents, result))
@@ -184,7 +184,7 @@ class JvpLevel(SplitLevel):
             x._tangents = {n: t for n, t in (x._tangents or {}).items() if n != self.number}
         return self.tangent(x)
 
-    def _laid_out(self, x: Tensor, tangent: Any) -> Any:
+    def _laid_out(self, x: Tensor, tangent: Tensor) -> Any:
         """The tangent in memory of its own, in the order of `x`."""
         if tangent.stride() == x.stride() and id(tangent) not in self.borrowed:
             return tangent
@@ -361,7 +361,7 @@ def transposed(level: JvpLevel, op: core.Op, args: tuple[Any, ...]) -> tuple[Any
 
 
 def _formula_pairs(
-    level: JvpLevel, op: core.Op, args: tuple[Any, ...], result: Any, grads: tuple[Any, ...]
+    level: JvpLevel, op: core.Op, args: tuple[Any, ...], result: Tensor, grads: tuple[Any, ...]
 ) -> list[tuple[Any, Any]]:
     """(gradient by the formula, tangent) of each tensor argument that has a tangent."""
     parameters = op.definition.schema.parameters

@@ -147,7 +147,7 @@ def _other_dtype(x: Tensor, part: Tensor, step: ViewStep) -> Tensor:
 # ------------------------------------------------------------------ by positions in memory
 
 
-def _extent(shape: Any, stride: Any, offset: int) -> int:
+def _extent(shape: Any, stride: tuple[Any, ...], offset: int) -> int:
     if 0 in tuple(shape):
         return 0
     return offset + 1 + sum((n - 1) * s for n, s in zip(shape, stride, strict=True))
@@ -158,7 +158,7 @@ def _in_order(meta: Any) -> bool:
     return list(meta.strides) == strides_of(meta.shape, range(len(meta.shape)))
 
 
-def _places(length: int, meta: Any, device: Any) -> Tensor:
+def _places(length: int, meta: Any, device: core.device | str | int | None) -> Tensor:
     """The place of each element of a tensor in its memory of `length` elements."""
     numbers = F.arange(length, device=device)
     if _in_order(meta):

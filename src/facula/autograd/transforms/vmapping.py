@@ -102,7 +102,7 @@ def _one_size(sizes: list[int]) -> int:
     return sizes[0]
 
 
-def _checked_dim(where: str, dim: Any, leaf: core.Tensor) -> int | None:
+def _checked_dim(where: str, dim: int | None, leaf: core.Tensor) -> int | None:
     if dim is None:
         return None
     if not isinstance(dim, int):
@@ -140,7 +140,7 @@ def _checked_dim(where: str, dim: Any, leaf: core.Tensor) -> int | None:
     return dim % leaf.dim()
 
 
-def _out_dims_of(out_dims: Any, structure: Structure, function: Callable[..., Any]) -> list[Any]:
+def _out_dims_of(out_dims: int, structure: Structure, function: Callable[..., Any]) -> list[Any]:
     name = name_of(function)
     flat = flatten(out_dims)[0]
     if any(d is not None and (not isinstance(d, int) or isinstance(d, bool)) for d in flat):

@@ -31,7 +31,11 @@ def pin_memory(data: object, device: core.device | str | int | None = None) -> A
 
 
 def _pin_memory_loop(
-    in_queue: queue.Queue, out_queue: queue.Queue, device_id: int, done_event: Event, device: Any
+    in_queue: queue.Queue,
+    out_queue: queue.Queue,
+    device_id: int,
+    done_event: Event,
+    device: core.device | str | int | None,
 ) -> None:
     """What a thread of other packages' loaders does: pin the batches of one queue for the other one.
 

@@ -45,7 +45,7 @@ def find_dps(graph: DataPipeGraph, dp_type: type) -> list[Any]:
     return [pipe for pipe in get_all_graph_pipes(graph) if type(pipe) is dp_type]
 
 
-def _swapped(value: Any, old: Any, new: Any) -> Any:
+def _swapped(value: Any, old: IterDataPipe, new: IterDataPipe) -> Any:
     """A value with one pipe put for another one, also within its containers."""
     if value is old:
         return new
@@ -56,7 +56,7 @@ def _swapped(value: Any, old: Any, new: Any) -> Any:
     return value
 
 
-def _refuse_absent(graph: DataPipeGraph, pipe: Any, op: str) -> None:
+def _refuse_absent(graph: DataPipeGraph, pipe: object, op: str) -> None:
     if all(each is not pipe for each in get_all_graph_pipes(graph)):
         fail(
             RuntimeError,

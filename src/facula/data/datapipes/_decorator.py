@@ -70,7 +70,7 @@ class functional_datapipe:  # noqa: N801 - PyTorch's name
         )
 
 
-def _fits(value: object, hint: Any) -> bool:
+def _fits(value: object, hint: object) -> bool:
     """Whether a value is an instance of a plain class or of the class of a generic one; others are
     not checked.
     """
@@ -196,7 +196,7 @@ class non_deterministic:  # noqa: N801 - PyTorch's name
         refused
     """
 
-    def __init__(self, arg: Any) -> None:
+    def __init__(self, arg: object) -> None:
         self._class = arg if isinstance(arg, type) else None
         self._decides: Any = None if isinstance(arg, type) else arg
 

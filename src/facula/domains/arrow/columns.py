@@ -89,7 +89,7 @@ def _values(data: Any) -> Any:
     return refusing("column", lambda: list(data))
 
 
-def from_arrow_array(array: Any, dtype: Any = None) -> Column:
+def from_arrow_array(array: Any, dtype: core.dtype | None = None) -> Column:
     """A column on the memory of pyarrow's array."""
     return column(array, dtype)
 
@@ -189,7 +189,7 @@ class Column:
         found = dt.of_array(array)
         return Column(array, found.with_null(self.dtype.nullable or found.nullable))
 
-    def _of_rows(self, rows: Any, dtype: Any = None) -> Column:
+    def _of_rows(self, rows: Any, dtype: core.dtype | None = None) -> Column:
         return column(rows, dtype)
 
     def _raw(self, value: object) -> Any:
@@ -570,7 +570,11 @@ class Column:
         return found if finalizer is None else finalizer(found)
 
     def transform(
-        self, func: Any, dtype: Any = None, format: str = "column", columns: Any = None
+        self,
+        func: Any,
+        dtype: core.dtype | None = None,
+        format: str = "column",
+        columns: Any = None,
     ) -> Column:
         """A function of all values at once, as a "column", a "python" list or a "tensor"."""
         given = {

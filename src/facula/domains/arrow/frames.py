@@ -10,6 +10,7 @@ from collections import namedtuple
 from collections.abc import Iterator
 from typing import Any
 
+from facula import core
 from facula.core.errors import fail
 
 from .._extras import extra
@@ -21,7 +22,9 @@ from .groups import GroupBy, hashable
 __all__ = ["DataFrame", "GroupBy", "collate", "dataframe", "from_arrow"]
 
 
-def dataframe(data: Any = None, dtype: Any = None, columns: list[str] | None = None) -> DataFrame:
+def dataframe(
+    data: object = None, dtype: core.dtype | None = None, columns: list[str] | None = None
+) -> DataFrame:
     """A frame of columns by name, of rows (tuples, whose names `columns` or a `Struct` has), or without any."""
     kinds = _kinds(dtype)
     if data is None:
@@ -72,7 +75,7 @@ def _frame(op: str, given: object) -> DataFrame:
     return fail(TypeError, op, required, type(given).__name__, hint=hint)
 
 
-def _kinds(dtype: Any) -> dict[str, Any]:
+def _kinds(dtype: object) -> dict[str, Any]:
     if dtype is None:
         return {}
     if not isinstance(dtype, dt.Struct):
@@ -84,7 +87,7 @@ def _kinds(dtype: Any) -> dict[str, Any]:
     return {f.name: f.dtype for f in dtype.fields}
 
 
-def from_arrow(data: object, dtype: Any = None) -> Any:
+def from_arrow(data: object, dtype: core.dtype | None = None) -> Any:
     """A frame of a table, or a column of an array, on the same memory where types allow it."""
     pa = extra("pyarrow", "arrow")
     if isinstance(data, (pa.Table, pa.RecordBatch)):
@@ -234,12 +237,16 @@ class DataFrame:
         keep = [bool(predicate(*row)) for row in self._rows(columns)]
         return self._each(lambda values: values.filter(keep))
 
-    def map(self, arg: Any, dtype: Any = None, columns: Any = None) -> Column:
+    def map(self, arg: Any, dtype: core.dtype | None = None, columns: Any = None) -> Column:
         """A function of the values of each row."""
         return column([arg(*row) for row in self._rows(columns)], dtype)
 
     def transform(
-        self, func: Any, dtype: Any = None, format: str = "column", columns: Any = None
+        self,
+        func: Any,
+        dtype: core.dtype | None = None,
+        format: str = "column",
+        columns: Any = None,
     ) -> Any:
         """A function of whole columns, as "column"s, "python" lists or "tensor"s."""
         kinds = {
@@ -309,7 +316,7 @@ class DataFrame:
         places = computed("sort_indices", self.to_arrow(), sort_keys=keys)
         return self._each(lambda values: Column(values.to_arrow().take(places), values.dtype))
 
-    def fill_null(self, fill_value: Any) -> DataFrame:
+    def fill_null(self, fill_value: object) -> DataFrame:
         """A value in the place of nulls."""
         return self._each(
             lambda values: values.fill_null(fill_value) if values.null_count else values
@@ -328,11 +335,11 @@ class DataFrame:
                 )
         return DataFrame(made)
 
-    def nlargest(self, n: int, columns: Any) -> DataFrame:
+    def nlargest(self, n: int, columns: object) -> DataFrame:
         """The rows with the largest values."""
         return self.sort(columns, ascending=False).head(n)
 
-    def nsmallest(self, n: int, columns: Any) -> DataFrame:
+    def nsmallest(self, n: int, columns: object) -> DataFrame:
         """The rows with the smallest values."""
         return self.sort(columns).head(n)
 
@@ -345,7 +352,7 @@ class DataFrame:
         keep = [None not in row for row in self._rows(None)]
         return self._each(lambda values: column(values.filter(keep).to_arrow()))
 
-    def drop_duplicates(self, subset: Any = None) -> DataFrame:
+    def drop_duplicates(self, subset: object = None) -> DataFrame:
         """Each row once, the first of its kind."""
         seen: set[Any] = set()
         keep = []
@@ -462,7 +469,7 @@ class DataFrame:
             yield self[begin : begin + size]
 
 
-def collate(batch: Any, conversion: Any = None) -> Any:
+def collate(batch: object, conversion: object = None) -> Any:
     """Rows, or frames, as tensors: a `collate_fn` of loaders.
 
     Args:

@@ -133,7 +133,7 @@ class Overdrive:
 
 
 def _check_transducer(
-    logits: core.Tensor, targets: Any, frames: Any, labels: Any, blank: int
+    logits: core.Tensor, targets: core.Tensor, frames: core.Tensor, labels: core.Tensor, blank: int
 ) -> None:
     op = "rnnt_loss"
     if logits.dim() != 4 or not logits.numel():
@@ -224,7 +224,7 @@ class RnntLoss:
 
 
 def _check_alignment(
-    log_probs: core.Tensor, targets: Any, frames: list[int], labels: list[int], blank: int
+    log_probs: core.Tensor, targets: core.Tensor, frames: list[int], labels: list[int], blank: int
 ) -> None:
     op = "forced_align"
     _, time, classes = log_probs.shape

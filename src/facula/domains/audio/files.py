@@ -46,12 +46,12 @@ class _Wav(NamedTuple):
         return len(self.data) // (self.channels * self.bits // 8)
 
 
-def _broken(name: Any, what: str) -> Any:
+def _broken(name: str, what: str) -> Any:
     hint = "the file is cut off, damaged, or of another format"
     fail(RuntimeError, "audio.load", "a whole WAV file was required", f"{name}: {what}", hint=hint)
 
 
-def _read_wav(name: Any, content: bytes) -> _Wav:
+def _read_wav(name: str, content: bytes) -> _Wav:
     """The parts of a WAV file."""
     place, form, data = 12, None, None
     while place + 8 <= len(content):
@@ -97,7 +97,7 @@ def _samples(wav: _Wav, begin: int, count: int) -> Any:
     return core.frombuffer(raw, dtype=dtype).reshape(shape)
 
 
-def _scaled(samples: Any) -> Any:
+def _scaled(samples: core.Tensor) -> Any:
     """Floats in [-1, 1]."""
     if samples.dtype.is_floating_point:
         return samples.to(core.float32)
@@ -134,7 +134,7 @@ def _other(name: str, content: bytes) -> Any:
 
 
 def load(
-    uri: Any,
+    uri: object,
     frame_offset: int = 0,
     num_frames: int = -1,
     normalize: bool = True,
@@ -164,7 +164,7 @@ def load(
     return (samples.t().contiguous() if channels_first else samples), rate
 
 
-def info(uri: Any, format: str | None = None) -> AudioMetaData:
+def info(uri: object, format: str | None = None) -> AudioMetaData:
     """Rate, length, channels, bits and encoding of a file."""
     name, content = _content(uri)
     if _is_wav(content):
@@ -177,7 +177,7 @@ def info(uri: Any, format: str | None = None) -> AudioMetaData:
 
 def save(
     uri: Any,
-    src: Any,
+    src: core.Tensor,
     sample_rate: int,
     channels_first: bool = True,
     format: str | None = None,
@@ -211,7 +211,7 @@ def _write(uri: str | os.PathLike[str] | BinaryIO, content: bytes) -> None:
         file.write(content)
 
 
-def _wav_bytes(samples: Any, rate: int, encoding: str | None, bits: int | None) -> bytes:
+def _wav_bytes(samples: core.Tensor, rate: int, encoding: str | None, bits: int | None) -> bytes:
     whole = {core.uint8: 8, core.int16: 16, core.int32: 32}.get(samples.dtype)
     floats = encoding == "PCM_F" or (encoding is None and bits in (None, 64) and whole is None)
     bits = bits or (whole if whole and not floats else 32 if floats else 16)
@@ -231,7 +231,7 @@ def _wav_bytes(samples: Any, rate: int, encoding: str | None, bits: int | None) 
     return head + form + struct.pack("<4sI", b"data", len(data)) + data + b"\0" * (len(data) % 2)
 
 
-def _numbers(samples: Any, floats: bool, bits: int) -> bytes:
+def _numbers(samples: core.Tensor, floats: bool, bits: int) -> bytes:
     """The bytes of samples in a format."""
     samples = samples.contiguous()
     if floats:

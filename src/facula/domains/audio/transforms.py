@@ -59,7 +59,7 @@ class Spectrogram(nn.Module):
 class InverseSpectrogram(Spectrogram):
     """See `functional.inverse_spectrogram`."""
 
-    def forward(self, spectrogram: Any, length: int | None = None) -> Any:
+    def forward(self, spectrogram: core.Tensor, length: int | None = None) -> Any:
         sizes = (self.n_fft, self.hop_length, self.win_length)
         frames = (self.center, self.pad_mode, self.onesided)
         return F.inverse_spectrogram(
@@ -319,7 +319,7 @@ class TimeStretch(nn.Module):
         self.fixed_rate = fixed_rate
         self.register_buffer("phase_advance", _F.linspace(0, math.pi * hop, n_freq)[..., None])
 
-    def forward(self, complex_specgrams: Any, overriding_rate: float | None = None) -> Any:
+    def forward(self, complex_specgrams: core.Tensor, overriding_rate: float | None = None) -> Any:
         rate = self.fixed_rate if overriding_rate is None else overriding_rate
         if rate is None:
             required, hint = "a rate was required", "fixed_rate=1.2 in the constructor"

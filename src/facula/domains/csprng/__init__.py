@@ -119,7 +119,13 @@ def _bytes_of(tensor: core.Tensor) -> int:
 
 
 def _check(
-    op: str, input: core.Tensor, output: Any, key: core.Tensor, cipher: str, mode: str, counter: Any
+    op: str,
+    input: core.Tensor,
+    output: object,
+    key: core.Tensor,
+    cipher: str,
+    mode: str,
+    counter: Any,
 ) -> None:
     for name, x in (("input", input), ("output", output), ("key", key)):
         if not isinstance(x, core.Tensor) or x.device.type != "cpu":
@@ -161,7 +167,13 @@ def _check(
 
 
 def _crypt(
-    op: str, input: core.Tensor, output: Any, key: core.Tensor, cipher: str, mode: str, counter: Any
+    op: str,
+    input: core.Tensor,
+    output: core.Tensor,
+    key: core.Tensor,
+    cipher: str,
+    mode: str,
+    counter: bytes | None,
 ) -> Any:
     _check(op, input, output, key, cipher, mode, counter)
     given, wanted = _bytes_of(input), _bytes_of(output)

@@ -69,7 +69,7 @@ def _numbered(name: str, path: str, line: int, row: list[Any], place: int) -> li
 class _Each:
     """An iterable that begins anew each time."""
 
-    def __init__(self, function: Callable[..., Any], *args: Any, **settings: Any) -> None:
+    def __init__(self, function: Callable[..., Any], *args: object, **settings: object) -> None:
         self.function, self.args, self.settings = function, args, settings
 
     def __iter__(self) -> Iterator[Any]:

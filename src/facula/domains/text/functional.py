@@ -34,7 +34,7 @@ def truncate(input: core.Tensor, max_seq_len: int) -> Any:
     return [row[:max_seq_len] for row in input] if _deep(input) else input[:max_seq_len]
 
 
-def add_token(input: core.Tensor, token_id: Any, begin: bool = True) -> Any:
+def add_token(input: core.Tensor, token_id: object, begin: bool = True) -> Any:
     """An entry before, or behind, each list."""
     if _deep(input):
         return [add_token(row, token_id, begin) for row in input]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from facula import nn
+from facula import core, nn
 from facula.ops.registry import F
 
 from .t5 import T5Conf, T5Model
@@ -46,7 +46,7 @@ class _Places(nn.Module):
         self.embedding = nn.Embedding(count, width, padding)
         self.pad_index = padding
 
-    def forward(self, tokens: Any) -> Any:
+    def forward(self, tokens: core.Tensor) -> Any:
         used = tokens.ne(self.pad_index).to(tokens.dtype)
         return self.embedding(F.cumsum(used, 1) * used + self.pad_index)
 
@@ -72,7 +72,7 @@ class _Layers(nn.Module):
         self.dropout = nn.Dropout(conf.dropout)
         self.padding_idx, self.before = conf.padding_idx, conf.normalize_before
 
-    def forward(self, tokens: Any) -> Any:
+    def forward(self, tokens: core.Tensor) -> Any:
         unused = tokens.eq(self.padding_idx)
         x = self.token_embedding(tokens) + self.positional_embedding(tokens)
         x = x if self.before else self.embedding_layer_norm(x)
@@ -89,7 +89,7 @@ class RobertaEncoder(nn.Module):
         self.encoder_conf = conf or RobertaEncoderConf()
         self.transformer = _Layers(self.encoder_conf)
 
-    def forward(self, tokens: Any) -> Any:
+    def forward(self, tokens: core.Tensor) -> Any:
         return self.transformer(tokens)
 
 
@@ -104,7 +104,7 @@ class RobertaClassificationHead(nn.Module):
         self.dense, self.dropout = nn.Linear(input_dim, inner), nn.Dropout(dropout)
         self.out_proj, self.activation_fn = nn.Linear(inner, num_classes), nn.ReLU()
 
-    def forward(self, features: Any) -> Any:
+    def forward(self, features: core.Tensor) -> Any:
         x = self.activation_fn(self.dense(self.dropout(features[:, 0])))
         return self.out_proj(self.dropout(x))
 
@@ -123,6 +123,6 @@ class RobertaModel(nn.Module):
         if freeze_encoder:
             self.encoder.requires_grad_(False)
 
-    def forward(self, tokens: Any) -> Any:
+    def forward(self, tokens: core.Tensor) -> Any:
         features = self.encoder(tokens)
         return features if self.head is None else self.head(features)

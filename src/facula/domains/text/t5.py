@@ -240,7 +240,7 @@ class _Side(nn.Module):
         x: Tensor,
         mask: core.Tensor,
         memory: Tensor | None = None,
-        memory_mask: Any = None,
+        memory_mask: Tensor | None = None,
         past: Sequence[Past] | None = None,
     ) -> tuple[Tensor, tuple, Tensor, list, list]:
         """The result, states before each layer and at the end, the bias, weights, and keys and values."""

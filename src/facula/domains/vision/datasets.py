@@ -42,7 +42,7 @@ class VisionDataset(Dataset[Any]):
         self.root = os.path.expanduser(os.fspath(root))
         self.transform, self.target_transform = transform, target_transform
 
-    def _given(self, image: Any, target: Any) -> tuple[Any, Any]:
+    def _given(self, image: object, target: object) -> tuple[Any, Any]:
         if self.transform is not None:
             image = self.transform(image)
         if self.target_transform is not None:
@@ -220,7 +220,7 @@ def read_idx(path: str) -> Any:
     return core.frombuffer(bytearray(data[4 + 4 * dims :]), dtype=core.uint8).reshape(sizes)
 
 
-def _product(sizes: Any) -> int:
+def _product(sizes: tuple[Any, ...]) -> int:
     total = 1
     for size in sizes:
         total *= size

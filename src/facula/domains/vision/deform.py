@@ -51,7 +51,13 @@ class _Sizes:
         shape = (images, self.channels * self.taps, math.prod(self.out))
         return core.empty(shape, dtype=dtype)
 
-    def sample(self, columns: Any, input: Any, offset: Any, mask: Any) -> None:
+    def sample(
+        self,
+        columns: core.Tensor,
+        input: core.Tensor,
+        offset: core.Tensor,
+        mask: core.Tensor | None,
+    ) -> None:
         images = input.shape[0]
         core.kernel(f"vision.deform:{input.dtype.code}")(
             (columns, input, offset, mask),
@@ -65,10 +71,10 @@ class _Sizes:
 def _check(
     input: core.Tensor,
     weight: core.Tensor,
-    offset: Any,
+    offset: core.Tensor,
     mask: core.Tensor,
-    bias: Any,
-    settings: Any,
+    bias: core.Tensor,
+    settings: tuple[Any, ...],
 ) -> None:
     def refuse(required: str, got: object, hint: str) -> None:
         fail(RuntimeError, _OP, required, got, hint=hint)
@@ -107,7 +113,7 @@ def _check(
             refuse(f"{name} of shape {list(wanted)} was required", list(x.shape), "one plane a tap")
 
 
-def _extent(input: core.Tensor, weight: core.Tensor, settings: Any, axis: int) -> int:
+def _extent(input: core.Tensor, weight: core.Tensor, settings: tuple[Any, ...], axis: int) -> int:
     reach = settings[4 + axis] * (weight.shape[2 + axis] - 1) + 1
     return (input.shape[2 + axis] + 2 * settings[2 + axis] - reach) // settings[axis] + 1
 
@@ -243,7 +249,9 @@ class DeformConv2dBackward:
         fail(RuntimeError, _OP, required, hint="conv2d has gradients of every order")
 
 
-def _part(sizes: _Sizes, grads: Any, weight: Any, given: Any, out: list[Any]) -> Any:
+def _part(
+    sizes: _Sizes, grads: core.Tensor, weight: core.Tensor, given: tuple[Any, ...], out: list[Any]
+) -> Any:
     """The gradients for some images; gives their share of the weights' gradient."""
     input, offset, mask = given
     images, code = input.shape[0], input.dtype.code

@@ -34,7 +34,7 @@ def _bytes(op: str, data: Any) -> bytes:
     return bytes(data.contiguous().numpy())
 
 
-def _opened(op: str, data: object, kinds: Any) -> Any:
+def _opened(op: str, data: object, kinds: tuple[Any, ...]) -> Any:
     """The image that the bytes hold, loaded."""
     raw, image_module = _bytes(op, data), extra("PIL.Image", op)
     try:
@@ -163,7 +163,7 @@ def _check_pixels(count: int) -> None:
         )
 
 
-def _encoded(op: str, data: Any, kind: str, **settings: object) -> Any:
+def _encoded(op: str, data: core.Tensor, kind: str, **settings: object) -> Any:
     if data.dtype is not core.uint8 or data.dim() != 3 or data.shape[0] not in (1, 3):
         required = "a uint8 image [channels, height, width] of 1 or 3 channels was required"
         got = f"{data.dtype} of shape {list(data.shape)}"

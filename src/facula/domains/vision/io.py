@@ -30,18 +30,18 @@ def _mode(mode: Any) -> int:
     return ImageReadMode[mode.upper()].value if isinstance(mode, str) else mode.value
 
 
-def read_file(path: Any) -> Any:
+def read_file(path: object) -> Any:
     """The bytes of a file."""
     return TABLE["image::read_file"](str(path))
 
 
-def write_file(filename: Any, data: object) -> None:
+def write_file(filename: object, data: object) -> None:
     """Bytes as a file, which is there whole or not at all."""
     _images.write_file(str(filename), data)
 
 
 def decode_image(
-    input: Any, mode: Any = ImageReadMode.UNCHANGED, apply_exif_orientation: bool = False
+    input: object, mode: object = ImageReadMode.UNCHANGED, apply_exif_orientation: bool = False
 ) -> Any:
     """An image, out of its bytes or from a file, as `[channels, height, width]`."""
     data = read_file(input) if not hasattr(input, "numel") else input
@@ -51,17 +51,17 @@ def decode_image(
 read_image = decode_image
 
 
-def decode_png(input: core.Tensor, mode: Any = ImageReadMode.UNCHANGED) -> Any:
+def decode_png(input: core.Tensor, mode: object = ImageReadMode.UNCHANGED) -> Any:
     """The image that the bytes of a PNG file hold."""
     return TABLE["image::decode_png"](input, _mode(mode))
 
 
-def decode_jpeg(input: core.Tensor, mode: Any = ImageReadMode.UNCHANGED) -> Any:
+def decode_jpeg(input: core.Tensor, mode: object = ImageReadMode.UNCHANGED) -> Any:
     """The image that the bytes of a JPEG file hold."""
     return TABLE["image::decode_jpeg"](input, _mode(mode))
 
 
-def decode_webp(input: core.Tensor, mode: Any = ImageReadMode.UNCHANGED) -> Any:
+def decode_webp(input: core.Tensor, mode: object = ImageReadMode.UNCHANGED) -> Any:
     """The image that the bytes of a WEBP file hold."""
     return TABLE["image::decode_webp"](input, _mode(mode))
 
@@ -81,11 +81,11 @@ def encode_jpeg(input: core.Tensor, quality: int = 75) -> Any:
     return TABLE["image::encode_jpeg"](input, quality)
 
 
-def write_png(input: core.Tensor, filename: Any, compression_level: int = 6) -> None:
+def write_png(input: core.Tensor, filename: object, compression_level: int = 6) -> None:
     """An image as a PNG file."""
     write_file(filename, encode_png(input, compression_level))
 
 
-def write_jpeg(input: core.Tensor, filename: Any, quality: int = 75) -> None:
+def write_jpeg(input: core.Tensor, filename: object, quality: int = 75) -> None:
     """An image as a JPEG file."""
     write_file(filename, encode_jpeg(input, quality))

@@ -32,7 +32,7 @@ def of_maps(grad: core.Tensor, *rest: object) -> Any:
     return like(rest[-4:], grad)
 
 
-def like(shape: Any, x: core.Tensor, dtype: core.dtype | None = None) -> Any:
+def like(shape: object, x: core.Tensor, dtype: core.dtype | None = None) -> Any:
     """A new tensor where `x` lies."""
     return core.empty(shape, dtype=dtype or x.dtype, device=x.device)
 
@@ -134,7 +134,7 @@ class BoxIouRotated:
     def cpu(out, boxes1, boxes2):
         first, second = plain(boxes1, boxes2.to(boxes1.dtype))
 
-        def run(target: Any) -> None:
+        def run(target: core.Tensor) -> None:
             core.kernel(f"vision.iou.rotated:{first.dtype.code}")(
                 (target, first, second), target.shape, (), total=target.shape[0], grain=16
             )
@@ -215,7 +215,13 @@ def _check_samples(samples: int) -> None:
         )
 
 
-def _align(out: core.Tensor, input: core.Tensor, rois: Any, bins: Any, settings: Any) -> None:
+def _align(
+    out: core.Tensor,
+    input: core.Tensor,
+    rois: core.Tensor,
+    bins: tuple[Any, ...],
+    settings: tuple[Any, ...],
+) -> None:
     """Launch the forward kernel. settings: scale, samples, aligned, position-sensitive."""
     scale, samples, *flags = settings
     _check_samples(samples)
@@ -230,7 +236,13 @@ def _align(out: core.Tensor, input: core.Tensor, rois: Any, bins: Any, settings:
         put(out, run)
 
 
-def _align_grad(out: core.Tensor, grad: core.Tensor, rois: Any, bins: Any, settings: Any) -> None:
+def _align_grad(
+    out: core.Tensor,
+    grad: core.Tensor,
+    rois: core.Tensor,
+    bins: tuple[Any, ...],
+    settings: tuple[Any, ...],
+) -> None:
     scale, samples, *flags = settings
     _check_samples(samples)
     check_bins("roi_align", *bins)
@@ -238,7 +250,7 @@ def _align_grad(out: core.Tensor, grad: core.Tensor, rois: Any, bins: Any, setti
     given, regions = plain(grad, rois.to(grad.dtype) if grad.dtype is not rois.dtype else rois)
     numbers = (*out.shape, regions.shape[0], *bins, max(samples, 0), *map(int, flags))
 
-    def run(target: Any) -> None:
+    def run(target: core.Tensor) -> None:
         kernel = core.kernel(f"vision.align.grad:{given.dtype.code}")
         kernel((target, given, regions), numbers, (scale,))
 
@@ -247,7 +259,11 @@ def _align_grad(out: core.Tensor, grad: core.Tensor, rois: Any, bins: Any, setti
 
 
 def _batched(
-    batch: Any, function: Callable[..., Any], input: core.Tensor, rois: Any, *settings: object
+    batch: Any,
+    function: Callable[..., Any],
+    input: core.Tensor,
+    rois: core.Tensor,
+    *settings: object,
 ) -> Any:
     """A batch of maps and regions: its images stand one behind the other."""
     full = batch.full(input) if batch.has(input) else None

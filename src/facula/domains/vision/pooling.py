@@ -33,7 +33,12 @@ def _numbers(shape: core.Size, rois: core.Tensor, height: int, width: int) -> tu
 
 
 def _pool(
-    name: str, out: core.Tensor, input: core.Tensor, rois: core.Tensor, scale: float, bins: Any
+    name: str,
+    out: core.Tensor,
+    input: core.Tensor,
+    rois: core.Tensor,
+    scale: float,
+    bins: tuple[Any, ...],
 ) -> None:
     if not out[0].numel():
         return
@@ -67,7 +72,7 @@ def _pool_grad(
         )
     )
 
-    def run(target: Any) -> None:
+    def run(target: core.Tensor) -> None:
         core.kernel(f"vision.{name}.grad:{given.dtype.code}")(
             (target, given, regions, *more),
             _numbers(out.shape, regions, *bins),
@@ -100,11 +105,11 @@ def _to_maps(name: str) -> Any:
     def backward(
         grads: Any,
         input_meta: Any,
-        rois: Any,
-        spatial_scale: Any,
-        pooled_height: Any,
-        pooled_width: Any,
-        result_1: Any,
+        rois: core.Tensor,
+        spatial_scale: object,
+        pooled_height: object,
+        pooled_width: object,
+        result_1: core.Tensor,
     ) -> Any:
         if grads[0] is None:
             return None, None
@@ -126,9 +131,9 @@ def _transposed(name: str, chosen: bool) -> Any:
         rois: Any,
         places: object,
         spatial_scale: Any,
-        pooled_height: Any,
-        pooled_width: Any,
-        *shape: Any,
+        pooled_height: object,
+        pooled_width: object,
+        *shape: object,
     ) -> None:
         bins = (pooled_height, pooled_width)
         _pool_grad(name, out, grad, rois, spatial_scale, bins, places if chosen else None)

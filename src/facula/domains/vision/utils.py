@@ -50,7 +50,7 @@ def make_grid(
     return grid
 
 
-def save_image(tensor: core.Tensor, fp: Any, format: str | None = None, **settings: Any) -> None:
+def save_image(tensor: core.Tensor, fp: object, format: str | None = None, **settings: Any) -> None:
     """Images as one picture in a file."""
     grid = make_grid(tensor, **settings)
     pixels = (grid * 255 + 0.5).clamp(0, 255).to(core.uint8)

@@ -53,7 +53,7 @@ class StatelessSymbolicContext:
         return value not in (DimDynamic.STATIC, False)
 
 
-def give_symbols(t: Any, env: ShapeEnv, source: object = None, context: Any = None) -> None:
+def give_symbols(t: core.Tensor, env: ShapeEnv, source: object = None, context: Any = None) -> None:
     """Make the sizes of a fake tensor symbols."""
     shape = []
     for dim, size in enumerate(core.Tensor.size(t)):

@@ -130,7 +130,7 @@ def associative_scan(
     )
 
 
-def _check_like(before: Any, after: Any) -> None:
+def _check_like(before: list[Any], after: list[Any]) -> None:
     same = len(before) == len(after) and all(
         isinstance(b, Tensor) and a.shape == b.shape and a.dtype is b.dtype
         for a, b in zip(before, after, strict=True)

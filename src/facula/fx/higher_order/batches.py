@@ -44,7 +44,7 @@ def on_batches(
     return mapped
 
 
-def _spread(level: Any, x: Any) -> Any:
+def _spread(level: Any, x: core.Tensor) -> Any:
     """A result with the batch in front."""
     if is_batched(x, level.number):
         return x.value.movedim(x.batch_dim, 0)

@@ -10,6 +10,7 @@ memory that it was given, and writes to none; functions are traced without histo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from facula import core
@@ -210,7 +211,9 @@ class Captured:
         node.meta["val"] = tuple(self.outputs)
 
 
-def with_inputs(graph: Graph, inputs: list[Any], given: object, finish: Any = None) -> Graph:
+def with_inputs(
+    graph: Graph, inputs: list[Any], given: object, finish: Callable[..., Any] | None = None
+) -> Graph:
     """A copy of a graph whose inputs are these in this order; what is no node is an input that is not read."""
     made = Graph()
     known: dict[Node, Node] = {}
@@ -233,7 +236,7 @@ def with_inputs(graph: Graph, inputs: list[Any], given: object, finish: Any = No
     return made
 
 
-def _stand_in(fake: Any, x: Any) -> Any:
+def _stand_in(fake: Any, x: Tensor) -> Any:
     """A stand-in in memory of its own: operands that are one tensor become several inputs."""
     if not isinstance(x, Tensor):
         return x
@@ -260,7 +263,9 @@ def _writes(node: Node) -> set[int]:
     return found
 
 
-def _captured(op: Any, mode: Any, args: tuple[Any, ...]) -> tuple[list[Captured], list[Any]]:
+def _captured(
+    op: Any, mode: ProxyTorchDispatchMode, args: tuple[Any, ...]
+) -> tuple[list[Captured], list[Any]]:
     """All functions of a call, and what they read from outside."""
     found = []
     for number, function in enumerate(op.functions_of(args)):
@@ -331,7 +336,7 @@ def _traces(found: list[Captured]) -> list[Any]:
     return [n.meta["stack_trace"] for n in nodes if n.meta.get("stack_trace")]
 
 
-def _note_numbers(tracer: Any, results: tuple[Any, ...], node: Node) -> None:
+def _note_numbers(tracer: PythonKeyTracer, results: tuple[Any, ...], node: Node) -> None:
     """Let numbers among the results be read from the node."""
     for user in list(node.users):
         value = user.meta.get("val")

@@ -95,7 +95,7 @@ class _CondGradient(Function):
 
     @staticmethod
     def forward(
-        ctx: Any, op: core.Op, pred: Any, true_fn: Any, false_fn: Any, *operands: Any
+        ctx: Any, op: core.Op, pred: Tensor, true_fn: Any, false_fn: Any, *operands: Any
     ) -> Any:
         """The results."""
         tensors = [x for x in operands if isinstance(x, Tensor)]
@@ -172,7 +172,7 @@ def cond(
     return pytree.tree_unflatten(list(results), first.made or second.made)
 
 
-def _check(pred: Any, true_fn: Any, false_fn: Any) -> None:
+def _check(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any]) -> None:
     symbolic = getattr(pred, "_is_symbolic", False)
     if not symbolic and (not isinstance(pred, Tensor) or pred.numel() != 1):
         fail(

@@ -94,7 +94,7 @@ class _MapGradient(Function):
         return (None, None, None, *made)
 
 
-def map(f: Callable[..., Any], xs: Any, *args: object) -> Any:  # noqa: A001 - PyTorch's name
+def map(f: Callable[..., Any], xs: Tensor, *args: object) -> Any:  # noqa: A001 - PyTorch's name
     """``f(x, *args)`` of every `x` along the first dimension of the tensors of `xs`, stacked.
 
     Raises:

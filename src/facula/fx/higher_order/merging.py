@@ -61,7 +61,7 @@ def _same(x: object, y: Any) -> bool:
     return str(x) == str(y) if symbolic else bool(x == y)
 
 
-def _new_size(env: Any, x: object, y: Any) -> Any:
+def _new_size(env: Any, x: object, y: int) -> Any:
     if env is None:
         _differ("results of one shape", x, y)
     return env.create_unbacked_symint(0)

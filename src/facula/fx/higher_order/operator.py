@@ -190,7 +190,7 @@ class ControlFlow(HigherOrderOperator):
         """The results under `vmap`: a loop of operators on the whole batch."""
         return self.run(*args)
 
-    def _functional(self, level: Any, args: tuple[Any, ...]) -> Any:
+    def _functional(self, level: FunctionalLevel, args: tuple[Any, ...]) -> Any:
         functions = [_functionalised(self._name, f, level) for f in self.functions_of(args)]
         given = pytree.tree_map(level.value_of, self.with_functions(args, [None] * len(functions)))
         result = level.call_below(self, self.with_functions(given, functions), {})
@@ -222,7 +222,7 @@ class _Nested(FunctionalLevel):
         return self.outer.value_of(x) if found is x else found
 
 
-def _functionalised(name: str, function: Callable[..., Any], outer: Any) -> Any:
+def _functionalised(name: str, function: Callable[..., Any], outer: FunctionalLevel) -> Any:
     """A function without writes; one that writes to what it is given is refused."""
 
     def inner(*args: object) -> Any:

@@ -7,7 +7,7 @@ Keeps true: results stand in the order of the rows, whichever way they were gone
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core
@@ -190,7 +190,7 @@ def _pair(given: object) -> tuple[Any, Any]:
     return given[0], given[1]
 
 
-def _check_state(before: Any, after: Any) -> None:
+def _check_state(before: Sequence[Any], after: list[Any]) -> None:
     """That a state can take the place of the one before."""
     for a, b in zip(before, after, strict=False):
         if not isinstance(b, Tensor) or a.shape != b.shape or a.dtype is not b.dtype:

@@ -99,7 +99,7 @@ def _own_memory(values: Sequence[Tensor], args: Sequence[Any]) -> list[Tensor]:
     return made
 
 
-def _several(results: Any) -> Sequence[Any]:
+def _several(results: tuple[Any, ...]) -> Sequence[Any]:
     return results if isinstance(results, (tuple, list)) else (results,)
 
 

@@ -167,10 +167,10 @@ class _LoopGradient(Function):
         sums = [F.zeros_like(x) for x, w in zip(more, wanted[count:], strict=True) if w]
         at = F.full((), rows[0].shape[0] - 1, dtype=core.int64)
 
-        def condition(at: Any, *state: Any) -> Any:
+        def condition(at: Tensor, *state: Any) -> Any:
             return at >= 0
 
-        def body(at: Any, *state: Any) -> Any:
+        def body(at: Tensor, *state: Any) -> Any:
             given, more_of = state[: len(first)], state[len(first) : len(first) + len(sums)]
             rest = state[len(first) + len(sums) :]
             round_ = [x.index_select(0, at.reshape(1)).squeeze(0) for x in rest[:count]]
@@ -236,7 +236,7 @@ def _check_arguments(cond_fn: Any, body_fn: Any, carried: Any, more: Any) -> Non
             )
 
 
-def _next(state: tuple[Any, ...], made: Any) -> tuple[Any, ...]:
+def _next(state: tuple[Any, ...], made: tuple[Any, ...]) -> tuple[Any, ...]:
     if not isinstance(made, (tuple, list)) or len(made) != len(state):
         got = len(made) if isinstance(made, (tuple, list)) else type(made).__name__
         fail(
@@ -261,7 +261,7 @@ def _other_state(got: object, wanted: Any) -> None:
     )
 
 
-def _check_state(state: Any, made: Any) -> None:
+def _check_state(state: tuple[Any, ...], made: list[Any]) -> None:
     if len(state) != len(made):
         refuse("while_loop", f"{len(state)} values were required of body_fn (body_fn should return a tuple of the "
                "carried inputs)", len(made), "return one for each input, changed or not")  # fmt: skip
@@ -295,7 +295,7 @@ def _numbers(x: object) -> None:
     )
 
 
-def _holds(condition: Any) -> Any:
+def _holds(condition: Tensor) -> Any:
     """The condition, as Python takes it."""
     if isinstance(condition, (tuple, list)) and len(condition) == 1:
         condition = condition[0]
@@ -307,7 +307,7 @@ def _holds(condition: Any) -> Any:
     return condition
 
 
-def _no_condition(condition: Any) -> None:
+def _no_condition(condition: Tensor) -> None:
     fail(
         RuntimeError,
         "while_loop",

@@ -336,7 +336,12 @@ def _owned_tensors(mod: nn.Module) -> tuple[list[str], Callable[[], list[Any]]]:
 
 
 def _flat_caller(
-    program: Boxed, owned: Any, structure: Any, single: bool, flat_tuple: bool, boxed: bool
+    program: Boxed,
+    owned: Callable[..., Any] | None,
+    structure: Any,
+    single: bool,
+    flat_tuple: bool,
+    boxed: bool,
 ) -> Callable[..., Any]:
     """How a compiled captured graph is called."""
     if owned is not None:

@@ -173,7 +173,7 @@ class Probe:
         return [*found, *map(geometry, results)]
 
 
-def _require_sizes(graph: Graph, env: Any) -> None:
+def _require_sizes(graph: Graph, env: ShapeEnv) -> None:
     """Guards that sizes of inner values are none of 0 and 1 either, where they are not now: such
     dimensions broadcast, and lie in memory as they like."""
     two = number(2)

@@ -108,7 +108,9 @@ class _Program:
         self.traced = traced
         return [*values, *gradients]
 
-    def _differentiate(self, level: Any, args: Sequence[Any], values: list[Tensor]) -> list[Any]:
+    def _differentiate(
+        self, level: FunctionalLevel, args: Sequence[Any], values: list[Tensor]
+    ) -> list[Any]:
         recording = core.set_grad_enabled(False)
         try:
             cotangents = tuple(F._cotangent(v) for v in values)

@@ -108,7 +108,7 @@ def _along_backward(name: str) -> Callable[..., Any]:
     return two
 
 
-def _merged(x: Tensor, normalized_shape: Any) -> tuple[Tensor, list[int]]:
+def _merged(x: Tensor, normalized_shape: tuple[Any, ...]) -> tuple[Tensor, list[int]]:
     """The normalised dimensions as one, and the shape of the statistics."""
     kept = x.dim() - len(normalized_shape)
     lead = list(x.shape[:kept])
@@ -116,7 +116,7 @@ def _merged(x: Tensor, normalized_shape: Any) -> tuple[Tensor, list[int]]:
 
 
 def native_layer_norm(
-    input: Tensor, normalized_shape: Any, weight: Any, bias: Any, eps: float
+    input: Tensor, normalized_shape: Any, weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Any, ...]:
     """The normalised tensor, the mean and the inverse deviation of each row."""
     flat, statistics = _merged(input, normalized_shape)
@@ -132,7 +132,7 @@ def native_layer_norm(
 
 
 def fused_rms_norm(
-    input: Tensor, normalized_shape: Any, weight: Any, eps: float
+    input: Tensor, normalized_shape: Any, weight: Tensor, eps: float
 ) -> tuple[Any, ...]:
     """The normalised tensor and the inverse root mean square of each row."""
     flat, statistics = _merged(input, normalized_shape)

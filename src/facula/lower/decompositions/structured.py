@@ -18,7 +18,7 @@ Tensor = core.Tensor
 
 
 @register("linear")
-def linear(input: Tensor, weight: Tensor, bias: Any = None) -> Tensor:
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x @ w.T + b."""
     if weight.dim() != 2 or input.dim() == 1:
         product = F.matmul(input, weight.t() if weight.dim() == 2 else weight)

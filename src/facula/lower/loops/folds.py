@@ -10,7 +10,7 @@ results, which fusion brings together again.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula.lower.loops import index as ix
@@ -156,7 +156,7 @@ def _variables(geometry: Geometry) -> tuple[Var, Var, Var, Var]:
 
 
 def plain_fold(
-    lowering: Any, operation: str, geometry: Geometry, element: Any, code: str
+    lowering: Any, operation: str, geometry: Geometry, element: Callable[..., Any], code: str
 ) -> ir.Buffer:
     """Add a reduction by one operation of `element(variables)`; its results, `[outer, inner]`.
 

@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from facula import core
 from facula.lower.loops import elementwise, ir
 from facula.lower.loops import index as ix
 from facula.lower.loops.index import Index
@@ -63,7 +64,7 @@ def clamped(index: Index, size: int) -> Index:
 
 
 @rule("flip")
-def flip(lowering: Any, args: Sequence[Any], result: Any) -> Value:
+def flip(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
     source, dims = args[0], args[1]
     rank = len(source.shape)
     dims = {d % rank for d in ((dims,) if isinstance(dims, int) else dims)} if rank else set()
@@ -77,7 +78,7 @@ def flip(lowering: Any, args: Sequence[Any], result: Any) -> Value:
 
 
 @rule("constant_pad_nd")
-def constant_pad_nd(lowering: Any, args: Sequence[Any], result: Any) -> Value:
+def constant_pad_nd(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
     source, pads, filler = args[0], tuple(args[1]), args[2]
     rank = len(source.shape)
     before = [0] * rank
@@ -104,7 +105,7 @@ def constant_pad_nd(lowering: Any, args: Sequence[Any], result: Any) -> Value:
 
 
 @rule("cat")
-def cat(lowering: Any, args: Sequence[Any], result: Any) -> Value:
+def cat(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
     parts, dim = list(args[0]), args[1]
     rank = len(result.shape)
     dim = dim % rank if rank else 0
@@ -113,7 +114,7 @@ def cat(lowering: Any, args: Sequence[Any], result: Any) -> Value:
 
 
 @rule("stack")
-def stack(lowering: Any, args: Sequence[Any], result: Any) -> Value:
+def stack(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
     dim = args[1] % len(result.shape)
     parts = [_unsqueezed(part, dim) for part in args[0]]
     return _joined(lowering, parts, dim, result)
@@ -129,7 +130,7 @@ def _unsqueezed(part: Value, dim: int) -> Value:
     return Value(shape, strides, part.code, rule=element)
 
 
-def _joined(lowering: Any, parts: list[Value], dim: int, result: Any) -> Value:
+def _joined(lowering: Any, parts: list[Value], dim: int, result: core.Tensor) -> Value:
     """Every part is computed straight into its place of the result."""
     code = result.dtype.code
     if code not in ir.REGISTER or any(part.code not in ir.REGISTER for part in parts):
@@ -157,7 +158,7 @@ def _in_dtype(part: Value, code: str) -> Value:
 
 
 @rule("arange")
-def arange(lowering: Any, args: Sequence[Any], result: Any) -> Value:
+def arange(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
     start, end, step = args[0], args[1], args[2]
     start = 0 if end is None or start is None else start
     code = result.dtype.code
@@ -171,7 +172,7 @@ def arange(lowering: Any, args: Sequence[Any], result: Any) -> Value:
 
 
 @rule("roll")
-def roll(lowering: Any, args: Sequence[Any], result: Any) -> Value:
+def roll(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
     source, shifts, dims = args[0], args[1], args[2]
     shifts = (shifts,) if isinstance(shifts, int) else tuple(shifts)
     dims = (dims,) if isinstance(dims, int) else tuple(dims or ())
@@ -193,7 +194,7 @@ def roll(lowering: Any, args: Sequence[Any], result: Any) -> Value:
 
 
 def _triangle(upper: bool) -> Any:
-    def triangle(lowering: Any, args: Sequence[Any], result: Any) -> Value:
+    def triangle(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
         source, diagonal = args[0], args[1]
         outside = elementwise.number(0, source.code)
 
@@ -219,7 +220,7 @@ def _below(limit: float) -> float:
 
 
 @rule("_philox_fill")
-def philox_fill(lowering: Any, args: Sequence[Any], result: Any) -> Value:
+def philox_fill(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
     """Random numbers by element: the same as eager draws, so a mask need not be stored."""
     state, _, kind, a, b = args[:5]
     code = result.dtype.code

@@ -9,7 +9,7 @@ step that calls the operator.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core
@@ -56,7 +56,9 @@ class Lowering:
         all. The loops stay, since values may lie in them by now; dead ones go at the end."""
         self.steps[first:] = [s for s in self.steps[first:] if not isinstance(s, ir.Extern)]
 
-    def define(self, value: Value, *, view: ir.View | None = None, rule: Any = None) -> None:
+    def define(
+        self, value: Value, *, view: ir.View | None = None, rule: Callable[..., Any] | None = None
+    ) -> None:
         """Say what a result's elements are."""
         if value.view is not None or value.rule is not None:
             raise NotLoops("a result that is written twice")
@@ -135,7 +137,7 @@ class Lowering:
             self.give_up(steps)
             raise
 
-    def _pointwise(self, op: core.Op, args: Sequence[Any], result: Any) -> Value:
+    def _pointwise(self, op: core.Op, args: Sequence[Any], result: core.Tensor) -> Value:
         metas = [recording.meta_like(a) if isinstance(a, Value) else a for a in args]
         if isinstance(result, (tuple, list)):
             raise NotLoops(f"{op.name} with several results")
@@ -143,7 +145,7 @@ class Lowering:
         rule = elementwise.pointwise(op, args, metas, code, self.equal_rounding)
         return Value(result.shape, result.stride(), code, rule=rule)
 
-    def _view(self, base: Value, result: Any) -> Any:
+    def _view(self, base: Value, result: core.Tensor) -> Any:
         if isinstance(result, (tuple, list)):
             return tuple(self._view(base, part) for part in result)
         if result.dtype.code != base.code:
@@ -171,7 +173,7 @@ class Lowering:
 
         return Value(target.shape, target.stride(), code, rule=rule)
 
-    def full_like(self, target: Any, number: object) -> Value:
+    def full_like(self, target: core.Tensor, number: object) -> Value:
         """One number everywhere."""
         code = target.dtype.code
         if code not in ir.REGISTER:

@@ -91,7 +91,7 @@ def functions_compiled(node: Node, args: tuple[Any, ...], compiler: Compiler | N
     return found
 
 
-def _metas(structure: object, mode: Any) -> Any:
+def _metas(structure: object, mode: FakeTensorMode) -> Any:
     if isinstance(structure, (tuple, list)):
         return tuple(_metas(x, mode) for x in structure)
     value = structure.meta.get("val") if hasattr(structure, "meta") else structure

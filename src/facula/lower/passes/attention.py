@@ -33,7 +33,7 @@ _PYTHON = {
 }
 
 
-def _name(node: Any) -> str:
+def _name(node: Node) -> str:
     """What a node calls, by the first of an operator's names; empty for anything but a call."""
     if not isinstance(node, Node) or node.op not in ("call_function", "call_method"):
         return ""
@@ -44,7 +44,7 @@ def _name(node: Any) -> str:
     return _PYTHON.get(name, name)
 
 
-def _val(node: Any) -> Any:
+def _val(node: Node) -> Any:
     return node.meta.get("val") if isinstance(node, Node) else None
 
 
@@ -54,7 +54,7 @@ def _argument(node: Node, position: int, name: str, default: object = None) -> A
     return node.kwargs.get(name, default)
 
 
-def _number(value: Any) -> float | None:
+def _number(value: float) -> float | None:
     return float(value) if type(value) in (int, float) else None
 
 
@@ -163,7 +163,7 @@ def _mask_step(node: Node, name: str) -> tuple[Node, Any, bool] | None:
     return None
 
 
-def _is_scores(node: Any) -> bool:
+def _is_scores(node: Node) -> bool:
     """Whether a node is a product, maybe scaled."""
     while isinstance(node, Node):
         name = _name(node)

@@ -120,7 +120,14 @@ def _same_dtype(nodes: Sequence[Node]) -> bool:
 
 
 def _folded(
-    build: Builder, weight: Node, bias: Any, mean: Any, var: Any, gamma: Any, beta: Any, eps: float
+    build: Builder,
+    weight: Node,
+    bias: Node | None,
+    mean: Node,
+    var: Node,
+    gamma: Node,
+    beta: Node,
+    eps: float,
 ) -> tuple[Node, Node]:
     """Weight and bias of the convolution that normalises its results."""
     scale = build(F.rsqrt, build(F.add, var, eps))
@@ -293,7 +300,9 @@ def _linear(graph: Graph, node: Node, frozen: set[Node], choices: Choices) -> in
     return _replace(graph, node, epilogue, made)
 
 
-def _prefers_direct(image: Any, kernel: Any, settings: Sequence[Any], choices: Choices) -> bool:
+def _prefers_direct(
+    image: core.Tensor, kernel: core.Tensor, settings: Sequence[Any], choices: Choices
+) -> bool:
     """Whether measurement finds the direct sum faster than the transform that would be chosen."""
     stride, _, dilation, groups, _ = settings
     small = groups == 1 and set(kernel.shape[2:]) == {3} and set((*stride, *dilation)) == {1}
@@ -309,7 +318,7 @@ def _prefers_direct(image: Any, kernel: Any, settings: Sequence[Any], choices: C
     return choices.convolution(what, candidates) == "direct"
 
 
-def _prefers_panels(rows: Any, matrix: Any, choices: Choices) -> bool:
+def _prefers_panels(rows: core.Tensor, matrix: core.Tensor, choices: Choices) -> bool:
     """Whether measurement, where it is asked for, finds packed weights faster than weights as they lie."""
     if choices.product is None:
         return True

@@ -45,7 +45,7 @@ def fold_constants(module: GraphModule) -> int:
     return len(done)
 
 
-def _attribute(module: Any, path: str) -> Any:
+def _attribute(module: GraphModule, path: str) -> Any:
     for part in path.split("."):
         module = getattr(module, part)
     return module

@@ -58,7 +58,9 @@ def _added(node: Node) -> Any:
     return _checked(target, dim, index, values, "sum", True)
 
 
-def _checked(target: object, dim: Any, index: Any, values: Any, reduce: str, include: bool) -> Any:
+def _checked(
+    target: object, dim: int, index: Node, values: Node, reduce: str, include: bool
+) -> Any:
     nodes = all(isinstance(n, Node) for n in (target, index, values))
     if not nodes or dim != 0 or len(values.users) != 1:
         return None

@@ -97,7 +97,7 @@ def _images(node: Node) -> list[tuple[int, Node]]:
     return found
 
 
-def _is_image(val: Any) -> bool:
+def _is_image(val: Tensor) -> bool:
     return isinstance(val, Tensor) and val.dim() in _FORMATS
 
 
@@ -282,7 +282,7 @@ def _reads_strides(node: Node) -> bool:
     return table.operator_of(node.target) is F.as_strided
 
 
-def _same_order(a: Any, b: Any) -> bool:
+def _same_order(a: Tensor, b: Tensor) -> bool:
     if a is b or not isinstance(a, Tensor):
         return a is b
     pairs = zip(a.shape, a.stride(), b.stride(), strict=True)

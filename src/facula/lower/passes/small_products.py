@@ -58,7 +58,7 @@ def _mm(write: Writer, left: Node, right: Node) -> Node:
 
 
 def _addmm(
-    write: Writer, added: Node, left: Node, right: Node, *, beta: Any = 1, alpha: Any = 1
+    write: Writer, added: Node, left: Node, right: Node, *, beta: int = 1, alpha: int = 1
 ) -> Node | None:
     if beta != 1 or alpha != 1:
         return None

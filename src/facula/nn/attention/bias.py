@@ -73,7 +73,7 @@ class CausalBias(facula.Tensor):
     def __torch_function__(
         cls,
         func: Callable[..., Any],
-        types: Any,
+        types: object,
         args: Any = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:

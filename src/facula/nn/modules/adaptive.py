@@ -185,7 +185,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         loss = (-output).mean()
         return _ASMoutput(output if batched else output.squeeze(0), loss)
 
-    def _get_full_log_prob(self, input: core.Tensor, head_output: Any) -> Any:
+    def _get_full_log_prob(self, input: core.Tensor, head_output: core.Tensor) -> Any:
         head = F.log_softmax(head_output, dim=1)
         parts = [head[:, : self.shortlist_size]]
         for i, tail in enumerate(self.tail):

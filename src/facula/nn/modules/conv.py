@@ -33,7 +33,7 @@ def _plain(expand: Callable[..., Any], function_name: str, dims: int) -> Any:
             out_channels: int,
             kernel_size: int | Sequence[int],
             stride: int | Sequence[int] = 1,
-            padding: Any = 0,
+            padding: object = 0,
             dilation: int | Sequence[int] = 1,
             groups: int = 1,
             bias: bool = True,
@@ -190,7 +190,7 @@ class _Transposed(_ConvTransposeNd):
         out_channels: int,
         kernel_size: int | Sequence[int],
         stride: int | Sequence[int] = 1,
-        padding: Any = 0,
+        padding: object = 0,
         output_padding: int | Sequence[int] = 0,
         groups: int = 1,
         bias: bool = True,
@@ -400,7 +400,9 @@ class _LazyConvXdMixin(LazyModuleMixin):
     def _get_num_spatial_dims(self) -> int:
         return len(self.kernel_size)  # type: ignore[attr-defined]
 
-    def _forget_weights(self, out_channels: int, bias: bool, device: Any, dtype: Any) -> None:
+    def _forget_weights(
+        self, out_channels: int, bias: bool, device: core.device | str | int | None, dtype: Any
+    ) -> None:
         module: Any = self
         module.weight = UninitializedParameter(device=device, dtype=dtype)
         module.out_channels = out_channels
@@ -412,10 +414,10 @@ class _LazyPlain(_LazyConvXdMixin):
     def __init__(
         self,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
+        kernel_size: object,
+        stride: object = 1,
+        padding: object = 0,
+        dilation: object = 1,
         groups: int = 1,
         bias: bool = True,
         padding_mode: str = "zeros",
@@ -432,13 +434,13 @@ class _LazyTransposed(_LazyConvXdMixin):
     def __init__(
         self,
         out_channels: int,
-        kernel_size: Any,
-        stride: Any = 1,
-        padding: Any = 0,
-        output_padding: Any = 0,
+        kernel_size: object,
+        stride: object = 1,
+        padding: object = 0,
+        output_padding: object = 0,
         groups: int = 1,
         bias: bool = True,
-        dilation: Any = 1,
+        dilation: object = 1,
         padding_mode: str = "zeros",
         device: Any = None,
         dtype: Any = None,

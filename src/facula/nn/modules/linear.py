@@ -37,7 +37,7 @@ class Identity(Module):
         tensor([1., 2.])
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__()
 
     def forward(self, input: core.Tensor) -> Any:

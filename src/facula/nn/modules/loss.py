@@ -356,11 +356,11 @@ class BCEWithLogitsLoss(_Loss):
 
     def __init__(
         self,
-        weight: Any = None,
+        weight: object = None,
         size_average: bool | None = None,
         reduce: bool | None = None,
         reduction: str = "mean",
-        pos_weight: Any = None,
+        pos_weight: object = None,
     ) -> None:
         super().__init__(size_average, reduce, reduction)
         self.register_buffer("weight", weight)

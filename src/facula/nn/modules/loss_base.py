@@ -28,7 +28,7 @@ class _Loss(Module):
 class _WeightedLoss(_Loss):
     def __init__(
         self,
-        weight: Any = None,
+        weight: object = None,
         size_average: bool | None = None,
         reduce: bool | None = None,
         reduction: str = "mean",

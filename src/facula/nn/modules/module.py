@@ -85,7 +85,7 @@ def _too_early(what: str) -> NoReturn:
     fail(AttributeError, "Module", text, hint="call super().__init__() first in your __init__")
 
 
-def _forward_unimplemented(self: Any, *input: Any) -> None:
+def _forward_unimplemented(self: Any, *input: object) -> None:
     """What a call runs; every subclass defines it."""
     raise NotImplementedError(
         f'Module [{type(self).__name__}] is missing the required "forward" function'
@@ -135,7 +135,7 @@ class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
         super().__init_subclass__(**kwargs)
         quicken(cls)
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         if not self.call_super_init and (args or kwargs):
             word = "keyword" if kwargs else "positional"
             given = next(iter(kwargs)) if kwargs else f"{len(args) + 1} were given"
@@ -197,7 +197,7 @@ class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
                 hint="take another name, or delattr() that one first",
             )
 
-    def register_buffer(self, name: str, tensor: Any, persistent: bool = True) -> None:
+    def register_buffer(self, name: str, tensor: object, persistent: bool = True) -> None:
         """Add a tensor that is no parameter; ``persistent`` ones are part of the state dictionary."""
         if "_buffers" not in self.__dict__:
             _too_early("buffer")
@@ -269,7 +269,7 @@ class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
         self._check_new_name(op, name, "module")
         self._set_module(name, module)
 
-    def _set_module(self, name: str, module: Any) -> None:
+    def _set_module(self, name: str, module: object) -> None:
         for hook in _global_module_registration_hooks.values():
             result = hook(self, name, module)
             module = module if result is None else result
@@ -348,7 +348,7 @@ class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
             )
         object.__setattr__(self, name, value)
 
-    def _set_tensor(self, name: str, value: Any) -> None:
+    def _set_tensor(self, name: str, value: Tensor | None) -> None:
         state = self.__dict__
         buffers = state.get("_buffers")
         if not isinstance(value, Buffer) and (buffers is None or name not in buffers):

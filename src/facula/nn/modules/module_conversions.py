@@ -80,7 +80,7 @@ class ConversionMixin:
         """Move to ``device`` without copying: contents are undefined afterwards."""
         return self._apply(lambda t: facula.empty_like(t, device=device), recurse=recurse)
 
-    def type(self, dst_type: Any) -> Any:
+    def type(self, dst_type: object) -> Any:
         """Cast all parameters and buffers to ``dst_type``."""
         return self._apply(lambda t: t.type(dst_type))
 
@@ -107,7 +107,7 @@ class ConversionMixin:
         """Move everything to the CPU."""
         return self._apply(lambda t: t.cpu())
 
-    def _move(self, kind: str, device: Any) -> Any:
+    def _move(self, kind: str, device: core.device | str | int | None) -> Any:
         where = (
             kind
             if device is None

@@ -41,7 +41,7 @@ class _PreHookWithModule:
     own making.
     """
 
-    def __init__(self, hook: Callable, module: Any = None) -> None:
+    def __init__(self, hook: Callable, module: object = None) -> None:
         self.hook = hook
         self.module = module
         self.with_module = module is not None
@@ -215,7 +215,13 @@ class StateMixin:
     # loading --------------------------------------------------------------------------------------
 
     def _load_one(
-        self, name: str, key: str, value: Any, target: core.Tensor, assign: bool, error_msgs: list
+        self,
+        name: str,
+        key: str,
+        value: object,
+        target: core.Tensor,
+        assign: bool,
+        error_msgs: list,
     ) -> None:
         """Copy or assign ``value`` to the parameter or buffer ``name``; what is wrong goes to
         ``error_msgs``.

@@ -135,7 +135,7 @@ class LayerNorm(Module):
 
     def __init__(
         self,
-        normalized_shape: Any,
+        normalized_shape: object,
         eps: float = 1e-5,
         elementwise_affine: bool = True,
         bias: bool = True,
@@ -270,7 +270,7 @@ class RMSNorm(Module):
 
     def __init__(
         self,
-        normalized_shape: Any,
+        normalized_shape: object,
         eps: float | None = None,
         elementwise_affine: bool = True,
         device: core.device | str | int | None = None,

@@ -29,7 +29,7 @@ class _Pad(Module):
     _expand: Any = None
     _mode = "constant"
 
-    def __init__(self, padding: Any) -> None:
+    def __init__(self, padding: object) -> None:
         super().__init__()
         self.padding = type(self)._expand(padding)
 
@@ -45,7 +45,7 @@ class _Pad(Module):
 class _ConstantPadNd(_Pad):
     __constants__ = ["padding", "value"]
 
-    def __init__(self, padding: Any, value: float) -> None:
+    def __init__(self, padding: object, value: float) -> None:
         super().__init__(padding)
         self.value = value
 
@@ -118,7 +118,7 @@ class ConstantPad3d(_ConstantPadNd):
 
 
 class _ZeroPadNd(_ConstantPadNd):
-    def __init__(self, padding: Any) -> None:
+    def __init__(self, padding: object) -> None:
         super().__init__(padding, 0.0)
 
     def extra_repr(self) -> str:

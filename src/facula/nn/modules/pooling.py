@@ -28,8 +28,8 @@ class _MaxPoolNd(Module):
     def __init__(
         self,
         kernel_size: int | Sequence[int],
-        stride: Any = None,
-        padding: Any = 0,
+        stride: object = None,
+        padding: object = 0,
         dilation: int | Sequence[int] = 1,
         return_indices: bool = False,
         ceil_mode: bool = False,
@@ -144,7 +144,7 @@ class _MaxUnpoolNd(Module):
     _expand: Any = None
 
     def __init__(
-        self, kernel_size: int | Sequence[int], stride: Any = None, padding: Any = 0
+        self, kernel_size: int | Sequence[int], stride: object = None, padding: object = 0
     ) -> None:
         super().__init__()
         expand = type(self)._expand
@@ -278,8 +278,8 @@ class AvgPool1d(_AvgPoolNd):
     def __init__(
         self,
         kernel_size: int | Sequence[int],
-        stride: Any = None,
-        padding: Any = 0,
+        stride: object = None,
+        padding: object = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
     ) -> None:
@@ -328,8 +328,8 @@ class AvgPool2d(_AvgPoolNd):
     def __init__(
         self,
         kernel_size: int | Sequence[int],
-        stride: Any = None,
-        padding: Any = 0,
+        stride: object = None,
+        padding: object = 0,
         ceil_mode: bool = False,
         count_include_pad: bool = True,
         divisor_override: int | None = None,
@@ -393,10 +393,10 @@ class _FractionalMaxPoolNd(Module):
     def __init__(
         self,
         kernel_size: int | Sequence[int],
-        output_size: Any = None,
-        output_ratio: Any = None,
+        output_size: object = None,
+        output_ratio: object = None,
         return_indices: bool = False,
-        _random_samples: Any = None,
+        _random_samples: object = None,
     ) -> None:
         super().__init__()
         expand, name = type(self)._expand, type(self).__name__
@@ -505,7 +505,7 @@ class _LPPoolNd(Module):
         self,
         norm_type: float,
         kernel_size: int | Sequence[int],
-        stride: Any = None,
+        stride: object = None,
         ceil_mode: bool = False,
     ) -> None:
         super().__init__()
@@ -601,7 +601,7 @@ class _AdaptiveMaxPoolNd(Module):
     __constants__ = ["output_size", "return_indices"]
     return_indices: bool
 
-    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+    def __init__(self, output_size: object, return_indices: bool = False) -> None:
         super().__init__()
         self.output_size = output_size
         self.return_indices = return_indices
@@ -682,7 +682,7 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
 class _AdaptiveAvgPoolNd(Module):
     __constants__ = ["output_size"]
 
-    def __init__(self, output_size: Any) -> None:
+    def __init__(self, output_size: object) -> None:
         super().__init__()
         self.output_size = output_size
 

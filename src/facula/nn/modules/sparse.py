@@ -41,7 +41,13 @@ class _EmbeddingTable(Module):
     padding_idx: int | None
     weight: Any
 
-    def _make_weight(self, given: Any, freeze: bool, device: Any, dtype: Any) -> None:
+    def _make_weight(
+        self,
+        given: core.Tensor | None,
+        freeze: bool,
+        device: core.device | str | int | None,
+        dtype: Any,
+    ) -> None:
         shape = [self.num_embeddings, self.embedding_dim]
         if given is None:
             empty = facula.empty(shape, device=device, dtype=dtype)
@@ -162,7 +168,7 @@ class Embedding(_EmbeddingTable):
     @classmethod
     def from_pretrained(
         cls,
-        embeddings: Any,
+        embeddings: core.Tensor,
         freeze: bool = True,
         padding_idx: int | None = None,
         max_norm: float | None = None,

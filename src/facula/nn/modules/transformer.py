@@ -386,7 +386,7 @@ class TransformerDecoderLayer(_TransformerLayer):
     def _mha_block(
         self,
         x: core.Tensor,
-        mem: Any,
+        mem: core.Tensor,
         attn_mask: Any,
         key_padding_mask: Any,
         is_causal: bool = False,

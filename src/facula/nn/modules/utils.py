@@ -17,7 +17,7 @@ from facula.core.errors import fail
 def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple]:
     """A function that repeats a single value ``n`` times and makes a tuple of an iterable."""
 
-    def parse(x: Any) -> tuple:
+    def parse(x: object) -> tuple:
         if isinstance(x, collections.abc.Iterable):
             return tuple(x)
         return tuple(repeat(x, n))

@@ -73,7 +73,7 @@ def scatter(inputs: object, target_gpus: Sequence[Any], dim: int = 0) -> Any:
     return part(inputs)
 
 
-def gather(outputs: Any, target_device: Any, dim: int = 0) -> Any:
+def gather(outputs: Any, target_device: object, dim: int = 0) -> Any:
     """The tensors of several nestings of one form put together along a dimension on one device.
 
     Args:
@@ -198,7 +198,7 @@ def data_parallel(
     module: Module,
     inputs: object,
     device_ids: Sequence[Any] | None = None,
-    output_device: Any = None,
+    output_device: object = None,
     dim: int = 0,
     module_kwargs: dict[str, Any] | None = None,
 ) -> Any:
@@ -253,7 +253,7 @@ class DataParallel(Module):
         self,
         module: Module,
         device_ids: Sequence[Any] | None = None,
-        output_device: Any = None,
+        output_device: object = None,
         dim: int = 0,
     ) -> None:
         super().__init__()
@@ -264,7 +264,7 @@ class DataParallel(Module):
         if self.device_ids:
             self.module.to(self.device_ids[0])
 
-    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+    def forward(self, *inputs: object, **kwargs: object) -> Any:
         """The module's result, in the order of the input."""
         return data_parallel(
             self.module,

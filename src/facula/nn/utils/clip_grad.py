@@ -98,7 +98,7 @@ class _nothing:
 
 
 def clip_grads_with_norm_(
-    parameters: Any, max_norm: float, total_norm: Any, foreach: bool | None = None
+    parameters: object, max_norm: float, total_norm: core.Tensor, foreach: bool | None = None
 ) -> None:
     """Scales gradients by ``max_norm / (total_norm + 1e-6)`` where that is less than one, in place.
 
@@ -132,7 +132,7 @@ def clip_grads_with_norm_(
 
 
 def clip_grad_norm_(
-    parameters: Any,
+    parameters: object,
     max_norm: float,
     norm_type: float = 2.0,
     error_if_nonfinite: bool = False,
@@ -206,7 +206,9 @@ def clip_grad_norm(
     return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
 
-def clip_grad_value_(parameters: Any, clip_value: float, foreach: bool | None = None) -> None:
+def clip_grad_value_(
+    parameters: core.Tensor, clip_value: float, foreach: bool | None = None
+) -> None:
     """Clamps every element of gradients to [-clip_value, clip_value], in place.
 
     Args:

@@ -45,7 +45,7 @@ def parameters_to_vector(parameters: Iterable[Any]) -> Any:
     return facula.cat(parts)
 
 
-def vector_to_parameters(vec: Any, parameters: Iterable[Any]) -> None:
+def vector_to_parameters(vec: core.Tensor, parameters: Iterable[Any]) -> None:
     """Makes slices of a vector the data of parameters, the inverse of `parameters_to_vector`.
 
     Args:

@@ -46,8 +46,8 @@ def _require_eval(op: str, layer: Any, bn: Any) -> None:
 def _fused(
     weight: core.Tensor,
     bias: core.Tensor | None,
-    mean: Any,
-    var: Any,
+    mean: core.Tensor,
+    var: core.Tensor,
     eps: float,
     scale: Parameter,
     shift: Parameter,
@@ -111,7 +111,7 @@ def _with_norm(layer: Any, bn: Any, fuse: Callable[..., tuple[Any, Any]]) -> Any
     return fused
 
 
-def fuse_conv_bn_eval(conv: Any, bn: Any, transpose: bool = False) -> Any:
+def fuse_conv_bn_eval(conv: object, bn: object, transpose: bool = False) -> Any:
     """One layer that does what a convolution and a batch normalization behind it do in evaluation.
 
     Args:

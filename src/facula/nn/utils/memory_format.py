@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from facula.nn.modules.module import Module
 
 
-def _convert(module: Module, kinds: tuple, memory_format: Any) -> Any:
+def _convert(module: Module, kinds: tuple, memory_format: object) -> Any:
     for part in module.modules():
         if isinstance(part, kinds):
             part.weight.data = part.weight.detach().clone(memory_format=memory_format)
     return module
 
 
-def convert_conv2d_weight_memory_format(module: Module, memory_format: Any) -> Any:
+def convert_conv2d_weight_memory_format(module: Module, memory_format: object) -> Any:
     """Puts the weights of all 2-d convolutions of a module into a memory format, in place.
 
     Args:
@@ -40,7 +40,7 @@ def convert_conv2d_weight_memory_format(module: Module, memory_format: Any) -> A
     return _convert(module, (Conv2d, ConvTranspose2d), memory_format)
 
 
-def convert_conv3d_weight_memory_format(module: Module, memory_format: Any) -> Any:
+def convert_conv3d_weight_memory_format(module: Module, memory_format: object) -> Any:
     """Puts the weights of all 3-d convolutions of a module into a memory format, in place.
 
     Args:

@@ -36,14 +36,14 @@ def _tensor_of(module: Module, name: str) -> facula.Tensor:
     return weight
 
 
-def _is_orthogonal(q: Any, eps: float | None = None) -> bool:
+def _is_orthogonal(q: core.Tensor, eps: float | None = None) -> bool:
     n, k = q.size(-2), q.size(-1)
     identity = facula.eye(k, dtype=q.dtype, device=q.device)
     bound = (10.0 * n * facula.finfo(q.dtype).eps) if eps is None else eps
     return bool(facula.allclose(q.mH @ q, identity, atol=bound))
 
 
-def _make_orthogonal(a: Any) -> Any:
+def _make_orthogonal(a: core.Tensor) -> Any:
     """The orthogonal factor whose triangular factor has a positive diagonal."""
     q, r = facula.linalg.qr(a)
     return q * facula.sgn(facula.diagonal(r, dim1=-2, dim2=-1)).unsqueeze(-2)
@@ -216,7 +216,7 @@ class _WeightNorm(Module):
         super().__init__()
         self.dim = -1 if dim is None else dim
 
-    def forward(self, weight_g: Any, weight_v: Any) -> Any:
+    def forward(self, weight_g: core.Tensor, weight_v: core.Tensor) -> Any:
         """``g * v / |v|``."""
         return weight_v * (weight_g / norm_except_dim(weight_v, 2, self.dim))
 
@@ -303,7 +303,7 @@ class _SpectralNorm(Module):
             weight = weight.permute(self.dim, *rest)
         return weight.flatten(1)
 
-    def _power_method(self, matrix: Any, n_power_iterations: int) -> None:
+    def _power_method(self, matrix: core.Tensor, n_power_iterations: int) -> None:
         with no_grad():
             for _ in range(n_power_iterations):
                 self._u.copy_(F.normalize(facula.mv(matrix, self._v), dim=0, eps=self.eps))

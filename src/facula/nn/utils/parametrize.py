@@ -59,7 +59,7 @@ def _set(module: Module, name: str, tensor: Parameter) -> None:
         module.register_buffer(name, tensor)
 
 
-def _maybe_set(tensor: core.Tensor, value: Any) -> None:
+def _maybe_set(tensor: core.Tensor, value: core.Tensor) -> None:
     """Set data, unless that is what is there already."""
     if tensor is not value and not (
         tensor.shape == value.shape
@@ -176,7 +176,9 @@ class ParametrizationList(ModuleList):
             tensor.requires_grad_(original.requires_grad)
             _set(self, f"original{i}", tensor)
 
-    def _check_round_trip(self, original: Any, shape: Sequence[int], dtype: core.dtype) -> None:
+    def _check_round_trip(
+        self, original: core.Tensor, shape: Sequence[int], dtype: core.dtype
+    ) -> None:
         z = self()
         if not isinstance(z, core.Tensor):
             fail(

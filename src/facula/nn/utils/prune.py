@@ -208,7 +208,7 @@ class PruningContainer(BasePruningMethod):
     def __getitem__(self, idx: Any) -> Any:
         return self._pruning_methods[idx]
 
-    def compute_mask(self, t: Any, default_mask: Any) -> Any:
+    def compute_mask(self, t: core.Tensor, default_mask: core.Tensor) -> Any:
         """The last method's mask, on top of ``default_mask``, over what is not pruned yet."""
         method = self._pruning_methods[-1]
         mask = default_mask.to(dtype=t.dtype)
@@ -244,7 +244,7 @@ class PruningContainer(BasePruningMethod):
         return mask
 
 
-def _check_amount(amount: Any) -> None:
+def _check_amount(amount: float) -> None:
     if not isinstance(amount, numbers.Real):
         fail(
             TypeError,
@@ -265,7 +265,7 @@ def _check_amount(amount: Any) -> None:
         )
 
 
-def _units(amount: Any, size: int) -> int:
+def _units(amount: float, size: int) -> int:
     """How many of ``size`` units to prune."""
     if isinstance(amount, numbers.Integral):
         if int(amount) > size:
@@ -314,7 +314,7 @@ class _Unstructured(BasePruningMethod):
         _check_amount(amount)
         self.amount = amount
 
-    def compute_mask(self, t: Any, default_mask: Any) -> Any:
+    def compute_mask(self, t: core.Tensor, default_mask: core.Tensor) -> Any:
         """The mask."""
         count = _units(self.amount, t.nelement())
         mask = default_mask.clone(memory_format=facula.contiguous_format)
@@ -354,11 +354,11 @@ class L1Unstructured(_Unstructured):
                 [ 0.,  0.]])
     """
 
-    def _pruned(self, t: Any, count: int) -> Any:
+    def _pruned(self, t: core.Tensor, count: int) -> Any:
         return facula.topk(facula.abs(t).view(-1), k=count, largest=False).indices
 
 
-def _channel_mask(t: Any, kept: Any, dim: int) -> Any:
+def _channel_mask(t: core.Tensor, kept: core.Tensor, dim: int) -> Any:
     mask = facula.zeros_like(t)
     where: list = [slice(None)] * t.dim()
     where[dim] = kept
@@ -366,7 +366,7 @@ def _channel_mask(t: Any, kept: Any, dim: int) -> Any:
     return mask
 
 
-def _check_structured(t: Any, dim: int) -> None:
+def _check_structured(t: core.Tensor, dim: int) -> None:
     if t.dim() <= 1:
         fail(
             ValueError,
@@ -396,7 +396,7 @@ class _Structured(BasePruningMethod):
         self.amount = amount
         self.dim = dim
 
-    def compute_mask(self, t: Any, default_mask: Any) -> Any:
+    def compute_mask(self, t: core.Tensor, default_mask: core.Tensor) -> Any:
         """The mask."""
         _check_structured(t, self.dim)
         size = t.shape[self.dim]
@@ -445,7 +445,7 @@ class LnStructured(_Structured):
         super().__init__(amount, dim)
         self.n = n
 
-    def _scores(self, t: Any) -> Any:
+    def _scores(self, t: core.Tensor) -> Any:
         return _compute_norm(t, self.n, self.dim)
 
 
@@ -479,7 +479,7 @@ class CustomFromMask(BasePruningMethod):
         return default_mask * self.mask.to(dtype=default_mask.dtype)
 
 
-def _compute_norm(t: Any, n: Any, dim: int) -> Any:
+def _compute_norm(t: core.Tensor, n: int, dim: int) -> Any:
     dims = [d for d in range(t.dim()) if d != dim % t.dim()]
     return facula.norm(t, p=n, dim=dims)
 

@@ -27,7 +27,9 @@ class _Fields(NamedTuple):
     unsorted_indices: Tensor | None
 
 
-def _with_inverse(sorted_indices: Any, unsorted_indices: Any) -> tuple[Any, Any]:
+def _with_inverse(
+    sorted_indices: core.Tensor | None, unsorted_indices: core.Tensor | None
+) -> tuple[Any, Any]:
     if unsorted_indices is None:
         unsorted_indices = invert_permutation(sorted_indices)
     return sorted_indices, unsorted_indices
@@ -54,9 +56,9 @@ class PackedSequence(_Fields):
     def __new__(
         cls,
         data: object,
-        batch_sizes: Any = None,
-        sorted_indices: Any = None,
-        unsorted_indices: Any = None,
+        batch_sizes: core.Tensor | None = None,
+        sorted_indices: core.Tensor | None = None,
+        unsorted_indices: core.Tensor | None = None,
     ) -> Any:
         if batch_sizes is None:  # the older form: one pair
             if not isinstance(data, (list, tuple)) or len(data) != 2:
@@ -160,7 +162,7 @@ class PackedSequence(_Fields):
         return self.data.is_pinned()
 
 
-def invert_permutation(permutation: Any) -> Any:
+def invert_permutation(permutation: core.Tensor | None) -> Any:
     """The permutation that undoes another; None for None.
 
     Args:
@@ -335,7 +337,7 @@ def pad_packed_sequence(
 
 
 def pad_sequence(
-    sequences: Any,
+    sequences: object,
     batch_first: bool = False,
     padding_value: float = 0.0,
     padding_side: str = "right",
@@ -393,7 +395,9 @@ def pad_sequence(
     return facula.stack(rows, 0 if batch_first else 1)
 
 
-def unpad_sequence(padded_sequences: Any, lengths: Any, batch_first: bool = False) -> list[Any]:
+def unpad_sequence(
+    padded_sequences: core.Tensor, lengths: core.Tensor, batch_first: bool = False
+) -> list[Any]:
     """The sequences of a padded batch, the inverse of `pad_sequence`.
 
     Args:

@@ -115,7 +115,7 @@ class SpectralNorm:
         return function
 
 
-def _check_weight(weight: Any, name: str) -> None:
+def _check_weight(weight: core.Tensor, name: str) -> None:
     if weight is None:
         fail(
             ValueError,

@@ -10,6 +10,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import facula
+from facula import core
 from facula.core.errors import fail
 from facula.nn.parameter import Parameter, is_lazy
 from facula.nn.utils.forward_pre_hooks import take_off
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["WeightNorm", "remove_weight_norm", "weight_norm"]
 
 
-def norm_except_dim(v: Any, pow: int = 2, dim: int = 0) -> Any:
+def norm_except_dim(v: core.Tensor, pow: int = 2, dim: int = 0) -> Any:
     """The norms of the slices along ``dim``, in a shape that broadcasts; of everything for -1."""
     if dim == -1:
         return facula.linalg.vector_norm(v, pow)

@@ -62,7 +62,7 @@ def leaky_relu(call: Call, x: Value, negative_slope: Any) -> Any:
 
 
 @translation("clamp")
-def clamp(call: Call, x: Value, low: Any, high: Any) -> Any:
+def clamp(call: Call, x: Value, low: object, high: object) -> Any:
     """min(max(x, low), high)."""
     x = _plain(call, x)
     bounds = [b if b is None or not isinstance(b, Value) else _plain(call, b) for b in (low, high)]

@@ -53,7 +53,7 @@ def _lower(call: Call, query: Any, key: Any) -> Any:
     return call.op("LessOrEqual", columns, call.op("Unsqueeze", rows, [1]), gives=core.bool_)
 
 
-def _spread(call: Call, x: Any, heads: Any) -> Any:
+def _spread(call: Call, x: Any, heads: int) -> Any:
     """Keys or values of fewer heads, each repeated for the queries that share it."""
     if x.shape[1] == heads:
         return x

@@ -39,7 +39,7 @@ def pads(
 @translation("_conv")
 def conv(
     call: Call, x: Value, weight: Value, bias: Value, stride: Any, padding: Any, dilation: Any,
-    groups: int, output_size: Any,
+    groups: int, output_size: object,
 ) -> Any:  # fmt: skip
     """The convolution."""
     count = len(stride)
@@ -55,7 +55,7 @@ def conv(
 @translation("_conv_input")
 def conv_transpose(
     call: Call, x: Value, weight: Value, bias: Value, stride: Any, padding: Any, dilation: Any,
-    groups: int, input_size: Any,
+    groups: int, input_size: object,
 ) -> Any:  # fmt: skip
     """The transposed convolution; what its result is larger by stands behind each dimension."""
     count = len(stride)

@@ -14,7 +14,7 @@ from facula.onnx.table import Call, translation
 from facula.onnx.translations.views import ranged
 
 
-def filled(call: Call, value: Any) -> Any:
+def filled(call: Call, value: object) -> Any:
     """The result's shape full of a number."""
     sizes = call.graph.sizes(call.shape())
     if isinstance(value, Value):
@@ -37,31 +37,31 @@ _factory("empty_permuted", 0)
 
 
 @translation("full")
-def full(call: Call, size: Any, fill_value: Any, *options: object) -> Any:
+def full(call: Call, size: object, fill_value: object, *options: object) -> Any:
     """A shape full of a number."""
     return filled(call, fill_value)
 
 
 @translation("full_like")
-def full_like(call: Call, x: Value, fill_value: Any, *options: object) -> Any:
+def full_like(call: Call, x: Value, fill_value: object, *options: object) -> Any:
     """A tensor's shape full of a number."""
     return filled(call, fill_value)
 
 
 @translation("new_full")
-def new_full(call: Call, x: Value, size: Any, fill_value: Any, *options: object) -> Any:
+def new_full(call: Call, x: Value, size: object, fill_value: object, *options: object) -> Any:
     """A shape full of a number."""
     return filled(call, fill_value)
 
 
 @translation("scalar_tensor")
-def scalar_tensor(call: Call, s: Any, *options: object) -> Any:
+def scalar_tensor(call: Call, s: object, *options: object) -> Any:
     """A number as a tensor."""
     return call.graph.cast(call.graph.value(s, call.dtype), call.dtype)
 
 
 @translation("arange")
-def arange(call: Call, start: Any, end: Any, step: Any, *options: object) -> Any:
+def arange(call: Call, start: object, end: object, step: object, *options: object) -> Any:
     """Numbers at equal distances."""
     if end is None:
         start, end = 0, start
@@ -71,7 +71,7 @@ def arange(call: Call, start: Any, end: Any, step: Any, *options: object) -> Any
 
 
 @translation("eye")
-def eye(call: Call, n: Any, m: Any, *options: object) -> Any:
+def eye(call: Call, n: object, m: object, *options: object) -> Any:
     """Ones on the diagonal."""
     rows, columns = (ranged(call, size) for size in call.shape())
     same = call.op("Equal", call.op("Unsqueeze", rows, [1]), columns, gives=core.bool_)
@@ -79,7 +79,7 @@ def eye(call: Call, n: Any, m: Any, *options: object) -> Any:
 
 
 @translation("linspace")
-def linspace(call: Call, start: Any, end: Any, steps: Any, *options: object) -> Any:
+def linspace(call: Call, start: object, end: object, steps: object, *options: object) -> Any:
     """A number of values from one number to another."""
     wide = call.dtype if call.dtype.is_floating_point else core.float32
     first, last = (call.graph.cast(call.graph.value(n, wide), wide) for n in (start, end))

@@ -96,7 +96,7 @@ class Subscript:
 
 
 @translation("_index")
-def index(call: Call, x: Value, indices: Any) -> Any:
+def index(call: Call, x: Value, indices: object) -> Any:
     """A subscript with tensors."""
     subscript = Subscript(call, x, indices)
     if len(subscript.dims) == 1:

@@ -44,7 +44,7 @@ def _around(call: Call, x: Any, windows: Sequence[Any], ceil_mode: bool) -> dict
 
 @translation("_max_pool")
 def max_pool(
-    call: Call, x: Value, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
+    call: Call, x: Value, kernel: Any, stride: object, padding: object, dilation: object, ceil_mode: bool,
     index_bytes: int,
 ) -> Any:  # fmt: skip
     """The largest value of each window, and where it stands in its plane."""
@@ -72,7 +72,7 @@ def max_pool(
 
 @translation("_avg_pool")
 def avg_pool(
-    call: Call, x: Value, kernel: Any, stride: Any, padding: Any, ceil_mode: bool,
+    call: Call, x: Value, kernel: Any, stride: object, padding: object, ceil_mode: bool,
     count_include_pad: bool, divisor: int,
 ) -> Any:  # fmt: skip
     """The mean of each window."""
@@ -112,7 +112,7 @@ def _windows(size: int, out: int) -> list[tuple[int, int]]:
     return [(i * size // out, -(-(i + 1) * size // out)) for i in range(out)]
 
 
-def _adaptive(call: Call, x: Value, output_size: Any, kind: str, reduction: str) -> Any:
+def _adaptive(call: Call, x: Value, output_size: list[Any], kind: str, reduction: str) -> Any:
     space = len(output_size)
     outs = [plain(n) for n in output_size]
     if all(n == 1 for n in outs):

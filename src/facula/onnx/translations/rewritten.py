@@ -8,6 +8,7 @@ the kernel that it replaces, which is why others do not use them.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from facula import core
@@ -37,7 +38,7 @@ def binary_cross_entropy_elements(input: Tensor, target: Tensor) -> Tensor:
 
 @rewrite("cross_entropy_rows")
 def cross_entropy_rows(
-    input: Tensor, target: Tensor, weight: Any, ignore_index: int, label_smoothing: float
+    input: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int, label_smoothing: float
 ) -> Any:
     """Each row's loss, and the logarithm of its sum of exponentials."""
     dim = min(input.dim() - 1, 1)
@@ -60,7 +61,7 @@ def cross_entropy_rows(
 @rewrite("searchsorted")
 def searchsorted(
     sorted_sequence: Tensor, self: Any, *, out_int32: bool = False, right: bool = False,
-    side: Any = None, sorter: Any = None,
+    side: object = None, sorter: object = None,
 ) -> Tensor:  # fmt: skip
     """Where values would stand: how many of a row are smaller."""
     rows = sorted_sequence if sorter is None else F.gather(sorted_sequence, -1, sorter)
@@ -115,7 +116,7 @@ def embedding_bag(
     return (found / F.clamp(counts, min=1) if mode == 1 else found), bags
 
 
-def _scanned(x: list[Any], dim: int, join: Any) -> list[Any]:
+def _scanned(x: list[Any], dim: int, join: Callable[..., Any]) -> list[Any]:
     """A scan whose every step doubles how many elements are in; `join` gets earlier, then later ones."""
     size, step = x[0].shape[dim], 1
     while step < size:
@@ -135,7 +136,7 @@ def logcumsumexp(self: Tensor, dim: int) -> Tensor:
     return _scanned([self], dim, lambda a, b: [F.logaddexp(a[0], b[0])])[0]
 
 
-def _extreme(better: Any) -> Any:
+def _extreme(better: Callable[..., Any]) -> Any:
     def scan(self: Tensor, dim: int) -> Any:
         if not self.dim():
             return self.clone(), F.zeros((), dtype=core.int64)

@@ -28,7 +28,7 @@ def view(name: str) -> Callable[[Any], Any]:
 
 
 @view("view")
-def reshape(call: Call, x: Value, size: Any) -> Any:
+def reshape(call: Call, x: Value, size: object) -> Any:
     """The elements in another shape."""
     sizes = list(size) if isinstance(size, (list, tuple)) else [size]
     if len(sizes) == 1 and isinstance(sizes[0], (list, tuple)):
@@ -68,14 +68,14 @@ def expand(call: Call, x: Value, size: Any, implicit: bool = False) -> Any:
 
 
 @view("select")
-def select(call: Call, x: Value, dim: int, index: Any) -> Any:
+def select(call: Call, x: Value, dim: int, index: object) -> Any:
     """The entries at an index."""
     index = index if isinstance(index, Value) else call.graph.value(index, core.int64)
     return call.op("Gather", x, index, axis=dim)
 
 
 @view("slice")
-def slice_(call: Call, x: Value, dim: int, start: Any, end: Any, step: int) -> Any:
+def slice_(call: Call, x: Value, dim: int, start: object, end: object, step: int) -> Any:
     """A range along a dimension."""
     start = 0 if start is None else start
     end = _END if end is None else end

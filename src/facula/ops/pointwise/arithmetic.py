@@ -126,7 +126,7 @@ def sgn(x):
     return x if x.is_bool else s.sgn(x)
 
 
-def _square_dtype(common: Any, variant: Any, values: object) -> Any:
+def _square_dtype(common: core.dtype, variant: Any, values: object) -> Any:
     """The square of a bool is an integer."""
     return core.int64 if common == core.bool else common
 

@@ -146,7 +146,7 @@ def isreal(x):
     return x.im == 0 if x.is_complex else _TRUE
 
 
-def _sign_dtype(common: Any, variant: Any, values: object) -> Any:
+def _sign_dtype(common: core.dtype, variant: Any, values: object) -> Any:
     """uint64 in float64, where none of its values has a sign."""
     return core.float64 if common is core.uint64 else common
 

@@ -22,7 +22,11 @@ class Linear(nnq.Linear):
     _relu = False
 
     def __init__(
-        self, in_features: int, out_features: int, bias_: bool = True, dtype: Any = core.qint8
+        self,
+        in_features: int,
+        out_features: int,
+        bias_: bool = True,
+        dtype: core.dtype = core.qint8,
     ) -> None:
         super().__init__(in_features, out_features, bias_, dtype)
         self.version = 4
@@ -46,12 +50,14 @@ class Linear(nnq.Linear):
             text += f", qscheme={self.weight().qscheme()}"
         return text
 
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, meta: Any, *rest: Any) -> None:
+    def _load_from_state_dict(
+        self, state_dict: object, prefix: str, meta: Any, *rest: object
+    ) -> None:
         self.version = meta.get("version") or 1
         super()._load_from_state_dict(state_dict, prefix, meta, *rest)
 
     @classmethod
-    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+    def from_float(cls, mod: object, use_precomputed_fake_quant: bool = False) -> Any:
         """In the place of a float layer; its `qconfig` says how its weight is observed."""
         layer = mod[0] if isinstance(mod, nni._FusedModule) else mod
         if not isinstance(layer, nn.Linear):

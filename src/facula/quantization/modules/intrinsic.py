@@ -19,7 +19,7 @@ class _FusedModule(nn.Sequential):
 def _sequence(name: str, doc: str, *kinds: tuple[str, ...]) -> type:
     """A fused class of layers of the named kinds."""
 
-    def __init__(self: Any, *parts: Any) -> None:
+    def __init__(self: Any, *parts: object) -> None:
         if len(parts) != len(kinds):
             fail(
                 TypeError,

@@ -14,13 +14,14 @@ from typing import Any
 
 import facula.nn as nn
 import facula.nn.functional as functional
+from facula import core
 from facula.autograd.grad_mode import no_grad
 from facula.core.errors import fail
 from facula.quantization.modules import intrinsic as nni
 from facula.quantization.tensor import per_channel_affine_float_qparams
 
 
-def _checked(kind: type, qconfig: Any) -> Any:
+def _checked(kind: type, qconfig: object) -> Any:
     if not qconfig:
         fail(
             AssertionError,
@@ -49,11 +50,11 @@ class _Weighted:
     bias: Any
     qconfig: Any
 
-    def _watch(self, qconfig: Any) -> None:
+    def _watch(self, qconfig: object) -> None:
         self.qconfig = _checked(type(self), qconfig)
         self.weight_fake_quant = self.qconfig.weight()
 
-    def _out(self, y: Any) -> Any:
+    def _out(self, y: core.Tensor) -> Any:
         return functional.relu(y) if self._relu else y
 
     @classmethod
@@ -92,7 +93,7 @@ class Linear(_Weighted, nn.Linear):
         self._watch(qconfig)
 
     @classmethod
-    def _make(cls, layer: Any, qconfig: Any) -> Any:
+    def _make(cls, layer: Linear, qconfig: object) -> Any:
         return cls(layer.in_features, layer.out_features, layer.bias is not None, qconfig=qconfig)
 
     def forward(self, input: Any) -> Any:
@@ -114,7 +115,7 @@ class _Convolution(_Weighted):
         self._watch(qconfig)
 
     @classmethod
-    def _make(cls, layer: Any, qconfig: Any) -> Any:
+    def _make(cls, layer: Conv2d, qconfig: object) -> Any:
         return cls(*_geometry(layer), qconfig=qconfig)
 
     def forward(self, input: Any) -> Any:
@@ -155,7 +156,7 @@ class Conv3d(_Convolution, nn.Conv3d):
     _FLOAT_MODULE = nn.Conv3d
 
 
-def _check_table(word: str, fake: Any) -> None:
+def _check_table(word: str, fake: nn.Module) -> None:
     """AssertionError unless each row of a table has a scale and a zero point that is a float."""
     if fake.qscheme is not per_channel_affine_float_qparams:
         fail(
@@ -167,7 +168,7 @@ def _check_table(word: str, fake: Any) -> None:
         )
 
 
-def _check_float(kind: Any, mod: Any) -> None:
+def _check_float(kind: Any, mod: nn.Module) -> None:
     """AssertionError unless a module is of the float class for a class, and has a configuration."""
     wanted = kind._FLOAT_MODULE
     if type(mod) is not wanted:
@@ -277,14 +278,14 @@ class _Normalized(_Weighted):
     #: whether two convolutions replace the division by the norm's weight, which may be 0
     _enable_slow_path_for_better_numerical_stability = False
 
-    def _begin(self, made: Any, eps: float, momentum: float | None, freeze_bn: bool) -> None:
+    def _begin(self, made: type, eps: float, momentum: float | None, freeze_bn: bool) -> None:
         """A norm of its own, for layers that are made from nothing."""
         me: Any = self
         me._with_norm(made(me.weight.shape[0], eps, momentum))
         if freeze_bn:
             me.freeze_bn_stats()
 
-    def _with_norm(self, norm: Any) -> None:
+    def _with_norm(self, norm: nn.Module) -> None:
         me: Any = self
         me.bn = norm
         me.freeze_bn = False
@@ -327,7 +328,7 @@ class _Normalized(_Weighted):
         me: Any = self
         return [1, -1] + [1] * (me.weight.dim() - 2)
 
-    def _biased(self, y: Any) -> Any:
+    def _biased(self, y: core.Tensor) -> Any:
         me: Any = self
         return y if me.bias is None else y + me.bias.reshape(self._places())
 
@@ -338,7 +339,7 @@ class _Normalized(_Weighted):
         across = factor.reshape([-1] + [1] * (me.weight.dim() - 1))
         return factor, me.weight_fake_quant(me.weight * across)
 
-    def _convolved_twice(self, input: Any) -> Any:
+    def _convolved_twice(self, input: core.Tensor) -> Any:
         """The same without a division by the norm's weight: statistics come from the weight as it is."""
         me: Any = self
         norm, places = me.bn, self._places()
@@ -358,7 +359,7 @@ class _Normalized(_Weighted):
         shift = mean if me.bias is None else mean - me.bias
         return y + (norm.bias - norm.weight * shift / deviation).reshape(places)
 
-    def _run(self, x: Any, weight: Any) -> Any:
+    def _run(self, x: core.Tensor, weight: core.Tensor) -> Any:
         me: Any = self
         if me.weight.dim() == 2:
             return functional.linear(x, weight)
@@ -426,13 +427,13 @@ ConvBnReLU3d: Any = _define_normalized("ConvBnReLU3d", Conv3d, nn.Conv3d, True)
 LinearBn1d: Any = _define_normalized("LinearBn1d", Linear, nn.Linear, False)
 
 
-def update_bn_stats(mod: Any) -> None:
+def update_bn_stats(mod: object) -> None:
     """Let a module's running statistics follow the batches: for `model.apply`."""
     if isinstance(mod, _Normalized):
         mod.update_bn_stats()
 
 
-def freeze_bn_stats(mod: Any) -> None:
+def freeze_bn_stats(mod: object) -> None:
     """Keep a module's running statistics: for `model.apply`."""
     if isinstance(mod, _Normalized):
         mod.freeze_bn_stats()

@@ -27,7 +27,7 @@ class Linear(nnqat.Linear):
 
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, qconfig: Any = None,
-        device: Any = None, dtype: Any = None,
+        device: object = None, dtype: object = None,
     ) -> None:  # fmt: skip
         super().__init__(in_features, out_features, bias, qconfig, device, dtype)
         if not _forgets(qconfig):

@@ -33,7 +33,7 @@ from facula.quantization.tensor import (
 _BY_CHANNEL = (per_channel_affine, per_channel_symmetric, per_channel_affine_float_qparams)
 
 
-def quantized_weight(weight: Any, observer: Any) -> Any:
+def quantized_weight(weight: core.Tensor, observer: nn.Module) -> Any:
     """A weight as integers, by what an observer chose."""
     scale, zero = observer.calculate_qparams()
     weight = weight.detach().float()
@@ -51,7 +51,7 @@ def quantized_weight(weight: Any, observer: Any) -> Any:
     return like(made, made._integers.clamp(low, high))
 
 
-def _observed(layer: Any, mod: Any) -> Any:
+def _observed(layer: nn.Module, mod: nn.Module) -> Any:
     """The observer of a float layer's weight, which has looked at it."""
     observer = getattr(mod, "weight_fake_quant", None)
     if observer is not None:
@@ -64,7 +64,7 @@ def _observed(layer: Any, mod: Any) -> Any:
     return observer
 
 
-def _result_parameters(mod: Any) -> tuple[float, int]:
+def _result_parameters(mod: nn.Module) -> tuple[float, int]:
     """Scale and zero point of the result, by the observer behind a layer."""
     observer = getattr(mod, "activation_post_process", None)
     if observer is None:
@@ -73,7 +73,7 @@ def _result_parameters(mod: Any) -> tuple[float, int]:
     return float(made[0]), int(made[1])
 
 
-def _check_kind(cls: Callable[..., Any], observer: Any) -> None:
+def _check_kind(cls: Callable[..., Any], observer: nn.Module) -> None:
     if observer.dtype is not core.qint8:
         fail(
             AssertionError,
@@ -122,7 +122,7 @@ class LinearPackedParams(nn.Module):
         else:
             self.set_weight_bias(empty, None)
 
-    def set_weight_bias(self, weight: Any, bias: core.Tensor | None) -> None:
+    def set_weight_bias(self, weight: object, bias: core.Tensor | None) -> None:
         """Pack a weight and a bias."""
         bias = None if bias is None else bias.detach()
         if self.dtype is core.float16:
@@ -142,7 +142,7 @@ class LinearPackedParams(nn.Module):
         destination[prefix + "dtype"] = self.dtype
         destination[prefix + "_packed_params"] = self._weight_bias()
 
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, meta: Any, strict: Any, missing: Any,
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, meta: Any, strict: object, missing: Any,
                               unexpected: Any, errors: Any) -> None:  # fmt: skip
         if (meta.get("version") or 1) < 3 and prefix + "weight" in state_dict:
             # files of older versions have weight and bias by themselves
@@ -171,7 +171,11 @@ class Linear(WeightedQuantizedModule):
     _FLOAT_MODULE = (nn.Linear,)
 
     def __init__(
-        self, in_features: int, out_features: int, bias_: bool = True, dtype: Any = core.qint8
+        self,
+        in_features: int,
+        out_features: int,
+        bias_: bool = True,
+        dtype: core.dtype = core.qint8,
     ) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
@@ -219,7 +223,7 @@ class Linear(WeightedQuantizedModule):
         super()._save_to_state_dict(destination, prefix, keep_vars)
         self._save_result(destination, prefix)
 
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, meta: Any, strict: Any, missing: Any,
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, meta: Any, strict: object, missing: Any,
                               unexpected: Any, errors: Any) -> None:  # fmt: skip
         if (meta.get("version") or 1) == 1:  # the layer itself had weight and bias
             for name in ("weight", "bias"):
@@ -233,7 +237,7 @@ class Linear(WeightedQuantizedModule):
         super()._load_from_state_dict(state_dict, prefix, meta, False, missing, unexpected, errors)
 
     @classmethod
-    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+    def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: bool = False) -> Any:
         """In the place of a layer that was observed, or trained with fake quantization."""
         layer = _float_layer(cls, mod, nn.Linear)
         observer = _observed(layer, mod)
@@ -252,7 +256,7 @@ class Linear(WeightedQuantizedModule):
         return made
 
 
-def _float_layer(cls: Callable[..., Any], mod: Any, kind: Any) -> Any:
+def _float_layer(cls: Callable[..., Any], mod: nn.Module, kind: type) -> Any:
     """The float layer inside of a fused module, with a norm folded into it; or the module itself."""
     if isinstance(mod, nnqat._Normalized):
         return mod.folded()
@@ -335,9 +339,9 @@ class _ConvNd(WeightedQuantizedModule):
     _word = "QuantizedConv2d"
 
     def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
-        dilation: Any = 1, groups: int = 1, bias: bool = True, padding_mode: str = "zeros",
-        output_padding: Any = 0, device: core.device | str | int | None = None, dtype: core.dtype | None = None,
+        self, in_channels: int, out_channels: int, kernel_size: object, stride: object = 1, padding: object = 0,
+        dilation: object = 1, groups: int = 1, bias: bool = True, padding_mode: str = "zeros",
+        output_padding: object = 0, device: core.device | str | int | None = None, dtype: core.dtype | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         if padding_mode not in ("zeros", "reflect"):
@@ -400,7 +404,7 @@ class _ConvNd(WeightedQuantizedModule):
         destination[prefix + "weight"], destination[prefix + "bias"] = self._weight_bias()
         self._save_result(destination, prefix)
 
-    def _load_from_state_dict(self, state_dict: Any, prefix: str, meta: Any, strict: Any, missing: Any,
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, meta: Any, strict: object, missing: Any,
                               unexpected: Any, errors: Any) -> None:  # fmt: skip
         for name in ("weight", "scale", "zero_point"):
             if prefix + name not in state_dict:
@@ -412,7 +416,7 @@ class _ConvNd(WeightedQuantizedModule):
         super()._load_from_state_dict(state_dict, prefix, meta, False, missing, unexpected, errors)
 
     @classmethod
-    def from_float(cls, mod: Any, use_precomputed_fake_quant: bool = False) -> Any:
+    def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: bool = False) -> Any:
         """In the place of a layer that was observed, or trained with fake quantization."""
         layer = _float_layer(cls, mod, cls._float)
         observer = _observed(layer, mod)
@@ -423,7 +427,7 @@ class _ConvNd(WeightedQuantizedModule):
         return made
 
     @classmethod
-    def _of(cls, layer: Any) -> Any:
+    def _of(cls, layer: _ConvNd) -> Any:
         padding = layer.padding
         if isinstance(padding, str):
             rest = zip(layer.dilation, layer.kernel_size, strict=True)
@@ -497,16 +501,16 @@ def _define_transposed(name: str, kind: str) -> Any:
     made = _define_convolution(name, kind, False)
 
     def __init__(
-        self: Any, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1,
-        padding: Any = 0, output_padding: Any = 0, groups: int = 1, bias: bool = True,
-        dilation: Any = 1, padding_mode: str = "zeros", device: Any = None, dtype: Any = None,
+        self: Any, in_channels: int, out_channels: int, kernel_size: object, stride: object = 1,
+        padding: object = 0, output_padding: object = 0, groups: int = 1, bias: bool = True,
+        dilation: object = 1, padding_mode: str = "zeros", device: object = None, dtype: object = None,
     ) -> None:  # fmt: skip
         _ConvNd.__init__(
             self, in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias,
             padding_mode, output_padding,
         )  # fmt: skip
 
-    def _of(cls: Any, layer: Any) -> Any:
+    def _of(cls: Any, layer: _ConvNd) -> Any:
         return cls(
             layer.in_channels, layer.out_channels, layer.kernel_size, layer.stride, layer.padding,
             layer.output_padding, layer.groups, layer.bias is not None, layer.dilation,
@@ -546,7 +550,7 @@ class _WithResult(nn.Module):
 
     _attributes: tuple[str, ...] = ()
 
-    def __init__(self, scale: float, zero_point: int, *values: Any, **named: Any) -> None:
+    def __init__(self, scale: float, zero_point: int, *values: object, **named: object) -> None:
         super().__init__()
         self.register_buffer("scale", core.tensor(float(scale)))
         self.register_buffer("zero_point", core.tensor(int(zero_point)))
@@ -673,7 +677,7 @@ class BatchNorm2d(_Norm, nn.BatchNorm2d):
     """A norm by running statistics."""
 
     def __init__(
-        self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, **_: Any
+        self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, **_: object
     ) -> None:
         super().__init__(num_features, eps, momentum)
         self._put(1.0, 0)
@@ -716,8 +720,8 @@ class BNReLU3d(BatchNorm3d):
 class LayerNorm(_Norm, nn.LayerNorm):
     """A norm over the last dimensions."""
 
-    def __init__(self, normalized_shape: Any, weight: Any, bias: Any, scale: float, zero_point: int,
-                 eps: float = 1e-5, elementwise_affine: bool = True, **_: Any) -> None:  # fmt: skip
+    def __init__(self, normalized_shape: object, weight: object, bias: object, scale: float, zero_point: int,
+                 eps: float = 1e-5, elementwise_affine: bool = True, **_: object) -> None:  # fmt: skip
         nn.LayerNorm.__init__(self, normalized_shape, eps, elementwise_affine)
         self.weight, self.bias = weight, bias
         self._put(scale, zero_point)
@@ -739,8 +743,8 @@ class LayerNorm(_Norm, nn.LayerNorm):
 class GroupNorm(_Norm, nn.GroupNorm):
     """A norm over groups of channels."""
 
-    def __init__(self, num_groups: int, num_channels: int, weight: Any, bias: Any, scale: float,
-                 zero_point: int, eps: float = 1e-5, affine: bool = True, **_: Any) -> None:  # fmt: skip
+    def __init__(self, num_groups: int, num_channels: int, weight: object, bias: object, scale: float,
+                 zero_point: int, eps: float = 1e-5, affine: bool = True, **_: object) -> None:  # fmt: skip
         nn.GroupNorm.__init__(self, num_groups, num_channels, eps, affine)
         self.weight, self.bias = weight, bias
         self._put(scale, zero_point)

@@ -71,7 +71,7 @@ class ReferenceQuantizedModule(nn.Module):
         self.weight_quant_min = given.get("quant_min")
         self.weight_quant_max = given.get("quant_max")
 
-    def _keep(self, name: str, value: Any, dtype: core.dtype) -> None:
+    def _keep(self, name: str, value: object, dtype: core.dtype) -> None:
         if isinstance(value, core.Tensor):
             self.register_buffer(name, value.detach().clone())
         else:
@@ -123,7 +123,7 @@ class Linear(nn.Linear, ReferenceQuantizedModule):
     _get_name = ReferenceQuantizedModule._get_name
 
     @classmethod
-    def from_float(cls, float_linear: Any, weight_qparams: dict[str, Any]) -> Any:
+    def from_float(cls, float_linear: nn.Module, weight_qparams: dict[str, Any]) -> Any:
         """In the place of a float layer, with its parameters."""
         made = cls(
             float_linear.in_features, float_linear.out_features, float_linear.bias is not None,
@@ -132,7 +132,7 @@ class Linear(nn.Linear, ReferenceQuantizedModule):
         return _with_parameters(made, float_linear)
 
 
-def _with_parameters(made: Any, layer: Any) -> Any:
+def _with_parameters(made: ReferenceQuantizedModule, layer: nn.Module) -> Any:
     made.weight = nn.Parameter(layer.weight.detach())
     if getattr(layer, "bias", None) is not None:
         made.bias = nn.Parameter(layer.bias.detach())
@@ -140,7 +140,7 @@ def _with_parameters(made: Any, layer: Any) -> Any:
     return made
 
 
-def _arguments_of(layer: Any, transposed: bool) -> list[Any]:
+def _arguments_of(layer: nn.Module, transposed: bool) -> list[Any]:
     """What a convolution was made of, in the order in which its class takes it."""
     first = [layer.in_channels, layer.out_channels, layer.kernel_size, layer.stride, layer.padding]
     groups, bias, dilation = layer.groups, layer.bias is not None, layer.dilation
@@ -161,7 +161,7 @@ def _define_convolution(name: str) -> Any:
         kind.__init__(self, *args, **keywords)
         self._init_weight_qparams(weight_qparams, keywords.get("device"))
 
-    def forward(self: Any, x: core.Tensor, output_size: Any = None) -> Any:
+    def forward(self: Any, x: core.Tensor, output_size: object = None) -> Any:
         weight = self.get_weight()
         if not transposed:
             return self._conv_forward(x, weight, self.bias)
@@ -173,7 +173,7 @@ def _define_convolution(name: str) -> Any:
             x, weight, self.bias, self.stride, self.padding, more, self.groups, self.dilation
         )
 
-    def from_float(cls: Any, float_conv: Any, weight_qparams: dict[str, Any]) -> Any:
+    def from_float(cls: Any, float_conv: nn.Module, weight_qparams: dict[str, Any]) -> Any:
         given = _arguments_of(float_conv, transposed)
         return _with_parameters(cls(*given, weight_qparams=weight_qparams), float_conv)
 
@@ -259,7 +259,7 @@ _CLASSES: dict[Any, Any] = {
 }
 
 
-def parameters_of(observer: Any) -> dict[str, Any]:
+def parameters_of(observer: nn.Module) -> dict[str, Any]:
     """What a reference layer takes as `weight_qparams`, by what an observer chose."""
     scheme = _AFFINE.get(observer.qscheme, observer.qscheme)
     found = {"qscheme": scheme, "dtype": observer.dtype}
@@ -271,13 +271,13 @@ def parameters_of(observer: Any) -> dict[str, Any]:
     return found
 
 
-def exists_for(module: Any) -> bool:
+def exists_for(module: nn.Module) -> bool:
     """Whether there is a reference layer for a layer, or for the one that a fused module begins with."""
     layer = module[0] if isinstance(module, nni._FusedModule) else module
     return type(layer) in _CLASSES or isinstance(layer, nnqat._Weighted)
 
 
-def of(module: Any) -> Any:
+def of(module: nn.Module) -> Any:
     """The reference layer in the place of a layer; with its relu behind it where that is a part of the layer."""
     if isinstance(module, nnqat._Normalized):
         layer = module.folded()

@@ -18,7 +18,7 @@ __all__ = ["DeQuantStub", "DeQuantize", "QuantStub", "QuantWrapper", "Quantize"]
 class QuantStub(Module):
     """Where the quantized part begins: an observer before a conversion."""
 
-    def __init__(self, qconfig: Any = None) -> None:
+    def __init__(self, qconfig: object = None) -> None:
         super().__init__()
         if qconfig:
             self.qconfig = qconfig
@@ -31,7 +31,7 @@ class QuantStub(Module):
 class DeQuantStub(Module):
     """Where the quantized part ends: the identity before a conversion."""
 
-    def __init__(self, qconfig: Any = None) -> None:
+    def __init__(self, qconfig: object = None) -> None:
         super().__init__()
         if qconfig:
             self.qconfig = qconfig
@@ -63,7 +63,9 @@ class Quantize(Module):
     scale: Any
     zero_point: Any
 
-    def __init__(self, scale: Any, zero_point: Any, dtype: Any, factory_kwargs: Any = None) -> None:
+    def __init__(
+        self, scale: Any, zero_point: Any, dtype: core.dtype, factory_kwargs: object = None
+    ) -> None:
         super().__init__()
         scale, zero_point = float(scale), int(zero_point)
         self.register_buffer("scale", core.tensor([scale]))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
-from facula import ops
+from facula import core, ops
 from facula.fx import Node
 from facula.ops.registry import F
 from facula.quantization.pt2e.quantizer.annotate import call_word
@@ -18,7 +18,7 @@ from facula.quantization.pt2e.quantizer.annotate import call_word
 __all__ = ["canonical", "fold_norms", "value_of"]
 
 
-def value_of(model: Any, node: Node) -> Any:
+def value_of(model: object, node: Node) -> Any:
     """The tensor of a `get_attr` node."""
     made = model
     for part in node.target.split("."):
@@ -72,7 +72,7 @@ def canonical(model: Any) -> None:
             step(model, node)
 
 
-def _constants(model: Any, nodes: Any) -> list[Any] | None:
+def _constants(model: object, nodes: tuple[Any, ...]) -> list[Any] | None:
     """The tensors of nodes that are constants (None for None); None where one is not."""
     found = []
     for node in nodes:
@@ -82,7 +82,7 @@ def _constants(model: Any, nodes: Any) -> list[Any] | None:
     return found
 
 
-def _constant(model: Any, before: Node, name: str, value: Any) -> Any:
+def _constant(model: Any, before: Node, name: str, value: core.Tensor) -> Any:
     """A new constant of a graph."""
     number = 0
     while hasattr(model, f"{name}_{number}"):

@@ -22,7 +22,7 @@ __all__ = ["convert", "is_observer"]
 _CHANNELS = (*PER_CHANNEL, per_channel_symmetric)
 
 
-def is_observer(module: Any) -> bool:
+def is_observer(module: object) -> bool:
     """Whether a module observes, or pretends to quantize."""
     return isinstance(module, (ObserverBase, FakeQuantizeBase))
 
@@ -52,7 +52,7 @@ def _parameters(model: Any, node: Node, observer: Any) -> tuple[str, tuple[Any, 
     return "tensor", (float(scale), int(zero))
 
 
-def _convert_node(model: Any, node: Node, observer: Any) -> None:
+def _convert_node(model: Any, node: Node, observer: object) -> None:
     low, high, kind = _limits(observer)
     users = list(node.users)
     with model.graph.inserting_before(node):

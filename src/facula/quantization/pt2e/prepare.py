@@ -34,11 +34,11 @@ class DerivedObserver(ObserverBase):
         self.qscheme, self.ch_axis = spec.qscheme, spec.ch_axis
         self._derive, self._sources = spec.derive_qparams_fn, tuple(sources)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: object) -> Any:
         """The argument."""
         return x
 
-    def calculate_qparams(self, **_: Any) -> Any:
+    def calculate_qparams(self, **_: object) -> Any:
         """What the function gives."""
         return self._derive(list(self._sources))
 
@@ -80,13 +80,13 @@ class _Observers:
                 )
             seen.append(following)
 
-    def _taken_as_made(self, value: Any, spec: QuantizationSpec) -> bool:
+    def _taken_as_made(self, value: object, spec: QuantizationSpec) -> bool:
         """Whether a value is taken with the specification that it is made with."""
         if not isinstance(value, tuple) or value[0] not in self.specs:
             return False
         return self.specs[self.root(value[0])] == spec
 
-    def _spec(self, value: Any) -> Any:
+    def _spec(self, value: object) -> Any:
         if value not in self.specs:
             fail(
                 RuntimeError,
@@ -97,7 +97,7 @@ class _Observers:
             )
         return self.specs[value]
 
-    def of(self, value: Any) -> Any:
+    def of(self, value: object) -> Any:
         """The observer of a value."""
         root = self.root(value)
         if root not in self.made:
@@ -162,7 +162,9 @@ def observe(model: Any, quantizer: Any) -> None:
                 _take(model, source, node, observers, placed)
 
 
-def _take(model: Any, source: Any, node: Any, observers: _Observers, placed: Any) -> None:
+def _take(
+    model: object, source: object, node: Any, observers: _Observers, placed: dict[Any, Any]
+) -> None:
     root = observers.root((source, node))
     own = placed.get((source, observers.root(source))) if source in observers.specs else None
     if own is not None and observers.root(source) == root:
@@ -175,7 +177,9 @@ def _take(model: Any, source: Any, node: Any, observers: _Observers, placed: Any
     node.args = map_arg(node.args, lambda n: behind if n is former else n)
 
 
-def _place(model: Any, source: Any, root: Any, observers: _Observers, placed: Any) -> Any:
+def _place(
+    model: Any, source: Any, root: Any, observers: _Observers, placed: dict[Any, Any]
+) -> Any:
     """The node that passes a value through an observer, which is made where it is not there."""
     if (source, root) not in placed:
         observer = observers.made[root]

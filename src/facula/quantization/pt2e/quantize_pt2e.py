@@ -30,7 +30,7 @@ def _check_model(op: str, model: GraphModule) -> None:
         )
 
 
-def _prepared(op: str, model: GraphModule, quantizer: Any, folds: bool) -> Any:
+def _prepared(op: str, model: GraphModule, quantizer: object, folds: bool) -> Any:
     _check_model(op, model)
     if not isinstance(quantizer, Quantizer):
         fail(
@@ -52,7 +52,7 @@ def _prepared(op: str, model: GraphModule, quantizer: Any, folds: bool) -> Any:
     return model
 
 
-def prepare_pt2e(model: GraphModule, quantizer: Any) -> Any:
+def prepare_pt2e(model: GraphModule, quantizer: object) -> Any:
     """Observers where a quantizer annotates; norms behind convolutions are folded into their weights.
 
     Example:
@@ -68,7 +68,7 @@ def prepare_pt2e(model: GraphModule, quantizer: Any) -> Any:
     return _prepared("prepare_pt2e", model, quantizer, True)
 
 
-def prepare_qat_pt2e(model: GraphModule, quantizer: Any) -> Any:
+def prepare_qat_pt2e(model: GraphModule, quantizer: object) -> Any:
     """The same for training: a quantizer whose specifications make fake quantization. Norms stay where they are."""
     return _prepared("prepare_qat_pt2e", model, quantizer, False)
 

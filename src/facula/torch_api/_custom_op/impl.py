@@ -211,7 +211,7 @@ def implement(
             _refuse(ValueError, "impl", required, device, "library.register_kernel takes others")
     definition = _find(qualname)
 
-    def decorate(given: Any) -> Any:
+    def decorate(given: Callable[..., Any]) -> Any:
         taken = [d for d in (*wanted, EVERY_DEVICE) if d in definition.kernels]
         if taken or definition.composite is not None:
             required = f"an operator without one was required (it already has an implementation for {wanted})"
@@ -309,7 +309,9 @@ def _keep(definition: CustomOperator, parts: dict[str, Any]) -> Callable[..., An
     names = [p.name for p in definition.schema.parameters]
     inputs_class: Any = namedtuple("Inputs", names)  # type: ignore[misc] # noqa: PYI024
 
-    def setup_context(ctx: Any, inputs: Any, output: Any, keyword_only_inputs: Any = None) -> None:
+    def setup_context(
+        ctx: Any, inputs: Any, output: core.Tensor, keyword_only_inputs: Any = None
+    ) -> None:
         for part, registered_by in (("save", "save_for_backward"), ("backward", "backward")):
             if part not in parts:
                 required = (

@@ -54,7 +54,7 @@ def mark_static(t: Any, index: int | Sequence[int] | None = None) -> None:
     _mark(t, "_dynamo_static_indices", list(range(t.dim())) if index is None else index)
 
 
-def mark_static_address(t: Any, guard: bool = True) -> None:
+def mark_static_address(t: object, guard: bool = True) -> None:
     """Says that the tensor stays where it is, which nothing here depends on."""
 
 

@@ -21,7 +21,7 @@ def optimize(
     nopython: bool = False,
     disable: bool = False,
     dynamic: bool | None = None,
-    **hooks: Any,
+    **hooks: object,
 ) -> Callable[[Any], Any]:
     """A decorator that compiles: PyTorch's first front door, before `compile`.
 
@@ -59,6 +59,6 @@ def optimize_assert(
 
 
 @disable
-def unsupported(first: Any, second: Any) -> Any:
+def unsupported(first: object, second: object) -> Any:
     """Gives the second argument, outside of every graph: a call of it is a graph break."""
     return second

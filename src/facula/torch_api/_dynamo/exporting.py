@@ -33,7 +33,7 @@ class _Recorder:
         self.inputs: tuple[Any, ...] = ()
         self.outputs: tuple[Any, ...] = ()
 
-    def __call__(self, module: Any, inputs: Any) -> Any:
+    def __call__(self, module: Any, inputs: object) -> Any:
         self.module = module
 
         def run(*given: Any) -> Any:
@@ -51,11 +51,11 @@ def _place(value: object, among: Any) -> int | None:
 
 def export(
     f: Callable[..., Any],
-    *extra_args: Any,
+    *extra_args: object,
     aten_graph: bool = False,
     same_signature: bool = True,
     assume_static_by_default: bool = False,
-    **extra: Any,
+    **extra: object,
 ) -> Any:
     """``export(f)(*args)`` captures the function as one graph; it must not end anywhere in between.
 
@@ -117,7 +117,7 @@ def _with_signature(recorder: _Recorder, given: object, result: object) -> Graph
     return GraphModule({**dict(_parts(root)), **extra}, graph)
 
 
-def _parts(root: Any) -> Any:
+def _parts(root: GraphModule) -> Any:
     """What the nodes of a graph module name."""
     for node in root.graph.nodes:
         if node.op in ("get_attr", "call_module"):

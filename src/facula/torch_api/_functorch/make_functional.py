@@ -67,7 +67,7 @@ class FunctionalModuleWithBuffers(Module):
             self.stateless_model, dict(zip(names, values, strict=True)), inputs, named
         )
 
-    def forward(self, params: Sequence, buffers: Sequence, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, params: Sequence, buffers: Sequence, *args: object, **kwargs: object) -> Any:
         """The module's result with these tensors."""
         return self._call(params, buffers, args, kwargs)
 
@@ -75,7 +75,7 @@ class FunctionalModuleWithBuffers(Module):
 class FunctionalModule(FunctionalModuleWithBuffers):
     """A function ``f(parameters, *inputs)`` of a module without buffers: what `make_functional` gives."""
 
-    def forward(self, params: Sequence, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, params: Sequence, *args: object, **kwargs: object) -> Any:
         """The module's result with these parameters."""
         return self._call(params, (), args, kwargs)
 

@@ -27,7 +27,7 @@ __all__ = [
 
 
 def _maybe_remove_batch_dim(
-    name: str, batched_output: Any, vmap_level: int, batch_size: int, out_dim: int | None
+    name: str, batched_output: object, vmap_level: int, batch_size: int, out_dim: int | None
 ) -> Any:
     """An output of the function that is called `name`, with its batch in `out_dim`."""
     return remove_batch_dim(batched_output, vmap_level, batch_size, out_dim, name)

@@ -11,7 +11,7 @@ __all__ = ["associative_scan", "associative_scan_op"]
 
 
 def _fake_associative_scan(
-    combine_fn: Callable[[Any, Any], Any], xs: Any, dim: int, reverse: bool = False
+    combine_fn: Callable[[Any, Any], Any], xs: object, dim: int, reverse: bool = False
 ) -> Any:
     """The loop in Python."""
     leaves, spec = pytree.tree_flatten(xs)

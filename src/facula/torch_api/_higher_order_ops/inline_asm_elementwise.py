@@ -20,7 +20,7 @@ class InlineAsmElementwiseOp(HigherOrderOperator):
     def __init__(self) -> None:
         super().__init__("inline_asm_elementwise")
 
-    def __call__(self, *inputs: Any, **told: Any) -> NoReturn:
+    def __call__(self, *inputs: Any, **told: object) -> NoReturn:
         where = inputs[0].device if inputs else "no tensor"
         fail(RuntimeError, "inline_asm_elementwise", "tensors of an NVIDIA device were required "
              "(inline_asm_elementwise only supports CUDA tensors)", where,

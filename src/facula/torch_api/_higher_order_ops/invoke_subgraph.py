@@ -11,6 +11,6 @@ from typing import Any
 __all__ = ["invoke_subgraph"]
 
 
-def invoke_subgraph(subgraph: Callable[..., Any], identifier: str | None, *operands: Any) -> Any:
+def invoke_subgraph(subgraph: Callable[..., Any], identifier: str | None, *operands: object) -> Any:
     """``subgraph(*operands)``."""
     return subgraph(*operands)

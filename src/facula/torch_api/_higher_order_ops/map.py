@@ -10,7 +10,7 @@ from facula.ops.registry import F
 __all__ = ["map", "map_impl"]
 
 
-def _fake_map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
+def _fake_map(f: Callable[..., Any], xs: object, *args: object) -> Any:
     """The loop in Python."""
     leaves, spec = pytree.tree_flatten(xs)
     rows = [f(pytree.tree_unflatten(list(row), spec), *args) for row in zip(*leaves, strict=True)]

@@ -23,7 +23,7 @@ class OutDtypeOperator(HigherOrderOperator):
     def __init__(self) -> None:
         super().__init__("out_dtype")
 
-    def __call__(self, op: Any, output_dtype: Any, *args: Any) -> Any:
+    def __call__(self, op: object, output_dtype: core.dtype, *args: object) -> Any:
         if not isinstance(op, ops.overloads.OpOverload):
             fail(ValueError, "out_dtype", "an overload of an operator was required (out_dtype's first argument "
                  "must be an OpOverload)", type(op).__name__, hint="ops.aten.mm.default is one")  # fmt: skip
@@ -33,7 +33,7 @@ class OutDtypeOperator(HigherOrderOperator):
         return op(*given).to(output_dtype)
 
 
-def _bytes(args: Any) -> bool:
+def _bytes(args: tuple[Any, ...]) -> bool:
     return all(isinstance(a, core.Tensor) and a.dtype == core.int8 for a in args)
 
 

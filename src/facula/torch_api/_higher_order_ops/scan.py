@@ -12,8 +12,8 @@ __all__ = ["scan", "scan_op"]
 
 def _fake_scan(
     combine_fn: Callable[[Any, Any], tuple[Any, Any]],
-    init: Any,
-    xs: Any = None,
+    init: object,
+    xs: object = None,
     dim: int = 0,
     reverse: bool = False,
 ) -> tuple[Any, Any]:

@@ -6,8 +6,6 @@ Keeps true: it holds nothing of its own: `facula.deploy.aot` does.
 
 from __future__ import annotations
 
-from typing import Any
-
 from facula.core.errors import fail
 from facula.deploy.aot import LoadedPackage as AOTICompiledModel
 from facula.deploy.aot import load_package as opened
@@ -16,7 +14,7 @@ __all__ = ["AOTICompiledModel", "load_package"]
 
 
 def load_package(
-    path: Any,
+    path: object,
     model_name: str = "model",
     run_single_threaded: bool = False,
     num_runners: int = 1,

@@ -19,8 +19,8 @@ from .._export import aot_compile as library_of
 
 def aoti_compile_and_package(
     exported_program: Any,
-    _deprecated_unused_args: Any = None,
-    _deprecated_unused_kwargs: Any = None,
+    _deprecated_unused_args: object = None,
+    _deprecated_unused_kwargs: object = None,
     *,
     package_path: Any = None,
     inductor_configs: dict[str, Any] | None = None,
@@ -54,7 +54,7 @@ def aoti_compile_and_package(
 
 
 def aoti_load_package(
-    path: Any, run_single_threaded: bool = False, device_index: int = -1
+    path: object, run_single_threaded: bool = False, device_index: int = -1
 ) -> LoadedPackage:
     """A package as a function of the module's arguments; any number of threads may call it.
 
@@ -69,7 +69,7 @@ def aoti_load_package(
 
 
 def aot_compile(
-    gm: Any,
+    gm: object,
     args: tuple[Any, ...],
     kwargs: dict[str, Any] | None = None,
     *,

@@ -17,7 +17,9 @@ from facula.core import config as settings
 from .. import _dynamo
 
 
-def run_and_get_code(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, list[str]]:
+def run_and_get_code(
+    fn: Callable[..., Any], *args: object, **kwargs: object
+) -> tuple[Any, list[str]]:
     """The result of a compiled function, compiled anew, and the texts that were generated."""
     _dynamo.reset()  # what was captured is compiled again
     texts: list[str] = []

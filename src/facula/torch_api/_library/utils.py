@@ -30,7 +30,7 @@ def lookup_op(qualname: str) -> Any:
     return getattr(getattr(getattr(ops, namespace), name), overload or "default")
 
 
-def is_functional_schema(schema: Any) -> bool:
+def is_functional_schema(schema: object) -> bool:
     """Whether a call by this schema (a text, or an operator's) writes to none of its arguments, gives
     none of them, and gives something.
     """

@@ -67,7 +67,7 @@ class MaskedTensor(Tensor):
         made: MaskedTensor = _shell(cls, *_settled(data.detach(), mask.detach()))
         return made.requires_grad_(requires_grad) if requires_grad else made
 
-    def __init__(self, data: Any, mask: core.Tensor, requires_grad: bool = False) -> None:
+    def __init__(self, data: object, mask: core.Tensor, requires_grad: bool = False) -> None:
         """Everything was done when the object was made."""
 
     @staticmethod
@@ -122,7 +122,7 @@ class MaskedTensor(Tensor):
     def __torch_dispatch__(
         cls,
         func: Callable[..., Any],
-        types: Any,
+        types: object,
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
@@ -160,7 +160,7 @@ class MaskedTensor(Tensor):
     def __iter__(self) -> Iterator[Any]:
         return iter(self.unbind(0))
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: object) -> Any:
         return MaskedTensor, (self._masked_data, self._masked_mask, self.requires_grad)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> MaskedTensor:
@@ -168,7 +168,7 @@ class MaskedTensor(Tensor):
         memo[id(self)] = made
         return made
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    def __repr__(self, *, tensor_contents: object = None) -> str:
         data, mask = self._masked_data.to_dense(), self._masked_mask.to_dense()
         if data.dim() == 0:
             shown = _word(data.item()) if mask.item() else "--"

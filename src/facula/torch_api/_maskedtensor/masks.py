@@ -13,7 +13,7 @@ from facula.core.errors import fail
 from .core import same_places
 
 
-def common_mask(name: str, masked: list[Any], shape: Any) -> Any:
+def common_mask(name: str, masked: list[Any], shape: object) -> Any:
     """The mask that all operands have, at the shape of the result."""
     masks = [m._masked_mask for m in masked]
     first = masks[0]

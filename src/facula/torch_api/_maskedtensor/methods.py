@@ -16,7 +16,7 @@ from .masks import common_mask
 
 
 @rule("to_dense")
-def to_dense(self: Any, dtype: core.dtype | None = None, masked_grad: Any = None) -> Any:
+def to_dense(self: Any, dtype: core.dtype | None = None, masked_grad: object = None) -> Any:
     if not self.is_sparse:
         return self
     return wrapped(self.get_data().to_dense(), self.get_mask().to_dense())
@@ -35,7 +35,7 @@ def _to_layout(masked: Any, layout: core.layout | None) -> Any:
 
 @rule("to_sparse")
 def _to_sparse(
-    self: Any, sparse_dim: Any = None, layout: core.layout | None = None, *rest: object
+    self: Any, sparse_dim: object = None, layout: core.layout | None = None, *rest: object
 ) -> Any:
     return _to_layout(self, layout or core.sparse_coo)
 
@@ -46,7 +46,7 @@ def _to_sparse_coo(self: Any) -> Any:
 
 
 @rule("to_sparse_csr")
-def _to_sparse_csr(self: Any, dense_dim: Any = None) -> Any:
+def _to_sparse_csr(self: Any, dense_dim: object = None) -> Any:
     return _to_layout(self, core.sparse_csr)
 
 
@@ -55,7 +55,7 @@ def _to_sparse_csr(self: Any, dense_dim: Any = None) -> Any:
 
 
 @rule("__getitem__", table=METHODS)
-def _getitem(self: Any, index: Any) -> Any:
+def _getitem(self: Any, index: object) -> Any:
     plain = over(index, lambda m: m.get_data())
     return wrapped(self.get_data()[plain], self.get_mask()[plain])
 

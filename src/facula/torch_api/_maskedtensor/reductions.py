@@ -61,7 +61,7 @@ def by(op: core.Op, masked: Any, **given: Any) -> Any:
     return wrapped(result, left(mask, given.get("dim"), given.get("keepdim", False)))
 
 
-def left(mask: core.Tensor, dim: Any, keepdim: bool) -> Any:
+def left(mask: core.Tensor, dim: object, keepdim: bool) -> Any:
     """Where any element counted."""
     for d in reversed(_canonical_dim(dim, mask.dim())):
         mask = mask.any(d, keepdim=keepdim)
@@ -69,13 +69,13 @@ def left(mask: core.Tensor, dim: Any, keepdim: bool) -> Any:
 
 
 @rule("norm")
-def _norm(self: Any, p: Any, dim: Any, keepdim: bool, dtype: core.dtype) -> Any:
+def _norm(self: Any, p: object, dim: object, keepdim: bool, dtype: core.dtype) -> Any:
     order = 2.0 if p in ("fro", None) else p
     return by(TABLE["norm"], self, ord=order, dim=dim, keepdim=keepdim, dtype=dtype)
 
 
 def _spread(name: str) -> Callable[..., Any]:
-    def run(self: Any, dim: Any, unbiased: Any, keepdim: bool, correction: Any) -> Any:
+    def run(self: Any, dim: object, unbiased: object, keepdim: bool, correction: object) -> Any:
         if isinstance(dim, bool):  # the form `var(x, unbiased)`
             dim, unbiased = None, dim
         given = {"unbiased": unbiased, "keepdim": keepdim, "correction": correction}
@@ -87,7 +87,7 @@ def _spread(name: str) -> Callable[..., Any]:
 def _with_identity(name: str, identity: object) -> Callable[..., Any]:
     """A reduction that has no masked form: masked elements become what changes nothing."""
 
-    def run(self: Any, dim: Any, keepdim: bool) -> Any:
+    def run(self: Any, dim: object, keepdim: bool) -> Any:
         masked = to_dense(self)
         mask = masked.get_mask()
         data = masked.get_data().masked_fill(~mask, identity)

@@ -26,7 +26,7 @@ Tensor = core.Tensor
 # ------------------------------------------------------------------ calls
 
 
-def _function(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _function(func: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function that a program calls: its history is that of what runs on the elements."""
     if isinstance(func, core.Op):
         bound, out = core.bind_arguments(func, args, kwargs)

@@ -35,7 +35,7 @@ def _is_tensor(x: object) -> bool:
     return isinstance(x, core.Tensor)
 
 
-def _differs(func: Callable[..., Any], what: str, fake: Any, real: object) -> None:
+def _differs(func: Callable[..., Any], what: str, fake: object, real: object) -> None:
     fail(
         MetadataMismatchError,
         str(func),
@@ -64,7 +64,7 @@ class CrossRefFakeMode(TorchDispatchMode):
     def __torch_dispatch__(
         self,
         func: Callable[..., Any],
-        types: Any,
+        types: object,
         args: Any = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
@@ -87,7 +87,12 @@ class CrossRefFakeMode(TorchDispatchMode):
         return real
 
     def _compare(
-        self, func: Callable[..., Any], fake: Any, real: object, fake_given: Any, given: object
+        self,
+        func: Callable[..., Any],
+        fake: object,
+        real: object,
+        fake_given: object,
+        given: object,
     ) -> None:
         fakes, reals = pytree.tree_leaves(fake), pytree.tree_leaves(real)
         if len(fakes) != len(reals):
@@ -108,7 +113,7 @@ class CrossRefFakeMode(TorchDispatchMode):
                 _differs(func, "what shares memory", own, theirs)
 
 
-def _strides(t: Any) -> list[int]:
+def _strides(t: core.Tensor) -> list[int]:
     """Those of dimensions in which one moves."""
     return [stride for stride, size in zip(t.stride(), t.shape, strict=True) if size > 1]
 
@@ -130,7 +135,7 @@ def try_convert_fake_to_real(ten_list: list[Any]) -> list[Any]:
     """
     wholes: dict[int, Any] = {}
 
-    def real(t: Any) -> Any:
+    def real(t: object) -> Any:
         if not isinstance(t, FakeTensor):
             return t
         place = core.storage_place(t)

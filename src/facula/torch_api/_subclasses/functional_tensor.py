@@ -6,7 +6,7 @@ Keeps true: facula's level wraps no tensor: writes are followed by memory and ge
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from facula import core
 from facula.core.errors import fail
@@ -18,7 +18,7 @@ class FunctionalTensor(core.Tensor):
     """The class of wrapped tensors, of which there are none."""
 
     @staticmethod
-    def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:
+    def __new__(cls, *args: object, **kwargs: object) -> NoReturn:
         """Raises: there is nothing to wrap."""
         fail(RuntimeError, "FunctionalTensor", "a function was required", "a tensor to wrap",
              hint="facula.func.functionalize(f) takes the writes out of f")  # fmt: skip

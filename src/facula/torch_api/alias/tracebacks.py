@@ -12,7 +12,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from types import CodeType, TracebackType
-from typing import Any
 
 from facula.core import config
 from facula.core.errors import is_own
@@ -34,7 +33,7 @@ class of_the_program:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is None or isinstance(error, SystemExit) or config.get("full_tracebacks"):
             return
         hook, entry = sys.excepthook, self.entry

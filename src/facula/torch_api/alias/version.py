@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 from facula.core.errors import fail
 
@@ -27,7 +26,7 @@ API_VERSION = _version_of_site()
 _PRE_RELEASE = {"dev": -4, "a": -3, "alpha": -3, "b": -2, "beta": -2, "rc": -1}
 
 
-def _key(version: Any) -> tuple[tuple[int, ...], tuple[int, int]]:
+def _key(version: object) -> tuple[tuple[int, ...], tuple[int, int]]:
     """What versions are ordered by: the release, then how far before it. Local parts do not count."""
     text = ".".join(map(str, version)) if isinstance(version, (tuple, list)) else str(version)
     found = re.match(r"v?(\d+(?:\.\d+)*)[._-]?(?:(dev|alpha|beta|a|b|rc)[._-]?(\d*))?", text)

@@ -132,7 +132,7 @@ def is_flash_attention_available() -> bool:
 class SDPAParams:
     """The arguments of an attention call, for the questions below."""
 
-    def __init__(self, query: core.Tensor, key: core.Tensor, value: Any, *rest: Any) -> None:
+    def __init__(self, query: core.Tensor, key: core.Tensor, value: object, *rest: object) -> None:
         self.query, self.key, self.value = query, key, value
 
 

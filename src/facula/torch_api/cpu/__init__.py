@@ -38,13 +38,13 @@ class Stream:
     def __init__(self, priority: int = -1) -> None:
         self.priority = priority
 
-    def wait_stream(self, stream: Any) -> None:
+    def wait_stream(self, stream: object) -> None:
         """Nothing to wait for."""
 
     def record_event(self) -> None:
         """Nothing to record."""
 
-    def wait_event(self, event: Any) -> None:
+    def wait_event(self, event: object) -> None:
         """Nothing to wait for."""
 
 
@@ -55,13 +55,13 @@ class Event:
         """Whether the work before is done: always."""
         return True
 
-    def record(self, stream: Any = None) -> None:
+    def record(self, stream: object = None) -> None:
         """Nothing to record."""
 
     def synchronize(self) -> None:
         """Nothing to wait for."""
 
-    def wait(self, stream: Any = None) -> None:
+    def wait(self, stream: object = None) -> None:
         """Nothing to wait for."""
 
 
@@ -70,10 +70,10 @@ class StreamContext(AbstractContextManager):
 
     cur_stream: Any
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: object) -> None:
         self.stream = stream
 
-    def __exit__(self, kind: Any, value: Any, trace: Any) -> None:
+    def __exit__(self, kind: object, value: object, trace: object) -> None:
         return None
 
 
@@ -85,7 +85,7 @@ def current_stream(device: core.device | str | int | None = None) -> Stream:
     return _STREAM
 
 
-def stream(stream: Any) -> AbstractContextManager:
+def stream(stream: object) -> AbstractContextManager:
     """A region in which a stream is the current one; None changes nothing."""
     return nullcontext() if stream is None else StreamContext(stream)
 
@@ -114,7 +114,7 @@ def current_device() -> str:
     return "cpu"
 
 
-def set_device(device: Any) -> None:
+def set_device(device: core.device | str | int | None) -> None:
     """There is one CPU device: nothing to choose."""
 
 

@@ -8,7 +8,6 @@ what is set waits for nobody.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from facula import core
 
@@ -41,7 +40,7 @@ def initial_seed() -> int:
     return core.default_generator.initial_seed()
 
 
-def get_rng_state(device: Any = "cuda") -> core.Tensor:
+def get_rng_state(device: core.device | str | int | None = "cuda") -> core.Tensor:
     """The state of a device's generator.
 
     Raises:
@@ -56,7 +55,7 @@ def get_rng_state_all() -> list[core.Tensor]:
     return [get_rng_state(index) for index in range(cuda.device_count())]
 
 
-def set_rng_state(new_state: core.Tensor, device: Any = "cuda") -> None:
+def set_rng_state(new_state: core.Tensor, device: core.device | str | int | None = "cuda") -> None:
     """Restores a state; without a device there is nothing to restore."""
     if cuda.is_available():
         core.default_generator.set_state(new_state)

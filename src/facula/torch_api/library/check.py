@@ -40,7 +40,7 @@ def _without_data(value: object) -> Any:
     return value
 
 
-def _promises(op: Any) -> tuple[Any, tuple[str, ...], bool]:
+def _promises(op: object) -> tuple[Any, tuple[str, ...], bool]:
     """An operator's definition, which arguments it says that it writes to, and whether results are views.
 
     Of facula's own operators as of those that programs define.
@@ -112,7 +112,7 @@ def _autograd(op: core.Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Non
 
 
 def _compiled(
-    op: core.Op, args: tuple[Any, ...], kwargs: dict[str, Any], **tolerances: Any
+    op: core.Op, args: tuple[Any, ...], kwargs: dict[str, Any], **tolerances: object
 ) -> None:
     """Traced with changing sizes, an operator gives the results and gradients that it gives alone."""
     # lazily: the compiler is above what programs load that define operators
@@ -172,7 +172,7 @@ def opcheck(
     *,
     test_utils: str | Sequence[str] = tuple(TESTS),
     raise_exception: bool = True,
-    **tolerances: Any,
+    **tolerances: object,
 ) -> dict[str, str]:
     """Runs tests of an operator on one set of arguments: schema, gradient's registration, results
     without data, and results and gradients of a traced program.

@@ -26,7 +26,7 @@ _BOUNDS = "min and max say what is known of the size of every call"
 class FakeImplCtx:
     """The context of one call."""
 
-    def __init__(self, operator: Any) -> None:
+    def __init__(self, operator: object) -> None:
         self._op = operator
 
     def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> Any:  # noqa: A002

@@ -172,7 +172,7 @@ class CustomOperator(Definition):
             hint = f"facula.library.register_kernel({self.name!r}, {device!r})"
         fail(NotImplementedError, self.name, required, sorted(self.kernels) or "none", hint)
 
-    def refuse_shared(self, args: tuple[Any, ...], result: Any) -> None:
+    def refuse_shared(self, args: tuple[Any, ...], result: object) -> None:
         """Raise where a result has the memory of an argument or of another result."""
         seen = {core.storage_key(t) for t in tensors_of(args) if t.numel()}
         for tensor in tensors_of(result):
@@ -249,7 +249,7 @@ def _flatten(args: tuple[Any, ...]) -> tuple[list[Any], list[int]]:
     return flat, lengths
 
 
-def _unflatten(flat: Any, lengths: list[int]) -> list[Any]:
+def _unflatten(flat: tuple[Any, ...], lengths: list[int]) -> list[Any]:
     rest = iter(flat)
     return [
         next(rest) if length < 0 else tuple(next(rest) for _ in range(length)) for length in lengths
@@ -259,7 +259,7 @@ def _unflatten(flat: Any, lengths: list[int]) -> list[Any]:
 def recorded(definition: CustomOperator) -> Callable[..., Any]:
     """The operator as one node of the history, with the gradient that was registered."""
 
-    def forward(ctx: Any, lengths: list[int], *values: Any) -> Any:
+    def forward(ctx: Any, lengths: list[int], *values: object) -> Any:
         ctx.lengths = lengths
         inputs = tuple(_unflatten(values, lengths))
         positional, keywords = definition.split(inputs)
@@ -280,7 +280,9 @@ def recorded(definition: CustomOperator) -> Callable[..., Any]:
     return run
 
 
-def _set_up(definition: CustomOperator, ctx: Any, inputs: tuple[Any, ...], result: Any) -> None:
+def _set_up(
+    definition: CustomOperator, ctx: object, inputs: tuple[Any, ...], result: object
+) -> None:
     if definition.setup_context is None:
         return
     positional, keywords = definition.split(inputs)
@@ -365,7 +367,7 @@ def make(qualname: str, schema: str) -> CustomOperator:
     return definition
 
 
-def find(qualname: Any) -> CustomOperator:
+def find(qualname: object) -> CustomOperator:
     """The definition of an operator given by its name, itself, or its packet.
 
     Raises:

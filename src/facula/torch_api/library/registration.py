@@ -115,7 +115,7 @@ class CustomOpDef:
         space, _, name = self._definition.name.partition("::")
         return getattr(getattr(ops, space), name).default
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         return self._operator(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -326,7 +326,7 @@ def impl(
     return _decorator(func, enter)
 
 
-def _implement(qualname: Any, key: str, function: Callable[..., Any]) -> None:
+def _implement(qualname: str, key: str, function: Callable[..., Any]) -> None:
     """Registers for a user's operator, or for one of facula's on a device of a package."""
     if isinstance(qualname, str) and qualname.partition("::")[0] == "aten":
         name = qualname.partition("::")[2].partition(".")[0]
@@ -367,7 +367,7 @@ def _backend_for(device: str) -> Any:
 
 
 def register_kernel(
-    op: Any,
+    op: object,
     device_types: str | Sequence[str] | None,
     func: Callable[..., Any] | None = None,
     /,
@@ -508,7 +508,9 @@ def register_autograd(
     definition.set_gradient()
 
 
-def register_vmap(op: Any, func: Callable[..., Any] | None = None, /, *, lib: object = None) -> Any:
+def register_vmap(
+    op: object, func: Callable[..., Any] | None = None, /, *, lib: object = None
+) -> Any:
     """Registers the rule of an operator for `vmap`.
 
     Args:
@@ -533,7 +535,7 @@ def register_vmap(op: Any, func: Callable[..., Any] | None = None, /, *, lib: ob
 
 
 def register_torch_dispatch(
-    op: Any,
+    op: object,
     torch_dispatch_class: type,
     func: Callable[..., Any] | None = None,
     /,
@@ -571,7 +573,11 @@ def register_torch_dispatch(
         before = kind.__torch_dispatch__
 
         def handle(
-            self: Any, called: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+            self: Any,
+            called: object,
+            types: object,
+            args: object = (),
+            kwargs: dict[str, Any] | None = None,
         ) -> Any:
             if called is operator:
                 return function(self, called, types, args, kwargs or {})

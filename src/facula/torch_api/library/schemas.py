@@ -123,7 +123,7 @@ def _type_text(annotation: Callable[..., Any]) -> str | None:
     return None
 
 
-def tuple_to_list(annotation: Any) -> Any:
+def tuple_to_list(annotation: object) -> Any:
     """The list that may stand where an annotation asks for a tuple; None where there is none."""
     items = [a for a in typing.get_args(annotation) if a is not Ellipsis]
     kinds = set(items)

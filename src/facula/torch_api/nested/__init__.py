@@ -39,7 +39,7 @@ def _checked_layout(layout: core.layout | None) -> Any:
 
 
 def as_nested_tensor(
-    ts: Any,
+    ts: object,
     dtype: core.dtype | None = None,
     device: core.device | str | int | None = None,
     layout: core.layout | None = None,
@@ -88,7 +88,7 @@ def as_nested_tensor(
 
 
 def nested_tensor(
-    tensor_list: Any,
+    tensor_list: object,
     *,
     dtype: core.dtype | None = None,
     layout: core.layout | None = None,
@@ -217,7 +217,7 @@ def to_padded_tensor(
 
 
 def narrow(
-    tensor: Tensor, dim: int, start: Any, length: Any, layout: core.layout | None = None
+    tensor: Tensor, dim: int, start: object, length: Tensor, layout: core.layout | None = None
 ) -> NestedTensor:
     """A part of each entry of a dense batch along dimension 1: from `start` on, `length` long.
 

@@ -131,11 +131,11 @@ def _packed_only(name: str, x: NestedTensor) -> None:
         )
 
 
-def _row_shapes(x: NestedTensor, values: Any) -> list[tuple[int, ...]]:
+def _row_shapes(x: NestedTensor, values: core.Tensor) -> list[tuple[int, ...]]:
     return [(s[0], *values.shape[1:]) for s in x._shapes]
 
 
-def _over_rows(name: str, x: NestedTensor, found: Any) -> NestedTensor:
+def _over_rows(name: str, x: NestedTensor, found: core.Tensor) -> NestedTensor:
     return x._with(found, _row_shapes(x, found))
 
 
@@ -169,7 +169,7 @@ def embedding(input: Any, weight: Any = None, *args: Any, **kwargs: Any) -> Any:
 
 
 @_rule("rmatmul")
-def matmul_reflected(second: Any, first: object) -> Any:
+def matmul_reflected(second: object, first: object) -> Any:
     return matmul(first, second)
 
 
@@ -238,7 +238,7 @@ def flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
 
 
 @_rule("view", "reshape")
-def reshape(x: Any, *shape: Any) -> Any:
+def reshape(x: Any, *shape: object) -> Any:
     wanted = (
         list(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else list(shape)
     )
@@ -255,7 +255,9 @@ def reshape(x: Any, *shape: Any) -> Any:
 
 
 @_rule("grad")
-def gradients(outputs: Any, inputs: Any, grad_outputs: Any = None, **words: Any) -> tuple[Any, ...]:
+def gradients(
+    outputs: core.Tensor, inputs: core.Tensor, grad_outputs: Any = None, **words: Any
+) -> tuple[Any, ...]:
     """`autograd.grad`: of the rows."""
     single = isinstance(inputs, core.Tensor)
     sources = [inputs] if single else list(inputs)
@@ -267,7 +269,7 @@ def gradients(outputs: Any, inputs: Any, grad_outputs: Any = None, **words: Any)
     )
 
 
-def _rows_of(values: Any) -> Any:
+def _rows_of(values: core.Tensor | None) -> Any:
     if values is None or isinstance(values, NestedTensor):
         return None if values is None else values._values
     if isinstance(values, core.Tensor):
@@ -301,7 +303,7 @@ def attention(
         "enable_gqa": enable_gqa,
     }
 
-    def one(q: Any, k: Any, v: Any) -> Any:
+    def one(q: core.Tensor, k: core.Tensor, v: core.Tensor) -> Any:
         return F.scaled_dot_product_attention(q[None], k[None], v[None], **words)[0]
 
     rows = zip(query._rows(), key._rows(), value._rows(), strict=True)

@@ -81,7 +81,12 @@ def _gathered(input: NestedTensor, rows: Sequence[Any], dims: Sequence[int], kee
 
 
 def _with_batch(
-    name: str, function: Any, input: NestedTensor, dims: list[int], keepdim: bool, words: Any
+    name: str,
+    function: Any,
+    input: NestedTensor,
+    dims: list[int],
+    keepdim: bool,
+    words: dict[Any, Any],
 ) -> Any:
     if input._ragged_idx not in dims or not input._is_packed:
         fail(
@@ -160,7 +165,7 @@ def _unsqueeze(x: NestedTensor, dim: int) -> Any:
     return packed([row.unsqueeze(at - 1) for row in x._rows()], x._form, ragged)
 
 
-def _squeeze(x: NestedTensor, dim: Any = None) -> Any:
+def _squeeze(x: NestedTensor, dim: int | None = None) -> Any:
     if dim is None:
         fail(
             RuntimeError,
@@ -194,7 +199,7 @@ def _select(x: NestedTensor, dim: int, index: int) -> Any:
     return packed(rows, x._form, max(1, x._ragged_idx - (at < x._ragged_idx)))
 
 
-def _getitem(x: NestedTensor, index: Any) -> Any:
+def _getitem(x: NestedTensor, index: object) -> Any:
     if index is Ellipsis:
         return x
     first, *rest = index if isinstance(index, tuple) else (index,)
@@ -225,7 +230,7 @@ def _copy(x: Any, source: Any, non_blocking: bool = False) -> Any:
     return x
 
 
-def _joined(tensors: Any, dim: int, name: str, join: Callable[..., Any]) -> Any:
+def _joined(tensors: list[Any], dim: int, name: str, join: Callable[..., Any]) -> Any:
     """`cat` and `stack` of entries."""
     first = next(t for t in tensors if isinstance(t, NestedTensor))
     extra = name == "stack"
@@ -246,7 +251,7 @@ def _joined(tensors: Any, dim: int, name: str, join: Callable[..., Any]) -> Any:
     )
 
 
-def _cat(tensors: Any, dim: int = 0, **kwargs: object) -> Any:
+def _cat(tensors: list[Any], dim: int = 0, **kwargs: object) -> Any:
     first = next(t for t in tensors if isinstance(t, NestedTensor))
     if dim == 0 and first._form is core.strided:
         rows = [t._rows() if isinstance(t, NestedTensor) else t.unbind(0) for t in tensors]

@@ -35,7 +35,9 @@ class NestedTensor(Tensor):
     _lengths = _max_seqlen_tensor = _min_seqlen_tensor = None
 
     @staticmethod
-    def make(values: Tensor, shapes: Sequence[Shape], layout: Any, ragged: int = 1) -> NestedTensor:
+    def make(
+        values: Tensor, shapes: Sequence[Shape], layout: object, ragged: int = 1
+    ) -> NestedTensor:
         """One on given rows."""
         made = Tensor._make_subclass(NestedTensor, core.empty((0,), dtype=values.dtype))
         made._values = values
@@ -69,7 +71,7 @@ class NestedTensor(Tensor):
     def __torch_function__(
         cls,
         func: Callable[..., Any],
-        types: Any,
+        types: object,
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
@@ -209,7 +211,7 @@ class NestedTensor(Tensor):
         """Whether entries lie in order, the ragged dimension in front."""
         return self._form is core.strided or self._ragged_idx == 1
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: object) -> Any:
         parts = self._values.detach(), self._shapes, str(self._form), self._ragged_idx
         return _rebuilt, (*parts, self.requires_grad)
 
@@ -220,7 +222,7 @@ class NestedTensor(Tensor):
     def __len__(self) -> int:
         return len(self._shapes)
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    def __repr__(self, *, tensor_contents: object = None) -> str:
         if self._form is core.jagged:
             return (
                 f"NestedTensor(size={tuple(self.shape)}, offsets={self.offsets()}, contiguous=True)"

@@ -23,19 +23,19 @@ class DiGraph:
         self._next: dict[Any, dict[Any, None]] = {}
         self._before: dict[Any, dict[Any, None]] = {}
 
-    def add_node(self, n: Any, **attributes: Any) -> None:
+    def add_node(self, n: object, **attributes: object) -> None:
         """Add a node, or attributes to one that is there."""
         if n not in self._nodes:
             self._nodes[n], self._next[n], self._before[n] = {}, {}, {}
         self._nodes[n].update(attributes)
 
-    def add_edge(self, u: Any, v: object) -> None:
+    def add_edge(self, u: object, v: object) -> None:
         """Add an edge from u to v, and the nodes where they are not there."""
         self.add_node(u)
         self.add_node(v)
         self._next[u][v] = self._before[v][u] = None
 
-    def _known(self, n: Any) -> Any:
+    def _known(self, n: str) -> Any:
         if n not in self:
             fail(
                 ValueError, "DiGraph", "a node of the graph was required", n, "add_node(n) adds it"
@@ -63,7 +63,7 @@ class DiGraph:
     def __iter__(self) -> Iterator[Any]:
         return iter(self._nodes)
 
-    def __contains__(self, n: Any) -> bool:
+    def __contains__(self, n: object) -> bool:
         return isinstance(n, Hashable) and n in self._nodes
 
     def forward_transitive_closure(self, src: Any) -> set[Any]:
@@ -74,7 +74,7 @@ class DiGraph:
         """What a node can be reached from, and the node."""
         return _closure(self._known(src), self._before)
 
-    def all_paths(self, src: Any, dst: Any) -> str:
+    def all_paths(self, src: object, dst: object) -> str:
         """The edges on the ways from one node to another, as Graphviz's text."""
         inside = self.forward_transitive_closure(src) & self.backward_transitive_closure(dst)
         ways = DiGraph()
@@ -83,7 +83,7 @@ class DiGraph:
                 ways.add_edge(u, v)
         return ways.to_dot()
 
-    def first_path(self, dst: Any) -> list[Any]:
+    def first_path(self, dst: object) -> list[Any]:
         """A way to a node from one that nobody needs."""
         way = [dst]
         while found := [n for n in self._before[way[0]] if n not in way]:
@@ -96,7 +96,7 @@ class DiGraph:
         return f"digraph G {{\nrankdir = LR;\nnode [shape=box];\n{edges}\n}}\n"
 
 
-def _closure(start: Any, edges: dict[Any, dict[Any, None]]) -> set[Any]:
+def _closure(start: object, edges: dict[Any, dict[Any, None]]) -> set[Any]:
     found, waiting = {start}, deque((start,))
     while waiting:
         for n in edges[waiting.popleft()]:

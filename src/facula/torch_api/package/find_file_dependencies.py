@@ -54,7 +54,7 @@ def _called(node: ast.Call, package: str) -> list[Dependency]:
     given = dict(zip(("name", "globals", "locals", "fromlist", "level"), node.args, strict=False))
     given |= {k.arg: k.value for k in node.keywords if k.arg}
 
-    def constant(word: str, otherwise: Any) -> Any:
+    def constant(word: str, otherwise: object) -> Any:
         return ast.literal_eval(given[word]) if word in given else otherwise
 
     try:

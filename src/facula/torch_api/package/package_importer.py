@@ -50,7 +50,7 @@ class PackageImporter(Importer):
     """
 
     def __init__(
-        self, file_or_buffer: Any, module_allowed: Callable[[str], bool] = lambda name: True
+        self, file_or_buffer: object, module_allowed: Callable[[str], bool] = lambda name: True
     ) -> None:
         self.zip_reader, self.filename = opened(file_or_buffer)
         self._mangler = PackageMangler()
@@ -164,7 +164,12 @@ class PackageImporter(Importer):
         return found
 
     def __import__(  # noqa: A003
-        self, name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
+        self,
+        name: str,
+        globals: Any = None,
+        locals: object = None,
+        fromlist: Any = (),
+        level: int = 0,
     ) -> Any:
         """What `import` does inside of the package."""
         if level:

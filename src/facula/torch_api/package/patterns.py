@@ -81,7 +81,7 @@ class Patterns:
         self._hooks[action][handle.id] = hook
         return handle
 
-    def tell(self, action: Action, exporter: Any, module_name: str) -> None:
+    def tell(self, action: Action, exporter: object, module_name: str) -> None:
         """Call the hooks of an action."""
         for hook in list(self._hooks[action].values()):
             hook(exporter, module_name)

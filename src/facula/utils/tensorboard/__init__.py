@@ -80,7 +80,7 @@ class SummaryWriter(tensorboardX.SummaryWriter):
     def add_scalar(
         self,
         tag: str,
-        scalar_value: Any,
+        scalar_value: Tensor,
         global_step: int | None = None,
         walltime: float | None = None,
         new_style: bool = False,
@@ -101,7 +101,11 @@ class SummaryWriter(tensorboardX.SummaryWriter):
         super().add_hparams(_arrays(hparam_dict), _arrays(metric_dict), run_name, global_step)
 
     def add_tensor(
-        self, tag: str, tensor: Any, global_step: int | None = None, walltime: float | None = None
+        self,
+        tag: str,
+        tensor: Tensor,
+        global_step: int | None = None,
+        walltime: float | None = None,
     ) -> None:
         """All elements of a tensor, as a histogram of its values."""
         self.add_histogram(tag, tensor, global_step, walltime=walltime)
@@ -109,7 +113,7 @@ class SummaryWriter(tensorboardX.SummaryWriter):
     def add_graph(
         self,
         model: Any,
-        input_to_model: Any = None,
+        input_to_model: Tensor | None = None,
         verbose: bool = False,
         use_strict_trace: bool = True,
     ) -> None:

@@ -198,7 +198,7 @@ class ZipArchiveLoaderIterDataPipe(_ArchiveIterDataPipe):
 
     op, what = "load_from_zip", "a zip archive"
 
-    def _members(self, path: str, stream: Any) -> Iterator[tuple[str, Any]]:
+    def _members(self, path: str, stream: StreamWrapper) -> Iterator[tuple[str, Any]]:
         inner = stream.file_obj
         if not getattr(inner, "seekable", lambda: False)():
             inner = io.BytesIO(inner.read())  # the list of members stands at the end

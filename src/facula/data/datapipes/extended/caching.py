@@ -337,7 +337,7 @@ class EndOnDiskCacheHolderIterDataPipe(IterDataPipe):
         self.begin = self._find_begin(datapipe)
         self.begin._ended = True
 
-    def _find_begin(self, pipe: Any) -> OnDiskCacheHolderIterDataPipe:
+    def _find_begin(self, pipe: IterDataPipe) -> OnDiskCacheHolderIterDataPipe:
         for each in get_all_graph_pipes(traverse_dps(pipe)):
             if isinstance(each, OnDiskCacheHolderIterDataPipe) and not each._ended:
                 return each
@@ -398,7 +398,7 @@ class EndOnDiskCacheHolderIterDataPipe(IterDataPipe):
                 hint="filepath_fn says of a result in which file it goes",
             )
 
-    def _path(self, name: Any) -> str:
+    def _path(self, name: str) -> str:
         if self.filepath_fn is not None:
             return self.filepath_fn(name)
         if self.same_filepath_fn:

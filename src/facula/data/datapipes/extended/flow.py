@@ -256,7 +256,7 @@ class FlattenerIterDataPipe(IterDataPipe):
             flat.update(value if self._opens(key, value, dict) else {key: value})
         return flat
 
-    def _sequence(self, row: Any) -> Any:
+    def _sequence(self, row: tuple[Any, ...]) -> Any:
         if not isinstance(row, (list, tuple)):
             return row
         flat: list[Any] = []
@@ -301,7 +301,7 @@ class DropperIterDataPipe(IterDataPipe):
         return length_of(self, self.datapipe)
 
 
-def _no_row(op: str, row: Any) -> None:
+def _no_row(op: str, row: int) -> None:
     fail(
         TypeError,
         op,

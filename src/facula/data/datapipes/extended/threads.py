@@ -71,7 +71,7 @@ class PrefetcherIterDataPipe(IterDataPipe):
         at_least("prefetch", "buffer_size", buffer_size, 1)
         self.source_datapipe, self.buffer_size = source_datapipe, buffer_size
 
-    def _changed(self, value: Any) -> Any:
+    def _changed(self, value: int) -> Any:
         return value
 
     def __iter__(self) -> Iterator[Any]:

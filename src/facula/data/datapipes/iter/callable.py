@@ -44,8 +44,8 @@ class MapperIterDataPipe(IterDataPipe):
         self,
         datapipe: IterDataPipe,
         fn: Callable[..., Any],
-        input_col: Any = None,
-        output_col: Any = None,
+        input_col: object = None,
+        output_col: object = None,
     ) -> None:
         check_function(fn)
         if input_col is None and output_col is not None:

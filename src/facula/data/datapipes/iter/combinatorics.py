@@ -24,7 +24,7 @@ class SamplerIterDataPipe(IterDataPipe):
 
     def __init__(
         self,
-        datapipe: Any,
+        datapipe: object,
         sampler: Any = SequentialSampler,
         sampler_args: tuple[Any, ...] | None = None,
         sampler_kwargs: dict[str, Any] | None = None,

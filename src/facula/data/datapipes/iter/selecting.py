@@ -38,7 +38,7 @@ class FilterIterDataPipe(IterDataPipe):
     """
 
     def __init__(
-        self, datapipe: IterDataPipe, filter_fn: Callable[..., bool], input_col: Any = None
+        self, datapipe: IterDataPipe, filter_fn: Callable[..., bool], input_col: object = None
     ) -> None:
         check_function(filter_fn)
         validate_input_col(filter_fn, input_col)

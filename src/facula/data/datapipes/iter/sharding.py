@@ -41,7 +41,7 @@ class ShardingFilterIterDataPipe(_ShardingIterDataPipe):
         sharding_group_filter: the only group of readers that counts; None: all
     """
 
-    def __init__(self, source_datapipe: IterDataPipe, sharding_group_filter: Any = None) -> None:
+    def __init__(self, source_datapipe: IterDataPipe, sharding_group_filter: object = None) -> None:
         self.source_datapipe, self.sharding_group_filter = source_datapipe, sharding_group_filter
         self.groups: dict[int, tuple[int, int]] = {}
         self.num_of_instances, self.instance_id = 1, 0

@@ -19,7 +19,11 @@ assert _definitions is not None
 
 
 def lfilter(
-    waveform: core.Tensor, a_coeffs: Any, b_coeffs: Any, clamp: bool = True, batching: bool = True
+    waveform: core.Tensor,
+    a_coeffs: core.Tensor,
+    b_coeffs: core.Tensor,
+    clamp: bool = True,
+    batching: bool = True,
 ) -> Any:
     """`sum(a[k] * y[t - k]) = sum(b[k] * x[t - k])`; coefficients `[order + 1]`, or for several filters
     `[filters, order + 1]`, which the channels have each (`batching`) or all of them."""
@@ -58,18 +62,20 @@ def lfilter(
     return out.clamp(-1.0, 1.0) if clamp else out
 
 
-def biquad(waveform: core.Tensor, b0: Any, b1: Any, b2: Any, a0: Any, a1: Any, a2: Any) -> Any:
+def biquad(
+    waveform: core.Tensor, b0: object, b1: object, b2: object, a0: object, a1: object, a2: object
+) -> Any:
     """A filter of the second order."""
     a, b = (_row(waveform, values) for values in ((a0, a1, a2), (b0, b1, b2)))
     return lfilter(waveform, a, b)
 
 
-def _row(waveform: core.Tensor, values: Any) -> Any:
+def _row(waveform: core.Tensor, values: tuple[Any, ...]) -> Any:
     parts = [core.as_tensor(v, dtype=waveform.dtype).reshape((1,)) for v in values]
     return F.cat(parts)
 
 
-def _angles(rate: float, frequency: Any, Q: Any) -> tuple[Any, Any, Any]:
+def _angles(rate: float, frequency: float, Q: float) -> tuple[Any, Any, Any]:
     """Cosine and half-width of a frequency, and the whole angle; tensors stay such, for gradients."""
     angle = 2 * math.pi * core.as_tensor(frequency, dtype=core.float64) / rate
     alpha = F.sin(angle) / 2 / core.as_tensor(Q, dtype=core.float64)
@@ -122,7 +128,7 @@ def allpass_biquad(
 
 
 def equalizer_biquad(
-    waveform: core.Tensor, sample_rate: int, center_freq: Any, gain: Any, Q: Any = 0.707
+    waveform: core.Tensor, sample_rate: int, center_freq: Any, gain: object, Q: Any = 0.707
 ) -> Any:
     """What is near a frequency made louder by so many decibels."""
     c, alpha, _ = _angles(sample_rate, center_freq, Q)
@@ -146,7 +152,9 @@ def band_biquad(
     return biquad(waveform, b0, 0.0, 0.0, 1.0, a1, a2)
 
 
-def _shelf(waveform: core.Tensor, rate: int, gain: Any, frequency: Any, Q: Any, high: int) -> Any:
+def _shelf(
+    waveform: core.Tensor, rate: int, gain: float, frequency: int, Q: float, high: int
+) -> Any:
     """What is below (high = 1) or above (-1) a frequency made louder."""
     c, alpha, _ = _angles(rate, frequency, Q)
     root = 10 ** (core.as_tensor(gain, dtype=core.float64) / 40)

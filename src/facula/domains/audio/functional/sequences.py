@@ -15,9 +15,9 @@ assert _definitions is not None
 
 def rnnt_loss(
     logits: core.Tensor,
-    targets: Any,
-    logit_lengths: Any,
-    target_lengths: Any,
+    targets: core.Tensor,
+    logit_lengths: core.Tensor,
+    target_lengths: core.Tensor,
     blank: int = -1,
     clamp: float = -1,
     reduction: str = "mean",
@@ -38,8 +38,8 @@ def rnnt_loss(
 
 def forced_align(
     log_probs: core.Tensor,
-    targets: Any,
-    input_lengths: Any = None,
+    targets: core.Tensor,
+    input_lengths: object = None,
     target_lengths: Any = None,
     blank: int = 0,
 ) -> tuple[Any, Any]:

@@ -26,7 +26,7 @@ def _window_norm(spectrum: Any, window: Any, normalized: Any) -> Any:
 def spectrogram(
     waveform: core.Tensor,
     pad: int,
-    window: Any,
+    window: object,
     n_fft: int,
     hop_length: int,
     win_length: int,
@@ -60,10 +60,10 @@ def spectrogram(
 
 
 def inverse_spectrogram(
-    spectrogram: Any,
+    spectrogram: core.Tensor,
     length: int | None,
     pad: int,
-    window: Any,
+    window: core.Tensor,
     n_fft: int,
     hop_length: int,
     win_length: int,
@@ -97,7 +97,7 @@ def inverse_spectrogram(
 
 def griffinlim(
     specgram: Any,
-    window: Any,
+    window: object,
     n_fft: int,
     hop_length: int,
     win_length: int,
@@ -140,14 +140,14 @@ def _to_mel(frequency: float, scale: str) -> float:
     return 15.0 + math.log(frequency / 1000) / (math.log(6.4) / 27)
 
 
-def _from_mel(mels: Any, scale: str) -> Any:
+def _from_mel(mels: core.Tensor, scale: str) -> Any:
     if scale == "htk":
         return 700.0 * (10.0 ** (mels / 2595.0) - 1.0)
     above = 1000 * F.exp((math.log(6.4) / 27) * (mels - 15.0))
     return F.where(mels < 15.0, mels * 200 / 3, above)
 
 
-def _triangles(frequencies: Any, points: Any) -> Any:
+def _triangles(frequencies: core.Tensor, points: core.Tensor) -> Any:
     widths = points[1:] - points[:-1]
     slopes = points[None] - frequencies[:, None]
     down, up = -slopes[:, :-2] / widths[:-1], slopes[:, 2:] / widths[1:]
@@ -233,7 +233,7 @@ def mu_law_encoding(x: core.Tensor, quantization_channels: int) -> Any:
     return ((bent + 1) / 2 * most + 0.5).to(core.int64)
 
 
-def mu_law_decoding(x_mu: Any, quantization_channels: int) -> Any:
+def mu_law_decoding(x_mu: core.Tensor, quantization_channels: int) -> Any:
     """`mu_law_encoding` undone."""
     most = quantization_channels - 1.0
     x = x_mu if x_mu.is_floating_point() else x_mu.to(core.get_default_dtype())
@@ -262,7 +262,7 @@ def compute_deltas(specgram: Any, win_length: int = 5, mode: str = "replicate") 
 
 
 def mask_along_axis(
-    specgram: Any, mask_param: int, mask_value: float, axis: int, p: float = 1.0
+    specgram: core.Tensor, mask_param: int, mask_value: float, axis: int, p: float = 1.0
 ) -> Any:
     """A run of frequencies or frames, of random length and place, overwritten. [Park et al. 2019]"""
     if axis not in (specgram.dim() - 2, specgram.dim() - 1, -2, -1) or not 0 <= p <= 1:
@@ -280,7 +280,7 @@ def mask_along_axis(
     return specgram.masked_fill(F.logical_and(places >= begin, places < stop), mask_value)
 
 
-def phase_vocoder(complex_specgrams: Any, rate: float, phase_advance: Any) -> Any:
+def phase_vocoder(complex_specgrams: core.Tensor, rate: float, phase_advance: core.Tensor) -> Any:
     """Complex spectra faster or slower, at the same pitch."""
     if rate == 1.0:
         return complex_specgrams

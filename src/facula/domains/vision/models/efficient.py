@@ -155,7 +155,7 @@ def _parts(size: str) -> dict[str, Any]:
 def _constructor(size: str) -> Any:
     name = f"efficientnet_{size}"
 
-    def build(*, weights: Any = None, progress: bool = True, **settings: object) -> EfficientNet:
+    def build(*, weights: object = None, progress: bool = True, **settings: object) -> EfficientNet:
         no_weights(name, weights)
         return EfficientNet(**{**_parts(size), **settings})
 

@@ -16,7 +16,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def no_weights(name: str, weights: Any) -> None:
+def no_weights(name: str, weights: object) -> None:
     """Models start from random numbers: weights are files, and the caller's."""
     if weights:
         required = "weights=None was required"

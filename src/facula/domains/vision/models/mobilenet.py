@@ -76,7 +76,7 @@ class MobileNetV2(nn.Module):
         return self.classifier(flat(x))
 
 
-def mobilenet_v2(*, weights: Any = None, progress: bool = True, **settings: Any) -> MobileNetV2:
+def mobilenet_v2(*, weights: object = None, progress: bool = True, **settings: Any) -> MobileNetV2:
     """The network MobileNet V2, with random weights."""
     no_weights("mobilenet_v2", weights)
     return MobileNetV2(**settings)
@@ -194,7 +194,7 @@ def _v3(size: str, settings: dict[str, Any]) -> MobileNetV3:
 
 
 def mobilenet_v3_large(
-    *, weights: Any = None, progress: bool = True, **settings: object
+    *, weights: object = None, progress: bool = True, **settings: object
 ) -> MobileNetV3:
     """The large network MobileNet V3, with random weights."""
     no_weights("mobilenet_v3_large", weights)
@@ -202,7 +202,7 @@ def mobilenet_v3_large(
 
 
 def mobilenet_v3_small(
-    *, weights: Any = None, progress: bool = True, **settings: object
+    *, weights: object = None, progress: bool = True, **settings: object
 ) -> MobileNetV3:
     """The small network MobileNet V3, with random weights."""
     no_weights("mobilenet_v3_small", weights)

@@ -39,7 +39,7 @@ class AlexNet(nn.Module):
         return self.classifier(flat(self.avgpool(self.features(x))))
 
 
-def alexnet(*, weights: Any = None, progress: bool = True, **settings: Any) -> AlexNet:
+def alexnet(*, weights: object = None, progress: bool = True, **settings: Any) -> AlexNet:
     """The network AlexNet, with random weights."""
     no_weights("alexnet", weights)
     return AlexNet(**settings)
@@ -81,7 +81,7 @@ _VGG = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2
 def _vgg(depth: int, norm: bool) -> Any:
     name = f"vgg{depth}{'_bn' if norm else ''}"
 
-    def build(*, weights: Any = None, progress: bool = True, **settings: Any) -> VGG:
+    def build(*, weights: object = None, progress: bool = True, **settings: Any) -> VGG:
         no_weights(name, weights)
         layers: list[nn.Module] = []
         inputs = 3
@@ -159,13 +159,13 @@ class SqueezeNet(nn.Module):
         return flat(self.classifier(self.features(x)))
 
 
-def squeezenet1_0(*, weights: Any = None, progress: bool = True, **settings: Any) -> SqueezeNet:
+def squeezenet1_0(*, weights: object = None, progress: bool = True, **settings: Any) -> SqueezeNet:
     """The network SqueezeNet 1.0, with random weights."""
     no_weights("squeezenet1_0", weights)
     return SqueezeNet("1_0", **settings)
 
 
-def squeezenet1_1(*, weights: Any = None, progress: bool = True, **settings: Any) -> SqueezeNet:
+def squeezenet1_1(*, weights: object = None, progress: bool = True, **settings: Any) -> SqueezeNet:
     """The network SqueezeNet 1.1, with random weights."""
     no_weights("squeezenet1_1", weights)
     return SqueezeNet("1_1", **settings)
@@ -255,7 +255,7 @@ _DENSE: dict[str, tuple[int, tuple[int, ...], int]] = {
 
 
 def _dense(name: str) -> Any:
-    def build(*, weights: Any = None, progress: bool = True, **settings: Any) -> DenseNet:
+    def build(*, weights: object = None, progress: bool = True, **settings: Any) -> DenseNet:
         no_weights(name, weights)
         return DenseNet(*_DENSE[name], **settings)
 

@@ -125,7 +125,9 @@ _VIT = {
 
 
 def _vit(name: str) -> Any:
-    def build(*, weights: Any = None, progress: bool = True, **settings: Any) -> VisionTransformer:
+    def build(
+        *, weights: object = None, progress: bool = True, **settings: Any
+    ) -> VisionTransformer:
         no_weights(name, weights)
         size = settings.pop("image_size", 224)
         return VisionTransformer(size, *_VIT[name], **settings)
@@ -222,7 +224,7 @@ _NEXT = {
 
 
 def _next(name: str) -> Any:
-    def build(*, weights: Any = None, progress: bool = True, **settings: Any) -> ConvNeXt:
+    def build(*, weights: object = None, progress: bool = True, **settings: Any) -> ConvNeXt:
         no_weights(name, weights)
         width, counts, drop = _NEXT[name]
         stages = [(width << i, count) for i, count in enumerate(counts)]

@@ -50,7 +50,7 @@ def _pair(value: Any) -> tuple[Any, Any]:
     return (value, value) if isinstance(value, (int, float)) else tuple(value)
 
 
-def _regions(op: str, boxes: Any) -> Any:
+def _regions(op: str, boxes: object) -> Any:
     """Regions `[K, 5]`, out of these or of a list with the boxes of each image."""
     if not isinstance(boxes, (list, tuple)):
         return boxes
@@ -65,7 +65,7 @@ def _regions(op: str, boxes: Any) -> Any:
 def roi_align(
     input: core.Tensor,
     boxes: core.Tensor,
-    output_size: Any,
+    output_size: object,
     spatial_scale: float = 1.0,
     sampling_ratio: int = -1,
     aligned: bool = False,
@@ -76,7 +76,7 @@ def roi_align(
 
 
 def roi_pool(
-    input: core.Tensor, boxes: core.Tensor, output_size: Any, spatial_scale: float = 1.0
+    input: core.Tensor, boxes: core.Tensor, output_size: object, spatial_scale: float = 1.0
 ) -> Any:
     """The largest value in each bin of regions. [Girshick 2015]"""
     settings = (spatial_scale, *_pair(output_size))
@@ -86,7 +86,7 @@ def roi_pool(
 def ps_roi_align(
     input: core.Tensor,
     boxes: core.Tensor,
-    output_size: Any,
+    output_size: object,
     spatial_scale: float = 1.0,
     sampling_ratio: int = -1,
 ) -> Any:
@@ -96,7 +96,7 @@ def ps_roi_align(
 
 
 def ps_roi_pool(
-    input: core.Tensor, boxes: core.Tensor, output_size: Any, spatial_scale: float = 1.0
+    input: core.Tensor, boxes: core.Tensor, output_size: object, spatial_scale: float = 1.0
 ) -> Any:
     """The mean of each bin of regions, from channels of its own. [Dai et al. 2016]"""
     settings = (spatial_scale, *_pair(output_size))
@@ -105,12 +105,12 @@ def ps_roi_pool(
 
 def deform_conv2d(
     input: core.Tensor,
-    offset: Any,
+    offset: core.Tensor,
     weight: core.Tensor,
-    bias: Any = None,
-    stride: Any = (1, 1),
-    padding: Any = (0, 0),
-    dilation: Any = (1, 1),
+    bias: core.Tensor | None = None,
+    stride: object = (1, 1),
+    padding: object = (0, 0),
+    dilation: object = (1, 1),
     mask: core.Tensor | None = None,
 ) -> Any:
     """A convolution whose taps are displaced at every place. [Dai et al. 2017, Zhu et al. 2018]"""
@@ -146,7 +146,7 @@ def stochastic_depth(input: core.Tensor, p: float, mode: str, training: bool = T
 class _Region(nn.Module):
     """A function of maps and regions with its settings."""
 
-    def __init__(self, *settings: Any) -> None:
+    def __init__(self, *settings: object) -> None:
         super().__init__()
         names = type(self).settings
         vars(self).update(dict(zip(names, settings, strict=True)))
@@ -170,7 +170,7 @@ class RoIAlign(_Region):
     function = staticmethod(roi_align)
 
     def __init__(
-        self, output_size: Any, spatial_scale: float, sampling_ratio: int, aligned: bool = False
+        self, output_size: object, spatial_scale: float, sampling_ratio: int, aligned: bool = False
     ) -> None:
         super().__init__(output_size, spatial_scale, sampling_ratio, aligned)
 
@@ -199,7 +199,9 @@ class PSRoIPool(_Region):
 class DeformConv2d(nn.Conv2d):
     """A convolution whose taps a second argument displaces, and a third one scales."""
 
-    def forward(self, input: core.Tensor, offset: Any, mask: core.Tensor | None = None) -> Any:
+    def forward(
+        self, input: core.Tensor, offset: core.Tensor, mask: core.Tensor | None = None
+    ) -> Any:
         steps = (self.stride, self.padding, self.dilation)
         return deform_conv2d(input, offset, self.weight, self.bias, *steps, mask=mask)
 

@@ -22,7 +22,9 @@ def nms(boxes: core.Tensor, scores: core.Tensor, iou_threshold: float) -> Any:
     return TABLE["torchvision::nms"](boxes, scores, iou_threshold)
 
 
-def batched_nms(boxes: core.Tensor, scores: core.Tensor, idxs: Any, iou_threshold: float) -> Any:
+def batched_nms(
+    boxes: core.Tensor, scores: core.Tensor, idxs: core.Tensor, iou_threshold: float
+) -> Any:
     """`nms` within each class: boxes of different classes are moved apart."""
     if not boxes.numel():
         return core.empty((0,), dtype=core.int64, device=boxes.device)
@@ -52,7 +54,7 @@ def _common(boxes1: core.Tensor, boxes2: core.Tensor) -> tuple[Any, Any]:
     return both, box_area(boxes1)[:, None] + box_area(boxes2) - both
 
 
-def box_iou(boxes1: Any, boxes2: Any, fmt: str = "xyxy") -> Any:
+def box_iou(boxes1: core.Tensor, boxes2: core.Tensor, fmt: str = "xyxy") -> Any:
     """The share of the union that two boxes have in common, in pairs."""
     both, union = _common(*(box_convert(boxes, fmt, "xyxy") for boxes in (boxes1, boxes2)))
     return both / union
@@ -64,7 +66,7 @@ def _hull(boxes1: core.Tensor, boxes2: core.Tensor) -> Any:
     return _wide(other - corner).clamp(min=0)
 
 
-def generalized_box_iou(boxes1: Any, boxes2: Any) -> Any:
+def generalized_box_iou(boxes1: core.Tensor, boxes2: core.Tensor) -> Any:
     """`box_iou` less what the common hull has beside both. [Rezatofighi et al. 2019]"""
     both, union = _common(boxes1, boxes2)
     size = _hull(boxes1, boxes2)
@@ -72,7 +74,7 @@ def generalized_box_iou(boxes1: Any, boxes2: Any) -> Any:
     return both / union - (hull - union) / hull
 
 
-def distance_box_iou(boxes1: Any, boxes2: Any, eps: float = 1e-7) -> Any:
+def distance_box_iou(boxes1: core.Tensor, boxes2: core.Tensor, eps: float = 1e-7) -> Any:
     """`box_iou` less the distance of the centres, as a share of the hull's diagonal. [Zheng 2020]"""
     boxes1, boxes2 = (_wide(boxes) for boxes in (boxes1, boxes2))
     both, union = _common(boxes1, boxes2)
@@ -132,7 +134,7 @@ def remove_small_boxes(boxes: core.Tensor, min_size: float) -> Any:
     return F.logical_and(wide >= min_size, high >= min_size).nonzero()[:, 0]
 
 
-def masks_to_boxes(masks: Any) -> Any:
+def masks_to_boxes(masks: core.Tensor) -> Any:
     """The boxes around what is not zero in masks `[n, H, W]`; corners are pixels of the mask."""
     found = F.zeros((masks.shape[0], 4), device=masks.device)
     for i, mask in enumerate(masks):

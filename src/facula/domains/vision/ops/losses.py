@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from facula import nn
+from facula import core, nn
 from facula.core.errors import fail
 from facula.ops.registry import F
 
 from .boxes import complete_box_iou, distance_box_iou
 
 
-def _reduced(op: str, loss: Any, reduction: str) -> Any:
+def _reduced(op: str, loss: core.Tensor, reduction: str) -> Any:
     if reduction not in ("none", "mean", "sum"):
         required = "the reduction 'none', 'mean' or 'sum' was required"
         fail(ValueError, op, required, repr(reduction), hint="'none' gives a loss for each")
@@ -24,7 +24,11 @@ def _reduced(op: str, loss: Any, reduction: str) -> Any:
 
 
 def sigmoid_focal_loss(
-    inputs: Any, targets: Any, alpha: float = 0.25, gamma: float = 2, reduction: str = "none"
+    inputs: core.Tensor,
+    targets: core.Tensor,
+    alpha: float = 0.25,
+    gamma: float = 2,
+    reduction: str = "none",
 ) -> Any:
     """Binary cross entropy in which what is right already counts little. [Lin et al. 2017]"""
     if not (0 <= alpha <= 1 or alpha == -1):
@@ -46,7 +50,7 @@ def _rows(function: Callable[..., Any], boxes1: Any, boxes2: Any, *settings: obj
     return F.stack(rows) if rows else boxes1.new_zeros((0,))
 
 
-def _row_areas(a: Any, b: Any, eps: float) -> tuple[Any, Any]:
+def _row_areas(a: core.Tensor, b: core.Tensor, eps: float) -> tuple[Any, Any]:
     low, high = F.maximum(a[..., :2], b[..., :2]), F.minimum(a[..., 2:], b[..., 2:])
     both = (high - low).clamp(min=0).prod(-1)
     union = (a[..., 2:] - a[..., :2]).prod(-1) + (b[..., 2:] - b[..., :2]).prod(-1) - both
@@ -54,7 +58,7 @@ def _row_areas(a: Any, b: Any, eps: float) -> tuple[Any, Any]:
 
 
 def generalized_box_iou_loss(
-    boxes1: Any, boxes2: Any, reduction: str = "none", eps: float = 1e-7
+    boxes1: core.Tensor, boxes2: core.Tensor, reduction: str = "none", eps: float = 1e-7
 ) -> Any:
     """1 less the generalised overlap, row by row. [Rezatofighi et al. 2019]"""
     share, union = _row_areas(boxes1, boxes2, eps)
@@ -69,7 +73,7 @@ def generalized_box_iou_loss(
 
 
 def distance_box_iou_loss(
-    boxes1: Any, boxes2: Any, reduction: str = "none", eps: float = 1e-7
+    boxes1: object, boxes2: object, reduction: str = "none", eps: float = 1e-7
 ) -> Any:
     """1 less the overlap, and the distance of the centres, row by row. [Zheng et al. 2020]"""
     loss = 1 - _rows(distance_box_iou, boxes1, boxes2, eps)
@@ -77,7 +81,7 @@ def distance_box_iou_loss(
 
 
 def complete_box_iou_loss(
-    boxes1: Any, boxes2: Any, reduction: str = "none", eps: float = 1e-7
+    boxes1: object, boxes2: object, reduction: str = "none", eps: float = 1e-7
 ) -> Any:
     """`distance_box_iou_loss` with what the proportions differ. [Zheng et al. 2020]"""
     loss = 1 - _rows(complete_box_iou, boxes1, boxes2, eps)

@@ -42,7 +42,7 @@ class Compose:
     def __init__(self, transforms: Any) -> None:
         self.transforms = transforms
 
-    def __call__(self, img: Any) -> Any:
+    def __call__(self, img: core.Tensor) -> Any:
         for transform in self.transforms:
             img = transform(img)
         return img
@@ -210,7 +210,7 @@ def _sometimes(name: str, function: Callable[..., Any], *settings: str, p: float
             fail(TypeError, name, required, f"{len(values)} of them", hint="p is a share of 1")
         vars(self).update({"p": p, **given})
 
-    def forward(self: Any, img: Any) -> Any:
+    def forward(self: Any, img: core.Tensor) -> Any:
         if _uniform(0, 1) >= self.p:
             return img
         return function(img, *[getattr(self, s) for s in settings])
@@ -285,7 +285,7 @@ class RandomChoice:
         return self.transforms[int(_F.multinomial(weights, 1).item())](img)
 
 
-def _pair(size: Any) -> tuple[int, int]:
+def _pair(size: int) -> tuple[int, int]:
     if isinstance(size, int):
         return size, size
     sizes = tuple(size)
@@ -308,7 +308,7 @@ class RandomCrop(_Transform):
         self.fill, self.padding_mode = fill, padding_mode
 
     @staticmethod
-    def get_params(img: Any, output_size: tuple[int, int]) -> tuple[int, int, int, int]:
+    def get_params(img: core.Tensor, output_size: tuple[int, int]) -> tuple[int, int, int, int]:
         """Top, left, height and width of a part."""
         _, high, wide = functional.get_dimensions(img)
         height, width = output_size
@@ -319,7 +319,7 @@ class RandomCrop(_Transform):
             fail(ValueError, "RandomCrop", required, (high, wide), hint=hint)
         return _integer(0, high - height), _integer(0, wide - width), height, width
 
-    def forward(self, img: Any) -> Any:
+    def forward(self, img: core.Tensor) -> Any:
         if self.padding is not None:
             img = functional.pad(img, self.padding, self.fill, self.padding_mode)
         _, high, wide = functional.get_dimensions(img)
@@ -346,7 +346,7 @@ class RandomResizedCrop(_Transform):
         self.interpolation, self.antialias = interpolation, antialias
 
     @staticmethod
-    def get_params(img: Any, scale: Any, ratio: Any) -> tuple[int, int, int, int]:
+    def get_params(img: core.Tensor, scale: Any, ratio: Any) -> tuple[int, int, int, int]:
         """Top, left, height and width of a part."""
         _, high, wide = functional.get_dimensions(img)
         for _ in range(10):
@@ -360,7 +360,7 @@ class RandomResizedCrop(_Transform):
         width = min(wide, round(high * ratio[1])) if shape > ratio[1] else wide
         return (high - height) // 2, (wide - width) // 2, height, width
 
-    def forward(self, img: Any) -> Any:
+    def forward(self, img: core.Tensor) -> Any:
         part = self.get_params(img, self.scale, self.ratio)
         return functional.resized_crop(img, *part, self.size, self.interpolation, self.antialias)
 
@@ -425,7 +425,7 @@ class RandomAffine(_Transform):
         self.shear = None if shear is None else [-shear, shear] if plain else list(shear)
         self.interpolation, self.fill, self.center = interpolation, fill, center
 
-    def forward(self, img: Any) -> Any:
+    def forward(self, img: core.Tensor) -> Any:
         _, high, wide = functional.get_dimensions(img)
         angle, moved = _uniform(*self.degrees), (0, 0)
         if self.translate is not None:
@@ -453,7 +453,7 @@ class RandomPerspective(_Transform):
         self.distortion_scale, self.p = distortion_scale, p
         self.interpolation, self.fill = interpolation, fill
 
-    def forward(self, img: Any) -> Any:
+    def forward(self, img: core.Tensor) -> Any:
         if _uniform(0, 1) >= self.p:
             return img
         _, high, wide = functional.get_dimensions(img)
@@ -482,7 +482,7 @@ class RandomErasing(_Transform):
         super().__init__()
         self.p, self.scale, self.ratio, self.value, self.inplace = p, scale, ratio, value, inplace
 
-    def forward(self, img: Any) -> Any:
+    def forward(self, img: core.Tensor) -> Any:
         if _uniform(0, 1) >= self.p:
             return img
         channels, high, wide = img.shape[-3:]
@@ -527,7 +527,7 @@ class ColorJitter(_Transform):
         low, high = _range("ColorJitter", name, value, 1.0)
         return max(low, 0.0), high
 
-    def forward(self, img: Any) -> Any:
+    def forward(self, img: core.Tensor) -> Any:
         steps = [
             (functional.adjust_brightness, self.brightness, 1.0),
             (functional.adjust_contrast, self.contrast, 1.0),
@@ -549,6 +549,6 @@ class GaussianBlur(_Transform):
         self.kernel_size = _pair(kernel_size)
         self.sigma = (sigma, sigma) if isinstance(sigma, (int, float)) else tuple(sigma)
 
-    def forward(self, img: Any) -> Any:
+    def forward(self, img: core.Tensor) -> Any:
         sigma = _uniform(*self.sigma)
         return functional.gaussian_blur(img, self.kernel_size, [sigma, sigma])

@@ -32,7 +32,7 @@ __all__ = [
 # ------------------------------------------------------------------ kinds of images
 
 
-def _is_pil(image: Any) -> bool:
+def _is_pil(image: object) -> bool:
     return type(image).__module__.startswith("PIL.")
 
 
@@ -60,7 +60,7 @@ def _either(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def pil_to_tensor(pic: Any) -> Any:
+def pil_to_tensor(pic: object) -> Any:
     """An image of Pillow as `[channels, height, width]`, its numbers as they are."""
     # lazily: importing facula imports no NumPy
     import numpy
@@ -115,7 +115,7 @@ def to_pil_image(pic: Any, mode: str | None = None) -> Any:
     return made if mode in (None, made.mode) else made.convert(mode)
 
 
-def get_dimensions(img: Any) -> list[int]:
+def get_dimensions(img: core.Tensor) -> list[int]:
     """Channels, height, width."""
     if isinstance(img, core.Tensor):
         return [1 if img.dim() == 2 else img.shape[-3], *img.shape[-2:]]
@@ -136,7 +136,7 @@ def _most(dtype: core.dtype) -> float:
     return 1.0 if dtype.is_floating_point else core.iinfo(dtype).max
 
 
-def convert_image_dtype(image: Any, dtype: core.dtype = core.float32) -> Any:
+def convert_image_dtype(image: core.Tensor, dtype: core.dtype = core.float32) -> Any:
     """The same image in another dtype: floats are in [0, 1], integers fill their range."""
     if image.dtype is dtype:
         return image
@@ -156,7 +156,7 @@ def _as_float(image: core.Tensor) -> Any:
     return image if image.dtype.is_floating_point else image.to(core.float32)
 
 
-def _as_given(values: Any, image: core.Tensor) -> Any:
+def _as_given(values: core.Tensor, image: core.Tensor) -> Any:
     """Numbers of an image's own range, in its dtype."""
     if image.dtype.is_floating_point:
         return values.to(image.dtype)
@@ -167,7 +167,7 @@ def _as_given(values: Any, image: core.Tensor) -> Any:
 
 
 @_either
-def hflip(img: Any) -> Any:
+def hflip(img: core.Tensor) -> Any:
     """Left and right changed."""
     return img.flip(-1)
 
@@ -199,7 +199,7 @@ def _two(size: int | Sequence[int]) -> list[int]:
 
 
 @_either
-def center_crop(img: Any, output_size: int | Sequence[int]) -> Any:
+def center_crop(img: core.Tensor, output_size: int | Sequence[int]) -> Any:
     """The middle; a small image gets a border of 0."""
     height, width = _two(output_size)
     high, wide = img.shape[-2:]
@@ -212,7 +212,7 @@ def center_crop(img: Any, output_size: int | Sequence[int]) -> Any:
 
 
 @_either
-def five_crop(img: Any, size: Any) -> Any:
+def five_crop(img: core.Tensor, size: Any) -> Any:
     """The four corners and the middle."""
     height, width = _two(size)
     high, wide = img.shape[-2:]
@@ -225,7 +225,7 @@ def five_crop(img: Any, size: Any) -> Any:
 
 
 @_either
-def ten_crop(img: Any, size: Any, vertical_flip: bool = False) -> Any:
+def ten_crop(img: core.Tensor, size: object, vertical_flip: bool = False) -> Any:
     """Five parts of the image, and of its mirror image."""
     return (*five_crop(img, size), *five_crop(vflip(img) if vertical_flip else hflip(img), size))
 
@@ -239,7 +239,7 @@ _PADDINGS = {
 
 
 @_either
-def pad(img: Any, padding: Any, fill: float = 0, padding_mode: str = "constant") -> Any:
+def pad(img: core.Tensor, padding: Any, fill: float = 0, padding_mode: str = "constant") -> Any:
     """A border: all sides, (left and right, top and bottom), or left, top, right, bottom."""
     sides = [padding] if isinstance(padding, int) else list(padding)
     if len(sides) not in (1, 2, 4):
@@ -269,7 +269,7 @@ def _mirrored(size: int, before: int, after: int) -> Any:
     return F.where(places < size, places, 2 * size - 1 - places)
 
 
-def _short_side(img: Any, size: Any, max_size: int | None) -> list[int]:
+def _short_side(img: core.Tensor, size: Any, max_size: int | None) -> list[int]:
     """The height and width that a size stands for: one number is that of the shorter side."""
     sizes = [size] if isinstance(size, int) else list(size)
     if len(sizes) == 2:
@@ -288,7 +288,7 @@ def _short_side(img: Any, size: Any, max_size: int | None) -> list[int]:
 
 @_either
 def resize(
-    img: Any,
+    img: core.Tensor,
     size: Any,
     interpolation: Any = InterpolationMode.BILINEAR,
     max_size: int | None = None,
@@ -309,20 +309,22 @@ def resize(
 
 @_either
 def resized_crop(
-    img: Any,
+    img: core.Tensor,
     top: int,
     left: int,
     height: int,
     width: int,
-    size: Any,
-    interpolation: Any = InterpolationMode.BILINEAR,
+    size: object,
+    interpolation: object = InterpolationMode.BILINEAR,
     antialias: bool | None = True,
 ) -> Any:
     """A part, in another size."""
     return resize(crop(img, top, left, height, width), size, interpolation, antialias=antialias)
 
 
-def _sampled(img: Any, grid: Any, interpolation: Any, fill: Any, op: str) -> Any:
+def _sampled(
+    img: core.Tensor, grid: core.Tensor, interpolation: InterpolationMode, fill: Any, op: str
+) -> Any:
     """The image at the places of a grid `[H, W, 2]`; `fill` where these lie outside."""
     flat = _as_float(img).reshape((1, -1, *img.shape[-2:]))
     grid, mode = grid[None].to(flat.dtype), mode_of(op, interpolation)
@@ -343,7 +345,7 @@ def _sampled(img: Any, grid: Any, interpolation: Any, fill: Any, op: str) -> Any
     return _as_given(out.reshape((*img.shape[:-2], *out.shape[-2:])), img)
 
 
-def _affine_grid(matrix: list[float], size: Sequence[int], out: Any) -> Any:
+def _affine_grid(matrix: list[float], size: Sequence[int], out: tuple[Any, ...]) -> Any:
     """Places of an output in an image, for a map from pixels around its centre."""
     high, wide = out
     xs = F.arange(wide, dtype=core.float32) + 0.5 - wide / 2
@@ -355,7 +357,7 @@ def _affine_grid(matrix: list[float], size: Sequence[int], out: Any) -> Any:
 
 
 def _inverse_affine(
-    center: Any, angle: float, translate: Any, scale: float, shear: Any
+    center: list[Any], angle: float, translate: Sequence[Any], scale: float, shear: list[Any]
 ) -> list[float]:
     """The map from places of the output to places of the input, around the centre."""
     turn, sx, sy = math.radians(angle), math.radians(shear[0]), math.radians(shear[1])
@@ -374,7 +376,7 @@ def _inverse_affine(
 
 @_either
 def affine(
-    img: Any,
+    img: core.Tensor,
     angle: float,
     translate: Any,
     scale: float,
@@ -398,12 +400,12 @@ def affine(
 
 @_either
 def rotate(
-    img: Any,
+    img: core.Tensor,
     angle: float,
     interpolation: InterpolationMode = InterpolationMode.NEAREST,
     expand: bool = False,
     center: Any = None,
-    fill: Any = None,
+    fill: object = None,
 ) -> Any:
     """Turned against the clock, in degrees; with `expand` as large as is needed to hold all of it."""
     high, wide = img.shape[-2:]
@@ -419,7 +421,7 @@ def rotate(
 
 @_either
 def perspective(
-    img: Any,
+    img: core.Tensor,
     startpoints: Any,
     endpoints: Any,
     interpolation: Any = InterpolationMode.BILINEAR,
@@ -442,7 +444,9 @@ def perspective(
     return _sampled(img, grid, interpolation, fill, "perspective")
 
 
-def erase(img: Any, i: int, j: int, h: int, w: int, v: object, inplace: bool = False) -> Any:
+def erase(
+    img: core.Tensor, i: int, j: int, h: int, w: int, v: object, inplace: bool = False
+) -> Any:
     """A rectangle overwritten with a value."""
     img = img if inplace else img.clone()
     img[..., i : i + h, j : j + w] = v
@@ -452,7 +456,7 @@ def erase(img: Any, i: int, j: int, h: int, w: int, v: object, inplace: bool = F
 # ------------------------------------------------------------------ numbers and colour
 
 
-def normalize(tensor: Any, mean: Any, std: Any, inplace: bool = False) -> Any:
+def normalize(tensor: core.Tensor, mean: object, std: Any, inplace: bool = False) -> Any:
     """Each channel less its mean, divided by its deviation."""
     if not isinstance(tensor, core.Tensor) or not tensor.dtype.is_floating_point:
         got = getattr(tensor, "dtype", type(tensor).__name__)
@@ -472,7 +476,7 @@ def normalize(tensor: Any, mean: Any, std: Any, inplace: bool = False) -> Any:
 _GREY = (0.2989, 0.587, 0.114)
 
 
-def _grey(img: Any) -> Any:
+def _grey(img: core.Tensor) -> Any:
     if img.shape[-3] not in (1, 3):
         required = "an image of 1 or 3 channels was required"
         fail(
@@ -507,21 +511,21 @@ def _factor(op: str, name: str, value: float) -> None:
         fail(ValueError, op, required, value, hint="1 keeps the image as it is")
 
 
-def _blend(img: Any, other: Any, factor: float) -> Any:
+def _blend(img: core.Tensor, other: Any, factor: float) -> Any:
     mixed = factor * _as_float(img) + (1 - factor) * other
     mixed = mixed.clamp(0, _most(img.dtype))
     return mixed.to(img.dtype)
 
 
 @_either
-def adjust_brightness(img: Any, brightness_factor: float) -> Any:
+def adjust_brightness(img: core.Tensor, brightness_factor: float) -> Any:
     """All numbers times a factor."""
     _factor("adjust_brightness", "brightness_factor", brightness_factor)
     return _blend(img, 0.0, brightness_factor)
 
 
 @_either
-def adjust_contrast(img: Any, contrast_factor: float) -> Any:
+def adjust_contrast(img: core.Tensor, contrast_factor: float) -> Any:
     """Distances from the mean brightness times a factor."""
     _factor("adjust_contrast", "contrast_factor", contrast_factor)
     mean = _as_float(_grey(img)).mean((-3, -2, -1), keepdim=True)
@@ -529,14 +533,14 @@ def adjust_contrast(img: Any, contrast_factor: float) -> Any:
 
 
 @_either
-def adjust_saturation(img: Any, saturation_factor: float) -> Any:
+def adjust_saturation(img: core.Tensor, saturation_factor: float) -> Any:
     """Distances from the grey image times a factor."""
     _factor("adjust_saturation", "saturation_factor", saturation_factor)
     return img if img.shape[-3] == 1 else _blend(img, _as_float(_grey(img)), saturation_factor)
 
 
 @_either
-def adjust_gamma(img: Any, gamma: float, gain: float = 1) -> Any:
+def adjust_gamma(img: core.Tensor, gamma: float, gain: float = 1) -> Any:
     """Numbers in [0, 1] to a power."""
     _factor("adjust_gamma", "gamma", gamma)
     plain = convert_image_dtype(img, core.float32) if not img.dtype.is_floating_point else img
@@ -544,7 +548,7 @@ def adjust_gamma(img: Any, gamma: float, gain: float = 1) -> Any:
 
 
 @_either
-def adjust_hue(img: Any, hue_factor: float) -> Any:
+def adjust_hue(img: core.Tensor, hue_factor: float) -> Any:
     """Colours moved around the circle, by a share of it from -0.5 to 0.5."""
     if not -0.5 <= hue_factor <= 0.5:
         required = "a hue_factor in [-0.5, 0.5] was required (is not in)"
@@ -557,7 +561,7 @@ def adjust_hue(img: Any, hue_factor: float) -> Any:
     return convert_image_dtype(out, img.dtype)
 
 
-def _to_hsv(img: Any) -> tuple[Any, Any, Any]:
+def _to_hsv(img: core.Tensor) -> tuple[Any, Any, Any]:
     r, g, b = img.unbind(-3)
     top, low = F.maximum(F.maximum(r, g), b), F.minimum(F.minimum(r, g), b)
     span = top - low
@@ -568,7 +572,7 @@ def _to_hsv(img: Any) -> tuple[Any, Any, Any]:
     return (hue / 6 + 1) % 1.0, saturation, top
 
 
-def _from_hsv(hue: Any, saturation: Any, value: core.Tensor) -> Any:
+def _from_hsv(hue: core.Tensor, saturation: core.Tensor, value: core.Tensor) -> Any:
     channels = []
     for shift in (5.0, 3.0, 1.0):  # red, green, blue
         k = (shift + hue * 6) % 6.0
@@ -577,13 +581,13 @@ def _from_hsv(hue: Any, saturation: Any, value: core.Tensor) -> Any:
 
 
 @_either
-def invert(img: Any) -> Any:
+def invert(img: core.Tensor) -> Any:
     """The negative."""
     return _most(img.dtype) - img
 
 
 @_either
-def posterize(img: Any, bits: int) -> Any:
+def posterize(img: core.Tensor, bits: int) -> Any:
     """The upper bits of bytes."""
     if img.dtype is not core.uint8:
         required, hint = "a uint8 image was required", "convert_image_dtype(img, uint8)"
@@ -592,13 +596,13 @@ def posterize(img: Any, bits: int) -> Any:
 
 
 @_either
-def solarize(img: Any, threshold: float) -> Any:
+def solarize(img: core.Tensor, threshold: float) -> Any:
     """The negative of what is bright."""
     return F.where(img >= threshold, _most(img.dtype) - img, img)
 
 
 @_either
-def autocontrast(img: Any) -> Any:
+def autocontrast(img: core.Tensor) -> Any:
     """Each channel stretched to the whole range."""
     x, most = _as_float(img), _most(img.dtype)
     low, high = x.amin((-2, -1), keepdim=True), x.amax((-2, -1), keepdim=True)
@@ -609,7 +613,7 @@ def autocontrast(img: Any) -> Any:
 
 
 @_either
-def equalize(img: Any) -> Any:
+def equalize(img: core.Tensor) -> Any:
     """Each channel changed so that its numbers are equally frequent."""
     if img.dtype is not core.uint8:
         required, hint = "a uint8 image was required", "convert_image_dtype(img, uint8)"
@@ -618,7 +622,7 @@ def equalize(img: Any) -> Any:
     return F.stack(planes).reshape(img.shape)
 
 
-def _equal(plane: Any) -> Any:
+def _equal(plane: core.Tensor) -> Any:
     counts = F.bincount(plane.flatten().to(core.int64), minlength=256)
     used = counts[counts != 0]
     step = int(used[:-1].sum()) // 255
@@ -636,7 +640,7 @@ def _kernel(size: int, sigma: float, dtype: core.dtype) -> Any:
 
 
 @_either
-def gaussian_blur(img: Any, kernel_size: Any, sigma: Any = None) -> Any:
+def gaussian_blur(img: core.Tensor, kernel_size: Any, sigma: Any = None) -> Any:
     """Smoothed: sizes (across, down) of the kernel, and its deviations."""
     sizes = _two(kernel_size)
     if any(size % 2 == 0 or size < 1 for size in sizes):

@@ -183,7 +183,7 @@ class SubgraphMatcher:
         pairs += [(ours[1][k], theirs[1][k]) for k in ours[1]]
         return all(self._match_values(a, b, match) for a, b in pairs)
 
-    def _match_values(self, a: Any, b: Any, match: InternalMatch) -> bool:
+    def _match_values(self, a: Node, b: Node, match: InternalMatch) -> bool:
         if isinstance(a, Node) and isinstance(b, Node):
             return self._match_nodes(a, b, match)
         if isinstance(a, Node):

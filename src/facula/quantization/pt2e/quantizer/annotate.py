@@ -78,7 +78,7 @@ def _followed(node: Node) -> Any:
     return None
 
 
-def _finish(node: Node, inputs: dict[Any, Any], output: Any) -> None:
+def _finish(node: Node, inputs: dict[Any, Any], output: object) -> None:
     """Annotate a node, or it and its activation together."""
     last = _followed(node)
     own = None if last is not None else output

@@ -36,7 +36,7 @@ class ComposableQuantizer(Quantizer):
             if annotation is not None:
                 self._graph_annotations[node] = annotation
 
-    def annotate(self, model: Any) -> Any:
+    def annotate(self, model: object) -> Any:
         """Annotate by each."""
         self._graph_annotations.clear()
         for quantizer in self.quantizers:
@@ -44,13 +44,13 @@ class ComposableQuantizer(Quantizer):
             self._record(model, quantizer)
         return model
 
-    def transform_for_annotation(self, model: Any) -> Any:
+    def transform_for_annotation(self, model: object) -> Any:
         """The changes of each, one after the other."""
         for quantizer in self.quantizers:
             model = quantizer.transform_for_annotation(model)
         return model
 
-    def validate(self, model: Any) -> None:
+    def validate(self, model: object) -> None:
         """The checks of each."""
         for quantizer in self.quantizers:
             quantizer.validate(model)

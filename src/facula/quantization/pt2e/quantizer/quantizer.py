@@ -133,19 +133,19 @@ class QuantizationAnnotation:
 class Quantizer(ABC):
     """Says which values of a graph become integers, by annotations of its nodes."""
 
-    def transform_for_annotation(self, model: Any) -> Any:
+    def transform_for_annotation(self, model: object) -> Any:
         """Change the graph before it is annotated."""
         return model
 
     @abstractmethod
-    def annotate(self, model: Any) -> Any:
+    def annotate(self, model: object) -> Any:
         """Put a `QuantizationAnnotation` into the `meta` of nodes."""
 
     @abstractmethod
-    def validate(self, model: Any) -> None:
+    def validate(self, model: object) -> None:
         """Raise where the annotated graph is none that the backend runs."""
 
     def prepare_obs_or_fq_callback(  # noqa: B027 - nothing to do is what most quantizers want
-        self, model: Any, edge_or_node_to_obs_or_fq: Any
+        self, model: object, edge_or_node_to_obs_or_fq: object
     ) -> None:
         """Change observers before they are put in."""

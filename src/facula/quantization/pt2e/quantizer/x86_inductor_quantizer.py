@@ -58,7 +58,7 @@ def get_default_x86_inductor_quantization_config(
     return QuantizationConfig(activation, activation, weight, None, is_qat)
 
 
-def _is_layer_for(x: core.Tensor, user: Any) -> bool:
+def _is_layer_for(x: core.Tensor, user: Node) -> bool:
     """Whether a value is that of an annotated layer, which nobody else takes."""
     return (
         isinstance(x, Node)
@@ -104,7 +104,7 @@ class X86InductorQuantizer(Quantizer):
         by_type = self.operator_type_config
         return annotate.setting(node, self.module_name_qconfig, by_type, self.global_config)
 
-    def annotate(self, model: Any) -> Any:
+    def annotate(self, model: object) -> Any:
         """Annotate layers, then sums and pools between them."""
         for node in list(annotate.nodes_left(model, _LAYERS)):
             config = self._config(node)
@@ -143,7 +143,7 @@ class X86InductorQuantizer(Quantizer):
             {x: config.input_activation}, SharedQuantizationSpec((x, node)), _annotated=True
         )
 
-    def validate(self, model: Any) -> None:
+    def validate(self, model: object) -> None:
         """Every annotated graph runs."""
 
 

@@ -92,11 +92,11 @@ class XNNPACKQuantizer(Quantizer):
         self.module_name_config[module_name] = quantization_config
         return self
 
-    def _config(self, node: Any) -> QuantizationConfig | None:
+    def _config(self, node: object) -> QuantizationConfig | None:
         by_type = self.operator_type_config
         return annotate.setting(node, self.module_name_config, by_type, self.global_config)
 
-    def annotate(self, model: Any) -> Any:
+    def annotate(self, model: object) -> Any:
         """Annotate layers, sums and `cat`, then what passes their results on."""
         steps = (
             (_LAYERS, annotate.layer),
@@ -112,11 +112,11 @@ class XNNPACKQuantizer(Quantizer):
             annotate.passing(node)
         return model
 
-    def validate(self, model: Any) -> None:
+    def validate(self, model: object) -> None:
         """Every annotated graph runs."""
 
 
-def _word(operator_type: Any) -> str:
+def _word(operator_type: object) -> str:
     name = getattr(operator_type, "_schema_name", None) or getattr(operator_type, "__name__", "")
     if not name:
         fail(

@@ -101,7 +101,7 @@ def _written(value: Any, shape: Any, path: str, roots: dict[str, tuple[Dim, set[
     return tuple(made) if isinstance(value, tuple) else made
 
 
-def _same_kind(value: Any, shape: Any, path: str) -> None:
+def _same_kind(value: object, shape: object, path: str) -> None:
     if type(value) is not type(shape):
         required = (
             "dynamic_shapes of the same structure as the inputs were required (Detected mismatch between the "
@@ -171,7 +171,7 @@ def _derived(text: str, name: str, root: Dim) -> Dim:
     return made + offset if found["sign"] == "+" else made - offset
 
 
-def _read(x: Any, known: dict[str, Dim], dims: dict[str, RootDim]) -> Any:
+def _read(x: object, known: dict[str, Dim], dims: dict[str, RootDim]) -> Any:
     if isinstance(x, (list, tuple)):
         return type(x)(_read(item, known, dims) for item in x)
     if isinstance(x, dict):

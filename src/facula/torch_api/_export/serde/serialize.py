@@ -12,7 +12,7 @@ from typing import Any
 __all__: list[str] = []
 
 
-def _dataclass_to_dict(obj: Any) -> Any:
+def _dataclass_to_dict(obj: object) -> Any:
     """The same with dictionaries in place of dataclasses."""
     if dataclasses.is_dataclass(obj) and not isinstance(obj, type):
         names = [field.name for field in dataclasses.fields(obj)]

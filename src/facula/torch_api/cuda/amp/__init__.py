@@ -34,7 +34,7 @@ class GradScaler(grad_scaler.ScalerOfKind):
 
 
 def custom_fwd(
-    fwd: Callable[..., Any] | None = None, *, cast_inputs: Any = None
+    fwd: Callable[..., Any] | None = None, *, cast_inputs: object = None
 ) -> Callable[..., Any]:
     """`amp.custom_fwd(device_type="cuda")`."""
     return functools.partial(autocast_mode.custom_fwd, device_type="cuda", cast_inputs=cast_inputs)(

@@ -18,7 +18,7 @@ __all__ = [
 
 def jagged_from_list(
     tensors: Any,
-    offsets: Any = None,
+    offsets: object = None,
     dtype: core.dtype | None = None,
     device: core.device | str | int | None = None,
 ) -> Any:
@@ -27,7 +27,9 @@ def jagged_from_list(
     return made, made.offsets() if offsets is None else offsets
 
 
-def nested_from_padded(padded: Any, offsets: Any, ragged_idx: int = 1, sum_S: Any = None) -> Any:  # noqa: N803
+def nested_from_padded(
+    padded: core.Tensor, offsets: core.Tensor, ragged_idx: int = 1, sum_S: object = None
+) -> Any:  # noqa: N803
     """The entries of a padded batch: as long as `offsets` says, along dimension `ragged_idx`."""
     lengths = offsets.diff().tolist()
     rows = [row.narrow(ragged_idx - 1, 0, n) for row, n in zip(padded, lengths, strict=True)]
@@ -35,7 +37,11 @@ def nested_from_padded(padded: Any, offsets: Any, ragged_idx: int = 1, sum_S: An
 
 
 def nested_view_from_values_offsets(
-    values: Any, offsets: Any, ragged_idx: int = 1, min_seqlen: Any = None, max_seqlen: Any = None
+    values: Any,
+    offsets: Any,
+    ragged_idx: int = 1,
+    min_seqlen: object = None,
+    max_seqlen: object = None,
 ) -> Any:
     """A jagged tensor on rows."""
     return nested_tensor_from_jagged(values, offsets, jagged_dim=ragged_idx)

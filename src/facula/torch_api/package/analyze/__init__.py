@@ -42,7 +42,7 @@ def trace_dependencies(
     """
     found: set[str] = set()
 
-    def seen(frame: FrameType, event: str, argument: Any) -> None:
+    def seen(frame: FrameType, event: str, argument: object) -> None:
         if event == "call":
             name = frame.f_globals.get("__name__")
             if isinstance(name, str):
