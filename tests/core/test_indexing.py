@@ -178,7 +178,7 @@ def test_iteration_length_and_membership():
         (-3, IndexError, "out of bounds"),
         ((0, 3), IndexError, "out of bounds"),
         ((0, 0, 0, 0), IndexError, "too many indices"),
-        ((Ellipsis, Ellipsis), IndexError, "ellipsis"),
+        ((Ellipsis, 0, Ellipsis, 0), IndexError, "ellipsis"),
         (slice(None, None, -1), ValueError, "greater than zero"),
         (slice(None, None, 0), ValueError, "greater than zero|zero"),
         (1.5, (IndexError, TypeError), "integers|int"),

@@ -256,7 +256,8 @@ def test_leaves_and_their_views_are_protected():
 
 
 @pytest.mark.parametrize(
-    "split", [lambda y: y.split(2), lambda y: y.chunk(2), lambda y: y.unbind(0)]
+    "split",
+    [lambda y: y.unsafe_split(2), lambda y: y.unsafe_chunk(2), lambda y: y.tensor_split(2)],
 )
 def test_views_out_of_one_call_may_be_written(split):
     x = leaf(4)

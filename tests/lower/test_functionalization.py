@@ -19,9 +19,9 @@ def through_flat_view(x):
 
 def pieces(x):
     y = x * 2
-    a, b, c = y.unbind(1)
+    a, b, c = y[:, 0], y[:, 1], y[:, 2]
     b.mul_(3)
-    y.split(1, 0)[1].fill_(4.0)
+    y.unsafe_split(1, 0)[1].fill_(4.0)
     y.diagonal().zero_()
     return a, b, c, y
 
