@@ -1,5 +1,6 @@
 """Text: words, vocabularies, transforms, BLEU, files of this machine, an encoder."""
 
+import io
 import math
 
 import pytest
@@ -195,3 +196,50 @@ def test_a_damaged_file_of_vectors_is_named(tmp_path):
     (tmp_path / "v.txt").write_bytes(b"a 1 2\nb\xff 1 2\n")
     with pytest.raises(RuntimeError, match=r"\[Vectors\] a file of text.*v\.txt"):
         vocab.Vectors(tmp_path / "v.txt")
+
+
+def test_bleu_counts_words_that_hold_spaces_as_one():
+    assert bleu_score([["a b c", "x"]], [[["a b c", "x"]]], max_n=2) == 1.0
+    assert bleu_score([["a b", "c"]], [[["a", "b c"]]], max_n=1) == 0.0
+    with pytest.raises(ValueError, match="a reference for each candidate was required: got none"):
+        bleu_score([["a"]], [[]])
+    with pytest.raises(ValueError, match="n-grams of at least one word"):
+        bleu_score([["a"]], [[["a"]]], max_n=0)
+
+
+@pytest.mark.parametrize("first", ["a 1 x\n", "a\n", "a 1 2\nb 1\n"])
+def test_vectors_name_the_line_without_numbers(first, tmp_path):
+    path = tmp_path / "vectors.txt"
+    path.write_text(first + "c 1 2\n")
+    with pytest.raises(RuntimeError, match=r"vectors.txt, line \d"):
+        vocab.Vectors(path)
+
+
+def test_workers_share_the_rows_of_a_dataset(tmp_path):
+    rows = [f'"{i % 4 + 1}","title {i}","text"' for i in range(20)]
+    (tmp_path / "train.csv").write_text("\n".join(rows) + "\n")
+    (tmp_path / "wiki.train.tokens").write_text("".join(f"line {i}\n" for i in range(20)))
+    for dataset, wanted in (
+        (datasets.AG_NEWS(tmp_path), [f"title {i} text" for i in range(20)]),
+        (datasets.WikiText2(tmp_path), [f"line {i}" for i in range(20)]),
+    ):
+        alone = [row if isinstance(row, str) else row[1] for row in dataset]
+        assert alone == wanted
+        loader = facula.utils.data.DataLoader(dataset, batch_size=None, num_workers=2)
+        shared = [row if isinstance(row, str) else row[1] for row in loader]
+        assert sorted(shared) == sorted(wanted)
+        mixed = facula.utils.data.DataLoader(dataset, batch_size=None, shuffle=True)
+        found = [row if isinstance(row, str) else row[1] for row in mixed]
+        assert sorted(found) == sorted(wanted) and found != wanted
+
+
+def test_vocabularies_and_transforms_are_saved_whole():
+    words = vocab.vocab({"a": 3, "b": 2}, specials=["<unk>"])
+    words.set_default_index(0)
+    file = io.BytesIO()
+    facula.save(
+        transforms.Sequential(transforms.VocabTransform(words), transforms.ToTensor()), file
+    )
+    file.seek(0)
+    again = facula.load(file, weights_only=False)
+    assert again(["b", "zz", "a"]).tolist() == [2, 0, 1]

@@ -69,6 +69,14 @@ def test_weights_are_files():
         models.get_model("resnet17")
 
 
+def test_networks_are_saved_whole(tmp_path):
+    model = models.mobilenet_v3_small(num_classes=3).eval()
+    facula.save(model, tmp_path / "model.pt")
+    again = facula.load(tmp_path / "model.pt", weights_only=False)
+    x = facula.rand(1, 3, 32, 32)
+    assert type(again) is type(model) and again(x).equal(model(x))
+
+
 def test_intermediate_layers():
     from facula.vision.models._utils import IntermediateLayerGetter
 

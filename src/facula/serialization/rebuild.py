@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import datetime
 import importlib
+import os
 import sys
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
@@ -373,6 +374,9 @@ TABLE.update({("torch", name): StorageType(dtype) for name, dtype in STORAGE_DTY
 
 _MOVED = {"__builtin__": "builtins", "copy_reg": "copyreg", "numpy.core": "numpy._core"}
 
+#: the folder of networks and transforms beside the framework
+_DOMAINS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "domains", "")
+
 # what the user allowed, by module and name
 _allowed: dict[tuple[str, str], Maker] = {}
 
@@ -393,6 +397,9 @@ def find(module: str, name: str) -> Any:
         return _of_nn(module, name)
     if module.startswith("torch.quantization."):
         return _of_quantization(module, name)
+    domain = _domain_module(module)
+    if domain is not None:
+        return _layer(getattr(domain, name, None), name)
     if module == "torch" and name.startswith(("per_tensor_", "per_channel_")):
         return _upper("facula.quantization.tensor:SCHEMES")[name]
     raise KeyError(name)
@@ -407,8 +414,12 @@ def _of_nn(module: str, name: str) -> Any:
             raise KeyError(name)
         return Maker(name, None, None, found)
     # a layer that only other layers use is public in its own module alone
-    kind = getattr(nn, name, None) or getattr(_stock_module(module), name, None)
-    if not isinstance(kind, type) or not issubclass(kind, nn.Module):
+    return _layer(getattr(nn, name, None) or getattr(_stock_module(module), name, None), name)
+
+
+def _layer(kind: Any, name: str) -> Maker:
+    """What makes a module of facula's own without its constructor; KeyError for what is none."""
+    if not isinstance(kind, type) or not issubclass(kind, _upper("facula:nn").Module):
         raise KeyError(name)
     make: Any = kind.__new__
     return Maker(name, lambda: make(kind), _restore, kind)
@@ -445,6 +456,15 @@ def _stock_module(module: str) -> Any:
     if not name.isidentifier():
         return None
     return sys.modules.get(f"facula.nn.modules.{name}")
+
+
+def _domain_module(module: str) -> Any:
+    """The module of facula's own networks and transforms for `torch.vision.models.resnet`, where the program has
+    loaded it; None otherwise.
+    """
+    found = sys.modules.get("facula" + module.removeprefix("torch"))
+    inside = module.startswith("torch.") and getattr(found, "__file__", None) or ""
+    return found if inside.startswith(_DOMAINS) else None
 
 
 # ------------------------------------------------------------------ what the user allows

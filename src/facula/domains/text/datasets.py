@@ -76,10 +76,16 @@ class _Each:
         return iter(self.function(*self.args, **self.settings))
 
 
+def _pipe(function: Callable[..., Any], *args: Any, **settings: Any) -> Any:
+    """A pipe of what a function gives, of which each worker gives its share, in order unless a loader shuffles."""
+    whole = IterableWrapper(_Each(function, *args, **settings), deepcopy=False)
+    return whole.shuffle().set_shuffle(False).sharding_filter()
+
+
 def tables(path: Any, width: int, name: str = "tables", **settings: object) -> Any:
     """A pipe of the rows of a table; settings are those of Python's csv."""
     _missing(name, os.fspath(path))
-    return IterableWrapper(_Each(_rows, name, os.fspath(path), width, **settings), deepcopy=False)
+    return _pipe(_rows, name, os.fspath(path), width, **settings)
 
 
 def text_lines(name: str, path: str) -> Iterator[str]:
@@ -98,7 +104,7 @@ def text_lines(name: str, path: str) -> Iterator[str]:
 def lines(path: str | os.PathLike[str], name: str = "lines") -> Any:
     """A pipe of the lines of a file."""
     _missing(name, os.fspath(path))
-    return IterableWrapper(_Each(text_lines, name, os.fspath(path)), deepcopy=False)
+    return _pipe(text_lines, name, os.fspath(path))
 
 
 def _classes(name: str, root: Any, split: str, width: int) -> Any:
@@ -177,7 +183,7 @@ def SST2(root: str | os.PathLike[str], split: str = "train") -> Any:
     """Sentences and whether they approve, out of `train.tsv` and its like."""
     path = os.path.join(root, f"{split}.tsv")
     _missing("SST2", path)
-    return IterableWrapper(_Each(_headed, path), deepcopy=False)
+    return _pipe(_headed, path)
 
 
 def WikiText2(root: str | os.PathLike[str], split: str = "train") -> Any:
@@ -209,7 +215,7 @@ def Multi30k(root: Any, split: str = "train", language_pair: tuple[str, str] = (
     paths = [os.path.join(root, f"{split}.{language}") for language in language_pair]
     for path in paths:
         _missing("Multi30k", path)
-    return IterableWrapper(_Each(_translated, paths), deepcopy=False)
+    return _pipe(_translated, paths)
 
 
 def _whole(name: str, path: str) -> str:
@@ -238,7 +244,7 @@ def IMDB(root: str | os.PathLike[str], split: str = "train") -> Any:
     """Reviews of films: (1 against or 2 for, text), out of the folders `train/neg` and their like."""
     for label in ("neg", "pos"):
         _missing("IMDB", os.path.join(root, split, label))
-    return IterableWrapper(_Each(_reviews, os.fspath(root), split), deepcopy=False)
+    return _pipe(_reviews, os.fspath(root), split)
 
 
 def _tagged(name: str, path: str, separator: str | None = None) -> Iterator[list[list[str]]]:
@@ -270,11 +276,11 @@ def CoNLL2000Chunking(root: str | os.PathLike[str], split: str = "train") -> Any
     """Sentences as [words, parts of speech, chunks], out of `train.txt` and `test.txt`."""
     path = os.path.join(root, f"{split}.txt")
     _missing("CoNLL2000Chunking", path)
-    return IterableWrapper(_Each(_tagged, "CoNLL2000Chunking", path), deepcopy=False)
+    return _pipe(_tagged, "CoNLL2000Chunking", path)
 
 
 def UDPOS(root: str | os.PathLike[str], split: str = "train") -> Any:
     """Sentences as [words, parts of speech, parts as the Penn treebank has them], out of `en-ud-v2-train.txt` ..."""
     path = os.path.join(root, f"en-ud-v2-{split}.txt")
     _missing("UDPOS", path)
-    return IterableWrapper(_Each(_tagged, "UDPOS", path, "\t"), deepcopy=False)
+    return _pipe(_tagged, "UDPOS", path, "\t")

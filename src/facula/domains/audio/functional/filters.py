@@ -186,9 +186,9 @@ def preemphasis(waveform: core.Tensor, coeff: float = 0.97) -> Any:
 
 
 def deemphasis(waveform: core.Tensor, coeff: float = 0.97) -> Any:
-    """`preemphasis` undone."""
+    """`preemphasis` undone, in [-1, 1]."""
     a, b = _row(waveform, (1.0, -coeff)), _row(waveform, (1.0, 0.0))
-    return lfilter(waveform, a, b, clamp=False)
+    return lfilter(waveform, a, b)
 
 
 def gain(waveform: core.Tensor, gain_db: float = 1.0) -> Any:
@@ -206,14 +206,15 @@ def contrast(waveform: core.Tensor, enhancement_amount: float = 75.0) -> Any:
 
 
 def dcshift(waveform: core.Tensor, shift: float, limiter_gain: float | None = None) -> Any:
-    """Moved up or down; with a limiter peaks are squeezed rather than cut."""
+    """Moved up or down, in [-1, 1]; with a limiter peaks stay below it."""
     if limiter_gain is None or shift == 0:
         return (waveform + shift).clamp(-1, 1)
     limit = 1.0 - (abs(shift) - limiter_gain)
     sign = 1 if shift > 0 else -1
     over = waveform * sign > limit
     squeezed = (waveform * sign - limit) * limiter_gain / (1 - limit)
-    return F.where(over, sign * (squeezed + limit + abs(shift)), waveform + shift).clamp(-1, 1)
+    held = (squeezed + limit + abs(shift)).clamp(max=limit)
+    return F.where(over, sign * held, (waveform + shift).clamp(-1, 1))
 
 
 def overdrive(waveform: core.Tensor, gain: float = 20, colour: float = 20) -> Any:

@@ -8,13 +8,17 @@ from collections.abc import Iterable, Sequence
 
 from facula.core.errors import fail
 
-from .utils import ngrams_iterator
-
 __all__ = ["bleu_score"]
 
 
 def _counts(words: Sequence[str], most: int) -> Counter[tuple[str, ...]]:
-    return Counter(tuple(gram.split(" ")) for gram in ngrams_iterator(list(words), most))
+    """How often each run of words comes; a word may hold spaces itself."""
+    runs = (
+        tuple(words[begin : begin + size])
+        for size in range(1, most + 1)
+        for begin in range(len(words) - size + 1)
+    )
+    return Counter(runs)
 
 
 def bleu_score(
@@ -24,6 +28,11 @@ def bleu_score(
     weights: Sequence[float] | None = None,
 ) -> float:
     """How many n-grams of translations stand in their references, up to `max_n` words. [Papineni et al. 2002]"""
+    if max_n < 1:
+        hint = "4 is the usual one"
+        fail(
+            ValueError, "bleu_score", "n-grams of at least one word were required", max_n, hint=hint
+        )
     weights = [1 / max_n] * max_n if weights is None else weights
     if len(weights) != max_n:
         required = f"{max_n} weights were required (weights must be equal to max_n)"
@@ -41,6 +50,13 @@ def bleu_score(
             len(references),
             hint="a list of references for each",
         )
+    for row, texts in enumerate(references):
+        if not len(texts):
+            required, hint = (
+                "a reference for each candidate was required",
+                "leave the candidate out",
+            )
+            fail(ValueError, "bleu_score", required, f"none in row {row}", hint=hint)
     right, total = [0] * max_n, [0] * max_n
     length = wanted = 0
     for words, texts in zip(candidates, references, strict=True):

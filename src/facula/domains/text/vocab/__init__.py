@@ -145,6 +145,14 @@ def build_vocab_from_iterator(
     return vocab(dict(ordered), min_freq, specials, special_first)
 
 
+def _numbers(values: list[str]) -> list[float]:
+    """The numbers of a line; none where one of them is no number."""
+    try:
+        return [float(value) for value in values]
+    except ValueError:
+        return []
+
+
 class Vectors:
     """A vector for each word, out of a text file of this machine: a word and its numbers in each line."""
 
@@ -156,11 +164,8 @@ class Vectors:
             word, *values = line.rstrip().split(" ")
             if number == 1 and len(values) == 1:
                 continue  # fastText begins with two sizes
-            try:
-                rows.append([float(value) for value in values])
-            except ValueError:
-                rows.append([])
-            if not values or len(rows[-1]) != len(rows[0]):
+            rows.append(_numbers(values))
+            if not rows[-1] or len(rows[-1]) != len(rows[0]):
                 required, got = "a word and its numbers were required", f"{path}, line {number}"
                 fail(RuntimeError, "Vectors", required, got, hint="each line has as many numbers")
             self.itos.append(word)
