@@ -10,6 +10,7 @@ import io
 import json
 import lzma
 import os
+import stat
 import struct
 import sys
 import tarfile
@@ -98,6 +99,15 @@ def test_links_in_archives_are_passed_over(tmp_path):
         info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
         archive.addfile(info)
     assert list(opened(tmp_path, "t.tar").load_from_tar()) == []
+    with zipfile.ZipFile(tmp_path / "z.zip", "w") as archive:
+        link = zipfile.ZipInfo("link")
+        link.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(link, "/etc/passwd")
+        archive.writestr("file", b"abc")
+    found = [
+        (path[-4:], stream.read()) for path, stream in opened(tmp_path, "z.zip").load_from_zip()
+    ]
+    assert found == [("file", b"abc")]
 
 
 def test_broken_archives_name_file_and_member(tmp_path):

@@ -1,5 +1,6 @@
 """Sound: filters and spectra against SciPy, losses against all paths, files of every width, broken files."""
 
+import importlib.util
 import itertools
 import math
 import struct
@@ -269,3 +270,67 @@ def test_masks_and_stretches():
     )
     assert T.Fade(10, 10)(facula.ones(2, 50))[:, [0, 25, 49]].tolist() == [[0, 1, 0]] * 2
     assert F.edit_distance("kitten", "sitting") == 3
+
+
+@pytest.mark.parametrize(
+    ("samples", "rate", "bits", "message"),
+    [
+        ([0.5], 0, None, "a whole number of samples a second"),
+        ([0.5], -8000, None, "a whole number of samples a second"),
+        ([0.5], 8000.5, None, "a whole number of samples a second"),
+        ([0.5], 2**32, None, "a whole number of samples a second"),
+        ([math.nan], 8000, 16, "samples that are numbers"),
+        ([math.inf], 8000, 8, "samples that are numbers"),
+    ],
+)
+def test_what_no_file_holds_is_refused(samples, rate, bits, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        audio.save(tmp_path / "a.wav", tensor(samples), rate, bits_per_sample=bits)
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(TypeError, match="a tensor was required"):
+        audio.save(tmp_path / "a.wav", "abc", 8000)
+
+
+if importlib.util.find_spec("soundfile"):
+    import soundfile
+
+    def test_bits_and_encodings_of_other_formats(tmp_path):
+        x = tensor(SOUND[0] * 0.5, "float32")
+        for bits, step in ((16, 2.0**-15), (24, 2.0**-23)):
+            audio.save(tmp_path / "a.flac", x, 8000, bits_per_sample=bits)
+            assert soundfile.info(str(tmp_path / "a.flac")).subtype == f"PCM_{bits}"
+            found, rate = audio.load(tmp_path / "a.flac")
+            assert rate == 8000 and (found - x).abs().max() <= step
+        audio.save(tmp_path / "a.aiff", x, 8000, encoding="PCM_F", bits_per_sample=32)
+        assert audio.load(tmp_path / "a.aiff")[0].equal(x)
+
+    @pytest.mark.parametrize(
+        ("name", "shape", "options"),
+        [
+            ("a.xyz", (1, 5), {}),
+            ("a.flac", (1, 0), {}),
+            ("a.flac", (9, 5), {}),
+            ("a.flac", (1, 5), {"encoding": "PCM_F"}),
+            ("a.flac", (1, 5), {"bits_per_sample": 12}),
+        ],
+    )
+    def test_settings_that_a_format_lacks_are_refused(name, shape, options, tmp_path):
+        with pytest.raises(ValueError, match=r"^\[audio.save\]"):
+            audio.save(tmp_path / name, facula.zeros(shape), 8000, **options)
+        assert not list(tmp_path.iterdir())
+
+    def test_damaged_files_of_other_formats_are_named(tmp_path, capfd):
+        path = tmp_path / "a.flac"
+        soundfile.write(path, SOUND[0].T, 8000)
+        whole, draw = path.read_bytes(), numpy.random.default_rng(3)
+        for _ in range(60):
+            content = bytearray(whole)
+            for place in draw.integers(4, len(whole), 6):
+                content[place] = draw.integers(256)
+            path.write_bytes(content[: draw.integers(20, len(whole) + 1)])
+            for read in (audio.load, audio.info):
+                try:
+                    read(path)
+                except RuntimeError as error:
+                    assert str(error).startswith("[audio.") and str(path) in str(error)
+        assert capfd.readouterr().err == ""

@@ -6,9 +6,11 @@ Keeps true: a file is there whole or not at all; what is broken is an error that
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import struct
+from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from facula import core
@@ -122,15 +124,28 @@ def _is_wav(content: bytes) -> bool:
     return content[:4] == b"RIFF" and content[8:12] == b"WAVE"
 
 
-def _other(name: str, content: bytes) -> Any:
-    """soundfile's view of a file."""
-    library = extra("soundfile", "audio.load")
+@contextlib.contextmanager
+def _other(op: str, name: str, content: bytes) -> Iterator[Any]:
+    """soundfile's view of a file; what it finds broken, then or later, is an error that names the file."""
+    library = extra("soundfile", op)
     try:
-        return library.SoundFile(io.BytesIO(content))
-    except (library.LibsndfileError, RuntimeError, TypeError) as error:
+        with library.SoundFile(_Bytes(content)) as file:
+            yield file
+    except (library.LibsndfileError, RuntimeError, TypeError, ValueError) as error:
         hint = "the file is cut off, damaged, or of an unknown format"
-        required = "a file of sound was required"
-        fail(RuntimeError, "audio.load", required, f"{name}: {error}", hint=hint)
+        fail(RuntimeError, op, "a file of sound was required", f"{name}: {error}", hint=hint)
+
+
+class _Bytes(io.BytesIO):
+    """A file in memory that stays where it is when it is sent before its beginning: soundfile reads damaged files
+    so, and prints what a function that it calls raises.
+    """
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        try:
+            return super().seek(offset, whence)
+        except ValueError:
+            return self.tell()
 
 
 def load(
@@ -157,7 +172,7 @@ def load(
         samples, rate = _samples(wav, frame_offset, num_frames), wav.rate
         samples = _scaled(samples) if normalize else samples
     else:
-        with _other(name, content) as file:
+        with _other("audio.load", name, content) as file:
             rate = file.samplerate
             file.seek(min(frame_offset, file.frames))
             samples = core.from_numpy(file.read(num_frames, dtype="float32", always_2d=True))
@@ -171,7 +186,7 @@ def info(uri: object, format: str | None = None) -> AudioMetaData:
         wav = _read_wav(name, content)
         kind = "PCM_F" if wav.kind == _FLOAT else "PCM_U" if wav.bits == 8 else "PCM_S"
         return AudioMetaData(wav.rate, wav.frames, wav.channels, wav.bits, kind)
-    with _other(name, content) as file:
+    with _other("audio.info", name, content) as file:
         return AudioMetaData(file.samplerate, file.frames, file.channels, 0, file.subtype)
 
 
@@ -185,9 +200,7 @@ def save(
     bits_per_sample: int | None = None,
 ) -> None:
     """Samples as a file: WAV of 32-bit floats unless something else is asked for (integers by their dtype)."""
-    if src.dim() not in (1, 2):
-        required, hint = "samples [channels, time] were required", "one recording at a time"
-        fail(ValueError, "audio.save", required, list(src.shape), hint=hint)
+    _check_samples(src, sample_rate)
     samples = src[None] if src.dim() == 1 else src
     samples = samples.t() if channels_first or src.dim() == 1 else samples
     kind = format or ("wav" if hasattr(uri, "write") else os.path.splitext(os.fspath(uri))[1][1:])
@@ -195,12 +208,44 @@ def save(
     if kind.lower() in ("", "wav"):
         content = _wav_bytes(samples, int(sample_rate), encoding, bits_per_sample)
     else:
-        stream = io.BytesIO()
-        extra("soundfile", "audio.save").write(
-            stream, samples.numpy(), int(sample_rate), format=kind.upper()
-        )
-        content = stream.getvalue()
+        content = _other_bytes(samples, int(sample_rate), kind.upper(), encoding, bits_per_sample)
     _write(uri, content)
+
+
+def _check_samples(src: Any, rate: Any) -> None:
+    if not isinstance(src, core.Tensor):
+        hint = "facula.tensor() makes one"
+        fail(TypeError, "audio.save", "a tensor was required", type(src).__name__, hint=hint)
+    if src.dim() not in (1, 2):
+        required, hint = "samples [channels, time] were required", "one recording at a time"
+        fail(ValueError, "audio.save", required, list(src.shape), hint=hint)
+    if not 1 <= rate < 2**32 or rate != int(rate):
+        required, hint = "a whole number of samples a second was required", "44100 is that of discs"
+        fail(ValueError, "audio.save", required, rate, hint=hint)
+
+
+def _other_bytes(
+    samples: Any, rate: int, kind: str, encoding: str | None, bits: int | None
+) -> bytes:
+    """A file of a format that soundfile writes."""
+    library, subtype = extra("soundfile", "audio.save"), encoding
+    if encoding in (None, "PCM_S") and bits is not None:
+        subtype = f"PCM_{bits}" if bits > 8 else "PCM_S8"
+    elif encoding == "PCM_S":
+        subtype = "PCM_16"
+    elif encoding == "PCM_F":
+        subtype = "DOUBLE" if bits == 64 else "FLOAT"
+    if not len(samples):  # what soundfile writes then it cannot read
+        hint = "format='wav' takes none"
+        fail(ValueError, "audio.save", "samples were required", list(samples.shape), hint=hint)
+    stream = io.BytesIO()
+    try:
+        library.write(stream, samples.numpy(), rate, format=kind, subtype=subtype)
+    except (library.LibsndfileError, RuntimeError, TypeError, ValueError) as error:
+        required = f"samples and settings that {kind} takes were required"
+        got = f"{error} (shape {list(samples.shape)}, {samples.dtype}, encoding {encoding}, bits {bits})"
+        fail(ValueError, "audio.save", required, got, hint="format='wav' takes most")
+    return stream.getvalue()
 
 
 def _write(uri: str | os.PathLike[str] | BinaryIO, content: bytes) -> None:
@@ -238,6 +283,12 @@ def _numbers(samples: core.Tensor, floats: bool, bits: int) -> bytes:
         values = _scaled(samples) if not samples.dtype.is_floating_point else samples
         return bytes(values.to(core.float32 if bits == 32 else core.float64).numpy().tobytes())
     if samples.dtype.is_floating_point:
+        if not samples.isfinite().all():
+            required, hint = (
+                "samples that are numbers were required",
+                "encoding='PCM_F' keeps others",
+            )
+            fail(ValueError, "audio.save", required, "inf or nan", hint=hint)
         scale = 2.0 ** (bits - 1)
         values = (samples.to(core.float64) * scale).round().clamp(-scale, scale - 1)
         values = values.to(core.int64)

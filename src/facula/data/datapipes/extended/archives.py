@@ -14,6 +14,7 @@ import lzma
 import os.path
 import posixpath
 import re
+import stat
 import struct
 import tarfile
 import zipfile
@@ -205,7 +206,8 @@ class ZipArchiveLoaderIterDataPipe(_ArchiveIterDataPipe):
         archive = zipfile.ZipFile(inner)
         length = length_of(inner)
         for info in archive.infolist():
-            if not info.is_dir():
+            # the upper half holds the kind of the file where a system of POSIX wrote it
+            if not info.is_dir() and not stat.S_ISLNK(info.external_attr >> 16):
                 check_entry(info, length)
                 yield info.filename, archive.open(info)
 
