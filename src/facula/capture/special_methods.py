@@ -152,12 +152,7 @@ def call_base(d: Any, owner: Any, name: str, args: list, kwargs: dict) -> Any:
     base, _, method = name.partition(".")
     inner = d.force(owner.owner) if hasattr(owner, "after") else d.force(owner)
     if method == "__init__":
-        if isinstance(inner, ObjectValue) and issubclass(inner.kind, BaseException):
-            inner.args = d.build_tuple(args)
-        elif isinstance(inner, DictValue):
-            d.dict_init(inner, args, kwargs)
-        elif isinstance(inner, SequenceValue):
-            d.sequence_init(inner, args)
+        _base_init(d, inner, args, kwargs)
         return Known(None)
     if method == "__call__" and base == "type":
         return d.new_instance(inner, inner.obj, args, kwargs)
@@ -192,6 +187,15 @@ def call_base(d: Any, owner: Any, name: str, args: list, kwargs: dict) -> Any:
     if method == "with_traceback":
         return inner
     return call_special_method(d, inner, method, args, kwargs)
+
+
+def _base_init(d: Any, inner: Any, args: list, kwargs: dict) -> None:
+    if isinstance(inner, ObjectValue) and issubclass(inner.kind, BaseException):
+        inner.args = d.build_tuple(args)
+    elif isinstance(inner, DictValue):
+        d.dict_init(inner, args, kwargs)
+    elif isinstance(inner, SequenceValue):
+        d.sequence_init(inner, args)
 
 
 def _base_new(d: Symbolic, kind: type, args: list) -> Any:

@@ -52,7 +52,10 @@ def _default_torch_function(cls, func, types, args=(), kwargs=None):
 
 def _as_class(result, cls):
     if isinstance(result, Tensor):
-        return result if isinstance(result, cls) else m_as_subclass(result, cls)
+        # what a function transform wraps stays its wrapper: the class would hide the entry of a batch or the tangent
+        if isinstance(result, cls) or (<Tensor>result).keys & K_TRANSFORM:
+            return result
+        return m_as_subclass(result, cls)
     if result.__class__ in (tuple, list):
         return result.__class__([_as_class(r, cls) for r in result])
     if isinstance(result, tuple) and hasattr(result, "_fields"):

@@ -114,10 +114,7 @@ def trace_module(
     fakes = [_fake(t, mode) for t in (*held.tensors, *given)]
     for real, fake in zip(given, fakes[len(held.tensors) :], strict=True):
         sizes.give_symbols(real, fake)
-    changing = [
-        sizes.number_of(x) if isinstance(x, IntInput) else None for x in pytree.tree_leaves(marked)
-    ]
-    leaves = [n if isinstance(n, SymInt) else x for x, n in zip(leaves, changing, strict=True)]
+    leaves = _with_symbols(leaves, pytree.tree_leaves(marked), sizes)
     numbers = [x for x in leaves if isinstance(x, SymInt)]
     sizes.check()
     specs: dict[str, Any] = {}
@@ -145,6 +142,12 @@ def trace_module(
         module=builder.module, signature=builder.signature, state=builder.state, constants=builder.constants,
         ranges=ranges, in_spec=in_spec, out_spec=specs["out"], env=env, argument_names=list(named),
     )  # fmt: skip
+
+
+def _with_symbols(leaves: list[Any], marked: list[Any], sizes: Resolved) -> list[Any]:
+    """The leaves, with the symbol of each int that may change in its place."""
+    changing = [sizes.number_of(x) if isinstance(x, IntInput) else None for x in marked]
+    return [n if isinstance(n, SymInt) else x for x, n in zip(leaves, changing, strict=True)]
 
 
 def _refuse_changes(module: nn.Module, changed: list[Any]) -> None:

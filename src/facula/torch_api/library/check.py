@@ -15,7 +15,7 @@ from facula.core.errors import fail, message
 from facula.devices.results import tensors_of
 from facula.ops.registry import F
 
-from .custom import find
+from .custom import CustomOperator, find
 
 __all__ = ["OpCheckError", "opcheck"]
 
@@ -49,7 +49,8 @@ def _promises(op: object) -> tuple[Any, tuple[str, ...], bool]:
     definition = getattr(function, "definition", None) or find(op)
     if isinstance(function, core.InplaceOp):
         return definition, (definition.schema.parameters[0].name,), True
-    views = getattr(definition, "views", False) or definition.kind in ("view", "composite")
+    users_own = isinstance(definition, CustomOperator)
+    views = definition.views if users_own else definition.kind in ("view", "composite")
     return definition, tuple(definition.mutated), views
 
 
