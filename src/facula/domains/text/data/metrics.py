@@ -21,6 +21,31 @@ def _counts(words: Sequence[str], most: int) -> Counter[tuple[str, ...]]:
     return Counter(runs)
 
 
+def _checked_weights(weights: Sequence[float] | None, max_n: int) -> Sequence[float]:
+    if max_n < 1:
+        required, hint = "n-grams of at least one word were required", "4 is the usual one"
+        fail(ValueError, "bleu_score", required, max_n, hint=hint)
+    weights = [1 / max_n] * max_n if weights is None else weights
+    if len(weights) != max_n:
+        required = f"{max_n} weights were required (weights must be equal to max_n)"
+        fail(ValueError, "bleu_score", required, len(weights), hint="leave them out for equal ones")
+    return weights
+
+
+def _check_references(candidates: int, references: list[Sequence[Sequence[str]]]) -> None:
+    if candidates != len(references):
+        required = (
+            f"references for each of {candidates} candidates were required (The length of "
+            "candidate and reference corpus should be the same)"
+        )
+        hint = "a list of references for each"
+        fail(ValueError, "bleu_score", required, len(references), hint=hint)
+    for row, texts in enumerate(references):
+        if not len(texts):
+            required, hint = "a reference for each candidate was required", "leave it out"
+            fail(ValueError, "bleu_score", required, f"none in row {row}", hint=hint)
+
+
 def bleu_score(
     candidate_corpus: Iterable[Sequence[str]],
     references_corpus: Iterable[Sequence[Sequence[str]]],
@@ -28,35 +53,9 @@ def bleu_score(
     weights: Sequence[float] | None = None,
 ) -> float:
     """How many n-grams of translations stand in their references, up to `max_n` words. [Papineni et al. 2002]"""
-    if max_n < 1:
-        hint = "4 is the usual one"
-        fail(
-            ValueError, "bleu_score", "n-grams of at least one word were required", max_n, hint=hint
-        )
-    weights = [1 / max_n] * max_n if weights is None else weights
-    if len(weights) != max_n:
-        required = f"{max_n} weights were required (weights must be equal to max_n)"
-        fail(ValueError, "bleu_score", required, len(weights), hint="leave them out for equal ones")
+    weights = _checked_weights(weights, max_n)
     candidates, references = list(candidate_corpus), list(references_corpus)
-    if len(candidates) != len(references):
-        required = (
-            f"references for each of {len(candidates)} candidates were required (The length of "
-        )
-        required += "candidate and reference corpus should be the same)"
-        fail(
-            ValueError,
-            "bleu_score",
-            required,
-            len(references),
-            hint="a list of references for each",
-        )
-    for row, texts in enumerate(references):
-        if not len(texts):
-            required, hint = (
-                "a reference for each candidate was required",
-                "leave the candidate out",
-            )
-            fail(ValueError, "bleu_score", required, f"none in row {row}", hint=hint)
+    _check_references(len(candidates), references)
     right, total = [0] * max_n, [0] * max_n
     length = wanted = 0
     for words, texts in zip(candidates, references, strict=True):
