@@ -120,6 +120,7 @@ static void roi_forward_@s@(char *const *p, const int64_t *n, const fk_scalar *s
             /* few places of a wide region are read one by one (speed only) */
             const int sparse = r->sensitive || length > 4 * x->first[across];
             const int64_t apart = r->sensitive ? plane : 0, deep = r->sensitive ? bins : 1;
+            const int64_t per_line = 64 / sizeof(@T@); /* elements of a cache line */
             for (int64_t c = 0; c < planes; c++)
                 for (int64_t i = 0; i < down; i++, out += across) {
                     if (length <= 0 || y->first[i] == y->first[i + 1]) {
@@ -140,6 +141,12 @@ static void roi_forward_@s@(char *const *p, const int64_t *n, const fk_scalar *s
                     }
                     const @T@ *map = image + c * plane + low;
                     int64_t v = y->first[i], stop = y->first[i + 1];
+                    /* the same places of the next channel, which no processor foresees */
+                    if (c + 1 < planes)
+                        for (int64_t t = v; t < stop; t++)
+                            for (int64_t u = 0; u < length + per_line - 1; u += per_line)
+                                __builtin_prefetch(map + plane + y->place[t] * width
+                                    + MIN(u, length - 1));
                     const @T@ *line = map + y->place[v] * width;
                     @T@ weight = y->weight[v];
                     if (v + 1 < stop) {
