@@ -15,6 +15,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops.reduce_norm import powers_fit
 from facula.ops.registry import F
 
 Tensors = Sequence[Any]
@@ -357,6 +358,10 @@ def foreach_norm(tensors: Tensors, ord: float = 2.0) -> list[Any]:
             )
             if kernel == "sum_of_squares":
                 out = out.sqrt()
+                if not powers_fit(out, max(tensor.numel() for tensor in chosen), ord):
+                    for k in part:  # of gradients beyond 1e19, below 1e-19, or all zero
+                        norms[k] = F.linalg_vector_norm(tensors[k], ord)
+                    continue
             values = out.to(chosen[0].dtype).unbind(0)
             for k, value in zip(part, values, strict=True):
                 norms[k] = value

@@ -81,9 +81,12 @@ class VectorNorm:
 
     def cpu(out, self, ord, dim, keepdim):
         dims = launch.wrap_dims("linalg.vector_norm", dim, self.dim())
-        kernel = _KERNELS.get(ord)
-        scalars = () if kernel else (float(ord),)
-        launch.run_reduction(kernel or "norm.p", (out,), self, dims, scalars)
+        _run_norm(out, self, ord, dims)
+        if ord != 0 and ord != 1 and abs(ord) != inf:
+            count = self.numel() // max(out.numel(), 1)
+            if powers_fit(out, count, ord):
+                return
+            out.copy_(_scaled_norm(self, ord, dims, keepdim))
 
     def backward(grad, self, result, ord, dim, keepdim):
         dims = launch.wrap_dims("linalg.vector_norm", dim, self.dim())
@@ -95,6 +98,37 @@ class VectorNorm:
         yield (S(3, 4), 1.0, (1,)), {}
         yield (S(3, 4), 3.0, (0, 1), True), {}
         yield (S(3, 4), inf, (1,)), {}
+
+
+def _run_norm(out: core.Tensor, x: core.Tensor, ord: float, dims: tuple[int, ...]) -> None:
+    kernel = _KERNELS.get(ord)
+    launch.run_reduction(kernel or "norm.p", (out,), x, dims, () if kernel else (float(ord),))
+
+
+def powers_fit(out: core.Tensor, count: int, ord: float) -> bool:
+    """Whether no norm in `out` (each of at most `count` elements) says that its sum of powers left
+    the range where it has all digits."""
+    if out.numel() == 0 or count == 0:
+        return True
+    limits = core.finfo(core.float64 if out.dtype is core.float64 else core.float32)
+    least = count * limits.tiny  # of the sum: 24 or 53 digits behind it are lost
+    bound = least ** (1 / ord) if ord > 0 or least ** (1 / -ord) > 0 else inf
+    low, high = (bound, limits.max) if ord > 0 else (limits.smallest_normal, bound)
+    found = core.empty((1,), dtype=core.int64)
+    core.kernel(f"outside:{out.dtype.code}")((found, out), (1, out.numel(), 1, 1), (low, high))
+    return core.passed(found)
+
+
+def _scaled_norm(x: core.Tensor, ord: float, dims: tuple[int, ...], keepdim: bool) -> Any:
+    """The norm in f64 of elements that are divided by the one that counts most."""
+    magnitude = x.abs().to(core.float64)
+    scale = (F.amax if ord > 0 else F.amin)(magnitude, dims or None, True)
+    if not (scale > 0).any():
+        return scale.reshape(launch.reduced_shape(x.shape, dims, keepdim))
+    scale = F.where(F.logical_and(F.isfinite(scale), scale > 0), scale, F.ones_like(scale))
+    norm = core.empty(scale.shape, dtype=core.float64)
+    _run_norm(norm, magnitude / scale, ord, dims)
+    return (norm * scale).reshape(launch.reduced_shape(x.shape, dims, keepdim))
 
 
 def _norm_gradient(
@@ -113,13 +147,14 @@ def _norm_gradient(
         share = grad / reached.sum(dims or None, True)
         return x.sign() * F.where(reached, share, launch.full(x, (), 0))
     if ord < 1:
-        slope = (x.sign() * magnitude ** (ord - 1)).masked_fill(x == 0, 0)
-        return slope * grad * norm ** (1 - ord)
+        share = norm / magnitude.masked_fill(x == 0, 1)
+        return (x.sign() * share ** (1 - ord)).masked_fill(x == 0, 0) * grad
     zero = norm == 0
-    scale = (grad / norm.masked_fill(zero, 1) ** (ord - 1)).masked_fill(zero, 0)
+    share = x / norm.masked_fill(zero, 1)  # in [-1, 1]: no power of it leaves the range
+    grad = grad.masked_fill(zero, 0)
     if ord < 2:
-        return x.sign() * magnitude ** (ord - 1) * scale
-    return x * (magnitude ** (ord - 2)) * scale
+        return x.sign() * share.abs() ** (ord - 1) * grad
+    return share * share.abs() ** (ord - 2) * grad
 
 
 @composite(

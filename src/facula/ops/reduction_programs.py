@@ -434,6 +434,28 @@ class NormNegativeInfinity(_Value):
         return (row_min(scalar.abs(x)),)
 
 
+@reduction_program("outside", outputs="result:row:i64", parameters="low high")
+class Outside:
+    """0 where a value lies outside of [low, high], -1 where none does (NaN lies nowhere)."""
+
+    @staticmethod
+    def identity(compute: str) -> State:
+        return (constant(0, "i32"),)
+
+    @staticmethod
+    def block(x: Scalar, low: Scalar, high: Scalar) -> State:
+        outside = scalar.logical_or(x < low, x > high)
+        return (row_max(where(outside, constant(1, "i32"), constant(0, "i32"))),)
+
+    @staticmethod
+    def merge(a: State, b: State) -> State:
+        return (scalar.maximum(a[0], b[0]),)
+
+    @staticmethod
+    def finalize(state: State, count: Scalar, **_: Scalar) -> Scalar:
+        return cast(state[0], "i64") - 1
+
+
 # --- log-sum-exp
 def log_sum_identity(compute: str) -> State:
     """Nothing: largest value -inf, sum of exponentials 0."""
