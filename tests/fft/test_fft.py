@@ -98,6 +98,8 @@ def test_short_time(center, normalized, onesided):
 
 BAD = [
     (lambda: fft.fft(facula.ones(4), 0), RuntimeError, r"Invalid number of data points \(0\)"),
+    (lambda: fft.fft(facula.ones(4), -1), RuntimeError, r"Invalid number of data points \(-1\)"),
+    (lambda: fft.rfft(facula.ones(4), n=-1), RuntimeError, r"Invalid number of data points \(-1\)"),
     (lambda: fft.fft(facula.ones(4), norm="all"), RuntimeError, "Invalid normalization mode"),
     (lambda: fft.rfft(facula.ones(4) + 0j), RuntimeError, "expects a real input"),
     (lambda: fft.fft(facula.tensor(1.0)), IndexError, "no dimensions"),

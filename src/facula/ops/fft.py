@@ -257,6 +257,14 @@ def check_count(op: str, count: int) -> None:
         )
 
 
+def _count(op: str, x: core.Tensor, dim: int, n: int | None) -> int:
+    """The number of points of a transform along one dimension; -1 says nothing here."""
+    if n is None:
+        return x.shape[dim]
+    check_count(op, n)
+    return n
+
+
 def fitted(op: str, x: core.Tensor, dims: Any, sizes: Sequence[int]) -> Any:
     """`x` cut or filled up with zeros to `sizes` along `dims`; -1 leaves a dimension as it is."""
     for d, size in zip(dims, sizes, strict=True):
@@ -273,7 +281,7 @@ def _complex_1d(
     op: str, x: core.Tensor, n: int | None, dim: int, norm: str | None, forward: bool
 ) -> Any:
     d, kind = wrapped(op, dim, x), scaling(norm, forward)
-    x = fitted(op, promoted(op, x, False), (d,), (x.shape[d] if n is None else n,))
+    x = fitted(op, promoted(op, x, False), (d,), (_count(op, x, d, n),))
     if forward and not x.dtype.is_complex:
         return F._fft_r2c(x, (d,), kind, False)
     return F._fft_c2c(promoted(op, x, True), (d,), kind, forward)
@@ -284,7 +292,7 @@ def _half_1d(
 ) -> Any:
     real_only(op, x)
     d, kind = wrapped(op, dim, x), scaling(norm, forward)
-    x = fitted(op, promoted(op, x, False), (d,), (x.shape[d] if n is None else n,))
+    x = fitted(op, promoted(op, x, False), (d,), (_count(op, x, d, n),))
     half = F._fft_r2c(x, (d,), kind, True)
     return half if forward else half.conj()
 

@@ -132,9 +132,8 @@ def _signed(factors: core.Tensor, pivots: core.Tensor) -> tuple[Any, Any]:
     return factors.diagonal(0, -2, -1), 1 - 2 * odd
 
 
-def _nearby(matrix: Any, factors: Any) -> tuple[Any, Any]:
-    """The factors with zeros on the diagonal replaced by a rounding error, and whether there were
-    any.
+def _nearby(matrix: Any, factors: Any) -> Any:
+    """The factors with zeros on the diagonal replaced by a rounding error.
 
     The adjugate of a singular matrix is the limit of determinant times inverse.
     """
@@ -142,7 +141,7 @@ def _nearby(matrix: Any, factors: Any) -> tuple[Any, Any]:
     zero = diagonal == 0
     tiny = core.finfo(matrix.dtype).eps
     filled = F.diag_embed(F.where(zero, F.full_like(diagonal, tiny), F.zeros_like(diagonal)))
-    return factors + filled, zero.any(-1)
+    return factors + filled
 
 
 @operator(
@@ -173,28 +172,63 @@ class _linalg_det:
         if grads[0] is None:
             return None
         if core.is_grad_enabled() or core.interpreters():
-            return _adjugate(A, grads[0], result_0, result_1, result_2)
-        factors, _ = _nearby(A, result_1)
-        diagonal, sign = _signed(factors, result_2)
-        scale = grads[0] * (diagonal.prod(-1) * sign).conj()
-        one = F.eye(A.shape[-1], dtype=A.dtype, device=A.device)
-        return solve_factored(factors, result_2, one * scale.unsqueeze(-1).unsqueeze(-1), True)
+            adjugate = F._linalg_adjoint_adjugate(A)
+        else:
+            adjugate = _cofactors(A, result_1, result_2)
+        return grads[0].unsqueeze(-1).unsqueeze(-1) * adjugate
 
 
-def _adjugate(matrix: Any, grad: core.Tensor, result: object, factors: Any, pivots: Any) -> Any:
-    """grad times the adjoint adjugate, as a differentiable function of the matrix near it."""
-    near, _ = _nearby(matrix, factors)
-    shift = permuted(_product(near) - _product(factors), pivots, True)
-    moved = matrix + shift
-    scale = grad * F._linalg_det(moved)[0].conj()
+def _cofactors(matrix: core.Tensor, factors: core.Tensor, pivots: core.Tensor) -> Any:
+    """conj(det) A^-H out of one pair of factors: what rounding made of a pivot that should be zero
+    stands in both, and cancels."""
+    near = _nearby(matrix, factors)
+    diagonal, sign = _signed(near, pivots)
+    scale = (diagonal.prod(-1) * sign).conj()
     one = F.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
-    return F._linalg_solve(adjoint(moved), one * scale.unsqueeze(-1).unsqueeze(-1), "")[0]
+    return solve_factored(near, pivots, one * scale.unsqueeze(-1).unsqueeze(-1), True)
 
 
-def _product(factors: Any) -> Any:
-    """L @ U of factors in one matrix."""
-    one = F.eye(factors.shape[-1], dtype=factors.dtype, device=factors.device)
-    return (factors.tril(-1) + one) @ factors.triu()
+@operator("_linalg_adjoint_adjugate(Tensor A) -> Tensor", names=(), out=False)
+class _linalg_adjoint_adjugate:
+    """The gradient of the determinant: conj(det) A^-H, or its limit where A is singular."""
+
+    vmap = "whole"
+
+    def meta(A):
+        return like(A, A.shape)
+
+    def cpu(out, A):
+        factors, pivots, info = lu_parts(A)
+        factors.copy_(A)
+        factor(factors, pivots, info)
+        out.copy_(_cofactors(A, factors, pivots))
+
+    def backward(grad, A, result):
+        if core.is_grad_enabled() and not core.interpreters() and not _near_singular(A):
+            determinant = F._linalg_det(A)[0].conj().unsqueeze(-1).unsqueeze(-1)
+            inner = (grad.conj() * result).sum((-2, -1), True)
+            return (inner * result - result @ adjoint(grad) @ result) / determinant
+        return _adjugate_gradient(A, grad)
+
+
+def _near_singular(matrix: core.Tensor) -> bool:
+    values = F.linalg_svdvals(matrix.detach())
+    return bool((values[..., -1:] <= 1e-3 * values[..., :1]).any())
+
+
+def _adjugate_gradient(matrix: Any, grad: Any) -> Any:
+    """The gradient of the adjugate without a division: in the basis of the singular vectors it
+    consists of products of all singular values but two."""
+    left, values, right = F._linalg_svd(matrix, False, "linalg.det")
+    one = F.eye(values.shape[-1], dtype=core.bool, device=matrix.device)
+    left_out = F.logical_or(one.unsqueeze(-2), one.unsqueeze(-3))  # [i, j, k]: k is i or j
+    others = values.unsqueeze(-2).unsqueeze(-2).masked_fill(left_out, 1).prod(-1)
+    others = others.masked_fill(one, 0)
+    phase = (F._linalg_det(left)[0] * F._linalg_det(right)[0]).unsqueeze(-1).unsqueeze(-1)
+    turned = phase * (adjoint(left) @ grad @ adjoint(right))
+    traces = (others * turned.diagonal(0, -2, -1).unsqueeze(-2)).sum(-1)
+    inner = F.diag_embed(traces) - others * turned.transpose(-2, -1)
+    return left @ inner.conj() @ right
 
 
 @operator(

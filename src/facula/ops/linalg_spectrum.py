@@ -92,7 +92,8 @@ class _linalg_eigh:
         inner = adjoint(vectors) @ by_vectors
         if inner.is_complex():
             _check_phase("linalg_eigh", F.imag(inner.diagonal(0, -2, -1)), "eigenvectors")
-        inner = _without_diagonal(inner) / _unit_diagonal(_row(values) - _column(values))
+        # of all gradients that Hermitian changes cannot tell apart the Hermitian one, as there is no other direction
+        inner = _without_diagonal(_skew(inner) / 2) / _unit_diagonal(_row(values) - _column(values))
         if by_values is not None:
             inner = inner + F.diag_embed(by_values).to(inner.dtype)
         return vectors @ inner @ adjoint(vectors)
