@@ -186,3 +186,33 @@ def test_nll_rows(shape):
         shared = vmap(function, in_dims=(0, None))(x, target[0]).numpy()
         rows = [function(a, target[0]).numpy() for a in x]
         np.testing.assert_allclose(shared, np.stack(rows), rtol=1e-6)
+
+
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize(
+    "rows, values, dims",
+    [
+        ((3, 2, 6), (3, 2, 4), (0, 0)),
+        ((2, 6), (3, 2, 4), (None, 0)),
+        ((3, 2, 6), (2, 4), (0, None)),
+        ((3, 6), (3, 2, 4), (0, 0)),
+        ((3, 6), (2, 4), (0, None)),
+        ((6,), (3, 2, 4), (None, 0)),
+        ((3, 6), (3,), (0, 0)),
+    ],
+)
+def test_searchsorted(rows, values, dims, right):
+    random = np.random.default_rng(0)
+    rows = np.sort(random.integers(0, 9, rows), -1)
+    values = random.integers(0, 9, values)
+    found = facula.vmap(lambda r, v: facula.searchsorted(r, v, right=right), in_dims=dims)(
+        facula.tensor(rows), facula.tensor(values)
+    )
+    for entry in range(3):
+        row = rows[entry] if dims[0] == 0 else rows
+        value = values[entry] if dims[1] == 0 else values
+        row = np.broadcast_to(row, (*value.shape[:-1], 6))
+        side = "right" if right else "left"
+        flat = zip(row.reshape(-1, 6), value.reshape(row.reshape(-1, 6).shape[0], -1), strict=True)
+        wanted = np.concatenate([np.searchsorted(r, v, side) for r, v in flat])
+        assert np.array_equal(found[entry].numpy().reshape(-1), wanted)

@@ -330,3 +330,22 @@ def test_rows_and_groups_have_parameters_of_their_own():
         ops.quantize_per_channel_group(x, steps, zeros, -8, 7, facula.int8, 3)
     with pytest.raises(AssertionError, match="for each of 1 rows"):
         ops.quantize_per_token(x, steps, zeros, -8, 7, facula.int8)
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        (...,),
+        (..., slice(None, None, 2)),
+        (slice(None), slice(1, None)),
+        (slice(None), slice(None), slice(1, None)),
+    ],
+)
+@pytest.mark.parametrize("dtype", [facula.quint8, facula.qint32])
+def test_pieces_of_images_that_lie_channels_last(piece, dtype):
+    numbers = np.random.default_rng(0).normal(size=(2, 4, 6, 5)).astype("float32")
+    images = facula.tensor(numbers).contiguous(memory_format=facula.channels_last)[piece]
+    made = facula.quantize_per_tensor(images, 0.5, 100, dtype)
+    wanted = np.round(numbers[piece] / 0.5) + 100
+    assert np.array_equal(made.int_repr().numpy(), wanted)
+    assert np.array_equal(made.flip(3).dequantize().numpy(), (wanted[..., ::-1] - 100) * 0.5)

@@ -166,10 +166,46 @@ def test_entries_outside_the_matrix_raise_before_memory_is_read():
         facula.sparse_csr_tensor([0, 1], [0], [1.0], (1, 2)) @ facula.ones(3, 2)
 
 
-def test_gradient_checks_take_sparse_inputs():
-    check = facula.sparse.as_sparse_gradcheck(facula.autograd.gradcheck)
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("fast_mode", [True, False])
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc", "bsr", "bsc"])
+def test_gradient_checks_take_sparse_inputs(layout, masked, fast_mode):
+    plain = facula.autograd.gradcheck
+    block = ((2, 1),) if layout.startswith("b") else ()
+    made = getattr(coo(facula.rand(4, dtype=facula.float64)).to_dense()[:2], f"to_sparse_{layout}")
+    sparse, dense = made(*block).requires_grad_(), leaf(3, 3)
+    options = {"masked": masked, "fast_mode": fast_mode}
+    for check in (plain, facula.sparse.as_sparse_gradcheck(plain)):
+        assert check(lambda s: (s.to_dense() ** 2, s.sum()), (sparse,), **options)
+        assert check(lambda s, d: (s @ d, s * 2), (sparse, dense), **options)
+
+
+class OnlySpecified(facula.autograd.Function):
+    """The elements of a sparse tensor, with a gradient for those that are specified alone."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.to_dense()
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad.sparse_mask(x) * ctx.factor if hasattr(ctx, "factor") else grad.sparse_mask(x)
+
+
+class Doubled(OnlySpecified):
+    """The same with a gradient that is wrong."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.factor = 2.0
+        return OnlySpecified.forward(ctx, x)
+
+
+def test_gradient_checks_of_sparse_inputs_find_what_is_wrong():
     sparse = coo(facula.rand(4, dtype=facula.float64)).coalesce().requires_grad_()
-    dense = leaf(3, 3)
-    assert check(lambda s, d: (s @ d, s * 2), (sparse, dense), masked=True)
-    with pytest.raises(ValueError, match="masked=True"):
-        check(lambda s: s, (sparse,))
+    assert facula.autograd.gradcheck(OnlySpecified.apply, (sparse,), masked=True)
+    for options in ({"masked": True}, {"masked": False}):
+        with pytest.raises(RuntimeError, match="Jacobian"):
+            facula.autograd.gradcheck(Doubled.apply, (sparse,), **options)

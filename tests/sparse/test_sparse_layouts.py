@@ -195,3 +195,16 @@ def test_tensors_like_compressed_ones_keep_their_places(layout):
     assert len(set(made["rand_like"][0].values().flatten().tolist())) > 2
     wide = facula.ones_like(sparse, dtype=facula.float64)
     assert wide.dtype == facula.float64 and facula.equal(wide.to_dense(), held.double())
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc", "bsr", "bsc"])
+@pytest.mark.parametrize("sparse_dim", [1, 3])
+def test_compressed_layouts_come_from_matrices(layout, sparse_dim):
+    block = ((1, 1),) if layout.startswith("b") else ()
+    coo = facula.ones(2, 3, 4).to_sparse(sparse_dim)
+    with pytest.raises(RuntimeError, match=r"from Sparse to .* sparse_dim\(\)!=2 is not supported"):
+        getattr(coo, f"to_sparse_{layout}")(*block)
+    batch = facula.ones(2, 3, 4).to_sparse_csr()
+    if block:
+        with pytest.raises(RuntimeError, match="from SparseCsr to .* for batched inputs"):
+            getattr(batch, f"to_sparse_{layout}")(*block)

@@ -20,6 +20,7 @@ from facula.autograd.function import Function
 from facula.autograd.grad_mode import enable_grad, no_grad
 from facula.core.errors import fail, message
 from facula.ops.registry import F
+from facula.ops.sparse_by_values import of_values
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -517,7 +518,7 @@ def gradcheck(
         check_forward_ad: whether forward mode is checked
         check_backward_ad: whether reverse mode is
         fast_mode: whether random projections are compared, and not each derivative
-        masked: how derivatives of sparse inputs are meant
+        masked: whether derivatives of sparse inputs are those by specified elements only, or by all
 
     Raises:
         GradcheckError: they disagree.
@@ -557,7 +558,7 @@ def gradcheck(
         "check_backward_ad": check_backward_ad,
         "fast_mode": fast_mode,
     }
-    check = _Check(func, inputs, eps, atol, rtol)
+    check = _Check(*of_values(func, _as_tuple(inputs), bool(masked)), eps, atol, rtol)
     if raise_exception:
         _run(check, options)
         return True
@@ -604,7 +605,7 @@ def gradgradcheck(
         check_fwd_over_rev: whether forward mode over reverse mode is checked
         check_rev_over_rev: whether reverse mode over itself is
         fast_mode: whether random projections are compared, and not each derivative
-        masked: how derivatives of sparse inputs are meant
+        masked: whether derivatives of sparse inputs are those by specified elements only, or by all
 
     Example:
         >>> x = facula.tensor([0.5, 2.0], dtype=facula.float64, requires_grad=True)

@@ -142,6 +142,20 @@ class searchsorted:
         if result is not out:
             out.copy_(result)
 
+    def vmap(batch, sorted_sequence, self, out_int32, right, side, sorter):
+        how = {"out_int32": out_int32, "right": right, "side": side}
+        values = self if isinstance(self, core.Tensor) else F.scalar_tensor(self)
+        if sorted_sequence.dim() == 0:
+            return NotImplemented
+        if sorted_sequence.dim() > 1:  # rows of both, in one more dimension
+            rows, values, order = (batch.full(x) for x in (sorted_sequence, values, sorter))
+            return F.searchsorted(rows, values, sorter=order, **how)
+        if not batch.has(sorted_sequence) and not batch.has(sorter):
+            return F.searchsorted(sorted_sequence, batch.front(values), sorter=sorter, **how)
+        rows, values, order = (batch.full(x) for x in (sorted_sequence, values, sorter))
+        found = F.searchsorted(rows, values.reshape(batch.size, -1), sorter=order, **how)
+        return found.reshape(values.shape)
+
     def samples(S):
         yield (S.sorted(6), S(3, 4)), {"right": True}
 

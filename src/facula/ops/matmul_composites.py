@@ -380,7 +380,15 @@ def pdist(self, p):
             hint="p=2.0 is the Euclidean distance",
         )
     first, second = F.triu_indices(self.shape[0], self.shape[0], 1, device=self.device)
-    return (self.index_select(0, first) - self.index_select(0, second)).norm(p, 1)
+    difference = self.index_select(0, first) - self.index_select(0, second)
+    return _unequal(difference) if p == 0 else difference.norm(p, 1)
+
+
+def _unequal(difference: core.Tensor) -> Any:
+    """How many elements of each row are not zero; NaN where there is no telling.
+
+    Counts have the gradient 0, which must still reach the rows."""
+    return (difference != 0).to(difference.dtype).sum(-1) + (difference * 0).sum(-1)
 
 
 def _check_points(x1: Any, x2: Any, p: float) -> None:
@@ -436,8 +444,7 @@ def cdist(x1, x2, p, compute_mode):
         return _euclidean_by_product(x1, x2)
     difference = x1.unsqueeze(-2) - x2.unsqueeze(-3)
     if p == 0:
-        # counts have the gradient 0, which must still reach both tensors
-        return (difference != 0).to(x1.dtype).sum(-1) + (difference * 0).sum(-1)
+        return _unequal(difference)
     return F.linalg_vector_norm(difference, p, -1)
 
 

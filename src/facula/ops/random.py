@@ -43,12 +43,11 @@ def draw(
     with draws for a whole batch.
     """
     transforms = core.interpreters()
-    if (
-        (transforms or core.is_dispatching(tensor))
-        and core.by_element(generator)
-        and not tensor.is_contiguous()
-    ):
-        return in_memory_order(draw, tensor, kind, a, b, generator)
+    if transforms and transforms[-1].lays_out_draws:
+        return transforms[-1].process(draw, (tensor, kind, a, b, generator), {})
+    if transforms or core.is_dispatching(tensor):
+        if core.by_element(generator) and not tensor.is_contiguous():
+            return in_memory_order(draw, tensor, kind, a, b, generator)
     if transforms:
         return transforms[-1].process(draw, (tensor, kind, a, b, generator), {})
     if core.is_dispatching(tensor):
@@ -77,11 +76,27 @@ def _drawn_by_operators(
 
 def overwrite(self: Any, kind: str, a: Any, b: Any, generator: core.Generator | None) -> Any:
     """Fill an existing tensor in place, as an in-place operator does."""
-    return self.copy_(drawn_for(self, kind, a, b, generator))
+    return _written(self, drawn_for(self, kind, a, b, generator))
+
+
+def _written(self: Any, drawn: Any, *parameters: object) -> Any:
+    """A tensor with what was drawn for it, unless a function transform keeps it from being written to."""
+    for transform in core.interpreters():
+        transform.check_overwritten(self, parameters)
+    return self.copy_(drawn)
+
+
+def check_parameters(*values: object) -> None:
+    """Raise where a function transform draws once for entries whose parameters differ."""
+    for transform in core.interpreters():
+        transform.check_parameters(values)
 
 
 def drawn_for(self: Any, kind: str, a: Any, b: Any, generator: core.Generator | None) -> Any:
     """A new tensor with what would be drawn into an existing one."""
+    transforms = core.interpreters()
+    if transforms and transforms[-1].lays_out_draws:
+        return draw(self, kind, a, b, generator)
     if core.by_element(generator) and not self.is_contiguous():
         return in_memory_order(draw, self, kind, a, b, generator)
     fresh = core.empty(self.shape, dtype=self.dtype, device=self.device)
@@ -196,7 +211,9 @@ def _integers(tensor: core.Tensor, low: int, high: int, generator: core.Generato
         return draw(tensor, "randint", low, high, generator)
     if tensor.dtype.is_floating_point or tensor.dtype is core.bool_:
         whole = core.empty(tensor.shape, dtype=core.int64)
-        return tensor.copy_(draw(whole, "randint", low, high, generator))
+        drawn = draw(whole, "randint", low, high, generator)
+        # under `vmap` there may be numbers for each entry, which `tensor` cannot hold
+        return drawn.to(tensor.dtype) if core.interpreters() else tensor.copy_(drawn)
     return draw(tensor, "randint", low, high, generator)
 
 
@@ -428,9 +445,9 @@ def random_(self, from_, to, generator):
         low, high = 0, 1 << 64  # every word is one of the numbers
     if core.by_element(generator):
         kind = "whole" if whole else "randint"
-        return self.copy_(drawn_for(self, kind, low, high, generator))
+        return _written(self, drawn_for(self, kind, low, high, generator))
     fresh = core.empty(self.shape, dtype=self.dtype, device=self.device)
-    return self.copy_(_integers(fresh, low, high, generator))
+    return _written(self, _integers(fresh, low, high, generator))
 
 
 def _bernoulli_for(tensor: core.Tensor, p: core.Tensor, generator: core.Generator | None) -> Any:
@@ -465,6 +482,7 @@ def _bernoulli_for(tensor: core.Tensor, p: core.Tensor, generator: core.Generato
 )
 def bernoulli(self, p, generator):
     """0 or 1, the latter with probability `p`, or the tensor's own values as probabilities."""
+    check_parameters(self, p)
     fresh = core.empty(self.shape, dtype=self.dtype, device=self.device)
     if p is None:
         _floating("bernoulli", self.dtype)
@@ -481,7 +499,7 @@ def bernoulli(self, p, generator):
 )
 def bernoulli_(self, p, generator):
     """Overwrite with 0 or 1, the latter with probability `p` (a number or a tensor)."""
-    return self.copy_(_bernoulli_for(self, p, generator))
+    return _written(self, _bernoulli_for(self, p, generator), p)
 
 
 def _check_deviation(std: Any) -> None:
@@ -525,6 +543,7 @@ def normal(mean, std, size, generator, dtype, layout, device, pin_memory, requir
         facula.Size([3])
     """
     tensors = [x for x in (mean, std) if isinstance(x, core.Tensor)]
+    check_parameters(*tensors)
     _check_deviation(std)
     if not tensors:
         if size is None:
@@ -601,6 +620,7 @@ def multinomial(self, num_samples, replacement, generator):
     With replacement by inversion of the running sum; without by the largest w / e, e exponential.
     [Efraimidis 2006]"""
     _check_multinomial(self, num_samples, replacement)
+    check_parameters(self)
     weights = self.detach()
     weights = weights if weights.dtype is core.float64 else weights.to(core.float32)
     if self.device.type == "meta":
@@ -646,7 +666,5 @@ def _multinomial_in_order(
         if num_samples == 1:
             return keys.argmax(-1, keepdim=True)
         return F.topk(keys, num_samples, -1)[1]
-    rows = weights.to(core.float64).reshape(-1, weights.shape[-1])
     single = weights.dtype is not core.float64
-    found = F._multinomial_draws(rows, num_samples, single, generator)
-    return found.reshape((*weights.shape[:-1], num_samples))
+    return F._multinomial_draws(weights.to(core.float64), num_samples, single, generator)

@@ -42,6 +42,7 @@ class poisson_draws:
     """Samples of `poisson`; traces keep the call."""
 
     random = True
+    vmap = "drawn"
 
     def meta(self, generator):
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
@@ -67,6 +68,7 @@ class binomial_draws:
     """Samples of `binomial` for tensors of one shape; traces keep the call."""
 
     random = True
+    vmap = "drawn"
 
     def meta(count, prob, generator):
         return core.empty(count.shape, dtype=count.dtype, device=count.device)
@@ -130,6 +132,7 @@ class standard_gamma:
     """Gamma samples of rate 1 with the tensor's elements as shapes. [Marsaglia & Tsang 2000]"""
 
     random = True
+    vmap = "drawn"
 
     def meta(self, generator):
         _check_floating("_standard_gamma", self)
@@ -182,6 +185,7 @@ class sample_dirichlet:
     """Points of a simplex: gamma samples over their sum along the last dimension."""
 
     random = True
+    vmap = "drawn"
 
     def meta(self, generator):
         _check_floating("_sample_dirichlet", self)

@@ -462,7 +462,7 @@ def to_sparse(self, sparse_dim, layout, blocksize, dense_dim):
     block = _checked_block("to_sparse", layout, blocksize)
     if isinstance(self, SparseTensor):
         if layout is not COO:
-            _check_matrix(self)
+            _check_matrix(self, layout)
             return compressed(self, layout, block)
         if sparse_dim is not None and sparse_dim != self.sparse_dim():
             fail(
@@ -488,14 +488,21 @@ def to_sparse(self, sparse_dim, layout, blocksize, dense_dim):
     return dense_to_coo(self, count)
 
 
-def _check_matrix(sparse: SparseTensor) -> None:
-    if sparse._form is COO and sparse.sparse_dim() < 2:
+def _check_matrix(sparse: SparseTensor, layout: core.layout) -> None:
+    """Raise for sparse tensors that are no matrices, as PyTorch does."""
+    refused = None
+    if sparse._form is COO and sparse.sparse_dim() != 2:
+        refused = "input tensors with sparse_dim()!=2"
+    elif sparse._form in (CSR, CSC) and layout in BLOCKED and sparse._places[0].dim() > 1:
+        refused = "batched inputs"
+    if refused is not None:
         fail(
             RuntimeError,
             "to_sparse",
-            "conversion to a compressed layout requires at least two sparse dimensions",
-            sparse.sparse_dim(),
-            hint="compressed layouts hold matrices; the COO layout holds other shapes",
+            f"conversion from {layout_word(sparse._form)} to {layout_word(layout)} for {refused} "
+            "is not supported",
+            f"sparse_dim() {sparse.sparse_dim()} of shape {list(sparse.shape)}",
+            hint="x.to_dense() first: dense tensors with batches take compressed layouts",
         )
 
 

@@ -40,15 +40,17 @@ class StreamFill:
     nondifferentiable=(0,),
 )
 class MultinomialDraws:
-    """Class numbers `[rows, count]` for float64 weights `[rows, classes]`, as PyTorch draws them."""
+    """Class numbers `[..., count]` for float64 weights `[..., classes]`, as PyTorch draws them."""
 
     random = True
+    vmap = "drawn"
 
     def meta(self, count, single, generator):
-        return core.empty((self.shape[0], count), dtype=core.int64, device=self.device)
+        return core.empty((*self.shape[:-1], count), dtype=core.int64, device=self.device)
 
     def cpu(out, self, count, single, generator):
-        out.copy_(core.random_choices(self, count, single, generator))
+        rows = self.reshape(-1, self.shape[-1])
+        out.copy_(core.random_choices(rows, count, single, generator).reshape(out.shape))
 
 
 @operator(
@@ -62,6 +64,7 @@ class RReluSlopes:
     double precision, between bounds of the dtype that it computes in."""
 
     random = True
+    vmap = "drawn"
 
     def meta(self, lower, upper, generator):
         return core.empty(self.shape, dtype=_computed_in(self.dtype), device=self.device)

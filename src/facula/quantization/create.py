@@ -67,7 +67,7 @@ class integers:
     def cpu(out, self, scale, zero_point, axis, whole, dtype, low, high, before):
         if not self.numel():
             return
-        given = self if whole and self.stride() == out.stride() else self.contiguous()
+        given = memory_order.ordered(self, whole and memory_order.channels_last(out))
         sizes, items = _sizes(given, axis, whole)
         core.kernel(f"quantize:{out.dtype.code}")(
             (out, given, scale, zero_point),
@@ -117,7 +117,7 @@ class _numbers:
     def cpu(out, self, scale, zero_point, axis, whole):
         if not self.numel():
             return
-        given = self if whole and self.stride() == out.stride() else self.contiguous()
+        given = memory_order.ordered(self, whole and memory_order.channels_last(out))
         sizes, items = _sizes(given, axis, whole)
         core.kernel(f"dequantize:{self.dtype.code}")(
             (out, given, scale, zero_point), sizes, (), total=items, grain=1

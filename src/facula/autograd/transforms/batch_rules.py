@@ -287,6 +287,15 @@ def new(batch: Batch, op: core.Op, args: tuple[Any, ...]) -> Any:
     return call(op, changed)
 
 
+def drawn(batch: Batch, op: core.Op, args: tuple[Any, ...]) -> Any:
+    """Random numbers, independent along leading dimensions: once for all entries, or for each."""
+    batch.level.check_random()
+    batch.level.check_parameters(args)
+    if batch.level.randomness == "same":
+        return Same(call(op, args))
+    return call(op, [batch.full(a) for a in args])
+
+
 #: the general rules by the name that a definition's `vmap` field gives
 RULES: dict[str, Callable[..., Any]] = {
     "along": along,
@@ -296,6 +305,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "view": view_dims,
     "like": like,
     "new": new,
+    "drawn": drawn,
     "entries": lambda batch, op, args: one_by_one(batch, op, args),
 }
 

@@ -19,7 +19,7 @@ from facula.autograd.transforms.levels import SplitLevel, is_batched, wrap
 from facula.autograd.transforms.tree import map_leaves
 from facula.core.errors import fail
 from facula.ops.batch_forms import Same
-from facula.ops.random import draw
+from facula.ops.random import draw, drawn_for
 from facula.ops.registry import F
 
 Tensor = core.Tensor
@@ -38,6 +38,7 @@ class VmapLevel(SplitLevel):
     """One `vmap` at work: `size` entries, and how random numbers are drawn."""
 
     without_out = "vmap: a call without out= was required"
+    lays_out_draws = True
 
     def __init__(self, size: int, randomness: str) -> None:
         super().__init__()
@@ -56,6 +57,8 @@ class VmapLevel(SplitLevel):
                 return result
         if function is draw:
             return self._below(self._draw, *args)
+        if isinstance(function, core.Op) and function.definition.random:
+            return self._random(function, args, kwargs)
         if not self._touches(args) and not self._touches(kwargs.values()):
             return self.call_below(function, args, kwargs)
         return self.split(function, args, kwargs)
@@ -198,38 +201,90 @@ class VmapLevel(SplitLevel):
 
     # ---------------------------------------------------------------- random numbers
 
-    def _draw(
-        self, tensor: core.Tensor, kind: str, a: object, b: object, generator: core.Generator | None
-    ) -> Any:
-        mapped = is_batched(tensor, self.number) or is_batched(a, self.number)
-        if self.randomness == "error":
+    def check_random(self) -> None:
+        """Raise where random numbers are not wanted at all."""
+        if self.randomness != "error":
+            return
+        fail(
+            RuntimeError,
+            "vmap",
+            "vmap: called random operation while in randomness error mode. Please either use "
+            "the 'same' or 'different' randomness flags on vmap or perform the randomness "
+            "operation out of vmap",
+            hint="vmap(f, randomness='different') draws for every entry, 'same' once for all",
+        )
+
+    def check_parameters(self, values: tuple[Any, ...]) -> None:
+        """Raise where one draw serves all entries but its parameters differ."""
+        if self.randomness != "same" or not any(self._holds(v) for v in values):
+            return
+        fail(
+            RuntimeError,
+            "vmap",
+            "vmap: parameters that are the same for all entries were required: Vmap does not "
+            "currently support same randomness with a batched tensor input",
+            hint="use randomness='different'",
+        )
+
+    def _holds(self, value: Any) -> bool:
+        """Whether a tensor has this batch, below whatever other levels have wrapped."""
+        while core.is_wrapper(value):
+            if is_batched(value, self.number):
+                return True
+            value = value.value
+        return False
+
+    def check_overwritten(self, target: Any, parameters: tuple[Any, ...]) -> None:
+        """Raise where one tensor would have to hold the numbers of all entries."""
+        if self._holds(target):
+            return
+        self._check_written("copy_", target, parameters)
+        if self.randomness == "different":
             fail(
                 RuntimeError,
                 "vmap",
-                "vmap: called random operation while in randomness error mode. Please either use "
-                "the 'same' or 'different' randomness flags on vmap or perform the randomness "
-                "operation out of vmap",
-                hint="vmap(f, randomness='different') draws for every entry, 'same' once for all",
+                "vmap: a mapped tensor to write to was required: Cannot ask for different inplace "
+                "randomness on an unbatched tensor. This will appear like same randomness",
+                hint="draw a new tensor instead, for example by rand_like(), or randomness='same'",
             )
-        batch = Batch(self)
+
+    def _random(self, op: core.Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A random operator: what is drawn follows from `randomness`, whether entries differ or not."""
+        bound, out = core.bind_arguments(op, args, kwargs)
+        if out is not None:
+            fail(
+                RuntimeError,
+                op.name,
+                "vmap: a call without out= was required: calling out variants of random operations "
+                "is not supported",
+                hint="copy_() the result instead",
+            )
+        if op.definition.vmap is None and not self._touches(bound):
+            if op.definition.kind == "composite":
+                return core.run_implementation(op, bound)
+            return self.call_below(op, args, kwargs)
+        return self._operator(op, bound)
+
+    def _draw(
+        self, tensor: core.Tensor, kind: str, a: object, b: object, generator: core.Generator | None
+    ) -> Any:
+        """New random numbers in the shape and layout of a tensor, which is not written to."""
+        self.check_random()
+        batch, mapped = Batch(self), is_batched(tensor, self.number)
         if self.randomness == "same":
-            if is_batched(a, self.number):
-                fail(
-                    RuntimeError,
-                    "vmap",
-                    "vmap: a random operation whose parameters are mapped over was called with "
-                    "randomness='same'",
-                    hint="use randomness='different'",
-                )
-            target = batch.front(tensor).select(0, 0) if mapped else tensor
-            return draw(target, kind, a, b, generator)
+            self.check_parameters((a,))
+            like = batch.front(tensor).select(0, 0) if mapped else tensor
+            return drawn_for(core.empty_like(like), kind, a, b, generator)
         if kind == "permutation":
             rows = [draw(core.empty_like(tensor), kind, a, b, generator) for _ in range(self.size)]
             return wrap(F.stack(rows), 0, self.number)
-        shape = (self.size, *tensor.shape)
-        fresh = core.empty(shape, dtype=tensor.dtype, device=tensor.device)
+        if mapped:
+            fresh = core.empty_like(batch.front(tensor))
+        else:
+            shape = (self.size, *tensor.shape)
+            fresh = core.empty(shape, dtype=tensor.dtype, device=tensor.device)
         a = batch.full(a).contiguous() if isinstance(a, Tensor) else a
-        return wrap(draw(fresh, kind, a, b, generator), 0, self.number)
+        return wrap(drawn_for(fresh, kind, a, b, generator), 0, self.number)
 
     # ---------------------------------------------------------------- methods and functions
 

@@ -30,6 +30,8 @@ class Level:
 
     #: composites are run through: the transform sees the operators that they consist of
     decomposes = True
+    #: whether a draw for a tensor that is not contiguous comes here as it is, and gives a new tensor in its layout
+    lays_out_draws = False
 
     def __init__(self) -> None:
         self.number = next(_numbers)
@@ -42,6 +44,12 @@ class Level:
 
     def __exit__(self, *exception: object) -> None:
         core.swap_interpreters([i for i in core.interpreters() if i is not self])
+
+    def check_parameters(self, values: tuple[Any, ...]) -> None:
+        """Raise where these cannot be parameters of random numbers."""
+
+    def check_overwritten(self, target: Any, parameters: tuple[Any, ...]) -> None:
+        """Raise where random numbers, drawn with these parameters, cannot be written to a tensor."""
 
     def on(self, below: list[Any]) -> Level:
         """The same level on top of another stack."""

@@ -10,10 +10,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from facula.core.errors import fail
 from facula.ops.registry import PLACES
+from facula.ops.sparse_by_values import of_values
 from facula.ops.sparse_create import CHECKS
-from facula.ops.sparse_tensor import SparseTensor, rebuilt
 
 from .semi_structured import SparseSemiStructuredTensor as SparseSemiStructuredTensor
 from .semi_structured import (
@@ -78,8 +77,7 @@ class check_sparse_tensor_invariants:  # noqa: N801 - PyTorch's name
 def as_sparse_gradcheck(gradcheck: Callable[..., bool]) -> Callable[..., bool]:
     """A form of a gradient check that takes sparse inputs, whose values it moves.
 
-    With `masked=True` only specified elements are moved; facula's gradients are of that kind, so
-    `masked=False` (gradients of elements that are not specified) raises for sparse inputs.
+    With `masked=True` only specified elements are moved, else all elements.
 
     Args:
         gradcheck: `facula.autograd.gradcheck`, or another one
@@ -93,37 +91,11 @@ def as_sparse_gradcheck(gradcheck: Callable[..., bool]) -> Callable[..., bool]:
 
     @functools.wraps(gradcheck)
     def checked(function: Callable[..., Any], inputs: Any, **options: Any) -> bool:
-        masked = options.pop("masked", False)
         given = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
-        moved = [isinstance(x, SparseTensor) and x.requires_grad for x in given]
-        if any(moved) and not masked:
-            fail(
-                ValueError,
-                "as_sparse_gradcheck",
-                "masked=True was required with sparse inputs",
-                hint="gradcheck(f, inputs, masked=True)",
-            )
-
-        def of_values(*values: Any) -> Any:
-            made = [
-                rebuilt(x, v) if is_moved else v
-                for x, v, is_moved in zip(given, values, moved, strict=True)
-            ]
-            return _dense_results(function(*made))
-
-        values = tuple(
-            x.detach()._stored.clone().requires_grad_() if is_moved else x
-            for x, is_moved in zip(given, moved, strict=True)
-        )
-        return gradcheck(of_values, values, **options)
+        masked = bool(options.pop("masked", False))
+        return gradcheck(*of_values(function, given, masked), **options)
 
     return checked
-
-
-def _dense_results(results: Any) -> Any:
-    if isinstance(results, SparseTensor):
-        return results.to_dense()
-    return type(results)(map(_dense_results, results)) if isinstance(results, tuple) else results
 
 
 __all__ = sorted((*PLACES["sparse"], "as_sparse_gradcheck", "check_sparse_tensor_invariants"))

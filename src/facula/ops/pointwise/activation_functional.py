@@ -12,6 +12,7 @@ import math
 from typing import Any
 
 from facula import core
+from facula.ops.random import draw
 from facula.ops.registry import F, composite
 
 
@@ -124,7 +125,7 @@ def _random_slopes(
         )
     if not training:
         return (lower + upper) / 2
-    return F.empty_like(self).uniform_(lower, upper, generator=generator)
+    return draw(F.empty_like(self), "uniform", lower, upper, generator)
 
 
 @composite(
