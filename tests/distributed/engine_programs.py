@@ -286,5 +286,27 @@ def away() -> Any:
     return ["no error", time.monotonic() - began]
 
 
+def early() -> Any:
+    """The last rank dies before it has sent anything, while the others wait for it; nobody knows when."""
+    how = sys.argv[2]
+    rank, size = begin(60)
+    began = time.monotonic()
+    if rank == size - 1:
+        time.sleep(1.0 if how != "first" else 0.0)
+        os.kill(os.getpid(), signal.SIGKILL)
+    x = facula.ones(3)
+    try:
+        {
+            "all_reduce": lambda: dist.all_reduce(x),
+            "first": lambda: (time.sleep(1.0), dist.all_reduce(x)),
+            "broadcast": lambda: dist.broadcast(x, size - 1),
+            "recv": lambda: dist.recv(x, src=size - 1),
+            "barrier": lambda: dist.barrier(),
+        }[how]()
+    except dist.DistBackendError as error:
+        return [str(error), time.monotonic() - began]
+    return ["no error", time.monotonic() - began]
+
+
 if __name__ == "__main__":
     tell(globals()[sys.argv[1]]())

@@ -81,6 +81,18 @@ def test_a_rank_that_is_away_is_named(how: str, where: int, engine: str):
         assert seconds < 30
 
 
+@pytest.mark.parametrize(
+    "how, engine",
+    [("all_reduce", "gloo"), ("first", "gloo by messages"), ("broadcast", "gloo by messages"),
+     ("recv", "gloo"), ("barrier", "gloo by messages"), ("all_reduce", "mpi"), ("recv", "mpi")],
+)  # fmt: skip
+def test_a_rank_that_never_sent_anything_is_missed_when_it_dies(how: str, engine: str):
+    """Those who waited for it knew nothing of it before the time of the group was over, half an hour by default."""
+    for text, seconds in run(engine, f"early {how}", 3, dying=[2])[:2]:
+        assert "rank 2" in text, text
+        assert seconds < 50
+
+
 def test_memory_goes_with_the_processes():
     """Killed ranks leave nothing behind: the memory has no name."""
     before = set(os.listdir("/dev/shm"))

@@ -69,8 +69,9 @@ def listen(host: str, port: int, backlog: int = 128) -> socket.socket:
     return made
 
 
-def connect(host: str, port: int, seconds: float) -> socket.socket:
-    """A connection to a server, which may still be about to start."""
+def connect(host: str, port: int, seconds: float, *, starting: bool = True) -> socket.socket:
+    """A connection to a server, which may still be about to start; where it may not, ConnectionRefusedError says
+    that it has ended."""
     end = time.monotonic() + seconds
     pause = 0.005
     while True:
@@ -80,6 +81,8 @@ def connect(host: str, port: int, seconds: float) -> socket.socket:
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return made
         except OSError as error:
+            if not starting and isinstance(error, ConnectionRefusedError):
+                raise
             if time.monotonic() + pause > end:
                 fail(
                     DistNetworkError,

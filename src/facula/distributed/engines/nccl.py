@@ -67,14 +67,13 @@ class NCCLEngine(SocketEngine):
 
     def __init__(self, rendezvous: Rendezvous) -> None:
         self.library, self.driver = load()
-        super().__init__(replace(rendezvous, allow_remote=True))
         count = self.driver.count()
-        local = int(os.environ.get("LOCAL_RANK", self.rank))
-        if local >= count:
-            self.close()
+        local = int(os.environ.get("LOCAL_RANK", rendezvous.rank))
+        if local >= count:  # before the others learn of this rank's address
             fail(DistBackendError, "init_process_group", "a device for each rank of a machine was required",
                  f"{count} devices for local rank {local}",
                  hint="start as many processes as there are devices, or set LOCAL_RANK")  # fmt: skip
+        super().__init__(replace(rendezvous, allow_remote=True))
         self.device = local
         self.communicators: dict[int, Communicator] = {}
         TAKERS.append(self)

@@ -7,8 +7,9 @@ program of the receiver, since a thread of each process always reads; a rank tha
 to all who wait for it at once; it listens on the loopback address, and spans machines only where it is
 told to.
 
-A connection carries messages in one direction and is made at the first one. It begins with a proof
-that both ends know a secret, which only those who reach the store do.
+A connection carries messages in one direction and is made at the first one, or when its rank is waited for that
+never sent anything: its end tells of the rank's. It begins with a proof that both ends know a secret, which only
+those who reach the store do.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import json
 import secrets
+import select
 import socket
 import struct
 import threading
@@ -28,7 +30,7 @@ from facula.distributed.engine import Engine, Exchange, Members, Rendezvous
 from facula.distributed.engines import shared
 from facula.distributed.engines.shared import Room, SharedExchange
 from facula.distributed.errors import DistBackendError
-from facula.distributed.mailbox import Channel
+from facula.distributed.mailbox import ANY, Channel, Taker, Ticket
 
 #: group, kind, sequence, step or tag, length of what follows, length of the label before it
 _HEADER = struct.Struct("!IBqqQI")
@@ -55,6 +57,12 @@ class SocketEngine(Engine):
         #: held while something is sent to a rank
         self.locks = [threading.Lock() for _ in range(self.size)]
         self.incoming: list[socket.socket] = []
+        #: ranks that connected to this one, which see to it that their end is known
+        self.heard: set[int] = set()
+        #: connections that have not said whose they are
+        self.greeting: set[socket.socket] = set()
+        #: ranks to which a connection is made because they are waited for
+        self.watched: set[int] = {self.rank}
         self.closed = False
         self.rooms: dict[int, Room | None] = {}
         store = self.store
@@ -139,6 +147,7 @@ class SocketEngine(Engine):
             except OSError:
                 return
             self.incoming.append(connection)
+            self.greeting.add(connection)
             threading.Thread(target=self._read, args=(connection,), daemon=True).start()
 
     def _read(self, connection: socket.socket) -> None:
@@ -150,11 +159,14 @@ class SocketEngine(Engine):
             if rank >= self.size:
                 raise PermissionError(f"rank {rank} of {self.size}")
             connection.settimeout(None)
+            self.heard.add(rank)
         except OSError as error:
             if isinstance(error, PermissionError):
                 self.log.warning("a connection was refused: %s", error)
             connection.close()
             return
+        finally:
+            self.greeting.discard(connection)
         why = f"the connection was closed by rank {rank}: it exited or died"
         try:
             while self._read_one(connection, rank):
@@ -199,6 +211,44 @@ class SocketEngine(Engine):
         except OSError:
             self.log.debug("rank %d asked, and is gone", rank)
 
+    # ---------------------------------------------------------------- who is there
+
+    def expect(self, source: int, channel: Channel, take: Taker) -> Ticket:
+        """Say that a message is wanted; that its rank died is seen, though it never sent anything."""
+        ticket = super().expect(source, channel, take)
+        if not ticket.done.is_set():
+            for rank in range(self.size) if source == ANY else (source,):
+                if rank not in self.watched and rank not in self.heard:
+                    self.watched.add(rank)
+                    threading.Thread(target=self._reach, args=(rank,), daemon=True).start()
+        return ticket
+
+    def _reach(self, rank: int) -> None:
+        """Connect to a rank that is waited for, and that has not connected to this one."""
+        try:
+            with self.locks[rank]:
+                self._connection(rank, self.seconds)
+        except ConnectionRefusedError:
+            self._ended(rank, f"rank {rank} takes no connections: it exited or died")
+        except (OSError, RuntimeError) as error:
+            self.log.debug("rank %d can not be reached: %s", rank, error)
+
+    def _watch(self, rank: int, connection: socket.socket) -> None:
+        """Wait until a rank to which this one sends closes the connection, on which it sends nothing."""
+        poll = select.poll()
+        poll.register(connection, select.POLLIN)
+        poll.poll()
+        if not self.closed and self.outgoing.get(rank) is connection:
+            self._ended(rank, f"the connection was closed by rank {rank}: it exited or died")
+
+    def _ended(self, rank: int, why: str) -> None:
+        """A rank is away. Where it connected to this one, what it sent comes first: who reads that tells."""
+        end = time.monotonic() + wire.PATIENCE
+        while self.greeting and time.monotonic() < end:
+            time.sleep(0.01)
+        if rank not in self.heard and not self.closed:
+            self.mailbox.leave(rank, why)
+
     # ---------------------------------------------------------------- sending
 
     def _connection(self, rank: int, seconds: float) -> socket.socket:
@@ -206,7 +256,8 @@ class SocketEngine(Engine):
         known = self.outgoing.get(rank)
         if known is None:
             host, port = self.addresses[rank]
-            made = wire.connect(host, port, seconds)
+            # it listened before it gave its address: who refuses now has ended
+            made = wire.connect(host, port, seconds, starting=False)
             try:
                 made.settimeout(max(seconds, 0.001))
                 wire.prove(made, self.secret)
@@ -215,6 +266,8 @@ class SocketEngine(Engine):
                 made.close()
                 raise
             known = self.outgoing[rank] = made
+            self.watched.add(rank)
+            threading.Thread(target=self._watch, args=(rank, known), daemon=True).start()
         return known
 
     def _write(
