@@ -18,6 +18,7 @@ import time
 import traceback
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -90,9 +91,7 @@ def collectives(cupy: Any) -> list[tuple[str, Callable[[], object]]]:
     case("gather", lambda x, y: dist.gather(x, [y], 0))
     case("scatter", lambda x, y: dist.scatter(y, [x], 0))
     for dtype in ("i1", "u1", "i4", "i8", "f2", "f8", "c8", "c16"):
-        found.append(
-            (f"all_reduce of {np.dtype(dtype)}", lambda dtype=dtype: _reduced(cupy, dtype))
-        )
+        found.append((f"all_reduce of {np.dtype(dtype)}", partial(_reduced, cupy, dtype)))
     return found
 
 
@@ -221,7 +220,7 @@ def main() -> int:
         "away": ("rank 1",),
         "too many": ("rank 1",),
     }.items():
-        failed += not row(what, lambda what=what, texts=texts: two_ranks(what, *texts))
+        failed += not row(what, partial(two_ranks, what, *texts))
     print(f"{failed} of the rows failed")
     return int(failed > 0)
 
