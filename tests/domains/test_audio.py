@@ -304,6 +304,18 @@ if importlib.util.find_spec("soundfile"):
         audio.save(tmp_path / "a.aiff", x, 8000, encoding="PCM_F", bits_per_sample=32)
         assert audio.load(tmp_path / "a.aiff")[0].equal(x)
 
+    def test_levels_of_compression(tmp_path):
+        x = tensor(numpy.sin(numpy.arange(20000) / 9)[None] * 0.5, "float32")
+        sizes = []
+        for level in (0.0, 1.0):
+            audio.save(tmp_path / "a.flac", x, 8000, compression=level)
+            sizes.append((tmp_path / "a.flac").stat().st_size)
+            assert (audio.load(tmp_path / "a.flac")[0] - x).abs().max() <= 2.0**-15
+        assert sizes[1] < sizes[0]
+        with pytest.raises(ValueError, match=r"^\[audio.save\]"):
+            audio.save(tmp_path / "b.flac", x, 8000, compression=7)
+        assert not (tmp_path / "b.flac").exists()
+
     @pytest.mark.parametrize(
         ("name", "shape", "options"),
         [

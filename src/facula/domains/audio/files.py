@@ -155,12 +155,15 @@ def load(
     normalize: bool = True,
     channels_first: bool = True,
     format: str | None = None,
+    buffer_size: int = 4096,
+    backend: str | None = None,
 ) -> tuple[Any, int]:
     """Samples `[channels, time]` and the rate.
 
     Args:
         frame_offset, num_frames: which part; -1 is all of the rest.
         normalize: floats in [-1, 1], or numbers as they stand in a WAV file.
+        buffer_size, backend: as in torchaudio, without effect.
     """
     if frame_offset < 0 or num_frames < -1 or num_frames == 0:
         got = f"{frame_offset} and {num_frames}"
@@ -198,8 +201,17 @@ def save(
     format: str | None = None,
     encoding: str | None = None,
     bits_per_sample: int | None = None,
+    buffer_size: int = 4096,
+    backend: str | None = None,
+    compression: float | int | None = None,
 ) -> None:
-    """Samples as a file: WAV of 32-bit floats unless something else is asked for (integers by their dtype)."""
+    """Samples as a file: WAV of 32-bit floats unless something else is asked for (integers by their dtype).
+
+    Args:
+        encoding, bits_per_sample: how samples are written.
+        buffer_size, backend: as in torchaudio, without effect.
+        compression: from 0 to 1, for formats that have levels (soundfile's `compression_level`).
+    """
     _check_samples(src, sample_rate)
     samples = src[None] if src.dim() == 1 else src
     samples = samples.t() if channels_first or src.dim() == 1 else samples
@@ -208,7 +220,9 @@ def save(
     if kind.lower() in ("", "wav"):
         content = _wav_bytes(samples, int(sample_rate), encoding, bits_per_sample)
     else:
-        content = _other_bytes(samples, int(sample_rate), kind.upper(), encoding, bits_per_sample)
+        level = {} if compression is None else {"compression_level": compression}
+        settings = (int(sample_rate), kind.upper(), encoding, bits_per_sample, level)
+        content = _other_bytes(samples, *settings)
     _write(uri, content)
 
 
@@ -225,7 +239,12 @@ def _check_samples(src: Any, rate: Any) -> None:
 
 
 def _other_bytes(
-    samples: Any, rate: int, kind: str, encoding: str | None, bits: int | None
+    samples: Any,
+    rate: int,
+    kind: str,
+    encoding: str | None,
+    bits: int | None,
+    level: dict[str, float],
 ) -> bytes:
     """A file of a format that soundfile writes."""
     library, subtype = extra("soundfile", "audio.save"), encoding
@@ -240,7 +259,7 @@ def _other_bytes(
         fail(ValueError, "audio.save", "samples were required", list(samples.shape), hint=hint)
     stream = io.BytesIO()
     try:
-        library.write(stream, samples.numpy(), rate, format=kind, subtype=subtype)
+        library.write(stream, samples.numpy(), rate, format=kind, subtype=subtype, **level)
     except (library.LibsndfileError, RuntimeError, TypeError, ValueError) as error:
         required = f"samples and settings that {kind} takes were required"
         got = f"{error} (shape {list(samples.shape)}, {samples.dtype}, encoding {encoding}, bits {bits})"

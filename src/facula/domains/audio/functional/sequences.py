@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from facula import core
@@ -62,3 +63,60 @@ def edit_distance(seq1: Any, seq2: Any) -> int:
         for j, b in enumerate(seq2, 1):
             before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (a != b))
     return row[-1]
+
+
+@dataclasses.dataclass
+class TokenSpan:
+    """Where a label is said.
+
+    Args:
+        token: the label.
+        start: its first step.
+        end: the step behind its last.
+        score: the mean of the scores between.
+
+    Example:
+        >>> from facula.audio.functional import TokenSpan
+        >>> len(TokenSpan(token=3, start=2, end=5, score=0.5))
+        3
+    """
+
+    token: int
+    start: int
+    end: int
+    score: float
+
+    def __len__(self) -> int:
+        """How many steps."""
+        return self.end - self.start
+
+
+def merge_tokens(tokens: core.Tensor, scores: core.Tensor, blank: int = 0) -> list[TokenSpan]:
+    """Runs of equal labels as one each, those of the blank left out.
+
+    Args:
+        tokens: the label of each step, as of `forced_align`.
+        scores: the score of each step.
+        blank: the label of nothing.
+
+    Raises:
+        ValueError: they are not one row each, of one length.
+
+    Example:
+        >>> import facula
+        >>> steps, scores = facula.tensor([0, 2, 2, 0, 1]), facula.tensor([0.0, 1.0, 0.5, 0.0, 1.0])
+        >>> [(s.token, s.start, s.end, s.score) for s in facula.audio.functional.merge_tokens(steps, scores)]
+        [(2, 1, 3, 0.75), (1, 4, 5, 1.0)]
+    """
+    if tokens.dim() != 1 or tokens.shape != scores.shape:
+        required = "labels and scores of one dimension and one length were required"
+        got = f"{list(tokens.shape)} and {list(scores.shape)}"
+        fail(ValueError, "merge_tokens", required, got, hint="tokens[0] is the first of a batch")
+    labels, spans, start = tokens.tolist(), [], 0
+    for end in range(1, len(labels) + 1):
+        if end == len(labels) or labels[end] != labels[start]:
+            if labels[start] != blank:
+                score = float(scores[start:end].mean())
+                spans.append(TokenSpan(labels[start], start, end, score))
+            start = end
+    return spans

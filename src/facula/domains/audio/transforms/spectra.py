@@ -1,4 +1,4 @@
-"""Transforms of samples and spectra as modules.
+"""Spectra, scales and coding as modules.
 
 Takes: settings. Gives: modules whose windows and weights are buffers.
 Keeps true: random numbers come from facula's generator.
@@ -14,7 +14,7 @@ from facula import core, nn
 from facula.core.errors import fail
 from facula.ops.registry import F as _F
 
-from . import functional as F
+from .. import functional as F
 
 __all__ = [
     "AmplitudeToDB", "ComputeDeltas", "Fade", "FrequencyMasking", "GriffinLim", "InverseSpectrogram",
@@ -58,6 +58,24 @@ class Spectrogram(nn.Module):
 
 class InverseSpectrogram(Spectrogram):
     """See `functional.inverse_spectrogram`."""
+
+    def __init__(
+        self,
+        n_fft: int = 400,
+        win_length: int | None = None,
+        hop_length: int | None = None,
+        pad: int = 0,
+        window_fn: Callable[..., Any] = _F.hann_window,
+        normalized: bool | str = False,
+        wkwargs: dict[str, Any] | None = None,
+        center: bool = True,
+        pad_mode: str = "reflect",
+        onesided: bool = True,
+    ) -> None:
+        frames = (center, pad_mode, onesided)
+        super().__init__(
+            n_fft, win_length, hop_length, pad, window_fn, None, normalized, wkwargs, *frames
+        )
 
     def forward(self, spectrogram: core.Tensor, length: int | None = None) -> Any:
         sizes = (self.n_fft, self.hop_length, self.win_length)
@@ -258,7 +276,7 @@ class MuLawDecoding(MuLawEncoding):
 
 
 class Resample(nn.Module):
-    """See `functional.resample`."""
+    """See `functional.resample`; `dtype` is that of torchaudio's kernel: here it is always float64, then rounded."""
 
     def __init__(
         self,
@@ -268,9 +286,11 @@ class Resample(nn.Module):
         lowpass_filter_width: int = 6,
         rolloff: float = 0.99,
         beta: float | None = None,
+        *,
+        dtype: core.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.orig_freq, self.new_freq = orig_freq, new_freq
+        self.orig_freq, self.new_freq, self.dtype = orig_freq, new_freq, dtype
         self.settings = (lowpass_filter_width, rolloff, resampling_method, beta)
 
     def forward(self, waveform: core.Tensor) -> Any:
@@ -284,12 +304,10 @@ class _Masking(nn.Module):
         super().__init__()
         self.mask_param, self.iid_masks, self.p = mask_param, iid_masks, p
 
-    def forward(self, specgram: core.Tensor, mask_value: float = 0.0) -> Any:
-        settings = (self.mask_param, mask_value, self.axis, self.p)
-        if not self.iid_masks or specgram.dim() < 3:
-            return F.mask_along_axis(specgram, *settings)
-        rows = specgram.reshape((-1, *specgram.shape[-2:]))
-        return _F.stack([F.mask_along_axis(row, *settings) for row in rows]).reshape(specgram.shape)
+    def forward(self, specgram: core.Tensor, mask_value: Any = 0.0) -> Any:
+        if self.iid_masks:
+            return F.mask_along_axis_iid(specgram, self.mask_param, mask_value, self.axis, self.p)
+        return F.mask_along_axis(specgram, self.mask_param, float(mask_value), self.axis, self.p)
 
 
 class FrequencyMasking(_Masking):
