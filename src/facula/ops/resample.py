@@ -3,7 +3,7 @@
 Takes `[N, C, *spatial]`, contiguous or channels last. `_resample` is every separable interpolation,
 and `_resample_backward` its transpose.
 Keeps true: positions and weights follow PyTorch's rules for align_corners and scale factors; whole
-numbers are resampled by copies (nearest), or rounded and clamped after each dimension (the rest);
+numbers are resampled by copies (nearest), or with whole weights, rounded and clamped after each dimension;
 half precision is computed in float32; results do not depend on the number of threads.
 """
 
@@ -105,7 +105,7 @@ class Resample:
                 last,
             )
         else:
-            out.copy_(_in_whole_numbers(x, sizes, call))
+            out.copy_(_in_whole_numbers(x, sizes, call, last))
 
     def backward(grad, self_meta, sizes, method, align_corners, antialias, scales):
         before = list(self_meta.shape[-len(sizes) :])
@@ -118,24 +118,29 @@ class Resample:
         yield (S(1, 2, 5), [10], 0, False, False, [2.0]), {}
 
 
-def _in_whole_numbers(x: core.Tensor, sizes: Sequence[int], call: tuple[Any, ...]) -> Any:
-    """Resample in one dimension after the other, the last one first, and round after each, halves
-    up: PyTorch makes images of bytes so."""
+def _in_whole_numbers(
+    x: core.Tensor, sizes: Sequence[int], call: tuple[Any, ...], last: bool
+) -> Any:
+    """Resample bytes in one dimension after the other, the last one first, and round after each:
+    PyTorch makes images of bytes so."""
     method, align_corners, antialias, scales = call
-    limits = core.iinfo(x.dtype)
     space = len(sizes)
-    made: Any = x.to(core.float32)
-    reached, alone = list(x.shape[x.dim() - space :]), [0.0] * space
+    lead = x.dim() - space
+    batch, channels = planes(x.shape, space, last)
     for k in reversed(range(space)):
-        if reached[k] == sizes[k]:
+        shape = [*x.shape[: lead + k], sizes[k], *x.shape[lead + k + 1 :]]
+        if shape[lead + k] == x.shape[lead + k]:
             continue
-        reached[k] = sizes[k]
-        step = [*alone[:k], scales[k], *alone[k + 1 :]]
-        made = F._resample(made, reached, method, align_corners, antialias, step)
-        made = made.add_(0.5).floor_()
-        if method == CUBIC:  # weights of the others are not negative: nothing leaves the range
-            made = made.clamp_(limits.min, limits.max)
-    return made
+        made = like(x, shape, space) if last else x.new_empty(shape)
+        rows = batch * math.prod(shape[lead : lead + k])
+        behind = math.prod(shape[lead + k + 1 :]) * channels
+        numbers = (rows, 1, 1, x.shape[lead + k], behind, 1, sizes[k], behind)
+        options = (0, method, 0, int(align_corners), int(antialias))
+        core.kernel("resample.whole:u8")(
+            (made, x), (*numbers, *options), (0.0, float(scales[k]), 0.0)
+        )
+        x = made
+    return x
 
 
 def _by_parts(x: core.Tensor, sizes: Sequence[int], call: tuple[Any, ...]) -> Any:
@@ -222,8 +227,9 @@ def _check_mode(input: core.Tensor, mode: str, op: str, space: int) -> None:
 
 
 def _check_dtype(dtype: core.dtype, mode: str, op: str) -> None:
-    """Raise for whole numbers other than bytes."""
-    if not (dtype.is_floating_point or dtype.is_complex or dtype is core.uint8):
+    """Raise for whole numbers other than bytes, and for what has no order between two numbers."""
+    copied = mode in ("nearest", "nearest-exact", "area")
+    if not (dtype.is_floating_point or dtype.is_complex and copied or dtype is core.uint8):
         fail(
             NotImplementedError,
             op,

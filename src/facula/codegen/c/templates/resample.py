@@ -4,10 +4,12 @@ Takes: contiguous `[planes, D, H, W]` or, for the `.last` kernels, `[batch, D, H
 fewer dimensions lead. Grid sampling stands in `grid_sample`.
 Keeps true: interpolation is separable, its taps and weights are tabulated per dimension in the
 compute type by PyTorch's rules for align_corners and scale factors; one thread owns an output row
-(forward) or a plane (backward).
+(forward) or a plane (backward). Bytes are weighted with whole numbers of 15 bits, as many fractional
+ones as the largest weight leaves, and rounded after each dimension: PyTorch's integers.
 
 resample, resample.last, resample.grad (drivers)
    p: out, input   (grad: grad_input, grad_out; planes only)
+resample.whole:u8 (driver)           p: out, input   along the second dimension; the third is what lies behind it
 resample.nearest:b<bytes> (driver)   p: out, input   planes, or channels last with channels > 1
    n: 0 planes or batch, 1 channels, 2..4 input D H W, 5..7 output,
       8..10 method per dimension (0 nearest, 1 nearest-exact, 2 linear, 3 cubic),
@@ -360,6 +362,119 @@ static int nearest_b@BYTES@(char *const *p, const int64_t *n, const fk_scalar *s
 }
 """
 
+_WHOLE = """
+#define WHOLE_LINES 8
+
+typedef struct {
+    resample_problem problem;
+    const int32_t *weight;
+    int bits;
+} whole_problem;
+
+/* weights as whole numbers; returns how many of their bits are fractional */
+static int whole_weights(const resample_axis *axis, int joins, int32_t *whole)
+{
+    int64_t count = axis->taps * axis->size;
+    double *weight = (double *)axis->weight, most = 0;
+    /* taps behind an edge fall on the place at the edge, and are rounded together with it */
+    for (int64_t at = 0; joins && at < axis->size; at++)
+        for (int64_t tap = 1; tap < axis->taps; tap++)
+            for (int64_t other = 0; other < tap; other++) {
+                int64_t here = tap * axis->size + at, there = other * axis->size + at;
+                if (axis->index[here] != axis->index[there]) continue;
+                weight[there] += weight[here], weight[here] = 0;
+                break;
+            }
+    for (int64_t i = 0; i < count; i++) most = weight[i] > most ? weight[i] : most;
+    int bits = 0;
+    while (bits < 22 && (int64_t)(0.5 + most * (double)((int64_t)2 << bits)) < 1 << 15) bits++;
+    double unit = (double)((int64_t)1 << bits);
+    for (int64_t i = 0; i < count; i++)
+        whole[i] = (int32_t)(weight[i] * unit + (weight[i] < 0 ? -0.5 : 0.5));
+    return bits;
+}
+
+ALWAYS_INLINE uint8_t whole_byte(int32_t sum, int bits)
+{
+    sum = (sum + (bits ? (int32_t)1 << (bits - 1) : 0)) >> bits;
+    return (uint8_t)(sum < 0 ? 0 : sum > 255 ? 255 : sum);
+}
+
+/* positions of one line, whose elements lie `step` apart */
+ALWAYS_INLINE void whole_line(const whole_problem *a, const uint8_t *from, uint8_t *to,
+    int64_t step)
+{
+    const resample_axis *axis = a->problem.axis + 1;
+    for (int64_t first = 0; first < axis->size; first += 64) {
+        int64_t count = axis->size - first < 64 ? axis->size - first : 64;
+        int32_t sum[64] = {0};
+        for (int64_t tap = 0; tap < axis->taps; tap++) {
+            const int32_t *index = axis->index + tap * axis->size + first;
+            const int32_t *weight = a->weight + tap * axis->size + first;
+            for (int64_t i = 0; i < count; i++) sum[i] += weight[i]
+                * from[index[i] * step];
+        }
+        for (int64_t i = 0; i < count; i++) to[(first + i) * step] = whole_byte(sum[i], a->bits);
+    }
+}
+
+static void whole_body(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
+    int64_t end)
+{
+    const whole_problem *a = (const whole_problem *)p[0];
+    const resample_shape *g = a->problem.shape;
+    const resample_axis *axis = a->problem.axis + 1;
+    const uint8_t *input = (const uint8_t *)a->problem.input;
+    uint8_t *out = (uint8_t *)a->problem.out;
+    int64_t width = g->in[2];
+    for (int64_t item = begin; item < end; item++) {
+        if (width < WHOLE_LINES) {
+            const uint8_t *from = input + item * g->in[1] * width;
+            uint8_t *to = out + item * axis->size * width;
+            if (width == 1) whole_line(a, from, to, 1);
+            else for (int64_t i = 0; i < width; i++) whole_line(a, from + i, to + i, width);
+            continue;
+        }
+        int64_t at = item % axis->size;
+        const uint8_t *plane = input + item / axis->size * g->in[1] * width;
+        for (int64_t first = 0; first < width; first += 256) {
+            int64_t count = width - first < 256 ? width - first : 256;
+            int32_t sum[256] = {0};
+            for (int64_t tap = 0; tap < axis->taps; tap++) {
+                int32_t weight = a->weight[tap * axis->size + at];
+                const uint8_t *row = plane + axis->index[tap * axis->size + at] * width + first;
+                if (!weight) continue;
+                _Pragma("omp simd") for (int64_t i = 0; i < count; i++) sum[i] += weight * row[i];
+            }
+            uint8_t *to = out + item * width + first;
+            _Pragma("omp simd") for (int64_t i = 0; i < count; i++) to[i]
+                = whole_byte(sum[i], a->bits);
+        }
+    }
+}
+
+static int whole_u8(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt)
+{
+    whole_problem a = {.problem = {.shape = (const resample_shape *)n, .out = p[0], .input = p[1]}};
+    const resample_shape *g = a.problem.shape;
+    const resample_axis *axis = a.problem.axis + 1;
+    int64_t tables = resample_carve(&a.problem, s, 0, sizeof(double));
+    int lines = g->in[2] < WHOLE_LINES; /* speed only: what lies behind is too short for a vector */
+    int64_t line = g->in[2] * axis->taps * (lines ? axis->size : 1);
+    int64_t items = g->planes * (lines ? 1 : axis->size);
+    char *base = rt->scratch(tables + axis->taps * axis->size * 4);
+    if (!base) return 1;
+    resample_carve(&a.problem, s, base, sizeof(double));
+    resample_tables_f64(&a.problem, s);
+    a.weight = (const int32_t *)(base + tables);
+    a.bits = whole_weights(axis, !g->antialias, (int32_t *)(base + tables));
+    char *problem[1] = {(char *)&a};
+    rt->parallel(whole_body, problem, n, s, items, line < 65536 ? 65536 / (line + 1) + 1 : 1);
+    rt->release(base);
+    return 0;
+}
+"""
+
 _UNFOLD = """
 /* positions [low, high) of a window row along one dimension that fall inside the image */
 ALWAYS_INLINE void inside_b@BYTES@(int64_t start, int64_t stride, int64_t size, int64_t count,
@@ -481,4 +596,6 @@ def unit(isa: Isa) -> str:
             entries.append((name, "d", f"{kernel}_{dtype}", declared(_OPERANDS[kernel], dtype)))
         text.append(grid_sample.text(storage))
         entries += grid_sample.entries(storage)
+    text.append(_WHOLE)
+    entries.append(("resample.whole:u8", "d", "whole_u8", declared(_OPERANDS["resample"], "u8")))
     return "".join(text) + table(entries)
