@@ -78,3 +78,24 @@ def test_whole_numbers_are_refused(name):
     whole = facula.tensor([1, 2])
     with pytest.raises(NotImplementedError, match="not implemented for 'Long'"):
         LOSSES[name][0](whole, whole)
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+def test_weights_of_elements(reduction):
+    """The mean of weighted squares and distances is over the weights, that of Huber's loss over the elements."""
+    x, y, weight = [1.0, 2.0, 3.5, 0.25], [0.0, 2.5, 0.0, 0.0], [0.5, 2.0, 1.0, 0.25]
+    away = [abs(a - b) for a, b in zip(x, y, strict=True)]
+    plain = {
+        "mse_loss": [d * d for d in away],
+        "l1_loss": away,
+        "huber_loss": [huber(d, 1.0) for d in away],
+    }
+    for name, values in plain.items():
+        terms = [w * v for w, v in zip(weight, values, strict=True)]
+        over = len(x) if name == "huber_loss" else sum(weight)
+        expected = {"none": terms, "sum": sum(terms), "mean": sum(terms) / over}[reduction]
+        tensors = map(facula.tensor, (x, y))
+        got = getattr(functional, name)(*tensors, weight=facula.tensor(weight), reduction=reduction)
+        assert got.tolist() == pytest.approx(expected)
+        with pytest.raises(ValueError, match="Weights and input must have the same size"):
+            getattr(functional, name)(*map(facula.tensor, (x, y)), weight=facula.tensor(0.5))

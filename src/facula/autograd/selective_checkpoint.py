@@ -23,6 +23,9 @@ ALIKE = (
     "that depends on time"
 )
 
+#: what no policy is asked about: it computes nothing, and the checkpoint itself calls it on the second run
+_UNASKED = "aten::detach"
+
 
 class CheckpointPolicy(enum.Enum):
     """What becomes of an operator's result in a selective checkpoint.
@@ -85,6 +88,8 @@ class _PolicyMode:
         self, func: Callable[..., Any], types: Any, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if func.name() == _UNASKED:
+            return func(*args, **kwargs)
         if not self.replay:
             out = func(*args, **kwargs)
             if self._kept(func, args, kwargs, out):

@@ -529,7 +529,7 @@ def mse_loss(input, target, size_average, reduce, reduction, weight):
     reduction = reduction_of("mse_loss", size_average, reduce, reduction)
     input, target = _check_pair("mse_loss", input, target)
     if weight is not None:
-        return weighted((input - target) ** 2, weight, reduction)
+        return weighted("mse_loss", (input - target) ** 2, weight, reduction)
     total = _one_number("mse_loss", F.mse_total, input, target, reduction)
     return reduced((input - target) ** 2, reduction) if total is None else total
 
@@ -545,15 +545,28 @@ def l1_loss(input, target, size_average, reduce, reduction, weight):
     reduction = reduction_of("l1_loss", size_average, reduce, reduction)
     input, target = _check_pair("l1_loss", input, target)
     if weight is not None:
-        return weighted((input - target).abs(), weight, reduction)
+        return weighted("l1_loss", (input - target).abs(), weight, reduction)
     total = _one_number("l1_loss", F.l1_total, input, target, reduction)
     return reduced((input - target).abs(), reduction) if total is None else total
 
 
-def weighted(loss: Any, weight: core.Tensor, reduction: str) -> Any:
+def same_size_of_weights(op: str, input: core.Tensor, weight: core.Tensor) -> None:
+    """Raise unless there is a weight for each element."""
+    if tuple(input.shape) != tuple(weight.shape):
+        fail(
+            ValueError,
+            op,
+            "Weights and input must have the same size.",
+            tuple(weight.shape),
+            hint="weight.expand_as(input) is a weight for each element",
+        )
+
+
+def weighted(op: str, loss: Any, weight: core.Tensor, reduction: str) -> Any:
     """A weighted loss: the mean is over the weights."""
+    same_size_of_weights(op, loss, weight)
     if reduction == "mean":
-        return (loss * weight).sum() / weight.expand(loss.shape).sum()
+        return (loss * weight).sum() / weight.sum()
     return reduced(loss * weight, reduction)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import cast_hint, fail
 from facula.ops import batch_forms
-from facula.ops.loss import LEGACY, reduced, reduction_of, warn_unlike, weighted
+from facula.ops.loss import LEGACY, reduced, reduction_of, same_size_of_weights, warn_unlike
 from facula.ops.registry import F, composite, operator
 
 _FUNCTIONAL = "nn.functional."
@@ -92,7 +92,10 @@ def huber_loss(
         )
     warn_unlike("huber_loss", input, target)
     loss = F._huber_loss(input, target, delta)
-    return weighted(loss, weight, reduction) if weight is not None else reduced(loss, reduction)
+    if weight is not None:  # unlike that of mse_loss the mean is over the elements
+        same_size_of_weights("huber_loss", input, weight)
+        loss = loss * weight
+    return reduced(loss, reduction)
 
 
 @_loss(
