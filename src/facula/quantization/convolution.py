@@ -197,12 +197,13 @@ def _check_geometry(
             hint="groups=1 connects each result with each input",
         )
     results = weight.shape[1] * groups if transpose else weight.shape[0]
-    if bias is not None and list(bias.shape) != [results]:
+    sizes = list(bias.shape) if isinstance(bias, core.Tensor) else type(bias).__name__
+    if bias is not None and sizes != [results]:
         fail(
             RuntimeError,
             op,
             f"bias should have K elements: {results}",
-            list(bias.shape),
+            sizes,
             hint="a bias has a number for each channel of the result",
         )
 

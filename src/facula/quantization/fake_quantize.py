@@ -149,7 +149,7 @@ class FakeQuantize(FakeQuantizeBase):
         # how many channels there are stands in the file
         for name in ("scale", "zero_point"):
             found = state_dict.get(prefix + name)
-            if found is not None:
+            if isinstance(found, core.Tensor):
                 getattr(self, name).resize_(found.shape)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 

@@ -387,7 +387,7 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
             if f"{prefix}{name}s" in state_dict:
                 state_dict[prefix + name] = state_dict.pop(f"{prefix}{name}s")
             found = state_dict.get(prefix + name)
-            if found is not None:
+            if isinstance(found, core.Tensor):
                 getattr(self, name).resize_(found.shape)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 

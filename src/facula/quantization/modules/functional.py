@@ -12,6 +12,7 @@ from facula.core.errors import fail
 from facula.nn import Identity, Module
 from facula.ops.registry import F
 from facula.quantization import elementwise
+from facula.quantization.state_parts import number_in
 
 __all__ = ["FXFloatFunctional", "FloatFunctional", "QFunctional"]
 
@@ -88,8 +89,8 @@ class QFunctional(Module):
         destination[prefix + "zero_point"] = core.tensor(self.zero_point)
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
-        self.scale = float(state_dict.pop(prefix + "scale"))
-        self.zero_point = int(state_dict.pop(prefix + "zero_point"))
+        self.scale = number_in(state_dict, prefix + "scale", float)
+        self.zero_point = number_in(state_dict, prefix + "zero_point", int)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def _get_name(self) -> str:

@@ -22,6 +22,7 @@ from facula.quantization.create import (
 )
 from facula.quantization.modules import intrinsic as nni
 from facula.quantization.modules import qat as nnqat
+from facula.quantization.state_parts import number_in, weight_and_bias
 from facula.quantization.tensor import (
     RANGES,
     like,
@@ -104,8 +105,8 @@ class WeightedQuantizedModule(nn.Module):
         state[prefix + "zero_point"] = core.tensor(self.zero_point)
 
     def _load_result(self, state: Any, prefix: str) -> None:
-        self.scale = float(state.pop(prefix + "scale"))
-        self.zero_point = int(state.pop(prefix + "zero_point"))
+        self.scale = number_in(state, prefix + "scale", float)
+        self.zero_point = number_in(state, prefix + "zero_point", int)
 
 
 class LinearPackedParams(nn.Module):
@@ -152,7 +153,8 @@ class LinearPackedParams(nn.Module):
             missing.append(prefix + "_packed_params")
             return
         self.dtype = state_dict.pop(prefix + "dtype", self.dtype)
-        self.set_weight_bias(*state_dict.pop(prefix + "_packed_params"))
+        key = prefix + "_packed_params"
+        self.set_weight_bias(*weight_and_bias(key, state_dict.pop(key)))
         super()._load_from_state_dict(state_dict, prefix, meta, False, missing, unexpected, errors)
 
     def __deepcopy__(self, memo: Any) -> Any:
@@ -410,8 +412,8 @@ class _ConvNd(WeightedQuantizedModule):
             if prefix + name not in state_dict:
                 missing.append(prefix + name)
                 return
-        bias = state_dict.pop(prefix + "bias", None)
-        self.set_weight_bias(state_dict.pop(prefix + "weight"), bias)
+        pair = state_dict.pop(prefix + "weight"), state_dict.pop(prefix + "bias", None)
+        self.set_weight_bias(*weight_and_bias(prefix + "weight", pair))
         self._load_result(state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, meta, False, missing, unexpected, errors)
 

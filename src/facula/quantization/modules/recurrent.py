@@ -27,6 +27,7 @@ from facula.quantization.modules.recurrent_cells import (
     step,
 )
 from facula.quantization.qconfig import default_dynamic_qconfig, float16_dynamic_qconfig
+from facula.quantization.state_parts import weight_and_bias
 
 __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
 
@@ -73,11 +74,13 @@ class PackedParameter(nn.Module):
         if prefix + "param" not in state_dict:
             missing.append(prefix + "param")
             return
-        self.param = CellParams(*(_again(*part) for part in state_dict.pop(prefix + "param")))
+        key, parts = prefix + "param", state_dict.pop(prefix + "param")
+        both = parts if isinstance(parts, (tuple, list)) and len(parts) == 2 else (None, None)
+        self.param = CellParams(*(_again(*weight_and_bias(key, part)) for part in both))
         super()._load_from_state_dict(state_dict, prefix, meta, False, missing, unexpected, errors)
 
 
-def _again(weight: core.Tensor, bias: core.Tensor) -> Any:
+def _again(weight: core.Tensor, bias: core.Tensor | None) -> Any:
     """Packed parameters of what was unpacked."""
     pack = linear.linear_prepack if weight.is_quantized else linear.linear_prepack_fp16
     return pack(weight, bias)
@@ -434,7 +437,8 @@ class RNNCellBase(nn.Module):
             if prefix + name not in state_dict:
                 missing.append(prefix + name)
                 return
-            setattr(self, name, _again(*state_dict.pop(prefix + name)))
+            pair = weight_and_bias(prefix + name, state_dict.pop(prefix + name))
+            setattr(self, name, _again(*pair))
         super()._load_from_state_dict(state_dict, prefix, meta, False, missing, unexpected, errors)
 
     @classmethod
