@@ -74,3 +74,21 @@ def test_errors():
     with pytest.raises(RuntimeError, match="not consistent with input"):
         ones, zeros = facula.ones(3), facula.zeros(3, dtype=facula.int32)
         facula.fake_quantize_per_channel_affine(x, ones, zeros, 0, 0, 255)
+
+
+@pytest.mark.parametrize("dtype", [facula.float32, facula.float64, facula.bfloat16])
+@pytest.mark.parametrize("shape", [(), (3,), (2, 0)])
+def test_learnable_levels_keep_shape_and_dtype(shape, dtype):
+    x = facula.full(shape, 0.75, dtype=dtype)
+    scale, zero = facula.tensor([0.5]), facula.tensor([1.0])
+    y = facula._fake_quantize_learnable_per_tensor_affine(x, scale, zero, -8, 7, 1.0)
+    assert y.shape == x.shape
+    assert y.dtype is dtype
+    assert facula.equal(y, facula.full(shape, 1.0, dtype=dtype))  # 1.5 is rounded to even
+    if shape == (3,):
+        many = facula._fake_quantize_learnable_per_channel_affine(
+            x, scale.expand(3), zero.expand(3), 0, -8, 7, 1.0
+        )
+        assert many.dtype is dtype
+    with pytest.raises(RuntimeError, match="one number as scale was required"):
+        facula._fake_quantize_learnable_per_tensor_affine(x, facula.ones(2), zero, -8, 7, 1.0)

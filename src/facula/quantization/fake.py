@@ -218,10 +218,21 @@ def _fake_quantize_learnable_per_tensor_affine(
     self, scale, zero_point, quant_min, quant_max, grad_factor
 ):
     """`fake_quantize_per_tensor_affine` with gradients of scale and zero point, times `grad_factor`."""
-    _check_range("_fake_quantize_learnable_per_tensor_affine", quant_min, quant_max)
-    return _fake_quantize_learnable(
-        self, scale, zero_point, float(quant_min), float(quant_max), grad_factor
-    )
+    op = "_fake_quantize_learnable_per_tensor_affine"
+    _check_range(op, quant_min, quant_max)
+    for name, values in (("scale", scale), ("zero point", zero_point)):
+        if values.numel() != 1:
+            fail(
+                RuntimeError,
+                op,
+                f"one number as {name} was required",
+                list(values.shape),
+                hint="_fake_quantize_learnable_per_channel_affine() takes several",
+            )
+    # of 0 dimensions: they change neither the shape nor, in narrow floats, the dtype of the result
+    scale, zero = scale.reshape(()), zero_point.reshape(())
+    limits = float(quant_min), float(quant_max)
+    return _fake_quantize_learnable(self, scale, zero, *limits, grad_factor).to(self.dtype)
 
 
 @composite(
@@ -238,9 +249,8 @@ def _fake_quantize_learnable_per_channel_affine(
     op = "_fake_quantize_learnable_per_channel_affine"
     _check_range(op, quant_min, quant_max)
     scale, zero = _of_channels(op, self, scale, zero_point, axis)
-    return _fake_quantize_learnable(
-        self, scale, zero, float(quant_min), float(quant_max), grad_factor
-    )
+    limits = float(quant_min), float(quant_max)
+    return _fake_quantize_learnable(self, scale, zero, *limits, grad_factor).to(self.dtype)
 
 
 # ------------------------------------------------------------------ observing and replacing at once
