@@ -44,3 +44,22 @@ def test_whole_numbers_and_errors():
     assert masked.sum(x, mask=mask).item() == 5 and masked.amin(x, mask=mask).item() == 2
     with pytest.raises(TypeError, match=r"^\[masked.sum\] a bool mask"):
         masked.sum(x, mask=x)
+
+
+@pytest.mark.parametrize("dtype", [facula.int32, facula.int16, facula.uint8, facula.bool])
+def test_running_sums_keep_the_dtype(dtype):
+    x = facula.tensor([1, 1, 0, 1], dtype=dtype)
+    mask = facula.tensor([True, False, True, True])
+    assert facula.masked.cumsum(x, 0, mask=mask).dtype is dtype
+    products = facula.masked.cumprod(x, 0, mask=mask)
+    assert products.dtype is dtype
+    assert products.tolist() == [1, 1, 0, 0]
+
+
+def test_real_spread_of_complex_numbers():
+    x = facula.tensor([1 + 2j, 3 - 1j, 0.5j], dtype=facula.complex128)
+    mask = facula.tensor([True, True, True])
+    kept = {"unbiased": False, "mask": mask, "dtype": facula.float64}
+    expected = np.var(x.numpy())
+    assert facula.masked.var(x, 0, **kept).item() == pytest.approx(expected)
+    assert facula.masked.std(x, 0, **kept).item() == pytest.approx(expected**0.5)

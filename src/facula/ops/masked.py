@@ -227,7 +227,8 @@ def _variance(
         )
     less = (1 if unbiased is None else int(unbiased)) if correction is None else correction
     kind, dims = _inexact(x, dtype), _dims(x, dim)
-    x = x.to(core.float32 if kind.itemsize == 2 else kind)
+    if kind.is_complex or not x.dtype.is_complex:  # a real result is of both parts of a number
+        x = x.to(core.float32 if kind.itemsize == 2 else kind)
     count = _count(x, mask, dims, True)
     mean = _filled("masked.var", x, mask, 0).sum(dims, True) / count
     distance = _filled("masked.var", x - mean, mask, 0)
@@ -303,7 +304,7 @@ def _masked_normalize(self, ord, dim, eps, dtype, mask):
 @composite(f"_masked_cumsum(Tensor self, {_ALONG}) -> Tensor", names=("masked.cumsum",), out=False)
 def _masked_cumsum(self, dim, dtype, mask):
     """The sums of the elements that count up to each place."""
-    return _filled("masked.cumsum", self, mask, 0).cumsum(dim, dtype=_wide(self, dtype))
+    return _filled("masked.cumsum", self, mask, 0).cumsum(dim, dtype=dtype or self.dtype)
 
 
 @composite(
@@ -311,4 +312,4 @@ def _masked_cumsum(self, dim, dtype, mask):
 )
 def _masked_cumprod(self, dim, dtype, mask):
     """The products of the elements that count up to each place."""
-    return _filled("masked.cumprod", self, mask, 1).cumprod(dim, dtype=_wide(self, dtype))
+    return _filled("masked.cumprod", self, mask, 1).cumprod(dim, dtype=dtype or self.dtype)
