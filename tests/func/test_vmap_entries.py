@@ -216,3 +216,17 @@ def test_searchsorted(rows, values, dims, right):
         flat = zip(row.reshape(-1, 6), value.reshape(row.reshape(-1, 6).shape[0], -1), strict=True)
         wanted = np.concatenate([np.searchsorted(r, v, side) for r, v in flat])
         assert np.array_equal(found[entry].numpy().reshape(-1), wanted)
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_windows_of_images_with_and_without_a_batch(batched):
+    images = facula.randn(3, 2, 4, 5, 6, dtype=facula.float64)
+    images = images if batched else images[:, 0]
+    columns = facula.stack([F.unfold(image, (2, 3)) for image in images])
+    assert facula.equal(vmap(lambda x: F.unfold(x, (2, 3)))(images), columns)
+    folded = facula.stack([F.fold(c, (5, 6), (2, 3)) for c in columns])
+    assert facula.equal(vmap(lambda c: F.fold(c, (5, 6), (2, 3)))(columns), folded)
+    image = images[0].clone().requires_grad_()
+    result = F.unfold(image, (2, 3))
+    (found,) = facula.autograd.grad(result, image, columns, is_grads_batched=True)
+    np.testing.assert_allclose(found.numpy(), folded.numpy(), rtol=1e-12)

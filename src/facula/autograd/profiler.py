@@ -94,7 +94,7 @@ class record_function(contextlib.ContextDecorator):
             recorder.leave(event)
             return done.value() if hasattr(done, "value") else done.result()
 
-        return future.then(end)
+        return future._mapped(end)
 
 
 class profile:

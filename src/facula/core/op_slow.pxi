@@ -124,7 +124,7 @@ def overloaded_arguments(args, kwargs):
         for v in (x if isinstance(x, (list, tuple)) else (x,)):
             t = type(v)
             if t is not Tensor and t not in types and (
-                    (<Tensor>v).keys & K_OVERRIDE if isinstance(v, Tensor) else overrides(v)):
+                    subclass_keys(t) & K_OVERRIDE if isinstance(v, Tensor) else overrides(v)):
                 position = len(found)
                 for j in range(len(found)):
                     if issubclass(t, types[j]):

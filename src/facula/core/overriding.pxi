@@ -30,6 +30,13 @@ cdef uint32_t subclass_keys(object cls) except *:
     return k
 
 
+def become(Tensor t, cls):
+    """Give a tensor another class, with the routing of that class: `__class__ =` alone keeps the old one's."""
+    cdef uint32_t routed = K_OVERRIDE | K_DISPATCH
+    t.__class__ = cls
+    t.keys = (t.keys & ~routed) | (subclass_keys(cls) & routed if cls is not Tensor else 0)
+
+
 def _disabled_torch_function_impl(func, types, args=(), kwargs=None):
     """What a subclass sets as `__torch_function__` to be treated as a plain tensor."""
     previous = fk_tls_keys()

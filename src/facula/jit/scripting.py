@@ -32,7 +32,7 @@ from facula.jit.script_objects import (
 from facula.jit.source import refuse
 from facula.jit.types import ClassType
 from facula.namespaces._awaits import _awaitable, _awaitable_nowait, _awaitable_wait
-from facula.namespaces.futures import Future
+from facula.namespaces.futures import Future, wait_all
 from facula.nn import Module
 
 __all__ = ["fork", "script", "wait"]
@@ -218,7 +218,7 @@ def wait(future: Any) -> Any:
         >>> facula.jit.wait(facula.jit.fork(facula.sin, facula.zeros(1)))
         tensor([0.])
     """
-    return future.wait()
+    return wait_all([future])[0]
 
 
 SCRIPT.append(script)

@@ -26,6 +26,16 @@ class Future:
         self._error: BaseException | None = None
         self._callbacks: list[Callable[[Future], Any]] = []
 
+    def __reduce__(self) -> Any:
+        """Raises: what comes later cannot be written."""
+        fail(
+            RuntimeError,
+            "Future",
+            "a value was required: Can not pickle facula.futures.Future",
+            "a future",
+            hint="write what wait() returns",
+        )
+
     def __class_getitem__(cls, kind: object) -> type[Future]:
         return cls
 
@@ -109,7 +119,18 @@ class Future:
         callback(self)
 
     def then(self, callback: Callable[[Future], Any]) -> Future:
-        """A future of what the function gives for this one."""
+        """A future of what the function gives for this one; what it raises becomes a RuntimeError."""
+
+        def told(future: Future) -> Any:
+            try:
+                return callback(future)
+            except Exception as error:
+                raise _of_callback(error) from error
+
+        return self._mapped(told)
+
+    def _mapped(self, callback: Callable[[Future], Any]) -> Future:
+        """The same, with the exceptions of the function as they are."""
         made = Future()
 
         def run(future: Future) -> None:
@@ -124,9 +145,30 @@ class Future:
         return made
 
 
+def _of_callback(error: Exception) -> RuntimeError:
+    """What a callback of `then` raised, as PyTorch's futures tell it; the error itself is its cause."""
+    return RuntimeError(
+        "Got the following error when running the callback: "
+        f"{type(error).__name__}: {error}\nhint: wait() in the callback raises the errors of its future"
+    )
+
+
+def _check_given(op: str, future: object) -> None:
+    if future is None:
+        fail(
+            RuntimeError,
+            op,
+            "a future was required: Future can't be None",
+            "None",
+            hint="leave it out of the list",
+        )
+
+
 def collect_all(futures: Sequence[Future]) -> Future:
     """A future of the list of these, once all have ended."""
     made, futures = Future(), list(futures)
+    for future in futures:
+        _check_given("collect_all", future)
     left = [len(futures)]
     lock = threading.Lock()
 

@@ -51,8 +51,8 @@ def _check_mask_shape(
         fail(
             AssertionError,
             op,
-            "attn_mask of 2 or 3 dimensions",
-            got=mask.dim(),
+            "attn_mask of 2 or 3 dimensions was required",
+            got=f"expected `attn_mask` to be `None`, 2-D or 3-D but found {mask.dim()}-D tensor instead",
             hint="the mask is [target length, source length], or one for each head",
         )
     if dims == 2 and mask is not None and mask.dim() == 3:
@@ -61,8 +61,8 @@ def _check_mask_shape(
             fail(
                 AssertionError,
                 op,
-                f"attn_mask of shape {expected}",
-                got=tuple(mask.shape),
+                f"attn_mask of shape {expected} was required",
+                got=f"Expected `attn_mask` shape to be {expected} but got {tuple(mask.shape)}",
                 hint="a mask of two dimensions serves all heads",
             )
 
@@ -339,6 +339,7 @@ def multi_head_attention_forward(
         q, k, v = _project_each(query, key, value, separate, in_proj_bias)
     else:
         q, k, v = _project_packed(query, key, value, in_proj_weight, in_proj_bias)
+    _check_static(static_k, static_v, bias_k, bias_v)
     q = _heads(q, batch, num_heads, head_dim)
     k = _static_or_heads(static_k, k, batch, num_heads, head_dim)
     v = _static_or_heads(static_v, v, batch, num_heads, head_dim)
@@ -360,6 +361,19 @@ def multi_head_attention_forward(
     if batched:
         return out, weights
     return out.squeeze(1), None if weights is None else weights.squeeze(0)
+
+
+def _check_static(static_k: Any, static_v: Any, bias_k: Any, bias_v: Any) -> None:
+    """Rows of bias go behind keys and values that are projected here."""
+    for word, static, bias in (("key", static_k, bias_k), ("value", static_v, bias_v)):
+        if static is not None and bias is not None:
+            fail(
+                AssertionError,
+                _ATTENTION,
+                f"no static {word} beside bias_k and bias_v was required",
+                f"bias cannot be added to static {word}.",
+                hint="leave out the one or the other",
+            )
 
 
 def _static_or_heads(static: Any, x: core.Tensor, batch: int, heads: int, head_dim: int) -> Any:

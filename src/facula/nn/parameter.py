@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copyreg
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import facula
@@ -141,13 +141,35 @@ class Buffer(core.Tensor, metaclass=_BufferMeta):
         return tensor
 
 
+#: operators by which modules are moved and copied: they serve tensors without elements too
+_OF_TENSORS_WITHOUT_SHAPE = frozenset(
+    "to copy_ half float double bfloat16 cpu cuda char short int long type".split()
+)
+
+
 class UninitializedTensorMixin:
     """A tensor whose shape comes with the first call of its lazy module."""
 
     data: Any
     requires_grad: Any
     cls_to_become: Any
-    __torch_function__ = core._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Raises: functions need elements, but for those by which modules move and copy tensors."""
+        if func.__name__ in _OF_TENSORS_WITHOUT_SHAPE or not isinstance(
+            func, (core.Op, core.InplaceOp)
+        ):
+            return core.run_without_overrides(func, args, kwargs or {})
+        fail(
+            ValueError,
+            func.__name__,
+            "an initialized tensor was required",
+            f"Attempted to use an uninitialized parameter in {func.__name__}()",
+            hint="call the module once, which materializes its parameters, before their tensors are used",
+        )
 
     def materialize(
         self,
@@ -164,7 +186,7 @@ class UninitializedTensorMixin:
             device=data.device if device is None else device,
             dtype=data.dtype if dtype is None else dtype,
         )
-        self.__class__ = self.cls_to_become
+        core.become(self, self.cls_to_become)
 
     @property
     def shape(self) -> Any:

@@ -77,7 +77,8 @@ def __getattr__(name: str) -> Any:
         raise _no_attribute(__name__, name)
     if name in _MODULES:
         return import_module(f"facula.ops.{name}")
-    return _namespace(name)
+    # an attribute of the module from now on, which may be deleted as PyTorch's may
+    return globals().setdefault(name, _namespace(name))
 
 
 __all__ = ["PLACES", "TABLE", "F", "pointwise_rules"]

@@ -143,8 +143,8 @@ def _check_channels(name: str, dims: int, space: int) -> None:
     core.unkept()  # each call warns
     if dims == 3 and space == 2:
         text = (
-            "Received a 3D input and assuming that channel-wise 1D dropout is wanted: it is read as "
-            "[N, C, L]. dropout1d() takes such inputs"
+            "Received a 3D input and assuming that channel-wise 1D dropout behavior is desired: it is "
+            "read as [N, C, L]. dropout1d() takes such inputs"
         )
     else:
         text = (

@@ -117,8 +117,8 @@ def sym_constrain_range_for_size(size, min, max):  # noqa: A002
 
 
 @composite("_assert_tensor_metadata(Tensor a, int[]? size=None, int[]? stride=None, dtype? dtype=None, *, "
-           "device? device=None, layout? layout=None) -> ()", names=(),
-           out=False)  # fmt: skip
+           "device? device=None, layout? layout=None) -> ()",
+           names=("_assert_tensor_metadata",), out=False)  # fmt: skip
 def _assert_tensor_metadata(a, size, stride, dtype, device, layout):
     """Raise RuntimeError where a tensor is not what a trace took it for."""
     for word, wanted, found in (

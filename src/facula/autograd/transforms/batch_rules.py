@@ -241,8 +241,10 @@ def fold(batch: Batch, op: core.Op, args: tuple[Any, ...]) -> Any:
     ]
 
     def unfolded(x: core.Tensor) -> Any:
-        if not isinstance(x, Tensor) or x.dim() == 0 or x.shape[0] != count * batch.size:
+        if not isinstance(x, Tensor) or x.dim() == 0:
             return Same(x)
+        if batch.size and x.shape[0] % batch.size == 0:  # each entry may have become several
+            return x.unflatten(0, (batch.size, x.shape[0] // batch.size))
         return x.unflatten(0, (batch.size, count))
 
     return _results(call(op, changed), unfolded)

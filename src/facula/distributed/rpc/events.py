@@ -59,7 +59,7 @@ class _Recorded(_Note):
                 self.recorder.events.append(made)
             return value
 
-        return future.then(ended)
+        return future._mapped(ended)
 
 
 @contextlib.contextmanager

@@ -87,7 +87,7 @@ def request(to: WorkerInfo, kind: str, content: object, seconds: float, what: st
             raise raised(to, *value)
         return value
 
-    return agent().call(to, body, seconds, what).then(opened)
+    return agent().call(to, body, seconds, what)._mapped(opened)
 
 
 def answer(sender: WorkerInfo, body: bytes) -> bytes:

@@ -228,9 +228,8 @@ class StateMixin:
         """
         if not isinstance(value, core.Tensor):
             error_msgs.append(
-                f'While copying the parameter named "{key}", expected a tensor in the state_dict, '
-                "got "
-                f"{type(value).__name__}."
+                f'While copying the parameter named "{key}", expected facula.Tensor or Tensor-like '
+                f"object from checkpoint but received {type(value)}"
             )
             return
         lazy = is_lazy(target)
@@ -379,8 +378,8 @@ class StateMixin:
             fail(
                 TypeError,
                 "Module.load_state_dict",
-                "a dict-like state_dict",
-                got=type(state_dict).__name__,
+                "a dict-like state_dict was required",
+                got=f"Expected state_dict to be dict-like, got {type(state_dict)}.",
                 hint="facula.load(file) reads what facula.save(module.state_dict(), file) wrote",
             )
         metadata = getattr(state_dict, "_metadata", None)

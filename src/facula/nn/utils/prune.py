@@ -244,7 +244,7 @@ class PruningContainer(BasePruningMethod):
         return mask
 
 
-def _check_amount(amount: float) -> None:
+def _validate_pruning_amount_init(amount: float) -> None:
     if not isinstance(amount, numbers.Real):
         fail(
             TypeError,
@@ -265,18 +265,21 @@ def _check_amount(amount: float) -> None:
         )
 
 
-def _units(amount: float, size: int) -> int:
-    """How many of ``size`` units to prune."""
-    if isinstance(amount, numbers.Integral):
-        if int(amount) > size:
-            fail(
-                ValueError,
-                "prune",
-                f"amount={amount} should be smaller than the number of parameters to prune={size}",
-                hint="a fraction such as 0.3 fits every size",
-            )
-        return int(amount)
-    return round(amount * size)
+def _validate_pruning_amount(amount: float, tensor_size: int) -> None:
+    if isinstance(amount, numbers.Integral) and int(amount) > tensor_size:
+        fail(
+            ValueError,
+            "prune",
+            f"amount={amount} should be smaller than the number of parameters to "
+            f"prune={tensor_size}",
+            hint="a fraction such as 0.3 fits every size",
+        )
+
+
+def _compute_nparams_toprune(amount: float, tensor_size: int) -> int:
+    """How many of ``tensor_size`` units to prune."""
+    _validate_pruning_amount(amount, tensor_size)
+    return int(amount) if isinstance(amount, numbers.Integral) else round(amount * tensor_size)
 
 
 def _chained(existing: Any, method: Any) -> PruningContainer:
@@ -311,12 +314,12 @@ class _Unstructured(BasePruningMethod):
     PRUNING_TYPE = "unstructured"
 
     def __init__(self, amount: Any) -> None:
-        _check_amount(amount)
+        _validate_pruning_amount_init(amount)
         self.amount = amount
 
     def compute_mask(self, t: core.Tensor, default_mask: core.Tensor) -> Any:
         """The mask."""
-        count = _units(self.amount, t.nelement())
+        count = _compute_nparams_toprune(self.amount, t.nelement())
         mask = default_mask.clone(memory_format=facula.contiguous_format)
         if count:
             mask.view(-1)[self._pruned(t, count)] = 0
@@ -392,7 +395,7 @@ class _Structured(BasePruningMethod):
     PRUNING_TYPE = "structured"
 
     def __init__(self, amount: Any, dim: int = -1) -> None:
-        _check_amount(amount)
+        _validate_pruning_amount_init(amount)
         self.amount = amount
         self.dim = dim
 
@@ -400,7 +403,7 @@ class _Structured(BasePruningMethod):
         """The mask."""
         _check_structured(t, self.dim)
         size = t.shape[self.dim]
-        count = _units(self.amount, size)
+        count = _compute_nparams_toprune(self.amount, size)
         if count == 0:
             return default_mask
         kept = facula.topk(self._scores(t), k=size - count).indices
