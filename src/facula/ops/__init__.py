@@ -19,7 +19,14 @@ from facula.ops.registry import PLACES, TABLE, F
 _GENERATOR_ONLY = ("_programs", "rows", "scalar_numpy")
 
 #: modules without operators, imported by who asks for their names
-_ON_DEMAND = ("tags", "sparse_checks", "masked_forms", "documentation", "argument_words")
+_ON_DEMAND = (
+    "tags",
+    "sparse_by_values",
+    "sparse_checks",
+    "masked_forms",
+    "documentation",
+    "argument_words",
+)
 
 _MODULES = sorted({name.partition(".")[0] for name in os.listdir(__path__[0])})
 
