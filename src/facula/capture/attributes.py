@@ -60,6 +60,15 @@ def _place(field: Any) -> int:
     return field.__reduce__()[1][0]
 
 
+def _is_filled(owner: object, slot: Any) -> bool:
+    """Whether the slot of a class with `__slots__` has a value in an instance."""
+    try:
+        slot.__get__(owner, type(owner))
+    except AttributeError:
+        return False
+    return True
+
+
 def _has_attributes(owner: Value) -> bool:
     """Whether it is a container of a class that may have attributes."""
     if isinstance(owner, SequenceValue):
@@ -316,6 +325,7 @@ class Attributes(Part):
             try:
                 value = found.__get__(owner.real, owner.kind)
             except AttributeError:
+                self.guards.add("equal", owner.source.apply(_is_filled, found), False)
                 self.no_attribute(owner.kind, name)
             return self.wrap(value, owner.source.attr(name))
         if issubclass(owner.kind, BaseException):

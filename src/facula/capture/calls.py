@@ -162,6 +162,7 @@ class Calls(Part):
         if real is not None:
             rule = rules.rule_for(real)
             if rule is not None:
+                self.keep_identity(function, real)
                 return rule(self, args, kwargs)
             if real in MODE_FUNCTIONS:
                 return self.mode_call(real, args)

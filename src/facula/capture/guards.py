@@ -257,7 +257,8 @@ class GuardSet:
         """Ask for something, once."""
         if source is None or source.kind == "held":
             return
-        key = (kind, source, value if kind in ("has", "lacks", "longer", "different") else None)
+        several: Any = value if kind in ("has", "lacks", "longer", "different") else None
+        key = (kind, source, id(value) if kind == "not" else several)
         if key not in self.guards:
             line = self.where() if self.where is not None else None
             self.guards[key] = Guard(kind, source, value, line)

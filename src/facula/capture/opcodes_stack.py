@@ -51,11 +51,17 @@ def _local(d: Symbolic, f: Frame, name: str) -> Any:
     if value is UNBOUND:
         if name in f.cells:
             return f.cells[name]
-        d.fail(
-            UnboundLocalError,
-            f"cannot access local variable '{name}' where it is not associated with a value",
-        )
+        _unbound(d, f, name)
     return d.loaded(value)
+
+
+def _unbound(d: Any, f: Frame, name: str) -> None:
+    """Raise what Python raises where a variable has no value."""
+    if name in f.code.co_freevars:
+        text = f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope"
+        d.fail(NameError, text)
+    text = f"cannot access local variable '{name}' where it is not associated with a value"
+    d.fail(UnboundLocalError, text)
 
 
 def _store(d: Symbolic, f: Frame, name: str, value: Value) -> None:
@@ -110,7 +116,7 @@ def store_fast_load_fast(d: Symbolic, f: Frame, i: Instruction) -> None:
 @action("DELETE_FAST")
 def delete_fast(d: Symbolic, f: Frame, i: Instruction) -> None:
     if f.locals.pop(i.value, UNBOUND) is UNBOUND:
-        d.fail(UnboundLocalError, f"cannot access local variable '{i.value}'")
+        _unbound(d, f, i.value)
 
 
 @action("MAKE_CELL")
@@ -127,7 +133,7 @@ def load_closure(d: Symbolic, f: Frame, i: Instruction) -> None:
 def load_deref(d: Symbolic, f: Frame, i: Instruction) -> None:
     value = d.read_cell(f.cells[i.value])
     if value is UNBOUND:
-        d.fail(NameError, f"cannot access free variable '{i.value}'")
+        _unbound(d, f, i.value)
     f.push(value)
 
 
@@ -140,6 +146,8 @@ def store_deref(d: Symbolic, f: Frame, i: Instruction) -> None:
 
 @action("DELETE_DEREF")
 def delete_deref(d: Any, f: Frame, i: Instruction) -> None:
+    if d.read_cell(f.cells[i.value]) is UNBOUND:
+        _unbound(d, f, i.value)
     d.write_cell(f.cells[i.value], UNBOUND)
 
 

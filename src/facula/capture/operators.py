@@ -85,10 +85,12 @@ class Operators(Part):
             parts = [self.constant_or_none(part) for part in value.parts]
             there = [part[0] for part in parts if part is not None]
             return (slice(*there),) if len(there) == len(parts) else None
-        if isinstance(value, FunctionValue) and value.real is not None:
-            return (value.real,)
-        if isinstance(value, ObjectValue) and value.real is not None and _is_frozen(value.kind):
-            return (value.real,)
+        if isinstance(value, FunctionValue) or (
+            isinstance(value, ObjectValue) and _is_frozen(value.kind)
+        ):
+            if value.real is not None:
+                self.keep_identity(value, value.real)
+                return (value.real,)
         return None
 
     def constant_of(self, value: Any) -> Any:
@@ -335,7 +337,9 @@ class Operators(Part):
             keys = [set(self.build_set(self.unpack_all(v)).items) for v in (left, right)]
             return Known(COMPARE[symbol](*keys))
         if symbol in ("==", "!="):
-            return Known(self.is_same(left, right) == (symbol == "=="))
+            methods = isinstance(left, MethodValue) and isinstance(right, MethodValue)
+            same = self.is_same_method if methods else self.is_same
+            return Known(same(left, right) == (symbol == "=="))
         self.fail(
             TypeError,
             f"'{symbol}' not supported between instances of '{left.cls.__name__}' and "
@@ -377,25 +381,6 @@ class Operators(Part):
             ):
                 return self.logical_not(self.compare("==", left, right))
         return None
-
-    def is_same(self, left: object, right: object) -> bool:
-        left, right = self.force(left), self.force(right)
-        if left is right:
-            return True
-        if isinstance(left, ArrayValue) and isinstance(right, ArrayValue) and left.source:
-            if right.source is not None:  # two arrays now, which may be one in another call
-                self.guards.add("different", left.source, right.source)
-        if isinstance(left, Known) and isinstance(right, Known):
-            if left.obj is right.obj:
-                return True
-            return (
-                type(left.obj) is type(right.obj)
-                and isinstance(left.obj, (int, str, float))
-                and (left.obj == right.obj)
-            )
-        if isinstance(left, MethodValue) and isinstance(right, MethodValue):
-            return False
-        return False
 
     def is_none(self, value: object) -> bool:
         value = self.force(value)

@@ -8,14 +8,11 @@ containers are looked into only as far as the program does.
 from __future__ import annotations
 
 import collections
-import dataclasses
-import enum
 import functools
 import re
 import sys
 import types
-import weakref
-from typing import Any, NamedTuple
+from typing import Any
 
 from facula import core
 from facula.capture.breaks import Break
@@ -29,11 +26,9 @@ from facula.capture.values import (
     ITERATORS,
     LITERAL_TYPES,
     VIEWS,
-    ArrayValue,
     CellValue,
     DictValue,
     FunctionValue,
-    Identity,
     IteratorValue,
     Known,
     Lazy,
@@ -131,19 +126,6 @@ def is_plain_sequence(kind: type) -> bool:
         and not hasattr(kind, "_fields")
         and not any(isinstance(getattr(kind, n, None), types.FunctionType) for n in _OF_SEQUENCES)
     )
-
-
-def hashes_fields(kind: type) -> bool:
-    """Whether instances are hashed and compared as a dataclass says, by their fields."""
-    made = [getattr(vars(kind).get(n), "__code__", None) for n in ("__hash__", "__eq__")]
-    return dataclasses.is_dataclass(kind) and all(c and c.co_filename == "<string>" for c in made)
-
-
-class FieldsKey(NamedTuple):
-    """A dictionary key that stands for an instance of a dataclass: equal where class and fields are."""
-
-    kind: type
-    fields: tuple[tuple[str, Any], ...]
 
 
 class Reading(Part):
@@ -440,71 +422,6 @@ class Reading(Part):
             value = self.tracked[id(names)] = DictValue(dict, held(names), names)
         return value
 
-    # keys -----------------------------------------------------------------------------------------
-    def key_of(self, value: Any) -> Any:
-        """What stands for a value as a key: itself where it is known, its identity elsewhere."""
-        value = self.force(value)
-        if isinstance(value, NumberValue):
-            value = self.specialise(value)
-        if isinstance(value, Known):
-            try:
-                hash(value.obj)
-            except TypeError:
-                self.fail(TypeError, f"unhashable type: '{value.cls.__name__}'")
-            return value.obj
-        if isinstance(value, SequenceValue):
-            if not issubclass(value.kind, tuple):
-                self.fail(TypeError, f"unhashable type: '{value.cls.__name__}'")
-            return tuple(self.key_of(item) for item in value.items)
-        if isinstance(value, SetValue) and value.kind is frozenset:
-            return frozenset(value.items)
-        real = getattr(value, "real", None)
-        if isinstance(value, TensorValue):
-            return Identity(value)
-        if isinstance(value, ArrayValue) and value.scalar:
-            raise Break("data-dependent-value", "a number of NumPy's as a dictionary key")
-        if isinstance(value, (FunctionValue, MethodValue)):
-            return real if real is not None else Identity(value)
-        if isinstance(value, ObjectValue):
-            if value.kind is weakref.ReferenceType and value.args is not None:
-                # it is found where another reference to the same object is
-                referent = getattr(self.force(value.args.items[0]), "real", None)
-                return Identity(value) if referent is None else weakref.ref(referent)
-            if value.kind.__hash__ is not object.__hash__:
-                if hashes_fields(value.kind):
-                    names = [f.name for f in dataclasses.fields(value.kind) if f.compare]
-                    parts = [self.key_of(self.object_attribute(value, name)) for name in names]
-                    if not any(isinstance(part, Identity) for part in parts):
-                        return FieldsKey(value.kind, tuple(zip(names, parts, strict=True)))
-                elif real is not None and is_trusted_hash(value.kind):
-                    return real
-                raise Break("unsupported-value", f"a {value.kind.__name__} as a dictionary key")
-            return Identity(value)
-        self.fail(TypeError, f"unhashable type: '{value.cls.__name__}'")
-
-    def real_key(self, key: Any) -> Any:
-        """The key as a real dictionary has it; UNBOUND where it can have none."""
-        if isinstance(key, Identity):
-            real = getattr(key.obj, "real", None)
-            return UNBOUND if real is None else real
-        if type(key) is tuple:
-            parts = tuple(self.real_key(part) for part in key)
-            return UNBOUND if any(part is UNBOUND for part in parts) else parts
-        if isinstance(key, FieldsKey):
-            made: Any = object.__new__(key.kind)
-            for name, part in key.fields:
-                object.__setattr__(made, name, self.real_key(part))
-            return made
-        return key
-
-    def key_value(self, key: Any, source: Source | None) -> Any:
-        """The value of a real dictionary's key."""
-        if type(key) in LITERAL_TYPES:
-            return Known(key)
-        if type(key) is tuple:
-            return SequenceValue(tuple, [self.key_value(part, None) for part in key])
-        return self.wrap(key, held(key))
-
 
 def _is_itself(obj: object) -> bool:
     """Whether an object is equal to itself alone: a function, a class, an operator."""
@@ -519,8 +436,3 @@ def _is_module_table(source: Source) -> bool:
         and source.base.kind == "attr"
         and source.base.key == "__dict__"
     )
-
-
-def is_trusted_hash(kind: type) -> bool:
-    """Whether a class is hashed by what does not change."""
-    return issubclass(kind, enum.Enum) or getattr(kind.__hash__, "__objclass__", None) is not None

@@ -24,6 +24,7 @@ from facula.capture.fakes import Fakes
 from facula.capture.frames import ACTIONS, Frame, Returned
 from facula.capture.graph_ops import GraphOps
 from facula.capture.guards import GuardSet, autocast_state, state_of_thread
+from facula.capture.identity import Identities
 from facula.capture.machine import throw
 from facula.capture.operators import Operators
 from facula.capture.reading import Reading
@@ -42,7 +43,7 @@ from facula.fx.unbacked import Unbacked
 
 class Symbolic(
     Reading, Containers, Dictionaries, Attributes, Operators, Exceptions, Calls, GraphOps, Sizes,
-    Subclasses, Wrappers, Arrays, Reads,
+    Subclasses, Wrappers, Arrays, Reads, Identities,
 ):  # fmt: skip
     """The operations of the interpreter on symbolic values, and what they leave behind."""
 
@@ -83,6 +84,8 @@ class Symbolic(
         self.watched = Watched()
         self.tracked: dict[int, Any] = {}
         self.kept: list[Any] = []
+        #: tensors of the frame that were used as keys
+        self.argument_keys: list[Any] = []
         self.by_fake: dict[int, TensorValue] = {}
         self.inputs: list[Any] = []
         self.last_placeholder: Any = None
