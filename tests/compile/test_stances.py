@@ -43,7 +43,7 @@ def test_fail_on_recompile_names_the_function_and_the_guard():
     call(facula.ones(2))
     with set_stance("fail_on_recompile"):
         call(facula.ones(2))
-        with pytest.raises(RuntimeError, match=r"x\.dtype == facula\.float32"):
+        with pytest.raises(RuntimeError, match=r"'x' dtype mismatch. expected facula.float32"):
             call(facula.ones(2, dtype=facula.int32))
 
 

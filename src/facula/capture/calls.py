@@ -547,7 +547,8 @@ class Calls(Part):
             return self.made(SequenceValue(kind, []))
         if basic is tuple and is_plain_sequence(kind):
             return self.made(SequenceValue(kind, self.unpack_all(args[0]) if args else []))
-        if basic is not object:
+        made_by_c = isinstance(kind.__new__, types.BuiltinFunctionType)
+        if basic is not object or (made_by_c and kind.__new__ is not object.__new__):
             raise Break("unsupported-call", f"the constructor {kind.__name__}")
         if getattr(kind, "__abstractmethods__", None):
             self.fail(TypeError, f"Can't instantiate abstract class {kind.__name__}")

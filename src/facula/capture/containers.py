@@ -142,7 +142,7 @@ class Containers(Part):
 
     def _class_item(self, owner: Known, key: object) -> Any:
         """`list[int]`, and members of an enumeration by name."""
-        return self.trusted(owner.obj[self.constant_of(key)])
+        return self.fold(lambda name: owner.obj[name], [key])
 
     def _index(self, key: object) -> Any:
         if isinstance(key, (NumberValue, SliceValue)):
@@ -157,7 +157,7 @@ class Containers(Part):
         index = self._index(key)
         try:
             found = list(owner.items)[index]
-        except (IndexError, TypeError) as error:
+        except (IndexError, TypeError, ValueError) as error:
             text = str(error).replace("list", owner.kind.__name__)
             self.fail(type(error), text)
         if isinstance(index, slice):
@@ -392,14 +392,19 @@ class Containers(Part):
         if name in _MOVES and owner.mutable:
             return self._move(owner, name, args)
         if name in ("index", "count"):
-            found = [
+            places = range(len(owner.items))
+            if len(args) > 1:  # between the places that are given
+                places = places[slice(*[self.constant_of(arg) for arg in args[1:3]], None)]
+            found = (
                 n
-                for n, item in enumerate(owner.items)
-                if self.is_same(item, args[0]) or self.truth(self.compare("==", item, args[0]))
-            ]
+                for n in places
+                if self.is_same(owner.items[n], args[0])
+                or self.truth(self.compare("==", owner.items[n], args[0]))
+            )
             if name == "count":
-                return Known(len(found))
-            return Known(found[0]) if found else self.fail(ValueError, "value is not in list")
+                return Known(sum(1 for _ in found))
+            first = next(found, None)
+            return self.fail(ValueError, "value is not in list") if first is None else Known(first)
         if name == "remove":
             at = self.sequence_method(owner, "index", args, {})
             del owner.items[at.obj]
@@ -469,8 +474,8 @@ class Containers(Part):
             items = owner.items
         try:
             result = getattr(items, name)(*args)
-        except IndexError as error:
-            self.fail(IndexError, str(error))
+        except (IndexError, TypeError) as error:
+            self.fail(type(error), str(error))
         owner.items[:] = list(items)
         self.change(owner)
         return Known(None) if result is None else self.force(result)

@@ -33,6 +33,7 @@ from facula.capture.errors import (
 from facula.capture.events import COUNTERS, Event, happened
 from facula.capture.faults import suppressed
 from facula.capture.frames import UNBOUND, Frame, Returned
+from facula.capture.guard_hooks import GuardHooks
 from facula.capture.instructions import program_of
 from facula.capture.liveness import is_live
 from facula.capture.machine import step
@@ -126,8 +127,9 @@ class Session:
         dynamic: bool | None = None,
         name: str = "",
         specialises: bool = False,
+        hooks: GuardHooks | None = None,
     ) -> None:
-        self.specialises = specialises
+        self.specialises, self.hooks = specialises, hooks
         self.backend, self.fullgraph, self.dynamic, self.name = backend, fullgraph, dynamic, name
         self.places: dict[tuple, Place] = {}
         self.wrappers: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
@@ -143,6 +145,7 @@ class Session:
             dynamic=self.dynamic,
             name=self.name,
             specialises=self.specialises,
+            hooks=self.hooks,
         )
 
     def reset(self) -> None:
@@ -350,6 +353,8 @@ class Session:
         failed = [self.reasons(e, place, function, values) for e in reversed(place.entries)]
         reasons = [reason for one in failed for reason in one]
         narration.misses(place.code.co_qualname, failed)
+        if self.hooks is not None:
+            self.hooks.of_miss("\n".join(reasons), place.code)
         line = place.code.co_firstlineno
         where = Line.of(place.code, line)
         event = Event(

@@ -148,22 +148,26 @@ def facts_of(tensor: core.Tensor, dynamic: frozenset[int]) -> TensorFacts:
 def _tensor_reason(label: str, facts: TensorFacts, found: object) -> str | None:
     if not isinstance(found, core.Tensor) or type(found) is not facts.cls:
         return f"type({label}) is {facts.cls.__name__} does not hold: it is {type(found).__name__}"
-    for name in ("dtype", "device", "requires_grad"):
+
+    def differs(what: str, expected: object, actual: object) -> str:
+        return f"tensor '{label}' {what}. expected {expected}, actual {actual}"
+
+    for name in ("dtype", "device"):
         if getattr(found, name) != getattr(facts, name):
-            return (
-                f"{label}.{name} == {getattr(facts, name)} does not hold: it is "
-                f"{getattr(found, name)}"
-            )
+            return differs(f"{name} mismatch", getattr(facts, name), getattr(found, name))
+    if found.requires_grad != facts.requires_grad:
+        wanted = f"requires_grad={int(facts.requires_grad)}"
+        return differs("requires_grad mismatch", wanted, int(found.requires_grad))
     if found.dim() != len(facts.shape):
-        return f"{label}.dim() == {len(facts.shape)} does not hold: it is {found.dim()}"
+        return differs("rank mismatch", len(facts.shape), found.dim())
     for i, (expected, size) in enumerate(zip(facts.shape, found.shape, strict=True)):
         if expected >= 0 and expected != size:
-            return f"{label}.shape[{i}] == {expected} does not hold: it is {size}"
+            return differs(f"size mismatch at index {i}", expected, size)
         if expected < 0 and size < 2:
-            return f"{label}.shape[{i}] >= 2 does not hold: it is {size}"
+            return differs(f"size mismatch at index {i}", "at least 2", size)
     for i, (expected, step) in enumerate(zip(facts.stride, found.stride(), strict=True)):
         if expected >= 0 and expected != step and facts.shape[i] != 1:
-            return f"{label}.stride({i}) == {expected} does not hold: it is {step}"
+            return differs(f"stride mismatch at index {i}", expected, step)
     return None
 
 

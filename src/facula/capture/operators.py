@@ -7,6 +7,8 @@ Keeps true: the truth of a tensor is a break; the truth of a size is a guard.
 
 from __future__ import annotations
 
+import collections
+import copy
 import enum
 import operator
 import types
@@ -109,12 +111,18 @@ class Operators(Part):
         """A function of known arguments, computed; its exceptions are the program's."""
         plain = [self.constant_of(arg) for arg in args]
         words = {name: self.constant_of(arg) for name, arg in (kwargs or {}).items()}
+        before = [(arg, copy.copy(arg)) for arg in plain if isinstance(arg, _MUTABLE)]
         try:
             result = function(*plain, **words)
         except Break:
             raise
         except Exception as error:  # noqa: BLE001 - it is the program's exception
             self.raise_host(error)
+        if any(
+            arg != copied for arg, copied in before
+        ):  # what was written to is no object of the program
+            name = getattr(function, "__name__", repr(function))
+            raise Break("unsupported-call", f"{name}, which writes to its arguments")
         return self.lift(result)
 
     def lift(self, result: Any) -> Any:
@@ -221,11 +229,24 @@ class Operators(Part):
     def _changing_binary(self, function: Callable, left: Any, right: Any) -> Any:
         a = left.hint if isinstance(left, NumberValue) else left.obj
         b = right.hint if isinstance(right, NumberValue) else right.obj
+        self._assume_defined(function, left, right)
         try:
             hint = function(a, b)
         except (ZeroDivisionError, TypeError, ValueError) as error:
             self.raise_host(error)
         return self.made(NumberValue(hint, function, (left, right)))
+
+    def _assume_defined(self, function: Callable, left: Any, right: Any) -> None:
+        """Guard what decides whether there is a result, and of which type, where it may change."""
+        if not isinstance(right, NumberValue) or right.function is None or self.reads_in(right):
+            return  # sizes and arguments that change are at least 2
+        zero = Known(0)
+        if function in _DIVISIONS:
+            self.assume(self.made(NumberValue(right.hint != 0, operator.ne, (right, zero))))
+        elif function in _NOT_NEGATIVE:
+            natural = self.made(NumberValue(right.hint >= 0, operator.ge, (right, zero)))
+            if not self.assume(natural) and isinstance(left, NumberValue):
+                self.specialise(left)
 
     def _sequence_binary(self, symbol: str, plain: str, left: SequenceValue, right: Any) -> Any:
         if plain == "+":
@@ -239,7 +260,11 @@ class Operators(Part):
                 kind = core.Size if left.kind is core.Size else left.basic
                 return self.made(SequenceValue(kind, left.items + right.items))
         if plain == "*" and (isinstance(right, NumberValue) or isinstance(right, Known)):
-            items = left.items * self.constant_of(right)
+            count = self.constant_of(right)
+            if not isinstance(count, int):
+                found = type(count).__name__
+                self.fail(TypeError, f"can't multiply sequence by non-int of type '{found}'")
+            items = left.items * count
             if symbol == "*=" and left.mutable:
                 left.items[:] = items
                 self.change(left)
@@ -480,6 +505,12 @@ def _is_number(value: object) -> bool:
     return isinstance(value, NumberValue) or (
         isinstance(value, Known) and isinstance(value.obj, _NUMBERS)
     )
+
+
+_MUTABLE = (list, dict, set, collections.deque, bytearray)
+#: what is not defined for 0 on the right, and what is not (or gives another type) for less than 0
+_DIVISIONS = (operator.floordiv, operator.mod, operator.truediv)
+_NOT_NEGATIVE = (operator.pow, operator.lshift, operator.rshift)
 
 
 def _is_operand(value: object) -> bool:

@@ -7,6 +7,7 @@ what is pure and called with known arguments is computed (`is_pure`) and needs n
 
 from __future__ import annotations
 
+import bisect
 import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,8 @@ _IMPURE = frozenset(
         dir,
         id,
         hash,
+        bisect.insort_left,
+        bisect.insort_right,
     )
 )
 

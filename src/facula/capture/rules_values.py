@@ -40,6 +40,10 @@ def _isinstance(d: Symbolic, args: list, kwargs: dict) -> Any:
         kinds = kinds.real
     else:
         kinds = d.constant_of(kinds)
+    try:
+        isinstance(None, kinds)
+    except TypeError as error:
+        d.raise_host(error)
     cls = value.cls
     if isinstance(value, Known):
         return Known(isinstance(value.obj, kinds))
@@ -77,9 +81,16 @@ def _len(d: Symbolic, args: list, kwargs: dict) -> Any:
     return d.length(args[0])
 
 
+def _attribute_name(d: Symbolic, value: Any) -> str:
+    name = d.constant_of(value)
+    if not isinstance(name, str):
+        d.fail(TypeError, f"attribute name must be string, not '{type(name).__name__}'")
+    return name
+
+
 @rule(getattr)
 def _getattr(d: Symbolic, args: list, kwargs: dict) -> Any:
-    name = d.constant_of(args[1])
+    name = _attribute_name(d, args[1])
     if len(args) == 2:
         return d.getattr(args[0], name)
     found = d.getattr_or(args[0], name)
@@ -88,12 +99,12 @@ def _getattr(d: Symbolic, args: list, kwargs: dict) -> Any:
 
 @rule(hasattr)
 def _hasattr(d: Symbolic, args: list, kwargs: dict) -> Any:
-    return Known(d.getattr_or(args[0], d.constant_of(args[1])) is not None)
+    return Known(d.getattr_or(args[0], _attribute_name(d, args[1])) is not None)
 
 
 @rule(setattr)
 def _setattr(d: Symbolic, args: list, kwargs: dict) -> Any:
-    d.setattr(args[0], d.constant_of(args[1]), args[2])
+    d.setattr(args[0], _attribute_name(d, args[1]), args[2])
     return Known(None)
 
 
@@ -226,6 +237,10 @@ def _abs(d: Symbolic, args: list, kwargs: dict) -> Any:
 
 @rule(pow)
 def _pow(d: Symbolic, args: list, kwargs: dict) -> Any:
+    args = [
+        *args,
+        *(kwargs[name] for name in ("base", "exp", "mod")[len(args) :] if name in kwargs),
+    ]
     return d.binary("**", *args) if len(args) == 2 else d.fold(pow, args)
 
 
@@ -255,6 +270,8 @@ for _symbol, _one in UNARY.items():
     RULES[_one] = _operator_rule(_symbol, "unary")
 RULES[operator.getitem] = lambda d, args, kwargs: d.getitem(*args)
 RULES[operator.setitem] = lambda d, args, kwargs: (d.setitem(*args), Known(None))[1]
+RULES[operator.delitem] = lambda d, args, kwargs: (d.delitem(*args), Known(None))[1]
+RULES[operator.iconcat] = lambda d, args, kwargs: d.binary("+=", *args)
 RULES[operator.contains] = lambda d, args, kwargs: d.contains(*args)
 RULES[operator.is_] = lambda d, args, kwargs: Known(d.is_same(*args))
 RULES[operator.is_not] = lambda d, args, kwargs: Known(not d.is_same(*args))

@@ -169,6 +169,9 @@ def _attempt(
         check_hooks(world)
         _check_assumptions(world)
         world.check_arrays()
+    if place.session.hooks is not None:
+        slots = dict(zip(place.slots, values, strict=True))
+        place.session.hooks.of_segment(world.guards, {"F": function, **slots})
     again = functools.partial(place.session.after_wrong_assumption, place)
     with stage("what is left to Python"):
         return SegmentCode(world, place.slots, ending, again), ending

@@ -18,6 +18,11 @@ _NAMES = {
         "wrap_numpy".split(),
         "facula.compiler.api",
     ),
+    **dict.fromkeys(
+        "keep_tensor_guards_unsafe skip_all_guards_unsafe skip_guard_on_all_nn_modules_unsafe "
+        "skip_guard_on_globals_unsafe skip_guard_on_inbuilt_nn_modules_unsafe".split(),
+        "facula.capture.guard_hooks",
+    ),
     "explain": "facula.compiler.explanation",
     "register_backend": "facula.compiler.backends",
     "lookup_backend": "facula.compiler.backends",

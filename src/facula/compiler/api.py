@@ -64,7 +64,8 @@ def compile(  # noqa: A001 - PyTorch's name
         backend: a name of `list_backends`, or a function of (graph module, example inputs) that
             gives a callable
         mode: 'default', 'reduce-overhead', 'max-autotune' or 'max-autotune-no-cudagraphs'
-        options: settings of the backend by name
+        options: settings of the backend by name; `guard_filter_fn` says for each guard of a new
+            graph whether it is checked
         disable: whether nothing is done
         name: under which events name it
 

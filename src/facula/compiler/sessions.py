@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from facula.capture.driver import Session
+from facula.capture.guard_hooks import GuardHooks
 from facula.compiler.backends import lookup_backend, specialises
 from facula.compiler.options import MODES
 from facula.core.errors import fail
@@ -25,14 +26,20 @@ def make_session(
     *,
     fullgraph: bool = False,
     dynamic: bool | None = None,
+    hooks: GuardHooks | None = None,
 ) -> Session:
     """A session of the compiler that has captured nothing yet."""
+    if options is not None and "guard_filter_fn" in options:
+        options = dict(options)
+        keep = options.pop("guard_filter_fn")
+        hooks = (hooks or GuardHooks())._replace(keep=keep)
     return Session(
         _backend(backend, mode, options),
         fullgraph=fullgraph,
         dynamic=dynamic,
         name=backend if isinstance(backend, str) else getattr(backend, "__name__", "custom"),
         specialises=specialises(backend),
+        hooks=hooks,
     )
 
 

@@ -1,14 +1,15 @@
 """Compiled functions and modules."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from facula.capture.guard_hooks import GuardEntry, GuardFail, GuardHooks
 from facula.compiler.api import compile as compiled
-from facula.compiler.api import disable, reset
+from facula.compiler.api import compile_with, disable, reset
 from facula.compiler.explanation import explain
 from facula.compiler.optimized_module import OptimizedModule
-from facula.core.errors import fail
+from facula.compiler.sessions import make_session
 
 __all__ = [
     "OptimizedModule", "disable", "explain", "optimize", "optimize_assert", "reset", "unsupported",
@@ -21,7 +22,9 @@ def optimize(
     nopython: bool = False,
     disable: bool = False,
     dynamic: bool | None = None,
-    **hooks: object,
+    guard_export_fn: Callable[[Any], Any] | None = None,
+    guard_fail_fn: Callable[[GuardFail], Any] | None = None,
+    guard_filter_fn: Callable[[list[GuardEntry]], Sequence[bool]] | None = None,
 ) -> Callable[[Any], Any]:
     """A decorator that compiles: PyTorch's first front door, before `compile`.
 
@@ -30,10 +33,9 @@ def optimize(
         nopython: whether a graph break is an error
         disable: whether nothing is done
         dynamic: as of `compile`
-        hooks: functions that hear of guards, which are not offered; None stands for none
-
-    Raises:
-        NotImplementedError: a hook was given.
+        guard_export_fn: hears of the guards of each new graph
+        guard_fail_fn: hears why no graph served a call: a reason, and the code
+        guard_filter_fn: says for each guard of a new graph whether it is checked
 
     Example:
         >>> @facula._dynamo.optimize("eager", nopython=True)
@@ -42,13 +44,14 @@ def optimize(
         >>> double(facula.ones(1))
         tensor([2.])
     """
-    given = [name for name, hook in hooks.items() if hook is not None]
-    if given:
-        hint = "facula.compiler.config and the logs of recompiles tell why guards fail"
-        fail(NotImplementedError, "optimize", "no hooks on guards were required", given, hint)
-    return functools.partial(
-        compiled, backend=backend, fullgraph=nopython, dynamic=dynamic, disable=disable
-    )
+    asked = (guard_filter_fn, guard_export_fn, guard_fail_fn)
+    if disable or not any(asked):
+        return functools.partial(
+            compiled, backend=backend, fullgraph=nopython, dynamic=dynamic, disable=disable
+        )
+    hooks = GuardHooks(*asked)
+    session = make_session(backend, fullgraph=nopython, dynamic=dynamic, hooks=hooks)
+    return functools.partial(compile_with, session)
 
 
 def optimize_assert(
