@@ -394,7 +394,8 @@ class Containers(Part):
         if name in ("index", "count"):
             places = range(len(owner.items))
             if len(args) > 1:  # between the places that are given
-                places = places[slice(*[self.constant_of(arg) for arg in args[1:3]], None)]
+                begin, end, *_ = [*(self.constant_of(arg) for arg in args[1:3]), None]
+                places = places[begin:end]
             found = (
                 n
                 for n in places
