@@ -1,8 +1,8 @@
 """Quantized embeddings: tables of 8- and 4-bit rows, each with its own scale and zero point.
 
-Takes: tables quantized by rows with float zero points, or float tables (row-wise prepacking). Gives: float rows, or
-sums
-of bags of them. Keeps true: a table is kept in its integers; what a lookup reads is dequantized by itself.
+Takes: tables quantized by rows with float zero points, or float tables (row-wise prepacking), of which only
+some rows may be there. Gives: float rows, or sums of bags of them.
+Keeps true: a table is kept in its integers; what a lookup reads is dequantized by itself.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops.batch_forms import anywhere
 from facula.ops.registry import F, composite
 from facula.quantization import engines
 from facula.quantization.tensor import (
@@ -42,6 +43,9 @@ class EmbeddingPackedParams:
     def version(self) -> int:
         """The version of the packed form in files."""
         return 1
+
+    def __len__(self) -> int:
+        return self._weight.shape[0]
 
     def rows(self, indices: core.Tensor) -> Any:
         """The float rows of some indices."""
@@ -174,50 +178,104 @@ def _few_bits(bits: int, word: str) -> None:
     def unpack(weight):
         """The rows of numbers of such a table."""
         _table(f"quantized::embedding_bag_{word}_unpack", weight, exact=False)
-        tail = weight[..., -4:].contiguous().view(core.float16).to(core.float32)
-        levels = _unpacked(weight[..., :-4], bits)
-        return levels.to(core.float32) * tail[..., :1] + tail[..., 1:]
+        return _rows_of(weight, bits)
+
+
+def _rows_of(weight: core.Tensor, bits: int) -> Any:
+    """The numbers of rows of few bits that end in their step and least number."""
+    tail = weight[..., -4:].contiguous().view(core.float16).to(core.float32)
+    levels = _unpacked(weight[..., :-4], bits)
+    return levels.to(core.float32) * tail[..., :1] + tail[..., 1:]
 
 
 def _unpacked(rows: core.Tensor, bits: int) -> Any:
     parts = [(rows >> (bits * i)) & ((1 << bits) - 1) for i in range(8 // bits)]
-    return F.stack(parts, -1).reshape(*rows.shape[:-1], -1)
+    return F.stack(parts, -1).flatten(-2)
 
 
 _few_bits(4, "4bit")
 _few_bits(2, "2bit")
 
 
-def _bag(table: Any, indices: Any, offsets: Any, mode: int, weights: Any, last: bool) -> Any:
-    indices = indices.to(core.int64)
+def _starts(op: str, indices: core.Tensor, offsets: Any, last: bool) -> Any:
+    """Where each bag begins among the flat indices, checked; with `last` the end of the last one too."""
     if indices.dim() == 2:
-        starts = F.arange(0, indices.numel(), indices.shape[1])
-        indices = indices.reshape(-1)
-    else:
-        if offsets is None:
-            fail(
-                RuntimeError,
-                "quantized::embedding_bag",
-                "embedding_bag operator requires offsets for 1-D indices",
-                None,
-                hint="offsets say where each bag begins",
-            )
-        starts = offsets.to(core.int64)
-    rows = table.rows(indices)
-    if weights is not None:
-        rows = rows * weights.reshape(-1, 1)
-    if mode != 0:
+        return F.arange(0, indices.numel(), indices.shape[1])
+    if offsets is None:
+        hint = "offsets say where each bag begins"
         fail(
-            RuntimeError,
-            "quantized::embedding_bag",
-            "mode 'sum' (0) was required",
-            mode,
-            hint="divide the sums by the lengths of the bags for means",
+            RuntimeError, op, "embedding_bag operator requires offsets for 1-D indices", None, hint
         )
-    bags = starts.numel() - int(last)
+    starts, count = offsets.to(core.int64).reshape(-1), indices.numel()
+    limit = F.full((1,), count, dtype=core.int64)
+    bounds = F.cat([F.zeros((1,), dtype=core.int64), starts, limit])
+    wrong = bounds[1:] < bounds[:-1]
+    # nothing lies in front of the first bag, and with `last` nothing behind the end
+    ends = F.cat([starts[:1] != 0, starts[-1:] != count] if last else [starts[:1] != 0])
+    if anywhere(F.cat([wrong, ends])) or (last and not starts.numel()):
+        required = f"offsets from 0 that rise to at most the {count} indices were required"
+        if last:
+            required = f"offsets from 0 that rise to the {count} indices were required"
+        hint = "they are the sums of the lengths of the bags before"
+        fail(RuntimeError, op, required, offsets.tolist(), hint=hint)
+    return starts
+
+
+def _kept_rows(op: str, table: Any, indices: core.Tensor, mapping: core.Tensor) -> Any:
+    """The rows of indices in a table that holds only some of its rows; zeros for the others.
+
+    `mapping` says for each index which row it has, -1 for none."""
+    if mapping.dim() != 1 or mapping.dtype not in (core.int32, core.int64):
+        required = "a mapping from indices to rows was required, int32 or int64"
+        got = f"{mapping.dtype} {list(mapping.shape)}"
+        fail(RuntimeError, op, required, got, hint="-1 stands for rows that were left out")
+    kept = mapping.to(core.int64)[indices]
+    if anywhere(kept < -1):
+        hint = "-1 stands for rows that were left out"
+        fail(RuntimeError, op, "rows of at least -1 were required", kept.min().item(), hint=hint)
+    if not len(table) and not anywhere(kept >= 0):
+        return F.zeros((indices.numel(), table.rows(kept[:0]).shape[1]))
+    found = table.rows(kept.clamp(min=0))
+    return F.where((kept >= 0)[:, None], found, F.zeros_like(found))
+
+
+def _bag(
+    op: str,
+    table: Any,
+    indices: Any,
+    offsets: Any,
+    mode: int,
+    weights: Any,
+    mapping: Any,
+    last: bool,
+) -> Any:
+    if mode != 0:
+        hint = "divide the sums by the lengths of the bags for means"
+        fail(RuntimeError, op, "mode 'sum' (0) was required", mode, hint=hint)
+    indices = indices.to(core.int64)
+    starts = _starts(op, indices, offsets, last and indices.dim() == 1)
+    bags = starts.numel() - int(last and indices.dim() == 1)
+    indices = indices.reshape(-1)
+    rows = table.rows(indices) if mapping is None else _kept_rows(op, table, indices, mapping)
+    if weights is not None:
+        if weights.numel() != indices.numel():
+            required, hint = f"{indices.numel()} weights were required", "one for each index"
+            fail(RuntimeError, op, required, list(weights.shape), hint=hint)
+        rows = rows * weights.reshape(-1, 1)
     places = F.arange(indices.numel())
     owner = F.searchsorted(starts[:bags].contiguous(), places, right=True) - 1
     return F.zeros((bags, rows.shape[1])).index_add(0, owner, rows)
+
+
+def _mapping(op: str, pruned: bool, mapping: Any) -> Any:
+    """The mapping of a table that holds only some of its rows, None for one that holds all."""
+    if not pruned:
+        return None
+    if mapping is None:
+        required = "compressed_indices_mapping was required of a table without some of its rows"
+        fail(RuntimeError, op, required, "none", hint="pruned_weights=False where all are there")
+    # a single 0 says that nothing was left out
+    return None if mapping.numel() == 1 and mapping.item() == 0 else mapping
 
 
 _BAG = (
@@ -238,7 +296,9 @@ def _define_bag(word: str, bits: int) -> None:
         # plain tensors are rows that end in their parameters
         raw = isinstance(weight, core.Tensor) and not weight.is_quantized
         table = _Raw(_table(op, weight), bits) if raw else _checked(op, weight)
-        return _bag(table, indices, offsets, mode, per_sample_weights, include_last_offset)
+        mapping = _mapping(op, pruned_weights, compressed_indices_mapping)
+        given = (indices, offsets, mode, per_sample_weights, mapping, include_last_offset)
+        return _bag(op, table, *given)
 
     if word.endswith("rowwise_offsets"):
         return
@@ -255,15 +315,13 @@ class _Raw:
     def __init__(self, weight: Any, bits: int) -> None:
         self.weight, self.bits = weight, bits
 
+    def __len__(self) -> int:
+        return self.weight.shape[0]
+
     def rows(self, indices: Any) -> Any:
         """The float rows of some indices."""
         taken = self.weight[indices]
-        return embedding_bag_byte_unpack(taken) if self.bits == 8 else _unpack_four(taken)
-
-
-def _unpack_four(rows: Any) -> Any:
-    tail = rows[..., -4:].contiguous().view(core.float16).to(core.float32)
-    return _unpacked(rows[..., :-4], 4).to(core.float32) * tail[..., :1] + tail[..., 1:]
+        return embedding_bag_byte_unpack(taken) if self.bits == 8 else _rows_of(taken, self.bits)
 
 
 for _word, _bits in (
@@ -271,6 +329,7 @@ for _word, _bits in (
     ("4bit", 4),
     ("byte_rowwise_offsets", 8),
     ("4bit_rowwise_offsets", 4),
+    ("2bit_rowwise_offsets", 2),
 ):
     _define_bag(_word, _bits)
 
