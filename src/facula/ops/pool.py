@@ -211,6 +211,15 @@ def _adaptive_windows(space: int) -> tuple[Sequence[int], ...]:
     return ([1] * space, [1] * space, [0] * space, [1] * space)
 
 
+#: whole numbers without a kernel -> a dtype that has one and holds them all
+_WIDER = {
+    core.uint8: core.float32,
+    core.int8: core.float32,
+    core.int16: core.float32,
+    core.int32: core.int64,
+}
+
+
 @operator(
     "_max_pool(Tensor self, int[] kernel, int[] stride, int[] padding, int[] dilation, bool "
     "ceil_mode, int index_bytes) "
@@ -241,6 +250,12 @@ class MaxPool:
         values, indices = out
         space = len(kernel)
         x, last = dense(self, space)
+        if x.dtype in _WIDER:
+            window = (kernel, stride, padding, dilation, ceil_mode, index_bytes)
+            wide, places = F._max_pool(x.to(_WIDER[x.dtype]), *window)
+            values.copy_(wide)
+            indices.copy_(places)
+            return
         numbers = _numbers(
             x.shape,
             values.shape[values.dim() - space :],
