@@ -1,8 +1,8 @@
 """Graphs to be observed: layers that follow each other become one, and observers stand behind values.
 
-Takes: a traced model and a `QConfigMapping`. Gives: the model with observers (or layers for training). Keeps true: a
-value
-has one observer; what keeps the parameters of its input has its input's; what has no configuration is left as it is.
+Takes: a traced model and a `QConfigMapping`. Gives: the model with observers (or layers for training).
+Keeps true: a value has one observer; what keeps the parameters of its input has its input's; what has no
+configuration, and what is no tensor, is left as it is.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from typing import Any
 
 import facula.nn as nn
 from facula import core
+from facula.fx.fake_tensor import FakeTensorMode
+from facula.fx.interpreter import Interpreter
+from facula.fx.shape_env import ShapeEnv
 from facula.quantization import eager, fuse
 from facula.quantization.fx_patterns import FIXED, is_relu, kind, word
 
@@ -149,11 +152,58 @@ def _static(config: Any) -> bool:
 # ------------------------------------------------------------------ observers
 
 
+def _may_be_number(value: Any) -> bool:
+    """Whether a node may give a number: a size, or what is computed of such."""
+    return hasattr(value, "op") and (
+        value.op == "call_method"
+        or value.op == "call_function"
+        and (value.target is getattr or getattr(value.target, "__module__", "") == "_operator")
+    )
+
+
+class _Kinds(Interpreter):
+    """Runs a graph without elements and notes which nodes give no tensors."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self.plain: set[Any] = set()
+
+    def run_node(self, n: Any) -> Any:
+        """The value of a node."""
+        value = super().run_node(n)
+        if not isinstance(value, core.Tensor):
+            self.plain.add(n)
+        return value
+
+
+def numbers(model: Any, example_inputs: Any) -> set[Any]:
+    """The nodes that give numbers and other values which are no tensors: nothing of them is observed.
+
+    The model runs without elements, and only where arithmetic may meet a number; one that does not run so
+    has none.
+    """
+    modules = dict(model.named_modules(remove_duplicate=False))
+    met = [
+        v for n in model.graph.nodes if kind(n, modules) == "arithmetic" for v in n.all_input_nodes
+    ]
+    if not any(map(_may_be_number, met)) or example_inputs is None:
+        return set()
+    kinds = _Kinds(model)
+    given = example_inputs if isinstance(example_inputs, (tuple, list)) else (example_inputs,)
+    try:
+        with FakeTensorMode(shape_env=ShapeEnv(), static_shapes=True, allow_non_fake_inputs=True):
+            kinds.run(*given)
+    except Exception:
+        # a program that asks for elements: what is known until there counts
+        return kinds.plain
+    return kinds.plain
+
+
 class Observing:
     """One model that gets its observers."""
 
-    def __init__(self, model: nn.Module, configs: dict[Any, Any]) -> None:
-        self.model, self.configs = model, configs
+    def __init__(self, model: nn.Module, configs: dict[Any, Any], plain: set[Any]) -> None:
+        self.model, self.configs, self.plain = model, configs, plain
         self.modules = dict(model.named_modules(remove_duplicate=False))
         self.behind: dict[Any, Any] = {}  # value -> the node of its observer
         self.count = 0
@@ -163,7 +213,7 @@ class Observing:
         for node in list(self.model.graph.nodes):
             config = self.configs.get(node)
             what = kind(node, self.modules)
-            if not what:
+            if not what or node in self.plain:
                 continue
             if what == "shared":
                 self._shared(node)
@@ -192,7 +242,7 @@ class Observing:
             values = list(first) if isinstance(first, (list, tuple)) else list(node.args[:2])
         else:
             values = list(node.args[:1]) or [node.kwargs.get("input")]
-        return [v for v in values if hasattr(v, "op")]
+        return [v for v in values if hasattr(v, "op") and v not in self.plain]
 
     def _maker(self, node: object, config: object) -> Any:
         interval = FIXED.get(word(node, self.modules).lower())
@@ -236,8 +286,8 @@ class Observing:
             self._through(node, self._put(node, first.target))
 
 
-def observe(model: nn.Module, configs: dict[Any, Any]) -> None:
-    """Put observers into a graph."""
-    Observing(model, configs).run()
+def observe(model: nn.Module, configs: dict[Any, Any], plain: set[Any]) -> None:
+    """Put observers into a graph; `plain` are the nodes that give no tensors."""
+    Observing(model, configs, plain).run()
     model.graph.lint()
     model.recompile()

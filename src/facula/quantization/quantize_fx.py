@@ -118,14 +118,17 @@ def _refuse_lacking(
         )
 
 
-def _prepared(model: GraphModule, mapping: object, settings: object, is_qat: bool) -> Any:
+def _prepared(
+    model: GraphModule, mapping: object, settings: object, is_qat: bool, example_inputs: Any
+) -> Any:
     made, where = _traced(model, settings)
     fx_prepare.fuse_graph(made, is_qat)
     mapping = as_mapping(mapping)
     configs = fx_prepare.configure(made, mapping, where)
+    plain = fx_prepare.numbers(made, example_inputs)
     if is_qat:
         fx_prepare.train_layers(made)
-    fx_prepare.observe(made, configs)
+    fx_prepare.observe(made, configs, plain)
     made.meta["_observed_graph_module_attrs"] = {"is_qat": is_qat, "qconfig_mapping": mapping}
     return made
 
@@ -136,7 +139,7 @@ def prepare_fx(
 ) -> Any:  # fmt: skip
     """The model as a graph with observers, to be run on examples."""
     _refuse_lacking("prepare_fx", prepare_custom_config, backend_config, _equalization_config)
-    return _prepared(model, qconfig_mapping, prepare_custom_config, False)
+    return _prepared(model, qconfig_mapping, prepare_custom_config, False, example_inputs)
 
 
 def prepare_qat_fx(
@@ -153,7 +156,7 @@ def prepare_qat_fx(
             hint="call model.train() first",
         )
     _refuse_lacking("prepare_qat_fx", prepare_custom_config, backend_config)
-    return _prepared(model, qconfig_mapping, prepare_custom_config, True)
+    return _prepared(model, qconfig_mapping, prepare_custom_config, True, example_inputs)
 
 
 def _converted(graph_module: GraphModule, is_reference: bool) -> Any:
