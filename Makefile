@@ -10,7 +10,7 @@ TESTS := -n $(TEST_JOBS) --dist loadfile
 # in a checkout only this machine's kernel variant is built; a wheel holds all of them
 export FACULA_BUILD_ISA ?= native
 
-.PHONY: help venv demo gpt test test-all test-slow cross mutation replay sweep soak sanitize valgrind lint house types layers \
+.PHONY: help venv demo gpt test test-all test-slow cross mutation replay sweep soak failures sanitize valgrind lint house types layers \
 	docs site bench wheel check-wheel clean
 
 help:  ## what there is
@@ -61,6 +61,11 @@ sweep: $(VENV)/installed  ## every operator, dtype, layout and form in guarded m
 
 soak: $(VENV)/installed  ## an hour of everything at once: no fault, memory level
 	$(RUN) tools/soak.py --minutes $${MINUTES:-60}
+
+failures: $(VENV)/installed  ## ranks that die, stop, are cut off, slow or elsewhere, TIMES each (hours), and garbage to every port
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(RUN) tools/fail_ranks.py --engines gloo,messages,mpi,mpi-messages \
+		--times $${TIMES:-200} --seed $${SEED:-0}
+	$(RUN) tools/fuzz_ports.py --messages $${MESSAGES:-100000}
 
 sanitize: $(VENV)/installed  ## core and kernels under the address and undefined-behaviour sanitizers
 	$(RUN) tools/sanitize.py

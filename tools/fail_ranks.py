@@ -46,7 +46,7 @@ ENGINES: dict[str, dict[str, str]] = {
 }
 SIZE, TIMEOUT, GRACE = 3, 2.0, 5.0
 #: seconds that processes may take to start, and to end after they have said how they failed
-START, END = 90.0, 10.0
+START, END = 90.0, 30.0
 
 
 @dataclass(frozen=True)

@@ -500,6 +500,65 @@ def planners() -> Any:
     ]  # fmt: skip
 
 
+class TiedWords(nn.Module):
+    """A layer between two that share their weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.inner = nn.Embedding(8, 4), nn.Linear(4, 4)
+        self.out = nn.Linear(4, 8, bias=False)
+        self.out.weight = self.words.weight
+
+    def forward(self, x: Any) -> Any:
+        return self.out(self.inner(self.words(x)))
+
+
+def cut(model: Any) -> Any:
+    for part in (model.inner, model):
+        fully_shard(part)
+    return model
+
+
+def replaced() -> Any:
+    """Parameters put in the place of pieces, on the meta device and behind a forward pass; drawn ones."""
+    begin()
+    facula.manual_seed(1)
+    whole, x = TiedWords(), facula.arange(6)
+    want = whole(x).detach()
+
+    def assigned(model: Any) -> float:
+        shown = model.state_dict()
+        given = {
+            name: nn.Parameter(
+                distribute_tensor(value, shown[name].device_mesh, shown[name].placements)
+            )
+            for name, value in whole.state_dict().items()
+        }
+        model.load_state_dict(given, assign=True)
+        return float((model(x) - want).abs().max())
+
+    with facula.device("meta"):
+        model = cut(TiedWords())
+    found: dict[str, Any] = {"meta": assigned(model)}
+    facula.manual_seed(2)
+    model = cut(TiedWords())
+    found["other before"] = float((model(x) - want).abs().max())
+    found["behind forward"] = assigned(model)
+    model.inner.weight = nn.Parameter(facula.ones(4, 4))
+    found["whole"] = error_of(lambda: model.inner(facula.ones(1, 4)))
+    with facula.device("meta"):
+        model = cut(TiedWords())
+    model.to_empty(device="cpu")
+    facula.manual_seed(3)
+    for part in (model.words, model.inner):
+        part.reset_parameters()
+    facula.manual_seed(3)
+    for part in (whole.words, whole.inner):
+        part.reset_parameters()
+    found["drawn"] = float((model(x) - whole(x)).abs().max())
+    return found
+
+
 def alone() -> Any:
     rank, size = begin()
     folder = sys.argv[2]

@@ -104,6 +104,36 @@ def definitions() -> Any:
     return [wrong[:20], count, sorted(set(every) - pieces)]
 
 
+def drawn() -> Any:
+    """Random numbers in place under each placement: how they differ from those of one process."""
+    rank, size = begin()
+    mesh = init_device_mesh("cpu", (size,))
+    probabilities = facula.linspace(0.1, 0.9, 15).reshape(5, 3)
+    ways = {
+        "normal_": lambda x: x.normal_(1.0, 2.0), "uniform_": lambda x: x.uniform_(-1, 3),
+        "exponential_": lambda x: x.exponential_(), "random_": lambda x: x.random_(0, 100),
+        "bernoulli_": lambda x: x.bernoulli_(0.3), "cauchy_": lambda x: x.cauchy_(),
+        "log_normal_": lambda x: x.log_normal_(), "geometric_": lambda x: x.geometric_(0.4),
+        "each": lambda x: x.bernoulli_(
+            distribute_tensor(probabilities, mesh, x.placements) if isinstance(x, DTensor) else probabilities
+        ),
+        "normal init": facula.nn.init.normal_, "kaiming": facula.nn.init.kaiming_uniform_,
+        "truncated": facula.nn.init.trunc_normal_, "data": lambda x: x.data.normal_(),
+    }  # fmt: skip
+    wrong = []
+    for name, draw in ways.items():
+        facula.manual_seed(5)
+        want = facula.zeros(5, 3)
+        draw(want)
+        for placement in (Shard(0), Shard(1), Replicate()):
+            facula.manual_seed(5)
+            x = distribute_tensor(facula.zeros(5, 3), mesh, [placement])
+            draw(x)
+            if type(x) is not DTensor or not facula.equal(x.full_tensor(), want):
+                wrong.append(f"{name} {placement}")
+    return wrong, type(x.data).__name__
+
+
 def _ruled(op: Any) -> bool:
     definition = op.definition
     pointwise = definition.kind == "pointwise" and not definition.random

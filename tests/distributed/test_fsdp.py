@@ -78,3 +78,12 @@ def test_flat_units_of_special_modules():
         assert found["half"] == ["facula.bfloat16", "facula.float64", "facula.float64"]
         assert found["wrapped"] and found["names"]
         assert "a mesh of two dimensions" in found["hybrid"][1]
+
+
+def test_parameters_in_the_place_of_pieces_are_those_that_compute():
+    """`load_state_dict(assign=True)` had no effect on what a model computed, or left it on the meta device;
+    `reset_parameters` of pieces raised."""
+    for found in run("replaced"):
+        assert found["other before"] > 0.01
+        assert found["meta"] == found["behind forward"] == found["drawn"] == 0.0
+        assert "distribute_tensor" in found["whole"][1]

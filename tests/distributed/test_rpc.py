@@ -78,10 +78,16 @@ def test_gradients_go_through_calls():
 
 def test_a_worker_that_dies_is_named_at_once():
     result = ranks.run("killed", 2, script="rpc_programs.py", dying=[1])[0]
-    first, second, end, took = result
+    first, second, end, took, until_end = result
     for kind, text in (first, second):
         assert kind == "RuntimeError" and "w1 (rank 1)" in text and "exited, died or left" in text
-    assert took < 30 and "none of w1" in end[1]
+    assert took < 30 and "none of w1" in end[1] and "exited, died or left" in end[1]
+    assert until_end < 55  # it was a minute
+
+
+def test_workers_that_are_through_wait_for_those_that_work():
+    """The end was an error where the others worked for longer than a minute."""
+    assert ranks.run("patient", 2, script="rpc_programs.py") == [True, True]
 
 
 def test_a_pipe_computes_what_its_layers_do():

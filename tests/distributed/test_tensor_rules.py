@@ -14,3 +14,9 @@ def test_rules_of_definitions(part: int):
     ):
         assert not wrong and count > 200
         assert not gathers
+
+
+def test_random_numbers_in_place_are_those_of_one_process():
+    """They raised: the numbers of the whole were copied to a piece."""
+    for wrong, kind in ranks.run("drawn", 2, script="tensor_programs.py"):
+        assert not wrong and kind == "DTensor"

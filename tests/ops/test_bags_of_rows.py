@@ -92,3 +92,27 @@ def test_frequencies_of_rows_of_bags_count_all_indices(padding):
     ).sum().backward()
     expected = [float(row in INDICES and row != padding) for row in range(5)]
     np.testing.assert_allclose(rows.grad.flatten().numpy(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_a_table_may_be_written_to_before_its_gradient_is_taken(mode: str) -> None:
+    """Only the gradient of weights of rows reads the table: other programs write to it meanwhile."""
+    table = facula.ones(5, 3, requires_grad=True)
+    indices = facula.tensor([0, 1, 1, 4])
+    out = functional.embedding_bag(indices, table, facula.tensor([0, 2]), mode=mode)
+    with facula.no_grad():
+        table.mul_(2)
+    out.sum().backward()
+    share = 0.5 if mode == "mean" else 1.0
+    want = facula.tensor([1.0, 2.0, 0.0, 0.0, 1.0]) * share
+    if mode != "max":
+        assert facula.equal(table.grad, want.unsqueeze(1).expand(5, 3))
+    scales = facula.ones(4, requires_grad=True)
+    if mode == "sum":
+        out = functional.embedding_bag(
+            indices, table, facula.tensor([0, 2]), mode=mode, per_sample_weights=scales
+        )
+        with facula.no_grad():
+            table.mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            out.sum().backward()

@@ -102,3 +102,25 @@ def test_indices_of_a_triangle_lie_where_they_are_asked_for(indices: Any) -> Non
     with facula.device("meta"):
         assert indices(3, 4).device.type == "meta" and indices(3, 4).shape == expected.shape
         assert facula.equal(indices(3, 4, device="cpu"), expected)
+
+
+@pytest.mark.parametrize("entered", ["meta", "cpu"])
+def test_a_device_that_is_named_comes_before_one_that_was_entered(entered: str) -> None:
+    """What ranges, windows and numbers of other dtypes are made through lay on the device that was entered."""
+    makers: dict[str, Any] = {
+        "arange": lambda **k: facula.arange(5, dtype=facula.int32, **k),
+        "linspace": lambda **k: facula.linspace(0, 5, 6, dtype=facula.float16, **k),
+        "logspace": lambda **k: facula.logspace(0, 2, 3, dtype=facula.bfloat16, **k),
+        "hann": lambda **k: facula.hann_window(4, **k),
+        "kaiser": lambda **k: facula.kaiser_window(4, dtype=facula.float64, **k),
+        "gaussian": lambda **k: facula.signal.windows.gaussian(4, **k),
+        "randint": lambda **k: facula.randint(3, (4,), dtype=facula.float32, **k),
+    }
+    for name, make in makers.items():
+        facula.manual_seed(0)
+        want = make()
+        facula.manual_seed(0)
+        with facula.device(entered):
+            got, there = make(device="cpu"), make()
+        assert facula.equal(got, want) and got.device.type == "cpu", name
+        assert there.device.type == entered, name

@@ -13,6 +13,7 @@ cdef class Formula:
     cdef list wants              # (code, argument index, name)
     cdef tuple tensor_args       # argument indices that hold tensors, in order
     cdef readonly bint multiple  # the function takes `grads`
+    cdef dict kept_for           # argument index -> that of the argument whose gradient alone reads its elements
     cdef bint ties               # the gradients count as functions of the arguments though they do not read them
 
 
@@ -43,6 +44,7 @@ def make_formula(Op op, function):
                             "result(s), result_meta or needs: got '%s'" % (op.name, name) + "\nhint: rename the parameter of the backward formula")
     f.multiple = any(code == F_GRADS for code, _, _ in f.wants)
     f.ties = op.definition.ties
+    f.kept_for = {names.index(a): names.index(b) for a, b in op.definition.kept_for.items()}
     return f
 
 
@@ -124,6 +126,10 @@ cdef object save_value(object v):
     return v
 
 
+cdef bint asks_for_gradient(object v):
+    return isinstance(v, Tensor) and (<Tensor>v).keys & K_GRAD != 0
+
+
 cdef object meta_of(object v):
     if isinstance(v, Tensor): return TensorMeta(v)
     if isinstance(v, tuple): return tuple([TensorMeta(t) if t is not None else None for t in v])
@@ -161,7 +167,9 @@ cdef Node formula_node(Op op, tuple args, object result):
         elif i >= 3:
             set_edge(n, i, None, 0)
     for code, a, name in f.wants:
-        if code == F_ARG: s.values.append(save_value(args[a]))
+        if code == F_ARG:
+            unread = a in f.kept_for and not asks_for_gradient(args[<int>f.kept_for[a]])
+            s.values.append(meta_of(args[a]) if unread else save_value(args[a]))
         elif code == F_META: s.values.append(meta_of(args[a]))
         elif code == F_SHAPE: s.values.append(shape_of(args[a]))
         elif code == F_NEEDS:

@@ -187,8 +187,20 @@ cdef object python_call(Op op, PyObject **slots, int form, object out, uint32_t 
             k & K_DISPATCH and op.makes_tensors and not k & K_TRANSFORM and not (op.definition.random and runs_through(op, k))):
         if k & K_FAKE and not (fk_tls_keys() & K_DISPATCH):
             return run_in_mode(op, args)
+        if k & K_DISPATCH and op.definition.random and draws_into_class(args):
+            r = dispatch_view(op, args)
+            if r is not NotImplemented:
+                return r
         return op.impl(*args)
     return run_general(op, args, form, out, k)
+
+
+cdef bint draws_into_class(tuple args):
+    """Whether random numbers are written to a tensor whose class has a dispatch of its own: it hears of the draw as a
+    whole, since only it knows which of the numbers are its own."""
+    if not isinstance(args[0], Tensor):
+        return False
+    return (<Tensor>args[0]).keys & K_DISPATCH and not (<Tensor>args[0]).keys & (K_TRANSFORM | K_FAKE)
 
 
 cdef object run_in_mode(Op op, tuple args):
@@ -262,7 +274,7 @@ cdef object torch_dispatch(Op op, object function, tuple args):
 
 
 cdef object dispatch_view(Op op, tuple args):
-    """Offer a view to the dispatch overrides, below the tape."""
+    """Offer a view, or a draw in place, to the dispatch overrides, below the tape."""
     cdef uint32_t tls = fk_tls_keys()
     fk_tls_set(tls | K_NOGRAD)
     try:

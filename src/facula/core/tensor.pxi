@@ -482,6 +482,8 @@ cdef class Tensor:
         cdef Tensor t
         if fk_tls_keys() & K_INTERPRETER and rewritten():
             return m_detach(self)
+        if self.keys & K_DISPATCH and not self.keys & (K_TRANSFORM | K_FAKE):
+            return m_detach(self)  # only the class knows where its elements are
         t = detach_(self)
         t.keys |= K_UNCOUNTED
         t.view_version = 0

@@ -53,7 +53,7 @@ class DeviceMesh:
         self.mesh = (
             mesh.detach().to(core.int32)
             if isinstance(mesh, Tensor)
-            else core.tensor(mesh, dtype=core.int32)
+            else core.tensor(mesh, dtype=core.int32, device="cpu")
         )
         self.mesh_dim_names = tuple(mesh_dim_names) if mesh_dim_names is not None else None
         _check_names(self.mesh_dim_names, self.mesh.dim())
@@ -217,5 +217,5 @@ def init_device_mesh(
     if math.prod(shape) > get_world_size():
         fail(RuntimeError, "init_device_mesh", f"a shape of at most {get_world_size()} ranks was required",
              shape, hint="start more processes for a larger mesh")  # fmt: skip
-    mesh = F.arange(math.prod(shape), dtype=core.int32).view(shape)
+    mesh = F.arange(math.prod(shape), dtype=core.int32, device="cpu").view(shape)
     return DeviceMesh(device_type, mesh, mesh_dim_names=names)

@@ -437,9 +437,8 @@ def _run_range(
     )
     target = tensor
     if code != tensor.dtype.code or tensor.device.type != "cpu":
-        target = core.empty(
-            tensor.shape, dtype={"i64": core.int64, "f32": core.float32}.get(code, core.float64)
-        )
+        wide = {"i64": core.int64, "f32": core.float32}.get(code, core.float64)
+        target = core.empty(tensor.shape, dtype=wide, device="cpu")
     cast = int if code == "i64" and name == "arange" else float
     core.kernel(f"{name}:{code}")(
         (target,), ints, tuple(cast(v) for v in scalars), total=target.numel(), grain=32768

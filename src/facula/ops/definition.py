@@ -87,6 +87,9 @@ class Definition:
     # ---- derivatives ----
     #: the gradient as a formula over operators; kinds that derive it have none
     backward: Callable[..., Any] | None = None
+    #: what only the gradient of another argument reads, so that it is kept (and may not be written to) only where
+    #: that is asked for, and is given as its `_meta` otherwise: argument -> the other
+    kept_for: Mapping[str, str] = MappingProxyType({})
     #: the tangent: "linear", "multilinear" or a function; None derives it
     jvp: str | Callable[..., Any] | None = None
     #: the results that have no gradient

@@ -322,6 +322,8 @@ class EmbeddingBag:
     """Bags of rows, bag b being `indices[offsets[b]:offsets[b + 1]]`; positions: where each
     maximum came from."""
 
+    kept_for = {"weight": "per_sample_weights"}
+
     def meta(
         weight, indices, offsets, per_sample_weights, mode, padding_idx, scale_grad_by_freq, sparse
     ):

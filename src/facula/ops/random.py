@@ -210,7 +210,7 @@ def _integers(tensor: core.Tensor, low: int, high: int, generator: core.Generato
     if core.by_element(generator):
         return draw(tensor, "randint", low, high, generator)
     if tensor.dtype.is_floating_point or tensor.dtype is core.bool_:
-        whole = core.empty(tensor.shape, dtype=core.int64)
+        whole = core.empty(tensor.shape, dtype=core.int64, device=tensor.device)
         drawn = draw(whole, "randint", low, high, generator)
         # under `vmap` there may be numbers for each entry, which `tensor` cannot hold
         return drawn.to(tensor.dtype) if core.interpreters() else tensor.copy_(drawn)

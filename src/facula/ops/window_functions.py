@@ -78,9 +78,9 @@ def _made(
         window = F.ones((length,), dtype=dtype, device=device)
         return finished(window, requires_grad)
     n = length + 1 if periodic else length
-    places = F.arange(0, n, dtype=core.float64)
+    places = F.arange(0, n, dtype=core.float64, device=device)
     window = weights(places, n).narrow(0, 0, length).to(dtype=dtype)
-    return finished(window if device is None else window.to(device), requires_grad)
+    return finished(window, requires_grad)
 
 
 def _cosines(coefficients: Sequence[float]) -> Callable[[Any, int], Any]:

@@ -123,7 +123,7 @@ class FSDPModule:
         made = super()._apply(*args, **kwargs)  # type: ignore[misc]
         for state in self._states(True):
             assert isinstance(state.unit, ParameterUnit)
-            state.unit.take_again()
+            state.unit.take_replaced()
         return made
 
 

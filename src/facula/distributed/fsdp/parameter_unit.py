@@ -107,6 +107,19 @@ class _Piece(Leaf):
         """This rank's piece."""
         return self.shown._local_tensor
 
+    def take_over(self, given: object) -> None:
+        """Have a parameter that somebody put in the place of the piece as the piece."""
+        wanted, name = self.shown, self.places[0][1]
+        if not isinstance(given, DTensor) or given.placements != wanted.placements or (
+            given.shape != wanted.shape
+        ):  # fmt: skip
+            got = given if isinstance(given, DTensor) else type(given)
+            fail(RuntimeError, "fully_shard", f"a distributed tensor of shape {tuple(wanted.shape)} as "
+                 f"{tuple(wanted.placements)} was required for the parameter {name!r}", got,
+                 "distribute_tensor(tensor, p.device_mesh, p.placements) makes one")  # fmt: skip
+        self.shown = given
+        self.install(given)
+
     def padded(self) -> int:
         """How many elements the largest piece has."""
         full = -(-self.shape[self.dim] // self.count)
@@ -225,11 +238,14 @@ class ParameterUnit(Unit):
         for leaf in self.leaves:
             leaf.install(leaf.shown)
 
-    def take_again(self) -> None:
-        """The modules have other parameters for the pieces now, as after `to_empty`: take these."""
+    def take_replaced(self) -> bool:
+        """The modules may have other parameters for the pieces now, as after `to_empty` or
+        `load_state_dict(assign=True)`: take these."""
+        found = False
         for leaf in self.leaves:
             module, name = leaf.places[0]
             now = module._parameters[name]
             if now is not leaf.shown and now is not leaf.parameter:
-                leaf.shown = now
-                leaf.install(now)
+                leaf.take_over(now)
+                found = True
+        return found

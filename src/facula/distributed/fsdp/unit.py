@@ -84,12 +84,17 @@ class Unit:
         """How often each of this rank's pieces was written to."""
         raise NotImplementedError
 
+    def take_replaced(self) -> bool:
+        """Take parameters that somebody put in the place of pieces; gives whether there were any."""
+        return False
+
     # ---------------------------------------------------------------- gathering
 
     def start_unshard(self) -> None:
         """Begin to gather the parameters."""
         if self.whole or self._gathering is not None or not self.leaves:
             return
+        self.take_replaced()
         mine = self.packed()
         if self.count == 1:
             self._gathering = None, mine, mine
@@ -100,7 +105,7 @@ class Unit:
 
     def unshard(self) -> None:
         """Have whole parameters in the modules."""
-        if self.whole and self.versions() != self._versions:
+        if self.whole and (self.take_replaced() or self.versions() != self._versions):
             self.reshard()  # somebody, such as an optimizer, wrote to the pieces meanwhile
         if self.whole or not self.leaves:
             return

@@ -258,8 +258,8 @@ class Agent:
 
     # ---------------------------------------------------------------- the end
 
-    def wait_idle(self, seconds: float) -> bool:
-        """Wait until nothing runs here; gives whether that came."""
+    def wait_idle(self, seconds: float | None) -> bool:
+        """Wait until nothing runs here (None: however long); gives whether that came."""
         with self.idle:
             return self.idle.wait_for(lambda: not self.running, seconds)
 

@@ -21,12 +21,11 @@ from facula.distributed.rpc.gathering import barrier as _barrier
 from facula.distributed.rpc.gathering import is_initialized as _is_current_rpc_agent_set
 from facula.distributed.rpc.gathering import require_initialized as _require_initialized
 from facula.distributed.rpc.options import (
-    DEFAULT_TIMEOUT,
     RpcBackendOptions,
     TensorPipeRpcBackendOptions,
     WorkerInfo,
 )
-from facula.distributed.rpc.requests import STATE, agent, answer
+from facula.distributed.rpc.requests import STATE, agent, answer, request
 from facula.distributed.stores import HashStore, PrefixStore, Store
 
 # the last four are PyTorch's private names, which libraries of graphs call
@@ -34,6 +33,10 @@ __all__ = [
     "get_rpc_timeout", "get_worker_info", "init_rpc", "shutdown",
     "_all_gather", "_barrier", "_is_current_rpc_agent_set", "_require_initialized",
 ]  # fmt: skip
+
+
+#: seconds between questions to workers that are waited for
+_LOOK = 5.0
 
 
 def init_rpc(
@@ -98,26 +101,56 @@ def _set_rpc_timeout(seconds: float) -> None:
 
 
 def _settle(own: Agent, seconds: float) -> None:
-    """Wait until nothing is under way on any worker: two rounds in which nobody began a call."""
-    end, last, round_number = time.monotonic() + seconds, None, 0
+    """Wait until nothing is under way on any worker: two rounds in which nobody began a call.
+
+    Without a limit (0), for as long as those that have not come answer: they may work for hours.
+    """
+    end, last, round_number = time.monotonic() + (seconds or float("inf")), None, 0
     while True:
-        if not own.wait_idle(max(end - time.monotonic(), 0.0)):
+        left = max(end - time.monotonic(), 0.0)
+        if not own.wait_idle(left if seconds else None):
             fail(RuntimeError, "rpc.shutdown", f"the end of all calls within {seconds:g} s (timeout) was "
                  "required", f"{own.running} that run on {own.info.name}",
                  "wait for futures, or pass a longer timeout")  # fmt: skip
         own.store.set(f"end/{round_number}/{own.info.id}", str(own.started))
-        keys = {w: f"end/{round_number}/{w.id}" for w in own.workers}
-        try:
-            own.store.set_timeout(datetime.timedelta(seconds=max(end - time.monotonic(), 0.001)))
-            counts = own.store.multi_get(list(keys.values()))
-        except RuntimeError as error:
-            missing = [w.name for w, key in keys.items() if not own.store.check([key])]
-            fail(RuntimeError, "rpc.shutdown", f"all workers were required within {seconds:g} s (timeout)",
-                 f"none of {', '.join(missing)}: {error}",
-                 "each worker calls shutdown(), or all pass graceful=False")  # fmt: skip
+        counts = _counts(own, round_number, end, seconds)
         if counts == last:
             return
         last, round_number = counts, round_number + 1
+
+
+def _counts(own: Agent, round_number: int, end: float, seconds: float) -> list[bytes]:
+    """How many calls each worker began, when all have come to this round."""
+    keys = {w: f"end/{round_number}/{w.id}" for w in own.workers}
+    while True:
+        left = max(min(end - time.monotonic(), _LOOK), 0.001)
+        own.store.set_timeout(datetime.timedelta(seconds=left))
+        try:
+            return own.store.multi_get(list(keys.values()))
+        except RuntimeError as error:
+            missing = [w for w, key in keys.items() if not own.store.check([key])]
+            if time.monotonic() >= end:
+                fail(RuntimeError, "rpc.shutdown", f"all workers were required within {seconds:g} s (timeout)",
+                     f"none of {', '.join(w.name for w in missing)}: {error}",
+                     "each worker calls shutdown(), or all pass graceful=False")  # fmt: skip
+        for worker in missing:
+            _see_alive(worker)
+
+
+def _see_alive(worker: WorkerInfo) -> None:
+    """Raise where a worker that is waited for does not answer."""
+    try:
+        request(worker, "alive", None, STATE.options.rpc_timeout, "shutdown").wait()
+    except RuntimeError as error:
+        fail(RuntimeError, "rpc.shutdown", "all workers were required", f"none of {worker.name}: {error}",
+             "look at the output of that worker; graceful=False waits for nobody")  # fmt: skip
+
+
+def _answered(sender: WorkerInfo, content: object) -> None:
+    """What a worker that is there answers to the question whether it is."""
+
+
+STATE.handlers["alive"] = _answered
 
 
 def shutdown(graceful: bool = True, timeout: float = 0) -> None:
@@ -125,12 +158,13 @@ def shutdown(graceful: bool = True, timeout: float = 0) -> None:
 
     Args:
         graceful: wait for all workers; otherwise others' calls to this one become errors.
-        timeout: how many seconds to wait; 0: as long as a call may take, at least a minute.
+        timeout: how many seconds to wait; 0: as long as the others are there and work. One that does not
+            answer for as long as a call may take is named.
     """
     own = agent()
     try:
         if graceful and own.size > 1:
-            _settle(own, timeout or max(STATE.options.rpc_timeout, DEFAULT_TIMEOUT))
+            _settle(own, timeout)
             _see_off(own)
     finally:
         STATE.agent = None

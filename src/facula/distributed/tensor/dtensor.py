@@ -188,6 +188,8 @@ def _run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         method = _METHODS.get(getattr(func, "_opname", ""))
         if method is not None:
             return method(func, args, kwargs)
+    elif written and definition.random:
+        return _drawn(func, args, kwargs, written[0])
     elif kwargs.get("out") is None:
         bound = _bound(definition, args, kwargs)
         instead = INSTEAD.get(definition.name)
@@ -378,6 +380,21 @@ def _write_back(target: DTensor, result: object, placements: Sequence[Placement]
     if piece is not target._local_tensor:
         target._local_tensor.copy_(piece)
     return target
+
+
+def _drawn(
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], target: DTensor
+) -> DTensor:
+    """Random numbers in place: those of one process, of which each rank keeps its piece. Nothing is sent where the
+    numbers do not depend on what was there."""
+    whole = core.empty(tuple(target.shape), dtype=target.dtype, device=target.device)
+    everywhere = (Replicate(),) * target.device_mesh.ndim
+
+    def local(value: object) -> Any:
+        return _piece_of(value, everywhere) if isinstance(value, DTensor) else value
+
+    func(whole, *tree_map(local, args[1:]), **tree_map(local, kwargs))
+    return _write_back(target, whole, everywhere)
 
 
 def _written(func: Callable[..., Any], args: tuple[Any, ...]) -> list[DTensor]:
