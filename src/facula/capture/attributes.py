@@ -497,9 +497,13 @@ class Attributes(Part):
         self.no_attribute(owner.cls, name)
 
     def _result_field(self, owner: SequenceValue, name: str) -> Any:
-        fields = [n for n in dir(owner.kind) if not n.startswith("_")]
+        fields: Any = getattr(owner.kind, "__match_args__", None)
+        if fields is None:
+            fields = [n for n in dir(owner.kind) if not n.startswith("_")]
         if name in fields:
             return self.force(owner.items[fields.index(name)])
+        if owner.real is not None and isinstance(getattr(owner.kind, name, None), _SLOTS):
+            return self.wrap(getattr(owner.real, name), owner.source.attr(name))
         return self.made(MethodValue(name, owner))
 
     # writes ---------------------------------------------------------------------------------------

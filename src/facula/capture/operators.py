@@ -62,6 +62,8 @@ class Operators(Part):
         if isinstance(value, Known):
             return (value.obj,)
         if isinstance(value, SequenceValue):
+            if value.real is not None and hasattr(value.kind, "n_sequence_fields"):
+                return (value.real,)  # of a class that nobody may make instances of
             items = [self.constant_or_none(item) for item in value.items]
             if any(item is None for item in items):
                 return None

@@ -124,6 +124,7 @@ def is_plain_sequence(kind: type) -> bool:
         bool(kind.__flags__ & HEAP)
         and base_of_c(kind) in (list, tuple)
         and not hasattr(kind, "_fields")
+        and not hasattr(kind, "n_sequence_fields")
         and not any(isinstance(getattr(kind, n, None), types.FunctionType) for n in _OF_SEQUENCES)
     )
 
@@ -227,6 +228,11 @@ class Reading(Part):
             self.guards.add("type", source, kind)
             self.guards.add("equal", source.attr("__name__"), obj.__name__)
             return self._method(obj, obj.__name__, source)
+        if isinstance(obj, str) and is_own(
+            kind.__module__
+        ):  # the version, a text that compares by numbers
+            self._same_object(source, obj)
+            return Known(obj, source)
         if kind is re.Match and source.kind == "held":
             return Known(obj, source)
         if isinstance(obj, _BY_IDENTITY) or kind in (core.Op, core.InplaceOp):
@@ -355,7 +361,10 @@ class Reading(Part):
         return value
 
     def _sequence(self, obj: Any, kind: type, source: Source) -> Value:
-        if kind not in (list, tuple, collections.deque, core.Size) and not hasattr(kind, "_fields"):
+        fields = hasattr(kind, "_fields") or hasattr(
+            kind, "n_sequence_fields"
+        )  # as sys.version_info
+        if kind not in (list, tuple, collections.deque, core.Size) and not fields:
             if not is_plain_sequence(kind):
                 return ObjectValue(kind, source, obj)
         self.guards.add("length", source, len(obj))

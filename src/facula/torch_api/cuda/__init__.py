@@ -35,6 +35,10 @@ def is_available() -> bool:
     return "cuda" in registered() or load("cuda")
 
 
+# asked once where a program is captured
+is_available._facula_constant_result = True  # type: ignore[attr-defined]
+
+
 def device_count() -> int:
     """How many CUDA devices there are."""
     if not is_available():
