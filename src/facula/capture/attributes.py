@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 import collections
 import functools
+import threading
 import types
 from typing import Any
 
@@ -184,7 +185,10 @@ class Attributes(Part):
                 names = getattr(owner.real, "__dict__", None)
                 if not isinstance(names, dict):
                     return None
-                owner.attributes = DictValue(dict, owner.source.attr("__dict__"), names)
+                # each thread has a dictionary of its own, which only Python's look-up finds
+                of_thread = issubclass(owner.kind, threading.local)
+                source = owner.source.apply(vars) if of_thread else owner.source.attr("__dict__")
+                owner.attributes = DictValue(dict, source, names)
         return owner.attributes
 
     def object_attribute(self, owner: ObjectValue | DictValue, name: str) -> Any:
