@@ -41,6 +41,7 @@ REFUSED = {
     "name": lambda items: getattr(items, 5),
     "question": lambda items: hasattr(items, 5),
     "kinds": lambda items: isinstance(items, 5),
+    "constant": lambda items: facula.cuda.is_available(5),
     "absent": lambda items: items.index(3, 9),
     "free": lambda items: (items, undefined_name),  # noqa: F821 - that is the case
 }

@@ -173,8 +173,7 @@ class Calls(Part):
                 self._prepare(real, args)
                 return self.call(self.trusted(other), args, kwargs)
             if hasattr(real, "_facula_constant_result"):
-                words = {name: self.constant_of(value) for name, value in kwargs.items()}
-                return self.trusted(real(*[self.constant_of(arg) for arg in args], **words))
+                return self._constant_result(real, args, kwargs)
             wrapped = original_of(real)
             if wrapped is not None:
                 return self.call(self.trusted(wrapped), args, kwargs)
@@ -480,6 +479,16 @@ class Calls(Part):
             return False
         self.guards.add("plain-module", module.source, self.plain_module)
         return True
+
+    def _constant_result(self, real: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """What a function gives whose result stays as it is once it was asked."""
+        words = {name: self.constant_of(value) for name, value in kwargs.items()}
+        plain = [self.constant_of(arg) for arg in args]
+        try:
+            found = real(*plain, **words)
+        except Exception as error:  # noqa: BLE001 - it is the program's exception
+            self.raise_host(error)
+        return self.trusted(found)
 
     # instances ------------------------------------------------------------------------------------
     def instantiate(self, cls: Known, args: list[Any], kwargs: dict[str, Any]) -> Any:
