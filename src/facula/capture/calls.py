@@ -496,8 +496,8 @@ class Calls(Part):
         kind = cls.obj
         if kind is core.Tensor and len(args) == 1 and not kwargs:
             if isinstance(self.force(args[0]), SequenceValue):
-                words = {"dtype": self.trusted(core.get_default_dtype())}
-                return self.call(Known(core.tensor), args, words)
+                dtype = self.trusted(core.get_default_dtype())
+                return self.call(Known(core.tensor), args, {"dtype": dtype})
         if issubclass(kind, core.Tensor):
             raise Break("unsupported-call", f"the constructor {kind.__name__}")
         if isinstance(kind, type(legacy.FloatTensor)):
