@@ -9,12 +9,15 @@ and so are the attributes of held objects that `_graph_constant` names.
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 from typing import TYPE_CHECKING, Any
 
 from facula.capture.breaks import Break
 from facula.capture.domain import Part
+from facula.capture.identity import hashes_fields
 from facula.capture.sources import Source
-from facula.capture.values import ObjectValue, TensorValue
+from facula.capture.values import LITERAL_TYPES, ObjectValue, TensorValue
 
 if TYPE_CHECKING:
     from facula.fx import Node
@@ -110,11 +113,12 @@ class Wrappers(Part):
 
     def held_object(self, value: ObjectValue) -> tuple[Any, Any] | None:
         """The node and the object, of an object that a graph may hold; None of others."""
-        guarded = getattr(value.kind, "_graph_constant", None)
+        guarded = getattr(value.kind, "_graph_constant", () if _is_constant(value.real) else None)
         if guarded is None or value.real is None:
             return None
         source = value.source
-        self.guards.add("is", source, value.real)
+        by_value = dataclasses.is_dataclass(value.kind) and _is_constant(value.real)
+        self.guards.add("equal" if by_value else "is", source, value.real)
         for path in guarded:
             found, place = value.real, source
             for name in path.split("."):
@@ -124,6 +128,19 @@ class Wrappers(Part):
             else:
                 self.guards.add("equal", place, found)
         return self.attach(value.real, "held"), value.real
+
+
+def _is_constant(obj: Any) -> bool:
+    """Whether an object stays what it is: a member of an enumeration, a frozen dataclass of plain values."""
+    kind = type(obj)
+    if isinstance(obj, (enum.Enum, *LITERAL_TYPES)):
+        return True
+    if kind is tuple:
+        return all(_is_constant(item) for item in obj)
+    parameters = getattr(kind, "__dataclass_params__", None)
+    if parameters is None or not parameters.frozen or not hashes_fields(kind):
+        return False
+    return all(_is_constant(getattr(obj, f.name)) for f in dataclasses.fields(obj))
 
 
 def _form_of(tensor: Any) -> Form:
