@@ -8,6 +8,7 @@ restores what held before.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from enum import Enum
 from typing import Any
@@ -16,7 +17,7 @@ from facula import core
 from facula.autograd import autocast
 from facula.core.errors import fail
 
-__all__ = ["DispatchKey", "DispatchKeySet", "ExcludeDispatchKeyGuard"]
+__all__ = ["DispatchKey", "DispatchKeySet", "ExcludeDispatchKeyGuard", "excluded_keys"]
 
 _DEVICES = ("CPU", "CUDA", "HIP", "XLA", "MPS", "IPU", "XPU", "HPU", "VE", "Lazy", "MTIA", "MAIA",
             "PrivateUse1", "PrivateUse2", "PrivateUse3", "Meta")  # fmt: skip
@@ -83,6 +84,17 @@ class DispatchKeySet:
         return f"DispatchKeySet({', '.join(key.name for key in self)})"
 
 
+_LOCAL = threading.local()
+
+
+def excluded_keys() -> DispatchKeySet:
+    """The keys that this thread's guards leave out."""
+    left_out = DispatchKeySet()
+    for keys in getattr(_LOCAL, "keys", ()):
+        left_out |= keys
+    return left_out
+
+
 class ExcludeDispatchKeyGuard:
     """A block in which the layers of a set of keys do nothing in this thread."""
 
@@ -99,6 +111,7 @@ class ExcludeDispatchKeyGuard:
             hint = "other layers are left by their own guards (no_dispatch, DisableTorchFunction)"
             fail(NotImplementedError, "ExcludeDispatchKeyGuard", required, other, hint)
         self._before: list[Any] = []
+        self._keys = keys
 
     def __enter__(self) -> ExcludeDispatchKeyGuard:
         on = [kind for kind in self._cast if autocast.is_autocast_enabled(kind)]
@@ -107,10 +120,12 @@ class ExcludeDispatchKeyGuard:
             autocast.set_autocast_enabled(kind, False)
         if self._recorded:
             core.set_grad_enabled(False)
+        _LOCAL.keys = [*getattr(_LOCAL, "keys", ()), self._keys]
         return self
 
     def __exit__(self, *exception: object) -> None:
         on, recorded = self._before.pop()
+        _LOCAL.keys = _LOCAL.keys[:-1]
         for kind in on:
             autocast.set_autocast_enabled(kind, True)
         if self._recorded:

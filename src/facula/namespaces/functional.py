@@ -448,6 +448,12 @@ def is_distributed(input: Tensor) -> bool:
     return _tensor_required("is_distributed", input).is_distributed()
 
 
+def _is_functional_tensor(t: Tensor) -> bool:
+    """Whether a tensor is a wrapper that removes writes: False, since `func.functionalize` wraps nothing."""
+    _tensor_required("_is_functional_tensor", t)
+    return False
+
+
 def get_device(input: Tensor) -> int:
     """The number of a tensor's device, -1 for the CPU.
 

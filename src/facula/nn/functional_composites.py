@@ -339,10 +339,9 @@ def multi_head_attention_forward(
         q, k, v = _project_each(query, key, value, separate, in_proj_bias)
     else:
         q, k, v = _project_packed(query, key, value, in_proj_weight, in_proj_bias)
-    _check_static(static_k, static_v, bias_k, bias_v)
     q = _heads(q, batch, num_heads, head_dim)
-    k = _static_or_heads(static_k, k, batch, num_heads, head_dim)
-    v = _static_or_heads(static_v, v, batch, num_heads, head_dim)
+    k = _static_or_heads(static_k, k, batch, num_heads, head_dim, bias_k)
+    v = _static_or_heads(static_v, v, batch, num_heads, head_dim, bias_v)
     k = _extend(k, batch, num_heads, bias_k, add_zero_attn)
     v = _extend(v, batch, num_heads, bias_v, add_zero_attn)
     added = (bias_k is not None) + bool(add_zero_attn)
@@ -363,22 +362,19 @@ def multi_head_attention_forward(
     return out.squeeze(1), None if weights is None else weights.squeeze(0)
 
 
-def _check_static(static_k: Any, static_v: Any, bias_k: Any, bias_v: Any) -> None:
-    """Rows of bias go behind keys and values that are projected here."""
-    for word, static, bias in (("key", static_k, bias_k), ("value", static_v, bias_v)):
-        if static is not None and bias is not None:
-            fail(
-                AssertionError,
-                _ATTENTION,
-                f"no static {word} beside bias_k and bias_v was required",
-                f"bias cannot be added to static {word}.",
-                hint="leave out the one or the other",
-            )
-
-
-def _static_or_heads(static: Any, x: core.Tensor, batch: int, heads: int, head_dim: int) -> Any:
+def _static_or_heads(
+    static: Any, x: core.Tensor, batch: int, heads: int, head_dim: int, bias: Any
+) -> Any:
     if static is None:
         return _heads(x, batch, heads, head_dim)
+    if bias is not None:  # its rows go behind keys and values that are projected here
+        fail(
+            AssertionError,
+            _ATTENTION,
+            "no static keys and values beside bias_k and bias_v were required",
+            "bias cannot be added to static key.",
+            hint="leave out the one or the other",
+        )
     if static.size(0) != batch * heads or static.size(2) != head_dim:
         fail(
             AssertionError,

@@ -186,7 +186,8 @@ class UninitializedTensorMixin:
             device=data.device if device is None else device,
             dtype=data.dtype if dtype is None else dtype,
         )
-        core.become(self, self.cls_to_become)
+        whole: Any = self
+        core.become(whole, self.cls_to_become)
 
     @property
     def shape(self) -> Any:

@@ -16,6 +16,8 @@ from facula.ops.reduce_launch import wrap_dim
 
 __all__ = [
     "canonicalize_dim",
+    "check_all_strides",
+    "check_significant_strides",
     "canonicalize_dims",
     "compare_tensor_meta",
     "compute_required_storage_length",
@@ -126,6 +128,32 @@ def compute_required_storage_length(
         return 0
     last = sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
     return storage_offset + last + 1
+
+
+def check_significant_strides(
+    a: core.Tensor, b: core.Tensor, *, only_cuda: bool = True, significant_only: bool = True
+) -> tuple[bool, int | None]:
+    """(whether two tensors have the same steps in memory, the first dimension where they differ).
+
+    Args:
+        a, b: the tensors
+        only_cuda: whether tensors elsewhere count as alike
+        significant_only: whether steps of dimensions without a second element do not matter
+    """
+    compared = not only_cuda or "cuda" in (a.device.type, b.device.type)
+    if not compared or (significant_only and not a.numel()):
+        return True, None
+    for d, size in enumerate(a.shape):
+        if a.stride(d) != b.stride(d) and (size > 1 or not significant_only):
+            return False, d
+    return True, None
+
+
+def check_all_strides(
+    a: core.Tensor, b: core.Tensor, *, only_cuda: bool = True
+) -> tuple[bool, int | None]:
+    """The same of all steps, those that do not matter too."""
+    return check_significant_strides(a, b, only_cuda=only_cuda, significant_only=False)
 
 
 def is_contiguous(a: core.Tensor) -> bool:

@@ -19,7 +19,7 @@ SUBMODULES = frozenset(
         "_dynamo _guards _logging _tensor_str ao alias torch_version "
         "distributed __config__ hub export futures multiprocessing onnx "
         "quasirandom vision audio text arrow csprng quantization _inductor _export mobile nested package "
-        "_utils _subclasses _decomp _functorch _refs"
+        "_utils _subclasses _dispatch _decomp _functorch _refs"
     ).split()
 )
 
@@ -41,7 +41,7 @@ _FROM = {
     "facula.fx.higher_order": "cond while_loop",
     "facula.serialization": "save load",
     "facula.serialization.reader": "PyTorchFileReader",
-    "facula.jit": "ScriptModule ScriptFunction _jit_internal",
+    "facula.jit": "ScriptMethod ScriptModule ScriptFunction _jit_internal",
     "facula.accelerator": "Stream Event get_device_module _register_device_module",
     "facula.autograd.grad_mode": "no_grad enable_grad set_grad_enabled inference_mode",
     "facula.autograd.transforms": "vmap",
@@ -51,7 +51,7 @@ _FROM = {
         "is_tensor is_storage is_floating_point is_complex is_nonzero is_same_size numel "
         "typename broadcast_shapes asarray clone detach detach_ fill fill_ zero_ resize_as_ "
         "_has_compatible_shallow_copy_type is_signed is_conj is_neg is_inference is_distributed "
-        "get_device from_file unravel_index"
+        "get_device from_file unravel_index _is_functional_tensor"
     ),
     "facula.switches": (
         "set_default_device get_default_device set_default_tensor_type "

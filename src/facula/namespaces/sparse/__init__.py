@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 from facula.ops.registry import PLACES
-from facula.ops.sparse_by_values import of_values
 from facula.ops.sparse_create import CHECKS
 
 from .semi_structured import SparseSemiStructuredTensor as SparseSemiStructuredTensor
@@ -88,6 +87,9 @@ def as_sparse_gradcheck(gradcheck: Callable[..., bool]) -> Callable[..., bool]:
         >>> check(lambda s: (s * s).to_dense(), (x,), masked=True)
         True
     """
+
+    # lazily: nothing but checks of gradients needs it
+    from facula.ops.sparse_by_values import of_values
 
     @functools.wraps(gradcheck)
     def checked(function: Callable[..., Any], inputs: Any, **options: Any) -> bool:

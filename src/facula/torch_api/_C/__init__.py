@@ -15,6 +15,7 @@ from facula.autograd.dispatch_keys import (
     DispatchKey,
     DispatchKeySet,
     ExcludeDispatchKeyGuard,
+    excluded_keys,
 )
 from facula.core import (
     Generator,
@@ -45,6 +46,7 @@ _TensorBase = TensorBase
 StorageBase = core.UntypedStorage
 _get_privateuse1_backend_name = privateuse1_name
 _ExcludeDispatchKeyGuard = ExcludeDispatchKeyGuard
+_dispatch_tls_local_exclude_set = excluded_keys
 _TensorMeta = type(TensorBase)
 
 
