@@ -85,7 +85,7 @@ class _PolicyMode:
         return decision in (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE)
 
     def __torch_dispatch__(
-        self, func: Callable[..., Any], types: Any, args: tuple = (), kwargs: dict | None = None
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
         kwargs = kwargs or {}
         if func.name() == _UNASKED:

@@ -222,7 +222,7 @@ def is_lazy(tensor: core.Tensor) -> bool:
     return isinstance(tensor, UninitializedTensorMixin)
 
 
-class UninitializedParameter(UninitializedTensorMixin, Parameter):
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
     """A parameter without a shape yet, as lazy modules have them.
 
     ``materialize(shape)`` makes it an ordinary one, with undefined elements; asking for shape or

@@ -97,7 +97,7 @@ class MetaConverter:
         return self.storage_memo[key]
 
 
-def assert_metadata_eq(assert_eq: Any, m1: Any, m2: core.Tensor, **options: object) -> None:
+def assert_metadata_eq(assert_eq: Any, m1: Any, m2: Any, **options: object) -> None:
     """Compare what is to be seen of two tensors but for their elements and devices.
 
     Args:
