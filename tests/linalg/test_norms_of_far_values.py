@@ -70,3 +70,14 @@ def test_what_is_built_on_norms(size):
     total = facula.nn.utils.clip_grad_norm_(weights, size)
     assert total.item() == pytest.approx(4 * size, rel=1e-6)
     assert weights[0].grad.tolist() == pytest.approx([size / 4] * 4, rel=2e-2)
+
+
+def test_clipping_of_float64_has_all_digits():
+    weights = [facula.nn.Parameter(facula.zeros(3, dtype=facula.float64)) for _ in range(2)]
+    for weight in weights:
+        weight.grad = facula.tensor([0.1, 0.7, 0.3], dtype=facula.float64)
+    length = math.sqrt(2 * (0.01 + 0.49 + 0.09))
+    facula.nn.utils.clip_grad_norm_(weights, 0.1)
+    expected = [v * 0.1 / (length + 1e-6) for v in (0.1, 0.7, 0.3)]
+    for weight in weights:
+        assert weight.grad.tolist() == pytest.approx(expected, rel=1e-14)

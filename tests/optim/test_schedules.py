@@ -147,3 +147,20 @@ def test_update_bn():
     expected = np.mean([b.numpy().mean(0) for b in batches], 0)
     np.testing.assert_allclose(model.running_mean.numpy(), expected, atol=1e-6)
     assert model.momentum == 0.1
+
+
+def test_averages_of_buffers_that_count():
+    """Counters among the buffers are averaged towards the model's, in whole numbers."""
+    net = facula.nn.BatchNorm1d(2)
+    averaged = facula.optim.swa_utils.AveragedModel(net, use_buffers=True)
+    counts = []
+    for _ in range(4):
+        net(facula.randn(3, 2))
+        averaged.update_parameters(net)
+        counts.append(averaged.module.num_batches_tracked.item())
+    expected, value = [], 0
+    for n, count in enumerate((1, 2, 3, 4)):
+        value = count if n == 0 else int(value + (count - value) / (n + 1))
+        expected.append(value)
+    assert counts == expected
+    assert averaged.module.num_batches_tracked.dtype is facula.int64

@@ -370,5 +370,10 @@ def foreach_norm(tensors: Tensors, ord: float = 2.0) -> list[Any]:
 
 def scale_tensors(tensors: Tensors, coefficient: core.Tensor) -> None:
     """Multiply every tensor by a zero-dimensional tensor, in place (clipping by norm)."""
+    wide = [tensor for tensor in tensors if tensor.dtype is core.float64]
+    for tensor in wide:  # the kernel's factor has 32 bits
+        tensor.mul_(coefficient)
+    if wide:
+        tensors = [tensor for tensor in tensors if tensor.dtype is not core.float64]
     coefficient = coefficient.to(core.float32)
     _launch("scale", (tensors, [coefficient] * len(tensors)), ())

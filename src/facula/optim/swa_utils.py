@@ -115,7 +115,7 @@ def get_swa_multi_avg_fn() -> Callable:
             if average.is_floating_point() or average.is_complex():
                 average.lerp_(current.to(average.dtype), weight)
             else:
-                average.add_(current - average, alpha=weight)
+                average.copy_(average + (current - average) * weight)
 
     return no_grad()(swa_update)
 
