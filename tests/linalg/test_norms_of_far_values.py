@@ -81,3 +81,15 @@ def test_clipping_of_float64_has_all_digits():
     expected = [v * 0.1 / (length + 1e-6) for v in (0.1, 0.7, 0.3)]
     for weight in weights:
         assert weight.grad.tolist() == pytest.approx(expected, rel=1e-14)
+
+
+def test_gradients_of_small_orders_stay_in_float16():
+    """A norm of order 1/2 may be far larger than its elements: no ratio of the two is taken."""
+    values = [0.004, *[8.0] * 24]
+    x = facula.tensor(values, dtype=facula.float16, requires_grad=True)
+    norm = x.norm(0.5)
+    norm.backward()
+    exact = sum(v**0.5 for v in x.tolist())  # the norm is its square
+    assert norm.item() == pytest.approx(exact**2, rel=2e-3)
+    expected = [v**-0.5 * exact for v in x.tolist()]
+    assert x.grad.tolist() == pytest.approx(expected, rel=5e-3)

@@ -146,9 +146,12 @@ def _norm_gradient(
         reached = F.logical_or(magnitude == norm, F.logical_and(F.isnan(magnitude), F.isnan(norm)))
         share = grad / reached.sum(dims or None, True)
         return x.sign() * F.where(reached, share, launch.full(x, (), 0))
-    if ord < 1:
+    if ord < 0:  # a norm is at most each magnitude then
         share = norm / magnitude.masked_fill(x == 0, 1)
         return (x.sign() * share ** (1 - ord)).masked_fill(x == 0, 0) * grad
+    if ord < 1:
+        slope = (x.sign() * magnitude ** (ord - 1)).masked_fill(x == 0, 0)
+        return slope * grad * norm ** (1 - ord)
     zero = norm == 0
     share = x / norm.masked_fill(zero, 1)  # in [-1, 1]: no power of it leaves the range
     grad = grad.masked_fill(zero, 0)
