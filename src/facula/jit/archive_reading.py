@@ -170,6 +170,9 @@ def _fill_object(obj: Any, state: object) -> None:
     if unit is not None:
         unit.compiled().run(obj, state)  # within the steps of the whole file
     else:
+        if isinstance(state, dict):
+            types = obj._script_type.attributes
+            state = {k: _named(v, types[k]) if k in types else v for k, v in state.items()}
         set_attributes(obj, state)
 
 
@@ -206,7 +209,25 @@ def _fill(module: RecursiveScriptModule, state: object) -> None:
         elif name in kind.buffers:
             module._buffers[name] = value
         else:
-            module.__dict__[name] = value
+            module.__dict__[name] = _named(value, kind.attributes[name])
+
+
+def _named(value: Any, kind: T.Type) -> Any:
+    """A value of a file, in which named tuples are plain ones, as its type says."""
+    kind = T.without_none(kind)
+    if kind.kind == "Tuple" and isinstance(value, tuple):
+        if len(value) != len(kind.inner):
+            required = f"{len(kind.inner)} items of a tuple were required"
+            hint = "the file is damaged, or no TorchScript program"
+            fail(UnpicklingError, "jit.load", required, len(value), hint=hint)
+        items = [_named(v, t) for v, t in zip(value, kind.inner, strict=True)]
+        return kind.python(*items) if isinstance(kind, T.NamedTupleType) else tuple(items)
+    if kind.kind == "List" and isinstance(value, list):
+        value[:] = [_named(v, kind.inner[0]) for v in value]
+    if kind.kind == "Dict" and isinstance(value, dict):
+        for key, item in value.items():
+            value[key] = _named(item, kind.inner[1])
+    return value
 
 
 def _register_hooks(module: RecursiveScriptModule, kind: T.ClassType) -> None:

@@ -256,6 +256,8 @@ class _ProgramPickler(CheckpointPickler):
         self._types = names
 
     def save(self, obj: object, save_persistent_id: bool = True) -> None:
+        if isinstance(obj, tuple) and hasattr(type(obj), "_fields"):
+            obj = tuple(obj)  # the type of the attribute has the names
         if isinstance(obj, enum.Enum):  # a class called with the value itself, as PyTorch has it
             module, _, name = self._types.of_type(enum_type(type(obj))).rpartition(".")
             self.save(self.named(module, name))

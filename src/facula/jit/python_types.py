@@ -169,7 +169,7 @@ def type_of_value(value: Any) -> T.Type:
         return enum_type(kind)
     if isinstance(value, tuple):
         if hasattr(kind, "_fields") and "return_types" not in kind.__module__:
-            return named_tuple(kind)
+            return _holding(named_tuple(kind), value)
         return T.tuple_of([type_of_value(v) for v in value])
     if isinstance(value, list):
         return T.list_of(_common(value, "list"))
@@ -183,6 +183,15 @@ def type_of_value(value: Any) -> T.Type:
     if isinstance(known, T.Type):
         return known
     return CLASS_TYPE[0](kind)
+
+
+def _holding(made: T.NamedTupleType, value: Any) -> T.Type:
+    """The type of a named tuple; items that count as tensors (those without a type do) must be such."""
+    for name, kind, item in zip(made.fields, made.inner, value, strict=True):
+        if kind is T.TENSOR and not isinstance(item, core.Tensor):
+            holds = f"{type(value).__name__}.{name} holds a {type(item).__name__}"
+            raise NoType(f"{holds}, where a tensor was said, or nothing")
+    return made
 
 
 def _common(values: Any, what: str) -> T.Type:

@@ -308,20 +308,28 @@ fused_per_channel_wt_fake_quant_range_neg_127_to_127 = FusedMovingAvgObsFakeQuan
 )
 
 
-def _on_each(name: str) -> Any:
+def _names(kind: type) -> set[str]:
+    """The names of a class and of what is derived from it."""
+    return {kind.__name__}.union(*map(_names, kind.__subclasses__()))
+
+
+def _on_each(name: str, buffer: str, value: int) -> Any:
     def switch(mod: Module) -> None:
         if isinstance(mod, FakeQuantizeBase):
             getattr(mod, name)()
+        elif getattr(mod, "original_name", None) in _names(FakeQuantizeBase):
+            # the script of such a module, in which the switch is a buffer as well
+            getattr(mod, buffer)[0] = value
 
     switch.__name__ = name
-    switch.__doc__ = f"`{name}` of a module that has it: for `model.apply`."
+    switch.__doc__ = f"`{name}` of a module that has it, scripted or not: for `model.apply`."
     return switch
 
 
-disable_fake_quant = _on_each("disable_fake_quant")
-enable_fake_quant = _on_each("enable_fake_quant")
-disable_observer = _on_each("disable_observer")
-enable_observer = _on_each("enable_observer")
+disable_fake_quant = _on_each("disable_fake_quant", "fake_quant_enabled", 0)
+enable_fake_quant = _on_each("enable_fake_quant", "fake_quant_enabled", 1)
+disable_observer = _on_each("disable_observer", "observer_enabled", 0)
+enable_observer = _on_each("enable_observer", "observer_enabled", 1)
 
 
 def is_activation_post_process(module: Module) -> bool:

@@ -147,14 +147,6 @@ def prepare_qat_fx(
     backend_config: object = None,
 ) -> Any:  # fmt: skip
     """The model as a graph to be trained: weights and results pass through their levels."""
-    if not model.training:
-        fail(
-            AssertionError,
-            "prepare_qat_fx",
-            "a model in training mode was required",
-            "a model in eval mode",
-            hint="call model.train() first",
-        )
     _refuse_lacking("prepare_qat_fx", prepare_custom_config, backend_config)
     return _prepared(model, qconfig_mapping, prepare_custom_config, True, example_inputs)
 
