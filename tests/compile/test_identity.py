@@ -159,6 +159,22 @@ def test_what_a_kept_dictionary_has_for_another_object():
     assert [compiled(facula.zeros(1), a).item() for a in (first, second, first)] == [11, 12, 11]
 
 
+def test_tensors_that_a_kept_dictionary_has():
+    first, second, third = (facula.ones(1) for _ in range(3))
+    table = {first: 1.0, second: 2.0}
+
+    def found(x, a):
+        return x + table.get(a, 9)
+
+    def within(x, a):
+        return x + (a in set(table))
+
+    for program, expected in ((found, [1, 2, 9, 1]), (within, [1, 1, 0, 1])):
+        compiled = facula.compile(program, backend="eager")
+        called = [compiled(facula.zeros(1), a).item() for a in (first, second, third, first)]
+        assert called == expected
+
+
 def test_a_slot_that_is_filled_later():
     def has(x, a):
         return x + 1 if hasattr(a, "extra") else x - 1

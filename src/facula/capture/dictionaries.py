@@ -78,6 +78,7 @@ class Dictionaries(Part):
         if real is UNBOUND:
             return UNBOUND
         source = owner.source
+        self.keep_key(key)
         if real not in owner.real:
             self.guards.add("lacks", source, real)
             return UNBOUND

@@ -113,18 +113,29 @@ class Identities(Part):
     def keep_identity(self, value: Any, real: object) -> None:
         """Ask that a value, used as a key or a constant, is this object in every call.
 
-        Tensors that are arguments are others in each call: they are kept apart from each other.
+        Tensors that are arguments are others in each call: they are kept apart from other keys, and are
+        asked for where a dictionary of the outside is (`keep_key`).
         """
-        if value.source is None or value.source.kind == "held":
+        if value.source is None:
             return
-        if not (isinstance(value, TensorValue) and is_argument(value.source)):
-            self.guards.add("is", value.source, real)
+        held_ = value.source.kind == "held"
+        if not isinstance(value, TensorValue) or not (held_ or is_argument(value.source)):
+            if not held_:
+                self.guards.add("is", value.source, real)
             return
-        for other in self.argument_keys:
+        arguments, kept = self.tensor_keys
+        for other in (*arguments.values(), *(() if held_ else kept.values())):
             if other is not value:
                 self._keep_apart(value, other)
-        if value not in self.argument_keys:
-            self.argument_keys.append(value)
+        (kept if held_ else arguments)[id(value)] = value
+
+    def keep_key(self, key: Any) -> None:
+        """Ask for the objects of a key that a dictionary of the outside was asked for."""
+        if type(key) is tuple:
+            for part in key:
+                self.keep_key(part)
+        elif isinstance(key, Identity) and getattr(key.obj, "real", None) is not None:
+            self.guards.add("is", key.obj.source, key.obj.real)
 
     # keys -----------------------------------------------------------------------------------------
     def key_of(self, value: Any) -> Any:

@@ -355,6 +355,8 @@ class Operators(Part):
             found = self._compare_objects(symbol, left, right)
             if found is not None:
                 return found
+        if symbol in ("==", "!=") and isinstance(left, FunctionValue):
+            return Known(self.is_same(left, right) == (symbol == "=="))
         a, b = self.constant_or_none(left), self.constant_or_none(right)
         if a is not None and b is not None:
             return self.fold(COMPARE[symbol], [left, right])

@@ -178,6 +178,12 @@ class Reading(Part):
                     self.guards.add("is", source, obj)
                 else:
                     self.guards.add("same", source, known.source)
+            elif (
+                source.kind == "held"
+                and isinstance(known, TensorValue)
+                and known.source is not None
+            ):
+                self.guards.add("is", known.source, obj)
             return known
         value = self._new(obj, kind, source)
         self.tracked[id(obj)] = value

@@ -84,8 +84,8 @@ class Symbolic(
         self.watched = Watched()
         self.tracked: dict[int, Any] = {}
         self.kept: list[Any] = []
-        #: tensors of the frame that were used as keys
-        self.argument_keys: list[Any] = []
+        #: tensors that were used as keys: arguments of the frame, and objects that are held
+        self.tensor_keys: tuple[dict[int, Any], dict[int, Any]] = ({}, {})
         self.by_fake: dict[int, TensorValue] = {}
         self.inputs: list[Any] = []
         self.last_placeholder: Any = None
