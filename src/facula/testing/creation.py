@@ -6,6 +6,7 @@ errors.
 """
 
 import math
+import warnings
 from typing import Any
 
 import facula
@@ -42,12 +43,22 @@ def _bounds(
             hint="leave them out for the range of the dtype",
         )
     if dtype == facula.bool:
-        low, high = max(low, 0), min(high, 2)
+        low, high = math.ceil(max(low, 0)), math.ceil(min(high, 2))
     elif not dtype.is_floating_point and not dtype.is_complex:
-        low, high = math.floor(max(low, lowest)), math.ceil(min(high, highest + 1))
+        low, high = math.ceil(max(low, lowest)), math.ceil(min(high, highest + 1))
     else:
         low, high = max(low, lowest), min(high, highest)
-    if low >= high:
+    inexact = dtype.is_floating_point or dtype.is_complex
+    if inexact and low == high:
+        warnings.warn(
+            core.spoken(
+                "[make_tensor] Passing `low==high` to `facula.testing.make_tensor` for floating or "
+                "complex types is deprecated: use facula.full()"
+            ),
+            FutureWarning,
+            stacklevel=4,
+        )
+    elif low >= high:
         fail(
             ValueError,
             "make_tensor",
@@ -74,9 +85,20 @@ def _random(
     if dtype.is_floating_point:
         first, last = _bounds(low, high, dtype, (-9, 9))
         values = facula.empty(shape, device=device, dtype=_computing(dtype))
-        return values.uniform_(first, last).clamp_(first, last).to(dtype)
+        return _below(values.uniform_(first, last).clamp_(first, last).to(dtype), first, last)
     first, last = _bounds(low, high, dtype, (-9, 10))
     return facula.randint(int(first), int(last), shape, device=device, dtype=dtype)
+
+
+def _below(drawn: Any, first: float, last: float) -> Any:
+    """The numbers with those that were rounded up to the bound one step below it."""
+    if first == last:
+        return drawn
+    limits = facula.finfo(drawn.dtype)
+    step = max(abs(last) * limits.eps, limits.tiny)
+    return facula.where(drawn.double() >= last, max(last - step, first), drawn.double()).to(
+        drawn.dtype
+    )
 
 
 def _computing(dtype: core.dtype) -> Any:
