@@ -66,6 +66,7 @@ failures: $(VENV)/installed  ## ranks that die, stop, are cut off, slow or elsew
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(RUN) tools/fail_ranks.py --engines gloo,messages,mpi,mpi-messages \
 		--times $${TIMES:-200} --seed $${SEED:-0}
 	$(RUN) tools/fuzz_ports.py --messages $${MESSAGES:-100000}
+	$(RUN) tools/several_hosts.py
 
 sanitize: $(VENV)/installed  ## core and kernels under the address and undefined-behaviour sanitizers
 	$(RUN) tools/sanitize.py

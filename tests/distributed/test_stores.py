@@ -210,6 +210,17 @@ def test_requests_with_wrong_arguments_are_errors(server):  # type: ignore[no-un
     assert b'["error"' in answer and answer.endswith(b'["ok", 0]')
 
 
+def test_who_waits_and_goes_is_waited_with_no_longer(server):  # type: ignore[no-untyped-def]
+    """A thread of the server stayed for as long as had been asked for, a minute at most."""
+    with socket.create_connection(("127.0.0.1", server.port)) as peer:
+        wire.prove(peer, wire.program_secret())
+        request = json.dumps(["wait", [["none"], 50.0]]).encode()
+        peer.sendall(struct.pack("!I", len(request)) + request)
+        peer.shutdown(socket.SHUT_WR)
+        peer.settimeout(30)
+        assert peer.recv(10) == b""
+
+
 def test_memory_is_taken_as_bytes_arrive(server):  # type: ignore[no-untyped-def]
     """Four bytes made the server take four GiB."""
     tracemalloc.start()

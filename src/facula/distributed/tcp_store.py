@@ -8,6 +8,7 @@ secret (`wire.program_secret`); what is no request is answered with an error, an
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import socket
@@ -31,6 +32,8 @@ LARGEST = 1 << 28
 _STRANGERS = 256
 #: a request may wait this long; clients ask again
 _LONGEST_WAIT = 60.0
+#: seconds between looks whether who waits is still there
+_LOOK = 0.5
 
 
 def _send(connection: socket.socket, value: object) -> None:
@@ -131,8 +134,26 @@ class Server:
         except Exception as error:  # whatever it was, it was no request
             _send(connection, ["error", f"malformed request: {type(error).__name__}: {error}"])
             return False
-        _send(connection, self._answer(name, args))
+        _send(
+            connection,
+            self._waited(connection, *args) if name == "wait" else self._answer(name, args),
+        )
         return True
+
+    def _waited(
+        self, connection: socket.socket, keys: list[str], limit: datetime.timedelta
+    ) -> list[Any]:
+        """Answer who waits for keys; who has gone meanwhile is waited with no longer."""
+        end = time.monotonic() + limit.total_seconds()
+        while True:
+            left = max(end - time.monotonic(), 0.0)
+            step = datetime.timedelta(seconds=min(left, _LOOK))
+            answer = self._answer("wait", [keys, step])
+            if answer[0] != "missing" or left <= _LOOK:
+                return answer
+            with contextlib.suppress(BlockingIOError):
+                if not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
+                    raise ConnectionResetError("it does not wait any more")
 
     def _answer(self, name: str, args: list[Any]) -> list[Any]:
         try:

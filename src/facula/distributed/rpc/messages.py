@@ -8,6 +8,7 @@ theirs, tensors as their elements; a remote reference travels as a fork that its
 from __future__ import annotations
 
 import io
+import json
 import pickle
 import struct
 from collections.abc import Callable
@@ -81,7 +82,7 @@ def pack(value: object, fork: Callable[[Any], Any]) -> tuple[bytes, list[Tensor]
     parts = [_SIZE.pack(len(body)), body]
     for tensor in tensors:
         dense = host(tensor)
-        header = pickle.dumps((str(tensor.dtype), tuple(tensor.shape), tensor.requires_grad))
+        header = json.dumps([str(tensor.dtype), [*tensor.shape], tensor.requires_grad]).encode()
         data = view_of(dense)
         parts += [_SIZE.pack(len(header)), header, _SIZE.pack(data.nbytes), bytes(data)]
     return b"".join(parts), tensors
@@ -105,8 +106,8 @@ def unpack(data: Any, join: Callable[[Any], Any]) -> tuple[Any, list[tuple[Tenso
     body = piece()
     tensors: list[tuple[Tensor, bool]] = []
     while at < len(view):
-        dtype, shape, needs = pickle.loads(piece())
-        made = core.empty(shape, dtype=getattr(core, dtype.rpartition(".")[2]))
+        dtype, shape, needs = json.loads(bytes(piece()))
+        made = core.empty(tuple(shape), dtype=getattr(core, dtype.rpartition(".")[2]))
         view_of(made)[:] = piece()
         tensors.append((made, needs))
     value = _Unpickler(io.BytesIO(body), [t for t, _ in tensors], join).load()
