@@ -132,6 +132,34 @@ def either(a, weight, bias, stride, padding, dilation, transposed, output_paddin
     return convolved(a, weight, bias, stride, padding, dilation, groups)
 
 
+def _gradient_calls(S):
+    plain = ([2, 1], [1, 0], [1, 2], False, [0, 0], 2, [True, True, True])
+    turned = ([2], [1], [1], True, [1], 1, [True, True, True])
+    return [
+        call(S(2, 6, 4, 4), S(2, 4, 7, 6), S(6, 2, 3, 2), [6], *plain),
+        call(S(2, 3, 10), S(2, 4, 5), S(4, 3, 3), [3], *turned),
+    ]
+
+
+@oracle("convolution_backward", kind="identity", factor=256, empty=False, samples=_gradient_calls)
+def gradients(grad, a, weight, bias_sizes, stride, padding, dilation, transposed, output_padding,
+              groups, output_mask):  # fmt: skip
+    """A convolution is linear in each factor: <grad, conv(unit, w)> is what the gradient has at the unit."""
+    call = (None, stride, padding, dilation, transposed, output_padding, groups)
+    found = []
+    for given, run in (
+        (a, lambda unit: either(unit, weight, *call)),
+        (weight, lambda unit: either(a, unit, *call)),
+    ):
+        made = numpy.zeros_like(given)
+        for place in numpy.ndindex(given.shape):
+            unit = numpy.zeros_like(given)
+            unit[place] = 1
+            made[place] = (grad * run(unit)).sum()
+        found.append(made)
+    return (*found, grad.sum((0, *range(2, grad.ndim))))
+
+
 @oracle(
     "conv_tbc",
     kind="loop",

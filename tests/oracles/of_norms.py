@@ -182,6 +182,18 @@ def native_batch_norm_of_rest(a, weight, bias, *rest):
 
 
 @oracle(
+    "_native_batch_norm_legit_no_training",
+    kind="numpy",
+    factor=128,
+    empty=False,
+    samples=lambda S: [call(S(4, 3, 2), S(3), S(3), S(3), S(3, low=0.5), 0.1, 1e-5)],
+)
+def batch_norm_without_training(a, weight, bias, running_mean, running_var, momentum, eps):
+    none = numpy.zeros(0, a.dtype)
+    return _batch(a, running_mean, running_var, weight, bias, False, eps)[0], none, none
+
+
+@oracle(
     "_batch_norm_with_update",
     kind="numpy",
     factor=128,

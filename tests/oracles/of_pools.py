@@ -204,6 +204,13 @@ for _n in (1, 2, 3):
     oracle(f"adaptive_avg_pool{_n}d", kind="loop", empty=False, samples=_adaptive(_n))(
         _parts(_n, lambda values, flat, place: values.mean())
     )
+    if _n > 1:
+        oracle(
+            f"_adaptive_avg_pool{_n}d",
+            kind="loop",
+            empty=False,
+            samples=lambda S, n=_n: [call(S(2, 3, *SHAPE[:n]), [2, 5, 4][:n])],
+        )(_parts(_n, lambda values, flat, place: values.mean()))
     oracle(
         f"lp_pool{_n}d",
         kind="loop",

@@ -648,6 +648,12 @@ def _softmaxes(S):
 
 oracle("softmax", "functional_softmax", kind="scipy", samples=_softmaxes)(_softmax)
 oracle("log_softmax", "functional_log_softmax", kind="scipy", samples=_softmaxes)(_log_softmax)
+for _name, _function in (("_softmax", _softmax), ("_log_softmax", _log_softmax)):
+    oracle(
+        _name,
+        kind="scipy",
+        samples=lambda S: [call(S(3, 4), 1, False), call(S(2, 3, 4), -3, False)],
+    )(_function)
 oracle("softmin", kind="scipy", samples=_softmaxes)(lambda a, dim=None: _softmax(-a, dim))
 
 

@@ -352,7 +352,10 @@ def cheapest_order(sizes: list[int]) -> list[list[int]]:
     return split
 
 
-@composite("pdist(Tensor self, float p=2.0) -> Tensor", names=("pdist", "nn.functional.pdist"))
+@composite(
+    "pdist(Tensor self, float p=2.0) -> Tensor",
+    names=("pdist", "_pdist_forward", "nn.functional.pdist"),
+)
 def pdist(self, p):
     """The distances of all pairs of rows, those of the first row first."""
     if self.dim() != 2:
@@ -412,7 +415,7 @@ def _check_points(x1: Any, x2: Any, p: float) -> None:
 
 @composite(
     "cdist(Tensor x1, Tensor x2, float p=2.0, any compute_mode=None) -> Tensor",
-    names=("cdist",),
+    names=("cdist", "_cdist_forward"),
     out=False,
     autocast="float32",
 )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.ops.overload_names import overload_name
-from facula.ops.registry import TABLE, own_operators
+from facula.ops.registry import PLACES, TABLE, own_operators
 
 if TYPE_CHECKING:
     from facula.ops.schema import Parameter
@@ -417,7 +417,7 @@ class Namespace:
                 found = TABLE[f"{self.name}::{name}.{own}"]
                 break
         else:
-            found = _core_method(name) or TABLE.get(name)
+            found = _core_method(name) or TABLE.get(name) or PLACES[""].get(name)
             if found is None and name.endswith("_") and name[:-1] in TABLE:
                 found = TABLE[name[:-1]].inplace
         if found is None:

@@ -330,6 +330,33 @@ def push(
     return found.to(result.dtype)
 
 
+def pull(
+    op: core.Op, args: tuple[Any, ...], wrt: int, grad: core.Tensor, of_result: bool = False
+) -> core.Tensor:
+    """The gradient of tensor argument `wrt` for that of the result, by operators.
+
+    Takes the call's arguments in schema order; with `of_result` the result stands in the place of argument
+    `wrt`, on which the gradient must not depend otherwise.
+    """
+    definition = op.definition
+    variant, values = core.pointwise_variant(op, args)
+    operands = [x for p, x in zip(definition.schema.parameters, args, strict=True) if p.is_tensor]
+    code = _compute_code(definition, variant, values, operands)
+    expression = gradient(variant, code, wrt)
+    assert expression is not None, "only asked for arguments that have a gradient"
+    known = {"grad": grad, "result": operands[wrt] if of_result else None}
+    inputs = []
+    for use, leaf in zip(expression.uses, expression.inputs, strict=True):
+        x = known[use] if isinstance(use, str) else operands[use]
+        if x is None:
+            x = op(*args)
+        inputs.append(x.to(_DTYPE_OF[leaf.dtype]))
+    found = scalar.evaluate(expression, inputs, values, _TensorNamespace(code))[0]
+    if not isinstance(found, core.Tensor):
+        found = F.full_like(grad, found)
+    return found.to(operands[wrt].dtype)
+
+
 core.UNSIGNED_RULE[0] = unsigned_rule
 core.GRADIENT_RULES[0] = gradient_rules
 core.EVALUATE[0] = evaluate

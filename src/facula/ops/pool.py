@@ -223,7 +223,7 @@ _WIDER = {
 @operator(
     "_max_pool(Tensor self, int[] kernel, int[] stride, int[] padding, int[] dilation, bool "
     "ceil_mode, int index_bytes) "
-    "-> (Tensor values, Tensor indices)",
+    "-> (Tensor, Tensor)",
     names=(),
     out=False,
     quantized="moves",
@@ -286,7 +286,7 @@ class MaxPool:
 
 
 @operator(
-    "_adaptive_max_pool(Tensor self, int[] output_size) -> (Tensor values, Tensor indices)",
+    "_adaptive_max_pool(Tensor self, int[] output_size) -> (Tensor, Tensor)",
     names=(),
     out=False,
     quantized="moves",

@@ -59,8 +59,7 @@ def _define_max(n: int) -> None:
     arguments = _MAX.format(n=n)
 
     @composite(
-        f"max_pool{n}d_with_indices{arguments}, bool return_indices=False) "
-        "-> (Tensor values, Tensor indices)",
+        f"max_pool{n}d_with_indices{arguments}, bool return_indices=False) -> (Tensor, Tensor)",
         names=(f"max_pool{n}d_with_indices", f"nn.functional.max_pool{n}d_with_indices"),
         autocast=_POLICY[n],
     )
@@ -153,7 +152,7 @@ def _define_adaptive(n: int) -> None:
     @composite(
         f"adaptive_max_pool{n}d_with_indices(Tensor input, any output_size, bool "
         f"return_indices=False) "
-        "-> (Tensor values, Tensor indices)",
+        "-> (Tensor, Tensor)",
         names=(f"nn.functional.adaptive_max_pool{n}d_with_indices",),
     )
     def with_indices(input, output_size, return_indices):

@@ -458,7 +458,7 @@ def _add_mean_gradient(gradient: Any, grad: core.Tensor, self: Any, dim: Any, ke
     return part if gradient is None else gradient + part
 
 
-@operator(f"var_mean_correction({_SPREAD}) -> (Tensor var, Tensor mean)", names=(), out=False)
+@operator(f"var_mean_correction({_SPREAD}) -> (Tensor, Tensor)", names=(), out=False)
 class VarianceMean:
     """Variance and mean from one pass over memory."""
 
@@ -484,7 +484,7 @@ class VarianceMean:
         yield (S(3, 4), (1,), 1.0, False), {}
 
 
-@operator(f"std_mean_correction({_SPREAD}) -> (Tensor std, Tensor mean)", names=(), out=False)
+@operator(f"std_mean_correction({_SPREAD}) -> (Tensor, Tensor)", names=(), out=False)
 class DeviationMean:
     """Standard deviation and mean from one pass over memory."""
 
@@ -565,9 +565,7 @@ def std(self, dim, unbiased, keepdim, correction):
     return F.std_correction(self, dim, correction, keepdim)
 
 
-@composite(
-    f"var_mean(Tensor self, {_READ}) -> (Tensor var, Tensor mean)", names=("var_mean",), out=False
-)
+@composite(f"var_mean(Tensor self, {_READ}) -> (Tensor, Tensor)", names=("var_mean",), out=False)
 def var_mean(self, dim, unbiased, keepdim, correction):
     """Variance and mean; arguments as in `var`."""
     dim, correction, keepdim = _read_spread("var_mean", dim, unbiased, keepdim, correction)
@@ -576,9 +574,7 @@ def var_mean(self, dim, unbiased, keepdim, correction):
     return tuple(F.var_mean_correction(self, dim, correction, keepdim))
 
 
-@composite(
-    f"std_mean(Tensor self, {_READ}) -> (Tensor std, Tensor mean)", names=("std_mean",), out=False
-)
+@composite(f"std_mean(Tensor self, {_READ}) -> (Tensor, Tensor)", names=("std_mean",), out=False)
 def std_mean(self, dim, unbiased, keepdim, correction):
     """Standard deviation and mean; arguments as in `var`."""
     dim, correction, keepdim = _read_spread("std_mean", dim, unbiased, keepdim, correction)
