@@ -361,3 +361,14 @@ oracle(
 oracle(
     "signal_kaiser", kind="scipy", factor=64, samples=lambda S: [*_symmetric(S, beta=5.0), call(6)]
 )(lambda length, beta=12.0, **options: _window("kaiser")(length, beta=beta, **options))
+
+
+@check(
+    "_assert_tensor_metadata",
+    kind="identity",
+    empty=False,
+    samples=lambda S: [call(S(3, 4)), call(S(3, 4), [3, 4], None, S.dtype)],
+)
+def nothing_comes_of_what_holds(result, a, *rest):
+    """A tensor that is what it was taken for gives nothing; what is refused has tests of its own."""
+    assert result is None
