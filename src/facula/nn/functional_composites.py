@@ -260,6 +260,14 @@ def _head_size(embed: int, promised: int, heads: int) -> int:
     return embed // heads
 
 
+def _with_batch(query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
+    """A batch of one; operands that are one tensor stay one."""
+    same = key is value, query is key
+    query = query.unsqueeze(1)
+    key = query if same[1] else key.unsqueeze(1)
+    return query, key, key if same[0] else value.unsqueeze(1)
+
+
 def multi_head_attention_forward(
     query: Any,
     key: Any,
@@ -326,10 +334,7 @@ def multi_head_attention_forward(
     attn_mask = _mask_beside_hint(attn_mask, is_causal, by_hint, query.dtype)
     key_padding_mask = _as_float_mask(key_padding_mask, "key_padding_mask", None, query.dtype)
     if not batched:
-        same = key is value, query is key
-        query = query.unsqueeze(1)
-        key = query if same[1] else key.unsqueeze(1)
-        value = key if same[0] else value.unsqueeze(1)
+        query, key, value = _with_batch(query, key, value)
         if key_padding_mask is not None:
             key_padding_mask = key_padding_mask.unsqueeze(0)
     target, batch, embed = query.shape

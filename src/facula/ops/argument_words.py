@@ -54,6 +54,7 @@ batch1: the left matrices, ``[b, n, m]``
 batch2: the right matrices, ``[b, m, p]``
 beta: the number that the input is multiplied by, or the sharpness of the function
 bias: the number that is added for each output channel
+bias_sizes: the shape of the bias, or None
 bins: how many bins there are, or the edges between them
 blank: the class of "no label"
 blocksize: the sizes of a block, rows and columns
@@ -126,6 +127,7 @@ grad_output: the gradient of the result
 grid: the positions to sample at, from -1 to 1: ``[n, ..., 2]`` (x, y), or 3 for volumes
 group: the number of groups
 groups: how many groups of channels are computed apart
+half_to_float: whether the result of float16 is float32
 hard: whether samples are one-hot, with the gradient of the soft ones
 hermitian: whether the matrix is Hermitian (symmetric, where it is real)
 high: the first number that is not drawn
@@ -227,6 +229,7 @@ other_mask: which elements of the second operand count
 out_dtype: the dtype of the result
 out_int32: whether positions are int32, and not int64
 output: the result of the forward pass
+output_mask: for each of the results whether it is wanted; the others are None
 output_padding: what is added to one side of the result's size, where a stride leaves it open
 output_size: the size of the result
 p:Number: the order of the norm

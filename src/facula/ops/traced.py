@@ -120,7 +120,11 @@ def sym_constrain_range_for_size(size, min, max):  # noqa: A002
            "device? device=None, layout? layout=None) -> ()",
            names=("_assert_tensor_metadata",), out=False)  # fmt: skip
 def _assert_tensor_metadata(a, size, stride, dtype, device, layout):
-    """Raise RuntimeError where a tensor is not what a trace took it for."""
+    """Raise RuntimeError where a tensor is not what a trace took it for.
+
+    Example:
+        >>> facula._assert_tensor_metadata(facula.zeros(2, 3), [2, 3], dtype=facula.float32)
+    """
     for word, wanted, found in (
         ("sizes", None if size is None else tuple(size), tuple(a.shape)),
         ("strides", None if stride is None else tuple(stride), tuple(a.stride()) if stride else ()),
