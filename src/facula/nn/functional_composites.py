@@ -262,10 +262,9 @@ def _head_size(embed: int, promised: int, heads: int) -> int:
 
 def _with_batch(query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
     """A batch of one; operands that are one tensor stay one."""
-    same = key is value, query is key
-    query = query.unsqueeze(1)
-    key = query if same[1] else key.unsqueeze(1)
-    return query, key, key if same[0] else value.unsqueeze(1)
+    first, last = query is key, key is value
+    key = key.unsqueeze(1)
+    return key if first else query.unsqueeze(1), key, key if last else value.unsqueeze(1)
 
 
 def multi_head_attention_forward(
