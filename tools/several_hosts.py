@@ -20,6 +20,7 @@ import contextlib
 import datetime
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -56,6 +57,11 @@ def hosts() -> Iterator[None]:
         yield
     finally:
         for name in _NAMES:
+            # the launcher's process on the other host hears of no end where the link is down
+            left = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True)
+            for pid in map(int, left.stdout.split()):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             subprocess.run(["ip", "netns", "del", name], capture_output=True)
 
 
