@@ -235,5 +235,7 @@ def test_the_first_front_door_takes_a_backend_and_gives_a_decorator():
     broken = facula._dynamo.optimize_assert("eager")(lambda x: x + 1 if x.sum() > 0 else x)
     with pytest.raises(facula._dynamo.exc.Unsupported):
         broken(facula.ones(2))
-    with pytest.raises(NotImplementedError, match="guard_fail_fn"):
-        facula._dynamo.optimize("eager", guard_fail_fn=print)
+    failed: list = []
+    told = facula._dynamo.optimize("eager", guard_fail_fn=failed.append)(lambda x: x * 2)
+    told(facula.ones(2)), told(facula.ones(2, dtype=facula.float64))
+    assert len(failed) == 1 and "float" in failed[0].reason

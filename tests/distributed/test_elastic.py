@@ -244,6 +244,18 @@ def test_record_writes_what_ended_a_function(tmp_path: Path, monkeypatch: pytest
         function(3)
 
 
+def test_the_first_of_one_second_is_the_root_cause(tmp_path: Path):
+    """The time in the files has no parts of seconds; who noticed that another died was blamed by its lower rank."""
+    said = {"message": {"message": "died", "extraInfo": {"timestamp": "1700000000"}}}
+    failures = {}
+    for rank, nanoseconds in ((1, 5), (0, 9)):
+        path = tmp_path / f"{rank}.json"
+        path.write_text(json.dumps(said))
+        os.utime(path, ns=(0, 1_700_000_000_000_000_000 + nanoseconds))
+        failures[rank] = ProcessFailure(rank, 1, 1, str(path))
+    assert errors.ChildFailedError("program", failures).get_first_failure()[0] == 1
+
+
 @pytest.mark.parametrize(
     "content", ["", "{", "[]", "3", '{"message": 3}', '{"message": {}}', "[" * 100_000]
 )

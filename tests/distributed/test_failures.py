@@ -6,6 +6,7 @@ import importlib
 import subprocess
 import sys
 import threading
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,19 @@ def test_old_files_that_can_not_be_removed_are_no_failure(
     state = {"step": 0}
     checkpoint.load(state, checkpoint_id=str(tmp_path))
     assert state == {"step": 2}
+
+
+def test_ranks_that_never_came_are_named():
+    """The error of the store named a key."""
+    store = dist.HashStore()
+    store.set_timeout(timedelta(seconds=0.2))
+    with pytest.raises(
+        dist.DistStoreError, match="all 3 ranks were required.*no sign of rank 0, 2"
+    ):
+        dist.init_process_group(
+            "gloo", store=store, rank=1, world_size=3, timeout=timedelta(seconds=0.2)
+        )
+    assert not dist.is_initialized()
 
 
 def test_why_a_rank_went_is_told_with_what_it_said():

@@ -29,7 +29,7 @@ from facula.distributed import wire
 from facula.distributed.engine import Engine, Exchange, Members, Rendezvous
 from facula.distributed.engines import shared
 from facula.distributed.engines.shared import Room, SharedExchange
-from facula.distributed.errors import DistBackendError
+from facula.distributed.errors import DistBackendError, DistStoreError
 from facula.distributed.mailbox import ANY, Channel, Taker, Ticket
 
 #: group, kind, sequence, step or tag, length of what follows, length of the label before it
@@ -72,14 +72,30 @@ class SocketEngine(Engine):
             store.set("transport/secret", secrets.token_hex(16))
         self.secret = bytes(store.get("transport/secret"))
         store.set(f"transport/{self.rank}", json.dumps([host, self.server.getsockname()[1]]))
-        found = store.multi_get([f"transport/{r}" for r in range(self.size)])
-        self.addresses = [tuple(json.loads(a)) for a in found]
+        self.addresses = [tuple(json.loads(address)) for address in self._of_all("transport")]
         threading.Thread(target=self._accept, name="facula-accept", daemon=True).start()
+
+    def _of_all(self, name: str) -> list[bytes]:
+        """What every rank wrote to the store under a name; the error says which ranks did not."""
+        keys = [f"{name}/{rank}" for rank in range(self.size)]
+        try:
+            return self.store.multi_get(keys)
+        except DistStoreError:
+            away = [rank for rank, key in enumerate(keys) if not self.store.check([key])]
+            if not away:
+                raise
+            fail(
+                DistStoreError,
+                "init_process_group",
+                f"all {self.size} ranks were required within the time-out",
+                f"no sign of rank {', '.join(map(str, away))} at rank {self.rank}",
+                "see whether all processes were started, with the same world_size, and what they print",
+            )
 
     def _on_one_machine(self, rendezvous: Rendezvous) -> bool:
         """Whether all ranks reach each other by the loopback address; raises where that was required."""
         self.store.set(f"transport/machine/{self.rank}", wire.machine())
-        found = self.store.multi_get([f"transport/machine/{r}" for r in range(self.size)])
+        found = self._of_all("transport/machine")
         machines = list(dict.fromkeys(found))
         if len(machines) > 1 and not rendezvous.allow_remote:
             first = [found.index(machine) for machine in machines]

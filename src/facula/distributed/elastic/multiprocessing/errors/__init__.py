@@ -55,12 +55,16 @@ class ProcessFailure:
     error_file_data: Any = field(init=False)
     message: Any = field(init=False)
     timestamp: int = field(init=False)
+    #: in nanoseconds, which tell those of one second apart
+    written: int = field(init=False)
 
     def __post_init__(self) -> None:
         """Read the file."""
-        self.error_file_data, self.timestamp = {}, int(time.time())
+        self.error_file_data, self.written = {}, time.time_ns()
+        self.timestamp = self.written // 10**9
         found = _read(self.error_file)
         if found is not None:
+            self.written = os.stat(self.error_file).st_mtime_ns
             self.error_file_data = found
             self.message = found["message"]
             self.timestamp = _time_of(found, self.timestamp)
@@ -157,9 +161,9 @@ class ChildFailedError(Exception):
         return "\n".join(parts)
 
 
-def _when(item: tuple[int, ProcessFailure]) -> tuple[int, bool, int]:
+def _when(item: tuple[int, ProcessFailure]) -> tuple[int, bool, int, int]:
     rank, failure = item
-    return failure.timestamp, failure.exitcode >= 0, rank
+    return failure.timestamp, failure.exitcode >= 0, failure.written, rank
 
 
 def _described(number: str, rank: int, failure: ProcessFailure) -> str:
