@@ -149,11 +149,13 @@ class Server:
             left = max(end - time.monotonic(), 0.0)
             step = datetime.timedelta(seconds=min(left, _LOOK))
             answer = self._answer("wait", [keys, step])
-            if answer[0] != "missing" or left <= _LOOK:
+            if answer[0] != "missing":
                 return answer
-            with contextlib.suppress(BlockingIOError):
+            with contextlib.suppress(BlockingIOError):  # first: a machine may have slept meanwhile
                 if not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
                     raise ConnectionResetError("it does not wait any more")
+            if left <= _LOOK:
+                return answer
 
     def _answer(self, name: str, args: list[Any]) -> list[Any]:
         try:
