@@ -15,33 +15,18 @@ import socket
 import subprocess
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import numpy as np
+from check_nccl import Table
 
 import facula
 from facula import distributed as dist
 
 DEADLINE = 60
-
-
-def row(name: str, run: Callable[[], object]) -> bool:
-    """Print a line of what a function gives, or raises."""
-    began = time.monotonic()
-    try:
-        note, good = run(), True
-    except Exception as error:
-        note, good = f"{type(error).__name__}: {error}", False
-        traceback.print_exc()
-    print(
-        f"{'ok  ' if good else 'FAIL'}  {name:48} {note or ''}  {1e3 * (time.monotonic() - began):.1f} ms",
-        flush=True,
-    )
-    return good
 
 
 def same(got: Any, want: np.ndarray) -> str:
@@ -52,7 +37,7 @@ def same(got: Any, want: np.ndarray) -> str:
     return f"{host.size} x {host.dtype}"
 
 
-def refused(kind: type[BaseException], text: str, run: Callable[[], object]) -> str:
+def refused(kind: type[BaseException], text: str, run: Callable[[], str]) -> str:
     """The first line of the error that must come."""
     try:
         run()
@@ -62,13 +47,19 @@ def refused(kind: type[BaseException], text: str, run: Callable[[], object]) -> 
     raise AssertionError(f"no {kind.__name__}")
 
 
+def done(run: Callable[..., object], *args: Any) -> str:
+    """That something came to its end."""
+    run(*args)
+    return "done"
+
+
 # ------------------------------------------------------------------ one rank
 
 
-def collectives(cupy: Any) -> list[tuple[str, Callable[[], object]]]:
+def collectives(cupy: Any) -> list[tuple[str, Callable[[], str]]]:
     """Every function of `distributed` that takes arrays of the device."""
     data = np.arange(1000, dtype="f4") - 3
-    found: list[tuple[str, Callable[[], object]]] = []
+    found: list[tuple[str, Callable[[], str]]] = []
 
     def case(name: str, run: Callable[[Any, Any], object], *, into_x: bool = False) -> None:
         def checked() -> str:
@@ -117,8 +108,8 @@ def behind_its_stream(cupy: Any) -> str:
     return "20 products of 4096 x 4096 first"
 
 
-def one_rank() -> int:
-    """All rows of a world of one rank; how many failed."""
+def one_rank(table: Table) -> None:
+    """All rows of a world of one rank."""
     import cupy
 
     os.environ.setdefault("LOCAL_RANK", "0")
@@ -142,12 +133,13 @@ def one_rank() -> int:
             ),
         )
     )
-    rows.append(("no elements", lambda: dist.all_reduce(cupy.zeros(0, "f4"))))
+    rows.append(("no elements", partial(done, dist.all_reduce, cupy.zeros(0, "f4"))))
     rows.append(("objects", _objects))
-    rows.append(("barrier", lambda: dist.barrier()))
+    rows.append(("barrier", partial(done, dist.barrier)))
     rows.append(("a group of its own", lambda: _in_group(cupy)))
-    rows.append(("the end", lambda: dist.destroy_process_group()))
-    return sum(not row(*each) for each in rows)
+    rows.append(("the end", partial(done, dist.destroy_process_group)))
+    for each in rows:
+        table.attempt(*each)
 
 
 def _objects() -> str:
@@ -214,15 +206,16 @@ def main() -> int:
     """Print the table; gives the exit status."""
     if len(sys.argv) == 3:
         second(sys.argv[1], int(sys.argv[2]))
-    failed = one_rank()
+    table = Table()
+    one_rank(table)
     for what, texts in {
         "one device for two ranks": ("nccl",),
         "away": ("rank 1",),
         "too many": ("rank 1",),
     }.items():
-        failed += not row(what, partial(two_ranks, what, *texts))
-    print(f"{failed} of the rows failed")
-    return int(failed > 0)
+        table.attempt(what, partial(two_ranks, what, *texts))
+    print(f"{table.failed} of the rows failed")
+    return int(table.failed > 0)
 
 
 if __name__ == "__main__":

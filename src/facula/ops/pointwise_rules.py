@@ -302,6 +302,33 @@ def _compute_code(definition: Any, variant: Any, values: list[Any], operands: li
     return {"bf16": "f32", "f16": "f32", "c32": "c64"}.get(common.code, common.code)
 
 
+def _by_operators(
+    op: core.Op, args: tuple[Any, ...], wrt: int, rule: Any, grad: core.Tensor, result: Any
+) -> Any:
+    """What a rule (`gradient`, `pushforward`) of tensor argument `wrt` gives for a call, by operators.
+
+    Takes the call's arguments in schema order; a result of None is computed where the rule reads it. None where
+    there is no rule, since the result does not depend on the argument.
+    """
+    definition = op.definition
+    variant, values = core.pointwise_variant(op, args)
+    operands = [x for p, x in zip(definition.schema.parameters, args, strict=True) if p.is_tensor]
+    code = _compute_code(definition, variant, values, operands)
+    expression = rule(variant, code, wrt)
+    if expression is None:
+        return None
+    if result is None and "result" in expression.uses:
+        result = op(*args)
+    known = {"grad": grad, "result": result}
+    inputs = []
+    for use, leaf in zip(expression.uses, expression.inputs, strict=True):
+        x = known[use] if isinstance(use, str) else operands[use]
+        dtype = _DTYPE_OF[leaf.dtype]
+        # a number has every digit of the dtype that computes
+        inputs.append(x.to(dtype) if isinstance(x, core.Tensor) else core.tensor(x, dtype=dtype))
+    return scalar.evaluate(expression, inputs, values, _TensorNamespace(code))[0]
+
+
 def push(
     op: core.Op, args: tuple[Any, ...], wrt: int, tangent: core.Tensor, result: core.Tensor
 ) -> Any:
@@ -309,22 +336,9 @@ def push(
 
     Takes the call's arguments in schema order.  None where the result does not depend on it.
     """
-    definition = op.definition
-    variant, values = core.pointwise_variant(op, args)
-    parameters = definition.schema.parameters
-    operands = [x for p, x in zip(parameters, args, strict=True) if p.is_tensor]
-    code = _compute_code(definition, variant, values, operands)
-    expression = pushforward(variant, code, wrt)
-    if expression is None:
+    found = _by_operators(op, args, wrt, pushforward, tangent, result)
+    if found is None:
         return None
-    known = {"grad": tangent, "result": result}
-    inputs = []
-    for use, leaf in zip(expression.uses, expression.inputs, strict=True):
-        x = known[use] if isinstance(use, str) else operands[use]
-        dtype = _DTYPE_OF[leaf.dtype]
-        # a number has every digit of the dtype that computes
-        inputs.append(x.to(dtype) if isinstance(x, core.Tensor) else core.tensor(x, dtype=dtype))
-    found = scalar.evaluate(expression, inputs, values, _TensorNamespace(code))[0]
     if not isinstance(found, core.Tensor):
         return None if found == 0 else F.full_like(result, found)
     return found.to(result.dtype)
@@ -338,23 +352,11 @@ def pull(
     Takes the call's arguments in schema order; with `of_result` the result stands in the place of argument
     `wrt`, on which the gradient must not depend otherwise.
     """
-    definition = op.definition
-    variant, values = core.pointwise_variant(op, args)
-    operands = [x for p, x in zip(definition.schema.parameters, args, strict=True) if p.is_tensor]
-    code = _compute_code(definition, variant, values, operands)
-    expression = gradient(variant, code, wrt)
-    assert expression is not None, "only asked for arguments that have a gradient"
-    known = {"grad": grad, "result": operands[wrt] if of_result else None}
-    inputs = []
-    for use, leaf in zip(expression.uses, expression.inputs, strict=True):
-        x = known[use] if isinstance(use, str) else operands[use]
-        if x is None:
-            x = op(*args)
-        inputs.append(x.to(_DTYPE_OF[leaf.dtype]))
-    found = scalar.evaluate(expression, inputs, values, _TensorNamespace(code))[0]
+    found = _by_operators(op, args, wrt, gradient, grad, args[wrt] if of_result else None)
+    assert found is not None, "only asked for arguments that have a gradient"
     if not isinstance(found, core.Tensor):
         found = F.full_like(grad, found)
-    return found.to(operands[wrt].dtype)
+    return found.to(args[wrt].dtype)
 
 
 core.UNSIGNED_RULE[0] = unsigned_rule
