@@ -78,3 +78,9 @@ def test_errors() -> None:
     with pytest.raises(RuntimeError, match="0 dim"):
         facula._foreach_mul(a, facula.ones(3))
     assert not hasattr(facula, "_foreach_no_such_operator")
+
+
+def test_operators_that_only_graphs_name_have_no_list_form():
+    # PyTorch's own tests of lists ask for these two, and want the one in place only
+    assert not hasattr(facula, "_foreach_copy") and not hasattr(facula, "_foreach_zero")
+    assert callable(facula._foreach_copy_) and callable(facula._foreach_zero_)

@@ -13,7 +13,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.registry import F
+from facula.ops.registry import PLACES, F
 
 __all__ = ["function"]
 
@@ -33,8 +33,8 @@ def function(name: str) -> Callable[..., Any] | None:
     operator = getattr(core.Tensor if in_place else F, base, None)
     if operator is None and own is not None:
         operator = _overwriting(own)
-    if operator is None:
-        return None
+    if operator is None or not in_place and base not in PLACES[""]:
+        return None  # forms that only PyTorch's graphs name have none
     parameters = own.definition.schema.parameters if own is not None else ()
     strict = ()
     if own is not None and own.definition.kind == "pointwise":
