@@ -95,7 +95,7 @@ def any_method(d):
 
 
 def symbol(d):
-    text = json.dumps(d).replace('["symbol", ["s0"]]', json.dumps(["symbol", [CODE]]))
+    text = json.dumps(d).replace('["symbol", ["s77"]]', json.dumps(["symbol", [CODE]]))
     assert text != json.dumps(d)
     d.clear()
     d.update(json.loads(text))
@@ -110,7 +110,7 @@ def relation(d):
 
 
 def power(d):
-    d["guards"] = [[[[1, [[["symbol", ["s0"]], 1 << 40]]]], "==", []]]
+    d["guards"] = [[[[1, [[["symbol", ["s77"]], 1 << 40]]]], "==", []]]
 
 
 def argument_name(d):

@@ -18,6 +18,7 @@ from facula.ao.quantization.quantizer import (
 )
 from facula.ao.quantization.quantizer import x86_inductor_quantizer as x86
 from facula.ao.quantization.quantizer import xnnpack_quantizer as xnn
+from facula.export.input_check import GuardsFn
 
 
 class Net(nn.Module):
@@ -150,7 +151,7 @@ def run(say, forward, *inputs):
         exported(Module(), *inputs), say if isinstance(say, Quantizer) else Annotating(say)
     )
     prepared(*inputs)
-    observers = list(prepared.children())
+    observers = [m for m in prepared.children() if not isinstance(m, GuardsFn)]
     return observers, convert_pt2e(prepared)
 
 

@@ -315,9 +315,12 @@ def m_contiguous(Tensor self, *, memory_format=contiguous_format):
 
 @_method
 @cython.binding(True)
-def m_to(Tensor self, *args, dtype=None, device=None, bint non_blocking=False, bint copy=False, memory_format=None):
-    """Another dtype, device or memory order: `to(dtype)`, `to(device, dtype)`, `to(other)`."""
+def m_to(Tensor self, *args, dtype=None, device=None, layout=None, bint non_blocking=False, bint copy=False, memory_format=None):
+    """Another dtype, device or memory order: `to(dtype)`, `to(device, dtype)`, `to(other)`; `layout` is the tensor's own."""
     cdef int dt = self.dt, dev = self.dev
+    if layout is not None and layout is not self.layout:
+        raise said(RuntimeError, "[to] the layout of the tensor was required, %s (to(options) doesn't support converting to a different layout): got %s"
+                   % (self.layout, layout) + "\nhint: to_sparse() and to_dense() convert between layouts")
     if (self.keys | fk_tls_keys()) & (K_OVERRIDE | K_FUNCTION_MODE | K_INTERPRETER | K_TRANSFORM | K_PROFILE | K_SPARSE):
         kw = {}
         if dtype is not None: kw["dtype"] = dtype

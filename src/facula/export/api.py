@@ -17,6 +17,7 @@ from facula.core.logs import get_logger
 from facula.export.additional_inputs import AdditionalInputs
 from facula.export.dynamic_shapes import enlarged
 from facula.export.exported_program import ExportedProgram
+from facula.export.leaks import warn_of
 from facula.export.tracing import Parts, trace_module
 from facula.fx import _pytree as pytree
 from facula.namespaces.random import fork_rng
@@ -92,6 +93,7 @@ def export(
     log.debug("%s", program)
     if examples is not None:
         examples.verify(program)
+    warn_of(parts.watched)
     return program
 
 

@@ -451,7 +451,7 @@ class Resolved:
         return self._symbol(size, what, where)
 
     def _symbol(self, size: int, what: Dim, where: str) -> Expr:
-        made = self.env.create_symbol(size, where)
+        made = self.env.create_symbol(size, where, called=read_at(where))
         self.written[str(made)] = (what, where)
         return made
 
@@ -483,7 +483,7 @@ class Resolved:
             wanted = usual * dim.factor + dim.offset
             self.broken.add(
                 name,
-                f"Expected input {where} to be equal to {dim.__name__}, where {name} = {usual}, but "
+                f"Expected input {read_at(where)} to be equal to {dim.__name__}, where {name} = {usual}, but "
                 f"got {size} ({where} should be equal to another size called {name}: {size} is not "
                 f"{wanted})",
             )

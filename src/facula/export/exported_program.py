@@ -8,26 +8,20 @@ Keeps true: it is not run itself; what it gives belongs to it, and `run_decompos
 from __future__ import annotations
 
 from collections.abc import Iterator
-from copy import deepcopy
 from typing import Any, NamedTuple
 
-from facula import core, nn
+from facula import core
 from facula.capture.errors import UserError
 from facula.core.errors import fail
+from facula.export.core_forms import default_table
 from facula.export.dynamic_shapes import ValueRanges, unbacked_ranges
+from facula.export.functional import env_of, functional
 from facula.export.ranges import Ranges
-from facula.export.signature import ExportGraphSignature, OutputKind
-from facula.export.tracing import is_kept, output_argument
+from facula.export.signature import ExportGraphSignature
 from facula.export.unlift import unlift
-from facula.fx import Graph, GraphModule, Interpreter
-from facula.fx import traceback as fx_traceback
-from facula.fx.proxy_tensor import make_fx
-from facula.fx.shape_env import leaf_of, symbols_of, write_checks
-from facula.fx.symbols import SymInt
-from facula.lower.decompositions import core_decompositions, decompositions_of
+from facula.fx import Graph, GraphModule
+from facula.fx.shape_env import leaf_of, symbols_of
 from facula.lower.table import operator_of
-from facula.ops.overloads import overload_of
-from facula.ops.registry import TABLE
 
 Tensor = core.Tensor
 
@@ -66,7 +60,7 @@ def default_decompositions() -> CustomDecompTable:
         >>> program.run_decompositions(table).module()(facula.zeros(2))
         tensor([0., 0.])
     """
-    return CustomDecompTable(core_decompositions() | decompositions_of([TABLE["linear"]]))
+    return CustomDecompTable(default_table())
 
 
 class ExportedProgram:
@@ -196,9 +190,9 @@ class ExportedProgram:
     def module(self, check_guards: bool = True) -> GraphModule:
         """A module that runs the program, with the parameters and buffers of this one.
 
-        `check_guards` is kept for PyTorch's API; inputs are always checked.
+        `check_guards`: whether it refuses inputs of sizes, dtypes and values that it was not made for.
         """
-        return unlift(self)
+        return unlift(self, check_guards)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         fail(
@@ -215,13 +209,7 @@ class ExportedProgram:
         """The program with operators replaced by others; default: down to the core operators."""
         table = default_decompositions() if decomp_table is None else decomp_table
         rules = {op: rule for op, rule in table.items() if operator_of(op) is not None}
-        made = _retraced(self._module, rules)
-        placeholders = [n for n in self.graph.nodes if n.op == "placeholder"]
-        for old, new in zip(placeholders, made.graph.find_nodes(op="placeholder"), strict=True):
-            new.name = new.target = old.name
-            new.meta = dict(old.meta)
-        signature = _followed(self._signature, made)
-        made.recompile()
+        made, signature = functional(self._module, self._signature, rules)
         program = self._with(made, signature)
         program.ranges = _ranges_of(made, self.ranges)
         program.guards = _guards_of(made, self.ranges)
@@ -268,7 +256,7 @@ class ExportedProgram:
 
 def _guards_of(module: GraphModule, ranges: dict[str, ValueRanges]) -> list[Any]:
     """What a graph relies on; raises where it fixed a size that may change."""
-    env = _env_of(module)
+    env = env_of(module)
     if env is None:
         return []
     fixed = [
@@ -287,74 +275,10 @@ def _guards_of(module: GraphModule, ranges: dict[str, ValueRanges]) -> list[Any]
 
 def _ranges_of(module: GraphModule, ranges: dict[str, ValueRanges]) -> dict[str, ValueRanges]:
     """The ranges of symbols, with those of numbers that another trace read anew."""
-    env = _env_of(module)
+    env = env_of(module)
     if env is None:
         return ranges
     found = {name: known for name, known in ranges.items() if name not in env.unbacked.ranges}
     present = set().union(*[symbols_of(leaf_of(n.meta.get("val"))) for n in module.graph.nodes])
     found.update({k: v for k, v in unbacked_ranges(env).items() if k in present or k in ranges})
     return found
-
-
-def _env_of(module: GraphModule) -> Any:
-    values = [n.meta.get("val") for n in module.graph.nodes if n.op == "placeholder"]
-    found = [v.fake_mode.shape_env for v in values if hasattr(v, "fake_mode")]
-    found += [v.env for v in values if isinstance(v, SymInt)]
-    return found[0] if found else None
-
-
-class _Rerun(Interpreter):
-    """Runs a graph for another trace."""
-
-    def __init__(self, module: GraphModule) -> None:
-        super().__init__(module)
-        self.garbage_collect_values = False
-
-
-def _retraced(module: GraphModule, rules: dict[Any, Any]) -> GraphModule:
-    """The graph with decompositions, of the same inputs."""
-    values = [n.meta["val"] for n in module.graph.nodes if n.op == "placeholder"]
-    tensors = [i for i, v in enumerate(values) if isinstance(v, (Tensor, SymInt))]
-
-    def run(*given: Any) -> Any:
-        inputs = list(values)
-        for i, x in zip(tensors, given, strict=True):
-            inputs[i] = x
-        return _Rerun(module).run(*inputs)
-
-    env = _env_of(module)
-    for mode in {id(v.fake_mode): v.fake_mode for v in values if isinstance(v, Tensor)}.values():
-        mode.numbers.clear()  # what is read is checked again
-    recording = core.set_grad_enabled(False)
-    try:
-        with fx_traceback.preserve_node_meta():
-            traced = make_fx(run, decomposition_table=rules)(*[values[i] for i in tensors])
-    finally:
-        core.set_grad_enabled(recording)
-    if env is not None:
-        write_checks(traced.graph, env, overload_of(TABLE["_assert_scalar"]))
-        traced.graph.eliminate_dead_code(is_kept)
-    graph = Graph()
-    known: dict[Any, Any] = {}
-    found = iter(n for n in traced.graph.nodes if n.op == "placeholder")
-    for i, old in enumerate(n for n in module.graph.nodes if n.op == "placeholder"):
-        made = graph.placeholder(old.name)
-        if i in tensors:
-            known[next(found)] = made
-    for node in traced.graph.nodes:
-        if node.op != "placeholder":
-            known[node] = graph.node_copy(node, known.__getitem__)
-    return GraphModule(
-        traced if any(n.op == "get_attr" for n in graph.nodes) else nn.Module(), graph
-    )
-
-
-def _followed(signature: ExportGraphSignature, module: GraphModule) -> ExportGraphSignature:
-    """The signature for a graph with the same inputs and other nodes."""
-    made = deepcopy(signature)
-    outputs = module.graph.output_node().args[0]
-    for spec, value in zip(made.output_specs, outputs, strict=True):
-        constant = spec.kind is OutputKind.USER_OUTPUT and not hasattr(value, "meta")
-        if not constant:
-            spec.arg = output_argument(value)
-    return made

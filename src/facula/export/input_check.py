@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from facula import core
+from facula import core, nn
 from facula.core.errors import fail
 from facula.export.ranges import UNBOUNDED, is_linear, spelled
 from facula.fx import _pytree as pytree
@@ -45,7 +45,11 @@ class InputCheck:
         return self  # it never changes
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        """The leaves."""
+        """The leaves of the arguments, which are such as are required."""
+        return self.checked(self.leaves(args, kwargs))
+
+    def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """The leaves of the arguments, which are nested as in the export."""
         leaves, spec = pytree.tree_flatten((args, self._ordered(kwargs)))
         if spec != self.in_spec:
             fail(
@@ -56,6 +60,10 @@ class InputCheck:
                 spec,
                 hint="pass arguments as they were given to export()",
             )
+        return leaves
+
+    def checked(self, leaves: list[Any]) -> list[Any]:
+        """The leaves, which have the sizes, dtypes and values that are required."""
         sizes: dict[str, int] = {}
         for name, (shape, kind), leaf in zip(self.names, self.expected, leaves, strict=True):
             if isinstance(kind, Expr):
@@ -129,12 +137,18 @@ class InputCheck:
         read = dict(self.read)
         for place, expected, size in placed:
             self._solve(place, expected, size, sizes, read)
-        self._check_ranges(sizes, read)
         for place, expected, size in placed:
+            if expected.symbol is not None:
+                self._check_ranges({expected.symbol: size}, read)
+            else:
+                self._check_bounds(place, expected, size)
+        self._check_ranges(sizes, read)
+        first: dict[str, str] = {}  # the size that others of the same value are compared with
+        for place, expected, size in placed:
+            text = first.setdefault(str(expected), place)
             if expected.value(sizes) != size:
-                self._refuse(
-                    f"{place} == {spelled(str(expected), read)}", size, expected.value(sizes)
-                )
+                other = spelled(str(expected), read) if text == place else text
+                self._refuse(f"{place} == {other}", size, expected.value(sizes))
         for guard in self.guards:
             known = (guard.left.free_symbols | guard.right.free_symbols) <= sizes.keys()
             if known and not guard.holds(sizes):
@@ -157,6 +171,19 @@ class InputCheck:
         shifted = f"{-offset} + {place}" if offset else place
         read[name] = shifted if factor == 1 else f"({shifted}) // {factor}"
 
+    def _check_bounds(self, place: str, expected: Expr, size: int) -> None:
+        """Refuse a size that is a multiple of a symbol, and a number, for no value which the symbol may have."""
+        names = expected.free_symbols
+        bounds = self.ranges.get(next(iter(names))) if len(names) == 1 else None
+        if bounds is None or not is_linear(expected):
+            return
+        (name,) = names
+        low, high = expected.value({name: bounds.lower}), expected.value({name: bounds.upper})
+        if bounds.upper < UNBOUNDED and size > high > low:
+            self._refuse(f"{place} <= {high}", size)
+        if size < low < high:
+            self._refuse(f"{place} >= {low}", size)
+
     def _check_ranges(self, sizes: dict[str, int], read: dict[str, str]) -> None:
         for name, size in sizes.items():
             bounds = self.ranges.get(name)
@@ -178,6 +205,36 @@ class InputCheck:
             got,
             hint="export again with dynamic_shapes, and Dim(min=, max=), that allow such sizes",
         )
+
+
+class GuardsFn(nn.Module):
+    """The part of an exported program's module that refuses inputs which it was not made for.
+
+    Args:
+        check: of the program
+    """
+
+    def __init__(self, check: InputCheck) -> None:
+        super().__init__()
+        self.check = check
+
+    def forward(self, *leaves: Any) -> None:
+        """Raise for leaves that are not such as are required."""
+        self.check.checked(list(leaves))
+
+
+class NestedAsExported:
+    """A hook before the forward of an exported program's module: arguments are nested as in the export.
+
+    Args:
+        check: of the program
+    """
+
+    def __init__(self, check: InputCheck) -> None:
+        self.check = check
+
+    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.check.leaves(args, kwargs)
 
 
 def _paths(in_spec: pytree.TreeSpec, argument_names: list[str], names: list[str]) -> list[str]:

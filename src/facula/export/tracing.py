@@ -27,6 +27,7 @@ from facula.export.dynamic_shapes import (
     ints_marked,
 )
 from facula.export.kept_attributes import attributes_kept
+from facula.export.leaks import Watched, watch
 from facula.export.module_calls import ModuleCalls
 from facula.export.signature import (
     ConstantArgument,
@@ -41,12 +42,14 @@ from facula.export.signature import (
 from facula.fx import Graph, GraphModule, Node
 from facula.fx import _pytree as pytree
 from facula.fx.fake_tensor import FakeTensor, FakeTensorMode
-from facula.fx.proxy_tensor import get_proxy_mode, lists_for_tuples
+from facula.fx.higher_order.grad_regions import wrap_regions
+from facula.fx.pre_dispatch import ProgramLevel, memory_of, writes
+from facula.fx.proxy_tensor import get_proxy_mode, lists_for_tuples, make_fx
 from facula.fx.shape_env import ShapeEnv, nodes_of_numbers, write_checks
 from facula.fx.symbols import SymInt
 from facula.lower.aot.api import _Swapped
-from facula.lower.aot.export import ordered_outputs, set_outputs
-from facula.lower.aot.tracing import Traced, trace
+from facula.lower.aot.export import set_outputs
+from facula.namespaces.random import fork_rng
 from facula.ops.overloads import overload_of
 from facula.ops.registry import TABLE
 
@@ -66,6 +69,8 @@ class Parts:
     out_spec: Any
     env: ShapeEnv
     argument_names: list[str] = field(default_factory=list)
+    #: tensors of the trace that nobody may keep
+    watched: Watched = field(default_factory=list)
 
 
 class _Held:
@@ -133,14 +138,22 @@ def trace_module(
         return [_checked(x) for x in flat_result]
 
     with contextlib.nullcontext() if fakes else mode:
-        traced = _traced(program, [*fakes, *numbers])
-    _refuse_changes(module, traced.changed)
+        joint, level = _recorded(program, [*fakes, *numbers])
+    _refuse_changes(module, joint)
     ranges = sizes.ranges()
     named = arguments_by_name(module, args, kwargs) if args or kwargs else {}
-    builder = _Builder(traced, held, mode, leaves, _leaf_names(named, len(leaves)))
+    builder = _Builder(joint, held, mode, leaves, _leaf_names(named, len(leaves)))
+    watched = watch(level.tracer)
+    if watched:
+        mode._known.clear()
+    wrap_regions(builder.module, level.otherwise)
+    lists_for_tuples(builder.graph)
+    builder.graph.lint()
+    builder.module.recompile()
     return Parts(
         module=builder.module, signature=builder.signature, state=builder.state, constants=builder.constants,
         ranges=ranges, in_spec=in_spec, out_spec=specs["out"], env=env, argument_names=list(named),
+        watched=watched,
     )  # fmt: skip
 
 
@@ -150,16 +163,21 @@ def _with_symbols(leaves: list[Any], marked: list[Any], sizes: Resolved) -> list
     return [n if isinstance(n, SymInt) else x for x, n in zip(leaves, changing, strict=True)]
 
 
-def _refuse_changes(module: nn.Module, changed: list[Any]) -> None:
+def _refuse_changes(module: nn.Module, joint: GraphModule) -> None:
     """Raise for a tensor that the program writes to, and that is no state of the module."""
-    if changed:
-        places = _attributes(module)
-        names = [places.get(id(t), f"a tensor of shape {tuple(t.shape)}") for t in changed]
+    places: dict[int, str] | None = None
+    for node in joint.graph.nodes:
+        holder = memory_of(node.args[0]) if node.args and writes(node) else None
+        if holder is None or holder.op != "get_attr":
+            continue
+        tensor = getattr(joint, str(holder.target))
+        places = _attributes(module) if places is None else places
+        place = places.get(id(tensor), f"a tensor of shape {tuple(tensor.shape)}")
         fail(
             RuntimeError,
             "export",
             "buffers were required of what the forward writes to",
-            f"Constant {', '.join(names)} is mutated in the forward method",
+            f"Constant {place} is mutated in the forward method",
             hint="register it with register_buffer(name, tensor, persistent=False)",
         )
 
@@ -202,13 +220,25 @@ def _checked(x: FakeTensor) -> Any:
     )
 
 
-def _traced(program: Callable[..., Any], fakes: list[Any]) -> Traced:
-    recording = core.set_grad_enabled(False)
+def _recorded(program: Callable[..., Any], inputs: list[Any]) -> tuple[GraphModule, ProgramLevel]:
+    """The graph of what a program calls, as it calls it; and the level that recorded it."""
+    levels: list[ProgramLevel] = []
+
+    def run(*flat: Any) -> Any:
+        with ProgramLevel() as level:
+            mode = get_proxy_mode()
+            assert mode is not None
+            level.tracer = mode.tracer
+            levels.append(level)
+            return program(*flat)
+
+    recording = core.is_grad_enabled()
     try:
-        with exporting():
-            return trace(program, fakes, decompositions={}, gradients=False)
+        with exporting(), fork_rng():
+            made = make_fx(run, {}, "fake", _allow_non_fake_inputs=True)(*inputs)
     finally:
-        core.set_grad_enabled(recording)
+        core.set_grad_enabled(recording)  # the program may have left it otherwise
+    return made, levels[-1]
 
 
 def _leaf_names(named: dict[str, Any], count: int) -> list[str]:
@@ -228,11 +258,11 @@ class _Builder:
     """Makes the graph of a trace one with named placeholders, and writes its signature."""
 
     def __init__(
-        self, traced: Traced, held: _Held, mode: Any, leaves: list[Any], leaf_names: list[str]
+        self, joint: GraphModule, held: _Held, mode: Any, leaves: list[Any], leaf_names: list[str]
     ) -> None:
         self.mode = mode
-        self.traced, self.held, self.leaves = traced, held, leaves
-        self.module: GraphModule = traced.joint
+        self.held, self.leaves = held, leaves
+        self.module: GraphModule = joint
         self.graph: Graph = self.module.graph
         self.signature = ExportGraphSignature()
         self.state = dict(held.module.state_dict(keep_vars=True))
@@ -240,26 +270,19 @@ class _Builder:
         self.constants: dict[str, Any] = {}
         inputs = [n for n in self.graph.nodes if n.op == "placeholder"]
         write_checks(self.graph, mode.shape_env, overload_of(TABLE["_assert_scalar"]))
-        nodes, written = self._ordered(inputs)
+        self._finished_outputs()
         count = len(held.tensors)
         for node, name in zip(inputs[:count], held.first, strict=True):
             self._held_input(node, name)
         self._lift_constants(inputs[:count])
         self._user_inputs(inputs[count:], leaf_names)
-        self._outputs(nodes, written, inputs)
-        lists_for_tuples(self.graph)
-        self.graph.lint()
-        self.module.recompile()
+        self._outputs()
 
-    def _ordered(self, inputs: list[Node]) -> tuple[list[Any], list[tuple[str, str]]]:
-        values = list(self.graph.output_node().args[0])[: len(self.traced.metas)]
-        names = [str(i) for i in range(len(inputs))]
-        nodes, written = ordered_outputs(self.traced, values, names, inputs)
+    def _finished_outputs(self) -> None:
+        values = list(self.graph.output_node().args[0])
         with self.graph.inserting_before(self.graph.output_node()):
-            nodes = nodes_of_numbers(self.graph, nodes)  # results that are sizes
-        set_outputs(self.graph, nodes)
+            set_outputs(self.graph, nodes_of_numbers(self.graph, values))  # results that are sizes
         self.graph.eliminate_dead_code(is_kept)
-        return nodes, written
 
     def _rename(self, node: Node, name: str) -> None:
         name = re.sub(r"\W", "_", name)
@@ -335,19 +358,8 @@ class _Builder:
                 arg = ConstantArgument(last.name, leaf)
             self.signature.input_specs.append(InputSpec(InputKind.USER_INPUT, arg))
 
-    def _outputs(
-        self, nodes: list[Any], written: list[tuple[str, str]], inputs: list[Node]
-    ) -> None:
-        for node, (_, number) in zip(nodes, written, strict=False):
-            index = int(number) if number.isdigit() else -1
-            if 0 <= index < len(self.held.first):
-                target = self.held.first[index]
-                parameter = self.held.kind(target) is InputKind.PARAMETER
-                kind = OutputKind.PARAMETER_MUTATION if parameter else OutputKind.BUFFER_MUTATION
-            else:
-                kind, target = OutputKind.USER_INPUT_MUTATION, inputs[index].name
-            self.signature.output_specs.append(OutputSpec(kind, TensorArgument(node.name), target))
-        for value in nodes[len(written) :]:
+    def _outputs(self) -> None:
+        for value in self.graph.output_node().args[0]:
             arg = output_argument(value)
             self.signature.output_specs.append(OutputSpec(OutputKind.USER_OUTPUT, arg))
 

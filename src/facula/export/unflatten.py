@@ -20,6 +20,7 @@ from facula.export.input_check import InputCheck
 from facula.export.unlift import put_state
 from facula.fx import Graph, GraphModule, Node
 from facula.fx import _pytree as pytree
+from facula.fx.codegen import PyTreeCodeGen
 from facula.fx.node import map_arg
 
 __all__ = ["FlatArgsAdapter", "InterpreterModule", "UnflattenedModule", "unflatten"]
@@ -70,6 +71,19 @@ class UnflattenedModule(InterpreterModule):
 
     module_call_graph: list[Any]
     flat_args_adapter: FlatArgsAdapter | None
+
+
+class _AnyArguments(PyTreeCodeGen):
+    """A function of any arguments: they are checked, adapted and taken apart by `_inputs`."""
+
+    def gen_fn_def(
+        self, free_vars: list[str], maybe_return_annotation: str, *, expanded_def: bool = False
+    ) -> str:
+        """The head, and a statement that checks and flattens."""
+        head = f"def {self._func_name}(self, *args, **kwargs){maybe_return_annotation}:"
+        leaves = [v.partition(" :")[0].partition(" =")[0].strip() for v in free_vars if v != "self"]
+        into = f"{', '.join(leaves)}, = " if leaves else ""
+        return f"{head}\n    {into}self._inputs(args, kwargs)"
 
 
 class _Adapting(InputCheck):
@@ -127,7 +141,7 @@ def unflatten(
         >>> [name for name, _ in tree.named_children()], tree(facula.ones(1, 2)).shape
         (['0', '1'], facula.Size([1, 3]))
     """
-    flat = module.module()
+    flat = module.module(check_guards=False)
     graph = flat.graph
     stacks = _stacks(graph)
     root = _Part(flat, stacks, "", 0)
@@ -141,7 +155,7 @@ def unflatten(
     made = root.finished(UnflattenedModule, "UnflattenedModule")
     put_state(made, module)
     made._inputs = _Adapting(flat._inputs, flat_args_adapter)
-    made.graph.set_codegen(graph._codegen)
+    made.graph.set_codegen(_AnyArguments(graph._codegen.pytree_info))
     made.recompile()
     made.training = module.training
     made.module_call_graph, made.flat_args_adapter = [], flat_args_adapter

@@ -8,11 +8,12 @@ program writes to is written: buffers, parameters, inputs.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from facula import core, nn, ops
 from facula.core.errors import fail
-from facula.export.input_check import InputCheck
+from facula.export.input_check import GuardsFn, InputCheck, NestedAsExported
 from facula.export.signature import ConstantArgument, InputKind, OutputKind, SymIntArgument
 from facula.fx import Graph, GraphModule, Node
 from facula.fx.codegen import PyTreeCodeGen, _PyTreeInfo
@@ -22,16 +23,43 @@ Tensor = core.Tensor
 
 
 class _CallCodeGen(PyTreeCodeGen):
-    """A function of any arguments: they are checked, and taken apart, by `_inputs`."""
+    """A function of the exported one's arguments, positional and by keyword."""
 
     def gen_fn_def(
         self, free_vars: list[str], maybe_return_annotation: str, *, expanded_def: bool = False
     ) -> str:
-        """The head, and a statement that checks and flattens."""
-        head = f"def {self._func_name}(self, *args, **kwargs){maybe_return_annotation}:"
-        leaves = [v.partition(" :")[0].partition(" =")[0].strip() for v in free_vars if v != "self"]
-        into = f"{', '.join(leaves)}, = " if leaves else ""
-        return f"{head}\n    {into}self._inputs(args, kwargs)"
+        """The head, the types of the leaves, and a statement that flattens."""
+        arguments = ["self", *self.pytree_info.orig_args]
+        head = f"def {self._func_name}({', '.join(arguments)}){maybe_return_annotation}:"
+        leaves = [v for v in free_vars if v != "self"]
+        if not leaves:
+            return head
+        typed = [f"{v}; " for v in leaves if ":" in v]
+        if typed:
+            head += f"\n    {''.join(typed)}\n"
+        names = [v.partition(":")[0].partition(" =")[0].strip() for v in leaves]
+        positional, named = self.pytree_info.in_spec.children_specs
+        count = positional.num_children
+        pairs = zip(named.context, arguments[1 + count :], strict=True)
+        given = f"[{', '.join(arguments[1 : 1 + count])}], {{{','.join(f'{k!r}:{v}' for k, v in pairs)}}}"
+        return f"{head}\n    {', '.join(names)}, = fx_pytree.tree_flatten_spec(({given}), self._in_spec)"
+
+
+def _parameter_names(program: Any) -> list[str]:
+    """A name for each argument: those of the exported forward; `*args` has one for each."""
+    positional, named = program.in_spec.children_specs
+    names = list(program.argument_names)
+    keywords = [re.sub(r"\W", "_", str(key)) for key in named.context or ()]
+    count = positional.num_children
+    rest = (
+        [n for n in names if n not in keywords]
+        if len(names) != count + len(keywords)
+        else names[:count]
+    )
+    if len(rest) != count:
+        last = rest[-1] if rest else "args"
+        rest = rest[:-1] + [f"{last}_{i}" for i in range(count - len(rest[:-1]))]
+    return [*rest, *keywords]
 
 
 def _refuse_mode(self: nn.Module, mode: bool = True) -> nn.Module:
@@ -44,8 +72,8 @@ def _refuse_mode(self: nn.Module, mode: bool = True) -> nn.Module:
     )
 
 
-def unlift(program: Any) -> GraphModule:
-    """The module of an exported program."""
+def unlift(program: Any, check_guards: bool = True) -> GraphModule:
+    """The module of an exported program; `check_guards` says whether it looks at sizes, dtypes and values."""
     root, signature = nn.Module(), program.graph_signature
     for name, value in (*program.state_dict.items(), *program.constants.items()):
         parameter = isinstance(value, nn.Parameter)
@@ -53,10 +81,14 @@ def unlift(program: Any) -> GraphModule:
     for node in program.graph.find_nodes(op="get_attr"):  # graphs of functions
         setattr(root, str(node.target), getattr(program.graph_module, str(node.target)))
     graph, inputs, expected, names = _body(program)
+    check = InputCheck(program, expected, names)
+    if check_guards and names:
+        _call_guards(root, graph, check)
     module = GraphModule(root, graph, "GraphModule")
-    info = _PyTreeInfo(program.argument_names, program.in_spec, program.out_spec)
+    info = _PyTreeInfo(_parameter_names(program), program.in_spec, program.out_spec)
     graph = module.graph
-    module._inputs = InputCheck(program, expected, names)
+    module._inputs = check
+    module.register_forward_pre_hook(NestedAsExported(check), with_kwargs=True)
     put_state(module, program)
     graph.set_codegen(_CallCodeGen(info))
     module.recompile()
@@ -65,6 +97,22 @@ def unlift(program: Any) -> GraphModule:
     type(module).train = _refuse_mode
     type(module).eval = lambda self: _refuse_mode(self)
     return module
+
+
+def _call_guards(root: nn.Module, graph: Graph, check: InputCheck) -> None:
+    """Enter the call that checks the inputs, behind what is read of the module."""
+    root._guards_fn = GuardsFn(check)
+    nodes = list(graph.nodes)
+    inputs = [n for n in nodes if n.op == "placeholder"]
+    first = next(
+        n for n in nodes if n.op not in ("placeholder", "get_attr") or _reads_graph(root, n)
+    )
+    with graph.inserting_before(first):
+        graph.call_module("_guards_fn", tuple(inputs))
+
+
+def _reads_graph(root: nn.Module, node: Node) -> bool:
+    return isinstance(getattr(root, str(node.target), None), GraphModule)
 
 
 def put_state(module: nn.Module, program: Any) -> None:
@@ -120,16 +168,20 @@ def _body(program: Any) -> tuple[Graph, list[Node], list[Any], list[str]]:
             known[node] = graph.node_copy(node, known.__getitem__)
     values = [known.get(v, v) if isinstance(v, Node) else v for v in source.output_node().args[0]]
     results = []
+    holds: dict[Any, Node] = {}  # a value that is written -> what it is written to
     for value, spec in zip(values, signature.output_specs, strict=True):
         if spec.kind is OutputKind.USER_OUTPUT:
-            results.append(value)
+            results.append(holds.get(value, value) if isinstance(value, Node) else value)
             continue
         target = by_name.get(spec.target) if spec.kind is OutputKind.USER_INPUT_MUTATION else None
         target = holders[spec.target] if target is None else target
+        given = value
         if spec.kind is OutputKind.PARAMETER_MUTATION:
             target = graph.call_function(ops.aten.detach.default, (target,))
-            value = graph.call_function(ops.aten.detach.default, (value,))
-        graph.call_function(ops.aten.copy_.default, (target, value))
+            given = graph.call_function(ops.aten.detach.default, (value,))
+        written = graph.call_function(ops.aten.copy_.default, (target, given))
+        if spec.kind is not OutputKind.PARAMETER_MUTATION:
+            holds[value] = written
     graph.output(tuple(results))
     return graph, placeholders, expected, names
 

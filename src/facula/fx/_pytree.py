@@ -520,6 +520,22 @@ def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> PyTree:
     return treespec.unflatten(leaves)
 
 
+def tree_flatten_spec(tree: PyTree, spec: TreeSpec) -> list[Any]:
+    """The leaves of a tree that has a structure, lists and tuples counting as one.
+
+    Args:
+        tree: what is taken apart.
+        spec: its structure.
+
+    Raises:
+        ValueError: the tree has another structure.
+    """
+    if spec.type not in (tuple, list):
+        return list(spec.flatten_up_to(tree))
+    parts = zip(tree, spec.children_specs, strict=True)
+    return [leaf for child, inner in parts for leaf in tree_flatten_spec(child, inner)]
+
+
 def tree_iter(tree: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> Iterator[Any]:
     """The leaves, one after the other."""
     yield from tree_leaves(tree, is_leaf)

@@ -489,11 +489,11 @@ class PyTreeCodeGen(CodeGen):
         text = (repr_fn or repr)(output_args)
         if self.pytree_info is None or self.pytree_info.out_spec is None:
             return f"return {text}"
-        return f"return fx_pytree.tree_unflatten({text}, self._out_spec)"
+        return f"return pytree.tree_unflatten({text}, self._out_spec)"
 
     def additional_globals(self) -> list[tuple[str, Any]]:
         """The module that flattens."""
-        return [("fx_pytree", _ByIdentity(pytree))]
+        return [("fx_pytree", _ByIdentity(pytree)), ("pytree", _ByIdentity(pytree))]
 
 
 def check_codegen(codegen: Any) -> CodeGen:

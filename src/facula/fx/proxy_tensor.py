@@ -199,29 +199,47 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
                 result = decomposition(*args, **kwargs)
             if result is not NotImplemented:
                 return result
-        opname: Any = getattr(func, "_opname", None) or getattr(func, "__name__", "call")
+        opname = getattr(func, "_opname", None) or getattr(func, "__name__", "call")
         if opname in ("_local_scalar_dense", "item"):
             return self._number(func, args[0])
+        return self.record(func, args, kwargs, None)
+
+    def record(
+        self,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        compute: Callable[..., Any] | None,
+    ) -> Any:
+        """The result of a call, which becomes one node; `compute` gives it without the trace."""
+        opname: Any = getattr(func, "_opname", None) or getattr(func, "__name__", "call")
         tracer = self.tracer
         proxy_args = tuple([tracer.create_arg(a) for a in args])
         proxy_kwargs = {k: tracer.create_arg(v) for k, v in kwargs.items()} if kwargs else {}
-        if _changes_geometry(func):
-            self._keep_place(args[0], proxy_args[0])
-        result = self._computed(func, args, kwargs)
+        if compute is not None:
+            result = compute(*args, **kwargs)
+        else:
+            if _changes_geometry(func):
+                self._keep_place(args[0], proxy_args[0])
+            result = self._computed(func, args, kwargs)
         node = tracer.graph.create_node(
             "call_function", func, proxy_args, proxy_kwargs, name=opname.lstrip("_") or opname
         )
-        node.meta["stack_trace"] = fx_traceback.user_stack(self.outer_frame, 2)
-        if fx_traceback.has_preserved_node_meta():
-            node.meta.update(fx_traceback.get_current_meta())
-        if self.module_calls is not None:
-            node.meta["nn_module_stack"] = self.module_calls.stack()
+        self.describe(node)
         if args and result is args[0]:
             node.meta["val"] = self.value_of(result)
             tracer.written(result, node)
         else:
             self.track(result, node)
         return result
+
+    def describe(self, node: Node) -> None:
+        """Note where in the program a node comes from."""
+        node.meta["stack_trace"] = fx_traceback.user_stack(self.outer_frame, 3)
+        if fx_traceback.has_preserved_node_meta():
+            node.meta.update(fx_traceback.get_current_meta())
+        if self.module_calls is not None:
+            node.meta["nn_module_stack"] = self.module_calls.stack()
 
     def _keep_place(self, t: Tensor, node: Node) -> None:
         """The tensor is about to lie otherwise: others that lie as it does have a node of their own."""

@@ -8,6 +8,7 @@ from the expressions alone is a guard.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import operator
 import sys
@@ -247,17 +248,29 @@ class ShapeEnv:
 
     # ---------------------------------------------------------------- symbols
 
-    def create_symbol(self, size: int, source: object = None, dim: int = 0) -> Expr:
-        """The symbol for an example size, or the number itself for 0 and 1."""
+    def create_symbol(
+        self, size: int, source: object = None, dim: int = 0, called: str | None = None
+    ) -> Expr:
+        """The symbol for an example size, or the number itself for 0 and 1.
+
+        called: how programs write the size; the symbol is named after it, as PyTorch's are.
+        """
         if size in (0, 1):
             return number(size)
         name = self._by_size.get(size) if self.duck_shape else None
         if name is None or name in self.replacements:
-            name = f"s{len(self.hints)}"
+            name = f"s{len(self.hints)}" if called is None else self._name_after(called)
             self.hints[name] = size
             self._by_size[size] = name
         self.sources.setdefault(name, []).append((source, dim))
         return symbol(name)
+
+    def _name_after(self, called: str) -> str:
+        """A name that is the same whatever other symbols there are, as far as it is free."""
+        number = int(hashlib.sha256(called.encode()).hexdigest(), 16) % 100
+        while f"s{number}" in self.hints:
+            number += 1
+        return f"s{number}"
 
     def create_number(self, value: int, source: object = None) -> Expr:
         """The symbol for an int that is an input, which may be 0, 1 or negative."""
@@ -328,10 +341,15 @@ class ShapeEnv:
         return relation in ("<", "<=", "!=") and high is not None and high >= (relation != "<=")
 
     def _unify(self, left: Expr, right: Expr) -> None:
+        for one, other in ((left, right), (right, left)):
+            later = self._shifted(one, other)
+            if later is not None:
+                left, right = later, one - (other - later)
+                break
         pairs = [(left, right), (right, left)]
         if right.symbol is not None and right.unbacked and not (left.symbol and left.unbacked):
             pairs.reverse()  # what is read from elements is known by what has an example
-        elif _came_first(left, right):
+        elif self._came_first(left, right):
             pairs.reverse()  # the later symbol is known by the earlier one
         for a, b in pairs:
             if a.symbol is not None and a.symbol not in b.free_symbols:
@@ -340,6 +358,22 @@ class ShapeEnv:
                 }
                 self.replacements[a.symbol] = b
                 return
+
+    def _shifted(self, left: Expr, right: Expr) -> Expr | None:
+        """The symbol of which `right` is a sum with a number, where `left` is an earlier symbol."""
+        names = right.free_symbols
+        if left.symbol is None or right.symbol is not None or len(names) != 1:
+            return None
+        found = symbol(next(iter(names)))
+        shifted = (right - found).constant is not None
+        return found if shifted and self._came_first(left, found) else None
+
+    def _came_first(self, left: Expr, right: Expr) -> bool:
+        """Whether both are symbols of sizes, and the left one is the earlier."""
+        if left.unbacked or right.unbacked or {left.symbol, right.symbol} - self.hints.keys():
+            return False
+        order = list(self.hints)
+        return order.index(str(left.symbol)) < order.index(str(right.symbol))
 
     def _add(self, left: Expr, relation: str, right: Expr) -> None:
         key = (left, relation, right)
@@ -398,15 +432,6 @@ class ShapeEnv:
     def freeze(self) -> None:
         """Say that nothing is to be added any more."""
         self.frozen = True
-
-
-def _came_first(left: Expr, right: Expr) -> bool:
-    """Whether both are symbols of sizes, and the left one is the earlier."""
-    names = left.symbol, right.symbol
-    if None in names or left.unbacked or right.unbacked:
-        return False
-    first, second = (name[1:] if name is not None else "" for name in names)
-    return first.isdigit() and second.isdigit() and int(first) < int(second)
 
 
 # ------------------------------------------------------------------ expressions as nodes

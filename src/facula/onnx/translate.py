@@ -50,7 +50,8 @@ class Translated:
 
 
 def prepared(program: Any, custom: Custom, opset: int) -> Any:
-    """The program with operators made of others until each has a form."""
+    """The program, without writes, with operators made of others until each has a form."""
+    program = program.run_decompositions({})
     for _ in range(_ROUNDS):
         rules: dict[Any, Callable[..., Any]] = {}
         for node in program.graph.nodes:

@@ -63,6 +63,8 @@ class Definition:
     #: PyTorch's name of the overload where `ops.overloads` would give another; "dim=dim_IntList" is the
     #: name where the argument `dim` is given
     overload: str | None = None
+    #: of a composite: whether PyTorch's is a Python function, so that graphs of programs show the operators in it
+    inlined: bool = False
     #: the places ("", "Tensor.") of the form `name_copy`
     copied: tuple[str, ...] = ()
 

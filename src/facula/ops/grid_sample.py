@@ -217,6 +217,7 @@ class GridSamplerGradGrid:
     "-> Tensor",
     names=("nn.functional.grid_sample",),
     autocast="cpu float32",
+    inlined=True,
 )
 def grid_sample(input, grid, mode, padding_mode, align_corners):
     """Samples of `[N, C, *spatial]` at the places of `grid` `[N, *out, dims]` (x first; -1 and 1
@@ -288,6 +289,7 @@ def _check_affine(theta: Any, size: Any, op: str, space: int) -> None:
 @composite(
     "affine_grid(Tensor theta, int[] size, bool? align_corners=None) -> Tensor",
     names=("nn.functional.affine_grid", "affine_grid_generator"),
+    inlined=True,
 )
 def affine_grid(theta, size, align_corners):
     """Places for `grid_sample` from affine maps `[N, 2, 3]` (size N C H W) or `[N, 3, 4]` (size N

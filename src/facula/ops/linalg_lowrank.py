@@ -33,6 +33,7 @@ def _range(matrix: Any, q: int, niter: int) -> Any:
     "svd_lowrank(Tensor A, int? q=6, int niter=2, Tensor? M=None) -> (Tensor, Tensor, Tensor)",
     names=("svd_lowrank",),
     out=False,
+    inlined=True,
 )
 def svd_lowrank(A, q, niter, M):  # noqa: N803
     """U, S and V of about the `q` leading singular values of A - M. [Halko et al. 2011]"""
@@ -56,6 +57,7 @@ def _of_projection(matrix: Any, basis: Any) -> tuple[Any, Any, Any]:
     "pca_lowrank(Tensor A, int? q=None, bool center=True, int niter=2) -> (Tensor, Tensor, Tensor)",
     names=("pca_lowrank",),
     out=False,
+    inlined=True,
 )
 def pca_lowrank(A, q, center, niter):  # noqa: N803
     """U, S and V of about the `q` leading principal components of the rows of A."""
@@ -143,6 +145,7 @@ def _of_batch(x: Any, batch: tuple[int, ...], index: int) -> Any:
     "ortho_iparams=None, any ortho_fparams=None, any ortho_bparams=None) -> (Tensor, Tensor)",
     names=("lobpcg",),
     out=False,
+    inlined=True,
 )
 def lobpcg(  # noqa: PLR0913
     A,  # noqa: N803

@@ -57,6 +57,7 @@ def linalg_cholesky(A, upper):  # noqa: N803
 @composite(
     "lu(Tensor A, bool pivot=True, bool get_infos=False) -> any",
     names=("lu", "Tensor.lu"),
+    inlined=True,
 )
 def lu(A, pivot, get_infos):  # noqa: N803
     """The compact LU factorisation and its pivots; with `get_infos` its info in the place of

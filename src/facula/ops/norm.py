@@ -380,6 +380,7 @@ def rms_norm(input, normalized_shape, weight, eps):
     "-> Tensor",
     names=("nn.functional.local_response_norm",),
     out=False,
+    inlined=True,
 )
 def local_response_norm(input, size, alpha, beta, k):
     """x / (k + alpha * mean of x**2 over `size` neighbouring channels)**beta. [Krizhevsky et al.

@@ -251,6 +251,8 @@ def _find(space: str, opname: str, overloadname: str) -> Any:
 # ------------------------------------------------------------------ the overload of a call
 
 _MADE: dict[tuple[Any, str], OpOverload] = {}
+#: overloads by other names that operators have: `aten.subtract.Tensor`
+_ALIASES: dict[tuple[Any, str, str], OpOverload] = {}
 
 
 def overload_of(function: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
@@ -265,12 +267,18 @@ def overload_of(function: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -
 
 
 def named_overload(namespace: str, opname: str, name: str, function: Any) -> OpOverload:
-    """The overload of a given name."""
+    """The overload of a given name: that of calls where it has the operator's own name, one for itself otherwise."""
     made = _MADE.get((function, name))
-    if made is None or made._opname != opname:
-        made = OpOverload(namespace, opname, name, function)
-        _MADE.setdefault((function, name), made)
-    return made
+    if made is None:
+        made = _make(function, name)
+        if type(made) is OpOverload:
+            _MADE[function, name] = made
+    if type(made) is OpOverload and made._opname == opname and made.namespace == namespace:
+        return made
+    alias = _ALIASES.get((function, opname, name))
+    if alias is None:
+        alias = _ALIASES[function, opname, name] = OpOverload(namespace, opname, name, function)
+    return alias
 
 
 def _make(function: Any, name: str) -> Any:

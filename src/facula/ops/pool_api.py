@@ -154,6 +154,7 @@ def _define_adaptive(n: int) -> None:
         f"return_indices=False) "
         "-> (Tensor, Tensor)",
         names=(f"nn.functional.adaptive_max_pool{n}d_with_indices",),
+        inlined=True,
     )
     def with_indices(input, output_size, return_indices):
         """The largest value of each of `output_size` equal parts, and its flat position."""
@@ -215,6 +216,7 @@ def _define_power(n: int) -> None:
         f"bool ceil_mode=False) "
         "-> Tensor",
         names=(f"nn.functional.lp_pool{n}d",),
+        inlined=True,
     )
     def power(input, norm_type, kernel_size, stride, ceil_mode):
         """The power mean without division: `(sum of x ** p) ** (1 / p)` of each window.
@@ -242,6 +244,7 @@ def _define_unpool(n: int) -> None:
         f"stride=None, int[{n}] padding=0, "
         "int[]? output_size=None) -> Tensor",
         names=(f"nn.functional.max_unpool{n}d",),
+        inlined=n == 1,
         autocast=None if n == 1 else "cpu float32",
     )
     def unpool(input, indices, kernel_size, stride, padding, output_size):

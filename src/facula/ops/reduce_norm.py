@@ -281,6 +281,7 @@ def pairwise_distance(x1, x2, p, eps, keepdim):
 @composite(
     "normalize(Tensor input, float p=2.0, int? dim=1, float eps=1e-12) -> Tensor",
     names=("nn.functional.normalize",),
+    inlined=True,
 )
 def normalize(input, p, dim, eps):
     """Scale vectors along `dim` to p-norm one (by 1 / eps where they are shorter than eps)."""

@@ -246,6 +246,7 @@ def _check_dtype(dtype: core.dtype, mode: str, op: str) -> None:
     names=("nn.functional.interpolate",),
     quantized="averages",
     quantizers={"fx": "shared"},
+    inlined=True,
 )
 def interpolate(input, size, scale_factor, mode, align_corners, recompute_scale_factor, antialias):
     """Resample `[N, C, *spatial]` to `size`, or to the sizes times `scale_factor` rounded down.
@@ -356,6 +357,7 @@ def _check_options(
     "align_corners=None) -> Tensor",
     names=("nn.functional.upsample",),
     quantized="averages",
+    inlined=True,
 )
 def upsample(input, size, scale_factor, mode, align_corners):
     """The older name of `interpolate`."""
@@ -365,6 +367,7 @@ def upsample(input, size, scale_factor, mode, align_corners):
 @composite(
     "upsample_nearest(Tensor input, any size=None, any scale_factor=None) -> Tensor",
     names=("nn.functional.upsample_nearest",),
+    inlined=True,
 )
 def upsample_nearest(input, size, scale_factor):
     """`interpolate` in mode nearest."""
@@ -374,6 +377,7 @@ def upsample_nearest(input, size, scale_factor):
 @composite(
     "upsample_bilinear(Tensor input, any size=None, any scale_factor=None) -> Tensor",
     names=("nn.functional.upsample_bilinear",),
+    inlined=True,
 )
 def upsample_bilinear(input, size, scale_factor):
     """`interpolate` in mode bilinear with aligned corners."""

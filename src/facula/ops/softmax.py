@@ -201,6 +201,7 @@ def functional_log_softmax(input, dim, _stacklevel, dtype):
     names=("nn.functional.softmin",),
     out=False,
     autocast="accelerator float32",
+    inlined=True,
 )
 def softmin(input, dim, _stacklevel, dtype):
     """softmax of -x along `dim`.
@@ -219,6 +220,7 @@ def softmin(input, dim, _stacklevel, dtype):
     "Tensor",
     names=("nn.functional.gumbel_softmax",),
     out=False,
+    inlined=True,
 )
 def gumbel_softmax(logits, tau, hard, eps, dim):
     """A sample from the Gumbel-Softmax distribution [Jang et al. 2017]; `hard` gives one-hot values

@@ -138,6 +138,7 @@ def _chosen(results: tuple[Any, Any, Any], inverse: bool, counts: bool) -> Any:
     "unique(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False, "
     "int? dim=None) -> any",
     out=False,
+    inlined=True,
 )
 def unique(self, sorted, return_inverse, return_counts, dim):
     """The distinct values in order (slices along `dim`), on request with the number of each input

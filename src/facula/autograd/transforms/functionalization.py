@@ -282,7 +282,7 @@ class FunctionalLevel(Level):
         if definition.kind == "pointwise" or not bound or not isinstance(bound[0], Tensor):
             return self._plain(op, args, kwargs)
         if op is F.basic_index:
-            return self._subscript(*bound)
+            return simple_views(*bound)
         if op is F.as_strided and not bound[0].requires_grad:
             bound = self._strided_from_root(*bound)
             args, kwargs = bound, {}
@@ -348,27 +348,6 @@ class FunctionalLevel(Level):
             view = view.as_strided(view.shape, view.stride(), view.storage_offset())
         self.set_alias(view, Alias(parent.memory, view, parent, step))
         return view
-
-    def _subscript(self, x: Tensor, index: Any) -> Tensor:
-        """A view by ints, slices, None and Ellipsis, as a chain of simple views."""
-        core.basic_index(x, index)  # raises for what is no such index
-        items = index if isinstance(index, tuple) else (index,)
-        given = sum(1 for i in items if i is not None and i is not Ellipsis)
-        dim = 0
-        for item in items:
-            if item is Ellipsis:
-                dim += x.dim() - dim - _remaining(items, item, given)
-            elif item is None:
-                x = x.unsqueeze(dim)
-                dim += 1
-            elif isinstance(item, slice):
-                if item != slice(None):
-                    step = 1 if item.step is None else item.step.__index__()
-                    x = F.slice(x, dim, item.start, item.stop, step)
-                dim += 1
-            else:
-                x = F.select(x, dim, item.__index__())
-        return x
 
     # ---------------------------------------------------------------- writes
 
@@ -605,6 +584,28 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "detach_in_place": FunctionalLevel.detach_,
     "assign_data": FunctionalLevel.assign_data,
 }
+
+
+def simple_views(x: Tensor, index: Any) -> Tensor:
+    """A view by ints, slices, None and Ellipsis, as a chain of simple views."""
+    core.basic_index(x, index)  # raises for what is no such index
+    items = index if isinstance(index, tuple) else (index,)
+    given = sum(1 for i in items if i is not None and i is not Ellipsis)
+    dim = 0
+    for item in items:
+        if item is Ellipsis:
+            dim += x.dim() - dim - _remaining(items, item, given)
+        elif item is None:
+            x = x.unsqueeze(dim)
+            dim += 1
+        elif isinstance(item, slice):
+            if item != slice(None):
+                step = 1 if item.step is None else item.step.__index__()
+                x = F.slice(x, dim, item.start, item.stop, step)
+            dim += 1
+        else:
+            x = F.select(x, dim, item.__index__())
+    return x
 
 
 def makes_tensors(definition: Any) -> bool:

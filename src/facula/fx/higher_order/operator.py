@@ -24,6 +24,7 @@ from facula.fx.fake_tensor import FakeTensor, FakeTensorMode, detect_fake_mode
 from facula.fx.higher_order import capturing
 from facula.fx.higher_order.errors import refuse
 from facula.fx.names import prefix
+from facula.fx.pre_dispatch import ProgramLevel
 from facula.fx.proxy_tensor import disable_proxy_modes_tracing, get_proxy_mode
 
 __all__ = ["OPERATORS", "ControlFlow", "HigherOrderOperator"]
@@ -182,6 +183,8 @@ class ControlFlow(HigherOrderOperator):
     def _under(self, level: object, args: tuple[Any, ...]) -> Any:
         if isinstance(level, FunctionalLevel):
             return self._functional(level, args)
+        if isinstance(level, ProgramLevel):
+            return self._called_in_program(level, args)
         if hasattr(level, "size"):
             return self.mapped(level, args)
         return self.run(*args)
@@ -189,6 +192,15 @@ class ControlFlow(HigherOrderOperator):
     def mapped(self, level: object, args: tuple[Any, ...]) -> Any:
         """The results under `vmap`: a loop of operators on the whole batch."""
         return self.run(*args)
+
+    def _called_in_program(self, level: ProgramLevel, args: tuple[Any, ...]) -> Any:
+        """One node, whose functions are recorded as they call; gradients come from the node."""
+        functions = [level.entered_by(f) for f in self.functions_of(args)]
+        recording = core.set_grad_enabled(False)
+        try:
+            return level.call_below(self, self.with_functions(args, functions), {})
+        finally:
+            core.set_grad_enabled(recording)
 
     def _functional(self, level: FunctionalLevel, args: tuple[Any, ...]) -> Any:
         functions = [_functionalised(self._name, f, level) for f in self.functions_of(args)]

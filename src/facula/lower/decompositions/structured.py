@@ -23,11 +23,13 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if weight.dim() != 2 or input.dim() == 1:
         product = F.matmul(input, weight.t() if weight.dim() == 2 else weight)
         return product if bias is None else product + bias
-    rows = input.reshape(-1, input.shape[-1])
+    rows = input if input.dim() == 2 else input.reshape(-1, input.shape[-1])
     whole = bias is not None and bias.dim() == 1
     product = F.addmm(bias, rows, weight.t()) if whole else F.mm(rows, weight.t())
     if bias is not None and not whole:
         product = product + bias
+    if input.dim() == 2:
+        return product
     return product.reshape([*input.shape[:-1], weight.shape[0]])
 
 

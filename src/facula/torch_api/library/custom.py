@@ -98,7 +98,9 @@ class CustomOperator(Definition):
         Raises:
             NotImplementedError: it writes to a list of tensors, or to what may be None.
         """
-        name = f"{self.name}_functional"
+        name = (
+            f"{self.name}__functional"  # two underscores: a program may have one of the simple name
+        )
         if name not in TABLE:
             made = CustomOperator(name, _functional_schema(self))
             register(made)

@@ -1,0 +1,51 @@
+"""What the operators of exported programs become on the way to PyTorch's core set.
+
+Takes: nothing. Gives: `default_table`, the decompositions of `default_decompositions`.
+Keeps true: a rule computes what its operator does; what has no form in the core set by other operators stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from facula import core
+from facula.lower.decompositions import core_decompositions, decompositions_of
+from facula.lower.decompositions.rules import overload
+from facula.ops.registry import TABLE, F
+
+Tensor = core.Tensor
+
+
+def _t(self: Tensor) -> Any:
+    return F.permute(self, [1, 0]) if self.dim() == 2 else NotImplemented
+
+
+def _transpose(self: Tensor, dim0: int, dim1: int) -> Any:
+    if self.dim() == 0:
+        return NotImplemented
+    order = list(range(self.dim()))
+    order[dim0], order[dim1] = order[dim1], order[dim0]
+    return F.permute(self, order)
+
+
+def _sum(self: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    return NotImplemented if dim is not None else F.sum(self, [], keepdim, dtype=dtype)
+
+
+_FORMS: dict[str, Callable[..., Any]] = {"t": _t, "transpose": _transpose, "sum": _sum}
+
+
+def _of_programs() -> dict[Any, Callable[..., Any]]:
+    """Operators of programs that are made of others."""
+    return {
+        overload(operator): operator.definition.composite
+        for name, operator in TABLE.items()
+        if "::" in name and getattr(operator.definition, "composite", None) is not None
+    }
+
+
+def default_table() -> dict[Any, Callable[..., Any]]:
+    """Operator -> function that computes it by others."""
+    table = core_decompositions() | decompositions_of([TABLE["linear"]]) | _of_programs()
+    return table | {overload(TABLE[name]): rule for name, rule in _FORMS.items()}
