@@ -22,7 +22,7 @@ def _switch(value: bool) -> None:
     DETECT[0] = bool(value)
 
 
-SETTING = Setting(lambda: DETECT[0], _switch)
+SETTING: Setting = Setting(lambda: DETECT[0], _switch)
 
 #: a tensor that must not be kept alive, its node's name, and where it was made or used
 Watched = list[tuple[Any, str]]
