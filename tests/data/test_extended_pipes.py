@@ -235,7 +235,7 @@ def test_files_are_written_whole_and_as_their_mode_says(tmp_path):
     path = tmp_path / "new" / "a.txt"
     write_whole(str(path), ["one ", "two"], "w")
     assert path.read_text() == "one two"
-    with pytest.raises(TypeError, match="bytes was required, for the mode 'wb'"):
+    with pytest.raises(TypeError, match="bytes was required for .*a.txt, by the mode 'wb'"):
         write_whole(str(path), [b"three", "four"], "wb")
     with pytest.raises(TypeError, match="text was required"):
         write_whole(str(path), b"three", "w")

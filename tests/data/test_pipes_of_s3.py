@@ -114,6 +114,40 @@ if INSTALLED:
         step = getattr(IterableWrapper([address]), name)
         return step(region="us-east-1", endpoint_url=url, **KEYS, **more)
 
+    @pytest.mark.parametrize(
+        "rule, kind",
+        [(403, PermissionError), (404, FileNotFoundError), (500, OSError), ("cut", Exception)],
+    )
+    def test_other_ways_to_the_same_objects_name_the_address(between, rule, kind, monkeypatch):
+        import s3fs
+
+        monkeypatch.setattr(s3fs.core.S3FileSystem, "retries", 1)
+        settings = {
+            **KEYS,
+            "client_kwargs": {"region_name": "us-east-1", "endpoint_url": between},
+            "config_kwargs": {"retries": {"max_attempts": 1}},
+        }
+        address = "s3://data/few/a.txt"
+
+        def taken():
+            files = IterableWrapper([address]).open_files_by_fsspec(mode="rb", **settings)
+            return [line for _, line in files.readlines(decode=True)]
+
+        assert taken() == ["a.txt"]
+        words = IterableWrapper([address]).open_files_by_fsspec(mode="r", **settings)
+        assert [stream.read() for _, stream in words] == ["a.txt"]
+        folder = IterableWrapper(["s3://data/few/"]).list_files_by_fsspec
+        assert len(list(folder(**settings))) == 3
+        Between.rules = {"data": rule}
+        with pytest.raises(kind, match=rf"\[open_files_by_fsspec\] {address} could not be read"):
+            taken()
+        with pytest.raises(
+            kind, match=r"^\[list_files_by_fsspec\] s3://data/few/ could not be read"
+        ):
+            list(folder(**settings))
+        with pytest.raises(Exception, match=r"^\[save_by_fsspec\] s3://data/few/new could not be"):
+            list(IterableWrapper([("s3://data/few/new", b"x")]).save_by_fsspec("wb", **settings))
+
     def test_all_pages_of_a_list_come(store):
         names = list(pipe("list_files_by_s3", "s3://data/many/", store))
         assert names == [f"s3://data/many/{i:04}.txt" for i in range(1205)]

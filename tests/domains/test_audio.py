@@ -1,6 +1,7 @@
 """Sound: filters and spectra against SciPy, losses against all paths, files of every width, broken files."""
 
 import importlib.util
+import io
 import itertools
 import math
 import struct
@@ -251,8 +252,17 @@ def test_broken_files_are_named(tmp_path):
         path.write_bytes(content)
         with pytest.raises(RuntimeError, match=r"a whole WAV file was required: got .*a\.wav"):
             audio.load(path)
+        with pytest.raises(RuntimeError, match=r"^\[audio.info\] a whole WAV file"):
+            audio.info(path)
     with pytest.raises(FileNotFoundError, match=r"no\.wav"):
         audio.load(tmp_path / "no.wav")
+    with pytest.raises(ValueError, match=r"^\[audio.load\] a file that can be read.*a.x00b"):
+        audio.load("a\0b")
+    for wrong in (5, None):
+        with pytest.raises(TypeError, match=r"^\[audio.load\] a path or a binary stream"):
+            audio.load(wrong)
+    with pytest.raises(TypeError, match=r"^\[audio.load\] a stream of bytes"):
+        audio.load(io.StringIO("text"))
     with pytest.raises(ValueError, match="PCM_S of 16"):
         audio.save(path, tensor(SOUND[0]), 8000, bits_per_sample=12)
 
@@ -346,3 +356,17 @@ if importlib.util.find_spec("soundfile"):
                 except RuntimeError as error:
                     assert str(error).startswith("[audio.") and str(path) in str(error)
         assert capfd.readouterr().err == ""
+
+    @pytest.mark.parametrize("kind, subtype", [("WAV", "ULAW"), ("WAV", "ALAW"), ("WAV", "IMA_ADPCM"),
+                                               ("WAV", "GSM610"), ("W64", "GSM610"), ("WAVEX", "ULAW")])  # fmt: skip
+    def test_compressed_samples_in_wav_files(kind, subtype, tmp_path):
+        path, sound = tmp_path / "a.wav", numpy.sin(numpy.arange(3200) / 9) / 2
+        soundfile.write(path, sound, 8000, format=kind, subtype=subtype)
+        samples, rate = audio.load(path)
+        assert rate == 8000 and audio.info(path).sample_rate == 8000
+        expected = soundfile.SoundFile(path)
+        whole = expected.read(expected.frames, dtype="float32")
+        expected.close()
+        numpy.testing.assert_array_equal(samples[0].numpy(), whole)
+        part = audio.load(path, frame_offset=40, num_frames=100)[0]
+        numpy.testing.assert_array_equal(part[0].numpy(), whole[40:140])

@@ -263,6 +263,16 @@ def test_files(tmp_path):
         io.read_image(tmp_path / "cut.png")
     with pytest.raises(RuntimeError, match="a whole image"):
         io.decode_jpeg(io.read_file(tmp_path / "a.png"))
+    with pytest.raises(
+        RuntimeError, match=r"^\[decode_png\] .* bytes: cannot identify image file it\n"
+    ):
+        io.decode_png(facula.ones(9, dtype=facula.uint8))
+    moving = bytearray((tmp_path / "a.gif").read_bytes())
+    second = moving.rindex(b"\x2c\0\0\0\0")  # its place, then its size: of very many pixels
+    moving[second + 5 : second + 9] = b"\xff" * 4
+    for decode in (io.decode_gif, io.decode_image):
+        with pytest.raises(RuntimeError, match=r"^\[decode_gif\] whole pictures were required"):
+            decode(facula.frombuffer(moving, dtype=facula.uint8))
     with pytest.raises(RuntimeError, match="a file that can be read.*no.png"):
         io.read_file(tmp_path / "no.png")
     with pytest.raises(RuntimeError, match="parent folder"):
@@ -326,6 +336,14 @@ def test_the_files_of_cifar(tmp_path):
     found = datasets.CIFAR10(tmp_path, train=False, transform=transforms.PILToTensor())
     assert found.targets == [3, 8]
     numpy.testing.assert_array_equal(found[1][0], values[1].reshape(3, 32, 32))
+    for batch, got in (
+        ({b"data": values, b"labels": [3]}, "2 images and 1 classes"),
+        ({b"data": values[:, :9], b"labels": [3, 8]}, "reshape"),
+        ([1], "list indices"),
+    ):
+        (folder / "test_batch").write_bytes(pickle.dumps(batch))
+        with pytest.raises(RuntimeError, match=rf"^\[CIFAR10\] .*test_batch: .*{got}"):
+            datasets.CIFAR10(tmp_path, train=False)
     (folder / "test_batch").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
     with pytest.raises(RuntimeError, match="a dictionary of arrays"):
         datasets.CIFAR10(tmp_path, train=False)

@@ -7,6 +7,7 @@ what to do`, with facula's names as the program knows them (`spoken`): under an 
 alias.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -23,7 +24,9 @@ __all__ = [
     "no_attribute",
     "own_name",
     "product_hint",
+    "said",
     "spoken",
+    "system_kind",
 ]
 
 
@@ -57,6 +60,23 @@ def fail(
     hint: the tensor is 2-d
     """
     raise exception(message(op, required, got, hint))
+
+
+def said(error: BaseException) -> str:
+    """What an error of another library says, without addresses of objects; its kind, where it says nothing."""
+    text = re.sub(
+        r"<[^<>]*\bobject at 0x[0-9a-f]+>|<_io\.[^<>]*>", "it", str(error).partition("\nhint: ")[0]
+    )
+    text = " ".join(text.split())
+    return text or type(error).__name__
+
+
+def system_kind(error: BaseException, other: type[Exception]) -> type[Exception]:
+    """The kind of an error of the system (a file that is not there, a connection that broke); `other` of all others,
+    those of libraries included, which may take other arguments than a text.
+    """
+    kind = type(error)
+    return kind if issubclass(kind, OSError) and kind.__module__ == "builtins" else other
 
 
 def no_attribute(module: str, name: str) -> AttributeError:

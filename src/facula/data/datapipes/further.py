@@ -126,6 +126,10 @@ def extra(module: str, op: str) -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         library = module.partition(".")[0]
+        if error.name == "torch":  # of a package that is made for PyTorch
+            required, got = f"{library} with a framework below it was required", "no module 'torch'"
+            hint = "facula run program.py puts facula there"
+            fail(ModuleNotFoundError, op, required, got, hint)
         if (error.name or "").partition(".")[0] != library:
             raise
         fail(

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import fail, said, system_kind
 from facula.ops.registry import F
 from facula.serialization.files import written_atomically
 
@@ -23,6 +23,8 @@ from .._extras import extra
 __all__ = ["AudioMetaData", "info", "load", "save"]
 
 _PCM, _FLOAT, _EXTENSIBLE = 1, 3, 0xFFFE
+#: ways of writing samples in WAV files that are for soundfile to read: ADPCM, A-law, mu-law, GSM, ...
+_COMPRESSED = (0x02, 0x06, 0x07, 0x11, 0x31, 0x40, 0x55)
 
 
 class AudioMetaData(NamedTuple):
@@ -48,35 +50,37 @@ class _Wav(NamedTuple):
         return len(self.data) // (self.channels * self.bits // 8)
 
 
-def _broken(name: str, what: str) -> Any:
+def _broken(op: str, name: str, what: str) -> Any:
     hint = "the file is cut off, damaged, or of another format"
-    fail(RuntimeError, "audio.load", "a whole WAV file was required", f"{name}: {what}", hint=hint)
+    fail(RuntimeError, op, "a whole WAV file was required", f"{name}: {what}", hint=hint)
 
 
-def _read_wav(name: str, content: bytes) -> _Wav:
-    """The parts of a WAV file."""
+def _read_wav(op: str, name: str, content: bytes) -> _Wav | None:
+    """The parts of a WAV file; None where its numbers are written in a way that is for soundfile to read."""
     place, form, data = 12, None, None
     while place + 8 <= len(content):
         word, size = content[place : place + 4], struct.unpack_from("<I", content, place + 4)[0]
         part = content[place + 8 : place + 8 + size]
         if word == b"data" and form is not None:
             if len(part) < size and size not in (0xFFFFFFFF, 0):
-                _broken(name, f"{len(part)} bytes of sound, where {size} were announced")
+                _broken(op, name, f"{len(part)} bytes of sound, where {size} were announced")
             data = part if size else content[place + 8 :]
             break
         if word == b"fmt ":
             if len(part) < 16:
-                _broken(name, "a format of too few bytes")
+                _broken(op, name, "a format of too few bytes")
             form = part
         place += 8 + size + size % 2
     if form is None or data is None:
-        return _broken(name, "no sound in it")
+        return _broken(op, name, "no sound in it")
     kind, channels, rate, _, align, bits = struct.unpack("<HHIIHH", form[:16])
     if kind == _EXTENSIBLE and len(form) >= 26:
         kind = struct.unpack_from("<H", form, 24)[0]
+    if kind in _COMPRESSED:
+        return None
     known = (kind == _PCM and bits in (8, 16, 24, 32)) or (kind == _FLOAT and bits in (32, 64))
     if not known or not channels or not rate or align != channels * bits // 8:
-        _broken(name, f"format {kind} of {bits} bits, {channels} channels, {rate} Hz")
+        _broken(op, name, f"format {kind} of {bits} bits, {channels} channels, {rate} Hz")
     return _Wav(kind, channels, rate, bits, data[: len(data) // align * align])
 
 
@@ -108,16 +112,37 @@ def _scaled(samples: core.Tensor) -> Any:
     return samples.to(core.float32) / (core.iinfo(samples.dtype).max + 1)
 
 
-def _content(source: Any) -> tuple[str, bytes]:
-    if hasattr(source, "read"):
-        return getattr(source, "name", "a stream"), source.read()
-    name = os.fspath(source)
+def _content(op: str, source: Any) -> tuple[str, bytes]:
+    if not hasattr(source, "read") and not isinstance(source, (str, bytes, os.PathLike)):
+        hint = "a path, or what open(path, 'rb') gives"
+        fail(TypeError, op, "a path or a binary stream was required", type(source).__name__, hint)
+    name = str(
+        getattr(source, "name", "a stream") if hasattr(source, "read") else os.fsdecode(source)
+    )
     try:
-        with open(name, "rb") as file:
-            return name, file.read()
+        if hasattr(source, "read"):
+            content = source.read()
+        else:
+            with open(source, "rb") as file:
+                content = file.read()
     except OSError as error:
-        got, hint = f"{name}: {error.strerror}", "check the path"
-        fail(type(error), "audio.load", "a file that can be read was required", got, hint=hint)
+        got, hint = f"{name}: {error.strerror or said(error)}", "check the path"
+        fail(
+            system_kind(error, OSError), op, "a file that can be read was required", got, hint=hint
+        )
+    except ValueError as error:  # a path with a byte of zero, a closed stream
+        got, hint = f"{name!r}: {said(error)}", "check the path"
+        fail(ValueError, op, "a file that can be read was required", got, hint=hint)
+    if not isinstance(content, (bytes, bytearray, memoryview)):
+        hint = "open(path, 'rb') gives bytes"
+        fail(
+            TypeError,
+            op,
+            "a stream of bytes was required",
+            f"{name}: {type(content).__name__}",
+            hint,
+        )
+    return name, bytes(content)
 
 
 def _is_wav(content: bytes) -> bool:
@@ -133,7 +158,8 @@ def _other(op: str, name: str, content: bytes) -> Iterator[Any]:
             yield file
     except (library.LibsndfileError, RuntimeError, TypeError, ValueError) as error:
         hint = "the file is cut off, damaged, or of an unknown format"
-        fail(RuntimeError, op, "a file of sound was required", f"{name}: {error}", hint=hint)
+        text = said(error).removeprefix("Error opening it: ")
+        fail(RuntimeError, op, "a file of sound was required", f"{name}: {text}", hint=hint)
 
 
 class _Bytes(io.BytesIO):
@@ -169,24 +195,28 @@ def load(
         got = f"{frame_offset} and {num_frames}"
         required = "an offset of at least 0, and -1 or a positive number of frames, were required"
         fail(ValueError, "audio.load", required, got, hint="-1 is all of the rest")
-    name, content = _content(uri)
-    if _is_wav(content):
-        wav = _read_wav(name, content)
+    name, content = _content("audio.load", uri)
+    wav = _read_wav("audio.load", name, content) if _is_wav(content) else None
+    if wav is not None:
         samples, rate = _samples(wav, frame_offset, num_frames), wav.rate
         samples = _scaled(samples) if normalize else samples
     else:
         with _other("audio.load", name, content) as file:
             rate = file.samplerate
-            file.seek(min(frame_offset, file.frames))
-            samples = core.from_numpy(file.read(num_frames, dtype="float32", always_2d=True))
+            if file.seekable():
+                file.seek(min(frame_offset, file.frames))
+            elif frame_offset:
+                file.read(frame_offset, dtype="float32")
+            count = num_frames if num_frames >= 0 or file.seekable() else file.frames
+            samples = core.from_numpy(file.read(count, dtype="float32", always_2d=True))
     return (samples.t().contiguous() if channels_first else samples), rate
 
 
 def info(uri: object, format: str | None = None) -> AudioMetaData:
     """Rate, length, channels, bits and encoding of a file."""
-    name, content = _content(uri)
-    if _is_wav(content):
-        wav = _read_wav(name, content)
+    name, content = _content("audio.info", uri)
+    wav = _read_wav("audio.info", name, content) if _is_wav(content) else None
+    if wav is not None:
         kind = "PCM_F" if wav.kind == _FLOAT else "PCM_U" if wav.bits == 8 else "PCM_S"
         return AudioMetaData(wav.rate, wav.frames, wav.channels, wav.bits, kind)
     with _other("audio.info", name, content) as file:

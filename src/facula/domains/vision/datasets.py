@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import fail, said
 from facula.data import Dataset
 from facula.ops.registry import F
 
@@ -55,15 +55,14 @@ def pil_loader(path: str) -> Any:
     try:
         with open(path, "rb") as file:
             return extra("PIL.Image", "ImageFolder").open(file).convert("RGB")
-    except (OSError, SyntaxError, ValueError) as error:
-        hint = "the file is cut off, damaged, or no image"
-        fail(
-            RuntimeError,
-            "ImageFolder",
+    except (ModuleNotFoundError, MemoryError):
+        raise
+    except Exception as error:  # Pillow has many, its error for bombs among them
+        required, hint = (
             "an image that can be read was required",
-            f"{path}: {error}",
-            hint=hint,
+            "the file is cut off, damaged, or no image",
         )
+        fail(RuntimeError, "ImageFolder", required, f"{path}: {said(error)}", hint=hint)
 
 
 class DatasetFolder(VisionDataset):
@@ -185,17 +184,17 @@ class FakeData(VisionDataset):
         return self.size
 
 
-def _opened(path: str) -> Any:
-    for name, opener in ((path, open), (path + ".gz", gzip.open)):
-        if os.path.exists(name):
-            return opener(name, "rb")
+def _opened(name: str, path: str) -> Any:
+    for place, opener in ((path, open), (path + ".gz", gzip.open)):
+        if os.path.exists(place):
+            return opener(place, "rb")
     hint = "put the files there; nothing is fetched"
-    fail(RuntimeError, "datasets", "the file was required (Dataset not found)", path, hint=hint)
+    fail(RuntimeError, name, "the file was required (Dataset not found)", path, hint=hint)
 
 
 def read_idx(path: str) -> Any:
     """The numbers of a file in MNIST's format (IDX), compressed or not."""
-    with _opened(path) as file:
+    with _opened("MNIST", path) as file:
         try:
             data = file.read()
         except (OSError, EOFError) as error:
@@ -314,7 +313,7 @@ class CIFAR10(VisionDataset):
         self.targets: list[int] = []
         for name in self.files[0 if train else 1]:
             path = os.path.join(self.root, self.folder, name)
-            with _opened(path) as file:
+            with _opened("CIFAR10", path) as file:
                 try:
                     found = _Arrays(file, encoding="bytes").load()
                     pixels.append(found[b"data"].reshape(-1, 3, 32, 32))
@@ -324,10 +323,15 @@ class CIFAR10(VisionDataset):
                     EOFError,
                     KeyError,
                     ValueError,
+                    TypeError,
                     AttributeError,
                 ) as error:
                     got, hint = f"{path}: {error}", "the file is cut off, or another one"
                     fail(RuntimeError, "CIFAR10", "a batch of CIFAR was required", got, hint=hint)
+            if sum(map(len, pixels)) != len(self.targets):
+                got = f"{path}: {len(pixels[-1])} images and {len(found[self.label])} classes"
+                hint = "the file is another one"
+                fail(RuntimeError, "CIFAR10", "a class for each image was required", got, hint=hint)
         # lazily: importing facula imports no NumPy
         import numpy
 

@@ -13,7 +13,7 @@ import struct
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import fail, said
 from facula.ops.registry import TABLE, operator
 from facula.serialization.files import written_atomically
 from facula.torch_api import library
@@ -23,6 +23,10 @@ from .._extras import extra
 #: modes as torchvision numbers them: 0 leaves an image as it is, and Pillow's names of the others
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 _DECODE = "(Tensor data, int mode, bool apply_exif_orientation=False) -> Tensor"
+
+
+class _Damaged(Exception):
+    """What is wrong with an image that Pillow takes."""
 
 
 def _bytes(op: str, data: Any) -> bytes:
@@ -48,7 +52,7 @@ def _opened(op: str, data: object, kinds: tuple[Any, ...]) -> Any:
     except Exception as error:
         required = f"a whole image ({' or '.join(kinds)}) was required"
         hint = "the bytes are cut off, damaged, or of another format"
-        fail(RuntimeError, op, required, f"{len(raw)} bytes: {error}", hint=hint)
+        fail(RuntimeError, op, required, f"{len(raw)} bytes: {said(error)}", hint=hint)
     return image
 
 
@@ -139,13 +143,11 @@ class DecodeGif:
             for frame in range(count):
                 image.seek(frame)
                 if image.size != canvas:  # Pillow's memory is not what it says then
-                    hint = "the bytes are damaged"
-                    required = f"pictures inside of one of {canvas} were required"
-                    fail(RuntimeError, "decode_gif", required, image.size, hint=hint)
+                    raise _Damaged(f"a picture of {image.size} in one of {canvas}")
                 frames.append(_pixels(image, 3))
-        except (EOFError, OSError, ValueError, SyntaxError, struct.error) as error:
-            hint = "the bytes are cut off or damaged"
-            fail(RuntimeError, "decode_gif", "whole pictures were required", error, hint=hint)
+        except Exception as error:  # Pillow has many, its error for bombs among them
+            required, hint = "whole pictures were required", "the bytes are cut off or damaged"
+            fail(RuntimeError, "decode_gif", required, said(error), hint=hint)
         return frames[0] if len(frames) == 1 else TABLE["stack"](frames, 0)
 
 
@@ -153,14 +155,7 @@ def _check_pixels(count: int) -> None:
     """A few bytes can stand for any number of large pictures."""
     limit = extra("PIL.Image", "decode_gif").MAX_IMAGE_PIXELS
     if limit is not None and count > 8 * limit:
-        required = f"pictures of {8 * limit} pixels together were required"
-        fail(
-            RuntimeError,
-            "decode_gif",
-            required,
-            count,
-            hint="PIL.Image.MAX_IMAGE_PIXELS is an eighth",
-        )
+        raise _Damaged(f"{count} pixels together, of 8 times PIL.Image.MAX_IMAGE_PIXELS")
 
 
 def _encoded(op: str, data: core.Tensor, kind: str, **settings: object) -> Any:

@@ -23,11 +23,13 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import Any
 
-from facula.core.errors import fail
+from facula.core.errors import fail, said
 from facula.data.datapipes.datapipe import IterDataPipe
 from facula.data.datapipes.utils.common import (
+    NamedStream,
     StreamWrapper,
     no_length,
+    pairs,
     validate_pathname_binary_tuple,
 )
 from facula.serialization.archive import check_entry, length_of
@@ -56,6 +58,14 @@ def member_path(archive: str, name: str, op: str) -> str:
     Raises:
         ValueError: the name leads out of it.
     """
+    if not name:
+        fail(
+            ValueError,
+            op,
+            f"members with names were required in the archive {archive}",
+            "one without",
+            hint="the archive may be damaged",
+        )
     parts = name.replace("\\", "/").split("/")
     drive = re.match(r"[A-Za-z]:", name)
     if name.startswith(("/", "\\")) or drive or ".." in parts or "\0" in name:
@@ -70,55 +80,36 @@ def member_path(archive: str, name: str, op: str) -> str:
 
 
 def _broken(op: str, path: str, what: str, error: BaseException) -> None:
+    if isinstance(error, MemoryError):
+        hint = (
+            "read(size) takes it piece by piece: a small archive can stand for any number of bytes"
+        )
+        fail(MemoryError, op, f"memory for {what} was required in {path}", said(error), hint)
     fail(
         RuntimeError,
         op,
         f"{what} was required in {path}",
-        error,
+        said(error),
         hint="the file may be incomplete, or of another format: check_hash() compares it with its sum",
     )
+
+
+def _streams(op: str, source: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    for data in source:
+        validate_pathname_binary_tuple(data, op)
+        yield data
 
 
 def _wrapped(stream: StreamWrapper) -> StreamWrapper:
     return stream if isinstance(stream, StreamWrapper) else StreamWrapper(stream)
 
 
-class _Member(io.BufferedIOBase):
+class _Member(NamedStream):
     """The stream of a member: errors of the format name archive and member."""
 
-    def __init__(self, stream: Any, op: str, path: str) -> None:
-        self._stream, self._op, self._path = stream, op, path
-
-    def _do(self, function: Callable[..., Any], *args: object) -> Any:
-        try:
-            return function(*args)
-        except BROKEN as error:
-            _broken(self._op, self._path, "a whole member", error)
-
-    def read(self, size: int | None = -1) -> bytes:
-        return self._do(self._stream.read, -1 if size is None else size)
-
-    read1 = read
-
-    def readline(self, size: int | None = -1) -> bytes:
-        return self._do(self._stream.readline, -1 if size is None else size)
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return self._stream.seekable()
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return self._do(self._stream.seek, offset, whence)
-
-    def tell(self) -> int:
-        return self._stream.tell()
-
-    def close(self) -> None:
-        if not self.closed:
-            self._stream.close()
-        super().close()
+    def failed(self, error: Exception) -> None:
+        if isinstance(error, BROKEN):
+            _broken(self.op, self.path, "a whole member", error)
 
 
 class _ArchiveIterDataPipe(IterDataPipe):
@@ -135,9 +126,7 @@ class _ArchiveIterDataPipe(IterDataPipe):
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[tuple[str, StreamWrapper]]:
-        for data in self.datapipe:
-            validate_pathname_binary_tuple(data)
-            path, stream = data
+        for path, stream in _streams(self.op, self.datapipe):
             wrapper = _wrapped(stream)
             members = self._members(path, wrapper)
             while True:
@@ -187,6 +176,8 @@ class TarArchiveLoaderIterDataPipe(_ArchiveIterDataPipe):
         length = length_of(inner) if archive.fileobj is inner and seekable else None
         for info in archive:
             if info.isfile():
+                if info.size < 0:
+                    raise tarfile.ReadError(f"{info.name!r} says that it has {info.size} bytes")
                 if length is not None and info.offset_data + info.size > length:
                     raise tarfile.ReadError(f"{info.name!r} goes beyond the end of the file")
                 member = archive.extractfile(info)
@@ -271,7 +262,7 @@ class DecompressorIterDataPipe(IterDataPipe):
         return kind
 
     def __iter__(self) -> Iterator[tuple[str, StreamWrapper]]:
-        for path, stream in self.source_datapipe:
+        for path, stream in _streams(self.op, self.source_datapipe):
             wrapper = _wrapped(stream)
             opened = _OPEN[self._kind(path)](wrapper.file_obj)
             member = _Member(opened, self.op, path)
@@ -312,7 +303,10 @@ class WebDatasetIterDataPipe(IterDataPipe):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         sample: dict[str, Any] = {}
-        for path, data in self.source_datapipe:
+        for path, data in pairs("webdataset", self.source_datapipe):
+            if not isinstance(path, str):
+                hint = "open_files() gives pairs of a path and a stream"
+                fail(TypeError, "webdataset", "paths of type str were required", type(path), hint)
             folder, _, name = path.rpartition("/")
             stem, dot, ending = name.partition(".")
             key = f"{folder}/{stem}" if folder else stem
@@ -321,6 +315,9 @@ class WebDatasetIterDataPipe(IterDataPipe):
                 sample = {}
             if dot and stem:
                 sample.setdefault("__key__", key)
+                if f".{ending}" in sample:
+                    hint = "names in an archive differ, in their ends at least"
+                    fail(ValueError, "webdataset", "one file of each name was required", path, hint)
                 sample[f".{ending}"] = data
         if sample:
             yield sample
@@ -343,7 +340,7 @@ class TFRecordLoaderIterDataPipe(IterDataPipe):
         self.datapipe, self.length = datapipe, length
 
     def __iter__(self) -> Iterator[bytes]:
-        for path, stream in self.datapipe:
+        for path, stream in _streams("load_from_tfrecord", self.datapipe):
             number = 0
             while head := stream.read(12):
                 size = struct.unpack("<Q", head[:8])[0] if len(head) == 12 else -1

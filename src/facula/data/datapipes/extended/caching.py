@@ -21,6 +21,7 @@ from facula.data.datapipes.utils.common import (
     StreamWrapper,
     check_function,
     length_of,
+    pairs,
 )
 from facula.data.graph import traverse_dps
 from facula.data.graph_settings import get_all_graph_pipes
@@ -29,6 +30,15 @@ from facula.serialization.files import written_atomically
 
 def write_whole(path: str, data: Any, mode: str = "wb") -> None:
     """Write a file so that it is there whole or not at all; `data` is text, bytes or pieces."""
+    if not isinstance(path, (str, os.PathLike)) or "\0" in os.fspath(path):
+        required, hint = "paths of files were required", "filepath_fn makes a path of a name"
+        fail(TypeError, "save_to_disk", required, repr(path), hint)
+    if not hasattr(data, "__iter__"):
+        required, hint = (
+            f"bytes, text, or pieces of them were required for {path}",
+            "map() makes them",
+        )
+        fail(TypeError, "save_to_disk", required, type(data), hint)
     os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     with written_atomically(path) as file:
         for piece in [data] if isinstance(data, (str, bytes, bytearray, memoryview)) else data:
@@ -36,7 +46,7 @@ def write_whole(path: str, data: Any, mode: str = "wb") -> None:
                 fail(
                     TypeError,
                     "save_to_disk",
-                    f"{'bytes' if 'b' in mode else 'text'} was required, for the mode {mode!r}",
+                    f"{'bytes' if 'b' in mode else 'text'} was required for {path}, by the mode {mode!r}",
                     type(piece),
                     hint="'w' writes text, 'wb' bytes",
                 )
@@ -120,6 +130,12 @@ class HashCheckerIterDataPipe(IterDataPipe):
                 hash_type,
                 hint="sha256 also withstands those who mean ill",
             )
+        wrong = [path for path, each in hash_dict.items() if not isinstance(each, str)]
+        if wrong:
+            hint = "hexdigest() of hashlib's sums gives such texts"
+            fail(
+                TypeError, "check_hash", "sums as texts were required", f"others for {wrong}", hint
+            )
         self.source_datapipe, self.hash_dict = source_datapipe, hash_dict
         self.hash_type, self.rewind = hash_type, rewind
 
@@ -128,6 +144,9 @@ class HashCheckerIterDataPipe(IterDataPipe):
         if isinstance(data, (str, bytes, bytearray)):
             total.update(data.encode() if isinstance(data, str) else data)
             return total.hexdigest(), data
+        if not hasattr(data, "read"):
+            required, got = f"bytes, text or a stream were required for {path}", type(data)
+            fail(TypeError, "check_hash", required, got, hint="open_files(mode='b') opens files")
         while piece := data.read(1 << 20):
             total.update(piece.encode() if isinstance(piece, str) else piece)
         if self.rewind:
@@ -144,7 +163,7 @@ class HashCheckerIterDataPipe(IterDataPipe):
         return total.hexdigest(), data
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
-        for path, data in self.source_datapipe:
+        for path, data in pairs("check_hash", self.source_datapipe):
             if path not in self.hash_dict:
                 fail(
                     RuntimeError,
@@ -193,7 +212,7 @@ class SaverIterDataPipe(IterDataPipe):
         self.source_datapipe, self.filepath_fn = source_datapipe, filepath_fn
 
     def __iter__(self) -> Iterator[str]:
-        for name, data in self.source_datapipe:
+        for name, data in pairs("save_to_disk", self.source_datapipe):
             path = name if self.filepath_fn is None else self.filepath_fn(name)
             write_whole(path, data, self.mode)
             yield path

@@ -39,16 +39,20 @@ class ParquetDataFrameLoaderIterDataPipe(IterDataPipe):
             path, opened = value if isinstance(value, tuple) else (value, value)
             opened = opened.file_obj if isinstance(opened, StreamWrapper) else opened
             try:
-                with parquet.ParquetFile(opened) as file:
+                with parquet.ParquetFile(opened, page_checksum_verification=True) as file:
                     self._check_columns(path, file.schema_arrow.names)
                     for group in range(file.num_row_groups):
                         table = file.read_row_group(
                             group, columns=self.columns, use_threads=self.use_threads
                         )
+                        table.validate(
+                            full=True
+                        )  # texts and offsets, which reading does not look at
                         yield table if self.dtype is None else table.cast(self.dtype)
             except FileNotFoundError:
                 raise
-            except (ValueError, OSError) as error:  # which pyarrow's own errors are
+            except (ValueError, OSError, TypeError, NotImplementedError) as error:
+                # which pyarrow's own errors are
                 fail(
                     RuntimeError,
                     "load_parquet_as_df",

@@ -391,10 +391,31 @@ class Rows2ColumnarIterDataPipe(IterDataPipe):
     def __iter__(self) -> Iterator[dict[Any, list[Any]]]:
         for batch in self.source_datapipe:
             columns: dict[Any, list[Any]] = {}
-            for row in batch:
+            for row in self._rows(batch):
                 for key, value in self._pairs(row):
                     columns.setdefault(key, []).append(value)
             yield columns
+
+    def _rows(self, batch: Any) -> Iterator[Any]:
+        """The rows of a batch, of which dictionaries have the same keys."""
+        first = None
+        for row in batch if isinstance(batch, Iterable) else [batch]:
+            if not isinstance(row, (dict, list, tuple)):
+                hint = "batch() makes batches, parse_csv() rows"
+                fail(TypeError, "rows2columnar", "batches of rows were required", type(row), hint)
+            if isinstance(row, dict):
+                first = row if first is None else first
+                keys = self.column_names or first
+                missing = [key for key in keys if key not in row]
+                more = [] if self.column_names else [key for key in row if key not in first]
+                if missing or more:
+                    got = (
+                        f"a row without {missing}" if missing else f"a row with {more} beside them"
+                    )
+                    required = f"rows with the columns {list(keys)} were required"
+                    hint = "column_names says which are taken"
+                    fail(ValueError, "rows2columnar", required, got, hint)
+            yield row
 
     def _pairs(self, row: Any) -> Iterable[tuple[Any, Any]]:
         if isinstance(row, dict):

@@ -272,12 +272,20 @@ class RoundRobinDemultiplexerIterDataPipe(IterDataPipe):
 
 
 class _Column:
-    """One entry of a row."""
+    """One entry of a row, which has so many."""
 
-    def __init__(self, place: int) -> None:
-        self.place = place
+    def __init__(self, place: int, count: int) -> None:
+        self.place, self.count = place, count
 
     def __call__(self, row: Any) -> Any:
+        try:
+            found = len(row)
+        except TypeError:
+            found = 0
+        if found <= self.place:
+            required = f"rows of {self.count} values, as sequence_length says, were required"
+            got = f"{found} values" if found else repr(row)[:60]
+            fail(ValueError, "unzip", required, got, hint="filter() leaves shorter rows out")
         return row[self.place]
 
 
@@ -301,7 +309,7 @@ class UnZipperIterDataPipe(IterDataPipe):
             )
         copies = ForkerIterDataPipe(source_datapipe, len(kept), buffer_size)
         copies = [copies] if len(kept) == 1 else copies
-        return [pipe.map(_Column(i)) for pipe, i in zip(copies, kept, strict=True)]
+        return [pipe.map(_Column(i, sequence_length)) for pipe, i in zip(copies, kept, strict=True)]
 
 
 class _Draw:
@@ -497,4 +505,4 @@ class UnZipperMapDataPipe(MapDataPipe):
         columns_to_skip: Sequence[int] | None = None,
     ) -> Any:
         kept = [i for i in range(sequence_length) if i not in (columns_to_skip or ())]
-        return [source_datapipe.map(_Column(i)) for i in kept]
+        return [source_datapipe.map(_Column(i, sequence_length)) for i in kept]

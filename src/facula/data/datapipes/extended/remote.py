@@ -6,6 +6,7 @@ are asked for when the first value is; an address that cannot be read is an erro
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import io
 import time
@@ -14,17 +15,30 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
-from typing import Any
+from typing import Any, NoReturn
 
-from facula.core.errors import fail
+from facula.core.errors import fail, said, system_kind
 from facula.data.datapipes.datapipe import IterDataPipe
 from facula.data.datapipes.further import extra
 from facula.data.datapipes.iter.utils import IterableWrapperIterDataPipe
-from facula.data.datapipes.utils.common import StreamWrapper, check_function, length_of
+from facula.data.datapipes.utils.common import (
+    NamedStream,
+    StreamWrapper,
+    check_function,
+    length_of,
+    pairs,
+)
 
 
-def _checked(op: str, url: str) -> None:
-    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+def _checked(op: str, url: Any) -> None:
+    if not isinstance(url, str):
+        hint = "a pipe of texts, one for each address"
+        fail(TypeError, op, "an address as text was required", repr(url)[:60], hint)
+    try:
+        scheme = urllib.parse.urlsplit(url).scheme
+    except ValueError:  # of an address like "http://[::1"
+        scheme = ""
+    if scheme not in ("http", "https"):
         fail(
             ValueError,
             op,
@@ -190,19 +204,74 @@ class FSSpecFileListerIterDataPipe(IterDataPipe):
     def __iter__(self) -> Iterator[str]:
         for root in self.datapipe:
             system, path = _file_system(root, self.kwargs, self.op)
-            if system.isfile(path):
+            with _refusals_named(self.op, root):
+                system.invalidate_cache()  # what there was before is not what there is
+                alone = system.isfile(path)
+                names = [] if alone else sorted(system.ls(path, detail=False))
+            if alone:
                 yield root
-                continue
-            for name in sorted(system.ls(path, detail=False)):
+            for name in names:
                 last = name.rstrip("/").rpartition("/")[2]
                 if not any(self.masks) or any(fnmatch(last, mask) for mask in self.masks):
                     yield _address(root, name)
 
 
-def _file_system(address: str, settings: dict[str, Any], op: str) -> tuple[Any, str]:
+def _refused(op: str, address: str, error: Exception) -> NoReturn:
+    kind = system_kind(error, RuntimeError)
+    hint = "check the address, and the settings that say who may read or write it"
+    fail(
+        kind,
+        op,
+        f"{address} could not be read or written",
+        f"{type(error).__name__}: {said(error)}",
+        hint,
+    )
+
+
+@contextlib.contextmanager
+def _refusals_named(op: str, address: str) -> Iterator[None]:
+    """Errors of a file system name the address."""
+    try:
+        yield
+    except Exception as error:  # of fsspec, or of any library that it asks
+        _refused(op, address, error)
+
+
+class _Remote(NamedStream):
+    """The stream of a file somewhere else: an early end, or a refusal, names the address."""
+
+    def failed(self, error: Exception) -> None:
+        _refused(self.op, self.path, error)
+
+
+def _opened(
+    system: Any, op: str, address: str, path: str, mode: str, settings: dict[str, Any]
+) -> Any:
+    """A file of a file system; of text where the mode has no "b"."""
+    with _refusals_named(op, address):
+        if "r" not in mode or "+" in mode:
+            return system.open(path, mode, **settings)
+        words = {} if "b" in mode else {k: settings[k] for k in _TEXT if k in settings}
+        rest = {k: v for k, v in settings.items() if k not in words}
+        stream = _Remote(system.open(path, "rb", **rest), op, address)
+        return stream if "b" in mode else io.TextIOWrapper(stream, **words)
+
+
+_TEXT = ("encoding", "errors", "newline")
+
+
+def _file_system(address: Any, settings: dict[str, Any], op: str) -> tuple[Any, str]:
     core = extra("fsspec.core", op)
+    if not isinstance(address, str):
+        hint = "a pipe of texts, one for each address"
+        fail(TypeError, op, "an address as text was required", repr(address)[:60], hint)
     try:
         return core.url_to_fs(address, **settings)
+    except ValueError as error:
+        hint = "fsspec.available_protocols() has the first parts of addresses"
+        fail(
+            ValueError, op, f"an address that fsspec knows was required, not {address}", error, hint
+        )
     except ImportError as error:
         fail(
             ModuleNotFoundError,
@@ -241,7 +310,7 @@ class FSSpecFileOpenerIterDataPipe(IterDataPipe):
     def __iter__(self) -> Iterator[tuple[str, StreamWrapper]]:
         for address in self.source_datapipe:
             system, path = _file_system(address, self.kwargs, self.op)
-            opened = system.open(path, self.mode, **self.kwargs_for_open)
+            opened = _opened(system, self.op, address, path, self.mode, self.kwargs_for_open)
             yield address, StreamWrapper(opened, name=address)
 
     def __len__(self) -> int:
@@ -270,11 +339,15 @@ class FSSpecSaverIterDataPipe(IterDataPipe):
         self.kwargs_for_open, self.kwargs = kwargs_for_open or {}, kwargs
 
     def __iter__(self) -> Iterator[str]:
-        for name, data in self.source_datapipe:
+        for name, data in pairs(self.op, self.source_datapipe):
             address = name if self.filepath_fn is None else self.filepath_fn(name)
             system, path = _file_system(address, self.kwargs, self.op)
             # within a transaction a file appears when it is whole
-            with system.transaction, system.open(path, self.mode, **self.kwargs_for_open) as file:
+            with (
+                _refusals_named(self.op, address),
+                system.transaction,
+                system.open(path, self.mode, **self.kwargs_for_open) as file,
+            ):
                 file.write(data)
             yield address
 

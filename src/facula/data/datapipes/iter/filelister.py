@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatch
 from typing import Any
 
+from facula.core.errors import fail
 from facula.data.datapipes._decorator import functional_datapipe
 from facula.data.datapipes.datapipe import IterDataPipe
 from facula.data.datapipes.iter.utils import IterableWrapperIterDataPipe
@@ -46,7 +47,10 @@ class FileListerIterDataPipe(IterDataPipe):
         self.datapipe = (
             root if isinstance(root, IterDataPipe) else IterableWrapperIterDataPipe(root)
         )
-        self.masks = [masks] if isinstance(masks, str) else list(masks)
+        self.masks = [masks] if isinstance(masks, str) else masks
+        if not isinstance(self.masks, (list, tuple)) or any(not isinstance(m, str) for m in masks):
+            required, hint = "patterns of names as texts were required", "'*.csv' is one"
+            fail(TypeError, "list_files", required, repr(masks)[:60], hint=hint)
         self.recursive, self.abspath, self.length = recursive, abspath, length
         self.non_deterministic = non_deterministic
 

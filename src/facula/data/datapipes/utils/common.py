@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import io
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.util import find_spec
 from typing import Any, ClassVar, NoReturn
 
@@ -18,10 +18,12 @@ from facula import core
 from facula.core.errors import fail
 
 __all__ = [
+    "NamedStream",
     "StreamWrapper",
     "applied",
     "chosen",
     "get_file_binaries_from_pathnames",
+    "pairs",
     "validate_input_col",
     "validate_pathname_binary_tuple",
 ]
@@ -156,7 +158,24 @@ def applied(fn: Callable[..., Any], value: Any, input_col: Any, output_col: Any)
     return tuple(columns) if isinstance(value, tuple) else columns
 
 
-def validate_pathname_binary_tuple(data: object) -> None:
+def pairs(op: str, source: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """The pairs of a path and what belongs to it that a pipe gives; anything else (a text of two letters, too) is a
+    TypeError of the step that asks.
+    """
+    for value in source:
+        if not isinstance(value, (tuple, list)) or len(value) != 2:
+            got = f"{len(value)} values" if isinstance(value, (tuple, list)) else repr(value)[:60]
+            fail(
+                TypeError,
+                op,
+                "pairs of a path and what belongs to it were required",
+                got,
+                hint="open_files() gives pairs of a path and a stream",
+            )
+        yield value[0], value[1]
+
+
+def validate_pathname_binary_tuple(data: object, op: str = "datapipes") -> None:
     """Raise where a value is no pair of a path and a stream of bytes."""
     kinds = (io.BufferedIOBase, io.RawIOBase, StreamWrapper)
     right = (
@@ -168,9 +187,11 @@ def validate_pathname_binary_tuple(data: object) -> None:
     if not right:
         fail(
             TypeError,
-            "datapipes",
+            op,
             "pathname binary data should be a tuple of a path and a binary stream",
-            tuple(map(type, data)) if isinstance(data, tuple) else type(data),
+            tuple(each if isinstance(each, str) else type(each) for each in data)
+            if isinstance(data, tuple)
+            else type(data),
             hint="open_files(mode='b') gives such pairs",
         )
 
@@ -179,7 +200,8 @@ def get_file_binaries_from_pathnames(
     pathnames: Any, mode: str, encoding: str | None = None
 ) -> Iterator[tuple[str, StreamWrapper]]:
     """Pairs of each path and its open file."""
-    paths = [pathnames] if isinstance(pathnames, str) else pathnames
+    alone = isinstance(pathnames, str) or not isinstance(pathnames, Iterable)
+    paths = [pathnames] if alone else pathnames
     for path in paths:
         if not isinstance(path, str):
             fail(
@@ -189,8 +211,60 @@ def get_file_binaries_from_pathnames(
                 type(path),
                 hint="os.fspath(path) makes a string of a path",
             )
+        if "\0" in path:
+            fail(
+                ValueError,
+                "open_files",
+                "a path without bytes of zero was required",
+                repr(path),
+                hint="no file has such a name",
+            )
         stream = open(path, mode if mode.startswith("r") else f"r{mode}", encoding=encoding)  # noqa: SIM115
         yield path, StreamWrapper(stream, name=path)
+
+
+class NamedStream(io.BufferedIOBase):
+    """A stream of bytes whose errors the step that opened it puts into words (`failed`)."""
+
+    def __init__(self, stream: Any, op: str, path: str) -> None:
+        self._stream, self.op, self.path = stream, op, path
+
+    def failed(self, error: Exception) -> None:
+        """Raise what an error of the stream means; where this raises nothing, the error itself goes on."""
+        raise NotImplementedError
+
+    def _do(self, function: Callable[..., Any], *args: object) -> Any:
+        try:
+            return function(*args)
+        except Exception as error:  # of any library that reads
+            self.failed(error)
+            raise
+
+    def read(self, size: int | None = -1) -> bytes:
+        return self._do(self._stream.read, -1 if size is None else size)
+
+    read1 = read
+
+    def readline(self, size: int | None = -1) -> bytes:
+        whole = size is None or size < 0  # fsspec's streams take no size
+        return self._do(self._stream.readline, *(() if whole else (size,)))
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return self._stream.seekable()
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._do(self._stream.seek, offset, whence)
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+        super().close()
 
 
 class StreamWrapper:

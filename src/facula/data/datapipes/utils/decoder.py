@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import facula
-from facula.core.errors import fail
+from facula.core.errors import fail, said
 from facula.data.datapipes.further import extra
 from facula.data.datapipes.utils.common import StreamWrapper
 
@@ -167,6 +167,12 @@ def mathandler(**loadmat_kwargs: Any) -> MatHandler:
     return MatHandler(**loadmat_kwargs)
 
 
+def _is_ours(handler: object) -> bool:
+    """Whether a handler is one of this module: what others raise is their own."""
+    classes = (ImageHandler, MatHandler)
+    return isinstance(handler, classes) or handler in (basichandlers, videohandler, audiohandler)
+
+
 def extension_extract_fn(pathname: str) -> str:
     """The extension of a path, without the dot."""
     return os.path.splitext(pathname)[1][1:]
@@ -191,14 +197,31 @@ class Decoder:
         inner = data.file_obj if isinstance(data, StreamWrapper) else data
         return isinstance(inner, (io.BufferedIOBase, io.RawIOBase)) or hasattr(inner, "read")
 
-    def decode1(self, key: str, data: object) -> Any:
-        """The value of one entry; what no handler knows stays as it is."""
+    def decode1(self, key: str, data: object, name: str = "") -> Any:
+        """The value of one entry; what no handler knows stays as it is.
+
+        Raises:
+            ValueError, RuntimeError: a handler of this module finds the data of the file `name` broken.
+        """
         if not data:
             return data
         if isinstance(data, (str, dict, list, tuple, int, float)):
             return data
         for handler in self.handlers:
-            result = handler(key, data)
+            try:
+                result = handler(key, data)
+            except (ModuleNotFoundError, MemoryError):
+                raise
+            except Exception as error:  # of any of the libraries that decode
+                if not _is_ours(handler) or str(error).startswith("[routed_decode]"):
+                    raise
+                fail(
+                    ValueError if isinstance(error, ValueError) else RuntimeError,
+                    "routed_decode",
+                    f"data that can be decoded as .{key} were required in {name or 'it'}",
+                    said(error),
+                    hint="the file may be cut off, damaged, or of another format",
+                )
             if result is not None:
                 return result
         return data
@@ -214,7 +237,7 @@ class Decoder:
             if self._is_stream_handle(value):
                 stream, value = value, value.read()
                 stream.close()
-            result[name] = self.decode1(self.key_fn(name), value)
+            result[name] = self.decode1(self.key_fn(name), value, name)
         return result
 
     def __call__(self, data: Any) -> dict[str, Any]:
