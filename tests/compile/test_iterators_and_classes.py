@@ -68,6 +68,67 @@ def running_sums(items):
         yield total
 
 
+def told_endings(told, given):
+    """A generator that tells when it ends."""
+    try:
+        yield given
+        yield given + 1
+    finally:
+        told.append("ended")
+
+
+def left_by_a_break(v, told):
+    for item in told_endings(told, v):
+        found = item
+        break
+    told.append("behind the loop")
+    return found
+
+
+def left_by_a_return(v, told):
+    def inner():
+        for item in told_endings(told, v):
+            return item
+
+    item = inner()
+    told.append("behind the call")
+    return item
+
+
+def kept_in_a_variable(v, told):
+    items = told_endings(told, v)
+    for item in items:
+        found = item
+        break
+    told.append("behind the loop")
+    return found + next(items)
+
+
+def given_back(v, told):
+    items = told_endings(told, v)
+    next(items)
+    told.append("behind the first")
+    return items
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        left_by_a_break,
+        left_by_a_return,
+        kept_in_a_variable,
+        pytest.param(given_back, marks=pytest.mark.breaks),
+    ],
+)
+def test_generators_that_are_left_end_where_python_ends_them(function):
+    wanted, got, again = [], [], []
+    compiled = facula.compile(function, backend="eager")
+    function(x, wanted)
+    for told in (got, again):
+        compiled(x, told)
+    assert got == again == wanted and "ended" in wanted
+
+
 def test_a_generator_that_has_not_started_is_made_again():
     check(lambda v: (running_sums([v, v + 1]), itertools.compress("abc", [1, 0, 1])), x)
 

@@ -93,3 +93,23 @@ def test_gradients_of_small_orders_stay_in_float16():
     assert norm.item() == pytest.approx(exact**2, rel=2e-3)
     expected = [v**-0.5 * exact for v in x.tolist()]
     assert x.grad.tolist() == pytest.approx(expected, rel=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "sizes"),
+    [
+        (facula.float16, (1e-3, 1e-4, 1e-5, 3e-6)),
+        (facula.float32, (1e-38, 3e-40, 1e-42)),
+        (facula.bfloat16, (1e-38, 3e-38)),
+    ],
+)
+def test_gradients_of_norms_whose_inverse_leaves_the_range(dtype, sizes):
+    for size in sizes:
+        x = (facula.tensor([3.0, -4.0, 1.0]) * size).to(dtype).requires_grad_()
+        x.norm().backward()
+        values = x.detach().double().tolist()
+        wanted = [v / norm_of([abs(v) for v in values], 2.0) for v in values]
+        # the norm itself has few digits here: it is rounded to a step of `smallest`
+        smallest = facula.finfo(dtype).tiny * facula.finfo(dtype).eps
+        rel = 2 * facula.finfo(dtype).eps + smallest / (5 * size)
+        assert x.grad.double().tolist() == pytest.approx(wanted, rel=rel, abs=0)

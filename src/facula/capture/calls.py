@@ -627,15 +627,19 @@ class Calls(Part):
         result = self.next(receiver)
         return (True, Known(None)) if result is STOP else (False, result)
 
+    def close(self, owner: GeneratorValue) -> None:
+        """End a generator where it waits, as `close()` does and as its last reference goes."""
+        if owner.started and not owner.done:
+            try:
+                self.resume(owner, None, self.new_exception(GeneratorExit, []))
+            except Raised as error:
+                if not issubclass(error.value.kind, (GeneratorExit, StopIteration)):
+                    raise
+        owner.done = True
+
     def _generator_method(self, owner: GeneratorValue, name: str, args: list[Any]) -> Any:
         if name == "close":
-            if owner.started and not owner.done:
-                try:
-                    self.resume(owner, None, self.new_exception(GeneratorExit, []))
-                except Raised as error:
-                    if not issubclass(error.value.kind, (GeneratorExit, StopIteration)):
-                        raise
-            owner.done = True
+            self.close(owner)
             return Known(None)
         if name == "throw":
             thrown = self.force(args[-1] if len(args) == 1 else args[1])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from facula.capture.frames import NULL, STOP, Frame, Returned, Yielded, action
 from facula.capture.instructions import VERSION, Instruction
+from facula.capture.opcodes_stack import let_go
 
 if TYPE_CHECKING:
     from facula.capture.symbolic import Symbolic
@@ -95,11 +96,14 @@ def load_build_class(d: Symbolic, f: Frame, i: Instruction) -> None:
 
 @action("RETURN_VALUE")
 def return_value(d: Symbolic, f: Frame, i: Instruction) -> Returned:
-    return Returned(f.pop())
+    value = f.pop()
+    let_go(d, f)
+    return Returned(value)
 
 
 @action("RETURN_CONST")
 def return_const(d: Symbolic, f: Frame, i: Instruction) -> Returned:
+    let_go(d, f)
     return Returned(d.constant(i.value))
 
 

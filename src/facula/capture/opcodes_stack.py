@@ -5,20 +5,37 @@ Keeps true: an action takes its operands off, asks the domain, and puts the resu
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from facula.capture.frames import NULL, UNBOUND, Frame, action
 from facula.capture.graph_names import called_after
 from facula.capture.instructions import VERSION, Instruction
+from facula.capture.values import GeneratorValue
 
 if TYPE_CHECKING:
     from facula.capture.symbolic import Symbolic
     from facula.capture.values import Value
 
+#: references to a value that one local variable has, while it is counted
+ALONE = 2
+
 
 @action("POP_TOP")
 def pop_top(d: Symbolic, f: Frame, i: Instruction) -> None:
-    f.pop()
+    value = f.pop()
+    # a loop that was left: its generator's `finally` runs here, unless somebody else has it
+    if isinstance(value, GeneratorValue) and value.started and sys.getrefcount(value) == ALONE:
+        d.close(value)
+
+
+def let_go(d: Symbolic, f: Frame) -> None:
+    """A function ends: so do the generators that only its variables have."""
+    for name in [*f.locals]:
+        value = f.locals[name]
+        if isinstance(value, GeneratorValue) and value.started:
+            if sys.getrefcount(value) == ALONE + 1:  # the table of the variables has it as well
+                d.close(value)
 
 
 @action("PUSH_NULL")

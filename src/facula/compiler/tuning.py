@@ -21,10 +21,10 @@ from facula.runtime import cache, cpu_features
 log = logs.get_logger("inductor")
 
 #: runs of each candidate; the least time counts
-RUNS = 5
+RUNS = 5  # speed only
 _known: dict[str, str] = {}
 #: how many choices were asked for
-ASKED = [0]
+ASKED = [0]  # any value does: who looks compares it with an earlier one
 
 
 def fastest(what: str, candidates: Mapping[str, Callable[[], Any]]) -> str:

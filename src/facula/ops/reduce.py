@@ -373,6 +373,22 @@ def _real_spread(
 ) -> None:
     dims = launch.wrap_dims(kernel, dim, self.dim())
     launch.run_reduction(kernel, outs, self, dims, (float(correction),))
+    if not _squares_fit(outs[0], self, kernel.startswith("std"), correction):
+        wide = tuple(core.empty(out.shape, dtype=core.float64) for out in outs)
+        launch.run_reduction(kernel, wide, self.to(core.float64), dims, (float(correction),))
+        for out, result in zip(outs, wide, strict=True):
+            out.copy_(result)
+
+
+def _squares_fit(out: core.Tensor, x: core.Tensor, root: bool, correction: float) -> bool:
+    """Whether no spread in `out` says that squared deviations left the range of float32, in which
+    they are added up; those of float16 never do, those of float64 have no wider one."""
+    count = x.numel() // max(out.numel(), 1)
+    if x.dtype not in (core.float32, core.bfloat16) or count <= correction or out.numel() == 0:
+        return True
+    limits = core.finfo(core.float32)
+    least = count * limits.tiny / (count - correction)  # below, the sum has lost digits
+    return launch.inside(out, math.sqrt(least) if root else least, limits.max)
 
 
 def _variance_gradient(

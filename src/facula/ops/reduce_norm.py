@@ -114,9 +114,7 @@ def powers_fit(out: core.Tensor, count: int, ord: float) -> bool:
     least = count * limits.tiny  # of the sum: 24 or 53 digits behind it are lost
     bound = least ** (1 / ord) if ord > 0 or least ** (1 / -ord) > 0 else inf
     low, high = (bound, limits.max) if ord > 0 else (limits.smallest_normal, bound)
-    found = core.empty((1,), dtype=core.int64)
-    core.kernel(f"outside:{out.dtype.code}")((found, out), (1, out.numel(), 1, 1), (low, high))
-    return core.passed(found)
+    return launch.inside(out, low, high)
 
 
 def _scaled_norm(x: core.Tensor, ord: float, dims: tuple[int, ...], keepdim: bool) -> Any:
@@ -140,7 +138,8 @@ def _norm_gradient(
         return x.sign() * grad
     if ord == 2:
         zero = norm == 0  # divides by one there, so that a tangent is no NaN
-        return x * (grad / norm.masked_fill(zero, 1)).masked_fill(zero, 0)
+        # a quotient of an element and its norm is at most 1, one of `grad` may leave the range
+        return x / norm.masked_fill(zero, 1) * grad.masked_fill(zero, 0)
     magnitude = x.abs()
     if ord in (inf, -inf):
         reached = F.logical_or(magnitude == norm, F.logical_and(F.isnan(magnitude), F.isnan(norm)))

@@ -309,11 +309,9 @@ def moments_block(x: Scalar) -> State:
     deviation = x - mean
     count = cast(row_length(), "f64")
     shift = cast(row_sum(deviation), "f64") / count
-    return (
-        count,
-        cast(mean, "f64") + shift,
-        cast(row_sum(deviation * deviation), "f64") - count * shift * shift,
-    )
+    squares = cast(row_sum(deviation * deviation), "f64") - count * shift * shift
+    # equal elements whose squares are rounded or vanish must not leave less than nothing
+    return count, cast(mean, "f64") + shift, where(squares < 0, 0.0, squares)
 
 
 def moments_merge(a: State, b: State) -> State:

@@ -176,7 +176,11 @@ def reciprocal(x):
 )
 def pow(x, exponent):
     """``self ** exponent`` as in C99; integers wrap, and a negative exponent truncates towards zero."""
-    return s.pow(x, exponent)
+    power = s.pow(x, exponent)
+    if x.is_complex:  # no logarithm is needed, which rounds and is none of infinity
+        for known, value in ((1, x), (2, x * x), (0.5, s.sqrt(x)), (-1, s.reciprocal(x))):
+            power = s.where(exponent == known, value, power)
+    return power
 
 
 @pow.backward

@@ -131,7 +131,9 @@ static void bincount_part(char *const *p, const int64_t *n, const fk_scalar *s, 
 }
 
 static int bincount(char *const *p, const int64_t *n, const fk_scalar *s, const fk_runtime *rt) {
-    int64_t *counts = (int64_t *)p[0], slots = n[0] > 65536 && n[1] * 16 < n[0] ? rt->threads() : 1;
+    int64_t *counts = (int64_t *)p[0];
+    int worth = n[0] > 65536 && n[1] * 16 < n[0]; /* speed only */
+    int64_t slots = worth ? rt->threads() : 1;
     int64_t *tables = rt->scratch(slots * 2 * n[1] * (int64_t)sizeof(int64_t));
     if (!tables) return 1;
     char *pointers[] = {p[0], p[1], (char *)tables};
