@@ -101,6 +101,37 @@ def test_gradients_of_norms_are_differences(which: str):
     assert_close(found[2], facula.tensor(grad.sum((0, 1) if which == "layer" else (0, 2))))
 
 
+@pytest.mark.parametrize("dtype", [facula.float16, facula.bfloat16])
+@pytest.mark.parametrize("which", ["layer", "group"])
+def test_gradients_of_norms_in_16_bits(which: str, dtype: facula.dtype):
+    """Those of float64 of the same numbers; each in the dtype of what it belongs to."""
+    x, grad, weight = (facula.tensor(normal(*s)).to(dtype) for s in ((2, 4, 6), (2, 4, 6), (6,)))
+    weight = weight if which == "layer" else weight[:4]
+
+    def gradients(x, grad, weight):
+        if which == "layer":
+            _, mean, rstd = facula.native_layer_norm(x, (6,), None, None, 1e-5)
+            return aten.native_layer_norm_backward(
+                grad, x, [6], mean, rstd, weight, None, [True] * 3
+            )
+        _, mean, rstd = facula.native_group_norm(x, None, None, 2, 4, 6, 2, 1e-5)
+        return aten.native_group_norm_backward(grad, x, mean, rstd, weight, 2, 4, 6, 2, [True] * 3)
+
+    wanted = gradients(x.double(), grad.double(), weight.double())
+    for got, exact in zip(gradients(x, grad, weight), wanted, strict=True):
+        assert got.dtype is dtype
+        assert_close(got.double(), exact, rtol=0.03, atol=8 * facula.finfo(dtype).eps)
+
+
+def test_statistics_of_layer_norm_have_the_dtype_of_the_parameters():
+    x = facula.tensor(normal(2, 6)).to(facula.bfloat16)
+    weight = facula.ones(6)
+    out, mean, rstd = facula.native_layer_norm(x, (6,), weight, weight, 1e-5)
+    assert (out.dtype, mean.dtype, rstd.dtype) == (x.dtype, facula.float32, facula.float32)
+    assert_close(mean, x.float().mean(1, keepdim=True))
+    assert facula.native_layer_norm(x, (6,), None, None, 1e-5)[1].dtype is facula.bfloat16
+
+
 def test_pools_and_their_gradients():
     x = normal(2, 3, 4, 6)
     means = x.reshape(2, 3, 2, 2, 3, 2).mean((3, 5))

@@ -153,6 +153,11 @@ def _native_batch_norm_legit_no_training(
     return F.native_batch_norm(input, weight, bias, running_mean, running_var, False, momentum, eps)
 
 
+def _wide(*statistics: core.Tensor) -> tuple[core.Tensor, ...]:
+    """Statistics in the dtype in which kernels keep them: float32 for 16 bits."""
+    return tuple(s.to(core.promote_types(s.dtype, core.float32)) for s in statistics)
+
+
 def _asked(gradients: tuple[Any, ...], output_mask: Any) -> tuple[Any, ...]:
     """The gradients that a mask asks for; None in the places of the others."""
     return tuple(g if asked else None for g, asked in zip(gradients, output_mask, strict=True))
@@ -170,8 +175,8 @@ def native_layer_norm_backward(
     """The gradients of input, weight and bias of `native_layer_norm`, of those that the mask asks for."""
     shape = tuple(normalized_shape)
     ones = input.new_ones(shape) if weight is None else weight
-    found = F.layer_norm_backward(grad_out, input, mean, rstd, ones, True)
-    parts = (found[0], *(None if g is None else g.reshape(shape) for g in found[1:]))
+    found = F.layer_norm_backward(grad_out, input, *_wide(mean, rstd), ones, True)
+    parts = (found[0], *(g.reshape(shape).to(ones.dtype) for g in found[1:]))
     return _asked(parts, output_mask)
 
 
@@ -186,7 +191,8 @@ def native_group_norm_backward(
 ):  # fmt: skip
     """The gradients of input, weight and bias of `native_group_norm`, of those that the mask asks for."""
     ones = input.new_ones((C,)) if weight is None else weight
-    return _asked(F.group_norm_backward(grad_out, input, group, mean, rstd, ones), output_mask)
+    found = F.group_norm_backward(grad_out, input, group, *_wide(mean, rstd), ones)
+    return _asked((found[0], *(g.to(ones.dtype) for g in found[1:])), output_mask)
 
 
 @composite(

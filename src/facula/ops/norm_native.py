@@ -145,6 +145,7 @@ def native_group_norm_of_sizes(
     out=False,
 )
 def native_layer_norm_of_dtype(input, normalized_shape, weight, bias, eps):
-    """Layer norm, with the rows' means and inverse deviations in the input's dtype."""
+    """Layer norm, with the rows' means and inverse deviations in the parameters' or the input's dtype."""
     out, mean, scale = F.native_layer_norm(input, normalized_shape, weight, bias, eps)
-    return out, mean.to(input.dtype), scale.to(input.dtype)
+    known = next((p for p in (weight, bias) if p is not None), input)
+    return out, mean.to(known.dtype), scale.to(known.dtype)
