@@ -135,3 +135,22 @@ def test_opcheck_traces_programs_and_takes_operators_of_facula():
         library.opcheck(f, (x,), test_utils="test_aot_dispatch_dynamic", rtol=100.0, atol=100.0)
     with pytest.raises(ValueError, match="tests among"):
         library.opcheck(facula.ops.aten.sin.default, (x,), test_utils="unknown")
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_numbers_under_vmap_are_those_of_every_entry():
+    """A result that is no tensor cannot be one for each entry: the first one's was taken for all."""
+    library = facula.library.Library("numbers_of_entries", "DEF")
+    library.define("count(Tensor x) -> int")
+    library.impl("count", lambda x: x.numel(), "CPU")
+    library.define("positive(Tensor x) -> int")
+    library.impl("positive", lambda x: int((x > 0).sum()), "CPU")
+    operators = facula.ops.numbers_of_entries
+    for batch in (1, 3):
+        scaled = facula.vmap(lambda x: x * operators.count(x))(facula.ones(batch, 4))
+        assert scaled.tolist() == [[4.0] * 4] * batch
+    x = facula.tensor([[1.0, 1.0], [1.0, 2.0]])
+    assert facula.vmap(lambda x: x * operators.positive(x))(x).tolist() == [[2.0, 2.0], [2.0, 4.0]]
+    x = facula.tensor([[1.0, 1.0], [1.0, -2.0]])
+    with pytest.raises(RuntimeError, match=r"one number for all entries .* got \[2, 1\]"):
+        facula.vmap(lambda x: x * operators.positive(x))(x)

@@ -347,6 +347,14 @@ def _entry(batch: Batch, index: int, x: core.Tensor) -> Any:
 
 def _stacked(op: core.Op, values: Sequence[core.Tensor]) -> Any:
     if not isinstance(values[0], Tensor):
+        if any(value != values[0] for value in values):
+            fail(
+                RuntimeError,
+                op.name,
+                "vmap: one number for all entries of the batch was required",
+                got=str(list(values)),
+                hint="return a tensor: each entry of it has its own number",
+            )
         return Same(values[0])
     if any(v.shape != values[0].shape for v in values):
         fail(
