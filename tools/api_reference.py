@@ -88,7 +88,11 @@ def names_of(module: ModuleType) -> list[str]:
 
 
 def _is_documented_here(value: Any) -> bool:
-    if isinstance(value, ModuleType) or not callable(value) or isinstance(value, core.Op):
+    if (
+        isinstance(value, ModuleType)
+        or not callable(value)
+        or isinstance(value, (core.Op, core.Alias))
+    ):
         return False
     return not hasattr(value, "definition") and str(
         getattr(value, "__module__", "") or ""

@@ -191,6 +191,7 @@ def operator_arguments(
 def operator_stub(name: str, operator: Any, method: bool) -> str:
     """The declaration of an operator, or of its in-place form, in a module or in Tensor."""
     indent = "    " if method else ""
+    operator = core.operator_of(operator)
     inplace = isinstance(operator, core.InplaceOp)
     definition = operator.definition
     changed = "Self" if method else "Tensor"
@@ -277,7 +278,7 @@ def _special(name: str) -> str:
 
 def _tensor_member(name: str, value: Any, source: cython_signatures.Source) -> str:
     """One member of Tensor."""
-    if isinstance(value, (core.Op, core.InplaceOp)):
+    if isinstance(value, (core.Op, core.InplaceOp, core.Alias)):
         return operator_stub(name, value, True)
     if isinstance(value, property) or type(value).__name__ == "getset_descriptor":
         kind = FIELDS.get(name, "Any")

@@ -222,3 +222,11 @@ def test_construction_from_nested_data():
     ):
         with pytest.raises(kind):
             facula.tensor(wrong)
+
+
+def test_a_stream_is_a_number_or_none():
+    x = facula.ones(2)
+    assert facula.from_dlpack(x.__dlpack__(stream=None)).tolist() == [1, 1]
+    assert facula.from_dlpack(x.__dlpack__(stream=1)).tolist() == [1, 1]
+    with pytest.raises(TypeError, match="stream must be"):
+        x.__dlpack__(stream=object())

@@ -649,3 +649,43 @@ def attention(
         powers = numpy.exp(scores - scores.max())
         made[place] = powers @ value[batch] / powers.sum()
     return made
+
+
+@oracle(
+    "_native_multi_head_attention",
+    kind="loop",
+    factor=256,
+    empty=False,
+    samples=lambda S: [
+        call(*(S(2, n, 4) for n in (3, 5, 5)), 4, 2, *_projections(S)),
+        call(*(S(2, 3, 4) for _ in range(3)), 4, 2, *_projections(S), average_attn_weights=False),
+        call(*(S(2, n, 4) for n in (3, 5, 5)), 4, 2, *_projections(S), S.of(numpy.tri(3, 5) == 0),
+             mask_type=0),
+        call(*(S(2, n, 4) for n in (3, 5, 5)), 4, 1, *_projections(S),
+             S.of(numpy.array([[0, 1, 0, 0, 1], [0, 0, 0, 1, 1]]) > 0), mask_type=1),
+    ],
+)  # fmt: skip
+def native_attention(
+    query, key, value, embed_dim, num_head, qkv_weight, qkv_bias, proj_weight, proj_bias, mask=None,
+    need_weights=True, average_attn_weights=True, mask_type=None,
+):  # fmt: skip
+    wide, size = embed_dim // num_head, embed_dim
+    q, k, v = (
+        x @ qkv_weight[i * size : (i + 1) * size].T + qkv_bias[i * size : (i + 1) * size]
+        for i, x in enumerate((query, key, value))
+    )
+    made = numpy.empty(query.shape)
+    weights = numpy.empty((len(query), num_head, query.shape[1], key.shape[1]))
+    for b, h, row in numpy.ndindex(weights.shape[:3]):
+        part = slice(h * wide, (h + 1) * wide)
+        scores = k[b, :, part] @ q[b, row, part] / wide**0.5
+        if mask is not None:
+            scores = numpy.where(mask[b] if mask_type == 1 else mask[row], -numpy.inf, scores)
+        powers = numpy.exp(scores - scores.max())
+        weights[b, h, row] = powers / powers.sum()
+        made[b, row, part] = weights[b, h, row] @ v[b, :, part]
+    return made @ proj_weight.T + proj_bias, weights.mean(1) if average_attn_weights else weights
+
+
+def _projections(S):  # noqa: N803 - as in all samples
+    return S(12, 4), S(12), S(4, 4), S(4)

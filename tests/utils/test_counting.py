@@ -1,8 +1,14 @@
 """Floating-point operations are counted by operator and by module, forward and backward."""
 
+import pytest
+
 import facula
 from facula import nn
-from facula.utils.flop_counter import FlopCounterMode, register_flop_formula
+from facula.utils.flop_counter import (
+    FlopCounterMode,
+    register_flop_formula,
+    sdpa_flop_count,
+)
 from facula.utils.module_tracker import ModuleTracker
 
 
@@ -29,6 +35,38 @@ def test_a_formula_of_ones_own():
     with FlopCounterMode(display=False) as counter:
         facula.sin(facula.ones(3))
     assert counter.get_flop_counts()["Global"] == {op: 21}
+
+
+def test_formulas_of_one_counter_get_shapes_or_tensors():
+    seen = []
+
+    def raw(*args, out_val):
+        seen.append((args[0].shape, out_val.shape))
+        return out_val.numel()
+
+    raw._get_raw = True
+    x = facula.ones(4, 5)
+    for formula, count in ((lambda a, b, out_shape: a[0] + out_shape[1], 9), (raw, 20)):
+        mapping = {facula.ops.aten.add: formula}
+        with FlopCounterMode(display=False, custom_mapping=mapping) as counter:
+            x + x
+        assert counter.get_total_flops() == count
+    assert seen == [((4, 5), (4, 5))]
+
+
+def test_attention_by_its_shapes():
+    query, few, bad = (2, 8, 3, 4), (2, 2, 5, 4), (2, 3, 5, 4)
+    scores, values = 2 * 2 * 8 * 3 * 5 * 4, 2 * 2 * 8 * 3 * 5 * 4
+    assert sdpa_flop_count(query, few, few) == scores + values
+    with pytest.raises(AssertionError, match="queries, keys and values that fit"):
+        sdpa_flop_count(query, bad, bad)
+
+
+def test_what_a_counter_refuses_and_says():
+    with pytest.raises(ValueError, match="OpOverloadPacket"):
+        register_flop_formula(facula.ops.aten.cos.default)(lambda x, out_shape: 1)
+    with pytest.warns(UserWarning, match="not needed"):
+        FlopCounterMode(nn.Linear(1, 1))
 
 
 def test_modules_that_are_running():

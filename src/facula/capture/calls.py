@@ -378,7 +378,7 @@ class Calls(Part):
         return self.trusted(found)
 
     def _call_known(self, function: Known, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        obj = function.obj
+        obj = core.operator_of(function.obj)
         rule = rules.rule_for(obj)
         if rule is not None:
             self._check_arguments(obj, args, kwargs)

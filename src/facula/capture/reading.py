@@ -241,7 +241,7 @@ class Reading(Part):
             return Known(obj, source)
         if kind is re.Match and source.kind == "held":
             return Known(obj, source)
-        if isinstance(obj, _BY_IDENTITY) or kind in (core.Op, core.InplaceOp):
+        if isinstance(obj, _BY_IDENTITY) or kind in (core.Op, core.InplaceOp, core.Alias):
             self._same_object(source, obj)
             return Known(obj, source)
         return self._new_object(obj, kind, source)
@@ -440,7 +440,7 @@ class Reading(Part):
 
 def _is_itself(obj: object) -> bool:
     """Whether an object is equal to itself alone: a function, a class, an operator."""
-    return isinstance(obj, (*_BY_IDENTITY, types.FunctionType, core.Op, core.InplaceOp))
+    return isinstance(obj, (*_BY_IDENTITY, types.FunctionType, core.Op, core.InplaceOp, core.Alias))
 
 
 def _is_module_table(source: Source) -> bool:

@@ -67,6 +67,12 @@ class finfo:
         digits = int(mantissa * 0.30103)
         self.resolution = 10.0**-digits
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, finfo) and self.dtype == other.dtype
+
+    def __hash__(self) -> int:
+        return hash((finfo, self.dtype))
+
     def __repr__(self) -> str:
         return (
             f"finfo(resolution={self.resolution:g}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, "
@@ -105,6 +111,12 @@ class iinfo:
         self.bits = type.itemsize * 8
         self.min = -(2 ** (self.bits - 1)) if type.is_signed else 0
         self.max = 2 ** (self.bits - 1) - 1 if type.is_signed else 2**self.bits - 1
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, iinfo) and self.dtype == other.dtype
+
+    def __hash__(self) -> int:
+        return hash((iinfo, self.dtype))
 
     def __repr__(self) -> str:
         return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"

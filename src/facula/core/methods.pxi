@@ -558,6 +558,9 @@ def m___array__(Tensor self, dtype=None, copy=None):
 @_method
 @cython.binding(True)
 def m___dlpack__(Tensor self, *, stream=None, max_version=None, dl_device=None, copy=None):
+    if stream is not None and not isinstance(stream, int):
+        raise said(TypeError, "[__dlpack__] a number of a stream, or None, was required: stream must be ``int`` or ``none``, got "
+                        + type(stream).__name__ + "\nhint: memory of the CPU has no streams: leave it out")
     return to_dlpack(self.clone() if copy else self)
 
 

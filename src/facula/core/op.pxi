@@ -32,6 +32,8 @@ cdef class Op:
     cdef list keep               # what `arguments` borrows
     cdef bint has_out
     cdef readonly object inplace
+    cdef object method           # the method of Tensor that it is, as overrides are told of Python's own operators; or None
+    cdef object reflected        # what they are told where the tensor stands on the right: `Tensor.__rsub__`; or None
     cdef object check            # Python: raises for attributes (by name) out of range, or None
     cdef int dtype_at            # where `dtype` stands in a factory: out= decides it where it is not given; else -1
     cdef object impl             # Python: runs the operator on normalised arguments
@@ -229,6 +231,7 @@ cdef class InplaceOp:
     """The in-place form `name_` of an operator."""
     cdef vectorcallfunc vectorcall
     cdef readonly Op op
+    cdef object method           # as in `Op`
     cdef dict __dict__
 
     def __cinit__(self, Op op):
@@ -409,18 +412,19 @@ cdef inline bint overrides(object x):
 
 
 cdef PyObject *op_vectorcall(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames) except NULL:
-    r = op_call(<Op>self, args, fk_nargs(nargsf), kwnames, FORM_FUNCTIONAL)
+    r = op_call(<Op>self, args, fk_nargs(nargsf), kwnames, FORM_FUNCTIONAL, self)
     Py_INCREF(r)
     return <PyObject *>r
 
 
 cdef PyObject *inplace_vectorcall(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames) except NULL:
-    r = op_call((<InplaceOp>self).op, args, fk_nargs(nargsf), kwnames, FORM_INPLACE)
+    r = op_call((<InplaceOp>self).op, args, fk_nargs(nargsf), kwnames, FORM_INPLACE, self)
     Py_INCREF(r)
     return <PyObject *>r
 
 
-cdef object op_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, int form):
+cdef object op_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, int form, PyObject *called):
+    """Run an operator, or its in-place form; `called` is the name by which: itself, or an alias."""
     cdef PyObject *slots[24]
     cdef PyObject *out = NULL
     cdef uint32_t k = fk_tls_keys()
@@ -455,11 +459,13 @@ cdef object op_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
         return op.older(op.inplace if form == FORM_INPLACE else op, *[<object>args[i] for i in range(nargs)])
     cdef list owned = []
     read_arguments(op, args, nargs, kwnames, slots, &out, owned)
-    if form == FORM_INPLACE and not isinstance(slot_value(op, slots, 0), Tensor):
+    if form == FORM_INPLACE and not isinstance(slot_value(op, slots, 0), Tensor) and not overrides(slot_value(op, slots, 0)):
         raise said(TypeError, "[%s_] a tensor was required as the first argument: got %s" % (op.name, type(slot_value(op, slots, 0)).__name__) + "\nhint: the in-place form changes a tensor: facula.as_tensor(x) makes one")
     for i in range(op.nargs):
         if slots[i] != NULL and op.arguments[i].type <= T_OPERAND:
             k |= keys_of(<object>slots[i])
+    if op.nargs and slots[0] != NULL and op.arguments[0].type == T_ANY:
+        k |= keys_of(<object>slots[0]) & K_OVERRIDE
     if out != NULL:
         k |= keys_of(<object>out)
     if k & K_PROFILE:
@@ -471,7 +477,7 @@ cdef object op_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
     if k & K_SLOW and ((k & K_SLOW) != K_AUTOCAST or op.autocasts):
         if op.kind == KIND_COMPOSITE and form == FORM_FUNCTIONAL and out == NULL and runs_through(op, k):
             return general_call(op, slots, form, None, k)
-        r = slow_call(op, args, nargs, kwnames, form, k)
+        r = slow_call(op, args, nargs, kwnames, form, k, <object>called)
         if r is not NotImplemented:
             return r
     if op.kind == KIND_POINTWISE:

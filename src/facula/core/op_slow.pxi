@@ -36,19 +36,19 @@ cdef object raise_escaped(object function):
 AUTOCAST = [None]          # function(op, args, kwargs) that casts and calls, or NotImplemented; set with the bit
 
 
-cdef object slow_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, int form, uint32_t k):
+cdef object slow_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, int form, uint32_t k, object called):
     cdef tuple a = tuple([<object>args[i] for i in range(nargs)])
     cdef dict kw = {}
     if kwnames != NULL:
         for i, name in enumerate(<tuple>kwnames):
             kw[name] = <object>args[nargs + i]
     function = op if form == FORM_FUNCTIONAL else op.inplace
-    return slow_dispatch(op, function, a, kw, k)
+    return slow_dispatch(op, function, called, a, kw, k)
 
 
-cdef object slow_dispatch(Op op, object function, tuple a, dict kw, uint32_t k):
+cdef object slow_dispatch(Op op, object function, object called, tuple a, dict kw, uint32_t k):
     if k & (K_OVERRIDE | K_FUNCTION_MODE):
-        r = torch_function(function, a, kw, k)
+        r = torch_function(called, a, kw, k)
         if r is not NotImplemented:
             return r
         k &= ~<uint32_t>(K_OVERRIDE | K_FUNCTION_MODE)

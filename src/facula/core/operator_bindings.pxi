@@ -5,7 +5,8 @@
 cdef Op OP_ADD = None, OP_SUB = None, OP_MUL = None, OP_DIV = None, OP_FLOOR_DIVIDE = None, OP_REMAINDER = None, OP_POW = None
 cdef Op OP_AND = None, OP_OR = None, OP_XOR = None, OP_LSHIFT = None, OP_RSHIFT = None
 cdef Op OP_EQ = None, OP_NE = None, OP_LT = None, OP_LE = None, OP_GT = None, OP_GE = None
-cdef Op OP_NEG = None, OP_ABS = None, OP_NOT = None, OP_SQUARE = None
+cdef Op OP_SQUARE = None
+cdef object METHOD_NEG = None, METHOD_ABS = None, METHOD_NOT = None, METHOD_POSITIVE = None, METHOD_MATMUL = None
 cdef object OP_MATMUL = None
 cdef Op OP_EMPTY = None, OP_EMPTY_STRIDED = None, OP_EMPTY_LIKE = None, OP_ZEROS_LIKE = None, OP_LIFT = None
 #: slot: (wrapper, dtype, device) -> unset elements like those behind a function transform's wrapper
@@ -14,11 +15,16 @@ WRAPPER_EMPTY = [None]
 PRINTER = [object.__repr__]
 
 
+cdef object method_of(Op op):
+    """An operator as the method of Tensor that Python's own syntax calls."""
+    return op if op.method is None else op.method
+
+
 def bind_operators(table):
     """Give Python's operators their operators, by name from the table."""
     global OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_FLOOR_DIVIDE, OP_REMAINDER, OP_POW, OP_AND, OP_OR, OP_XOR, OP_LSHIFT, OP_RSHIFT
-    global OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_NEG, OP_ABS, OP_NOT, OP_SQUARE, OP_MATMUL, OP_MM, OP_VIEW
-    global OP_INDEX, OP_INDEX_PUT, OP_MASKED_FILL
+    global OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE, OP_SQUARE, OP_MATMUL, OP_MM, OP_VIEW
+    global OP_INDEX, OP_INDEX_PUT, OP_MASKED_FILL, METHOD_NEG, METHOD_ABS, METHOD_NOT, METHOD_POSITIVE, METHOD_MATMUL
     global OP_EMPTY, OP_EMPTY_STRIDED, OP_EMPTY_LIKE, OP_ZEROS_LIKE, OP_LIFT
     OP_ADD = table["add"]; OP_SUB = table["sub"]; OP_MUL = table["mul"]; OP_DIV = table["div"]
     OP_FLOOR_DIVIDE = table["floor_divide"]; OP_REMAINDER = table["remainder"]; OP_POW = table["pow"]
@@ -28,7 +34,12 @@ def bind_operators(table):
     ONES_LIKE[0] = table["ones_like"]
     OP_EMPTY = table["empty"]; OP_EMPTY_STRIDED = table["empty_strided"]; OP_EMPTY_LIKE = table["empty_like"]
     OP_ZEROS_LIKE = table["zeros_like"]; OP_LIFT = table["lift_fresh_copy"]
-    OP_NEG = table["neg"]; OP_ABS = table["abs"]; OP_NOT = table["bitwise_not"]; OP_SQUARE = table["square"]; OP_MATMUL = table["matmul"]; OP_MM = table["mm"]; OP_VIEW = table["view"]
+    METHOD_NEG = method_of(table["neg"]); METHOD_ABS = method_of(table["abs"]); METHOD_NOT = method_of(table["bitwise_not"])
+    METHOD_POSITIVE = method_of(table["positive"]); METHOD_MATMUL = method_of(table["matmul"])
+    OP_SQUARE = table["square"]; OP_MATMUL = table["matmul"]; OP_MM = table["mm"]; OP_VIEW = table["view"]
+    OP_SUB.reflected = Tensor.__rsub__; OP_DIV.reflected = Tensor.__rtruediv__; OP_FLOOR_DIVIDE.reflected = Tensor.__rfloordiv__
+    OP_REMAINDER.reflected = Tensor.__rmod__; OP_POW.reflected = Tensor.__rpow__
+    OP_LSHIFT.reflected = Tensor.__rlshift__; OP_RSHIFT.reflected = Tensor.__rrshift__
     OP_INDEX = table["index"]; OP_INDEX_PUT = table["index_put_"]; OP_MASKED_FILL = table["masked_fill"]
 
 

@@ -1,8 +1,8 @@
 # Subclasses that override functions: who they are, what they do by default, and the properties that they are offered.
 #
 # Keeps true: plain tensors, and subclasses that override nothing, have the properties in C and pay nothing; a class
-# that overrides gets, once, a descriptor for each property that it or a base of its own has not replaced, so that
-# reading `x.shape` is offered to `__torch_function__` too.
+# that overrides gets, once, a descriptor for each property, and for each method that is no operator, that it or a base
+# of its own has not replaced, so that reading `x.shape` and calling `x.size()` are offered to `__torch_function__` too.
 
 cdef dict SUBCLASS_KEYS = {}
 
@@ -17,7 +17,7 @@ cdef uint32_t subclass_keys(object cls) except *:
     if override is not None and getattr(override, "__func__", override) is not _disabled_torch_function_impl:
         k |= K_OVERRIDE
         if overrides_by_itself(cls):
-            offer_properties(cls)
+            offer_members(cls)
     if getattr(cls, "__torch_dispatch__", None) is not None:
         k |= K_DISPATCH
     if getattr(cls, "_is_transform_wrapper", False):
@@ -111,6 +111,37 @@ class OfferedProperty:
         self._offer(self.own.__delete__, (instance,))
 
 
+class OfferedMethod:
+    """A method of Tensor that is no operator, as a subclass has it: `__torch_function__` gets `Tensor.size`, and the like."""
+
+    def __init__(self, own):
+        self.own = own
+        self.__name__ = own.__name__
+        self.__doc__ = own.__doc__
+
+    def __get__(self, instance, owner):
+        return self.own if instance is None else PyMethod_New(self, instance)
+
+    def __call__(self, instance, *args, **kwargs):
+        if not fk_tls_keys() & K_PLAIN:
+            r = torch_function(self.own, (instance, *args), kwargs, K_OVERRIDE)
+            if r is not NotImplemented:
+                return r
+        return self.own(instance, *args, **kwargs)
+
+
+#: what Python's own protocols call and overrides hear of
+cdef frozenset OFFERED_PROTOCOLS = frozenset(
+    "__array__ __bool__ __complex__ __contains__ __deepcopy__ __dlpack__ __dlpack_device__ __float__ __format__ "
+    "__index__ __int__ __len__ __repr__ __reversed__".split())
+
+
+def _is_method(name, value):
+    if name == "as_subclass" or name.startswith("_") and name not in OFFERED_PROTOCOLS:
+        return False
+    return callable(value) and not isinstance(value, (Op, InplaceOp, Alias, type)) and hasattr(type(value), "__get__")
+
+
 def _is_property(name, value):
     return hasattr(type(value), "__set__") and not (name.startswith("__") and name.endswith("__"))
 
@@ -122,13 +153,19 @@ cdef bint overrides_by_itself(object cls):
     return plain is not _disabled_torch_function_impl and plain is not _default_torch_function
 
 
-cdef object offer_properties(object cls):
-    """Put the descriptors into a class that overrides functions."""
-    for name, value in vars(Tensor).items():
-        if not _is_property(name, value):
+cdef object offer_members(object cls):
+    """Put the descriptors into a class that overrides functions; the package's own classes hear of properties alone."""
+    from facula.core.errors import is_own
+    cdef bint methods = not is_own(cls.__module__)
+    for name, value in list(vars(Tensor).items()):
+        if _is_property(name, value):
+            offered = OfferedProperty
+        elif methods and _is_method(name, value):
+            offered = OfferedMethod
+        else:
             continue
         for base in cls.__mro__:
             if name in vars(base):
                 if base is Tensor:
-                    setattr(cls, name, OfferedProperty(value))
+                    setattr(cls, name, offered(value))
                 break

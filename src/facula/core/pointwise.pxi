@@ -383,11 +383,15 @@ cdef object binary(Op op, object a, object b):
     if not isinstance(a, (Tensor, float, int, complex)) or not isinstance(b, (Tensor, float, int, complex)):
         if not operand_like(a) or not operand_like(b):
             if hasattr(type(b), "__torch_function__") or hasattr(type(a), "__torch_function__"):
-                return torch_function(op, (a, b), {}, k)
+                return offer_binary(op, a, b, k)
             return NotImplemented
     if k & K_SLOW:
+        if k & (K_OVERRIDE | K_FUNCTION_MODE):
+            r = offer_binary(op, a, b, k)
+            if r is not NotImplemented: return r
+            k &= ~<uint32_t>(K_OVERRIDE | K_FUNCTION_MODE)
         args[0] = <PyObject *>a; args[1] = <PyObject *>b
-        r = slow_call(op, args, 2, NULL, FORM_FUNCTIONAL, k)
+        r = slow_call(op, args, 2, NULL, FORM_FUNCTIONAL, k, op)
         if r is not NotImplemented:
             return r
     for i in range(op.nargs):
@@ -398,8 +402,7 @@ cdef object binary(Op op, object a, object b):
 
 cdef inline bint operand_like(object x):
     """A tensor, a number, or a NumPy scalar."""
-    return isinstance(x, (Tensor, float, int, complex)) or (
-        hasattr(x, "dtype") and hasattr(x, "item") and getattr(x, "ndim", 1) == 0) 
+    return isinstance(x, (Tensor, float, int, complex)) or hasattr(x, "dtype") and hasattr(x, "item") and getattr(x, "ndim", 1) == 0
 
 
 cdef object inplace_binary(Op op, object a, object b):
@@ -412,10 +415,10 @@ cdef object inplace_binary(Op op, object a, object b):
         if r is not None:
             return r
     if not operand_like(b):
-        return torch_function(op.inplace, (a, b), {}, k) if overrides(b) else NotImplemented
+        return torch_function((<InplaceOp>op.inplace).method, (a, b), {}, k) if overrides(b) else NotImplemented
     if k & K_SLOW:
         args[0] = <PyObject *>a; args[1] = <PyObject *>b
-        r = slow_call(op, args, 2, NULL, FORM_INPLACE, k)
+        r = slow_call(op, args, 2, NULL, FORM_INPLACE, k, (<InplaceOp>op.inplace).method)
         if r is not NotImplemented:
             return r
     for i in range(op.nargs):

@@ -359,7 +359,8 @@ cdef class Tensor:
     def __rmod__(self, other): return binary(OP_REMAINDER, other, self)
     def __divmod__(self, other): return binary(OP_FLOOR_DIVIDE, self, other), binary(OP_REMAINDER, self, other)
     def __pow__(self, other, modulo):
-        if PyLong_CheckExact(other) and other == 2 and OP_SQUARE is not None: return OP_SQUARE(self)
+        if PyLong_CheckExact(other) and other == 2 and OP_SQUARE is not None and not (
+                (self.keys | fk_tls_keys()) & (K_OVERRIDE | K_FUNCTION_MODE)): return OP_SQUARE(self)
         return binary(OP_POW, self, other)
     def __rpow__(self, other, modulo): return binary(OP_POW, other, self)
     def __and__(self, other): return binary(OP_AND, self, other)
@@ -390,12 +391,13 @@ cdef class Tensor:
     def __le__(self, other): return binary(OP_LE, self, other)
     def __gt__(self, other): return binary(OP_GT, self, other)
     def __ge__(self, other): return binary(OP_GE, self, other)
-    def __neg__(self): return OP_NEG(self)
-    def __pos__(self): return self
-    def __abs__(self): return OP_ABS(self)
-    def __invert__(self): return OP_NOT(self)
-    def __matmul__(self, other): return OP_MATMUL(self, other) if isinstance(other, Tensor) or hasattr(type(other), "__torch_function__") else NotImplemented
-    def __rmatmul__(self, other): return OP_MATMUL(other, self) if isinstance(other, Tensor) else NotImplemented
+    def __neg__(self): return METHOD_NEG(self)
+    def __pos__(self):
+        return METHOD_POSITIVE(self) if (self.keys | fk_tls_keys()) & (K_OVERRIDE | K_FUNCTION_MODE) else self
+    def __abs__(self): return METHOD_ABS(self)
+    def __invert__(self): return METHOD_NOT(self)
+    def __matmul__(self, other): return METHOD_MATMUL(self, other) if isinstance(other, Tensor) or hasattr(type(other), "__torch_function__") else NotImplemented
+    def __rmatmul__(self, other): return METHOD_MATMUL(other, self) if isinstance(other, Tensor) else NotImplemented
     def __getitem__(self, index): return get_item(self, index)
     def __setitem__(self, index, value): set_item(self, index, value)
     def __delitem__(self, index):

@@ -225,7 +225,7 @@ class Calls(Subscripts):
             return self.call("aten::to", [bound.value, self.constant(dtype)])
         found = signatures(f"aten::{name}")
         if not found:
-            method = getattr(core.Tensor, name, None)
+            method = core.operator_of(getattr(core.Tensor, name, None))
             if isinstance(method, (core.Op, core.InplaceOp)):
                 signature = signature_of_operator(method)
                 return self.call(signature.name, [bound.value, *given], named, [signature])
@@ -331,6 +331,7 @@ class Calls(Subscripts):
     # ---- Python's objects
     def call_python(self, obj: object, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """A call of an object of the surrounding program."""
+        obj = core.operator_of(obj)
         name = builtin_name(obj)
         if name is not None:
             given, named = self.plain(args, kwargs)

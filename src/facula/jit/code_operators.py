@@ -77,7 +77,7 @@ def _spelled(node: Node, signature: Any, values: Arguments) -> str | None:
     rule = _RULES.get(public) if definition.public_module.endswith("functional") else None
     if rule is not None:
         return rule(node, values)
-    same = PLACES[""].get(public) or TABLE.get(public)
+    same = core.operator_of(PLACES[""].get(public)) or TABLE.get(public)
     names = [p.name for p in signature.parameters]
     if "inplace" in names:
         known, inplace = constant_of(node.inputs_[names.index("inplace")])

@@ -153,7 +153,7 @@ def _plain(
         return
     if (
         inspect.isroutine(value)
-        or isinstance(value, (type, core.Op))
+        or isinstance(value, (type, core.Op, core.Alias))
         or hasattr(value, "_script_unit")
     ):
         kind.constants[name] = value

@@ -140,6 +140,7 @@ _KNOWN: dict[str, list[Signature]] = {}
 def operator_named(name: str) -> Any:
     """The operator, or its in-place form, that programs call by this name; None where there is none."""
     found = PLACES[""].get(name) or TABLE.get(name) or PLACES["Tensor"].get(name)
+    found = core.operator_of(found)
     if found is None and name.endswith("_") and not name.endswith("__"):
         base = operator_named(name[:-1])
         found = getattr(base, "inplace", None) if base is not None else None

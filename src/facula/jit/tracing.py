@@ -233,7 +233,7 @@ class _Mode(TorchFunctionMode):
         if _holds_tensors(result) or name == "__setitem__":
             if not (args and result is args[0]):
                 result = sized(result)
-            self.recorder.record(func, args, kwargs or {}, result)
+            self.recorder.record(core.operator_of(func), args, kwargs or {}, result)
         return result
 
     def call_unit(self, unit: Any, values: list[Any]) -> Any:

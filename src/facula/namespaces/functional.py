@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import fail, no_attribute
 from facula.namespaces import overrides
+from facula.ops.registry import PLACES
 
 Tensor = core.Tensor
 
@@ -558,3 +559,11 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
         places.append(rest % size if size else rest)
         rest = rest.div(size, rounding_mode="floor") if size else rest
     return tuple(reversed(places))
+
+
+def __getattr__(name: str) -> Any:
+    """An operator of the top level: PyTorch's module of this name has many of them."""
+    found = None if name.startswith("_") else PLACES[""].get(name)
+    if found is None:
+        raise no_attribute(__name__, name)
+    return found

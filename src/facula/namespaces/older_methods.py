@@ -57,7 +57,9 @@ def __reversed__(self: Tensor) -> Tensor:  # noqa: N807 - a protocol of Python
 def __array_wrap__(  # noqa: N807 - NumPy's protocol
     self: Tensor, array: Any, context: object = None, return_scalar: bool = False
 ) -> Tensor:
-    """A tensor of what a NumPy function made out of this one."""
+    """A tensor of what a NumPy function made out of this one; truths are bytes, as in PyTorch."""
+    if array.dtype.kind == "b":
+        array = array.astype("uint8")
     return core.from_numpy(array.copy() if not array.flags.writeable else array)
 
 

@@ -27,6 +27,8 @@ __all__ = [
 ]  # fmt: skip
 
 Tensor = core.Tensor
+#: what operators are found as in public namespaces
+_OPERATORS = (core.Op, core.InplaceOp, core.Alias)
 _disabled = core._disabled_torch_function_impl
 
 #: names on Tensor that are never offered to overrides: they make tensors or tell what Python needs to know
@@ -216,7 +218,7 @@ def get_ignored_functions() -> frozenset[Any]:
     found = []
     for name in dir(facula):
         value = getattr(facula, name)
-        if callable(value) and not isinstance(value, (core.Op, core.InplaceOp)):
+        if callable(value) and not isinstance(value, _OPERATORS):
             found.append(value)
     return frozenset(value for value in found if value is not core.tensor and _hashable(value))
 
@@ -260,9 +262,12 @@ def _names() -> dict[Any, str]:
     for namespace, functions in get_overridable_functions().items():
         if namespace is Tensor:
             continue
-        prefix = "" if namespace is facula else namespace.__name__.removeprefix("facula.") + "."
+        inside = namespace.__name__.partition(".")[
+            2
+        ]  # without the package, whichever of its names that bears
+        prefix = f"{core.DTYPE_PREFIX[0]}.{inside}." if inside else f"{core.DTYPE_PREFIX[0]}."
         for function in functions:
-            names.setdefault(function, f"{core.DTYPE_PREFIX[0]}.{prefix}{function.__name__}")
+            names.setdefault(function, prefix + function.__name__)
     for function, name in _tensor_functions().items():
         names.setdefault(function, f"{core.DTYPE_PREFIX[0]}.Tensor.{name}")
     return names
@@ -270,7 +275,7 @@ def _names() -> dict[Any, str]:
 
 def resolve_name(f: Callable[..., Any]) -> str | None:
     """The public name of an overridable function, with its module; None for others."""
-    if isinstance(f, (core.Op, core.InplaceOp)) and f not in _names():
+    if isinstance(f, _OPERATORS) and f not in _names():
         return f"{f.__module__}.{f.__name__}"
     return _names().get(f)
 

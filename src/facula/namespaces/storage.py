@@ -41,7 +41,7 @@ class _Kind(type):
     def __instancecheck__(cls, instance: Any) -> bool:
         if cls is TypedStorage or not type.__instancecheck__(TypedStorage, instance):
             return type.__instancecheck__(cls, instance)
-        return instance.dtype is getattr(cls, "_dtype", None)
+        return instance.dtype is (getattr(cls, "_dtype", None) or core.get_default_dtype())
 
 
 class TypedStorage(metaclass=_Kind):
@@ -98,8 +98,8 @@ class TypedStorage(metaclass=_Kind):
         stored = _stored(self.dtype)
         if isinstance(given, UntypedStorage):
             self._untyped_storage = given
-        elif isinstance(given, int):
-            made = core.empty((given,), dtype=stored, device=device)
+        elif hasattr(given, "__index__"):
+            made = core.empty((given.__index__(),), dtype=stored, device=device)
             self._untyped_storage = made.untyped_storage()
         else:
             made = core.tensor(list(given), dtype=stored, device=device)
@@ -382,6 +382,20 @@ Example:
     >>> facula.{name}(2).dtype
     facula.{dtype}
 """
+
+
+class Storage(TypedStorage):
+    """A typed storage of the default dtype.
+
+    Args:
+        *args: a number of elements, a sequence of them, or an `UntypedStorage`
+
+    Example:
+        >>> facula.Storage([1.0, 2.0]).dtype
+        facula.float32
+    """
+
+
 for _name, _dtype in {**CASTS, **_COMPLEX_CASTS, **core.QUANTIZED}.items():
     if _name not in core.QUANTIZED:
         setattr(TypedStorage, _name, _cast(_dtype))

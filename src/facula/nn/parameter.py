@@ -160,7 +160,7 @@ class UninitializedTensorMixin:
     ) -> Any:
         """Raises: functions need elements, but for those by which modules move and copy tensors."""
         if func.__name__ in _OF_TENSORS_WITHOUT_SHAPE or not isinstance(
-            func, (core.Op, core.InplaceOp)
+            func, (core.Op, core.InplaceOp, core.Alias)
         ):
             return core.run_without_overrides(func, args, kwargs or {})
         fail(

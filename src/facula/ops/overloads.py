@@ -259,6 +259,7 @@ def overload_of(function: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -
     """The overload of an operator, in-place form or method that a call with these arguments takes."""
     if type(function) is OpOverload:
         return function
+    function = core.operator_of(function)
     name = overload_name(function, args, kwargs or {})
     made = _MADE.get((function, name))
     if made is None:
@@ -425,7 +426,8 @@ class Namespace:
                 found = TABLE[f"{self.name}::{name}.{own}"]
                 break
         else:
-            found = _core_method(name) or TABLE.get(name) or PLACES[""].get(name)
+            found = _core_method(name) or TABLE.get(name)
+            found = found or core.operator_of(PLACES[""].get(name))
             if found is None and name.endswith("_") and name[:-1] in TABLE:
                 found = TABLE[name[:-1]].inplace
         if found is None:

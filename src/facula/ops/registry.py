@@ -36,12 +36,20 @@ def own_operators() -> dict[str, core.Op]:
 
 
 def place(definition: Definition, operator: core.Op) -> None:
-    """Enter an operator, and its in-place form, where it appears in the public API."""
-    for name in definition.names:
+    """Enter an operator, and its in-place form, where it appears in the public API.
+
+    Its first name is the operator itself, and so are those in `nn.functional`, as in PyTorch; what is called by
+    another name is an alias.
+    """
+    for number, name in enumerate(definition.names):
         module, _, last = name.rpartition(".")
-        PLACES.setdefault(module, {})[last] = operator
+        itself = number == 0 or module == "nn.functional"
+        found = PLACES.setdefault(module, {})
+        found[last] = operator if itself else core.Alias(operator, module, last)
         if definition.inplace and not last.startswith("__"):
-            PLACES[module][last + "_"] = operator.inplace
+            written = last + "_"
+            inplace = operator.inplace
+            found[written] = inplace if itself else core.Alias(inplace, module, written)
 
 
 def register(definition: Definition) -> core.Op:

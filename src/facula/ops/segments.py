@@ -2,15 +2,17 @@
 
 Takes data and, along one axis, the lengths of segments or the offsets at which they start and end.
 Gives one value a segment. Keeps true: segments may be empty (their value is `initial`, or the
-reduction's neutral element; NaN for a mean); gradients are those of `scatter_reduce`.
+reduction's neutral element; NaN for a mean); the gradient of an extreme goes to all that equal it in equal
+parts, where NaN equals NaN, and that of a product is the product of the other elements.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from facula import core
 from facula.core.errors import fail
-from facula.ops.registry import F, composite
+from facula.ops.registry import F, composite, operator
 
 _KINDS = {"sum": (0.0, "sum"), "mean": (0.0, "sum"), "prod": (1.0, "prod")}
 _KINDS |= {"max": (-float("inf"), "amax"), "min": (float("inf"), "amin")}
@@ -80,14 +82,125 @@ def _check_reduced(data: Any, reduce: str, indices: Any, op: str) -> None:
             "indices based reduction is not supported yet.",
             hint="give lengths or offsets instead",
         )
-    if not data.dim() or data.numel() == 0 or not data.is_floating_point():
+    if not data.dim() or not data.is_floating_point():
         fail(
             RuntimeError,
             op,
-            "Expected a non-empty floating-point tensor with dimensions",
-            list(data.shape),
-            hint="data.float() converts, data.reshape(1) has a dimension; look at data.numel() too",
+            "Expected a floating-point tensor with dimensions",
+            f"{list(data.shape)} of {data.dtype}",
+            hint="data.float() converts, data.reshape(1) has a dimension",
         )
+
+
+def _spread(values: Any, segment: Any, axis: int) -> Any:
+    """For each element what its segment has; those that are in no segment read the last one's."""
+    return values.gather(axis, segment.clamp(max=values.shape[axis] - 1))
+
+
+def _counted(chosen: Any, segment: Any, axis: int, result: Any) -> Any:
+    """For each element how many of its segment are chosen."""
+    shape = [*result.shape[:axis], result.shape[axis] + 1, *result.shape[axis + 1 :]]
+    counts = F.zeros(shape, dtype=core.int64, device=chosen.device)
+    return counts.scatter_add(axis, segment, chosen.to(core.int64)).gather(axis, segment)
+
+
+def _shifted(x: Any, by: int, axis: int, fill: float) -> Any:
+    """The element `by` places before each."""
+    shape = [*x.shape]
+    shape[axis] = by
+    first = F.full(shape, fill, dtype=x.dtype, device=x.device)
+    return F.cat([first, x.narrow(axis, 0, x.shape[axis] - by)], axis)
+
+
+def _products_before(data: Any, segment: Any, axis: int) -> Any:
+    """The product of the elements before each one in its segment, in steps that double."""
+    found, by = data, 1
+    while by < data.shape[axis]:
+        same = segment == _shifted(segment, by, axis, -1)
+        found = found * F.where(same, _shifted(found, by, axis, 1.0), 1.0)
+        by *= 2
+    same = segment == _shifted(segment, 1, axis, -1)
+    return F.where(same, _shifted(found, 1, axis, 1.0), 1.0)
+
+
+def _product_of_others(data: Any, segment: Any, axis: int) -> Any:
+    """The product of the other elements of each element's segment; nothing is divided by."""
+    before = _products_before(data, segment, axis)
+    behind = _products_before(data.flip([axis]), segment.flip([axis]), axis).flip([axis])
+    return before * behind
+
+
+def _of_batch(
+    batch: Any, data: Any, reduce: str, segment: Any, lengths: Any, axis: int, initial: Any
+) -> Any:
+    """The entries of a batch side by side, in front of the axis."""
+    parts = (batch.full(x) for x in (data, segment, lengths))
+    data, segment, lengths = parts
+    return F._segment_values(data, reduce, segment, lengths, axis + 1, initial)
+
+
+@operator(
+    "_segment_values(Tensor data, str reduce, Tensor segment, Tensor lengths, int axis, "
+    "Number? initial) -> Tensor",
+    names=(),
+    out=False,
+)
+class _segment_values:
+    """A value for each segment; `segment` says for each element in which it is, past the last: in none."""
+
+    vmap = _of_batch
+
+    def meta(data, reduce, segment, lengths, axis, initial):
+        shape = [*data.shape[:axis], lengths.shape[axis], *data.shape[axis + 1 :]]
+        return core.empty(shape, dtype=data.dtype, device=data.device)
+
+    def cpu(out, data, reduce, segment, lengths, axis, initial):
+        neutral, scatter = _KINDS[reduce]
+        count = out.shape[axis]
+        # the last holds what no segment does
+        shape = [*out.shape[:axis], count + 1, *out.shape[axis + 1 :]]
+        start = F.full(shape, neutral if initial is None else initial, dtype=data.dtype)
+        result = start.scatter_reduce(axis, segment, data, scatter).narrow(axis, 0, count)
+        if reduce == "mean":
+            size = lengths.to(data.dtype)
+            mean = result / size
+            result = mean if initial is None else F.where(size > 0, mean, result)
+        out.copy_(result)
+
+    def backward(grad, data, reduce, segment, lengths, axis, initial, result):
+        return (
+            _gradient(grad, data, reduce, segment, lengths, axis, initial, result),
+            None,
+            None,
+        )
+
+
+def _gradient(
+    grad: Any,
+    data: Any,
+    reduce: str,
+    segment: Any,
+    lengths: Any,
+    axis: int,
+    initial: Any,
+    result: Any,
+) -> Any:
+    """What each element of the data contributes."""
+    if 0 in (result.shape[axis], data.shape[axis]):
+        return F.zeros_like(data)
+    grad = F.where(segment < result.shape[axis], _spread(grad, segment, axis), 0.0)
+    if reduce == "sum":
+        return grad
+    if reduce == "mean":
+        size = lengths.expand(result.shape).to(data.dtype)
+        return grad / _spread(size, segment, axis)
+    if reduce == "prod":
+        others = _product_of_others(data, segment, axis)
+        return grad * (others if initial is None else others * initial)
+    best = _spread(result, segment, axis)
+    chosen = (data == best) | (data.isnan() & best.isnan())
+    count = _counted(chosen, segment, axis, result).clamp(min=1)
+    return F.where(chosen, grad / count.to(grad.dtype), 0.0)
 
 
 @composite(
@@ -108,23 +221,11 @@ def segment_reduce(data, reduce, lengths, indices, offsets, axis, unsafe, initia
     _check_reduced(data, reduce, indices, op)
     axis = axis % data.dim()
     lengths = _lengths_of(data, lengths, offsets, axis, unsafe)
-    count, rest = lengths.shape[-1], data.dim() - axis - 1
+    rest = data.dim() - axis - 1
     places = (
         F.arange(data.shape[axis], device=data.device).expand(data.shape[: axis + 1]).contiguous()
     )
     segment = F.searchsorted(lengths.cumsum(-1), places, right=True)
     segment = segment.reshape([*segment.shape, *[1] * rest]).expand(data.shape)
-    neutral, scatter = _KINDS[reduce]
-    shape = [
-        *data.shape[:axis],
-        count + 1,
-        *data.shape[axis + 1 :],
-    ]  # the last holds what no segment does
-    start = F.full(
-        shape, neutral if initial is None else initial, dtype=data.dtype, device=data.device
-    )
-    result = start.scatter_reduce(axis, segment, data, scatter).narrow(axis, 0, count)
-    if reduce != "mean":
-        return result
-    size = lengths.reshape([*lengths.shape, *[1] * rest]).to(data.dtype)
-    return result / size if initial is None else F.where(size > 0, result / size, result)
+    lengths = lengths.reshape([*lengths.shape, *[1] * rest])
+    return F._segment_values(data, reduce, segment, lengths, axis, initial)

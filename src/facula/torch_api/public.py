@@ -19,7 +19,7 @@ SUBMODULES = frozenset(
         "_dynamo _guards _logging _tensor_str ao alias torch_version "
         "distributed __config__ hub export futures multiprocessing onnx "
         "quasirandom vision audio text arrow csprng quantization _inductor _export mobile nested package "
-        "_utils _subclasses _dispatch _decomp _functorch _refs"
+        "_utils _vmap_internals functional _subclasses _dispatch _decomp _functorch _refs"
     ).split()
 )
 
@@ -116,7 +116,7 @@ _FROM = {
     ),
     "facula.nn.recurrent": "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell",
     "facula.storage": (
-        "TypedStorage FloatStorage DoubleStorage HalfStorage BFloat16Storage LongStorage IntStorage "
+        "TypedStorage Storage FloatStorage DoubleStorage HalfStorage BFloat16Storage LongStorage IntStorage "
         "ShortStorage CharStorage ByteStorage BoolStorage ComplexFloatStorage ComplexDoubleStorage "
         "_storage_classes QUInt8Storage QInt8Storage QInt32Storage QUInt4x2Storage QUInt2x4Storage"
     ),

@@ -7,11 +7,14 @@ nothing, as in PyTorch, whose tables hold products, convolutions and attention.
 
 from __future__ import annotations
 
+import warnings
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
 from facula import core
+from facula.core.errors import fail
+from facula.ops.overloads import OpOverload
 from facula.utils._python_dispatch import TorchDispatchMode
 from facula.utils.module_tracker import ModuleTracker
 
@@ -27,21 +30,65 @@ def register_flop_formula(targets: Any, get_raw: bool = False) -> Callable[[Any]
 
     It gets the operator's arguments, tensors as their shapes (as they are with `get_raw`), and
     `out_shape` (`out_val`).
+
+    Raises:
+        ValueError: a target is one overload of an operator.
     """
 
     def enter(formula: Callable[..., Any]) -> Any:
-        def count(*args: object, out_val: core.Tensor | None = None, **kwargs: object) -> int:
-            if get_raw:
-                return int(formula(*args, out_val=out_val, **kwargs))
-            shapes = [_shape(value) for value in args]
-            named = {name: _shape(value) for name, value in kwargs.items()}
-            return int(formula(*shapes, out_shape=_shape(out_val), **named))
-
         for target in targets if isinstance(targets, (list, tuple)) else [targets]:
-            flop_registry[target] = count
+            if isinstance(target, OpOverload):
+                fail(
+                    ValueError,
+                    "register_flop_formula",
+                    "an operator was required (expected each target to be OpOverloadPacket)",
+                    target,
+                    hint=f"{target.overloadpacket} has all of its overloads",
+                )
+            flop_registry[target] = formula if get_raw else _of_shapes(formula)
         return formula
 
     return enter
+
+
+def _of_shapes(formula: Callable[..., Any]) -> Callable[..., int]:
+    """A formula of arguments and results, of one of their shapes."""
+
+    def count(*args: object, out_val: object = None, **kwargs: object) -> int:
+        shapes = [_shape(value) for value in args]
+        named = {name: _shape(value) for name, value in kwargs.items()}
+        return int(formula(*shapes, out_shape=_shape(out_val), **named))
+
+    return count
+
+
+def sdpa_flop_count(query_shape: Any, key_shape: Any, value_shape: Any) -> int:
+    """The operations of attention: of the scores, and of the values that they weigh.
+
+    Args:
+        query_shape: `[batch, heads, length, size]`
+        key_shape: `[batch, key heads, key length, size]`; the heads of the query are a multiple of its heads
+        value_shape: `[batch, key heads, key length, value size]`
+
+    Raises:
+        AssertionError: the sizes do not fit.
+
+    Example:
+        >>> facula.utils.flop_counter.sdpa_flop_count((1, 2, 3, 4), (1, 2, 5, 4), (1, 2, 5, 6))
+        600
+    """
+    batch, heads, rows, size = query_shape
+    _, key_heads, columns, _ = key_shape
+    if tuple(key_shape) != (batch, key_heads, columns, size) or heads % key_heads or (
+            tuple(value_shape[:3]) != (batch, key_heads, columns)):  # fmt: skip
+        fail(
+            AssertionError,
+            "sdpa_flop_count",
+            "shapes of queries, keys and values that fit were required",
+            f"{tuple(query_shape)}, {tuple(key_shape)}, {tuple(value_shape)}",
+            hint="keys and values have one batch, length and number of heads, which divides the queries'",
+        )
+    return int(2 * batch * heads * rows * columns * (size + value_shape[-1]))
 
 
 def _shape(value: object) -> Any:
@@ -63,16 +110,23 @@ class FlopCounterMode(TorchDispatchMode):
         """Make a counter.
 
         Args:
-            mods: not used; modules are found by themselves.
+            mods: not needed any more, which is said; modules are found by themselves.
             depth: how deep the table goes into modules.
             display: whether the table is printed at the end of the block.
-            custom_mapping: formulas for operators, as `register_flop_formula` makes them.
+            custom_mapping: formulas for operators, as those of `register_flop_formula`; one with a true
+                attribute `_get_raw` gets tensors and `out_val`.
         """
         super().__init__()
+        if mods is not None:
+            warnings.warn(
+                "mods argument is not needed anymore, you can stop passing it", stacklevel=2
+            )
         self.flop_counts: dict[str, dict[Any, int]] = defaultdict(lambda: defaultdict(int))
         self.depth, self.display = depth, display
         self.mod_tracker = ModuleTracker()
-        self.formulas = {**flop_registry, **(custom_mapping or {})}
+        own = (custom_mapping or {}).items()
+        made = {op: f if getattr(f, "_get_raw", False) else _of_shapes(f) for op, f in own}
+        self.formulas = {**flop_registry, **made}
 
     def get_total_flops(self) -> int:
         """All operations of the block."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Mapping, MutableMapping
+from copy import deepcopy as copy_value
 from typing import Any
 
 __all__ = ["WeakIdKeyDictionary", "WeakIdRef", "WeakTensorKeyDictionary"]
@@ -105,6 +106,30 @@ class WeakIdKeyDictionary(MutableMapping):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} at {id(self):#x}>"
+
+    def __or__(self, other: Mapping) -> WeakIdKeyDictionary:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        made = self.copy()
+        made.update(other)
+        return made
+
+    def __ror__(self, other: Mapping) -> WeakIdKeyDictionary:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        made = type(self)(other, self.ref_type)
+        made.update(self)
+        return made
+
+    def __ior__(self, other: Mapping) -> WeakIdKeyDictionary:
+        self.update(other)
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> WeakIdKeyDictionary:
+        made = type(self)(None, self.ref_type)
+        for key, value in self.items():
+            made[key] = copy_value(value, memo)
+        return made
 
     def copy(self) -> WeakIdKeyDictionary:
         """Another dictionary with the same entries."""

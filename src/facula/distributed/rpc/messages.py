@@ -42,6 +42,7 @@ class _Pickler(pickle.Pickler):
                 place = self.places[id(value)] = len(self.tensors)
                 self.tensors.append(value)
             return ("tensor", place)
+        value = core.operator_of(value)
         if isinstance(value, core.Op):
             return ("operator", value.__name__)
         if getattr(value, "_is_remote_reference", False):

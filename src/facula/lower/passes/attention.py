@@ -40,6 +40,7 @@ def _name(node: Node) -> str:
     target = node.target
     if node.op == "call_method":
         target = PLACES["Tensor"].get(target, target)
+    target = core.operator_of(target)
     name = target if isinstance(target, str) else str(getattr(target, "__name__", ""))
     return _PYTHON.get(name, name)
 

@@ -28,6 +28,7 @@ Tensor = core.Tensor
 
 def _function(func: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function that a program calls: its history is that of what runs on the elements."""
+    func = core.operator_of(func)
     if isinstance(func, core.Op):
         bound, out = core.bind_arguments(func, args, kwargs)
         if out is not None:

@@ -308,3 +308,30 @@ def attention(
 
     rows = zip(query._rows(), key._rows(), value._rows(), strict=True)
     return packed([one(*each) for each in rows], query._form, query._ragged_idx)
+
+
+@_rule("_native_multi_head_attention")
+def native_attention(
+    query: Any, key: Any, value: Any, embed_dim: int, num_head: int, qkv_weight: Any, qkv_bias: Any, proj_weight: Any,
+    proj_bias: Any, mask: Any = None, need_weights: bool = True, average_attn_weights: bool = True,
+    mask_type: Any = None,
+) -> Any:  # fmt: skip
+    """Attention of whole batches, in which the places behind an entry are no keys."""
+    if mask is not None:
+        fail(
+            RuntimeError,
+            "_native_multi_head_attention",
+            "mask None was required of nested tensors",
+            list(mask.shape),
+            hint="entries attend to themselves alone: leave the padding mask out",
+        )
+    lengths = core.as_tensor([shape[0] for shape in key._shapes])
+    rows = [shape[0] for shape in query._shapes]
+    padded = [x.to_padded_tensor(0.0) for x in (query, key, value)]
+    behind = facula.arange(padded[1].shape[1])[None] >= lengths[:, None]
+    found, weights = facula._native_multi_head_attention(
+        *padded, embed_dim, num_head, qkv_weight, qkv_bias, proj_weight, proj_bias, behind,
+        need_weights, average_attn_weights, 1,
+    )  # fmt: skip
+    entries = [entry[:length] for entry, length in zip(found, rows, strict=True)]
+    return packed(entries, query._form), weights

@@ -75,6 +75,7 @@ class NestedTensor(Tensor):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
+        func = core.operator_of(func)
         name = getattr(func, "__name__", str(func))
         in_place = name.endswith("_") and not name.endswith("__")
         # what other rules give is new, and the argument would stay as it is

@@ -1,0 +1,95 @@
+# Aliases: the further public names of operators, each an object of its own, as in PyTorch.
+#
+# Takes: an operator or its in-place form, and a place: `Tensor.abs` and `absolute` beside `abs`.
+# Gives: a callable that reads its arguments and runs as the operator does, by the same code.
+# Keeps true: overrides of functions are told the name that was called; everything below them gets the operator.
+
+cdef class Alias:
+    """Another public name of an operator, or of its in-place form."""
+    cdef vectorcallfunc vectorcall
+    cdef Op op
+    cdef int form
+    cdef readonly object _op     # the operator, or the in-place form
+    cdef str place, last
+    cdef dict __dict__
+
+    def __cinit__(self, target=None, str place="", str last=""):
+        self.vectorcall = <vectorcallfunc>alias_vectorcall
+
+    def __init__(self, target, str place, str last):
+        self._op = target
+        self.op = <Op?>(target.op if isinstance(target, InplaceOp) else target)
+        self.form = FORM_INPLACE if isinstance(target, InplaceOp) else FORM_FUNCTIONAL
+        self.place = place
+        self.last = last
+        if place == "Tensor":
+            if self.form == FORM_INPLACE:
+                if (<InplaceOp>target).method is None: (<InplaceOp>target).method = self
+            elif self.op.method is None:
+                self.op.method = self
+
+    def __get__(self, instance, owner):
+        return self if instance is None else PyMethod_New(self, instance)
+
+    def __getattr__(self, name):
+        return getattr(self._op, name)
+
+    def __repr__(self):
+        if self.place == "Tensor":
+            return "<method '%s' of '%s.Tensor' objects>" % (self.last, DTYPE_PREFIX[0])
+        return "<operator %s>" % (self.place + "." + self.last if self.place else self.last)
+
+    def __reduce__(self):
+        return self.__qualname__
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __copy__(self):
+        return self
+
+    @property
+    def __name__(self):
+        return self.last
+
+    @property
+    def __qualname__(self):
+        return "Tensor." + self.last if self.place == "Tensor" else self.last
+
+    @property
+    def __module__(self):
+        return DTYPE_PREFIX[0] if self.place in ("", "Tensor") else "%s.%s" % (DTYPE_PREFIX[0], self.place)
+
+    @property
+    def __objclass__(self):
+        if self.place != "Tensor":
+            raise AttributeError("operator '%s' is no method" % self.last)
+        return Tensor
+
+    @property
+    def __doc__(self):
+        return self._op.__doc__
+
+    @property
+    def __signature__(self):
+        return self._op.__signature__
+
+
+cdef PyObject *alias_vectorcall(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *kwnames) except NULL:
+    r = op_call((<Alias>self).op, args, fk_nargs(nargsf), kwnames, (<Alias>self).form, self)
+    Py_INCREF(r)
+    return <PyObject *>r
+
+
+def operator_of(function):
+    """The operator or in-place form that a function is another name of; any other function as it is."""
+    return (<Alias>function)._op if type(function) is Alias else function
+
+
+cdef object offer_binary(Op op, object a, object b, uint32_t k):
+    """Offer `a + b` to the overrides as the method of the tensor in it, which stands first."""
+    if isinstance(a, Tensor) or not isinstance(b, Tensor):
+        return torch_function(method_of(op), (a, b), {}, k)
+    if op.reflected is None:
+        return torch_function(method_of(op), (b, a), {}, k)
+    return torch_function(op.reflected, (b, a), {}, k)

@@ -1,0 +1,1 @@
+"""Passes that need no particular set of operators."""
