@@ -187,3 +187,19 @@ def test_in_place_forms_and_any_arguments_are_offered():
     assert quantize(Other(), 0.1, 0, facula.quint8) is quantize
     with pytest.raises(TypeError, match="a tensor was required"):
         facula.abs_(3)
+
+
+def test_the_package_hears_of_tensors_on_the_right():
+    x = facula.tensor([2.0, 4.0])
+    traced = facula.jit.trace(lambda x: (1 - x, 2**x, 9 // x, 8 / x, 9 % x), (x,))
+    for got, wanted in zip(traced(x + 1), (1 - (x + 1), 2 ** (x + 1), 9 // (x + 1), 8 / (x + 1), 9 % (x + 1)),
+                           strict=True):  # fmt: skip
+        facula.testing.assert_close(got, wanted)
+    batch = facula.nested.nested_tensor([x, x[:1]])
+    for call in (lambda t: 1 - t, lambda t: 2**t, lambda t: 8 / t, lambda t: t**2):
+        for got, row in zip(call(batch).unbind(), (x, x[:1]), strict=True):
+            facula.testing.assert_close(got, call(row))
+    masked = facula.masked.masked_tensor(x, facula.tensor([True, False]))
+    assert (1 - masked).to_tensor(0.0).tolist() == [-1.0, 0.0]
+    with pytest.raises(ValueError, match="uninitialized"):
+        1 - facula.nn.parameter.UninitializedParameter()

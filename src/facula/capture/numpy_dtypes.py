@@ -205,7 +205,7 @@ def full(d: Symbolic, shape: Any, value: Value, dtype: np.dtype) -> TensorValue:
 
 def operator_named(name: str, place: str = "") -> Any:
     """A public operator by its name; None where there is none."""
-    return PLACES[place].get(name)
+    return core.operator_of(PLACES[place].get(name))
 
 
 def number(d: Symbolic, value: Any, dtype: np.dtype) -> Any:

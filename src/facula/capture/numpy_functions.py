@@ -69,7 +69,7 @@ def rules() -> dict[Any, Any]:
         for name in PLACES[place]:
             own = getattr(module, name, None)
             if own is not None and own not in _BY_DATA:
-                found[own] = _same_name(own, PLACES[place][name], _floating)
+                found[own] = _same_name(own, core.operator_of(PLACES[place][name]), _floating)
     by_name: Any = ((_BY_OPERATOR, _unchanged), (_BY_FLOATING_OPERATOR, _floating))
     for names, dtype_in in by_name:
         for own in names:

@@ -37,7 +37,7 @@ from facula.jit.source import Source
 from facula.jit.traced_results import TracerWarning, allowed
 from facula.jit.traced_sizes import TracedInt, plain, sized
 from facula.jit.values import Bound
-from facula.namespaces.overrides import TorchFunctionMode
+from facula.namespaces.overrides import TorchFunctionMode, as_operator
 from facula.nn import Module
 from facula.nn.utils.rnn import PackedSequence
 
@@ -233,7 +233,7 @@ class _Mode(TorchFunctionMode):
         if _holds_tensors(result) or name == "__setitem__":
             if not (args and result is args[0]):
                 result = sized(result)
-            self.recorder.record(core.operator_of(func), args, kwargs or {}, result)
+            self.recorder.record(*as_operator(func, args), kwargs or {}, result)
         return result
 
     def call_unit(self, unit: Any, values: list[Any]) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 import facula
 from facula import core
 from facula.core.errors import fail
-from facula.ops.registry import PLACES
+from facula.ops.registry import PLACES, TABLE
 
 __all__ = [
     "BaseTorchFunctionMode", "TorchFunctionMode",
@@ -38,6 +38,29 @@ _IGNORED_METHODS = frozenset(
     "__torch_function__ __torch_dispatch__ __dict__ __pyx_vtable__ __setstate__ "
     "_make_subclass _make_wrapper_subclass as_subclass __str__".split()
 )
+
+
+#: the methods that Python calls where a tensor stands on the right: the operator that each runs
+_REFLECTED = {
+    getattr(Tensor, f"__r{word}__"): TABLE[name]
+    for word, name in {
+        "sub": "sub",
+        "truediv": "div",
+        "floordiv": "floor_divide",
+        "mod": "remainder",
+        "pow": "pow",
+        "lshift": "bitwise_left_shift",
+        "rshift": "bitwise_right_shift",
+    }.items()
+}
+
+
+def as_operator(func: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """A call as overrides hear of it, as one of the operator behind it: `Tensor.__rsub__(x, 1)` is `sub(1, x)`."""
+    reflected = _REFLECTED.get(func)
+    if reflected is not None and len(args) == 2:
+        return reflected, args[::-1]
+    return core.operator_of(func), args
 
 
 def _handler(value: object) -> Any:

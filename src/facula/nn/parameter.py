@@ -16,6 +16,7 @@ from typing import Any
 import facula
 from facula import core
 from facula.core.errors import fail
+from facula.namespaces.overrides import as_operator
 
 _TensorMeta: type = type(core.Tensor)
 
@@ -159,8 +160,9 @@ class UninitializedTensorMixin:
         cls, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         """Raises: functions need elements, but for those by which modules move and copy tensors."""
+        called, _ = as_operator(func, args)
         if func.__name__ in _OF_TENSORS_WITHOUT_SHAPE or not isinstance(
-            func, (core.Op, core.InplaceOp, core.Alias)
+            called, (core.Op, core.InplaceOp)
         ):
             return core.run_without_overrides(func, args, kwargs or {})
         fail(

@@ -13,6 +13,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.namespaces.overrides import as_operator
 from facula.ops.registry import PLACES, TABLE, F
 
 from . import methods  # noqa: F401  (fills the tables)
@@ -28,7 +29,7 @@ Tensor = core.Tensor
 
 def _function(func: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function that a program calls: its history is that of what runs on the elements."""
-    func = core.operator_of(func)
+    func, args = as_operator(func, args)
     if isinstance(func, core.Op):
         bound, out = core.bind_arguments(func, args, kwargs)
         if out is not None:

@@ -72,9 +72,10 @@ def _check_free(name: str) -> None:
 def _attach(name: str, operator: Any) -> None:
     module, _, last = name.rpartition(".")
     namespace = _namespace(module)
-    forms = {last: operator}
+    found = registry.PLACES[module]
+    forms = {last: found[last]}
     if operator.inplace is not None and not last.startswith("__"):
-        forms[last + "_"] = operator.inplace
+        forms[last + "_"] = found[last + "_"]
     for key, form in forms.items():
         if namespace is core.Tensor:
             core.set_type_attribute(core.Tensor, key, form)

@@ -14,6 +14,7 @@ from typing import Any
 import facula
 from facula import core
 from facula.core.errors import fail
+from facula.namespaces.overrides import as_operator
 
 Tensor = core.Tensor
 Shape = tuple[int, ...]
@@ -75,7 +76,7 @@ class NestedTensor(Tensor):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        func = core.operator_of(func)
+        func, args = as_operator(func, args)
         name = getattr(func, "__name__", str(func))
         in_place = name.endswith("_") and not name.endswith("__")
         # what other rules give is new, and the argument would stay as it is
