@@ -9,14 +9,18 @@ from the numbers that ranks put in.
 from __future__ import annotations
 
 import datetime
+import importlib
 import os
+import tempfile
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import facula
 from facula import distributed as dist
 from facula import nn
-from facula.distributed import checkpoint, rpc, world
+from facula.distributed import checkpoint, rpc, starters, world
 from facula.distributed.fsdp import fully_shard
 from facula.distributed.pipelining import PipelineStage, ScheduleGPipe
 from facula.distributed.tensor import Shard, distribute_tensor, init_device_mesh
@@ -169,14 +173,24 @@ def saved(folder: str) -> int | None:
     return int(state["number"])
 
 
+#: seconds that a worker which is slow takes for an answer
+_LATE = [0.0]
+
+
+def answer_late(seconds: float) -> None:
+    """Be a worker that is slow from now on."""
+    _LATE[0] = seconds
+
+
 def doubled(x: Any) -> Any:
     """What workers ask each other for."""
+    time.sleep(_LATE[0])
     return 2 * x
 
 
 def calls() -> Step:
     """Each worker calls all others."""
-    me, size = rpc.get_worker_info().id, int(os.environ["WORLD_SIZE"])
+    me, size = rpc.get_worker_info().id, int(str(starters.value("WORLD_SIZE")))
     others = [rank for rank in range(size) if rank != me]
 
     def step(number: int) -> None:
@@ -200,13 +214,36 @@ PROGRAMS: dict[str, Callable[[], Step]] = {
 }  # fmt: skip
 
 
+def warm() -> None:
+    """Have this process load what programs load at their first steps; it is as before then."""
+    importlib.import_module("grpc")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    with tempfile.TemporaryDirectory(prefix="facula-warm-") as folder:
+        os.environ["FAIL_FOLDER"] = folder
+        for make in (all_reduce, ddp, fsdp, saving):
+            step = make()
+            step(0)
+            step(1)
+        saved(folder)
+    del os.environ["FAIL_FOLDER"]
+    dist.destroy_process_group()
+    while threading.active_count() > 1:  # a fork has but the thread that forks
+        time.sleep(0.01)
+
+
 def begin(name: str, engine: str, seconds: float) -> Step:
     """Join the others, and give the steps of a program."""
     if name == "rpc":
-        rank = int(os.environ["RANK"])
-        options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=seconds)
+        if engine == "mpi":  # the launcher ends all where one dies that did not begin MPI
+            dist.init_process_group(engine, timeout=datetime.timedelta(seconds=30))
+        rank = int(str(starters.value("RANK")))
+        options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=30.0)
         rpc.init_rpc(f"worker{rank}", rank=rank, rpc_backend_options=options)
-        return PROGRAMS[name]()
+        made = PROGRAMS[name]()
+        made(0)
+        rpc.api._barrier()
+        rpc._set_rpc_timeout(seconds)
+        return made
     remote = True if os.environ.get("FAIL_REMOTE") else None
     dist.init_process_group(engine, timeout=datetime.timedelta(seconds=30), allow_remote=remote)
     made = PROGRAMS[name]()

@@ -236,6 +236,20 @@ def killed() -> Any:
     return [*found, took, time.monotonic() - start]
 
 
+def chained() -> Any:
+    """Worker 2 dies, for which worker 1 ends; worker 0 only knows of worker 1."""
+    rank = begin()
+    if rank == 2:
+        api._barrier()
+        os._exit(1)
+    if rank == 1:
+        api._barrier()
+        error_of(rpc.rpc_sync, "w2", time.sleep, (600,))
+        os._exit(1)
+    api._barrier()
+    return error_of(rpc.rpc_sync, "w1", time.sleep, (600,))
+
+
 def patient() -> Any:
     """One is through long before the other, which is called meanwhile and works longer than a call may take."""
     rank = begin(1.0)

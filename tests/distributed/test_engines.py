@@ -93,6 +93,12 @@ def test_a_rank_that_never_sent_anything_is_missed_when_it_dies(how: str, engine
         assert seconds < 50
 
 
+@pytest.mark.parametrize("how", ["failed", "fine"])
+def test_a_process_of_mpi_does_not_wait_for_ever_for_one_that_does_not_end(how: str):
+    """`MPI_Finalize` waited for a rank that had stopped, though its time-out was over."""
+    assert run("mpi by its library", f"ending {how}", 2, dying=[]) == [True, True]
+
+
 def test_memory_goes_with_the_processes():
     """Killed ranks leave nothing behind: the memory has no name."""
     before = set(os.listdir("/dev/shm"))

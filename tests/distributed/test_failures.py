@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import importlib
+import os
+import socket
 import subprocess
 import sys
 import threading
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from facula import distributed as dist
-from facula.distributed import checkpoint
+from facula.distributed import checkpoint, wire
 from facula.distributed.checkpoint.ranks import Ranks
+from facula.distributed.engine import Rendezvous
+from facula.distributed.engines import sockets
 from facula.distributed.mailbox import Mailbox, Ticket
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
@@ -126,24 +132,18 @@ def test_messages_of_another_operation_are_seen():
     assert box.stray(4, 7) == (1, "broadcast float32 1")
 
 
+def two_ranks() -> list[sockets.SocketEngine]:
+    """Engines of two ranks, both in this process."""
+    store = dist.HashStore()
+    with ThreadPoolExecutor(2) as pool:
+        make = lambda rank: sockets.SocketEngine(Rendezvous(store, rank, 2, 60.0))  # noqa: E731
+        return list(pool.map(make, (0, 1)))
+
+
 def test_a_send_to_a_rank_that_takes_nothing_ends_in_time(monkeypatch: pytest.MonkeyPatch):
     """It waited for the time that the engine was given, not for that of the collective; and after a part of a
     message nothing may follow on its connection."""
-    from facula.distributed.engine import Rendezvous
-    from facula.distributed.engines import sockets
-
-    store = dist.HashStore()
-    made: list = [None, None]
-
-    def make(rank: int) -> None:
-        made[rank] = sockets.SocketEngine(Rendezvous(store, rank, 2, 60.0))
-
-    threads = [threading.Thread(target=make, args=(rank,)) for rank in (0, 1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    first, second = made
+    first, second = two_ranks()
     held = threading.Event()
     monkeypatch.setattr(second, "_read_one", lambda connection, rank: held.wait(30))
     try:
@@ -155,3 +155,47 @@ def test_a_send_to_a_rank_that_takes_nothing_ends_in_time(monkeypatch: pytest.Mo
         held.set()
         first.close()
         second.close()
+
+
+def test_a_send_that_finds_a_rank_gone_tells_what_it_said(monkeypatch: pytest.MonkeyPatch):
+    """Who sent when the other had just closed its connections was told `Broken pipe`: what the other had said of
+    a third rank was not read yet."""
+    first, second = two_ranks()
+    try:
+        first.mailbox.note(1, "rank 2 is in another operation")
+
+        def broken(*message: object) -> None:
+            threading.Timer(0.1, first.mailbox.leave, (1, "rank 1 left")).start()
+            raise BrokenPipeError(32, "Broken pipe")
+
+        monkeypatch.setattr(first, "_write", broken)
+        with pytest.raises(dist.DistBackendError, match="rank 1 left; before, it said: rank 2"):
+            first.send(1, (0, 1, 0), "all_reduce", b"")
+    finally:
+        monkeypatch.undo()
+        first.close()
+        second.close()
+
+
+def test_memory_is_taken_as_bytes_arrive():
+    """A peer that only announced a message cost the receiver up to 256 MB."""
+    near, far = socket.socketpair()
+    with near, far:
+        far.sendall(b"a few bytes")
+        far.close()
+        tracemalloc.start()
+        with pytest.raises(ConnectionError):
+            wire.receive_exactly(near, 1 << 28)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert most < 4 << 20
+
+
+@pytest.mark.parametrize("size", [0, 5, 1 << 20, (1 << 20) + 1, (1 << 24) + 999, 40_000_000])
+def test_messages_of_any_size_arrive_whole(size: int):
+    content = (os.urandom(997) * (size // 997 + 1))[:size]
+    near, far = socket.socketpair()
+    with near, far, ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(far.sendall, content)
+        assert wire.receive_exactly(near, size) == content
+        sent.result()

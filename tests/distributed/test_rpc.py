@@ -85,6 +85,13 @@ def test_a_worker_that_dies_is_named_at_once():
     assert until_end < 55  # it was a minute
 
 
+def test_why_a_worker_died_is_told_with_what_it_said_of_another():
+    """Who called only a worker that ended because another was gone did not hear of that one."""
+    kind, text = ranks.run("chained", 3, script="rpc_programs.py", dying=[1, 2])[0]
+    assert kind == "RuntimeError" and "on w1 (rank 1)" in text and "exited, died or left" in text
+    assert "before, it said: [rpc] sleep on w2 (rank 2)" in text and text.count("hint") == 1
+
+
 def test_workers_that_are_through_wait_for_those_that_work():
     """The end was an error where the others worked for longer than a minute."""
     assert ranks.run("patient", 2, script="rpc_programs.py") == [True, True]

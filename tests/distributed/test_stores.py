@@ -17,6 +17,7 @@ import pytest
 
 from facula import distributed as dist
 from facula.distributed import wire
+from facula.distributed.stores import of_every_rank
 
 SHORT = datetime.timedelta(seconds=0.2)
 
@@ -308,3 +309,16 @@ def test_another_file_is_an_error(tmp_path, content):  # type: ignore[no-untyped
     with pytest.raises(dist.DistStoreError, match="a FileStore wrote"):
         dist.FileStore(str(tmp_path / "s"), 2).check(["a"])
     assert (tmp_path / "s").read_bytes() == content
+
+
+def test_what_every_rank_keeps_or_who_keeps_nothing(stores):  # type: ignore[no-untyped-def]
+    store, _ = stores
+    store.set("place/0", "a")
+    store.set("place/2", "c")
+    store.set_timeout(SHORT)
+    with pytest.raises(
+        dist.DistStoreError, match="all 4 machines were required.*no sign of machine 1, 3"
+    ):
+        of_every_rank(store, "place", 4, "elastic agent", "machine")
+    store.set("place/1", "b")
+    assert of_every_rank(store, "place", 3, "init_rpc") == [b"a", b"b", b"c"]

@@ -8,7 +8,7 @@ cdef extern from "fk_meeting.h" nogil:
         pass
     void fk_meeting_arrive(fk_meeting_line *, int, int, int64_t)
     int fk_meeting_behind(fk_meeting_line *, int, int64_t)
-    int fk_meeting_wait(fk_meeting_line *, int, int64_t, int64_t)
+    int fk_meeting_wait(fk_meeting_line *, int, int64_t, int64_t, int)
 
 
 cdef class Meeting:
@@ -17,6 +17,7 @@ cdef class Meeting:
     cdef fk_meeting_line *lines
     cdef readonly int rank, size
     cdef readonly int64_t step
+    cdef int64_t waited             # the last step that was waited for
 
     def __cinit__(self, SharedMemory memory, int rank, int size):
         if not 0 <= rank < size or memory.nbytes < 64 * (<int64_t>size + 1) or memory.skip % 64:
@@ -38,7 +39,8 @@ cdef class Meeting:
         if fk_meeting_behind(self.lines, self.size, self.step) < 0:
             return True
         with nogil:
-            came = fk_meeting_wait(self.lines, self.size, self.step, limit)
+            came = fk_meeting_wait(self.lines, self.size, self.step, limit, self.waited == self.step)
+        self.waited = self.step
         return bool(came)
 
     def behind(self):

@@ -58,6 +58,27 @@ def as_bytes(value: object) -> bytes:
 Change = Callable[[dict[str, bytes]], Any]
 
 
+def of_every_rank(store: Store, name: str, size: int, op: str, who: str = "rank") -> list[bytes]:
+    """What each of `size` ranks keeps under `name/<its number>`; the error of `op` names those that keep nothing.
+
+    `who`: what has the numbers, where that is something else than ranks.
+    """
+    keys = [f"{name}/{number}" for number in range(size)]
+    try:
+        return store.multi_get(keys)
+    except DistStoreError:
+        away = [str(number) for number, key in enumerate(keys) if not store.check([key])]
+        if not away:
+            raise
+        fail(
+            DistStoreError,
+            op,
+            f"all {size} {who}s were required within {store.timeout.total_seconds():g} s (timeout)",
+            f"no sign of {who} {', '.join(away)}",
+            "see whether all processes were started, with the same world_size, and what they print",
+        )
+
+
 class Store:
     """Bytes by key. A kind of store says how to change its table atomically: `_change`.
 

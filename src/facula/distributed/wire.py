@@ -21,17 +21,17 @@ from facula.core.errors import fail
 from facula.distributed.errors import DistNetworkError
 from facula.runtime import cache, trust
 
-#: what is taken at once for bytes that are only announced, by a stranger and by a peer that is known
-_PART, _KNOWN_PART = 1 << 24, 1 << 28
+#: what is taken at once for bytes that are only announced, and how much more than what has come later
+_PART, _AHEAD = 1 << 20, 16
 _GREETING = b"facula connection 1\n"
 _NONCE = _PROOF = 32
 #: how long a peer may take to say who it is
 PATIENCE = 10.0
 
 
-def receive_exactly(connection: socket.socket, size: int, *, known: bool = False) -> bytearray:
-    """This many bytes; of a peer that is `known`, more memory is taken at once."""
-    buffer = bytearray(min(size, _KNOWN_PART if known else _PART))
+def receive_exactly(connection: socket.socket, size: int) -> bytearray:
+    """This many bytes."""
+    buffer = bytearray(min(size, _PART))
     at = 0
     while True:
         with memoryview(buffer) as view:
@@ -42,7 +42,9 @@ def receive_exactly(connection: socket.socket, size: int, *, known: bool = False
                 at += count
         if at == size:
             return buffer
-        buffer.extend(bytes(min(size - at, len(buffer))))
+        wanted = min(size, _AHEAD * at)
+        buffer *= -(-wanted // at)  # whatever there is: no zeros are made first
+        del buffer[wanted:]
 
 
 def listen(host: str, port: int, backlog: int = 128) -> socket.socket:

@@ -21,6 +21,9 @@
  * next step, and is often woken where the one that wakes it runs; a process that has the same processor comes at once. */
 #define FK_MEETING_LOOKS 20
 #define FK_MEETING_YIELDS 300
+/* Nanoseconds after which it sleeps all the same: on a machine that is busy with others, each offer may take as long as
+ * all of them want to run, and 300 of them longer than the time that the collective has. */
+#define FK_MEETING_OFFERED 2000000
 
 typedef struct {
     _Alignas(64) _Atomic int64_t step; /* how far a process is; in the last line unused */
@@ -49,17 +52,20 @@ FK_LOCAL int64_t fk_meeting_now(void) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* whether all came within these nanoseconds */
-FK_LOCAL int fk_meeting_wait(fk_meeting_line *lines, int size, int64_t step, int64_t limit) {
+/* whether all came within these nanoseconds; who has waited for the same before (`again`) sleeps at once */
+FK_LOCAL int fk_meeting_wait(fk_meeting_line *lines, int size, int64_t step, int64_t limit, int again) {
     fk_meeting_line *all = lines + size;
-    for (int i = 0; i < FK_MEETING_LOOKS + FK_MEETING_YIELDS; i++) {
+    int64_t began = fk_meeting_now(), end = began + limit;
+    for (int i = again ? FK_MEETING_LOOKS + FK_MEETING_YIELDS : 0; i < FK_MEETING_LOOKS + FK_MEETING_YIELDS; i++) {
         if (fk_meeting_behind(lines, size, step) < 0) return 1;
-        if (i >= FK_MEETING_LOOKS) sched_yield();
+        if (i >= FK_MEETING_LOOKS) {
+            sched_yield();
+            if (fk_meeting_now() - began > FK_MEETING_OFFERED) break;
+        }
 #if defined(__x86_64__)
         else __builtin_ia32_pause();
 #endif
     }
-    int64_t end = fk_meeting_now() + limit;
     for (;;) {
         int64_t left = end - fk_meeting_now();
         atomic_fetch_add_explicit(&all->sleepers, 1, memory_order_seq_cst);

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import datetime
+import functools
 import json
 import os
 import secrets
@@ -50,12 +52,14 @@ _FRAME, _PIECE = 1 << 28, 1 << 20
 #: looks without a pause, those of them that keep the processor, and seconds between later ones: at first, and
 #: at most
 _LOOKS, _KEPT, _SHORT, _LONG = 1000, 100, 2e-5, 2e-3
+#: seconds after which there is a pause all the same: where others want the processor, each offer may take long
+_OFFERED = 5e-3
 #: seconds between looks at messages while nobody waits for one, and at who died
 _IDLE, _DEATHS = 0.005, 0.05
 #: seconds that a collective may still take when one of its ranks has died
 _GRACE = 0.2
-#: seconds for which a process that leaves waits for what it has sent
-_FAREWELL = 1.0
+#: seconds for which a process that leaves waits for what it has sent, and for the others where one gave up
+_FAREWELL, _LAST = 1.0, 5.0
 #: MPI's names of dtypes that it reduces as facula does
 _TYPES = {
     "float32": "FLOAT", "float64": "DOUBLE", "int8": "INT8_T", "int16": "INT16_T", "int32": "INT32_T",
@@ -126,6 +130,7 @@ class MPIEngine(Engine):
         self.looked = 0.0
         self.thread = threading.Thread(target=self._progress, name="facula-mpi", daemon=True)
         self.thread.start()
+        self.finish = _finisher(self.mpi)
         atexit.register(self._end)
 
     @staticmethod
@@ -324,6 +329,7 @@ class MPIEngine(Engine):
 
     def note(self, group: Members, why: str) -> None:
         """A message failed here: tell the others, for whom that may explain what comes."""
+        self.gave_up = True
         self._tell(group, NOTE, why)
 
     def _tell(self, group: Members, kind: int, why: str) -> None:
@@ -342,30 +348,73 @@ class MPIEngine(Engine):
 
     def close(self) -> None:
         """Say goodbye, wait a moment until what was sent has arrived, and stop."""
+        self._say_goodbye()
+        self._stop(_FAREWELL, self._all_left if self.gave_up else lambda: True)
+
+    def _say_goodbye(self) -> None:
         for rank in range(self.size):
-            if rank != self.rank and self.gone(rank) is None:
+            if rank != self.rank and super().gone(rank) is None:  # one that left waits for it
                 with contextlib.suppress(self.mpi.Exception):
                     self._write(rank, GOODBYE, (0, 0, 0), "", b"")
-        end = time.monotonic() + _FAREWELL
-        while (self.sending or (self.gave_up and not self._all_left())) and time.monotonic() < end:
+
+    def _stop(self, seconds: float, enough: Callable[[], bool]) -> None:
+        """Take in no more messages, once what was sent has arrived and enough came, or the time is over."""
+        end, pause = time.monotonic() + seconds, _SHORT
+        while (self.sending or not enough()) and time.monotonic() < end:
             self.wake.set()
-            time.sleep(_SHORT)
+            time.sleep(pause)
+            pause = min(1.2 * pause, _LONG)
         self.closed = True
         self.wake.set()
         self.thread.join(_FAREWELL)
 
     def _end(self) -> None:
         """End MPI with the process, unless a rank that is away would be waited for."""
-        if not self.closed:
-            self.close()
-        usual = self.mpi.Is_initialized() and not self.mpi.Is_finalized()
-        # where one that gave up skips this, a rank that left in good order would wait for it for ever
-        if usual and self.healthy and (self._all_left() if self.gave_up else not self.sending):
-            self.mpi.Finalize()
+        seconds, known = self.seconds, not self.closed
+        if known:
+            self._say_goodbye()
+            # where one that gave up goes at once, a rank that left in good order would wait for it
+            seconds = _FAREWELL if self.gave_up else self.seconds
+            self._stop(seconds, lambda: self._all_left() or not self.healthy)
+        if not (self.mpi.Is_initialized() and self.healthy) or self.mpi.Is_finalized():
+            return
+        if known and not self._all_left():
+            away = sorted(set(range(self.size)) - self.left - {self.rank})
+            why = f"no goodbye of rank {', '.join(map(str, away))} came"
+        elif self.finish.within(_LAST if self.gave_up else self.seconds):
+            return
+        else:
+            why = "MPI_Finalize did not end"
+        if not self.gave_up:
+            self.log.warning("rank %d leaves MPI: %s within %g s", self.rank, why, seconds)
 
     def _all_left(self) -> bool:
         """Whether all other ranks said goodbye."""
         return len(self.left - {self.rank}) == self.size - 1
+
+
+class _Finish:
+    """A thread that ends MPI: the library waits for all ranks, one of which may never come."""
+
+    def __init__(self, mpi: Any) -> None:
+        self.mpi, self.wanted, self.done = mpi, threading.Event(), threading.Event()
+        # now: when the process ends, no thread can begin
+        threading.Thread(target=self._run, name="facula-mpi-end", daemon=True).start()
+
+    def _run(self) -> None:
+        library = ctypes.CDLL(self.mpi.__file__)  # its own `Finalize` lets no other thread run
+        self.wanted.wait()
+        library.MPI_Finalize()
+        self.done.set()
+
+    def within(self, seconds: float) -> bool:
+        """End MPI; gives whether that came about in time."""
+        self.wanted.set()
+        return self.done.wait(seconds)
+
+
+#: the one of this process
+_finisher = functools.cache(_Finish)
 
 
 def _ended(mpi: Any, request: Any) -> bool:
@@ -394,12 +443,14 @@ class MPIExchange(Exchange):
         """Begin an operation of MPI and wait for its end; `held` is what it reads and writes."""
         request = None
         try:
-            request = begin()
+            request, began = begin(), time.monotonic()
             for look in range(_LOOKS):
                 if request.Test():
                     return
                 if look > _KEPT:
                     os.sched_yield()
+                    if time.monotonic() - began > _OFFERED:
+                        break
             self._wait(request)
         except self.mpi.Exception as error:
             self._failed(error)

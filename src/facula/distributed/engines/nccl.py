@@ -12,6 +12,7 @@ what lies on devices. Each group has a communicator of its own, made at its firs
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -130,6 +131,20 @@ class NCCLEngine(SocketEngine):
         super().close()
 
 
+def _on_device(collective: Callable[..., None]) -> Callable[..., None]:
+    """Have a collective take arrays of devices; tensors of the processor's memory go over sockets."""
+
+    @functools.wraps(collective)
+    def run(self: NCCLExchange, *arguments: Any) -> None:
+        given = [x for one in arguments for x in (one if isinstance(one, Sequence) else (one,))]
+        if any(isinstance(x, Piece) for x in given):
+            collective(self, *arguments)
+        else:
+            getattr(self.host(), collective.__name__)(*arguments)
+
+    return run
+
+
 class NCCLExchange(Exchange):
     """A collective on the device of each rank."""
 
@@ -244,33 +259,29 @@ class NCCLExchange(Exchange):
 
     # ---------------------------------------------------------------- collectives
 
+    @_on_device
     def all_reduce(self, flat: Any, op: core.Op) -> None:
         """The combination of all ranks' arrays, written to each."""
-        if not isinstance(flat, Piece):
-            return self.host().all_reduce(flat, op)
         piece, name = self._named(flat, op)
         self.say(name, piece.dtype, piece.count)
         self.run(lambda c: c.all_reduce(piece, name), piece)
 
+    @_on_device
     def reduce(self, flat: Any, op: core.Op, root: int) -> None:
         """The combination of all ranks' arrays, written to the root's."""
-        if not isinstance(flat, Piece):
-            return self.host().reduce(flat, op, root)
         piece, name = self._named(flat, op)
         self.say(name, piece.dtype, piece.count, root)
         self.run(lambda c: c.reduce(piece, name, root), piece)
 
+    @_on_device
     def broadcast(self, flat: Any, root: int) -> None:
         """The root's array, written to all."""
-        if not isinstance(flat, Piece):
-            return self.host().broadcast(flat, root)
         self.say(flat.dtype, flat.count, root)
         self.run(lambda c: c.broadcast(flat, root), flat)
 
+    @_on_device
     def all_gather(self, targets: Sequence[Any], flat: Any) -> None:
         """Rank r's array, written to target r."""
-        if not isinstance(flat, Piece):
-            return self.host().all_gather(targets, flat)
         whole = follow(targets)
         if whole is not None and whole.nbytes == flat.nbytes * self.size:
             self.say(flat.dtype, flat.count)
@@ -279,10 +290,9 @@ class NCCLExchange(Exchange):
             self.say(flat.dtype)
             self.swap(dict.fromkeys(range(self.size), flat), dict(enumerate(targets)))
 
+    @_on_device
     def reduce_scatter(self, target: Any, chunks: Sequence[Any], op: core.Op) -> None:
         """The combination of all ranks' chunk r, written to the target of rank r."""
-        if not isinstance(target, Piece):
-            return self.host().reduce_scatter(target, chunks, op)
         into, name = self._named(target, op)
         parts = [self._named(chunk, op)[0] for chunk in chunks]
         self.say(name, into.dtype)
@@ -306,24 +316,21 @@ class NCCLExchange(Exchange):
         finally:
             scratch.free()
 
+    @_on_device
     def all_to_all(self, targets: Sequence[Any], chunks: Sequence[Any]) -> None:
         """Chunk r goes to rank r; what comes from rank r is written to target r."""
-        if not isinstance(chunks[0], Piece):
-            return self.host().all_to_all(targets, chunks)
         self.say(chunks[0].dtype)
         self.swap(dict(enumerate(chunks)), dict(enumerate(targets)))
 
+    @_on_device
     def gather(self, targets: Sequence[Any], flat: Any, root: int) -> None:
         """Rank r's array, written to target r of the root."""
-        if not isinstance(flat, Piece):
-            return self.host().gather(targets, flat, root)
         self.say(flat.dtype, root)
         self.swap({root: flat}, dict(enumerate(targets)) if self.rank == root else {})
 
+    @_on_device
     def scatter(self, target: Any, chunks: Sequence[Any], root: int) -> None:
         """The root's chunk r, written to the target of rank r."""
-        if not isinstance(target, Piece):
-            return self.host().scatter(target, chunks, root)
         self.say(target.dtype, root)
         self.swap(dict(enumerate(chunks)) if self.rank == root else {}, {root: target})
 

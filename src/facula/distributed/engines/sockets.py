@@ -29,8 +29,9 @@ from facula.distributed import wire
 from facula.distributed.engine import Engine, Exchange, Members, Rendezvous
 from facula.distributed.engines import shared
 from facula.distributed.engines.shared import Room, SharedExchange
-from facula.distributed.errors import DistBackendError, DistStoreError
+from facula.distributed.errors import DistBackendError
 from facula.distributed.mailbox import ANY, Channel, Taker, Ticket
+from facula.distributed.stores import of_every_rank
 
 #: group, kind, sequence, step or tag, length of what follows, length of the label before it
 _HEADER = struct.Struct("!IBqqQI")
@@ -41,6 +42,8 @@ MESSAGE, QUESTION, ANSWER, GOODBYE, FAILURE, NOTE = range(6)
 _LONGEST_REASON = 4096
 #: seconds that a rank that gives up takes to tell the others
 _FAREWELL = 0.5
+#: seconds for which the last messages of a rank that has closed its connections are waited for
+_LAST_WORDS = 2.0
 #: the sequence number of the messages by which a group finds out whether it shares memory; those of
 #: collectives begin at 1
 MEETING = 0
@@ -76,21 +79,8 @@ class SocketEngine(Engine):
         threading.Thread(target=self._accept, name="facula-accept", daemon=True).start()
 
     def _of_all(self, name: str) -> list[bytes]:
-        """What every rank wrote to the store under a name; the error says which ranks did not."""
-        keys = [f"{name}/{rank}" for rank in range(self.size)]
-        try:
-            return self.store.multi_get(keys)
-        except DistStoreError:
-            away = [rank for rank, key in enumerate(keys) if not self.store.check([key])]
-            if not away:
-                raise
-            fail(
-                DistStoreError,
-                "init_process_group",
-                f"all {self.size} ranks were required within the time-out",
-                f"no sign of rank {', '.join(map(str, away))} at rank {self.rank}",
-                "see whether all processes were started, with the same world_size, and what they print",
-            )
+        """What every rank wrote to the store under a name."""
+        return of_every_rank(self.store, name, self.size, "init_process_group")
 
     def _on_one_machine(self, rendezvous: Rendezvous) -> bool:
         """Whether all ranks reach each other by the loopback address; raises where that was required."""
@@ -203,7 +193,7 @@ class SocketEngine(Engine):
         if label_size > _LONGEST_LABEL or size > _LARGEST:
             raise ValueError(f"{size} bytes under a name of {label_size}")
         label = wire.receive_exactly(connection, label_size).decode()
-        payload = wire.receive_exactly(connection, size, known=True)
+        payload = wire.receive_exactly(connection, size)
         if kind == GOODBYE:
             return False
         if kind in (FAILURE, NOTE):
@@ -336,11 +326,15 @@ class SocketEngine(Engine):
             self._unreachable(rank, label, error)
 
     def _unreachable(self, rank: int, label: str, error: OSError) -> NoReturn:
+        end = time.monotonic() + _LAST_WORDS
+        if isinstance(error, ConnectionError):  # what it said before may not have been read yet
+            while rank not in self.mailbox.gone and time.monotonic() < end:
+                time.sleep(0.002)
         fail(
             DistBackendError,
             label or "send",
             f"a connection to rank {rank} was required",
-            self.mailbox.gone.get(rank, str(error)),
+            self.mailbox.gone.get(rank) or self.mailbox.explained(rank, str(error)),
             "look at the output of that rank: it exited, died or does not read",
         )
 

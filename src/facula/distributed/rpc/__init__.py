@@ -13,6 +13,7 @@ from facula.distributed.rpc import functions
 from facula.distributed.rpc.api import (
     _all_gather,
     _is_current_rpc_agent_set,
+    _set_rpc_timeout,
     get_rpc_timeout,
     get_worker_info,
     init_rpc,
@@ -31,6 +32,7 @@ __all__ = [
     "BackendType", "RRef", "RpcBackendOptions", "TensorPipeRpcBackendOptions", "WorkerInfo",
     "functions", "get_rpc_timeout", "get_worker_info", "init_rpc", "is_available", "remote",
     "rpc_async", "rpc_sync", "shutdown", "wait_all", "_all_gather", "_is_current_rpc_agent_set",
+    "_set_rpc_timeout",
 ]  # fmt: skip
 
 

@@ -3,7 +3,8 @@
 Takes: a store through which workers find each other, and a function that answers requests. Gives: `Agent`.
 Keeps true: every message carries a proof that its sender knows the program's secret, and is taken once; a
 worker that dies is an error of the calls that wait for it, at once, and a call whose time is over is one,
-both with the worker's name; requests run in as many threads as there are, so that calls may nest.
+both with the worker's name, and with what it said of others that it found away; requests run in as many
+threads as there are, so that calls may nest.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from facula.core.errors import fail
 from facula.core.logs import get_logger
 from facula.distributed import wire
 from facula.distributed.rpc.options import RpcBackendOptions, WorkerInfo
-from facula.distributed.stores import Store
+from facula.distributed.stores import Store, of_every_rank
 from facula.namespaces.futures import Future
 from facula.runtime import trust
 
@@ -59,10 +60,12 @@ class Agent:
 
     def __init__(
         self, info: WorkerInfo, size: int, store: Store, options: RpcBackendOptions,
-        answer: Callable[[WorkerInfo, bytes], bytes],
+        answer: Callable[[WorkerInfo, bytes], bytes], tell: Callable[[WorkerInfo, str], None],
     ) -> None:  # fmt: skip
         self.grpc = grpc_module()
         self.info, self.size, self.store, self.answer = info, size, store, answer
+        #: tells other workers who is away, each once; and what those said, by their numbers
+        self.tell, self.away, self.notes = tell, set[int](), dict[int, str]()
         self.log = get_logger("distributed")
         self.lock = threading.Lock()
         #: calls that this worker began, and requests that it is answering
@@ -110,7 +113,7 @@ class Agent:
         """Learn the names and addresses of all workers."""
         mine = json.dumps([self.info.name, self.host, self.port])
         self.store.set(f"worker/{self.info.id}", mine)
-        found = self.store.multi_get([f"worker/{r}" for r in range(self.size)])
+        found = of_every_rank(self.store, "worker", self.size, "init_rpc")
         every = [json.loads(text) for text in found]
         names = [name for name, _, _ in every]
         if len(set(names)) != len(names):
@@ -187,7 +190,9 @@ class Agent:
                     fail(PermissionError, "rpc", "an answer of a worker of this program was required",
                          "another seal", "workers share the secret of the program")  # fmt: skip
             except Exception as error:
-                future.set_exception(self._failure(error, to, seconds, what))
+                failure = self._failure(error, to, seconds, what)
+                self._spread(error, to, str(failure))
+                future.set_exception(failure)
             else:
                 future.set_result(body)
         finally:
@@ -205,6 +210,8 @@ class Agent:
                 "a connection to the worker was required",
                 f"{details} (it exited, died or left)",
             )
+            if to.id in self.notes:
+                got += f"; before, it said: {self.notes[to.id]}"
             hint = "look at the output of that worker"
         else:
             text, got = "an answer was required", details
@@ -212,6 +219,16 @@ class Agent:
         return RuntimeError(
             f"[rpc] {what} on {to.name} (rank {to.id}): {text}: got {got}\nhint: {hint}"
         )
+
+    def _spread(self, error: Exception, away: WorkerInfo, text: str) -> None:
+        """Tell the others of a worker that is away: it may be why this one is, soon."""
+        if getattr(error, "code", lambda: None)() is not self.grpc.StatusCode.UNAVAILABLE:
+            return
+        with self.lock:
+            known = away.id in self.away
+            self.away.add(away.id)
+        if not known:
+            self.tell(away, text)
 
     def later(self, duty: Callable[[], None]) -> None:
         """Have a thread run a function. It takes no lock: the collector may call it where others are held."""

@@ -25,13 +25,13 @@ from facula.distributed.rpc.options import (
     TensorPipeRpcBackendOptions,
     WorkerInfo,
 )
-from facula.distributed.rpc.requests import STATE, agent, answer, request
+from facula.distributed.rpc.requests import STATE, agent, answer, request, tell
 from facula.distributed.stores import HashStore, PrefixStore, Store
 
-# the last four are PyTorch's private names, which libraries of graphs call
+# the last five are PyTorch's private names, which libraries of graphs call
 __all__ = [
     "get_rpc_timeout", "get_worker_info", "init_rpc", "shutdown",
-    "_all_gather", "_barrier", "_is_current_rpc_agent_set", "_require_initialized",
+    "_all_gather", "_barrier", "_is_current_rpc_agent_set", "_require_initialized", "_set_rpc_timeout",
 ]  # fmt: skip
 
 
@@ -76,7 +76,7 @@ def init_rpc(
     prefixed = PrefixStore(f"rpc/{STATE.times}", store)
     prefixed.local_address = getattr(store, "local_address", "127.0.0.1")  # type: ignore[attr-defined]
     try:
-        STATE.agent = Agent(WorkerInfo(rank, name), world_size, prefixed, options, answer)
+        STATE.agent = Agent(WorkerInfo(rank, name), world_size, prefixed, options, answer, tell)
         STATE.agent.open.set()
     except BaseException:
         release_store(store)

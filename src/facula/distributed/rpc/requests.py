@@ -20,9 +20,14 @@ from facula.distributed.rpc.options import RpcBackendOptions, WorkerInfo
 from facula.distributed.stores import Store
 from facula.namespaces.futures import Future
 
-__all__ = ["STATE", "UNSET_TIMEOUT", "agent", "answer", "name_of", "request", "run", "seconds_of"]
+__all__ = [
+    "STATE", "UNSET_TIMEOUT", "agent", "answer", "name_of", "request", "run", "seconds_of",
+    "tell",
+]  # fmt: skip
 
 UNSET_TIMEOUT = -1.0
+#: seconds for which workers are told that another is away, and characters of what they are told
+_TOLD, _LONGEST = 0.5, 1000
 
 
 class _State:
@@ -146,3 +151,23 @@ def run(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
 
 
 STATE.handlers["call"] = _called
+
+
+def tell(away: WorkerInfo, text: str) -> None:
+    """Tell the other workers that one is away: when this one goes for that, they know why."""
+    own = STATE.agent
+    if own is None:
+        return
+    others = [w for w in own.workers if w.id not in own.away | {own.info.id}]
+    said = f"{text.splitlines()[0][:_LONGEST]} at {own.info.name}"
+    for future in [request(other, "note", said, _TOLD, "note") for other in others]:
+        with contextlib.suppress(RuntimeError):
+            future.wait()
+
+
+def _noted(sender: WorkerInfo, text: str) -> None:
+    """Keep what a worker says that failed for it."""
+    agent().notes[sender.id] = text
+
+
+STATE.handlers["note"] = _noted

@@ -24,6 +24,7 @@ from facula.distributed.elastic import events
 from facula.distributed.elastic.multiprocessing import ProcessFailure, SignalException
 from facula.distributed.elastic.rendezvous import RendezvousHandler, RendezvousInfo
 from facula.distributed.errors import DistError
+from facula.distributed.stores import of_every_rank
 
 __all__ = [
     "ElasticAgent",
@@ -276,7 +277,7 @@ class SimpleElasticAgent(ElasticAgent):
     ) -> list[Worker]:
         """Workers with their numbers: those of a machine follow each other."""
         store.set(f"role/{group_rank}", json.dumps([spec.role, spec.local_world_size]))
-        told = store.multi_get([f"role/{rank}" for rank in range(group_world_size)])
+        told = of_every_rank(store, "role", group_world_size, "elastic agent", "machine")
         roles = [(str(role), int(count)) for role, count in map(json.loads, told)]
         before = sum(count for _, count in roles[:group_rank])
         same = sum(count for role, count in roles[:group_rank] if role == spec.role)
@@ -368,11 +369,13 @@ class SimpleElasticAgent(ElasticAgent):
     def _exit_barrier(self) -> None:
         """Wait until the workers of all machines have ended: the store goes with its agent."""
         group = self._worker_group
-        limit = timedelta(seconds=self._exit_barrier_timeout)
         began = time.monotonic()
         try:
             group.store.set(f"ended/{group.group_rank}", b"1")
-            group.store.wait([f"ended/{r}" for r in range(group.group_world_size or 1)], limit)
+            group.store.set_timeout(timedelta(seconds=self._exit_barrier_timeout))
+            of_every_rank(
+                group.store, "ended", group.group_world_size or 1, "elastic agent", "machine"
+            )
             group.store.add("left", 1)
             if group.spec.rdzv_handler.use_agent_store and group.group_rank == 0:
                 self._wait_for_leaving(min(self._exit_barrier_timeout, 5.0))
