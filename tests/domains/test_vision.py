@@ -353,3 +353,40 @@ def test_made_up_images_are_the_same_each_time():
     found = datasets.FakeData(3, (3, 8, 9), transform=transforms.ToTensor())
     assert found[1][0].equal(found[1][0]) and not found[1][0].equal(found[2][0])
     assert found[0][0].shape == (3, 8, 9) and len(list(found)) == 3
+
+
+def test_grey_levels_palettes_and_backgrounds(tmp_path):
+    pixels = RNG.integers(0, 256, (9, 7, 3)).astype("uint8")
+    pixels[:2] = pixels[:2, :, :1]
+    path = tmp_path / "a.png"
+    Image.fromarray(pixels).save(path)
+    weights = (int(0.2989 * 32768), int(0.587 * 32768))
+    grey = [
+        [r if r == g == b else (weights[0] * r + weights[1] * g + (32768 - sum(weights)) * b) // 32768
+         for r, g, b in row] for row in pixels.tolist()
+    ]  # fmt: skip
+    assert io.read_image(path, "GRAY").tolist() == [grey]
+    assert io.read_image(path, "GRAY_ALPHA").tolist() == [grey, [[255] * 7] * 9]
+    places = RNG.integers(0, 5, (9, 7)).astype("uint8")
+    mask = Image.fromarray(places, "P")
+    mask.putpalette(bytes(range(200, 215)))
+    mask.save(path)
+    assert io.read_image(path).tolist() == [places.tolist()]
+    assert io.read_image(path, "RGB")[0].tolist() == (200 + 3 * places.astype(int)).tolist()
+    path = tmp_path / "a.jpg"
+    Image.fromarray(pixels // 4 + 90).save(path, quality=90)  # no colour is cut off
+    levels = Image.open(path).convert("YCbCr")
+    found = io.read_image(path, "GRAY")[0].int().numpy()
+    assert abs(found - numpy.asarray(levels)[..., 0].astype(int)).max() <= 2
+    path = tmp_path / "a.gif"
+    mask.info["background"] = 3
+    mask.save(path, transparency=2, background=3)
+    drawn = io.decode_gif(io.read_file(path))
+    assert drawn[0].tolist() == (200 + 3 * numpy.where(places == 2, 3, places).astype(int)).tolist()
+
+
+def test_libraries_of_torchvision_under_both_names_are_served(tmp_path):
+    for name in ("_C", "_C_stable", "image", "image_stable"):
+        facula.ops.load_library(tmp_path / "torchvision" / f"{name}.so")
+    with pytest.raises(OSError, match="Could not load this library"):
+        facula.ops.load_library(tmp_path / "torchvision" / "other.so")

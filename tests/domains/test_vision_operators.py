@@ -436,7 +436,7 @@ def test_a_picture_beyond_its_canvas_is_refused_before_its_memory_is_read(monkey
     read = []
     monkeypatch.setattr(images, "_opened", lambda *args: Pictures())
     monkeypatch.setattr(images, "_check_pixels", lambda count: None)
-    monkeypatch.setattr(images, "_pixels", lambda image, mode: read.append(image.size))
+    monkeypatch.setattr(images, "_picture", lambda image: read.append(image.size))
     with pytest.raises(RuntimeError, match="whole pictures were required: got a picture of"):
         images.TABLE["image::decode_gif"](facula.zeros(3, dtype=facula.uint8))
     assert read == [(2, 2)]

@@ -167,3 +167,38 @@ def test_partitions_never_need_themselves_from_outside():
     wanted = function(x)
     fused = partitioner.fuse_partitions(parts)
     assert facula.equal(fused(x), wanted) and len(parts) == 2
+
+
+def test_assertions_are_recorded():
+    class Net(nn.Module):
+        def forward(self, x):
+            facula._assert(x.shape[1] == 4, "Wrong width!")
+            facula._assert_async(x.sum() > 0)
+            return x + 1
+
+    traced = fx.symbolic_trace(Net())
+    assert traced(facula.ones(2, 4)).equal(facula.full((2, 4), 2.0))
+    with pytest.raises(AssertionError, match="Wrong width!"):
+        traced(facula.ones(2, 3))
+    with pytest.raises(RuntimeError, match="nonzero"):
+        traced(facula.zeros(2, 4))
+
+
+def test_tracers_of_programs_know_the_arguments_that_they_know():
+    class Names(fx.Tracer):
+        def create_proxy(self, kind, target, args, kwargs, name=None, type_expr=None, *_):
+            self.seen.append(target)
+            return super().create_proxy(kind, target, args, kwargs, name, type_expr)
+
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(facula.full((2,), 3.0))
+
+        def forward(self, x):
+            return x * self.scale
+
+    tracer = Names()
+    tracer.seen = []
+    graph = tracer.trace(Scaled())
+    assert "scale" in tracer.seen and [n.op for n in graph.nodes][1] == "get_attr"

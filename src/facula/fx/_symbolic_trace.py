@@ -302,13 +302,15 @@ class Tracer(TracerBase):
             if found is not value:
                 continue
             if name not in cache:
-                factory = None
+                # passed on only where there is one: tracers of programs may not know the argument
+                settings = {}
                 if self.param_shapes_constant:
 
                     def factory(node: Node, name: str = name) -> Proxy:
                         return ParameterProxy(self, node, name, value)
 
-                cache[name] = self.create_proxy("get_attr", name, (), {}, proxy_factory_fn=factory)
+                    settings = {"proxy_factory_fn": factory}
+                cache[name] = self.create_proxy("get_attr", name, (), {}, **settings)
             return cache[name]
         return value
 

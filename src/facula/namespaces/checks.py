@@ -14,6 +14,8 @@ from facula import core
 from facula.core import errors
 from facula.core.errors import fail
 
+from . import overrides
+
 __all__ = [
     "_assert", "_assert_async", "_check", "_check_index", "_check_is_size",
     "_check_not_implemented", "_check_tensor_all", "_check_type", "_check_value", "_check_with",
@@ -106,14 +108,18 @@ def _check_tensor_all(cond: object, message: Message = None) -> None:
         raise RuntimeError(_said(message))
 
 
-def _assert(condition: object, message: str) -> None:
+def _assert(condition: Any, message: str) -> Any:
     """`assert condition, message` as a call, which symbolic tracing may record."""
+    if type(condition) is not core.Tensor and overrides.has_torch_function((condition,)):
+        return overrides.handle_torch_function(_assert, (condition,), condition, message)
     if not condition:
         raise AssertionError(message)
 
 
-def _assert_async(condition: object, message: str | None = None) -> None:
+def _assert_async(condition: Any, message: str | None = None) -> Any:
     """Raise RuntimeError where a tensor of one element is zero; there is nothing to wait for here."""
+    if type(condition) is not core.Tensor and overrides.has_torch_function((condition,)):
+        return overrides.handle_torch_function(_assert_async, (condition,), condition, message)
     if not condition:
         required = "Expected Tensor with single nonzero value, but got zero"
         raise RuntimeError(

@@ -29,7 +29,9 @@ DOMAINS = frozenset("vision audio text arrow csprng".split())
 #: compiled libraries of other packages whose operators facula defines itself (`ops.load_library`)
 LIBRARIES = {
     "torchvision/_C": "facula.vision.definitions",
+    "torchvision/_C_stable": "facula.vision.definitions",
     "torchvision/image": "facula.vision.images",
+    "torchvision/image_stable": "facula.vision.images",
     "torchaudio/_torchaudio": "facula.audio.definitions",
     "torchaudio/libtorchaudio": "facula.audio.definitions",
 }

@@ -38,11 +38,13 @@ def _bytes(op: str, data: Any) -> bytes:
     return bytes(data.contiguous().numpy())
 
 
-def _opened(op: str, data: object, kinds: tuple[Any, ...]) -> Any:
+def _opened(op: str, data: object, kinds: tuple[Any, ...], mode: int = 0) -> Any:
     """The image that the bytes hold, loaded."""
     raw, image_module = _bytes(op, data), extra("PIL.Image", op)
     try:
         image = image_module.open(io.BytesIO(raw), formats=kinds)
+        if mode == 1 and image.format == "JPEG":
+            image.draft("L", image.size)  # the file's own brightness, not one of colours out of it
         image.load()
     except image_module.DecompressionBombError as error:
         hint = "PIL.Image.MAX_IMAGE_PIXELS is the limit"
@@ -66,15 +68,30 @@ def _pixels(image: Any, mode: int) -> Any:
         channels = {3: 3, 4: 4}.get(mode, 1)
         return core.from_numpy(numpy.repeat(values, channels, 0).copy())
     wanted = _MODES.get(mode)
+    if wanted is None and image.mode == "P" and image.format == "PNG":
+        return core.from_numpy(numpy.array(image)[None])  # places in the palette: classes of a mask
     if wanted is None:
         plain = {"P": "RGB", "1": "L", "CMYK": "RGB", "YCbCr": "RGB", "PA": "RGBA"}
         transparent = image.mode == "P" and "transparency" in image.info
         wanted = "RGBA" if transparent else plain.get(image.mode, image.mode)
+    if wanted in ("L", "LA") and image.format == "PNG" and image.mode in ("RGB", "RGBA", "P", "PA"):
+        values = _brightness(numpy.array(image.convert("RGBA")))[..., : len(wanted)]
+        return core.from_numpy(numpy.ascontiguousarray(values.transpose(2, 0, 1)))
     if image.mode != wanted:
         image = image.convert(wanted)
     values = numpy.array(image, dtype=numpy.uint8)
     values = values[None] if values.ndim == 2 else values.transpose(2, 0, 1)
     return core.from_numpy(numpy.ascontiguousarray(values))
+
+
+def _brightness(pixels: Any) -> Any:
+    """Brightness and opacity `[..., 2]` of colours `[..., 4]`, rounded down, as libpng makes it of 2**15ths."""
+    weights = [int(part * 32768) for part in (0.2989, 0.587)]
+    colours = pixels[..., :3].astype("int64")
+    grey = colours @ [*weights, 32768 - sum(weights)] >> 15
+    alike = (colours == colours[..., :1]).all(-1)
+    pixels[..., 0] = grey * ~alike + colours[..., 0] * alike
+    return pixels[..., ::3]
 
 
 def decoded(op: str, kinds: Any, data: object, mode: int, turned: bool = False) -> Any:
@@ -83,7 +100,7 @@ def decoded(op: str, kinds: Any, data: object, mode: int, turned: bool = False) 
         fail(
             RuntimeError, op, "a mode from 0 to 4 was required", mode, hint="ImageReadMode has them"
         )
-    image = _opened(op, data, kinds)
+    image = _opened(op, data, kinds, mode)
     try:
         if turned:
             image = extra("PIL.ImageOps", op).exif_transpose(image)
@@ -144,11 +161,23 @@ class DecodeGif:
                 image.seek(frame)
                 if image.size != canvas:  # Pillow's memory is not what it says then
                     raise _Damaged(f"a picture of {image.size} in one of {canvas}")
-                frames.append(_pixels(image, 3))
+                frames.append(_picture(image))
         except Exception as error:  # Pillow has many, its error for bombs among them
             required, hint = "whole pictures were required", "the bytes are cut off or damaged"
             fail(RuntimeError, "decode_gif", required, said(error), hint=hint)
         return frames[0] if len(frames) == 1 else TABLE["stack"](frames, 0)
+
+
+def _picture(image: Any) -> Any:
+    """The colours of one picture of a GIF, where nothing is drawn the background's."""
+    import numpy  # lazily: importing facula imports no NumPy
+
+    colours = numpy.array(image.convert("RGBA"))
+    place, palette = image.info.get("background", 0), getattr(image, "global_palette", None)
+    found = palette.getdata()[1][3 * place : 3 * place + 3] if palette is not None else b""
+    back = numpy.frombuffer(bytes(found).ljust(3, b"\0"), numpy.uint8) if found else place
+    values = numpy.where(colours[..., 3:] == 0, back, colours[..., :3]).astype(numpy.uint8)
+    return core.from_numpy(numpy.ascontiguousarray(values.transpose(2, 0, 1)))
 
 
 def _check_pixels(count: int) -> None:
