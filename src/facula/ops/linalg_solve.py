@@ -208,7 +208,37 @@ class _linalg_adjoint_adjugate:
             determinant = F._linalg_det(A)[0].conj().unsqueeze(-1).unsqueeze(-1)
             inner = (grad.conj() * result).sum((-2, -1), True)
             return (inner * result - result @ adjoint(grad) @ result) / determinant
-        return _adjugate_gradient(A, grad)
+        slope = _adjugate_gradient(A, grad)
+        if A.shape[-1] > POLYNOMIAL or not (core.is_grad_enabled() or core.interpreters()):
+            return slope
+        # further derivatives of singular vectors have no value where singular values are equal
+        further = _adjugate_polynomial(A, grad)
+        return slope.detach() + (further - further.detach())
+
+
+#: rows of the largest matrix whose third derivatives come from a polynomial: its coefficients cancel
+POLYNOMIAL = 16
+
+
+def _adjugate_polynomial(matrix: Any, direction: Any) -> Any:
+    """The adjoint of the adjugate's derivative along a direction, by products and traces only. [Faddeev 1949]"""
+    n = matrix.shape[-1]
+    scale = matrix.detach().abs().amax((-2, -1), True)
+    scale = F.where(scale > 0, scale, F.ones_like(scale))
+    matrix = matrix / scale
+    one = F.eye(n, dtype=matrix.dtype, device=matrix.device)
+    known, slope = one, F.zeros_like(matrix)
+    for k in range(1, n):
+        slope = direction @ known + matrix @ slope
+        known = matrix @ known
+        slope = slope - one * (_trace(slope) / k)
+        known = known - one * (_trace(known) / k)
+    sign = 1 if n % 2 else -1
+    return sign * adjoint(slope) * scale ** (n - 2)
+
+
+def _trace(matrix: Any) -> Any:
+    return matrix.diagonal(0, -2, -1).sum(-1).unsqueeze(-1).unsqueeze(-1)
 
 
 def _near_singular(matrix: core.Tensor) -> bool:
