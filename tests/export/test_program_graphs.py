@@ -8,6 +8,7 @@ import pytest
 import facula
 from facula import export, nn
 from facula.export import leaks
+from facula.fx.fake_tensor import FakeTensorMode
 
 F = nn.functional
 aten = facula.ops.aten
@@ -193,3 +194,88 @@ def test_a_layout_among_the_arguments_of_to():
     assert x.to(dtype=facula.float64, layout=facula.strided).dtype is facula.float64
     with pytest.raises(RuntimeError, match="doesn't support converting to a different layout"):
         x.to(layout=facula.sparse_coo)
+
+
+def test_batch_norm_and_gradients_of_its_program():
+    net = nn.Sequential(nn.Conv2d(2, 3, 1), nn.BatchNorm2d(3), nn.Dropout(0.0), nn.ReLU())
+    x = facula.randn(2, 2, 3, 3)
+    program = export.export(net, (x,))
+    assert aten.batch_norm.default in calls(program)
+    run, plain = program.module(), copy.deepcopy(net)
+    facula.testing.assert_close(run(x), plain(x))
+    facula.testing.assert_close(dict(run.named_buffers())["1.running_mean"], plain[1].running_mean)
+
+
+def test_operators_of_programs_are_decomposed_by_default():
+    with facula.library._scoped_library("graphs_made", "FRAGMENT") as library:
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: x.sin() + x.sin(), "CompositeImplicitAutograd")
+        twice = facula.ops.graphs_made.twice
+
+        class Twice(nn.Module):
+            def forward(self, x):
+                return twice(x)
+
+        program = export.export(Twice(), (facula.ones(2),))
+        assert calls(program) == [twice.default]
+        assert twice.default not in calls(program.run_decompositions())
+        table = export.default_decompositions()
+        table.pop(twice.default)
+        assert calls(program.run_decompositions(table)) == [twice.default]
+        with pytest.raises(KeyError, match="graphs_made.twice.default"):
+            table.pop(twice.default)
+        assert set(facula.ops.graphs_made) == {"twice"}
+
+
+def test_hooks_of_state_dicts_do_not_rename_what_a_program_reads():
+    def shorten(module, state, prefix, *rest):
+        for key in list(state):
+            state[key.replace("inner.", "")] = state.pop(key)
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(2, 2)
+            self._register_state_dict_hook(shorten)
+
+        def forward(self, x):
+            return self.inner(x)
+
+    net, x = Outer(), facula.ones(1, 2)
+    facula.testing.assert_close(export.export(net, (x,)).module()(x), net(x))
+
+
+def test_compile_inside_of_an_export_is_told_to_be_ignored():
+    class Compiles(nn.Module):
+        def forward(self, x):
+            return facula.compile(lambda y: y * 2)(x) + 1
+
+    with pytest.warns(UserWarning, match="ignored when called inside torch.export region"):
+        program = export.export(Compiles(), (facula.ones(2),))
+    assert program.module()(facula.ones(2)).tolist() == [3, 3]
+
+
+def test_collectives_of_tensors_without_elements_are_refused():
+    # the fake engine needs neither other ranks nor a store
+    facula.distributed.init_process_group("fake", rank=0, world_size=2)
+    try:
+        with (
+            FakeTensorMode(),
+            pytest.raises(NotImplementedError, match="with elements were required"),
+        ):
+            facula.distributed.all_gather([facula.empty(2) for _ in range(2)], facula.ones(2))
+    finally:
+        facula.distributed.destroy_process_group()
+
+
+def test_structures_are_compared_and_keywords_ordered():
+    from facula.export._tree_utils import is_equivalent, reorder_kwargs
+    from facula.fx._pytree import tree_structure
+
+    spec = tree_structure(((), {"a": 1, "b": 2}))
+    assert list(reorder_kwargs({"b": 1, "a": 2}, spec)) == ["a", "b"]
+    with pytest.raises(ValueError, match="kwarg keyword mismatch"):
+        reorder_kwargs({"b": 1}, spec)
+    same = lambda t, c, u, d: t is u and c == d  # noqa: E731
+    assert is_equivalent(spec, tree_structure(((), {"a": 5, "b": 6})), same)
+    assert not is_equivalent(spec, tree_structure(((), {"a": 5})), same)

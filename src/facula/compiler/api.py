@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -85,6 +86,13 @@ def compile(  # noqa: A001 - PyTorch's name
             options=options, disable=disable, name=name,
         )  # fmt: skip
     if disable:
+        return model
+    if is_exporting():
+        warnings.warn(
+            "[compile] torch.compile is ignored when called inside torch.export region: what it would compile "
+            "is part of the exported program",
+            stacklevel=2,
+        )
         return model
     session = make_session(backend, mode, options, fullgraph=fullgraph, dynamic=dynamic)
     return compile_with(session, model)

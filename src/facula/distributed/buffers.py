@@ -10,6 +10,7 @@ import ctypes
 from typing import Any
 
 from facula import core
+from facula.core.errors import fail
 
 Tensor = core.Tensor
 
@@ -26,6 +27,9 @@ class Bytes:
     """The bytes of a dense tensor."""
 
     def __init__(self, t: Tensor) -> None:
+        if t.is_meta or getattr(t, "_is_fake", False):
+            fail(NotImplementedError, "distributed", "tensors with elements were required", type(t).__name__,
+                 hint="a program that is traced calls distributed._functional_collectives")  # fmt: skip
         self.tensor = t
         size = t.numel() * t.element_size()
         if size:

@@ -44,7 +44,17 @@ class CustomDecompTable(dict[Any, Any]):
 
     def pop(self, op: core.Op, *default: Any) -> Any:
         """Take out the decomposition of an operator, whichever overload is named."""
+        if op not in self and not default:
+            self.__missing__(op)
         return super().pop(op, *default)
+
+    def __missing__(self, op: object) -> Any:
+        raise KeyError(str(op))
+
+    @property
+    def has_materialized(self) -> bool:
+        """Whether all of it is there: always."""
+        return True
 
     def materialize(self) -> dict[Any, Any]:
         """A plain dictionary of it."""
@@ -214,6 +224,19 @@ class ExportedProgram:
         program.ranges = _ranges_of(made, self.ranges)
         program.guards = _guards_of(made, self.ranges)
         return program
+
+    def _update(self, module: GraphModule, signature: ExportGraphSignature, **others: Any) -> Any:
+        """The program with another graph.
+
+        Args:
+            module: the graph
+            signature: what its inputs and outputs are
+            others: `state_dict`, `constants`: other tensors
+        """
+        made = self._with(module, signature)
+        made._state_dict = others.get("state_dict", made._state_dict)
+        made._constants = others.get("constants", made._constants)
+        return made
 
     def _with(self, module: GraphModule, signature: ExportGraphSignature) -> ExportedProgram:
         return ExportedProgram(

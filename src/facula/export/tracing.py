@@ -265,8 +265,9 @@ class _Builder:
         self.module: GraphModule = joint
         self.graph: Graph = self.module.graph
         self.signature = ExportGraphSignature()
-        self.state = dict(held.module.state_dict(keep_vars=True))
-        self.state = {k: v for k, v in self.state.items() if isinstance(v, Tensor)}
+        # not `state_dict()`: hooks may give it other names
+        self.state = dict(held.parameters)
+        self.state |= {k: v for k, v in held.buffers.items() if held.persistent(k)}
         self.constants: dict[str, Any] = {}
         inputs = [n for n in self.graph.nodes if n.op == "placeholder"]
         write_checks(self.graph, mode.shape_env, overload_of(TABLE["_assert_scalar"]))

@@ -88,7 +88,10 @@ class ProgramLevel(Level):
         if stays_whole(definition) and not _asked_to_write(operator, args, kwargs):
             return self._whole(mode, overload_of(function, args, kwargs), function, args, kwargs)
         if function is operator:
-            return core.run_implementation(operator, core.bind_arguments(operator, args, kwargs)[0])
+            bound = core.bind_arguments(operator, args, kwargs)[0]
+            if definition.graph_form is not None:
+                return definition.graph_form(*bound)
+            return core.run_implementation(operator, bound)
         return self.call_below(function, args, kwargs)
 
     def _whole(

@@ -149,6 +149,17 @@ def annotate(annotation_dict: dict[str, Any]) -> Iterator[None]:
         _current_meta = before
 
 
+def _get_custom_metadata(module: Any) -> str:
+    """A line for each node with entries in `meta["custom"]`: its kind, its name and they."""
+    lines = []
+    for node in module.graph.nodes:
+        if node.meta.get("custom"):
+            lines.append(str((node.op, node.name, node.meta["custom"])))
+        if node.op == "get_attr" and hasattr(getattr(module, str(node.target), None), "graph"):
+            lines.append(_get_custom_metadata(getattr(module, node.target)))
+    return "\n".join(lines)
+
+
 def set_grad_fn_seq_nr(seq_nr: int) -> None:
     """Note the number of the gradient node that new nodes belong to."""
     if _preserving:

@@ -65,6 +65,8 @@ class Definition:
     overload: str | None = None
     #: of a composite: whether PyTorch's is a Python function, so that graphs of programs show the operators in it
     inlined: bool = False
+    #: of such a composite: what graphs of programs show in its place, as a function of its arguments
+    graph_form: Callable[..., Any] | None = None
     #: the places ("", "Tensor.") of the form `name_copy`
     copied: tuple[str, ...] = ()
 

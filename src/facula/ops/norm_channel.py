@@ -323,8 +323,16 @@ def _batch_norm(
     return results[0]
 
 
+def _shown_batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps):
+    return F.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
+
+
 @composite(
-    f"functional_batch_norm({_BATCH}) -> Tensor", names=("nn.functional.batch_norm",), out=False
+    f"functional_batch_norm({_BATCH}) -> Tensor",
+    names=("nn.functional.batch_norm",),
+    out=False,
+    inlined=True,
+    graph_form=_shown_batch_norm,
 )
 def functional_batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps):
     """Normalise each channel over the batch, or by running statistics. [Ioffe, Szegedy 2015]"""

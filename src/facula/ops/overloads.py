@@ -11,6 +11,7 @@ soon as an operator of it is defined; `aten` holds facula's own.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from facula import core
@@ -442,6 +443,9 @@ class Namespace:
         prefix = f"{self.name}::"
         names = {n.removeprefix(prefix).partition(".")[0] for n in TABLE if n.startswith(prefix)}
         return sorted(names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.__dir__())
 
     def __repr__(self) -> str:
         return f"<operators of the namespace {self.name!r}>"

@@ -12,7 +12,8 @@ from facula.compiler.optimized_module import OptimizedModule
 from facula.compiler.sessions import make_session
 
 __all__ = [
-    "OptimizedModule", "disable", "explain", "optimize", "optimize_assert", "reset", "unsupported",
+    "OptimizedModule", "disable", "explain", "is_dynamo_supported", "optimize", "optimize_assert", "reset",
+    "unsupported",
 ]  # fmt: skip
 
 
@@ -59,6 +60,16 @@ def optimize_assert(
 ) -> Callable[[Any], Any]:
     """`optimize`, where a graph break is an error."""
     return optimize(backend, nopython=True, dynamic=dynamic, **hooks)
+
+
+def is_dynamo_supported() -> bool:
+    """Whether functions can be captured: always.
+
+    Example:
+        >>> facula._dynamo.eval_frame.is_dynamo_supported()
+        True
+    """
+    return True
 
 
 @disable
