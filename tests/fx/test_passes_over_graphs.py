@@ -93,6 +93,22 @@ def test_constants_are_computed_once():
     facula.testing.assert_close(folded(x, y), module(x, y))
 
 
+def test_modules_of_constants_are_folded():
+    class Calls(facula.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = facula.nn.Parameter(facula.randn(3, 3))
+            self.linear = facula.nn.Linear(3, 3)
+
+        def forward(self, x):
+            return self.linear(self.weight) + x
+
+    module, x = Calls(), facula.randn(3, 3)
+    folded = split_const_subgraphs(module)
+    assert "call_module" not in [n.op for n in folded.graph.nodes]
+    facula.testing.assert_close(folded(x), module(x))
+
+
 def test_draws_and_what_is_to_stay_are_not_folded():
     class Draws(facula.nn.Module):
         def __init__(self):

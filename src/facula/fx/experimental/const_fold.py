@@ -156,13 +156,17 @@ def _constant_nodes(graph: Graph, skips: Callable[[Node], bool]) -> dict[Node, N
 
 
 def _alone(constant: dict[Node, None], wanted: list[Node]) -> Graph:
-    """The graph of the constant nodes, which gives the wanted ones."""
+    """The graph of what the wanted nodes are made of, which gives them."""
+    needed = set(wanted)
+    for node in reversed(constant):
+        if node in needed:
+            needed.update(node.all_input_nodes)
     graph, there = Graph(), {}  # type: ignore[var-annotated]
     for node in constant:
-        there[node] = graph.node_copy(node, lambda n: there[n])
+        if node in needed:
+            there[node] = graph.node_copy(node, lambda n: there[n])
     results = tuple(there[node] for node in wanted)
     graph.output(results[0] if len(results) == 1 else results)
-    graph.eliminate_dead_code()
     return graph
 
 
