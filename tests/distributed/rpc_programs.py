@@ -236,6 +236,32 @@ def killed() -> Any:
     return [*found, took, time.monotonic() - start]
 
 
+def layer(x: Any = None, p: Any = None) -> Any:
+    """A module; or what arrived: kinds, and what requires gradients."""
+    if x is None:
+        made = nn.Linear(2, 2)
+        made.bias.requires_grad_(False)
+        return made
+    return [type(x).__name__, x.requires_grad, x.is_leaf, type(p).__name__, p.requires_grad]
+
+
+def modules() -> Any:
+    """Modules and tensors that require gradients travel as they are."""
+    rank, found = begin(), {}
+    if rank == 0:
+        got = rpc.rpc_sync("w1", layer)
+        got(facula.ones(1, 2)).sum().backward()
+        weight, bias = got.weight, got.bias
+        found["module"] = [type(weight).__name__, weight.requires_grad, bias.requires_grad]
+        found["gradient"] = got.weight.grad.tolist()
+        given = facula.ones(2, requires_grad=True), nn.Parameter(facula.ones(2))
+        found["given"] = rpc.rpc_sync("w1", layer, given)
+        frozen = facula.ones(2), nn.Parameter(facula.ones(2), requires_grad=False)
+        found["frozen"] = rpc.rpc_sync("w1", layer, frozen)
+    rpc.shutdown()
+    return found
+
+
 def chained() -> Any:
     """Worker 2 dies, for which worker 1 ends; worker 0 only knows of worker 1."""
     rank = begin()

@@ -69,6 +69,14 @@ def test_references_that_the_collector_finds_take_no_lock():
     assert run("rubbish")[0] == {"left": 0}
 
 
+def test_modules_arrive_with_parameters():
+    """They came with tensors in place of parameters, which required no gradients."""
+    found = run("modules")[0]
+    assert found["module"] == ["Parameter", True, False] and found["gradient"] == [[1.0, 1.0]] * 2
+    assert found["given"] == ["Tensor", True, True, "Parameter", True]
+    assert found["frozen"] == ["Tensor", False, True, "Parameter", False]
+
+
 def test_gradients_go_through_calls():
     found = run("gradients")[0]
     assert found["x"] < 1e-6 and found["y"] < 1e-6 and found["plain"] and found["falls"]

@@ -88,11 +88,20 @@ def request(to: WorkerInfo, kind: str, content: object, seconds: float, what: st
         (good, value), arrived = unpack(future.value(), STATE.join)
         if ticket is not None:
             passengers.received(ticket, "answer", to, arrived)
+        else:
+            _marked(arrived)
         if not good:
             raise raised(to, *value)
         return value
 
     return agent().call(to, body, seconds, what)._mapped(opened)
+
+
+def _marked(arrived: list[tuple[Any, bool]]) -> None:
+    """Have tensors require gradients that did where they came from: they are leaves here."""
+    for tensor, needed in arrived:
+        if needed:
+            tensor.requires_grad_()
 
 
 def answer(sender: WorkerInfo, body: bytes) -> bytes:
@@ -107,6 +116,8 @@ def answer(sender: WorkerInfo, body: bytes) -> bytes:
         (kind, content, ticket), arrived = unpack(body, STATE.join)
         if ticket is not None:
             passengers.received(ticket, "request", sender, arrived)
+        else:
+            _marked(arrived)
         with passengers.riding(ticket) if ticket is not None else contextlib.nullcontext():
             result = STATE.handlers[kind](sender, content)
         data, tensors = packed((True, result))
