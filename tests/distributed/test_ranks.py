@@ -15,6 +15,7 @@ import ranks
 import facula
 from facula import distributed as dist
 from facula import multiprocessing
+from facula.distributed import distributed_c10d as c10d
 from facula.distributed import wire
 
 
@@ -215,3 +216,28 @@ def test_spawn(tmp_path):  # type: ignore[no-untyped-def]
     assert sorted(os.listdir(tmp_path)) == ["0", "1"]
     with pytest.raises(multiprocessing.ProcessRaisedException, match="no luck"):
         multiprocessing.spawn(work, ("fail",), nprocs=2)
+
+
+def test_names_of_the_module_that_libraries_import():
+    """`torch.distributed.distributed_c10d` was missing."""
+    assert c10d.all_reduce is dist.all_reduce and c10d.ReduceOp is dist.ReduceOp
+    assert not hasattr(c10d, "of_no_name")
+    with pytest.raises(ValueError, match="has not been initialized"):
+        c10d._get_default_group()
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        whole = c10d._get_default_group()
+        assert whole is dist.group.WORLD and c10d._resolve_process_group(whole.group_name) is whole
+        assert c10d._get_group_size(None) == c10d._get_group_size_by_name(whole.group_name) == 1
+        c10d._get_default_store().set("key", "value")
+        assert c10d._get_default_store().get("key") == b"value"
+        assert c10d._rank_not_in_group(dist.GroupMember.NON_GROUP_MEMBER)
+        assert not c10d._rank_not_in_group(None) and not c10d._rank_not_in_group(whole)
+        with pytest.raises(RuntimeError, match="Could not resolve"):
+            c10d._resolve_process_group("another")
+    finally:
+        dist.destroy_process_group()
+    data, size = c10d._object_to_tensor({"step": [1, 2]}, facula.device("cpu"), None)
+    assert data.dtype == facula.uint8 and int(size) == data.numel()
+    padded = facula.cat([data, facula.zeros(9, dtype=facula.uint8)])
+    assert c10d._tensor_to_object(padded, size, None) == {"step": [1, 2]}

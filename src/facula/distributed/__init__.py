@@ -90,6 +90,7 @@ _LATER = (
     "checkpoint",
     "data_parallel",
     "device_mesh",
+    "distributed_c10d",
     "elastic",
     "fsdp",
     "launcher",
