@@ -80,7 +80,7 @@ class ProgramLevel(Level):
         if function is F.basic_index:
             return simple_views(*args)
         operator = function.op if isinstance(function, core.InplaceOp) else function
-        definition = getattr(operator, "definition", None)
+        definition: Any = getattr(operator, "definition", None)
         if getattr(definition, "composite", None) is not None:  # made of others by a program
             return self._whole(mode, overload_of(function, args, kwargs), function, args, kwargs)
         if getattr(definition, "kind", "") != "composite" or kwargs.get("out") is not None:
