@@ -11,6 +11,11 @@ Gives: for each target how many messages it took, and how many threads and bytes
 honest client was not answered rightly, a thread of the server ended by an exception, a thread stayed, or memory
 grew by more than `GROWTH`.
 Keeps true: the same seed sends the same messages; the targets are in this process, on the loopback address.
+
+`SystemError: deallocated bytearray object has exported buffers` on the error output is Python's own: its pickle makes
+a bytearray as long as a changed message says, and where there is no such memory gives back one that was not filled in
+yet, with whatever stood where buffers are counted. Nothing is freed twice; the call ends in a MemoryError, which is
+answered.
 """
 
 from __future__ import annotations
