@@ -22,7 +22,12 @@ from facula.jit.archive_writing import save
 from facula.jit.compilation_unit import CompilationUnit
 from facula.jit.containers import ScriptDict, ScriptList
 from facula.jit.errors import ScriptError as Error
-from facula.jit.freezing import freeze, optimize_for_inference, set_fusion_strategy
+from facula.jit.freezing import (
+    freeze,
+    optimize_for_inference,
+    run_frozen_optimizations,
+    set_fusion_strategy,
+)
 from facula.jit.marks import (
     Attribute,
     _overload,
@@ -90,6 +95,7 @@ __all__ = [
     "optimized_execution",
     "save",
     "optimize_for_inference",
+    "run_frozen_optimizations",
     "script",
     "script_if_tracing",
     "script_method",

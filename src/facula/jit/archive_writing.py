@@ -17,11 +17,12 @@ from facula.core.errors import fail
 from facula.jit import types as T
 from facula.jit.code_text import Names, code_and_constants, literal, unit_text
 from facula.jit.codes import CODED, code_of
+from facula.jit.module_views import module_of
 from facula.jit.modules import scripted_class
 from facula.jit.packed_types import PackedType, type_of_object
 from facula.jit.python_types import enum_type, type_of_value
 from facula.jit.script_objects import CODE, SAVE, RecursiveScriptModule, ScriptFunction
-from facula.nn import Parameter
+from facula.nn import Module, Parameter
 from facula.serialization import storages
 from facula.serialization.archive import ArchiveWriter
 from facula.serialization.files import is_path, written_atomically
@@ -48,6 +49,7 @@ def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         >>> facula.jit.load(file)(facula.tensor([-1.0, 1.0]))
         tensor([0., 1.])
     """
+    m = module_of(m)
     if isinstance(m, ScriptFunction):
         m = _placeholder(m)
     if not isinstance(m, RecursiveScriptModule):
@@ -141,6 +143,8 @@ class _Writer:
         return self._objects(kind, name)
 
     def _objects(self, kind: T.ClassType, name: str) -> str:
+        if kind.is_interface:
+            return self._interface(kind, name)
         base = "(Module)" if kind.is_module else ""
         lines = [f"class {name}{base}:"]
         if kind.is_module:
@@ -167,6 +171,22 @@ class _Writer:
             lines.extend("  " + line for line in method.splitlines())
         if len(lines) == 1:
             lines.append("  pass")
+        return "\n".join([*lines, ""])
+
+    def _interface(self, kind: T.ClassType, name: str) -> str:
+        """An interface: its methods with their types."""
+        of_modules = (
+            kind.is_module or isinstance(kind.python, type) and issubclass(kind.python, Module)
+        )
+        base = "ModuleInterface" if of_modules else "Interface"
+        lines = [f"class {name}({base}):"]
+        for own, unit in kind.methods.items():
+            given = [
+                "self",
+                *(f"{n}: {self.names.annotation(k)}" for n, k, _ in unit.parameters[1:]),
+            ]
+            result = self.names.annotation(unit.result_type())
+            lines += [f"  def {own}({', '.join(given)}) -> {result}:", "    pass"]
         return "\n".join([*lines, ""])
 
     def _methods(self, kind: T.ClassType) -> list[str]:

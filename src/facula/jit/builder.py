@@ -12,6 +12,7 @@ from typing import Any
 from facula.core.errors import fail
 from facula.jit import types as T
 from facula.jit.ir import Block, Graph, Node, Value
+from facula.jit.ir_editing import CONSTANT_TYPE
 from facula.jit.signatures import Parameter, Signature, signatures
 from facula.jit.source import Place, Source, refuse
 from facula.ops.schema import REQUIRED
@@ -128,6 +129,7 @@ class Builder:
         return self.refuse("an operator that exists was required", name)
 
     def _apply(self, signature: Signature, inputs: list[Value], bound: dict[str, T.Type]) -> Value:
+        signature, inputs = self._plain(signature, inputs)
         results = signature.results
         if callable(results) and not isinstance(results, T.Type):
             names = [p.name for p in signature.parameters]
@@ -149,6 +151,29 @@ class Builder:
         node = self.emit(signature.name, inputs, [results], signature.run)
         node.signature = signature
         return node.outputs_[0]
+
+    def _plain(self, signature: Signature, inputs: list[Value]) -> tuple[Signature, list[Value]]:
+        """`F.relu(x, inplace=False)` is `relu(x)`, and with True `relu_(x)`, as PyTorch's graphs have it."""
+        if not signature.name.startswith("aten::_functional_"):
+            return signature, inputs
+        values = {p.name: v for p, v in zip(signature.parameters, inputs, strict=True)}
+        known, in_place = constant_of(values.pop("inplace", None))
+        if not known:
+            return signature, inputs
+        first = next(iter(values))
+        name = signature.name.removeprefix("aten::_functional_") + ("_" if in_place else "")
+        for other in signatures(f"aten::{name}"):
+            names = [p.name for p in other.parameters]
+            named = {names[0] if k == first else k: v for k, v in values.items()}
+            fits = set(named) <= set(names) and all(
+                p.name in named or p.default is not REQUIRED for p in other.parameters
+            )
+            if fits:
+                made = [
+                    named[p.name] if p.name in named else self._default(p) for p in other.parameters
+                ]
+                return other, made
+        return signature, inputs
 
     def _bind(
         self, signature: Signature, args: list[Value], kwargs: dict[str, Value], convert: bool
@@ -347,3 +372,6 @@ def substitute(type: T.Type, bound: dict[str, T.Type]) -> T.Type:
         return type
     made = tuple(substitute(t, bound) for t in type.inner)
     return T.optional_of(made[0]) if type.kind == "Optional" else T.Type(type.kind, made)
+
+
+CONSTANT_TYPE.append(type_of_constant)

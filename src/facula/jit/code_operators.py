@@ -148,7 +148,14 @@ def _embedding(node: Node, v: Arguments) -> str:
     return f"torch.embedding({v['weight']}, {v['input']}, {rest})"
 
 
+def _channels_dropped(node: Node, v: Arguments) -> str:
+    """`dropout1d` to `dropout3d`: PyTorch has one operator for them."""
+    written = "_" if v.get("inplace") == "True" else ""
+    return f"torch.feature_dropout{written}({v['input']}, {v['p']}, {v['training']})"
+
+
 _RULES: dict[str, Callable[[Node, Arguments], str]] = {
+    **{f"dropout{dimensions}d": _channels_dropped for dimensions in (1, 2, 3)},
     "batch_norm": _batch_norm,
     "embedding": _embedding,
     "interpolate": _interpolate,

@@ -101,6 +101,9 @@ def literal(value: object, names: Names) -> str:
         )
     if value is None or isinstance(value, (bool, int)):
         return repr(value)
+    if isinstance(value, dict):
+        pairs = ", ".join(f"{literal(k, names)}: {literal(v, names)}" for k, v in value.items())
+        return f"{{{pairs}}}"
     if isinstance(value, complex):
         return f"complex({value.real!r}, {value.imag!r})"
     if hasattr(value, "untyped_storage"):
@@ -201,6 +204,8 @@ def _constant(b: _Body, node: Node) -> None:
         b.texts[node.outputs_[0]] = f"{b.names.of_type(kind)}.{value.name}"
         return
     text = literal(value, b.names)
+    if kind.kind in ("List", "Dict"):
+        text = f"annotate({b.names.annotation(kind)}, {text})"
     b.texts[node.outputs_[0]] = f"({text})" if text.startswith("-") else text
 
 

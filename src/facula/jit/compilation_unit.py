@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 import textwrap
-import typing
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -17,13 +16,12 @@ from typing import Any
 import facula
 from facula.core.errors import fail
 from facula.jit.functions import EXTRA_NAMES, FunctionUnit, caller_names, found_name
+from facula.jit.python_types import TYPE_NAMES
 from facula.jit.script_objects import ScriptFunction
 from facula.jit.source import Source, refuse
 from facula.jit.types import ClassType
 
 __all__ = ["CompilationUnit", "look_up_name", "text_units"]
-
-_TYPES = ("Any", "Dict", "List", "NamedTuple", "Optional", "Tuple", "Union")
 
 
 class _TextUnit(FunctionUnit):
@@ -75,11 +73,14 @@ def look_up_name(name: str) -> Any:
     """What a name in a text stands for that defines nothing of that name."""
     if name in ("torch", "facula"):
         return facula
-    if name in _TYPES:
-        return getattr(typing, name)
     if name == "Tensor":
         return facula.Tensor
-    return found_name(name, [], "the unit")
+    try:
+        return found_name(name, [], "the unit")
+    except KeyError:
+        if name in TYPE_NAMES:
+            return TYPE_NAMES[name]
+        raise
 
 
 class CompilationUnit:

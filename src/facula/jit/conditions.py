@@ -93,7 +93,7 @@ class Conditions(Expressions):
             return self.call("aten::Bool", [value])
         if kind in ("List", "Dict", "str"):
             return self.call("aten::gt", [self.call("aten::len", [value]), self.constant(0)])
-        if kind == "Class" and "__bool__" in value.type.methods:  # type: ignore[attr-defined]
+        if kind == "Class" and "__bool__" in value.type.methods:
             made = self.call_method(value, "__bool__", [], {})
             return made if made.type == T.BOOL else self.truth(made)
         return self.refuse("a condition was required to be a bool, a number or a tensor (expected a bool "

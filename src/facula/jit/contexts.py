@@ -57,7 +57,7 @@ class Contexts(Subscripts):
         return self.value("prim::Enter", [value], enter.result_type())
 
     def _left(self, value: Value) -> None:
-        result = value.type.methods["__exit__"].result_type()  # type: ignore[attr-defined]
+        result = value.type.methods["__exit__"].result_type()
         self.value("prim::Exit", [value], result)
 
     def statements(self, nodes: list[ast.stmt]) -> None:

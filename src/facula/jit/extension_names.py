@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from facula.core.errors import no_attribute
 from facula.jit import types as T
 from facula.jit.ir import Block, Graph, Node, Use, Value
 from facula.namespaces._awaits import _Await
@@ -80,4 +81,15 @@ def unify_type_list(types: Sequence[T.Type]) -> Any:
     found: T.Type | None = types[0]
     for kind in types[1:]:
         found = None if found is None else T.unify(found, kind)
+    return found
+
+
+def __getattr__(name: str) -> Any:
+    """Names of passes and of what lies about them, `_jit_pass_cse`."""
+    # lazily: most programs ask for types only
+    from facula.jit import pass_names
+
+    found = pass_names.named(name)
+    if found is None:
+        raise no_attribute(__name__, name)
     return found

@@ -18,7 +18,14 @@ from facula.core.errors import fail
 from facula.jit import types as T
 from facula.jit.interpreter import Program
 from facula.jit.ir import Graph, Value
-from facula.jit.python_types import NoType, annotation_type, qualified_name, type_of_value
+from facula.jit.passes.cleaning import tidy
+from facula.jit.python_types import (
+    TYPE_NAMES,
+    NoType,
+    annotation_type,
+    qualified_name,
+    type_of_value,
+)
 from facula.jit.python_values import is_own
 from facula.jit.source import NotSupportedError, Source, refuse, source_of
 from facula.jit.statements import Statements
@@ -81,19 +88,9 @@ class Lowering(Statements):
         self.statements(self.unit.definition.body)
         result = self._result_value()
         self.graph.results = [result]
-        self._drop_constants()
+        tidy(self.graph)
         self.unit.found_result = result.type
         return self.graph
-
-    def _drop_constants(self) -> None:
-        """Takes out constants that nobody reads: flags of exits that became the structure of the graph."""
-        blocks = [self.graph, *(b for n in self.graph.all_nodes() for b in n.blocks_)]
-        read = {v for block in blocks for v in block.results}
-        read |= {v for node in self.graph.all_nodes() for v in node.inputs_}
-        for block in blocks:
-            block.nodes_ = [
-                n for n in block.nodes_ if n.kind_ != "prim::Constant" or n.outputs_[0] in read
-            ]
 
     def _result_value(self) -> Value:
         result = self.env.get("$result")
@@ -251,9 +248,10 @@ class FunctionUnit(Compiled):
                f"parameter {argument.arg!r}", have.annotation_str,
                "annotate the argument: arguments without an annotation are tensors")  # fmt: skip
 
-    def _type(self, node: ast.AST, place: ast.AST) -> T.Type:
+    def _type(self, node: ast.AST, place: ast.AST, comment: bool = False) -> T.Type:
+        look_up = _with_type_names(self.look_up) if comment else self.look_up
         try:
-            return annotation_type(node, self.look_up)
+            return annotation_type(node, look_up)
         except (NoType, KeyError) as reason:
             return refuse(self.source.place(place), "an annotation that TorchScript has was required",
                           str(reason))  # fmt: skip
@@ -273,13 +271,15 @@ class FunctionUnit(Compiled):
             if found:
                 said = found[2].strip()
                 result = (
-                    self._type(ast.parse(said, mode="eval").body, self.definition) if said else None
+                    self._type(ast.parse(said, mode="eval").body, self.definition, True)
+                    if said
+                    else None
                 )
                 if found[1].strip() == "...":
                     return self._commented(), result
                 given = ast.parse(f"({found[1]},)" if found[1].strip() else "()", mode="eval").body
                 assert isinstance(given, ast.Tuple)
-                return [self._type(e, self.definition) for e in given.elts], result
+                return [self._type(e, self.definition, True) for e in given.elts], result
         return None
 
     def _commented(self) -> list[T.Type]:
@@ -290,7 +290,7 @@ class FunctionUnit(Compiled):
         for argument in [*listed.posonlyargs, *listed.args, *listed.kwonlyargs][start:]:
             found = re.search(r"#\s*type:\s*([^#]*)", self.source.lines[argument.lineno - 1])
             node = ast.parse(found[1].strip(), mode="eval").body if found else None
-            made.append(T.TENSOR if node is None else self._type(node, argument))
+            made.append(T.TENSOR if node is None else self._type(node, argument, True))
         return made
 
     @property
@@ -318,8 +318,9 @@ class FunctionUnit(Compiled):
 
     # ---- compilation
     def compiled(self) -> FunctionUnit:
-        """Compiles, unless that is done or under way."""
-        if self._graph is None and not self._busy:
+        """Compiles, unless that is done or under way; a method of an interface says its types only."""
+        declares = self.self_type is not None and self.self_type.is_interface
+        if self._graph is None and not self._busy and not declares:
             self._busy = True
             try:
                 self._graph = Lowering(self).run()
@@ -342,6 +343,20 @@ class FunctionUnit(Compiled):
         if self._program is None:
             self._program = Program(self.graph, self.definition.name)
         return self._program(*args)
+
+
+def _with_type_names(look_up: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Names in comments of types: those of types are known there without an import."""
+
+    def found(name: str) -> Any:
+        try:
+            return look_up(name)
+        except KeyError:
+            if name in TYPE_NAMES:
+                return TYPE_NAMES[name]
+            raise
+
+    return found
 
 
 def _changes(default: Any) -> bool:

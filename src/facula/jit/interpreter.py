@@ -16,7 +16,7 @@ from typing import Any
 from facula.core.errors import fail
 from facula.jit.errors import as_runtime_error, note_place
 from facula.jit.ir import Block, Graph, Node, Value
-from facula.jit.running import RUNS
+from facula.jit.node_operators import needed
 
 __all__ = ["Program"]
 
@@ -73,6 +73,17 @@ def _spend(left: list[int], steps: int) -> None:
              hint="a __setstate__ in the file works too long, or for ever")  # fmt: skip
 
 
+def _own(value: Any) -> Any:
+    """A list or dictionary for one run."""
+    if isinstance(value, list):
+        return [_own(v) for v in value]
+    if isinstance(value, dict):
+        return {k: _own(v) for k, v in value.items()}
+    if type(value) is tuple:
+        return tuple(_own(v) for v in value)
+    return value
+
+
 class Program:
     """A graph, ready to run."""
 
@@ -80,6 +91,8 @@ class Program:
         self.graph, self.name = graph, name
         self.slots: dict[Value, int] = {}
         self.constants: list[tuple[int, Any]] = []
+        #: constants that somebody could write to: each run has its own
+        self.containers: list[tuple[int, Any]] = []
         self.inputs = [self.slot(v) for v in graph.parameters]
         self.steps = self.block(graph)
         self.results = [self.slot(v) for v in graph.results]
@@ -93,6 +106,8 @@ class Program:
 
     def __call__(self, *arguments: Any) -> Any:
         frame = self.initial.copy()
+        for slot, value in self.containers:
+            frame[slot] = _own(value)
         for slot, value in zip(self.inputs, arguments, strict=True):
             frame[slot] = value
         if _BOUND.left is not None:
@@ -118,7 +133,10 @@ class Program:
                 made.append(self._operation(node))
                 made.append(self._context(self._steps(nodes)))
             elif node.kind_ == "prim::Constant":
-                self.constants.append((self.slot(node.outputs_[0]), node.attributes.get("value")))
+                value = node.attributes.get("value")
+                self.constants.append((self.slot(node.outputs_[0]), value))
+                if isinstance(value, (list, dict, tuple)):
+                    self.containers.append((self.slot(node.outputs_[0]), value))
             elif node.kind_ == "prim::If":
                 made.append(self._if(node))
             elif node.kind_ == "prim::Loop":
@@ -193,7 +211,7 @@ class Program:
         return run
 
     def _operation(self, node: Node) -> Step:
-        function = node.run or RUNS[node.kind_](node)
+        function = needed(node)
         if _BOUND.left is not None:
             function = _measured(function)
         inputs, outputs = self._copies(node.inputs_, node.outputs_)

@@ -7,10 +7,14 @@ Keeps true: a value has one node that makes it, which stands before its uses, in
 
 from __future__ import annotations
 
+import builtins
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from facula.core.errors import fail
 from facula.jit import types as T
+from facula.jit.ir_editing import ALIASES, BlockEdits, GraphEdits, NodeEdits, ValueEdits
 
 __all__ = ["Block", "Graph", "Node", "Value"]
 
@@ -22,7 +26,7 @@ class Use(NamedTuple):
     offset: int
 
 
-class Value:
+class Value(ValueEdits):
     """What a node gives."""
 
     __slots__ = ("hint", "node", "type")
@@ -36,19 +40,22 @@ class Value:
 
     def uses(self) -> list[Use]:
         """Where the value is read: nodes, and the results of blocks."""
-        return [
+        graph = self.node.block.graph
+        read = [
             Use(node, i)
-            for node in self.node.block.graph.all_nodes()
+            for node in graph.all_nodes()
             for i, value in enumerate(node.inputs_)
             if value is self
         ]
+        given = [(b, i) for b in graph.all_blocks() for i, v in enumerate(b.results) if v is self]
+        return read + [Use(block.returnNode(), i) for block, i in given]
 
     def toIValue(self) -> Any:
         """The value of a constant; None for others."""
         return self.node.attributes.get("value") if self.node.kind_ == "prim::Constant" else None
 
 
-class Node:
+class Node(NodeEdits):
     """One operation."""
 
     __slots__ = (
@@ -139,7 +146,7 @@ class Node:
         return _node_text(self, self.block.graph.names(), 0)
 
 
-class Block:
+class Block(BlockEdits):
     """Nodes in order, with values that come in and values that go out."""
 
     def __init__(self, graph: Graph, owner: Node | None) -> None:
@@ -157,6 +164,12 @@ class Block:
 
     def outputs(self) -> Iterator[Value]:
         return iter(self.results)
+
+    def outputsSize(self) -> int:
+        return len(self.results)
+
+    def inputsSize(self) -> int:
+        return len(self.parameters)
 
     def all_nodes(self, block: Block | None = None) -> Iterator[Node]:
         """All nodes, those inside of others after them."""
@@ -188,16 +201,16 @@ class Block:
         return made
 
 
-class Graph(Block):
+class Graph(GraphEdits, Block):
     """The outermost block."""
 
     def __init__(self) -> None:
         super().__init__(self, None)
-        self._names: dict[Value, str] = {}
+        self._names: dict[Value, builtins.str] = {}
 
-    def names(self) -> dict[Value, str]:
+    def names(self) -> dict[Value, builtins.str]:
         """A name for each value: the variable's, numbered where it is used again, or a number."""
-        taken: dict[str, int] = {}
+        taken: dict[builtins.str, int] = {}
         self._names = {}
         counter = 0
         for value in self._values(self):
@@ -218,9 +231,34 @@ class Graph(Block):
                 yield from self._values(inner)
 
     def lint(self) -> None:
-        """Nothing to say: graphs are made well-formed."""
+        """Raise where a value is read that nothing before it gives."""
+        self._lint(self, set())
 
-    def __str__(self) -> str:
+    def _lint(self, block: Block, known: set[Value]) -> None:
+        known = known | set(block.parameters)
+        for node in block.nodes_:
+            for value in node.inputs_:
+                if value not in known:
+                    fail(RuntimeError, "jit.graph", "values that are made before they are read were required",
+                         f"%{value.hint or '?'} in {node.kind_}",
+                         hint="a change of the graph took its node away, or moved it")  # fmt: skip
+            for inner in node.blocks_:
+                self._lint(inner, known)
+            known.update(node.outputs_)
+        if not known.issuperset(block.results):
+            fail(RuntimeError, "jit.graph", "results that the block makes were required", "others",
+                 hint="a change of the graph took their node away")  # fmt: skip
+
+    def str(self, print_source_ranges: bool = True) -> builtins.str:
+        """The text, with the places in the source, or without."""
+        text = builtins.str(self)
+        return text if print_source_ranges else re.sub(r" # [^\n]*", "", text)
+
+    def alias_db(self, isFrozen: bool = False, descend_function_calls: bool = False) -> Any:
+        """Which values may share memory."""
+        return ALIASES[0](self)
+
+    def __str__(self) -> builtins.str:
         names = self.names()
         head = ",\n      ".join(f"%{names[v]} : {v.type}" for v in self.parameters)
         lines = [f"graph({head}):"]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from facula.core.errors import fail
-from facula.jit.freezing import inlined
+from facula.jit.passes.inlining import inlined
 from facula.jit.script_objects import RecursiveScriptModule, ScriptFunction
 
 __all__ = [

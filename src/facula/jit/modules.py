@@ -123,7 +123,8 @@ def module_attributes(kind: T.ClassType, module: nn.Module) -> None:
         if name in hints and _is_optional(hints[name]):
             _typed(kind, name, hints[name])
     for name, child in module._modules.items():
-        kind.attributes[name] = T.NONE if child is None else module_type(child)
+        own = T.NONE if child is None else module_type(child)
+        kind.attributes[name] = _interface(hints.get(name)) or own
     for name, value in vars(module).items():
         if name not in _HIDDEN and not name.startswith("__"):
             _plain(kind, name, value, hints, finals)
@@ -136,6 +137,11 @@ def module_attributes(kind: T.ClassType, module: nn.Module) -> None:
             continue
         if hasattr(type(module), name):
             kind.constants[name] = getattr(type(module), name)
+
+
+def _interface(hint: Any) -> T.ClassType | None:
+    """The interface that an attribute is annotated with; None of other annotations."""
+    return class_type(hint) if getattr(hint, "__torch_script_interface__", False) else None
 
 
 def _plain(
@@ -323,6 +329,9 @@ def class_type(python: type) -> T.ClassType:
     kind = _CLASSES[python] = T.ClassType(qualified_name(python), False, python)
     kind.is_interface = bool(getattr(python, "__torch_script_interface__", False))
     _methods(kind, python)
+    if kind.is_interface:
+        own = [n for n, f in vars(python).items() if inspect.isfunction(f) and n != "__init__"]
+        kind.methods = {name: kind.methods[name] for name in own}
     for name, hint in inspect.get_annotations(python).items():
         if not isinstance(hint, str):
             _typed(kind, name, hint)

@@ -135,6 +135,8 @@ _numbers("mul", py.mul, _whole(py.mul))
 _numbers("div", _divided, _divided, "float")
 _numbers("pow", _power, _power, "float")
 _numbers("floordiv", _floor_divided, _no_zero(py.floordiv))
+primitive("aten::__round_to_zero_floordiv(int a, int b) -> int",
+          lambda a, b: (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1))  # fmt: skip
 _numbers("remainder", _remainder, _no_zero(py.mod))
 primitive("aten::pow.math(float a, float b) -> float", _power)
 for _kind in ("float", "complex"):

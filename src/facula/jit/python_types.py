@@ -45,6 +45,14 @@ _PLAIN: dict[Any, T.Type] = {
 }  # fmt: skip
 
 
+#: types that texts and comments name without an import
+TYPE_NAMES: dict[str, Any] = {
+    "Tensor": T.TENSOR, "number": T.NUMBER, "NoneType": T.NONE, "Generator": T.GENERATOR, "Device": T.DEVICE,
+    "Stream": T.STREAM, "Future": Future, "Any": Any,
+    **{name: getattr(typing, name) for name in ("Dict", "List", "NamedTuple", "Optional", "Tuple", "Union")},
+}  # fmt: skip
+
+
 def type_of_class(annotation: Any) -> T.Type:
     """The type of an annotation that is an object."""
     try:

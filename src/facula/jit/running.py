@@ -55,12 +55,12 @@ def _method(node: Node) -> Callable[..., Any]:
 
 
 def _enter(node: Node) -> Callable[..., Any]:
-    function: Any = node.inputs_[0].type.methods["__enter__"]  # type: ignore[attr-defined]
+    function: Any = node.inputs_[0].type.methods["__enter__"]
     return lambda obj: function.compiled().run(obj)
 
 
 def _exit(node: Node) -> Callable[..., Any]:
-    function: Any = node.inputs_[0].type.methods["__exit__"]  # type: ignore[attr-defined]
+    function: Any = node.inputs_[0].type.methods["__exit__"]
     return lambda obj: function.compiled().run(obj, None, None, None)
 
 

@@ -20,6 +20,7 @@ from facula.jit.codes import CODED, code_of
 from facula.jit.errors import described
 from facula.jit.functions import Empty, caller_names
 from facula.jit.marks import TRACING
+from facula.jit.python_types import MODULE_TYPE
 from facula.jit.running import is_instance
 from facula.nn import Module
 from facula.torch_api._C import _jit_get_inline_everything_mode as inlines_always
@@ -406,19 +407,11 @@ class RecursiveScriptModule(ScriptModule, _HasGraph):
             and not isinstance(value, ScriptModule)
             and name in self.__dict__["_modules"]
         ):
-            fail(RuntimeError, "jit", f"a scripted module was required for {name!r} (Cannot re-assign modules in a "
-                 "ScriptModule with a non-scripted "
-                 "module)", type(value).__name__, hint="jit.script(module)")  # fmt: skip
-        if (
-            kind is not None
-            and isinstance(value, ScriptModule)
-            and name in self.__dict__["_modules"]
-        ):
-            wanted, have = kind.attributes.get(name), value.__dict__.get("_script_type")
-            if wanted is not None and wanted != have:
-                fail(RuntimeError, "jit", f"a module of type {wanted} was required for {name!r}: its methods are those "
-                     "that were compiled", have, hint="change it in the Python module, and script that "
-                     "again")  # fmt: skip
+            fail(RuntimeError, "jit", f"a scripted module was required for {name!r} (Cannot re-assign modules in "
+                 "a ScriptModule with non-scripted module)", type(value).__name__,
+                 hint="jit.script(module)")  # fmt: skip
+        if kind is not None and isinstance(value, ScriptModule) and name in self._modules:
+            _check_module(name, kind.attributes.get(name), value.__dict__.get("_script_type"))
         super().__setattr__(name, value)
 
     def _items(self) -> list[Any]:
@@ -486,6 +479,30 @@ class RecursiveScriptModule(ScriptModule, _HasGraph):
         return "RecursiveScriptModule"
 
 
+def _of_interface(name: str, wanted: T.ClassType, have: Any) -> T.ClassType:
+    """The class of a module where an interface is asked for; its methods that the interface has are compiled."""
+    lacking = T.unlike_interface(have, wanted)
+    if lacking:
+        fail(RuntimeError, "jit", f"a module with the methods of {wanted} was required for {name!r} ({have} is not "
+             f"compatible with interface {wanted})", lacking, hint="script a module that has them")  # fmt: skip
+    for method in wanted.methods:
+        have.methods[method].compiled()
+    return have
+
+
+def _check_module(name: str, wanted: Any, have: Any) -> None:
+    """A module of a script is replaced by one of its type, or of its interface."""
+    if wanted is None or have is None or wanted == have:
+        return
+    if wanted.is_interface:
+        _of_interface(name, wanted, have)
+        return
+    unit = "(of Python compilation unit)"
+    fail(RuntimeError, "jit", f"a module of type {wanted} was required for {name!r}: its methods are those that were "
+         f"compiled (Expected a value of type '{wanted} {unit}' for field {name!r}, but found '{have} {unit}')", have,
+         hint="change it in the Python module, and script that again")  # fmt: skip
+
+
 def script_module(module: Module, kind: T.ClassType) -> RecursiveScriptModule:
     """The scripted form of a module: its tensors are shared, its other attributes copied."""
     state = dict(vars(module))
@@ -495,8 +512,24 @@ def script_module(module: Module, kind: T.ClassType) -> RecursiveScriptModule:
         if child is not None and not isinstance(child, ScriptModule):
             child_kind = kind.attributes[name]
             assert isinstance(child_kind, T.ClassType)
+            if child_kind.is_interface:
+                child_kind = _of_interface(name, child_kind, MODULE_TYPE[0](child))
             state["_modules"][name] = script_module(child, child_kind)
     for name, value in module.__dict__.items():
         if type(value).__name__ == "Attribute" and hasattr(value, "type"):
             state[name] = value.value
+    for name, value in state.items():
+        if name in kind.attributes and type(value) in (list, dict, tuple):
+            state[name] = _own_container(value)
     return RecursiveScriptModule(kind, state)
+
+
+def _own_container(value: Any) -> Any:
+    """A list or dictionary of the scripted module's own; tensors in it are shared."""
+    if type(value) is list:
+        return [_own_container(v) for v in value]
+    if type(value) is tuple:
+        return tuple(_own_container(v) for v in value)
+    if type(value) is dict:
+        return {k: _own_container(v) for k, v in value.items()}
+    return value

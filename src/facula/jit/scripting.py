@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from facula.core.errors import fail
+from facula.jit._state import _enabled
 from facula.jit.builtin_calls import BUILTINS
 from facula.jit.compilation_unit import look_up_name, text_units
 from facula.jit.containers import ScriptDict, ScriptList, script_container
@@ -66,7 +67,7 @@ def script(
         >>> scripted(facula.ones(1, 2)).shape
         facula.Size([1, 2])
     """
-    if isinstance(obj, (ScriptModule, ScriptFunction)):
+    if not _enabled or isinstance(obj, (ScriptModule, ScriptFunction)):
         return obj
     EXTRA_NAMES.append(caller_names(_frames_up + 1))
     try:
@@ -155,6 +156,7 @@ def _finish(module: Any) -> None:
         if child is not None and not isinstance(child, ScriptModule):
             child_kind = kind.attributes[name]
             assert isinstance(child_kind, ClassType)
+            child_kind = module_type(child) if child_kind.is_interface else child_kind
             module._modules[name] = script_module(child, child_kind)
     state = vars(module)
     state.update({n: v.value for n, v in state.items() if isinstance(v, Attribute)})

@@ -8,6 +8,7 @@ only what has no tensor operator (numbers, text, containers, and methods of the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -107,6 +108,13 @@ def _split(text: str) -> list[str]:
 
 #: signatures that `primitives` adds: by name
 PRIMITIVE: dict[str, list[Signature]] = {}
+
+
+def declared(text: str) -> tuple[str, list[T.Type]]:
+    """Name and argument types of a schema, as PyTorch writes it."""
+    name, _, arguments = text.rpartition(" -> ")[0].partition("(")
+    listed = [p.partition("=")[0] for p in _split(arguments[:-1]) if p != "*"]
+    return name, [type_of(re.sub(r"\(\w+!?\)", "", p.rpartition(" ")[0]))[0] for p in listed]
 
 
 def primitive(text: str, run: Callable[..., Any]) -> None:

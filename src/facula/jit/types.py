@@ -76,6 +76,12 @@ class Type:
     def getElementType(self) -> Type:
         return self.item
 
+    def isSubtypeOf(self, other: Type) -> bool:
+        return is_subtype(self, other)
+
+    def str(self) -> str:
+        return _graph_text(self)
+
 
 class NamedTupleType(Type):
     """A tuple whose items have names."""
@@ -265,8 +271,24 @@ def is_subtype(a: Type, b: Type) -> bool:
     if a.kind == b.kind and a.kind in ("Future", "Await"):
         return is_subtype(a.item, b.item)
     if isinstance(a, ClassType) and isinstance(b, ClassType) and b.is_interface:
-        return all(name in a.methods for name in b.methods)
+        return not unlike_interface(a, b)
     return False
+
+
+def unlike_interface(a: ClassType, b: ClassType) -> str:
+    """What a class lacks to be one of an interface; nothing where it is one."""
+    for name, wanted in b.methods.items():
+        have: Object = a.methods.get(name)
+        if have is None:
+            return f"method {name!r} is missing"
+        given, asked = have.parameters[1:], wanted.parameters[1:]
+        if [p[0] for p in given] != [p[0] for p in asked] or not all(
+            is_subtype(y[1], x[1]) for x, y in zip(given, asked, strict=True)
+        ):
+            return f"the arguments of {name!r} are others"
+        if not is_subtype(have.result_type(), wanted.result_type()):
+            return f"the result of {name!r} is another"
+    return ""
 
 
 def unify(a: Type, b: Type, default: Type | None = None) -> Type | None:
@@ -295,6 +317,8 @@ def _graph_text(t: Type) -> str:
         return f"NamedTuple({', '.join(_field_text(t, i) for i in range(len(t.fields)))})"
     if isinstance(t, EnumType):
         return f"Enum<{t.name}>"
+    if t.kind == "Tensor" and type(t) is not Type:
+        return str(t)
     texts = [_graph_text(i) for i in t.inner]
     if t.kind == "List":
         return f"{texts[0]}[]"

@@ -64,9 +64,21 @@ class FileCheck:
         """The text comes with a row of `~` under it."""
         return self._add("highlighted", test_string)
 
-    def run(self, test_file: object) -> None:
-        """Raise RuntimeError where the text (or a graph, by its text) does not do what the checks say."""
-        text, at = str(test_file), 0
+    def run(self, *given: object, checks_file: object = None, test_file: object = None) -> None:
+        """Raise RuntimeError where a text (or a graph, by its text) does not do what the checks say.
+
+        Args:
+            *given: the text, or the text with the checks in it (`# CHECK: add`) and the one that is checked
+            checks_file: the text with the checks in it
+            test_file: the text
+        """
+        if len(given) + (checks_file is not None) + (test_file is not None) == 2:
+            checks, tested = [*given, *(x for x in (checks_file, test_file) if x is not None)]
+            made = FileCheck()
+            made._checks = _written_checks(str(checks))
+            made.run(tested)
+            return
+        text, at = str(given[0] if given else test_file), 0
         refused: list[str] = []
         checks, n = self._checks, 0
         while n < len(checks):
@@ -100,26 +112,56 @@ class FileCheck:
             )
         begin = text.find(what, at)
         if begin < 0:
-            _fails(f"to find {what!r}", text[at:])
+            _fails(f'to find "{what}"', text[at:])
         between = text[at:begin]
         if kind == "same" and "\n" in between:
-            _fails(f"to find {what!r} on the same line", between)
+            _fails(f'to find "{what}" on the same line', between)
         if kind == "next" and between.count("\n") != 1:
-            _fails(f"to find {what!r} on the next line", between)
+            _fails(f'to find "{what}" on the next line', between)
         end = begin + len(what)
         if kind == "highlighted":
             line = text.rfind("\n", 0, begin) + 1
             below = text.find("\n", end) + 1
             column = begin - line
             if below == 0 or text[below + column : below + column + len(what)] != "~" * len(what):
-                _fails(f"{what!r} to be highlighted", text[line : below + 80])
+                _fails(f'"{what}" to be highlighted', text[line : below + 80])
         return begin, end
 
     @staticmethod
     def _refuse(refused: list[str], between: str) -> None:
         for what in refused:
             if what in between:
-                _fails(f"not to find {what!r}", between)
+                _fails(f'not to find "{what}"', between)
+
+
+_MARK = re.compile(
+    r"CHECK(?:-(?P<kind>NEXT|SAME|NOT|DAG|SOURCE-HIGHLIGHTED|REGEX|COUNT(?P<exactly>-EXACTLY)?-(?P<count>\d+)))?:"
+    r"(?P<what>.*)"
+)
+_KINDS = {None: "check", "NEXT": "next", "SAME": "same", "NOT": "not", "DAG": "dag",
+          "SOURCE-HIGHLIGHTED": "highlighted"}  # fmt: skip
+
+
+def _written_checks(text: str) -> list[tuple[str, Any, int]]:
+    """The checks that stand in a text, one a line."""
+    found: list[tuple[str, Any, int]] = []
+    for line in text.splitlines():
+        if "CHECK" not in line:
+            continue
+        match = _MARK.search(line)
+        if match is None:
+            fail(RuntimeError, "FileCheck", "a check such as '# CHECK-NEXT: add' was required (Could not parse check)",
+                 line.strip(), hint="CHECK, -NEXT, -SAME, -NOT, -DAG, -COUNT-2, -COUNT-EXACTLY-2, -REGEX")  # fmt: skip
+        what = match["what"].strip()
+        if match["count"]:
+            found.append(("count", what, int(match["count"])))
+            if match["exactly"]:
+                found.append(("not", what, 1))
+        elif match["kind"] == "REGEX":
+            found.append(("regex", re.compile(what), 1))
+        else:
+            found.append((_KINDS[match["kind"]], what, 1))
+    return found
 
 
 def _fails(expected: str, text: str) -> NoReturn:

@@ -35,6 +35,7 @@ from facula.namespaces.overrides import (
     DisableTorchFunction,
     DisableTorchFunctionSubclass,
 )
+from facula.nn import functional
 from facula.nn.modules.module_conversions import parse_to
 from facula.ops.tags import Tag as Tag
 from facula.utils.backend_registration import privateuse1_name
@@ -150,7 +151,16 @@ def _jit_set_inline_everything_mode(should_inline: bool) -> None:
     _Inlining.always = bool(should_inline)
 
 
-class _nn:  # noqa: N801 - PyTorch's name
+class _Functional(type):
+    """Functions of `torch.nn.functional` by their names."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise no_attribute(cls.__name__, name)
+        return getattr(functional, name)
+
+
+class _nn(metaclass=_Functional):  # noqa: N801 - PyTorch's name
     """The part of PyTorch's extension module below `torch.nn`."""
 
     _parse_to = staticmethod(lambda *args, **kwargs: parse_to(args, kwargs))
