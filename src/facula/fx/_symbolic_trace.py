@@ -303,7 +303,7 @@ class Tracer(TracerBase):
                 continue
             if name not in cache:
                 # passed on only where there is one: tracers of programs may not know the argument
-                settings = {}
+                settings: dict[str, Any] = {}
                 if self.param_shapes_constant:
 
                     def factory(node: Node, name: str = name) -> Proxy:
