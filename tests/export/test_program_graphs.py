@@ -279,3 +279,19 @@ def test_structures_are_compared_and_keywords_ordered():
     same = lambda t, c, u, d: t is u and c == d  # noqa: E731
     assert is_equivalent(spec, tree_structure(((), {"a": 5, "b": 6})), same)
     assert not is_equivalent(spec, tree_structure(((), {"a": 5})), same)
+
+
+def test_sizes_are_read_in_front_and_shapes_are_lists():
+    class Sizes(nn.Module):
+        def forward(self, x, y):
+            return x.view(-1), facula.zeros(y.shape[0] + x.shape[1]), x.reshape(x.shape[0], -1)
+
+    shapes = {"x": {0: export.Dim("a"), 1: export.Dim("b")}, "y": {0: export.Dim("c")}}
+    program = export.export(Sizes(), (facula.ones(4, 3), facula.ones(5)), dynamic_shapes=shapes)
+    names = [n.name for n in program.graph.nodes]
+    assert names[:5] == ["x", "y", "sym_size_int_3", "sym_size_int_4", "sym_size_int_5"]
+    assert program.graph.find_nodes(op="call_function", target=aten.view.default)[0].args[1] == [-1]
+    flat = program.run_decompositions({}).graph.output_node().args[0][0]
+    assert flat.name == "view" and type(flat.args[1]) is not tuple
+    got = program.module()(facula.ones(2, 6), facula.ones(7))
+    assert [tuple(t.shape) for t in got] == [(12,), (13,), (2, 6)]

@@ -146,6 +146,7 @@ def trace_module(
     watched = watch(level.tracer)
     if watched:
         mode._known.clear()
+    _sizes_in_front(builder.graph)
     wrap_regions(builder.module, level.otherwise)
     lists_for_tuples(builder.graph)
     builder.graph.lint()
@@ -363,6 +364,26 @@ class _Builder:
         for value in self.graph.output_node().args[0]:
             arg = output_argument(value)
             self.signature.output_specs.append(OutputSpec(OutputKind.USER_OUTPUT, arg))
+
+
+def _sizes_in_front(graph: Graph) -> None:
+    """Read sizes of inputs before anything else, in the order of the inputs, under PyTorch's names."""
+    inputs = [n for n in graph.nodes if n.op == "placeholder"]
+    order = {node: i for i, node in enumerate(inputs)}
+    reads = [
+        n for n in graph.nodes
+        if n.op == "call_function" and str(n.target) == "aten.sym_size.int" and n.args[0] in order
+    ]  # fmt: skip
+    reads.sort(key=lambda n: (order[n.args[0]], n.args[1]))
+    at = inputs[-1] if inputs else None
+    for node in reads:
+        node._rename(f"size_read_{node.name}")
+    for number, node in enumerate(reads, len(reads)):
+        assert at is not None
+        if at.next is not node:
+            at.append(node)
+        at = node
+        node._rename(f"sym_size_int_{number}")
 
 
 def is_kept(node: Node) -> bool:

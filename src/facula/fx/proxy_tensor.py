@@ -372,7 +372,7 @@ def lists_for_tuples(graph: Graph) -> None:
             schema = node.target._table_schema
             parameters = schema.parameters if schema is not None else ()
             listed = [
-                immutable_list(a) if isinstance(a, tuple) and p.is_list else a
+                immutable_list(a) if isinstance(a, tuple) and (p.is_list or p.name == "size") else a
                 for a, p in zip(node.args, parameters, strict=False)
             ]
             if any(new is not old for new, old in zip(listed, node.args, strict=False)):

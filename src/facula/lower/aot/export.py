@@ -263,7 +263,9 @@ def _call(graph: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, An
     known = map_arg(args, lambda n: n.meta["val"])
     target = overload_of(function, known, kwargs)
     with graph.inserting_before(graph.output_node()):
-        node = graph.call_function(target, numbers_as_nodes(graph, args), kwargs)
+        name = str(getattr(target, "_opname", "")).lstrip("_") or None
+        given = numbers_as_nodes(graph, args)
+        node = graph.create_node("call_function", target, given, kwargs, name=name)
     recording = core.set_grad_enabled(False)
     try:
         node.meta["val"] = function(*known, **kwargs)
