@@ -283,3 +283,39 @@ def test_reads_before_their_values_are_found():
     graph.findNode("aten::gt").moveAfter(graph.findNode("prim::If"))
     with pytest.raises(RuntimeError, match="made before"):
         C._jit_pass_lint(graph)
+
+
+def test_what_stands_behind_branches_that_raise_is_not_nested():
+    body = "".join(
+        f"    if n == {i}:\n        raise RuntimeError('{i}')\n    n = n + 10\n" for i in range(6)
+    )
+    made = facula.jit.CompilationUnit(f"def f(n: int) -> int:\n{body}    return n\n").f
+    made.graph.lint()
+    assert len(made.graph.findAllNodes("prim::If", recurse=False)) == 6
+    assert made(7) == 67
+    with pytest.raises(facula.jit.Error, match="0"):
+        made(0)
+
+
+def text_twice():
+    print("a\tb\n", "a\tb\n")
+
+
+def test_texts_show_tabs_and_stand_once():
+    made = facula.jit.script(text_twice)
+    assert '[value="a\\tb\\n"]' in str(made.graph) and count(made, "prim::Constant") == 2
+
+
+def changes(x: int):
+    y = "text"
+    if x > 1:
+        y = 3
+    return y
+
+
+def test_a_variable_of_another_type_is_named_with_both():
+    with pytest.raises(
+        RuntimeError,
+        match="'y' previously had type str but is now being assigned to a value of type int",
+    ):
+        facula.jit.script(changes)

@@ -254,7 +254,10 @@ class Builder:
         if given in self.inferred:
             text += (f" (Inferred the value for argument '{given.hint}' to be of type 'Tensor' because it was "
                      "not annotated with an explicit type)")  # fmt: skip
-        return f"{text} ({'; '.join(known)})" if known else text
+        if not known:
+            return text
+        matched = f"Could not match type {given.type.annotation_str} to {shown}"
+        return f"{text} ({'; '.join([*known, matched])})"
 
     def fitted(
         self,

@@ -274,7 +274,14 @@ def constant_text(value: object) -> str:
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+        return (
+            '"'
+            + value.replace("\\", "\\\\")
+            .replace('"', '\\"')
+            .replace("\n", "\\n")
+            .replace("\t", "\\t")
+            + '"'
+        )
     if isinstance(value, float):
         text = repr(value)
         return text[:-1] if text.endswith(".0") else text

@@ -246,7 +246,9 @@ class Statements(Joins, Contexts, Calls):
                     module = isinstance(thing.type, T.ClassType) and thing.type.is_module
                     self.refuse(
                         f"variable {name!r} was required to keep its type {known.annotation_str} "
-                        f"(Cannot re-assign {name!r} to a value of type {'module' if module else thing.type})",
+                        f"(Cannot re-assign {name!r} to a value of type {'module' if module else thing.type}; "
+                        f"Variable {name!r} previously had type {known.annotation_str} but is now being assigned "
+                        f"to a value of type {thing.type.annotation_str})",
                         thing.type.annotation_str,
                         hint="use another name, or annotate the first assignment",
                     )

@@ -201,17 +201,19 @@ def tidy(graph: Graph) -> None:
 
 def _out_of_branches(block: Block) -> None:
     """Where one side of a branch raises, what the other does stands behind the branch."""
-    for node in list(block.nodes_):
+    behind = 0
+    while behind < len(block.nodes_):  # what moves here is looked at, too
+        node = block.nodes_[behind]
+        behind += 1
         if node.kind_ != "prim::If":
             continue
         raises = [_ends_in_raise(b) for b in node.blocks_]
         if raises[0] == raises[1]:
             continue
         side = node.blocks_[1 if raises[0] else 0]
-        at = block.nodes_.index(node) + 1
         for each in side.nodes_:
             each.block = block
-        block.nodes_[at:at] = side.nodes_
+        block.nodes_[behind:behind] = side.nodes_
         side.nodes_ = []
         for out, value in zip(node.outputs_, side.results, strict=True):
             out.replaceAllUsesWith(value)
