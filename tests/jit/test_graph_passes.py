@@ -219,6 +219,12 @@ def test_graphs_are_read_from_their_text():
     ]
 
 
+def test_comments_in_the_text_of_a_graph_are_passed_over():
+    lines = TEXT.replace("  return", "    # CHECK: one\n  # and two\n  return").splitlines()
+    assert str(C.parse_ir("\n".join(lines))) == TEXT
+    FileCheck().run("# CHECK: aten::gt\n# CHECK-NOT: aten::gt\n# CHECK-NEXT: ->", "aten::gt\n->")
+
+
 @pytest.mark.parametrize("text", [
     "", "graph", "graph(%x", "graph(%x : Tensor):", "graph(%x : Nothing):\n return (%x)", "graph():\n return (%y)",
     "graph(%x : Tensor):\n %y = aten::add(%x, %z)\n return (%y)", "graph(" + "(" * 500, "graph():\n" + "%a = prim::If(",

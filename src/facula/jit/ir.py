@@ -102,6 +102,10 @@ class Node(NodeEdits):
         (only,) = self.outputs_
         return only
 
+    def input(self) -> Value:
+        (only,) = self.inputs_
+        return only
+
     def hasAttribute(self, name: str) -> bool:
         return name in self.attributes
 
@@ -122,6 +126,10 @@ class Node(NodeEdits):
     def findAllNodes(self, kind: str, recurse: bool = True) -> list[Node]:
         """The nodes of a kind in the blocks inside."""
         return [n for block in self.blocks_ for n in block.findAllNodes(kind, recurse)]
+
+    def findNode(self, kind: str, recurse: bool = True) -> Node | None:
+        """The first node of a kind in the blocks inside."""
+        return next(iter(self.findAllNodes(kind, recurse)), None)
 
     def blocks(self) -> Iterator[Block]:
         """The blocks inside: branches, or the body of a loop."""

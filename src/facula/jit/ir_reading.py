@@ -19,7 +19,7 @@ from facula.jit.tensor_types import SCALAR_NAMES, TensorType
 
 __all__ = ["parse_ir", "parse_type"]
 
-_TOKEN = re.compile(r"""\s*(?:\#[^\n]*)?(?:
+_TOKEN = re.compile(r"""(?:\s|\#[^\n]*)*(?:
     (?P<value>%[A-Za-z0-9_.$]+) | (?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*') | (?P<arrow>->)
   | (?P<number>-?\d+\.?\d*(?:[eE][-+]?\d+)?|-?\.\d+) | (?P<name>[A-Za-z_][\w.]*(?:::\w+)?) | (?P<mark><Tensor>|[^\s])
 )""", re.VERBOSE)  # fmt: skip
