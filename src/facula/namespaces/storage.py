@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, SupportsIndex
 
 from facula import core
 from facula.core import UntypedStorage
@@ -98,7 +98,7 @@ class TypedStorage(metaclass=_Kind):
         stored = _stored(self.dtype)
         if isinstance(given, UntypedStorage):
             self._untyped_storage = given
-        elif hasattr(given, "__index__"):
+        elif isinstance(given, SupportsIndex):
             made = core.empty((given.__index__(),), dtype=stored, device=device)
             self._untyped_storage = made.untyped_storage()
         else:

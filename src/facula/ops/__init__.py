@@ -24,6 +24,7 @@ _ON_DEMAND = (
     "sparse_by_values",
     "sparse_checks",
     "masked_forms",
+    "forms_on_demand",
     "documentation",
     "argument_words",
 )

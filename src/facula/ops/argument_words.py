@@ -44,6 +44,7 @@ assume_unique: whether no element occurs twice in either tensor, which is faster
 atol: the absolute tolerance
 attn_mask: which keys a query sees: bools, or numbers that are added to the scores; it broadcasts to
     ``[..., queries, keys]``
+average_attn_weights: whether the weights are the mean over the heads
 aweights: a weight for each observation
 axis: the dimension
 axis0: the first dimension
@@ -107,6 +108,7 @@ dtype: the dtype of the result; by default it follows from the arguments
 dx: the distance of two points
 edge_order: the order of accuracy at the edges, 1 or 2
 elements: the elements that are looked for
+embed_dim: the last size of the queries
 enable_gqa: whether keys and values may have fewer heads than queries, each for a group of them
 end: where the range ends
 end_dim: the last dimension that is joined
@@ -179,6 +181,7 @@ lower: the least slope
 m: the number of columns; by default that of rows
 margin: how far apart the two have to be
 mask: bools that say which elements are meant; it broadcasts to the input
+mask_type: whether the mask is of queries and keys (0), of keys (1) or of everything (2)
 masked_grad: whether gradients keep the places of the elements
 mat: the matrix
 mat1: the left matrix
@@ -201,6 +204,7 @@ momentum: the weight of the new statistics in the running ones; None counts all 
 n: how many: points, rows, or the order
 n_fft: the length of a frame's transform
 nan: what stands for NaN
+need_weights: whether the weights of attention are a result
 negative: the points that are to be far away
 negative_slope: the slope below zero
 neginf: what stands for negative infinity
@@ -213,6 +217,7 @@ normalized_shape: the last dimensions, over which is normalised
 num_chunks: how many pieces
 num_classes: how many classes; -1 takes one more than the largest
 num_groups: how many groups the channels form
+num_head: into how many heads the last size is split
 num_samples: how many are drawn from each row
 num_weights: how many rows the table has
 offset: which diagonal; 0 is the main one, positive ones lie above it
@@ -254,7 +259,11 @@ positive: the points that are to be near
 pow: the power of the norm
 prepend: what stands before the first element along `dim`
 prob: the probability of success
+proj_bias: the bias of the last projection
+proj_weight: the projection of what the heads give
 q: the quantiles, from 0 to 1, or the rank that is asked for
+qkv_bias: the biases of the three projections
+qkv_weight: the projections of queries, keys and values, one below the other
 query: the queries, ``[..., queries, features]``
 r: how many elements a combination has
 range: the lower and the upper edge

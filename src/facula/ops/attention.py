@@ -591,26 +591,10 @@ def _native_multi_head_attention(
     mask: bool, True is left out: of queries and keys (mask_type 0, `[L, S]`), of keys (1, `[batch, S]`), or of
     everything (2, `[batch, heads, L, S]`). Without need_weights the second result is None.
     """
-    if embed_dim % num_head or query.dim() != 3 or query.shape[-1] != embed_dim:
-        fail(
-            RuntimeError,
-            "_native_multi_head_attention",
-            f"queries [batch, length, {embed_dim}] with a size that {num_head} heads divide were required",
-            list(query.shape),
-            hint="embed_dim is the last size of the query, num_head divides it",
-        )
-    parts = zip((query, key, value), qkv_weight.chunk(3), qkv_bias.chunk(3), strict=True)
-    q, k, v = (
-        F.linear(x, weight, bias).unflatten(-1, (num_head, -1)).transpose(1, 2)
-        for x, weight, bias in parts
-    )
-    scores = (q * (embed_dim // num_head) ** -0.5) @ k.transpose(-2, -1)
-    if mask is not None:
-        if mask_type == 1:
-            mask = mask[:, None, None, :]
-        scores = scores.masked_fill(mask.to(core.bool_), -math.inf)
-    weights = scores.softmax(-1)
-    result = F.linear((weights @ v).transpose(1, 2).flatten(-2), proj_weight, proj_bias)
-    if not need_weights:
-        return result, None
-    return result, weights.mean(1) if average_attn_weights else weights
+    # lazily: import reads little code
+    from facula.ops.forms_on_demand import attention_with_projections
+
+    return attention_with_projections(
+        query, key, value, embed_dim, num_head, (qkv_weight, qkv_bias), (proj_weight, proj_bias),
+        mask, mask_type, need_weights, average_attn_weights,
+    )  # fmt: skip

@@ -41,15 +41,13 @@ def place(definition: Definition, operator: core.Op) -> None:
     Its first name is the operator itself, and so are those in `nn.functional`, as in PyTorch; what is called by
     another name is an alias.
     """
+    writes, form, alias = definition.inplace, operator.inplace, core.Alias
     for number, name in enumerate(definition.names):
         module, _, last = name.rpartition(".")
-        itself = number == 0 or module == "nn.functional"
-        found = PLACES.setdefault(module, {})
-        found[last] = operator if itself else core.Alias(operator, module, last)
-        if definition.inplace and not last.startswith("__"):
-            written = last + "_"
-            inplace = operator.inplace
-            found[written] = inplace if itself else core.Alias(inplace, module, written)
+        own = not number or module == "nn.functional"
+        PLACES.setdefault(module, {})[last] = operator if own else alias(operator, module, last)
+        if writes and not last.startswith("__"):
+            PLACES[module][last + "_"] = form if own else alias(form, module, last + "_")
 
 
 def register(definition: Definition) -> core.Op:

@@ -327,10 +327,10 @@ def native_attention(
         )
     lengths = core.as_tensor([shape[0] for shape in key._shapes])
     rows = [shape[0] for shape in query._shapes]
-    padded = [x.to_padded_tensor(0.0) for x in (query, key, value)]
-    behind = facula.arange(padded[1].shape[1])[None] >= lengths[:, None]
+    q, k, v = (x.to_padded_tensor(0.0) for x in (query, key, value))
+    behind = facula.arange(k.shape[1])[None] >= lengths[:, None]
     found, weights = facula._native_multi_head_attention(
-        *padded, embed_dim, num_head, qkv_weight, qkv_bias, proj_weight, proj_bias, behind,
+        q, k, v, embed_dim, num_head, qkv_weight, qkv_bias, proj_weight, proj_bias, behind,
         need_weights, average_attn_weights, 1,
     )  # fmt: skip
     entries = [entry[:length] for entry, length in zip(found, rows, strict=True)]

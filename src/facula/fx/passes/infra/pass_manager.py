@@ -187,7 +187,7 @@ class PassManager:
         if len(parameters) != 1:
             fail(TypeError, "PassManager.add_checks", "a function of one argument was required",
                  f"one of {len(parameters)} arguments", hint="it gets the module")  # fmt: skip
-        self.check = check  # type: ignore[method-assign]
+        self.check = check  # type: ignore[assignment, method-assign]
 
     def check(self, module: Any) -> None:
         """What runs after the passes; `add_checks` sets another.
