@@ -325,3 +325,17 @@ def test_a_variable_of_another_type_is_named_with_both():
         match="'y' previously had type str but is now being assigned to a value of type int",
     ):
         facula.jit.script(changes)
+
+
+def test_matches_behind_each_other_are_all_replaced():
+    chain = "".join(f" %v{i + 1} = aten::mul(%v{i}, %y)\n" for i in range(4))
+    graph = C.parse_ir(f"graph(%v0, %y):\n{chain} return (%v4)")
+    C._jit_pass_custom_pattern_based_rewrite_graph(
+        "graph(%a, %b):\n %q = aten::mul(%a, %b)\n %r = aten::mul(%q, %b)\n return (%r)",
+        "graph(%a, %b):\n %r = aten::sub(%a, %b)\n return (%r)",
+        graph,
+    )
+    graph.lint()
+    assert [n.kind() for n in graph.nodes()] == ["aten::sub", "aten::sub"]
+    first, second = graph.nodes()
+    assert next(second.inputs()) is first.output()

@@ -15,6 +15,8 @@ from facula import core
 from facula.core.errors import fail
 from facula.jit import types as T
 from facula.jit.ir import Block, Graph, Node, Value
+from facula.jit.node_operators import resolved
+from facula.jit.running import RUNS
 from facula.jit.tensor_types import SCALAR_NAMES, TensorType
 
 __all__ = ["parse_ir", "parse_type"]
@@ -243,6 +245,8 @@ class _Parser(_Reader):
             self._constant(node)
         for (name, _), value in zip(outputs, node.outputs_, strict=True):
             value.hint = _hint(name)
+        if kind not in RUNS:
+            resolved(node)
         while re.fullmatch(r"block\d+", self.peek()):
             self._block(node)
         for (name, _), value in zip(outputs, node.outputs_, strict=True):

@@ -140,6 +140,8 @@ def rewrite(
         fail(RuntimeError, "jit.rewrite", "a replacement with as many results as the pattern has was required",
              len(other.results), hint="return (%a, %b)")  # fmt: skip
     taken: set[Node] = set()
+    #: what stands for values that earlier matches replaced
+    renamed: dict[Value, Value] = {}
     changed = False
     for match in find_matches(wanted, graph):
         inside = set(match.nodes.values())
@@ -150,22 +152,26 @@ def rewrite(
         ):
             continue
         taken |= inside
-        _replace(match, wanted, other, dict(value_name_pairs))
+        _replace(match, wanted, other, dict(value_name_pairs), renamed)
         changed = True
     if changed:
         dce_nodes(graph, taken)
     return changed
 
 
-def _replace(match: Match, wanted: Graph, other: Graph, pairs: dict[str, str]) -> None:
+def _replace(
+    match: Match, wanted: Graph, other: Graph, pairs: dict[str, str], renamed: dict[Value, Value]
+) -> None:
     anchor = match.anchor
     block = anchor.block
-    given = dict(zip(other.parameters, (match.values[p] for p in wanted.parameters), strict=False))
+    read = [match.values[p] for p in wanted.parameters]
+    given = dict(zip(other.parameters, (renamed.get(v, v) for v in read), strict=False))
     places = {old.hint: new.node.place for old, new in match.values.items() if old.hint}
     at = block.nodes_.index(anchor) + 1
     values: dict[Value, Value] = dict(given)
     for node in other.nodes_:
         made = copied_node(node, block, values)
+        made.signature = made.run = None  # by the types that it reads here
         for old, new in zip(node.outputs_, made.outputs_, strict=True):
             made.place = places.get(pairs.get(old.hint, ""), made.place)
             new.hint = ""
@@ -176,6 +182,7 @@ def _replace(match: Match, wanted: Graph, other: Graph, pairs: dict[str, str]) -
         if isinstance(target.type, T.Type) and target.type == T.TENSOR:
             target.type = source.type if target not in given.values() else target.type
         source.replaceAllUsesWith(target)
+        renamed[source] = target
 
 
 def dce_nodes(graph: Graph, nodes: set[Node]) -> None:
