@@ -447,10 +447,10 @@ class MPIExchange(Exchange):
             for look in range(_LOOKS):
                 if request.Test():
                     return
+                if time.monotonic() - began > _OFFERED:  # the library, too, offers it at each look
+                    break
                 if look > _KEPT:
                     os.sched_yield()
-                    if time.monotonic() - began > _OFFERED:
-                        break
             self._wait(request)
         except self.mpi.Exception as error:
             self._failed(error)
