@@ -171,3 +171,14 @@ def test_logarithms_of_complex_sums_at_large_angles() -> None:
     (pulled,) = facula.autograd.grad(leaf.logsumexp(1, True), leaf, facula.ones(4, 1) + 0j)
     numpy.testing.assert_allclose(moved.numpy(), (share * t).sum(1), rtol=2e-6)
     numpy.testing.assert_allclose(pulled.numpy(), share.conj(), rtol=2e-6, atol=1e-9)
+
+
+def test_a_tangent_of_another_precision_is_taken() -> None:
+    x, v = Samples(F64, 1)(4), Samples(F64, 2)(4)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, v.float())
+        assert forward_ad.unpack_dual(dual).tangent.dtype is facula.float32
+        tangent = forward_ad.unpack_dual(dual.sin()).tangent
+        numpy.testing.assert_allclose(tangent.numpy(), numpy.cos(x.numpy()) * v.numpy(), rtol=1e-6)
+        with pytest.raises(ValueError, match="floating point or complex"):
+            forward_ad.make_dual(x, v.long())

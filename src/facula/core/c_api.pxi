@@ -11,6 +11,12 @@ from cpython.long cimport PyLong_AsDouble, PyLong_CheckExact
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 cimport cython
 
+cdef extern from *:
+    """
+    static inline void fk_set_type(PyObject *o, PyObject *kind) { Py_SET_TYPE(o, (PyTypeObject *)kind); }
+    """
+    void fk_set_type(PyObject *o, PyObject *kind)
+
 cdef extern from "facula_abi.h" nogil:
     ctypedef union fk_scalar:
         double f

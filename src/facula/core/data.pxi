@@ -304,6 +304,7 @@ cdef object copy_inplace(Tensor self, Tensor src, str name):
         raise said(NotImplementedError, "[copy_] a source with data was required: Cannot copy out of meta tensor; no data!\nhint: copy from a tensor on another device, or make values with facula.zeros_like(x, device='cpu')")
     if (self.keys | src.keys) & K_GRAD and not (tls & K_NOGRAD) and KIND[self.dt] >= KIND_FLOAT:
         n = new_node(None, copy_backward, 2, 1)
+        n.label = "CopyBackwards"
         n.extra = (shape_of_fake(src), src.dt)
         if self.keys & K_GRAD: add_edge(n, 0, self)
         if src.keys & K_GRAD: add_edge(n, 1, src)
@@ -344,7 +345,8 @@ cdef Tensor convert(Tensor a, int dt, int dev, bint copy, object format):
             t = empty_in_format(a.nd, a.sh, dt, dev, format)
         copy_into(t, a)
     if a.keys & K_GRAD and not (tls & K_NOGRAD) and KIND[dt] >= KIND_FLOAT:
-        n = new_node(OP_TO_COPY, clone_backward, 1, 1)
+        n = new_node(None, clone_backward, 1, 1)
+        n.label = "ToCopyBackward0"
         add_edge(n, 0, a)
         if dt != a.dt: n.extra = (shape_of_fake(a), a.dt)
         if dev != a.dev: n.fn = device_backward; n.extra = (a.dt, a.dev)
@@ -353,7 +355,6 @@ cdef Tensor convert(Tensor a, int dt, int dev, bint copy, object format):
         t.keys |= K_INFERENCE
     return t
 
-cdef Op OP_TO_COPY = None
 
 
 cdef int stands_on(Tensor a, int dev) except -1:

@@ -366,6 +366,8 @@ cdef object fast_linear(Op op, PyObject **slots, uint32_t k):
             record_formula(op, (x, w, b), y)
             return y
         n = new_node(op, linear_backward, 3, 1)
+        n.rank = x.nd
+        if b is None: n.missing = 4
         if x.keys & K_GRAD:
             n.e0 = edge(x); n.n0 = x.out_nr if x.fn_ is not None else 0
         if w.keys & K_GRAD:

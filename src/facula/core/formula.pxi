@@ -163,9 +163,12 @@ cdef Node formula_node(Op op, tuple args, object result):
     n = new_node(op, formula_backward, len(edges), 1)
     for i in range(len(edges)):
         if edges[i] is not None:
+            if i < 8 and KIND[(<Tensor>edges[i]).dt] < KIND_FLOAT: n.aside |= 1 << i
+            if n.rank == 0: n.rank = (<Tensor>edges[i]).nd
             add_edge(n, i, <Tensor>edges[i])
-        elif i >= 3:
-            set_edge(n, i, None, 0)
+        else:
+            if i < 8: n.missing |= 1 << i
+            if i >= 3: set_edge(n, i, None, 0)
     for code, a, name in f.wants:
         if code == F_ARG:
             unread = a in f.kept_for and not asks_for_gradient(args[<int>f.kept_for[a]])
@@ -350,9 +353,11 @@ cdef Node pointwise_formula_node(Op op, Variant v, int cd, list values, list ope
     s.fits = [None] * op.ntensors
     for i in range(op.ntensors):
         if operands[i] is None:
+            if i < 8: n.aside |= 1 << i
             if i >= 3: set_edge(n, i, None, 0)
             continue
         t = <Tensor>operands[i]
+        if i < 8 and t.keys & K_WRAPPED: n.aside |= 1 << i
         add_edge(n, i, t)
         if saves & (1 << i):
             s.saved[i] = save(t, False, 0)
@@ -406,6 +411,7 @@ cdef int rebase(Tensor t, Node n) except -1:
             wake_views(t)
         return 0
     cdef Node c = new_node(None, copy_slices_backward, 0, 1)
+    c.label = "CopySlices"
     cdef list inner = edges_of(n)
     cdef int i
     cdef bint first = not (b.keys & K_GRAD)
@@ -474,6 +480,7 @@ cdef int refresh_view(Tensor t) except -1:
     if not (t.base.keys & K_GRAD):
         return 0
     n = new_node(None, as_strided_node_backward, 1, 1)
+    n.label = "AsStridedBackward0"
     add_edge(n, 0, t.base)
     n.extra = view_place(t)
     t.fn_ = n
@@ -647,15 +654,43 @@ class SavedVariable:
             (<SavedTensor>self._saved).release()
 
 
+cdef object node_call(Node n):
+    """What the name of a node may depend on."""
+    cdef NodeCall call
+    cdef FormulaState s
+    cdef int i
+    saved = {}
+    if type(n.extra) is FormulaState:
+        s = <FormulaState>n.extra
+        saved = {s.formula.wants[i][2]: s.values[i] for i in range(len(s.formula.wants))}
+    elif n.fn == reduce_backward:
+        saved = {"dim": (n.attrs[0].i,) if n.attrs[0].i >= 0 else None}
+    tensors = [<object>n.op.arguments[i].name for i in range(n.op.nargs) if n.op.arguments[i].type <= T_OPERAND]
+    call = NodeCall()
+    call.aside = frozenset([name for i, name in enumerate(tensors) if i < 8 and n.aside >> i & 1])
+    call.missing = frozenset([name for i, name in enumerate(tensors) if i < 8 and n.missing >> i & 1])
+    call.rank = n.rank
+    call.saved = saved
+    return call
+
+
 cdef object saved_by_name(Node n, str name):
     """`grad_fn._saved_x`: what a node kept under an argument's name."""
+    cdef WideState wide
     cdef int i
     if n.extra is not None and type(n.extra) is FormulaState:
         s = <FormulaState>n.extra
         for i in range(len(s.formula.wants)):
             if s.formula.wants[i][2] == name:
                 return restore_value(s.values[i], n)
-    if n.op is not None and n.op.kind == KIND_POINTWISE:
+    if n.extra is not None and type(n.extra) is WideState:
+        wide = <WideState>n.extra
+        if name == "result" and wide.result is not None:
+            return (<SavedTensor>wide.result).get(n)
+        for i in range(n.op.ntensors):
+            if <object>n.op.arguments[n.op.tensor_at[i]].name == name and wide.saved[i] is not None:
+                return (<SavedTensor>wide.saved[i]).get(n)
+    elif n.op is not None and n.op.kind == KIND_POINTWISE:
         if name == "result" and n.sr is not None:
             return saved_value(n, USE_RESULT, None)
         for i in range(n.op.ntensors):

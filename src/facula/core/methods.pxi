@@ -129,7 +129,8 @@ def adopt_history(Tensor t, Tensor source):
     """Let gradients of `t`, a fresh tensor without history, flow to `source` unchanged."""
     cdef Node n
     if source.keys & K_GRAD:
-        n = new_node(OP_CLONE, clone_backward, 1, 1)
+        n = new_node(None, clone_backward, 1, 1)
+        n.label = "CloneBackward0"
         add_edge(n, 0, source)
         attach(t, n, 0)
     return t
@@ -292,13 +293,12 @@ def m_clone(Tensor self, *, memory_format=None):
             t = empty_in_format(self.nd, self.sh, self.dt, self.dev, memory_format)
         copy_into(t, self)
     if self.keys & K_GRAD and not (fk_tls_keys() & K_NOGRAD):
-        n = new_node(OP_CLONE, clone_backward, 1, 1)
+        n = new_node(None, clone_backward, 1, 1)
+        n.label = "CloneBackward0"
         add_edge(n, 0, self)
         attach(t, n, 0)
     return t
 
-
-cdef Op OP_CLONE = None
 
 
 @_method
@@ -397,7 +397,7 @@ def m_fill_(Tensor self, value):
     n = None
     if self.keys & K_GRAD and not (tls & K_NOGRAD):
         n = new_node(None, copy_backward, 2, 1)
-        n.extra = "FillBackward0"
+        n.label = "FillBackward0"
         add_edge(n, 0, self)
     if dispatch_method(m_fill_, (self, value), {}, self.keys | tls) is NotImplemented:
         fill_value(self, value)
@@ -647,7 +647,8 @@ def m_as_subclass(Tensor self, cls):
     cdef Tensor t = m__make_subclass_(cls, self)
     cdef Node n
     if self.keys & K_GRAD and not (fk_tls_keys() & K_NOGRAD):
-        n = new_node(OP_CLONE, clone_backward, 1, 1)
+        n = new_node(None, clone_backward, 1, 1)
+        n.label = "CloneBackward0"
         add_edge(n, 0, self)
         attach(t, n, 0)
     return t

@@ -41,6 +41,10 @@ cdef class Node:
     cdef object node_hooks       # dict of hooks(grad_inputs, grad_outputs)
     cdef object meta_            # user metadata, anomaly traces
     cdef object py               # the Python object of a custom Function
+    cdef str label               # its name, where the operator alone does not say it
+    cdef unsigned char aside     # bit i: operand i was a number, or missing, or whole numbers: it can have no gradient
+    cdef unsigned char missing   # bit i: operand i was not given
+    cdef unsigned char rank      # of a formula's node: the dimensions of its first tensor
 
     def __dealloc__(self):
         if self.var is not None and self.var.acc == <PyObject *>self:
@@ -49,7 +53,7 @@ cdef class Node:
     @property
     def next_functions(self):
         """The (node, number) pairs that this node passes gradients to."""
-        return tuple([(e, n) for e, n in edges_of(self)])
+        return tuple([(e if e is None else shown_node(<Node>e), n) for e, n in shown_edges(self)])
 
     @property
     def metadata(self):
@@ -59,8 +63,9 @@ cdef class Node:
         return self.meta_
 
     def name(self):
-        """The node's name, such as `MulBackward0`."""
-        return node_name(self)
+        """The node's name, such as `MulBackward0`; of what no operator left, PyTorch's with its namespace."""
+        cdef str name = node_name(self)
+        return "torch::autograd::" + name if name in OWN_NODES else name
 
     @property
     def variable(self):
@@ -148,16 +153,85 @@ cdef list edges_of(Node n):
     return r
 
 
+#: what the tape itself leaves, which PyTorch's `name()` gives with a namespace
+OWN_NODES = frozenset({"AccumulateGrad", "CopySlices", "CopyBackwards", "UndefinedGrad"})
+#: name of a node -> the class that Python sees it as
+NODE_CLASSES = {}
+
+
+cdef class NodeCall:
+    """What a definition's `node` names a call by."""
+    cdef readonly frozenset aside    # the operands that can have no gradient: numbers, say
+    cdef readonly frozenset missing  # those that were not given
+    cdef readonly int rank           # the dimensions of the first tensor
+    cdef readonly dict saved         # what the formula keeps, by name
+
+
 cdef str node_name(Node n):
+    if n.label is not None:
+        return n.label
     if n.var is not None:
         return "AccumulateGrad"
     if n.op is not None:
-        return n.op.backward_name()
+        return n.op.backward_name(n)
     if n.py is not None:
         return type(n.py).__name__
-    if type(n) is not Node:
-        return type(n).__name__
-    return n.extra if isinstance(n.extra, str) else "Backward"
+    return type(n).__name__ if type(n) is not Node else "Backward0"
+
+
+cdef object shown_node(Node n):
+    """The node as Python sees it: of a class with its name, as PyTorch's are.
+
+    The class has Node's layout, so that the object may become one of it; the name does not change later.
+    """
+    cdef str name
+    cdef PyObject *kind
+    if type(n) is not Node or n.py is not None:
+        return n
+    name = node_name(n)
+    made = NODE_CLASSES.get(name)
+    if made is None:
+        made = type(name, (Node,), {"__slots__": (), "__module__": "builtins", "__doc__": "A node of the backward graph."})
+        if made.__basicsize__ != Node.__basicsize__:
+            raise said(SystemError, "[%s] a class of a node's layout was required: its objects have another size" % name + "\nhint: this is an error of facula's; please report it with the versions of Python and Cython")
+        NODE_CLASSES[name] = made
+    kind = <PyObject *>made
+    Py_INCREF(made)
+    fk_set_type(<PyObject *>n, kind)
+    return n
+
+
+cdef bint has_own_class(Node n):
+    """Whether a node is more than a plain one, which has a class with its name when Python has seen it."""
+    return n.py is not None or (type(n) is not Node and NODE_CLASSES.get(type(n).__name__) is not type(n))
+
+
+cdef list shown_edges(Node n):
+    """The edges that PyTorch's node would have: none for what can have no gradient, in the order of its formula."""
+    cdef list edges = edges_of(n)
+    cdef int i
+    if n.op is None:
+        return edges
+    order = n.op.edge_order(n)
+    if order is not None:
+        return [edges[i] for i in order if i < len(edges)]
+    wraps = n.op.definition.wraps_numbers
+    if n.aside & 1 and wraps == "both" and n.nin == 2:
+        return [edges[1], edges[0]]  # `2 * x` is PyTorch's `x * 2`
+    if n.aside and (not wraps or n.aside & 1):
+        return [e for i, e in enumerate(edges) if i > 7 or e[0] is not None or not n.aside >> i & 1]
+    return edges
+
+
+def node_count():
+    """How many nodes were made so far; nodes made later have larger numbers."""
+    return SEQUENCE
+
+
+def label_node(Tensor t, str name, uint32_t since):
+    """Name the node that `t` came from, if it was made after `since`, as the whole of what a composite did."""
+    if t.fn_ is not None and t.fn_.seq > since and type(t.fn_) is Node:
+        t.fn_.label = name
 
 
 cdef inline Node new_node(Op op, backward_fn fn, int nin, int nout):
@@ -215,7 +289,7 @@ cdef inline void attach(Tensor t, Node n, int number):
 cdef object grad_fn_of(Tensor t):
     if t.fn_ is None or not (t.keys & K_GRAD):
         return None
-    return edge(t)
+    return shown_node(edge(t))
 
 
 # ------------------------------------------------------------------ anomaly mode

@@ -88,6 +88,7 @@ cdef int record_number(Op op, Variant v, int cd, Tensor r, Tensor x, object numb
     plan = <GradientPlan>v.plans[cd] if v.plans[cd] is not None else plan_of(v, cd)
     n = new_node(op, pointwise_backward, 2, 1)
     n.variant = v; n.compute = cd
+    n.aside = 1 if first else 2
     if first:
         n.e1 = edge(x); n.n1 = x.out_nr if x.fn_ is not None else 0
         if plan.saves & 1: n.s0 = wrap_number(number); n.v0 = n.s0.st.version

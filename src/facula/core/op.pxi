@@ -65,7 +65,9 @@ cdef class Op:
     cdef bint keeps, successes   # its launches may be kept, see `replay.pxi`; some were
     cdef int refusals
     cdef list kept
-    cdef str node_text
+    cdef str node_text           # the default name of its nodes
+    cdef object node_of          # a name of its own, or a function of a NodeCall, or None
+    cdef object edges_of         # the operands whose edges Python sees, or a function of a NodeCall, or None
 
     def __cinit__(self, definition=None):
         self.vectorcall = <vectorcallfunc>op_vectorcall
@@ -171,10 +173,25 @@ cdef class Op:
         self.definition.explicit_backward = body
         return self
 
-    cdef str backward_name(self):
+    cdef str backward_name(self, Node n):
         if self.node_text is None:
-            self.node_text = "".join([w.capitalize() for w in self.name.replace("::", "_").split("_") if w]) + "Backward0"
-        return self.node_text
+            self.node_of = self.definition.node or None
+            self.node_text = "".join([w.title() for w in self.name.replace("::", "_").split("_") if w]) + "Backward0"
+        if self.node_of is None:
+            return self.node_text
+        if isinstance(self.node_of, str):
+            return self.node_of
+        return self.node_of(node_call(n))
+
+    cdef list edge_order(self, Node n):
+        """The places of the operands that a definition names for its `edges`, or None."""
+        if self.edges_of is None:
+            self.edges_of = self.definition.edges
+        if not self.edges_of:
+            return None
+        tensors = [<object>self.arguments[i].name for i in range(self.nargs) if self.arguments[i].type <= T_OPERAND]
+        names = self.edges_of if isinstance(self.edges_of, tuple) else self.edges_of(node_call(n))
+        return [tensors.index(name) for name in names]
 
     def __get__(self, instance, owner):
         return self if instance is None else PyMethod_New(self, instance)

@@ -640,7 +640,7 @@ cdef inline int check_fill(str op, Tensor self, uint32_t tls) except -1:
 
 cdef int raise_piece(str op, Tensor self) except -1:
     cdef str name = self.fn_.name().removesuffix("Backward0")
-    if type(self.fn_) is not Node:
+    if has_own_class(self.fn_):
         raise said(RuntimeError, "[%s_] a tensor with memory of its own was required: Output %d of %s is a view and is being modified inplace. "
                            "This view was created inside a custom Function (or because an input was returned as-is) and the autograd "
                            "logic to handle view+inplace would override the custom backward associated with the custom Function, "

@@ -580,7 +580,7 @@ cdef bint parameter_is_float(Op op, object name):
 cdef Node overwriting_node(Op op, Tensor self):
     """The origin of elements that an operator without a gradient wrote: what they replace has no influence."""
     cdef Node n = new_node(None, copy_backward, 2, 1)
-    n.extra = op.name.title().replace("_", "") + "Backward0"
+    n.label = op.name.title().replace("_", "") + "Backward0"
     add_edge(n, 0, self)
     return n
 

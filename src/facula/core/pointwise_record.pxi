@@ -105,10 +105,14 @@ cdef Node pointwise_node(Op op, Variant v, int cd, list values, list operands, T
     n.variant = v; n.compute = cd
     fill_parameters(v, values, cd, n.attrs)
     for i in range(nt):
-        if operands[i] is None: continue
+        if operands[i] is None:
+            n.aside |= 1 << i
+            continue
         t = <Tensor>operands[i]
         if t.keys & K_GRAD:
             add_edge(n, i, t)
+        elif t.keys & K_WRAPPED or op.fixed[i] == B8:
+            n.aside |= 1 << i
         if plan.saves & (1 << i):
             save_input(n, i, t)
         if t.dt != r.dt or not same_shape(t, r): uniform = False

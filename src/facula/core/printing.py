@@ -298,7 +298,7 @@ def _history(tensor: Any) -> list[str]:
         # an in-place change made under no_grad to a view made under no_grad has no valid history
         return ["grad_fn=<Invalid>"]
     if node is not None:
-        return [f"grad_fn=<{node.name()}>"]
+        return [f"grad_fn=<{node.name().rpartition('::')[2]}>"]
     return ["requires_grad=True"] if tensor.requires_grad else []
 
 

@@ -79,7 +79,7 @@ cdef class TapeReader:
             if own.kept is None: raise_freed(n)
             self.keys.append((own.program, tuple(edges), self.value(own.kept, n)))
             return 0
-        if n.py is not None or type(n) is not Node:
+        if has_own_class(n):
             self.keys.append(object())
             return 0
         if n.s0 is not None: check_version(n.s0, n.v0, n)

@@ -180,7 +180,7 @@ class FakeTensor(Tensor):
         if self.dtype is not core.get_default_dtype():
             shown += f", dtype={self.dtype}"
         if self.grad_fn is not None:
-            shown += f", grad_fn=<{self.grad_fn.name()}>"
+            shown += f", grad_fn=<{self.grad_fn.name().rpartition('::')[2]}>"
         elif self.requires_grad:
             shown += ", requires_grad=True"
         return f"FakeTensor(..., {shown})"

@@ -104,7 +104,12 @@ def flipud(self):
     return F.flip(self, (0,))
 
 
-@composite("rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor", out=False, quantized="moves")
+@composite(
+    "rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor",
+    out=False,
+    quantized="moves",
+    node="Rot90Backward0",
+)
 def rot90(self, k, dims):
     """Rotate by k quarter turns in the plane of two dimensions, from the first towards the
     second.
@@ -289,6 +294,7 @@ class triu:
     out=False,
     quantized="moves",
     quantizers={"fx": "shared"},
+    node="RepeatBackward0",
 )
 def repeat(self, repeats):
     """The tensor repeated along each dimension (new leading ones where there are more repeats)."""
@@ -454,6 +460,7 @@ def diag(self, diagonal):
     "diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
     names=("diag_embed", "Tensor.diag_embed"),
     out=False,
+    node="DiagEmbedBackward0",
 )
 def diag_embed(self, offset, dim1, dim2):
     """Matrices in two new dimensions with the last dimension on their diagonal."""

@@ -97,6 +97,8 @@ def _check_kernel_dtype(query: core.Tensor) -> None:
     names=(),
     out=False,
     nondifferentiable=(1,),
+    node="ScaledDotProductFlashAttentionForCpuBackward0",
+    edges=("query", "key", "value"),
 )
 class FlashAttention:
     """The fused kernel on `[B, H, L, E]`, key and value `[B, Hkv, S, ...]`, mask expanded to `[B,

@@ -122,6 +122,7 @@ def _check_bias(
     "int[] output_size) -> Tensor",
     names=(),
     out=False,
+    node="ConvolutionBackward0",
 )
 class _conv:
     """The convolution with explicit output sizes; `padding` is that before each dimension."""
@@ -189,6 +190,7 @@ class _conv:
     "dilation, int groups, int[] input_size) -> Tensor",
     names=(),
     out=False,
+    node="ConvolutionBackward0",
 )
 class _conv_input:
     """The transpose of the convolution in its input, what each input element received, weighted;

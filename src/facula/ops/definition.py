@@ -94,6 +94,15 @@ class Definition:
     #: what only the gradient of another argument reads, so that it is kept (and may not be written to) only where
     #: that is asked for, and is given as its `_meta` otherwise: argument -> the other
     kept_for: Mapping[str, str] = MappingProxyType({})
+    #: what PyTorch calls the node that a call leaves in the history, where that is not the operator's name with
+    #: "Backward0": the name, or a function of a `core.NodeCall`; of a composite, whose last node is called so, of
+    #: its result and arguments
+    node: str | Callable[..., str | None] | None = None
+    #: the arguments whose edges such a node shows in `next_functions`, where those are not all that may have a gradient
+    edges: tuple[str, ...] | Callable[..., tuple[str, ...]] = ()
+    #: where a number given for a tensor has an edge like one, as PyTorch makes it a tensor first: "right" or on
+    #: "both" sides
+    wraps_numbers: str = ""
     #: the tangent: "linear", "multilinear" or a function; None derives it
     jvp: str | Callable[..., Any] | None = None
     #: the results that have no gradient

@@ -263,6 +263,9 @@ class masked_scatter_backward:
     inplace=True,
     expanded=True,
     out=False,
+    node=lambda result, self, mask, value: (
+        f"MaskedFillBackward{int(isinstance(value, core.Tensor))}"
+    ),
 )
 def masked_fill(self, mask, value):
     """A copy of `self` with `value` (a number or a 0-d tensor) where `mask` is true.

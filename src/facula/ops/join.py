@@ -302,7 +302,12 @@ def column_stack(tensors: tuple[Any, ...]) -> Any:
     return F.hstack([t.reshape((t.numel(), 1)) if t.dim() <= 1 else t for t in tensors])
 
 
-@composite("block_diag(Tensor[]... tensors=()) -> Tensor", names=("block_diag",), out=False)
+@composite(
+    "block_diag(Tensor[]... tensors=()) -> Tensor",
+    names=("block_diag",),
+    out=False,
+    node="BlockDiagBackward0",
+)
 def block_diag(tensors: tuple[Any, ...]) -> Any:
     """A matrix with the given matrices (vectors are rows, numbers 1 by 1) along its diagonal, zero
     elsewhere.

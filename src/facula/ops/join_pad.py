@@ -154,8 +154,16 @@ def _check_index_pad(self: core.Tensor, pad: tuple[int, ...], mode: str) -> list
     return shape
 
 
+#: what PyTorch calls the operators of these modes
+_PADS = {"reflect": "Reflection", "replicate": "Replication", "circular": "Circular"}
+
+
 @operator(
-    "_pad_index(Tensor self, int[] pad, str mode) -> Tensor", names=(), out=False, quantized="moves"
+    "_pad_index(Tensor self, int[] pad, str mode) -> Tensor",
+    names=(),
+    out=False,
+    quantized="moves",
+    node=lambda call: f"{_PADS[call.saved['mode']]}Pad{len(call.saved['pad']) // 2}DBackward0",
 )
 class _pad_index:
     """Padding with values of the tensor itself, in up to three dimensions."""

@@ -233,6 +233,7 @@ def _reflected(packed: core.Tensor, tau: core.Tensor, other: object, conjugate: 
     "linalg_householder_product(Tensor A, Tensor tau) -> Tensor",
     names=("linalg.householder_product",),
     keyword_aliases=_FIRST,
+    node="LinalgHouseholderProductBackward0",
 )
 def linalg_householder_product(A, tau):  # noqa: N803
     """The first columns of the product of Householder reflections, stored below the diagonal.
@@ -263,6 +264,7 @@ def orgqr(self, tau):
 @composite(
     "ormqr(Tensor self, Tensor tau, Tensor other, bool left=True, bool transpose=False) -> Tensor",
     keyword_aliases={"input2": "tau", "input3": "other"},
+    node="OrmqrBackward0",
 )
 def ormqr(self, tau, other, left, transpose):
     """Q @ other (other @ Q unless `left`; Q^H with `transpose`) for the product Q of reflections."""
@@ -378,6 +380,7 @@ def _full_rank(a: Any, b: object) -> Any:
     "Tensor residuals, Tensor rank, Tensor singular_values)",
     names=("linalg.lstsq",),
     keyword_aliases=_FIRST | {"b": "B", "self": "A"},
+    node="LinalgLstsqBackward0",
 )
 def linalg_lstsq(A, B, rcond, driver):  # noqa: N803
     """X with least |A X - B|; residuals, ranks and singular values where they exist, else empty."""

@@ -46,7 +46,9 @@ def _approximant(x: core.Tensor, degree: int) -> Any:
     return F._linalg_solve(even - odd, even + odd, "")[0]
 
 
-@operator("_matrix_exp(Tensor self) -> Tensor", names=(), out=False)
+@operator(
+    "_matrix_exp(Tensor self) -> Tensor", names=(), out=False, node="LinalgMatrixExpBackward0"
+)
 class _matrix_exp:
     """The exponential of square matrices."""
 

@@ -60,6 +60,7 @@ def not_invertible(info: int) -> str:
     names=(),
     out=False,
     nondifferentiable=(1, 2, 3),
+    node="LinalgSolveExBackward0",
 )
 class _linalg_solve:
     """The solution X of A @ X = B."""
@@ -93,6 +94,7 @@ class _linalg_solve:
     names=(),
     out=False,
     nondifferentiable=(1,),
+    node="LinalgInvExBackward0",
 )
 class _linalg_inverse:
     """The inverse of A."""

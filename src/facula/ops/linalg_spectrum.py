@@ -99,7 +99,12 @@ class _linalg_eigh:
         return vectors @ inner @ adjoint(vectors)
 
 
-@operator("_linalg_eigvalsh(Tensor A, bool upper, str check) -> Tensor", names=(), out=False)
+@operator(
+    "_linalg_eigvalsh(Tensor A, bool upper, str check) -> Tensor",
+    names=(),
+    out=False,
+    node="LinalgEighBackward0",
+)
 class _linalg_eigvalsh:
     """Ascending eigenvalues of Hermitian matrices."""
 
@@ -161,7 +166,12 @@ class _linalg_eig:
         return grad if A_meta.dtype.is_complex else F.real(grad)
 
 
-@operator("_linalg_eigvals(Tensor A, str check) -> Tensor", names=("_linalg_eigvals",), out=False)
+@operator(
+    "_linalg_eigvals(Tensor A, str check) -> Tensor",
+    names=("_linalg_eigvals",),
+    out=False,
+    node="LinalgEigBackward0",
+)
 class _linalg_eigvals:
     """Complex eigenvalues in no order."""
 
@@ -256,7 +266,9 @@ def _skew(x: core.Tensor) -> Any:
     return x - adjoint(x)
 
 
-@operator("_linalg_svdvals(Tensor A, str check) -> Tensor", names=(), out=False)
+@operator(
+    "_linalg_svdvals(Tensor A, str check) -> Tensor", names=(), out=False, node="LinalgSvdBackward0"
+)
 class _linalg_svdvals:
     """Singular values, descending."""
 

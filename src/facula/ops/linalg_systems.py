@@ -96,7 +96,11 @@ def cholesky_solve(B, L, upper):  # noqa: N803
     return F._cholesky_solve(*broadcast("cholesky_solve", B, L), upper)
 
 
-@composite("cholesky_inverse(Tensor L, bool upper=False) -> Tensor", keyword_aliases={"input": "L"})
+@composite(
+    "cholesky_inverse(Tensor L, bool upper=False) -> Tensor",
+    keyword_aliases={"input": "L"},
+    node="CholeskyInverseBackward0",
+)
 def cholesky_inverse(L, upper):  # noqa: N803
     """The inverse of A, of which this is the Cholesky factor."""
     check_numbers("cholesky_inverse", L)
@@ -157,7 +161,11 @@ def linalg_solve_ex(A, B, left, check_errors):  # noqa: N803
     return _solved("linalg.solve_ex", A, B, left, "torch.linalg.solve_ex" if check_errors else "")
 
 
-@composite("linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor", names=("linalg.solve",))
+@composite(
+    "linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor",
+    names=("linalg.solve",),
+    node="LinalgSolveExBackward0",
+)
 def linalg_solve(A, B, left):  # noqa: N803
     """X with A X = B, or X A = B unless `left`; B may be a vector or a batch of vectors."""
     return _solved("linalg.solve", A, B, left, "torch.linalg.solve")[0]
@@ -298,6 +306,7 @@ def linalg_lu_factor(A, pivot):  # noqa: N803
     "linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)",
     names=("linalg.lu",),
     keyword_aliases=_FIRST,
+    node="LinalgLuBackward0",
 )
 def linalg_lu(A, pivot):  # noqa: N803
     """A = P L U with a permutation, a lower triangle with unit diagonal, and an upper triangle."""
@@ -312,6 +321,7 @@ def linalg_lu(A, pivot):  # noqa: N803
     "lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) "
     "-> (Tensor P, Tensor L, Tensor U)",
     names=("lu_unpack",),
+    node="LuUnpackBackward0",
 )
 def lu_unpack(LU_data, LU_pivots, unpack_data, unpack_pivots):  # noqa: N803
     """P, L and U out of `lu_factor`'s results; what is not asked for is empty.
@@ -356,6 +366,7 @@ def lu_unpack(LU_data, LU_pivots, unpack_data, unpack_pivots):  # noqa: N803
     "linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) "
     "-> Tensor",
     names=("linalg.lu_solve",),
+    node="LinalgLuSolveBackward0",
 )
 def linalg_lu_solve(LU, pivots, B, left, adjoint):  # noqa: N803
     """X with A X = B (A^H X = B with `adjoint`, X A = B unless `left`) out of the factors of A.
@@ -402,6 +413,7 @@ def _check_pivots(op: str, pivots: core.Tensor) -> None:
 @composite(
     "lu_solve(Tensor b, Tensor LU_data, Tensor LU_pivots) -> Tensor",
     keyword_aliases={"input": "b"},
+    node="LinalgLuSolveBackward0",
 )
 def lu_solve(b, LU_data, LU_pivots):  # noqa: N803
     """As `linalg.lu_solve`, with the right-hand sides first.

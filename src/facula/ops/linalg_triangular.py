@@ -116,6 +116,7 @@ def not_positive(info: int) -> str:
     names=(),
     out=False,
     nondifferentiable=(1,),
+    node="LinalgCholeskyExBackward0",
 )
 class _linalg_cholesky:
     """The lower (or upper) triangular factor of Hermitian matrices, of which it reads that
@@ -308,6 +309,7 @@ def _right(x: core.Tensor, square: core.Tensor) -> Any:
     names=(),
     out=False,
     nondifferentiable=(1, 2),
+    node="LinalgLuFactorExBackward0",
 )
 class _linalg_lu_factor:
     """L (unit diagonal, below) and U in one matrix, the exchanges of rows, and the first zero

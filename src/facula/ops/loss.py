@@ -287,6 +287,15 @@ def _probability_loss(
     return loss.sum() if reduction == "sum" else loss
 
 
+def _cross_entropy_node(
+    result: core.Tensor, input: core.Tensor, target: core.Tensor, *rest: Any
+) -> str | None:
+    """What PyTorch calls the last step of a cross entropy with classes."""
+    if target.dtype.is_floating_point:
+        return None
+    return "NllLossBackward0" if input.dim() < 3 else "NllLoss2DBackward0"
+
+
 @composite(
     "functional_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? "
     "size_average=None, "
@@ -295,6 +304,7 @@ def _probability_loss(
     names=("nn.functional.cross_entropy",),
     out=False,
     autocast="float32",
+    node=_cross_entropy_node,
 )
 def functional_cross_entropy(
     input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing
@@ -332,7 +342,12 @@ def nll_rows(input: core.Tensor, target: core.Tensor, ignore_index: int) -> Any:
     return F.where(kept, -chosen, F.zeros_like(chosen))
 
 
-@operator("_nll_rows(Tensor input, Tensor target, int ignore_index) -> Tensor", names=(), out=False)
+@operator(
+    "_nll_rows(Tensor input, Tensor target, int ignore_index) -> Tensor",
+    names=(),
+    out=False,
+    node="NllLossBackward0",
+)
 class NllRows:
     """-input at the target's class of each row, 0 where the target is ignored."""
 
@@ -373,6 +388,9 @@ class NllRows:
     names=("nn.functional.nll_loss",),
     out=False,
     autocast="float32",
+    node=lambda result, input, *rest: (
+        "NllLossBackward0" if input.dim() < 3 else "NllLoss2DBackward0"
+    ),
 )
 def nll_loss(input, target, weight, size_average, ignore_index, reduce, reduction):
     """The negative log-likelihood: -weight[target] * input[target], over the class dimension."""
@@ -452,7 +470,12 @@ def _share(grad: core.Tensor, input: core.Tensor, mean: bool) -> Any:
     return grad / input.numel() if mean and input.numel() else grad
 
 
-@operator("mse_total(Tensor input, Tensor target, bool mean) -> Tensor", names=(), out=False)
+@operator(
+    "mse_total(Tensor input, Tensor target, bool mean) -> Tensor",
+    names=(),
+    out=False,
+    node="MseLossBackward0",
+)
 class MseTotal:
     """The sum or mean of squared differences, in one pass."""
 
@@ -490,7 +513,12 @@ class L1Total:
         yield (S(3, 4), S(3, 4), False), {}
 
 
-@operator("bce_logits_total(Tensor input, Tensor target, bool mean) -> Tensor", names=(), out=False)
+@operator(
+    "bce_logits_total(Tensor input, Tensor target, bool mean) -> Tensor",
+    names=(),
+    out=False,
+    node="BinaryCrossEntropyWithLogitsBackward0",
+)
 class BceLogitsTotal:
     """The sum or mean of the binary cross-entropy of logits, in one pass."""
 

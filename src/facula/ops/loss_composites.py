@@ -20,10 +20,10 @@ from facula.ops.registry import F, composite, operator
 _FUNCTIONAL = "nn.functional."
 
 
-def _loss(schema: str, autocast: str | None = "float32") -> Any:
+def _loss(schema: str, autocast: str | None = "float32", node: str | None = None) -> Any:
     """A composite that appears in `nn.functional` alone; autocast computes it in float32."""
     name = schema.partition("(")[0]
-    return composite(schema, names=(_FUNCTIONAL + name,), out=False, autocast=autocast)
+    return composite(schema, names=(_FUNCTIONAL + name,), out=False, autocast=autocast, node=node)
 
 
 def _same_shape(op: str, input: core.Tensor, target: core.Tensor) -> None:
@@ -48,7 +48,10 @@ def _broadcasts_once(shape: Any, target: Any) -> bool:
 # --- regression
 
 
-@_loss(f"smooth_l1_loss(Tensor input, Tensor target, {LEGACY}, float beta=1.0) -> Tensor")
+@_loss(
+    f"smooth_l1_loss(Tensor input, Tensor target, {LEGACY}, float beta=1.0) -> Tensor",
+    node="SmoothL1LossBackward0",
+)
 def smooth_l1_loss(
     input: core.Tensor,
     target: core.Tensor,
@@ -75,7 +78,8 @@ def smooth_l1_loss(
 
 @_loss(
     "huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0, Tensor? "
-    "weight=None) -> Tensor"
+    "weight=None) -> Tensor",
+    node="HuberLossBackward0",
 )
 def huber_loss(
     input: core.Tensor, target: core.Tensor, reduction: str, delta: float, weight: Any
@@ -237,6 +241,7 @@ def kl_div(
     "size_average=None, "
     "bool? reduce=None, str reduction='mean') -> Tensor",
     autocast="cpu float32",
+    node="BinaryCrossEntropyBackward0",
 )
 def binary_cross_entropy(
     input: core.Tensor,
@@ -291,7 +296,10 @@ class BinaryCrossEntropyElements:
         yield (S(3, 4, low=0.1, high=0.9), S(3, 4, low=0.0, high=1.0)), {}
 
 
-@_loss(f"soft_margin_loss(Tensor input, Tensor target, {LEGACY}) -> Tensor")
+@_loss(
+    f"soft_margin_loss(Tensor input, Tensor target, {LEGACY}) -> Tensor",
+    node="SoftMarginLossBackward0",
+)
 def soft_margin_loss(
     input: core.Tensor, target: core.Tensor, size_average: Any, reduce: Any, reduction: str
 ) -> Any:
@@ -434,7 +442,8 @@ def _check_classes(op: str, input: Any, rows: Any, target: Any, weight: Any) -> 
 @_loss(
     "multi_margin_loss(Tensor input, Tensor target, int p=1, float margin=1.0, Tensor? "
     "weight=None, "
-    "bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor"
+    "bool? size_average=None, bool? reduce=None, str reduction='mean') -> Tensor",
+    node="MultiMarginLossBackward0",
 )
 def multi_margin_loss(
     input: core.Tensor,
@@ -474,7 +483,10 @@ def multi_margin_loss(
     return reduced(loss.reshape(()) if single else loss, reduction)
 
 
-@_loss(f"multilabel_margin_loss(Tensor input, Tensor target, {LEGACY}) -> Tensor")
+@_loss(
+    f"multilabel_margin_loss(Tensor input, Tensor target, {LEGACY}) -> Tensor",
+    node="MultilabelMarginLossBackward0",
+)
 def multilabel_margin_loss(
     input: core.Tensor, target: core.Tensor, size_average: Any, reduce: Any, reduction: str
 ) -> Any:

@@ -450,13 +450,19 @@ def _conjugate(x: core.Tensor) -> Any:
     return x.conj() if x.dtype.is_complex else x
 
 
-@composite("vdot(Tensor self, Tensor other) -> Tensor", autocast="accelerator widest")
+@composite(
+    "vdot(Tensor self, Tensor other) -> Tensor", autocast="accelerator widest", node="VdotBackward0"
+)
 def vdot(self, other):
     """The sum of products of two vectors, the first conjugated."""
     return F.dot(_conjugate(self), other)
 
 
-@composite("mv(Tensor self, Tensor vec) -> Tensor", autocast="accelerator lower, cpu unchanged")
+@composite(
+    "mv(Tensor self, Tensor vec) -> Tensor",
+    autocast="accelerator lower, cpu unchanged",
+    node="MvBackward0",
+)
 def mv(self, vec):
     """The product of a matrix and a vector, [m, k] and [k] -> [m].
 
@@ -560,11 +566,26 @@ def _batched(self: core.Tensor, other: core.Tensor) -> Any:
     return F.bmm(a, b).reshape((*batch, m, n))
 
 
+def _product_node(call: core.NodeCall) -> str:
+    """What PyTorch's last step of a linear layer is: a product of matrices, in the shape of the input's rows."""
+    if call.rank == 2:
+        return "MmBackward0" if "bias" in call.missing else "AddmmBackward0"
+    if "bias" not in call.missing:
+        return "ViewBackward0"
+    return "UnsafeViewBackward0" if call.rank > 2 else "SqueezeBackward4"
+
+
+def _product_edges(call: core.NodeCall) -> tuple[str, ...]:
+    return ("input", "weight") if "bias" in call.missing else ("bias", "input", "weight")
+
+
 @operator(
     "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
     names=("nn.functional.linear",),
     autocast="lower",
     quantizers={"xnnpack": "layer", "x86": "layer"},
+    node=_product_node,
+    edges=_product_edges,
 )
 class linear:
     """input @ weight.T + bias, [..., k] with weight [n, k] and bias [n] -> [..., n]."""

@@ -20,6 +20,7 @@ from facula.ops.registry import F, composite
     "addmv(Tensor self, Tensor mat, Tensor vec, *, Number beta=1, Number alpha=1) -> Tensor",
     inplace=True,
     autocast="accelerator lower, cpu unchanged",
+    node="AddmvBackward0",
 )
 def addmv(self, mat, vec, beta, alpha):
     """beta * self + alpha * mat @ vec; self broadcasts.
@@ -53,6 +54,7 @@ def addmv(self, mat, vec, beta, alpha):
 @composite(
     "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Number beta=1, Number alpha=1) -> Tensor",
     autocast="lower",
+    node="AddbmmBackward0",
 )
 def addbmm(self, batch1, batch2, beta, alpha):
     """beta * self + alpha * the sum of the batch's products, taken as one product over (batch,
@@ -122,6 +124,7 @@ def outer(self, vec2):
     "addr(Tensor self, Tensor vec1, Tensor vec2, *, Number beta=1, Number alpha=1) -> Tensor",
     inplace=True,
     autocast="accelerator lower, cpu unchanged",
+    node="AddrBackward0",
 )
 def addr(self, vec1, vec2, beta, alpha):
     """beta * self + alpha * the outer product; self broadcasts and is ignored when beta is 0."""
@@ -355,6 +358,7 @@ def cheapest_order(sizes: list[int]) -> list[list[int]]:
 @composite(
     "pdist(Tensor self, float p=2.0) -> Tensor",
     names=("pdist", "_pdist_forward", "nn.functional.pdist"),
+    node="PdistBackward0",
 )
 def pdist(self, p):
     """The distances of all pairs of rows, those of the first row first."""

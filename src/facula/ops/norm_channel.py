@@ -118,6 +118,8 @@ def _statistics(x: core.Tensor, count: int) -> tuple[Any, Any]:
     names=(),
     out=False,
     nondifferentiable=(1, 2, 3, 4),
+    node="NativeBatchNormBackward0",
+    edges=("input", "weight", "bias"),
 )
 class BatchNormTrain:
     """The normalised tensor; mean and inverse deviation of each channel; the new running mean and
@@ -226,6 +228,8 @@ def _batch_formula(
     "-> Tensor",
     names=(),
     out=False,
+    node="NativeBatchNormBackward0",
+    edges=("input", "weight", "bias"),
 )
 class BatchNormEval:
     """(x - running_mean) / sqrt(running_var + eps) * weight + bias."""

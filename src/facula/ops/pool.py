@@ -220,6 +220,11 @@ _WIDER = {
 }
 
 
+def pool_node(name: str, sizes: Sequence[int]) -> str:
+    """PyTorch's name of a pool over so many dimensions; what has one is a pool over two there, and squeezed."""
+    return "SqueezeBackward1" if len(sizes) == 1 else name.format(len(sizes))
+
+
 @operator(
     "_max_pool(Tensor self, int[] kernel, int[] stride, int[] padding, int[] dilation, bool "
     "ceil_mode, int index_bytes) "
@@ -227,6 +232,7 @@ _WIDER = {
     names=(),
     out=False,
     quantized="moves",
+    node=lambda call: pool_node("MaxPool{}DWithIndicesBackward0", call.saved["kernel"]),
 )
 class MaxPool:
     """The largest value of each window and its flat position in the plane.
@@ -290,6 +296,7 @@ class MaxPool:
     names=(),
     out=False,
     quantized="moves",
+    node=lambda call: pool_node("AdaptiveMaxPool{}DBackward0", call.saved["output_size"]),
 )
 class AdaptiveMaxPool:
     """The largest value of each of `output_size` equal parts, and its flat position in the
@@ -507,6 +514,7 @@ class PlaneScatter:
     names=(),
     out=False,
     quantized="averages",
+    node=lambda call: pool_node("AvgPool{}DBackward0", call.saved["kernel"]),
 )
 class AvgPool:
     """The mean of each window; divisor 0: the number of positions, with or without padding."""
@@ -598,7 +606,12 @@ def _average_gradient(
     _store(out, target)
 
 
-@operator("_adaptive_avg_pool(Tensor self, int[] output_size) -> Tensor", names=(), out=False)
+@operator(
+    "_adaptive_avg_pool(Tensor self, int[] output_size) -> Tensor",
+    names=(),
+    out=False,
+    node=lambda call: pool_node("AdaptiveAvgPool{}DBackward0", call.saved["output_size"]),
+)
 class AdaptiveAvgPool:
     """The mean of each of `output_size` equal parts."""
 

@@ -44,6 +44,7 @@ def run_sum(kernel: str, out: object, x: core.Tensor, dims: tuple[int, ...]) -> 
     autocast="accelerator float32",
     overload="dim=dim_IntList",
     out_cast=True,
+    node=lambda call: "SumBackward0" if not call.saved["dim"] else "SumBackward1",
 )
 class Sum:
     """The sum of the elements, over all or over some dimensions. Integers and bools add up in
@@ -140,6 +141,7 @@ def _mean_dtype(op: str, self: core.Tensor, dtype: core.dtype) -> Any:
     out_kind=True,
     quantized="averages",
     quantizers={"fx": "shared", "xnnpack": "shared"},
+    node=lambda call: "MeanBackward0" if not call.saved["dim"] else "MeanBackward1",
 )
 class Mean:
     """The mean of the elements, over all or over some dimensions."""
@@ -217,6 +219,7 @@ def _product_gradient(grad: core.Tensor, x: core.Tensor, dim: int) -> Any:
     overload="dim=dim_int",
     autocast="float32",
     out_cast=True,
+    node=lambda call: "ProdBackward0" if not call.saved["dim"] else "ProdBackward1",
 )
 class Prod:
     """The product of the elements, over all or along one dimension. Integers and bools multiply in
@@ -416,7 +419,7 @@ def _deviation_gradient(
     return _variance_gradient(half, self, dim, correction, keepdim)
 
 
-@operator(f"var_correction({_SPREAD}) -> Tensor", names=(), out=False)
+@operator(f"var_correction({_SPREAD}) -> Tensor", names=(), out=False, node="VarBackward0")
 class Variance:
     """The variance with `count - correction` degrees of freedom."""
 
@@ -438,7 +441,13 @@ class Variance:
         yield (S(3, 4), (1,), 1.0, False), {}
 
 
-@operator(f"std_correction({_SPREAD}) -> Tensor", names=(), out=False, quantized="same range")
+@operator(
+    f"std_correction({_SPREAD}) -> Tensor",
+    names=(),
+    out=False,
+    quantized="same range",
+    node="StdBackward0",
+)
 class Deviation:
     """The square root of the variance."""
 
@@ -474,7 +483,12 @@ def _add_mean_gradient(gradient: Any, grad: core.Tensor, self: Any, dim: Any, ke
     return part if gradient is None else gradient + part
 
 
-@operator(f"var_mean_correction({_SPREAD}) -> (Tensor, Tensor)", names=(), out=False)
+@operator(
+    f"var_mean_correction({_SPREAD}) -> (Tensor, Tensor)",
+    names=(),
+    out=False,
+    node="VarMeanBackward0",
+)
 class VarianceMean:
     """Variance and mean from one pass over memory."""
 
@@ -500,7 +514,12 @@ class VarianceMean:
         yield (S(3, 4), (1,), 1.0, False), {}
 
 
-@operator(f"std_mean_correction({_SPREAD}) -> (Tensor, Tensor)", names=(), out=False)
+@operator(
+    f"std_mean_correction({_SPREAD}) -> (Tensor, Tensor)",
+    names=(),
+    out=False,
+    node="StdMeanBackward0",
+)
 class DeviationMean:
     """Standard deviation and mean from one pass over memory."""
 

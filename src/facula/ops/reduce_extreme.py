@@ -212,7 +212,9 @@ def _to_chosen(
 
 
 @operator(
-    "max_dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", names=()
+    "max_dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+    names=(),
+    node="MaxBackward0",
 )
 class MaxDim:
     """The largest elements along one dimension and their positions."""
@@ -235,7 +237,9 @@ class MaxDim:
 
 
 @operator(
-    "min_dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", names=()
+    "min_dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+    names=(),
+    node="MinBackward0",
 )
 class MinDim:
     """The smallest elements along one dimension and their positions."""
@@ -284,6 +288,9 @@ def _extreme(op: str, self: core.Tensor, dim: int | None, keepdim: bool, other: 
     "max(Tensor self, any dim=None, bool keepdim=False, *, Tensor? other=None) -> any",
     quantized="moves",
     quantizers={"fx": "shared"},
+    node=lambda result, self, dim, keepdim, other: (
+        None if dim is not None or other is not None else "MaxBackward1"
+    ),
 )
 def max_(self, dim, keepdim, other):
     """The largest element; or (values, indices) along `dim`; or, with a tensor, the larger of each
@@ -295,6 +302,9 @@ def max_(self, dim, keepdim, other):
     "min(Tensor self, any dim=None, bool keepdim=False, *, Tensor? other=None) -> any",
     quantized="moves",
     quantizers={"fx": "shared"},
+    node=lambda result, self, dim, keepdim, other: (
+        None if dim is not None or other is not None else "MinBackward1"
+    ),
 )
 def min_(self, dim, keepdim, other):
     """The smallest element; or (values, indices) along `dim`; or, with a tensor, the smaller of

@@ -55,6 +55,7 @@ def _check_kind(self: core.Tensor, dtype: core.dtype) -> None:
     names=(),
     out=False,
     autocast="accelerator float32",
+    node="LinalgVectorNormBackward0",
 )
 class VectorNorm:
     """The norm (sum |x|**ord)**(1/ord) of real elements; ord 0 counts, +-inf give the extremes."""
@@ -164,6 +165,7 @@ def _norm_gradient(
     "dtype=None) -> Tensor",
     names=("linalg.vector_norm",),
     autocast="accelerator float32",
+    node="LinalgVectorNormBackward0",
 )
 def linalg_vector_norm(x, ord, dim, keepdim, dtype):
     """The norm of the elements, over all or over some dimensions."""
@@ -206,6 +208,7 @@ def norm(self, p, dim, keepdim, dtype):
     "dist(Tensor self, Tensor other, Number p=2) -> Tensor",
     out=False,
     autocast="accelerator float32",
+    node="DistBackward0",
 )
 def dist(self, other, p):
     """The p-norm of the difference."""
@@ -216,6 +219,7 @@ def dist(self, other, p):
     "renorm(Tensor self, Number p, int dim, Number maxnorm) -> Tensor",
     inplace=True,
     autocast="accelerator float32",
+    node="RenormBackward0",
 )
 def renorm(self, p, dim, maxnorm):
     """Scale each slice along `dim` down to a norm of at most `maxnorm`."""

@@ -262,7 +262,8 @@ class Composite(Definition):
         self.wrap_results = _result_type(self.schema)
 
     def complete(self, operator: core.Op) -> None:
-        operator.set_impl(self.body if self.wrap_results is None else self._named(), None)
+        body = self.body if self.wrap_results is None else self._named()
+        operator.set_impl(body if self.node is None else _labelled(body, self.node), None)
 
     def _named(self) -> Callable[..., Any]:
         """The body, with its results in the named tuple."""
@@ -273,6 +274,24 @@ class Composite(Definition):
             return wrap(results) if isinstance(results, tuple) else results
 
         return run
+
+
+def _labelled(
+    body: Callable[..., Any], node: str | Callable[..., str | None]
+) -> Callable[..., Any]:
+    """The body of a composite, with its last node called as PyTorch calls the node of the whole."""
+
+    def run(*args: Any) -> Any:
+        before = core.node_count()
+        results = body(*args)
+        if core.node_count() != before:
+            for result in results if isinstance(results, (tuple, list)) else (results,):
+                name = node if isinstance(node, str) else node(result, *args)
+                if name is not None and isinstance(result, core.Tensor):
+                    core.label_node(result, name, before)
+        return results
+
+    return run
 
 
 #: the named tuples of operators with named results: `facula.return_types`

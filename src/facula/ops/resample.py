@@ -54,11 +54,24 @@ def _launch(
     core.kernel(kernel)((out, x), numbers, tuple(float(s) for s in full(scales, 0)))
 
 
+def _upsample_node(call: core.NodeCall) -> str:
+    """PyTorch has an operator for each way of interpolation and number of dimensions."""
+    way, space = call.saved["method"], len(call.saved["sizes"])
+    if way == CUBIC:
+        name = "Bicubic"
+    elif way == MODES["bilinear"][0]:
+        name = {1: "Linear", 2: "Bilinear", 3: "Trilinear"}[space]
+    else:
+        name = "NearestExact" if way else "Nearest"
+    return f"Upsample{name}{space}D{'Aa' if call.saved['antialias'] else ''}Backward0"
+
+
 @operator(
     "_resample(Tensor self, int[] sizes, int method, bool align_corners, bool antialias, float[] "
     "scales) -> Tensor",
     names=(),
     out=False,
+    node=_upsample_node,
 )
 class Resample:
     """Separable interpolation to `sizes`; method: see `MODES`; scales: 0 where sizes alone give

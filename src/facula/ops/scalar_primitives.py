@@ -487,7 +487,8 @@ acos = declare("acos", 1, lambda t, r, x: -t * rsqrt(1.0 - x * x), numpy="arccos
 atan = declare("atan", 1, lambda t, r, x: t / (x * x + 1.0), numpy="arctan", fold=math.atan)
 sinh = declare("sinh", 1, lambda t, r, x: t * cosh(x), fold=math.sinh)
 cosh = declare("cosh", 1, lambda t, r, x: t * sinh(x), fold=math.cosh)
-tanh = declare("tanh", 1, lambda t, r, x: t * (1.0 - r * r), fold=math.tanh)
+# (1 - r) is exact where r is near 1, and 1 - r * r is not: there it depends on whether a compiler fuses the product
+tanh = declare("tanh", 1, lambda t, r, x: t * ((1.0 - r) * (1.0 + r)), fold=math.tanh)
 asinh = declare("asinh", 1, lambda t, r, x: t * rsqrt(x * x + 1.0), numpy="arcsinh")
 acosh = declare("acosh", 1, lambda t, r, x: t * rsqrt(x * x - 1.0), numpy="arccosh")
 atanh = declare("atanh", 1, lambda t, r, x: t / (1.0 - x * x), numpy="arctanh")

@@ -384,6 +384,7 @@ def _define_median_along(name: str, mode: int) -> None:
     @operator(
         f"_{name}_dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
         names=(),
+        node=f"{name.title()}Backward1",
     )
     class along:
         vmap = "dims"
@@ -406,7 +407,7 @@ def _define_median_along(name: str, mode: int) -> None:
 def _define_median_of_all(name: str, mode: int) -> None:
     """The median of all elements; its gradient is spread over the elements that equal it."""
 
-    @operator(f"_{name}_all(Tensor self) -> Tensor", names=())
+    @operator(f"_{name}_all(Tensor self) -> Tensor", names=(), node=f"{name.title()}Backward0")
     class whole:
         vmap = getattr(batch_forms, f"{name}_all")
 

@@ -16,7 +16,7 @@ from facula.ops.reduce_launch import reduced_shape, wrap_dim
 from facula.ops.registry import F, composite
 
 
-@composite("trace(Tensor self) -> Tensor", autocast="cpu float32")
+@composite("trace(Tensor self) -> Tensor", autocast="cpu float32", node="TraceBackward0")
 def trace(self):
     """The sum of the diagonal of a matrix."""
     if self.dim() != 2:
@@ -173,7 +173,7 @@ def _cross(op: str, a: Any, b: Any, dim: int) -> Any:
     return a.roll(-1, d) * b.roll(-2, d) - a.roll(-2, d) * b.roll(-1, d)
 
 
-@composite("cross(Tensor self, Tensor other, int? dim=None) -> Tensor")
+@composite("cross(Tensor self, Tensor other, int? dim=None) -> Tensor", node="LinalgCrossBackward0")
 def cross(self, other, dim):
     """The vector product along `dim`, or along the first dimension of size 3."""
     if dim is None:
@@ -192,7 +192,9 @@ def cross(self, other, dim):
 
 
 @composite(
-    "linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor", names=("linalg.cross",)
+    "linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
+    names=("linalg.cross",),
+    node="LinalgCrossBackward0",
 )
 def linalg_cross(self, other, dim):
     """The vector product along `dim`."""

@@ -234,11 +234,17 @@ class unsqueeze:
         yield (S(3, 4), 1), {}
 
 
+def _squeeze_node(call: core.NodeCall) -> str:
+    dim = call.saved["dim"]
+    return f"SqueezeBackward{0 if dim is None else 1 if isinstance(dim, int) else 2}"
+
+
 @view(
     "squeeze(Tensor self, any dim=None) -> Tensor",
     inplace=True,
     overload="dim=dim",
     quantizers={"fx": "shared", "xnnpack": "shared"},
+    node=_squeeze_node,
 )
 class squeeze:
     """Without dimensions of size 1: all, or the given ones."""
@@ -252,7 +258,7 @@ class squeeze:
         dims = range(rank) if dim is None else dim if isinstance(dim, (tuple, list)) else (dim,)
         return x.squeeze(tuple(wrap_dim("squeeze", d, rank) + 1 for d in dims)) if rank else x
 
-    def backward(grad, self_shape):
+    def backward(grad, self_shape, dim):  # noqa: ARG001 - `dim` is kept for the node's name
         return grad.reshape(self_shape)
 
     def samples(S):
@@ -353,7 +359,21 @@ core.REAL_AND_COMPLEX[:] = (
 )
 
 
-@view("basic_index(Tensor self, any index) -> Tensor", names=(), copied=())
+def _index_node(call: core.NodeCall) -> str:
+    """What PyTorch's last step of an index is: it takes one after the other, and leaves out whole slices."""
+    index = call.saved["index"]
+    for item in reversed(index if isinstance(index, (tuple, list)) else (index,)):
+        if item is None:
+            return "UnsqueezeBackward0"
+        if isinstance(item, slice):
+            if item != slice(None):
+                return "SliceBackward0"
+        elif item is not Ellipsis:
+            return "SelectBackward0"
+    return "AliasBackward0"
+
+
+@view("basic_index(Tensor self, any index) -> Tensor", names=(), copied=(), node=_index_node)
 class basic_index:
     """The view that an index of ints, slices, None and Ellipsis gives."""
 

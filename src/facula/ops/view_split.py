@@ -152,6 +152,9 @@ def _even(self: Tensor, size: int, d: int) -> list[int]:
     keyword_aliases={"tensor": "self", "split_size_or_sections": "split_size"},
     copied=("",),
     quantizers={"fx": "shared"},
+    node=lambda result, self, split_size, dim: (
+        "SplitBackward0" if isinstance(split_size, int) else "SplitWithSizesBackward0"
+    ),
 )
 def split(self, split_size, dim):
     """Pieces of `split_size` (the last may be smaller), or of a list of sizes, along a
@@ -184,7 +187,10 @@ def split(self, split_size, dim):
 
 
 @composite(
-    "chunk(Tensor self, int chunks, int dim=0) -> Tensor[]", out=False, quantizers={"fx": "shared"}
+    "chunk(Tensor self, int chunks, int dim=0) -> Tensor[]",
+    out=False,
+    quantizers={"fx": "shared"},
+    node="SplitBackward0",
 )
 def chunk(self, chunks, dim):
     """At most `chunks` pieces of equal size along a dimension."""

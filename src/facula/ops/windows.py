@@ -268,6 +268,7 @@ def _in_order_of(like: core.Tensor, x: core.Tensor) -> Any:
     names=("pixel_shuffle", "nn.functional.pixel_shuffle"),
     quantized="moves",
     quantizers={"fx": "shared"},
+    node="PixelShuffleBackward0",
 )
 def pixel_shuffle(self, upscale_factor):
     """Channels become pixels: `[*, C * r * r, H, W]` to `[*, C, H * r, W * r]`."""
@@ -288,6 +289,7 @@ def pixel_shuffle(self, upscale_factor):
     names=("pixel_unshuffle", "nn.functional.pixel_unshuffle"),
     quantized="moves",
     quantizers={"fx": "shared"},
+    node="PixelUnshuffleBackward0",
 )
 def pixel_unshuffle(self, downscale_factor):
     """Pixels become channels: `[*, C, H * r, W * r]` to `[*, C * r * r, H, W]`."""
@@ -315,6 +317,7 @@ def pixel_unshuffle(self, downscale_factor):
     "channel_shuffle(Tensor self, int groups) -> Tensor",
     names=("channel_shuffle", "nn.functional.channel_shuffle"),
     quantized="moves",
+    node="ChannelShuffleBackward0",
 )
 def channel_shuffle(self, groups):
     """Channels in `groups` are dealt out in turn: `[N, g * c, *]` read as `[N, c, g, *]`."""

@@ -150,12 +150,13 @@ def check_pair(op: str, x: Tensor, tangent: Tensor) -> None:
             ),
             hint="convert it with .float()",
         )
-    if x.dtype is not tangent.dtype:
+    # another precision is taken as it is, as PyTorch takes it: what is computed with it promotes
+    if not is_differentiable(tangent) or tangent.dtype.is_complex != x.dtype.is_complex:
         fail(
-            RuntimeError,
+            ValueError,
             op,
-            f"a tangent of dtype {x.dtype} was required",
-            got=f"{tangent.dtype} (Expected tangent to have the same dtype as the primal)",
+            f"a tangent of the kind of {x.dtype} was required",
+            got=f"{tangent.dtype} (Expected tangent to be floating point or complex)",
             hint="tangent.to(primal.dtype) converts it",
         )
 

@@ -649,7 +649,7 @@ class PReLU(Module):
 
     Example:
         >>> facula.nn.PReLU()(facula.tensor([-2.0, -0.5, 0.0, 1.0]))
-        tensor([-0.5000, -0.1250,  0.0000,  1.0000], grad_fn=<PreluBackward0>)
+        tensor([-0.5000, -0.1250,  0.0000,  1.0000], grad_fn=<PreluKernelBackward0>)
     """
 
     __constants__ = ["num_parameters"]

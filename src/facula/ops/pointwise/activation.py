@@ -44,6 +44,7 @@ def _(grad, result):
     dtypes="int float",
     quantized="same range",
     quantizers={"fx": "shared"},
+    node="HardtanhBackward0",
 )
 def relu6(x):
     """``min(max(self, 0), 6)``."""
@@ -75,7 +76,7 @@ def _(grad, x, *, alpha):
     return s.where(x > 0, grad, grad * (alpha * s.exp(x)))
 
 
-@pointwise("selu(Tensor self) -> Tensor", names=("selu",), dtypes="float")
+@pointwise("selu(Tensor self) -> Tensor", names=("selu",), dtypes="float", node="EluBackward0")
 def selu(x):
     """Scaled `elu` that keeps mean 0 and variance 1 [Klambauer et al. 2017]."""
     return s.where(x > 0, SELU_SCALE * x, (SELU_SCALE * SELU_ALPHA) * s.expm1(x))
@@ -147,7 +148,7 @@ def _(grad, x, *, approximate):
     if approximate == "tanh":
         t = s.tanh(SQRT_2_OVER_PI * (x + CUBIC * x * x * x))
         inner = SQRT_2_OVER_PI * (1.0 + 3.0 * CUBIC * x * x)
-        return grad * (0.5 * (1.0 + t) + 0.5 * x * ((1.0 - t * t) * inner))
+        return grad * (0.5 * (1.0 + t) + 0.5 * x * (((1.0 - t) * (1.0 + t)) * inner))
     distribution = 0.5 * (1.0 + s.erf(x * SQRT_HALF))
     density = INV_SQRT_2PI * s.exp(-0.5 * x * x)
     return grad * (distribution + x * density)
@@ -361,6 +362,7 @@ def threshold(x, *, threshold, value):
     names=("nn.functional.logsigmoid",),
     dtypes="float",
     inplace=False,
+    node="LogSigmoidBackward0",
 )
 def logsigmoid(x):
     """``log(sigmoid(self)) = min(self, 0) - log(1 + exp(-|self|))``."""

@@ -161,6 +161,7 @@ def rrelu_(self, lower, upper, training, generator):
     names=("prelu", "Tensor.prelu", "nn.functional.prelu"),
     out=False,
     autocast="lower",
+    node="PreluKernelBackward0",
 )
 def prelu(self, weight):
     """`self` above zero, ``weight * self`` below; one weight, or one a channel (dimension 1) [He et al. 2015]."""
@@ -196,7 +197,9 @@ def prelu(self, weight):
     return F._prelu(self, weight)
 
 
-@composite("glu(Tensor self, int dim=-1) -> Tensor", names=("nn.functional.glu",))
+@composite(
+    "glu(Tensor self, int dim=-1) -> Tensor", names=("nn.functional.glu",), node="GluBackward0"
+)
 def glu(self, dim):
     """Gated linear unit ``a * sigmoid(b)`` of the halves of `self` along `dim` [Dauphin et al. 2016]."""
     if self.dim() == 0:

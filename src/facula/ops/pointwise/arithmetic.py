@@ -25,6 +25,7 @@ from facula.ops.registry import F, composite, operator, pointwise
     reference="numpy.add",
     shards="linear",
     quantizers={"fx": "arithmetic", "xnnpack": "arithmetic", "x86": "arithmetic"},
+    wraps_numbers="both",
 )
 def add(x, y, *, alpha):
     """Sum ``self + alpha * other``; of bools the logical or."""
@@ -40,6 +41,8 @@ def add(x, y, *, alpha):
     refuses_bools=True,
     reference="numpy.subtract",
     shards="linear",
+    wraps_numbers="right",
+    node=lambda call: "RsubBackward1" if "self" in call.aside else "SubBackward0",
 )
 def sub(x, y, *, alpha):
     """Difference ``self - alpha * other``."""
@@ -54,6 +57,7 @@ def sub(x, y, *, alpha):
     prebuilt=({"alpha": RUNTIME},),
     refuses_bools=True,
     inplace=False,
+    node=lambda call: "RsubBackward1" if "other" in call.aside else "RsubBackward0",
 )
 def rsub(x, y, *, alpha):
     """Difference the other way, ``other - alpha * self``."""
@@ -67,6 +71,7 @@ def rsub(x, y, *, alpha):
     reference="numpy.multiply",
     shards="multilinear",
     quantizers={"fx": "arithmetic", "xnnpack": "arithmetic"},
+    wraps_numbers="both",
 )
 def mul(x, y):
     """Product ``self * other``; of bools the logical and."""
@@ -136,6 +141,7 @@ def _square_dtype(common: core.dtype, variant: Any, values: object) -> Any:
     result_of=_square_dtype,
     unsupported=lambda code, chosen: code == "b8",
     reference="numpy.square",
+    node="PowBackward0",
 )
 def square(x):
     """``self * self``."""
@@ -173,6 +179,13 @@ def reciprocal(x):
     nonnegative_exponent=True,
     reference="numpy.power",
     autocast="accelerator float32",
+    node=lambda call: (
+        "PowBackward0"
+        if "exponent" in call.aside
+        else "PowBackward2"
+        if "self" in call.aside
+        else "PowBackward1"
+    ),
 )
 def pow(x, exponent):
     """``self ** exponent`` as in C99; integers wrap, and a negative exponent truncates towards zero."""
@@ -283,6 +296,7 @@ sub.complexes = _with_complex(sub, "alpha", lambda x, y, factor: x - factor * y)
     "lerp(Tensor self, Tensor end, Operand weight) -> Tensor",
     dtypes="float complex",
     out_exact=True,
+    node=lambda call: "LerpBackward0" if "weight" in call.aside else "LerpBackward1",
 )
 def lerp(x, end, weight):
     """Linear interpolation ``self + weight * (end - self)``, taken from the nearer end."""
@@ -315,6 +329,7 @@ def hypot(x, y):
     strict=("self",),
     dtypes="bool int float",
     reference="numpy.copysign",
+    node=lambda call: "CopysignBackward1" if "other" in call.aside else "CopysignBackward0",
 )
 def copysign(x, y):
     """The magnitude of ``self`` with the sign of ``other`` (of zeros too)."""

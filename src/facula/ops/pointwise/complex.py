@@ -33,7 +33,9 @@ def _(grad, x):
     )
 
 
-@pointwise("_conjugate(Tensor self) -> Tensor", names=(), reference="numpy.conj")
+@pointwise(
+    "_conjugate(Tensor self) -> Tensor", names=(), reference="numpy.conj", node="ConjBackward0"
+)
 def _conjugate(x):
     """Complex conjugate in new memory, of real tensors too."""
     return s.conj(x)
@@ -51,7 +53,9 @@ def conj(self):
     return F._conjugate(self) if self.is_complex() else self
 
 
-@composite("complex(Tensor real, Tensor imag) -> Tensor", names=("complex",))
+@composite(
+    "complex(Tensor real, Tensor imag) -> Tensor", names=("complex",), node="ComplexBackward0"
+)
 def complex(real, imag):
     """``real + i imag`` from two real tensors of one dtype."""
     if not {real.dtype, imag.dtype} <= {core.float16, core.float32, core.float64}:
@@ -76,7 +80,12 @@ def complex(real, imag):
     return F.view_as_complex(F.stack([real, imag], -1))
 
 
-@composite("polar(Tensor abs, Tensor angle) -> Tensor", names=("polar",), autocast="cpu float32")
+@composite(
+    "polar(Tensor abs, Tensor angle) -> Tensor",
+    names=("polar",),
+    autocast="cpu float32",
+    node="PolarBackward0",
+)
 def polar(abs, angle):
     """``abs * (cos(angle) + i sin(angle))``."""
     return F.complex(abs * F.cos(angle), abs * F.sin(angle))

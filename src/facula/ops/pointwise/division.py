@@ -43,6 +43,8 @@ def _no_rounding(code: str, chosen: dict[str, Any]) -> bool:
     prebuilt=({"rounding_mode": "trunc"}, {"rounding_mode": "floor"}),
     reference="numpy.divide",
     shards="first",
+    wraps_numbers="both",
+    node=lambda call: "MulBackward0" if "self" in call.aside else "DivBackward0",
 )
 def div(x, y, *, rounding_mode):
     """Quotient, exact (None), rounded towards zero (``"trunc"``) or down (``"floor"``)."""
@@ -83,6 +85,8 @@ def div(x, y, *, rounding_mode):
     of_numbers=True,
     result="float",
     reference="numpy.true_divide",
+    wraps_numbers="both",
+    node="DivBackward0",
 )
 def true_divide(x, y):
     """Exact quotient; integers give floats."""
@@ -107,6 +111,7 @@ def floor_divide(x, y):
     nonzero_divisor=True,
     dtypes="int float",
     reference="numpy.remainder",
+    node=lambda call: "RemainderBackward{}".format(0 if "other" in call.aside else 1),
 )
 def remainder(x, y):
     """Remainder with the sign of the divisor, ``self - other * floor(self / other)``."""
@@ -119,6 +124,7 @@ def remainder(x, y):
     nonzero_divisor=True,
     dtypes="int float",
     reference="numpy.fmod",
+    node=lambda call: "FmodBackward{}".format(0 if "other" in call.aside else 1),
 )
 def fmod(x, y):
     """Remainder with the sign of the dividend, ``self - other * trunc(self / other)``."""

@@ -241,7 +241,7 @@ def _(grad, x, *, eps):
     return s.where((x >= low) & (x <= 1.0 - low), slope, 0.0)
 
 
-@composite("ldexp(Tensor self, Tensor other) -> Tensor", inplace=True)
+@composite("ldexp(Tensor self, Tensor other) -> Tensor", inplace=True, node="LdexpBackward0")
 def ldexp(self, other):
     """``self * 2 ** other``, rounded once; whole exponents keep the dtype of `self`."""
     whole = not (other.is_floating_point() or other.is_complex() or other.dtype is core.bool_)

@@ -73,6 +73,7 @@ def fmin(x, y):
     prebuilt=({"min": True}, {"max": True}, {"min": True, "max": True}),
     quantized="same range",
     quantizers={"fx": "shared", "xnnpack": "shared"},
+    node=lambda call: "ClampBackward1" if {"min", "max"} <= call.aside else "ClampBackward0",
 )
 def clamp(x, low, high):
     """``min(max(self, min), max)``; a bound that is not given does not bind."""
