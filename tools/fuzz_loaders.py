@@ -76,6 +76,11 @@ def _fate(form: Format, data: bytes, watch: Watch) -> str:
         fate = "read"
     except PROMISED as error:
         checked, fate = None, type(error).__name__
+    except MemoryError as error:  # a file that asks for more than a batch has: the reader says it
+        checked, fate = (
+            None,
+            "MemoryError" if str(error).startswith("[") else "! MemoryError without words",
+        )
     except BaseException:
         watch.on = False  # the report reads and parses the source
         checked, fate = None, "! " + traceback.format_exc(limit=-2).replace("\n", " | ")

@@ -241,7 +241,11 @@ def test_shared_storages_refuse_another_size():
 
 
 #: what else gives up the GIL: it waits in memory of its own, and takes no pointer of a tensor
-WAITS = {"meeting.pxi": ["came = fk_meeting_wait(self.lines, self.size, self.step, limit)"]}
+WAITS = {
+    "meeting.pxi": [
+        "came = fk_meeting_wait(self.lines, self.size, self.step, limit, self.waited == self.step)"
+    ]
+}
 
 
 def test_every_launch_without_the_gil_is_counted():

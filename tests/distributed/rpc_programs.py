@@ -267,12 +267,16 @@ def chained() -> Any:
     rank = begin()
     if rank == 2:
         api._barrier()
+        api.STATE.store.wait(
+            ["all are through"]
+        )  # who dies at once may take the barrier's answer along
         os._exit(1)
     if rank == 1:
         api._barrier()
         error_of(rpc.rpc_sync, "w2", time.sleep, (600,))
         os._exit(1)
     api._barrier()
+    api.STATE.store.set("all are through", b"")
     return error_of(rpc.rpc_sync, "w1", time.sleep, (600,))
 
 

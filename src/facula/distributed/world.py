@@ -254,6 +254,23 @@ def _check_beginning(init_method: Any, store: Any, limit: Any) -> None:
              hint="for example datetime.timedelta(minutes=5)")  # fmt: skip
 
 
+def _found_store(
+    backend: str, init_method: str | None, store: Store | None, rank: int, world_size: int, limit: datetime.timedelta
+) -> tuple[Store, int, int]:  # fmt: skip
+    """The store through which ranks find each other, which one this is and how many there are."""
+    if store is None and init_method is None and backend == "fake":
+        store = HashStore()  # nobody else reads it
+    if store is not None:
+        return _given_store(store, rank, world_size), rank, world_size
+    own = getattr(engines.find(backend), "meet", None)
+    if own is None or init_method is not None or os.environ.get("MASTER_ADDR"):
+        found, rank, world_size = meet(init_method, rank, world_size, limit)
+    else:  # an engine that knows its ranks
+        found, rank, world_size = own(limit.total_seconds())
+    _STATE.met = found
+    return found, rank, world_size
+
+
 def init_process_group(
     backend: str | None = None,
     init_method: str | None = None,
@@ -290,17 +307,7 @@ def init_process_group(
     limit = timeout or DEFAULT_TIMEOUT
     _check_beginning(init_method, store, limit)
     chosen = _backend(backend)
-    if store is None and init_method is None and chosen == "fake":
-        store = HashStore()  # nobody else reads it
-    if store is None:
-        own = getattr(engines.find(chosen), "meet", None)
-        if own is None or init_method is not None or os.environ.get("MASTER_ADDR"):
-            found, rank, world_size = meet(init_method, rank, world_size, limit)
-        else:  # an engine that knows its ranks
-            found, rank, world_size = own(limit.total_seconds())
-        _STATE.met = found
-    else:
-        found = _given_store(store, rank, world_size)
+    found, rank, world_size = _found_store(chosen, init_method, store, rank, world_size, limit)
     log = get_logger("distributed")
     if not 0 <= rank < world_size:
         fail(

@@ -41,7 +41,7 @@ def _of_programs() -> dict[Any, Callable[..., Any]]:
     return {
         overload(operator): operator.definition.composite
         for name, operator in TABLE.items()
-        if "::" in name and getattr(operator.definition, "composite", None) is not None
+        if "::" in name and operator.definition.composite is not None
     }
 
 

@@ -115,10 +115,7 @@ def trace_module(
     held = _Held(module)
     leaves, in_spec = pytree.tree_flatten((args, kwargs))
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=env)
-    given = [x for x in leaves if isinstance(x, Tensor)]
-    fakes = [_fake(t, mode) for t in (*held.tensors, *given)]
-    for real, fake in zip(given, fakes[len(held.tensors) :], strict=True):
-        sizes.give_symbols(real, fake)
+    fakes = _fakes(held, leaves, mode, sizes)
     leaves = _with_symbols(leaves, pytree.tree_leaves(marked), sizes)
     numbers = [x for x in leaves if isinstance(x, SymInt)]
     sizes.check()
@@ -143,6 +140,25 @@ def trace_module(
     ranges = sizes.ranges()
     named = arguments_by_name(module, args, kwargs) if args or kwargs else {}
     builder = _Builder(joint, held, mode, leaves, _leaf_names(named, len(leaves)))
+    watched = _finish(builder, level, mode)
+    return Parts(
+        module=builder.module, signature=builder.signature, state=builder.state, constants=builder.constants,
+        ranges=ranges, in_spec=in_spec, out_spec=specs["out"], env=env, argument_names=list(named),
+        watched=watched,
+    )  # fmt: skip
+
+
+def _fakes(held: _Held, leaves: list[Any], mode: FakeTensorMode, sizes: Resolved) -> list[Any]:
+    """Tensors without elements for what the module holds, then for what is given, with the symbols of its sizes."""
+    given = [x for x in leaves if isinstance(x, Tensor)]
+    fakes = [_fake(t, mode) for t in (*held.tensors, *given)]
+    for real, fake in zip(given, fakes[len(held.tensors) :], strict=True):
+        sizes.give_symbols(real, fake)
+    return fakes
+
+
+def _finish(builder: _Builder, level: Any, mode: FakeTensorMode) -> Watched:
+    """Put the built graph in PyTorch's form; gives the tensors without elements that may have leaked."""
     watched = watch(level.tracer)
     if watched:
         mode._known.clear()
@@ -151,11 +167,7 @@ def trace_module(
     lists_for_tuples(builder.graph)
     builder.graph.lint()
     builder.module.recompile()
-    return Parts(
-        module=builder.module, signature=builder.signature, state=builder.state, constants=builder.constants,
-        ranges=ranges, in_spec=in_spec, out_spec=specs["out"], env=env, argument_names=list(named),
-        watched=watched,
-    )  # fmt: skip
+    return watched
 
 
 def _with_symbols(leaves: list[Any], marked: list[Any], sizes: Resolved) -> list[Any]:

@@ -80,10 +80,12 @@ class ProgramLevel(Level):
         if function is F.basic_index:
             return simple_views(*args)
         operator = function.op if isinstance(function, core.InplaceOp) else function
-        definition: Any = getattr(operator, "definition", None)
-        if getattr(definition, "composite", None) is not None:  # made of others by a program
+        if not isinstance(operator, core.Op):
+            return self.call_below(function, args, kwargs)
+        definition = operator.definition
+        if definition.composite is not None:  # made of others by a program
             return self._whole(mode, overload_of(function, args, kwargs), function, args, kwargs)
-        if getattr(definition, "kind", "") != "composite" or kwargs.get("out") is not None:
+        if definition.kind != "composite" or kwargs.get("out") is not None:
             return self.call_below(function, args, kwargs)
         if stays_whole(definition) and not _asked_to_write(operator, args, kwargs):
             return self._whole(mode, overload_of(function, args, kwargs), function, args, kwargs)

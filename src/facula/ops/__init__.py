@@ -25,6 +25,7 @@ _ON_DEMAND = (
     "sparse_checks",
     "masked_forms",
     "forms_on_demand",
+    "sharding",
     "documentation",
     "argument_words",
 )

@@ -146,6 +146,8 @@ class Definition:
     fast: str | None = None
     #: the function that writes the result over the first argument, of an operator that can do that
     cpu_inplace: Callable[..., Any] | None = None
+    #: what a program registered to compute it by other operators
+    composite: Callable[..., Any] | None = None
     #: the functions that a program registered, by device
     kernels: dict[str, Callable[..., Any]] | None = None
     #: whether it stands in the place of a compiled operator of another package, whose own registrations for
@@ -310,11 +312,10 @@ class Definition:
 
 def parts_of(body: type) -> dict[str, Any]:
     """The fields that stand in the class which is a definition's body."""
-    return {
-        name: value.__func__ if isinstance(value, staticmethod) else value
-        for name, value in vars(body).items()
-        if not name.startswith("__")
-    }
+    parts = {name: value for name, value in vars(body).items() if name[:2] != "__"}
+    for name in [name for name, value in parts.items() if type(value) is staticmethod]:
+        parts[name] = parts[name].__func__
+    return parts
 
 
 def _declared(kind: type) -> dict[str, str]:

@@ -327,7 +327,10 @@ def _batch_norm(
     return results[0]
 
 
-def _shown_batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps):
+def _shown_batch_norm(
+    input: core.Tensor, running_mean: core.Tensor | None, running_var: core.Tensor | None, weight: core.Tensor | None,
+    bias: core.Tensor | None, training: bool, momentum: float, eps: float,
+) -> core.Tensor:  # fmt: skip
     return F.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)
 
 

@@ -196,6 +196,10 @@ class Aliases:
         if fresh(node):
             self._add(out, [self._new(out)])
             return
+        self._handed_on(node, out)
+
+    def _handed_on(self, node: Node, out: Value) -> None:
+        """A result that may be, or be made of, what was given."""
         places = handed_on(node)
         if not places and node.signature is None:
             self._add(out, self._from_outside(out))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from facula import core
 from facula.jit.ir import Graph, Node, Value
 from facula.jit.node_operators import resolved
 from facula.jit.passes.aliases import Aliases
@@ -254,10 +255,9 @@ def _is_activation(name: str) -> bool:
 def _is_of_one(name: str) -> bool:
     """Whether an operator goes over the elements of one tensor."""
     found = operator_named(name)
-    definition = getattr(found, "definition", None)
-    if getattr(definition, "kind", None) != "pointwise":
+    if not isinstance(found, core.Op) or found.definition.kind != "pointwise":
         return False
-    operands = [p for p in definition.schema.parameters if p.type in ("Tensor", "Operand")]  # type: ignore[union-attr]
+    operands = [p for p in found.definition.schema.parameters if p.type in ("Tensor", "Operand")]
     return len(operands) == 1
 
 

@@ -92,15 +92,27 @@ def _constant(model: Any, before: Node, name: str, value: core.Tensor) -> Any:
         return model.graph.get_attr(f"{name}_{number}")
 
 
+def _settings_of_norm(node: Node) -> tuple[Any, ...] | None:
+    """Mean, variance, scale, shift and eps of a norm that computes with given statistics; None of any other node."""
+    word = call_word(node)
+    if word not in ("batch_norm", "batch_norm_eval") or not isinstance(node.args[0], Node):
+        return None
+    if word == "batch_norm_eval":
+        return tuple(node.args[1:6])
+    _, scale, shift, mean, variance, training, _, eps = node.args[:8]
+    return None if training or mean is None else (mean, variance, scale, shift, eps)
+
+
 def fold_norms(model: Any) -> None:
     """Convolutions followed by a norm with constants take its scale and shift into their weights."""
     for node in list(model.graph.nodes):
-        if call_word(node) != "batch_norm_eval" or not isinstance(node.args[0], Node):
+        settings = _settings_of_norm(node)
+        if settings is None:
             continue
         layer = node.args[0]
         if call_word(layer) not in ("conv1d", "conv2d", "conv3d") or len(layer.users) != 1:
             continue
-        _, mean, variance, scale, shift, eps = node.args[:6]
+        mean, variance, scale, shift, eps = settings
         bias = layer.args[2] if len(layer.args) > 2 else None
         found = _constants(model, (layer.args[1], bias, mean, variance, scale, shift))
         if found is not None:
