@@ -146,7 +146,7 @@ def map2_(self: Tensor, x: Tensor, y: Tensor, callable: Callable[..., Any]) -> T
 
 def module_load(self: Tensor, other: Tensor, assign: bool = False) -> Tensor:
     """What `load_state_dict` puts in the place of this parameter when parameters are swapped."""
-    return other if assign else self.detach().copy_(other.detach())
+    return other.detach() if assign else self.detach().copy_(other.detach())
 
 
 def _placed(device_type: str) -> Callable[..., Tensor]:

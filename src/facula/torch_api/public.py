@@ -17,7 +17,7 @@ SUBMODULES = frozenset(
         "library jit profiler _C _VF _custom_op _custom_ops _higher_order_ops _library _ops _prims _prims_common "
         "version compiler "
         "_dynamo _guards _logging _tensor_str ao alias torch_version "
-        "distributed __config__ hub export futures multiprocessing onnx "
+        "distributed __config__ __future__ hub export futures multiprocessing onnx "
         "quasirandom vision audio text arrow csprng quantization _inductor _export mobile nested package "
         "_utils _vmap_internals functional _subclasses _dispatch _decomp _functorch _refs"
     ).split()

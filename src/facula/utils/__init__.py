@@ -16,7 +16,7 @@ _FROM = {
     "rename_privateuse1_backend": "facula.utils.backend_registration",
     "generate_methods_for_privateuse1_backend": "facula.utils.backend_registration",
     "set_module": "facula.utils.naming",
-    "swap_tensors": "facula.utils.swapping",
+    "swap_tensors": "facula.namespaces.swapping",
 }
 __all__ = sorted(_FROM)
 

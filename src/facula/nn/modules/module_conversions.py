@@ -13,8 +13,13 @@ from typing import Any
 import facula
 from facula import core
 from facula.autograd.grad_mode import no_grad
-from facula.core.errors import fail
+from facula.core.errors import fail, said
+from facula.namespaces.swapping import swap_tensors
 from facula.nn.parameter import Parameter, is_lazy
+
+#: what a conversion does to parameters beside giving them new data (`facula.__future__`): "overwrite" makes new ones,
+#: "swap" exchanges them with new ones
+ON_CONVERSION = {"overwrite": False, "swap": False}
 
 
 class ConversionMixin:
@@ -42,6 +47,14 @@ class ConversionMixin:
     def _apply_to_parameter(self, fn: Callable, name: str, parameter: Parameter) -> None:
         grad = parameter.grad
         new = fn(parameter)
+        if ON_CONVERSION["swap"]:
+            self._swap_parameter(fn, name, parameter, new)
+            return
+        if ON_CONVERSION["overwrite"]:
+            self._parameters[name] = made = Parameter(new, parameter.requires_grad)
+            if grad is not None:
+                made.grad = fn(grad).requires_grad_(grad.requires_grad)
+            return
         if type(parameter) is Parameter or is_lazy(parameter):
             parameter.grad = None  # a gradient of the old dtype or device does not fit the new data
             parameter.data = new
@@ -50,6 +63,27 @@ class ConversionMixin:
             self._parameters[name] = parameter
         if grad is not None:
             parameter.grad = fn(grad).requires_grad_(grad.requires_grad)
+
+    def _swap_parameter(
+        self, fn: Callable, name: str, parameter: Parameter, new: core.Tensor
+    ) -> None:
+        """Make a parameter, and its gradient, what ``fn`` gave; both stay the same objects."""
+        grad, wants = parameter.grad, parameter.requires_grad
+        parameter.grad = None  # it goes along by itself
+        try:
+            swap_tensors(parameter, Parameter(new, wants))
+            if grad is not None:
+                swap_tensors(grad, fn(grad).requires_grad_(grad.requires_grad))
+        except RuntimeError as error:
+            parameter.grad = grad
+            fail(
+                RuntimeError,
+                "Module._apply",
+                f"parameters that can be exchanged were required: _apply(): Couldn't swap {type(self).__name__}.{name}",
+                said(error),
+                hint="facula.__future__.set_swap_module_params_on_conversion(False) changes their data",
+            )
+        parameter.grad = grad
 
     def to(self, *args: object, **kwargs: object) -> Any:
         """Move and cast in place: ``to(device)``, ``to(dtype)``, ``to(tensor)``,

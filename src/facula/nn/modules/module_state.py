@@ -18,6 +18,8 @@ from facula import core
 from facula.autograd.grad_mode import no_grad
 from facula.autograd.hooks import RemovableHandle
 from facula.core.errors import fail
+from facula.namespaces.swapping import swap_tensors
+from facula.nn.modules.module_conversions import ON_CONVERSION
 from facula.nn.parameter import Parameter, is_lazy
 
 _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
@@ -59,6 +61,30 @@ def _in_place_of(target: object, value: object) -> Any:
     if not isinstance(value, Parameter):
         return Parameter(value, requires_grad=target.requires_grad)
     return value.requires_grad_(target.requires_grad)
+
+
+def _swap_in(target: Any, value: core.Tensor, assign: bool) -> None:
+    """Make a parameter or buffer what its `module_load` gives for a value of a state dictionary."""
+    new = target.module_load(value, assign=assign)
+    if new is target or new is value:
+        fail(
+            RuntimeError,
+            "load_state_dict",
+            "a tensor of its own from module_load: module_load returned one of self or other",
+            type(target).__name__,
+            hint="return it .detach()ed where nothing else is to change",
+        )
+    swap_tensors(target, _in_place_of(target, new))
+
+
+def _put(module: object, name: str, target: core.Tensor, value: core.Tensor, assign: bool) -> None:
+    """Give a module's parameter or buffer a value: by exchange, as another object, or in its own memory."""
+    if ON_CONVERSION["swap"]:
+        _swap_in(target, value, assign)
+    elif assign:
+        setattr(module, name, _in_place_of(target, value))
+    else:
+        target.copy_(value)
 
 
 class StateMixin:
@@ -254,10 +280,7 @@ class StateMixin:
             )
         try:
             with no_grad():
-                if assign:
-                    setattr(self, name, _in_place_of(target, value))
-                else:
-                    target.copy_(value)
+                _put(self, name, target, value, assign)
         except Exception as error:
             error_msgs.append(
                 f'While copying the parameter named "{key}", whose dimensions in the model are '
