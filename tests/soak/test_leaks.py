@@ -2,6 +2,7 @@
 
 import gc
 import resource
+import time
 import weakref
 
 import pytest
@@ -40,11 +41,20 @@ def test_training_loop():
     assert memory[-1] - memory[1] < 2 << 20
 
 
+def settled():
+    """Collect garbage until nothing more goes."""
+    for _ in range(100):
+        before = core.memory_stats()["live"]
+        time.sleep(0.01)
+        if gc.collect() == 0 and core.memory_stats()["live"] == before:
+            return
+
+
 def grown(action, count):
     """Storages alive and bytes resident that `count` runs add to those after a warm-up."""
     for _ in range(20):
         action()
-    gc.collect()
+    settled()  # what other tests left (cycles behind finalizers, threads that end) is not to be counted
     live, memory = core.memory_stats()["live"], resident()
     for _ in range(count):
         action()
