@@ -83,6 +83,15 @@ def test_what_cannot_be_exchanged_is_named_and_keeps_its_gradient(swapping):
     assert watched() is weight and weight.grad is grad and weight.dtype is facula.float32
 
 
+def test_a_gradient_that_cannot_be_exchanged_leaves_both_as_they_were(swapping):
+    made, weight, grad = layer()
+    watched, before = weakref.ref(grad), weight.tolist()
+    with pytest.raises(RuntimeError, match=r"Couldn't swap Linear.weight"):
+        made.double()
+    assert watched() is weight.grad is grad and weight.dtype is grad.dtype is facula.float32
+    assert made.weight is weight and weight.tolist() == before and grad.tolist() == [[1.0, 1.0]] * 2
+
+
 def test_overwritten_parameters_are_new(overwriting):
     made, weight, grad = layer()
     made.double()

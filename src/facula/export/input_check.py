@@ -10,6 +10,7 @@ from typing import Any
 
 from facula import core, nn
 from facula.core.errors import fail
+from facula.export._tree_utils import reorder_kwargs
 from facula.export.ranges import UNBOUNDED, is_linear, spelled
 from facula.fx import _pytree as pytree
 from facula.fx.symbols import Expr, number
@@ -50,7 +51,7 @@ class InputCheck:
 
     def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The leaves of the arguments, which are nested as in the export."""
-        leaves, spec = pytree.tree_flatten((args, self._ordered(kwargs)))
+        leaves, spec = pytree.tree_flatten((args, reorder_kwargs(kwargs, self.in_spec)))
         if spec != self.in_spec:
             fail(
                 ValueError,
@@ -79,18 +80,6 @@ class InputCheck:
                         sizes.setdefault(expected.symbol, size)
         self._check_sizes(leaves, sizes)
         return leaves
-
-    def _ordered(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        expected = self.in_spec.children_specs[1].context
-        if set(kwargs) != set(expected):
-            fail(
-                ValueError,
-                "export",
-                f"the keywords {list(expected)} were required (Ran into a kwarg keyword mismatch)",
-                list(kwargs),
-                hint="pass the keywords that were given to export()",
-            )
-        return {name: kwargs[name] for name in expected}
 
     @staticmethod
     def _check_int(name: str, leaf: Any) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from facula import nn
 from facula.core.errors import fail
+from facula.export._tree_utils import reorder_kwargs
 from facula.export.exported_program import ExportedProgram
 from facula.export.input_check import InputCheck
 from facula.export.unlift import put_state
@@ -96,7 +97,7 @@ class _Adapting(InputCheck):
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         leaves, spec = pytree.tree_flatten((args, kwargs))
         if spec == self.in_spec or set(kwargs) == set(self.in_spec.children_specs[1].context):
-            ordered = pytree.tree_structure((args, self._ordered(kwargs)))
+            ordered = pytree.tree_structure((args, reorder_kwargs(kwargs, self.in_spec)))
             if ordered == self.in_spec:
                 return super().__call__(args, kwargs)
         if self.adapter is None:

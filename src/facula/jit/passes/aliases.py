@@ -268,7 +268,7 @@ class Aliases:
 
     def commute(self, a: Node, b: Node) -> bool:
         """Whether two nodes that stand side by side may change places."""
-        if any(v.node is a for v in _read(b)) or _effects(a) and _effects(b):
+        if any(v.node is a for v in reads(b)) or _effects(a) and _effects(b):
             return False
         wrote_a, wrote_b = self.wrote(a), self.wrote(b)
         return not (wrote_a & (self.reads(b) | wrote_b) or wrote_b & self.reads(a))
@@ -302,12 +302,13 @@ class Aliases:
         return "\n".join(lines)
 
 
-def _read(node: Node) -> list[Value]:
+def reads(node: Node) -> list[Value]:
+    """What a node reads, with what its blocks read and give."""
     found = list(node.inputs_)
     for inner in node.blocks_:
         found.extend(inner.results)
         for each in inner.nodes_:
-            found.extend(_read(each))
+            found.extend(reads(each))
     return found
 
 

@@ -132,10 +132,10 @@ class _Propagation:
                     self._becomes(node, out, constant(a)[1])
                     kept.append(False)
                     continue
-            if same and _outside(a, node):
+            if same and made_outside(a, node):
                 out.replaceAllUsesWith(a)
                 self.changed = True
-            kept.append(not (same and _outside(a, node)))
+            kept.append(not (same and made_outside(a, node)))
         _keep(node, kept)
 
     def _loop(self, node: Node) -> None:
@@ -161,7 +161,7 @@ class _Propagation:
         self.block(body)
 
 
-def _outside(value: Value, node: Node) -> bool:
+def made_outside(value: Value, node: Node) -> bool:
     """Whether a value is made outside of a node's blocks."""
     block: Any = value.node.block
     while block is not None and block.owner is not None:

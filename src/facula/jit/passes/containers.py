@@ -13,7 +13,7 @@ from facula.jit import types as T
 from facula.jit.ir import Block, Graph, Node, Value
 from facula.jit.passes.aliases import Aliases
 from facula.jit.passes.cleaning import dce, key_of
-from facula.jit.passes.constants import constant
+from facula.jit.passes.constants import constant, made_outside
 
 __all__ = ["list_idioms", "lower_tuples", "refine_integers", "refine_lengths"]
 
@@ -233,7 +233,7 @@ class _Refinement:
                     known
                     and value in facts
                     and facts[value] == number
-                    and _stands_before(value, node)
+                    and made_outside(value, node)
                 ):
                     own.results[i] = value
                     self.changed = True
@@ -254,16 +254,6 @@ class _Refinement:
             first = ways[0] if ways else {}
             found.append({k: v for k, v in first.items() if all(w.get(k) == v for w in ways)})
         return found[0], found[1]
-
-
-def _stands_before(value: Value, node: Node) -> bool:
-    """Whether a value is made outside of a node's blocks."""
-    block: Any = value.node.block
-    while block is not None and block.owner is not None:
-        if block.owner is node:
-            return False
-        block = block.owner.block
-    return True
 
 
 def _raises(block: Block) -> bool:

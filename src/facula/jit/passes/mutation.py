@@ -13,7 +13,7 @@ from typing import Any
 from facula import core
 from facula.jit.ir import Graph, Node, Value
 from facula.jit.node_operators import resolved
-from facula.jit.passes.aliases import Aliases
+from facula.jit.passes.aliases import Aliases, reads
 from facula.jit.passes.cleaning import dce
 from facula.jit.passes.constants import constant
 from facula.jit.passes.effects import fresh
@@ -36,24 +36,25 @@ def remove_mutation(graph: Graph) -> bool:
     return remove_tensor_mutation(graph) or lists
 
 
+def _while_any(graph: Graph, take_out: Callable[[Node, Aliases], bool]) -> bool:
+    """Takes out one write after the other, looking anew at the graph after each; whether there were any."""
+    changed = False
+    while _first(graph, take_out, Aliases(graph)):
+        changed = True
+    return changed
+
+
+def _first(graph: Graph, take_out: Callable[[Node, Aliases], bool], aliases: Aliases) -> bool:
+    nodes = (node for block in list(graph.all_blocks()) for node in list(block.nodes_))
+    return any(take_out(node, aliases) for node in nodes)
+
+
 # ------------------------------------------------------------------ lists
 
 
 def remove_list_mutation(graph: Graph) -> bool:
     """Takes out writes to lists that the graph builds."""
-    changed = False
-    again = True
-    while again:
-        again = False
-        aliases = Aliases(graph)
-        for block in list(graph.all_blocks()):
-            for node in list(block.nodes_):
-                if _list_write(node, aliases):
-                    again = changed = True
-                    break
-            if again:
-                break
-    return changed
+    return _while_any(graph, _list_write)
 
 
 def _list_write(node: Node, aliases: Aliases) -> bool:
@@ -67,7 +68,7 @@ def _list_write(node: Node, aliases: Aliases) -> bool:
         return False
     nodes = node.block.nodes_
     first = next(
-        (n for n in nodes if owner in _reads(n) or aliases.wrote(n) & aliases.of(owner)), None
+        (n for n in nodes if owner in reads(n) or aliases.wrote(n) & aliases.of(owner)), None
     )
     if first is not node and not _only_looks(nodes, owner.node, node, owner, aliases):
         return False
@@ -91,20 +92,11 @@ def _only_looks(nodes: list[Node], start: Node, end: Node, owner: Value, aliases
     """Whether what reads the list between its making and the write only asks it."""
     between = nodes[nodes.index(start) + 1 : nodes.index(end)]
     for node in between:
-        if owner in _reads(node) and node.kind_ not in ("aten::len", "aten::__getitem__"):
+        if owner in reads(node) and node.kind_ not in ("aten::len", "aten::__getitem__"):
             return False
         if aliases.wrote(node) & aliases.of(owner):
             return False
     return True
-
-
-def _reads(node: Node) -> list[Value]:
-    found = list(node.inputs_)
-    for inner in node.blocks_:
-        found.extend(inner.results)
-        for each in inner.nodes_:
-            found.extend(_reads(each))
-    return found
 
 
 Constants = list[tuple[bool, Any]]
@@ -137,19 +129,10 @@ _LISTS: dict[str, Callable[[list[Value], Constants, list[Value]], list[Value] | 
 
 def remove_tensor_mutation(graph: Graph, chosen: Callable[[Node], bool] | None = None) -> bool:
     """Writes to tensors that the graph makes become new tensors."""
-    changed = False
-    again = True
-    while again:
-        again = False
-        aliases = Aliases(graph)
-        for block in list(graph.all_blocks()):
-            for node in list(block.nodes_):
-                if (chosen is None or chosen(node)) and _tensor_write(node, aliases):
-                    again = changed = True
-                    break
-            if again:
-                break
-    return changed
+    return _while_any(
+        graph,
+        lambda node, aliases: (chosen is None or chosen(node)) and _tensor_write(node, aliases),
+    )
 
 
 def _functional(node: Node) -> str | None:

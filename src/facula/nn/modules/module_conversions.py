@@ -50,12 +50,8 @@ class ConversionMixin:
         if ON_CONVERSION["swap"]:
             self._swap_parameter(fn, name, parameter, new)
             return
-        if ON_CONVERSION["overwrite"]:
-            self._parameters[name] = made = Parameter(new, parameter.requires_grad)
-            if grad is not None:
-                made.grad = fn(grad).requires_grad_(grad.requires_grad)
-            return
-        if type(parameter) is Parameter or is_lazy(parameter):
+        keeps_object = type(parameter) is Parameter or is_lazy(parameter)
+        if keeps_object and not ON_CONVERSION["overwrite"]:
             parameter.grad = None  # a gradient of the old dtype or device does not fit the new data
             parameter.data = new
         else:
@@ -68,13 +64,19 @@ class ConversionMixin:
         self, fn: Callable, name: str, parameter: Parameter, new: core.Tensor
     ) -> None:
         """Make a parameter, and its gradient, what ``fn`` gave; both stay the same objects."""
-        grad, wants = parameter.grad, parameter.requires_grad
+        grad = parameter.grad
+        pairs: list[Any] = [(parameter, Parameter(new, parameter.requires_grad))]
+        if grad is not None:
+            pairs.append((grad, fn(grad).requires_grad_(grad.requires_grad)))
         parameter.grad = None  # it goes along by itself
+        swapped: list[Any] = []
         try:
-            swap_tensors(parameter, Parameter(new, wants))
-            if grad is not None:
-                swap_tensors(grad, fn(grad).requires_grad_(grad.requires_grad))
+            for pair in pairs:
+                swap_tensors(*pair)
+                swapped.append(pair)
         except RuntimeError as error:
+            for pair in swapped:
+                swap_tensors(*pair)  # back
             parameter.grad = grad
             fail(
                 RuntimeError,
