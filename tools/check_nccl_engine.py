@@ -11,7 +11,6 @@ rank, and worlds of two are there for what must be refused.
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from check_nccl import Table
+from held_port import held_port
 
 import facula
 from facula import distributed as dist
@@ -180,9 +180,11 @@ def second(what: str, rank: int) -> None:
 
 def two_ranks(what: str, *texts: str) -> str:
     """What the first rank says; it must hold one of the texts."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    with held_port() as held:
+        return _two_ranks(what, str(held.getsockname()[1]), texts)
+
+
+def _two_ranks(what: str, port: str, texts: tuple[str, ...]) -> str:
     env = {
         **os.environ,
         "MASTER_ADDR": "127.0.0.1",

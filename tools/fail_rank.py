@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import faulthandler
 import gc
 import json
 import os
@@ -61,7 +62,8 @@ def misbehave(how: str, number: int, seconds: float, name: str, path: str) -> No
 
 
 def main() -> None:
-    """Run the task."""
+    """Run the task; asked by a signal, tell where all threads stand."""
+    faulthandler.register(signal.SIGUSR1)
     task = json.loads(os.environ["FAIL_TASK"])
     rank = int(os.environ.get("RANK") or os.environ["OMPI_COMM_WORLD_RANK"])
     path = os.path.join(os.environ["FAIL_FOLDER"], str(rank))

@@ -30,10 +30,13 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from held_port import held_port
 
 TOOLS = Path(__file__).resolve().parent
 FAULTS = ("kill", "stop", "cut", "slow", "other")
@@ -140,6 +143,7 @@ class Trial:
         self.victim = self.random.randrange(SIZE)
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self.pids: dict[int, int] = {}
+        self.held: socket.socket | None = None
         #: seconds by which a busy machine has held up this process, which sleeps and looks, like a rank
         self.lag = 0.0
 
@@ -181,9 +185,8 @@ class Trial:
         if self.case.engine.startswith("mpi"):
             self._start_mpi(environment)
             return
-        with socket.socket() as probe:
-            probe.bind((environment["MASTER_ADDR"], 0))
-            environment["MASTER_PORT"] = str(probe.getsockname()[1])
+        self.held = held_port(environment["MASTER_ADDR"])
+        environment["MASTER_PORT"] = str(self.held.getsockname()[1])
         for rank in range(SIZE):
             more = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
             if network is not None and rank == self.victim:
@@ -219,6 +222,8 @@ class Trial:
         return True
 
     def _end(self) -> None:
+        if self.held is not None:
+            self.held.close()
         for pid in self.pids.values():
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -247,6 +252,7 @@ class Trial:
         limit, self.lag = TIMEOUT + GRACE, 0.0
         done = self._wait(limit + 20, lambda: all(self._read(r) is not None for r in survivors))
         found = {rank: self._read(rank) for rank in survivors}
+        stands = "" if done else self._stacks(r for r in survivors if found[r] is None)
         longest = max(
             [one["time"] - max(moment, one["began"]) for one in found.values() if one] or [0.0]
         )
@@ -254,7 +260,15 @@ class Trial:
         if done and not self._wait(END, lambda: not any(_alive(self.pids[r]) for r in survivors)):
             wrong.append("survivors do not end")
         wrong += self._checkpoint()
-        return longest, "; ".join(wrong) + (f" [victim {self.victim}]" if wrong else "")
+        return longest, "; ".join(wrong) + (f" [victim {self.victim}]{stands}" if wrong else "")
+
+    def _stacks(self, ranks: Iterable[int]) -> str:
+        """Where ranks that say nothing stand, in all of their threads."""
+        for rank in ranks:
+            if _alive(self.pids[rank]):
+                os.kill(self.pids[rank], signal.SIGUSR1)
+                time.sleep(1.0)
+        return "\n" + self._said(12_000)
 
     def _fail(self, network: Namespace | None) -> float | None:
         """Let the rank fail; gives when that was."""
@@ -304,8 +318,8 @@ class Trial:
             return [f"the checkpoint is broken: {type(error).__name__}: {error}"]
         return []
 
-    def _said(self) -> str:
-        return (self.folder / "errors").read_text(errors="replace")[-1500:]
+    def _said(self, most: int = 1500) -> str:
+        return (self.folder / "errors").read_text(errors="replace")[-most:]
 
 
 def _alive(pid: int) -> bool:

@@ -36,6 +36,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from fuzz_mutations import mutated_bytes
+from held_port import held_port
 
 import facula
 from facula import distributed as dist
@@ -218,11 +219,9 @@ class WorkerPort(Target):
     def __init__(self, generator: random.Random) -> None:
         super().__init__(generator)
         options = TensorPipeRpcBackendOptions(rpc_timeout=_WAIT)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        options.init_method = f"tcp://127.0.0.1:{port}"
-        rpc.init_rpc("worker0", rank=0, world_size=1, rpc_backend_options=options)
+        with held_port() as held:
+            options.init_method = f"tcp://127.0.0.1:{held.getsockname()[1]}"
+            rpc.init_rpc("worker0", rank=0, world_size=1, rpc_backend_options=options)
         self.agent: Agent = rpc.requests.agent()
         channel = self.agent.grpc.insecure_channel(f"127.0.0.1:{self.agent.port}")
         self.channel, self.method = channel, channel.unary_unary("/facula.rpc/call")

@@ -190,17 +190,20 @@ def test_processes_of_a_group_share_one_order_and_end_together(more):
     import socket
 
     with socket.socket() as free:
+        free.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # the first process listens there
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", DISTRIBUTED, str(rank), port, *more],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    shares = [json.loads(each.communicate(timeout=100)[0]) for each in started]
+        started = [
+            subprocess.Popen(
+                [sys.executable, "-c", DISTRIBUTED, str(rank), port, *more],
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(2)
+        ]
+        shares = [json.loads(each.communicate(timeout=100)[0]) for each in started]
     assert len(shares[0]) == len(shares[1]) == 10  # one of 21 values is left over
     assert len({*shares[0], *shares[1]}) == 20
 

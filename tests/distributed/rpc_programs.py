@@ -7,16 +7,16 @@ import json
 import os
 import sys
 import time
-from concurrent.futures import thread
 from typing import Any
 
 from joined import error_of
+from ranks import DEADLINE
 
 import facula
 from facula import nn
 from facula.distributed import rpc
 from facula.distributed.pipeline.sync import Pipe, pop, skippable, stash
-from facula.distributed.rpc import api
+from facula.distributed.rpc import api, requests
 from facula.distributed.rpc.agent import Agent
 from facula.futures import Future
 
@@ -166,19 +166,29 @@ def references() -> Any:
     return found
 
 
+class Collecting:
+    """A lock: the collector runs where it is held."""
+
+    def __init__(self, lock: Any) -> None:
+        self.lock, self.times = lock, 0
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+        self.times += 1
+        gc.collect()
+
+    def __exit__(self, *raised: Any) -> None:
+        self.lock.release()
+
+
 def rubbish() -> Any:
     """References that the collector finds where a pool of threads takes a call, which holds locks."""
     rank, found = begin(), {}
     if rank == 0:
         gc.freeze()
         gc.disable()
-        taken = thread._WorkItem.__init__
-
-        def taking(item: Any, *args: Any) -> None:
-            gc.collect()
-            taken(item, *args)
-
-        thread._WorkItem.__init__ = taking  # type: ignore[method-assign]
+        threads = requests.agent().pool
+        threads.lock = Collecting(threads.lock)  # type: ignore[assignment]
         for k in range(3):
             cycle = [rpc.remote("w1", Counter, args=(k,)), rpc.RRef(Counter(k))]
             cycle[0].rpc_sync().add(1)
@@ -188,6 +198,7 @@ def rubbish() -> Any:
         while rpc.rpc_sync("w1", alive) + alive() and time.monotonic() < end_of_waiting:
             time.sleep(0.02)
         found["left"] = rpc.rpc_sync("w1", alive) + alive()
+        found["collected"] = threads.lock.times > 3  # type: ignore[attr-defined]
     rpc.shutdown()
     return found
 
@@ -234,6 +245,19 @@ def killed() -> Any:
     took = time.monotonic() - start
     found.append(error_of(rpc.shutdown))
     return [*found, took, time.monotonic() - start]
+
+
+def failed() -> Any:
+    """Worker 1's program fails while a request of worker 0 runs in it."""
+    if begin() == 1:
+        requests.agent().store.get("asked")
+        raise ValueError("the program failed")
+    future = rpc.rpc_async("w1", sleep, (DEADLINE,), timeout=0)
+    requests.agent().store.set("asked", "1")
+    start = time.monotonic()
+    told = error_of(future.wait)
+    rpc.shutdown(graceful=False)
+    return [*told, time.monotonic() - start]
 
 
 def layer(x: Any = None, p: Any = None) -> Any:

@@ -132,18 +132,14 @@ def wait_for(path: Path, least: int) -> None:
         time.sleep(0.05)
 
 
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.mark.slow
 def test_machines_come_and_go(program: str, tmp_path: Path):
     """The second comes later: all begin again, as two; it is killed, and the first goes on alone."""
-    port = free_port()
+    with ranks.held_port() as port:
+        _come_and_go(program, tmp_path, int(port))
+
+
+def _come_and_go(program: str, tmp_path: Path, port: int) -> None:
     first = agents(program, tmp_path, 40, port)
     second = None
     try:

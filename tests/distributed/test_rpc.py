@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import ranks
 
 from facula.distributed.rpc import rref
 from facula.distributed.rpc.options import WorkerInfo
+from facula.distributed.rpc.threads import Threads
 
 
 def run(program: str, size: int = 2) -> list:
@@ -66,7 +68,7 @@ def test_references_live_as_long_as_somebody_has_one():
 
 
 def test_references_that_the_collector_finds_take_no_lock():
-    assert run("rubbish")[0] == {"left": 0}
+    assert run("rubbish")[0] == {"left": 0, "collected": True}
 
 
 def test_modules_arrive_with_parameters():
@@ -91,6 +93,35 @@ def test_a_worker_that_dies_is_named_at_once():
         assert kind == "RuntimeError" and "w1 (rank 1)" in text and "exited, died or left" in text
     assert took < 30 and "none of w1" in end[1] and "exited, died or left" in end[1]
     assert until_end < 55  # it was a minute
+
+
+def test_a_worker_whose_program_failed_does_not_live_on_for_requests():
+    """Python waits for pools of threads: it went when the last request had ended, and its caller heard nothing."""
+    kind, text, took = ranks.run("failed", 2, script="rpc_programs.py", dying=[1])[0]
+    assert kind == "RuntimeError" and "w1 (rank 1)" in text and "exited, died or left" in text
+    assert took < ranks.DEADLINE / 2
+
+
+def test_functions_run_at_once_in_threads_that_are_used_again():
+    """Each waits for the next one: a pool with an end would stand."""
+    threads, count = Threads("test"), 40
+
+    def chained(number: int) -> int:
+        return number and 1 + threads.submit(chained, number - 1).result()
+
+    assert threads.submit(chained, count).result(ranks.DEADLINE) == count
+    while threads.free <= count:  # they become free behind the result
+        time.sleep(0.001)
+    barrier = threading.Barrier(count)  # all run at the same time
+    done = [threads.submit(barrier.wait, ranks.DEADLINE) for _ in range(count)]
+    assert sorted(one.result() for one in done) == [*range(count)]
+    failed = threads.submit(int, "no number")
+    assert isinstance(failed.exception(), ValueError)
+    assert next(threads.numbers) <= count + 2  # of which at most one for `int`
+    threads.shutdown()
+    assert not threads.running
+    with pytest.raises(RuntimeError, match="before shutdown"):
+        threads.submit(int)
 
 
 def test_why_a_worker_died_is_told_with_what_it_said_of_another():

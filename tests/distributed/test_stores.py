@@ -14,6 +14,7 @@ import threading
 import tracemalloc
 
 import pytest
+import ranks
 
 from facula import distributed as dist
 from facula.distributed import wire
@@ -256,13 +257,16 @@ dist.destroy_process_group()
 
 
 @pytest.mark.parametrize("method", ["tcp", "env"])
-def test_programs_that_know_an_address_only_find_each_other(method, tmp_path):  # type: ignore[no-untyped-def]
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+def test_programs_that_know_an_address_only_find_each_other(method):  # type: ignore[no-untyped-def]
+    with ranks.held_port() as port:
+        _find_each_other(method, port)
+
+
+def _find_each_other(method, port):  # type: ignore[no-untyped-def]
     environment = {k: v for k, v in os.environ.items() if k != "FACULA_STORE_SECRET"}
     address = f"tcp://127.0.0.1:{port}" if method == "tcp" else "env://"
     if method == "env":
-        environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     started = [
         subprocess.Popen(
             [sys.executable, "-c", PROGRAM, address, str(rank)],

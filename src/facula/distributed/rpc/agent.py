@@ -4,7 +4,7 @@ Takes: a store through which workers find each other, and a function that answer
 Keeps true: every message carries a proof that its sender knows the program's secret, and is taken once; a
 worker that dies is an error of the calls that wait for it, at once, and a call whose time is over is one,
 both with the worker's name, and with what it said of others that it found away; requests run in as many
-threads as there are, so that calls may nest.
+threads as there are, so that calls may nest; a process that ends waits for none of them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import queue
 import secrets
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from facula.core.errors import fail
 from facula.core.logs import get_logger
 from facula.distributed import wire
 from facula.distributed.rpc.options import RpcBackendOptions, WorkerInfo
+from facula.distributed.rpc.threads import Threads
 from facula.distributed.stores import Store, of_every_rank
 from facula.namespaces.futures import Future
 from facula.runtime import trust
@@ -32,7 +32,6 @@ _METHOD = "/facula.rpc/call"
 _NONCE, _SEAL = 16, 32
 #: nonces of messages that were taken; one that comes again is refused
 _REMEMBERED = 1 << 16
-_THREADS = 4096
 #: seconds between looks at whether a caller still waits
 _PAUSE = 0.5
 _OPTIONS = [
@@ -73,7 +72,7 @@ class Agent:
         self.idle = threading.Condition(self.lock)
         self.secret = trust.seal(wire.program_secret(), b"rpc")
         self.seen: dict[bytes, None] = {}
-        self.pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="facula-rpc")
+        self.pool = Threads("facula-rpc")
         #: what is put off, until the end (None)
         self.duties: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self.host = str(options.host or getattr(store, "local_address", "127.0.0.1"))
@@ -94,9 +93,7 @@ class Agent:
 
     def _listen(self) -> Any:
         grpc = self.grpc
-        server = grpc.server(
-            ThreadPoolExecutor(_THREADS, thread_name_prefix="facula-rpc-serve"), options=_OPTIONS
-        )
+        server = grpc.server(Threads("facula-rpc-serve"), options=_OPTIONS)
         handler = grpc.unary_unary_rpc_method_handler(self._serve)
         server.add_generic_rpc_handlers([_Handlers(handler)])
         address = f"{self.host}:0" if ":" not in self.host else f"[{self.host}]:0"
