@@ -17,7 +17,14 @@ import weakref
 from typing import Any
 
 from facula import core
-from facula.capture import narration, rules, special_methods, subclasses, transform_rules
+from facula.capture import (
+    constant_results,
+    narration,
+    rules,
+    special_methods,
+    subclasses,
+    transform_rules,
+)
 from facula.capture.arrays import python_of
 from facula.capture.breaks import Break
 from facula.capture.domain import Part
@@ -482,13 +489,13 @@ class Calls(Part):
 
     def _constant_result(self, real: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """What a function gives whose result stays as it is once it was asked."""
-        words = {name: self.constant_of(value) for name, value in kwargs.items()}
-        plain = [self.constant_of(arg) for arg in args]
+        given = constant_results.real_values(self, [*args, *kwargs.values()])
+        words = dict(zip(kwargs, given[len(args) :], strict=True))
         try:
-            found = real(*plain, **words)
+            found = real(*given[: len(args)], **words)
         except Exception as error:  # noqa: BLE001 - it is the program's exception
             self.raise_host(error)
-        return self.trusted(found)
+        return self.lift(constant_results.apart(self, found))
 
     # instances ------------------------------------------------------------------------------------
     def instantiate(self, cls: Known, args: list[Any], kwargs: dict[str, Any]) -> Any:

@@ -8,11 +8,9 @@ and in effect while the program is captured.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from facula import autograd, core
@@ -20,6 +18,7 @@ from facula.autograd import autocast
 from facula.autograd.checkpoint import checkpoint
 from facula.capture import higher_order
 from facula.capture.breaks import Break
+from facula.capture.exports import is_exporting
 from facula.capture.graph_ops import MODE_FUNCTIONS
 from facula.capture.values import Known, TensorValue
 from facula.namespaces import functional
@@ -55,33 +54,6 @@ def _engine(name: str) -> Any:
 
 def _question(function: Callable[..., Any]) -> Any:
     return lambda d, args, kwargs: d.trusted(function(*[d.constant_of(arg) for arg in args]))
-
-
-class _Exports(threading.local):
-    depth = 0
-
-
-_EXPORTS = _Exports()
-
-
-@contextlib.contextmanager
-def exporting() -> Iterator[None]:
-    """A block in which this thread traces a program for export."""
-    _EXPORTS.depth += 1
-    try:
-        yield
-    finally:
-        _EXPORTS.depth -= 1
-
-
-def is_exporting() -> bool:
-    """Whether the program is traced for export now.
-
-    Example:
-        >>> facula.compiler.is_exporting()
-        False
-    """
-    return _EXPORTS.depth > 0
 
 
 def is_compiling() -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.capture.breaks import Break
+from facula.capture.exports import is_exporting
 from facula.capture.inner_graphs import InnerFunction, build, given_of, symbolic_of
 from facula.capture.values import Known, NumberValue, SequenceValue, TensorValue
 from facula.fx import Graph, GraphModule, higher_order
@@ -181,7 +182,7 @@ def capture_cond(d: Symbolic, args: list, kwargs: dict) -> Any:
     words = _words("pred true_fn false_fn operands", args, kwargs)
     pred = d.force(words["pred"])
     operands = [d.force(v) for v in d.unpack_all(words.get("operands", Known(())))]
-    if isinstance(pred, (Known, NumberValue)):
+    if isinstance(pred, Known) or (isinstance(pred, NumberValue) and not is_exporting()):
         return d.call(words["true_fn"] if d.truth(pred) else words["false_fn"], operands, {})
     given, leaves, _ = given_of(d, tuple(operands))
     _tensor_operands(d, "cond", leaves)
@@ -198,7 +199,7 @@ def capture_cond(d: Symbolic, args: list, kwargs: dict) -> Any:
         for f, name in ((first, "true"), (second, "false"))
     ]
     nodes = tuple(_nodes(d, [*leaves, *more]))
-    parts = _call(d, higher_order.cond_op, (d.node_of(pred), *graphs, nodes), results)
+    parts = _call(d, higher_order.cond_op, (d.argument(pred)[0], *graphs, nodes), results)
     return _symbolic(d, first, parts)
 
 

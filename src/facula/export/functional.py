@@ -11,7 +11,7 @@ from copy import deepcopy
 from typing import Any
 
 from facula import core, nn
-from facula.capture.framework_rules import exporting
+from facula.capture.exports import exporting
 from facula.export.signature import (
     ExportGraphSignature,
     InputKind,

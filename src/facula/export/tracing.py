@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from facula import core, nn
-from facula.capture.framework_rules import exporting
+from facula.capture.exports import exporting
 from facula.core.errors import fail
 from facula.export.dynamic_shapes import (
     IntInput,
@@ -248,7 +248,7 @@ def _recorded(program: Callable[..., Any], inputs: list[Any]) -> tuple[GraphModu
     recording = core.is_grad_enabled()
     try:
         with exporting(), fork_rng():
-            made = make_fx(run, {}, "fake", _allow_non_fake_inputs=True)(*inputs)
+            made = make_fx(run, {}, "fake", True, _whole_indexing=True)(*inputs)
     finally:
         core.set_grad_enabled(recording)  # the program may have left it otherwise
     return made, levels[-1]

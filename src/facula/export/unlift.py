@@ -16,33 +16,11 @@ from facula.core.errors import fail
 from facula.export.input_check import GuardsFn, InputCheck, NestedAsExported
 from facula.export.signature import ConstantArgument, InputKind, OutputKind, SymIntArgument
 from facula.fx import Graph, GraphModule, Node
-from facula.fx.codegen import PyTreeCodeGen, _PyTreeInfo
+from facula.fx.call_codegen import CallCodeGen
+from facula.fx.codegen import _PyTreeInfo
 from facula.fx.symbolic_run import sizes_of
 
 Tensor = core.Tensor
-
-
-class _CallCodeGen(PyTreeCodeGen):
-    """A function of the exported one's arguments, positional and by keyword."""
-
-    def gen_fn_def(
-        self, free_vars: list[str], maybe_return_annotation: str, *, expanded_def: bool = False
-    ) -> str:
-        """The head, the types of the leaves, and a statement that flattens."""
-        arguments = ["self", *self.pytree_info.orig_args]
-        head = f"def {self._func_name}({', '.join(arguments)}){maybe_return_annotation}:"
-        leaves = [v for v in free_vars if v != "self"]
-        if not leaves:
-            return head
-        typed = [f"{v}; " for v in leaves if ":" in v]
-        if typed:
-            head += f"\n    {''.join(typed)}\n"
-        names = [v.partition(":")[0].partition(" =")[0].strip() for v in leaves]
-        positional, named = self.pytree_info.in_spec.children_specs
-        count = positional.num_children
-        pairs = zip(named.context, arguments[1 + count :], strict=True)
-        given = f"[{', '.join(arguments[1 : 1 + count])}], {{{','.join(f'{k!r}:{v}' for k, v in pairs)}}}"
-        return f"{head}\n    {', '.join(names)}, = fx_pytree.tree_flatten_spec(({given}), self._in_spec)"
 
 
 def _parameter_names(program: Any) -> list[str]:
@@ -90,7 +68,7 @@ def unlift(program: Any, check_guards: bool = True) -> GraphModule:
     module._inputs = check
     module.register_forward_pre_hook(NestedAsExported(check), with_kwargs=True)
     put_state(module, program)
-    graph.set_codegen(_CallCodeGen(info))
+    graph.set_codegen(CallCodeGen(info))
     module.recompile()
     module.training = program.training
     module._facula_exported = signature

@@ -41,6 +41,19 @@ class ProgramLevel(Level):
         #: of the trace, where somebody asks what it saw
         self.tracer: Any = None
 
+    @classmethod
+    def around(cls, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function whose calls the running trace notes as the program makes them."""
+
+        def inside(*args: Any) -> Any:
+            mode = get_proxy_mode()
+            assert mode is not None
+            with cls() as level:
+                level.tracer = mode.tracer
+                return function(*args)
+
+        return inside
+
     def process(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:

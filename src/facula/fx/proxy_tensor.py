@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from facula import core, nn
+from facula.autograd.transforms.functionalization import simple_views
 from facula.core.errors import fail
 from facula.fx import _pytree as pytree
 from facula.fx import traceback as fx_traceback
@@ -42,6 +43,7 @@ from facula.fx.proxy import Proxy
 from facula.fx.shape_env import leaf_of, node_of_number, note_source
 from facula.fx.symbols import SymBool, SymFloat, SymInt
 from facula.ops.overloads import OpOverload, overload_of
+from facula.ops.registry import F
 
 __all__ = [
     "DecompositionInterpreter", "PythonKeyTracer", "dispatch_trace", "get_innermost_proxy_mode",
@@ -529,6 +531,7 @@ def make_fx(
     record_stack_traces: bool = False,
     proxy_module_inputs: bool = False,
     _disable_torch_fn_metadata_mode: bool = False,
+    _whole_indexing: bool = False,
 ) -> Callable[..., GraphModule]:
     """A function that traces `f` with the inputs it is given.
 
@@ -539,16 +542,27 @@ def make_fx(
         tracing_mode: "real" runs the function; "fake" computes shapes only; "symbolic" keeps sizes as
             symbols, so that the graph serves other sizes.
         _allow_non_fake_inputs: in "fake" and "symbolic", tensors that `f` holds are taken as constants.
+        pre_dispatch: calls are noted as the program makes them, above their gradients.
+        _whole_indexing: a view by several slices and ints is one node, not one for each.
 
     The other arguments are PyTorch's; stack traces are always recorded.
 
     Raises:
         DataDependentOutputException: `f` reads a number from a tensor that it computed.
     """
-    tracer = _MakefxTracer(decomposition_table, tracing_mode, _allow_non_fake_inputs, pre_dispatch)
+    table = decomposition_table or {}
+    if not _whole_indexing:
+        table = {overload_of(F.basic_index): simple_views, **table}
+    tracer = _MakefxTracer(table, tracing_mode, _allow_non_fake_inputs, pre_dispatch)
+    program = f
+    if pre_dispatch:
+        # lazily: it lies above
+        from facula.fx.pre_dispatch import ProgramLevel
+
+        program = functools.wraps(f)(ProgramLevel.around(f))
 
     def wrapped(*args: object) -> GraphModule:
-        return tracer.trace(f, *args)
+        return tracer.trace(program, *args)
 
     wrapped.__name__ = f"make_fx({getattr(f, '__name__', 'f')})"
     return wrapped

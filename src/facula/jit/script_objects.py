@@ -197,7 +197,7 @@ class _HasGraph:
 def _is_traced_as_python(unit: Any) -> bool:
     """Whether a program is exported now, in whose graph a script is what its Python does."""
     # lazily: scripts are imported without what captures programs
-    from facula.capture.framework_rules import is_exporting
+    from facula.capture.exports import is_exporting
 
     return getattr(unit, "python", None) is not None and is_exporting()
 

@@ -601,7 +601,7 @@ def simple_views(x: Tensor, index: Any) -> Tensor:
         elif isinstance(item, slice):
             if item != slice(None):
                 step = 1 if item.step is None else item.step.__index__()
-                x = F.slice(x, dim, item.start, item.stop, step)
+                x = F.slice(x, dim, 0 if item.start is None else item.start, item.stop, step)
             dim += 1
         else:
             x = F.select(x, dim, item.__index__())

@@ -137,7 +137,9 @@ def trace(
     records: gradients may be wanted though nothing is recorded when the function is called.
     """
     program = _Program(function, gradients and (records or core.is_grad_enabled()), lift)
-    tracer = make_fx(program, decompositions, "fake", _allow_non_fake_inputs=True)
+    tracer = make_fx(
+        program, decompositions, "fake", _allow_non_fake_inputs=True, _whole_indexing=True
+    )
     joint = tracer(*inputs)
     traced: Traced = program.traced
     traced.joint = _with_inputs(joint, traced.held)
