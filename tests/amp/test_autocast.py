@@ -1,7 +1,9 @@
 """Autocast: which dtype an operator computes in, where it is on, and what it leaves behind."""
 
+import math
 import threading
 
+import numpy as np
 import pytest
 
 import facula
@@ -233,7 +235,7 @@ def test_wrong_arguments():
         region = facula.autocast("cpu", dtype=facula.int32)
     with region:
         assert not facula.is_autocast_enabled("cpu")
-    assert amp.is_autocast_available("cpu") and not amp.is_autocast_available("toaster")
+    assert amp.is_autocast_available("cpu") and not amp.is_autocast_available("meta")
 
 
 def test_misuse_is_told_apart():
@@ -243,3 +245,42 @@ def test_misuse_is_told_apart():
         facula.autocast("no device")
     with pytest.raises(ValueError, match="Expected `device_type` of type `str`, got:"):
         facula.autocast(facula.device("cpu"))
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_older_names_say_what_they_are_called_now(kind):
+    older = getattr(facula, kind).amp
+    with pytest.warns(FutureWarning, match=rf"{kind}.amp.autocast.*amp.autocast\('{kind}', args"):
+        older.autocast(enabled=False)
+    with pytest.warns(FutureWarning, match=rf"amp.GradScaler\('{kind}', args"):
+        older.GradScaler(enabled=False)
+
+
+def test_what_is_no_device_is_not_asked_about():
+    with pytest.raises(RuntimeError, match="Invalid device string: 'not a real device'"):
+        facula.amp.is_autocast_available("not a real device")
+    assert not facula.amp.is_autocast_available("meta")
+
+
+def test_a_product_with_an_activation_is_lowered():
+    c, a, b = facula.randn(3), facula.randn(2, 4), facula.randn(4, 3)
+    product = c.numpy() * 2 + 3 * (a.numpy() @ b.numpy())
+    plain = facula._addmm_activation(c, a, b, beta=2, alpha=3)
+    assert np.allclose(plain.numpy(), np.maximum(product, 0), atol=1e-5)
+    soft = facula._addmm_activation(c, a, b, beta=2, alpha=3, use_gelu=True)
+    normal = np.vectorize(lambda v: v * 0.5 * (1 + math.erf(v / math.sqrt(2))))
+    assert np.allclose(soft.numpy(), normal(product), atol=1e-5)
+    with facula.autocast("cpu"):
+        assert facula._addmm_activation(c, a, b).dtype == facula.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("mode", "spaces"), [("reflect", (1, 2)), ("replicate", (1, 2, 3)), ("circular", ())]
+)
+def test_padding_from_inside_is_done_in_float32_where_pytorch_does_it(mode, spaces):
+    for space in (1, 2, 3):
+        x = facula.rand((1, 2, *[4] * space), dtype=facula.bfloat16)
+        with facula.autocast("cpu"):
+            padded = F.pad(x, (1, 1) * space, mode=mode)
+        assert padded.dtype == (facula.float32 if space in spaces else facula.bfloat16)
+        assert facula.equal(padded.to(x.dtype), F.pad(x, (1, 1) * space, mode=mode))

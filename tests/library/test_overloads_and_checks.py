@@ -154,3 +154,61 @@ def test_numbers_under_vmap_are_those_of_every_entry():
     x = facula.tensor([[1.0, 1.0], [1.0, -2.0]])
     with pytest.raises(RuntimeError, match=r"one number for all entries .* got \[2, 1\]"):
         facula.vmap(lambda x: x * operators.positive(x))(x)
+
+
+def test_checks_take_packets_and_refuse_plain_functions():
+    @facula.library.custom_op("checks_of::doubled", mutates_args=())
+    def doubled(x: facula.Tensor) -> facula.Tensor:
+        return x * 2
+
+    doubled.register_fake(facula.empty_like)
+    packet = facula.ops.checks_of.doubled
+    found = facula.library.opcheck(packet, (facula.ones(2),), test_utils="test_schema")
+    assert found == {"test_schema": "SUCCESS"}
+    with pytest.raises(ValueError, match="OpOverload"):
+        facula.library.opcheck(facula.sin, (facula.ones(2),))
+    with pytest.raises(ValueError, match="test_utils to be subset of"):
+        facula.library.opcheck(packet, (facula.ones(2),), test_utils="blah")
+
+
+def test_the_strictest_tag_about_strides_counts():
+    from facula.ops.tags import Tag
+    from facula.torch_api._library.utils import get_layout_constraint_tag
+
+    for number, (tags, expected) in enumerate(
+        (
+            ({Tag.flexible_layout}, Tag.flexible_layout),
+            ({Tag.flexible_layout, Tag.needs_fixed_stride_order}, Tag.needs_fixed_stride_order),
+            (set(), Tag.needs_exact_strides),
+        )
+    ):
+        with facula.library._scoped_library("layouts_of", "FRAGMENT") as library:
+            library.define(f"f{number}(Tensor x) -> Tensor", tags=tags)
+            operator = getattr(facula.ops.layouts_of, f"f{number}").default
+            assert get_layout_constraint_tag(operator) is expected
+
+
+def test_a_library_says_what_a_class_does_with_its_operators():
+    from facula.utils._python_dispatch import TorchDispatchMode
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    with facula.library._scoped_library("rules_of", "FRAGMENT") as library:
+        library.define("f(Tensor x) -> Tensor")
+        library.impl("f", lambda x: x + 1, "CPU")
+        library._register_torch_dispatch_rule("f", Mode, lambda mode, func, types, a, k: a[0] * 10)
+        with Mode():
+            assert facula.ops.rules_of.f(facula.ones(1)).item() == 10
+        assert facula.ops.rules_of.f(facula.ones(1)).item() == 2
+
+
+def test_results_that_share_memory_are_known():
+    from facula.torch_api._C import _any_output_is_alias_to_input_or_output as aliases
+
+    x = facula.ones(2, 2)
+    assert aliases((x,), {}, (x.t(),)) and aliases((), {"a": x.view(-1)}, (x,))
+    assert not aliases((x,), None, (x * 2,)) and not aliases((x,), {"a": x}, ())
+    y = x * 2
+    assert aliases((), {}, (y, y[1:]))

@@ -72,6 +72,9 @@ def _added(a, x, y):
 
 
 oracle("addmm", "baddbmm", kind="numpy", factor=64)(_scaled(numpy.matmul))
+oracle("_addmm_activation", kind="numpy", factor=64, samples=_added((5,), (3, 4), (4, 5)))(
+    lambda *args, **factors: numpy.maximum(_scaled(numpy.matmul)(*args, **factors), 0)
+)
 oracle("addmv", kind="numpy", factor=64, samples=_added((3,), (3, 4), (4,)))(_scaled(numpy.matmul))
 oracle("addbmm", "addbmm_", kind="numpy", factor=64, samples=_added((3, 2), (5, 3, 4), (5, 4, 2)))(
     _scaled(lambda x, y: numpy.matmul(x, y).sum(0))

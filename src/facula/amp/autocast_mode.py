@@ -21,6 +21,12 @@ from facula.core.errors import fail
 __all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
 
 
+def warn_of_older_name(kind: str, name: str, newer: str) -> None:
+    """Say that `kind`.amp.`name` goes by another name now."""
+    text = f"`facula.{kind}.amp.{name}(args...)` is deprecated. Please use `facula.amp.{newer}` instead."
+    warnings.warn(core.spoken(text), FutureWarning, stacklevel=3)
+
+
 def _check_dtype(device_type: str, dtype: core.dtype) -> bool:
     """Whether autocast can lower to this dtype on the device; warns where it cannot."""
     if device_type == "cpu" and dtype not in (*state.LOWER, core.float32):

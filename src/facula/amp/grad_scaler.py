@@ -16,6 +16,7 @@ from enum import Enum
 from typing import Any
 
 from facula import core
+from facula.amp.autocast_mode import warn_of_older_name
 from facula.autograd.grad_mode import no_grad
 from facula.core.errors import fail
 
@@ -444,6 +445,7 @@ class ScalerOfKind(GradScaler):
         growth_interval: int = 2000,
         enabled: bool = True,
     ) -> None:
+        warn_of_older_name(self.kind, "GradScaler", f"GradScaler('{self.kind}', args...)")
         super().__init__(
             self.kind, init_scale, growth_factor, backoff_factor, growth_interval, enabled
         )

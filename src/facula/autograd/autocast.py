@@ -101,6 +101,9 @@ def is_autocast_available(device_type: str) -> bool:
     Args:
         device_type: such as 'cpu'
 
+    Raises:
+        RuntimeError: the text names no kind of device.
+
     Example:
         >>> facula.amp.is_autocast_available("cpu")
         True
@@ -112,6 +115,13 @@ def is_autocast_available(device_type: str) -> bool:
             "a string was required",
             type(device_type).__name__,
             hint="for example 'cpu'; device.type is the string of a device",
+        )
+    if not _is_device(device_type):
+        fail(
+            RuntimeError,
+            "is_autocast_available",
+            f"Invalid device string: '{device_type}'",
+            hint="for example 'cpu' or 'cuda'",
         )
     return device_type in DEFAULT_DTYPES
 

@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from facula import core
 from facula.core.errors import fail
 from facula.ops.registry import F, composite
 
 REDUCTIONS = ("none", "mean", "sum")
 
 
-def _define(schema: str, function: str) -> None:
-    """`facula.function` with the schema's arguments, the last but keyword-only ones a reduction."""
+def _define(schema: str, function: str, *, broadcasts: bool = False) -> None:
+    """`facula.function` with the schema's arguments, the last but keyword-only ones a reduction.
+
+    broadcasts: tensors of other numbers of dimensions are taken, which the function below `nn.functional` refuses
+    """
     made: list[Any] = []
 
     def loss(*args: object) -> Any:
@@ -31,6 +35,9 @@ def _define(schema: str, function: str) -> None:
                 hint="0 is 'none', 1 'mean', 2 'sum'",
             )
         given["reduction"] = REDUCTIONS[number]
+        if broadcasts:
+            tensors = {n: v for n, v in given.items() if isinstance(v, core.Tensor)}
+            given.update(zip(tensors, F.broadcast_tensors(*tensors.values()), strict=True))
         target: Callable[..., Any] = getattr(F, function)
         return target(**given)
 
@@ -65,4 +72,8 @@ for _function, _arguments in (
         "float eps=1e-06, bool swap=False, int reduction=1",
     ),
 ):
-    _define(f"{_function}_by_number({_arguments}) -> Tensor", _function)
+    _define(
+        f"{_function}_by_number({_arguments}) -> Tensor",
+        _function,
+        broadcasts=_function == "margin_ranking_loss",
+    )

@@ -242,6 +242,17 @@ class _pad_index_backward:
 
 
 @composite(
+    "_pad_precisely(Tensor self, int[] pad, str mode) -> Tensor",
+    names=(),
+    out=False,
+    autocast="cpu float32",
+)
+def _pad_precisely(self, pad, mode):
+    """`_pad_index` of the modes that autocast computes in float32."""
+    return F._pad_index(self, pad, mode)
+
+
+@composite(
     "pad(Tensor self, int[] pad, str mode='constant', float? value=None) -> Tensor",
     names=("nn.functional.pad",),
     out=False,
@@ -280,4 +291,5 @@ def pad(self, pad, mode, value):
     if mode == "circular" and min(pad, default=0) < 0:
         self = F.constant_pad_nd(self, [min(n, 0) for n in pad])
         pad = tuple(max(n, 0) for n in pad)
-    return F._pad_index(self, pad, mode)
+    precise = mode == "replicate" or (mode == "reflect" and len(pad) < 6)
+    return (F._pad_precisely if precise else F._pad_index)(self, pad, mode)

@@ -17,6 +17,18 @@ from facula.ops.registry import F, composite
 
 
 @composite(
+    "_addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Number beta=1, Number alpha=1, "
+    "bool use_gelu=False) -> Tensor",
+    names=("_addmm_activation",),
+    autocast="lower",
+)
+def addmm_activation(self, mat1, mat2, beta, alpha, use_gelu):
+    """beta * self + alpha * mat1 @ mat2 behind a gelu, or a relu."""
+    found = F.addmm(self, mat1, mat2, beta=beta, alpha=alpha)
+    return F.gelu(found) if use_gelu else found.relu()
+
+
+@composite(
     "addmv(Tensor self, Tensor mat, Tensor vec, *, Number beta=1, Number alpha=1) -> Tensor",
     inplace=True,
     autocast="accelerator lower, cpu unchanged",

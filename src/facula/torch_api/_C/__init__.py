@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from facula import core
+from facula import core, ops
 from facula.autograd.autocast import is_autocast_enabled
 from facula.autograd.dispatch_keys import (
     DispatchKey,
@@ -30,6 +30,7 @@ from facula.core import _disabled_torch_function_impl as _disabled_torch_functio
 from facula.core import is_grad_enabled as is_grad_enabled
 from facula.core import set_grad_enabled as _set_grad_enabled  # noqa: F401
 from facula.core.errors import no_attribute
+from facula.devices.results import tensors_of
 from facula.namespaces import overrides, switches
 from facula.namespaces.overrides import (
     DisableTorchFunction,
@@ -41,7 +42,9 @@ from facula.ops.tags import Tag as Tag
 from facula.utils.backend_registration import privateuse1_name
 
 from .. import accelerator
+from ..library.fallback import fallback_mode, set_fallback_mode
 from . import _cpu as _cpu
+from . import _functions as _functions
 
 _TensorBase = TensorBase
 StorageBase = core.UntypedStorage
@@ -107,11 +110,28 @@ def _is_alias_of(one: core.Tensor, other: core.Tensor) -> bool:
     return _storage_address(one) == _storage_address(other)
 
 
+def _any_output_is_alias_to_input_or_output(
+    args: tuple[Any, ...], kwargs: dict[str, Any] | None, outputs: Any
+) -> bool:
+    """Whether a result has the memory of an argument, or of another result."""
+    given = [*args, *(kwargs or {}).values()]
+    seen = {core.storage_key(t) for t in tensors_of(given) if t.numel()}
+    for tensor in tensors_of(outputs):
+        key = core.storage_key(tensor) if tensor.numel() else None
+        if key in seen:
+            return True
+        if key is not None:
+            seen.add(key)
+    return False
+
+
 def _is_torch_function_mode_enabled() -> bool:
     """Whether a `TorchFunctionMode` sees the calls of this thread."""
     return bool(overrides._get_current_function_mode_stack())
 
 
+_get_autograd_fallback_mode = fallback_mode
+_set_autograd_fallback_mode = set_fallback_mode
 _is_cow_tensor = core.is_lazy_clone
 
 
@@ -152,12 +172,13 @@ def _jit_set_inline_everything_mode(should_inline: bool) -> None:
 
 
 class _Functional(type):
-    """Functions of `torch.nn.functional` by their names."""
+    """Functions of `torch.nn.functional` by their names, and operators that have none there."""
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
             raise no_attribute(cls.__name__, name)
-        return getattr(functional, name)
+        found = getattr(functional, name, None)
+        return getattr(ops.aten, name) if found is None else found
 
 
 class _nn(metaclass=_Functional):  # noqa: N801 - PyTorch's name

@@ -6,8 +6,11 @@ themselves (`_add_batch_dim`, as tensordict's do) need nothing of this module re
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from facula.autograd.transforms.batching import VmapLevel
+from facula.autograd.transforms.levels import is_batched
 from facula.autograd.transforms.vmapping import add_batch_dim as _add_batch_dim
 from facula.autograd.transforms.vmapping import name_of as _get_name
 from facula.autograd.transforms.vmapping import remove_batch_dim, vmap
@@ -20,10 +23,37 @@ __all__ = [
     "_broadcast_to_and_flatten",
     "_get_name",
     "_maybe_remove_batch_dim",
+    "restore_vmap",
     "tree_flatten",
     "tree_unflatten",
     "vmap",
 ]
+
+
+def restore_vmap(
+    func: Callable[..., Any], in_dims: Any, batch_size: int, randomness: str
+) -> Callable[..., tuple[Any, Any]]:
+    """A function that runs `func` on the entries of its inputs, and gives whole batches and their dimensions.
+
+    What the function gives without a batch stays as it is, with None for its dimension.
+    """
+
+    def inner(*args: object, **kwargs: object) -> tuple[Any, Any]:
+        with VmapLevel(batch_size, randomness) as level:
+            leaves, spec = tree_flatten(args)
+            dims = _broadcast_to_and_flatten(in_dims, spec)
+            entries = [
+                leaf if dim is None else _add_batch_dim(leaf, dim, level.number)
+                for leaf, dim in zip(leaves, dims, strict=True)
+            ]
+            outputs, form = tree_flatten(func(*tree_unflatten(entries, spec), **kwargs))
+        found = [
+            (v.value, v.batch_dim) if is_batched(v, level.number) else (v, None) for v in outputs
+        ]
+        values, places = zip(*found, strict=True) if found else ((), ())
+        return tree_unflatten(list(values), form), tree_unflatten(list(places), form)
+
+    return inner
 
 
 def _maybe_remove_batch_dim(

@@ -10,8 +10,9 @@ from typing import Any
 
 from facula import ops
 from facula.core.errors import fail
+from facula.ops.tags import Tag
 
-__all__ = ["is_functional_schema", "lookup_op", "parse_namespace"]
+__all__ = ["get_layout_constraint_tag", "is_functional_schema", "lookup_op", "parse_namespace"]
 
 
 def parse_namespace(qualname: str) -> tuple[str, str]:
@@ -28,6 +29,26 @@ def lookup_op(qualname: str) -> Any:
     namespace, name = parse_namespace(qualname)
     name, _, overload = name.partition(".")
     return getattr(getattr(getattr(ops, namespace), name), overload or "default")
+
+
+#: tags about the memory layout of arguments, the strictest first
+_LAYOUTS = (
+    Tag.needs_exact_strides,
+    Tag.needs_contiguous_strides,
+    Tag.needs_fixed_stride_order,
+    Tag.flexible_layout,
+)
+
+
+def get_layout_constraint_tag(fn: Any, *, with_default: bool = True) -> Tag | None:
+    """What an operator asks of the strides of its arguments: the strictest of its tags.
+
+    with_default: whether exact strides stand where it says nothing, else None does
+    """
+    for tag in _LAYOUTS:
+        if tag in fn.tags:
+            return tag
+    return Tag.needs_exact_strides if with_default else None
 
 
 def is_functional_schema(schema: object) -> bool:

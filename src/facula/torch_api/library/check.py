@@ -13,6 +13,7 @@ from facula import autograd, core
 from facula.autograd.grad_mode import no_grad
 from facula.core.errors import fail, message
 from facula.devices.results import tensors_of
+from facula.ops.overloads import OpOverload, Packet
 from facula.ops.registry import F
 
 from .custom import CustomOperator, find
@@ -166,8 +167,24 @@ TESTS: dict[str, Callable[..., None]] = {
 }
 
 
+def _one_overload(op: Any) -> Any:
+    """The operator to test: what `custom_op` gave, an overload, or a packet's default.
+
+    Raises:
+        ValueError: it is a function of facula's, not an operator of `facula.ops`.
+    """
+    if isinstance(op, Packet):
+        return op.default
+    own = isinstance(getattr(op, "definition", None), CustomOperator)
+    if own or isinstance(op, OpOverload) or hasattr(op, "_definition"):
+        return op
+    required = "an OpOverload, or what custom_op gave, was required"
+    hint = "for example facula.ops.aten.sin.default"
+    fail(ValueError, "opcheck", required, type(op).__name__, hint)
+
+
 def opcheck(
-    op: core.Op,
+    op: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any] | None = None,
     *,
@@ -187,6 +204,7 @@ def opcheck(
 
     Raises:
         OpCheckError: a test failed.
+        ValueError: `op` is a plain function, or a test has another name.
 
     Example:
         >>> @facula.library.custom_op("docs::doubled9", mutates_args=())
@@ -198,6 +216,7 @@ def opcheck(
         >>> facula.library.opcheck(doubled, (facula.ones(2),), test_utils="test_faketensor")
         {'test_faketensor': 'SUCCESS'}
     """
+    op = _one_overload(op)
     chosen = [test_utils] if isinstance(test_utils, str) else list(test_utils)
     outcomes: dict[str, Any] = {}
     for name in chosen:
@@ -205,7 +224,7 @@ def opcheck(
             fail(
                 ValueError,
                 "opcheck",
-                f"tests among {', '.join(TESTS)} were required",
+                f"tests among {', '.join(TESTS)} were required (expected test_utils to be subset of them)",
                 name,
                 hint="leave test_utils out for all tests",
             )

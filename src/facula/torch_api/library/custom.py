@@ -22,6 +22,7 @@ from facula.ops.registry import TABLE, register
 from facula.ops.schema import parse
 from facula.ops.tags import Tag
 
+from .fallback import unregistered
 from .schemas import translate
 
 __all__ = ["CustomOperator", "find", "make"]
@@ -74,8 +75,10 @@ class CustomOperator(Definition):
         """Decides how a recorded call runs: after each registration that bears on it."""
         if self.composite is not None and self.gradient is None:
             self.operator.autograd = lambda *args: self.call(self.composite, args)
-        else:
-            self.operator.autograd = refused(self) if self.mutated else recorded(self)
+            return
+        whole = refused(self) if self.mutated else recorded(self)
+        falls_back = self.gradient is None and not self.checks_results
+        self.operator.autograd = unregistered(self, whole) if falls_back else whole
 
     def split(
         self, args: tuple[Any, ...], whole: bool = True

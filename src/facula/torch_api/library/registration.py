@@ -234,6 +234,7 @@ def custom_op(
                 raise
         definition.tags = (Tag.pt2_compliant_tag, *as_tags(tags))
         definition.checks_results = True
+        definition.set_gradient()
         made = _BY_FUNCTION[name] = CustomOpDef(definition, function)
         made.register_kernel(device_types, function)
         return made
@@ -275,10 +276,10 @@ def define(
             repr(schema),
             hint="the name stands in the first argument",
         )
-    if "::" not in qualname and isinstance(lib, Library):
-        qualname = f"{lib.ns}::{qualname}"
-    if isinstance(lib, Library):
-        _own(lib, qualname.partition("::")[2])
+    if isinstance(lib, Library):  # whose namespace it is, whatever the name says
+        name = qualname.rpartition("::")[2]
+        qualname = f"{lib.ns}::{name}"
+        _own(lib, name)
     make(qualname, schema).tags = as_tags(tags)
     return None
 
@@ -564,7 +565,7 @@ def register_torch_dispatch(
         ...     return args[0] * 20
         >>> with Mode():
         ...     doubled(facula.ones(1))
-        tensor([2.])
+        tensor([20.])
     """
     operator = find(op).operator
     kind: Any = torch_dispatch_class
@@ -579,7 +580,7 @@ def register_torch_dispatch(
             args: object = (),
             kwargs: dict[str, Any] | None = None,
         ) -> Any:
-            if called is operator:
+            if getattr(called, "_op", called) is operator:  # an overload is heard
                 return function(self, called, types, args, kwargs or {})
             return before(self, called, types, args, kwargs)
 
@@ -590,6 +591,10 @@ def register_torch_dispatch(
             kind.__torch_dispatch__ = handle
 
     return _decorator(func, enter)
+
+
+class _Kept:
+    """As long as it lives, the operators of a library cannot be defined again."""
 
 
 class Library:
@@ -628,6 +633,8 @@ class Library:
                 hint="the kind IMPL adds kernels to operators that exist",
             )
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
+        #: what keeps the operators: a program that deletes it may define them anew
+        self.m: _Kept | None = _Kept()
         self.defined: list[str] = []
 
     def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
@@ -664,14 +671,21 @@ class Library:
         hint = "use facula.utils._python_dispatch.TorchDispatchMode"
         fail(NotImplementedError, "Library", "single operators were required", "fallback", hint)
 
+    def _register_torch_dispatch_rule(
+        self, op_name: str, torch_dispatch_class: type, fn: Callable[..., Any]
+    ) -> None:
+        """Registers what a class of tensors, or a mode, does with an operator of the namespace."""
+        register_torch_dispatch(f"{self.ns}::{op_name}", torch_dispatch_class, fn)
+
     def _destroy(self) -> None:
         for name in self.defined:
             _forget(f"{self.ns}::{name}")
         self.defined.clear()
+        self.m = None
 
 
-#: the library that defined an operator
-_OWNERS: dict[str, weakref.ref[Library]] = {}
+#: what keeps an operator that a library defined
+_OWNERS: dict[str, weakref.ref[_Kept]] = {}
 
 
 def _own(library: Library, name: str) -> None:
@@ -680,8 +694,8 @@ def _own(library: Library, name: str) -> None:
     owner = _OWNERS.get(qualname)
     if owner is not None and owner() is None:
         _forget(qualname)
-    if qualname not in TABLE:
-        _OWNERS[qualname] = weakref.ref(library)
+    if qualname not in TABLE and library.m is not None:
+        _OWNERS[qualname] = weakref.ref(library.m)
         library.defined.append(name)
 
 

@@ -16,6 +16,7 @@ class autocast(autocast_mode.autocast):  # noqa: N801 - PyTorch's name
     def __init__(
         self, enabled: bool = True, dtype: core.dtype = core.bfloat16, cache_enabled: bool = True
     ) -> None:
+        autocast_mode.warn_of_older_name("cpu", "autocast", "autocast('cpu', args...)")
         super().__init__("cpu", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
 
 

@@ -24,6 +24,7 @@ class autocast(autocast_mode.autocast):  # noqa: N801 - PyTorch's name
     def __init__(
         self, enabled: bool = True, dtype: core.dtype = core.float16, cache_enabled: bool = True
     ) -> None:
+        autocast_mode.warn_of_older_name("cuda", "autocast", "autocast('cuda', args...)")
         super().__init__("cuda", dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
 
 
@@ -37,6 +38,9 @@ def custom_fwd(
     fwd: Callable[..., Any] | None = None, *, cast_inputs: object = None
 ) -> Callable[..., Any]:
     """`amp.custom_fwd(device_type="cuda")`."""
+    autocast_mode.warn_of_older_name(
+        "cuda", "custom_fwd", "custom_fwd(args..., device_type='cuda')"
+    )
     return functools.partial(autocast_mode.custom_fwd, device_type="cuda", cast_inputs=cast_inputs)(
         *(() if fwd is None else (fwd,))
     )
@@ -44,4 +48,7 @@ def custom_fwd(
 
 def custom_bwd(bwd: Callable[..., Any]) -> Callable[..., Any]:
     """`amp.custom_bwd(device_type="cuda")`."""
+    autocast_mode.warn_of_older_name(
+        "cuda", "custom_bwd", "custom_bwd(args..., device_type='cuda')"
+    )
     return autocast_mode.custom_bwd(bwd, device_type="cuda")
