@@ -15,6 +15,7 @@ from facula.autograd.transforms.vmapping import add_batch_dim as _add_batch_dim
 from facula.autograd.transforms.vmapping import name_of as _get_name
 from facula.autograd.transforms.vmapping import remove_batch_dim, vmap
 from facula.core import Tensor
+from facula.core.errors import fail
 from facula.fx._pytree import _broadcast_to_and_flatten, tree_flatten, tree_unflatten
 
 __all__ = [
@@ -42,6 +43,10 @@ def restore_vmap(
         with VmapLevel(batch_size, randomness) as level:
             leaves, spec = tree_flatten(args)
             dims = _broadcast_to_and_flatten(in_dims, spec)
+            if dims is None:
+                required = "in_dims with the structure of the inputs were required"
+                hint = "one entry for each input; None keeps an input whole"
+                fail(ValueError, "restore_vmap", required, in_dims, hint)
             entries = [
                 leaf if dim is None else _add_batch_dim(leaf, dim, level.number)
                 for leaf, dim in zip(leaves, dims, strict=True)

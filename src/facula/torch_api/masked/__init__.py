@@ -11,12 +11,15 @@ from facula.ops.masked_forms import _output_mask as _output_mask
 from facula.ops.masked_sparse import _where as _where
 from facula.ops.registry import PLACES as _PLACES
 
-from ._maskedtensor import (
+from .._maskedtensor import (
     MaskedTensor,
     as_masked_tensor,
     is_masked_tensor,
     masked_tensor,
 )
+
+from .._maskedtensor.identities import _combine_input_and_mask as _combine_input_and_mask
+from .._maskedtensor.identities import _reduction_identity as _reduction_identity
 
 globals().update(_PLACES.get("masked", {}))
 __all__ = [
