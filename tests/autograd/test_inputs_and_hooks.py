@@ -91,3 +91,20 @@ def test_pickles_hold_values_without_their_history():
     module(facula.ones(1, 2))
     copied = pickle.loads(pickle.dumps(module))
     assert facula.equal(copied(facula.ones(1, 2)), module(facula.ones(1, 2)))
+
+
+def test_what_can_be_gone_through_once_names_inputs_and_outputs():
+    layer = facula.nn.Linear(3, 2)
+    x = facula.arange(6.0).reshape(2, 3)
+    expected = [x.sum(0).expand(2, 3), facula.full((2,), 2.0)]
+    loss = layer(x).sum()
+    for inputs in (
+        layer.parameters(),
+        iter(list(layer.parameters())),
+        (p for p in layer.parameters()),
+    ):
+        found = facula.autograd.grad(loss, inputs, retain_graph=True)
+        assert len(found) == 2
+        assert all(facula.equal(g, e) for g, e in zip(found, expected, strict=True))
+    found = facula.autograd.grad(iter([loss]), layer.parameters(), iter([facula.tensor(3.0)]))
+    assert all(facula.equal(g, 3 * e) for g, e in zip(found, expected, strict=True))

@@ -65,6 +65,13 @@ def _as_tuple(value: Any) -> tuple:
     return tuple(value)
 
 
+def _lasting(value: Any) -> Any:
+    """What can be gone through more than once: `module.parameters()` cannot."""
+    if value is None or isinstance(value, (Tensor, graph.GradientEdge, tuple, list)):
+        return value
+    return tuple(value)
+
+
 def _check_gradient(op: str, index: int, output: core.Tensor, grad: core.Tensor) -> None:
     if isinstance(output, graph.GradientEdge):
         return
@@ -268,6 +275,7 @@ def grad(
             ),
             hint="leave allow_unused out: materialize_grads=True implies it",
         )
+    outputs, inputs = _lasting(outputs), _lasting(inputs)
     if core.FUNCTION_MODES or _overridden(outputs, inputs):
         words = {"retain_graph": retain_graph, "create_graph": create_graph}
         words |= {"only_inputs": only_inputs, "allow_unused": allow_unused}

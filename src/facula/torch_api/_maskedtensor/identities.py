@@ -30,7 +30,7 @@ def _limit(dtype: core.dtype, sign: int) -> Any:
 
 
 def _reduction_identity(op_name: str, input: core.Tensor, *args: Any) -> Any:  # noqa: A002 - PyTorch's name
-    """The value, as a tensor without dimensions, that a reduction of `input` does not feel; None where there is none."""
+    """What a reduction of `input` does not feel, as a tensor without dimensions; None where nothing is so."""
     value: Any = None
     if op_name == "norm" and args and args[0] == -math.inf:
         value = _limit(input.dtype, 1)

@@ -17,7 +17,6 @@ from .._maskedtensor import (
     is_masked_tensor,
     masked_tensor,
 )
-
 from .._maskedtensor.identities import _combine_input_and_mask as _combine_input_and_mask
 from .._maskedtensor.identities import _reduction_identity as _reduction_identity
 
