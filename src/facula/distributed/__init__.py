@@ -85,14 +85,18 @@ from facula.distributed.world import (
 )
 
 _LATER = (
+    "_composable",
     "algorithms",
+    "argparse_util",
     "autograd",
     "checkpoint",
+    "constants",
     "data_parallel",
     "device_mesh",
     "distributed_c10d",
     "elastic",
     "fsdp",
+    "launch",
     "launcher",
     "nn",
     "optim",
@@ -101,6 +105,7 @@ _LATER = (
     "rpc",
     "run",
     "tensor",
+    "utils",
 )
 
 

@@ -7,12 +7,33 @@ Keeps true: nothing is made or kept here; what is no name of `facula.distributed
 from __future__ import annotations
 
 import datetime
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NewType
 
 from facula import core, distributed
 from facula.core.errors import fail
 from facula.core.errors import no_attribute as _no_attribute
+from facula.distributed.group_tables import World, pg_group_ranks, pg_map, pg_names
 from facula.distributed.object_operations import _pickled, _unpickled
+from facula.distributed.operations import (
+    all_gather,
+    all_gather_into_tensor,
+    reduce_scatter_tensor,
+)
+from facula.distributed.options import (  # noqa: F401
+    AllgatherOptions,
+    AllreduceCoalescedOptions,
+    AllreduceOptions,
+    AllToAllOptions,
+    BackendConfig,
+    BarrierOptions,
+    BroadcastOptions,
+    GatherOptions,
+    ReduceOptions,
+    ReduceScatterOptions,
+    ScatterOptions,
+    supports_complex,
+)
 from facula.distributed.process_group import ProcessGroup
 from facula.distributed.rendezvous import DEFAULT_TIMEOUT
 from facula.distributed.stores import Store
@@ -20,6 +41,10 @@ from facula.distributed.world import _STATE, GroupMember, default_group, groups
 
 #: how long a group waits where nobody says
 default_pg_timeout = DEFAULT_TIMEOUT
+_pg_map, _pg_names, _pg_group_ranks, _world = pg_map, pg_names, pg_group_ranks, World()
+GroupName = NewType("GroupName", str)
+#: the newer names of the operations on single tensors
+all_gather_single, reduce_scatter_single = all_gather_into_tensor, reduce_scatter_tensor
 
 
 def __getattr__(name: str) -> Any:
@@ -50,6 +75,35 @@ def _get_default_store() -> Store:
 def _get_default_timeout(backend: str) -> datetime.timedelta:
     """How long groups wait where nobody says: the same on all engines."""
     return default_pg_timeout
+
+
+def get_backend_config(group: ProcessGroup | None = None) -> str:
+    """Which engine of a group serves which type of device: `cpu:gloo,cuda:gloo`."""
+    return repr(BackendConfig(distributed.get_backend(group)))
+
+
+def all_gather_coalesced(
+    output_tensor_lists: Sequence[Sequence[core.Tensor]], input_tensor_list: Sequence[core.Tensor],
+    group: Any = None, async_op: bool = False,
+) -> Any:  # fmt: skip
+    """Put each rank's list of tensors into the lists of all; with `async_op` a `Work` of the last of them.
+
+    Args:
+        output_tensor_lists: a list for each rank, of tensors that are written to
+        input_tensor_list: this rank's
+    """
+    size = distributed.get_world_size(group)
+    if size < 0:
+        return None
+    if len(output_tensor_lists) != size or any(
+        len(one) != len(input_tensor_list) for one in output_tensor_lists
+    ):
+        fail(ValueError, "all_gather_coalesced", f"{size} lists of {len(input_tensor_list)} tensors were required",
+             [len(one) for one in output_tensor_lists], hint="one list for each rank")  # fmt: skip
+    work = None
+    for number, mine in enumerate(input_tensor_list):
+        work = all_gather([one[number] for one in output_tensor_lists], mine, group, async_op)
+    return work
 
 
 def _rank_not_in_group(group: ProcessGroup | int | None) -> bool:

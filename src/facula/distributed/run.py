@@ -22,6 +22,7 @@ from typing import Any
 
 from facula.core.errors import fail
 from facula.core.logs import get_logger
+from facula.distributed.argparse_util import check_env, env
 from facula.distributed.elastic.multiprocessing import (
     DefaultLogsSpecs,
     LogsSpecs,
@@ -31,6 +32,7 @@ from facula.distributed.elastic.multiprocessing import (
 from facula.distributed.elastic.multiprocessing.api import SIGNALS
 from facula.distributed.elastic.multiprocessing.errors import ChildFailedError, record
 from facula.distributed.elastic.rendezvous import RendezvousError
+from facula.distributed.elastic.utils import macros
 from facula.distributed.launcher.api import LaunchConfig, launch_agent
 
 __all__ = [
@@ -38,36 +40,13 @@ __all__ = [
     "determine_local_world_size",
     "get_args_parser",
     "get_rdzv_endpoint",
+    "get_use_env",
     "main",
     "parse_args",
     "parse_min_max_nnodes",
     "run",
     "run_script_path",
 ]
-
-
-class _FromEnvironment(argparse.Action):
-    """An option whose default the environment variable `PET_<NAME>` may give."""
-
-    def __init__(self, dest: str, default: Any = None, **options: Any) -> None:
-        default = os.environ.get(f"PET_{dest.upper()}", default)
-        super().__init__(dest=dest, default=default, **options)
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
-        """Keep what was given."""
-        setattr(namespace, self.dest, values)
-
-
-class _FlagFromEnvironment(argparse.Action):
-    """An option without a value, which `PET_<NAME>=1` gives too."""
-
-    def __init__(self, dest: str, **options: Any) -> None:
-        default = os.environ.get(f"PET_{dest.upper()}", "0") == "1"
-        super().__init__(dest=dest, nargs=0, default=default, **options)
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
-        """It was given."""
-        setattr(namespace, self.dest, True)
 
 
 def _both(name: str) -> tuple[str, ...]:
@@ -108,13 +87,13 @@ def get_args_parser() -> argparse.ArgumentParser:
                                      "in several processes.")  # fmt: skip
     add = parser.add_argument
     for name, kind, default, text in _OPTIONS:
-        add(*_both(name), action=_FromEnvironment, type=kind, default=default, help=text)
-    add(*_both("start-method"), action=_FromEnvironment, default="spawn",
+        add(*_both(name), action=env, type=kind, default=default, help=text)
+    add(*_both("start-method"), action=env, default="spawn",
         choices=["spawn", "fork", "forkserver"], help="how --run-path gets processes")  # fmt: skip
-    add("-r", "--redirects", action=_FromEnvironment, default="0",
+    add("-r", "--redirects", action=env, default="0",
         help="streams that go to files: 1 stdout, 2 stderr, 3 both, or 0:1,1:2 by process")  # fmt: skip
-    add("-t", "--tee", action=_FromEnvironment, default="0", help="the same, and to the console")
-    flag = _FlagFromEnvironment
+    add("-t", "--tee", action=env, default="0", help="the same, and to the console")
+    flag = check_env
     add("--standalone", action=flag, help="one machine, any free port")
     add("-m", "--module", action=flag, help="the program is a module")
     add(*_both("no-python"), action=flag, help="the program is an executable")
@@ -238,9 +217,15 @@ def config_from_args(
     return (config, *_program(args))
 
 
+def get_use_env(args: argparse.Namespace) -> bool:
+    """Whether a program hears of its number by LOCAL_RANK alone; `launch` may pass `--local-rank`, too."""
+    return bool(getattr(args, "use_env", True))
+
+
 def _program(args: argparse.Namespace) -> tuple[Callable[..., Any] | str, list[str]]:
     """What is run, and its arguments."""
-    line = [args.training_script, *args.training_script_args]
+    told = [] if get_use_env(args) else [f"--local-rank={macros.local_rank}"]
+    line = [args.training_script, *told, *args.training_script_args]
     if args.run_path:
         return run_script_path, line
     if args.no_python:
@@ -276,16 +261,19 @@ def run(args: argparse.Namespace) -> None:
     launch_agent(config, entrypoint, arguments)
 
 
-@record
-def _recorded(args: argparse.Namespace) -> None:
-    run(args)
-
-
 def main(args: Sequence[str] | None = None) -> None:
     """Run the program of the command line."""
-    found = parse_args(args)
+    main_with(parse_args(args), run)
+
+
+def main_with(args: argparse.Namespace, runs: Callable[[argparse.Namespace], None]) -> None:
+    """Run the program by a function of its options; a failure is told, and is this process's end.
+
+    Raises:
+        SystemExit: the program failed.
+    """
     try:
-        _recorded(found)
+        record(runs)(args)
     except ChildFailedError as error:
         sys.stderr.write(f"{error}\n")
         code = error.get_first_failure()[1].exitcode

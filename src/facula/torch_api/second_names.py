@@ -25,6 +25,7 @@ ROOMS = tuple(folder.rpartition(os.sep)[2] for folder in facula.__path__[1:])
 _PACKAGES = {
     "facula.utils.data": "facula.data",
     "facula.distributed._tensor": "facula.distributed.tensor",
+    "facula.distributed._composable.fsdp": "facula.distributed.fsdp",
     **{f"facula.nn.{name}": f"facula.ao.nn.{name}" for name in ("quantized", "intrinsic", "qat")},
     "facula.ao.quantization.quantizer": "facula.quantization.pt2e.quantizer",
 }

@@ -30,7 +30,7 @@ from facula.distributed.checkpoint.metadata import (
 )
 from facula.distributed.checkpoint.pieces import chunks_of
 from facula.distributed.checkpoint.planner import LoadItemType, LoadPlan, LoadPlanner
-from facula.distributed.checkpoint.state_dict_loader import load_state_dict
+from facula.distributed.checkpoint.state_dict_loader import _load_state_dict
 from facula.distributed.checkpoint.state_dict_saver import save_state_dict
 from facula.distributed.checkpoint.storage import StorageReader
 from facula.distributed.object_operations import broadcast_object_list
@@ -55,7 +55,7 @@ def dcp_to_torch_save(
     """
     state: dict[str, Any] = {}
     reader = FileSystemReader(dcp_checkpoint_dir)
-    load_state_dict(state, reader, planner=_EmptyStateDictLoadPlanner(), no_dist=True)
+    _load_state_dict(state, reader, planner=_EmptyStateDictLoadPlanner(), no_dist=True)
     save_file(state, torch_save_path)
 
 

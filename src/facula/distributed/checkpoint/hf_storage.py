@@ -7,7 +7,9 @@ Keeps true: files get their names when all of them are written; a file with piec
 from __future__ import annotations
 
 import json
+import math
 import os
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,7 +45,9 @@ from facula.namespaces.futures import Future
 from facula.serialization.files import written_atomically
 from facula.serialization.safetensors import load_file, load_metadata, save_file
 
-__all__ = ["HuggingFaceStorageReader", "HuggingFaceStorageWriter"]
+__all__ = [
+    "HuggingFaceStorageReader", "HuggingFaceStorageWriter", "bytes_of", "write_index", "write_whole",
+]  # fmt: skip
 
 _INDEX = "model.safetensors.index.json"
 _SUFFIX = ".safetensors"
@@ -167,34 +171,54 @@ class HuggingFaceStorageWriter(FileSystemWriter):
             os.replace(self.path / f"{name}.{self.save_id}", self.path / name)
         if not self.save_distributed:
             names = {r.index.fqn: r.storage_data.relative_path for r in written}
-            _write_index(self.path, names, sum(r.size_in_bytes for r in written))
+            write_index(self.path, names, sum(r.size_in_bytes for r in written))
         elif self.consolidated_output_path is not None:
             files = {result.storage_data.relative_path for result in written}
             self._consolidate(metadata, sorted(files), self.consolidated_output_path)
 
     def _consolidate(self, metadata: Metadata, files: list[str], target: Path) -> None:
         """Put whole tensors together, file by file."""
-        held = {name: (load_file(self.path / name), _offsets(self.path / name)) for name in files}
         numbers = self.fqn_to_index_mapping or dict.fromkeys(metadata.state_dict_metadata, 1)
-        count = max(numbers.values())
+        wanted = sorted(set(numbers.values()))
+        paths = [self.path / name for name in files]
+        names = write_whole(
+            metadata, paths, target, numbers, wanted, self.thread_count_consolidation
+        )
+        sizes = metadata.state_dict_metadata
+        write_index(target, names, sum(bytes_of(sizes[name]) for name in names))
 
-        def write(number: int) -> dict[str, int]:
-            recording = core.set_grad_enabled(False)
-            try:
-                whole = {
-                    name: _joined(name, md, held.values())
-                    for name, md in metadata.state_dict_metadata.items()
-                    if numbers.get(name) == number
-                }
-                save_file(whole, target / _name(number, count), {"format": "pt"})
-                return {name: t.numel() * t.element_size() for name, t in whole.items()}
-            finally:
-                core.set_grad_enabled(recording)
 
-        with ThreadPoolExecutor(self.thread_count_consolidation, "facula-checkpoint") as threads:
-            sizes = list(threads.map(write, sorted(set(numbers.values()))))
-        names = {name: _name(numbers[name], count) for found in sizes for name in found}
-        _write_index(target, names, sum(size for found in sizes for size in found.values()))
+def bytes_of(md: Any) -> int:
+    """How many bytes a tensor has."""
+    return math.prod(md.size) * md.properties.dtype.itemsize
+
+
+def write_whole(
+    metadata: Metadata, files: list[Path], target: Path, numbers: dict[str, int], wanted: Sequence[int],
+    threads: int,
+) -> dict[str, str]:  # fmt: skip
+    """Put whole tensors together from files of pieces, and write some of the files that these make.
+
+    Gives the name of the file of each entry."""
+    held = {path: (load_file(path), _offsets(path)) for path in files}
+    count = max(numbers.values())
+
+    def write(number: int) -> list[str]:
+        recording = core.set_grad_enabled(False)
+        try:
+            whole = {
+                name: _joined(name, md, held.values())
+                for name, md in metadata.state_dict_metadata.items()
+                if numbers.get(name) == number
+            }
+            save_file(whole, target / _name(number, count), {"format": "pt"})
+            return list(whole)
+        finally:
+            core.set_grad_enabled(recording)
+
+    with ThreadPoolExecutor(threads, "facula-checkpoint") as pool:
+        found = list(pool.map(write, wanted))
+    return {name: _name(numbers[name], count) for names in found for name in names}
 
 
 def _joined(name: str, md: Any, files: Any) -> Any:
@@ -212,7 +236,7 @@ def _joined(name: str, md: Any, files: Any) -> Any:
     return made
 
 
-def _write_index(folder: Path, names: dict[str, str], total: int) -> None:
+def write_index(folder: Path, names: dict[str, str], total: int) -> None:
     index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(names.items()))}
     with written_atomically(folder / _INDEX) as stream:
         stream.write(json.dumps(index, indent=2).encode())

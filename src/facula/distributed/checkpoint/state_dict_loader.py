@@ -81,6 +81,14 @@ def load_state_dict(
         coordinator_rank: the rank that decides, a number of the group.
     """
     storage_reader.reset()
+    _load_state_dict(state_dict, storage_reader, process_group, coordinator_rank, no_dist, planner)
+
+
+def _load_state_dict(
+    state_dict: dict[str, Any], storage_reader: StorageReader, process_group: ProcessGroup | None = None,
+    coordinator_rank: int = 0, no_dist: bool = False, planner: LoadPlanner | None = None,
+) -> None:  # fmt: skip
+    """The same for a reader that stands at its checkpoint already."""
     ranks = Ranks(process_group, no_dist, coordinator_rank)
     _load(state_dict, storage_reader, ranks, planner or DefaultLoadPlanner())
 

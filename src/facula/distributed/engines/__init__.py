@@ -49,6 +49,18 @@ class Backend(str):
     FAKE = "fake"
 
     backend_list: ClassVar[list[str]] = [UNDEFINED, GLOO, NCCL, XCCL, UCC, MPI, FAKE]
+    #: the engine of each type of device, where nobody names one
+    default_device_backend_map: ClassVar[dict[str, str]] = {
+        "cpu": GLOO,
+        "cuda": NCCL,
+        "xpu": XCCL,
+        "mps": GLOO,
+    }
+    #: the types of devices that each engine serves
+    backend_capability: ClassVar[dict[str, list[str]]] = {
+        GLOO: ["cpu", "cuda"], NCCL: ["cuda"], XCCL: ["xpu"], UCC: ["cpu", "cuda"], MPI: ["cpu", "cuda"],
+        FAKE: ["cpu", "cuda", "hpu", "xpu"],
+    }  # fmt: skip
 
     def __new__(cls, name: str) -> Backend:
         """A name as it is compared."""
@@ -66,7 +78,7 @@ class Backend(str):
         Args:
             func: called as `func(store, rank, world_size, timeout)`; with `extended_api` as
                 `func(rendezvous)` (`engine.Rendezvous`). Gives an `engine.Engine`.
-            devices: kept for PyTorch's API; tensors of all devices pass through the processor's memory.
+            devices: the types of devices that it serves; default: `cpu`, `cuda` and `xpu`.
         """
         key = str(name).lower()
         if key in _REGISTERED or key in _OWN:
@@ -76,6 +88,11 @@ class Backend(str):
         if key not in cls.backend_list:
             setattr(cls, key.upper(), key)
             cls.backend_list.append(key)
+        served = [devices] if isinstance(devices, str) else list(devices or ("cpu", "cuda", "xpu"))
+        cls.backend_capability[key] = served
+        if devices is not None:
+            for device in served:
+                cls.default_device_backend_map.setdefault(device, key)
 
 
 def _simple(function: Callable[..., Any]) -> Maker:

@@ -13,7 +13,7 @@ from typing import Any
 __all__ = [
     "BackwardPrefetch", "CPUOffload", "FullOptimStateDictConfig", "FullStateDictConfig",
     "LocalOptimStateDictConfig", "LocalStateDictConfig", "MixedPrecision", "OptimStateDictConfig",
-    "ShardedOptimStateDictConfig", "ShardedStateDictConfig", "ShardingStrategy", "StateDictConfig",
+    "OptimStateKeyType", "ShardedOptimStateDictConfig", "ShardedStateDictConfig", "ShardingStrategy", "StateDictConfig",
     "StateDictSettings", "StateDictType",
 ]  # fmt: skip
 
@@ -54,6 +54,13 @@ class CPUOffload:
     """Whether pieces lie in the processor's memory, where those of the cpu lie anyway."""
 
     offload_params: bool = False
+
+
+class OptimStateKeyType(Enum):
+    """What the states of an optimizer are kept under: the names of parameters, or their numbers."""
+
+    PARAM_NAME = auto()
+    PARAM_ID = auto()
 
 
 class StateDictType(Enum):

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "bare", "load_state", "optimizer_state", "optimizer_state_to_load", "show_gradients", "state_of",
-    "total_norm",
+    "bare", "chosen_optimizer_state", "load_state", "names_of", "optimizer_state", "optimizer_state_to_load",
+    "show_gradients", "state_of", "total_norm",
 ]  # fmt: skip
 
 Tensor = core.Tensor
@@ -160,10 +160,38 @@ def _vector(unit: FlatUnit, states: list[Any], key: str) -> Tensor:
     return made
 
 
-def optimizer_state(model: Module, optimizer: Any) -> dict[str, Any]:
-    """The state of an optimizer by the names of parameters."""
+def names_of(model: Module) -> list[str]:
+    """The names of all parameters of a bare model, in its order."""
+    units = [m._unit for m in model.modules() if isinstance(getattr(m, "_unit", None), FlatUnit)]
+    flat = {id(unit.flat) for unit in units}
+    place = {id(inner): i for i, inner in enumerate(model.modules())}
+    found: list[tuple[int, str]] = []
+    for unit in units:
+        of = zip(unit.leaves, _names(model, unit), strict=True)
+        found += [(place[id(leaf.places[0][0])], name) for leaf, name in of]
+    seen = {name for _, name in found}
+    taken: set[int] = set()
+    for path, inner in model.named_modules():
+        for name, value in inner._parameters.items():
+            full = bare(f"{path}.{name}" if path else name)
+            if value is not None and id(value) not in flat | taken and full not in seen:
+                found.append((place[id(inner)], full))
+                taken.add(id(value))
+    return [name for _, name in sorted(found, key=lambda pair: pair[0])]
+
+
+def chosen_optimizer_state(model: Module, optimizer: Any) -> dict[str, Any]:
+    """The state of an optimizer, of the kind that was chosen for the model."""
+    settings = _kind(model).get_state_dict_type(model)
+    sharded = settings.state_dict_type is StateDictType.SHARDED_STATE_DICT
+    made = optimizer_state(model, optimizer, sharded)
+    whole_on_first = getattr(settings.optim_state_dict_config, "rank0_only", False)
+    return {} if whole_on_first and not sharded and get_rank() else made
+
+
+def optimizer_state(model: Module, optimizer: Any, sharded: bool) -> dict[str, Any]:
+    """The state of an optimizer by the names of parameters: whole, or distributed tensors."""
     fsdp = _kind(model)
-    sharded = fsdp.get_state_dict_type(model).state_dict_type is StateDictType.SHARDED_STATE_DICT
     state: dict[str, Any] = {}
     owner: dict[int, list[str]] = {}
     for module in fsdp.fsdp_modules(model):

@@ -15,14 +15,19 @@ from facula import core, nn
 from facula.core.errors import fail
 from facula.distributed.data_parallel import spread
 from facula.distributed.device_mesh import DeviceMesh
-from facula.distributed.fsdp import flat_states
+from facula.distributed.fsdp import flat_states, optimizer_states
 from facula.distributed.fsdp.api import (
     BackwardPrefetch,
     CPUOffload,
     FullOptimStateDictConfig,
     FullStateDictConfig,
+    LocalOptimStateDictConfig,
+    LocalStateDictConfig,
     MixedPrecision,
     OptimStateDictConfig,
+    OptimStateKeyType,
+    ShardedOptimStateDictConfig,
+    ShardedStateDictConfig,
     ShardingStrategy,
     StateDictConfig,
     StateDictSettings,
@@ -38,7 +43,12 @@ if TYPE_CHECKING:
     from facula.distributed.world import ProcessGroup
 
 
-__all__ = ["FullyShardedDataParallel"]
+__all__ = [
+    "BackwardPrefetch", "CPUOffload", "FullOptimStateDictConfig", "FullStateDictConfig", "FullyShardedDataParallel",
+    "LocalOptimStateDictConfig", "LocalStateDictConfig", "MixedPrecision", "OptimStateDictConfig",
+    "OptimStateKeyType", "ShardedOptimStateDictConfig", "ShardedStateDictConfig", "ShardingStrategy",
+    "StateDictConfig", "StateDictSettings", "StateDictType",
+]  # fmt: skip
 
 _HYBRID = (ShardingStrategy.HYBRID_SHARD, ShardingStrategy._HYBRID_SHARD_ZERO2)
 _KEPT = (ShardingStrategy.SHARD_GRAD_OP, ShardingStrategy._HYBRID_SHARD_ZERO2)
@@ -331,7 +341,7 @@ class FullyShardedDataParallel(nn.Module):
         group: ProcessGroup | None = None,
     ) -> dict[str, Any]:
         """The state of an optimizer, by the names of parameters: whole, or distributed tensors."""
-        return flat_states.optimizer_state(model, optim)
+        return flat_states.chosen_optimizer_state(model, optim)
 
     @staticmethod
     def optim_state_dict_to_load(
@@ -344,7 +354,12 @@ class FullyShardedDataParallel(nn.Module):
             optim.load_state_dict(made)
         return made
 
-    full_optim_state_dict = optim_state_dict
+    full_optim_state_dict = staticmethod(optimizer_states.full)
+    sharded_optim_state_dict = staticmethod(optimizer_states.sharded)
+    shard_full_optim_state_dict = staticmethod(optimizer_states.shard_full)
+    scatter_full_optim_state_dict = staticmethod(optimizer_states.scatter_full)
+    flatten_sharded_optim_state_dict = staticmethod(optimizer_states.flatten_sharded)
+    rekey_optim_state_dict = staticmethod(optimizer_states.rekey)
 
 
 def _among(module: nn.Module, ignored: set[int]) -> list[Any]:

@@ -7,7 +7,7 @@ Keeps true: inner modules are wrapped before outer ones; what is wrapped already
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from facula import nn
@@ -21,6 +21,14 @@ __all__ = [
 def always_wrap_policy(*args: object, **kwargs: object) -> bool:
     """Every module."""
     return True
+
+
+def _or_policy(
+    module: nn.Module, recurse: bool, nonwrapped_numel: int, policies: Sequence[Callable[..., Any]]
+) -> bool:
+    """Modules that one of some policies chooses."""
+    told = {"module": module, "recurse": recurse, "nonwrapped_numel": nonwrapped_numel}
+    return any(policy(**told) for policy in policies)
 
 
 class ModuleWrapPolicy:

@@ -47,6 +47,13 @@ class Shard(Placement):
         start = min(rank * full, curr_local_size)
         return min(full, curr_local_size - start), start
 
+    @classmethod
+    def _local_shard_size_and_offset(
+        cls, curr_local_size: int, num_chunks: int, rank: int
+    ) -> tuple[int, int]:
+        """The same, under the name that libraries knew first."""
+        return cls.local_shard_size_and_offset(curr_local_size, num_chunks, rank)
+
 
 @dataclass(frozen=True)
 class _StridedShard(Shard):

@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from facula import nn
 from facula.autograd.checkpoint import checkpoint
+from facula.autograd.graph import save_on_cpu
+from facula.core.errors import fail
 
 if TYPE_CHECKING:
     from facula.nn import Module
 
 
 __all__ = [
-    "CheckpointImpl", "CheckpointWrapper", "apply_activation_checkpointing", "checkpoint_wrapper",
+    "ActivationWrapper", "CheckpointImpl", "CheckpointWrapper", "OffloadWrapper",
+    "apply_activation_checkpointing", "checkpoint_wrapper", "offload_wrapper",
 ]  # fmt: skip
 
 _PREFIX = "_checkpoint_wrapped_module."
@@ -32,19 +35,22 @@ class CheckpointImpl(Enum):
     NO_REENTRANT = auto()
 
 
-class CheckpointWrapper(nn.Module):
-    """A module that is computed again."""
+class ActivationWrapper(nn.Module):
+    """A module within another one that keeps its intermediate results elsewhere, or not at all."""
 
-    def __init__(self, mod: nn.Module, run: Callable[..., Any]) -> None:
+    def __init__(self, mod: nn.Module) -> None:
         super().__init__()
         self._checkpoint_wrapped_module = mod
-        self._run = run
         self.register_load_state_dict_pre_hook(_with_prefix)
         self._register_state_dict_hook(_without_prefix)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The module's result."""
-        return self._run(self._checkpoint_wrapped_module, *args, **kwargs)
+        """The module's result; a subclass says what is kept."""
+        fail(ValueError, type(self).__name__, "a subclass with a forward of its own was required (Subclasses should "
+             "implement forward().)", "none", hint="CheckpointWrapper and OffloadWrapper are such")  # fmt: skip
+
+    def __getitem__(self, key: int) -> Any:
+        return self._checkpoint_wrapped_module[key]  # type: ignore[index]
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -56,6 +62,27 @@ class CheckpointWrapper(nn.Module):
         """Names of the bare module, and parameters."""
         for name, value in super().named_parameters(*args, **kwargs):
             yield name.replace(_PREFIX, ""), value
+
+
+class CheckpointWrapper(ActivationWrapper):
+    """A module that is computed again."""
+
+    def __init__(self, mod: nn.Module, run: Callable[..., Any]) -> None:
+        super().__init__(mod)
+        self._run = run
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The module's result."""
+        return self._run(self._checkpoint_wrapped_module, *args, **kwargs)
+
+
+class OffloadWrapper(ActivationWrapper):
+    """A module whose intermediate results wait in the processor's memory."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The module's result."""
+        with save_on_cpu(pin_memory=True):
+            return self._checkpoint_wrapped_module(*args, **kwargs)
 
 
 def _without_prefix(module: Module, state: Any, prefix: str, metadata: Any) -> None:
@@ -82,6 +109,11 @@ def checkpoint_wrapper(
     again = checkpoint_impl is CheckpointImpl.REENTRANT
     run = checkpoint_fn or partial(checkpoint, use_reentrant=again)
     return CheckpointWrapper(module, partial(run, **checkpoint_fn_kwargs))
+
+
+def offload_wrapper(module: nn.Module) -> nn.Module:
+    """A module whose intermediate results wait in the processor's memory for the backward pass."""
+    return OffloadWrapper(module)
 
 
 def apply_activation_checkpointing(
