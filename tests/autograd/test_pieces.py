@@ -102,3 +102,45 @@ def test_views_of_custom_functions_are_not_written_to(same):
     x = facula.ones(4, 2, requires_grad=True)
     (TenTimes.apply(x * 1, same).clone().mul_(2)).sum().backward()
     assert x.grad.tolist() == [[20.0, 20.0]] * 4
+
+
+def test_jacobians_of_wrapper_classes_are_of_the_class():
+    class Wrapper(facula.Tensor):
+        @staticmethod
+        def __new__(cls, inner):
+            made = facula.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+            made.inner = inner
+            return made
+
+        @classmethod
+        def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+            def bare(x):
+                return x.inner if isinstance(x, cls) else x
+
+            from facula.utils._pytree import tree_map
+
+            found = func(*tree_map(bare, args), **tree_map(bare, kwargs or {}))
+            return tree_map(lambda x: cls(x) if isinstance(x, facula.Tensor) else x, found)
+
+    x = Wrapper(facula.tensor([1.0, 2.0, 3.0]))
+    rows = facula.autograd.functional.jacobian(lambda v: 4 * v.narrow(0, 0, 2), x, vectorize=True)
+    assert type(rows) is Wrapper
+    assert rows.inner.tolist() == [[4.0, 0.0, 0.0], [0.0, 4.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda a: a.detach().sum(), "Output 0 of the user-provided function does not require"),
+        (lambda a: (3 * a).sum(), "with respect to input 0 is independent"),
+        (
+            lambda a: a.detach().clone().requires_grad_().clone().sum(),
+            "with respect to input 0 is independent",
+        ),
+    ],
+)
+def test_strict_hessians_say_what_does_not_depend_on_the_input(function, words):
+    x = facula.rand(3)
+    with pytest.raises(RuntimeError, match=words):
+        facula.autograd.functional.hessian(function, x, strict=True)
+    assert not facula.autograd.functional.hessian(function, x).any()

@@ -305,13 +305,22 @@ def _jacobian_by_rows(
     return tuple(result)
 
 
+def _unit_rows(output: core.Tensor) -> Any:
+    """A unit vector for each element of an output, as rows: of its class, which may handle operators itself."""
+    count = output.numel()
+    if type(output) is core.Tensor:
+        return F.eye(count, dtype=output.dtype, device=output.device)
+    rows = output.new_zeros((count, count))
+    rows.diagonal().fill_(1)
+    return rows
+
+
 def _jacobian_batched(outputs: tuple, inputs: tuple, create_graph: bool) -> tuple:
     """All rows of an output in one backward run over a batch of unit vectors."""
     result = []
     for output in outputs:
-        count = output.numel()
         if output.requires_grad:
-            basis = F.eye(count, dtype=output.dtype, device=output.device)
+            basis = _unit_rows(output)
             grads = _grad(
                 [output.reshape(-1)],
                 inputs,
@@ -526,13 +535,40 @@ def hessian(
         if outer_jacobian_strategy == "forward-mode":
             # the outer transform tracks derivatives itself: recorded gradients must not be cut off
             args = tuple(a.requires_grad_() if not a.requires_grad else a for a in args)
-        rows = jacobian(scalar, args, strict=strict, create_graph=True)
-        return tuple(rows)
+        rows = tuple(jacobian(_strict(scalar) if strict else scalar, args, create_graph=True))
+        if strict:
+            _strict_slopes(rows)
+        return rows
 
     what = "The jacobian of the user-provided function with respect to input {}"
     strategy = outer_jacobian_strategy
     blocks = _jacobian(gradient, tensors, create_graph, strict, vectorize, strategy, what)
     return blocks if many else blocks[0][0]
+
+
+def _strict(scalar: Callable) -> Callable:
+    """The function, with an error where its output does not require grad."""
+
+    def checked(*args: Any) -> Any:
+        output = scalar(*args)
+        _strict_outputs((output,), "hessian")
+        return output
+
+    return checked
+
+
+def _strict_slopes(slopes: tuple) -> None:
+    """Raise where a first derivative does not depend on the inputs."""
+    for i, slope in enumerate(slopes):
+        if not slope.requires_grad:
+            fail(
+                RuntimeError,
+                "hessian",
+                "first derivatives that depend on the inputs were required in strict mode",
+                got=f"The jacobian of the user-provided function with respect to input {i} is "
+                "independent of the inputs.",
+                hint="pass strict=False for zeros",
+            )
 
 
 def _slopes(

@@ -1,0 +1,8 @@
+"""Gradients for each entry of a batch, by parameters that know its size: `ExpandedWeight`.
+
+Re-exports; `call_for_per_sample_grads` (`facula.nn.utils._per_sample_grad`) is what programs call.
+"""
+
+from .expanded_weight import ExpandedWeight
+
+__all__ = ["ExpandedWeight"]
