@@ -92,7 +92,7 @@ def test_an_output_scale_that_changed_is_seen():
     compiled = facula.compile(net)
     with facula.inference_mode():
         compiled(x)
-        net._input_scale_0.mul_(1.5)
+        net.stem_0_input_scale_0.mul_(1.5)
         assert facula.equal(compiled(x), net(x))
 
 

@@ -180,14 +180,9 @@ def test_settings_are_dictionaries_and_back():
         C.PrepareCustomConfig.from_dict(3)
 
 
-def test_settings_that_graphs_lack_are_refused():
+def test_attributes_that_are_to_be_kept():
     model, x = nn.Sequential(nn.Linear(2, 2)).eval(), (facula.rand(1, 2),)
     mapping = Q.get_default_qconfig_mapping()
-    with pytest.raises(NotImplementedError, match="backend_config"):
-        Q.prepare_fx(model, mapping, x, backend_config=B.BackendConfig("one"))
-    settings = C.PrepareCustomConfig().set_float_to_observed_mapping(nn.Linear, nn.Bilinear)
-    with pytest.raises(NotImplementedError, match="float_to_observed_mapping"):
-        Q.prepare_fx(model, mapping, x, prepare_custom_config=settings)
     kept = C.PrepareCustomConfig().set_preserved_attributes(["note"])
     model.note = "kept"
     assert Q.prepare_fx(model, mapping, x, prepare_custom_config=kept).note == "kept"

@@ -62,7 +62,7 @@ def _skipped(shape: Sequence[int]) -> bool:
     names=("cat", "concat", "concatenate"),
     keyword_aliases={"axis": "dim"},
     autocast="widest",
-    quantizers={"fx": "arithmetic", "xnnpack": "joined"},
+    quantizers={"fx": "shared", "xnnpack": "joined"},
 )
 class cat:
     """The tensors one after the other along `dim`; all other sizes are equal, dtypes are

@@ -317,6 +317,7 @@ def pixel_unshuffle(self, downscale_factor):
     "channel_shuffle(Tensor self, int groups) -> Tensor",
     names=("channel_shuffle", "nn.functional.channel_shuffle"),
     quantized="moves",
+    quantizers={"fx": "shared"},
     node="ChannelShuffleBackward0",
 )
 def channel_shuffle(self, groups):

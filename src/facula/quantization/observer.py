@@ -62,11 +62,10 @@ class _Arguments:
         made.callable_args = {**self.callable_args, **keywords}
         return made
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Arguments) and _spread(self) == _spread(other)
 
-    def __hash__(self) -> int:
-        return hash(repr(self))
+def same_maker(first: object, second: object) -> bool:
+    """Whether two of these make the same observer."""
+    return first == second or _spread(first) == _spread(second)
 
 
 def _spread(made: Any) -> Any:
@@ -712,6 +711,14 @@ class ReuseInputObserver(ObserverBase):
         hint = "the observer of the input has them"
         text = "calculate_qparams should not be called for ReuseInputObserver"
         fail(Exception, "ReuseInputObserver", text, self.dtype, hint)
+
+
+def _is_activation_post_process(module: Module) -> bool:
+    """Whether a module observes, or replaces by levels."""
+    # lazily: fake quantization is made of observers
+    from facula.quantization.fake_quantize import is_activation_post_process
+
+    return is_activation_post_process(module)
 
 
 def get_observer_state_dict(mod: Module) -> dict[str, Any]:

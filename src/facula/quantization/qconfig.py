@@ -102,7 +102,7 @@ def _check(backend: str) -> None:
         fail(
             AssertionError,
             "get_default_qconfig",
-            "backend: one of fbgemm, x86, qnnpack, onednn was required",
+            "backend: one of fbgemm, x86, qnnpack, onednn was required, others are not supported",
             backend,
             hint="x86 is the default of this processor",
         )
@@ -165,7 +165,7 @@ def qconfig_equals(q1: Any, q2: Any) -> bool:
     """Whether two configurations make the same observers."""
     if q1 is None or q2 is None:
         return q1 == q2
-    return tuple(q1) == tuple(q2)
+    return all(ob.same_maker(a, b) for a, b in zip(q1, q2, strict=True))
 
 
 def assert_valid_qconfig(qconfig: Any, mod: Module) -> None:

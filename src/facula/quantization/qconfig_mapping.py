@@ -25,6 +25,13 @@ __all__ = [
 ]
 
 
+_GLOBAL_DICT_KEY = ""
+_OBJECT_TYPE_DICT_KEY = "object_type"
+_MODULE_NAME_REGEX_DICT_KEY = "module_name_regex"
+_MODULE_NAME_DICT_KEY = "module_name"
+_MODULE_NAME_OBJECT_TYPE_ORDER_DICT_KEY = "module_name_object_type_order"
+
+
 class QConfigMapping:
     """Configurations by where in a model they count; every `set_` gives the mapping itself."""
 
@@ -100,12 +107,15 @@ class QConfigMapping:
 
     # ---------------------------------------------------------------- asking
 
-    def of(self, name: str, kind: object, inside: str | None = None, index: int = 0) -> Any:
-        """The configuration of a module, or of a function that a module calls."""
-        parent = inside if inside is not None else name.rpartition(".")[0]
-        ordered = self.module_name_object_type_order_qconfigs
-        if (parent, kind, index) in ordered:
-            return ordered[parent, kind, index]
+    def copied(self) -> QConfigMapping:
+        """A mapping with the same configurations, which later changes leave as it is."""
+        made = type(self)()
+        for name, value in vars(self).items():
+            setattr(made, name, value.copy() if isinstance(value, OrderedDict) else value)
+        return made
+
+    def by_name(self, name: str, default: object) -> Any:
+        """The configuration of a module by its name, those around it, and patterns; `default` where none counts."""
         path = name
         while path:
             if path in self.module_name_qconfigs:
@@ -114,9 +124,7 @@ class QConfigMapping:
         for pattern, found in self.module_name_regex_qconfigs.items():
             if name and re.match(pattern, name):
                 return found
-        if kind in self.object_type_qconfigs:
-            return self.object_type_qconfigs[kind]
-        return self.global_qconfig
+        return default
 
 
 def as_mapping(given: object) -> QConfigMapping:
@@ -147,8 +155,13 @@ def _mapping(qconfig: qc.QConfig, qat: bool, backend: str) -> QConfigMapping:
     made.set_object_type("reshape", qc.default_reuse_input_qconfig)
     weight = fq.default_weight_fake_quant if qat else ob.default_weight_observer
     transposed = qc.QConfig(qconfig.activation, weight)
-    for kind in (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d):
-        made.set_object_type(kind, transposed)
+    for n in (1, 2, 3):
+        made.set_object_type(getattr(nn, f"ConvTranspose{n}d"), transposed)
+        made.set_object_type(getattr(nn.functional, f"conv_transpose{n}d"), transposed)
+    floats = qc.QConfig(qconfig.activation, ob.default_placeholder_observer)
+    for norm in (nn.functional.layer_norm, nn.LayerNorm):
+        made.set_object_type(norm, floats)
+    made.set_object_type(nn.PReLU, qc.default_quint8_weight_qconfig)
     for kind, interval in _fixed().items():
         made.set_object_type(kind, qc.QConfig(fq.fixed_range(interval, qat), qconfig.weight))
     return made

@@ -38,4 +38,5 @@ def quant_type_from_str(name: str) -> QuantType:
          hint="the words are those of QuantType's members, in small letters")  # fmt: skip
 
 
+_get_quant_type_to_str = quant_type_to_str
 _get_quant_type_from_str = quant_type_from_str

@@ -10,15 +10,32 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+import facula.nn as nn
 from facula.core.errors import fail
 from facula.fx import GraphModule, Tracer
-from facula.quantization import fx_prepare
-from facula.quantization.fx_convert import Converting
+from facula.quantization import fuse
+from facula.quantization.backend_config.classes import BackendConfig
+from facula.quantization.backend_config.native import get_native_backend_config
+from facula.quantization.custom_config import (
+    ConvertCustomConfig,
+    FuseCustomConfig,
+    PrepareCustomConfig,
+)
+from facula.quantization.graph import configurations, fusing, matching
+from facula.quantization.graph.converting import Converting
+from facula.quantization.graph.custom import ATTRIBUTES, Customs
+from facula.quantization.graph.lowering import Lowering
+from facula.quantization.graph.numbers import numbers
+from facula.quantization.graph.observing import Observing
 from facula.quantization.modules import functional
 from facula.quantization.modules import intrinsic as nni
-from facula.quantization.qconfig_mapping import as_mapping
+from facula.quantization.qconfig_mapping import QConfigMapping, as_mapping
+
+#: where a graph keeps the attributes that the settings named, in `meta`
+PRESERVED = _USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"
 
 __all__ = [
     "convert_fx",
@@ -32,12 +49,14 @@ __all__ = [
 class QuantizationTracer(Tracer):
     """Traces a model; fused layers, and what the settings name, stay calls."""
 
+    record_stack_traces = True
+
     def __init__(self, skipped_module_names: Any = (), skipped_module_classes: Any = ()) -> None:
         super().__init__()
         self.skipped_module_names = list(skipped_module_names)
         self.skipped_module_classes = list(skipped_module_classes)
-        self.inside: list[str] = []
-        self.where: dict[str, str] = {}
+        self.inside: list[tuple[str, Any]] = []
+        self.where: dict[str, tuple[str, Any]] = {}
 
     def is_leaf_module(self, m: object, module_qualified_name: str) -> bool:
         """Whether a module stays a call."""
@@ -55,8 +74,11 @@ class QuantizationTracer(Tracer):
     def call_module(
         self, m: object, forward: Callable[..., Any], args: object, kwargs: object
     ) -> Any:
-        """Remember which module is running."""
-        self.inside.append(self.path_of_module(m))
+        """Remember which module is running; what looks at results of a FloatFunctional is no part of a graph."""
+        path = self.path_of_module(m)
+        if type(m) is nn.Identity and path.rpartition(".")[2] == "activation_post_process":
+            return args[0]  # type: ignore[index]
+        self.inside.append((path, type(m)))
         try:
             return super().call_module(m, forward, args, kwargs)
         finally:
@@ -65,72 +87,130 @@ class QuantizationTracer(Tracer):
     def create_node(self, *args: object, **kwargs: object) -> Any:
         """Note the module that the node stands in."""
         node = super().create_node(*args, **kwargs)
-        self.where[node.name] = self.inside[-1] if self.inside else ""
+        self.where[node.name] = self.inside[-1] if self.inside else ("", type(self.root))
         return node
 
 
-def _setting(settings: object, name: str, default: tuple[Any, ...] | None) -> Any:
-    if isinstance(settings, dict):
-        return settings.get(name, default)
-    return getattr(settings, name, default) if settings is not None else default
-
-
-def _traced(model: GraphModule, settings: object) -> tuple[Any, dict[str, str]]:
+def _traced(model: GraphModule, settings: Any, more: Any = ()) -> tuple[Any, dict[str, Any]]:
     """The model as a graph, and which module each node stands in."""
-    names = list(_setting(settings, "non_traceable_module_name", ()) or ())
-    names += list(_setting(settings, "non_traceable_module_names", ()) or ())
-    kinds = list(_setting(settings, "non_traceable_module_class", ()) or ())
-    kinds += list(_setting(settings, "non_traceable_module_classes", ()) or ())
+    names, kinds = list(more[0]) if more else [], list(more[1]) if more else []
+    names += list(getattr(settings, "non_traceable_module_names", ()))
+    kinds += list(getattr(settings, "non_traceable_module_classes", ()))
+    if not more and isinstance(settings, PrepareCustomConfig):
+        names += list(settings.standalone_module_names)
+        kinds += list(settings.standalone_module_classes)
+    for table in getattr(settings, "float_to_observed_mapping", {}).values():
+        kinds += list(table)
     tracer = QuantizationTracer(names, kinds)
-    graph = tracer.trace(model)
-    made = GraphModule(model, graph)
-    for name in _setting(settings, "preserved_attributes", ()) or ():
-        setattr(made, name, getattr(model, name))
+    made = GraphModule(model, tracer.trace(model))
+    _keep(made, model, settings)
     made.train(model.training)
     return made, tracer.where
 
 
-#: settings that graphs do not have yet: by their attributes and by their keys
-_LACKING = (
-    "standalone_module_names", "standalone_module_name", "standalone_module_classes",
-    "standalone_module_class", "float_to_observed_mapping", "float_to_observed_custom_module_class",
-    "input_quantized_indexes", "input_quantized_idxs", "output_quantized_indexes",
-    "output_quantized_idxs", "observed_to_quantized_mapping",
-    "observed_to_quantized_custom_module_class",
-)  # fmt: skip
+def _keep(made: Any, model: Any, settings: Any) -> None:
+    """Take the attributes over that the settings name; with `deepcopy` they stay."""
+    names = getattr(settings, "preserved_attributes", ()) or ()
+    kept = dict(model.meta.get(PRESERVED, {})) if isinstance(model, GraphModule) else {}
+    kept |= {name: getattr(model, name) for name in names if hasattr(model, name)}
+    for name, value in kept.items():
+        setattr(made, name, value)
+    if kept:
+        made.meta[PRESERVED] = kept
 
 
-def _refuse_lacking(
-    op: str, settings: object, backend: object = None, equalization: object = None
-) -> None:
-    """NotImplementedError for settings that would change the result and are not there yet."""
-    found = [name for name in _LACKING if _setting(settings, name, None)]
-    found += ["backend_config"] if backend is not None else []
-    found += ["_equalization_config"] if equalization is not None else []
-    if found:
-        fail(
-            NotImplementedError,
-            op,
-            "settings that graph mode has were required",
-            ", ".join(found),
-            hint="non_traceable_module_names, non_traceable_module_classes and "
-            "preserved_attributes are there; eager mode takes custom modules",
-        )
+@dataclass
+class ObservedGraphModuleAttrs:
+    """What a prepared graph remembers."""
+
+    node_name_to_qconfig: dict[str, Any]
+    node_name_to_scope: dict[str, Any]
+    prepare_custom_config: PrepareCustomConfig
+    equalization_node_name_to_qconfig: dict[str, Any]
+    qconfig_mapping: QConfigMapping
+    is_qat: bool
+    observed_node_names: set[str]
+    backend_config: BackendConfig
+    is_observed_standalone_module: bool = False
+    standalone_module_input_quantized_idxs: list[int] | None = None
+    standalone_module_output_quantized_idxs: list[int] | None = None
+
+    @property
+    def input_quantized_indexes(self) -> list[int]:
+        """The inputs that are integers."""
+        return list(self.prepare_custom_config.input_quantized_indexes)
+
+    @property
+    def output_quantized_indexes(self) -> list[int]:
+        """The results that stay integers."""
+        return list(self.prepare_custom_config.output_quantized_indexes)
+
+
+def _settings(given: Any, kind: Any) -> Any:
+    """Settings, from such, from a dictionary, or from nothing."""
+    if given is None:
+        return kind()
+    return kind.from_dict(given) if isinstance(given, dict) else given
+
+
+def _backend(given: Any) -> BackendConfig:
+    if given is None:
+        return get_native_backend_config()
+    return BackendConfig.from_dict(given) if isinstance(given, dict) else given
 
 
 def _prepared(
-    model: GraphModule, mapping: object, settings: object, is_qat: bool, example_inputs: Any
-) -> Any:
+    model: Any, mapping: Any, settings: Any, is_qat: bool, example_inputs: Any, backend: Any, alone: bool = False
+) -> Any:  # fmt: skip
+    settings, backend = _settings(settings, PrepareCustomConfig), _backend(backend)
     made, where = _traced(model, settings)
-    fx_prepare.fuse_graph(made, is_qat)
-    mapping = as_mapping(mapping)
-    configs = fx_prepare.configure(made, mapping, where)
-    plain = fx_prepare.numbers(made, example_inputs)
+    fusing.fuse_graph(made, is_qat, backend)
+    mapping = as_mapping(mapping).copied()
+    configs = configurations.configure(made, mapping, where)
     if is_qat:
-        fx_prepare.train_layers(made)
-    fx_prepare.observe(made, configs, plain)
-    made.meta["_observed_graph_module_attrs"] = {"is_qat": is_qat, "qconfig_mapping": mapping}
+        _train_layers(made, backend)
+    modules = dict(made.named_modules(remove_duplicate=False))
+
+    def prepare_inner(module: Any, given: Any, config: Any, entry: Any) -> Any:
+        inner = given if given is not None else QConfigMapping().set_global(config)
+        return _prepared(
+            module, inner, entry.prepare_custom_config, is_qat, entry.example_inputs,
+            entry.backend_config or backend, True,
+        )  # fmt: skip
+
+    customs = Customs(made, settings, backend, prepare_inner)
+    patterns = {
+        pattern: config
+        for pattern, config in backend._pattern_complex_format_to_config.items()
+        if not isinstance(pattern, tuple) or config.fuser_method is None
+    }
+    matches = matching.all_matches(made.graph, modules, patterns, customs.owns)
+    plain = numbers(made, example_inputs)
+    names = {node.name: config for node, config in configs.items()}
+    observing = Observing(made, configs, matches, plain, customs)
+    observing.run()
+    observed = {node.name for node in observing.observed}
+    made.meta[ATTRIBUTES] = ObservedGraphModuleAttrs(
+        names, where, settings, {}, mapping, is_qat, observed, backend, alone
+    )
     return made
+
+
+def _train_layers(model: Any, backend: BackendConfig) -> None:
+    """Put layers for training into the places of those with a configuration."""
+    table = {
+        config.pattern: config.qat_module
+        for config in backend.configs
+        if config.qat_module is not None
+    }
+    for name, module in list(model.named_modules()):
+        target, config = table.get(type(module)), getattr(module, "qconfig", None)
+        if target is None or config is None or not name:
+            continue
+        parent, last = fuse._parent(model, name)
+        made = target.from_float(module)
+        made.qconfig = config
+        setattr(parent, last, made)
 
 
 def prepare_fx(
@@ -138,8 +218,12 @@ def prepare_fx(
     _equalization_config: object = None, backend_config: object = None,
 ) -> Any:  # fmt: skip
     """The model as a graph with observers, to be run on examples."""
-    _refuse_lacking("prepare_fx", prepare_custom_config, backend_config, _equalization_config)
-    return _prepared(model, qconfig_mapping, prepare_custom_config, False, example_inputs)
+    if _equalization_config is not None:
+        fail(NotImplementedError, "prepare_fx", "settings that graph mode has were required",
+             "_equalization_config", hint="ao.quantization._equalize equalizes models in eager mode")  # fmt: skip
+    return _prepared(
+        model, qconfig_mapping, prepare_custom_config, False, example_inputs, backend_config
+    )
 
 
 def prepare_qat_fx(
@@ -147,11 +231,15 @@ def prepare_qat_fx(
     backend_config: object = None,
 ) -> Any:  # fmt: skip
     """The model as a graph to be trained: weights and results pass through their levels."""
-    _refuse_lacking("prepare_qat_fx", prepare_custom_config, backend_config)
-    return _prepared(model, qconfig_mapping, prepare_custom_config, True, example_inputs)
+    return _prepared(
+        model, qconfig_mapping, prepare_custom_config, True, example_inputs, backend_config
+    )
 
 
-def _converted(graph_module: GraphModule, is_reference: bool) -> Any:
+def _converted(
+    graph_module: Any, is_reference: bool, settings: Any = None, mapping: Any = None, remove: bool = True,
+    backend: Any = None,
+) -> Any:  # fmt: skip
     if not isinstance(graph_module, GraphModule):
         fail(
             ValueError,
@@ -160,7 +248,34 @@ def _converted(graph_module: GraphModule, is_reference: bool) -> Any:
             type(graph_module).__name__,
             hint="prepare_fx(model, qconfig_mapping, example_inputs) gives one",
         )
-    return Converting(copy.deepcopy(graph_module), is_reference).run()
+    settings = _settings(settings, ConvertCustomConfig)
+    model = copy.deepcopy(graph_module)
+    attributes = model.meta[ATTRIBUTES]
+    if mapping is not None:
+        _reconfigure(model, as_mapping(mapping), attributes)
+
+    def convert_inner(inner: Any, reference: bool) -> Any:
+        return _converted(inner, reference, settings, None, remove, backend)
+
+    Converting(model, settings, is_reference, convert_inner).run()
+    if not is_reference:
+        Lowering(model, attributes.node_name_to_scope, attributes.node_name_to_qconfig).run()
+    if remove:
+        for module in model.modules():
+            vars(module).pop("qconfig", None)
+    _keep(model, graph_module, settings)
+    return model
+
+
+def _reconfigure(model: Any, mapping: QConfigMapping, attributes: Any) -> None:
+    """Take the configurations of nodes away that are None in a mapping for conversion."""
+    if not configurations.same_mapping(mapping, attributes.qconfig_mapping):
+        fail(ValueError, "convert_fx", "qconfig_mapping: the configurations that the model was prepared with, or None, "
+             "were required", "another one", hint="a copy of the mapping with some of its values None")  # fmt: skip
+    found = configurations.configure(model, mapping, attributes.node_name_to_scope)
+    for node, config in found.items():
+        if config is None:
+            attributes.node_name_to_qconfig[node.name] = None
 
 
 def convert_fx(
@@ -168,8 +283,9 @@ def convert_fx(
     qconfig_mapping: object = None, backend_config: object = None, keep_original_weights: bool = False,
 ) -> Any:  # fmt: skip
     """The model of integers."""
-    _refuse_lacking("convert_fx", convert_custom_config, backend_config)
-    return _converted(graph_module, False)
+    return _converted(
+        graph_module, False, convert_custom_config, qconfig_mapping, _remove_qconfig, backend_config
+    )
 
 
 def convert_to_reference_fx(
@@ -177,8 +293,9 @@ def convert_to_reference_fx(
     qconfig_mapping: object = None, backend_config: object = None,
 ) -> Any:  # fmt: skip
     """The model as float layers between `dequantize` and `quantize_per_tensor`."""
-    _refuse_lacking("convert_to_reference_fx", convert_custom_config, backend_config)
-    return _converted(graph_module, True)
+    return _converted(
+        graph_module, True, convert_custom_config, qconfig_mapping, _remove_qconfig, backend_config
+    )
 
 
 def fuse_fx(
@@ -193,7 +310,6 @@ def fuse_fx(
             "a model in training mode",
             hint="call model.eval() first",
         )
-    _refuse_lacking("fuse_fx", fuse_custom_config, backend_config)
-    made, _ = _traced(model, fuse_custom_config)
-    fx_prepare.fuse_graph(made, False)
+    made, _ = _traced(model, _settings(fuse_custom_config, FuseCustomConfig))
+    fusing.fuse_graph(made, False, _backend(backend_config))
     return made

@@ -28,6 +28,7 @@ _PACKAGES = {
     "facula.distributed._composable.fsdp": "facula.distributed.fsdp",
     **{f"facula.nn.{name}": f"facula.ao.nn.{name}" for name in ("quantized", "intrinsic", "qat")},
     "facula.ao.quantization.quantizer": "facula.quantization.pt2e.quantizer",
+    "facula.ao.quantization.backend_config": "facula.quantization.backend_config",
 }
 #: single modules
 _MODULES = {
@@ -62,9 +63,22 @@ _MODULES = {
     "facula.ao.quantization._learnable_fake_quantize": "facula.quantization.learnable",
     "facula.ao.quantization.fx._decomposed": "facula.quantization.decomposed",
     "facula.ao.quantization.fx.custom_config": "facula.quantization.custom_config",
-    "facula.ao.quantization.backend_config": "facula.quantization.backend_config",
+    **{
+        f"facula.ao.quantization.fx.{name}": f"facula.quantization.graph.{ours}"
+        for name, ours in (
+            ("match_utils", "matching"),
+            ("utils", "nodes"),
+            ("qconfig_mapping_utils", "configurations"),
+            ("lower_to_fbgemm", "lowering"),
+            ("fuse", "fusing"),
+            ("convert", "converting"),
+        )
+    },
+    "facula.ao.quantization.fx.tracer": "facula.quantization.quantize_fx",
+    "facula.ao.quantization.fx.graph_module": "facula.quantization.quantize_fx",
     "facula.ao.nn.quantized.functional": "facula.quantization.quantized_functional",
     "facula.ao.nn.quantized.reference": "facula.quantization.modules.reference",
+    "facula.ao.ns.fx.ns_types": "facula.quantization.suite_types",
     "facula.ao.ns._numeric_suite": "facula.quantization.numeric_suite",
     "facula.ao.quantization._equalize": "facula.quantization.equalization",
     "facula.ao.quantization._correct_bias": "facula.quantization.equalization",

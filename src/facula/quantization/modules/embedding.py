@@ -127,6 +127,16 @@ class Embedding(nn.Module):
         made.set_weight(weight)
         return made
 
+    @classmethod
+    def from_reference(cls, ref_embedding: Any) -> Any:
+        """In the place of a reference table."""
+        kind = ref_embedding.weight_dtype
+        made = cls(ref_embedding.num_embeddings, ref_embedding.embedding_dim, dtype=kind)
+        if hasattr(ref_embedding, "include_last_offset"):
+            made.include_last_offset = ref_embedding.include_last_offset
+        made.set_weight(ref_embedding.get_quantized_weight())
+        return made
+
 
 class EmbeddingBag(Embedding):
     """Sums of bags of rows."""

@@ -77,6 +77,21 @@ class ReferenceQuantizedModule(nn.Module):
         else:
             self.register_buffer(name, core.tensor(value, dtype=dtype))
 
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if self.weight_qscheme is not None:
+            destination[prefix + "weight_qscheme"] = self.weight_qscheme
+            destination[prefix + "weight_dtype"] = self.weight_dtype
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *rest: Any) -> None:
+        for name in ("weight_qscheme", "weight_dtype"):
+            if prefix + name in state_dict:
+                setattr(self, name, state_dict.pop(prefix + name))
+        for name in ("weight_scale", "weight_zero_point"):
+            if prefix + name in state_dict and getattr(self, name) is None:
+                self._buffers[name] = state_dict[prefix + name].detach().clone()
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
     def get_quantized_weight(self) -> Any:
         """The weight as integers; as it is where its dtype has none."""
         if self.weight_dtype not in RANGES:

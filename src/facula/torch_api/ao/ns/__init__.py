@@ -1,6 +1,7 @@
 """PyTorch's place for the numeric suite, which compares models before and after quantization.
 
-Re-exports nothing; `ao.ns._numeric_suite`, which is `quantization.numeric_suite`, is imported when it is asked for.
+Re-exports nothing; `ao.ns._numeric_suite`, which is `quantization.numeric_suite`, and `fx` are imported when they
+are asked for.
 """
 
 from __future__ import annotations
@@ -12,6 +13,6 @@ from facula.core.errors import no_attribute as _no_attribute
 
 
 def __getattr__(name: str) -> Any:
-    if name == "_numeric_suite":
-        return import_module("facula.ao.ns._numeric_suite")
+    if name in ("_numeric_suite", "fx"):
+        return import_module(f"facula.ao.ns.{name}")
     raise _no_attribute(__name__, name)

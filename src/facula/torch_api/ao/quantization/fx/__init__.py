@@ -7,4 +7,18 @@ from __future__ import annotations
 
 from facula.quantization.forwarding import forwarded as _forwarded
 
-__getattr__ = _forwarded(globals(), parts=("_decomposed", "custom_config"))
+__getattr__ = _forwarded(
+    globals(),
+    parts=(
+        "_decomposed",
+        "convert",
+        "custom_config",
+        "fuse",
+        "graph_module",
+        "lower_to_fbgemm",
+        "match_utils",
+        "qconfig_mapping_utils",
+        "tracer",
+        "utils",
+    ),
+)

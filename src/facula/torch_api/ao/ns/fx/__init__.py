@@ -1,0 +1,10 @@
+"""PyTorch's place for what the numeric suite of graph mode is made of.
+
+Re-exports nothing; its parts are imported when they are asked for.
+"""
+
+from __future__ import annotations
+
+from facula.quantization.forwarding import forwarded as _forwarded
+
+__getattr__ = _forwarded(globals(), parts=("ns_types",))
