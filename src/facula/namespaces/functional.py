@@ -44,6 +44,7 @@ def is_storage(obj: Any) -> bool:
     return isinstance(obj, core.UntypedStorage)
 
 
+@overrides.offered
 def is_floating_point(input: Tensor) -> bool:
     """Whether a tensor has a floating-point dtype.
 
@@ -57,6 +58,7 @@ def is_floating_point(input: Tensor) -> bool:
     return input.is_floating_point()
 
 
+@overrides.offered
 def is_complex(input: Tensor) -> bool:
     """Whether a tensor has a complex dtype.
 
@@ -70,6 +72,7 @@ def is_complex(input: Tensor) -> bool:
     return input.is_complex()
 
 
+@overrides.offered
 def is_nonzero(input: Tensor) -> bool:
     """Whether the only element of a tensor is not zero.
 
@@ -94,6 +97,7 @@ def is_nonzero(input: Tensor) -> bool:
     return bool(input.item() != 0)
 
 
+@overrides.offered
 def is_same_size(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have one shape.
 
@@ -116,6 +120,7 @@ def _has_compatible_shallow_copy_type(input: Tensor, other: Tensor) -> bool:
     return input.layout == other.layout and input.is_quantized == other.is_quantized
 
 
+@overrides.offered
 def numel(input: Tensor) -> int:
     """The number of elements.
 
@@ -282,6 +287,7 @@ def _tensor_required(op: str, value: Any) -> Tensor:
     return value
 
 
+@overrides.offered
 def clone(input: Tensor, *, memory_format: Any = core.preserve_format) -> Tensor:
     """A copy with memory of its own; gradients flow through it.
 
@@ -297,6 +303,7 @@ def clone(input: Tensor, *, memory_format: Any = core.preserve_format) -> Tensor
     return _tensor_required("clone", input).clone(memory_format=memory_format)
 
 
+@overrides.offered
 def detach(input: Tensor) -> Tensor:
     """The same elements without their history; memory is shared.
 
@@ -310,6 +317,7 @@ def detach(input: Tensor) -> Tensor:
     return _tensor_required("detach", input).detach()
 
 
+@overrides.offered
 def detach_(input: Tensor) -> Tensor:
     """Cuts a tensor off its history, in place.
 
@@ -324,6 +332,7 @@ def detach_(input: Tensor) -> Tensor:
     return _tensor_required("detach_", input).detach_()
 
 
+@overrides.offered
 def fill(input: Tensor, value: Any) -> Tensor:
     """A tensor of a shape and dtype filled with a value.
 
@@ -338,6 +347,7 @@ def fill(input: Tensor, value: Any) -> Tensor:
     return _tensor_required("fill", input).clone().fill_(value)
 
 
+@overrides.offered
 def fill_(input: Tensor, value: Any) -> Tensor:
     """Overwrites every element with a value.
 
@@ -352,6 +362,7 @@ def fill_(input: Tensor, value: Any) -> Tensor:
     return _tensor_required("fill_", input).fill_(value)
 
 
+@overrides.offered
 def zero_(input: Tensor) -> Tensor:
     """Overwrites every element with zero.
 
@@ -365,6 +376,7 @@ def zero_(input: Tensor) -> Tensor:
     return _tensor_required("zero_", input).zero_()
 
 
+@overrides.offered
 def resize_as_(
     input: Tensor, the_template: Tensor, *, memory_format: core.memory_format | None = None
 ) -> Tensor:
@@ -384,6 +396,7 @@ def resize_as_(
     )
 
 
+@overrides.offered
 def is_signed(input: Tensor) -> bool:
     """Whether a tensor has a dtype with negative numbers.
 
@@ -397,6 +410,7 @@ def is_signed(input: Tensor) -> bool:
     return _tensor_required("is_signed", input).is_signed()
 
 
+@overrides.offered
 def is_conj(input: Tensor) -> bool:
     """Whether a tensor is a lazy conjugate: never, conjugates are computed.
 
@@ -410,6 +424,7 @@ def is_conj(input: Tensor) -> bool:
     return _tensor_required("is_conj", input).is_conj()
 
 
+@overrides.offered
 def is_neg(input: Tensor) -> bool:
     """Whether a tensor is a lazy negative: never, negatives are computed.
 
@@ -423,6 +438,7 @@ def is_neg(input: Tensor) -> bool:
     return _tensor_required("is_neg", input).is_neg()
 
 
+@overrides.offered
 def is_inference(input: Tensor) -> bool:
     """Whether a tensor was made in inference mode.
 
@@ -436,6 +452,7 @@ def is_inference(input: Tensor) -> bool:
     return _tensor_required("is_inference", input).is_inference()
 
 
+@overrides.offered
 def is_distributed(input: Tensor) -> bool:
     """Whether a tensor is distributed over processes: False.
 
@@ -455,6 +472,7 @@ def _is_functional_tensor(t: Tensor) -> bool:
     return False
 
 
+@overrides.offered
 def get_device(input: Tensor) -> int:
     """The number of a tensor's device, -1 for the CPU.
 
@@ -527,6 +545,7 @@ def _shape_of_ints(shape: Any) -> tuple[int, ...]:
     return tuple(n.__index__() for n in shape)
 
 
+@overrides.offered
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Flat positions as one tensor of coordinates for each dimension.
 

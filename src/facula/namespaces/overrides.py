@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import facula
 from facula import core
@@ -27,6 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 Tensor = core.Tensor
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 #: what operators are found as in public namespaces
 _OPERATORS = (core.Op, core.InplaceOp, core.Alias)
 _disabled = core._disabled_torch_function_impl
@@ -185,6 +186,19 @@ def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[[A
         return wrapped
 
     return decorate
+
+
+def offered(function: _Function) -> _Function:
+    """A function of tensors, which objects that are no tensors may handle: their class defines `__torch_function__`."""
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        for value in args or kwargs.values():
+            if not isinstance(value, Tensor) and hasattr(type(value), "__torch_function__"):
+                return handle_torch_function(wrapped, (*args, *kwargs.values()), *args, **kwargs)
+        return function(*args, **kwargs)
+
+    return cast("_Function", wrapped)
 
 
 def is_tensor_like(inp: Any) -> bool:
