@@ -14,6 +14,7 @@ from typing import Any
 import facula.nn as nn
 from facula import core
 from facula.core.errors import fail, message
+from facula.nn.utils.parametrize import is_parametrized, type_before_parametrizations
 from facula.quantization import fake_quantize as fq
 from facula.quantization import qconfig as qc
 from facula.quantization.calls import FIXED_MODULES
@@ -146,13 +147,13 @@ def _propagate(
     apart: tuple[set[Any], set[Any]],
 ) -> None:
     own = getattr(module, "qconfig", inherited)
-    own = table.get(type(module), own)
+    own = table.get(type_before_parametrizations(module), own)
     own = table.get(name, own) if name or "" in table else own
     qc.assert_valid_qconfig(own, module)
     module.qconfig = own
     for child_name, child in module.named_children():
         path = f"{name}.{child_name}" if name else child_name
-        if child_name not in apart[0] and type(child) not in apart[1]:
+        if child_name not in apart[0] and type_before_parametrizations(child) not in apart[1]:
             _propagate(child, table, own, path, apart)
 
 
@@ -188,19 +189,26 @@ def _add_observers(
         if isinstance(child, functional.FloatFunctional):
             if config is not None:
                 child.activation_post_process = config.activation()
-        elif isinstance(child, (nni._FusedModule, nnqat._Weighted)) or type(child) in whole:
+        elif (
+            isinstance(child, (nni._FusedModule, nnqat._Weighted))
+            or type_before_parametrizations(child) in whole
+        ):
             _observe(child, config)
-        elif child.training and type(child) in FIXED_MODULES:
-            _observe(child, config, FIXED_MODULES[type(child)])
-        elif config is not None and type(child) in custom:
-            made = custom[type(child)].from_float(child)
+        elif child.training and type_before_parametrizations(child) in FIXED_MODULES:
+            _observe(child, config, FIXED_MODULES[type_before_parametrizations(child)])
+        elif config is not None and type_before_parametrizations(child) in custom:
+            made = custom[type_before_parametrizations(child)].from_float(child)
             setattr(module, name, made)
             _observe(made, getattr(made, "qconfig", None))
         else:
             _add_observers(child, kinds, whole, custom)
     alone = not list(_layers(module))
     skipped = (stubs.DeQuantStub, *no_observer_set())
-    if alone and type(module) in kinds and type(module) not in skipped:
+    if (
+        alone
+        and type_before_parametrizations(module) in kinds
+        and type_before_parametrizations(module) not in skipped
+    ):
         _observe(module, getattr(module, "qconfig", None))
 
 
@@ -297,11 +305,14 @@ def swap_module(
     use_precomputed_fake_quant: bool = False, is_reference: bool = False,
 ) -> Any:  # fmt: skip
     """What stands in the place of a module; the module itself where it has no configuration."""
-    target = mapping.get(type(mod))
+    target = mapping.get(type_before_parametrizations(mod))
     if getattr(mod, "qconfig", None) is None:
         return mod
-    if custom_module_class_mapping and type(mod) in custom_module_class_mapping:
-        return custom_module_class_mapping[type(mod)].from_observed(mod)
+    if (
+        custom_module_class_mapping
+        and type_before_parametrizations(mod) in custom_module_class_mapping
+    ):
+        return custom_module_class_mapping[type_before_parametrizations(mod)].from_observed(mod)
     if target is None:
         return mod
     if is_reference and not isinstance(mod, _BORDERS):
@@ -325,7 +336,7 @@ def _convert(
     is_reference: bool = False,
 ) -> None:
     for name, child in list(module.named_children()):
-        own = type(child)
+        own = type_before_parametrizations(child)
         if not (isinstance(child, nni._FusedModule) or own in mapping or own in (custom or {})):
             _convert(child, mapping, custom, is_reference)
         made = swap_module(child, mapping, custom, False, is_reference)
@@ -343,7 +354,7 @@ def convert(
     mapping = mapping or DEFAULT_STATIC_QUANT_MODULE_MAPPINGS
     custom = (convert_custom_config_dict or {}).get("observed_to_quantized_custom_module_class")
     _convert(module, mapping, custom, is_reference)
-    if type(module) in mapping and not list(_layers(module)):
+    if type_before_parametrizations(module) in mapping and not list(_layers(module)):
         module = swap_module(module, mapping, is_reference=is_reference)
     if remove_qconfig:
         _remove_qconfig(module)
@@ -351,7 +362,15 @@ def convert(
 
 
 def _layers(module: nn.Module) -> Any:
-    return (m for n, m in module.named_children() if not fq.is_activation_post_process(m))
+    """The layers in a module: observers are none, nor is what a parametrized layer has beside itself."""
+    parametrized = is_parametrized(module)
+    return (
+        child
+        for name, child in module.named_children()
+        if not (
+            fq.is_activation_post_process(child) or (parametrized and name == "parametrizations")
+        )
+    )
 
 
 def _remove_qconfig(module: nn.Module) -> None:

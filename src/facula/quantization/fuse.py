@@ -13,6 +13,7 @@ from typing import Any
 import facula.nn as nn
 from facula.core.errors import fail
 from facula.nn.utils.fusion import fuse_conv_bn_eval, fuse_linear_bn_eval
+from facula.nn.utils.parametrize import type_before_parametrizations
 from facula.quantization.modules import intrinsic as nni
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
@@ -91,7 +92,7 @@ _KNOWN = (*_CONVOLUTIONS, *_TRANSPOSED, *_NORMS, nn.ReLU, nn.Linear)
 
 def get_fuser_method(modules: Any, is_qat: bool) -> Any:
     """What fuses modules of these types; NotImplementedError where nothing does."""
-    kinds = [k if isinstance(k, type) else type(k) for k in modules]
+    kinds = [k if isinstance(k, type) else type_before_parametrizations(k) for k in modules]
     first, rest = kinds[0], kinds[1:]
     norm = bool(rest) and rest[0] in _NORMS
     relu = bool(rest) and rest[-1] is nn.ReLU
@@ -120,7 +121,7 @@ def get_fuser_method(modules: Any, is_qat: bool) -> Any:
 
 def fuse_known_modules(mod_list: list[Any], is_qat: bool, additional: Any = None) -> list[Any]:
     """One module for all, and identities in the places of the others."""
-    kinds = tuple(type(m) for m in mod_list)
+    kinds = tuple(map(type_before_parametrizations, mod_list))
     found = (additional or {}).get(kinds)
     if found is None:
         found = get_fuser_method(_kinds(mod_list), is_qat)

@@ -17,6 +17,7 @@ import facula.nn.functional as functional
 from facula import core
 from facula.autograd.grad_mode import no_grad
 from facula.core.errors import fail
+from facula.nn.utils.parametrize import is_parametrized, transfer_parametrizations_and_params
 from facula.quantization.modules import intrinsic as nni
 from facula.quantization.tensor import per_channel_affine_float_qparams
 
@@ -35,7 +36,10 @@ def _checked(kind: type, qconfig: object) -> Any:
 
 def _share(target: Any, source: Any) -> None:
     """Take over the parameters of a float layer, the objects themselves."""
-    target.weight = source.weight
+    if is_parametrized(source, "weight"):
+        transfer_parametrizations_and_params(source, target, "weight")
+    else:
+        target.weight = source.weight
     target.bias = source.bias
     target.train(source.training)
 

@@ -15,6 +15,7 @@ import facula.nn as nn
 from facula import core
 from facula.core.errors import fail
 from facula.nn import functional
+from facula.nn.utils.parametrize import type_before_parametrizations
 from facula.quantization.create import quantize_per_channel, quantize_per_tensor
 from facula.quantization.modules import intrinsic as nni
 from facula.quantization.modules import qat as nnqat
@@ -289,7 +290,7 @@ def parameters_of(observer: nn.Module) -> dict[str, Any]:
 def exists_for(module: nn.Module) -> bool:
     """Whether there is a reference layer for a layer, or for the one that a fused module begins with."""
     layer = module[0] if isinstance(module, nni._FusedModule) else module
-    return type(layer) in _CLASSES or isinstance(layer, nnqat._Weighted)
+    return type_before_parametrizations(layer) in _CLASSES or isinstance(layer, nnqat._Weighted)
 
 
 def of(module: nn.Module) -> Any:
@@ -303,7 +304,7 @@ def of(module: nn.Module) -> Any:
     if isinstance(layer, nnqat._Weighted):
         layer = layer.to_float()  # type: ignore[attr-defined]
         layer = layer[0] if isinstance(layer, nni._FusedModule) else layer
-    made = _CLASSES[type(layer)].from_float(layer, parameters)
+    made = _CLASSES[type_before_parametrizations(layer)].from_float(layer, parameters)
     if isinstance(module, nni._FusedModule):
         return type(module)(made, *list(module)[1:])
     return nn.Sequential(made, nn.ReLU()) if relu else made

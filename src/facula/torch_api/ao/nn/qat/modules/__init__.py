@@ -7,4 +7,12 @@ from __future__ import annotations
 
 from facula.quantization.forwarding import forwarded as _forwarded
 
-__getattr__ = _forwarded(globals(), modules=("modules.qat",))
+__getattr__ = _forwarded(
+    globals(),
+    modules=("modules.qat",),
+    parts=(
+        "conv",
+        "embedding_ops",
+        "linear",
+    ),
+)

@@ -16,5 +16,16 @@ __getattr__ = _forwarded(
         "modules.embedding",
         "modules.instance_norms",
     ),
-    parts=("utils",),
+    parts=(
+        "utils",
+        "activation",
+        "batchnorm",
+        "conv",
+        "dropout",
+        "embedding_ops",
+        "functional_modules",
+        "linear",
+        "normalization",
+        "rnn",
+    ),
 )

@@ -7,4 +7,13 @@ from __future__ import annotations
 
 from facula.quantization.forwarding import forwarded as _forwarded
 
-__getattr__ = _forwarded(globals(), modules=("modules.quantized",))
+__getattr__ = _forwarded(
+    globals(),
+    modules=("modules.quantized",),
+    parts=(
+        "bn_relu",
+        "conv_add",
+        "conv_relu",
+        "linear_relu",
+    ),
+)

@@ -7,4 +7,4 @@ from __future__ import annotations
 
 from facula.quantization.forwarding import forwarded as _forwarded
 
-__getattr__ = _forwarded(globals(), modules=("modules.qat_dynamic",))
+__getattr__ = _forwarded(globals(), modules=("modules.qat_dynamic",), parts=("linear",))

@@ -8,5 +8,11 @@ from __future__ import annotations
 from facula.quantization.forwarding import forwarded as _forwarded
 
 __getattr__ = _forwarded(
-    globals(), modules=("modules.dynamic", "modules.dynamic_convolution", "modules.recurrent")
+    globals(),
+    modules=("modules.dynamic", "modules.dynamic_convolution", "modules.recurrent"),
+    parts=(
+        "conv",
+        "linear",
+        "rnn",
+    ),
 )

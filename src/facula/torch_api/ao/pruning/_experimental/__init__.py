@@ -1,0 +1,1 @@
+"""Sparsifiers of activations and of data, and pruning of whole rows."""

@@ -1,0 +1,1 @@
+"""How the level of sparsity goes from step to step, one module for each way."""
