@@ -112,6 +112,11 @@ def __getattr__(name: str) -> _Any:
         if made is not None:
             globals()[name] = made
             return made
+    if name[:1].isupper() or name == "parse_ir":
+        # lazily: PyTorch's root has the classes of its extension module, which few programs name there
+        found = getattr(_import_module("facula._C"), name, None)
+        if found is not None:
+            return found
     raise _no_attribute(__name__, name)
 
 

@@ -21,7 +21,9 @@ def x():
 
 
 def test_every_policy_is_known():
-    policies = {op.definition.autocast for op in TABLE.values()} - {None}
+    policies = {
+        op.definition.autocast for op in TABLE.values() if op.definition.kind != "custom"
+    } - {None}
     assert policies
     for text in policies:
         parts = [part.split() for part in text.split(",")]

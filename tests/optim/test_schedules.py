@@ -164,3 +164,42 @@ def test_averages_of_buffers_that_count():
         expected.append(value)
     assert counts == expected
     assert averaged.module.num_batches_tracked.dtype is facula.int64
+
+
+def test_a_schedule_prints_its_rates_where_it_is_asked_to(capsys) -> None:
+    def optimizer():
+        return facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=0.1)
+
+    schedules = facula.optim.lr_scheduler
+    with pytest.warns(UserWarning, match="verbose parameter is deprecated"):
+        schedule = schedules.StepLR(optimizer(), 1, 0.5, -1, True)
+    schedule.optimizer.step()
+    schedule.step()
+    assert capsys.readouterr().out.splitlines() == [
+        "Adjusting learning rate of group 0 to 1.0000e-01.",
+        "Adjusting learning rate of group 0 to 5.0000e-02.",
+    ]
+    with pytest.warns(UserWarning, match="verbose"):
+        plateau = schedules.ReduceLROnPlateau(optimizer(), patience=0, verbose=True)
+    plateau.step(1.0)
+    plateau.step(1.0)
+    assert (
+        capsys.readouterr().out == "Epoch 00002: reducing learning rate of group 0 to 1.0000e-02.\n"
+    )
+    with pytest.warns(UserWarning, match="verbose"):
+        quiet = schedules.CosineAnnealingWarmRestarts(optimizer(), 3, verbose=False)
+    quiet.step()
+    assert capsys.readouterr().out == "" and "verbose" not in quiet.state_dict()
+
+
+def test_a_schedule_of_the_users_own_hands_verbose_on(capsys) -> None:
+    class Own(facula.optim.lr_scheduler._LRScheduler):
+        def __init__(self, optimizer, last_epoch=-1, verbose=False):
+            super().__init__(optimizer, last_epoch, verbose)
+
+        def get_lr(self):
+            return [2.0]
+
+    with pytest.warns(UserWarning, match="verbose"):
+        Own(facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=0.1), verbose=True)
+    assert capsys.readouterr().out == "Adjusting learning rate of group 0 to 2.0000e+00.\n"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from facula import core
@@ -230,3 +230,24 @@ def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Ca
             return bwd(*args, **kwargs)
 
     return decorated
+
+
+def _cast(value: Any, device_type: str, dtype: core.dtype) -> Any:
+    """Floating-point tensors of a device, float64 aside, in a dtype; mappings and lists entry by entry."""
+    if isinstance(value, core.Tensor):
+        casts = (
+            value.is_floating_point()
+            and value.device.type == device_type
+            and value.dtype != core.float64
+        )
+        return value.to(dtype) if casts else value
+    if isinstance(value, (str, bytes)) or type(value).__module__ == "numpy":
+        return value
+    if isinstance(value, Mapping):
+        return {
+            _cast(k, device_type, dtype): _cast(v, device_type, dtype) for k, v in value.items()
+        }
+    if isinstance(value, Iterable):
+        parts = (_cast(part, device_type, dtype) for part in value)
+        return type(value)(parts) if isinstance(value, (list, tuple)) else parts
+    return value

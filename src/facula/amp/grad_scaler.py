@@ -31,6 +31,22 @@ class OptState(Enum):
     STEPPED = 2
 
 
+class _MultiDeviceReplicator:
+    """A tensor on every device that asks for it: copied once each."""
+
+    def __init__(self, master_tensor: core.Tensor) -> None:
+        self.master = master_tensor
+        self._per_device_tensors: dict[core.device, core.Tensor] = {}
+
+    def get(self, device: core.device) -> core.Tensor:
+        """The tensor on a device."""
+        found = self._per_device_tensors.get(device)
+        if found is None:
+            found = self.master.to(device=device, non_blocking=True, copy=True)
+            self._per_device_tensors[device] = found
+        return found
+
+
 def _refresh_per_optimizer_state() -> dict[str, Any]:
     return {"stage": OptState.READY, "found_inf_per_device": {}}
 

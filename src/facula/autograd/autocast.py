@@ -426,7 +426,7 @@ def _run(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if device_type not in _STATE.enabled or kwargs.get("out") is not None:
         return NotImplemented
     policy = policy_on(operator.definition.autocast, device_type)
-    if policy is None:
+    if not policy:
         return NotImplemented
     dtype = None
     if policy == "lower":
@@ -435,6 +435,8 @@ def _run(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         dtype = core.float32
     elif policy == "widest":
         dtype = _widest([*args, *kwargs.values()], get_autocast_dtype(device_type), device_type)
+    elif policy not in ("float32", "unchanged"):
+        dtype = getattr(core, policy)  # the dtype that was registered for an operator of the user's
     before = core.set_autocast(False)
     try:
         if dtype is not None:

@@ -22,7 +22,9 @@ from facula.core.errors import fail
 __all__ = ["collate", "default_collate", "default_collate_fn_map", "default_convert"]
 
 _STRING_KINDS = re.compile(r"[SaUO]")
-_FORMAT_ERROR = (
+#: PyTorch's names of the two, which copies of its collating read
+np_str_obj_array_pattern = _STRING_KINDS
+_FORMAT_ERROR = default_collate_err_msg_format = (
     "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; found {}"
 )
 
@@ -149,7 +151,9 @@ def collate_tensor_fn(batch: Any, *, collate_fn_map: object = None) -> Any:
     return facula.stack(list(batch), 0)
 
 
-def _collate_arrays(batch: list[Any], *, collate_fn_map: dict[Any, Any] | None = None) -> Any:
+def collate_numpy_array_fn(
+    batch: list[Any], *, collate_fn_map: dict[Any, Any] | None = None
+) -> Any:
     element = batch[0]
     if _STRING_KINDS.search(element.dtype.str) is not None:
         fail(
@@ -161,21 +165,21 @@ def _collate_arrays(batch: list[Any], *, collate_fn_map: dict[Any, Any] | None =
     return collate([facula.as_tensor(b) for b in batch], collate_fn_map=collate_fn_map)
 
 
-def _collate_array_scalars(
+def collate_numpy_scalar_fn(
     batch: list[Any], *, collate_fn_map: dict[Any, Any] | None = None
 ) -> Any:
     return facula.as_tensor(batch)
 
 
-def _collate_floats(batch: object, *, collate_fn_map: dict[Any, Any] | None = None) -> Any:
+def collate_float_fn(batch: object, *, collate_fn_map: dict[Any, Any] | None = None) -> Any:
     return facula.tensor(batch, dtype=core.float64)
 
 
-def _collate_ints(batch: Sequence[int], *, collate_fn_map: dict[Any, Any] | None = None) -> Any:
+def collate_int_fn(batch: Sequence[int], *, collate_fn_map: dict[Any, Any] | None = None) -> Any:
     return facula.tensor(batch)
 
 
-def _collate_strings(batch: Sequence[Any], *, collate_fn_map: dict[Any, Any] | None = None) -> Any:
+def collate_str_fn(batch: Sequence[Any], *, collate_fn_map: dict[Any, Any] | None = None) -> Any:
     return batch
 
 
@@ -186,14 +190,14 @@ def _with_numpy() -> None:
     """Enter the array types; NumPy itself is loaded by then or not needed."""
     numpy = sys.modules.get("numpy")
     if numpy is not None and numpy.ndarray not in default_collate_fn_map:
-        default_collate_fn_map[numpy.ndarray] = _collate_arrays
-        default_collate_fn_map[(numpy.bool_, numpy.number, numpy.object_)] = _collate_array_scalars
+        default_collate_fn_map[numpy.ndarray] = collate_numpy_array_fn
+        default_collate_fn_map[(numpy.bool_, numpy.number, numpy.object_)] = collate_numpy_scalar_fn
 
 
-default_collate_fn_map[float] = _collate_floats
-default_collate_fn_map[int] = _collate_ints
-default_collate_fn_map[str] = _collate_strings
-default_collate_fn_map[bytes] = _collate_strings
+default_collate_fn_map[float] = collate_float_fn
+default_collate_fn_map[int] = collate_int_fn
+default_collate_fn_map[str] = collate_str_fn
+default_collate_fn_map[bytes] = collate_str_fn
 
 
 def default_collate(batch: object) -> Any:

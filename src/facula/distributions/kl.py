@@ -12,7 +12,7 @@ from typing import Any
 
 import facula
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import fail, no_attribute
 from facula.distributions import composed, continuous, continuous_shapes, discrete
 from facula.distributions.distribution import Distribution, ExponentialFamily
 from facula.distributions.utils import euler_constant, sum_rightmost
@@ -309,3 +309,14 @@ def _transformed(p: composed.TransformedDistribution, q: composed.TransformedDis
 @register_kl(composed.LogNormal, composed.LogNormal)
 def _log_normal(p: composed.LogNormal, q: composed.LogNormal) -> Any:
     return _normal(p.base_dist, q.base_dist)
+
+
+def __getattr__(name: str) -> Any:
+    """A formula by the names of its classes, such as `_kl_normal_normal`."""
+    if name == "_KL_REGISTRY":
+        return _FORMULAS
+    if name.startswith("_kl_"):
+        for (p, q), function in _FORMULAS.items():
+            if name == f"_kl_{p.__name__}_{q.__name__}".lower():
+                return function
+    raise no_attribute(__name__, name)

@@ -106,3 +106,11 @@ def vec_to_tril_matrix(vec: core.Tensor, diag: int = 0) -> Any:
     matrix = vec.new_zeros((*vec.shape[:-1], n, n))
     flat = (rows * n + columns).expand((*vec.shape[:-1], count))
     return matrix.flatten(-2).scatter(-1, flat, vec).reshape(matrix.shape)
+
+
+def _standard_normal(shape: Any, dtype: core.dtype, device: Any) -> Any:
+    """Draws of the standard normal distribution."""
+    return facula.randn(shape, dtype=dtype, device=device)
+
+
+_sum_rightmost = sum_rightmost

@@ -12,6 +12,12 @@ from facula.export import graph_signature as graph_signature
 from facula.export.additional_inputs import AdditionalInputs
 from facula.export.api import export
 from facula.export.archive import load, register_dataclass, save
+from facula.export.constraints import (
+    Constraint,
+    constrain_as_size,
+    constrain_as_value,
+    dynamic_dim,
+)
 from facula.export.dynamic_shapes import Dim, ShapesCollection, dims
 from facula.export.exported_program import (
     CustomDecompTable,
@@ -23,6 +29,7 @@ from facula.export.unflatten import FlatArgsAdapter, UnflattenedModule, unflatte
 
 __all__ = [
     "AdditionalInputs",
+    "Constraint",
     "CustomDecompTable",
     "Dim",
     "ExportBackwardSignature",
@@ -31,8 +38,11 @@ __all__ = [
     "FlatArgsAdapter",
     "ShapesCollection",
     "UnflattenedModule",
+    "constrain_as_size",
+    "constrain_as_value",
     "default_decompositions",
     "dims",
+    "dynamic_dim",
     "export",
     "load",
     "register_dataclass",

@@ -7,6 +7,7 @@ Keeps true: the module's state is what it was; control flow on values is an erro
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 from facula import core, nn
@@ -15,6 +16,7 @@ from facula.compiler.api import compile as compiled
 from facula.core.errors import fail
 from facula.core.logs import get_logger
 from facula.export.additional_inputs import AdditionalInputs
+from facula.export.constraints import Constraint, shapes_of
 from facula.export.dynamic_shapes import enlarged
 from facula.export.exported_program import ExportedProgram
 from facula.export.leaks import warn_of
@@ -34,6 +36,7 @@ def export(
     strict: bool = False,
     preserve_module_call_signature: tuple[str, ...] = (),
     prefer_deferred_runtime_asserts_over_guards: bool = False,
+    constraints: Sequence[Constraint] | None = None,
 ) -> ExportedProgram:
     """Exports the forward of a module: a flat graph of functional operators, with its weights.
 
@@ -46,6 +49,8 @@ def export(
             graph is an error
         preserve_module_call_signature, prefer_deferred_runtime_asserts_over_guards: kept for
             PyTorch's API; graphs are flat, and guards are checked when the module is called
+        constraints: the same as ``dynamic_shapes`` in the words of PyTorch 2.1 and 2.2: comparisons of
+            `dynamic_dim`
 
     Returns:
         an `ExportedProgram`.
@@ -77,6 +82,8 @@ def export(
             hint="pass (x,) for a single argument",
         )
     kwargs = kwargs or {}
+    if constraints is not None:
+        dynamic_shapes = shapes_of(constraints, mod, args, kwargs)
     examples = dynamic_shapes if isinstance(dynamic_shapes, AdditionalInputs) else None
     if examples is not None:
         dynamic_shapes = examples.dynamic_shapes(mod, args, kwargs)

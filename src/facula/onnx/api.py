@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 #: the versions of ONNX's operators that translations are written for, and the usual one
-OLDEST, NEWEST, USUAL = 17, 23, 20
+OLDEST, NEWEST, USUAL = 11, 23, 20
 
 _EXPORTING: ContextVar[bool] = ContextVar("facula_onnx_export", default=False)
 
@@ -105,7 +105,7 @@ def export(
         f: a file to write; usually `save` of what is returned is called instead.
         verbose: whether the steps are printed.
         input_names, output_names: names in order, those of nested values too.
-        opset_version: the version of ONNX's operators, from 17 to 23; by default 20.
+        opset_version: the version of ONNX's operators, from 11 to 23; by default 20.
         dynamic_shapes: which sizes may change, as `export.export` takes them; a name may stand for
             a `Dim`.
         dynamic_axes: the same by input and output names: `{"x": {0: "batch"}}`.

@@ -14,6 +14,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.onnx import older_forms
 from facula.onnx.errors import OnnxExporterError, UnsupportedOperatorError, onnx_package
 
 Tensor = core.Tensor
@@ -124,25 +125,52 @@ class Graph:
             attributes: by name; a suffix `_i`, `_f`, `_s` or `_t`, as symbolic functions write it,
                 is dropped.
         """
-        helper = onnx_package("onnx.helper")
+        form = older_forms.form_of(kind, self.opset)
+        if form is not None:
+            many = {"outputs": outputs} if outputs > 1 else {}
+            return form(self, kind, *inputs, gives=gives, **many, **attributes)
+        return self.append(kind, inputs, outputs, gives, **attributes)
+
+    def append(
+        self,
+        kind: str,
+        inputs: Sequence[Any],
+        outputs: int = 1,
+        gives: Any = None,
+        **attributes: Any,
+    ) -> Any:
+        """`op` in the form of the graph's version."""
         domain, _, kind = kind.rpartition("::")
         if domain:
             self.domains.setdefault(domain, 1)
         first = next((x.dtype for x in inputs if isinstance(x, Value)), None)
         values = [None if x is None else self.value(x, first) for x in inputs]
         narrow = None if domain else self._too_narrow(kind, values)
-        if narrow is not None:
-            wide = [
-                self.cast(v, core.float32) if v is not None and v.dtype is narrow else v
-                for v in values
-            ]
-            found = self.op(kind, *wide, outputs=outputs, gives=gives, **attributes)
-            like = _like_operands(kind, self.opset, outputs)
-            back = [
-                self.cast(v, narrow) if same and gives is None else v
-                for v, same in zip(_listed(found), like, strict=True)
-            ]
-            return back[0] if outputs == 1 else tuple(back)
+        if narrow is None:
+            names = self._node(domain, kind, values, outputs, attributes)
+            made = tuple(Value(n, gives if gives is not None else first) for n in names)
+            return made[0] if outputs == 1 else made
+        wide = [
+            self.cast(v, core.float32) if v is not None and v.dtype is narrow else v for v in values
+        ]
+        found = self.append(kind, wide, outputs, gives, **attributes)
+        like = _like_operands(kind, self.opset, outputs)
+        back = [
+            self.cast(v, narrow) if same and gives is None else v
+            for v, same in zip(_listed(found), like, strict=True)
+        ]
+        return back[0] if outputs == 1 else tuple(back)
+
+    def _node(
+        self,
+        domain: str,
+        kind: str,
+        values: Sequence[Any],
+        outputs: int,
+        attributes: dict[str, Any],
+    ) -> list[str]:
+        """Append a node; the names of its results."""
+        helper = onnx_package("onnx.helper")
         names = ["" if v is None else v.name for v in values]
         while names and not names[-1]:
             names.pop()
@@ -156,8 +184,16 @@ class Graph:
             if made is not None:
                 node.attribute.append(made)
         self.nodes.append(node)
-        made_values = tuple(Value(n, gives if gives is not None else first) for n in results)
-        return made_values[0] if outputs == 1 else made_values
+        return results
+
+    def known(self, x: Any) -> Any:
+        """The number, or list of numbers, that a constant is; None for another value."""
+        if not isinstance(x, Value):
+            return x
+        for (dtype, shape, data), value in self._constants.items():
+            if value.name == x.name and data:
+                return core.frombuffer(bytearray(data), dtype=dtype).reshape(shape).tolist()
+        return None
 
     def _too_narrow(self, kind: str, values: Sequence[Any]) -> Any:
         """The 16-bit dtype among the operands that ONNX's operator does not take.

@@ -21,6 +21,9 @@ from facula.torch_api.version import __version__
 PRODUCER = "facula"
 #: the version of the file format; newer operators may ask for a newer one
 _IR_VERSION = 10
+#: the version of operators from which on that format is written
+_FIRST_OF_FORMAT = 17
+_IR_OF_FUNCTIONS = 8
 
 
 def needed(nodes: Sequence[Any], outputs: Iterable[str]) -> list[Any]:
@@ -124,7 +127,11 @@ def build(
         made, opset_imports=imports, producer_name=PRODUCER, producer_version=__version__,
         functions=[graph.functions[key] for key in sorted(graph.functions)],
     )  # fmt: skip
-    model.ir_version = max(_IR_VERSION, helper.find_min_ir_version_for(imports[:1]))
+    least = helper.find_min_ir_version_for(imports[:1])
+    if opset < _FIRST_OF_FORMAT:  # who asks for an older version may have an older runtime
+        model.ir_version = max(least, _IR_OF_FUNCTIONS) if graph.functions else least
+    else:
+        model.ir_version = max(_IR_VERSION, least)
     return model
 
 

@@ -24,6 +24,10 @@ EPOCH_DEPRECATION_WARNING = (
 )
 
 
+#: a schedule that is not told whether to print: the parameter went away after PyTorch 2.6
+_DEPRECATED = "deprecated"
+
+
 def _copy(value: object) -> Any:
     return value.clone() if isinstance(value, core.Tensor) else value
 
@@ -61,6 +65,11 @@ def _leave_out_of_graphs(scheduler: type) -> None:
         step._torchdynamo_disable = True
 
 
+def _epoch_text(epoch: float) -> str:
+    """An epoch as schedules print it: five digits, or a fraction."""
+    return f"{epoch:.2f}" if isinstance(epoch, float) else f"{epoch:05d}"
+
+
 class LRScheduler:
     """The base class of schedules: a subclass defines ``get_lr``, which gives the next rate of every
     group.
@@ -72,6 +81,7 @@ class LRScheduler:
     Args:
         optimizer: whose rates are set
         last_epoch: the epoch to go on from; -1 to begin
+        verbose: whether each rate that is set is printed, as PyTorch did until 2.6
 
     Example:
         >>> class Halves(facula.optim.lr_scheduler.LRScheduler):
@@ -87,12 +97,16 @@ class LRScheduler:
 
     _get_lr_called_within_step = False
     _is_initial = False
+    #: whether each rate that is set is printed
+    verbose = False
 
     def __init_subclass__(cls, **keywords: object) -> None:
         super().__init_subclass__(**keywords)
         _leave_out_of_graphs(cls)
 
-    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+    def __init__(
+        self, optimizer: Optimizer, last_epoch: int = -1, verbose: bool | str = _DEPRECATED
+    ) -> None:
         if not isinstance(optimizer, Optimizer):
             fail(
                 TypeError,
@@ -101,6 +115,7 @@ class LRScheduler:
                 hint="the optimizer is the first argument",
             )
         self.optimizer = optimizer
+        self._set_verbose(verbose)
         if last_epoch == -1:
             for group in optimizer.param_groups:
                 group.setdefault("initial_lr", _copy(group["lr"]))
@@ -123,6 +138,31 @@ class LRScheduler:
         self.last_epoch = last_epoch
         self._track_steps(optimizer)
         self._initial_step()
+
+    def _set_verbose(self, verbose: bool | str) -> None:
+        """Notes whether rates are printed; a word about it that PyTorch says too."""
+        if verbose == _DEPRECATED:
+            return
+        warnings.warn(
+            "The verbose parameter is deprecated. Please use get_last_lr() to access the learning rate.",
+            UserWarning,
+            stacklevel=4,
+        )
+        if verbose:
+            self.verbose = True
+
+    def print_lr(self, is_verbose: bool, group: int, lr: Any, epoch: float | None = None) -> None:
+        """Print the rate of a group.
+
+        Args:
+            is_verbose: whether to do it at all
+            group: its number
+            lr: the rate
+            epoch: the epoch, if it is to be named
+        """
+        if is_verbose:
+            first = "Adjusting" if epoch is None else f"Epoch {_epoch_text(epoch)}: adjusting"
+            print(f"{first} learning rate of group {group} to {float(lr):.4e}.")
 
     @staticmethod
     def _track_steps(optimizer: Any) -> None:
@@ -219,8 +259,11 @@ class LRScheduler:
                 values = closed() if closed is not None else self.get_lr()
         finally:
             self._get_lr_called_within_step = False
-        for group, value in zip(self.optimizer.param_groups, values, strict=True):
+        for number, (group, value) in enumerate(
+            zip(self.optimizer.param_groups, values, strict=True)
+        ):
             _update_param_group_val(group, "lr", value)
+            self.print_lr(self.verbose, number, value, epoch)
         self._last_lr = self._present()
 
 

@@ -16,9 +16,11 @@ from typing import Any
 
 from facula.core.errors import fail
 from facula.optim.lr_base import (
+    _DEPRECATED,
     EPOCH_DEPRECATION_WARNING,
     LRScheduler,
     _copy,
+    _epoch_text,
     _format_param,
     _update_param_group_val,
 )
@@ -48,6 +50,7 @@ class CyclicLR(LRScheduler):
         cycle_momentum: whether momentum goes the other way
         base_momentum, max_momentum: the bounds of momentum
         last_epoch: the epoch to go on from; -1 to begin
+        verbose: whether each rate that is set is printed, as PyTorch did until 2.6
 
     Example:
         >>> optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=1.0)
@@ -77,6 +80,7 @@ class CyclicLR(LRScheduler):
         base_momentum: Any = 0.8,
         max_momentum: Any = 0.9,
         last_epoch: int = -1,
+        verbose: bool | str = _DEPRECATED,
     ) -> None:
         if not isinstance(optimizer, Optimizer):
             fail(
@@ -113,7 +117,7 @@ class CyclicLR(LRScheduler):
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
             self._init_momentum(optimizer, base_momentum, max_momentum, last_epoch)
-        super().__init__(optimizer, last_epoch)
+        super().__init__(optimizer, last_epoch, verbose)
         self.base_lrs = base_lrs
 
     def _init_momentum(self, optimizer: Any, low: Any, high: Any, last_epoch: int) -> None:
@@ -194,6 +198,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         T_mult: factor of the following lengths
         eta_min: the least rate
         last_epoch: the epoch to go on from; -1 to begin
+        verbose: whether each rate that is set is printed, as PyTorch did until 2.6
 
     Raises:
         ValueError: ``T_0`` or ``T_mult`` is no positive int.
@@ -217,6 +222,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         T_mult: int = 1,
         eta_min: float = 0.0,
         last_epoch: int = -1,
+        verbose: bool | str = _DEPRECATED,
     ) -> None:
         if T_0 <= 0 or not isinstance(T_0, int):
             fail(
@@ -244,7 +250,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self.T_mult = T_mult
         self.eta_min = eta_min
         self.T_cur = last_epoch
-        super().__init__(optimizer, last_epoch)
+        super().__init__(optimizer, last_epoch, verbose)
 
     def get_lr(self) -> list[Any]:
         """The next rate of every group."""
@@ -267,8 +273,11 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self.last_epoch = math.floor(epoch)
         self._get_lr_called_within_step = True
         try:
-            for group, lr in zip(self.optimizer.param_groups, self.get_lr(), strict=True):
+            for number, (group, lr) in enumerate(
+                zip(self.optimizer.param_groups, self.get_lr(), strict=True)
+            ):
                 _update_param_group_val(group, "lr", lr)
+                self.print_lr(self.verbose, number, lr, epoch)
         finally:
             self._get_lr_called_within_step = False
         self._last_lr = [_copy(group["lr"]) for group in self.optimizer.param_groups]
@@ -312,6 +321,7 @@ class OneCycleLR(LRScheduler):
         final_div_factor: the last rate is the first divided by it
         three_phase: whether the fall mirrors the rise before the rate goes down for good
         last_epoch: the epoch to go on from; -1 to begin
+        verbose: whether each rate that is set is printed, as PyTorch did until 2.6
 
     Raises:
         ValueError: neither ``total_steps`` nor both factors are given.
@@ -344,6 +354,7 @@ class OneCycleLR(LRScheduler):
         final_div_factor: float = 1e4,
         three_phase: bool = False,
         last_epoch: int = -1,
+        verbose: bool | str = _DEPRECATED,
     ) -> None:
         if not isinstance(optimizer, Optimizer):
             fail(
@@ -382,7 +393,7 @@ class OneCycleLR(LRScheduler):
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
             self._init_momentum(optimizer, base_momentum, max_momentum, last_epoch)
-        super().__init__(optimizer, last_epoch)
+        super().__init__(optimizer, last_epoch, verbose)
 
     def _init_momentum(self, optimizer: Any, low: Any, high: Any, last_epoch: int) -> None:
         if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
@@ -505,6 +516,7 @@ class ReduceLROnPlateau(LRScheduler):
         cooldown: epochs after a change in which nothing is counted
         min_lr: the least rate, a number or one for each group
         eps: changes below it are not made
+        verbose: whether each reduction is printed, as PyTorch did until 2.6
 
     Raises:
         ValueError: ``factor`` is not less than 1, or a mode is unknown.
@@ -529,6 +541,7 @@ class ReduceLROnPlateau(LRScheduler):
         cooldown: int = 0,
         min_lr: Any = 0,
         eps: float = 1e-8,
+        verbose: bool | str = _DEPRECATED,
     ) -> None:
         if factor >= 1.0:
             fail(
@@ -546,6 +559,7 @@ class ReduceLROnPlateau(LRScheduler):
                 hint="the optimizer is the first argument",
             )
         self.optimizer = optimizer
+        self._set_verbose(verbose)
         if isinstance(min_lr, (list, tuple)):
             if len(min_lr) != len(optimizer.param_groups):
                 fail(
@@ -644,11 +658,15 @@ class ReduceLROnPlateau(LRScheduler):
                     hint="scheduler.min_lrs.append(0.0) covers a new group",
                 )
             self.min_lrs = [self.default_min_lr] * len(groups)
-        for group, least in zip(groups, self.min_lrs, strict=True):
+        for number, (group, least) in enumerate(zip(groups, self.min_lrs, strict=True)):
             old = float(group["lr"])
             new = max(old * self.factor, least)
             if old - new > self.eps:
                 _update_param_group_val(group, "lr", new)
+                if self.verbose:
+                    print(
+                        f"Epoch {_epoch_text(epoch)}: reducing learning rate of group {number} to {new:.4e}."
+                    )
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take back what `state_dict` gave."""

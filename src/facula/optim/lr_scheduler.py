@@ -17,6 +17,7 @@ from typing import Any
 
 from facula.core.errors import fail
 from facula.optim.lr_base import (
+    _DEPRECATED,
     EPOCH_DEPRECATION_WARNING,  # noqa: F401
     LRScheduler,
     _copy,
@@ -68,6 +69,7 @@ class LambdaLR(LRScheduler):
         optimizer: whose rates are set
         lr_lambda: a function of the epoch number, or a list with one for each group
         last_epoch: the epoch to go on from; -1 to begin
+        verbose: whether each rate that is set is printed, as PyTorch did until 2.6
 
     Example:
         >>> optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=1.0)
@@ -81,9 +83,15 @@ class LambdaLR(LRScheduler):
         [1.0, 0.9, 0.81, 0.729]
     """
 
-    def __init__(self, optimizer: Optimizer, lr_lambda: Any, last_epoch: int = -1) -> None:
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        lr_lambda: Any,
+        last_epoch: int = -1,
+        verbose: bool | str = _DEPRECATED,
+    ) -> None:
         self.lr_lambdas = _one_function_a_group(optimizer, lr_lambda)
-        super().__init__(optimizer, last_epoch)
+        super().__init__(optimizer, last_epoch, verbose)
 
     def state_dict(self) -> dict[str, Any]:
         """Functions are left out; callable objects give their attributes."""
@@ -130,6 +138,7 @@ class MultiplicativeLR(LambdaLR):
         optimizer: whose rates are set
         lr_lambda: a function of the epoch number, or a list with one for each group
         last_epoch: the epoch to go on from; -1 to begin
+        verbose: whether each rate that is set is printed, as PyTorch did until 2.6
 
     Example:
         >>> optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=1.0)
@@ -162,6 +171,7 @@ class StepLR(LRScheduler):
         step_size: epochs between changes
         gamma: the factor
         last_epoch: the epoch to go on from; -1 to begin
+        verbose: whether each rate that is set is printed, as PyTorch did until 2.6
 
     Example:
         >>> optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=1.0)
@@ -176,11 +186,16 @@ class StepLR(LRScheduler):
     """
 
     def __init__(
-        self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1
+        self,
+        optimizer: Optimizer,
+        step_size: int,
+        gamma: float = 0.1,
+        last_epoch: int = -1,
+        verbose: bool | str = _DEPRECATED,
     ) -> None:
         self.step_size = step_size
         self.gamma = gamma
-        super().__init__(optimizer, last_epoch)
+        super().__init__(optimizer, last_epoch, verbose)
 
     def get_lr(self) -> list[Any]:
         """The next rate of every group."""
@@ -201,6 +216,7 @@ class MultiStepLR(LRScheduler):
         milestones: increasing epoch numbers
         gamma: the factor
         last_epoch: the epoch to go on from; -1 to begin
+        verbose: whether each rate that is set is printed, as PyTorch did until 2.6
 
     Example:
         >>> optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=1.0)
@@ -220,10 +236,11 @@ class MultiStepLR(LRScheduler):
         milestones: Iterable[int],
         gamma: float = 0.1,
         last_epoch: int = -1,
+        verbose: bool | str = _DEPRECATED,
     ) -> None:
         self.milestones = Counter(milestones)
         self.gamma = gamma
-        super().__init__(optimizer, last_epoch)
+        super().__init__(optimizer, last_epoch, verbose)
 
     def get_lr(self) -> list[Any]:
         """The next rate of every group."""
@@ -244,6 +261,7 @@ class ConstantLR(LRScheduler):
         factor: between 0 and 1
         total_iters: for how long
         last_epoch: the epoch to go on from; -1 to begin
+        verbose: whether each rate that is set is printed, as PyTorch did until 2.6
 
     Raises:
         ValueError: ``factor`` is not in [0, 1].
@@ -266,6 +284,7 @@ class ConstantLR(LRScheduler):
         factor: float = 1.0 / 3,
         total_iters: int = 5,
         last_epoch: int = -1,
+        verbose: bool | str = _DEPRECATED,
     ) -> None:
         if factor > 1.0 or factor < 0:
             fail(
@@ -276,7 +295,7 @@ class ConstantLR(LRScheduler):
             )
         self.factor = factor
         self.total_iters = total_iters
-        super().__init__(optimizer, last_epoch)
+        super().__init__(optimizer, last_epoch, verbose)
 
     def get_lr(self) -> list[Any]:
         """The next rate of every group."""
@@ -301,6 +320,7 @@ class LinearLR(LRScheduler):
         end_factor: between 0 and 1
         total_iters: after how many epochs the end is reached
         last_epoch: the epoch to go on from; -1 to begin
+        verbose: whether each rate that is set is printed, as PyTorch did until 2.6
 
     Raises:
         ValueError: a factor is outside of its range.
@@ -324,6 +344,7 @@ class LinearLR(LRScheduler):
         end_factor: float = 1.0,
         total_iters: int = 5,
         last_epoch: int = -1,
+        verbose: bool | str = _DEPRECATED,
     ) -> None:
         if start_factor > 1.0 or start_factor <= 0:
             fail(
@@ -345,7 +366,7 @@ class LinearLR(LRScheduler):
         self.start_factor = start_factor
         self.end_factor = end_factor
         self.total_iters = total_iters
-        super().__init__(optimizer, last_epoch)
+        super().__init__(optimizer, last_epoch, verbose)
 
     def get_lr(self) -> list[Any]:
         """The next rate of every group."""
@@ -371,6 +392,7 @@ class ExponentialLR(LRScheduler):
         optimizer: whose rates are set
         gamma: the factor
         last_epoch: the epoch to go on from; -1 to begin
+        verbose: whether each rate that is set is printed, as PyTorch did until 2.6
 
     Example:
         >>> optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=1.0)
@@ -384,9 +406,15 @@ class ExponentialLR(LRScheduler):
         [1.0, 0.5, 0.25, 0.125]
     """
 
-    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        gamma: float,
+        last_epoch: int = -1,
+        verbose: bool | str = _DEPRECATED,
+    ) -> None:
         self.gamma = gamma
-        super().__init__(optimizer, last_epoch)
+        super().__init__(optimizer, last_epoch, verbose)
 
     def get_lr(self) -> list[Any]:
         """The next rate of every group."""
@@ -407,6 +435,7 @@ class PolynomialLR(LRScheduler):
         total_iters: after how many epochs it is 0
         power: the exponent
         last_epoch: the epoch to go on from; -1 to begin
+        verbose: whether each rate that is set is printed, as PyTorch did until 2.6
 
     Example:
         >>> optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=1.0)
@@ -421,11 +450,16 @@ class PolynomialLR(LRScheduler):
     """
 
     def __init__(
-        self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1
+        self,
+        optimizer: Optimizer,
+        total_iters: int = 5,
+        power: float = 1.0,
+        last_epoch: int = -1,
+        verbose: bool | str = _DEPRECATED,
     ) -> None:
         self.total_iters = total_iters
         self.power = power
-        super().__init__(optimizer, last_epoch)
+        super().__init__(optimizer, last_epoch, verbose)
 
     def get_lr(self) -> list[Any]:
         """The next rate of every group."""
@@ -450,6 +484,7 @@ class CosineAnnealingLR(LRScheduler):
         T_max: epochs to the least rate
         eta_min: the least rate
         last_epoch: the epoch to go on from; -1 to begin
+        verbose: whether each rate that is set is printed, as PyTorch did until 2.6
 
     Example:
         >>> optimizer = facula.optim.SGD([facula.nn.Parameter(facula.ones(1))], lr=1.0)
@@ -464,11 +499,16 @@ class CosineAnnealingLR(LRScheduler):
     """
 
     def __init__(
-        self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1
+        self,
+        optimizer: Optimizer,
+        T_max: int,
+        eta_min: float = 0.0,
+        last_epoch: int = -1,
+        verbose: bool | str = _DEPRECATED,
     ) -> None:
         self.T_max = T_max
         self.eta_min = eta_min
-        super().__init__(optimizer, last_epoch)
+        super().__init__(optimizer, last_epoch, verbose)
 
     def get_lr(self) -> list[Any]:
         """The next rate of every group."""
@@ -551,6 +591,7 @@ class SequentialLR(LRScheduler):
         schedulers: of that optimizer, in their order
         milestones: epoch numbers at which the next begins, one less than schedules
         last_epoch: the epoch to go on from; -1 to begin
+        verbose: whether each rate that is set is printed, as PyTorch did until 2.6
 
     Raises:
         ValueError: a schedule is of another optimizer, or the milestones are too many or too few.
@@ -575,6 +616,7 @@ class SequentialLR(LRScheduler):
         schedulers: Sequence[LRScheduler],
         milestones: list[int],
         last_epoch: int = -1,
+        verbose: bool | str = _DEPRECATED,
     ) -> None:
         _check_sequence(type(self).__name__, optimizer, schedulers, "the optimizer passed in")
         if len(milestones) != len(schedulers) - 1:
@@ -593,6 +635,7 @@ class SequentialLR(LRScheduler):
         self._milestones = milestones
         self.last_epoch = last_epoch + 1
         self.optimizer = optimizer
+        self._set_verbose(verbose)
         # every schedule took effect when it was made: undo all, and let the first one start
         for group in optimizer.param_groups:
             _update_param_group_val(group, "lr", group["initial_lr"])

@@ -21,7 +21,7 @@ from facula import core
 from facula.autograd.grad_mode import enable_grad
 from facula.autograd.hooks import RemovableHandle
 from facula.autograd.profiler_recorder import recorded_range
-from facula.core.errors import fail
+from facula.core.errors import fail, no_attribute
 
 __all__ = [
     "Optimizer",
@@ -493,6 +493,14 @@ class Optimizer:
     def _optimizer_step_code(self) -> None:
         """Marks the step for profilers; does nothing."""
 
+    @staticmethod
+    def _group_tensors_by_device_and_dtype(tensorlistlist: Any, with_indices: bool = False) -> Any:
+        """Rows of lists by the device and dtype of their first tensor, for optimizers outside of facula."""
+        # lazily: nothing of facula needs it
+        from facula.optim.tensor_groups import _group_tensors_by_device_and_dtype
+
+        return _group_tensors_by_device_and_dtype(tensorlistlist, with_indices)
+
 
 def run_closure(closure: Callable[[], Any] | None) -> Any:
     """The closure's loss, computed with recording on; None without a closure."""
@@ -500,3 +508,14 @@ def run_closure(closure: Callable[[], Any] | None) -> Any:
         return None
     with enable_grad():
         return closure()
+
+
+def __getattr__(name: str) -> Any:
+    """What optimizers outside of facula take besides the base class, such as `_use_grad_for_differentiable`."""
+    if not name.startswith("__"):
+        # lazily: nothing of facula needs it
+        from facula.optim import optimizer_helpers
+
+        if hasattr(optimizer_helpers, name):
+            return getattr(optimizer_helpers, name)
+    raise no_attribute(__name__, name)

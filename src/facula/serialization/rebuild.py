@@ -340,7 +340,7 @@ TABLE: dict[tuple[str, str], Any] = {
     ("torch.torch_version", "TorchVersion"): Maker("TorchVersion", str),
     ("types", "SimpleNamespace"): _attributes_of(types.SimpleNamespace),
 }
-_REBUILD: dict[str, Callable[..., Any]] = {
+MAKERS: dict[str, Callable[..., Any]] = {
     "_rebuild_tensor": lambda storage, offset, size, stride: tensor(storage, offset, size, stride),
     "_rebuild_tensor_v2": tensor,
     "_rebuild_tensor_v3": _tensor_v3,
@@ -351,7 +351,7 @@ _REBUILD: dict[str, Callable[..., Any]] = {
     "_rebuild_meta_tensor_no_storage": _meta_tensor,
     "_rebuild_wrapper_subclass": _wrapper,
 }
-for _name, _make in _REBUILD.items():
+for _name, _make in MAKERS.items():
     TABLE["torch._utils", _name] = Maker(f"torch._utils.{_name}", _make)
 TABLE["torch._tensor", "_rebuild_from_type_v2"] = Maker("_rebuild_from_type_v2", _from_type)
 for _kind, _made in {

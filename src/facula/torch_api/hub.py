@@ -38,6 +38,8 @@ __all__ = [
 ]  # fmt: skip
 
 #: `resnet18-bf5a0eef.pth` names the start of the file's SHA-256
+ENV_TORCH_HOME, ENV_XDG_CACHE_HOME, DEFAULT_CACHE_DIR = "TORCH_HOME", "XDG_CACHE_HOME", "~/.cache"
+MODULE_HUBCONF = "hubconf.py"
 HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 READ_DATA_CHUNK = 128 * 1024
 #: seconds to wait for an answer, and for each further part
@@ -47,8 +49,8 @@ _chosen: str | None = None
 
 def _get_torch_home() -> str:
     """The folder of everything that is kept: `$TORCH_HOME`, or `torch` in the user's cache."""
-    cache = os.environ.get("XDG_CACHE_HOME", "~/.cache")
-    return os.path.expanduser(os.environ.get("TORCH_HOME", os.path.join(cache, "torch")))
+    cache = os.environ.get(ENV_XDG_CACHE_HOME, DEFAULT_CACHE_DIR)
+    return os.path.expanduser(os.environ.get(ENV_TORCH_HOME, os.path.join(cache, "torch")))
 
 
 def get_dir() -> str:

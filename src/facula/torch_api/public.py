@@ -17,9 +17,9 @@ SUBMODULES = frozenset(
         "library jit profiler _C _VF _custom_op _custom_ops _higher_order_ops _library _ops _prims _prims_common "
         "version compiler "
         "_dynamo _guards _logging _tensor_str ao alias torch_version "
-        "distributed __config__ __future__ hub export futures multiprocessing onnx "
+        "distributed __config__ __future__ hub export futures multiprocessing onnx monitor "
         "quasirandom vision audio text arrow csprng quantization _inductor _export mobile nested package "
-        "_utils _vmap_internals functional _subclasses _dispatch _decomp _functorch _refs"
+        "_utils _vmap_internals functional _subclasses _dispatch _decomp _functorch _refs _six _tensor"
     ).split()
 )
 
@@ -65,6 +65,10 @@ _FROM = {
         "set_anomaly_enabled set_vital read_vitals vitals_enabled"
     ),
     "facula.alias": "install_as_torch",
+    "facula.torch_api.parts": (
+        "has_cuda has_cudnn has_lapack has_mkl has_mkldnn has_mps has_openmp has_spectral math "
+        "is_deterministic set_deterministic compiled_with_cxx11_abi classes"
+    ),
     "facula._C": "StorageBase",
     "facula.futures": "Future",
     "facula.quantization.create": (

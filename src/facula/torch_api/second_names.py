@@ -99,6 +99,8 @@ _MODULES = {
     "facula.distributions.exp_family": "facula.distributions.distribution",
     "facula.distributions.relaxed_categorical": "facula.distributions.composed",
     "facula.autograd.variable": "facula.autograd",
+    "facula.tensor": "facula._tensor",
+    "facula.utils._foreach_utils": "facula.optim.tensor_groups",
     "facula.cpu.amp.autocast_mode": "facula.cpu.amp",
     "facula.cpu.amp.grad_scaler": "facula.cpu.amp",
     **{f"facula.cuda.{name}": "facula.cuda" for name in ("graphs", "memory", "streams")},

@@ -15,6 +15,7 @@ _MODULES = frozenset(module.name for module in iter_modules(__path__))
 _FROM = {
     "rename_privateuse1_backend": "facula.utils.backend_registration",
     "generate_methods_for_privateuse1_backend": "facula.utils.backend_registration",
+    "ThroughputBenchmark": "facula.utils.throughput_benchmark",
     "set_module": "facula.utils.naming",
     "swap_tensors": "facula.namespaces.swapping",
 }

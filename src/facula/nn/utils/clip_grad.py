@@ -228,3 +228,8 @@ def clip_grad_value_(
         for parameter in _as_list(parameters, "clip_grad_value_"):
             if parameter.grad is not None:
                 parameter.grad.clamp_(min=-limit, max=limit)
+
+
+#: names under which PyTorch had them while they were private
+_get_total_norm = get_total_norm
+_clip_grads_with_norm_ = clip_grads_with_norm_

@@ -16,7 +16,20 @@ from facula.export import export
 
 from . import config
 
-__all__ = ["aot_compile", "aot_load", "config"]
+__all__ = ["aot_compile", "aot_load", "capture_pre_autograd_graph", "config"]
+
+
+def capture_pre_autograd_graph(
+    f: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    constraints: Any = None,
+    dynamic_shapes: Any = None,
+) -> Any:
+    """A module's forward as a graph that can be trained and quantized: the first step of quantization by export in
+    PyTorch 2.1 to 2.4. `export.export(f, args).module()` is the same.
+    """
+    return export(f, args, kwargs, dynamic_shapes=dynamic_shapes, constraints=constraints).module()
 
 
 def aot_compile(

@@ -13,6 +13,7 @@ from typing import Any
 
 from facula import core
 from facula.namespaces.switches import get_float32_matmul_precision, set_float32_matmul_precision
+from facula.nn.attention import SDPBackend as SDPBackend
 from facula.ops.attention import ENABLED
 
 __all__ = [

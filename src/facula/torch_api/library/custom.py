@@ -46,7 +46,9 @@ class CustomOperator(Definition):
         self.views = bool(_VIEWED.search(schema.rpartition("->")[2]))
         #: whether the function for every device serves tensors without data, too
         self.explicit = False
-        super().__init__(parse(text), None, {"names": (), "inplace": False, "out": False})
+        super().__init__(
+            parse(text), None, {"names": (), "inplace": False, "out": False, "autocast": ""}
+        )
         self.kernels: dict[str, Callable[..., Any]] = {}
         self.disabled: set[str] = set()
         self.tags: tuple[Tag, ...] = ()

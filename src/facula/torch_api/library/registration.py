@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from facula import core, devices, ops
+from facula.autograd.autocast import is_autocast_available
 from facula.core.errors import fail
 from facula.ops import REFUSED_LIBRARIES
 from facula.ops.registry import TABLE, F
@@ -149,6 +150,10 @@ class CustomOpDef:
     def register_vmap(self, func: Callable[..., Any] | None = None) -> Any:
         """Registers the rule for `vmap`: `func(info, in_dims, *args)` gives results and their dims."""
         return register_vmap(self, func)
+
+    def register_autocast(self, device_type: str, cast_inputs: core.dtype) -> None:
+        """Registers the dtype that autocast gives to inputs, see `facula.library.register_autocast`."""
+        register_autocast(self, device_type, cast_inputs)
 
     def register_torch_dispatch(
         self, torch_dispatch_class: type, fn: Callable[..., Any] | None = None, /
@@ -533,6 +538,44 @@ def register_vmap(
     definition = find(op)
     _refuse_keyword_tensors(definition, "register_vmap")
     return _decorator(func, lambda function: setattr(definition, "batching", function))
+
+
+def register_autocast(
+    op: object, device_type: str, cast_inputs: core.dtype, /, *, lib: object = None
+) -> None:
+    """Registers the dtype that autocast gives to an operator's inputs on a type of device.
+
+    Args:
+        op: an operator, or its name
+        device_type: 'cpu', or that of an accelerator
+        cast_inputs: the dtype of floating-point tensors among the inputs; the operator runs with
+            autocast off
+        lib: a `Library`; None for one that stays
+
+    Raises:
+        ValueError: an unknown type of device, or no floating-point dtype
+
+    Example:
+        >>> @facula.library.custom_op("docs::doubled9", mutates_args=())
+        ... def doubled(x: facula.Tensor) -> facula.Tensor:
+        ...     return x.clone() * 2
+        >>> facula.library.register_autocast("docs::doubled9", "cpu", facula.bfloat16)
+        >>> with facula.autocast("cpu"):
+        ...     doubled(facula.ones(1)).dtype
+        facula.bfloat16
+    """
+    definition = find(op)
+    if not is_autocast_available(device_type):
+        fail(ValueError, "register_autocast", "a type of device that autocast knows was required (Unknown device type)",
+             repr(device_type), hint="'cpu' or 'cuda'")  # fmt: skip
+    if not isinstance(cast_inputs, core.dtype) or not cast_inputs.is_floating_point:
+        fail(ValueError, "register_autocast", "a floating-point dtype was required", cast_inputs,
+             hint="facula.float16, facula.bfloat16 or facula.float32")  # fmt: skip
+    kind = "cpu" if device_type == "cpu" else "accelerator"
+    others = [
+        part for part in str(definition.autocast).split(", ") if part and not part.startswith(kind)
+    ]
+    definition.autocast = ", ".join([*others, f"{kind} {str(cast_inputs).rpartition('.')[2]}"])
 
 
 def register_torch_dispatch(

@@ -8,6 +8,10 @@ from typing import Any
 
 from facula import core
 from facula.amp import autocast_mode, grad_scaler
+from facula.amp.autocast_mode import _cast as _cast
+from facula.amp.grad_scaler import OptState as OptState
+from facula.amp.grad_scaler import _MultiDeviceReplicator as _MultiDeviceReplicator
+from facula.amp.grad_scaler import _refresh_per_optimizer_state as _refresh_per_optimizer_state
 from facula.devices.questions import Questions
 
 __all__ = ["GradScaler", "amp_definitely_not_available", "autocast", "custom_bwd", "custom_fwd"]
