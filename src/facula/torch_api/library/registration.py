@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from facula import core, devices, ops
-from facula.autograd.autocast import is_autocast_available
+from facula.autograd.autocast import DEFAULT_DTYPES
 from facula.core.errors import fail
 from facula.ops import REFUSED_LIBRARIES
 from facula.ops.registry import TABLE, F
@@ -565,7 +565,7 @@ def register_autocast(
         facula.bfloat16
     """
     definition = find(op)
-    if not is_autocast_available(device_type):
+    if device_type not in DEFAULT_DTYPES:
         fail(ValueError, "register_autocast", "a type of device that autocast knows was required (Unknown device type)",
              repr(device_type), hint="'cpu' or 'cuda'")  # fmt: skip
     if not isinstance(cast_inputs, core.dtype) or not cast_inputs.is_floating_point:
