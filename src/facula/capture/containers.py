@@ -151,6 +151,8 @@ class Containers(Part):
             return key.obj
         if isinstance(key, ObjectValue):
             return self.constant_of(self.call_special(key, "__index__", []))
+        if isinstance(key, TensorValue) and self.may_read(key):
+            return self.constant_of(self.read(key, "__index__"))
         return self.constant_of(key)
 
     def _sequence_item(self, owner: SequenceValue, key: object) -> Any:
@@ -339,7 +341,10 @@ class Containers(Part):
                 return
             yield item
         # it may have no end, which is Python's to find out
-        raise Break("unsupported-value", f"{config.iteration_limit} values of an iterator and more")
+        raise Break(
+            "unsupported-value",
+            f"{config.iteration_limit} values of an iterator and more (infinite generator)",
+        )
 
     def unpack_all(self, value: Any) -> list[Any]:
         """All values of an iterable; items are not looked at."""

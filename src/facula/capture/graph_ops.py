@@ -68,6 +68,8 @@ MODE_FUNCTIONS: set[Any] = {
     core.set_inference_mode,
     core.set_autocast,
     core.set_kept_settings,
+    core.set_default_dtype,
+    core.set_saved_tensor_hooks_disabled,
 }
 
 
@@ -109,7 +111,7 @@ class GraphOps(Part):
         if isinstance(value, DictValue) and value.source is None:
             items = {key: self.argument(item) for key, (_, item) in value.items.items()}
             return {k: v[0] for k, v in items.items()}, {k: v[1] for k, v in items.items()}
-        found = self.held_object(value) if isinstance(value, ObjectValue) else None
+        found = self.object_node(value) if isinstance(value, ObjectValue) else None
         if found is None:
             raise NotGraphable(value.cls.__name__)
         return found
@@ -274,8 +276,11 @@ class GraphOps(Part):
     ) -> Any:
         if self.asks_subclass(args, kwargs):
             return self.overridden(run, args, kwargs, _shown(target))
-        if isinstance(target, core.Op) and target.definition.numbers:
-            args, kwargs = self._numbers_read(target.definition, args, kwargs)
+        definition = _definition_of(target)
+        if definition is not None and definition.numbers:
+            args, kwargs = self._numbers_read(definition, args, kwargs)
+        if definition is not None:
+            args, kwargs = self._numbers_in_tensors(definition, args, kwargs)
         try:
             pairs = [self.argument(arg) for arg in args]
             words = {name: self.argument(arg) for name, arg in kwargs.items()}
@@ -318,6 +323,24 @@ class GraphOps(Part):
         ]
         words = {k: self._number_in(v) if k in definition.numbers else v for k, v in kwargs.items()}
         return given, words
+
+    def _numbers_in_tensors(
+        self, definition: Definition, args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        """Arguments with the numbers of tensors that stand where an operator takes numbers only."""
+        kinds = {p.name: p.type for p in definition.schema.parameters}
+
+        def number_of(value: Any, kind: str) -> Any:
+            if kind.removesuffix("?") not in ("Number", "float", "int"):
+                return value
+            value = self.force(value)
+            if type(value) is TensorValue and self.may_read(value):
+                return self.read(value, "item")
+            return value
+
+        given = [number_of(v, kind) for v, kind in zip(args, kinds.values(), strict=False)]
+        words = {name: number_of(v, kinds.get(name, "")) for name, v in kwargs.items()}
+        return [*given, *args[len(given) :]], words
 
     def _number_in(self, value: Any) -> Any:
         value = self.force(value)
@@ -483,6 +506,15 @@ class GraphOps(Part):
         self._new_node("call_function", function, tuple(values), {}, None)
         self.mode_changes.append((function, tuple(values)))
         return self.trusted(function(*values))
+
+
+def _definition_of(target: Any) -> Definition | None:
+    """The definition of what a call's target is: an operator, its form in place, or a method's name."""
+    if isinstance(target, str):
+        target = TABLE.get(target.removesuffix("_") if not target.endswith("__") else target)
+    elif isinstance(target, core.InplaceOp):
+        target = target.op
+    return target.definition if isinstance(target, core.Op) else None
 
 
 def _shown(target: Any) -> str:

@@ -49,6 +49,9 @@ class Reads(Part):
         fake = tensor.fake
         if not self.may_read(tensor):
             raise Break("data-dependent-value", f"Tensor.{name}()")
+        known = getattr(fake, "constant", None)
+        if known is not None:
+            return Known(known.item())
         for found in self.reads:
             if found.tensor is tensor and found.node.meta["version"] == fake._version:
                 return found

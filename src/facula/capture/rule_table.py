@@ -14,6 +14,7 @@ from facula.capture import (
     rules_copy,  # noqa: F401
     rules_iteration,  # noqa: F401
     rules_library,  # noqa: F401
+    rules_sizes,  # noqa: F401
     rules_values,  # noqa: F401
     subclasses,
     transform_rules,

@@ -20,7 +20,9 @@ from facula.capture.values import (
     Known,
     NumberValue,
     ObjectValue,
+    TensorValue,
 )
+from facula.ops.registry import F
 
 if TYPE_CHECKING:
     from facula.capture.symbolic import Symbolic
@@ -159,6 +161,18 @@ def _sum(d: Symbolic, args: list, kwargs: dict) -> Any:
     return total
 
 
+def _chosen(d: Symbolic, better: Any, other: Any, best: Any) -> Any:
+    """One of two numbers in tensors, chosen where the graph runs; None for others."""
+    pair = [d.force(other), d.force(best)]
+    tensors = [value for value in pair if isinstance(value, TensorValue)]
+    if not isinstance(better, TensorValue) or not d.whole or not tensors:
+        return None
+    kind = tensors[0].fake
+    found = d.graph_call(F.where, [better, *pair])
+    alike = all(t.fake.dtype is kind.dtype and t.fake.dim() == 0 for t in tensors)
+    return found if alike and found.fake.dtype is kind.dtype else None
+
+
 def _extreme(symbol: str) -> Rule:
     def run(d: Symbolic, args: list, kwargs: dict) -> Any:
         items = d.unpack_all(args[0]) if len(args) == 1 else args
@@ -174,7 +188,11 @@ def _extreme(symbol: str) -> Rule:
             return d._number_binary(function, d.force(graded[0][0]), d.force(graded[1][0]))
         best = graded[0]
         for other in graded[1:]:
-            if d.truth(d.compare(symbol, other[0], best[0])):
+            better = d.force(d.compare(symbol, other[0], best[0]))
+            chosen = _chosen(d, better, other[1], best[1])
+            if chosen is not None:
+                best = (chosen, chosen)
+            elif d.truth(better):
                 best = other
         return d.force(best[1])
 

@@ -149,10 +149,11 @@ def _captured(place: Any, function: Callable[..., Any], values: list[Any]) -> En
 def _thread_state_kept() -> Iterator[None]:
     """Modes and the random state of the thread are behind it what they were before."""
     keys, generator = core.thread_keys(), core.default_generator.get_state()
-    autocast = autocast_state()
+    autocast, dtype = autocast_state(), core.get_default_dtype()
     try:
         yield
     finally:
+        core.set_default_dtype(dtype)
         restore_autocast(autocast)
         core.set_thread_keys(keys)
         core.default_generator.set_state(generator)

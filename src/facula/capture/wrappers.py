@@ -111,6 +111,25 @@ class Wrappers(Part):
                 value.parts[name] = known
         return form, list(value.parts.values())
 
+    def object_node(self, value: ObjectValue) -> tuple[Any, Any] | None:
+        """The node and the object, of an object that a node may be given; None of others."""
+        found = self.held_object(value)
+        return self._frozen_dataclass(value) if found is None else found
+
+    def _frozen_dataclass(self, value: ObjectValue) -> tuple[Any, Any] | None:
+        """A frozen dataclass of what nodes may be given: a node that makes it again."""
+        kind = value.kind
+        parameters = getattr(kind, "__dataclass_params__", None)
+        if parameters is None or not parameters.frozen or hasattr(kind, "__post_init__"):
+            return None
+        fields = dataclasses.fields(kind)
+        if not all(field.init for field in fields) or "__init__" not in vars(kind):
+            return None
+        pairs = {field.name: self.argument(self.getattr(value, field.name)) for field in fields}
+        made = kind(**{name: fake for name, (_, fake) in pairs.items()})
+        given = {name: node for name, (node, _) in pairs.items()}
+        return self._new_node("call_function", kind, (), given, made), made
+
     def held_object(self, value: ObjectValue) -> tuple[Any, Any] | None:
         """The node and the object, of an object that a graph may hold; None of others."""
         guarded = getattr(value.kind, "_graph_constant", () if _is_constant(value.real) else None)

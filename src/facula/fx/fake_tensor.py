@@ -323,6 +323,9 @@ class FakeTensorMode(TorchDispatchMode):
 
     def dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of an operator: fake tensors."""
+        env = self.shape_env
+        if env is not None and env.unbacked.ranges:
+            args, kwargs = pytree.tree_map_only(SymInt, SymInt.current, (args, kwargs))
         plan = _PLANS.get(func)
         if plan is None:
             plan = _PLANS[func] = _plan_of(func)

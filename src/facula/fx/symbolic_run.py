@@ -586,9 +586,10 @@ def _fitted(hint: int, values: list[int], sizes: Sizes, candidates: list[Expr]) 
 
 def _quotient(e: Expr, row: list[int], wanted: list[int], required: int) -> Expr | None:
     """`(n * e + c) // d` with the right values, if there is one."""
-    if row[1] == row[0]:
+    other = next((k for k in range(1, required + 1) if row[k] != row[0]), None)
+    if other is None:
         return None
-    n, d = wanted[1] - wanted[0], row[1] - row[0]
+    n, d = wanted[other] - wanted[0], row[other] - row[0]
     common = gcd(n, d) if d > 0 else -gcd(n, d)
     n, d = n // common, d // common
     if any(d * (wanted[k] - wanted[0]) != n * (row[k] - row[0]) for k in range(1, required + 1)):

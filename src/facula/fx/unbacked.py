@@ -104,19 +104,38 @@ class Unbacked:
         return symbol(name)
 
     def _fit(self, name: str) -> None:
-        """Keep what stands for the number inside of its range."""
-        low, high = self.ranges[name]
+        """Keep what stands for the number inside of its range, as it is for the example sizes."""
+        low, high = self._range_here(name)
         if not low <= self.hints[name] <= high:
             inside = high if math.isfinite(high) else low
             self.hints[name] = int(max(min(inside, high), min(LEAST, high)))
 
+    def _range_here(self, name: str) -> Range:
+        """The range of a number for what stands for all others: `u0 < s0` bounds it for the example."""
+        low, high = self.ranges[name]
+        alone = next(iter(symbol(name).terms))
+        for least in self._known:
+            factor = least.terms.get(alone, 0)
+            rest = least - symbol(name) * number(factor)
+            if not factor or name in rest.free_symbols or not rest.free_symbols <= set(self.hints):
+                continue
+            bound = -rest.value(self.hints) / factor
+            if factor > 0:
+                low = max(low, math.ceil(bound))
+            else:
+                high = min(high, math.floor(bound))
+        return (low, high) if low <= high else self.ranges[name]
+
     def tried(self, name: str) -> list[int]:
         """Values at which the shapes of results are tried: small ones and large ones."""
-        low, high = self.ranges[name]
-        low = max(low, LEAST)
+        lowest, high = self._range_here(name)
+        low = max(lowest, LEAST)
         hint = self.hints[name]
         wanted = [hint + 2520, hint + 5880, low, low + 1, low + 5, hint - 1, high, high - 1]
-        return list(dict.fromkeys(int(v) for v in wanted if low <= v <= high and math.isfinite(v)))
+        found = [v for v in wanted if low <= v <= high and math.isfinite(v)]
+        if len(set(found)) < 3 and lowest < LEAST:  # a range of a few numbers: an index, say
+            found += [v for v in (lowest, lowest + 1) if math.isfinite(v) and v <= high]
+        return list(dict.fromkeys(map(int, found)))
 
     # ---------------------------------------------------------------- what is known
     def bounds(self, expr: Expr) -> Range:
@@ -205,6 +224,8 @@ class Unbacked:
         if relation == "==":
             self._known.append(-difference)
             self._narrow(-difference)
+        for name in difference.unbacked:
+            self._fit(name)
 
     def _narrow(self, least: Expr) -> None:
         """The range of a symbol alone, where `factor * symbol + rest` is at least 0."""

@@ -586,10 +586,17 @@ _METHODS: dict[str, Callable[..., Any]] = {
 }
 
 
+def _current(item: Any) -> Any:
+    """A part of an index, with the numbers that stand for those without an example now."""
+    if isinstance(item, slice):
+        return slice(_current(item.start), _current(item.stop), _current(item.step))
+    return item.current() if getattr(item, "_is_symbolic", False) else item
+
+
 def simple_views(x: Tensor, index: Any) -> Tensor:
     """A view by ints, slices, None and Ellipsis, as a chain of simple views."""
-    core.basic_index(x, index)  # raises for what is no such index
-    items = index if isinstance(index, tuple) else (index,)
+    items = tuple(map(_current, index if isinstance(index, tuple) else (index,)))
+    core.basic_index(x, items)  # raises for what is no such index
     given = sum(1 for i in items if i is not None and i is not Ellipsis)
     dim = 0
     for item in items:

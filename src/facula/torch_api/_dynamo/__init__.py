@@ -27,5 +27,5 @@ from .decorators import (
     mark_unbacked,
     maybe_mark_dynamic,
 )
-from .eval_frame import is_dynamo_supported, optimize, optimize_assert
+from .eval_frame import is_dynamo_supported, optimize, optimize_assert, run
 from .exporting import ExportResult, export

@@ -6,13 +6,13 @@ from typing import Any
 
 from facula.capture.guard_hooks import GuardEntry, GuardFail, GuardHooks
 from facula.compiler.api import compile as compiled
-from facula.compiler.api import compile_with, disable, reset
+from facula.compiler.api import compile_with, disable, reset, set_stance
 from facula.compiler.explanation import explain
 from facula.compiler.optimized_module import OptimizedModule
 from facula.compiler.sessions import make_session
 
 __all__ = [
-    "OptimizedModule", "disable", "explain", "is_dynamo_supported", "optimize", "optimize_assert", "reset",
+    "OptimizedModule", "disable", "explain", "is_dynamo_supported", "optimize", "optimize_assert", "reset", "run",
     "unsupported",
 ]  # fmt: skip
 
@@ -70,6 +70,20 @@ def is_dynamo_supported() -> bool:
         True
     """
     return True
+
+
+def run(fn: Callable[..., Any] | None = None) -> Any:
+    """A function that uses what was compiled before, and compiles nothing: calls with something new run in eager.
+
+    Args:
+        fn: the function; without one, the decorator itself is given
+
+    Example:
+        >>> f = facula.compile(lambda x: x + 1)
+        >>> facula._dynamo.run(f)(facula.ones(1))
+        tensor([2.])
+    """
+    return run if fn is None else set_stance("eager_on_recompile")(fn)
 
 
 @disable
