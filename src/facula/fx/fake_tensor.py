@@ -325,7 +325,7 @@ class FakeTensorMode(TorchDispatchMode):
         """The result of an operator: fake tensors."""
         env = self.shape_env
         if env is not None and env.unbacked.ranges:
-            args, kwargs = pytree.tree_map_only(SymInt, SymInt.current, (args, kwargs))
+            args, kwargs = pytree.tree_map_only(SymInt, env.current, (args, kwargs))
         plan = _PLANS.get(func)
         if plan is None:
             plan = _PLANS[func] = _plan_of(func)

@@ -213,6 +213,13 @@ class ShapeEnv:
         """The truth of a condition on numbers that have no example; None where it is not known."""
         return self.unbacked.truth(self._simple(condition))
 
+    def current(self, x: SymInt) -> SymInt:
+        """A number with the value that stands for it now, where checks have changed that."""
+        if not x.expr.unbacked:
+            return x
+        value = x.expr.value(self.example)
+        return x if value == plain(x) else SymInt(value, x.expr, self)
+
     def whole(self, expr: Expr) -> int:
         """The number itself, of one without an example: where what was checked leaves one value."""
         found = self.simplified(expr).constant

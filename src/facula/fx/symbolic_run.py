@@ -465,6 +465,8 @@ def concrete(x: Any) -> Any:
 def _candidates(args: tuple[Any, ...], env: Any) -> list[Expr]:
     """Expressions that a size of the result may be built from."""
     found: dict[Expr, None] = {}
+    strides: dict[Expr, None] = {}
+    places: dict[Expr, None] = {}
 
     def look(x: Any) -> None:
         if isinstance(x, core.Tensor):
@@ -480,8 +482,10 @@ def _candidates(args: tuple[Any, ...], env: Any) -> list[Expr]:
             if geometry is not None:
                 for e in (*geometry[1], geometry[2]):
                     found[env.simplified(e)] = None
+                strides.update(dict.fromkeys(map(env.simplified, geometry[1])))
         elif isinstance(x, SymInt):
             found[env.simplified(x.expr)] = None
+            places[env.simplified(x.expr)] = None
         elif isinstance(x, (list, tuple)):
             for v in x:
                 look(v)
@@ -491,6 +495,9 @@ def _candidates(args: tuple[Any, ...], env: Any) -> list[Expr]:
             look((x.start, x.stop, x.step))
 
     look(args)
+    for place, stride in itertools.product(places, strides):
+        if place.unbacked:  # a view that begins at a place that is read
+            found[place * stride] = None
     return [e for e in found if e.constant is None]
 
 

@@ -362,13 +362,6 @@ class SymInt(int):
         """The value for the example sizes."""
         return plain(self)
 
-    def current(self) -> SymInt:
-        """The number with the value that stands for it now, where checks have changed that."""
-        if self.env is None or not self.expr.unbacked:
-            return self
-        value = self.expr.value(self.env.example)
-        return self if value == plain(self) else SymInt(value, self.expr, self.env)
-
     def _made(self, value: int, expr: Expr) -> Any:
         found = self.env.simplified(expr) if self.env is not None else expr
         return value if found.constant is not None else SymInt(value, found, self.env)

@@ -590,7 +590,8 @@ def _current(item: Any) -> Any:
     """A part of an index, with the numbers that stand for those without an example now."""
     if isinstance(item, slice):
         return slice(_current(item.start), _current(item.stop), _current(item.step))
-    return item.current() if getattr(item, "_is_symbolic", False) else item
+    env = getattr(item, "env", None)  # of a number that depends on sizes
+    return item if env is None else env.current(item)
 
 
 def simple_views(x: Tensor, index: Any) -> Tensor:
