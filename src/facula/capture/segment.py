@@ -20,8 +20,7 @@ from facula.capture import (
     stances,
 )
 from facula.capture.breaks import Break, Earlier, Respecialise, Unassuming
-from facula.capture.by_memory import ByMemory
-from facula.capture.by_sizes import BySizes, compiled_by
+from facula.capture.by_sizes import compiled_by
 from facula.capture.constraints import check_marks
 from facula.capture.errors import (
     InternalTorchDynamoError,
@@ -32,9 +31,9 @@ from facula.capture.events import COUNTERS, Event, happened
 from facula.capture.faults import fault, suppressed
 from facula.capture.frames import UNBOUND, Frame, Returned
 from facula.capture.guards import autocast_state, restore_autocast
+from facula.capture.handed_on import Captured, compiled, note
 from facula.capture.hooks import check_hooks
 from facula.capture.liveness import is_live
-from facula.capture.pieces import Pieces
 from facula.capture.segment_code import Ending, Entry, Point, SegmentCode
 from facula.capture.sizes import is_argument
 from facula.capture.sources import Line, slot
@@ -331,23 +330,17 @@ def _call_backend(place: Any, world: Symbolic, graph_module: GraphModule) -> Any
     inputs = [value.hint if hasattr(value, "hint") else value.real for value in world.inputs]
     backend, specialises = stances.backend_of(place.session, place)
 
-    # no name of the interpreter in here: the program must not keep it alive
-    in_pieces = world.has_reads and specialises
-    sized = world.any_dynamic and specialises
-    dynamic = [getattr(value, "dynamic", True) for value in world.inputs] if sized else []
-
-    def make(examples: list[Any]) -> Any:
-        if in_pieces:
-            return Pieces(backend, graph_module, name)
-        if sized:
-            return BySizes(backend, graph_module, examples, dynamic, name)
-        return compiled_by(backend, graph_module, examples, name)
-
+    dynamic = [getattr(value, "dynamic", True) for value in world.inputs]
     # what objects hold, as an optimizer's state, lies where it lay; arguments come from anywhere
     argued = any(v.source is not None and is_argument(v.source) for v in world.inputs)
-    if specialises and argued and len(inputs) > 1 and world.writes_inputs():
-        return ByMemory(make, graph_module, inputs, name).function()
-    return make(inputs)
+    known = Captured(
+        name, dynamic if world.any_dynamic else None, bool(world.has_reads),
+        argued and len(inputs) > 1 and bool(world.writes_inputs()),
+    )  # fmt: skip
+    if specialises:
+        return compiled(backend, graph_module, inputs, known)
+    note(graph_module, known)
+    return compiled_by(backend, graph_module, inputs, name)
 
 
 __all__ = ["Line", "capture", "module_class", "plain_module", "under_modes"]

@@ -9,6 +9,7 @@ command, its first complaint and the file to look at.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.capture import events
+from facula.capture.handed_on import handed_on
 from facula.compiler import options as config
 from facula.compiler import pipeline, tuning
 from facula.compiler.graph import CompiledGraph
@@ -60,7 +62,14 @@ def compile_fx(
         config_patches, options: option values by name; see `list_options`.
         mode: a set of options by name; see `list_mode_options`.
     """
-    chosen = config.chosen(mode, {**(config_patches or {}), **(options or {})})
+    wanted = {**(config_patches or {}), **(options or {})}
+    again: Callable[..., Any] = functools.partial(compile_fx, mode=mode, options=wanted)
+    if inner_compile is not None:
+        again = lambda m, x: compile_fx(m, x, inner_compile, mode=mode, options=wanted)  # noqa: E731
+    whole = handed_on(again, module, list(example_inputs))
+    if whole is not None:
+        return whole
+    chosen = config.chosen(mode, wanted)
     if getattr(module, "meta", {}).get("dynamic"):
         chosen["dynamic"] = True
     inner = inner_compile or _inner(chosen)

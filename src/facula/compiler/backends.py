@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from facula.capture.errors import InvalidBackend
+from facula.capture.handed_on import handed_on
 from facula.core.errors import fail
 
 Backend = Callable[..., Any]
@@ -86,6 +87,18 @@ def specialises(backend: str | Backend) -> bool:
     return bool(getattr(backend, "specialises", False))
 
 
+def _for_handed_on(function: Backend) -> Backend:
+    """A backend that compiles for its examples, for captured graphs that another backend hands on, too."""
+
+    @functools.wraps(function)
+    def backend(module: Any, example_inputs: Sequence[Any], *args: Any, **words: Any) -> Any:
+        again = functools.partial(function, *args, **words)
+        whole = handed_on(again, module, list(example_inputs))
+        return function(module, example_inputs, *args, **words) if whole is None else whole
+
+    return backend
+
+
 def lookup_backend(backend: str | Backend) -> Backend:
     """A backend by its name.
 
@@ -118,5 +131,6 @@ def lookup_backend(backend: str | Backend) -> Backend:
                 hint=hint,
             )
         module, function, tags = _OWN[backend]
-        register_backend(getattr(import_module(module), function), backend, tags)
+        found = getattr(import_module(module), function)
+        register_backend(found if backend == "eager" else _for_handed_on(found), backend, tags)
     return _BACKENDS[backend]

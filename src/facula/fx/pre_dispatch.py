@@ -17,6 +17,7 @@ from facula.autograd.transforms.functionalization import simple_views
 from facula.autograd.transforms.levels import Level, Suspended
 from facula.fx import Node
 from facula.fx.proxy_tensor import (
+    PROGRAMS,
     ProxyTorchDispatchMode,
     disable_proxy_modes_tracing,
     get_proxy_mode,
@@ -233,3 +234,6 @@ def memory_of(node: Any) -> Node | None:
             return node
         node = node.args[0]
     return node if isinstance(node, Node) else None
+
+
+PROGRAMS.append(ProgramLevel.around)

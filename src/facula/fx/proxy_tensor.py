@@ -10,6 +10,7 @@ tensors that the function holds become attributes.
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import operator
 import sys
@@ -52,6 +53,8 @@ __all__ = [
 ]  # fmt: skip
 
 Tensor = core.Tensor
+#: makes a function one whose calls are noted as it makes them; filled by `pre_dispatch`, which lies above
+PROGRAMS: list[Callable[[Callable[..., Any]], Callable[..., Any]]] = []
 
 
 class PythonKeyTracer(Tracer):
@@ -556,10 +559,9 @@ def make_fx(
     tracer = _MakefxTracer(table, tracing_mode, _allow_non_fake_inputs, pre_dispatch)
     program = f
     if pre_dispatch:
-        # lazily: it lies above
-        from facula.fx.pre_dispatch import ProgramLevel
-
-        program = functools.wraps(f)(ProgramLevel.around(f))
+        if not PROGRAMS:  # what fills it is loaded by the first trace that wants it
+            importlib.import_module("facula.fx.pre_dispatch")
+        program = functools.wraps(f)(PROGRAMS[0](f))
 
     def wrapped(*args: object) -> GraphModule:
         return tracer.trace(program, *args)
