@@ -4,13 +4,10 @@ over modules' arguments, and products of scaled matrices.
 Re-exports; nothing else.
 """
 
-<<<<<<< HEAD
 from typing import Any as _Any
 
 from facula.core.errors import no_attribute as _no_attribute
-=======
 from facula.nn import _reduction as _Reduction  # noqa: F401  (programs ask it for numbers of reductions)
->>>>>>> f05daecd (Captured programs: numbers out of constants and of tensors, min and max of tensors, questions about sizes; exported programs index with numbers that they read)
 from facula.nn import functional_composites as _composites
 from facula.nn import functional_scaled as _scaled
 from facula.ops.registry import PLACES as _PLACES
