@@ -226,7 +226,11 @@ class TCPStore(Store):
         self._lock = threading.Lock()
         self._connection = self._connected(timeout.total_seconds())
         if wait_for_workers and world_size is not None and world_size > 0:
-            self._wait_for(world_size)
+            try:
+                self._wait_for(world_size)
+            except BaseException:
+                self.close()
+                raise
 
     def _connected(self, seconds: float) -> socket.socket:
         """A connection to a server that knows the program's secret."""

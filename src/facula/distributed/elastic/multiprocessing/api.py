@@ -25,21 +25,45 @@ from typing import Any
 
 from facula.core.errors import fail
 from facula.distributed.elastic.multiprocessing.errors import ProcessFailure, record
-from facula.distributed.elastic.multiprocessing.logs import DefaultLogsSpecs, LogsSpecs
+from facula.distributed.elastic.multiprocessing.logs import (
+    DefaultLogsSpecs,
+    LogsDest,
+    LogsSpecs,
+    Std,
+    to_map,
+)
 from facula.distributed.elastic.multiprocessing.redirects import redirect
 from facula.distributed.elastic.multiprocessing.tail_log import TailLog
 
 __all__ = [
+    "DefaultLogsSpecs",
+    "LogsDest",
+    "LogsSpecs",
     "MultiprocessContext",
     "PContext",
     "RunProcsResult",
     "SignalException",
+    "Std",
     "SubprocessContext",
+    "get_std_cm",
     "start_processes",
+    "to_map",
 ]
 
 #: the signals that end a launcher, where nobody names others
 SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
+
+
+def get_std_cm(
+    std_rd: str, redirect_fn: Callable[[str], contextlib.AbstractContextManager[None]]
+) -> contextlib.AbstractContextManager[None]:
+    """A block whose stream goes to a file; nothing where none is named.
+
+    Args:
+        std_rd: the file
+        redirect_fn: `redirect_stdout` or `redirect_stderr`
+    """
+    return redirect_fn(std_rd) if std_rd else contextlib.nullcontext()
 
 
 class SignalException(Exception):

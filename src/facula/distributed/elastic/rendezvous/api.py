@@ -22,6 +22,7 @@ __all__ = [
     "RendezvousError",
     "RendezvousGracefulExitError",
     "RendezvousHandler",
+    "RendezvousHandlerCreator",
     "RendezvousHandlerRegistry",
     "RendezvousInfo",
     "RendezvousParameters",
@@ -251,7 +252,7 @@ class RendezvousParameters:
                         hint=f"--rdzv-conf {key}=30")  # fmt: skip
 
 
-Creator = Callable[[RendezvousParameters], RendezvousHandler]
+RendezvousHandlerCreator = Creator = Callable[[RendezvousParameters], RendezvousHandler]
 
 
 class RendezvousHandlerRegistry:

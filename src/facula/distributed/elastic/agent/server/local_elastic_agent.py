@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import secrets
 import string
+import tempfile
+import uuid
 from signal import Signals
 from typing import Any
 
@@ -22,9 +24,15 @@ from facula.distributed.elastic.agent.server.api import (
     WorkerState,
 )
 from facula.distributed.elastic.multiprocessing import LogsSpecs, PContext, start_processes
+from facula.distributed.elastic.timer import FileTimerServer
 from facula.distributed.elastic.utils import macros
 
 __all__ = ["LocalElasticAgent"]
+
+
+#: whether agents watch the timers of their workers ("1"), and the pipe by which these are taken
+TORCHELASTIC_ENABLE_FILE_TIMER = "TORCHELASTIC_ENABLE_FILE_TIMER"
+TORCHELASTIC_TIMER_FILE = "TORCHELASTIC_TIMER_FILE"
 
 
 class LocalElasticAgent(SimpleElasticAgent):
@@ -64,13 +72,15 @@ class LocalElasticAgent(SimpleElasticAgent):
         self._logs_specs, self._start_method = logs_specs, start_method
         self._prefix = log_line_prefix_template
         self._context: PContext | None = None
+        self._timers: FileTimerServer | None = None
         self._starts = 0
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         spec = worker_group.spec
         secret = self._secret(worker_group)
+        watched = self._watched(spec.rdzv_handler.get_run_id())
         environments = {
-            worker.local_rank: self._environment(worker_group, worker, secret)
+            worker.local_rank: self._environment(worker_group, worker, secret) | watched
             for worker in worker_group.workers
         }
         self._starts += 1
@@ -95,6 +105,23 @@ class LocalElasticAgent(SimpleElasticAgent):
             spec.role, entrypoint, arguments, environments, self._logs_specs, prefixes, self._start_method
         )  # fmt: skip
         return self._context.pids()
+
+    def _watched(self, job: str) -> dict[str, str]:
+        """Where workers take timers, if the environment asks for them; a server for them runs then."""
+        if os.environ.get(TORCHELASTIC_ENABLE_FILE_TIMER) != "1":
+            return {}
+        self._stop_timers()
+        path = os.environ.get(TORCHELASTIC_TIMER_FILE)
+        if not path:
+            path = os.path.join(tempfile.gettempdir(), f"watchdog_timer_{uuid.uuid4()}")
+        self._timers = FileTimerServer(path, job, max_interval=0.1)
+        self._timers.start()
+        return {TORCHELASTIC_TIMER_FILE: path}
+
+    def _stop_timers(self) -> None:
+        timers, self._timers = self._timers, None
+        if timers is not None:
+            timers.stop()
 
     def _secret(self, group: WorkerGroup) -> str:
         """What workers prove to each other; machine 0 makes one for all, and tells the other agents."""
@@ -158,6 +185,7 @@ class LocalElasticAgent(SimpleElasticAgent):
         self._shutdown()
 
     def _shutdown(self, death_sig: Signals = Signals.SIGTERM) -> None:
+        self._stop_timers()
         if self._context is not None:
             self._context.close(death_sig, self._shutdown_timeout)
             self._context.forget()

@@ -1,0 +1,132 @@
+"""Events: something that an agent, a worker or a meeting of machines did.
+
+Takes and gives plain values. Keeps true: an event that was written as JSON is read as the same event.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+__all__ = ["Event", "EventSource", "NodeState", "RdzvEvent"]
+
+
+class EventSource(StrEnum):
+    """Who an event comes from.
+
+    Example:
+        >>> from facula.distributed.elastic.events import EventSource
+        >>> EventSource.AGENT.value
+        'AGENT'
+    """
+
+    AGENT = "AGENT"
+    WORKER = "WORKER"
+
+
+@dataclass
+class Event:
+    """Something that happened.
+
+    Args:
+        name: what it was
+        source: who it comes from
+        timestamp: in milliseconds since 1970
+        metadata: more about it
+
+    Example:
+        >>> from facula.distributed.elastic.events import Event, EventSource
+        >>> Event("started", EventSource.AGENT, 0, {"rank": 0}).serialize()
+        '{"name": "started", "source": "AGENT", "timestamp": 0, "metadata": {"rank": 0}}'
+    """
+
+    name: str
+    source: EventSource
+    timestamp: int = 0
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """As JSON."""
+        return self.serialize()
+
+    @staticmethod
+    def deserialize(data: str | Event) -> Event:
+        """An event that `serialize` wrote."""
+        if isinstance(data, Event):
+            return data
+        found = json.loads(data)
+        found["source"] = EventSource[found["source"]]
+        return Event(**found)
+
+    def serialize(self) -> str:
+        """As JSON."""
+        return json.dumps(asdict(self))
+
+
+class NodeState(StrEnum):
+    """How a machine stands in a meeting.
+
+    Example:
+        >>> from facula.distributed.elastic.events import NodeState
+        >>> NodeState.RUNNING.value
+        'RUNNING'
+    """
+
+    INIT = "INIT"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+
+
+@dataclass
+class RdzvEvent:
+    """Something that happened while machines met.
+
+    Args:
+        name: which part of the program tells it
+        run_id: the job
+        message: what it was
+        hostname: of the machine
+        pid: of the process
+        node_state: how the machine stands
+        master_endpoint: where workers meet
+        rank: the machine's number
+        local_id: which of the machine's agents
+        error_trace: the traceback of an error
+
+    Example:
+        >>> from facula.distributed.elastic.events import NodeState, RdzvEvent
+        >>> event = RdzvEvent("a", "job", "met", "host", 1, NodeState.INIT)
+        >>> RdzvEvent.deserialize(event.serialize()) == event
+        True
+    """
+
+    name: str
+    run_id: str
+    message: str
+    hostname: str
+    pid: int
+    node_state: NodeState
+    master_endpoint: str = ""
+    rank: int | None = None
+    local_id: int | None = None
+    error_trace: str = ""
+
+    def __str__(self) -> str:
+        """As JSON."""
+        return self.serialize()
+
+    @staticmethod
+    def deserialize(data: str | RdzvEvent) -> RdzvEvent:
+        """An event that `serialize` wrote."""
+        if isinstance(data, RdzvEvent):
+            return data
+        found = json.loads(data)
+        found["node_state"] = NodeState[found["node_state"]]
+        return RdzvEvent(**found)
+
+    def serialize(self) -> str:
+        """As JSON."""
+        return json.dumps(asdict(self))
