@@ -32,8 +32,8 @@ class PostLocalSGDOptimizer(Optimizer):
         self.optim, self.averager = optim, averager
         self.param_groups = optim.param_groups
 
-    @property  # type: ignore[override]
-    def state(self) -> Any:
+    @property
+    def state(self) -> Any:  # type: ignore[override]
         """The inner optimizer's state."""
         return self.optim.state
 

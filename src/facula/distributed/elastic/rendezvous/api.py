@@ -252,7 +252,7 @@ class RendezvousParameters:
                         hint=f"--rdzv-conf {key}=30")  # fmt: skip
 
 
-RendezvousHandlerCreator = Creator = Callable[[RendezvousParameters], RendezvousHandler]
+RendezvousHandlerCreator = Callable[[RendezvousParameters], RendezvousHandler]
 
 
 class RendezvousHandlerRegistry:
@@ -265,13 +265,13 @@ class RendezvousHandlerRegistry:
     """
 
     def __init__(self) -> None:
-        self._creators: dict[str, Creator] = {}
+        self._creators: dict[str, RendezvousHandlerCreator] = {}
 
     def names(self) -> list[str]:
         """The kinds that are known."""
         return sorted(self._creators)
 
-    def register(self, backend: str, creator: Creator) -> None:
+    def register(self, backend: str, creator: RendezvousHandlerCreator) -> None:
         """Make a kind known.
 
         Raises:

@@ -51,14 +51,15 @@ def create_c10d_store(
              hint="all processes need to know it")  # fmt: skip
     libuv = os.environ.get("USE_LIBUV", "1") == "1" if use_libuv is None else use_libuv
     limit = datetime.timedelta(seconds=timeout)
-    for left in reversed(range(max(retries, 1))):
+    left = max(retries, 1)
+    while True:
         port = get_free_port() if server_port == -1 else server_port
         try:
             return TCPStore(
                 server_addr, port, world_size, is_server, limit, wait_for_workers, use_libuv=libuv
             )
         except DistNetworkError as error:
+            left -= 1
             if server_port != -1 or left == 0:
                 raise
             get_logger("distributed").warning("port %d was taken meanwhile: %s", port, error)
-    raise AssertionError("the last try gives or raises")
