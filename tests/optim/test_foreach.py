@@ -84,3 +84,43 @@ def test_operators_that_only_graphs_name_have_no_list_form():
     # PyTorch's own tests of lists ask for these two, and want the one in place only
     assert not hasattr(facula, "_foreach_copy") and not hasattr(facula, "_foreach_zero")
     assert callable(facula._foreach_copy_) and callable(facula._foreach_zero_)
+
+
+def test_numbers_take_part_in_dtypes_as_they_do_alone():
+    short, half, double = (
+        facula.ones(2, dtype=t) for t in (facula.int16, facula.float16, facula.float64)
+    )
+    assert facula._foreach_minimum([short, half], 2.5)[0].dtype is facula.float32
+    assert facula._foreach_minimum([half], 2.5)[0].dtype is facula.float16
+    assert facula._foreach_maximum([double], 0.1)[0].dtype is facula.float64
+    assert facula._foreach_maximum([double * 0], 0.1)[0].tolist() == [0.1, 0.1]
+    with pytest.raises(RuntimeError, match="result type Float can't be cast"):
+        facula._foreach_minimum_([short], 2.5)
+    with pytest.raises(NotImplementedError):
+        facula._foreach_minimum([double], 2 + 1j)
+
+
+def test_lists_of_scalars_by_name_and_in_a_tensor():
+    ones = [facula.ones(2), facula.ones(3)]
+    for scalars in ([2.0, 3.0], (2.0, 3.0), facula.tensor([2.0, 3.0])):
+        results = facula._foreach_addcmul(ones, ones, ones, scalars=scalars)
+        assert [r.tolist() for r in results] == [[3.0, 3.0], [4.0, 4.0, 4.0]]
+    changed = [facula.ones(2), facula.ones(3)]
+    facula._foreach_addcdiv_(changed, ones, ones, scalars=[1.0, 2.0])
+    assert changed[1].tolist() == [3.0, 3.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    "scalars, text",
+    [
+        ([2.0], "Tensor list must have same number of elements as scalar list"),
+        (facula.ones(2, 2), "to be of dimension 1. Got 2"),
+        (facula.ones(4)[::2], "to be contiguous"),
+        (facula.ones(3), "match input of length 2 but got 3"),
+        (facula.ones(2, device="meta"), "to be on CPU, got meta"),
+    ],
+)
+def test_scalars_that_do_not_fit_are_named(scalars, text):
+    ones = [facula.ones(2), facula.ones(3)]
+    with pytest.raises(RuntimeError, match=text):
+        facula._foreach_addcmul(ones, ones, ones, scalars=scalars)

@@ -263,3 +263,38 @@ def test_one_by_one_and_together_are_the_same(name) -> None:
         results.append(params)
     for a, b in zip(*results, strict=True):
         assert facula.equal(a, b)
+
+
+@pytest.mark.parametrize("kind", [facula.optim.Adam, facula.optim.AdamW])
+def test_betas_are_of_one_kind(kind):
+    number, tensor = 0.9, facula.tensor(0.9)
+    for betas in ((number, tensor), (tensor, number)):
+        with pytest.raises(ValueError, match="betas must be either both floats or both Tensors"):
+            kind([facula.nn.Parameter(facula.ones(2))], betas=betas)
+    with pytest.raises(ValueError, match=r"betas\[0\] as a Tensor is not supported"):
+        kind([facula.nn.Parameter(facula.ones(2))], betas=(tensor, tensor), foreach=True)
+
+
+def test_sparse_adam_names_parameters_that_it_does_not_take():
+    dense, sparse = facula.ones(3), facula.zeros(3).to_sparse()
+    with pytest.raises(ValueError, match=r"Sparse params at indices \[\[1, 0\], \[1, 2\]\]"):
+        facula.optim.SparseAdam(
+            [{"params": [facula.ones(2)]}, {"params": [sparse, dense, sparse.clone()]}]
+        )
+    with pytest.raises(ValueError, match="does not support complex parameters"):
+        facula.optim.SparseAdam([facula.ones(2, dtype=facula.complex64)])
+
+
+@pytest.mark.parametrize("kind", ["SGD", "Adam", "AdamW", "Adagrad"])
+def test_fused_steps_take_real_parameters_with_memory(kind):
+    kind = getattr(facula.optim, kind)
+    for options in ({"device": "meta"}, {"dtype": facula.complex64}):
+        p = facula.nn.Parameter(facula.ones(2, **options))
+        optimizer = kind([p], fused=True)
+        p.grad = facula.ones_like(p)
+        with pytest.raises(RuntimeError, match="requires all the params to be floating point"):
+            optimizer.step()
+    p = facula.nn.Parameter(facula.ones(2))
+    p.grad = facula.ones(2)
+    kind([p], fused=True).step()
+    assert (p < 1).all()

@@ -9,6 +9,7 @@ interchangeable with PyTorch's.
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable
@@ -285,8 +286,9 @@ class GradScaler:
                 "one call was required (step() has already been called since the last update().)",
                 hint="call update() after every step()",
             )
+        by_itself = getattr(optimizer, "_step_supports_amp_scaling", False)
         if state["stage"] is OptState.READY:
-            self.unscale_(optimizer)
+            (self._check_inf_per_device if by_itself else self.unscale_)(optimizer)
         if not state["found_inf_per_device"]:
             fail(
                 AssertionError,
@@ -295,10 +297,33 @@ class GradScaler:
                 hint="call scaler.scale(loss).backward() before step()",
             )
         result = None
-        if not any(found.item() for found in state["found_inf_per_device"].values()):
+        if by_itself:
+            result = self._step_of_its_own(optimizer, state, args, kwargs)
+        elif not any(found.item() for found in state["found_inf_per_device"].values()):
             result = optimizer.step(*args, **kwargs)
         state["stage"] = OptState.STEPPED
         return result
+
+    def _step_of_its_own(
+        self, optimizer: Any, state: dict[str, Any], args: tuple, kwargs: dict[str, Any]
+    ) -> float | None:
+        """The step of an optimizer that unscales and skips itself: it gets the scale and what was found."""
+        if "grad_scaler" in inspect.signature(optimizer.step).parameters:
+            warnings.warn(
+                "GradScaler passes itself as a keyword argument to the optimizer, which is deprecated: "
+                "an optimizer finds `grad_scale: Tensor` and `found_inf: Tensor` on itself",
+                FutureWarning,
+                stacklevel=3,
+            )
+            return optimizer.step(*args, **kwargs, grad_scaler=self)
+        found = list(state["found_inf_per_device"].values())
+        scaled = state["stage"] is OptState.READY
+        optimizer.grad_scale = self._scale_tensor("GradScaler.step") if scaled else None
+        optimizer.found_inf = sum(value.to(found[0].device) for value in found[1:]) + found[0]
+        try:
+            return optimizer.step(*args, **kwargs)
+        finally:
+            del optimizer.grad_scale, optimizer.found_inf
 
     def _found_infinite(self) -> bool:
         """Whether any gradient since the last update was infinite or NaN."""

@@ -102,7 +102,8 @@ def is_autocast_available(device_type: str) -> bool:
         device_type: such as 'cpu'
 
     Raises:
-        RuntimeError: the text names no kind of device.
+        TypeError: something else than a text was given.
+        RuntimeError: the text names no device.
 
     Example:
         >>> facula.amp.is_autocast_available("cpu")
@@ -116,14 +117,16 @@ def is_autocast_available(device_type: str) -> bool:
             type(device_type).__name__,
             hint="for example 'cpu'; device.type is the string of a device",
         )
+    if device_type in DEFAULT_DTYPES:
+        return True
     if not _is_device(device_type):
         fail(
             RuntimeError,
             "is_autocast_available",
-            f"Invalid device string: '{device_type}'",
-            hint="for example 'cpu' or 'cuda'",
+            f"Invalid device string: {device_type!r}",
+            hint=f"autocast knows {sorted(DEFAULT_DTYPES)}",
         )
-    return device_type in DEFAULT_DTYPES
+    return core.device(device_type).type in DEFAULT_DTYPES
 
 
 def is_autocast_enabled(device_type: str | None = None) -> bool:

@@ -308,6 +308,8 @@ cdef object copy_inplace(Tensor self, Tensor src, str name):
         n.extra = (shape_of_fake(src), src.dt)
         if self.keys & K_GRAD: add_edge(n, 0, self)
         if src.keys & K_GRAD: add_edge(n, 1, src)
+    if self.st == src.st and self is not src and overlaps(self, src) and shifted(self, src) and dense(self) and dense(src):
+        raise_overlap(name)
     if dispatch_method(m_copy_, (self, src), {}, self.keys | src.keys | tls) is NotImplemented:
         copy_into(self, src)
     bump(self)

@@ -142,6 +142,19 @@ cdef object shape_of(object v):
     return v
 
 
+cdef inline object value_for_formula(Formula f, tuple wanted, tuple args, list edges):
+    """What a formula reads of the arguments; results come later."""
+    code, a, name = wanted
+    if code == F_ARG:
+        unread = a in f.kept_for and not asks_for_gradient(args[<int>f.kept_for[a]])
+        return meta_of(args[a]) if unread else save_value(args[a])
+    if code == F_META: return meta_of(args[a])
+    if code == F_SHAPE: return shape_of(args[a])
+    if code == F_NEEDS:
+        return tuple([t is not None and ((<Tensor>t).keys & K_GRAD) != 0 for t in edges])
+    return None
+
+
 cdef Node formula_node(Op op, tuple args, object result):
     """The node of a call; results are saved by `formula_saved_result` or here when they exist."""
     cdef Formula f = <Formula>op.formula
@@ -169,15 +182,13 @@ cdef Node formula_node(Op op, tuple args, object result):
         else:
             if i < 8: n.missing |= 1 << i
             if i >= 3: set_edge(n, i, None, 0)
-    for code, a, name in f.wants:
-        if code == F_ARG:
-            unread = a in f.kept_for and not asks_for_gradient(args[<int>f.kept_for[a]])
-            s.values.append(meta_of(args[a]) if unread else save_value(args[a]))
-        elif code == F_META: s.values.append(meta_of(args[a]))
-        elif code == F_SHAPE: s.values.append(shape_of(args[a]))
-        elif code == F_NEEDS:
-            s.values.append(tuple([t is not None and ((<Tensor>t).keys & K_GRAD) != 0 for t in edges]))
-        else: s.values.append(None)
+    if fk_tls_hooks():
+        s.values = [None] * len(f.wants)
+        for i in in_order_of_names([name for code, a, name in f.wants]):
+            s.values[i] = value_for_formula(f, f.wants[i], args, edges)
+    else:
+        for wanted in f.wants:
+            s.values.append(value_for_formula(f, wanted, args, edges))
     if f.ties:
         needed = [t for t in edges if t is not None and (<Tensor>t).keys & K_GRAD]
         s.ties = new_node(None, zeros_backward, len(needed), 1)
@@ -188,11 +199,11 @@ cdef Node formula_node(Op op, tuple args, object result):
     return n
 
 
-cdef SavedTensor save_result(Tensor t, int number):
+cdef SavedTensor save_result(Tensor t, int number, Node n):
     """A result, which comes back with the node as its history; one of whole numbers (positions, say) has none."""
     if t is None:
         return None
-    return save(t, KIND[t.dt] >= KIND_FLOAT, number)
+    return save(t, KIND[t.dt] >= KIND_FLOAT, number, None if number in n.op.definition.nondifferentiable else n)
 
 
 cdef int formula_saved_result(Node n, object r) except -1:
@@ -203,12 +214,12 @@ cdef int formula_saved_result(Node n, object r) except -1:
     for i in range(len(f.wants)):
         code = f.wants[i][0]
         if code == F_RESULT:
-            s.values[i] = save_result(r[0] if isinstance(r, tuple) else r, 0)
+            s.values[i] = save_result(r[0] if isinstance(r, tuple) else r, 0, n)
         elif code == F_ONE_RESULT:
             a = f.wants[i][1]
-            s.values[i] = save_result(r[a], a)
+            s.values[i] = save_result(r[a], a, n)
         elif code == F_RESULTS:
-            s.values[i] = [save_result(t, j) for j, t in enumerate(r)]
+            s.values[i] = [save_result(t, j, n) for j, t in enumerate(r)]
         elif code == F_RESULT_META:
             s.values[i] = meta_of(r)
     return 0
@@ -347,6 +358,7 @@ cdef Node pointwise_formula_node(Op op, Variant v, int cd, list values, list ope
     cdef WideState s = WideState.__new__(WideState)
     cdef int i, saves = saves_for(plan, operands)
     cdef Tensor t
+    cdef object order = range(op.ntensors)
     n.variant = v; n.compute = cd
     s.values = values
     s.saved = [None] * op.ntensors
@@ -359,12 +371,15 @@ cdef Node pointwise_formula_node(Op op, Variant v, int cd, list values, list ope
         t = <Tensor>operands[i]
         if i < 8 and t.keys & K_WRAPPED: n.aside |= 1 << i
         add_edge(n, i, t)
-        if saves & (1 << i):
-            s.saved[i] = save(t, False, 0)
         if t.dt != r.dt or not same_shape(t, r):
             s.fits[i] = (shape_of_fake(t), t.dt)
+    if fk_tls_hooks():
+        order = in_order_of_names([<object>op.arguments[op.tensor_at[i]].name for i in range(op.ntensors)])
+    for i in order:
+        if saves & (1 << i) and operands[i] is not None:
+            s.saved[i] = save(<Tensor>operands[i], False, 0)
     if saves & SAVES_RESULT:
-        s.result = save(saved_result if saved_result is not None else r, True, 0)
+        s.result = save(saved_result if saved_result is not None else r, True, 0, n)
     n.extra = s
     return n
 

@@ -114,7 +114,7 @@ cdef class Generator:
         self._secret("manual_seed")
         value = int(seed)
         if not -0x8000000000000000 <= value <= 0xffffffffffffffff:
-            raise said(RuntimeError, "[manual_seed] a seed of 64 bits was required: Overflow when unpacking long, got %d" % value + "\nhint: take it modulo 2**64")
+            raise said(ValueError, "[manual_seed] a seed of 64 bits was required: Overflow when unpacking long long, got %d" % value + "\nhint: take it modulo 2**64")
         return self.restart(value & 0xffffffffffffffff)
 
     def seed(self):

@@ -89,6 +89,16 @@ cdef inline Tensor new_like(Tensor a, int dt):
     return t
 
 
+cdef int put_in_order(Tensor t, Tensor a) except -1:
+    """Give a contiguous tensor the memory order of `a`, which has its shape."""
+    if dense(a):
+        memcpy(t.sd, a.sd, a.nd * 8)
+        t.keys |= K_STRIDED
+    elif a.numel_ and packed_strides(a, t.sd):
+        compute_keys(t)
+    return 0
+
+
 cdef Tensor operand_of_shape(list operands, int nd, const int64_t *sh):
     """The first operand that is not broadcast, whose memory order the result takes."""
     cdef Tensor t

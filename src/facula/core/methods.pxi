@@ -57,38 +57,6 @@ cdef int set_data(Tensor t, Tensor other) except -1:
     return 0
 
 
-def legacy_constructor(Tensor self, tuple args, dict kwargs):
-    """`Tensor(2, 3)`, `Tensor([..])`, `Tensor(other)`: the default dtype."""
-    cdef Tensor t
-    dtype = kwargs.get("dtype")
-    device = kwargs.get("device")
-    requires_grad = kwargs.pop("requires_grad", False)
-    if len(args) == 1 and isinstance(args[0], Tensor):
-        t = alias(args[0])
-    elif len(args) == 1 and isinstance(args[0], UntypedStorage):
-        t = args[0].as_tensor(DTYPES[DEFAULT_DTYPE])
-    elif len(args) == 0:
-        t = empty((0,), device=device)
-    elif all(isinstance(a, int) for a in args):
-        t = empty(args, device=device)
-    elif len(args) == 1 and isinstance(args[0], Size):
-        t = empty(args[0], device=device)
-    elif len(args) == 1:
-        t = tensor(args[0], dtype=DTYPES[DEFAULT_DTYPE] if dtype is None else dtype, device=device)
-    else:
-        raise said(TypeError, "[Tensor] sizes, data or a tensor were required: got %s" % (args,) + "\nhint: facula.tensor(data) makes a tensor of numbers or lists, facula.empty(sizes) one of a shape")
-    t.st.refs += 1
-    self.st = t.st
-    refuse_keeping()
-    self.data_ = t.data_
-    self.dt = t.dt; self.nd = t.nd; self.dev = t.dev; self.numel_ = t.numel_
-    memcpy(self.sh, t.sh, t.nd * 8)
-    memcpy(self.sd, t.sd, t.nd * 8)
-    self.keys |= t.keys & (K_STRIDED | K_META | K_FOREIGN)
-    if requires_grad:
-        set_requires_grad(self, True)
-
-
 # ------------------------------------------------------------------ methods, attached to Tensor below
 
 cdef list _METHODS = []
@@ -492,7 +460,9 @@ def m_set_(Tensor self, source=None, storage_offset=0, size=None, stride=None):
         for n in reversed(size):
             stride.insert(0, s)
             s *= max(n, 1)
-    return set_storage(self, source, storage_offset, tuple(size), tuple(stride))
+    size = tuple(size); stride = tuple(stride)
+    grow_for(self, source, storage_offset, size, stride)
+    return set_storage(self, source, storage_offset, size, stride)
 
 
 @_method
@@ -588,6 +558,11 @@ def m_pin_memory(Tensor self, device=None):
 @_method
 @cython.binding(True)
 def m__make_subclass_(cls, Tensor data, bint require_grad=False, **kwargs):
+    if not isinstance(cls, type):
+        raise said(TypeError, "[as_subclass] a class was required: cls must be a type (got %s)" % type(cls).__name__ + "\nhint: class Name(facula.Tensor) is one")
+    if not issubclass(cls, Tensor):
+        raise said(TypeError, "[as_subclass] a subclass of Tensor was required: Creating a Tensor subclass from a class that does not "
+                              "inherit from Tensor is not possible. Make sure your class inherits from Tensor.\nhint: class Name(facula.Tensor) is one")
     cdef Tensor t = Tensor.__new__(cls)
     cdef Tensor a = alias(data)
     a.st.refs += 1

@@ -230,7 +230,7 @@ def node_count():
 
 def label_node(Tensor t, str name, uint32_t since):
     """Name the node that `t` came from, if it was made after `since`, as the whole of what a composite did."""
-    if t.fn_ is not None and t.fn_.seq > since and type(t.fn_) is Node:
+    if t.fn_ is not None and t.fn_.var is None and t.fn_.seq > since and type(t.fn_) is Node:
         t.fn_.label = name
 
 
@@ -287,7 +287,7 @@ cdef inline void attach(Tensor t, Node n, int number):
 
 
 cdef object grad_fn_of(Tensor t):
-    if t.fn_ is None or not (t.keys & K_GRAD):
+    if t.fn_ is None or not (t.keys & K_GRAD) or t.fn_.var is not None:      # a leaf that hooks unpacked
         return None
     return shown_node(edge(t))
 
@@ -374,14 +374,38 @@ cdef Tensor saved_alias(Tensor t):
     return r
 
 
-cdef SavedTensor save(Tensor t, bint is_result, int number):
+cdef object call_pack(object pack, Tensor t):
+    """What the user's hook makes of a tensor; what it computes has no history, and it may not write to it."""
+    cdef uint32_t tls = fk_tls_keys(), version = t.st.version
+    fk_tls_set(tls | K_NOGRAD)
+    try:
+        packed = pack(t)
+    finally:
+        fk_tls_set(tls)
+    if t.st.version != version:
+        raise said(RuntimeError, "[saved_tensors_hooks] a pack hook that reads alone was required: A saved tensor pack hook is modifying "
+                                 "its input in place. Tensors provided as input to pack hook can not be modified by in-place "
+                                 "operations as this can lead to unexpected side-effects.\nhint: clone() the tensor in the hook first")
+    return packed
+
+
+cdef list in_order_of_names(list names):
+    """The positions of names in alphabetical order, in which PyTorch keeps (and hooks pack) what formulas read."""
+    return [i for _, i in sorted([(str(name), i) for i, name in enumerate(names)])]
+
+
+cdef SavedTensor save(Tensor t, bint is_result, int number, Node n=None):
     cdef SavedTensor s = SavedTensor.__new__(SavedTensor)
     if not is_result: check_savable(t)
     if SAVED_HOOKS and fk_tls_hooks() and not (t.keys & K_WRAPPED):     # a number is no tensor of the user
         pack, unpack = SAVED_HOOKS[len(SAVED_HOOKS) - 1]
         if pack is None:
             raise said(RuntimeError, "[saved_tensors] no saved tensors were required (hooks are disabled): got one\nhint: " + str(unpack))
-        s.packed = pack(saved_alias(t))
+        if is_result:
+            t = saved_alias(t)
+            if n is not None:
+                t.fn_ = n; t.out_nr = number; t.keys |= K_GRAD
+        s.packed = call_pack(pack, t)
         s.unpack = unpack
         s.is_result = is_result
         s.number = number

@@ -73,6 +73,8 @@ cdef object float_argument(Op op, int i, object v):
     """A number as float; sequences and texts are none."""
     if isinstance(v, (str, complex)) or not (hasattr(v, "__float__") or hasattr(v, "__index__")):
         raise wrong_type(op, i, v, "float")
+    if isinstance(v, Tensor) and (<Tensor>v).keys & K_GRAD and not fk_tls_keys() & K_NOGRAD:   # its gradient would be lost
+        raise wrong_type(op, i, v, "float")
     return float(v)
 
 
@@ -382,7 +384,7 @@ cdef int check_out(Op op, object out, tuple args) except -1:
     for x in args:
         for v in (x if isinstance(x, tuple) else (x,)):
             if isinstance(v, Tensor) and (<Tensor>v).st == (<Tensor>out).st and overlaps(<Tensor>v, <Tensor>out) and (
-                    dense(<Tensor>v) and dense(<Tensor>out)):
+                    shifted(<Tensor>out, <Tensor>v) and dense(<Tensor>v) and dense(<Tensor>out)):
                 raise_overlap(op.name)
     return 0
 
@@ -486,7 +488,7 @@ cdef int check_apart(Op op, tuple args) except -1:
     for x in args[1:]:
         for v in (x if isinstance(x, tuple) else (x,)):
             if isinstance(v, Tensor) and (<Tensor>v).st == self.st and self.st != NULL and overlaps(<Tensor>v, self):
-                raise_overlap(op.name.lstrip("_"))
+                raise_overlap(op.name.lstrip("_") + "_")
     return 0
 
 

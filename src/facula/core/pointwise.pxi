@@ -557,6 +557,9 @@ cdef int fill_parameters(Variant v, list values, int cd, fk_scalar *attrs) excep
         x = values[i]
         if isinstance(x, complex):
             raise said(RuntimeError, "[%s] a real number was required: got %s" % (v.op.name, x) + "\nhint: take .real, or convert the tensor to a complex dtype")
+        if x is True and KIND[cd] != KIND_BOOL and v.runtime[i] == "alpha":
+            raise said(RuntimeError, "[%s] a number was required for 'alpha': Boolean alpha only supported for Boolean results.\n"
+                                     "hint: alpha=1 is the number" % v.op.name)
         if KIND[cd] <= KIND_INT and not parameter_is_float(v.op, v.runtime[i]):
             if isinstance(x, float):
                 raise said(RuntimeError, "[%s] an integer was required for '%s' of integer tensors: For integral input tensors, argument "
@@ -632,6 +635,8 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
             raise said(RuntimeError, "[%s] an out= on %s was required: Expected all tensors to be on the same device, but got %s" % (op.name, DEVICES[dev], DEVICES[r.dev]) + "\nhint: make it on the device of the inputs")
         if not (r.nd == b.nd and memcmp(r.sh, b.sh, b.nd * 8) == 0):
             resize_out(op, r, b.nd, b.sh)
+            t = first if equal else operand_of_shape(operands, b.nd, b.sh)
+            if t is not None and t.keys & K_STRIDED: put_in_order(r, t)
         check_writable(op.name, r)
         if r.dt != rd:                             # rounded to the result's dtype first
             t = pointwise_run(op, v, operands, values, b, common, cd, rd, dev, k, FORM_FUNCTIONAL, None, first)
@@ -701,27 +706,6 @@ cdef Tensor kept_copy(Tensor t):
         c.out_nr = t.out_nr
         c.keys |= K_GRAD
     return c
-
-
-cdef inline bint same_place(Tensor a, Tensor b):
-    return a.data_ == b.data_ and same_shape(a, b) and memcmp(a.sd, b.sd, a.nd * 8) == 0 and a.dt == b.dt
-
-
-cdef bint overlaps(Tensor a, Tensor b):
-    """Whether the byte ranges of two tensors meet."""
-    cdef char *a1 = a.data_
-    cdef char *b1 = b.data_
-    cdef int i
-    if a.numel_ == 0 or b.numel_ == 0: return False
-    for i in range(a.nd): a1 += (a.sh[i] - 1) * a.sd[i] * ITEMSIZE[a.dt]
-    for i in range(b.nd): b1 += (b.sh[i] - 1) * b.sd[i] * ITEMSIZE[b.dt]
-    return a.data_ < b1 + ITEMSIZE[b.dt] and b.data_ < a1 + ITEMSIZE[a.dt]
-
-
-cdef int raise_overlap(str op) except -1:
-    raise said(RuntimeError, "[%s_] operands apart from self in memory were required: unsupported operation: some elements of the "
-                       "input tensor and the written-to tensor refer to a single memory location.\nhint: please clone() the "
-                       "tensor before performing the operation" % op)
 
 
 cdef object evaluate_pointwise(Op op, Variant v, int cd, list operands, list values, int common):

@@ -28,6 +28,11 @@ cdef class UntypedStorage:
         cdef int64_t n
         if self.st != NULL:
             return
+        if isinstance(size, UntypedStorage):        # the same bytes, in an object of another class
+            self.dev = (<UntypedStorage>size).dev
+            self.st = (<UntypedStorage>size).st
+            self.st.refs += 1
+            return
         self.dev = device_number(device)
         if isinstance(size, (list, tuple, bytes, bytearray)):
             data = bytes(size)
@@ -186,6 +191,9 @@ cdef class UntypedStorage:
 
     def cpu(self):
         return self
+
+    def _fix_weakref(self):
+        """Nothing to do: a weak reference to a storage holds as long as the object."""
 
     def __iter__(self):
         return iter(self.tolist())

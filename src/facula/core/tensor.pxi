@@ -69,7 +69,7 @@ cdef inline int64_t shape_numel(int nd, const int64_t *sh) except -2:
         elif sh[i] < 0:
             raise said(RuntimeError, "[empty] non-negative sizes were required: got a negative dimension %d in the shape %s"
                                % (sh[i], [sh[j] for j in range(nd)]) + "\nhint: sizes are counts: 0 or more")
-        elif n > 0x7fffffffffffff // sh[i]:
+        elif n > 0x7ffffffffffffff // sh[i]:
             overflow = True
         else:
             n *= sh[i]

@@ -45,6 +45,37 @@ def forget_writes(Tensor tensor):
     return tensor
 
 
+cdef inline bint same_place(Tensor a, Tensor b):
+    return a.data_ == b.data_ and same_shape(a, b) and memcmp(a.sd, b.sd, a.nd * 8) == 0 and a.dt == b.dt
+
+
+cdef bint overlaps(Tensor a, Tensor b):
+    """Whether the byte ranges of two tensors meet."""
+    cdef char *a1 = a.data_
+    cdef char *b1 = b.data_
+    cdef int i
+    if a.numel_ == 0 or b.numel_ == 0: return False
+    for i in range(a.nd): a1 += (a.sh[i] - 1) * a.sd[i] * ITEMSIZE[a.dt]
+    for i in range(b.nd): b1 += (b.sh[i] - 1) * b.sd[i] * ITEMSIZE[b.dt]
+    return a.data_ < b1 + ITEMSIZE[b.dt] and b.data_ < a1 + ITEMSIZE[a.dt]
+
+
+cdef int raise_overlap(str op) except -1:
+    raise said(RuntimeError, "[%s] operands apart from the result in memory were required: unsupported operation: some elements of the "
+                       "input tensor and the written-to tensor refer to a single memory location.\nhint: please clone() the "
+                       "tensor before performing the operation" % op)
+
+
+cdef bint shifted(Tensor a, Tensor b):
+    """Whether tensors in one block of memory have an element of another index in the same place."""
+    cdef int i
+    if a.data_ != b.data_: return True
+    if not same_shape(a, b): return False
+    for i in range(a.nd):
+        if a.sh[i] > 1 and a.sd[i] != b.sd[i]: return True
+    return False
+
+
 cdef int read_apart(Op op, list operands, Tensor r, int form) except -1:
     """Put copies in the place of operands that the result would overwrite before they are read."""
     cdef Tensor t
@@ -53,7 +84,7 @@ cdef int read_apart(Op op, list operands, Tensor r, int form) except -1:
         t = <Tensor>operands[i]
         if t is None or t is r or t.st != r.st or not overlaps(t, r) or same_place(t, r): continue
         # interleaved views are read before they are written; a shifted block is refused
-        if form == FORM_INPLACE and dense(t) and dense(r):
-            raise_overlap(op.name)
+        if dense(t) and dense(r):
+            raise_overlap(op.name + "_" if form == FORM_INPLACE else op.name)
         operands[i] = <Tensor>copy_like(t, t)
     return 0

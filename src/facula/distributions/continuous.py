@@ -362,8 +362,8 @@ class Uniform(Distribution):
     """
 
     arg_constraints = {
-        "low": constraints.dependent,
-        "high": constraints.dependent,
+        "low": constraints.dependent(is_discrete=False, event_dim=0),
+        "high": constraints.dependent(is_discrete=False, event_dim=0),
     }
     has_rsample = True
 

@@ -36,9 +36,9 @@ def function(name: str) -> Callable[..., Any] | None:
     if operator is None or not in_place and base not in PLACES[""]:
         return None  # forms that only PyTorch's graphs name have none
     parameters = own.definition.schema.parameters if own is not None else ()
-    strict = ()
+    strict: tuple[int, ...] = ()
     if own is not None and own.definition.kind == "pointwise":
-        strict = own.definition.strict
+        strict = tuple(i for i, p in enumerate(parameters) if p.name in own.definition.strict)
     words = [p.name for p in parameters if p.keyword_only]
     count = len(parameters) - len(words)
 
@@ -46,7 +46,9 @@ def function(name: str) -> Callable[..., Any] | None:
         if words and len(args) >= count:  # lists of scalars come by position, too
             kwargs = {**dict(zip(words, args[count - 1 :], strict=False)), **kwargs}
             args = args[: count - 1]
-        rows = _rows(name, self, args, kwargs, bool(strict))
+        if words and "scalars" in kwargs:  # the name of a list of numbers
+            kwargs[words[0]] = kwargs.pop("scalars")
+        rows = _rows(name, self, args, kwargs, strict)
         results = tuple([operator(*row, **named) for row, named in rows])
         return self if in_place else results
 
@@ -59,16 +61,33 @@ def function(name: str) -> Callable[..., Any] | None:
 
 def _overwriting(operator: Any) -> Callable[..., Any]:
     """An operator that has no form in place, written back."""
-    return lambda self, *args, **kwargs: self.copy_(operator(self, *args, **kwargs))
+
+    def overwrite(self: core.Tensor, *args: object, **kwargs: object) -> core.Tensor:
+        result = operator(self, *args, **kwargs)
+        if not core.can_cast(result.dtype, self.dtype):
+            fail(
+                RuntimeError,
+                operator.name,
+                f"result type {result.dtype.type_word} can't be cast to the desired output type "
+                f"{self.dtype.type_word}",
+                hint=f"convert self with .to({result.dtype}) first",
+            )
+        return self.copy_(result)
+
+    return overwrite
 
 
 def _rows(
-    name: str, tensors: Any, args: Sequence[Any], kwargs: dict[str, Any], strict: bool = False
+    name: str,
+    tensors: Any,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    strict: tuple[int, ...] = (),
 ) -> list[tuple[list[Any], dict[str, Any]]]:
-    """The arguments of each call; where the operator is strict, numbers as tensors."""
+    """The arguments of each call; numbers are tensors where the operator takes nothing else."""
     given = [tensors, *args, *kwargs.values()]
     lists = [a for a in given if isinstance(a, (list, tuple))]
-    if not lists or not all(lists):
+    if not lists or not lists[0]:
         fail(
             RuntimeError,
             name,
@@ -79,11 +98,9 @@ def _rows(
     names = ["input", *(f"argument {n}" for n in range(1, len(args) + 1)), *kwargs]
     pairs = zip(names, given, strict=True)
     columns = [_column(name, word, value, len(lists[0])) for word, value in pairs]
-    if strict:
-        columns[1:] = [
-            [_tensor_like(value, t) for value, t in zip(column, columns[0], strict=True)]
-            for column in columns[1:]
-        ]
+    for i in strict:
+        if 0 < i < len(columns):
+            columns[i] = [_tensor_like(v, t) for v, t in zip(columns[i], columns[0], strict=True)]
     first = len(args) + 1
     return [
         (list(row[:first]), dict(zip(kwargs, row[first:], strict=True)))
@@ -92,8 +109,9 @@ def _rows(
 
 
 def _tensor_like(value: object, tensor: core.Tensor) -> Any:
-    if isinstance(value, (int, float)):
-        return core.tensor(value, dtype=tensor.dtype, device=tensor.device)
+    """A number as a tensor without dimensions, which takes part in the dtype of the result as numbers do."""
+    if isinstance(value, (int, float, complex)):
+        return core.tensor(value, dtype=F.result_type(tensor, value), device=tensor.device)
     return value
 
 
@@ -101,17 +119,20 @@ def _column(name: str, given: str, value: object, count: int) -> list[Any]:
     """An argument for each of the calls."""
     if isinstance(value, (list, tuple)):
         if len(value) != count:
+            numbers = not any(isinstance(item, core.Tensor) for item in value)
             fail(
                 RuntimeError,
                 name,
-                "Tensor lists must have the same number of tensors",
+                "Tensor list must have same number of elements as scalar list."
+                if numbers
+                else "Tensor lists must have the same number of tensors",
                 f"{count} and {len(value)} ({given})",
                 hint="give one item for each tensor, or one number for all",
             )
         return list(value)
     if isinstance(value, core.Tensor) and value.dim():
-        if given == "value" and value.dim() == 1:
-            return _column(name, given, value.tolist(), count)
+        if given == "value":
+            return _packed(name, value, count)
         fail(
             RuntimeError,
             name,
@@ -120,6 +141,22 @@ def _column(name: str, given: str, value: object, count: int) -> list[Any]:
             hint="give a list of tensors, or a number for all",
         )
     return [value] * count
+
+
+def _packed(name: str, value: core.Tensor, count: int) -> list[Any]:
+    """The numbers that a tensor holds, one for each of the calls."""
+    required = None
+    if value.device.type != "cpu":
+        required = f"Expected scalars to be on CPU, got {value.device.type} instead."
+    elif not value.is_contiguous():
+        required = "Expected scalars to be contiguous."
+    elif value.dim() != 1:
+        required = f"Expected packed scalar Tensor to be of dimension 1. Got {value.dim()} instead."
+    elif len(value) != count:
+        required = f"Expected length of scalars to match input of length {count} but got {len(value)} instead."
+    if required:
+        fail(RuntimeError, name, required, hint="a list of numbers does as well")
+    return value.tolist()
 
 
 def _norm(self: Any, ord: float = 2, dtype: core.dtype | None = None) -> Any:  # noqa: A002 - PyTorch's name

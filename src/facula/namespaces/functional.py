@@ -108,7 +108,7 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
         >>> facula.is_same_size(facula.ones(2), facula.zeros(2))
         True
     """
-    return input.shape == other.shape
+    return input.is_same_size(other)
 
 
 def _has_compatible_shallow_copy_type(input: Tensor, other: Tensor) -> bool:

@@ -13,6 +13,24 @@ from facula.core.errors import fail
 from .storage import TypedStorage
 
 
+def of_sizes_or_data(args: tuple[Any, ...], dtype: core.dtype, device: Any) -> core.Tensor:
+    """What the older constructors make of sizes one by one, of a `Size`, or of one sequence."""
+    if len(args) == 1 and isinstance(args[0], core.Size):
+        return core.empty(args[0], dtype=dtype, device=device)
+    if core.are_sizes(args):
+        return core.empty(args or (0,), dtype=dtype, device=device)
+    if len(args) == 1:
+        core.check_sequence(args[0])
+        return core.tensor(args[0], dtype=dtype, device=device)
+    fail(
+        TypeError,
+        "Tensor",
+        "sizes, data or a tensor were required: new() received an invalid combination of arguments",
+        got=f"({', '.join(type(a).__name__ for a in args)})",
+        hint="facula.tensor(data) takes numbers or lists, facula.empty(sizes) a shape",
+    )
+
+
 class _TypedTensor(type):
     """Makes tensors of one dtype, and counts them as instances."""
 
@@ -35,10 +53,7 @@ class _TypedTensor(type):
             return args[0].to(cls.dtype)
         if len(args) == 1 and isinstance(args[0], (TypedStorage, core.UntypedStorage)):
             return core.empty((0,), dtype=cls.dtype, device=device).set_(args[0])
-        if len(args) == 1 and not isinstance(args[0], int) and not isinstance(args[0], core.Size):
-            return core.tensor(args[0], dtype=cls.dtype, device=device)
-        sizes = args[0] if len(args) == 1 and isinstance(args[0], core.Size) else args or (0,)
-        return core.empty(sizes, dtype=cls.dtype, device=device)
+        return of_sizes_or_data(args, cls.dtype, device)
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, core.Tensor) and instance.dtype is cls.dtype

@@ -14,6 +14,7 @@ from facula import core
 from facula.core.errors import fail
 from facula.ops.registry import F
 
+from .legacy import of_sizes_or_data
 from .storage import TypedStorage
 
 Tensor = core.Tensor
@@ -25,7 +26,10 @@ def is_nonzero(self: Tensor) -> bool:
 
 
 def is_same_size(self: Tensor, other: Tensor) -> bool:
-    """Whether both shapes are equal."""
+    """Whether both shapes are equal; of nested tensors, those of all their parts."""
+    if self.is_nested or other.is_nested:
+        parts = [[p.shape for p in t.unbind()] if t.is_nested else None for t in (self, other)]
+        return parts[0] == parts[1]
     return self.shape == other.shape
 
 
@@ -93,12 +97,9 @@ def new(
                 hint="convert it with .to(dtype)",
             )
         return args[0].detach().to(device=device)
-    if len(args) == 1 and not isinstance(args[0], (int, core.Size)):
-        return core.tensor(args[0], dtype=self.dtype, device=device)
     if size is not None:
         return core.empty(size, dtype=self.dtype, device=device)
-    sizes = args[0] if len(args) == 1 and isinstance(args[0], core.Size) else args or (0,)
-    return core.empty(sizes, dtype=self.dtype, device=device)
+    return of_sizes_or_data(args, self.dtype, device)
 
 
 def reinforce(self: Tensor, reward: Any) -> None:

@@ -247,11 +247,11 @@ def set_num_interop_threads(n: int) -> None:
     Example:
         >>> facula.set_num_interop_threads(1)
     """
-    if n < 1:
+    if not 0 < n < 2**31:
         fail(
             RuntimeError,
             "set_num_interop_threads",
-            "a positive number was required",
+            "a positive number of 31 bits was required",
             n,
             hint="1 runs everything in one thread",
         )

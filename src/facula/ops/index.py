@@ -219,6 +219,7 @@ class _index_put:
     """Advanced assignment by integer tensors."""
 
     expanded = True
+    apart = True
 
     vmap = batch_forms.index_put
     jvp = "linear"

@@ -121,6 +121,14 @@ class index_select:
                     hint="x.reshape(1) takes any number of indices, all 0",
                 )
             return core.empty((), dtype=self.dtype, device=self.device)
+        if count and not shape[dim] and len(shape) > 1:
+            fail(
+                RuntimeError,
+                "index_select",
+                "index_select(): self indexing axis dim should be positive",
+                f"the shape {tuple(shape)} at dim={dim}",
+                hint="no index fits an empty dimension: look at x.numel() first",
+            )
         shape[dim] = count
         return core.empty(shape, dtype=self.dtype, device=self.device)
 
@@ -128,7 +136,9 @@ class index_select:
         dim = wrap_dim("index_select", dim, self.dim())
         index = index.to(core.int64)
         if self.dim() and self.is_contiguous() and index.is_contiguous():
-            launch.take_rows("index_select", out, self, index, dim, False)
+            # rows out of range are of another kind to PyTorch than elements
+            kind = RuntimeError if self.dim() > 1 else IndexError
+            launch.take_rows("index_select", out, self, index, dim, False, kind)
             return
         self, result = _as_vector(self), _as_vector(out)
         index = index.reshape(-1)

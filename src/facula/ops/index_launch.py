@@ -121,7 +121,13 @@ def out_of_bounds(
 
 
 def take_rows(
-    op: str, result: object, source: core.Tensor, index: Any, dim: int, negative: bool
+    op: str,
+    result: object,
+    source: core.Tensor,
+    index: Any,
+    dim: int,
+    negative: bool,
+    exception: type[Exception] = IndexError,
 ) -> None:
     """result[o, i, :] = source[o, index[i], :] along `dim`; result and source are contiguous."""
     shape = source.shape
@@ -136,7 +142,7 @@ def take_rows(
         (result, source, index, bad), (outer, size, inner, count, low), ()
     )
     if not core.passed(bad):
-        out_of_bounds(op, index, bad.item(), size, dim, IndexError, low)
+        out_of_bounds(op, index, bad.item(), size, dim, exception, low)
 
 
 def merge(

@@ -147,7 +147,8 @@ def _check_index_pad(self: core.Tensor, pad: tuple[int, ...], mode: str) -> list
             fail(
                 RuntimeError,
                 "pad",
-                "a non-empty tensor (apart from its batch) was required",
+                f"Expected {dims + 1}D or {dims + 2}D tensor with possibly 0 batch size and other "
+                "non-zero dimensions for input",
                 f"input {list(self.shape)} padded by {list(pad)}",
                 hint="mode='constant' pads empty tensors too",
             )

@@ -395,6 +395,13 @@ class NllRows:
 def nll_loss(input, target, weight, size_average, ignore_index, reduce, reduction):
     """The negative log-likelihood: -weight[target] * input[target], over the class dimension."""
     reduction = reduction_of("nll_loss", size_average, reduce, reduction)
+    if input.dim() == 0:
+        fail(
+            ValueError,
+            "nll_loss",
+            "Expected 1 or more dimensions (got 0)",
+            hint="the last dimension of one sample, or dimension 1 of several, holds the classes",
+        )
     _check_classes("nll_loss", input, target, weight)
     target = target.to(core.int64)
     dim = _class_dim(input)

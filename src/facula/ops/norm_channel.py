@@ -281,6 +281,36 @@ _BATCH = (
 )
 
 
+def _check_settings(
+    input: core.Tensor,
+    weight: core.Tensor | None,
+    bias: core.Tensor | None,
+    running_mean: core.Tensor | None,
+    running_var: core.Tensor | None,
+) -> None:
+    """Raise unless parameters and statistics have the input's dtype, or all float32 where that is narrower."""
+    given = [t for t in (weight, bias, running_mean, running_var) if t is not None]
+    wanted = core.float32 if input.dtype in (core.float16, core.bfloat16) else input.dtype
+    if any(t.dtype is not input.dtype for t in given) and any(t.dtype is not wanted for t in given):
+        fail(
+            RuntimeError,
+            "batch_norm",
+            f"mixed dtype: expect parameter to have scalar type of {wanted.type_word}",
+            f"{sorted({str(t.dtype) for t in given})} for an input of {input.dtype}",
+            hint="parameters have the input's dtype, or all float32 beside half precision",
+        )
+    if core.is_grad_enabled():
+        for name, statistic in (("running_mean", running_mean), ("running_var", running_var)):
+            if statistic is not None and statistic.requires_grad:
+                fail(
+                    RuntimeError,
+                    "batch_norm",
+                    "The function 'native_batch_norm' is not differentiable with respect to "
+                    f"argument '{name}'. This input cannot have requires_grad True.",
+                    hint="detach() it: statistics are no parameters",
+                )
+
+
 def _batch_norm(
     input: core.Tensor,
     running_mean: core.Tensor,
@@ -302,6 +332,7 @@ def _batch_norm(
         weight=weight,
         bias=bias,
     )
+    _check_settings(input, weight, bias, running_mean, running_var)
     if not training:
         if running_mean is None or running_var is None:
             fail(

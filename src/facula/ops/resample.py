@@ -206,6 +206,15 @@ def _numbers_of(value: object, space: int, name: str) -> list[Any] | None:
     if value is None:
         return None
     values = list(value) if isinstance(value, (tuple, list)) else [value] * space
+    if name == "size" and not all(hasattr(v, "__index__") for v in values):
+        fail(
+            TypeError,
+            "interpolate",
+            "expected size to be one of int or Tuple[int] or Tuple[int, int] or Tuple[int, int, "
+            "int], but got size with types",
+            [type(v).__name__ for v in values],
+            hint="scale_factor takes numbers with a fraction",
+        )
     if len(values) != space:
         fail(
             ValueError,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
+from facula.core.errors import fail
 from facula.ops import batch_forms
 from facula.ops import reduce_launch as launch
 from facula.ops.reduce_launch import wrap_dim
@@ -161,6 +162,13 @@ def _cumprod_gradient_by_element(grad: core.Tensor, x: core.Tensor, dim: int) ->
 
 def _running(op: str, self: core.Tensor, dim: int) -> tuple[Any, Any]:
     core.refuse_unsigned(op, self)
+    if self.dim() == 0 and dim not in (0, -1):
+        fail(
+            IndexError,
+            op,
+            f"Expected reduction dim -1 or 0 for scalar but got {dim}",
+            hint="a tensor without dimensions has dim=0 and dim=-1 only",
+        )
     return _like(op, self, dim, self.dtype), _like(op, self, dim, core.int64)
 
 

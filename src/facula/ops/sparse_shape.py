@@ -393,6 +393,14 @@ def zeros_like(
 @rule("empty_like")
 def empty_like(self: Any, *options: object) -> Any:
     """Nothing specified in COO; other layouts keep their places, with unset values."""
+    if options[-1] is not None:
+        fail(
+            RuntimeError,
+            "empty_like",
+            "memory format option is only supported by strided tensors",
+            options[-1],
+            hint="leave memory_format out",
+        )
     if self._form is COO or options[1] not in (None, self._form):
         return zeros_like(self, *options)
     return _like("empty_like", self, (), options)

@@ -121,7 +121,7 @@ class Adam(_AdamFamily):
     ) -> None:
         check_lr(lr, foreach, capturable)
         check_range("epsilon", eps)
-        check_betas(betas)
+        check_betas(betas, foreach, capturable, tensors=True)
         check_range("weight_decay", weight_decay)
         check_implementation(foreach, fused, differentiable)
         defaults = {

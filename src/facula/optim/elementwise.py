@@ -319,6 +319,8 @@ class ElementwiseOptimizer(Optimizer):
         """(state, its values, its pointers where they are contiguous like the parameter, number of
         elements).
         """
+        if group.get("fused"):
+            check_fused(p)
         state = states[p] if names else {}
         if names and not state:
             self._check_gradient(group, g)
@@ -506,8 +508,10 @@ def check_lr(lr: Any, foreach: bool | None = False, capturable: bool = False) ->
         )
 
 
-def check_betas(betas: Any) -> None:
-    """Raises unless both are in [0, 1)."""
+def check_betas(
+    betas: Any, foreach: bool | None = False, capturable: bool = False, tensors: bool = False
+) -> None:
+    """Raises unless both are in [0, 1), and of one kind where an optimizer takes `tensors` too."""
     for i, beta in enumerate(betas):
         if not 0.0 <= beta < 1.0:
             fail(
@@ -516,6 +520,32 @@ def check_betas(betas: Any) -> None:
                 f"Invalid beta parameter at index {i}: {beta}",
                 hint="betas lie in [0, 1)",
             )
+    if tensors and len({isinstance(beta, core.Tensor) for beta in betas}) > 1:
+        fail(
+            ValueError,
+            "optimizer",
+            "betas must be either both floats or both Tensors",
+            hint="beta.item() is the number of a tensor",
+        )
+    if tensors and foreach and not capturable and isinstance(betas[0], core.Tensor):
+        fail(
+            ValueError,
+            "optimizer",
+            "betas[0] as a Tensor is not supported for capturable=False and foreach=True",
+            hint="leave foreach out, or pass numbers",
+        )
+
+
+def check_fused(parameter: core.Tensor) -> None:
+    """Raises where a parameter is none that fused implementations take."""
+    if not parameter.is_floating_point() or parameter.device.type == "meta":
+        fail(
+            RuntimeError,
+            "optimizer",
+            "`fused=True` requires all the params to be floating point Tensors of supported devices",
+            got=f"{parameter.dtype} on {parameter.device.type}",
+            hint="leave fused out; model.to_empty(device='cpu') gives parameters of meta memory",
+        )
 
 
 def check_implementation(foreach: bool | None, fused: bool | None, differentiable: bool) -> None:

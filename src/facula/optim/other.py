@@ -54,7 +54,7 @@ class SparseAdam(_OneByOne):
         maximize: whether steps go up instead of down
 
     Raises:
-        ValueError: a setting is outside of its range, or a parameter is sparse itself.
+        ValueError: a setting is outside of its range, or a parameter is sparse itself or complex.
         RuntimeError: at the step, where a gradient is dense.
 
     Example:
@@ -91,22 +91,32 @@ class SparseAdam(_OneByOne):
             )
         check_betas(betas)
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
-        positions = [
-            (i, j)
-            for i, group in enumerate(self.param_groups)
-            for j, p in enumerate(group["params"])
-            if p.is_sparse
-        ]
-        if positions:
+        sparse = self._positions(lambda p: p.is_sparse)
+        if sparse:
             fail(
                 ValueError,
                 "SparseAdam",
-                (
-                    f"Sparse params at indices {positions}: SparseAdam requires dense parameter "
-                    "tensors"
-                ),
+                f"Sparse params at indices {sparse}: SparseAdam requires dense parameter tensors",
                 hint="parameters are dense, their gradients sparse: Embedding(..., sparse=True)",
             )
+        complex_ones = self._positions(lambda p: p.is_complex())
+        if complex_ones:
+            fail(
+                ValueError,
+                "SparseAdam",
+                f"Complex params at indices {complex_ones}: SparseAdam does not support complex "
+                "parameters",
+                hint="view_as_real(p) holds the parts of a complex parameter",
+            )
+
+    def _positions(self, holds: Callable[[core.Tensor], bool]) -> list[list[int]]:
+        """[index of the group, index in it] of the parameters for which something holds."""
+        return [
+            [i, j]
+            for i, group in enumerate(self.param_groups)
+            for j, p in enumerate(group["params"])
+            if holds(p)
+        ]
 
     def _step_one(self, group: dict, p: core.Tensor, g: core.Tensor) -> None:
         if not g.is_sparse:

@@ -36,8 +36,8 @@ __all__ = [
 WARN_FOR_UNFUSED_KERNELS = False
 
 
-class SDPBackend(enum.IntEnum):
-    """Ways to compute attention, with PyTorch's numbers.
+class SDPBackend(enum.Enum):
+    """Ways to compute attention, with PyTorch's numbers; ``int(way)`` is the number of one.
 
     Example:
         >>> facula.nn.attention.SDPBackend.MATH.name
@@ -50,6 +50,11 @@ class SDPBackend(enum.IntEnum):
     EFFICIENT_ATTENTION = 2
     CUDNN_ATTENTION = 3
     OVERRIDEABLE = 4
+
+    def __index__(self) -> int:
+        return self.value
+
+    __int__ = __index__
 
 
 _SWITCH = {

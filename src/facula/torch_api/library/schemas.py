@@ -55,6 +55,7 @@ def translate(qualname: str, schema: str) -> tuple[str, tuple[str, ...]]:
     head, arrow, tail = arguments.rpartition("->")
     if not arrow:
         fail_schema(qualname, schema)
+    tail = " ()" if tail.strip() == "None" else tail
     mutated = tuple(match["name"] for match in _WRITTEN.finditer(head))
     _check_types(qualname, head, tail)
     plain = _TYPE.sub(lambda match: _SPELLING[match[1]], _ALIAS.sub("", head))

@@ -1,0 +1,69 @@
+"""Writes over what is still to be read are refused where memory is shifted, and read first where it is interleaved."""
+
+import numpy
+import pytest
+
+import facula
+
+SHIFTED = "some elements of the input tensor and the written-to tensor refer to a single memory"
+
+
+def row(n=30):
+    return facula.arange(float(n)) + 1
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x[1:10].copy_(x[:9]),
+        lambda x: x[:9].copy_(x[1:10]),
+        lambda x: x[:9].view(3, 3).t().copy_(x[:9].view(3, 3)),
+        lambda x: x.__setitem__(slice(1, 10), x[:9]),
+        lambda x: facula.exp(x[:9], out=x[1:10]),
+        lambda x: facula.add(row(9), x[:9], out=x[1:10]),
+        lambda x: facula.addcmul(x[:9], row(9), row(9), out=x[1:10]),
+        lambda x: facula.lerp(row(9), x[1:10], row(9), out=x[:9]),
+        lambda x: x.index_put_((facula.tensor([2, 1, 0]),), x[:3]),
+        lambda x: x.__setitem__(facula.tensor([2, 1, 0]), x[0]),
+    ],
+)
+def test_shifted_memory_is_refused(write):
+    x = row()
+    with pytest.raises(RuntimeError, match=SHIFTED):
+        write(x)
+    assert x.tolist() == row().tolist()
+
+
+def test_indices_that_would_be_overwritten_are_refused():
+    index = facula.tensor([2, 1, 0])
+    with pytest.raises(RuntimeError, match=SHIFTED):
+        index.index_put_((index,), index.clone())
+
+
+def test_interleaved_and_equal_memory_is_read_first():
+    x = row(6)
+    x[::2].copy_(x[1::2])
+    assert x.tolist() == [2, 2, 4, 4, 6, 6]
+    x.copy_(x)
+    x[1:].copy_(x[:-1].clone())
+    assert x.tolist() == [2, 2, 2, 4, 4, 6]
+    x[x > 3] = x[0]
+    assert x.tolist() == [2, 2, 2, 2, 2, 2]
+    facula.exp(x, out=x)
+    assert numpy.allclose(x.numpy(), numpy.exp(2.0))
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0), (2, 1, 0), (0, 2, 1)])
+def test_an_empty_result_takes_the_memory_order_of_the_operand(order):
+    x = facula.rand(2, 3, 8)[:, :, ::2].permute(*order)
+    out = facula.empty(0)
+    plain = facula.exp(x)
+    facula.exp(x, out=out)
+    assert out.stride() == plain.stride() == tuple(s // 2 for s in x.stride())
+    assert facula.equal(out, plain)
+    out = facula.empty(0, dtype=facula.bool)
+    assert facula.eq(x, x, out=out).stride() == tuple(s // 2 for s in x.stride())
+    y = facula.rand(x.shape[-1])
+    out = facula.empty(0)
+    assert facula.add(y, x, out=out).stride() == facula.add(y, x).stride()
+    assert numpy.allclose(out.numpy(), y.numpy() + x.numpy())
