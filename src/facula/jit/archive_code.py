@@ -201,6 +201,8 @@ class ArchiveCode:
             return tuple(items) if isinstance(node, ast.Tuple) else items
         if isinstance(node, ast.Constant):
             return node.value
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "CONSTANTS":
+            return self._names["CONSTANTS"].part(node.attr)
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "annotate":
             return self._literal(node.args[1])
         return fail(RuntimeError, "jit.load", "a plain value was required", ast.unparse(node)[:100],

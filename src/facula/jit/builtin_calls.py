@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import builtins
 import typing
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -130,6 +131,7 @@ def _tuple(b: Any, node: ast.Call) -> Value:
     return b.make_tuple([b.as_value(i) for i in source.items])
 
 
+@form(OrderedDict)
 @form(dict)
 def _dict(b: Any, node: ast.Call) -> Value:
     pairs: list[Value] = []

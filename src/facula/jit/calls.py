@@ -93,10 +93,14 @@ class Calls(Subscripts):
         return lookup(self, value, name) if lookup is not None else None
 
     def items_of_module(self, value: Value, kind: T.ClassType) -> list[tuple[str, Value]] | None:
-        """The modules in a list, sequence or dict of modules."""
-        if not kind.is_module or not _is_container(kind):
+        """The modules in a list, sequence or dict of modules, or the parameters in such a list or dict."""
+        if not kind.is_module:
             return None
-        return self.children(value, kind)
+        if _is_container(kind, (nn.ParameterList, nn.ParameterDict)):
+            kinds = kind.attributes.items()
+            names = [n for n, t in kinds if t.kind == "Tensor"]
+            return [(n, self.value("prim::GetAttr", [value], T.TENSOR, name=n)) for n in names]
+        return self.children(value, kind) if _is_container(kind, _OF_MODULES) else None
 
     def children(self, value: Value, kind: T.ClassType) -> list[tuple[str, Value]]:
         """All modules inside."""
@@ -223,6 +227,8 @@ class Calls(Subscripts):
         dtype = _DTYPE_METHODS.get(name)
         if dtype is not None and not given and not named:
             return self.call("aten::to", [bound.value, self.constant(dtype)])
+        if name == "type" and len(given) == 1 and given[0].type.kind == "int":
+            return self.call("aten::to", [bound.value, *given])
         found = signatures(f"aten::{name}")
         if not found:
             method = core.operator_of(getattr(core.Tensor, name, None))
@@ -253,13 +259,30 @@ class Calls(Subscripts):
         special = getattr(unit, "lower_call", None)
         if special is not None:
             return special(self, args, kwargs)
-        function = unit.compiled()
+        function = self._compiled(unit)
         given, named = self.plain(args, kwargs)
         inputs = self.bind_arguments(function, given, named)
         if method:
             return self.value("prim::CallMethod", inputs, function.result_type(), name=method)
         return self.value("prim::CallFunction", inputs, function.result_type(), function=unit,
                           name=unit.name)  # fmt: skip
+
+    def _compiled(self, unit: Any) -> Any:
+        """A function that is called here; what is wrong with it says who calls it."""
+        try:
+            return unit.compiled()
+        except RuntimeError as error:
+            text = str(error)
+            named = f"{unit.name.rpartition('.')[2]!r} is being compiled since it was called from "
+            if error.args and isinstance(error.args[0], str) and self.place is not None:
+                body, mark, hint = text.rpartition("\nhint: ")
+                body = body if mark else text
+                caller = getattr(self.unit, "name", "").rpartition(".")[2]
+                error.args = (
+                    f"{body}\n{named}{caller!r}\n{self.place.shown()}{mark}{hint if mark else ''}",
+                    *error.args[1:],
+                )
+            raise
 
     def bind_arguments(
         self, function: Any, given: list[Value], named: dict[str, Value]
@@ -425,6 +448,8 @@ def _key(callee: Any) -> Any:
     return obj
 
 
-def _is_container(kind: T.ClassType) -> bool:
-    containers = (nn.ModuleList, nn.Sequential, nn.ModuleDict)
+_OF_MODULES = (nn.ModuleList, nn.Sequential, nn.ModuleDict)
+
+
+def _is_container(kind: T.ClassType, containers: tuple[type, ...]) -> bool:
     return isinstance(kind.python, type) and issubclass(kind.python, containers)

@@ -123,6 +123,10 @@ def _loss(aten: str, order: str) -> Callable[[Node, Arguments], str]:
 
 def _interpolate(node: Node, values: Arguments) -> str:
     kinds = {4: "2d", 3: "1d", 5: "3d"}
+    names = [p.name for p in node.signature.parameters]
+    if not constant_of(node.inputs_[names.index("mode")])[0]:
+        fail(RuntimeError, "jit.save", "a constant `mode` of interpolate was required", values["mode"],
+             hint="write a branch for each mode")  # fmt: skip
     mode = values["mode"].strip('"')
     shape = node.inputs_[[p.name for p in node.signature.parameters].index("scale_factor")].type
     rank = len(shape.inner) + 2 if shape.kind == "Tuple" else 4

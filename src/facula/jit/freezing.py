@@ -20,6 +20,7 @@ from facula.jit.passes.containers import lower_tuples
 from facula.jit.passes.folding import optimize_frozen_graph
 from facula.jit.passes.inlining import with_objects
 from facula.jit.passes.memory import KnownMemory, storages
+from facula.jit.running import own_attribute
 from facula.jit.script_objects import RecursiveScriptModule, ScriptModule
 
 __all__ = ["freeze", "freeze_module", "optimize_for_inference", "set_fusion_strategy"]
@@ -60,7 +61,7 @@ class _Freezing:
             fail(AttributeError, "jit.freeze", f"an attribute or method of {kind.name} was required (unknown name)",
                  path, hint=f"it has {', '.join([*kind.attributes, *kind.methods])}")  # fmt: skip
         self._keep(owner, name)
-        found = getattr(owner, name)
+        found = own_attribute(owner, name)
         if isinstance(found, ScriptModule):
             self._whole(found)
 
@@ -249,7 +250,7 @@ class _Freezing:
             "_modules": {},
         }
         for name, item in old._script_type.attributes.items():
-            found = getattr(old, name, None)
+            found = own_attribute(old, name, None)
             inside = isinstance(found, ScriptModule) and self._keeps_anything(found)
             if not self._is_kept(old, name) and not inside:
                 continue
@@ -329,7 +330,7 @@ def _attributes(module: Any, seen: set[int]) -> list[tuple[Any, str, Any]]:
     seen.add(id(module))
     found = []
     for name in module._script_type.attributes:
-        value = getattr(module, name, None)
+        value = own_attribute(module, name, None)
         if isinstance(value, ScriptModule):
             found.extend(_attributes(value, seen))
         else:

@@ -50,6 +50,9 @@ class Lowering(Statements):
         self.declared: dict[str, T.Type] = {}
         self.absent: dict[str, str] = {}
         self.homes: dict[str, Any] = {}
+        self.annotated: dict[
+            str, Any
+        ] = {}  # the blocks in which parameters and annotated names stand
         self.folds = is_own(unit.python)
         self.in_init = unit.definition.name == "__init__"
         self.result_type = unit.declared_result
@@ -83,7 +86,7 @@ class Lowering(Statements):
             if name in self.unit.inferred:
                 self.inferred.add(value)
             self.env[name] = value
-            self.declared[name] = kind
+            self.declared[name], self.annotated[name] = kind, self.block
         self.env.update(self.unit.presets)
         self.statements(self.unit.definition.body)
         result = self._result_value()

@@ -36,6 +36,7 @@ class Joins(Subscripts):
     absent: dict[str, str]
     #: the blocks in which names without an annotation got their types
     homes: dict[str, Block]
+    annotated: dict[str, Block]
     result_type: T.Type | None
 
     # ---- early exits

@@ -19,7 +19,7 @@ from facula.jit.primitive_containers import format_text, percent_format
 from facula.namespaces._awaits import _Await, _awaitable_nowait
 from facula.namespaces.futures import Future
 
-__all__ = ["RUNS", "is_instance"]
+__all__ = ["RUNS", "is_instance", "own_attribute"]
 
 
 def _tuple(node: Node) -> Callable[..., Any]:
@@ -33,7 +33,15 @@ def _get(node: Node) -> Callable[..., Any]:
     name = node.attributes["name"]
     if node.outputs_[0].type == T.INT:
         return lambda obj: number_of(getattr(obj, name))
+    if node.outputs_[0].type.kind in ("List", "Dict", "Optional", "Union", "Any"):
+        return lambda obj: own_attribute(obj, name)
     return lambda obj: getattr(obj, name)
+
+
+def own_attribute(obj: Any, name: str, *default: Any) -> Any:
+    """A list or dictionary of an object itself; from Python, modules hand out copies."""
+    held = getattr(obj, "__dict__", {})
+    return held[name] if name in held else getattr(obj, name, *default)
 
 
 def number_of(value: Any) -> Any:

@@ -98,6 +98,20 @@ def _good(value: object, kind: T.Type) -> bool:
     return is_instance(value, kind)
 
 
+def handed_out(value: Any) -> Any:
+    """A value as Python gets it: lists and dictionaries are copies, so that nobody changes those of a program."""
+    kind = type(value)
+    if kind is list:
+        return [handed_out(v) for v in value]
+    if kind is dict:
+        return {k: handed_out(v) for k, v in value.items()}
+    if kind is tuple:
+        return tuple(handed_out(v) for v in value)
+    if isinstance(value, tuple) and hasattr(value, "_make"):
+        return value._make(handed_out(v) for v in value)
+    return value
+
+
 def run_unit(unit: Any, name: str, given: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run a unit with arguments from Python."""
     unit = unit.compiled()
@@ -129,7 +143,7 @@ def run_unit(unit: Any, name: str, given: tuple[Any, ...], kwargs: dict[str, Any
     if TRACING and not TRACING[-1].paused and not (unit.self_type is not None):
         return TRACING[-1].call_unit(unit, values)
     try:
-        return unit.run(*values)
+        return handed_out(unit.run(*values))
     except Exception as error:
         raise described(error) from error.__cause__
 
@@ -383,7 +397,12 @@ class RecursiveScriptModule(ScriptModule, _HasGraph):
             kind = object.__getattribute__(self, "__dict__").get("_script_type")
             if kind is not None and name in kind.methods:
                 return ScriptMethod(self, name, kind.methods[name])
-        return super().__getattribute__(name)
+        value = super().__getattribute__(name)
+        if type(value) in (list, dict) and not name.startswith("_"):
+            kind = object.__getattribute__(self, "__dict__").get("_script_type")
+            if kind is not None and name in kind.attributes:
+                return handed_out(value)
+        return value
 
     def __getattr__(self, name: str) -> Any:
         kind = self.__dict__.get("_script_type")

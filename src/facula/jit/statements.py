@@ -179,7 +179,7 @@ class Statements(Joins, Contexts, Calls):
         if not isinstance(node.value, ast.Constant) or node.value.value is not None:
             return False
         for name in names:
-            for known in (self.env, self.declared, self.homes):
+            for known in (self.env, self.declared, self.homes, self.annotated):
                 known.pop(name, None)
         return True
 
@@ -195,6 +195,7 @@ class Statements(Joins, Contexts, Calls):
         if isinstance(node.target, ast.Name):
             self.declared[node.target.id] = kind
             self.homes.pop(node.target.id, None)
+            self.annotated[node.target.id] = self.block
         elif isinstance(node.target, ast.Attribute):
             self.declare_attribute(node.target, kind)
         if node.value is None:
@@ -242,6 +243,10 @@ class Statements(Joins, Contexts, Calls):
                 known = None
             if known is not None and isinstance(thing, Value):
                 made = self.fitted(thing, known, convert=False)
+                home = self.annotated.get(name)
+                if made is None and home is not None and not self._locked(home):
+                    made = thing  # where it got its type, a name may get another
+                    self.declared[name], self.homes[name] = thing.type, self.block
                 if made is None:
                     module = isinstance(thing.type, T.ClassType) and thing.type.is_module
                     self.refuse(

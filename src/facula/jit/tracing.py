@@ -12,6 +12,7 @@ import difflib
 import inspect
 import re
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -562,10 +563,23 @@ def trace_module(
         unit = _record(function, run, args, kwargs, kind, mod, method, strict)
         kind.methods[method] = unit
     made: RecursiveScriptModule = script_module(mod, kind)
+    _without_hooks(made, mod)
     for method, example in inputs.items() if check_trace else ():
         if not isinstance(example, dict):
-            _check(getattr(made, method), getattr(mod, method), _inputs(example), check_tolerance)
+            original = mod if method == "forward" else getattr(mod, method)
+            _check(getattr(made, method), original, _inputs(example), check_tolerance)
     return made
+
+
+def _without_hooks(made: Module, traced: Module) -> None:
+    """What hooks did is part of the graph: the traced module does not run them once more."""
+    own = {id(m) for m in traced.modules()}
+    for module in made.modules():
+        if id(module) not in own:
+            vars(module)["_forward_hooks"], vars(module)["_forward_pre_hooks"] = (
+                OrderedDict(),
+                OrderedDict(),
+            )
 
 
 def trace_graph(

@@ -212,7 +212,7 @@ def _define_average(n: int) -> None:
 
 def _define_power(n: int) -> None:
     @composite(
-        f"lp_pool{n}d(Tensor input, float norm_type, int[{n}] kernel_size, int[{n}]? stride=None, "
+        f"lp_pool{n}d(Tensor input, Number norm_type, int[{n}] kernel_size, int[{n}]? stride=None, "
         f"bool ceil_mode=False) "
         "-> Tensor",
         names=(f"nn.functional.lp_pool{n}d",),

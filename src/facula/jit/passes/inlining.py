@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula.jit.ir import Block, Graph, Node, Value
+from facula.jit.running import own_attribute
 from facula.jit.script_objects import INLINE
 
 __all__ = ["UNKNOWN", "become", "inline", "inlined", "with_objects"]
@@ -111,7 +112,7 @@ class _Copy:
         owner = self._known(node.inputs_[0])
         made = self._node(node)
         if owner is not UNKNOWN and owner is not None:
-            self.objects[made.outputs_[0]] = getattr(owner, node.attributes["name"], UNKNOWN)
+            self.objects[made.outputs_[0]] = own_attribute(owner, node.attributes["name"], UNKNOWN)
 
 
 def with_objects(graph: Graph, objects: dict[Value, Any]) -> tuple[Graph, dict[Value, Any]]:
