@@ -141,3 +141,39 @@ def test_stand_ins_without_elements_are_refused():
 
     with pytest.raises(NotImplementedError, match="NestedTensor"):
         FakeTensorMode().from_tensor(nested(entries()))
+
+
+def test_dimensions_in_another_order():
+    rows = [facula.arange(6.0).reshape(2, 3), facula.ones(4, 3)]
+    x = facula.nested.nested_tensor(rows, layout=facula.jagged)
+    turned = x.permute(0, 2, 1)
+    assert [r.tolist() for r in turned.unbind()] == [r.T.tolist() for r in rows]
+    assert turned.permute((0, -1, -2)).unbind()[0].tolist() == rows[0].tolist()
+    with pytest.raises(RuntimeError, match="batch dimension"):
+        x.permute(1, 0, 2)
+
+
+def test_sizes_of_layout_jagged():
+    x = facula.nested.nested_tensor([facula.ones(2, 3), facula.ones(4, 3)], layout=facula.jagged)
+    assert x.size() == x.shape and x.transpose(1, 2).size()[1] == 3
+
+
+def test_parts_of_the_batch():
+    rows = [facula.full((n, 2), float(n)) for n in (1, 3, 2, 5, 4)]
+    parts = facula.nested.nested_tensor(rows, layout=facula.jagged).chunk(2)
+    assert [[r.shape[0] for r in p.unbind()] for p in parts] == [[1, 3, 2], [5, 4]]
+
+
+def test_masks_fill():
+    rows = [facula.tensor([[1.0, -1.0]]), facula.tensor([[-2.0, 2.0], [3.0, -3.0]])]
+    x = facula.nested.nested_tensor(rows, layout=facula.jagged)
+    found = x.masked_fill(x < 0, 9.0)
+    assert found.values().tolist() == [[1.0, 9.0], [9.0, 2.0], [3.0, 9.0]]
+    dense = facula.tensor([[[True, False]], [[False, True]]])
+    assert x.masked_fill(dense, 0.0).values().tolist() == [[0.0, -1.0], [-2.0, 0.0], [3.0, 0.0]]
+
+
+@pytest.mark.parametrize("name", ["positive", "real", "conj", "conj_physical", "resolve_neg"])
+def test_what_leaves_real_numbers_as_they_are(name):
+    x = facula.nested.nested_tensor([facula.ones(2, 3), facula.ones(4, 3)], layout=facula.jagged)
+    assert facula.equal(getattr(facula, name)(x).values(), x.values())

@@ -43,6 +43,10 @@ _ENCODE_QUANTIZED = _Name("torch._utils", "_rebuild_qtensor")
 _ENCODE_PARAMETER = _Name("torch._utils", "_rebuild_parameter")
 _ENCODE_PARAMETER_STATE = _Name("torch._utils", "_rebuild_parameter_with_state")
 _ENCODE_WRAPPER = _Name("torch._utils", "_rebuild_wrapper_subclass")
+_ENCODE_NESTED = _Name("torch._utils", "_rebuild_nested_tensor")
+_JAGGED = "torch.nested._internal.nested_tensor"
+_ENCODE_JAGGED = _Name(_JAGGED, "_rebuild_njt")
+_NESTED = _Name(_JAGGED, "NestedTensor")
 _ENCODE_TYPED = _Name("torch._tensor", "_rebuild_from_type_v2")
 _TENSOR = _Name("torch", "Tensor")
 _SIZE = _Name("torch", "Size")
@@ -122,6 +126,11 @@ class CheckpointPickler(_Pickler):
         plain, grad = type(value), bool(value.requires_grad)
         if hasattr(plain, "cls_to_become"):  # no shape yet: nothing but its kind is saved
             return self.named("torch.nn.parameter", plain.__name__), (grad,)
+        if getattr(value, "is_nested", False):
+            parts = value._file_parts()
+            if len(parts) > 1:
+                return _ENCODE_NESTED, parts
+            return _ENCODE_TYPED, (_ENCODE_JAGGED, _NESTED, parts, {})
         if _last(value.layout) != "strided":
             return self._dense_or_not(value, grad)
         state = dict(getattr(value, "__dict__", None) or {})

@@ -244,6 +244,22 @@ def _wrapper(
     )  # fmt: skip
 
 
+def _nested(*parts: Any) -> Any:
+    return _upper("facula.nested.files:strided")(*parts)
+
+
+def _jagged(state: Any) -> Any:
+    return _upper("facula.nested.files:jagged")(state)
+
+
+class _Hint:
+    """What a file says of sizes that PyTorch's compiler may change: not kept, and an element of sets there."""
+
+
+def _no_hint(value: object, state: object) -> None:
+    """Nothing of the hint is read."""
+
+
 def _from_type(
     function: Maker, kind: type, arguments: tuple[Any, ...], state: dict[Any, Any]
 ) -> Any:
@@ -251,6 +267,8 @@ def _from_type(
     if not isinstance(function, Maker) or function.name not in _TENSOR_MAKERS or not function.make:
         raise TypeError("a tensor is made by a function that makes tensors")
     made = function.make(*arguments)
+    if function.name == _JAGGED:
+        return made
     if kind is not core.Tensor and kind is not type(made):
         if not isinstance(kind, type) or not issubclass(kind, core.Tensor):
             raise TypeError("a tensor's type must be a tensor type")
@@ -262,7 +280,9 @@ def _from_type(
     return made
 
 
+_JAGGED = "torch.nested._internal.nested_tensor._rebuild_njt"
 _TENSOR_MAKERS = {
+    _JAGGED,
     "torch._utils._rebuild_tensor",
     "torch._utils._rebuild_tensor_v2",
     "torch._utils._rebuild_tensor_v3",
@@ -330,6 +350,9 @@ TABLE: dict[tuple[str, str], Any] = {
     ("torch", "Size"): Maker("Size", _size, None, core.Size),
     ("torch", "Tensor"): Maker("torch.Tensor", None, None, core.Tensor),
     ("torch", "device"): Maker("device", core.device, None, core.device),
+    ("torch._dynamo.decorators", "_DimRange"): Maker("_DimRange", _Hint, _no_hint),
+    ("torch.nested._internal.nested_tensor", "NestedTensor"): Maker("NestedTensor", None),
+    ("torch.nested._internal.nested_tensor", "_rebuild_njt"): Maker(_JAGGED, _jagged),
     ("torch.nn.parameter", "Parameter"): Maker("torch.nn.parameter.Parameter", _parameter),
     **{
         ("torch.nn.parameter", kind): Maker(kind, _uninitialized(kind))
@@ -348,6 +371,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "_rebuild_parameter_with_state": _parameter_with_state,
     "_rebuild_sparse_tensor": _sparse,
     "_rebuild_qtensor": _quantized,
+    "_rebuild_nested_tensor": _nested,
     "_rebuild_meta_tensor_no_storage": _meta_tensor,
     "_rebuild_wrapper_subclass": _wrapper,
 }

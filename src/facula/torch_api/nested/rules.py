@@ -98,9 +98,11 @@ def _of_rows(first: NestedTensor, x: NestedTensor | int, name: str) -> Any:
         lengths = core.as_tensor([s[0] for s in first._shapes])
         whole = x.expand((len(first._shapes), *x.shape[1:])).squeeze(1)
         return facula.repeat_interleave(whole, lengths, 0)
+    both = "Expected both self and other to be nested, but got a nested self and non-nested other: "
     return fail(
         RuntimeError,
         name,
+        f"{both if first._form is core.strided else ''}"
         "a dense tensor that broadcasts over the ragged dimension was required",
         list(x.shape),
         hint="[batch, 1, ...] has one row for each entry",
@@ -200,8 +202,58 @@ def transpose(x: NestedTensor, dim0: int, dim1: int) -> Any:
     return packed([row.transpose(a - 1, b - 1) for row in x._rows()], x._form, ragged)
 
 
+@_rule("permute")
+def permute(x: Any, *dims: Any) -> Any:
+    given = dims[0] if len(dims) == 1 and isinstance(dims[0], (tuple, list)) else dims
+    order = [d + x.dim() if d < 0 else d for d in given]
+    if sorted(order) != list(range(x.dim())) or order[0] != 0:
+        fail(
+            RuntimeError,
+            "permute",
+            "each dimension once was required, the batch in front (Permute is not supported on the batch "
+            "dimension for jagged NT)",
+            tuple(given),
+            hint="the first number is 0",
+        )
+    rows = [row.permute([d - 1 for d in order[1:]]) for row in x._rows()]
+    return packed(rows, x._form, order.index(x._ragged_idx))
+
+
+@_rule("masked_fill")
+def masked_fill(x: Any, mask: Any, value: Any) -> Any:
+    if isinstance(mask, NestedTensor):
+        _same(x, mask, "masked_fill")
+    return x._with(x._values.masked_fill(_of_rows(x, mask, "masked_fill"), value))
+
+
+def _of_elements(name: str) -> Rule:
+    """The rule of a function that is made of elementwise operators."""
+    function = getattr(facula, name)
+
+    def rule(input: Any, *args: Any, **kwargs: Any) -> Any:
+        return input._with(function(input._values, *args, **kwargs))
+
+    return rule
+
+
+for _name in (
+    "positive",
+    "real",
+    "conj",
+    "conj_physical",
+    "resolve_conj",
+    "resolve_neg",
+    "mvlgamma",
+):
+    RULES[_name] = _of_elements(_name)
+
+
 @_rule("chunk")
 def chunk(x: Any, chunks: int, dim: int = 0) -> Any:
+    if dim in (0, -x.dim()) and x._shapes:  # whole entries, as many in each part but the last
+        rows, count = x._rows(), -(-len(x) // chunks)
+        parts = [rows[i : i + count] for i in range(0, len(rows), count)]
+        return tuple(packed(part, x._form, x._ragged_idx) for part in parts)
     at = _last(x, dim, "chunk")
     return tuple(_over_rows("chunk", x, part) for part in x._values.chunk(chunks, at))
 

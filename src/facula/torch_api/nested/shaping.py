@@ -220,9 +220,8 @@ def _copy(x: Any, source: Any, non_blocking: bool = False) -> Any:
         fail(
             RuntimeError,
             "copy_",
-            "a nested tensor of the same sizes was required (copy_ only supports Nested tensors that have same "
-            "size and "
-            "offset; expected compatible input and src shapes)",
+            "a nested tensor of the same sizes and offsets was required: expected compatible input and src "
+            "shapes, but got others",
             getattr(source, "_shapes", type(source).__name__),
             hint="make both from lists of equal shapes",
         )

@@ -7,9 +7,10 @@ behind the first one, it is one-dimensional.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
+from typing import Any, cast
 
 import facula
 from facula import core
@@ -133,7 +134,9 @@ class NestedTensor(Tensor):
     ndim = property(dim)
 
     def size(self, dim: int | None = None) -> Any:
-        """A size that is the same in all entries."""
+        """A size that is the same in all entries; without a dimension all sizes, for layout jagged only."""
+        if dim is None and self._form is core.jagged:
+            return self.shape
         if dim is None:
             return fail(
                 RuntimeError,
@@ -216,6 +219,13 @@ class NestedTensor(Tensor):
     def __reduce_ex__(self, protocol: object) -> Any:
         parts = self._values.detach(), self._shapes, str(self._form), self._ragged_idx
         return _rebuilt, (*parts, self.requires_grad)
+
+    def _file_parts(self) -> tuple[Any, ...]:
+        """What files have of it."""
+        # lazily: `files` makes such tensors
+        return cast(
+            "tuple[Any, ...]", importlib.import_module("facula.nested.files").parts_of(self)
+        )
 
     def lengths(self) -> None:
         """None: entries follow one another without gaps."""
