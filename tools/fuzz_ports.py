@@ -23,6 +23,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import io
 import json
 import logging
 import random
@@ -233,8 +234,8 @@ class WorkerPort(Target):
         found: list[bytes] = []
         original = self.agent.answer
 
-        def kept(sender: WorkerInfo, body: bytes) -> bytes:
-            found.append(body)
+        def kept(sender: WorkerInfo, body: memoryview) -> io.BytesIO:
+            found.append(bytes(body))
             return answer(sender, body)
 
         self.agent.answer = kept

@@ -10,6 +10,7 @@ threads as there are, so that calls may nest; a process that ends waits for none
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import queue
 import secrets
@@ -20,6 +21,7 @@ from typing import Any
 from facula.core.errors import fail
 from facula.core.logs import get_logger
 from facula.distributed import wire
+from facula.distributed.rpc.messages import HEAD
 from facula.distributed.rpc.options import RpcBackendOptions, WorkerInfo
 from facula.distributed.rpc.threads import Threads
 from facula.distributed.stores import Store, of_every_rank
@@ -29,7 +31,7 @@ from facula.runtime import trust
 __all__ = ["Agent"]
 
 _METHOD = "/facula.rpc/call"
-_NONCE, _SEAL = 16, 32
+_NONCE, _SEAL = 16, 32  # and a sender's number of 4: `HEAD`
 #: nonces of messages that were taken; one that comes again is refused
 _REMEMBERED = 1 << 16
 #: seconds between looks at whether a caller still waits
@@ -59,7 +61,7 @@ class Agent:
 
     def __init__(
         self, info: WorkerInfo, size: int, store: Store, options: RpcBackendOptions,
-        answer: Callable[[WorkerInfo, bytes], bytes], tell: Callable[[WorkerInfo, str], None],
+        answer: Callable[[WorkerInfo, memoryview], io.BytesIO], tell: Callable[[WorkerInfo, str], None],
     ) -> None:  # fmt: skip
         self.grpc = grpc_module()
         self.info, self.size, self.store, self.answer = info, size, store, answer
@@ -133,7 +135,7 @@ class Agent:
 
     # ---------------------------------------------------------------- calls
 
-    def _sealed(self, nonce: bytes, kind: bytes, body: bytes) -> bytes:
+    def _sealed(self, nonce: bytes, kind: bytes, body: memoryview) -> bytes:
         return trust.seal(self.secret, kind, nonce, body)
 
     def _channel(self, worker: int) -> Any:
@@ -152,19 +154,19 @@ class Agent:
                 known = self.channels[worker] = channel, channel.unary_unary(_METHOD)
             return known[1]
 
-    def call(self, to: WorkerInfo, body: bytes, seconds: float, what: str) -> Future:
-        """Have a worker answer a request; gives a future of the answer's bytes."""
+    def call(self, to: WorkerInfo, body: io.BytesIO, seconds: float, what: str) -> Future:
+        """Have a worker answer a request (as `pack` makes it); gives a future of a view of the answer's bytes."""
         future: Future = Future()
         nonce = secrets.token_bytes(_NONCE)
         sender = self.info.id.to_bytes(4, "big")
-        seal = self._sealed(nonce, b"request" + sender, body)
+        with body.getbuffer() as view:
+            seal = self._sealed(nonce, b"request" + sender, view[HEAD:])
+            view[:HEAD] = nonce + seal + sender
         with self.lock:
             self.started += 1
             self.running += 1
         try:
-            pending = self._channel(to.id).future(
-                nonce + seal + sender + body, timeout=seconds or None
-            )
+            pending = self._channel(to.id).future(body.getvalue(), timeout=seconds or None)
         except ValueError as error:  # the channel was closed
             self._ended()
             future.set_exception(RuntimeError(f"[rpc] {what}: workers that were not shut down were "
@@ -181,8 +183,8 @@ class Agent:
         """An answer came, or will not."""
         try:
             try:
-                data = done.result()
-                seal, body = data[:_SEAL], data[_SEAL:]
+                data = memoryview(done.result())
+                seal, body = data[HEAD - _SEAL : HEAD], data[HEAD:]
                 if not secrets.compare_digest(seal, self._sealed(nonce, b"answer", body)):
                     fail(PermissionError, "rpc", "an answer of a worker of this program was required",
                          "another seal", "workers share the secret of the program")  # fmt: skip
@@ -245,7 +247,7 @@ class Agent:
 
     def _serve(self, data: bytes, context: Any) -> bytes:
         nonce, seal = data[:_NONCE], data[_NONCE : _NONCE + _SEAL]
-        sender, body = data[_NONCE + _SEAL :][:4], data[_NONCE + _SEAL + 4 :]
+        sender, body = data[_NONCE + _SEAL : HEAD], memoryview(data)[HEAD:]
         good = len(sender) == 4 and secrets.compare_digest(
             seal, self._sealed(nonce, b"request" + sender, body)
         )
@@ -266,7 +268,9 @@ class Agent:
                 if not context.is_active():
                     return b""  # whoever called waits no longer
             answer = self.answer(self.workers[int.from_bytes(sender, "big")], body)
-            return self._sealed(nonce, b"answer", answer) + answer
+            with answer.getbuffer() as view:
+                view[HEAD - _SEAL : HEAD] = self._sealed(nonce, b"answer", view[HEAD:])
+            return answer.getvalue()
         finally:
             self._ended()
 

@@ -2,7 +2,8 @@
 
 Takes: functions, arguments, values. Gives: bytes, and back.
 Keeps true: functions and classes travel by the name under which both sides import them, operators by
-theirs, tensors as their elements; a remote reference travels as a fork that its owner knows of.
+theirs, tensors as their elements, which are copied once on each side; a remote reference travels as a fork
+that its owner knows of.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ from facula.core.errors import fail
 from facula.distributed.buffers import host, view_of
 from facula.ops.registry import own_operators
 
-__all__ = ["pack", "unpack"]
+__all__ = ["HEAD", "pack", "unpack"]
 
+#: bytes that are left free before a message, for what its sender proves
+HEAD = 52
 _SIZE = struct.Struct("!Q")
 Tensor = core.Tensor
 
@@ -65,8 +68,8 @@ class _Unpickler(pickle.Unpickler):
         return self.join(what)
 
 
-def pack(value: object, fork: Callable[[Any], Any]) -> tuple[bytes, list[Tensor]]:
-    """Bytes of a value, and the tensors in it, in order.
+def pack(value: object, fork: Callable[[Any], Any]) -> tuple[io.BytesIO, list[Tensor]]:
+    """Bytes of a value, behind as many as `HEAD` says, and the tensors in it, in order.
 
     Args:
         fork: gives what stands for a remote reference.
@@ -79,14 +82,18 @@ def pack(value: object, fork: Callable[[Any], Any]) -> tuple[bytes, list[Tensor]
         fail(RuntimeError, "rpc", "functions that the other side imports by name, and values that can "
              "be pickled, were required", str(error),
              "define the function at the top of a module, not inside another one")  # fmt: skip
-    body = buffer.getvalue()
-    parts = [_SIZE.pack(len(body)), body]
+    body = buffer.getbuffer()
+    made = io.BytesIO(bytes(HEAD))
+    made.seek(HEAD)
+    made.write(_SIZE.pack(len(body)))
+    made.write(body)
     for tensor in tensors:
         dense = host(tensor)
         header = json.dumps([str(tensor.dtype), [*tensor.shape], tensor.requires_grad]).encode()
         data = view_of(dense)
-        parts += [_SIZE.pack(len(header)), header, _SIZE.pack(data.nbytes), bytes(data)]
-    return b"".join(parts), tensors
+        for part in (_SIZE.pack(len(header)), header, _SIZE.pack(data.nbytes), data):
+            made.write(part)
+    return made, tensors
 
 
 def unpack(data: Any, join: Callable[[Any], Any]) -> tuple[Any, list[tuple[Tensor, bool]]]:

@@ -8,6 +8,7 @@ arguments live until the answer has come.
 from __future__ import annotations
 
 import contextlib
+import io
 import sys
 import traceback
 from collections.abc import Callable
@@ -104,12 +105,12 @@ def _marked(arrived: list[tuple[Any, bool]]) -> None:
             tensor.requires_grad_()
 
 
-def answer(sender: WorkerInfo, body: bytes) -> bytes:
-    """Run a request; gives the bytes of (whether it went well, value)."""
+def answer(sender: WorkerInfo, body: memoryview | bytes) -> io.BytesIO:
+    """Run a request; gives what `pack` makes of (whether it went well, value)."""
     passengers, ticket = STATE.passengers, None
     forks: list[Any] = []
 
-    def packed(value: object) -> tuple[bytes, list[Any]]:
+    def packed(value: object) -> tuple[io.BytesIO, list[Any]]:
         return pack(value, lambda reference: STATE.fork(reference, sender, forks))
 
     try:
