@@ -147,5 +147,26 @@ def exchanges() -> Any:
     return found
 
 
+def tables() -> Any:
+    """Tables with sparse gradients; rank 1 has no element at first, and one that is given twice later."""
+    rank, _ = begin()
+    places = [[0, 3, 3]] if rank == 0 else [[]]
+    values = facula.arange(2.0 * len(places[0])).view(-1, 2)
+    x = facula.sparse_coo_tensor(facula.tensor(places, dtype=facula.int64), values, (4, 2))
+    dist.all_reduce(x)
+    found: dict[str, Any] = {"sum": [x.is_sparse, x.to_dense().tolist()]}
+    for seed, static in enumerate((False, True)):
+        facula.manual_seed(seed)
+        layers = nn.Sequential(nn.Embedding(7, 3, sparse=True), nn.Linear(3, 1))
+        model = DDP(layers, static_graph=static)
+        given = [layers[0].weight.tolist(), layers[1].weight.tolist()]
+        for step in range(3):
+            model.zero_grad()
+            model(facula.tensor([rank, 2, 2 + step])).sum().backward()
+        grad = layers[0].weight.grad
+        found[f"static {static}"] = [*given, grad.is_sparse, grad.to_dense().tolist()]
+    return found
+
+
 if __name__ == "__main__":
     print(json.dumps(globals()[sys.argv[1]]()))

@@ -306,10 +306,11 @@ def chained() -> Any:
 
 def patient() -> Any:
     """One is through long before the other, which is called meanwhile and works longer than a call may take."""
-    rank = begin(1.0)
+    rank = begin()
+    rpc._set_rpc_timeout(3.0)
     api._LOOK = 0.1
     if rank == 1:
-        for _ in range(30):
+        for _ in range(80):
             rpc.rpc_sync("w0", pow, args=(2, 3), timeout=60)
             time.sleep(0.05)
     rpc.shutdown()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import ranks
 
 
@@ -16,6 +17,21 @@ def test_every_form_trains_as_one_process_does():
         # where no parameter is left out, buckets are cut again in the order of arrival
         assert found["small rebuilt"] == found["both rebuilt"] == 1 and found["unused rebuilt"] == 0
         assert found["shares"] == found["buckets"] > 1  # gradients lie in the buckets
+
+
+def test_sparse_gradients_are_added():
+    """They were refused."""
+    for found in run("tables"):
+        sparse, total = found["sum"]
+        assert sparse and total == [[0, 1], [0, 0], [0, 0], [2 + 4, 3 + 5]]
+        for static in (False, True):
+            table, weight, sparse, grad = found[f"static {static}"]
+            wanted = np.zeros(np.shape(table))
+            for rank in (0, 1):
+                for row in (rank, 2, 4):  # of the last step
+                    wanted[row] += np.array(weight[0]) / 2
+            assert sparse
+            np.testing.assert_allclose(grad, wanted, rtol=1e-6)
 
 
 def test_ranks_without_inputs_shadow_the_others():

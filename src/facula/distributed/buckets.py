@@ -8,7 +8,7 @@ are cut anew, in the order in which gradients came.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from facula import core
@@ -28,11 +28,19 @@ _FIRST_BYTES = 1 << 20
 class GradBucket:
     """Gradients that are exchanged together, as communication hooks see them."""
 
-    def __init__(self, index: int, parameters: list[Any], is_last: bool) -> None:
+    def __init__(
+        self, index: int, parameters: list[Any], is_last: bool, sparse: bool = False
+    ) -> None:
         self._index, self._parameters, self._is_last = index, parameters, is_last
+        #: whether it is the one gradient of a table, of which few rows were used
+        self.sparse = sparse
         like = parameters[0]
         total = sum(p.numel() for p in parameters)
-        self._buffer: Tensor = core.empty((total,), dtype=like.dtype, device=like.device)
+        self._buffer: Tensor = (
+            empty_sparse(like)
+            if sparse
+            else core.empty((total,), dtype=like.dtype, device=like.device)
+        )
         self.left: set[int] = set()
         self.future: Any = None
 
@@ -58,15 +66,32 @@ class GradBucket:
 
     def gradients(self) -> list[Tensor]:
         """The gradients, as parts of the buffer."""
+        if self.sparse:
+            return [self._buffer]
         parts = self._buffer.split([p.numel() for p in self._parameters])
         return [part.view(p.shape) for part, p in zip(parts, self._parameters, strict=True)]
 
 
-def bucketed(parameters: Iterable[Any], cap: float) -> list[list[Any]]:
-    """Parameters in the order in which gradients come, by dtype and device, in parts of some bytes."""
+def empty_sparse(like: Any) -> Tensor:
+    """A sparse tensor of a parameter's shape without elements."""
+    places = core.empty((1, 0), dtype=core.int64)
+    values = core.empty((0, *like.shape[1:]), dtype=like.dtype)
+    return F.sparse_coo_tensor(places, values, tuple(like.shape))
+
+
+def bucketed(
+    parameters: Iterable[Any], cap: float, sparse: Collection[int] = ()
+) -> list[list[Any]]:
+    """Parameters in the order in which gradients come, by dtype and device, in parts of some bytes.
+
+    `sparse`: parameters (by `id`) that are alone, because their gradients are sparse.
+    """
     open_ones: dict[Any, tuple[list[Any], int]] = {}
     made: list[list[Any]] = []
     for p in parameters:
+        if id(p) in sparse:
+            made.append([p])
+            continue
         key = (p.dtype, p.device)
         held, size = open_ones.get(key, ([], 0))
         held.append(p)
@@ -85,8 +110,9 @@ class Reducer:
 
     def __init__(
         self, parameters: list[Any], group: ProcessGroup, cap_megabytes: float, find_unused: bool,
-        *, static: bool = False, views: bool = False,
+        *, static: bool = False, views: bool = False, sparse: Iterable[Any] = (),
     ) -> None:  # fmt: skip
+        self.sparse = {id(p) for p in sparse}
         self.group, self.find_unused, self.static, self.views = group, find_unused, static, views
         self.hook: Callable[[Any, GradBucket], Future] | None = None
         self.state: Any = None
@@ -102,12 +128,15 @@ class Reducer:
         self.arrived: list[Any] = []
         self.uses: dict[int, int] | None = None
         self.seen: dict[int, int] = {}
-        self._cut(bucketed(reversed(parameters), self.cap))
+        self._cut(bucketed(reversed(parameters), self.cap, self.sparse))
         self.handles = [p.register_post_accumulate_grad_hook(self.came) for p in parameters]
 
     def _cut(self, parts: list[list[Any]]) -> None:
         last = len(parts) - 1
-        self.buckets = [GradBucket(i, part, i == last) for i, part in enumerate(parts)]
+        self.buckets = [
+            GradBucket(i, part, i == last, id(part[0]) in self.sparse)
+            for i, part in enumerate(parts)
+        ]
         self.place = {id(p): (b, i) for b in self.buckets for i, p in enumerate(b._parameters)}
         get_logger("distributed").info(
             "gradients of %d parameters in %d buckets", len(self.parameters), len(parts)
@@ -121,7 +150,8 @@ class Reducer:
         rest = [i for i in reversed(range(len(self.parameters))) if i not in set(came)]
         order = core.tensor(came + rest, dtype=core.int64)
         broadcast(order, group=self.group, group_src=0)
-        self._cut(bucketed([self.parameters[i] for i in order.tolist()], self.cap))
+        chosen = [self.parameters[i] for i in order.tolist()]
+        self._cut(bucketed(chosen, self.cap, self.sparse))
 
     def prepare(self, unused: set[int]) -> None:
         """A forward pass whose backward is to be exchanged has run."""
@@ -202,6 +232,10 @@ class Reducer:
 
     @staticmethod
     def _keep(bucket: GradBucket, index: int, parameter: Any) -> None:
+        if bucket.sparse:
+            grad = parameter.grad
+            bucket.set_buffer(empty_sparse(parameter) if grad is None else grad.to_sparse().clone())
+            return
         part = bucket.gradients()[index]
         if parameter.grad is None:
             part.zero_()
@@ -241,7 +275,9 @@ class Reducer:
 
     def _give(self, parameter: Any, part: Tensor) -> None:
         """Give a parameter its part of a bucket: the part itself, or a copy."""
-        if self.views:
+        if part.layout is not core.strided:
+            parameter.grad = part
+        elif self.views:
             if parameter.grad is None or parameter.grad.data_ptr() != part.data_ptr():
                 parameter.grad = part
         elif parameter.grad is None:
@@ -273,7 +309,9 @@ class Reducer:
             return
         value = future.wait()
         result = value[0] if isinstance(value, (list, tuple)) else value
-        if result.data_ptr() != bucket.buffer().data_ptr():
+        if bucket.sparse:
+            bucket.set_buffer(result)
+        elif result.data_ptr() != bucket.buffer().data_ptr():
             bucket.buffer().copy_(result.reshape(-1))
 
 

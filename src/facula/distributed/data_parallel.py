@@ -44,6 +44,12 @@ def _tensors(value: object) -> Iterator[Tensor]:
         yield from _tensors(vars(value))
 
 
+def _sparse_tables(module: nn.Module) -> list[Any]:
+    """The parameters whose gradients are sparse."""
+    tables = (m for m in module.modules() if isinstance(m, (nn.Embedding, nn.EmbeddingBag)))
+    return [table.weight for table in tables if table.sparse]
+
+
 def _reached(results: Iterable[Tensor]) -> set[int]:
     """The leaves whose gradients a backward pass from these results computes."""
     return set(leaves_reached(results))
@@ -152,7 +158,7 @@ class DistributedDataParallel(nn.Module):
         self.bucket_cap_mb = 25 if bucket_cap_mb is None else bucket_cap_mb
         self.reducer = Reducer(
             self._trained, self.process_group, self.bucket_cap_mb, self.find_unused_parameters,
-            static=static_graph, views=gradient_as_bucket_view,
+            static=static_graph, views=gradient_as_bucket_view, sparse=_sparse_tables(module),
         )  # fmt: skip
 
     def _compare(self, named: list[tuple[str, Any]]) -> None:

@@ -184,6 +184,8 @@ class Exchange:
         self.engine, self.group, self.sequence, self.end = engine, group, sequence, end
         #: the operation, and what must be the same on all ranks
         self.name = self.label = label
+        #: more that must be the same, in words
+        self.about = ""
         self.rank, self.size = group.rank(), group.size()
 
     def describe(self) -> str:
@@ -192,7 +194,7 @@ class Exchange:
 
     def say(self, *details: Any) -> None:
         """Add to what must be the same on all ranks."""
-        self.label = " ".join([self.name, *map(str, details)])
+        self.label = " ".join([self.name, *map(str, details), self.about]).rstrip()
 
     # ---------------------------------------------------------------- messages
 

@@ -119,11 +119,12 @@ class Mailbox:
         said = self.notes.get(rank)
         return why if said is None else f"{why}; before, it said: {said}"
 
-    def leave(self, rank: int, why: str) -> None:
-        """A rank went away: whoever waits for it is told."""
+    def leave(self, rank: int, why: str, *, gone: bool = True) -> None:
+        """A rank went away, or (`gone` is false) is about to and sends no more: whoever waits for it is told."""
         why = self.explained(rank, why)
         with self.lock:
-            self.gone.setdefault(rank, why)
+            if gone:
+                self.gone.setdefault(rank, why)
             lost = [t for tickets in self.tickets.values() for t in tickets if t.source == rank]
             for ticket in lost:
                 self.tickets[ticket.channel].remove(ticket)

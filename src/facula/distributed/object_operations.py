@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from facula import core
+from facula.core.errors import fail
 from facula.distributed.buffers import view_of
 from facula.distributed.engine import OBJECTS
 from facula.distributed.messages import recv, send
@@ -53,6 +54,14 @@ def _unpickled(t: Tensor) -> Any:
     return pickle.loads(bytes(view_of(t)))
 
 
+def _check_places(objects: Any, name: str, group: ProcessGroup) -> None:
+    """Raise unless there is an object for each rank."""
+    if not isinstance(objects, list) or len(objects) < group.size():
+        got = len(objects) if isinstance(objects, list) else objects
+        fail(ValueError, name, f"a list of {group.size()} objects was required (one for each rank)", got,
+             hint="[None] * get_world_size(group)")  # fmt: skip
+
+
 def _sizes(mine: int, group: ProcessGroup) -> list[int]:
     each = [core.empty((1,), dtype=core.int64) for _ in range(group.size())]
     all_gather(each, F.full((1,), mine, dtype=core.int64), group)
@@ -80,10 +89,11 @@ def all_gather_object(object_list: list[Any], obj: object, group: Any = None) ->
     found = group_of(group)
     if found is None:
         return
+    _check_places(object_list, "all_gather_object", found)
     data = _pickled(obj)
     parts = [core.empty((n,), dtype=core.uint8) for n in _sizes(data.numel(), found)]
     all_gather(parts, data, found)
-    object_list[:] = [_unpickled(t) for t in parts]
+    object_list[: found.size()] = [_unpickled(t) for t in parts]
 
 
 @_of_objects
@@ -113,12 +123,14 @@ def gather_object(
     if found is None:
         return
     root = _root(found, 0 if dst is None and group_dst is None else dst, group_dst, "gather_object")
+    if found.rank() == root:
+        _check_places(object_gather_list, "gather_object", found)
     data = _pickled(obj)
     sizes = _sizes(data.numel(), found)
     parts = [core.empty((n,), dtype=core.uint8) for n in sizes] if found.rank() == root else None
     gather(data, parts, group=found, group_dst=root)
     if parts is not None and object_gather_list is not None:
-        object_gather_list[:] = [_unpickled(t) for t in parts]
+        object_gather_list[: found.size()] = [_unpickled(t) for t in parts]
 
 
 @_of_objects
@@ -149,10 +161,11 @@ def broadcast_object_list(
         return
     root = _root(found, 0 if src is None and group_src is None else src, group_src, "broadcast")
     data = _pickled(list(object_list))
-    size = F.full((1,), data.numel(), dtype=core.int64)
+    # as many as there are objects, which engines compare
+    size = F.full((1 + len(object_list),), data.numel(), dtype=core.int64)
     broadcast(size, group=found, group_src=root)
     if found.rank() != root:
-        data = core.empty((int(size),), dtype=core.uint8)
+        data = core.empty((int(size[0]),), dtype=core.uint8)
     broadcast(data, group=found, group_src=root)
     if found.rank() != root:
         object_list[:] = _unpickled(data)
@@ -184,8 +197,15 @@ def scatter_object_list(
     found = group_of(group)
     if found is None:
         return
-    whole: list[Any] = [scatter_object_input_list]
-    broadcast_object_list(whole, src, found, group_src=group_src)
+    if not isinstance(scatter_object_output_list, list) or not scatter_object_output_list:
+        fail(ValueError, "scatter_object_list", "a list with a place was required (Expected argument "
+             "scatter_object_output_list to be a list of size at least 1.)", scatter_object_output_list,
+             hint="[None]")  # fmt: skip
+    root = _root(found, 0 if src is None and group_src is None else src, group_src, "scatter")
+    if found.rank() == root:
+        _check_places(scatter_object_input_list, "scatter_object_list", found)
+    whole: list[Any] = [scatter_object_input_list if found.rank() == root else None]
+    broadcast_object_list(whole, None, found, group_src=root)
     scatter_object_output_list[0] = whole[0][found.rank()]
 
 

@@ -20,7 +20,8 @@ from facula.distributed.buffers import fill, host, view_of
 from facula.distributed.engine import TAKERS, Exchange
 from facula.distributed.errors import DistBackendError
 from facula.distributed.nvidia.communicator import Piece, piece_of
-from facula.distributed.process_group import ProcessGroup
+from facula.distributed.process_group import ByMessages, ProcessGroup
+from facula.distributed.sparse_sums import all_reduce_sparse, is_sparse
 from facula.distributed.stores import seconds_of
 from facula.distributed.types import ReduceOp, Work
 from facula.distributed.world import group_of
@@ -131,18 +132,20 @@ def _root(group: ProcessGroup, rank: int | None, group_rank: int | None, op: str
     return group.ranks.index(rank)
 
 
-def _check_reduction(op: str, t: Tensor) -> None:
+def _check_reduction(op: Any, t: Tensor) -> None:
     """Raise unless the elements can be combined so."""
     if isinstance(t, Piece):
         return  # the engine says what it does
-    if t.dtype is core.bool and op in (ReduceOp.SUM, ReduceOp.AVG):
-        fail(
-            RuntimeError,
-            "all_reduce",
-            "a dtype of numbers was required for SUM",
-            t.dtype,
-            hint="t.int() counts, ReduceOp.MAX is any()",
-        )
+    if getattr(op, "combine", None) is None:
+        fail(RuntimeError, "all_reduce", "an operation that engines of the processor's memory have was "
+             f"required (Cannot use ReduceOp.{getattr(op, 'name', op)} with Gloo)", repr(op),
+             hint="scale the tensor, and reduce with SUM")  # fmt: skip
+    if t.dtype.is_complex and op not in (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PRODUCT):
+        fail(ValueError, "all_reduce", f"a dtype that has an order or bits was required (all_reduce does not "
+             f"support {op!r} on complex tensors)", t.dtype, hint="facula.view_as_real(t) has its parts")  # fmt: skip
+    if t.dtype.is_floating_point and op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR):
+        fail(RuntimeError, "all_reduce", f"a dtype of whole numbers was required (Cannot use ReduceOp.{op.name} "
+             "with non-integral dtype)", t.dtype, hint="t.view(facula.int32) has its bits")  # fmt: skip
     if op == ReduceOp.AVG and not (t.dtype.is_floating_point or t.dtype.is_complex):
         fail(RuntimeError, "all_reduce", "a dtype of fractions was required for AVG", t.dtype,
              hint="reduce with SUM, and divide")  # fmt: skip
@@ -177,6 +180,8 @@ def all_reduce(
     if found is None:
         return None
     _check_reduction(op, tensor)
+    if is_sparse(tensor):
+        return all_reduce_sparse(tensor, op, found, async_op)
 
     def run(x: Exchange) -> None:
         places = _Targets([tensor], read=True)
@@ -375,6 +380,13 @@ def all_gather_into_tensor(
         tensor([1., 1.])
         >>> dist.destroy_process_group()
     """
+    return gathered_into(output_tensor, input_tensor, group, async_op)
+
+
+def gathered_into(
+    output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool, about: str = ""
+) -> Work | None:
+    """`all_gather_into_tensor` of something that must be the same on all ranks, in words."""
     _checked([output_tensor, input_tensor], "all_gather_into_tensor")
     found = group_of(group)
     if found is None:
@@ -386,7 +398,7 @@ def all_gather_into_tensor(
 
     def run(x: Exchange) -> None:
         flat, places = _flat(input_tensor), _Targets([output_tensor])
-        n = flat.numel()
+        n, x.about = flat.numel(), about
         x.all_gather([places.flat[0][r * n : (r + 1) * n] for r in range(x.size)], flat)
         places.done()
 
@@ -719,4 +731,4 @@ def monitored_barrier(
         for peer in range(1, x.size):
             x.send(peer, 1, b"")
 
-    _started(found, "monitored_barrier", run, [], False, 2 * limit + 5)
+    _started(found, "monitored_barrier", ByMessages(run), [], False, 2 * limit + 5)

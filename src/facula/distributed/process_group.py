@@ -14,6 +14,8 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
 from facula import core
@@ -32,6 +34,18 @@ Algorithm = Callable[[Exchange], Any]
 LISTENERS: list[Any] = []
 #: sequence numbers of messages between two ranks, which have tags instead
 _MESSAGES = -1
+
+
+@dataclass(frozen=True)
+class ByMessages:
+    """An algorithm that sends and receives, and has no use for what an engine's own collectives need: it begins
+    though not all ranks come."""
+
+    run: Algorithm
+
+    def __call__(self, exchange: Exchange) -> Any:
+        """Run it."""
+        return self.run(exchange)
 
 
 class ProcessGroup:
@@ -211,7 +225,9 @@ class ProcessGroup:
         end = time.monotonic() + limit
         try:
             if not (self.engine.counts_only and _without_elements(tensors)):
-                exchange = self.engine.exchange(self, sequence, name, end)
+                plain = isinstance(algorithm, ByMessages)
+                begin = partial(Exchange, self.engine) if plain else self.engine.exchange
+                exchange = begin(self, sequence, name, end)
                 algorithm(exchange)
                 exchange.finish()
         except TimeoutError:

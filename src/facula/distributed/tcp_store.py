@@ -224,6 +224,8 @@ class TCPStore(Store):
             port = self._server.port
         self._host, self._port = host_name, port
         self._lock = threading.Lock()
+        #: why the connection was closed
+        self._lost: str | None = None
         self._connection = self._connected(timeout.total_seconds())
         if wait_for_workers and world_size is not None and world_size > 0:
             try:
@@ -280,12 +282,13 @@ class TCPStore(Store):
                 kind, value = _receive(self._connection)
             except OSError as error:
                 wire.close(self._connection)
+                self._lost = self._lost or str(error)
                 fail(
                     DistStoreError,
                     f"TCPStore.{name}",
                     f"an answer of the store at {self._host}:{self._port} was required (connection "
                     "closed)",
-                    str(error),
+                    self._lost,
                     "the process of rank 0 keeps the store and may have exited",
                 )
         if kind != "ok":
@@ -334,7 +337,9 @@ class TCPStore(Store):
                 self._ask("wait", list(keys), part, seconds=part)
                 return
             except DistStoreError:
-                if time.monotonic() >= end or not self._alive():
+                if not self._alive():
+                    raise
+                if time.monotonic() >= end:
                     break
         missing = [key for key in keys if not self.check([key])]
         fail(

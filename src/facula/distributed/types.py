@@ -25,7 +25,8 @@ __all__ = ["ReduceOp", "Work", "reduce_op"]
 class ReduceOp:
     """How the tensors of ranks become one.
 
-    `SUM`, `AVG`, `PRODUCT`, `MIN`, `MAX`, `BAND`, `BOR` and `BXOR` are the ways.
+    `SUM`, `AVG`, `PRODUCT`, `MIN`, `MAX`, `BAND`, `BOR` and `BXOR` are the ways; `PREMUL_SUM` is a name that
+    no engine serves. A sum of truth values says whether there is a true one.
 
     Example:
         >>> facula.distributed.ReduceOp.MAX
@@ -55,6 +56,7 @@ class ReduceOp:
     BAND = RedOpType("BAND", F.bitwise_and)
     BOR = RedOpType("BOR", F.bitwise_or)
     BXOR = RedOpType("BXOR", F.bitwise_xor)
+    PREMUL_SUM = RedOpType("PREMUL_SUM", None)
 
 
 reduce_op = ReduceOp

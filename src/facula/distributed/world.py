@@ -20,6 +20,7 @@ from facula import core
 from facula.core import config
 from facula.core.errors import fail
 from facula.core.logs import get_logger
+from facula.devices import load
 from facula.distributed import engines, nvidia, starters
 from facula.distributed.engine import Alone, Engine, Rendezvous
 from facula.distributed.process_group import ProcessGroup
@@ -254,6 +255,17 @@ def _check_beginning(init_method: Any, store: Any, limit: Any) -> None:
              hint="for example datetime.timedelta(minutes=5)")  # fmt: skip
 
 
+def _check_device(given: Any, backend: str) -> None:
+    """Raise where a process is bound to a device that is not there."""
+    if given is None or backend == "nccl":  # whose arrays are other packages', and their devices
+        return
+    kind = given if isinstance(given, int) else core.device(given).type
+    if kind == "cpu" or not load(str(kind)):
+        fail(ValueError, "init_process_group", "an accelerator that is there was required as device_id "
+             f"(device_id {given} does not match the current compilation's accelerator support)", given,
+             hint="leave device_id out where tensors lie in the processor's memory")  # fmt: skip
+
+
 def _found_store(
     backend: str, init_method: str | None, store: Store | None, rank: int, world_size: int, limit: datetime.timedelta
 ) -> tuple[Store, int, int]:  # fmt: skip
@@ -294,7 +306,8 @@ def init_process_group(
         timeout: how long a collective may take before it is an error.
         world_size, rank: how many processes there are, and which one this is; -1 where `init_method` says it.
         store: instead of `init_method`, with `rank` and `world_size`.
-        group_name, pg_options, device_id: kept for PyTorch's API; they change nothing.
+        group_name, pg_options: kept for PyTorch's API; they change nothing.
+        device_id: the accelerator that this process uses; it must be there.
         allow_remote: whether gloo may span machines (default: the setting FACULA_ALLOW_REMOTE).
 
     Example:
@@ -307,6 +320,7 @@ def init_process_group(
     limit = timeout or DEFAULT_TIMEOUT
     _check_beginning(init_method, store, limit)
     chosen = _backend(backend)
+    _check_device(device_id, chosen)
     found, rank, world_size = _found_store(chosen, init_method, store, rank, world_size, limit)
     log = get_logger("distributed")
     if not 0 <= rank < world_size:

@@ -126,7 +126,9 @@ class MPIEngine(Engine):
         #: what a request that was given up may still write to
         self.kept: list[Any] = []
         self.closed, self.healthy, self.gave_up = False, True, False
-        self.left: set[int] = set()
+        #: ranks that said goodbye, with the last collective that each began in every group
+        self.left: dict[int, dict[int, int]] = {}
+        self.reached: dict[int, int] = {}
         self.looked = 0.0
         self.thread = threading.Thread(target=self._progress, name="facula-mpi", daemon=True)
         self.thread.start()
@@ -188,6 +190,8 @@ class MPIEngine(Engine):
     def expect(self, source: int, channel: Channel, take: Taker) -> Ticket:
         """Say that a message is wanted."""
         made = super().expect(source, channel, take)
+        if source in self.left and not made.done.is_set():
+            self.mailbox.leave(source, _left(source), gone=False)
         self.wake.set()
         return made
 
@@ -241,8 +245,9 @@ class MPIEngine(Engine):
         if kind == QUESTION:
             answer = json.dumps(self.status(group)).encode()
             self._write(rank, ANSWER, (group, sequence, 0), "", answer)
-        elif kind == GOODBYE:
-            self.left.add(rank)
+        elif kind == GOODBYE:  # behind all that it sent
+            self.left[rank] = dict(json.loads(payload))
+            self.mailbox.leave(rank, _left(rank), gone=False)
         elif kind in (FAILURE, NOTE):
             text = payload.decode(errors="replace")
             self.mailbox.note(rank, text)
@@ -284,7 +289,7 @@ class MPIEngine(Engine):
         known = super().gone(rank)
         if known is not None or rank not in self.left:
             return known
-        return self.mailbox.explained(rank, f"rank {rank} left: it destroyed its process group")
+        return self.mailbox.explained(rank, _left(rank))
 
     def ask(self, rank: int, group: int, seconds: float) -> dict[str, Any] | None:
         """What a rank is doing in a group; None where it does not answer."""
@@ -306,6 +311,7 @@ class MPIEngine(Engine):
     def exchange(self, group: Members, sequence: int, label: str, end: float) -> Exchange:
         """A collective: in the memory that a group on one machine shares, else on the group's communicator."""
         number = group.number
+        self.reached[number] = sequence
         if number not in self.rooms:
             self.rooms[number] = shared.meet(Exchange(self, group, 0, "meeting of a group", end))
         room = self.rooms[number]
@@ -352,10 +358,14 @@ class MPIEngine(Engine):
         self._stop(_FAREWELL, self._all_left if self.gave_up else lambda: True)
 
     def _say_goodbye(self) -> None:
+        for room in self.rooms.values():
+            if room is not None:
+                room.close()
+        reached = json.dumps(list(self.reached.items())).encode()
         for rank in range(self.size):
             if rank != self.rank and super().gone(rank) is None:  # one that left waits for it
                 with contextlib.suppress(self.mpi.Exception):
-                    self._write(rank, GOODBYE, (0, 0, 0), "", b"")
+                    self._write(rank, GOODBYE, (0, 0, 0), "", reached)
 
     def _stop(self, seconds: float, enough: Callable[[], bool]) -> None:
         """Take in no more messages, once what was sent has arrived and enough came, or the time is over."""
@@ -379,7 +389,7 @@ class MPIEngine(Engine):
         if not (self.mpi.Is_initialized() and self.healthy) or self.mpi.Is_finalized():
             return
         if known and not self._all_left():
-            away = sorted(set(range(self.size)) - self.left - {self.rank})
+            away = sorted(set(range(self.size)) - self.left.keys() - {self.rank})
             why = f"no goodbye of rank {', '.join(map(str, away))} came"
         elif self.finish.within(_LAST if self.gave_up else self.seconds):
             return
@@ -390,7 +400,7 @@ class MPIEngine(Engine):
 
     def _all_left(self) -> bool:
         """Whether all other ranks said goodbye."""
-        return len(self.left - {self.rank}) == self.size - 1
+        return len(self.left.keys() - {self.rank}) == self.size - 1
 
 
 class _Finish:
@@ -415,6 +425,10 @@ class _Finish:
 
 #: the one of this process
 _finisher = functools.cache(_Finish)
+
+
+def _left(rank: int) -> str:
+    return f"rank {rank} left: it destroyed its process group"
 
 
 def _ended(mpi: Any, request: Any) -> bool:
@@ -477,6 +491,9 @@ class MPIExchange(Exchange):
         for rank in self.group.ranks:
             if rank in known.gone:
                 return rank, known.gone[rank]
+            reached = self.own.left.get(rank)
+            if reached is not None and reached.get(self.group.number, 0) < self.sequence:
+                return rank, known.explained(rank, _left(rank))
         why = known.failed.get(self.group.number)
         return None if why is None else (self.engine.rank, why)
 

@@ -179,14 +179,16 @@ def _enter(offer: dict[str, Any], rank: int) -> Room:
 
 def meet(x: Exchange) -> Room | None:
     """The room of a group; None where its ranks do not see each other's memory. All ranks call this."""
-    mine = {"pid": os.getpid(), "willing": config.get("shared_collectives")}
+    ranks = list(x.group.ranks)
+    mine = {"pid": os.getpid(), "willing": config.get("shared_collectives"), "ranks": ranks}
     root, others = x.rank == 0, range(1, x.size)
     descriptor = -1
     if root:
         known = [mine, *(json.loads(x.receive(peer, 0, None)) for peer in others)]
-        offer: dict[str, Any] = {"pids": [one["pid"] for one in known]}
+        alike = all(one["ranks"] == ranks for one in known)
+        offer: dict[str, Any] = {"pids": [one["pid"] for one in known], "ranks": ranks}
         try:
-            if all(one["willing"] for one in known):
+            if alike and all(one["willing"] for one in known):
                 descriptor, nonce = _offer(x.size)
                 offer |= {"fd": descriptor, "nonce": nonce.decode()}
         except OSError as error:
@@ -196,6 +198,10 @@ def meet(x: Exchange) -> Room | None:
     else:
         x.send(0, 0, json.dumps(mine).encode())
         offer = json.loads(x.receive(0, 1, None))
+        known = [offer]
+    for number, one in enumerate(known):
+        if one["ranks"] != ranks:
+            x.differ(x.group.ranks[number], f"a group of ranks {one['ranks']}", f"ranks {ranks}")
     try:
         return _agreed(x, offer)
     finally:

@@ -44,6 +44,8 @@ _LONGEST_REASON = 4096
 _FAREWELL = 0.5
 #: seconds for which the last messages of a rank that has closed its connections are waited for
 _LAST_WORDS = 2.0
+#: seconds until a rank whose greeting failed is called again
+_AGAIN = 0.05
 #: the sequence number of the messages by which a group finds out whether it shares memory; those of
 #: collectives begin at 1
 MEETING = 0
@@ -231,13 +233,21 @@ class SocketEngine(Engine):
 
     def _reach(self, rank: int) -> None:
         """Connect to a rank that is waited for, and that has not connected to this one."""
-        try:
-            with self.locks[rank]:
-                self._connection(rank, self.seconds)
-        except ConnectionRefusedError:
-            self._ended(rank, f"rank {rank} takes no connections: it exited or died")
-        except (OSError, RuntimeError) as error:
-            self.log.debug("rank %d can not be reached: %s", rank, error)
+        end = time.monotonic() + self.seconds
+        while not self.closed and rank not in self.mailbox.gone:
+            try:
+                with self.locks[rank]:
+                    self._connection(rank, self.seconds)
+                return
+            except ConnectionRefusedError:
+                self._ended(rank, f"rank {rank} takes no connections: it exited or died")
+                return
+            except (OSError, RuntimeError) as error:
+                self.log.debug("rank %d can not be reached: %s", rank, error)
+                # a connection that is not answered: of a rank that ended just then, which refuses the next
+                if not isinstance(error, ConnectionError) or time.monotonic() > end:
+                    return
+            time.sleep(_AGAIN)
 
     def _watch(self, rank: int, connection: socket.socket) -> None:
         """Wait until a rank to which this one sends closes the connection, on which it sends nothing."""

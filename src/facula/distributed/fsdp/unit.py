@@ -8,12 +8,14 @@ its pieces of it; a parameter that no rank used gets none.
 
 from __future__ import annotations
 
+import functools
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
 from facula import core
 from facula.distributed.fsdp.leaf import Leaf
-from facula.distributed.operations import all_gather_into_tensor, all_reduce, reduce_scatter_tensor
+from facula.distributed.operations import all_reduce, gathered_into, reduce_scatter_tensor
 from facula.distributed.types import ReduceOp, Work
 
 __all__ = ["Unit"]
@@ -90,6 +92,12 @@ class Unit:
 
     # ---------------------------------------------------------------- gathering
 
+    @functools.cached_property
+    def _about(self) -> str:
+        """The parameters in words: pieces of others may be of the same size."""
+        text = " ".join(f"{leaf.places[0][1]} {tuple(leaf.shape)}" for leaf in self.leaves)
+        return f"of {text[:80]} ({zlib.crc32(text.encode()):08x})"
+
     def start_unshard(self) -> None:
         """Begin to gather the parameters."""
         if self.whole or self._gathering is not None or not self.leaves:
@@ -100,7 +108,7 @@ class Unit:
             self._gathering = None, mine, mine
             return
         whole = core.empty((mine.numel() * self.count,), dtype=mine.dtype, device=mine.device)
-        work = all_gather_into_tensor(whole, mine, self.shard_group, async_op=True)
+        work = gathered_into(whole, mine, self.shard_group, True, self._about)
         self._gathering = work, whole, mine
 
     def unshard(self) -> None:

@@ -28,7 +28,7 @@ __all__ = [
 
 UNSET_TIMEOUT = -1.0
 #: seconds for which workers are told that another is away, and characters of what they are told
-_TOLD, _LONGEST = 0.5, 1000
+_TOLD, _LONGEST = 2.0, 1000
 
 
 class _State:

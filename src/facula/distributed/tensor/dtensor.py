@@ -123,6 +123,10 @@ def _placements(
         hint = "the first placement is that along the mesh's first dimension"
         fail(ValueError, "DTensor", f"{mesh.ndim} placements were required (one for each dimension of "
              "the mesh)", list(given), hint)  # fmt: skip
+    for p in given:
+        if isinstance(p, Shard) and not -rank <= p.dim < rank:
+            fail(RuntimeError, "DTensor", f"dimensions of a tensor that has {rank} were required (Sharding dim "
+                 f"{p.dim} greater than tensor ndim {rank})", list(given), "Shard(0) cuts the first one")  # fmt: skip
     return tuple(
         Shard(p.dim + rank) if isinstance(p, Shard) and p.dim < 0 else p  # the same dimension
         for p in given
@@ -431,6 +435,10 @@ def distribute_tensor(
         src_data_rank: the rank along each dimension of the mesh whose elements count; None: each
             rank cuts its own, without communication.
     """
+    if not isinstance(tensor, core.Tensor) or not isinstance(device_mesh, DeviceMesh):
+        fail(TypeError, "distribute_tensor", "a tensor and a mesh were required",
+             f"{type(tensor).__name__} and {type(device_mesh).__name__}",
+             "init_device_mesh('cpu', (world_size,)) makes a mesh of all ranks")  # fmt: skip
     chosen = _placements(placements, device_mesh, tensor.dim())
     piece = tensor.detach().clone()
     if src_data_rank is not None:

@@ -1,0 +1,147 @@
+"""One rank gives something else than the others, or goes: every rank is told, none waits."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import ranks
+
+import facula
+from facula import distributed as dist
+from facula.distributed import tensor, wire
+from facula.distributed.engine import Rendezvous
+from facula.distributed.engines import sockets
+from facula.distributed.tcp_store import TCPStore
+
+ENGINES: dict[str, dict[str, str]] = {
+    "gloo": {}, "gloo by messages": {"FACULA_SHARED_COLLECTIVES": "0"},
+    "mpi": {"TEST_ENGINE": "mpi"},
+    "mpi by its library": {"TEST_ENGINE": "mpi", "FACULA_SHARED_COLLECTIVES": "0"},
+}  # fmt: skip
+
+
+def run(engine: str, program: str, size: int = 3) -> list[Any]:
+    start = ranks.run_under_mpi if "mpi" in engine else ranks.run
+    return start(program, size, script="bad_input_programs.py", environment=ENGINES[engine])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("how", ["collective", "collective_later", "message"])
+def test_a_rank_that_leaves_in_good_order_is_not_waited_for(how: str, engine: str):
+    """Under MPI the others waited for as long as a collective may take: half an hour by default."""
+    first, left, third = run(engine, f"leaver {how}")
+    assert left[0] == "ValueError" and "a list of 3 tensors" in left[1]
+    for kind, text, took in (first, third):
+        assert kind == "DistBackendError" and took < ranks.DEADLINE / 2
+        assert (
+            "rank 1" in text or "rank 0 left" in text or "rank 2 left" in text
+        )  # who was told first
+
+
+def test_a_rank_that_ends_while_it_is_called_is_missed():
+    """The system takes a connection for a process that is about to end; that was no sign, and nobody was told."""
+    store = dist.HashStore()
+    with ThreadPoolExecutor(2) as pool:
+        make = lambda rank: sockets.SocketEngine(Rendezvous(store, rank, 2, 60.0))  # noqa: E731
+        first, second = pool.map(make, (0, 1))
+    dying = wire.listen("127.0.0.1", 0)
+    first.addresses[1] = dying.getsockname()
+    try:
+
+        def end() -> None:
+            connection, _ = dying.accept()
+            wire.close(dying)
+            connection.close()
+
+        threading.Thread(target=end, daemon=True).start()
+        ticket = first.expect(1, (0, 1, 0), lambda *message: None)
+        assert ticket.done.wait(ranks.DEADLINE)
+        assert "rank 1 takes no connections: it exited or died" in str(ticket.error)
+    finally:
+        first.close()
+        second.close()
+
+
+@pytest.mark.parametrize("engine", ["gloo", "mpi by its library"])
+def test_groups_of_different_ranks_are_told_apart(engine: str):
+    """The smaller one's rank was given the sum of three."""
+    for kind, text in run(engine, "groups"):
+        assert kind == "DistBackendError"
+        assert "ranks [0, 1]" in text or "rank 0 left" in text
+
+
+@pytest.mark.parametrize("how", ["each", "flat"])
+def test_sharded_parameters_that_differ_are_told(how: str):
+    """Rows of 4 and of 5 are both cut into pieces of 2: wrong numbers went through."""
+    for rank, (kind, text) in enumerate(run("gloo", f"sharded {how}")):
+        assert kind == "DistBackendError" and "all_gather_into_tensor" in text, rank
+        if how == "each":
+            assert "weight (4, 4)" in text and "weight (5, 4)" in text
+
+
+def test_lists_of_objects():
+    for rank, found in enumerate(run("gloo", "objects")):
+        assert found["longer"] == [0, 1, 2, None]
+        assert found["short"][0] == "ValueError" and "3 objects" in found["short"][1]
+        assert found["place"][0] == "ValueError"
+        assert rank or "3 objects" in found["scatter"][1]
+        assert found["lengths"][0] == "DistBackendError" and "same size" in found["lengths"][1]
+
+
+def test_a_barrier_that_tells_who_is_late_keeps_its_time_when_nobody_has_met_before():
+    """Its ranks met first, for which the group's time counted."""
+    first, _, third = run("gloo", "late")
+    assert first[0] == third[0] == "DistBackendError"
+    assert "within 0.5 s" in first[1] and "ranks 1 failed to come" in first[1]
+
+
+def test_what_can_not_be_combined_is_said_before_anything_is_sent():
+    for found in run("gloo", "numbers", 2):
+        for name in ("complex MAX", "complex BOR"):
+            assert found[name][0] == "ValueError" and "on complex tensors" in found[name][1]
+        assert "with non-integral dtype" in found["bits"][1]
+        assert "Cannot use ReduceOp.PREMUL_SUM with Gloo" in found["scaled"][1]
+        assert found["truth"] == [True, False, True]
+
+
+def test_a_store_that_ended_is_said_to_have_ended_each_time():
+    """The second question was told of a `Bad file descriptor`."""
+    listening = wire.listen("127.0.0.1", 0)
+    listening.close()
+    served = TCPStore("127.0.0.1", 0, 1, True, wait_for_workers=False)
+    client = TCPStore("127.0.0.1", served.port, 1, False, wait_for_workers=False)
+    served.close()
+    for ask in (lambda: client.get("key"), lambda: client.set("key", "value")):
+        with pytest.raises(dist.DistStoreError, match=r"connection closed(?!.*descriptor)"):
+            ask()
+    client.close()
+
+
+@pytest.fixture
+def alone():  # type: ignore[no-untyped-def]
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield dist.init_device_mesh("cpu", (1,))
+    dist.destroy_process_group()
+
+
+def test_distributed_tensors_of_dimensions_that_are_not_there(alone: Any):
+    cut = [tensor.Shard(5)]
+    for make in (tensor.distribute_tensor, tensor.DTensor.from_local):
+        with pytest.raises(RuntimeError, match="Sharding dim 5 greater than tensor ndim 2"):
+            make(facula.ones(2, 3), alone, cut)
+    with pytest.raises(TypeError, match="a tensor and a mesh were required: got list"):
+        tensor.distribute_tensor([1.0], alone, [tensor.Shard(0)])
+    with pytest.raises(TypeError, match="NoneType"):
+        tensor.distribute_tensor(facula.ones(2), None, [tensor.Shard(0)])
+
+
+@pytest.mark.parametrize("device", ["cuda:7", "cpu", 0])
+def test_a_device_that_is_not_there(device: Any):
+    with pytest.raises(ValueError, match="does not match the current compilation's accelerator"):
+        dist.init_process_group(
+            "gloo", store=dist.HashStore(), rank=0, world_size=1, device_id=device
+        )
+    assert not dist.is_initialized()
