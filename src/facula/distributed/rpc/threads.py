@@ -15,6 +15,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
+from facula.core.errors import fail
+
 __all__ = ["Threads"]
 
 #: seconds for which a thread waits for something to do
@@ -58,9 +60,8 @@ class Threads(Executor):
         job = (future, fn, args, kwargs)
         with self.lock:
             if self.ended:
-                raise RuntimeError(
-                    "[Threads] a function before shutdown() was required: got one after it"
-                )
+                fail(RuntimeError, "Threads", "a function before shutdown() was required", "one after it",
+                     hint="submit() what is to run before the end")  # fmt: skip
             if self.free:
                 self.free -= 1
                 self.jobs.put(job)
