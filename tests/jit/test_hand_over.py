@@ -180,3 +180,41 @@ def test_interpolation_by_a_word_that_is_an_argument_is_not_saved_as_something_e
     assert scripted(facula.ones(1, 1, 2, 2)).shape == (1, 1, 4, 4)
     with pytest.raises(RuntimeError, match="a constant `mode` of interpolate was required"):
         facula.jit.save(scripted, io.BytesIO())
+
+
+def test_nothing_is_traced_while_scripting_is_off():
+    def double(x):
+        return x + x
+
+    from facula.jit import _state
+
+    _state.disable()
+    try:
+        layer = nn.ReLU()
+        assert facula.jit.trace(double, (facula.ones(2),)) is double
+        assert facula.jit.trace_module(layer, {"forward": facula.ones(2)}) is layer
+        assert facula.jit.script(double) is double
+    finally:
+        _state.enable()
+
+
+def test_scripted_functions_are_no_part_of_pickles():
+    import pickle
+
+    with pytest.raises(pickle.PickleError, match="ScriptFunction cannot be pickled"):
+        pickle.dumps(with_default)
+
+
+def test_a_tensor_may_take_the_place_of_a_parameter():
+    class Holds(facula.jit.ScriptModule):
+        def __init__(self):
+            super().__init__()
+            self.held = nn.Parameter(facula.rand(3))
+
+        @facula.jit.script_method
+        def forward(self, x):
+            self.held = x
+            return self.held
+
+    module, x = Holds(), facula.rand(3)
+    assert module(x).equal(x) and module.held.equal(x)

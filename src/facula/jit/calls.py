@@ -277,7 +277,7 @@ class Calls(Subscripts):
             if error.args and isinstance(error.args[0], str) and self.place is not None:
                 body, mark, hint = text.rpartition("\nhint: ")
                 body = body if mark else text
-                caller = getattr(self.unit, "name", "").rpartition(".")[2]
+                caller = getattr(getattr(self, "unit", None), "name", "").rpartition(".")[2]
                 error.args = (
                     f"{body}\n{named}{caller!r}\n{self.place.shown()}{mark}{hint if mark else ''}",
                     *error.args[1:],

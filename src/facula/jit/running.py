@@ -10,6 +10,7 @@ import builtins
 from collections.abc import Callable
 from typing import Any
 
+from facula import core
 from facula.core.errors import fail
 from facula.jit import types as T
 from facula.jit.codes import CODED, code_of
@@ -51,7 +52,17 @@ def number_of(value: Any) -> Any:
 
 def _set(node: Node) -> Callable[..., Any]:
     name = node.attributes["name"]
-    return lambda obj, value: setattr(obj, name, value)
+
+    def put(obj: Any, value: Any) -> None:
+        parameters = getattr(obj, "__dict__", {}).get("_parameters", ())
+        if name in parameters and isinstance(value, core.Tensor):
+            parameters[name] = (
+                value  # a tensor may take the place of a parameter, as in PyTorch's scripts
+            )
+        else:
+            setattr(obj, name, value)
+
+    return put
 
 
 def _method(node: Node) -> Callable[..., Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import functools
 import io
+import pickle
 from types import SimpleNamespace
 from typing import Any
 
@@ -267,6 +268,11 @@ class ScriptFunction(_HasGraph):
 
     def __deepcopy__(self, memo: object) -> ScriptFunction:
         return self
+
+    def __reduce__(self) -> Any:
+        return fail(pickle.PickleError, "pickle", "an object that a pickle can hold was required", "a function of "
+                    "TorchScript (ScriptFunction cannot be pickled)",
+                    hint="jit.save() writes it to a file of its own")  # fmt: skip
 
 
 class ScriptMethod(_HasGraph):

@@ -21,6 +21,7 @@ import facula
 from facula import core, nn
 from facula.core.errors import fail
 from facula.jit import types as T
+from facula.jit._state import _enabled
 from facula.jit.codes import CODED, code_of
 from facula.jit.functions import Empty, FunctionUnit, Lowering
 from facula.jit.ir import Value
@@ -478,6 +479,8 @@ def trace(
         >>> traced(facula.zeros(3))
         tensor([1., 1., 1.])
     """
+    if not _enabled:
+        return func
     if isinstance(func, (ScriptModule, ScriptFunction)):
         warnings.warn(
             "The input to trace is already a ScriptModule, tracing it is a no-op.", stacklevel=2
@@ -544,6 +547,8 @@ def trace_module(
         >>> traced(facula.tensor([-1.0, 1.0]))
         tensor([0., 1.])
     """
+    if not _enabled:
+        return mod
     if not isinstance(mod, Module):
         fail(AttributeError, "jit.trace_module", "expected torch.nn.Module as the first argument",
              type(mod).__name__, hint="jit.trace() traces functions")  # fmt: skip
