@@ -56,13 +56,21 @@ REFUSED_LIBRARIES: set[str] = set()
 #: The root package fills it.
 SERVED_LIBRARIES: dict[str, str] = {}
 
+#: a text in libraries that are built with facula's headers for C++, and the module that loads them
+EXTENSION_MARK = b"facula C++ extension 1"
+EXTENSION_LOADER = "facula.utils.cpp_extension.build"
+
 
 def load_library(path: Any) -> None:
-    """Defines the operators of a compiled library of PyTorch's that facula has definitions for.
+    """Loads a library of operators that was built with facula's headers for C++ (`utils.cpp_extension`), or defines
+    the operators of a compiled library of PyTorch's that facula has definitions for.
 
-    Raises OSError for all others: they are compiled against PyTorch's own code. Operators for facula are
-    Python (`facula.library`); packages catch this and go on without theirs.
+    Raises OSError for all others: they are compiled against PyTorch's own code. Packages catch this and go
+    on without theirs.
     """
+    if _is_extension(path):
+        import_module(EXTENSION_LOADER).load_shared(os.fspath(path))
+        return
     *folders, file = os.path.abspath(str(path)).split(os.sep)
     name = file.partition(".")[0]
     for package in reversed(folders[-2:]):
@@ -76,8 +84,17 @@ def load_library(path: Any) -> None:
         "ops.load_library",
         f"a library of operators for facula was required (Could not load this library: {path})",
         got=path,
-        hint="define the operators with facula.library",
+        hint="build it with facula.utils.cpp_extension, or define the operators with facula.library",
     )
+
+
+def _is_extension(path: Any) -> bool:
+    """Whether a file has the mark of a library for facula: nothing else is loaded."""
+    try:
+        with open(path, "rb") as file:
+            return EXTENSION_MARK in file.read()
+    except OSError:
+        return False
 
 
 def __getattr__(name: str) -> Any:
