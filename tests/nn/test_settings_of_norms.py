@@ -38,3 +38,28 @@ def test_sizes_are_whole_numbers(size):
 def test_a_loss_needs_a_dimension_of_classes():
     with pytest.raises(ValueError, match="Expected 1 or more dimensions"):
         F.nll_loss(facula.tensor(1.0), facula.tensor(0), reduction="none")
+
+
+def test_instance_norm_takes_parameters_of_one_dtype():
+    x, one, zero = facula.rand(2, 3, 4), facula.ones(3), facula.zeros(3)
+    assert F.instance_norm(x.half(), weight=one, bias=zero).dtype is facula.float16
+    with pytest.raises(RuntimeError, match="mixed dtype"):
+        F.instance_norm(x, weight=one.half(), bias=zero.half())
+
+
+def test_windows_and_factors_that_overflow_are_named():
+    with pytest.raises(RuntimeError, match="product of kernel_width and kernel_height overflowed"):
+        F.unfold(facula.rand(1, 1, 5, 5), 2**40)
+    with pytest.raises(RuntimeError, match="upscale factor is too large"):
+        F.pixel_shuffle(facula.rand(2, 16, 9, 3), 545460846592)
+
+
+def test_a_grid_without_a_word_on_corners_warns():
+    theta, x = facula.eye(2, 3).unsqueeze(0), facula.rand(1, 1, 4, 4)
+    with pytest.warns(UserWarning, match="documentation of affine_grid") as heard:
+        grid = F.affine_grid(theta, (1, 1, 4, 4))
+    assert heard[0].filename == __file__
+    assert facula.equal(grid, F.affine_grid(theta, (1, 1, 4, 4), align_corners=False))
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="documentation of grid_sample"):
+            assert facula.allclose(F.grid_sample(x, grid), x)

@@ -8,6 +8,7 @@ Keeps true: places outside follow the padding mode; half precision is computed i
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 from facula import core
@@ -245,8 +246,22 @@ def grid_sample(input, grid, mode, padding_mode, align_corners):
             repr(padding_mode),
             hint="padding_mode='zeros' is the default",
         )
-    return F.grid_sampler(
+    result = F.grid_sampler(
         input, grid, SAMPLE_MODES[mode], PADDINGS[padding_mode], bool(align_corners)
+    )
+    if align_corners is None:
+        _warn_of_default("grid_sample")
+    return result
+
+
+def _warn_of_default(op: str) -> None:
+    """Say what is done where a program does not: earlier versions of PyTorch did something else."""
+    core.unkept()  # each call warns
+    warnings.warn(
+        f"[{op}] grid_sample and affine_grid have align_corners=False by default, True up to version "
+        "1.2: pass align_corners to say which. See the documentation of "
+        f"{op} for details.",
+        stacklevel=3,
     )
 
 
@@ -303,6 +318,8 @@ def affine_grid(theta, size, align_corners):
     """
     op, space = "affine_grid", len(size) - 2
     _check_affine(theta, size, op, space)
+    if align_corners is None:
+        _warn_of_default(op)
     axes = [_axis(n, theta, bool(align_corners)) for n in size[2:]]
     spread = [
         axis.reshape([-1 if e == d else 1 for e in range(space)]) for d, axis in enumerate(axes)

@@ -605,6 +605,7 @@ def instance_norm(input, running_mean, running_var, weight, bias, use_input_stat
     """Normalise each channel of each sample. [Ulyanov et al. 2016]"""
     if not use_input_stats:
         return _batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    _check_settings(input, weight, bias, running_mean, running_var)
     if prod(input.shape[2:]) == 1:
         fail(
             ValueError,

@@ -51,6 +51,14 @@ def columns(op: str, sizes: Sequence[int], window: tuple[Sequence[int], ...]) ->
         ),
         hint="the defaults are 1 for stride and dilation, 0 for padding",
     )
+    if math.prod(kernel) >= 2**63:
+        fail(
+            RuntimeError,
+            op,
+            "the product of kernel_width and kernel_height overflowed",
+            list(kernel),
+            hint="a window is no larger than the image and its padding",
+        )
     counts = [
         (s + 2 * p - d * (k - 1) - 1) // t + 1
         for s, k, d, p, t in zip(sizes, kernel, dilation, padding, stride, strict=True)
@@ -247,6 +255,13 @@ def _check_factor(op: str, self: core.Tensor, factor: int, by: int, least: int) 
             f"{op} expects a positive factor",
             factor,
             hint="a factor of 1 changes nothing",
+        )
+    if factor * factor >= 2**63:
+        fail(
+            RuntimeError,
+            op,
+            f"upscale factor is too large, (upscale_factor)^2 overflowed: upscale_factor={factor}",
+            hint="the channels hold the square of the factor",
         )
     if self.shape[-3] % by:
         fail(
