@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any
 
 from facula import core
+from facula.core.errors import fail
 from facula.fx.shape_env import ShapeEnv, ShapeGuard, node_of_number, symbols_of
 from facula.fx.symbolic_run import geometry_of, symbols_in
 from facula.fx.symbols import UNBACKED, Expr, SymBool, SymFloat, SymInt, number, plain, symbol
@@ -43,9 +44,21 @@ class DimDynamic(Enum):
 
 @dataclass
 class StatelessSymbolicContext:
-    """Which dimensions of a tensor become symbols."""
+    """Which dimensions of a tensor become symbols.
+
+    dynamic_sizes: a `DimDynamic`, or a bool, for each
+    constraint_sizes: None, or None for each: what a size may be follows from the program alone
+    """
 
     dynamic_sizes: Sequence[Any]
+    constraint_sizes: Sequence[Any] | None = None
+
+    def __post_init__(self) -> None:
+        if any(c is not None for c in self.constraint_sizes or ()):
+            required = "sizes without constraints of their own were required"
+            hint = "torch._check(size <= n) in the program says it"
+            got = list(self.constraint_sizes or ())
+            fail(NotImplementedError, "StatelessSymbolicContext", required, got, hint)
 
     def is_dynamic(self, dim: int) -> bool:
         """Whether a dimension becomes a symbol."""

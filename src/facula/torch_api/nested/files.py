@@ -15,8 +15,10 @@ from facula.core.errors import fail
 from .tensor import NestedTensor, packed
 
 
-def _refuse(text: str) -> None:
-    fail(TypeError, "load", text, "others", hint="the file is damaged; fetch or save it again")
+def _refuse(text: str) -> Any:
+    return fail(
+        TypeError, "load", text, "others", hint="the file is damaged; fetch or save it again"
+    )
 
 
 def parts_of(x: NestedTensor) -> tuple[Any, ...]:
@@ -62,12 +64,11 @@ def jagged(state: Any) -> NestedTensor:
         TypeError: a part is missing, or of another kind.
         RuntimeError: an entry lies beyond the values.
     """
-    values, offsets = (
-        (state.get(k) for k in ("values", "offsets")) if isinstance(state, dict) else (0, 0)
-    )
+    given: dict[str, Any] = state if isinstance(state, dict) else {}
+    values, offsets = given.get("values"), given.get("offsets")
     if not isinstance(values, core.Tensor) or not isinstance(offsets, core.Tensor):
-        _refuse("a nested tensor is made of values and offsets")
-    ragged, lengths = state.get("_ragged_idx", 1), state.get("lengths")
+        return _refuse("a nested tensor is made of values and offsets")
+    ragged, lengths = given.get("_ragged_idx", 1), given.get("lengths")
     if type(ragged) is not int or not 1 <= ragged <= values.dim():
         _refuse("the ragged dimension is one of the values'")
     starts = offsets.tolist()
@@ -75,4 +76,4 @@ def jagged(state: Any) -> NestedTensor:
     begins = starts[:-1] if lengths is None else starts[: len(counts)]
     rows = [values.narrow(ragged - 1, a, n) for a, n in zip(begins, counts, strict=True)]
     made = packed(rows, core.jagged, ragged)
-    return made.requires_grad_(bool(state.get("requires_grad", False)))
+    return made.requires_grad_(bool(given.get("requires_grad", False)))
