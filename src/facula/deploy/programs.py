@@ -23,6 +23,7 @@ from facula.deploy.kernels import VARIANTS
 from facula.deploy.noting import Noted, note
 from facula.deploy.program_text import Value
 from facula.deploy.regions import Region, regions
+from facula.export.core_forms import composites
 from facula.export.exported_program import ExportedProgram
 from facula.export.signature import ConstantArgument, InputKind, OutputKind
 from facula.fx.size_functions import number_text
@@ -45,7 +46,9 @@ class Source:
     """An exported program: placeholders in order, which are constants, and the symbols of sizes."""
 
     def __init__(self, program: ExportedProgram) -> None:
-        program = program.run_decompositions({})  # what it writes to, it says in its signature
+        program = program.run_decompositions(
+            composites()
+        )  # what it writes to, it says in its signature
         self.program, self.module = program, program.graph_module
         self.constants: list[tuple[str, Tensor]] = []
         self.owned: list[bool] = []

@@ -10,6 +10,7 @@ from typing import Any
 
 from facula import nn
 from facula.export.api import export
+from facula.export.core_forms import composites
 from facula.export.exported_program import ExportedProgram
 
 
@@ -35,4 +36,4 @@ def _export(
         preserve_module_call_signature=preserve_module_call_signature,
         prefer_deferred_runtime_asserts_over_guards=prefer_deferred_runtime_asserts_over_guards,
     )
-    return program if pre_dispatch else program.run_decompositions({})
+    return program if pre_dispatch else program.run_decompositions(composites())

@@ -6,10 +6,12 @@ Keeps true: a rule computes what its operator does; what has no form in the core
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from facula import core
+from facula.fx.pre_dispatch import stays_whole
 from facula.lower.decompositions import core_decompositions, decompositions_of
 from facula.lower.decompositions.rules import overload
 from facula.ops.registry import TABLE, F
@@ -45,7 +47,19 @@ def _of_programs() -> dict[Any, Callable[..., Any]]:
     }
 
 
+@functools.cache
+def composites() -> dict[Any, Any]:
+    """Operators that are made of others -> themselves: a call in a trace without writes is a call of their parts."""
+    return {
+        overload(operator): operator
+        for operator in TABLE.values()
+        if operator.definition.kind == "composite" and stays_whole(operator.definition)
+    }
+
+
 def default_table() -> dict[Any, Callable[..., Any]]:
     """Operator -> function that computes it by others."""
-    table = core_decompositions() | decompositions_of([TABLE["linear"]]) | _of_programs()
+    table = (
+        composites() | core_decompositions() | decompositions_of([TABLE["linear"]]) | _of_programs()
+    )
     return table | {overload(TABLE[name]): rule for name, rule in _FORMS.items()}

@@ -216,7 +216,14 @@ class ExportedProgram:
     def run_decompositions(
         self, decomp_table: dict[Any, Any] | None = None, decompose_custom_triton_ops: bool = False
     ) -> ExportedProgram:
-        """The program with operators replaced by others; default: down to the core operators."""
+        """The program without writes, and with operators replaced by others.
+
+        Args:
+            decomp_table: operator -> function that computes it by others; without one, down to the core operators.
+                Operators that are made of others (`conv2d`, `linear`) stay where the table has no rule for them,
+                unless they give views.
+            decompose_custom_triton_ops: taken for PyTorch's sake; there are none.
+        """
         table = default_decompositions() if decomp_table is None else decomp_table
         rules = {op: rule for op, rule in table.items() if operator_of(op) is not None}
         made, signature = functional(self._module, self._signature, rules)

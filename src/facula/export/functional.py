@@ -23,6 +23,7 @@ from facula.export.signature import (
 from facula.export.tracing import is_kept, output_argument
 from facula.fx import Graph, GraphModule, Interpreter, Node
 from facula.fx import traceback as fx_traceback
+from facula.fx.pre_dispatch import called_whole, stays_whole
 from facula.fx.proxy_tensor import lists_for_tuples
 from facula.fx.shape_env import nodes_of_numbers, write_checks
 from facula.fx.symbols import SymInt
@@ -30,6 +31,7 @@ from facula.lower.aot.export import ordered_outputs, set_outputs
 from facula.lower.aot.tracing import Traced, trace
 from facula.ops.overloads import overload_of
 from facula.ops.registry import TABLE
+from facula.ops.tags import Tag
 
 Tensor = core.Tensor
 _WRITTEN = {
@@ -47,7 +49,7 @@ def functional(
     Args:
         module: the graph, whose nodes know their values
         signature: what its inputs and outputs are
-        rules: operator -> function that computes it by others
+        rules: operator -> function that computes it by others; composites without one stay calls, unless they give views
     """
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
     at = [i for i, n in enumerate(placeholders) if isinstance(n.meta["val"], (Tensor, SymInt))]
@@ -83,15 +85,29 @@ def env_of(module: GraphModule) -> Any:
 class _Rerun(Interpreter):
     """Runs a graph for another trace."""
 
-    def __init__(self, module: GraphModule) -> None:
+    def __init__(self, module: GraphModule, rules: dict[Any, Any]) -> None:
         super().__init__(module)
         self.garbage_collect_values = False
+        self.rules = rules
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call; constants are copied by an ordinary operator."""
         if getattr(target, "_opname", "") == "lift_fresh_copy":
             return args[0].clone()
-        return super().call_function(target, args, kwargs)
+        found = NotImplemented
+        if _is_composite(target):
+            rule = self.rules.get(target)
+            found = called_whole(target, args, kwargs) if rule is None else rule(*args, **kwargs)
+        return super().call_function(target, args, kwargs) if found is NotImplemented else found
+
+
+def _is_composite(target: Any) -> bool:
+    """Whether a node calls an operator that is made of others and writes nothing."""
+    operator = getattr(target, "_op", None)
+    if not isinstance(operator, core.Op) or Tag.nondeterministic_seeded in target.tags:
+        return False
+    definition: Any = operator.definition
+    return definition.kind == "composite" and stays_whole(definition) and not definition.mutated
 
 
 def _traced(
@@ -103,14 +119,16 @@ def _traced(
         inputs = list(values)
         for i, x in zip(at, given, strict=True):
             inputs[i] = x
-        return list(_Rerun(module).run(*inputs))
+        return list(_Rerun(module, rules).run(*inputs))
 
     for mode in {id(v.fake_mode): v.fake_mode for v in values if isinstance(v, Tensor)}.values():
         mode.numbers.clear()  # what is read is checked again
+    # a composite that stands for itself is a call of its parts, which the trace sees
+    parts = {op: rule for op, rule in rules.items() if getattr(op, "_op", None) is not rule}
     recording = core.set_grad_enabled(False)
     try:
         with exporting(), fx_traceback.preserve_node_meta():
-            return trace(run, [values[i] for i in at], decompositions=rules, gradients=False)
+            return trace(run, [values[i] for i in at], decompositions=parts, gradients=False)
     finally:
         core.set_grad_enabled(recording)
 

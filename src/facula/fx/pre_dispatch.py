@@ -13,9 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
-from facula.autograd.transforms.functionalization import simple_views
+from facula.autograd.transforms.functionalization import FunctionalLevel, simple_views
 from facula.autograd.transforms.levels import Level, Suspended
 from facula.fx import Node
+from facula.fx import _pytree as pytree
 from facula.fx.proxy_tensor import (
     PROGRAMS,
     ProxyTorchDispatchMode,
@@ -155,6 +156,27 @@ class ProgramLevel(Level):
         convert = _unchanged if same else Tensor.to
         overload = named_overload("aten", "to", name, Tensor.to)
         return self._whole(mode, overload, convert, (x, *rest), options)
+
+
+def called_whole(overload: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of a composite in a trace without writes, as one node; NotImplemented where it gives memory that it
+    was given, which only its parts tell of."""
+    level, mode = core.interpreters()[-1], get_proxy_mode()
+    assert isinstance(level, FunctionalLevel) and mode is not None
+    args, kwargs = pytree.tree_map(level.value_of, (args, kwargs))
+    with Suspended(level.below), disable_proxy_modes_tracing():
+        result = overload(*args, **kwargs)
+    given = {
+        core.storage_key(x) for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Tensor)
+    }
+    made = [x for x in pytree.tree_leaves(result) if isinstance(x, Tensor)]
+    if not made or any(core.storage_key(x) in given for x in made):
+        return NotImplemented
+    with Suspended(level.below):
+        mode.record(overload, args, kwargs, lambda *a, **k: result)
+    for x in made:
+        level.fresh(x)
+    return result
 
 
 def _trimmed(definition: Any, bound: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -17,6 +17,7 @@ from facula import core
 from facula.autograd.transforms.functional import functionalize
 from facula.core.errors import fail
 from facula.core.logs import get_logger
+from facula.export.core_forms import composites
 from facula.export.signature import ConstantArgument, InputKind, OutputKind
 from facula.fx import Node
 from facula.lower.decompositions.rules import overload, rule_of
@@ -51,7 +52,7 @@ class Translated:
 
 def prepared(program: Any, custom: Custom, opset: int) -> Any:
     """The program, without writes, with operators made of others until each has a form."""
-    program = program.run_decompositions({})
+    program = program.run_decompositions(composites())
     for _ in range(_ROUNDS):
         rules: dict[Any, Callable[..., Any]] = {}
         for node in program.graph.nodes:
@@ -62,7 +63,7 @@ def prepared(program: Any, custom: Custom, opset: int) -> Any:
                 rules[overload(operator_of(node.target))] = found
         if not rules:
             break
-        program = program.run_decompositions(rules)
+        program = program.run_decompositions({**composites(), **rules})
     return program
 
 

@@ -7,6 +7,8 @@ whole is but a shorter name.
 
 from __future__ import annotations
 
+import math
+
 from typing import Any
 
 from facula import core
@@ -23,7 +25,9 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if weight.dim() != 2 or input.dim() == 1:
         product = F.matmul(input, weight.t() if weight.dim() == 2 else weight)
         return product if bias is None else product + bias
-    rows = input if input.dim() == 2 else input.reshape(-1, input.shape[-1])
+    rows = (
+        input if input.dim() == 2 else input.reshape(math.prod(input.shape[:-1]), input.shape[-1])
+    )
     whole = bias is not None and bias.dim() == 1
     product = F.addmm(bias, rows, weight.t()) if whole else F.mm(rows, weight.t())
     if bias is not None and not whole:
