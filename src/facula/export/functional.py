@@ -49,7 +49,7 @@ def functional(
     Args:
         module: the graph, whose nodes know their values
         signature: what its inputs and outputs are
-        rules: operator -> function that computes it by others; composites without one stay calls, unless they give views
+        rules: operator -> function that computes it by others; composites without one stay, unless they give views
     """
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
     at = [i for i, n in enumerate(placeholders) if isinstance(n.meta["val"], (Tensor, SymInt))]

@@ -8,7 +8,6 @@ whole is but a shorter name.
 from __future__ import annotations
 
 import math
-
 from typing import Any
 
 from facula import core
