@@ -116,6 +116,7 @@ def test_lists_of_scalars_by_name_and_in_a_tensor():
         ([2.0], "Tensor list must have same number of elements as scalar list"),
         (facula.ones(2, 2), "to be of dimension 1. Got 2"),
         (facula.ones(4)[::2], "to be contiguous"),
+        (facula.tensor(2.0), "to be of dimension 1. Got 0"),
         (facula.ones(3), "match input of length 2 but got 3"),
         (facula.ones(2, device="meta"), "to be on CPU, got meta"),
     ],
@@ -124,3 +125,5 @@ def test_scalars_that_do_not_fit_are_named(scalars, text):
     ones = [facula.ones(2), facula.ones(3)]
     with pytest.raises(RuntimeError, match=text):
         facula._foreach_addcmul(ones, ones, ones, scalars=scalars)
+    with pytest.raises(RuntimeError, match=text):
+        facula._foreach_addcmul(ones, ones, ones, scalars)

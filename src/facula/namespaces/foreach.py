@@ -43,11 +43,17 @@ def function(name: str) -> Callable[..., Any] | None:
     count = len(parameters) - len(words)
 
     def foreach(self: Sequence[core.Tensor], *args: object, **kwargs: object) -> Any:
-        if words and len(args) >= count:  # lists of scalars come by position, too
-            kwargs = {**dict(zip(words, args[count - 1 :], strict=False)), **kwargs}
+        scalars = kwargs.pop("scalars", None) if words else None
+        if words and len(args) >= count:  # they come by position, too
+            scalars, kwargs = (
+                args[count - 1],
+                {**dict(zip(words[1:], args[count:], strict=False)), **kwargs},
+            )
             args = args[: count - 1]
-        if words and "scalars" in kwargs:  # the name of a list of numbers
-            kwargs[words[0]] = kwargs.pop("scalars")
+        if isinstance(scalars, core.Tensor):
+            scalars = _packed(name, scalars, len(self))
+        if scalars is not None:
+            kwargs[words[0]] = scalars
         rows = _rows(name, self, args, kwargs, strict)
         results = tuple([operator(*row, **named) for row, named in rows])
         return self if in_place else results
@@ -125,8 +131,8 @@ def _column(name: str, given: str, value: object, count: int) -> list[Any]:
                 name,
                 "Tensor list must have same number of elements as scalar list."
                 if numbers
-                else "Tensor lists must have the same number of tensors",
-                f"{count} and {len(value)} ({given})",
+                else f"Tensor lists must have the same number of tensors, got {count} and {len(value)}",
+                f"{count} tensors and {len(value)} items ({given})",
                 hint="give one item for each tensor, or one number for all",
             )
         return list(value)
