@@ -8,20 +8,17 @@ function that would see what the program has written to objects breaks the graph
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from facula import core
 from facula.capture.breaks import Break
 from facula.capture.values import NumberValue, ObjectValue, SequenceValue, TensorValue
 from facula.fx import Graph, GraphModule, _pytree
 
-if TYPE_CHECKING:
-    from facula.capture.symbolic import Symbolic
-
 __all__ = ["apart", "real_values"]
 
 
-def real_values(d: Symbolic, values: Sequence[Any]) -> list[Any]:
+def real_values(d: Any, values: Sequence[Any]) -> list[Any]:
     """The objects that values stand for now."""
     values = [d.force(value) for value in values]
     tensors = list(_tensors(d, values))
@@ -29,7 +26,7 @@ def real_values(d: Symbolic, values: Sequence[Any]) -> list[Any]:
     return [_real(d, value, found) for value in values]
 
 
-def apart(d: Symbolic, result: Any) -> Any:
+def apart(d: Any, result: Any) -> Any:
     """A result whose tensors are none that the program knows: they stay as they are now."""
 
     def copied(leaf: Any) -> Any:
@@ -40,7 +37,7 @@ def apart(d: Symbolic, result: Any) -> Any:
     return _pytree.tree_map(copied, result)
 
 
-def _tensors(d: Symbolic, values: Sequence[Any]) -> Any:
+def _tensors(d: Any, values: Sequence[Any]) -> Any:
     for value in map(d.force, values):
         if isinstance(value, TensorValue):
             yield value
@@ -48,7 +45,7 @@ def _tensors(d: Symbolic, values: Sequence[Any]) -> Any:
             yield from _tensors(d, value.items)
 
 
-def _real(d: Symbolic, value: Any, found: dict[int, Any]) -> Any:
+def _real(d: Any, value: Any, found: dict[int, Any]) -> Any:
     value = d.force(value)
     if isinstance(value, TensorValue):
         return found[id(value)]
@@ -63,14 +60,15 @@ def _real(d: Symbolic, value: Any, found: dict[int, Any]) -> Any:
     return d.constant_of(value)
 
 
-def _computed(d: Symbolic, tensors: list[TensorValue]) -> list[Any]:
+def _computed(d: Any, tensors: list[TensorValue]) -> list[Any]:
     """Tensors as the graph so far gives them."""
     if all(value.real is not None and not core.writes(value.fake) for value in tensors):
         return [value.real for value in tensors]
     if d.enclosing:
         raise Break("data-dependent-value", "a constant result inside of a transform")
     nodes = [d.node_of(value) for value in tensors]
-    graph, copies = Graph(), {}
+    graph = Graph()
+    copies: dict[Any, Any] = {}
     inputs = {value.node: value for value in d.inputs}
     for node in d.graph.nodes:
         if node.op != "output":

@@ -189,7 +189,7 @@ class _Function(nn.Module):
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
-        self.forward = function  # type: ignore[method-assign]
+        self.forward = function
 
 
 class _Captured:
