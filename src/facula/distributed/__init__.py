@@ -22,6 +22,7 @@ from facula.distributed.errors import (
     DistError,
     DistNetworkError,
     DistStoreError,
+    QueueEmptyError,
 )
 from facula.distributed.messages import P2POp, batch_isend_irecv, irecv, isend, recv, send
 from facula.distributed.object_operations import (
@@ -90,6 +91,7 @@ _LATER = (
     "argparse_util",
     "autograd",
     "checkpoint",
+    "collective_utils",
     "constants",
     "data_parallel",
     "device_mesh",
@@ -102,6 +104,7 @@ _LATER = (
     "optim",
     "pipeline",
     "pipelining",
+    "remote_device",
     "rpc",
     "run",
     "tensor",
@@ -112,6 +115,8 @@ _LATER = (
 def __getattr__(name: str):  # type: ignore[no-untyped-def]
     if name in _LATER:
         return importlib.import_module(f"facula.distributed.{name}")
+    if name == "breakpoint":
+        return importlib.import_module("facula.distributed.breakpoints").breakpoint
     if name in ("init_device_mesh", "DeviceMesh"):
         return getattr(importlib.import_module("facula.distributed.device_mesh"), name)
     raise _no_attribute(__name__, name)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["DistBackendError", "DistError", "DistNetworkError", "DistStoreError"]
+__all__ = [
+    "DistBackendError", "DistError", "DistNetworkError", "DistStoreError", "QueueEmptyError",
+]  # fmt: skip
 
 
 class DistError(RuntimeError):
@@ -44,4 +46,17 @@ class DistStoreError(DistError):
         ... except facula.distributed.DistStoreError:
         ...     print("nobody set it")
         nobody set it
+    """
+
+
+class QueueEmptyError(DistStoreError):
+    """A queue of a store has no value, and nobody waits for one.
+
+    Example:
+        >>> store = facula.distributed.HashStore()
+        >>> try:
+        ...     store.queue_pop("jobs", block=False)
+        ... except facula.distributed.QueueEmptyError:
+        ...     print("nothing to do")
+        nothing to do
     """

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 from facula.core.errors import fail
-from facula.distributed.errors import DistStoreError
+from facula.distributed.errors import DistStoreError, QueueEmptyError
 
 __all__ = ["FileStore", "HashStore", "PrefixStore", "Store", "seconds_of"]
 
@@ -203,9 +203,75 @@ class Store:
         pairs = [(k, as_bytes(v)) for k, v in zip(keys, values, strict=True)]
         self._change(lambda table: table.update(pairs))
 
+    def queue_push(self, key: str, value: object) -> None:
+        """Put a value behind those that wait in a queue."""
+        data = as_bytes(value)
+
+        def pushed(table: dict[str, bytes]) -> None:
+            first, last = _ends(table, key)
+            table[f"{key}/queue/{last}"] = data
+            table[f"{key}/queue"] = f"{first} {last + 1}".encode()
+
+        self._change(pushed)
+
+    def queue_pop(self, key: str, block: bool = True) -> bytes:
+        """The first value of a queue, which leaves it.
+
+        Args:
+            block: whether a value is waited for
+
+        Raises:
+            QueueEmptyError: none is there, and nobody waits.
+            DistStoreError: none came in time.
+        """
+        end = time.monotonic() + self._timeout.total_seconds()
+        while True:
+            found = self._queue_take(key)
+            if found is not None:
+                return found
+            if not block:
+                fail(QueueEmptyError, "Store.queue_pop", f"a value in the queue {key!r} was required", "none",
+                     hint="block=True waits for one")  # fmt: skip
+            left = end - time.monotonic()
+            if left <= 0:
+                fail(DistStoreError, "Store.queue_pop", f"a value in the queue {key!r} was required within "
+                     f"{self._timeout.total_seconds():g} s (wait timeout)", "none",
+                     hint="see whether the process that pushes runs")  # fmt: skip
+            time.sleep(min(left, _PAUSE))
+
+    def _queue_take(self, key: str) -> bytes | None:
+        """The first value of a queue, if there is one."""
+
+        def taken(table: dict[str, bytes]) -> bytes | None:
+            first, last = _ends(table, key)
+            if first == last:
+                return None
+            if first + 1 == last:
+                del table[f"{key}/queue"]
+            else:
+                table[f"{key}/queue"] = f"{first + 1} {last}".encode()
+            return table.pop(f"{key}/queue/{first}")
+
+        return self._change(taken)
+
+    def queue_len(self, key: str) -> int:
+        """How many values wait in a queue."""
+
+        def counted(table: dict[str, bytes]) -> int:
+            first, last = _ends(table, key)
+            return last - first
+
+        return self._change(counted)
+
     def has_extended_api(self) -> bool:
         """Whether `append`, `multi_get` and `multi_set` work."""
         return True
+
+
+def _ends(table: dict[str, bytes], key: str) -> tuple[int, int]:
+    """The numbers of a queue's first value and of the one that comes next."""
+    first, last = table.get(f"{key}/queue", b"0 0").split()
+    return int(first), int(last)
 
 
 class HashStore(Store):
@@ -393,3 +459,14 @@ class PrefixStore(Store):
     def multi_set(self, keys: Sequence[str], values: Sequence[Any]) -> None:
         """Keep several values at once."""
         self._store.multi_set([self._key(key) for key in keys], values)
+
+    def queue_push(self, key: str, value: object) -> None:
+        """Put a value behind those that wait in a queue."""
+        self._store.queue_push(self._key(key), value)
+
+    def _queue_take(self, key: str) -> bytes | None:
+        return self._store._queue_take(self._key(key))
+
+    def queue_len(self, key: str) -> int:
+        """How many values wait in a queue."""
+        return self._store.queue_len(self._key(key))

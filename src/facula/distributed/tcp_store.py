@@ -72,7 +72,7 @@ def _unpacked(x: object) -> Any:
 #: what clients may ask for
 _REQUESTS = frozenset(
     ("set", "add", "append", "compare_set", "delete_key", "num_keys", "check", "multi_set", "wait",
-     "multi_get")
+     "multi_get", "queue_push", "_queue_take", "queue_len")
 )  # fmt: skip
 
 
@@ -361,6 +361,17 @@ class TCPStore(Store):
     def multi_set(self, keys: Sequence[str], values: Sequence[Any]) -> None:
         """Keep several values at once."""
         self._ask("multi_set", list(keys), [as_bytes(v) for v in values])
+
+    def queue_push(self, key: str, value: object) -> None:
+        """Put a value behind those that wait in a queue."""
+        self._ask("queue_push", key, as_bytes(value))
+
+    def _queue_take(self, key: str) -> bytes | None:
+        return self._ask("_queue_take", key)
+
+    def queue_len(self, key: str) -> int:
+        """How many values wait in a queue."""
+        return self._ask("queue_len", key)
 
     def close(self) -> None:
         """Close the connection, and the server where this process has it."""

@@ -45,6 +45,10 @@ _MODULES = {
         for name in ("tensor", "_tensor")
     },
     "facula.distributed._functional_collectives": "facula.distributed.functional_collectives",
+    **{
+        f"facula.distributed.optim.functional_{name}": "facula.distributed.optim.functional"
+        for name in ("adadelta", "adagrad", "adam", "adamax", "adamw", "rmsprop", "rprop", "sgd")
+    },
     "facula.nn.parallel.distributed": "facula.distributed.data_parallel",
     "facula.nn.parallel.scatter_gather": "facula.nn.parallel.copies",
     "facula.distributions.constraint_registry": "facula.distributions.registry",

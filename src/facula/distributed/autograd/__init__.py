@@ -11,6 +11,7 @@ where the backward pass goes on from the tensors that were sent. What comes to a
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import itertools
 import threading
 from collections.abc import Iterator
@@ -19,17 +20,23 @@ from typing import Any
 from facula import autograd, core
 from facula.autograd.graph import leaves_reached
 from facula.core.errors import fail
+from facula.distributed import world
 from facula.distributed.rpc.options import WorkerInfo
 from facula.distributed.rpc.requests import STATE, agent, request, seconds_of
 from facula.namespaces.futures import collect_all
 
-__all__ = ["backward", "context", "get_gradients"]
+__all__ = ["backward", "context", "get_gradients", "is_available"]
 
 Tensor = core.Tensor
 #: the context, and a number of the call within the program
 Ticket = tuple[int, tuple[int, int]]
 _LOCAL = threading.local()
 _NUMBERS = itertools.count()
+
+
+def is_available() -> bool:
+    """Whether there are gradients across workers: there may be remote calls, and gRPC is installed."""
+    return world.is_available() and importlib.util.find_spec("grpc") is not None
 
 
 class _Context:

@@ -24,6 +24,16 @@ __all__ = [
     "set_model_state_dict", "set_optimizer_state_dict", "set_state_dict",
 ]  # fmt: skip
 
+#: the kinds of values in states, for annotations
+PrimitiveType = DTensor | core.Tensor | int | float | str
+ValueType = (
+    PrimitiveType | list[PrimitiveType] | tuple[PrimitiveType, ...] | dict[str, PrimitiveType]
+)
+DictValueType = dict[str, ValueType]
+ListDictValueType = list[DictValueType]
+OptimizerStateType = dict[str, DictValueType | ListDictValueType]
+FQNS_T = set[str]
+
 #: parts of names that wrappers add
 _WRAPPERS = ("_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_orig_mod.")
 

@@ -94,13 +94,21 @@ class ZeroRedundancyOptimizer(Optimizer):
 
     def step_exchanged(self, closure: Callable[[], Any] | None = None) -> Any:
         """A step, whoever asks for it: the hook of the exchange, or `step()`."""
-        self._options(self.param_groups, self.optim.param_groups)
+        self.take_options()
         loss = self.optim.step(closure) if closure is not None else self.optim.step()
+        self.share()
+        return loss
+
+    def take_options(self) -> None:
+        """Have this rank's optimizer step with the options of the groups."""
+        self._options(self.param_groups, self.optim.param_groups)
+
+    def share(self) -> None:
+        """Give all ranks what this one has updated, and take theirs."""
         self._options(self.optim.param_groups, self.param_groups)
         for rank in range(self.process_group.size()):
             spread([p for p in self._all() if self._owner[id(p)] == rank], self.process_group, rank)
         self._whole = None
-        return loss
 
     @staticmethod
     def _options(source: list[dict[str, Any]], target: list[dict[str, Any]]) -> None:

@@ -16,6 +16,7 @@ from facula.core.errors import fail
 from facula.distributed.errors import DistStoreError
 from facula.distributed.rendezvous import meet, release_store
 from facula.distributed.rpc.agent import Agent, grpc_module
+from facula.distributed.rpc.calls import rpc_async, rpc_sync
 from facula.distributed.rpc.gathering import all_gather as _all_gather
 from facula.distributed.rpc.gathering import barrier as _barrier
 from facula.distributed.rpc.gathering import is_initialized as _is_current_rpc_agent_set
@@ -26,11 +27,12 @@ from facula.distributed.rpc.options import (
     WorkerInfo,
 )
 from facula.distributed.rpc.requests import STATE, agent, answer, request, tell
+from facula.distributed.rpc.rref import RRef, remote
 from facula.distributed.stores import HashStore, PrefixStore, Store
 
 # the last five are PyTorch's private names, which libraries of graphs call
 __all__ = [
-    "get_rpc_timeout", "get_worker_info", "init_rpc", "shutdown",
+    "RRef", "get_rpc_timeout", "get_worker_info", "init_rpc", "remote", "rpc_async", "rpc_sync", "shutdown",
     "_all_gather", "_barrier", "_is_current_rpc_agent_set", "_require_initialized", "_set_rpc_timeout",
 ]  # fmt: skip
 

@@ -215,7 +215,9 @@ def _left(owner: WorkerInfo, key: Key, fork_key: Key, ready: Future | None) -> N
 class _Proxy:
     """The methods of a remote value."""
 
-    def __init__(self, reference: RRef, call: Callable[..., Any], timeout: float) -> None:
+    def __init__(
+        self, reference: RRef, call: Callable[..., Any], timeout: float = UNSET_TIMEOUT
+    ) -> None:
         self._reference, self._call, self._timeout = reference, call, timeout
 
     def __getattr__(self, name: str) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from facula.distributed.device_mesh import DeviceMesh
 from facula.distributed.tensor.placement_types import Placement, Shard
 
-__all__ = ["compute_local_shape_and_global_offset"]
+__all__ = ["compute_local_shape_and_global_offset", "piece_at"]
 
 
 def compute_local_shape_and_global_offset(
@@ -20,6 +20,16 @@ def compute_local_shape_and_global_offset(
     place = mesh.get_coordinate()
     if place is None:
         return (0,), ()
+    return piece_at(global_shape, mesh, place, placements)
+
+
+def piece_at(
+    global_shape: Sequence[int],
+    mesh: DeviceMesh,
+    place: Sequence[int],
+    placements: Sequence[Placement],
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shape of the piece of a rank at some place of the mesh, and where it begins."""
     shape, offset = list(global_shape), [0] * len(global_shape)
     for mesh_dim, placement in enumerate(placements):
         if isinstance(placement, Shard):

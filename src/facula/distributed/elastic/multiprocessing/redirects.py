@@ -7,6 +7,7 @@ Keeps true: what was written before goes where it went before.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from functools import partial
 
 from facula.core.errors import fail
 
-__all__ = ["redirect", "redirect_stderr", "redirect_stdout"]
+__all__ = ["get_libc", "redirect", "redirect_stderr", "redirect_stdout"]
 
 
 @contextlib.contextmanager
@@ -51,6 +52,11 @@ def redirect(std: str, to_file: str) -> Iterator[None]:
             os.dup2(before, number)
     finally:
         os.close(before)
+
+
+def get_libc() -> ctypes.CDLL:
+    """The C library of this process, whose own buffers of streams it can flush."""
+    return ctypes.CDLL(None)
 
 
 redirect_stdout = partial(redirect, "stdout")

@@ -10,8 +10,9 @@ from collections import Counter
 from typing import Any
 
 from facula.distributed.process_group import LISTENERS
+from facula.distributed.tensor.debug._visualize_sharding import visualize_sharding
 
-__all__ = ["CommDebugMode"]
+__all__ = ["CommDebugMode", "visualize_sharding"]
 
 
 class CommDebugMode:
