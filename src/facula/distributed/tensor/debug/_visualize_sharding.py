@@ -51,7 +51,7 @@ def _table(dtensor: DTensor) -> str:
         if 0 in shape:
             continue
         ranges = tuple((a, a + n - 1) for a, n in zip(start, shape, strict=True))
-        rank = int(mesh.mesh[place].item())
+        rank: Any = mesh.mesh[place].item()
         held.setdefault(ranges, []).append(f"{mesh.device_type}:{rank}")
     axes = [sorted({ranges[dim] for ranges in held}) for dim in range(dtensor.dim())]
     columns = [""] + [f"{names[-1]} {a}-{b}" for a, b in axes[-1]]
