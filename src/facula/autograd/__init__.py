@@ -277,8 +277,8 @@ def grad(
         )
     outputs, inputs = _lasting(outputs), _lasting(inputs)
     if core.FUNCTION_MODES or _overridden(outputs, inputs):
-        words = {"retain_graph": retain_graph, "create_graph": create_graph}
-        words |= {"only_inputs": only_inputs, "allow_unused": allow_unused}
+        words = {"retain_graph": retain_graph, "create_graph": create_graph, "only_inputs": only_inputs,
+                 "allow_unused": allow_unused}  # fmt: skip
         words |= {"is_grads_batched": is_grads_batched, "materialize_grads": materialize_grads}
         return _by_override(outputs, inputs, grad_outputs, words)
     allow = materialize_grads if allow_unused is None else allow_unused
@@ -290,10 +290,8 @@ def grad(
             FutureWarning,
             stacklevel=2,
         )
-    if isinstance(inputs, (Tensor, graph.GradientEdge)):
-        input_tuple: tuple = (inputs,)
-    else:
-        input_tuple = tuple(inputs)
+    single = isinstance(inputs, (Tensor, graph.GradientEdge))
+    input_tuple = (inputs,) if single else tuple(inputs)
     output_tuple = _as_tuple(outputs)
     given = (None,) * len(output_tuple) if grad_outputs is None else _as_tuple(grad_outputs)
     grads = _make_gradients("grad", output_tuple, given, is_grads_batched)

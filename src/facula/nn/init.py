@@ -563,6 +563,10 @@ def sparse_(
     return tensor
 
 
+_no_grad_uniform_, _no_grad_normal_, _no_grad_fill_ = uniform_, normal_, constant_
+_no_grad_trunc_normal_, _no_grad_zero_ = trunc_normal_, zeros_
+
+
 def _deprecated(function: Callable) -> Callable:
     new = function.__name__
     old = new[:-1]

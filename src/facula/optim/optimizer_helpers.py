@@ -49,15 +49,13 @@ def _use_grad_for_differentiable(function: Callable[..., Any]) -> Callable[..., 
 
 
 def _get_value(x: Any) -> Any:
-    """A number, of a tensor its element; in code that is compiled the tensor itself."""
-    if facula.compiler.is_compiling():
-        return x
+    """A number, of a tensor its element."""
     return x.item() if isinstance(x, core.Tensor) else x
 
 
 def _stack_if_compiling(x: Any) -> Any:
-    """Tensors as one in code that is compiled, the list otherwise."""
-    return facula.stack(x) if facula.compiler.is_compiling() else x
+    """The list itself: lists of tensors go through captured code as they are."""
+    return x
 
 
 def _dispatch_sqrt(x: Any) -> Any:

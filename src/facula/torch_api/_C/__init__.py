@@ -209,6 +209,13 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Names of TorchScript's types and graphs, which lie above and are imported when they are asked for."""
     if not name.startswith("__"):
+        if name.startswith(("_jit_", "_debug_")):
+            # lazily: few programs set these
+            from . import _executor
+
+            switch = _executor.named(name)
+            if switch is not None:
+                return switch
         found = getattr(import_module("facula.jit.extension_names"), name, None)
         if found is not None:
             return found

@@ -3,6 +3,6 @@
 Re-exports; `call_for_per_sample_grads` (`facula.nn.utils._per_sample_grad`) is what programs call.
 """
 
-from .expanded_weight import ExpandedWeight
+from facula.nn.utils._expanded_weights.expanded_weight import ExpandedWeight
 
 __all__ = ["ExpandedWeight"]
