@@ -344,3 +344,27 @@ def test_patterns_in_graphs():
     assert is_match(modules, nodes[2], (nn.ReLU, MatchAllNode))
     assert not is_match(modules, nodes[2], (nn.ReLU, nn.Conv2d))
     assert not is_match(modules, nodes[1], nn.ReLU)
+
+
+def test_parts_of_modules_that_stay_calls_are_not_trained():
+    class Closed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+
+        def forward(self, x):
+            return self.layer(x)
+
+    model, x = nn.Sequential(nn.Linear(3, 3), Closed()).train(), facula.randn(4, 3)
+    settings = C.PrepareCustomConfig().set_non_traceable_module_classes([Closed])
+    mapping = Q.get_default_qat_qconfig_mapping("x86")
+    prepared = prepare_qat_fx(model, mapping, (x,), prepare_custom_config=settings)
+    assert type(getattr(prepared, "1").layer) is nn.Linear
+    assert type(getattr(prepared, "0")) is not nn.Linear
+
+
+def test_transposed_convolutions_with_scales_by_channel_are_refused_early():
+    model, x = nn.Sequential(nn.ConvTranspose2d(1, 1, 1)).eval(), facula.randn(1, 1, 1, 1)
+    mapping = Q.QConfigMapping().set_global(Q.get_default_qconfig("fbgemm"))
+    with pytest.raises(AssertionError, match="Per channel weight observer is not supported yet"):
+        prepare_fx(model, mapping, (x,))

@@ -203,7 +203,10 @@ def _train_layers(model: Any, backend: BackendConfig) -> None:
         for config in backend.configs
         if config.qat_module is not None
     }
+    called = {n.target for n in model.graph.nodes if n.op == "call_module"}
     for name, module in list(model.named_modules()):
+        if name not in called:
+            continue  # it is a part of a module that stays as it is
         target, config = table.get(type(module)), getattr(module, "qconfig", None)
         if target is None or config is None or not name:
             continue

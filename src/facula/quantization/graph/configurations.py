@@ -16,7 +16,7 @@ from facula.quantization import observer as ob
 from facula.quantization.backend_config.classes import DTypeConfig, DTypeWithConstraints
 from facula.quantization.graph.matching import Match, same_call
 from facula.quantization.modules import intrinsic as nni
-from facula.quantization.qconfig import QConfig, qconfig_equals
+from facula.quantization.qconfig import QConfig, assert_valid_qconfig, qconfig_equals
 from facula.quantization.utils import get_qconfig_dtypes
 
 _MISSING = object()
@@ -98,6 +98,7 @@ def configure(model: Any, mapping: Any, scopes: dict[str, tuple[str, Any]]) -> d
             config = _of_module(mapping, node.target, kinds, whole)
             first = kinds[1] if isinstance(module, nni._FusedModule) else kinds[-1]
             config = _at(mapping, node.target.rpartition(".")[0], first, counts, config)
+            assert_valid_qconfig(config, module)
             module.qconfig = config
         elif node.op in ("call_function", "call_method"):
             own = _of_type(mapping, node.target, whole)
