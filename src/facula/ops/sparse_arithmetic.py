@@ -195,7 +195,11 @@ def _multiply_dense(sparse: SparseTensor, dense: Tensor) -> Any:
 
 
 def _multiply_sparse(a: SparseTensor, b: SparseTensor) -> Any:
-    """The elements that both operands specify."""
+    """The elements that both operands specify; one without dimensions is a number."""
+    for whole, number in ((a, b), (b, a)):
+        if whole.dim() and not number.dim():
+            factor = values_of(number).sum(dtype=number.dtype)
+            return rebuilt(whole, values_of(whole) * factor)
     _same_shape("mul", a, b)
     if same_places(a, b) and (a._form is not COO or a._unique):
         return rebuilt(a, values_of(a) * values_of(b))
@@ -224,7 +228,7 @@ def _multiply_sparse(a: SparseTensor, b: SparseTensor) -> Any:
 @rule("div")
 def div(self: Any, other: object, rounding_mode: Any) -> Any:
     """``self / other`` of a sparse tensor by a number or a 0-d tensor."""
-    _check_divisor(self, other)
+    _check_divisor(self, other, rounding_mode)
     if rounding_mode is not None:
         self = coalesced(self) if self._form is COO else self
     return rebuilt(self, F.div(values_of(self), other, rounding_mode=rounding_mode))
@@ -242,13 +246,14 @@ def floor_divide(self: Any, other: object) -> Any:
     return div(self, other, "floor")
 
 
-def _check_divisor(self: SparseTensor, other: object) -> None:
+def _check_divisor(self: SparseTensor, other: object, rounding_mode: Any) -> None:
     sparse = isinstance(other, SparseTensor)
     if sparse or not isinstance(self, SparseTensor) or (isinstance(other, Tensor) and other.dim()):
         fail(
             RuntimeError,
             "div",
-            "Sparse division requires a scalar or zero-dim dense tensor divisor",
+            f"Sparse {'floor ' if rounding_mode == 'floor' else ''}division requires a scalar or "
+            "zero-dim dense tensor divisor",
             "a sparse divisor"
             if sparse
             else list(other.shape)
