@@ -368,3 +368,42 @@ def test_transposed_convolutions_with_scales_by_channel_are_refused_early():
     mapping = Q.QConfigMapping().set_global(Q.get_default_qconfig("fbgemm"))
     with pytest.raises(AssertionError, match="Per channel weight observer is not supported yet"):
         prepare_fx(model, mapping, (x,))
+
+
+def test_a_layer_that_is_called_twice_has_a_scale_for_each_call():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.norm = nn.Linear(3, 3), nn.BatchNorm2d(2)
+
+        def forward(self, x):
+            y = self.layer(x) * 1.0
+            return self.layer(y * 20.0) + self.norm(self.norm(x) * 5.0)
+
+    facula.manual_seed(5)
+    model, x = Model().eval(), facula.randn(4, 2, 3, 3)
+    prepared = _seen(model, x, Q.get_default_qconfig_mapping("x86"))
+    made, reference = convert_fx(prepared), convert_to_reference_fx(prepared)
+    quantized = [m for m in made.modules() if type(m) is nn.quantized.Linear]
+    assert len({m.scale for m in quantized}) == 2
+    step = max(m.scale for m in quantized)
+    assert (made(x) - reference(x)).abs().max() <= 3 * step
+
+
+def test_one_call_of_a_layer_may_stay_in_floats():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+
+        def forward(self, x):
+            y = self.layer(x)
+            return self.layer(facula.sin(y))
+
+    facula.manual_seed(6)
+    model, x = Model().eval(), facula.randn(8, 3)
+    mapping = Q.QConfigMapping().set_module_name_object_type_order(
+        "", nn.Linear, 1, Q.default_qconfig
+    )
+    made = convert_fx(_seen(model, x, mapping))
+    assert (made(x) - model(x)).abs().max() < 0.1

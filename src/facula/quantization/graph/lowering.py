@@ -225,20 +225,14 @@ class Lowering:
         target = self._target(module, layer, classes, relu, fused)
         if target is None:
             return None
-        key = (source.target, target)
+        chosen = float(self._constant(scale)), int(self._constant(zero))
+        key = (source.target, target, *chosen)
         if key not in self.done:
-            made = target.from_reference(
-                layer, float(self._constant(scale)), int(self._constant(zero))
-            )
+            made = target.from_reference(layer, *chosen)
             if hasattr(made, "negative_slope") and fused:
                 made.negative_slope = module[1].negative_slope
             self.done[key] = made
-        elif (self.done[key].scale, self.done[key].zero_point) != (
-            float(self._constant(scale)),
-            int(self._constant(zero)),
-        ):
-            return None
-        self._put(source.target, self.done[key])
+        self._place(source, self.done[key])
         source.args = (given, *source.args[1:])
         return source
 
@@ -251,6 +245,15 @@ class Lowering:
                 return getattr(nnq, kind.__name__)
             return classes[1] if relu is None and type(module[1]) is nn.ReLU else None
         return classes[0] if relu is None else classes[1]
+
+    def _place(self, node: Any, module: Any) -> None:
+        """Let a call go to another module: in the place of its own, where nothing else calls that."""
+        calls = [n for n in self.graph.nodes if n.op == "call_module" and n.target == node.target]
+        if len(calls) > 1:
+            parent, last = fuse._parent(self.model, node.target)
+            head = node.target[: len(node.target) - len(last)]
+            node.target = head + free_name(parent, f"{last}_")
+        self._put(node.target, module)
 
     def _put(self, name: str, module: Any) -> None:
         parent, last = fuse._parent(self.model, name)
@@ -397,7 +400,7 @@ class Lowering:
             )
             made = target.from_float(module)
             made.train(module.training)
-            self._put(source.target, made)
+            self._place(source, made)
         source.args = (given, *source.args[1:])
         return source
 
@@ -472,7 +475,7 @@ class Lowering:
         key = (node.target, target)
         if key not in self.done:
             self.done[key] = target.from_reference(layer)
-        self._put(node.target, self.done[key])
+        self._place(node, self.done[key])
         node.args = (numbers, *node.args[1:])
         if relu is not None:
             relu.replace_all_uses_with(node)
@@ -521,7 +524,7 @@ class Lowering:
         key = (node.target, target)
         if key not in self.done:
             self.done[key] = target.from_reference(layer)
-        self._put(node.target, self.done[key])
+        self._place(node, self.done[key])
 
     def _asks_size(self, node: Any) -> bool:
         """Sizes are those of the integers, too."""
