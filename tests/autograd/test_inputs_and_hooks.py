@@ -108,3 +108,42 @@ def test_what_can_be_gone_through_once_names_inputs_and_outputs():
         assert all(facula.equal(g, e) for g, e in zip(found, expected, strict=True))
     found = facula.autograd.grad(iter([loss]), layer.parameters(), iter([facula.tensor(3.0)]))
     assert all(facula.equal(g, 3 * e) for g, e in zip(found, expected, strict=True))
+
+
+def _shown_slope(function, at):
+    """The gradient of a function of one number, and the slope between two neighbours."""
+    x = facula.tensor(at, dtype=facula.float64, requires_grad=True)
+    (found,) = facula.autograd.grad(function(x), x)
+    step = 1e-6
+    with facula.no_grad():
+        return found.item(), ((function(x + step) - function(x - step)) / (2 * step)).item()
+
+
+def test_settings_that_are_learned_get_gradients():
+    functional = facula.nn.functional
+    x = facula.arange(24, dtype=facula.float64).reshape(2, 4, 3) / 10 + 0.1
+
+    def sampled(tau):
+        facula.manual_seed(3)
+        return (functional.gumbel_softmax(x, tau) * x).sum()
+
+    for function, at in (
+        (sampled, 1.5),
+        (lambda k: functional.local_response_norm(x, 3, k, 0.5, 2.0).sum(), 0.2),
+        (lambda k: functional.local_response_norm(x, 3, 0.2, k, 2.0).sum(), 0.5),
+        (lambda k: functional.local_response_norm(x, 3, 0.2, 0.5, k).sum(), 2.0),
+        (lambda eps: functional.normalize(x[0], eps=eps).sum(), 5.0),
+        (lambda m: functional.triplet_margin_with_distance_loss(x, x, x + 1, margin=m), 3.0),
+    ):
+        found, slope = _shown_slope(function, at)
+        assert found == pytest.approx(slope, rel=1e-5) and found != 0
+
+
+def test_a_float_that_would_lose_its_gradient_is_refused():
+    p = facula.tensor(0.1, requires_grad=True)
+    with pytest.raises(TypeError, match="must be float, not Tensor"):
+        facula.nn.functional.dropout(facula.ones(3), p)
+    with pytest.raises(TypeError, match="argument 'atol'"):
+        facula.isclose(facula.ones(2), facula.ones(2), 0.1, p)
+    with facula.no_grad():
+        assert facula.isclose(facula.ones(2), facula.ones(2), 0.1, p).all()

@@ -604,7 +604,7 @@ def _triplets(
 @_loss(
     "triplet_margin_with_distance_loss(Tensor anchor, Tensor positive, Tensor negative, *, any "
     "distance_function=None, "
-    "float margin=1.0, bool swap=False, str reduction='mean') -> Tensor",
+    "Operand margin=1.0, bool swap=False, str reduction='mean') -> Tensor",
     autocast=None,
 )
 def triplet_margin_with_distance_loss(
@@ -612,7 +612,7 @@ def triplet_margin_with_distance_loss(
     positive: Any,
     negative: Any,
     distance_function: Any,
-    margin: float,
+    margin: Any,
     swap: bool,
     reduction: str,
 ) -> Any:

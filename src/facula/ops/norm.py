@@ -376,7 +376,7 @@ def rms_norm(input, normalized_shape, weight, eps):
 
 
 @composite(
-    "local_response_norm(Tensor input, int size, float alpha=1e-4, float beta=0.75, float k=1.0) "
+    "local_response_norm(Tensor input, int size, Operand alpha=1e-4, Operand beta=0.75, Operand k=1.0) "
     "-> Tensor",
     names=("nn.functional.local_response_norm",),
     out=False,

@@ -282,7 +282,7 @@ def pairwise_distance(x1, x2, p, eps, keepdim):
 
 
 @composite(
-    "normalize(Tensor input, float p=2.0, int? dim=1, float eps=1e-12) -> Tensor",
+    "normalize(Tensor input, float p=2.0, int? dim=1, Operand eps=1e-12) -> Tensor",
     names=("nn.functional.normalize",),
     inlined=True,
 )

@@ -216,7 +216,7 @@ def softmin(input, dim, _stacklevel, dtype):
 
 
 @composite(
-    "gumbel_softmax(Tensor logits, float tau=1, bool hard=False, float eps=1e-10, int dim=-1) -> "
+    "gumbel_softmax(Tensor logits, Operand tau=1, bool hard=False, float eps=1e-10, int dim=-1) -> "
     "Tensor",
     names=("nn.functional.gumbel_softmax",),
     out=False,
