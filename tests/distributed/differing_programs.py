@@ -1,4 +1,4 @@
-"""What ranks do in `test_bad_input.py`: one of them gives something else than the others, or nothing."""
+"""What ranks do in `test_ranks_that_differ.py`: one of them gives something else than the others, or nothing."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ ENGINES: dict[str, dict[str, str]] = {
 
 def run(engine: str, program: str, size: int = 3) -> list[Any]:
     start = ranks.run_under_mpi if "mpi" in engine else ranks.run
-    return start(program, size, script="bad_input_programs.py", environment=ENGINES[engine])
+    return start(program, size, script="differing_programs.py", environment=ENGINES[engine])
 
 
 @pytest.mark.parametrize("engine", ENGINES)
