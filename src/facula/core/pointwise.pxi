@@ -402,7 +402,11 @@ cdef object binary(Op op, object a, object b):
 
 cdef inline bint operand_like(object x):
     """A tensor, a number, or a NumPy scalar."""
-    return isinstance(x, (Tensor, float, int, complex)) or hasattr(x, "dtype") and hasattr(x, "item") and getattr(x, "ndim", 1) == 0
+    if isinstance(x, (Tensor, float, int, complex)):
+        return True
+    # what takes part in calls itself, as the proxies of a trace, is asked nothing else: an answer may be a part of the trace
+    return (not hasattr(type(x), "__torch_function__") and hasattr(x, "dtype") and hasattr(x, "item") and
+            getattr(x, "ndim", 1) == 0)
 
 
 cdef object inplace_binary(Op op, object a, object b):

@@ -8,6 +8,8 @@ Keeps true: values are not changed; where a signature is not known, the answer i
 from __future__ import annotations
 
 import inspect
+import types
+import typing
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -131,19 +133,25 @@ def create_type_hint(x: object) -> Any:
         return x
     if not x:
         return list[Any] if isinstance(x, list) else tuple[Any, ...]
-    first = x[0]
-    same = (
-        all(isinstance(t, type) and issubclass(t, first) for t in x)
-        if isinstance(first, type)
-        else False
-    )
-    inner: Any = first if same else Any
+    kinds = [t for t in x if isinstance(t, type)]
+    bases = [t for t in kinds if len(kinds) == len(x) and all(issubclass(u, t) for u in kinds)]
+    inner: Any = bases[0] if bases else Any
     return list[inner] if isinstance(x, list) else tuple[inner, ...]
 
 
 def type_matches(signature_type: Any, argument_type: Any) -> bool:
     """Whether a value of one type may stand for another."""
     if signature_type is Any or signature_type is argument_type:
+        return True
+    origin, parts = typing.get_origin(signature_type), typing.get_args(signature_type)
+    if origin in (typing.Union, types.UnionType):
+        return any(type_matches(part, argument_type) for part in parts)
+    if origin is list and parts:
+        if typing.get_origin(argument_type) in (list, tuple):
+            given = [part for part in typing.get_args(argument_type) if part is not Ellipsis]
+            return all(type_matches(parts[0], part) for part in given)
+        return type_matches(parts[0], argument_type)  # one value stands for a list of it
+    if signature_type is int and argument_type is core.dtype:
         return True
     both = isinstance(signature_type, type) and isinstance(argument_type, type)
     return both and issubclass(argument_type, signature_type)

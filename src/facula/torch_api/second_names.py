@@ -103,6 +103,8 @@ _MODULES = {
     "facula.distributions.exp_family": "facula.distributions.distribution",
     "facula.distributions.relaxed_categorical": "facula.distributions.composed",
     "facula.autograd.variable": "facula.autograd",
+    "facula.accelerator.memory": "facula.accelerator",
+    "facula.signal.windows.windows": "facula.signal.windows",
     "facula.tensor": "facula._tensor",
     "facula.utils._foreach_utils": "facula.optim.tensor_groups",
     "facula.cpu.amp.autocast_mode": "facula.cpu.amp",

@@ -16,7 +16,13 @@ from facula.fx.graph_module import GraphModule
 from facula.fx.node import Node, Target, map_aggregate, map_arg
 from facula.fx.passes.shape_prop import ShapeProp
 
-__all__ = ["get_size_of_all_nodes", "get_size_of_node", "replace_target_nodes_with", "size_bytes"]
+__all__ = [
+    "get_size_of_all_nodes",
+    "get_size_of_node",
+    "get_tensor_meta",
+    "replace_target_nodes_with",
+    "size_bytes",
+]
 
 
 class size_bytes(NamedTuple):
@@ -74,6 +80,33 @@ class _Leaf:
 
 def _unwrapped(function: Callable[..., Any]) -> Any:
     return lambda x: function(x.value if isinstance(x, _Leaf) else x)
+
+
+def get_tensor_meta(node: Node) -> Any:
+    """What `ShapeProp` found out of a node's result.
+
+    Args:
+        node: the node.
+
+    Raises:
+        RuntimeError: nothing is known.
+
+    Example:
+        >>> from facula.fx.passes import graph_manipulation, shape_prop
+        >>> traced = facula.fx.symbolic_trace(lambda x: x + 1)
+        >>> _ = shape_prop.ShapeProp(traced).propagate(facula.ones(2, 3))
+        >>> graph_manipulation.get_tensor_meta(list(traced.graph.nodes)[1]).shape
+        facula.Size([2, 3])
+    """
+    found = node.meta.get("tensor_meta")
+    if found is None:
+        fail(
+            RuntimeError,
+            "get_tensor_meta",
+            f"the shape of node {node} was required: Node {node} has no tensor metadata associated with it!",
+            hint="run ShapeProp first",
+        )
+    return found
 
 
 def get_size_of_node(fx_module: GraphModule, node: Node) -> size_bytes:

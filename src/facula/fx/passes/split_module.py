@@ -18,7 +18,7 @@ from facula.fx.graph import Graph
 from facula.fx.graph_module import GraphModule
 from facula.fx.node import Node, map_arg
 
-__all__ = ["Partition", "split_module"]
+__all__ = ["Partition", "split_module", "split_module_simple"]
 
 
 class Partition:
@@ -61,12 +61,34 @@ def split_module(
         partition_affix: put before the numbers in `submod_<affix>_<part>`.
         tuple_return: parts with one result return it in a tuple.
     """
+    root_m = m if root_m is None else root_m
     parts, owner = _parts(m, split_callback, partition_affix)
     _connect(m, parts, owner)
     order = _ordered(parts, bool(keep_original_order))
     for name in order:
         _fill(parts[name], root_m, qualname_map, tuple_return)
     return _assemble(m, root_m, parts, order, owner, tuple_return)
+
+
+def split_module_simple(
+    m: GraphModule, node_to_partition: dict[Node, int], *, partition_affix: str | None = None
+) -> GraphModule:
+    """Splits a graph module by a table of its nodes.
+
+    Args:
+        m: the module.
+        node_to_partition: the number of the part of every node that calls something.
+        partition_affix: put before the numbers in `submod_<affix>_<part>`.
+
+    Example:
+        >>> from facula.fx.passes.split_module import split_module_simple
+        >>> traced = facula.fx.symbolic_trace(lambda x: x.sin().cos())
+        >>> _, y, z, _ = traced.graph.nodes
+        >>> made = split_module_simple(traced, {y: 0, z: 1})
+        >>> [name for name, _ in made.named_children()]
+        ['submod_0', 'submod_1']
+    """
+    return split_module(m, m, node_to_partition.__getitem__, partition_affix=partition_affix)
 
 
 def _parts(
@@ -162,7 +184,7 @@ def _local(part: Partition, root: nn.Module, path: str, qualname_map: Any) -> st
         value = getattr(value, piece)
     name = path.replace(".", "_")
     part.targets[name] = value
-    if qualname_map is not None:
+    if qualname_map is not None and isinstance(value, nn.Module):
         qualname_map[f"{part.submod_name}.{name}"] = path
     return name
 

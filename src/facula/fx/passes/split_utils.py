@@ -6,18 +6,54 @@ Keeps true: submodules are called in the order that is given, and have the tags 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from facula.core.errors import fail
+from facula.fx.graph import Graph
 from facula.fx.graph_module import GraphModule
 from facula.fx.node import Node
 from facula.fx.passes.split_module import split_module
 from facula.fx.passes.tools_common import is_node_output_tensor
 
 __all__ = [
+    "Component",
     "getattr_recursive",
     "move_non_tensor_nodes_on_boundary",
     "setattr_recursive",
     "split_by_tags",
 ]
+
+
+@dataclass
+class Component:
+    """One part of a graph while it is made.
+
+    Args:
+        graph: of the part.
+        order: its place among the parts.
+        name: of the submodule.
+        input_placeholders: the inputs of `graph`.
+        orig_inputs: the nodes of the whole graph that they stand for.
+        orig_outputs: the nodes of the whole graph that the part gives.
+        getattr_maps: from nodes of the whole graph that read attributes to those of `graph`.
+        constructor_args: names of what the part's module is made with.
+        gm: the part's module, once it is made.
+
+    Example:
+        >>> from facula.fx.passes.split_utils import Component
+        >>> Component(facula.fx.Graph(), 0, "part").orig_inputs
+        []
+    """
+
+    graph: Graph
+    order: int
+    name: str
+    input_placeholders: list[Node] = field(default_factory=list)
+    orig_inputs: list[Node] = field(default_factory=list)
+    orig_outputs: list[Node] = field(default_factory=list)
+    getattr_maps: dict[Node, Node] = field(default_factory=dict)
+    constructor_args: list[str] = field(default_factory=list)
+    gm: GraphModule | None = None
 
 
 def getattr_recursive(obj: object, name: str) -> object:

@@ -12,11 +12,11 @@ from facula import core, nn
 from facula.fx.graph_module import GraphModule
 from facula.fx.node import Node
 from facula.fx.passes.operator_support import target_name
-from facula.fx.passes.utils.fuser_utils import legalize_graph
+from facula.fx.passes.utils.fuser_utils import legalize_graph, topo_sort
 
 __all__ = [
     "CALLABLE_NODE_OPS", "FxNetAccFusionsFinder", "NodeList", "NodeSet", "get_acc_ops_name",
-    "get_node_target", "is_node_output_tensor", "legalize_graph",
+    "get_node_target", "is_node_output_tensor", "legalize_graph", "stable_topological_sort",
 ]  # fmt: skip
 
 NodeList = list[Node]
@@ -42,6 +42,26 @@ def is_node_output_tensor(node: Node) -> bool:
     if isinstance(kind, type):
         return issubclass(kind, core.Tensor)
     return isinstance(node.meta.get("val"), core.Tensor)
+
+
+def stable_topological_sort(gm: GraphModule) -> GraphModule:
+    """Puts the nodes of a graph into an order that runs, and moves only those that have to be.
+
+    Args:
+        gm: the module, which is changed.
+
+    Example:
+        >>> from facula.fx.passes.tools_common import stable_topological_sort
+        >>> gm = facula.fx.symbolic_trace(lambda x: x.sin().cos())
+        >>> x, y, z, _ = gm.graph.nodes
+        >>> z.append(y)
+        >>> [node.name for node in stable_topological_sort(gm).graph.nodes]
+        ['x', 'sin', 'cos', 'output']
+    """
+    for node in topo_sort(gm.graph.nodes):
+        gm.graph._root.prepend(node)
+    gm.recompile()
+    return gm
 
 
 class FxNetAccFusionsFinder:

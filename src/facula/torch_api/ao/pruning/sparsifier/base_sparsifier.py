@@ -52,6 +52,7 @@ class BaseSparsifier(abc.ABC):
         self.state: dict[str, dict[str, Any]] = defaultdict(dict)
         self.groups: list[dict[str, Any]] = []
         self.enable_mask_update = True
+        self._step_count = 0
         self.model: Any = None
         self.config: Any = None
 

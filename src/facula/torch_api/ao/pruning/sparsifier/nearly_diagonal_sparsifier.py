@@ -35,7 +35,7 @@ class NearlyDiagonalSparsifier(BaseSparsifier):
     def __init__(self, nearliness: int = 1) -> None:
         super().__init__(defaults={"nearliness": nearliness})
 
-    def update_mask(
+    def update_mask(  # type: ignore[override]  # the setting of the class by name
         self, module: nn.Module, tensor_name: str, nearliness: int, **kwargs: Any
     ) -> None:
         """Sets the mask of one matrix.

@@ -109,7 +109,7 @@ def fqn_to_module(model: nn.Module | None, path: str) -> nn.Module | None:
     found: Any = model
     for part in filter(None, path.split(".")):
         found = getattr(found, part, None)
-    return found  # type: ignore[no-any-return]  # by name
+    return found
 
 
 def get_arg_info_from_tensor_fqn(model: nn.Module, tensor_fqn: str) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def _blocks(data: facula.Tensor, shape: tuple[int, int], fill: float) -> facula.
     return data.permute(0, 2, 1, 3).flatten(2)
 
 
-def _whole(blocks: facula.Tensor, shape: tuple[int, int], size: tuple[int, int]) -> facula.Tensor:
+def _whole(blocks: facula.Tensor, shape: tuple[int, int], size: tuple[int, ...]) -> facula.Tensor:
     """The matrix of `size` whose blocks these are."""
     rows, columns, _ = blocks.shape
     parts = blocks.reshape(rows, columns, *shape).permute(0, 2, 1, 3)
@@ -149,7 +149,7 @@ class WeightNormSparsifier(BaseSparsifier):
             norm if callable(norm) else _NORMS[norm]
         )
 
-    def update_mask(
+    def update_mask(  # type: ignore[override]  # the settings of the class by name
         self,
         module: nn.Module,
         tensor_name: str,

@@ -10,7 +10,7 @@ import copy
 import warnings
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import facula
 from facula import nn
@@ -25,7 +25,7 @@ _FUNCTIONS = ("aggregate_fn", "reduce_fn", "mask_fn")
 _OF_THE_MODEL = ("hook", "layer")
 
 
-def _refuse(required: str, got: Any, hint: str) -> None:
+def _refuse(required: str, got: Any, hint: str) -> NoReturn:
     fail(AssertionError, "ActivationSparsifier", required, got, hint=hint)
 
 

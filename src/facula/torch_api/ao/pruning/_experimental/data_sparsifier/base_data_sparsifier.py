@@ -78,7 +78,7 @@ class BaseDataSparsifier(BaseSparsifier):
                 f"specified data type:{kind} not supported at the moment",
                 hint="give the tensor inside of it",
             )
-        return data if isinstance(data, facula.Tensor) else data.weight  # type: ignore[no-any-return]
+        return data if isinstance(data, facula.Tensor) else data.weight
 
     def add_data(self, name: str, data: Any, reuse_mask: bool = True, **config: Any) -> None:
         """Takes a tensor in.
@@ -201,7 +201,8 @@ class BaseDataSparsifier(BaseSparsifier):
                 sorted(set(states) ^ set(groups)),
                 hint="pass strict=False to load what has both",
             )
-        container, data_groups = _Container(), defaultdict(dict)
+        container = _Container()
+        data_groups: dict[str, dict[str, Any]] = defaultdict(dict)
         for name in groups:
             if name not in states:
                 continue
@@ -237,7 +238,7 @@ class BaseDataSparsifier(BaseSparsifier):
             lines += [f"\t    {key}: {entry[key]}" for key in sorted(entry)]
         return "\n".join([*lines, ")"]) if self.data_groups else lines[0] + ")"
 
-    def squash_mask(  # type: ignore[override]  # names of data instead of settings to keep
+    def squash_mask(
         self,
         *args: Any,
         leave_parametrized: bool = True,

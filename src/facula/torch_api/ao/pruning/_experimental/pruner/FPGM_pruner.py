@@ -48,9 +48,9 @@ class FPGMPruner(BaseStructuredSparsifier):
                 f"{dist}: not implemented",
                 hint="pass a function of two matrices",
             )
-        order = 2.0 if dist is None else dist
+        order = float(dist) if isinstance(dist, int) else 2.0
         self.dist_fn: Callable[..., Any] = (
-            dist if callable(dist) else lambda x, y: facula.cdist(x, y, p=float(order))
+            dist if callable(dist) else lambda x, y: facula.cdist(x, y, p=order)
         )
 
     def _compute_distance(self, t: facula.Tensor) -> facula.Tensor:

@@ -1,0 +1,1 @@
+"""Graphs in parts for backends, one module for each."""
