@@ -26,7 +26,8 @@ GUIDES = {
     "Start": ["coming_from_pytorch", "from_scratch"],
     "Guides": [
         "data", "files", "compiler", "export", "packages", "code_packages", "torchscript", "onnx", "distributed",
-        "quantization", "nested", "masked", "domains", "fx", "torch_programs", "random_numbers", "settings",
+        "quantization", "nested", "masked", "domains", "cpp_extensions", "fx", "torch_programs",
+        "random_numbers", "settings",
     ],
     "Inside": ["architecture", "kernel_interfaces", "adding_an_operator", "adding_a_device", "glossary"],
 }  # fmt: skip

@@ -71,6 +71,12 @@ std::string described(at::Tensor x) {
   bool recorded = (x * 2).requires_grad();
   return c10::str(x.sizes(), x.strides(), x.dtype() == at::kFloat, x.device(), x.t().is_contiguous(), recorded);
 }
+at::Tensor derived(at::Tensor x) {
+  auto y = torch::zeros({2, 2}, x.options());
+  y[0][1] = 5;
+  y[1] = std::get<0>(at::_unique(x));
+  return torch::autograd::grad({(x * x).sum()}, {x})[0].sum() + y;
+}
 at::Tensor checked(at::Tensor x, int kind) {
   TORCH_CHECK(kind != 0, "two dimensions were required: got ", x.dim());
   TORCH_CHECK_INDEX(kind != 1, "an index");
@@ -102,7 +108,7 @@ TORCH_LIBRARY_IMPL(cpptests, CPU, m) {
 }
 TORCH_LIBRARY_FRAGMENT(cpptests, m) { m.def("what is this", &muladd); }
 """
-FUNCTIONS = "cell running_sum scaled indexed largest made owned described checked".split()
+FUNCTIONS = "cell running_sum scaled indexed largest made owned described derived checked".split()
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +152,8 @@ def test_values_in_and_out(module):
     assert found.dtype == facula.float64 and found.tolist() == [[0.5, 1.5], [2.5, 3.5]]
     assert module.made(found, [2, 2], facula.float64).tolist() == [[1, 3], [5, 7]]
     assert module.owned().sum().item() == 10
+    x = facula.tensor([3.0, 1.0, 3.0], requires_grad=True)
+    assert module.derived(x).tolist() == [[14, 19], [15, 17]]
     assert module.described(facula.ones(2, 3, requires_grad=True)) == "[2, 3][3, 1]1cpu00"
 
 

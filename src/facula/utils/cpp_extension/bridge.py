@@ -14,7 +14,8 @@ from typing import Any
 
 import facula
 from facula import Generator, Tensor, device, dtype, promote_types, tensor
-from facula.autograd import Function, backward, grad
+from facula.autograd import Function, backward
+from facula.autograd import grad as _grad
 from facula.core.errors import fail
 from facula.ops.registry import TABLE
 from facula.utils.cpp_extension.headers import INPLACE
@@ -23,7 +24,8 @@ __all__ = [
     "Generator", "Tensor", "accumulate", "apply", "backward", "define", "device", "dtype",
     "find_constant", "find_dtype", "find_operator", "find_overload", "from_memory", "get_num_threads",
     "grad", "implement", "is_grad_enabled", "keep_failure", "manual_seed", "mark", "promote_types",
-    "raise_failures", "save_for_backward", "set_grad_enabled", "set_num_threads", "tensor", "to",
+    "raise_failures", "save_for_backward", "set_grad_enabled", "set_num_threads", "tensor", "to", "unique",
+    "unique_consecutive", "where",
 ]  # fmt: skip
 
 get_num_threads = facula.get_num_threads
@@ -87,6 +89,33 @@ def to(x: Tensor, given: Sequence[Any]) -> Tensor:
         named = {name: value for name, value in words.items() if value is not None}
         return x.to(**named, **dict(zip(("non_blocking", "copy"), flags, strict=False)))
     return x.to(first, *flags)
+
+
+def where(condition: Tensor) -> Any:
+    """The places of what is not zero, a tensor a dimension."""
+    return facula.where(condition)
+
+
+def unique(
+    x: Tensor, dim: int | None, sorted: bool, inverse: bool, counts: bool
+) -> tuple[Tensor, ...]:
+    """Values, their places and counts, empty where they were not asked for."""
+    found = facula.unique(x, sorted=sorted, return_inverse=True, return_counts=True, dim=dim)
+    return _asked_for(found, inverse, counts)
+
+
+def unique_consecutive(
+    x: Tensor, dim: int | None, sorted: bool, inverse: bool, counts: bool
+) -> tuple[Tensor, ...]:
+    """The same of neighbours that are equal."""
+    found = facula.unique_consecutive(x, return_inverse=True, return_counts=True, dim=dim)
+    return _asked_for(found, inverse, counts)
+
+
+def _asked_for(found: Any, inverse: bool, counts: bool) -> tuple[Tensor, ...]:
+    values, places, numbers = found
+    none = places.new_empty((0,))
+    return values, places if inverse else none, numbers if counts else none
 
 
 def accumulate(x: Tensor, indices: tuple[Any, ...], values: Any) -> None:
@@ -154,6 +183,15 @@ class _CppFunction(Function):
 def apply(forward: Any, run_backward: Any, inputs: tuple[Any, ...]) -> Any:
     """Runs a Function of C++'s: `forward(ctx, *inputs)`, and `run_backward(ctx, grads)` later."""
     return _CppFunction.apply(forward, run_backward, *inputs)
+
+
+def grad(
+    outputs: Any, inputs: Any, given: Any, retain: bool | None, create: bool, unused: bool
+) -> Any:
+    """Gradients of outputs with respect to inputs."""
+    return _grad(
+        outputs, inputs, given, retain_graph=retain, create_graph=create, allow_unused=unused
+    )
 
 
 def save_for_backward(ctx: Any, tensors: list[Any]) -> None:

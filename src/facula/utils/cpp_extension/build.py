@@ -101,7 +101,7 @@ class Plan:
         self.compiler = cxx_compiler()
         # without the least optimization a call is ten times as long as what it calls
         self.own_flags = [
-            STANDARD, "-O1", "-fPIC", "-DTORCH_API_INCLUDE_EXTENSION_H", "-fvisibility=hidden",
+            STANDARD, "-O1", "-fPIC", "-DTORCH_API_INCLUDE_EXTENSION_H",
             "-Wno-attributes", *cflags,
         ]  # fmt: skip
         for source in self.sources:

@@ -73,6 +73,8 @@ _PREFIXED = ("linalg", "special", "fft")
 _DECLARED = re.compile(
     r"(?:^|[\s&*>])(?:FACULA_(?:METHOD|WRITES|IS|ASKS)\((\w+)|(\w+)\([^;]*\)(?: const)?(?: &)? \{)"
 )
+#: operators that have another form among the hand-written ones
+_BESIDE = {"where"}
 #: words that no function of C++ may be called
 _RESERVED = frozenset(
     "and or xor not compl bitand bitor union signed unsigned short long int float double char bool "
@@ -84,7 +86,7 @@ def _declared(name: str) -> frozenset[str]:
     """The functions that a hand-written header declares."""
     with open(os.path.join(INCLUDE, "facula", name), encoding="utf-8") as file:
         found = _DECLARED.findall(file.read())
-    return frozenset(a or b for a, b in found)
+    return frozenset(a or b for a, b in found) - _BESIDE
 
 
 def _result_type(text: str) -> str:

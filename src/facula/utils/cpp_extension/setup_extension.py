@@ -131,7 +131,7 @@ class BuildExtension(build_ext):
         named = any(flag.startswith("-std=") for flag in own)
         made.extra_compile_args = [
             *([] if named else [STANDARD]),
-            "-fvisibility=hidden",
+            "-Wno-attributes",
             "-DTORCH_API_INCLUDE_EXTENSION_H",
             f"-DTORCH_EXTENSION_NAME={ext.name.rpartition('.')[2]}",
             *own,

@@ -121,12 +121,13 @@ class Function {
 
 inline variable_list grad(const variable_list &outputs, const variable_list &inputs, const variable_list &grad_outputs = {},
                           std::optional<bool> retain_graph = {}, bool create_graph = false, bool allow_unused = false) {
-  static const ::facula::Word word("grad");
+  using ::facula::Arg;
   ::facula::Lock lock;
-  ::facula::Object given = grad_outputs.empty() ? ::facula::Arg().object() : ::facula::Arg(grad_outputs).object();
+  ::facula::Object given = grad_outputs.empty() ? Arg().object() : Arg(grad_outputs).object();
   return ::facula::from_python<variable_list>(
-      ::facula::invoke_method(::facula::Runtime::get().bridge, word, outputs, inputs, ::facula::Arg(given),
-                              ::facula::Arg(retain_graph), create_graph, allow_unused).get());
+      ::facula::ask("grad", Arg(outputs).object().get(), Arg(inputs).object().get(), given.get(),
+                    Arg(retain_graph).object().get(), Arg(create_graph).object().get(), Arg(allow_unused).object().get())
+          .get());
 }
 inline void backward(const variable_list &tensors, const variable_list &gradients = {}, std::optional<bool> retain_graph = {},
                      bool create_graph = false) {

@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <exception>
+#include <iostream>
 #include <sstream>
 #include <string>
 #include <utility>

@@ -89,6 +89,34 @@ template <class T, bool on_cuda = false>
 using acc_type = std::conditional_t<std::is_integral_v<T>, int64_t,
                                     std::conditional_t<std::is_same_v<T, float>, double, opmath_type<T>>>;
 
+// C++'s forms of `unique`, which give all three results, empty where they were not asked for.
+using Unique = std::tuple<Tensor, Tensor, Tensor>;
+namespace detail {
+inline Unique unique(const char *name, const Tensor &x, const Arg &dim, bool sorted, bool inverse, bool counts) {
+  ::facula::Lock lock;
+  return ::facula::from_python<Unique>(
+      ::facula::ask(name, x.object(), dim.object().get(), Arg(sorted).object().get(), Arg(inverse).object().get(),
+                    Arg(counts).object().get()).get());
+}
+}  // namespace detail
+inline Unique _unique2(const Tensor &x, bool sorted = true, bool inverse = false, bool counts = false) {
+  return detail::unique("unique", x, {}, sorted, inverse, counts);
+}
+inline std::tuple<Tensor, Tensor> _unique(const Tensor &x, bool sorted = true, bool inverse = false) {
+  auto [values, places, counts] = _unique2(x, sorted, inverse);
+  return {values, places};
+}
+inline Unique unique_dim(const Tensor &x, int64_t dim, bool sorted = true, bool inverse = false, bool counts = false) {
+  return detail::unique("unique", x, dim, sorted, inverse, counts);
+}
+inline Unique unique_consecutive(const Tensor &x, bool inverse = false, bool counts = false, const Arg &dim = {}) {
+  return detail::unique("unique_consecutive", x, dim, true, inverse, counts);
+}
+inline std::vector<Tensor> where(const Tensor &condition) {
+  ::facula::Lock lock;
+  return ::facula::from_python<std::vector<Tensor>>(::facula::ask("where", condition.object()).get());
+}
+
 inline void manual_seed(uint64_t seed) {
   ::facula::Lock lock;
   ::facula::ask("manual_seed", ::facula::to_python(seed).get());

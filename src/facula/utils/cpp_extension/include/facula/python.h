@@ -145,8 +145,15 @@ struct Runtime {
   PyObject *dtypes[64] = {};
 
   static const Runtime &get() {
-    static const Runtime *known = new Runtime();
-    return *known;
+    // no static object: who makes it calls Python, which may let another thread in that would wait for it for ever
+    static std::atomic<const Runtime *> known{nullptr};
+    const Runtime *found = known.load(std::memory_order_acquire);
+    if (found == nullptr) {
+      const Runtime *made = new Runtime();
+      if (known.compare_exchange_strong(found, made)) return *made;
+      delete made;
+    }
+    return *found;
   }
   PyObject *dtype(c10::ScalarType code) const {
     int i = static_cast<int>(code);

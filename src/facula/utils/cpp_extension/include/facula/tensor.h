@@ -47,6 +47,14 @@ class Tensor {
  public:
   Tensor() = default;
   explicit Tensor(::facula::Object object) : ref_(std::move(object)) {}
+  Tensor(const Tensor &) = default;
+  Tensor(Tensor &&) noexcept = default;
+  Tensor &operator=(const Tensor &) & = default;
+  Tensor &operator=(Tensor &&) & noexcept = default;
+  // to a result, `x[0] = y`: into its memory
+  Tensor &operator=(const Tensor &other) && { return copy_(other); }
+  Tensor &operator=(Tensor &&other) && { return copy_(other); }
+  Tensor &operator=(const Scalar &value) && { return fill_(value); }
 
   // ---- the object
   PyObject *object() const { return ref_.object(); }
