@@ -7,17 +7,12 @@ Keeps true: a reduction of such a tensor is the masked reduction, where there is
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 from facula import core
 from facula.ops.masked_sparse import _where
-from facula.ops.registry import F
-
-#: reductions by what leaves their result as it is
-_ZERO = ("sum", "cumsum", "norm", "count_nonzero", "any")
-_ONE = ("prod", "cumprod", "all")
-_LEAST = ("amax", "argmax", "max", "logsumexp", "logaddexp")
-_MOST = ("amin", "argmin", "min")
+from facula.ops.registry import TABLE, F
 
 
 def _limit(dtype: core.dtype, sign: int) -> Any:
@@ -29,21 +24,38 @@ def _limit(dtype: core.dtype, sign: int) -> Any:
     return found.max if sign > 0 else found.min
 
 
+def _reduces(name: str) -> bool:
+    """Whether the operator of a name leaves dimensions out of its result."""
+    if name not in TABLE:
+        return False
+    definition = TABLE[name].definition
+    return definition.reduces or any(p.name == "keepdim" for p in definition.schema.parameters)
+
+
+def _of_nothing(name: str) -> Any:
+    """What an operator gives for no elements, where that is a number."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of spreads, which have too few elements then
+        found = TABLE[name](core.empty((0,)))
+    return None if found.numel() != 1 or found.isnan() else found.item()
+
+
 def _reduction_identity(op_name: str, input: core.Tensor, *args: Any) -> Any:  # noqa: A002 - PyTorch's name
     """What a reduction of `input` does not feel, as a tensor without dimensions; None where nothing is so."""
+    name = op_name.removeprefix("cum")
     value: Any = None
-    if op_name == "norm" and args and args[0] == -math.inf:
-        value = _limit(input.dtype, 1)
-    elif op_name in _ZERO:
-        value = 0
-    elif op_name in _ONE:
-        value = 1
-    elif op_name in _LEAST:
+    if name in ("logsumexp", "logaddexp"):
         value = _limit(input.dtype, -1)
-    elif op_name in _MOST:
-        value = _limit(input.dtype, 1)
-    elif op_name == "median":
+    elif not _reduces(name):
+        return None
+    elif name.endswith(("max", "min")):
+        value = _limit(input.dtype, -1 if name.endswith("max") else 1)
+    elif name == "norm":
+        value = _limit(input.dtype, 1) if args and args[0] == -math.inf else 0
+    elif name == "median":
         value = math.nan
+    else:
+        value = _of_nothing(name)
     return None if value is None else F.full((), value, dtype=input.dtype, device=input.device)
 
 
