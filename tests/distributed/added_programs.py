@@ -21,7 +21,7 @@ from facula.distributed.data_parallel import DistributedDataParallel
 from facula.distributed.optim import ZeroRedundancyOptimizer
 from facula.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh
 from facula.distributed.tensor.debug import visualize_sharding
-from facula.distributed.tensor.parallel import input_reshard
+from facula.distributed.tensor.parallel.input_reshard import input_reshard
 
 
 def exchange() -> Any:

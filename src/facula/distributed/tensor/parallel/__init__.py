@@ -6,7 +6,6 @@ Re-exports. Keeps true: importing this opens nothing.
 from __future__ import annotations
 
 from facula.distributed.tensor.parallel.api import parallelize_module
-from facula.distributed.tensor.parallel.input_reshard import input_reshard as input_reshard
 from facula.distributed.tensor.parallel.loss import loss_parallel
 from facula.distributed.tensor.parallel.style import (
     ColwiseParallel,
