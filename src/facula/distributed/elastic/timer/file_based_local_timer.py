@@ -182,11 +182,10 @@ class FileTimerServer(Watchdog):
 
     def _run_watchdog(self) -> None:
         self.register_timers(self._get_requests(self._max_interval))
-        gone = {pid for pid, _ in self._timers if not self.is_process_running(pid)}
         expired = self.get_expired_timers(time.time())
         told = {pid: [one.scope_id for one in many] for pid, many in expired.items()}
         log_debug_info_for_expired_timers(self._run_id, told)
-        ended = set(gone)
+        ended = set()
         for pid, many in expired.items():
             signal = next((one.signal for one in many if one.signal > 0), 0)
             if signal == 0:
@@ -197,6 +196,8 @@ class FileTimerServer(Watchdog):
                 self._log_event("kill worker process", many[0])
                 ended.add(pid)
         self.clear_timers(ended)
+        left = {pid for pid, _ in self._timers}
+        self.clear_timers({pid for pid in left if not self.is_process_running(pid)})
         self._last_progress_time = int(time.time())
 
     def _get_requests(self, seconds: float) -> list[FileTimerRequest]:
