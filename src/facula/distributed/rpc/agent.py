@@ -221,7 +221,8 @@ class Agent:
 
     def _spread(self, error: Exception, away: WorkerInfo, text: str) -> None:
         """Tell the others of a worker that is away: it may be why this one is, soon."""
-        if getattr(error, "code", lambda: None)() is not self.grpc.StatusCode.UNAVAILABLE:
+        codes = self.grpc.StatusCode  # one that leaves while it answers cancels the call
+        if getattr(error, "code", lambda: None)() not in (codes.UNAVAILABLE, codes.CANCELLED):
             return
         with self.lock:
             known = away.id in self.away
