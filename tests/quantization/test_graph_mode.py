@@ -407,3 +407,30 @@ def test_one_call_of_a_layer_may_stay_in_floats():
     )
     made = convert_fx(_seen(model, x, mapping))
     assert (made(x) - model(x)).abs().max() < 0.1
+
+
+def test_recurrent_layers_quantize_their_inputs_as_those_of_eager_mode_do() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm, self.gru, self.cell = nn.LSTM(4, 5), nn.GRU(4, 5), nn.LSTMCell(4, 5)
+            self.last = nn.Linear(5, 3)
+
+        def forward(self, x):
+            return self.last(self.lstm(x)[0]) + self.last(self.gru(x)[0]), self.cell(x[0])[0]
+
+    facula.manual_seed(0)
+    model, x = Model().eval(), facula.randn(3, 2, 4)
+    eager = facula.ao.quantization.quantize_dynamic(
+        copy.deepcopy(model), {nn.LSTM, nn.GRU, nn.LSTMCell, nn.Linear}
+    )
+    mapping = facula.ao.quantization.QConfigMapping().set_global(
+        facula.ao.quantization.default_dynamic_qconfig
+    )
+    prepared = prepare_fx(copy.deepcopy(model), mapping, (x,))
+    graph = convert_fx(prepared)
+    kinds = {name: type(part) for name, part in graph.named_children()}
+    assert kinds == {name: type(part) for name, part in eager.named_children()}
+    for found, expected, exact in zip(graph(x), eager(x), model(x), strict=True):
+        np.testing.assert_allclose(found.detach(), expected.detach(), rtol=1e-6, atol=1e-7)
+        assert 0 < np.abs(found.detach().numpy() - exact.detach().numpy()).max() < 0.05

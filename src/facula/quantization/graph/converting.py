@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from facula import core
+from facula import core, nn
 from facula.fx import GraphModule, Node
 from facula.quantization import fake_quantize as fq
 from facula.quantization import fuse
@@ -23,8 +23,12 @@ from facula.quantization.custom_config import ConvertCustomConfig
 from facula.quantization.graph import custom
 from facula.quantization.graph.observing import free_name
 from facula.quantization.modules import intrinsic as nni
-from facula.quantization.modules import reference, stubs
-from facula.quantization.utils import is_per_channel, weight_is_quantized
+from facula.quantization.modules import recurrent, reference, stubs
+from facula.quantization.utils import (
+    activation_is_dynamically_quantized,
+    is_per_channel,
+    weight_is_quantized,
+)
 
 _INTEGERS = (core.quint8, core.qint8, core.qint32)
 
@@ -209,6 +213,8 @@ class Converting:
     def _layer(self, node: Any, module: Any) -> None:
         """The reference layer in the place of a layer with a weight."""
         config = getattr(module, "qconfig", None)
+        if config is not None and type(module) in _RECURRENT:
+            return self._recurrent_layer(node, module, config)
         if config is None or node.name not in self.attributes.observed_node_names:
             return
         if not reference.exists_for(module) or not weight_is_quantized(config):
@@ -222,12 +228,26 @@ class Converting:
                 part.train(module.training)
         self._put(node.target, self.done[id(module)])
 
+    def _recurrent_layer(self, node: Any, module: Any, config: Any) -> None:
+        """A recurrent layer that quantizes its inputs; a reference graph keeps it in floats."""
+        if self.is_reference or not activation_is_dynamically_quantized(config):
+            return
+        if id(module) not in self.done:
+            self.done[id(module)] = _RECURRENT[type(module)].from_float(module)
+        self._put(node.target, self.done[id(module)])
+
     def _put(self, name: str, module: Any) -> None:
         parent, last = fuse._parent(self.model, name)
         setattr(parent, last, module)
         self.modules[name] = module
 
 
+#: recurrent layers, and those with weights of 8 bits or 16-bit floats that take their places
+_RECURRENT: dict[Any, Any] = {
+    getattr(nn, kind.__name__): kind
+    for kind in vars(recurrent).values()
+    if isinstance(kind, type) and kind.__name__ in recurrent.__all__ and hasattr(nn, kind.__name__)
+}
 #: reference layers with a relu that was a part of a layer for training
 _FUSED: dict[Any, Any] = {
     reference.Linear: nni.LinearReLU,

@@ -128,12 +128,24 @@ class Lowering:
                 self._static(node)
         for node in list(self.graph.nodes):
             self._without_result(node)
+        self._under_one_name()
         self.graph.eliminate_dead_code()
         self.model.delete_all_unused_submodules()
         self._drop_unread()
         keep_packed(self.model)
         self.graph.lint()
         self.model.recompile()
+
+    def _under_one_name(self) -> None:
+        """Calls that came to the same layer name it alike: the name that it had."""
+        names: dict[int, str] = {}
+        for node in self.graph.nodes:
+            if node.op == "call_module":
+                known = names.get(id(self.modules.get(node.target)), node.target)
+                names[id(self.modules.get(node.target))] = min(known, node.target, key=len)
+        for node in self.graph.nodes:
+            if node.op == "call_module":
+                node.target = names[id(self.modules.get(node.target))]
 
     # ---------------------------------------------------------------- what stands where
 
