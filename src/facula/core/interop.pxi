@@ -212,7 +212,9 @@ cdef int discover(object data, list shape, int depth, int *kind) except -1:
 
 cdef object array_operand(object x):
     """An operand of a comparison or a division: arrays of at least one dimension as tensors."""
-    if isinstance(x, (Tensor, float, int)) or x is None or not getattr(x, "ndim", 0) or not hasattr(x, "__array_interface__"):
+    if isinstance(x, (Tensor, float, int)) or x is None or hasattr(type(x), "__torch_function__"):
+        return x   # what speaks for itself is asked nothing: a traced value would take it for control flow
+    if not getattr(x, "ndim", 0) or not hasattr(x, "__array_interface__"):
         return x
     return from_numpy_copy(x)
 

@@ -65,6 +65,8 @@ cdef object scalar_argument(Op op, int i, object v):
     if isinstance(v, (float, int, complex)):
         return v
     if isinstance(v, Tensor):
+        if (<Tensor>v).keys & K_GRAD and not fk_tls_keys() & K_NOGRAD:   # its gradient would be lost
+            raise wrong_type(op, i, v, "Number")
         return scalar_of(v, op.name)
     return number_like(op, i, v)
 
