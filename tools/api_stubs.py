@@ -551,7 +551,11 @@ def _path_of(place: str) -> str | None:
     module = import_module(f"facula.{place}")
     file = Path(str(module.__file__))
     path = file.relative_to(PACKAGE).with_suffix(".pyi")
-    return None if path.stem == "__init__" and path.parts[0] != "namespaces" else str(path)
+    named = set(getattr(module, "__all__", ()))
+    mostly = 2 * len(named & set(PLACES[place])) > len(named)
+    if path.stem == "__init__" and path.parts[0] != "namespaces" and not mostly:
+        return None
+    return str(path)
 
 
 def stubs() -> dict[str, str]:

@@ -218,3 +218,18 @@ def test_a_tensor_may_take_the_place_of_a_parameter():
 
     module, x = Holds(), facula.rand(3)
     assert module(x).equal(x) and module.held.equal(x)
+
+
+def test_the_type_of_a_value_or_why_there_is_none() -> None:
+    infer = facula._C._jit_try_infer_type
+    known = {1: "int", 1.5: "float", "a": "str", (1, "b"): "Tuple[int, str]"}
+    for value, text in known.items():
+        found = infer(value)
+        assert found.success() and found.type().annotation_str == text and found.reason() == ""
+    for value, said in (
+        ([], "must have elements"),
+        (facula.nn.Linear(1, 1), "Cannot infer"),
+        ([1, "a"], ""),
+    ):
+        found = infer(value)
+        assert not found.success() and found.type() is None and said in found.reason() != ""

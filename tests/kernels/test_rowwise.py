@@ -140,13 +140,16 @@ def test_batch_norm(shape, last, affine, name):
         x = x.contiguous(memory_format=last)
     dims = (0, *range(2, len(shape)))
     count = values.size // shape[1]
-    weight, w = make(shape[1:2], name, 2)
-    bias, b = make(shape[1:2], name, 3)
+    wide = (
+        "float64" if name == "float64" else "float32"
+    )  # parameters of half precision are in float32
+    weight, w = make(shape[1:2], wide, 2)
+    bias, b = make(shape[1:2], wide, 3)
     if not affine:
         w, b = np.ones_like(w), np.zeros_like(b)
     mean, var = values.mean(dims, keepdims=True), values.var(dims, keepdims=True)
     standard = (values - mean) / np.sqrt(var + 1e-5)
-    running = [facula.zeros(shape[1]), facula.ones(shape[1])]
+    running = [make(shape[1:2], wide, scale=0)[0], facula.ones(shape[1], dtype=weight.dtype)]
     leaves = [t.detach().requires_grad_() for t in (x, weight, bias)]
     parameters = leaves[1:] if affine else (None, None)
     out = F.batch_norm(leaves[0], *running, *parameters, training=True, momentum=0.3)

@@ -198,3 +198,14 @@ def test_entries_of_other_widths_are_reduced_one_by_one():
 def test_a_write_gives_the_tensor_itself():
     x = facula.nested.nested_tensor([facula.ones(2), facula.ones(3)])
     assert x.add_(1) is x and x.unbind()[1].tolist() == [2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize("layout", [facula.jagged, facula.strided])
+def test_parts_of_complex_entries(layout) -> None:
+    entries = [np.array([1 + 2j, 3 - 1j]), np.array([0.5j])]
+    made = facula.nested.nested_tensor([facula.tensor(e) for e in entries], layout=layout)
+    for name in ("real", "imag"):
+        for found, expected in zip(getattr(made, name).unbind(), entries, strict=True):
+            np.testing.assert_array_equal(found, getattr(expected, name))
+    for found, expected in zip(made.conj().unbind(), entries, strict=True):
+        np.testing.assert_array_equal(found.resolve_conj(), expected.conj())

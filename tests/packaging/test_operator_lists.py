@@ -29,6 +29,7 @@ DATA = {
     "onnx/translations/scattering.py": "the words that scatter_reduce takes",
     "namespaces/tensor_methods.py": "methods, of which quantized tensors have others",
     "torch_api/public.py": "names whose modules are imported on demand",
+    "torch_api/ao/pruning/_experimental/pruner/base_structured_sparsifier.py": "what PyTorch's pruning looks through",
     "quantization/pt2e/canonical.py": "the words of calls, as programs write them",
     "codegen/c/templates/linalg.py": "kernels",
     "codegen/c/templates/arrange.py": "kernels, and what each reads and writes",

@@ -13,7 +13,9 @@ from typing import Any
 from facula.core.errors import no_attribute
 from facula.jit import types as T
 from facula.jit.ir import Block, Graph, Node, Use, Value
+from facula.jit.python_types import type_of_value
 from facula.namespaces._awaits import _Await
+from facula.nn import Module
 
 __all__ = ["_Await", "Block", "Graph", "JitType", "Node", "Type", "Use", "Value"]
 
@@ -82,6 +84,37 @@ def unify_type_list(types: Sequence[T.Type]) -> Any:
     for kind in types[1:]:
         found = None if found is None else T.unify(found, kind)
     return found
+
+
+class InferredType:
+    """The type of a value, or why it has none."""
+
+    def __init__(self, found: T.Type | str) -> None:
+        self._found = found
+
+    def success(self) -> bool:
+        """Whether there is a type."""
+        return isinstance(self._found, T.Type)
+
+    def type(self) -> Any:
+        """The type."""
+        return self._found if self.success() else None
+
+    def reason(self) -> str:
+        """Why there is none."""
+        return "" if self.success() else str(self._found)
+
+
+def _jit_try_infer_type(value: object) -> InferredType:
+    """The type that a script takes a value for."""
+    if isinstance(value, Module):
+        return InferredType("Cannot infer concrete type of torch.nn.Module")
+    if isinstance(value, (list, dict)) and not value:
+        return InferredType(f"{type(value).__name__.capitalize()} trace inputs must have elements")
+    try:
+        return InferredType(type_of_value(value))
+    except Exception as error:
+        return InferredType(str(error))
 
 
 def __getattr__(name: str) -> Any:

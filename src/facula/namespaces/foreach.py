@@ -45,11 +45,8 @@ def function(name: str) -> Callable[..., Any] | None:
     def foreach(self: Sequence[core.Tensor], *args: object, **kwargs: object) -> Any:
         scalars = kwargs.pop("scalars", None) if words else None
         if words and len(args) >= count:  # they come by position, too
-            scalars, kwargs = (
-                args[count - 1],
-                {**dict(zip(words[1:], args[count:], strict=False)), **kwargs},
-            )
-            args = args[: count - 1]
+            kwargs = {**dict(zip(words[1:], args[count:], strict=False)), **kwargs}
+            scalars, args = args[count - 1], args[: count - 1]
         if isinstance(scalars, core.Tensor):
             scalars = _packed(name, scalars, len(self))
         if scalars is not None:

@@ -136,8 +136,8 @@ class index_select:
         dim = wrap_dim("index_select", dim, self.dim())
         index = index.to(core.int64)
         if self.dim() and self.is_contiguous() and index.is_contiguous():
-            # rows out of range are of another kind to PyTorch than elements
-            kind = RuntimeError if self.dim() > 1 else IndexError
+            # PyTorch tells an index of the first dimension from one of another
+            kind = RuntimeError if dim else IndexError
             launch.take_rows("index_select", out, self, index, dim, False, kind)
             return
         self, result = _as_vector(self), _as_vector(out)

@@ -127,11 +127,8 @@ def _check_index_pad(self: core.Tensor, pad: tuple[int, ...], mode: str) -> list
         size = self.shape[d]
         limit = {"reflect": size - 1, "circular": size}.get(mode)
         if limit is not None and max(ends) > limit:
-            what = (
-                "less than the corresponding input dimension"
-                if mode == "reflect"
-                else "at most the input dimension"
-            )
+            least = "less than the corresponding" if mode == "reflect" else "at most the"
+            what = f"{least} input dimension"
             fail(
                 RuntimeError,
                 "pad",

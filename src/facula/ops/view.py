@@ -719,13 +719,13 @@ def sum_to_size(self, size):
     return total.view(size) if shift else total
 
 
-@composite("resolve_conj(Tensor self) -> Tensor")
+@composite("resolve_conj(Tensor self) -> Tensor", elementwise=True)
 def resolve_conj(self):
     """The tensor: facula conjugates at once."""
     return self
 
 
-@composite("resolve_neg(Tensor self) -> Tensor")
+@composite("resolve_neg(Tensor self) -> Tensor", elementwise=True)
 def resolve_neg(self):
     """The tensor: facula negates at once."""
     return self

@@ -168,7 +168,7 @@ class view_as_complex:
         yield (S(3, 2),), {}
 
 
-@view("real(Tensor self) -> Tensor", names=("real", "Tensor.real"), copied=())
+@view("real(Tensor self) -> Tensor", names=("real", "Tensor.real"), copied=(), elementwise=True)
 class real:
     """The real part, a view; a real tensor as it is."""
 

@@ -52,13 +52,8 @@ def columns(op: str, sizes: Sequence[int], window: tuple[Sequence[int], ...]) ->
         hint="the defaults are 1 for stride and dilation, 0 for padding",
     )
     if math.prod(kernel) >= 2**63:
-        fail(
-            RuntimeError,
-            op,
-            "the product of kernel_width and kernel_height overflowed",
-            list(kernel),
-            hint="a window is no larger than the image and its padding",
-        )
+        fail(RuntimeError, op, "the product of kernel_width and kernel_height overflowed", list(kernel),
+             hint="a window is no larger than the image and its padding")  # fmt: skip
     counts = [
         (s + 2 * p - d * (k - 1) - 1) // t + 1
         for s, k, d, p, t in zip(sizes, kernel, dilation, padding, stride, strict=True)

@@ -14,12 +14,13 @@ from facula.core.errors import fail
 from facula.nn import Module
 from facula.quantization import fake
 from facula.quantization.observer import (
+    POST_PROCESSES,
     FixedQParamsObserver,
     MinMaxObserver,
     MovingAverageMinMaxObserver,
     MovingAveragePerChannelMinMaxObserver,
-    ObserverBase,
     _Arguments,
+    _is_activation_post_process,
     default_fixed_qparams_range_0to1_observer,
     default_fixed_qparams_range_neg1to1_observer,
 )
@@ -332,6 +333,5 @@ disable_observer = _on_each("disable_observer", "observer_enabled", 0)
 enable_observer = _on_each("enable_observer", "observer_enabled", 1)
 
 
-def is_activation_post_process(module: Module) -> bool:
-    """Whether a module observes, or replaces by levels."""
-    return isinstance(module, (ObserverBase, FakeQuantizeBase))
+POST_PROCESSES.append(FakeQuantizeBase)
+is_activation_post_process = _is_activation_post_process

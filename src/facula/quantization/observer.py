@@ -713,12 +713,14 @@ class ReuseInputObserver(ObserverBase):
         fail(Exception, "ReuseInputObserver", text, self.dtype, hint)
 
 
+#: the kinds of modules that stand behind values: those that observe, and those that replace by levels, which
+#: `fake_quantize` enters
+POST_PROCESSES: list[type] = [ObserverBase]
+
+
 def _is_activation_post_process(module: Module) -> bool:
     """Whether a module observes, or replaces by levels."""
-    # lazily: fake quantization is made of observers
-    from facula.quantization.fake_quantize import is_activation_post_process
-
-    return is_activation_post_process(module)
+    return isinstance(module, tuple(POST_PROCESSES))
 
 
 def get_observer_state_dict(mod: Module) -> dict[str, Any]:

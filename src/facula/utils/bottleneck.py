@@ -42,7 +42,8 @@ def _python_times(code: Any, path: str, rows: int) -> str:
 
 
 def _operator_times(code: Any, path: str, rows: int) -> str:
-    with facula.autograd.profiler.profile() as profile:
+    profile: Any = facula.autograd.profiler.profile()
+    with profile:
         _run(code, path)
     table: str = profile.key_averages().table(sort_by="self_cpu_time_total", row_limit=rows)
     return table

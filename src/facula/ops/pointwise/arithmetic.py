@@ -91,7 +91,7 @@ def neg(x):
     return -x
 
 
-@composite("positive(Tensor self) -> Tensor", out=False)
+@composite("positive(Tensor self) -> Tensor", out=False, elementwise=True)
 def positive(self):
     """``+self``: the tensor itself; bools are refused."""
     if self.dtype is core.bool:

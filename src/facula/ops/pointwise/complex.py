@@ -41,13 +41,13 @@ def _conjugate(x):
     return s.conj(x)
 
 
-@composite("conj_physical(Tensor self) -> Tensor", inplace=True)
+@composite("conj_physical(Tensor self) -> Tensor", inplace=True, elementwise=True)
 def conj_physical(self):
     """Complex conjugate in new memory; a real tensor is returned as it is."""
     return F._conjugate(self) if self.is_complex() else self
 
 
-@composite("conj(Tensor self) -> Tensor", out=False)
+@composite("conj(Tensor self) -> Tensor", out=False, elementwise=True)
 def conj(self):
     """Complex conjugate; a real tensor is returned as it is."""
     return F._conjugate(self) if self.is_complex() else self

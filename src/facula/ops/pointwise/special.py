@@ -205,6 +205,7 @@ def polygamma(n, self):
     "mvlgamma(Tensor self, int p) -> Tensor",
     names=functions_and_methods("mvlgamma", special=("multigammaln",)),
     inplace=True,
+    elementwise=True,
     node="MvlgammaBackward0",
 )
 def mvlgamma(self, p):

@@ -14,7 +14,7 @@ from typing import Any
 import facula.nn as nn
 from facula import core
 from facula.nn import functional
-from facula.ops.registry import own_operators
+from facula.ops.registry import PLACES, own_operators
 from facula.quantization import eager, fuse
 from facula.quantization.backend_config.classes import (
     BackendConfig,
@@ -207,9 +207,16 @@ def _calls(
     return made
 
 
+def _place_of_weight(name: str) -> int | None:
+    """Which argument of a function of `nn.functional` is its weight; None where it has none."""
+    function = PLACES["nn.functional"].get(name)
+    words = [] if function is None else [p.name for p in function.definition.schema.parameters]
+    return words.index("weight") if "weight" in words else None
+
+
 def _own(kinds: _Kinds) -> list[BackendPatternConfig]:
     """Results with parameters of their own."""
-    norms = {"group_norm": 2, "layer_norm": 2, "instance_norm": 3}
+    norms = {name: at for name in named("fx", "own") if (at := _place_of_weight(name)) is not None}
     names = named("fx", "own") - {"softmax", *norms}
     made = _calls(names, [*kinds.plain, *kinds.half], _OWN)
     made += _calls({"matmul"}, [*kinds.plain, *kinds.half], _OWN)

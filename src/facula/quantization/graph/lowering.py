@@ -50,16 +50,7 @@ _BATCHED = {
 #: what graphs give classes of integers, and eager mode computes with its own operators
 _MORE_TARGETS: dict[Any, Any] = {nn.Softmax: nnq.Softmax}
 #: functions whose form of integers takes scale and zero point of the result, as their last arguments
-_OWN = (
-    "hardswish",
-    "elu",
-    "leaky_relu",
-    "layer_norm",
-    "group_norm",
-    "instance_norm",
-    "dropout",
-    "matmul",
-)
+_OWN = {"matmul"} | {name.rstrip("_") for name in named("fx", "own")} - {"softmax"}
 
 
 #: where a graph notes the names of packed weights, and of scales and zero points of results, that it reads, in its

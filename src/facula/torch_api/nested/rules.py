@@ -226,28 +226,6 @@ def masked_fill(x: Any, mask: Any, value: Any) -> Any:
     return x._with(x._values.masked_fill(_of_rows(x, mask, "masked_fill"), value))
 
 
-def _of_elements(name: str) -> Rule:
-    """The rule of a function that is made of elementwise operators."""
-    function = getattr(facula, name)
-
-    def rule(input: Any, *args: Any, **kwargs: Any) -> Any:
-        return input._with(function(input._values, *args, **kwargs))
-
-    return rule
-
-
-for _name in (
-    "positive",
-    "real",
-    "conj",
-    "conj_physical",
-    "resolve_conj",
-    "resolve_neg",
-    "mvlgamma",
-):
-    RULES[_name] = _of_elements(_name)
-
-
 @_rule("chunk")
 def chunk(x: Any, chunks: int, dim: int = 0) -> Any:
     if dim in (0, -x.dim()) and x._shapes:  # whole entries, as many in each part but the last

@@ -102,6 +102,8 @@ class NestedTensor(Tensor):
         )
 
     # --- what it shows
+    real = property(lambda self: self._with(self._values.real))
+    imag = property(lambda self: self._with(self._values.imag))
     is_nested = property(lambda self: True)
     layout = property(lambda self: self._form)
     dtype = property(lambda self: self._values.dtype)

@@ -9,7 +9,7 @@ from typing import Any
 
 import facula
 from facula import nn
-from facula.ao.quantization import convert, float_qparams_weight_only_qconfig, prepare
+from facula.quantization import convert, float_qparams_weight_only_qconfig, prepare
 
 from ...sparsifier.utils import module_to_fqn
 from .base_data_sparsifier import BaseDataSparsifier

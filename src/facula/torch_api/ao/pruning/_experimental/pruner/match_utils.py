@@ -10,9 +10,9 @@ import operator
 from typing import Any
 
 from facula import nn
-from facula.ao.quantization.utils import MatchAllNode
 from facula.fx import Node
 from facula.nn.utils.parametrize import type_before_parametrizations
+from facula.quantization.utils import MatchAllNode
 
 __all__ = ["apply_match"]
 
