@@ -1,5 +1,6 @@
 """Autocast: which dtype an operator computes in, where it is on, and what it leaves behind."""
 
+import importlib
 import math
 import threading
 
@@ -247,6 +248,17 @@ def test_misuse_is_told_apart():
         facula.autocast("no device")
     with pytest.raises(ValueError, match="Expected `device_type` of type `str`, got:"):
         facula.autocast(facula.device("cpu"))
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_older_names_work_behind_their_inner_modules(kind):
+    for inner in ("autocast_mode", "grad_scaler"):
+        importlib.import_module(f"facula.{kind}.amp.{inner}")
+    module = importlib.import_module(f"facula.{kind}.amp.autocast_mode")
+    with pytest.warns(FutureWarning), module.autocast(enabled=False):
+        pass
+    with pytest.warns(FutureWarning):
+        getattr(facula, kind).amp.GradScaler(enabled=False)
 
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])

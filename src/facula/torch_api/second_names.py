@@ -171,12 +171,12 @@ def _name_children(name: str, first: str) -> None:
 
 
 class _Keeping(ModuleType):
-    """A package for the moment in which the import system names a module in it: a function or class that has
-    the name, or that the package finds when it is asked for it, stays."""
+    """A package for the moment in which the import system names a module in it: what has the name, or what the
+    package finds when it is asked for it, stays."""
 
     def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__("__class__", ModuleType)
-        if isinstance(getattr(self, name, value), ModuleType):
+        if getattr(self, name, value) is value:
             setattr(self, name, value)
 
 
