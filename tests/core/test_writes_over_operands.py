@@ -67,3 +67,21 @@ def test_an_empty_result_takes_the_memory_order_of_the_operand(order):
     out = facula.empty(0)
     assert facula.add(y, x, out=out).stride() == facula.add(y, x).stride()
     assert numpy.allclose(out.numpy(), y.numpy() + x.numpy())
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda x, i: facula.take(x, i, out=x),
+        lambda x, i: facula.cat([x, x[:0]], out=x),
+        lambda x, i: facula.gather(x, 0, i, out=x),
+        lambda x, i: facula.index_select(x, 0, i, out=x),
+        lambda x, i: facula.masked_select(x, x > -1, out=x),
+        lambda x, i: facula.kthvalue(x, 1, keepdim=True, out=(x[:1], i[:1])),
+    ],
+)
+def test_a_result_over_its_own_operand_is_refused_where_elements_move(run) -> None:
+    x, i = facula.arange(4.0), facula.tensor([2, 1, 0, 3])
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        run(x, i)
+    assert x.tolist() == [0.0, 1.0, 2.0, 3.0]

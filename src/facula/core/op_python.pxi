@@ -386,7 +386,7 @@ cdef int check_out(Op op, object out, tuple args) except -1:
     for x in args:
         for v in (x if isinstance(x, tuple) else (x,)):
             if isinstance(v, Tensor) and (<Tensor>v).st == (<Tensor>out).st and overlaps(<Tensor>v, <Tensor>out) and (
-                    shifted(<Tensor>out, <Tensor>v) and dense(<Tensor>v) and dense(<Tensor>out)):
+                    (shifted(<Tensor>out, <Tensor>v) or op.definition.apart) and dense(<Tensor>v) and dense(<Tensor>out)):
                 raise_overlap(op.name)
     return 0
 

@@ -39,7 +39,7 @@ class Definition:
     names: tuple[str, ...] = ()
     #: whether there is a form that writes to its first argument
     inplace: bool = False
-    #: whether that form refuses arguments that share memory with what it writes to
+    #: whether that form, and `out=`, refuse arguments that share memory with what is written to
     apart: bool = False
     #: whether that form takes memory with several elements a place, and warns, as PyTorch does
     expanded: bool = False

@@ -290,7 +290,7 @@ def _trim(values: core.Tensor, target: core.Tensor, indices: tuple[Any, ...]) ->
     )
 
 
-@operator("take(Tensor self, Tensor index) -> Tensor", quantized="moves")
+@operator("take(Tensor self, Tensor index) -> Tensor", quantized="moves", apart=True)
 class take:
     """The elements of the flattened tensor at `index`; the result has the shape of `index`."""
 

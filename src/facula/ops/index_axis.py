@@ -98,7 +98,9 @@ def _same_dtype(op: str, self: core.Tensor, source: core.Tensor) -> None:
         )
 
 
-@operator("index_select(Tensor self, int dim, Tensor index) -> Tensor", quantized="moves")
+@operator(
+    "index_select(Tensor self, int dim, Tensor index) -> Tensor", quantized="moves", apart=True
+)
 class index_select:
     """Slices of `self` along `dim`, in the order of `index` (which does not wrap)."""
 

@@ -123,7 +123,7 @@ def argwhere(self):
     return F._nonzero(self)
 
 
-@operator("masked_select(Tensor self, Tensor mask) -> Tensor", quantized="moves")
+@operator("masked_select(Tensor self, Tensor mask) -> Tensor", quantized="moves", apart=True)
 class masked_select:
     """The elements where `mask` is true, as a vector; both broadcast."""
 

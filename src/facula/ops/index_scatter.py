@@ -119,6 +119,7 @@ def _fit(grad: core.Tensor, shape: Sequence[int]) -> Any:
 
 @operator(
     "gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
+    apart=True,
     quantized="moves",
 )
 class gather:

@@ -59,6 +59,7 @@ def _skipped(shape: Sequence[int]) -> bool:
 
 @operator(
     "cat(Tensor[] tensors, int dim=0) -> Tensor",
+    apart=True,
     names=("cat", "concat", "concatenate"),
     keyword_aliases={"axis": "dim"},
     autocast="widest",

@@ -343,6 +343,7 @@ def _not_bool(op: str, self: core.Tensor) -> None:
     "kthvalue(Tensor self, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor "
     "indices)",
     quantized="moves",
+    apart=True,
 )
 class kthvalue:
     """The k-th smallest element (from 1) along `dim`, and its position."""
