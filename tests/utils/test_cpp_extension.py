@@ -54,6 +54,12 @@ at::Tensor indexed(at::Tensor x) {
   y.index_put_({Slice(1, None), 0}, 7.0);
   return y.index({"...", Slice(None, None, 2)});
 }
+at::Tensor added(at::Tensor x, at::Tensor i, at::Tensor v) {
+  auto y = x.clone();
+  y.index_put_({i}, v, /*accumulate=*/true);
+  y.index_put_({Slice(1, None), i}, 0.5, /*accumulate=*/true);
+  return y;
+}
 std::tuple<at::Tensor, at::Tensor> largest(at::Tensor x) {
   auto [values, indices] = x.max(1);
   return {values + at::max(x), indices};
@@ -106,9 +112,12 @@ TORCH_LIBRARY_IMPL(cpptests, CPU, m) {
   m.impl("muladd", &muladd);
   m.impl("add_out", &add_out);
 }
+TORCH_LIBRARY_IMPL(cpptests, Autograd, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
 TORCH_LIBRARY_FRAGMENT(cpptests, m) { m.def("what is this", &muladd); }
 """
-FUNCTIONS = "cell running_sum scaled indexed largest made owned described derived checked".split()
+FUNCTIONS = (
+    "cell running_sum scaled indexed added largest made owned described derived checked".split()
+)
 
 
 @pytest.fixture(scope="module")
@@ -142,6 +151,11 @@ def test_operators_and_methods(module):
     y = wave(3, 4)
     y[1:, 0] = 7
     numpy.testing.assert_array_equal(module.indexed(facula.from_numpy(x)), y[..., ::2])
+    i, v = numpy.array([1, 1, 2]), wave(3, 4)
+    y = x.copy()
+    numpy.add.at(y, i, v)
+    numpy.add.at(y, (slice(1, None), i), 0.5)
+    numpy.testing.assert_allclose(module.added(*tensors(x, i, v)), y, rtol=1e-6)
     values, indices = module.largest(facula.from_numpy(x))
     numpy.testing.assert_array_equal(indices, x.argmax(1))
     numpy.testing.assert_allclose(values, x.max(1) + x.max())

@@ -120,6 +120,9 @@ def _asked_for(found: Any, inverse: bool, counts: bool) -> tuple[Tensor, ...]:
 
 def accumulate(x: Tensor, indices: tuple[Any, ...], values: Any) -> None:
     """Adds values at indices, those that occur twice too."""
+    if all(isinstance(i, Tensor) for i in indices):
+        x.index_put_(indices, facula.as_tensor(values, dtype=x.dtype), accumulate=True)
+        return
     x[indices].shape  # noqa: B018 - says what is wrong with the indices in the words of indexing
     places = facula.arange(x.numel()).reshape(x.shape)[indices]
     added = facula.as_tensor(values, dtype=x.dtype).expand(places.shape)

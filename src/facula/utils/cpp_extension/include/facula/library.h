@@ -186,8 +186,14 @@ class Library {
   Library &impl(const std::string &name, c10::DispatchKey key, F &&function) & {
     return implement(name, CppFunction(std::forward<F>(function)), c10::toString(key));
   }
+  // one function for all operators: only "go on below", which is what happens without it
   template <class F>
-  Library &fallback(F &&) & { return *this; }
+  Library &fallback(F &&function) & {
+    CppFunction made(std::forward<F>(function));
+    TORCH_CHECK(made.falls_through(), "[Library.fallback] CppFunction::makeFallthrough() was required: got another function\n"
+                "hint: m.impl registers a function for one operator");
+    return *this;
+  }
   // where the functions for tensors without data stand in Python: they are registered when that module is imported
   Library &set_python_module(const char *, const char * = "") & { return *this; }
   Library &impl_abstract_pystub(const char *, const char * = "") & { return *this; }
