@@ -34,6 +34,10 @@ STRICT = os.environ.get("FACULA_BUILD_LENIENT") != "1"
 OPTIONS += ["-Werror"] if STRICT else []
 Options.warning_errors = STRICT
 
+# the package runs from the folder that becomes the wheel: its byte code is no part of that
+sys.dont_write_bytecode = True
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+
 
 def core_extension() -> Extension:
     """The one extension module; it depends on everything that its source file includes."""
