@@ -103,3 +103,55 @@ def test_what_identity_hooks_keep_is_freed_with_its_graph():
     del y, _
     gc.collect()
     assert gone() is None
+
+
+POINTWISE = {
+    "a quotient whose divisor is a sum": lambda a: a / (a.sum() + 1),
+    "a power of itself": lambda a: a**a,
+    "an angle": lambda a: facula.atan2(a, a.sum()),
+    "a length": lambda a: facula.hypot(a, a.mean()),
+    "a mixture": lambda a: facula.lerp(a, a.sum(), a),
+    "normalized": lambda a: facula.nn.functional.normalize(a, dim=0),
+    "written over": lambda a: (a * 2).exp_(),
+    "written over, then read": lambda a: (a * 2).sigmoid_().sin(),
+}
+
+
+def checkpointed(function, x):
+    return facula.utils.checkpoint.checkpoint(function, x, use_reentrant=False)
+
+
+def with_copies(function, x):
+    with saved_tensors_hooks(lambda t: t.detach().clone(), lambda t: t):
+        return function(x)
+
+
+@pytest.mark.parametrize("run", [checkpointed, with_copies])
+@pytest.mark.parametrize("name", POINTWISE)
+def test_slopes_under_hooks_are_finite_differences(name, run) -> None:
+    function = POINTWISE[name]
+    x = facula.tensor([0.3, 0.7, 1.1], dtype=facula.float64, requires_grad=True)
+    run(function, x).sum().backward()
+    for i in range(3):
+        step = facula.zeros(3, dtype=facula.float64)
+        step[i] = 1e-6
+        with facula.no_grad():
+            difference = (function(x + step).sum() - function(x - step).sum()) / 2e-6
+        assert x.grad[i].item() == pytest.approx(difference.item(), rel=1e-6)
+
+
+def test_a_recomputed_tensor_that_is_written_over_is_an_error_as_it_is_without_checkpoints() -> (
+    None
+):
+    x = facula.tensor([0.3, 0.7], requires_grad=True)
+    for run in (lambda f, x: f(x), checkpointed):
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            run(lambda a: (a * 2).sigmoid_().sqrt_(), x).sum().backward()
+
+
+def test_what_hooks_give_back_is_a_tensor() -> None:
+    x = facula.ones(2, requires_grad=True)
+    with saved_tensors_hooks(lambda t: None, lambda t: t):
+        y = (x * x).sin()
+    with pytest.raises(TypeError, match="expected to be a Tensor"):
+        y.sum().backward()

@@ -232,6 +232,36 @@ def test_registered_operators_compile_with_gradients(module):
     numpy.testing.assert_allclose(y.grad, 2 * numpy.sin(wave(4)), rtol=1e-5)
 
 
+def test_tensors_without_memory_are_refused(module):
+    for x in (
+        facula.ones(2, 2, device="meta"),
+        facula.masked.masked_tensor(facula.ones(2, 2), facula.eye(2) > 0),
+    ):
+        with pytest.raises(RuntimeError, match="a tensor with memory was required"):
+            module.running_sum(x)
+    with pytest.raises(RuntimeError, match="a tensor with memory was required"):
+        facula.vmap(module.running_sum)(facula.ones(2, 2, 2))
+
+
+def test_folders_of_others_are_refused(tmp_path):
+    (tmp_path / "own").mkdir(mode=0o700)
+    (tmp_path / "link").symlink_to(tmp_path / "own")
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "file").write_text("")
+    refused = {
+        "link": "which is a link",
+        "open": "nobody else writes to",
+        "file": "a folder to build in",
+    }
+    for name, words in refused.items():
+        with pytest.raises(RuntimeError, match=words):
+            cpp_extension.load_inline(
+                "refused", "", functions=[], build_directory=str(tmp_path / name)
+            )
+    assert not list((tmp_path / "own").iterdir()) and not list((tmp_path / "open").iterdir())
+
+
 def test_what_is_no_extension_is_refused(tmp_path):
     with pytest.raises(RuntimeError, match="CUDA"):
         cpp_extension.load_inline("refused", "", cuda_sources="", with_cuda=True)

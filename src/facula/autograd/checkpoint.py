@@ -435,6 +435,9 @@ def checkpoint_sequential(
 class _Handle:
     """Stands for one recomputed tensor; alive as long as something may ask for it."""
 
+    #: how often the tensor had been written to when it was saved
+    version: int | None = None
+
 
 class _Holder:
     """What is saved in place of a tensor: which handle to ask, per backward run."""
@@ -532,6 +535,7 @@ def _recomputation_hooks(frame_reference: Any, run: Any) -> saved_tensors_hooks:
             if handle is None:
                 handle = holder.handles[run] = _Handle()
             frame.recomputed[run][handle] = tensor.detach()
+            handle.version = None if tensor.is_inference() else tensor._version
         if frame.early_stop and frame.counts[run] == len(frame.holders):
             raise _StopRecomputation
         return tensor.detach()
@@ -573,6 +577,15 @@ def _checkpoint_hooks(frame: _Frame) -> saved_tensors_hooks:
             )
         tensor = frame.recomputed[run][handle]
         holder.handles.pop(run)
+        if handle.version is not None and tensor._version != handle.version:
+            fail(
+                RuntimeError,
+                "checkpoint",
+                "an unmodified saved tensor was required: one of the variables needed for gradient computation has "
+                "been modified by an inplace operation",
+                f"{list(tensor.shape)} at version {tensor._version}, saved at {handle.version}",
+                hint="replace the in-place operation of the function by its functional form",
+            )
         return tensor
 
     return saved_tensors_hooks(pack, unpack)

@@ -378,10 +378,28 @@ cdef Node pointwise_formula_node(Op op, Variant v, int cd, list values, list ope
     for i in order:
         if saves & (1 << i) and operands[i] is not None:
             s.saved[i] = save(<Tensor>operands[i], False, 0)
-    if saves & SAVES_RESULT:
-        s.result = save(saved_result if saved_result is not None else r, True, 0, n)
+    if saves & SAVES_RESULT and saved_result is not None:
+        s.result = save(saved_result, True, 0, n)
     n.extra = s
     return n
+
+
+cdef int save_written(Node n, Variant v, int cd, list operands, Tensor r) except -1:
+    """Keep the result of a call in place, now that it is there: hooks get what was written."""
+    cdef GradientPlan plan = plan_of(v, cd)
+    if isinstance(n.extra, WideState):
+        if saves_for(plan, operands) & SAVES_RESULT:
+            (<WideState>n.extra).result = save(r, True, 0, n)
+    elif plan.saves_result:
+        n.sr = saved_alias(r); n.vr = n.sr.st.version
+    return 0
+
+
+cdef object read_once(WideState s, int j, Node n, dict read):
+    """A saved operand, or the result (USE_RESULT): hooks unpack each once in a run, whatever number of slopes read it."""
+    if j not in read:
+        read[j] = (<SavedTensor>(s.result if j == USE_RESULT else s.saved[j])).get(n)
+    return read[j]
 
 
 cdef int wide_backward(Node n, PyObject **grads, PyObject **out) except -1:
@@ -391,6 +409,7 @@ cdef int wide_backward(Node n, PyObject **grads, PyObject **out) except -1:
     cdef Tensor g = <Tensor>grads[0]
     cdef Tensor r
     cdef int i, j
+    cdef dict read = {}
     edges = edges_of(n)
     for i in range(n.nin):
         if edges[i][0] is None: continue
@@ -403,8 +422,7 @@ cdef int wide_backward(Node n, PyObject **grads, PyObject **out) except -1:
             values = []
             for j in range(gi.nuses):
                 if gi.uses[j] == USE_GRAD: values.append(g)
-                elif gi.uses[j] == USE_RESULT: values.append((<SavedTensor>s.result).get(n))
-                else: values.append((<SavedTensor>s.saved[gi.uses[j]]).get(n))
+                else: values.append(read_once(s, gi.uses[j], n, read))
             r = tied(EVALUATE_GRADIENT[0](n.variant, (<dtype>DTYPES[n.compute]).code, i, values, s.values), values)
         if s.fits[i] is not None:
             r = fit_gradient(r, s.fits[i])

@@ -317,7 +317,11 @@ cdef class SavedTensor:
     cdef object get(self, Node n):
         cdef Tensor r
         if self.unpack is not None:
-            r = saved_alias(self.unpack(self.packed))
+            unpacked = self.unpack(self.packed)
+            if not isinstance(unpacked, Tensor):
+                raise said(TypeError, "[saved_tensors_hooks] a tensor was required of the unpack hook (Output of saved tensor unpack_hook "
+                                      "expected to be a Tensor): got %s\nhint: give back what the pack hook got" % type(unpacked).__name__)
+            r = saved_alias(<Tensor>unpacked)
             if self.is_result:
                 r.fn_ = n; r.out_nr = self.number; r.keys |= K_GRAD
             elif self.origin is not None:

@@ -690,8 +690,7 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
     if form != FORM_FUNCTIONAL:
         bump(r)
         if n is not None:
-            if recording and (<GradientPlan>v.plans[cd]).saves_result:
-                n.sr = alias(r); n.vr = r.st.version
+            if recording: save_written(n, v, cd, operands, r)
             rebase(r, n)
         return r
     if recording:
@@ -782,7 +781,6 @@ cdef object pointwise_below_inplace(Op op, Variant v, list operands, list values
     finally:
         fk_tls_set(tls)
     if n is not None:
-        if recording and (<GradientPlan>v.plans[cd]).saves_result:
-            n.sr = saved_alias(self); n.vr = n.sr.st.version
+        if recording: save_written(n, v, cd, operands, self)
         rebase(self, n)
     return self

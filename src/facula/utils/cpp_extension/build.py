@@ -16,6 +16,7 @@ import itertools
 import os
 import re
 import shlex
+import stat
 import subprocess
 import sys
 import sysconfig
@@ -189,7 +190,7 @@ def build(plan: Plan, verbose: bool = False) -> str:
     """
     digest = plan.settle()
     path = plan.path
-    _make_folder(plan.folder)
+    make_folder(plan.folder)
     with _locked(plan.folder, plan.name):
         if _kept_digest(path) != digest or not os.path.isfile(path):
             _make(plan, path, verbose)
@@ -203,22 +204,36 @@ def build(plan: Plan, verbose: bool = False) -> str:
     return path
 
 
-def _make_folder(folder: str) -> None:
-    """A folder of this user's alone; one that is there is taken as it is."""
-    if os.path.isdir(folder):
-        if os.path.realpath(folder).startswith(os.path.realpath(cache.directory())):
-            os.close(trust.open_folder(folder, make=False))
-        return
+def make_folder(folder: str) -> None:
+    """A folder of this user's; what is loaded from it runs, so that nobody else may write there.
+
+    Raises RuntimeError for a link, the folder of another user and one that is open to all.
+    """
+    hint = "set TORCH_EXTENSIONS_DIR, or give build_directory"
     try:
-        os.makedirs(folder, mode=0o700)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        status = os.lstat(folder)
     except OSError as error:
         fail(
             RuntimeError,
             "cpp_extension",
             "a folder to build in was required",
             f"{folder} ({error.strerror})",
-            hint="set TORCH_EXTENSIONS_DIR, or give build_directory",
+            hint,
         )
+    if stat.S_ISLNK(status.st_mode):
+        fail(
+            RuntimeError,
+            "cpp_extension",
+            "a folder to build in was required",
+            f"{folder}, which is a link",
+            hint,
+        )
+    if status.st_uid != os.getuid() or status.st_mode & stat.S_IWOTH:
+        fail(RuntimeError, "cpp_extension", "a folder that nobody else writes to was required",
+             f"{folder} (of user {status.st_uid}, mode {stat.S_IMODE(status.st_mode):04o})", hint)  # fmt: skip
+    if os.path.realpath(folder).startswith(os.path.realpath(cache.directory())):
+        os.close(trust.open_folder(folder, make=False))
 
 
 def _kept_digest(path: str) -> str:

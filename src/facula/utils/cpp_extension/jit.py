@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from facula.core.errors import fail
-from facula.runtime import programs
+from facula.runtime import cache, programs
 from facula.utils.cpp_extension.build import (
     Plan,
     build,
@@ -22,6 +22,7 @@ from facula.utils.cpp_extension.build import (
     import_module_at,
     include_folders,
     load_shared,
+    make_folder,
 )
 
 _NAME = re.compile(r"[A-Za-z_]\w*\Z")
@@ -320,7 +321,7 @@ def load_inline(
     if functions is not None:
         texts += _bindings(functions)
     folder = build_directory or os.path.join(default_root(), name)
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    make_folder(folder)
     source = os.path.join(folder, "main.cpp")
     _write_changed(source, "\n".join(texts) + "\n")
     return load(
@@ -358,7 +359,8 @@ def _write_changed(path: str, text: str) -> None:
                 return
     except (OSError, UnicodeDecodeError):
         pass
-    with open(path, "w", encoding="utf-8") as file:
+    # a link in its place is replaced, not followed
+    with cache.write_atomically(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         file.write(text)
 
 

@@ -153,7 +153,10 @@ class Tensor {
     ScalarType found = scalar_type(), wanted = CppTypeToScalarType<Element>::value;
     TORCH_CHECK(found == wanted, "[data_ptr] expected scalar type ", wanted, " but found ", found,
                 "\nhint: dispatch over the dtypes with AT_DISPATCH_ALL_TYPES, or convert with .to()");
-    return static_cast<T *>(data_ptr());
+    void *memory = data_ptr();
+    TORCH_CHECK(memory || numel() == 0, "[data_ptr] a tensor with memory was required: got one without, of shape ", sizes(),
+                "\nhint: tensors on meta, in traces and under vmap have none: register_fake and register_vmap say what to do with them");
+    return static_cast<T *>(memory);
   }
   template <class T>
   T *mutable_data_ptr() const { return data_ptr<T>(); }
