@@ -543,6 +543,19 @@ def _recomputation_hooks(frame_reference: Any, run: Any) -> saved_tensors_hooks:
     return saved_tensors_hooks(pack, lambda packed: packed)
 
 
+def _check_unmodified(tensor: core.Tensor, handle: _Handle) -> None:
+    """Raises where the function wrote over a tensor after it was saved."""
+    if handle.version is not None and tensor._version != handle.version:
+        fail(
+            RuntimeError,
+            "checkpoint",
+            "an unmodified saved tensor was required: one of the variables needed for gradient computation has "
+            "been modified by an inplace operation",
+            f"{list(tensor.shape)} at version {tensor._version}, saved at {handle.version}",
+            hint="replace the in-place operation of the function by its functional form",
+        )
+
+
 def _checkpoint_hooks(frame: _Frame) -> saved_tensors_hooks:
     def pack(tensor: core.Tensor) -> _Holder:
         holder = _Holder()
@@ -577,15 +590,7 @@ def _checkpoint_hooks(frame: _Frame) -> saved_tensors_hooks:
             )
         tensor = frame.recomputed[run][handle]
         holder.handles.pop(run)
-        if handle.version is not None and tensor._version != handle.version:
-            fail(
-                RuntimeError,
-                "checkpoint",
-                "an unmodified saved tensor was required: one of the variables needed for gradient computation has "
-                "been modified by an inplace operation",
-                f"{list(tensor.shape)} at version {tensor._version}, saved at {handle.version}",
-                hint="replace the in-place operation of the function by its functional form",
-            )
+        _check_unmodified(tensor, handle)
         return tensor
 
     return saved_tensors_hooks(pack, unpack)
