@@ -35,8 +35,8 @@ OPTIONS += ["-Werror"] if STRICT else []
 Options.warning_errors = STRICT
 
 # the package runs from the folder that becomes the wheel: its byte code is no part of that
+PYTHON = [sys.executable, "-B"]
 sys.dont_write_bytecode = True
-os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
 
 
 def core_extension() -> Extension:
@@ -90,7 +90,7 @@ class BuildCoreAndKernels(build_ext):
 
     def write_examples(self, tree: Path) -> None:
         """Writes what the examples in operators' docstrings print, by the package in `tree`."""
-        command = [sys.executable, str(ROOT / "tools" / "gen_api.py"), "examples"]
+        command = [*PYTHON, str(ROOT / "tools" / "gen_api.py"), "examples"]
         # PYTHONPATH stays: it is how an isolated build finds NumPy. The tree is not added to it, since such a
         # build takes away what the environment has already, as it has the checkout once that is installed
         command += ["--output", str(tree / "facula" / "ops"), "--tree", str(tree)]
@@ -98,7 +98,7 @@ class BuildCoreAndKernels(build_ext):
 
     def write_stubs(self, tree: Path) -> None:
         """Writes the type stubs of the package in `tree`, out of its operator table."""
-        command = [sys.executable, str(ROOT / "tools" / "gen_api.py"), "stubs"]
+        command = [*PYTHON, str(ROOT / "tools" / "gen_api.py"), "stubs"]
         command += ["--output", str(tree / "facula")]
         # in a checkout they would stand beside the folders, once for each module in a room
         command += [] if self.inplace else ["--public"]
@@ -109,7 +109,7 @@ class BuildCoreAndKernels(build_ext):
         """Runs the build tool against the package in `tree`, in a clean interpreter."""
         environment = {**os.environ, "PYTHONPATH": str(tree), "FACULA_BUILDING": "1"}
         wanted = os.environ.get("FACULA_BUILD_ISA") or ("native" if self.inplace else "all")
-        command = [sys.executable, str(ROOT / "tools" / "build_kernels.py")]
+        command = [*PYTHON, str(ROOT / "tools" / "build_kernels.py")]
         command += ["--output", str(tree / "facula" / "_kernels"), "--isa", wanted]
         command += ["--work", str(ROOT / "build" / "kernels")]
         command += ["--jobs", os.environ.get("FACULA_BUILD_JOBS", "2")]
