@@ -110,7 +110,7 @@ def test_checks_and_masks_of_attention() -> None:
     assert F._mha_shape_check(x, x, x, None, None, 2) is True
     assert F._mha_shape_check(x[0], x[0], x[0], None, None, 2) is False
     with pytest.raises(
-        AssertionError, match="For batched \\(3-D\\) `query`, expected `key` to be 3-D"
+        AssertionError, match="For batched \\(3-D\\) `query`, expected `key` and `value` to be 3-D"
     ):
         F._mha_shape_check(x, x[0], x, None, None, 2)
     with pytest.raises(AssertionError, match=r"Expected `attn_mask` shape to be \(2, 2, 2\)"):

@@ -251,7 +251,11 @@ def test_settings_of_data_follow_a_schedule():
 
 @pytest.mark.parametrize("first", [True, False])
 def test_tables_become_sparse_and_integers(first):
+    # every row has entries of both signs: levels of a row without lie on one side of zero
     model = nn.Sequential(nn.Embedding(20, 8), nn.Linear(8, 8))
+    with facula.no_grad():
+        model[0].weight[:, 0].abs_()
+        model[0].weight[:, 1].abs_().neg_()
     before = model[0].weight.detach().numpy().copy()
     post_training_sparse_quantize(
         model, DataNormSparsifier, first, sparsity_level=0.5, sparse_block_shape=(1, 1)

@@ -16,12 +16,13 @@ from facula import core
 from facula.core import Tensor as Tensor
 from facula.core.errors import fail
 from facula.nn import _reduction as _Reduction  # noqa: F401, N812 - PyTorch's name
-from facula.nn.functional_composites import _as_float_mask
+from facula.nn.functional_composites import _as_float_mask, _check_shapes
 from facula.nn.modules.utils import _pair as _pair
 from facula.nn.modules.utils import _single as _single
 from facula.nn.modules.utils import _triple as _triple
 from facula.ops.registry import PLACES
 
+_mha_shape_check = _check_shapes
 _linear = PLACES["nn.functional"]["linear"]
 
 
@@ -77,34 +78,6 @@ def _scaled_dot_product_attention(
     if dropout_p > 0.0:
         weights = facula.dropout(weights, dropout_p, True)
     return weights @ v, weights
-
-
-def _mha_shape_check(
-    query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None,
-    attn_mask: Tensor | None, num_heads: int,
-) -> bool:  # fmt: skip
-    """Whether attention has a batch; an error where query, key, value and masks disagree about it."""
-    dims = query.dim()
-    expected = {2: "unbatched", 3: "batched"}
-    if dims not in expected:
-        fail(AssertionError, "multi_head_attention", "a query of 2 or 3 dimensions was required "
-             "(query should be unbatched 2D or batched 3D tensor)",
-             f"{dims}-D query tensor", hint="[target, embedding], with a batch in the middle or in front")  # fmt: skip
-    for name, given, allowed in (
-        ("key", key, (dims,)), ("value", value, (dims,)),
-        ("key_padding_mask", key_padding_mask, (dims - 1,)), ("attn_mask", attn_mask, (2, 3)),
-    ):  # fmt: skip
-        if given is not None and given.dim() not in allowed:
-            fail(AssertionError, "multi_head_attention",
-                 f"For {expected[dims]} ({dims}-D) `query`, expected `{name}` to be "
-                 f"{' or '.join(f'{n}-D' for n in allowed)}",
-                 f"{given.dim()}-D tensor", hint="all have a batch, or none has")  # fmt: skip
-    if dims == 2 and attn_mask is not None and attn_mask.dim() == 3:
-        wanted = (num_heads, query.shape[0], key.shape[0])
-        if tuple(attn_mask.shape) != wanted:
-            fail(AssertionError, "multi_head_attention", f"Expected `attn_mask` shape to be {wanted}",
-                 tuple(attn_mask.shape), hint="a mask for each head")  # fmt: skip
-    return dims == 3
 
 
 def _canonical_mask(

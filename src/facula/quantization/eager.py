@@ -91,10 +91,7 @@ DEFAULT_DYNAMIC_QUANT_MODULE_MAPPINGS: dict[Any, Any] = {
     nnqat.LinearReLU: nnqd.LinearReLU,
     nn.EmbeddingBag: tables.EmbeddingBag,
     nn.Embedding: tables.Embedding,
-    **{
-        getattr(nn, name): getattr(recurrent, name)
-        for name in ("LSTM", "GRU", "LSTMCell", "GRUCell", "RNNCell")
-    },
+    **recurrent.BY_FLOAT,
 }
 
 

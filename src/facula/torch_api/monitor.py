@@ -211,16 +211,15 @@ class Stat:
         Args:
             v: a number."""
         with self._lock:
-            now = self._now()
-            ended = self._end() if now != self._window.number else None
-            if ended is not None or now != self._window.number:
+            events = []
+            if (now := self._now()) != self._window.number:
+                events.append(self._end())
                 self._window.number, self._full = now, False
-            full = None
             if not self._full:
                 self._window.add(float(v))
                 self._full = self._window.count >= self._max_samples
-                full = self._end() if self._full else None
-        for event in (ended, full):
+                events.append(self._end() if self._full else None)
+        for event in events:
             if event is not None:
                 log_event(event)
 

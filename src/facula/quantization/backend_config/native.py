@@ -26,7 +26,7 @@ from facula.quantization.backend_config.classes import (
 from facula.quantization.calls import FIXED, FIXED_MODULES, modules_of, named
 from facula.quantization.modules import intrinsic as nni
 from facula.quantization.modules import qat as nnqat
-from facula.quantization.modules import reference
+from facula.quantization.modules import recurrent, reference
 
 __all__ = [
     "get_fbgemm_backend_config",
@@ -257,9 +257,7 @@ def _tables_and_recurrent(kinds: _Kinds) -> list[BackendPatternConfig]:
     made = []
     for kind in (nn.Embedding, nn.EmbeddingBag):
         made += [_layer(k, kind, _TABLES) for k in (kind, getattr(nnqat, kind.__name__))]
-    for name in ("LSTM", "GRU", "LSTMCell", "GRUCell", "RNNCell"):
-        made.append(_layer(getattr(nn, name), getattr(nn, name), kinds.recurrent))
-    return made
+    return made + [_layer(kind, kind, kinds.recurrent) for kind in recurrent.BY_FLOAT]
 
 
 def _backend(name: str, kinds: _Kinds, more: Iterable[BackendPatternConfig] = ()) -> BackendConfig:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from facula import core, nn
+from facula import core
 from facula.fx import GraphModule, Node
 from facula.quantization import fake_quantize as fq
 from facula.quantization import fuse
@@ -213,7 +213,7 @@ class Converting:
     def _layer(self, node: Any, module: Any) -> None:
         """The reference layer in the place of a layer with a weight."""
         config = getattr(module, "qconfig", None)
-        if config is not None and type(module) in _RECURRENT:
+        if config is not None and type(module) in recurrent.BY_FLOAT:
             return self._recurrent_layer(node, module, config)
         if config is None or node.name not in self.attributes.observed_node_names:
             return
@@ -233,7 +233,7 @@ class Converting:
         if self.is_reference or not activation_is_dynamically_quantized(config):
             return
         if id(module) not in self.done:
-            self.done[id(module)] = _RECURRENT[type(module)].from_float(module)
+            self.done[id(module)] = recurrent.BY_FLOAT[type(module)].from_float(module)
         self._put(node.target, self.done[id(module)])
 
     def _put(self, name: str, module: Any) -> None:
@@ -242,12 +242,6 @@ class Converting:
         self.modules[name] = module
 
 
-#: recurrent layers, and those with weights of 8 bits or 16-bit floats that take their places
-_RECURRENT: dict[Any, Any] = {
-    getattr(nn, kind.__name__): kind
-    for kind in vars(recurrent).values()
-    if isinstance(kind, type) and kind.__name__ in recurrent.__all__ and hasattr(nn, kind.__name__)
-}
 #: reference layers with a relu that was a part of a layer for training
 _FUSED: dict[Any, Any] = {
     reference.Linear: nni.LinearReLU,

@@ -495,3 +495,9 @@ class GRUCell(RNNCellBase):
         self, input_size: int, hidden_size: int, bias: bool = True, dtype: core.dtype = core.qint8
     ) -> None:
         super().__init__(input_size, hidden_size, bias, 3, dtype)
+
+
+#: float layer or cell -> the one that takes its place
+BY_FLOAT: dict[type[nn.Module], Any] = {
+    kind._FLOAT_MODULE: kind for kind in (LSTM, GRU, LSTMCell, GRUCell, RNNCell)
+}

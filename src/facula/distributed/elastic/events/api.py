@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar, Self
 
 __all__ = ["Event", "EventSource", "NodeState", "RdzvEvent"]
 
@@ -26,8 +26,32 @@ class EventSource(StrEnum):
     WORKER = "WORKER"
 
 
+class _AsJson:
+    """What events of both kinds share: how they are written as JSON, and read."""
+
+    #: the field that holds a member of an enumeration, and which one
+    _named: ClassVar[tuple[str, type[StrEnum]]]
+
+    def __str__(self) -> str:
+        """As JSON."""
+        return self.serialize()
+
+    @classmethod
+    def deserialize(cls, data: str | Self) -> Self:
+        """An event that `serialize` wrote."""
+        if isinstance(data, cls):
+            return data
+        found = json.loads(str(data))
+        name, kind = cls._named
+        return cls(**{**found, name: kind[found[name]]})
+
+    def serialize(self) -> str:
+        """As JSON."""
+        return json.dumps(asdict(self))  # type: ignore[call-overload]  # both kinds are data classes
+
+
 @dataclass
-class Event:
+class Event(_AsJson):
     """Something that happened.
 
     Args:
@@ -42,27 +66,11 @@ class Event:
         '{"name": "started", "source": "AGENT", "timestamp": 0, "metadata": {"rank": 0}}'
     """
 
+    _named = "source", EventSource
     name: str
     source: EventSource
     timestamp: int = 0
     metadata: dict[str, Any] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        """As JSON."""
-        return self.serialize()
-
-    @staticmethod
-    def deserialize(data: str | Event) -> Event:
-        """An event that `serialize` wrote."""
-        if isinstance(data, Event):
-            return data
-        found = json.loads(data)
-        found["source"] = EventSource[found["source"]]
-        return Event(**found)
-
-    def serialize(self) -> str:
-        """As JSON."""
-        return json.dumps(asdict(self))
 
 
 class NodeState(StrEnum):
@@ -81,7 +89,7 @@ class NodeState(StrEnum):
 
 
 @dataclass
-class RdzvEvent:
+class RdzvEvent(_AsJson):
     """Something that happened while machines met.
 
     Args:
@@ -103,6 +111,7 @@ class RdzvEvent:
         True
     """
 
+    _named = "node_state", NodeState
     name: str
     run_id: str
     message: str
@@ -113,20 +122,3 @@ class RdzvEvent:
     rank: int | None = None
     local_id: int | None = None
     error_trace: str = ""
-
-    def __str__(self) -> str:
-        """As JSON."""
-        return self.serialize()
-
-    @staticmethod
-    def deserialize(data: str | RdzvEvent) -> RdzvEvent:
-        """An event that `serialize` wrote."""
-        if isinstance(data, RdzvEvent):
-            return data
-        found = json.loads(data)
-        found["node_state"] = NodeState[found["node_state"]]
-        return RdzvEvent(**found)
-
-    def serialize(self) -> str:
-        """As JSON."""
-        return json.dumps(asdict(self))
