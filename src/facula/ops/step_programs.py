@@ -124,6 +124,22 @@ def toward(old: Scalar, new: Scalar, weight: Any) -> Scalar:
     return old + weight * (new - old)
 
 
+def _with_decay(
+    param: Scalar, grad: Scalar, weight_decay: Scalar, decoupled: Scalar | None
+) -> tuple[Scalar, Scalar]:
+    """Parameter and gradient after L2 decay, or after `decoupled`, the part that a parameter loses."""
+    if decoupled is None:
+        return param, decayed(grad, param, weight_decay)
+    return param * (1.0 - decoupled), grad
+
+
+def _moments(
+    grad: Scalar, exp_avg: Scalar, exp_avg_sq: Scalar, beta1: Scalar, beta2: Scalar
+) -> tuple[Scalar, Scalar]:
+    """The running means of g and of g^2 after a step."""
+    return toward(exp_avg, grad, 1.0 - beta1), exp_avg_sq * beta2 + grad * grad * (1.0 - beta2)
+
+
 # --- stochastic gradient descent
 
 
@@ -201,13 +217,9 @@ def adam(
     max_exp_avg_sq: Scalar | None = None,
 ) -> Values:
     """[Kingma, Ba 2015], [Loshchilov, Hutter 2019], AMSGrad [Reddi et al. 2018]."""
-    grad = grad * sign
-    if decoupled:
-        param = param * (1.0 - lr * weight_decay)
-    else:
-        grad = decayed(grad, param, weight_decay)
-    exp_avg = toward(exp_avg, grad, 1.0 - beta1)
-    exp_avg_sq = exp_avg_sq * beta2 + grad * grad * (1.0 - beta2)
+    decay = lr * weight_decay if decoupled else None
+    param, grad = _with_decay(param, grad * sign, weight_decay, decay)
+    exp_avg, exp_avg_sq = _moments(grad, exp_avg, exp_avg_sq, beta1, beta2)
     changed = {"exp_avg": exp_avg, "exp_avg_sq": exp_avg_sq}
     second = exp_avg_sq
     if max_exp_avg_sq is not None:
@@ -281,13 +293,9 @@ def nadam(
     decoupled: bool,
 ) -> Values:
     """Adam with Nesterov momentum [Dozat 2016]."""
-    grad = grad * sign
-    if decoupled:
-        param = param * (1.0 - lr * weight_decay)
-    else:
-        grad = decayed(grad, param, weight_decay)
-    exp_avg = toward(exp_avg, grad, 1.0 - beta1)
-    exp_avg_sq = exp_avg_sq * beta2 + grad * grad * (1.0 - beta2)
+    decay = lr * weight_decay if decoupled else None
+    param, grad = _with_decay(param, grad * sign, weight_decay, decay)
+    exp_avg, exp_avg_sq = _moments(grad, exp_avg, exp_avg_sq, beta1, beta2)
     settings = {"momentum_decay": momentum_decay, "beta1": beta1}
     mu, mu_next = _nesterov_weight(settings, step), _nesterov_weight(settings, step + 1.0)
     denominator = scalar.sqrt(exp_avg_sq / narrow(_bias(beta2, step), param)) + eps
@@ -316,13 +324,9 @@ def radam(
 ) -> Values:
     """Rectified Adam [Liu et al. 2020]: plain momentum until the variance of the second moment is
     tractable."""
-    grad = grad * sign
-    if decoupled:
-        param = param * (1.0 - lr * weight_decay)
-    else:
-        grad = decayed(grad, param, weight_decay)
-    exp_avg = toward(exp_avg, grad, 1.0 - beta1)
-    exp_avg_sq = exp_avg_sq * beta2 + grad * grad * (1.0 - beta2)
+    decay = lr * weight_decay if decoupled else None
+    param, grad = _with_decay(param, grad * sign, weight_decay, decay)
+    exp_avg, exp_avg_sq = _moments(grad, exp_avg, exp_avg_sq, beta1, beta2)
     power = scalar.pow(cast(beta2, "f64"), step)
     limit = 2.0 / (1.0 - cast(beta2, "f64")) - 1.0
     length = limit - 2.0 * step * power / (1.0 - power)

@@ -19,6 +19,11 @@ Tensor = core.Tensor
 MOST_PIECES = 2**31
 
 
+def _check_divisible(op: str, tensor: Tensor, required: str) -> None:
+    if tensor.dim() == 0:
+        fail(RuntimeError, op, required, hint="x.reshape(1) has a dimension to split")
+
+
 @operator("unbind(Tensor self, int dim=0) -> Tensor[]", out=False, copied=("",), overload="int")
 class unbind:
     """All slices along a dimension, as a tuple of views."""
@@ -102,13 +107,7 @@ class split_with_sizes:
     jvp = "linear"
 
     def meta(self, split_sizes, dim):
-        if self.dim() == 0:
-            fail(
-                RuntimeError,
-                "split",
-                "split expects at least a 1-dimensional tensor",
-                hint="x.reshape(1) has a dimension to split",
-            )
+        _check_divisible("split", self, "split expects at least a 1-dimensional tensor")
         d = wrap_dim("split", dim, self.dim())
         shape, stride, start, pieces = list(self.shape), self.stride(), 0, []
         for size in _split_points(self, split_sizes, d, "split"):
@@ -160,13 +159,7 @@ def split(self, split_size, dim):
     """Pieces of `split_size` (the last may be smaller), or of a list of sizes, along a
     dimension.
     """
-    if self.dim() == 0:
-        fail(
-            RuntimeError,
-            "split",
-            "split expects at least a 1-dimensional tensor",
-            hint="x.reshape(1) has a dimension to split",
-        )
+    _check_divisible("split", self, "split expects at least a 1-dimensional tensor")
     d = wrap_dim("split", dim, self.dim())
     if isinstance(split_size, (list, tuple)):
         return F.split_with_sizes(self, split_size, d)
@@ -194,13 +187,7 @@ def split(self, split_size, dim):
 )
 def chunk(self, chunks, dim):
     """At most `chunks` pieces of equal size along a dimension."""
-    if self.dim() == 0:
-        fail(
-            RuntimeError,
-            "chunk",
-            "chunk expects at least a 1-dimensional tensor",
-            hint="x.reshape(1) has a dimension to split",
-        )
+    _check_divisible("chunk", self, "chunk expects at least a 1-dimensional tensor")
     if chunks <= 0:
         fail(
             RuntimeError,
@@ -263,13 +250,11 @@ def _numbers_of_tensor(given: Tensor) -> Any:
 )
 def tensor_split(self, indices_or_sections, dim):
     """Pieces between given indices, or a number of nearly equal pieces."""
-    if self.dim() == 0:
-        fail(
-            RuntimeError,
-            "tensor_split",
-            "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims",
-            hint="x.reshape(1) has a dimension to split",
-        )
+    _check_divisible(
+        "tensor_split",
+        self,
+        "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims",
+    )
     d = wrap_dim("tensor_split", dim, self.dim())
     n = self.shape[d]
     if isinstance(indices_or_sections, Tensor):

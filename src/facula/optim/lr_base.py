@@ -104,9 +104,7 @@ class LRScheduler:
         super().__init_subclass__(**keywords)
         _leave_out_of_graphs(cls)
 
-    def __init__(
-        self, optimizer: Optimizer, last_epoch: int = -1, verbose: bool | str = _DEPRECATED
-    ) -> None:
+    def _checked_optimizer(self, optimizer: Optimizer) -> Optimizer:
         if not isinstance(optimizer, Optimizer):
             fail(
                 TypeError,
@@ -114,7 +112,12 @@ class LRScheduler:
                 f"{type(optimizer).__name__} is not an Optimizer",
                 hint="the optimizer is the first argument",
             )
-        self.optimizer = optimizer
+        return optimizer
+
+    def __init__(
+        self, optimizer: Optimizer, last_epoch: int = -1, verbose: bool | str = _DEPRECATED
+    ) -> None:
+        self.optimizer = self._checked_optimizer(optimizer)
         self._set_verbose(verbose)
         if last_epoch == -1:
             for group in optimizer.param_groups:

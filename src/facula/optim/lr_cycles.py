@@ -82,14 +82,7 @@ class CyclicLR(LRScheduler):
         last_epoch: int = -1,
         verbose: bool | str = _DEPRECATED,
     ) -> None:
-        if not isinstance(optimizer, Optimizer):
-            fail(
-                TypeError,
-                type(self).__name__,
-                f"{type(optimizer).__name__} is not an Optimizer",
-                hint="the optimizer is the first argument",
-            )
-        self.optimizer = optimizer
+        self.optimizer = self._checked_optimizer(optimizer)
         base_lrs = _format_param("base_lr", optimizer, base_lr)
         if last_epoch == -1:
             for lr, group in zip(base_lrs, optimizer.param_groups, strict=True):
@@ -356,14 +349,7 @@ class OneCycleLR(LRScheduler):
         last_epoch: int = -1,
         verbose: bool | str = _DEPRECATED,
     ) -> None:
-        if not isinstance(optimizer, Optimizer):
-            fail(
-                TypeError,
-                type(self).__name__,
-                f"{type(optimizer).__name__} is not an Optimizer",
-                hint="the optimizer is the first argument",
-            )
-        self.optimizer = optimizer
+        self.optimizer = self._checked_optimizer(optimizer)
         self.total_steps = _total_steps(total_steps, epochs, steps_per_epoch)
         if pct_start < 0 or pct_start > 1 or not isinstance(pct_start, float):
             fail(
@@ -551,14 +537,7 @@ class ReduceLROnPlateau(LRScheduler):
                 hint="factor=0.1 is the default",
             )
         self.factor = factor
-        if not isinstance(optimizer, Optimizer):
-            fail(
-                TypeError,
-                type(self).__name__,
-                f"{type(optimizer).__name__} is not an Optimizer",
-                hint="the optimizer is the first argument",
-            )
-        self.optimizer = optimizer
+        self.optimizer = self._checked_optimizer(optimizer)
         self._set_verbose(verbose)
         if isinstance(min_lr, (list, tuple)):
             if len(min_lr) != len(optimizer.param_groups):

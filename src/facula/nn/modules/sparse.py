@@ -74,6 +74,18 @@ class _EmbeddingTable(Module):
                 self.weight[self.padding_idx].fill_(0)
 
 
+def _table_sizes(embeddings: core.Tensor) -> tuple[int, int]:
+    if embeddings.dim() != 2:
+        fail(
+            AssertionError,
+            "from_pretrained",
+            "Embeddings parameter is expected to be 2-dimensional",
+            hint="one row for each entry",
+        )
+    rows, columns = embeddings.shape
+    return rows, columns
+
+
 class Embedding(_EmbeddingTable):
     """A table of vectors: one row for each index. Gradients reach the rows that were asked for.
 
@@ -177,14 +189,7 @@ class Embedding(_EmbeddingTable):
         sparse: bool = False,
     ) -> Embedding:
         """A layer with the given table, not trained unless ``freeze`` is False."""
-        if embeddings.dim() != 2:
-            fail(
-                AssertionError,
-                "from_pretrained",
-                "Embeddings parameter is expected to be 2-dimensional",
-                hint="one row for each entry",
-            )
-        rows, columns = embeddings.shape
+        rows, columns = _table_sizes(embeddings)
         return cls(
             num_embeddings=rows,
             embedding_dim=columns,
@@ -313,14 +318,7 @@ class EmbeddingBag(_EmbeddingTable):
         padding_idx: int | None = None,
     ) -> EmbeddingBag:
         """A layer with the given table, not trained unless ``freeze`` is False."""
-        if embeddings.dim() != 2:
-            fail(
-                AssertionError,
-                "from_pretrained",
-                "Embeddings parameter is expected to be 2-dimensional",
-                hint="one row for each entry",
-            )
-        rows, columns = embeddings.shape
+        rows, columns = _table_sizes(embeddings)
         bag = cls(
             num_embeddings=rows,
             embedding_dim=columns,
