@@ -76,6 +76,8 @@ _MODULES = {
             ("lower_to_fbgemm", "lowering"),
             ("fuse", "fusing"),
             ("convert", "converting"),
+            ("quantize_handler", "handlers"),
+            ("pattern_utils", "handlers"),
         )
     },
     "facula.ao.quantization.fx.tracer": "facula.quantization.quantize_fx",
@@ -84,6 +86,20 @@ _MODULES = {
     "facula.ao.nn.quantized.reference": "facula.quantization.modules.reference",
     "facula.ao.ns.fx.ns_types": "facula.quantization.suite_types",
     "facula.ao.ns._numeric_suite": "facula.quantization.numeric_suite",
+    "facula.ao.ns._numeric_suite_fx": "facula.quantization.suite.comparing",
+    **{
+        f"facula.ao.ns.fx.{name}": f"facula.quantization.suite.{ours}"
+        for name, ours in (
+            ("graph_matcher", "pairs"),
+            ("graph_passes", "passes"),
+            ("mappings", "relations"),
+            ("n_shadows_utils", "candidates"),
+            ("pattern_utils", "relations"),
+            ("qconfig_multi_mapping", "mappings"),
+            ("utils", "kinds"),
+            ("weight_utils", "weights"),
+        )
+    },
     "facula.ao.quantization._equalize": "facula.quantization.equalization",
     "facula.ao.quantization._correct_bias": "facula.quantization.equalization",
     "facula.ao.quantization.quantize_pt2e": "facula.quantization.pt2e.quantize_pt2e",

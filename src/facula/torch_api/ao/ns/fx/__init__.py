@@ -7,4 +7,17 @@ from __future__ import annotations
 
 from facula.quantization.forwarding import forwarded as _forwarded
 
-__getattr__ = _forwarded(globals(), parts=("ns_types",))
+__getattr__ = _forwarded(
+    globals(),
+    parts=(
+        "graph_matcher",
+        "graph_passes",
+        "mappings",
+        "n_shadows_utils",
+        "ns_types",
+        "pattern_utils",
+        "qconfig_multi_mapping",
+        "utils",
+        "weight_utils",
+    ),
+)
