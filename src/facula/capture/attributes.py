@@ -243,14 +243,14 @@ class Attributes(Part):
         base = self.class_of_attribute(owner.kind, name)
         found = base.__dict__[name] if base is not None else None
         if base is not None and self._is_data_descriptor(found):
-            return self._bind(found, base, name, owner)
+            return self.bind_attribute(found, base, name, owner)
         attributes = self.instance_dict(owner)
         if attributes is not None:
             own = self.dict_find(attributes, name)
             if own is not UNBOUND:
                 return own
         if base is not None:
-            return self._bind(found, base, name, owner)
+            return self.bind_attribute(found, base, name, owner)
         if issubclass(owner.kind, BaseException) and name.startswith("__"):
             return Known(None)
         if owner.real is not None and attributes is None and hasattr(owner.real, name):
@@ -264,18 +264,18 @@ class Attributes(Part):
         sets = hasattr(kind, "__set__") or hasattr(kind, "__delete__")
         return sets and hasattr(kind, "__get__")
 
-    def _bind(self, found: Any, base: type, name: str, owner: Any) -> Any:
+    def bind_attribute(self, found: Any, base: type, name: str, owner: Any) -> Any:
         """A class attribute as an instance (or a class: `owner` a Known) gives it."""
         if isinstance(found, types.FunctionType):
             return self.made(MethodValue(self.trusted(found), owner))
         if isinstance(found, staticmethod):
             return self.trusted(found.__func__)
         if isinstance(found, classmethod):
-            cls = owner if isinstance(owner, Known) else self.trusted(owner.kind)
+            cls = owner if isinstance(owner, Known) else self.trusted(owner.cls)
             return self.made(MethodValue(self.trusted(found.__func__), cls))
         if isinstance(found, property):
             if found.fget is None:
-                self.no_attribute(owner.kind, name)
+                self.no_attribute(owner.cls, name)
             return self.call(self.trusted(found.fget), [owner], {})
         if isinstance(found, functools._lru_cache_wrapper):
             called = self.trusted(found)
@@ -299,7 +299,7 @@ class Attributes(Part):
         getter = self.type_lookup(type(found), "__get__")
         if isinstance(getter, types.FunctionType):
             descriptor = self.trusted(found)
-            cls = self.trusted(owner.kind)
+            cls = self.trusted(owner.cls)
             return self.call(self.trusted(getter), [descriptor, owner, cls], {})
         if getter is not None and not isinstance(owner, Known):
             if callable(found):
@@ -380,7 +380,7 @@ class Attributes(Part):
                     base is object or isinstance(found, types.BuiltinFunctionType)
                 ):
                     return self.made(MethodValue(f"{base.__name__}.{name}", value))
-                return self._bind(found, base, name, value)
+                return self.bind_attribute(found, base, name, value)
         self.fail(AttributeError, f"'super' object has no attribute '{name}'")
 
     # things that are known ------------------------------------------------------------------------
@@ -394,6 +394,8 @@ class Attributes(Part):
             found = getattr(obj, name)
         except AttributeError as error:
             self.fail(AttributeError, str(error))
+        if name == "__get__" and isinstance(obj, types.GetSetDescriptorType):
+            return Known(found)  # what classes are told about an attribute
         if isinstance(found, (types.BuiltinMethodType, types.MethodWrapperType)):
             return self.made(MethodValue(name, owner))
         if isinstance(found, types.MethodType):
@@ -431,7 +433,7 @@ class Attributes(Part):
         if isinstance(found, types.FunctionType):
             return self.trusted(found)
         if isinstance(found, (staticmethod, classmethod)):
-            return self._bind(found, base, name, owner)
+            return self.bind_attribute(found, base, name, owner)
         if isinstance(found, (property, types.MethodDescriptorType, types.WrapperDescriptorType)):
             return Known(found)
         if hasattr(type(found), "__get__"):
@@ -489,7 +491,7 @@ class Attributes(Part):
             found = self.type_lookup(owner.kind, name)
             if isinstance(found, (types.FunctionType, property, staticmethod, classmethod)):
                 if name not in ("_asdict", "_replace", "__getnewargs__", "__repr__"):
-                    return self._bind(found, owner.kind, name, owner)
+                    return self.bind_attribute(found, owner.kind, name, owner)
         if isinstance(owner, SequenceValue) and hasattr(owner.kind, "n_fields"):
             return self._result_field(owner, name)
         if isinstance(owner, DictValue) and name == "default_factory":

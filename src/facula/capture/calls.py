@@ -474,7 +474,7 @@ class Calls(Part):
         if not is_trusted_name(implementation.__module__) or not self._is_plain(module):
             return self.call(self.trusted(implementation), [module, *args], kwargs)
         base = self.class_of_attribute(module.kind, "forward")
-        forward = self._bind(base.__dict__["forward"], base, "forward", module)
+        forward = self.bind_attribute(base.__dict__["forward"], base, "forward", module)
         return self.call(forward, args, kwargs)
 
     def _is_plain(self, module: ObjectValue) -> bool:
@@ -506,7 +506,7 @@ class Calls(Part):
                 dtype = self.trusted(core.get_default_dtype())
                 return self.call(Known(core.tensor), args, {"dtype": dtype})
         if issubclass(kind, core.Tensor):
-            raise Break("unsupported-call", f"the constructor {kind.__name__}")
+            return self.new_subclass(cls, args, kwargs)
         if isinstance(kind, type(legacy.FloatTensor)):
             return self._typed_tensor(kind, args, kwargs)
         meta_call = self.type_lookup(type(kind), "__call__")

@@ -120,7 +120,7 @@ class Containers(Part):
     def getitem(self, owner: object, key: object) -> Any:
         owner, key = self.force(owner), self.force(key)
         if isinstance(owner, TensorValue):
-            return self.graph_call("[]", [owner, key])
+            return self.at_places_read(key, lambda: self.graph_call("[]", [owner, key]))
         if isinstance(owner, ArrayValue):
             return self.array_getitem(owner, key)
         if isinstance(owner, SequenceValue):

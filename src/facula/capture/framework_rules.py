@@ -20,8 +20,10 @@ from facula.capture import higher_order
 from facula.capture.breaks import Break
 from facula.capture.exports import is_exporting
 from facula.capture.graph_ops import MODE_FUNCTIONS
-from facula.capture.values import Known, TensorValue
+from facula.capture.inner_graphs import given_of
+from facula.capture.values import LITERAL_TYPES, Known, ObjectValue, TensorValue
 from facula.namespaces import functional
+from facula.nn.modules.lazy import LazyModuleMixin
 
 if TYPE_CHECKING:
     from facula.capture.symbolic import Symbolic
@@ -100,11 +102,81 @@ def applied(cls: type) -> Any:
     return apply
 
 
-def _functions_as_nodes(rules: dict) -> None:
-    def apply(d: Symbolic, args: list, kwargs: dict) -> Any:
-        return d.graph_call(applied(d.constant_of(args[0])), args[1:], kwargs)
+def _with_objects(d: Symbolic, function: Callable[..., Any], args: list) -> tuple[Any, list]:
+    """A function with the objects among its arguments bound, and the arguments that are left.
 
-    rules[autograd.Function.apply.__func__] = apply  # type: ignore[attr-defined]
+    Such an object is one of the outside whose attributes are plain values; these are guarded.
+    """
+    bound: dict[int, Any] = {}
+    for n, value in enumerate(map(d.force, args)):
+        if (
+            not isinstance(value, ObjectValue)
+            or value.real is None
+            or d.is_module_class(value.kind)
+        ):
+            continue
+        names = getattr(value.real, "__dict__", None)
+        written = value.attributes is not None and value.attributes.overwritten
+        if not isinstance(names, dict) or written or hasattr(value.kind, "__slots__"):
+            continue
+        if all(type(held) in LITERAL_TYPES for held in names.values()):
+            source = value.source.attr("__dict__")
+            d.guards.add("type", value.source, value.kind)
+            d.guards.add("keys", source, list(names))
+            for name, held in names.items():
+                d.guards.add("equal", source.item(name), held)
+            bound[n] = value.real
+    if not bound:
+        return function, args
+
+    def apply(*rest: object, **kwargs: object) -> Any:
+        left = iter(rest)
+        given = [bound[n] if n in bound else next(left) for n in range(len(args))]
+        return function(*given, **kwargs)
+
+    apply.__name__ = apply.__qualname__ = function.__name__
+    return apply, [arg for n, arg in enumerate(args) if n not in bound]
+
+
+def _apply(d: Symbolic, args: list, kwargs: dict) -> Any:
+    """`Function.apply`: one node."""
+    objects = [v for v in map(d.force, args[1:]) if isinstance(v, ObjectValue) and v.real]
+    before = [dict(getattr(value.real, "__dict__", {})) for value in objects]
+    function, given = _with_objects(d, applied(d.constant_of(args[0])), args[1:])
+    result = d.graph_call(function, given, kwargs)
+    if before != [dict(getattr(value.real, "__dict__", {})) for value in objects]:
+        for value, names in zip(objects, before, strict=True):
+            vars(value.real).clear()
+            vars(value.real).update(names)
+        raise Break("unsupported-mutation", "an object that an autograd function changes")
+    return result
+
+
+class Uninitialised(Exception):  # noqa: N818 - it is no error
+    """A lazy module has to make its parameters before capture can go on."""
+
+    def __init__(self, module: Any, args: tuple, kwargs: dict) -> None:
+        self.given = module, args, kwargs
+
+    def make(self) -> None:
+        """Make them, from arguments of the same shapes."""
+        module, args, kwargs = self.given
+        module._infer_parameters(module, args, kwargs)
+
+
+def _infer(d: Symbolic, args: list, kwargs: dict) -> Any:
+    """What a lazy module does before its first forward: done ahead, and captured behind it."""
+    module = d.force(args[1])
+    if not isinstance(module, ObjectValue) or module.real is None:
+        raise Break("unsupported-call", "the first call of a lazy module that the program makes")
+    words = d.keywords(args[3]) if len(args) > 3 else {}
+    given, _, _ = given_of(d, (tuple(d.unpack_all(args[2])), words))
+    raise Uninitialised(module.real, *given)
+
+
+def _functions_as_nodes(rules: dict) -> None:
+    rules[LazyModuleMixin._infer_parameters] = _infer
+    rules[autograd.Function.apply.__func__] = _apply  # type: ignore[attr-defined]
     own = (
         "use_reentrant",
         "preserve_rng_state",

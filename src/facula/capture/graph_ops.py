@@ -274,8 +274,10 @@ class GraphOps(Part):
     def _record(
         self, op: str, target: Any, run: Callable, args: list[Any], kwargs: dict[str, Any]
     ) -> Any:
-        if self.asks_subclass(args, kwargs):
-            return self.overridden(run, args, kwargs, _shown(target))
+        if self.asks_others(args, kwargs):
+            said = self.overridden(run, args, kwargs, _shown(target))
+            if said is not NotImplemented:
+                return said
         definition = _definition_of(target)
         if definition is not None and definition.numbers:
             args, kwargs = self._numbers_read(definition, args, kwargs)
@@ -302,6 +304,9 @@ class GraphOps(Part):
         if not _has_tensor(result) and target is not operator.setitem and result is not None:
             return self._plain_result(result, target)
         known = self.by_fake.get(id(result))
+        if core.get_default_dtype() is not self.start_dtype and isinstance(result, core.Tensor):
+            if _leaves_dtype(target, definition, len(args), words):
+                words["dtype"] = result.dtype, result.dtype
         node = self._new_node(
             op, target, tuple(p[0] for p in pairs), {k: v[0] for k, v in words.items()}, result
         )
@@ -458,6 +463,9 @@ class GraphOps(Part):
         written = self.attribute_writes.get((id(owner), name))
         if written is not None:
             return written[2]
+        said = self.asked_attribute(owner, name)
+        if said is not NotImplemented:
+            return said
         if name == "shape":
             return self.shape_of(owner)
         if name in ("grad", "_grad"):
@@ -478,6 +486,9 @@ class GraphOps(Part):
             if owner.source is not None:
                 self.guards.add("lacks", owner.source.attr("__dict__"), name)
             self.fail(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
+        base = self.class_of_attribute(cls, name) if cls is not core.Tensor else None
+        if base is not None and not issubclass(core.Tensor, base):
+            return self.bind_attribute(base.__dict__[name], base, name, owner)
         if callable(found):
             return self.made(MethodValue(name, owner))
         value = getattr(owner.fake, name)
@@ -515,6 +526,17 @@ def _definition_of(target: Any) -> Definition | None:
     elif isinstance(target, core.InplaceOp):
         target = target.op
     return target.definition if isinstance(target, core.Op) else None
+
+
+def _leaves_dtype(
+    target: Any, definition: Definition | None, count: int, words: dict[str, Any]
+) -> bool:
+    """Whether a call makes a tensor of no other one, and of the default dtype."""
+    if definition is None:
+        return target is core.tensor and "dtype" not in words
+    parameters = definition.schema.parameters
+    names = [p.name for p in parameters[count:] if p.type == "dtype"]
+    return "dtype" in names and "dtype" not in words and parameters[0].type != "Tensor"
 
 
 def _shown(target: Any) -> str:

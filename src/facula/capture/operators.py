@@ -20,6 +20,7 @@ from facula.capture.breaks import Break
 from facula.capture.concrete import BINARY, COMPARE, UNARY
 from facula.capture.domain import Part
 from facula.capture.reading import is_annotation, is_array_class
+from facula.capture.subclasses import overrides
 from facula.capture.values import (
     ArrayValue,
     DictValue,
@@ -179,6 +180,8 @@ class Operators(Part):
         left, right = self.plain_number(left), self.plain_number(right)
         for one, other, prefix in ((left, right, "__"), (right, left, "__r")):
             if isinstance(one, ObjectValue) and not isinstance(other, ObjectValue):
+                if one is right and overrides(one.kind):
+                    continue  # the tensor's own method asks the class first
                 name = f"{prefix}{_NAMES[symbol.rstrip('=')]}__"
                 if self.type_lookup(one.kind, name) is not None:
                     return self.call_special(one, name, [other])

@@ -21,7 +21,7 @@ from facula.capture.frames import NULL, UNBOUND
 from facula.capture.guards import facts_of
 from facula.capture.rules import enter
 from facula.capture.sources import Source, held
-from facula.capture.subclasses import dispatches
+from facula.capture.subclasses import INHERITED, dispatches
 from facula.capture.values import (
     ITERATORS,
     LITERAL_TYPES,
@@ -307,10 +307,10 @@ class Reading(Part):
     def _tensor(self, tensor: core.Tensor, source: Source) -> Value:
         kind = type(tensor)
         override = getattr(kind, "__torch_function__", None)
-        plain = override is None or getattr(override, "__func__", override) in (
-            core._disabled_torch_function_impl,
-            getattr(core.Tensor.__dict__.get("__torch_function__"), "__func__", None),
-        )
+        override = getattr(override, "__func__", override)
+        plain = override in (None, core._disabled_torch_function_impl) or kind is core.Tensor
+        if override is INHERITED and is_trusted_name(kind.__module__):
+            plain = True  # a class of the framework's, whose results are plain tensors
         if not plain and not dispatches(kind):
             return self.subclass_tensor(tensor, kind, source)
         if not plain or dispatches(kind):

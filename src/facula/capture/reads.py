@@ -17,7 +17,7 @@ from facula.capture import config
 from facula.capture.breaks import Break
 from facula.capture.domain import Part
 from facula.capture.sizes import number_label
-from facula.capture.values import Known, NumberValue, TensorValue
+from facula.capture.values import Known, NumberValue, SequenceValue, TensorValue
 from facula.fx.symbols import Expr, floordiv, maximum, minimum, mod, negated, number
 from facula.fx.unbacked import HOLDS, Unbacked
 from facula.ops.registry import TABLE
@@ -88,6 +88,24 @@ class Reads(Part):
             return self.read(tensor, "tolist")
         parts = self.unpack_all(self.graph_method("unbind", tensor, [Known(0)], {}))
         return self.build_list([self.read_all(part) for part in parts])
+
+    def at_places_read(self, key: Any, call: Callable[[], Any]) -> Any:
+        """An item at places that may have been read: what stands for them has to exist."""
+        parts = [self.force(k) for k in (key.items if isinstance(key, SequenceValue) else [key])]
+        places = [part for part in parts if self.reads_in(part)]
+        chosen = [r for r in self.reads if any(_holds(place, r) for place in places)]
+        for hint in (2, 1, 0) if chosen else ():
+            try:
+                return call()
+            except Break as reason:
+                if reason.code != "fake-error":
+                    raise
+            for found in chosen:
+                found.hint = found.node.meta["val"] = hint
+            for place in places:
+                self.renewed(place)
+            self.shadow = self.beside = None
+        return call()
 
     # what is known ----------------------------------------------------------------------------------
     def reads_in(self, value: Any) -> bool:

@@ -30,6 +30,7 @@ from facula.capture.errors import (
 from facula.capture.events import COUNTERS, Event, happened
 from facula.capture.faults import fault, suppressed
 from facula.capture.frames import UNBOUND, Frame, Returned
+from facula.capture.framework_rules import Uninitialised
 from facula.capture.guards import autocast_state, restore_autocast
 from facula.capture.handed_on import Captured, compiled, note
 from facula.capture.hooks import check_hooks
@@ -132,6 +133,9 @@ def _captured(place: Any, function: Callable[..., Any], values: list[Any]) -> En
         except Unassuming:
             may_assume = False
             continue
+        except Uninitialised as lazy:
+            lazy.make()
+            continue
         at_break = reason if ending.kind == "suspend" else None
         if at_break is not None:
             _report(place, at_break)
@@ -198,7 +202,7 @@ def _earlier(error: Earlier, stop: int | None, reason: Break | None) -> tuple[in
 def _run(world: Symbolic, frame: Frame, stop: int | None, place: Any) -> Ending:
     try:
         outcome = world.run_segment(frame, stop)
-    except (Earlier, Respecialise, Unsupported):
+    except (Earlier, Respecialise, Unsupported, Uninitialised):
         raise
     except Exception as error:
         reason = Break("internal", f"{type(error).__name__}: {error}")

@@ -1,29 +1,34 @@
-"""Tensor subclasses with `__torch_function__` in captured programs.
+"""Classes with `__torch_function__`, and modes, in captured programs.
 
-Takes: calls with such tensors among their arguments. Gives: what the class makes of them, by following
-its Python.
-Keeps true: a class is told about the function that eager tells it about; the graph holds plain tensors
-only: inputs lose their class on the way in, results get theirs on the way out.
+Takes: calls with tensors or other objects of such classes among their arguments, and calls below a
+`TorchFunctionMode` that the segment has entered. Gives: what the class or the mode makes of them, by
+following its Python.
+Keeps true: it is told about the function that eager tells it about; the graph holds plain tensors
+only: inputs lose their class on the way in, results get theirs on the way out; a segment leaves
+the modes that it enters.
 """
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from facula import core
-from facula.capture.breaks import Break
+from facula.capture.breaks import Break, Earlier
 from facula.capture.domain import Part
 from facula.capture.guards import facts_of
-from facula.capture.inner_graphs import Slot, build, given_of
+from facula.capture.inner_graphs import Opaque, Slot, given_of, mapped
 from facula.capture.sources import Source
-from facula.capture.values import Known, SequenceValue, TensorValue
+from facula.capture.values import Known, ObjectValue, SequenceValue, TensorValue
+from facula.namespaces import overrides as overriding
 
 if TYPE_CHECKING:
     from facula.capture.symbolic import Symbolic
 
 
-_DEFAULT = core.Tensor.__dict__["__torch_function__"].__func__
+#: what classes have that define nothing of their own: results get the class
+INHERITED = core.Tensor.__dict__["__torch_function__"].__func__
 
 
 def dispatches(kind: type) -> bool:
@@ -85,11 +90,32 @@ class _Probe(core.Tensor):
         raise _Asked(func, args, kwargs or {})
 
 
+class _ObjectProbe:
+    """Stands for an object that is no tensor, to hear what its class would be told."""
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        raise _Asked(func, args, kwargs or {})
+
+
+class _ModeProbe:
+    """Stands for the active mode."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        raise _Asked(func, args, kwargs or {})
+
+
 class Subclasses(Part):
-    """The part of `Symbolic` that asks subclasses."""
+    """The part of `Symbolic` that asks classes and modes."""
 
     overrides_off: bool
     in_class: dict[tuple[int, type], SubclassValue]
+    #: the modes that the segment has entered, with the number of the instruction that entered each
+    function_modes: tuple[tuple[int, Any], ...]
 
     def subclass_tensor(self, tensor: core.Tensor, kind: type, source: Source) -> SubclassValue:
         """A tensor of such a class from outside."""
@@ -127,39 +153,168 @@ class Subclasses(Part):
             raise Break("tensor-subclass", f"as_subclass({kind.__name__})")
         return self.of_class(plain, kind)
 
-    def asks_subclass(self, args: list[Any], kwargs: dict[str, Any]) -> bool:
-        """Whether a class is to be asked about a call."""
+    def asks_others(self, args: list[Any], kwargs: dict[str, Any]) -> bool:
+        """Whether a mode or a class is to be asked about a call."""
+        if self.function_modes:
+            return True
         return not self.overrides_off and bool(_classes(self, [*args, *kwargs.values()]))
 
     def overridden(
         self, run: Callable[..., Any], args: list[Any], kwargs: dict[str, Any], shown: str
     ) -> Any:
-        """A call, as the classes of its arguments have it."""
+        """A call, as the active mode or the classes of its arguments have it; NotImplemented where
+        a mode is not told about it."""
         _, leaves, (positional, words) = given_of(self, (tuple(args), dict(kwargs)))
-        stands = [_stand_in(leaf) for leaf in leaves]
-        try:
-            run(*build(positional, stands), **build(words, stands))
-        except _Asked as asked:
-            func, given, named = asked.call
-        else:
+        known: dict[int, Any] = {}
+        stands = [self._stand_in(leaf, known) for leaf in leaves]
+
+        def stand(part: object) -> Any:
+            if isinstance(part, Opaque):
+                return self._stand_in(part.value, known)
+            return stands[part.number] if isinstance(part, Slot) else part
+
+        call = self._told(run, mapped(positional, stand), mapped(words, stand))
+        if call is None:
+            if self.function_modes:
+                return NotImplemented
             raise Break("tensor-subclass", f"{shown} does not ask the class of its arguments")
-        known = {id(stand): leaf for stand, leaf in zip(stands, leaves, strict=True)}
+        func, given, named = call
         values = [_symbolic(self, part, known) for part in given]
         more = {name: _symbolic(self, part, known) for name, part in named.items()}
+        if self.function_modes:
+            return self._ask_mode(func, values, more, shown)
         return self.ask_classes(func, values, more, shown)
+
+    def _told(self, run: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
+        """What the first that is asked is told: function, arguments and keywords; None where nobody is asked."""
+        probed = bool(self.function_modes)
+        if probed:
+            core.push_function_mode(_ModeProbe())
+        try:
+            run(*args, **kwargs)
+        except _Asked as asked:
+            return asked.call
+        except Exception:
+            if not probed:
+                raise
+            return None  # a call that is not announced fails where it is recorded
+        finally:
+            if probed:
+                core.pop_function_mode()
+        return None
+
+    @staticmethod
+    def _stand_in(leaf: Any, known: dict[int, Any]) -> Any:
+        """What an operator gets in an argument's place."""
+        if isinstance(leaf, SubclassValue):
+            fake = leaf.fake
+            plain = core.empty_strided(
+                tuple(fake.shape), tuple(fake.stride()), dtype=fake.dtype, device="meta"
+            )
+            made: Any = plain.as_subclass(_Probe)
+        elif isinstance(leaf, ObjectValue) and overrides(leaf.kind):
+            made = _ObjectProbe()
+        else:
+            made = leaf.fake if hasattr(leaf, "fake") else Opaque(leaf)
+        known[id(made)] = leaf
+        return made
+
+    def enter_mode(self, mode: Any) -> Any:
+        """`push_function_mode`."""
+        if self.enclosing:
+            raise Break("unsupported-call", "a mode that is entered inside of a transform")
+        self.function_modes = (*self.function_modes, (self.tick, self.force(mode)))
+        return Known(None)
+
+    def leave_mode(self) -> Any:
+        """`pop_function_mode`."""
+        if not self.function_modes:
+            raise Break("unsupported-call", "a mode of the outside that is left")
+        *outer, (_, mode) = self.function_modes
+        self.function_modes = tuple(outer)
+        return mode
+
+    def check_modes_left(self) -> None:
+        """A segment that ends below a mode has to end before the mode is entered."""
+        if self.function_modes:
+            tick, mode = self.function_modes[0]
+            reason = Break("tensor-subclass", f"an end below the mode {mode.cls.__name__}")
+            self.locate(reason)
+            raise Earlier(tick, reason)
+
+    def _ask_mode(self, func: Any, args: list[Any], kwargs: dict[str, Any], shown: str) -> Any:
+        """What the innermost mode says; what it calls goes to the modes outside of it."""
+        before = self.function_modes
+        mode = before[-1][1]
+        self.function_modes = before[:-1]
+        kinds = _classes(self, [*args, *kwargs.values()])
+        classes = self.build_tuple([self.trusted(kind) for kind in kinds])
+        words = self.build_dict([Known(name) for name in kwargs], list(kwargs.values()))
+        try:
+            handler = self.getattr(mode, "__torch_function__")
+            given = [self.trusted(func), classes, self.build_tuple(args), words]
+            result = self.force(self.call(handler, given, {}))
+            if isinstance(result, Known) and result.obj is NotImplemented:
+                return self.ask_classes(func, args, kwargs, shown)
+            return result
+        finally:
+            self.function_modes = before
+
+    def asked_attribute(self, owner: TensorValue, name: str) -> Any:
+        """An attribute of a tensor that its class answers; NotImplemented where it is not asked."""
+        if type(owner) is not SubclassValue or self.overrides_off or self.function_modes:
+            return NotImplemented
+        descriptor = getattr(core.Tensor, name, None)
+        handler = owner.kind.__torch_function__
+        if not hasattr(type(descriptor), "__set__") or handler.__func__ is INHERITED:
+            return NotImplemented
+        call = self._told(lambda tensor: getattr(tensor, name), (self._stand_in(owner, {}),), {})
+        if call is None:
+            return NotImplemented
+        return self.ask_classes(call[0], [owner], {}, name)
 
     def ask_classes(self, func: Any, args: list[Any], kwargs: dict[str, Any], shown: str) -> Any:
         """What the first class says that says something."""
         kinds = _classes(self, [*args, *kwargs.values()])
-        types = self.build_tuple([self.trusted(kind) for kind in kinds])
+        classes = self.build_tuple([self.trusted(kind) for kind in kinds])
         for kind in kinds:
             handler = self.getattr(self.trusted(kind), "__torch_function__")
             words = self.build_dict([Known(name) for name in kwargs], list(kwargs.values()))
-            given = [self.trusted(func), types, self.build_tuple(args), words]
+            given = [self.trusted(func), classes, self.build_tuple(args), words]
             result = self.force(self.call(handler, given, {}))
             if not (isinstance(result, Known) and result.obj is NotImplemented):
                 return result
         self.fail(TypeError, f"no implementation found for '{shown}' on types {kinds}")
+
+    def new_subclass(self, cls: Known, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """`Class(tensor)`, of a class of tensors: the tensor's elements in the class."""
+        kind = cls.obj
+        make = self.type_lookup(kind, "__new__")
+        make = make.__func__ if isinstance(make, staticmethod) else make
+        if dispatches(kind) or not overrides(kind):
+            raise Break("unsupported-call", f"the constructor {kind.__name__}")
+        base = self.class_of_attribute(kind, "__new__")
+        if isinstance(make, types.FunctionType) and base is not core.Tensor:
+            value = self.call(self.trusted(make), [cls, *args], kwargs)
+        elif len(args) == 1 and isinstance(self.force(args[0]), TensorValue):
+            value = self.in_class_apart(kind, args[0])
+        else:
+            raise Break("unsupported-call", f"the constructor {kind.__name__}")
+        init = self.type_lookup(kind, "__init__")
+        if isinstance(init, types.FunctionType):
+            self.call(self.trusted(init), [value, *args], kwargs)
+        return value
+
+    def in_class_apart(self, kind: type, tensor: Any) -> Any:
+        """`_make_subclass`: a tensor of a class on the same memory, without the history."""
+        tensor = self.force(tensor)
+        plain = tensor.inner if isinstance(tensor, SubclassValue) else tensor
+        if dispatches(kind) or not overrides(kind):
+            raise Break("unsupported-call", f"the constructor {kind.__name__}")
+        apart = self.without_overrides(
+            Known(core.Tensor.detach), self.build_tuple([plain]), Known(None)
+        )
+        return self.of_class(apart, kind)
 
     def without_overrides(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call with subclasses taken as plain tensors."""
@@ -176,7 +331,9 @@ def _classes(d: Any, values: list[Any]) -> list[type]:
     found: list[type] = []
     for value in values:
         value = d.force(value)
-        if isinstance(value, SubclassValue):
+        if isinstance(value, SubclassValue) or (
+            isinstance(value, ObjectValue) and overrides(value.kind)
+        ):
             kinds = [value.kind]
         elif isinstance(value, SequenceValue):
             kinds = _classes(d, value.items)
@@ -189,19 +346,11 @@ def _classes(d: Any, values: list[Any]) -> list[type]:
     return found
 
 
-def _stand_in(leaf: TensorValue) -> Any:
-    if not isinstance(leaf, SubclassValue):
-        return leaf.fake
-    fake = leaf.fake
-    plain = core.empty_strided(
-        tuple(fake.shape), tuple(fake.stride()), dtype=fake.dtype, device="meta"
-    )
-    return plain.as_subclass(_Probe)
-
-
 def _symbolic(d: Any, part: object, known: dict[int, Any]) -> Any:
     if id(part) in known:
         return known[id(part)]
+    if isinstance(part, Opaque):
+        return part.value
     if isinstance(part, (tuple, list)):
         return d.made(SequenceValue(type(part), [_symbolic(d, item, known) for item in part]))
     return d.lift(part)
@@ -215,6 +364,12 @@ def _default(d: Symbolic, args: list, kwargs: dict) -> Any:
         func, words.get("args", Known(())), words.get("kwargs", Known(None))
     )
     return d.of_class(result, kind)
+
+
+def _make_subclass(d: Symbolic, args: list, kwargs: dict) -> Any:
+    if len(args) != 2 or kwargs:
+        raise Break("unsupported-call", "_make_subclass with settings")
+    return d.in_class_apart(d.constant_of(args[0]), args[1])
 
 
 def _switch(d: Symbolic, args: list, kwargs: dict) -> Any:
@@ -236,11 +391,30 @@ def read_property(d: Any, getter: Any, args: list) -> Any:
 
 def put(rules: dict) -> None:
     """Fill in the rules."""
-    rules[_DEFAULT] = _default
+    rules[core.push_function_mode] = lambda d, args, kwargs: d.enter_mode(args[0])
+    rules[core.pop_function_mode] = lambda d, args, kwargs: d.leave_mode()
+    rules[overriding._count_function_modes] = lambda d, args, kwargs: Known(len(d.function_modes))
+    rules[overriding._get_current_function_mode_stack] = lambda d, args, kwargs: d.build_list(
+        [mode for _, mode in d.function_modes]
+    )
+    rules[overriding._get_current_function_mode] = lambda d, args, kwargs: (
+        d.function_modes[-1][1] if d.function_modes else Known(None)
+    )
+    rules[INHERITED] = _default
+    rules[core.Tensor._make_subclass] = _make_subclass
     rules[core.set_overrides_disabled] = _switch
     rules[core._disabled_torch_function_impl] = lambda d, args, kwargs: d.without_overrides(
         args[0], args[2] if len(args) > 2 else Known(()), args[3] if len(args) > 3 else Known(None)
     )
 
 
-__all__ = ["Slot", "SubclassValue", "Subclasses", "as_class", "as_plain", "overrides", "put"]
+__all__ = [
+    "INHERITED",
+    "Slot",
+    "SubclassValue",
+    "Subclasses",
+    "as_class",
+    "as_plain",
+    "overrides",
+    "put",
+]

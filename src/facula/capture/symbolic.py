@@ -75,6 +75,7 @@ class Symbolic(
         self.start_keys = core.thread_keys()
         self.start_state = state_of_thread()
         self.start_autocast = autocast_state()
+        self.start_dtype = core.get_default_dtype()
 
     def _begin_graph(self) -> None:
         """An empty graph, and nothing yet that Python has to do beside it."""
@@ -110,6 +111,7 @@ class Symbolic(
         self.hooked: list[tuple[Any, list[tuple[Any, Any]]]] = []
         self.stopped: Any = None
         self.overrides_off = False
+        self.function_modes = ()
         self.in_class = {}
         self.array_inputs, self.known_arrays = [], []
         self.uses_arrays, self.arrays_written, self.arrays_copied = False, False, []
@@ -166,6 +168,7 @@ class Symbolic(
         self.frames.append(frame)
         while True:
             if self.tick == stop:
+                self.check_modes_left()
                 return None
             instruction = frame.program.instructions[frame.index]
             frame.instruction = instruction
@@ -179,12 +182,14 @@ class Symbolic(
                 signal = action(self, frame, instruction)  # type: ignore[misc]
             except Raised as error:
                 if not throw(self, frame, error.value):
+                    self.check_modes_left()
                     return error
                 signal = None
             except Break as reason:
                 self.locate(reason)
                 raise Earlier(self.tick, reason) from reason
             if isinstance(signal, Returned):
+                self.check_modes_left()
                 return signal
             if signal is not None:
                 raise Earlier(self.tick, Break("unsupported-instruction", "a generator"))

@@ -372,6 +372,11 @@ def _get_current_function_mode_stack() -> list[TorchFunctionMode]:
     return list(core.FUNCTION_MODES)
 
 
+def _count_function_modes() -> int:
+    """How many modes are active."""
+    return len(core.FUNCTION_MODES)
+
+
 class _NoOverrides:
     """A block in which subclasses of Tensor are treated as plain tensors."""
 
@@ -390,7 +395,7 @@ class DisableTorchFunction(_NoOverrides):
 
     def __enter__(self) -> None:
         super().__enter__()
-        self.modes = [core.pop_function_mode() for _ in range(len(core.FUNCTION_MODES))]
+        self.modes = [core.pop_function_mode() for _ in range(_count_function_modes())]
 
     def __exit__(self, *exception: object) -> None:
         for mode in reversed(self.modes):

@@ -63,6 +63,16 @@ def _get_default_device() -> str:
     return switches.get_default_device().type
 
 
+_len_torch_function_stack = overrides._count_function_modes
+_push_on_torch_function_stack = core.push_function_mode
+_pop_torch_function_stack = core.pop_function_mode
+
+
+def _get_function_stack_at(level: int) -> overrides.TorchFunctionMode:
+    """An active function mode, the outermost first."""
+    return overrides._get_current_function_mode_stack()[level]
+
+
 class _DisableFuncTorch:
     """A block outside of the function transforms that are under way in this thread."""
 
