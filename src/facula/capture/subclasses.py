@@ -265,7 +265,7 @@ class Subclasses(Part):
         if type(owner) is not SubclassValue or self.overrides_off or self.function_modes:
             return NotImplemented
         descriptor = getattr(core.Tensor, name, None)
-        handler = owner.kind.__torch_function__
+        handler: Any = getattr(owner.kind, "__torch_function__")  # noqa: B009 - a `type` has none for mypy
         if not hasattr(type(descriptor), "__set__") or handler.__func__ is INHERITED:
             return NotImplemented
         call = self._told(lambda tensor: getattr(tensor, name), (self._stand_in(owner, {}),), {})
@@ -312,7 +312,7 @@ class Subclasses(Part):
         if dispatches(kind) or not overrides(kind):
             raise Break("unsupported-call", f"the constructor {kind.__name__}")
         apart = self.without_overrides(
-            Known(core.Tensor.detach), self.build_tuple([plain]), Known(None)
+            Known(core.Tensor.detach), self.build_tuple([plain]), self.build_dict([], [])
         )
         return self.of_class(apart, kind)
 
