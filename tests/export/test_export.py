@@ -63,7 +63,7 @@ def test_signature_describes_inputs_and_outputs():
     _, program = exported()
     s = program.graph_signature
     assert s.parameters == ("linear.weight", "linear.bias", "tied.bias")
-    assert s.buffers == ("count", "hidden") and s.non_persistent_buffers == {"hidden"}
+    assert s.buffers == ("count", "hidden") and s.non_persistent_buffers == ("hidden",)
     assert s.lifted_tensor_constants == ("constant",)
     assert s.user_inputs == ("x", "extra_a") and s.user_outputs[1:] != ()
     assert not s.buffers_to_mutate and "add_" in [n.name for n in program.graph.nodes]

@@ -107,6 +107,11 @@ def shapes_of(
     constraints: Sequence[Constraint], module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """`dynamic_shapes` that say the same."""
+    for constraint in constraints:
+        if not isinstance(constraint, Constraint):
+            fail(TypeError, "export", "comparisons of dynamic_dim were required as constraints",
+                 type(constraint).__name__, hint="constraints=[dynamic_dim(x, 0) <= 64]; dynamic_shapes= is the "
+                 "newer form")  # fmt: skip
     roots: dict[tuple[int, int], tuple[int, int]] = {}
 
     def root(place: tuple[int, int]) -> tuple[int, int]:

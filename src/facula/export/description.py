@@ -17,6 +17,7 @@ from facula.export import signature as kinds
 from facula.fx import Graph, GraphModule, Node
 from facula.fx.codegen import INPLACE_METHODS, MAGIC_METHODS
 from facula.fx.higher_order import ControlFlow
+from facula.fx.higher_order.grad_regions import WrapWithSetGradEnabled
 from facula.fx.symbolic_run import sizes_of
 from facula.fx.symbols import Atom, Expr, SymBool, SymInt, number
 from facula.fx.unbacked import UnbackedFloat
@@ -78,7 +79,7 @@ def write_target(target: object) -> str:
     text = str(target)
     if isinstance(target, ops.overloads.OpOverload):
         return text
-    if isinstance(target, ControlFlow):
+    if isinstance(target, (ControlFlow, WrapWithSetGradEnabled)):
         return f"higher_order.{target.name()}"
     known = _FUNCTION_NAMES.get(target)
     return known if known is not None else _unreadable("an operator", target)

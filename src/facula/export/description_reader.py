@@ -21,6 +21,7 @@ from facula.fx import _pytree as pytree
 from facula.fx.fake_tensor import FakeTensorMode
 from facula.fx.graph_module import code_on_demand
 from facula.fx.higher_order import OPERATORS, ControlFlow
+from facula.fx.higher_order.grad_regions import WrapWithSetGradEnabled
 from facula.fx.shape_env import ShapeEnv, ShapeGuard
 from facula.fx.symbols import Atom, Expr, SymInt, number
 
@@ -111,7 +112,8 @@ def read_target(name: Any) -> Any:
     found = FUNCTIONS.get(_known(name, str, "the name of an operator"))
     if found is None and name.startswith("higher_order."):
         found = OPERATORS.get(name.removeprefix("higher_order."))
-        return found if isinstance(found, ControlFlow) else _refused("a known operator", name[:100])
+        kinds = (ControlFlow, WrapWithSetGradEnabled)
+        return found if isinstance(found, kinds) else _refused("a known operator", name[:100])
     return found if found is not None else _overload(name)
 
 

@@ -144,9 +144,9 @@ class ExportGraphSignature:
         return tuple(s.target or "" for s in self._inputs(InputKind.BUFFER))
 
     @property
-    def non_persistent_buffers(self) -> frozenset[str]:
+    def non_persistent_buffers(self) -> tuple[str, ...]:
         """The paths of buffers that are no part of the state."""
-        return frozenset(
+        return tuple(
             s.target or "" for s in self._inputs(InputKind.BUFFER) if s.persistent is False
         )
 

@@ -23,6 +23,7 @@ from facula.fx.proxy_tensor import (
     disable_proxy_modes_tracing,
     get_proxy_mode,
 )
+from facula.fx.symbolic_run import expect_broadcast
 from facula.ops.overloads import named_overload, overload_of
 from facula.ops.registry import F
 
@@ -98,6 +99,8 @@ class ProgramLevel(Level):
         if not isinstance(operator, core.Op):
             return self.call_below(function, args, kwargs)
         definition = operator.definition
+        if definition.kind == "pointwise":
+            expect_broadcast([x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)])
         if definition.composite is not None:  # made of others by a program
             return self._whole(mode, overload_of(function, args, kwargs), function, args, kwargs)
         if definition.kind != "composite" or kwargs.get("out") is not None:

@@ -628,6 +628,16 @@ def selective_decompose(
 py_sym_types = (SymInt, SymFloat, SymBool)
 
 
+# sizes that a program takes or gives are one number each
+pytree.register_pytree_node(
+    core.Size,
+    lambda size: (list(size), None),
+    lambda numbers, _: tuple(numbers),
+    serialized_type_name="torch.Size",
+    flatten_with_keys_fn=pytree._sequence_with_keys,
+)
+
+
 def handle_sym_dispatch(
     func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:

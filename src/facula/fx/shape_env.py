@@ -364,6 +364,8 @@ class ShapeEnv:
                     k: v.replaced({a.symbol: b}) for k, v in self.replacements.items()
                 }
                 self.replacements[a.symbol] = b
+                if a.unbacked:
+                    self.unbacked.replace(a.symbol, b)
                 return
 
     def _shifted(self, left: Expr, right: Expr) -> Expr | None:
@@ -376,8 +378,11 @@ class ShapeEnv:
         return found if shifted and self._came_first(left, found) else None
 
     def _came_first(self, left: Expr, right: Expr) -> bool:
-        """Whether both are symbols of sizes, and the left one is the earlier."""
-        if left.unbacked or right.unbacked or {left.symbol, right.symbol} - self.hints.keys():
+        """Whether both are symbols of sizes, or of numbers without examples, and the left one is the earlier."""
+        if (
+            bool(left.unbacked) != bool(right.unbacked)
+            or {left.symbol, right.symbol} - self.hints.keys()
+        ):
             return False
         order = list(self.hints)
         return order.index(str(left.symbol)) < order.index(str(right.symbol))
@@ -600,8 +605,10 @@ def _node_of_condition(tracer: _Inputs, value: SymBool, condition: tuple[Any, ..
     if kind == "test":
         return _called(tracer, condition[1], *map(tracer.create_arg, condition[2:]))
     left, relation, right = condition
-    ends = [_node_of(tracer, value.env.simplified(e), value.env) for e in (left, right)]
-    if not any(hasattr(end, "meta") for end in ends):  # what was checked made it a constant
+    first, second = map(value.env.simplified, (left, right))
+    ends = [] if first == second else [_node_of(tracer, e, value.env) for e in (first, second)]
+    # what was checked made it a constant, or both ends the same: it is checked of what is read
+    if not any(hasattr(end, "meta") for end in ends):
         ends = [_node_of(tracer, e, value.env) for e in (left, right)]
     made = _called(tracer, HOLDS[relation], *ends)
     if hasattr(made, "meta"):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import gcd
 from typing import Any, cast
 
@@ -255,6 +255,24 @@ def _at_example(
             raise
     env.expect(wanted)
     return core.run_fake(function, concrete(args), concrete(kwargs), mode)
+
+
+def expect_broadcast(tensors: Sequence[core.Tensor]) -> None:
+    """Let sizes without examples be those that an elementwise operator can only mean: as PyTorch does, another
+    size stands beside them, not one that is repeated. The program checks that."""
+    if len(tensors) < 2:
+        return
+    shapes = [tuple(t.shape)[::-1] for t in tensors]
+    for column in itertools.zip_longest(*shapes, fillvalue=1):
+        sizes = [n for n in column if not (type(n) is int and n == 1)]
+        unknown = next((n for n in sizes if isinstance(n, SymInt) and n.expr.unbacked), None)
+        if unknown is None:
+            continue
+        env = unknown.env
+        for n in sizes:
+            left, right = env.simplified(unknown.expr), env.simplified(expr_of(n))
+            if left != right:
+                env.expect((left, "==", right))
 
 
 def _meant(

@@ -390,7 +390,7 @@ class SymInt(int):
         return float(self.__int__())
 
     def __bool__(self) -> bool:
-        return self != 0
+        return bool(self != 0)  # a comparison may be open still
 
     def _note(self, relation: str, other: Expr, outcome: bool) -> None:
         if self.env is not None:

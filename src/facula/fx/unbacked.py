@@ -137,6 +137,19 @@ class Unbacked:
             found += [v for v in (lowest, lowest + 1) if math.isfinite(v) and v <= high]
         return list(dict.fromkeys(map(int, found)))
 
+    def replace(self, name: str, expr: Expr) -> None:
+        """Let what is known of a number be known of the expression that stands for it from now on."""
+        found = {name: expr}
+        known = [least.replaced(found) for least in self._known]
+        self._known = [least for least in known if least.constant is None]
+        self._different = [difference.replaced(found) for difference in self._different]
+        other = expr.symbol
+        if other in self.ranges and name in self.ranges:
+            (low, high), (least, most) = self.ranges[other], self.ranges[name]
+            if max(low, least) <= min(high, most):
+                self.ranges[other] = max(low, least), min(high, most)
+            self._fit(other)
+
     # ---------------------------------------------------------------- what is known
     def bounds(self, expr: Expr) -> Range:
         """The least and the most that an expression may be."""

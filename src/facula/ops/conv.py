@@ -592,7 +592,7 @@ def _transpose(
             x.shape[2:], kernel, stride, padding, dilation, extra, strict=True
         )
     )
-    if min(sizes) < 1:
+    if any(n < 1 for n in sizes):  # the least of two symbols would be a guard
         fail(
             RuntimeError,
             op,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 from facula import core
@@ -83,7 +84,7 @@ class Resample:
     def meta(self, sizes, method, align_corners, antialias, scales):
         space = len(sizes)
         images = self.dim() in (space + 1, space + 2) and len(scales) == space
-        if not images or 0 in self.shape[self.dim() - space :] or min(sizes, default=0) < 0:
+        if not images or 0 in self.shape[self.dim() - space :] or any(s < 0 for s in sizes):
             fail(
                 RuntimeError,
                 "_resample",
@@ -227,6 +228,17 @@ def _numbers_of(value: object, space: int, name: str) -> list[Any] | None:
     return values
 
 
+def _scaled(size: int, factor: float) -> int:
+    """A size times a factor, rounded down as floats are; a symbol remains one where whole numbers give the same."""
+    if type(size) is int or not math.isfinite(factor):
+        return math.floor(float(size) * factor)
+    near = Fraction(factor).limit_denominator(1024)
+    # from a quotient on that is no larger than the factor, products are rounded down to the same number at every size
+    if float(near) != factor or near > Fraction(factor):
+        return math.floor(float(size) * factor)
+    return size * near.numerator // near.denominator
+
+
 def _check_mode(input: core.Tensor, mode: str, op: str, space: int) -> None:
     if space not in (1, 2, 3):
         fail(
@@ -291,12 +303,10 @@ def interpolate(input, size, scale_factor, mode, align_corners, recompute_scale_
     factors: Any = _numbers_of(scale_factor, space, "scale_factor")
     sizes = _numbers_of(size, space, "size")
     if sizes is None:
-        sizes = [
-            int(math.floor(float(s) * float(f)))
-            for s, f in zip(input.shape[2:], factors, strict=True)
-        ]
-    sizes = [int(s) for s in sizes]
-    if min(sizes) < 1 or max(sizes) >= 2**62 or 0 in input.shape[1:]:
+        sizes = [_scaled(s, float(f)) for s, f in zip(input.shape[2:], factors, strict=True)]
+    sizes = [s if isinstance(s, int) else int(s) for s in sizes]  # a symbol stays one
+    # each alone: the least of two symbols would be a guard that says which one it is
+    if any(s < 1 or (type(s) is int and s >= 2**62) for s in sizes) or 0 in input.shape[1:]:
         fail(
             RuntimeError,
             op,
