@@ -124,10 +124,11 @@ def test_types_of_a_graph_are_those_of_the_extension_module():
     of_floats = _C.DictType(_C.StringType.get(), _C.FloatType.get())
     assert parts == _C.TupleType([_C.IntType.get(), of_floats])
     assert (
-        str(parts) == "(int, Dict(str, float))"
+        parts.str() == "(int, Dict(str, float))"
+        and str(parts) == parts.annotation_str
         and parts.annotation_str == "Tuple[int, Dict[str, float]]"
     )
-    assert str(point) == "NamedTuple(x : int? = None, y : int = 3)"
+    assert point.str() == "NamedTuple(x : int? = None, y : int = 3)"
     assert _C.OptionalType(_C.IntType.get()).annotation_str == "Optional[int]"
     assert str(_C.NoneType.get()) == "NoneType"
 

@@ -66,7 +66,7 @@ def lines(
 
 def test_each_argument_may_have_its_type_in_a_comment():
     assert jit.script(lines)(1, [5, 6]) == 3
-    assert jit.script(lines).schema == "lines(int a, int[] b) -> int"
+    assert str(jit.script(lines).schema) == "lines(int a, int[] b) -> int"
 
 
 def pair(x) -> tuple[facula.Tensor, int]:
@@ -74,7 +74,7 @@ def pair(x) -> tuple[facula.Tensor, int]:
 
 
 def test_a_tuple_has_brackets_of_its_own_in_a_schema():
-    assert jit.script(pair).schema == "pair(Tensor x) -> ((Tensor, int))"
+    assert str(jit.script(pair).schema) == "pair(Tensor x) -> ((Tensor, int))"
 
 
 def untyped(x, count=2):

@@ -16,13 +16,13 @@ from operator import itemgetter
 from typing import Any
 
 from facula.core.errors import fail
-from facula.jit import types as T
 from facula.jit.context_classes import RANGE
 from facula.jit.functions import FunctionUnit
 from facula.jit.packed_types import packed_type
 from facula.jit.python_types import annotation_type
 from facula.jit.source import Source
 from facula.jit.values import Names, Operators, Special
+from facula.ops.schemas import types as T
 
 __all__ = ["ArchiveCode", "ScriptObject"]
 

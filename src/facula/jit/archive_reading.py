@@ -18,13 +18,13 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.jit import types as T
 from facula.jit.archive_code import ArchiveCode
 from facula.jit.interpreter import bounded
 from facula.jit.packed_types import PackedType
 from facula.jit.python_types import NoType
 from facula.jit.script_objects import RecursiveScriptModule, ScriptModule, run_unit
 from facula.nn import Parameter
+from facula.ops.schemas import types as T
 from facula.serialization.archive import ArchiveReader, read_entry
 from facula.serialization.checkpoint import StorageReader, placer
 from facula.serialization.files import opened_for_reading

@@ -14,15 +14,15 @@ from typing import Any, BinaryIO
 
 from facula import core
 from facula.core.errors import fail
-from facula.jit import types as T
 from facula.jit.code_text import Names, code_and_constants, literal, unit_text
-from facula.jit.codes import CODED, code_of
 from facula.jit.module_views import module_of
 from facula.jit.modules import scripted_class
 from facula.jit.packed_types import PackedType, type_of_object
 from facula.jit.python_types import enum_type, type_of_value
 from facula.jit.script_objects import CODE, SAVE, RecursiveScriptModule, ScriptFunction
 from facula.nn import Module, Parameter
+from facula.ops.schemas import types as T
+from facula.ops.schemas.codes import CODED, code_of
 from facula.serialization import storages
 from facula.serialization.archive import ArchiveWriter
 from facula.serialization.files import is_path, written_atomically

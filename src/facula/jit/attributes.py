@@ -9,11 +9,11 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from facula.jit import types as T
 from facula.jit.ir import Value
 from facula.jit.module_contents import asks_for_contents
 from facula.jit.signatures import signatures
 from facula.jit.values import Bound, Names, Operator, Operators, Python, Special, TypeName, Unit
+from facula.ops.schemas import types as T
 
 __all__ = ["attribute"]
 
@@ -93,7 +93,7 @@ def _of_object(builder: Any, value: Value, kind: T.ClassType, name: str) -> Any:
         return builder.call_unit(getter, [value], {}, method=f"{name}__get")
     if name in kind.methods:
         return Bound(value, name)
-    if asks_for_contents(kind, name):
+    if name not in kind.attributes and asks_for_contents(kind, name):
         return Bound(value, name)
     if name in kind.static:
         return Unit(kind.static[name])

@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from facula.core.errors import fail
-from facula.jit import types as T
 from facula.jit.ir import Block, Graph, Node, Value
 from facula.jit.ir_editing import CONSTANT_TYPE
 from facula.jit.signatures import Parameter, Signature, signatures
 from facula.jit.source import Place, Source, refuse
 from facula.ops.schema import REQUIRED
+from facula.ops.schemas import types as T
 from facula.quantization.tensor import qscheme
 
 __all__ = ["Builder", "constant_of"]
@@ -143,8 +143,9 @@ class Builder:
         if isinstance(results, list):
             self.emit(signature.name, inputs, [], signature.run).signature = signature
             return self.constant(None)
+        several = results.kind == "Tuple"  # not a tuple that an item happens to be
         results = substitute(results, bound)
-        if results.kind == "Tuple":
+        if several:
             node = self.emit(signature.name, inputs, list(results.inner), signature.run)
             node.signature = signature
             return self.make_tuple(node.outputs_, results)

@@ -13,13 +13,13 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from facula.jit import types as T
 from facula.jit.builder import constant_of
 from facula.jit.conditions import Condition
 from facula.jit.ir import Value
 from facula.jit.python_types import NoType, type_of_class
 from facula.jit.running import done_future
 from facula.jit.values import Items, Local, Python, Range
+from facula.ops.schemas import types as T
 
 if TYPE_CHECKING:
     from facula.jit.builder import Builder

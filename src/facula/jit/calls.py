@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core, nn
-from facula.jit import types as T
 from facula.jit.builder import constant_of
 from facula.jit.builtin_calls import BUILTINS, OPERATOR_FORMS, type_question
 from facula.jit.conditions import Condition
@@ -38,6 +37,7 @@ from facula.jit.values import (
     Unit,
 )
 from facula.ops.overloads import OpOverload, Packet
+from facula.ops.schemas import types as T
 
 __all__ = ["Calls"]
 

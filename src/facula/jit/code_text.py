@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from facula.core.errors import fail
-from facula.jit import types as T
 from facula.jit.code_operators import operator_text
 from facula.jit.functions import Empty
 from facula.jit.ir import Block, Node, Value
+from facula.ops.schemas import types as T
 
 __all__ = ["Names", "code_and_constants", "unit_text"]
 

@@ -19,7 +19,7 @@ from facula.jit.functions import EXTRA_NAMES, FunctionUnit, caller_names, found_
 from facula.jit.python_types import TYPE_NAMES
 from facula.jit.script_objects import ScriptFunction
 from facula.jit.source import Source, refuse
-from facula.jit.types import ClassType
+from facula.ops.schemas.types import ClassType
 
 __all__ = ["CompilationUnit", "look_up_name", "text_units"]
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from facula.jit import types as T
 from facula.jit.builder import constant_of
 from facula.jit.expressions import Expressions
 from facula.jit.ir import Block, Value
 from facula.jit.values import Python
+from facula.ops.schemas import types as T
 
 __all__ = ["Condition", "Conditions"]
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from facula.core.errors import fail
-from facula.jit import types as T
 from facula.jit.python_types import NoType, type_of_value
 from facula.jit.running import is_instance
+from facula.ops.schemas import types as T
 
 __all__ = ["ScriptDict", "ScriptList", "script_container"]
 

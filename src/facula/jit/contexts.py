@@ -10,9 +10,9 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from facula.jit import types as T
 from facula.jit.ir import Value
 from facula.jit.subscripts import Subscripts
+from facula.ops.schemas import types as T
 
 __all__ = ["Contexts"]
 

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from typing import Any
 
 from facula.core.errors import fail
-from facula.jit import types as T
 from facula.jit.functions import FunctionUnit, found_name
 from facula.jit.python_types import qualified_name
 from facula.jit.source import Source
+from facula.ops.schemas import types as T
 
 __all__ = ["generated", "method_unit"]
 

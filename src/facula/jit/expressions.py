@@ -13,13 +13,13 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from facula.jit import types as T
 from facula.jit.attributes import attribute
 from facula.jit.builder import Builder, constant_of
-from facula.jit.codes import CODED, code_of
 from facula.jit.ir import Value
 from facula.jit.source import UnsupportedNodeError
 from facula.jit.values import Items, Python, Range
+from facula.ops.schemas import types as T
+from facula.ops.schemas.codes import CODED, code_of
 
 __all__ = ["Expressions"]
 

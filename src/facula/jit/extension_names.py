@@ -11,71 +11,164 @@ from collections.abc import Sequence
 from typing import Any
 
 from facula.core.errors import no_attribute
-from facula.jit import types as T
 from facula.jit.ir import Block, Graph, Node, Use, Value
 from facula.jit.python_types import type_of_value
+from facula.jit.script_schemas import (
+    all_schemas,
+    operation,
+    overload_of_name,
+    schema_of_name,
+    schemas_for,
+)
 from facula.namespaces._awaits import _Await
 from facula.nn import Module
+from facula.ops.schemas import types as T
+from facula.ops.schemas.function import AliasInfo as _AliasInfo
+from facula.ops.schemas.function import Argument, FunctionSchema
+from facula.ops.schemas.reading import parse_schema
 
-__all__ = ["_Await", "Block", "Graph", "JitType", "Node", "Type", "Use", "Value"]
+__all__ = [
+    "Argument", "_AliasInfo", "_Await", "Block", "FunctionSchema", "Graph", "JitType", "Node", "Type", "Use", "Value",
+    "parse_schema",
+]  # fmt: skip
 
 Type = JitType = T.Type
 ClassType = T.ClassType
+_jit_get_schemas_for_operator, _jit_get_all_schemas = schemas_for, all_schemas
+_jit_get_operation, _get_operation_overload, _get_schema = (
+    operation,
+    overload_of_name,
+    schema_of_name,
+)
 
 
-class _Plain:
-    """A type without parts: `get()` gives it."""
+class _Named(type):
+    """A name for types of some kinds: `isinstance(type, torch.ListType)` asks for the kind."""
 
-    def __init__(self, kind: T.Type) -> None:
-        self._kind = kind
+    kinds: tuple[str, ...] = ()
 
-    def get(self) -> T.Type:
-        """The type."""
-        return self._kind
-
-    def __call__(self) -> T.Type:
-        return self._kind
+    def __instancecheck__(cls, instance: object) -> bool:
+        kind = getattr(instance, "kind", "")
+        variable = "$" in cls.kinds and str(kind).startswith("$")
+        return isinstance(instance, T.Type) and (kind in cls.kinds or variable)
 
 
-TensorType, IntType, FloatType = _Plain(T.TENSOR), _Plain(T.INT), _Plain(T.FLOAT)
-BoolType, StringType, NoneType = _Plain(T.BOOL), _Plain(T.STR), _Plain(T.NONE)
-ComplexType, NumberType, AnyType = _Plain(T.COMPLEX), _Plain(T.NUMBER), _Plain(T.ANY)
-DeviceObjType, StreamObjType = _Plain(T.DEVICE), _Plain(T.STREAM)
+def _plain(name: str, kind: T.Type) -> Any:
+    """The class of a type without parts: `get()`, or a call, gives the type."""
+    give = staticmethod(lambda *names: kind)
+    return _Named(name, (), {"kinds": (str(kind.kind),), "get": give, "__new__": give,
+                             "__doc__": f"The type `{kind.annotation_str}`."})  # fmt: skip
 
 
-def ListType(item: T.Type) -> T.Type:
+TensorType, IntType, FloatType = (
+    _plain("TensorType", T.TENSOR),
+    _plain("IntType", T.INT),
+    _plain("FloatType", T.FLOAT),
+)
+BoolType, StringType, NoneType = (
+    _plain("BoolType", T.BOOL),
+    _plain("StringType", T.STR),
+    _plain("NoneType", T.NONE),
+)
+ComplexType, NumberType, AnyType = (
+    _plain("ComplexType", T.COMPLEX),
+    _plain("NumberType", T.NUMBER),
+    _plain("AnyType", T.ANY),
+)
+DeviceObjType, StreamObjType = _plain("DeviceObjType", T.DEVICE), _plain("StreamObjType", T.STREAM)
+SymIntType, SymBoolType = (
+    _plain("SymIntType", T.Type("SymInt")),
+    _plain("SymBoolType", T.Type("SymBool")),
+)
+_GeneratorType = _plain("_GeneratorType", T.GENERATOR)
+TensorType.getInferred = TensorType.get
+
+
+class ListType(metaclass=_Named):
     """A list of items of a type."""
-    return T.list_of(item)
+
+    kinds = ("List",)
+
+    def __new__(cls, item: T.Type) -> Any:
+        return T.list_of(item)
+
+    ofInts = staticmethod(lambda: T.list_of(T.INT))
+    ofFloats = staticmethod(lambda: T.list_of(T.FLOAT))
+    ofBools = staticmethod(lambda: T.list_of(T.BOOL))
+    ofStrings = staticmethod(lambda: T.list_of(T.STR))
+    ofTensors = staticmethod(lambda: T.list_of(T.TENSOR))
+    ofComplexDoubles = staticmethod(lambda: T.list_of(T.COMPLEX))
 
 
-def DictType(key: T.Type, value: T.Type) -> T.Type:
+class DictType(metaclass=_Named):
     """A dictionary of keys and values of types."""
-    return T.dict_of(key, value)
+
+    kinds = ("Dict",)
+
+    def __new__(cls, key: T.Type, value: T.Type) -> Any:
+        return T.dict_of(key, value)
 
 
-def TupleType(items: Sequence[T.Type]) -> T.Type:
+class TupleType(metaclass=_Named):
     """A tuple of items of types."""
-    return T.tuple_of(list(items))
+
+    kinds = ("Tuple",)
+
+    def __new__(cls, items: Sequence[T.Type]) -> Any:
+        return T.tuple_of(list(items))
 
 
-def OptionalType(item: T.Type) -> T.Type:
+class OptionalType(metaclass=_Named):
     """A value of a type, or None."""
-    return T.optional_of(item)
+
+    kinds = ("Optional",)
+
+    def __new__(cls, item: T.Type) -> Any:
+        return T.optional_of(item)
+
+    ofTensor = staticmethod(lambda: T.optional_of(T.TENSOR))
 
 
-def UnionType(items: Sequence[T.Type]) -> T.Type:
+class UnionType(metaclass=_Named):
     """A value of one of several types."""
-    return T.union_of(list(items))
+
+    kinds = ("Union", "Optional")
+
+    def __new__(cls, items: Sequence[T.Type]) -> Any:
+        return T.union_of(list(items))
 
 
-def FutureType(item: T.Type) -> T.Type:
+class FutureType(metaclass=_Named):
     """The future of a value."""
-    return T.future_of(item)
+
+    kinds = ("Future",)
+
+    def __new__(cls, item: T.Type) -> Any:
+        return T.future_of(item)
 
 
-def AwaitType(item: T.Type) -> T.Type:
+class AwaitType(metaclass=_Named):
     """A value that is computed later."""
-    return T.await_of(item)
+
+    kinds = ("Await",)
+
+    def __new__(cls, item: T.Type) -> Any:
+        return T.await_of(item)
+
+
+class RRefType(metaclass=_Named):
+    """A value on another worker."""
+
+    kinds = ("RRef",)
+
+    def __new__(cls, item: T.Type) -> Any:
+        return T.Type("RRef", (item,))
+
+
+class EnumType(metaclass=_Named):
+    """An enumeration."""
+
+    kinds = ("Enum",)
 
 
 def unify_type_list(types: Sequence[T.Type]) -> Any:

@@ -11,7 +11,6 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.jit import types as T
 from facula.jit.graph_functions import unit_of_graph
 from facula.jit.ir import Graph, Node, Value
 from facula.jit.passes.cleaning import cse, dce, pool_constants
@@ -22,6 +21,7 @@ from facula.jit.passes.inlining import with_objects
 from facula.jit.passes.memory import KnownMemory, storages
 from facula.jit.running import own_attribute
 from facula.jit.script_objects import RecursiveScriptModule, ScriptModule
+from facula.ops.schemas import types as T
 
 __all__ = ["freeze", "freeze_module", "optimize_for_inference", "set_fusion_strategy"]
 

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from facula.core.errors import fail
-from facula.jit import types as T
 from facula.jit.interpreter import Program
 from facula.jit.ir import Graph, Value
 from facula.jit.passes.cleaning import tidy
@@ -30,6 +29,7 @@ from facula.jit.python_values import is_own
 from facula.jit.source import NotSupportedError, Source, refuse, source_of
 from facula.jit.statements import Statements
 from facula.jit.values import Compiled
+from facula.ops.schemas import types as T
 
 __all__ = ["FunctionUnit", "Lowering", "unit_of_python"]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from facula.jit import types as T
 from facula.jit.functions import Empty, FunctionUnit
 from facula.jit.ir import Graph, Node
 from facula.jit.source import Source
+from facula.ops.schemas import types as T
 
 __all__ = ["unit_of_graph"]
 

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from facula.core.errors import fail
-from facula.jit import types as T
 from facula.jit.ir_editing import ALIASES, BlockEdits, GraphEdits, NodeEdits, ValueEdits
+from facula.ops.schemas import types as T
 
 __all__ = ["Block", "Graph", "Node", "Value"]
 
@@ -268,7 +268,7 @@ class Graph(GraphEdits, Block):
 
     def __str__(self) -> builtins.str:
         names = self.names()
-        head = ",\n      ".join(f"%{names[v]} : {v.type}" for v in self.parameters)
+        head = ",\n      ".join(f"%{names[v]} : {v.type.str()}" for v in self.parameters)
         lines = [f"graph({head}):"]
         lines.extend(_node_text(node, names, 1) for node in self.nodes_)
         lines.append(f"  return ({', '.join('%' + names[v] for v in self.results)})")
@@ -303,7 +303,7 @@ def constant_text(value: object) -> str:
 
 def _node_text(node: Node, names: dict[Value, str], depth: int) -> str:
     pad = "  " * depth
-    outputs = ", ".join(f"%{names[v]} : {v.type}" for v in node.outputs_)
+    outputs = ", ".join(f"%{names[v]} : {v.type.str()}" for v in node.outputs_)
     shown = {
         k: (v if k != "name" else f'"{v}"') if k != "value" else constant_text(v)
         for k, v in node.attributes.items()
@@ -314,7 +314,7 @@ def _node_text(node: Node, names: dict[Value, str], depth: int) -> str:
     place = f" # {node.place.text()}" if node.place is not None else ""
     lines = [f"{pad}{outputs} = {node.kind_}{attributes}({inputs}){place}"]
     for i, block in enumerate(node.blocks_):
-        parameters = ", ".join(f"%{names[v]} : {v.type}" for v in block.parameters)
+        parameters = ", ".join(f"%{names[v]} : {v.type.str()}" for v in block.parameters)
         lines.append(f"{pad}  block{i}({parameters}):")
         lines.extend(_node_text(inner, names, depth + 2) for inner in block.nodes_)
         lines.append(f"{pad}    -> ({', '.join('%' + names[v] for v in block.results)})")

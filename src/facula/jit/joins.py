@@ -12,12 +12,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from facula.jit import types as T
 from facula.jit.builder import constant_of
 from facula.jit.ir import Block, Node, Value
 from facula.jit.source import NotSupportedError
 from facula.jit.subscripts import Subscripts
 from facula.jit.values import Items, Range
+from facula.ops.schemas import types as T
 
 __all__ = ["Joins"]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from facula.jit import types as T
 from facula.jit.ir import Value
 from facula.jit.values import Items
+from facula.ops.schemas import types as T
 
 __all__ = ["asks_for_contents", "contents"]
 

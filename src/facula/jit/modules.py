@@ -15,7 +15,6 @@ from typing import Any
 from facula import core, nn
 from facula.core.errors import fail
 from facula.jit import dataclass_methods
-from facula.jit import types as T
 from facula.jit.context_classes import STAND_INS
 from facula.jit.functions import make_unit
 from facula.jit.marks import Attribute
@@ -30,6 +29,7 @@ from facula.jit.python_types import (
 from facula.jit.python_values import is_own
 from facula.jit.special_units import special_unit
 from facula.jit.stock_modules import STOCK, STOCK_CONSTANTS, STOCK_PACKED
+from facula.ops.schemas import types as T
 
 __all__ = ["class_type", "module_attributes", "module_type"]
 

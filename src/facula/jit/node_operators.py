@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 from facula.core.errors import fail
-from facula.jit import types as T
 from facula.jit.builder import matches
 from facula.jit.ir import Node
 from facula.jit.running import RUNS
 from facula.jit.signatures import Signature, signatures
 from facula.ops.schema import REQUIRED
+from facula.ops.schemas import types as T
 
 __all__ = ["function_of", "resolved"]
 

@@ -68,7 +68,8 @@ def _numbers(
         for b in _KINDS:
             whole = a == b == "int"
             result = ints_give if whole else _KINDS[max(_KINDS.index(a), _KINDS.index(b))]
-            primitive(f"aten::{name}.{a}_{b}({a} a, {b} b) -> {result}", ints if whole else run)
+            overload = a if a == b else f"{a}_{b}"
+            primitive(f"aten::{name}.{overload}({a} a, {b} b) -> {result}", ints if whole else run)
 
     def scalar(a: object, b: object) -> Any:
         return (ints if type(a) is type(b) is int else run)(a, b)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import facula
-from facula.jit.codes import dtype_of
 from facula.jit.signatures import primitive
+from facula.ops.schemas.codes import dtype_of
 
 __all__: list[str] = []
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import facula
 from facula import core
-from facula.jit.codes import code_of, dtype_of, memory_format_of
 from facula.jit.primitive_numbers import int_of_tensor, to_int, wrapped
 from facula.jit.signatures import primitive
+from facula.ops.schemas.codes import code_of, dtype_of, memory_format_of
 
 if TYPE_CHECKING:
     from facula.jit.builder import Builder
@@ -28,7 +28,8 @@ for _name, _run in (("eq", py.eq), ("ne", py.ne), ("lt", py.lt), ("le", py.le), 
                     ("ge", py.ge)):  # fmt: skip
     for _pair in (("int", "int"), ("float", "float"), ("int", "float"), ("float", "int"),
                   ("Scalar", "Scalar"), ("str", "str")):  # fmt: skip
-        primitive(f"aten::{_name}.{_pair[0]}_{_pair[1]}({_pair[0]} a, {_pair[1]} b) -> bool", _run)
+        _own = "_".join(dict.fromkeys(_pair))
+        primitive(f"aten::{_name}.{_own}({_pair[0]} a, {_pair[1]} b) -> bool", _run)
 for _name, _run in (("eq", py.eq), ("ne", py.ne)):
     primitive(f"aten::{_name}.bool(bool a, bool b) -> bool", _run)
     primitive(f"aten::{_name}.device(Device a, Device b) -> bool", _run)

@@ -16,13 +16,13 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
-from facula.jit import types as T
-from facula.jit.codes import CODED
 from facula.jit.packed_types import type_of_object, type_of_packed
 from facula.jit.values import Names
 from facula.namespaces._awaits import _Await
 from facula.namespaces.futures import Future
 from facula.nn import Module
+from facula.ops.schemas import types as T
+from facula.ops.schemas.codes import CODED
 from facula.quantization.tensor import qscheme
 
 __all__ = ["NoType", "annotation_type", "type_of_class", "type_of_value"]

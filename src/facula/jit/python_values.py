@@ -13,10 +13,10 @@ from typing import Any
 
 from facula import core
 from facula.autograd.grad_mode import set_grad_enabled
-from facula.jit import types as T
 from facula.jit.ir import Value
 from facula.jit.signatures import signatures
 from facula.jit.values import Compiled, Items, Python, TypeName, Unit
+from facula.ops.schemas import types as T
 
 __all__ = ["builtin_name", "is_own", "wrapped"]
 

@@ -12,13 +12,13 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.jit import types as T
-from facula.jit.codes import CODED, code_of
 from facula.jit.errors import note_place, script_error
 from facula.jit.ir import Node
 from facula.jit.primitive_containers import format_text, percent_format
 from facula.namespaces._awaits import _Await, _awaitable_nowait
 from facula.namespaces.futures import Future
+from facula.ops.schemas import types as T
+from facula.ops.schemas.codes import CODED, code_of
 
 __all__ = ["RUNS", "is_instance", "own_attribute"]
 

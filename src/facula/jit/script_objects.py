@@ -16,14 +16,16 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.jit import types as T
-from facula.jit.codes import CODED, code_of
 from facula.jit.errors import described
 from facula.jit.functions import Empty, caller_names
 from facula.jit.marks import TRACING
 from facula.jit.python_types import MODULE_TYPE
 from facula.jit.running import is_instance
+from facula.jit.script_schemas import unit_schema
 from facula.nn import Module
+from facula.ops.schemas import types as T
+from facula.ops.schemas.codes import CODED, code_of
+from facula.ops.schemas.function import FunctionSchema
 from facula.torch_api._C import _jit_get_inline_everything_mode as inlines_always
 
 __all__ = ["RecursiveScriptModule", "ScriptFunction", "ScriptMethod", "ScriptModule"]
@@ -159,13 +161,6 @@ def _argument(value: Any, kind: T.Type, unit: Any, name: str, own: str) -> Any:
     return converted(value, kind, f"{name}() argument '{own}'")
 
 
-def schema_text(name: str, unit: Any) -> str:
-    """Arguments and result in one line, as PyTorch writes schemas: a tuple stands in brackets of its own."""
-    given = ", ".join(f"{k} {n}" for n, k, _ in unit.parameters)
-    result = str(unit.result_type())
-    return f"{name}({given}) -> {f'({result})' if result.startswith('(') else result}"
-
-
 #: `save`, `code` and `inlined_graph`, which lie above: filled by the package
 SAVE: list[Any] = []
 #: compiles what `define` was given: filled by the package
@@ -250,9 +245,9 @@ class ScriptFunction(_HasGraph):
         return self.unit.name
 
     @property
-    def schema(self) -> str:
+    def schema(self) -> FunctionSchema:
         """The arguments and the result."""
-        return schema_text(self.name, self.unit)
+        return unit_schema(self.name, self.unit.compiled())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if core.DISPATCH_MODES and _is_traced_as_python(self.unit):
@@ -302,8 +297,19 @@ class ScriptMethod(_HasGraph):
         return self._unit
 
     @property
-    def schema(self) -> str:
-        return schema_text(self.name, self.unit.compiled())
+    def schema(self) -> FunctionSchema:
+        """The arguments, the module first, and the result."""
+        return unit_schema(self.name, self.unit.compiled())
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, ScriptMethod)
+            and other.owner is self.owner
+            and other._unit is self._unit
+        )
+
+    def __hash__(self) -> int:
+        return hash((id(self.owner), self.name))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if core.DISPATCH_MODES and _is_traced_as_python(self._unit):

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
-from facula.jit import types as T
-from facula.jit.codes import dtype_of, layout_of, memory_format_of
 from facula.jit.packed_types import result_of
 from facula.ops.overloads import ON_DEMAND
 from facula.ops.registry import PLACES, TABLE
 from facula.ops.schema import REQUIRED
 from facula.ops.schema import Parameter as TableParameter
+from facula.ops.schemas import types as T
+from facula.ops.schemas.codes import dtype_of, layout_of, memory_format_of
 
 __all__ = ["Parameter", "Signature", "signatures"]
 
@@ -69,9 +69,9 @@ class Signature:
         self.results, self.run, self.source = results, run, source
 
     def __str__(self) -> str:
-        parts = [f"{p.type} {p.name}" for p in self.parameters]
+        parts = [f"{p.type.str()} {p.name}" for p in self.parameters]
         dot = f".{self.overload}" if self.overload else ""
-        given = self.results if isinstance(self.results, T.Type) else "..."
+        given = self.results.str() if isinstance(self.results, T.Type) else "..."
         return f"{self.name}{dot}({', '.join(parts)}) -> {given}"
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from facula import nn
 from facula.core.errors import fail
-from facula.jit import types as T
 from facula.jit.functions import SPECIAL, Empty, FunctionUnit, make_unit, unit_of_python
 from facula.jit.ir import Value
 from facula.jit.marks import OVERLOADS, mark_of
@@ -21,6 +20,7 @@ from facula.jit.python_types import NoType, type_of_class
 from facula.jit.python_values import is_own
 from facula.jit.script_objects import converted
 from facula.jit.values import Python
+from facula.ops.schemas import types as T
 
 __all__ = ["IgnoredUnit", "LibraryUnit", "special_unit"]
 

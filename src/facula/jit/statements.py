@@ -11,7 +11,6 @@ import ast
 from functools import partial
 from typing import Any
 
-from facula.jit import types as T
 from facula.jit.calls import Calls
 from facula.jit.contexts import Contexts
 from facula.jit.ir import Value
@@ -20,6 +19,7 @@ from facula.jit.packed_types import PackedType
 from facula.jit.running import done_future
 from facula.jit.source import UnsupportedNodeError
 from facula.jit.values import Items, Local, Python
+from facula.ops.schemas import types as T
 
 __all__ = ["Statements"]
 

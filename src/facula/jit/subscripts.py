@@ -11,11 +11,11 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from facula.jit import types as T
 from facula.jit.builder import constant_of
 from facula.jit.conditions import Conditions
 from facula.jit.ir import Value
 from facula.jit.values import Items, Python, Range
+from facula.ops.schemas import types as T
 
 __all__ = ["Subscripts"]
 

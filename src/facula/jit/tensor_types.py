@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from facula import core
-from facula.jit import types as T
+from facula.ops.schemas import types as T
 
 __all__ = ["SCALAR_NAMES", "TensorType", "known", "of_tensor"]
 
@@ -45,9 +45,6 @@ class TensorType(T.Type):
 
     def __hash__(self) -> int:
         return hash(("Tensor", ()))
-
-    def __str__(self) -> str:
-        return text_of(self)
 
     @property
     def annotation_str(self) -> str:
@@ -98,6 +95,10 @@ class TensorType(T.Type):
     def undefined(self) -> bool:
         """Whether there is no tensor at all."""
         return False
+
+    def str(self) -> str:
+        """The type as graphs show it."""
+        return text_of(self)
 
 
 def of_tensor(tensor: core.Tensor) -> TensorType:

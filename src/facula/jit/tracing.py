@@ -20,9 +20,7 @@ from typing import Any
 import facula
 from facula import core, nn
 from facula.core.errors import fail
-from facula.jit import types as T
 from facula.jit._state import _enabled
-from facula.jit.codes import CODED, code_of
 from facula.jit.functions import Empty, FunctionUnit, Lowering
 from facula.jit.ir import Value
 from facula.jit.marks import TRACING
@@ -42,6 +40,8 @@ from facula.jit.values import Bound
 from facula.namespaces.overrides import TorchFunctionMode, as_operator
 from facula.nn import Module
 from facula.nn.utils.rnn import PackedSequence
+from facula.ops.schemas import types as T
+from facula.ops.schemas.codes import CODED, code_of
 
 __all__ = ["TracerWarning", "trace", "trace_module"]
 

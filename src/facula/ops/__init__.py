@@ -28,6 +28,7 @@ _ON_DEMAND = (
     "sharding",
     "documentation",
     "argument_words",
+    "schemas",
 )
 
 _MODULES = sorted({name.partition(".")[0] for name in os.listdir(__path__[0])})

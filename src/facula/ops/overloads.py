@@ -19,7 +19,7 @@ from facula.ops.overload_names import overload_name
 from facula.ops.registry import PLACES, TABLE, own_operators
 
 if TYPE_CHECKING:
-    from facula.ops.schema import Parameter
+    from facula.ops.schemas.function import FunctionSchema
 
 #: PyTorch's names for methods of Tensor that are no operators here
 METHOD_NAMES = {"to": "_to_copy", "item": "_local_scalar_dense", "pin_memory": "_pin_memory"}
@@ -29,95 +29,6 @@ OWN = ("aten", "prims", "facula")
 #: slot: (namespace, name) -> an operator whose module is imported when it is asked for, or None
 ON_DEMAND: list[Any] = [lambda namespace, name: None]
 _METHODS = {theirs: ours for ours, theirs in METHOD_NAMES.items()}
-
-
-class AliasInfo:
-    """Whether an argument is written to."""
-
-    def __init__(self, is_write: bool) -> None:
-        self.is_write = is_write
-
-
-class Argument:
-    """An argument, or a result, of an overload."""
-
-    def __init__(self, name: str, type: str, parameter: Parameter | None, is_write: bool) -> None:
-        self.name = name
-        self.type = type
-        self.kwarg_only = parameter is not None and parameter.keyword_only
-        self.default_value = (
-            parameter.default if parameter is not None and parameter.has_default else None
-        )
-        self._has_default = parameter is not None and parameter.has_default
-        self.alias_info = AliasInfo(True) if is_write else None
-        self.is_out = False
-        self.is_write = is_write
-
-    def has_default_value(self) -> bool:
-        """Whether it may be left out."""
-        return self._has_default
-
-    def __repr__(self) -> str:
-        return f"{self.type} {self.name}"
-
-
-class OverloadSchema:
-    """The schema of an overload, with PyTorch's attributes."""
-
-    def __init__(self, overload: OpOverload) -> None:
-        self.name = overload._qualified_op_name
-        self.overload_name = "" if overload._overloadname == "default" else overload._overloadname
-        written = isinstance(overload._op, core.InplaceOp) or overload._opname.endswith("_")
-        schema = overload._table_schema
-        parameters = schema.parameters if schema is not None else ()
-        definition = overload._definition
-        mutates = definition.mutated if definition is not None else ()
-        self.parameters = parameters
-        self.arguments = [
-            Argument(p.name, _type_text(p), p, (written and i == 0) or p.name in mutates)
-            for i, p in enumerate(parameters)
-        ]
-        names = schema.results if schema is not None else ("",)
-        self.returns = [Argument(name, "Tensor", None, False) for name in names]
-        self.is_mutable = any(a.is_write for a in self.arguments) or written
-        self.text = schema.text if schema is not None else f"{overload._opname}(...)"
-
-    def __str__(self) -> str:
-        dot = f".{self.overload_name}" if self.overload_name else ""
-        shown, behind_star = [], False
-        for i, argument in enumerate(self.arguments):
-            if argument.kwarg_only and not behind_star:
-                behind_star = True
-                shown.append("*")
-            shown.append(_argument_text(argument, f"(a{i}!)"))
-        results = [argument.type for argument in self.returns]
-        given = results[0] if len(results) == 1 else f"({', '.join(results)})"
-        return f"{self.name}{dot}({', '.join(shown)}) -> {given}"
-
-
-def _argument_text(argument: Argument, written: str) -> str:
-    """An argument as schemas show it: `Tensor(a0!) x`, `float k=2.`."""
-    kind = argument.type
-    if argument.is_write:
-        kind = kind.replace("Tensor", f"Tensor{written}", 1)
-    text = f"{kind} {argument.name}"
-    if not argument.has_default_value():
-        return text
-    value = argument.default_value
-    if isinstance(value, str):
-        value = f'"{value}"'
-    elif isinstance(value, float) and value.is_integer():
-        value = f"{int(value)}."
-    elif isinstance(value, (tuple, list)):
-        value = list(value)
-    return f"{text}={value}"
-
-
-def _type_text(p: Parameter) -> str:
-    kind = {"Operand": "Tensor", "dtype": "ScalarType", "Number": "Scalar"}.get(p.type, p.type)
-    if p.is_list:
-        kind = f"{kind}[{p.length or ''}]"
-    return kind + ("?" if p.optional else "")
 
 
 class OpOverload:
@@ -136,7 +47,7 @@ class OpOverload:
         self.__qualname__ = self.__name__
         self._text = f"{namespace}.{opname}.{overloadname}"
         self._hash = hash(function)
-        self._schema_of: OverloadSchema | None = None
+        self._schema_of: FunctionSchema | None = None
 
     @property
     def __module__(self) -> str:  # type: ignore[override]
@@ -168,9 +79,13 @@ class OpOverload:
         return getattr(self._definition, "schema", None)
 
     @property
-    def _schema(self) -> OverloadSchema:
+    def _schema(self) -> FunctionSchema:
+        """What the overload takes and gives."""
         if self._schema_of is None:
-            self._schema_of = OverloadSchema(self)
+            # lazily: few programs ask, and types of schemas take long to load
+            from facula.ops.schemas.overloads import schema_of
+
+            self._schema_of = schema_of(self)
         return self._schema_of
 
     @property

@@ -116,6 +116,7 @@ _MODULES = {
     },
     "facula._jit_internal": "facula.jit.internal_names",
     "facula.utils.mobile_optimizer": "facula.jit.mobile_optimizer",
+    "facula.utils.bundled_inputs": "facula.jit.bundled_inputs",
     "facula.distributions.exp_family": "facula.distributions.distribution",
     "facula.distributions.relaxed_categorical": "facula.distributions.composed",
     "facula.autograd.variable": "facula.autograd",

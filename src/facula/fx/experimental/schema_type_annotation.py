@@ -89,7 +89,11 @@ def _given_by_function(target: Any) -> Any:
     """What an operator gives by its schema; of another function, what it says itself."""
     schema = getattr(getattr(target, "_op", target), "_schema", None)
     if schema is not None:
-        return core.Tensor if str(schema.text).rpartition("->")[2].strip() == "Tensor" else None
+        return (
+            core.Tensor
+            if str(getattr(schema, "text", schema)).rpartition("->")[2].strip() == "Tensor"
+            else None
+        )
     try:
         said = inspect.signature(target, eval_str=True).return_annotation
     except (TypeError, ValueError, NameError):

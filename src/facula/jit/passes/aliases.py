@@ -71,7 +71,7 @@ class Aliases:
             self.places.setdefault(value, set()).update(more)
 
     def _from_outside(self, value: Value) -> set[Place]:
-        key = str(value.type) if value.type.kind != "Optional" else str(value.type.item)
+        key = value.type.str() if value.type.kind != "Optional" else value.type.item.str()
         if key not in self._outside:
             made = self._outside[key] = Place(f"outside {key}", outside=True)
             made.holds.add(made)

@@ -124,7 +124,7 @@ def key_of(value: Any) -> Any:
 
 def _key(node: Node) -> Any:
     attributes = tuple(sorted((k, key_of(v)) for k, v in node.attributes.items()))
-    kinds = tuple(str(v.type) for v in node.outputs_)
+    kinds = tuple(v.type.str() for v in node.outputs_)
     return node.kind_, tuple(node.inputs_), attributes, kinds
 
 
@@ -176,7 +176,7 @@ def pool_constants(graph: Graph) -> None:
     renamed: dict[Value, Value] = {}
     for block in list(graph.all_blocks()):
         for node in [n for n in block.nodes_ if n.kind_ == "prim::Constant"]:
-            key = (str(node.outputs_[0].type), key_of(node.attributes.get("value")))
+            key = (node.outputs_[0].type.str(), key_of(node.attributes.get("value")))
             first = found.setdefault(key, node)
             if first is not node:
                 renamed[node.outputs_[0]] = first.outputs_[0]

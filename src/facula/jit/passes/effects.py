@@ -7,8 +7,8 @@ Keeps true: what is not known counts as the worst: it writes, has effects, and h
 from __future__ import annotations
 
 from facula import core
-from facula.jit import types as T
 from facula.jit.ir import Node
+from facula.ops.schemas import types as T
 
 __all__ = ["calls", "draws", "fresh", "handed_on", "has_effects", "is_mutable", "written"]
 

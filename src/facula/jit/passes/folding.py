@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
-from facula.jit import types as T
 from facula.jit.ir import Graph, Node, Value
 from facula.jit.ir_editing import copied_node
 from facula.jit.node_operators import resolved
 from facula.jit.passes.cleaning import dce
 from facula.jit.passes.constants import constant
 from facula.ops.registry import F
+from facula.ops.schemas import types as T
 
 __all__ = ["concatenate_linear", "fold_add_or_sub", "fold_batch_norm", "fold_linear_batch_norm", "fold_mul_or_div",
            "optimize_frozen_graph", "remove_dropout"]  # fmt: skip

@@ -6,12 +6,12 @@ Keeps true: only loops that a number of turns alone ends are written out, and on
 
 from __future__ import annotations
 
-from facula.jit import types as T
 from facula.jit.ir import Block, Graph, Node, Value
 from facula.jit.ir_editing import copied_node
 from facula.jit.node_operators import resolved
 from facula.jit.passes.cleaning import dce
 from facula.jit.passes.constants import constant
+from facula.ops.schemas import types as T
 
 __all__ = ["unroll", "unroll_constant"]
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from facula.jit import types as T
 from facula.jit.ir import Graph, Node, Value
 from facula.jit.passes.aliases import Aliases
 from facula.jit.passes.cleaning import dce, key_of
 from facula.jit.passes.constants import constant
 from facula.jit.passes.containers import list_idioms
+from facula.ops.schemas import types as T
 
 __all__ = ["peephole"]
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from facula.core.errors import fail
-from facula.jit import types as T
 from facula.jit.ir import Graph, Node, Value
 from facula.jit.ir_editing import copied_node
 from facula.jit.ir_reading import parse_ir
 from facula.jit.passes.cleaning import key_of
+from facula.ops.schemas import types as T
 
 __all__ = ["Match", "find_matches", "rewrite"]
 

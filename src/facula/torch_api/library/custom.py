@@ -42,6 +42,8 @@ class CustomOperator(Definition):
 
     def __init__(self, qualname: str, schema: str) -> None:
         text, self.mutated = translate(qualname, schema)
+        #: arguments and results as the program wrote them, with the memory that they share
+        self.given_schema = schema[schema.index("(") :]
         #: whether the schema says that results are views of arguments
         self.views = bool(_VIEWED.search(schema.rpartition("->")[2]))
         #: whether the function for every device serves tensors without data, too

@@ -1,4 +1,4 @@
-"""The numbers by which TorchScript knows dtypes, layouts and memory formats.
+"""The numbers by which schemas and TorchScript know dtypes, layouts and memory formats.
 
 Takes a constant or its number. Gives the other one.
 Keeps true: the numbers are those of PyTorch's files.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
-from facula.serialization.names import CONSTANTS
 
 __all__ = ["code_of", "dtype_of", "layout_of", "memory_format_of"]
 
@@ -23,9 +22,9 @@ _LAYOUTS = {0: "strided", 1: "sparse_coo", 2: "sparse_csr", 4: "sparse_csc", 5: 
             6: "sparse_bsc"}  # fmt: skip
 _FORMATS = {0: "contiguous_format", 1: "preserve_format", 2: "channels_last", 3: "channels_last_3d"}
 
-_DTYPE_OF = {n: CONSTANTS[name] for n, name in _DTYPES.items()}
-_LAYOUT_OF = {n: CONSTANTS[name] for n, name in _LAYOUTS.items()}
-_FORMAT_OF = {n: CONSTANTS[name] for n, name in _FORMATS.items()}
+_DTYPE_OF = {n: getattr(core, name) for n, name in _DTYPES.items()}
+_LAYOUT_OF = {n: getattr(core, name) for n, name in _LAYOUTS.items()}
+_FORMAT_OF = {n: getattr(core, name) for n, name in _FORMATS.items()}
 _CODES = {value: n for table in (_DTYPE_OF, _LAYOUT_OF, _FORMAT_OF) for n, value in table.items()}
 #: the classes of what stands as a number in graphs
 CODED = (core.dtype, core.layout, core.memory_format)

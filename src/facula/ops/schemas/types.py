@@ -1,4 +1,4 @@
-"""The types of TorchScript: tensors, numbers, text, containers, classes, and how they relate.
+"""The types of schemas and of TorchScript: tensors, numbers, text, containers, classes, and how they relate.
 
 Takes nothing. Gives `Type` and its makers, the two spellings (of graphs, `int[]`, and of annotations,
 `List[int]`), `is_subtype` and `unify`.
@@ -19,14 +19,35 @@ __all__ = ["Type", "is_subtype", "unify"]
 LARGEST = 50_000
 
 
+class Kind(str):
+    """The kind of a type: a word; a call gives PyTorch's word, as programs ask `type.kind()`."""
+
+    __slots__ = ()
+
+    def __call__(self) -> str:
+        if self.startswith("$"):
+            return "VarType"
+        return f"{_KINDS.get(self, str(self))}Type"
+
+
+#: PyTorch's words where they are others
+_KINDS = {
+    "int": "Int", "float": "Float", "bool": "Bool", "complex": "Complex", "str": "String", "NoneType": "None",
+    "Scalar": "Number", "Device": "DeviceObj", "Stream": "StreamObj",
+}  # fmt: skip
+
+
 class Type:
-    """A type: its kind, and the types inside."""
+    """A type: its kind, and the types inside.
+
+    `str()` of it is the annotation, `List[int]`; its method `str` gives the spelling of graphs, `int[]`.
+    """
 
     __slots__ = ("inner", "kind", "size")
     size: int
 
     def __init__(self, kind: str, inner: tuple[Type, ...] = ()) -> None:
-        self.kind, self.inner = kind, inner
+        self.kind, self.inner = Kind(kind), inner
         self.size = 1 + sum(t.size for t in inner)
         if self.size > LARGEST:
             fail(RuntimeError, "jit", f"a type of at most {LARGEST} parts was required", self.size,
@@ -53,11 +74,8 @@ class Type:
     def _key(self) -> tuple[Object, ...]:
         return self.kind, self.inner
 
-    def __str__(self) -> str:
-        return _graph_text(self)
-
     def __repr__(self) -> str:
-        return str(self)
+        return self.annotation_str
 
     @property
     def annotation_str(self) -> str:
@@ -70,16 +88,36 @@ class Type:
         return self.inner[0]
 
     # PyTorch's names
-    def kind_name(self) -> str:
-        return self.kind
-
     def getElementType(self) -> Type:
+        """What a list, an Optional or a future holds."""
         return self.item
 
+    def getKeyType(self) -> Type:
+        """What a dictionary is asked with."""
+        return self.inner[0]
+
+    def getValueType(self) -> Type:
+        """What a dictionary gives."""
+        return self.inner[1]
+
+    def elements(self) -> list[Type]:
+        """What a tuple holds."""
+        return list(self.inner)
+
+    def containedTypes(self) -> list[Type]:
+        """The types inside."""
+        return list(self.inner)
+
     def isSubtypeOf(self, other: Type) -> bool:
+        """Whether a value of the type may stand where another one is needed."""
         return is_subtype(self, other)
 
+    def is_interface_type(self) -> bool:
+        """Whether it is what several classes have in common."""
+        return bool(getattr(self, "is_interface", False))
+
     def str(self) -> str:
+        """The type as graphs and schemas spell it: `int[]`."""
         return _graph_text(self)
 
 
@@ -237,7 +275,7 @@ def union_of(items: Sequence[Type]) -> Type:
         return kept[0]
     if len(kept) == 2 and NONE in kept:
         return optional_of(kept[0] if kept[1] == NONE else kept[1])
-    return Type("Union", tuple(sorted(kept, key=str)))
+    return Type("Union", tuple(sorted(kept, key=_graph_text)))
 
 
 def members(type: Type) -> tuple[Type, ...]:
@@ -318,7 +356,7 @@ def _graph_text(t: Type) -> str:
     if isinstance(t, EnumType):
         return f"Enum<{t.name}>"
     if t.kind == "Tensor" and type(t) is not Type:
-        return str(t)
+        return t.str()
     texts = [_graph_text(i) for i in t.inner]
     if t.kind == "List":
         return f"{texts[0]}[]"
@@ -328,7 +366,9 @@ def _graph_text(t: Type) -> str:
         return f"Dict({', '.join(texts)})"
     if t.kind == "Tuple":
         return f"({', '.join(texts)})"
-    return f"{t.kind}({', '.join(texts)})" if texts else t.kind
+    if t.kind in ("Future", "RRef"):
+        return f"{t.kind}[{texts[0]}]"
+    return f"{t.kind}({', '.join(texts)})" if texts else t.kind.removeprefix("$")
 
 
 def _field_text(t: NamedTupleType, i: int) -> str:
@@ -354,4 +394,4 @@ def _annotation_text(t: Type) -> str:
         return t.kind if t.kind == "Device" else "Generator"
     if t.kind == "Tuple" and not texts:
         return "Tuple[()]"
-    return f"{t.kind}[{', '.join(texts)}]" if texts else t.kind
+    return f"{t.kind}[{', '.join(texts)}]" if texts else t.kind.removeprefix("$")

@@ -1,0 +1,1 @@
+"""Schemas of operators and scripts as objects: types, arguments, what is compatible, and the text of it all."""
