@@ -3,7 +3,6 @@
 Expected texts are written out by hand from the grammar; the rules of compatibility by what a call means.
 """
 
-import inspect
 import typing
 
 import pytest
@@ -30,9 +29,8 @@ def test_a_text_is_read_and_written(text):
     schema = _C.parse_schema(text)
     # futures are written with square brackets
     assert str(schema) == text.replace("Future(int)", "Future[int]").replace("it's", "it\\'s")
-    if "Future" not in text:
-        again = _C.parse_schema(str(schema))
-        assert again == schema and hash(again) == hash(schema)
+    again = _C.parse_schema(str(schema))
+    assert again == schema and hash(again) == hash(schema)
 
 
 def test_parts_of_a_schema():
@@ -91,16 +89,27 @@ def test_which_changes_leave_programs_working(new, old, backward, forward):
     assert works is forward and bool(why) is not forward
 
 
-def test_each_schema_of_the_table_reads_as_itself_and_agrees_with_the_signature():
+def parts_of(text):
+    """The arguments in the text of a definition: commas inside of brackets and quotes part nothing."""
+    found, depth, quoted = [""], 0, False
+    for character in text[text.index("(") + 1 : text.rindex("->")].rstrip()[:-1]:
+        quoted ^= character in "'\""
+        depth += (character in "([") - (character in ")]")
+        if character == "," and not depth and not quoted:
+            found.append("")
+        else:
+            found[-1] += character
+    return [part for part in found if part.strip() not in ("", "*")]
+
+
+def test_each_schema_of_the_table_reads_as_itself_and_has_the_defaults_of_the_definition():
     for name, operator in TABLE.items():
         space = name.rpartition("::")[0] or "aten"
         for own in names_of_overloads(operator):
             schema = named_overload(space, name.rpartition("::")[2], own, operator)._schema
             again = _C.parse_schema(str(schema))
             assert again == schema, name
-        given = inspect.signature(operator).parameters
-        own = [p for n, p in given.items() if n != "out" or not operator.definition.out]
-        needed = [p.default is p.empty for p in own]
+        needed = ["=" not in part for part in parts_of(operator.definition.schema.text)]
         plain = named_overload(space, "x", names_of_overloads(operator)[0], operator)._schema
         assert [not a.has_default_value() for a in plain.arguments] == needed, name
     assert len(_C._jit_get_all_schemas()) > 1000

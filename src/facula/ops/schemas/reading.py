@@ -166,6 +166,7 @@ class _Reader:
     def returns(self) -> tuple[list[Argument], bool]:
         if self.take("..."):
             return [], True
+        start = self.at
         if not self.take("("):
             return [self.argument(False, result=True)], False
         found: list[Argument] = []
@@ -177,6 +178,9 @@ class _Reader:
             if not self.take(","):
                 self.expect(")")
                 break
+        if self.peek() in ("[", "?"):  # one result: a list of tuples, or a tuple or None
+            self.at = start
+            return [self.argument(False, result=True)], False
         return found, False
 
     def argument(self, by_name: bool, result: bool = False) -> Argument:
@@ -225,9 +229,13 @@ class _Reader:
             return T.tuple_of([p[0] for p in parts]), T.tuple_of([p[1] for p in parts])
         word = self.name()
         if word in _ONE or word in ("Dict", "Union"):
-            self.expect("(")
-            parts = self.listed_types()
+            square = word in _ONE and self.take("[")
+            if not square:
+                self.expect("(")
+            parts = self.listed_types("]" if square else ")")
             kinds, reals = [p[0] for p in parts], [p[1] for p in parts]
+            if not kinds or word == "Dict" and len(kinds) != 2:
+                self.wrong("a type")
             if word in _ONE:
                 return _ONE[word](kinds[0]), _ONE[word](reals[0])
             if word == "Union":
@@ -248,15 +256,15 @@ class _Reader:
         said = "types of schemas were required (unknown type specifier)"
         self.refuse(said, f"the types are {words}", 1)
 
-    def listed_types(self) -> list[tuple[T.Type, T.Type]]:
+    def listed_types(self, end: str = ")") -> list[tuple[T.Type, T.Type]]:
         found = []
-        while not self.take(")"):
+        while not self.take(end):
             kind, real, _, _ = self.type()
             found.append((kind, real))
             if self.kind() == "name":
                 self.next()
             if not self.take(","):
-                self.expect(")")
+                self.expect(end)
                 break
         return found
 
