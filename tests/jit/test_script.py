@@ -142,3 +142,55 @@ def test_arguments_are_checked_before_anything_runs():
 def test_a_class_stays_a_class():
     assert jit.script(code.Counter) is code.Counter
     assert jit.script(code.Color) is code.Color
+
+
+@jit.script
+class Signed:
+    def __init__(self, x: int):
+        self.x = x
+
+    def __neg__(self) -> "Signed":
+        return Signed(-self.x)
+
+    def __invert__(self) -> int:
+        return 7
+
+    def __or__(self, other: "Signed") -> int:
+        return self.x | other.x
+
+
+def with_signed(a: int):
+    v = Signed(a)
+    return (-v).x, ~v, v | Signed(1)
+
+
+def test_unary_operators_and_bits_of_a_class():
+    assert jit.script(with_signed)(4) == (-4, 7, 5)
+
+
+def into_out(x):
+    o = facula.empty(2, 3)
+    facula.add(x, x, out=o)
+    facula.mul(o, 2.0, out=o)
+    return o
+
+
+def test_results_are_written_to_out():
+    x = facula.arange(6.0).reshape(2, 3)
+    assert facula.equal(jit.script(into_out)(x), x * 4)
+
+    class Out(facula.nn.Module):
+        def forward(self, x):
+            return into_out(x)
+
+    frozen = jit.freeze(jit.script(Out()).eval())  # the write is no dead code
+    assert facula.equal(frozen(x), x * 4)
+
+
+def test_an_argument_that_does_not_fit_shows_the_declaration():
+    with pytest.raises(
+        RuntimeError, match=r"Position: 0\nValue: 'a'\nDeclaration: with_signed\(int a\)"
+    ):
+        jit.script(with_signed)("a")
+    with pytest.raises(RuntimeError, match=r"at most 1 argument\(s\) but received 2 argument\(s\)"):
+        jit.script(with_signed)(1, 2)

@@ -22,7 +22,7 @@ from facula.jit.ir import Value
 from facula.jit.module_contents import asks_for_contents, contents
 from facula.jit.python_types import NoType, annotation_type, type_of_class, type_of_value
 from facula.jit.python_values import builtin_name, wrapped
-from facula.jit.signatures import signature_of_operator, signatures
+from facula.jit.signatures import signature_of_operator, signatures, with_out
 from facula.jit.source import NotSupportedError
 from facula.jit.subscripts import Subscripts
 from facula.jit.values import (
@@ -365,7 +365,12 @@ class Calls(Subscripts):
         if isinstance(obj, (core.Op, core.InplaceOp)):
             signature = signature_of_operator(obj)
             given, named = self.plain(args, kwargs)
-            return self.call(signature.name, given, named, [*_numbers(signature.name), signature])
+            return self.call(
+                signature.name,
+                given,
+                named,
+                [*_numbers(signature.name), signature, *with_out(signature)],
+            )
         if isinstance(obj, type):
             return self._class(obj, args, kwargs)
         if isinstance(obj, nn.Module):

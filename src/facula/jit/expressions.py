@@ -16,7 +16,7 @@ from typing import Any
 from facula.jit.attributes import attribute
 from facula.jit.builder import Builder, constant_of
 from facula.jit.ir import Value
-from facula.jit.source import UnsupportedNodeError
+from facula.jit.source import NotSupportedError, UnsupportedNodeError
 from facula.jit.values import Items, Python, Range
 from facula.ops.schemas import types as T
 from facula.ops.schemas.codes import CODED, code_of
@@ -38,8 +38,10 @@ _MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}
 _METHODS = {
     "add": "__add__", "sub": "__sub__", "mul": "__mul__", "div": "__truediv__", "floordiv": "__floordiv__",
     "remainder": "__mod__", "pow": "__pow__", "matmul": "__matmul__", "eq": "__eq__", "ne": "__ne__",
-    "lt": "__lt__", "le": "__le__", "gt": "__gt__", "ge": "__ge__",
+    "lt": "__lt__", "le": "__le__", "gt": "__gt__", "ge": "__ge__", "__and__": "__and__", "__or__": "__or__",
+    "__xor__": "__xor__", "__lshift__": "__lshift__", "__rshift__": "__rshift__",
 }  # fmt: skip
+_UNARY: dict[type, str] = {ast.USub: "__neg__", ast.Invert: "__invert__", ast.UAdd: "__pos__"}
 
 
 class Expressions(Builder):
@@ -200,7 +202,8 @@ class Expressions(Builder):
             assert isinstance(part, ast.FormattedValue)
             if part.conversion != -1 or part.format_spec is not None:
                 self.refuse("an f-string of plain {values} was required", ast.unparse(node),
-                            hint="TorchScript has no !r and :.2f there; '%.2f' % value formats")  # fmt: skip
+                            hint="TorchScript has no !r and :.2f there; '%.2f' % value formats",
+                            error=NotSupportedError)  # fmt: skip
             text += "{}"
             values.append(self.expression(part.value))
         return self.value("aten::format", [self.constant(text), *values], T.STR)
@@ -246,6 +249,9 @@ class Expressions(Builder):
         if isinstance(node.op, ast.Not):
             return self.condition(node)
         operand = self.expression(node.operand)
+        kind, method = operand.type, _UNARY[type(node.op)]
+        if isinstance(kind, T.ClassType) and method in kind.methods:
+            return self.call_method(operand, method, [], {})
         known, constant = constant_of(operand)
         if known and isinstance(constant, (int, float)) and not isinstance(node.op, ast.Invert):
             self.block.nodes_.remove(operand.node)

@@ -61,7 +61,8 @@ primitive("aten::values.dict(Dict(k, t) self) -> t[]", lambda d: list(d.values()
 primitive("aten::items(Dict(k, t) self) -> (k, t)[]", lambda d: list(d.items()))
 primitive("aten::get(Dict(k, t) self, k key) -> t?", lambda d, k: d.get(k))
 primitive(
-    "aten::get.default_any(Dict(k, t) self, k key, t default_value) -> t", lambda d, k, x: d.get(k, x)
+    "aten::get.default_any(Dict(k, t) self, k key, t default_value) -> t",
+    lambda d, k, x: d.get(k, x),
 )
 primitive("aten::setdefault(Dict(k, t) self, k key, t default_value) -> t",
           lambda d, k, x: d.setdefault(k, x))  # fmt: skip

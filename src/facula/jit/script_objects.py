@@ -131,7 +131,7 @@ def run_unit(unit: Any, name: str, given: tuple[Any, ...], kwargs: dict[str, Any
             value = default
         else:
             fail(RuntimeError, name, f"a value for argument '{own}' was required "
-                 f"({name}() is missing value for argument '{own}')", "none",
+                 f"({name}() is missing value for argument '{own}'. Declaration: {unit_schema(name, unit)})", "none",
                  hint=f"the arguments are {', '.join(n for n, _, _ in unit.parameters)}")  # fmt: skip
         is_self = isinstance(kind, T.ClassType) and kind.is_module
         values.append(value if is_self else _argument(value, kind, unit, name, own))
@@ -141,7 +141,9 @@ def run_unit(unit: Any, name: str, given: tuple[Any, ...], kwargs: dict[str, Any
             if left
             else f"{len(rest)} more arguments"
         )
-        fail(RuntimeError, name, f"{name}() expected at most {len(unit.parameters)} argument(s)", extra,
+        known, given_ = len(unit.parameters), len(given) + len(kwargs)
+        fail(RuntimeError, name, f"{name}() expected at most {known} argument(s) but received {given_} argument(s). "
+             f"Declaration: {unit_schema(name, unit)}", extra,
              hint=f"the arguments are {', '.join(n for n, _, _ in unit.parameters)}")  # fmt: skip
     if TRACING and not TRACING[-1].paused and not (unit.self_type is not None):
         return TRACING[-1].call_unit(unit, values)
@@ -158,7 +160,13 @@ def _argument(value: Any, kind: T.Type, unit: Any, name: str, own: str) -> Any:
             fail(RuntimeError, name, f"Expected a value of type 'Tensor (inferred)' for argument '{own}'",
                  f"type '{type(value).__name__}' (Inferred '{own}' to be of type 'Tensor', since it has no annotation)",
                  hint=f"annotate it: {own}: {type(value).__name__}")  # fmt: skip
-    return converted(value, kind, f"{name}() argument '{own}'")
+    try:
+        return converted(value, kind, f"{name}() argument '{own}'")
+    except RuntimeError as error:
+        shown = repr(value) if len(repr(value)) < 200 else type(value).__name__
+        place = [n for n, _, _ in unit.parameters].index(own)
+        declared = f"Position: {place}\nValue: {shown}\nDeclaration: {unit_schema(name, unit)}"
+        raise RuntimeError(f"{error}\n{declared}") from None
 
 
 #: `save`, `code` and `inlined_graph`, which lie above: filled by the package

@@ -21,7 +21,7 @@ from facula.ops.schema import Parameter as TableParameter
 from facula.ops.schemas import types as T
 from facula.ops.schemas.codes import dtype_of, layout_of, memory_format_of
 
-__all__ = ["Parameter", "Signature", "signatures"]
+__all__ = ["Parameter", "Signature", "signatures", "with_out"]
 
 _WORDS = {
     "Tensor": T.TENSOR, "int": T.INT, "float": T.FLOAT, "bool": T.BOOL, "str": T.STR, "Scalar": T.NUMBER,
@@ -167,6 +167,7 @@ def signatures(name: str) -> list[Signature]:
             found = TABLE.get(name) or ON_DEMAND[0](space, own)
         if found is not None:
             known.append(_of_operator(name, found))
+            known.extend(with_out(known[-1]))
         _KNOWN[name] = known
     return known
 
@@ -188,6 +189,20 @@ def _of_operator(name: str, operator: Any) -> Signature:
     results = _results(schema)
     run = _runner(operator, parameters, results)
     return Signature(name, "", parameters, results, run, operator)
+
+
+def with_out(signature: Signature) -> list[Signature]:
+    """The form that writes its result to `out=`, of an operator that has one and gives one tensor."""
+    operator, parameters = signature.source, [*signature.parameters]
+    if not isinstance(operator, core.Op) or not operator.definition.out:
+        return []
+    if signature.results != T.TENSOR or any(p.name == "out" for p in parameters):
+        return []
+    run = signature.run
+    parameters.append(Parameter("out", T.TENSOR, keyword_only=True))
+    made = Signature(signature.name, "out", parameters, T.TENSOR, run, operator)
+    made.run = _runner(operator, parameters, T.TENSOR)
+    return [made]
 
 
 def _parameter(p: TableParameter) -> Parameter:

@@ -137,8 +137,9 @@ class Statements(Joins, Contexts, Calls):
         if self.unit_is_archive():
             self.env[node.name] = Local(node)
             return
-        self.refuse("functions at the top of a module were required", f"def {node.name} inside of another",
-                    hint="move it out of the function")  # fmt: skip
+        self.refuse("functions at the top of a module were required (function definitions aren't supported)",
+                    f"def {node.name} inside of another", hint="move it out of the function",
+                    error=UnsupportedNodeError)  # fmt: skip
 
     def unit_is_archive(self) -> bool:
         """Whether the code comes from a file."""

@@ -14,6 +14,7 @@ from typing import Any
 from facula.jit.builder import constant_of
 from facula.jit.conditions import Conditions
 from facula.jit.ir import Value
+from facula.jit.source import NotSupportedError
 from facula.jit.values import Items, Python, Range
 from facula.ops.schemas import types as T
 
@@ -283,8 +284,8 @@ class Subscripts(Conditions):
 
     def _generator(self, generators: list[ast.comprehension]) -> ast.comprehension:
         if len(generators) != 1:
-            self.refuse("one `for` in a comprehension was required", len(generators),
-                        hint="write the loops out")  # fmt: skip
+            self.refuse("one `for` in a comprehension was required (Only a single generator is currently supported)",
+                        len(generators), hint="write the loops out", error=NotSupportedError)  # fmt: skip
         return generators[0]
 
     def _inner_scope(self, target: ast.AST, item: object) -> dict[str, Any]:

@@ -121,6 +121,7 @@ def fresh(node: Node) -> bool:
     if (
         node.kind_ in ("prim::ListConstruct", "prim::DictConstruct", "prim::Constant")
         or node.kind_ in _NEW
+        and not written(node)
     ):
         return True
     if node.signature is not None and not any(_holds_tensors(v.type) for v in node.inputs_):
