@@ -18,6 +18,7 @@ from facula.ops.registry import F, composite, operator
 from facula.quantization import products
 from facula.quantization.create import checked_quantizer, finite, integers_of, numbers
 from facula.quantization.tensor import (
+    PER_CHANNEL,
     RANGES,
     QuantizedTensor,
     Quantizer,
@@ -292,6 +293,9 @@ def _joined(op: str, tensors: Any, dim: int, scale: float, zero: int, relu: bool
     chosen = quantizer(op, first, scale, zero)
     parts = []
     for x in tensors:
+        if x._quantizer.scheme in PER_CHANNEL:
+            fail(RuntimeError, f"quantized::{op}", "Only per-tensor quantization is supported in 'cat'",
+                 x._quantizer.scheme, hint="dequantize() first, or quantize with quantize_per_tensor()")  # fmt: skip
         if x._kind is not first._kind:
             _same_dtype(op, first, x)
         same = x._quantizer == chosen

@@ -24,7 +24,7 @@ from facula.quantization.custom_config import (
     FuseCustomConfig,
     PrepareCustomConfig,
 )
-from facula.quantization.graph import configurations, fusing, matching
+from facula.quantization.graph import configurations, equalizing, fusing, matching
 from facula.quantization.graph.converting import Converting
 from facula.quantization.graph.custom import ATTRIBUTES, Customs
 from facula.quantization.graph.lowering import Lowering
@@ -160,7 +160,8 @@ def _backend(given: Any) -> BackendConfig:
 
 
 def _prepared(
-    model: Any, mapping: Any, settings: Any, is_qat: bool, example_inputs: Any, backend: Any, alone: bool = False
+    model: Any, mapping: Any, settings: Any, is_qat: bool, example_inputs: Any, backend: Any, alone: bool = False,
+    equalization: Any = None,
 ) -> Any:  # fmt: skip
     settings, backend = _settings(settings, PrepareCustomConfig), _backend(backend)
     made, where = _traced(model, settings)
@@ -190,8 +191,11 @@ def _prepared(
     observing = Observing(made, configs, matches, plain, customs)
     observing.run()
     observed = {node.name for node in observing.observed}
+    equalized = (
+        {} if equalization is None else equalizing.observe(made, as_mapping(equalization), where)
+    )
     made.meta[ATTRIBUTES] = ObservedGraphModuleAttrs(
-        names, where, settings, {}, mapping, is_qat, observed, backend, alone
+        names, where, settings, equalized, mapping, is_qat, observed, backend, alone
     )
     return made
 
@@ -220,13 +224,11 @@ def prepare_fx(
     model: GraphModule, qconfig_mapping: object, example_inputs: object = None, prepare_custom_config: object = None,
     _equalization_config: object = None, backend_config: object = None,
 ) -> Any:  # fmt: skip
-    """The model as a graph with observers, to be run on examples."""
-    if _equalization_config is not None:
-        fail(NotImplementedError, "prepare_fx", "settings that graph mode has were required",
-             "_equalization_config", hint="ao.quantization._equalize equalizes models in eager mode")  # fmt: skip
+    """The model as a graph with observers, to be run on examples; `_equalization_config` names layers to equalize."""
     return _prepared(
-        model, qconfig_mapping, prepare_custom_config, False, example_inputs, backend_config
-    )
+        model, qconfig_mapping, prepare_custom_config, False, example_inputs, backend_config,
+        equalization=_equalization_config,
+    )  # fmt: skip
 
 
 def prepare_qat_fx(
@@ -260,6 +262,7 @@ def _converted(
     def convert_inner(inner: Any, reference: bool) -> Any:
         return _converted(inner, reference, settings, None, remove, backend)
 
+    equalizing.equalize(model, attributes.equalization_node_name_to_qconfig)
     Converting(model, settings, is_reference, convert_inner).run()
     if not is_reference:
         Lowering(model, attributes.node_name_to_scope, attributes.node_name_to_qconfig).run()

@@ -29,8 +29,9 @@ from facula.quantization.tensor import (
 
 Tensor = core.Tensor
 
-#: operators whose results lie in a range of their own: scale and zero point by the type of the integers
-_UNIT = {core.quint8: (1 / 256, 0), core.qint8: (1 / 256, -128), core.qint32: (2.0**-32, -(2**31))}
+#: operators whose results lie in a range of their own: scale and zero point by the type of the integers (those of 32
+#: bits have PyTorch's, with which results above one half are all the largest integer)
+_UNIT = {core.quint8: (1 / 256, 0), core.qint8: (1 / 256, -128), core.qint32: (2.0**-32, 0)}
 _SIGNED_UNIT = {core.quint8: (2 / 256, 128), core.qint8: (2 / 256, 0), core.qint32: (2.0**-31, 0)}
 _OWN_RANGE = {"unit": _UNIT, "signed unit": _SIGNED_UNIT}
 

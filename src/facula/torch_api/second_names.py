@@ -66,6 +66,7 @@ _MODULES = {
     },
     "facula.ao.quantization._learnable_fake_quantize": "facula.quantization.learnable",
     "facula.ao.quantization.fx._decomposed": "facula.quantization.decomposed",
+    "facula.ao.quantization.fx._equalize": "facula.quantization.suite.equalizing",
     "facula.ao.quantization.fx.custom_config": "facula.quantization.custom_config",
     **{
         f"facula.ao.quantization.fx.{name}": f"facula.quantization.graph.{ours}"

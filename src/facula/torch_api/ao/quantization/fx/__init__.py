@@ -11,6 +11,7 @@ __getattr__ = _forwarded(
     globals(),
     parts=(
         "_decomposed",
+        "_equalize",
         "convert",
         "custom_config",
         "fuse",
