@@ -302,7 +302,7 @@ def observe(model: Any, mapping: QConfigMapping, scopes: Any) -> dict[str, Any]:
         ):
             continue
         config = _config_of(mapping, node, model, scopes)
-        seen = node.args[0] if node.args else None
+        seen: Any = node.args[0] if node.args else None
         if config is None or not _observer_of(model, seen) or calls.count(node.target) > 1:
             continue
         if len(seen.users) > 1:
@@ -382,7 +382,7 @@ class _Equalizing:
     def _of_weight(self, layer: Node) -> Any:
         """The observer of a function's weight, which has looked at it now."""
         weight: Any = layer.args[1]
-        inner = weight.args[0] if weight.args else None
+        inner: Any = weight.args[0] if weight.args else None
         observer = _module(self.model, inner)
         if not isinstance(observer, _WeightEqualizationObserver) or inner.args[0].op != "get_attr":
             return None
@@ -476,7 +476,7 @@ class _Equalizing:
             constant = bias
             user = layer
             while constant.op != "get_attr":
-                user, constant = constant, constant.args[0]  # type: ignore[assignment]
+                user, constant = constant, constant.args[0]
             self._replace(constant, user, self._read(constant).detach() * following)
 
     def _replace(self, read: Node, user: Node, value: Any) -> None:
