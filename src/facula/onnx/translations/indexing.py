@@ -51,6 +51,26 @@ def take(call: Call, x: Value, index: Value) -> Any:
     return call.op("Gather", call.op("Reshape", x, [-1]), whole(call, index), axis=0)
 
 
+@translation("_nonzero")
+def nonzero(call: Call, x: Value) -> Any:
+    """The places of what is not zero, one a row."""
+    places = call.op("NonZero", x, gives=core.int64)
+    rows = call.op("Transpose", places, perm=[1, 0], gives=core.int64)
+    if x.rank == 0:  # ONNX takes a number as a vector of one
+        return call.op("Slice", rows, [0], [0], [1], gives=core.int64)
+    return rows
+
+
+@translation("masked_select")
+def masked_select(call: Call, x: Value, mask: Value) -> Any:
+    """The elements at the true places of a mask; both are broadcast."""
+    if x.shape != mask.shape:
+        x = call.op("Where", mask, x, x)
+        mask = call.op("Expand", mask, call.op("Shape", x, gives=core.int64), gives=core.bool_)
+    flat = call.op("Reshape", x, [-1])
+    return call.op("Compress", flat, call.op("Reshape", mask, [-1], gives=core.bool_), axis=0)
+
+
 class Subscript:
     """Indices for some dimensions of a tensor: where the indexed ones stand, and the indices joined."""
 
