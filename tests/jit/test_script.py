@@ -1,12 +1,14 @@
 """Scripted functions and modules give what Python gives for the same source."""
 
 import copy
+import typing
 
 import pytest
 import scripted_code as code
 
 import facula
 from facula import jit
+from facula.jit.annotations import BroadcastingList2, BroadcastingList3
 
 
 def example():
@@ -194,3 +196,29 @@ def test_an_argument_that_does_not_fit_shows_the_declaration():
         jit.script(with_signed)("a")
     with pytest.raises(RuntimeError, match=r"at most 1 argument\(s\) but received 2 argument\(s\)"):
         jit.script(with_signed)(1, 2)
+
+
+def broadcast(
+    x: BroadcastingList3[float],
+    y: typing.Optional[BroadcastingList2[int]] = None,  # noqa: UP045 - a form
+    z: BroadcastingList2[int] = 1,
+) -> tuple[list[float], list[int]]:
+    return x, z
+
+
+def calls_broadcast(a: float):
+    return broadcast(a), broadcast([a, a, a], None, 3)
+
+
+def test_one_number_stands_for_a_list_of_a_length():
+    scripted = jit.script(broadcast)
+    assert str(scripted.schema).startswith("broadcast(float[3] x, int[2]? y=None, int[2] z=1) ->")
+    assert scripted(1.5, z=[4, 5]) == ([1.5] * 3, [4, 5])
+    assert jit.script(calls_broadcast)(2.0) == (([2.0] * 3, [1, 1]), ([2.0] * 3, [3, 3]))
+
+
+@pytest.mark.parametrize("kind", ["Dict", "List", "Tuple", "Optional"])
+def test_a_container_without_the_types_inside_is_refused(kind):
+    unit = jit.CompilationUnit()
+    with pytest.raises(RuntimeError, match=f"Attempted to use {kind} without"):
+        unit.define(f"def f(x: {kind}) -> int:\n    return 1\n")

@@ -302,7 +302,8 @@ class Calls(Subscripts):
                     f"a value for the argument {name!r} of {function.name} was required",
                     f"Argument {name} not provided.",
                 )
-            made = self.fitted(value, kind)
+            length = getattr(function, "lengths", {}).get(name, 0)
+            made = self.fitted(value, kind, length=length)
             if made is None:
                 self.refuse(f"arguments that {function.name} takes were required", self.unfit(value, name, kind),
                             hint="convert the value, or change the annotation")  # fmt: skip

@@ -170,6 +170,9 @@ class FunctionUnit(Compiled):
         self.presets: dict[str, Any] = {}
         #: the arguments that are tensors because nothing says otherwise
         self.inferred: set[str] = set()
+        #: of lists for which one number may stand, how often: `BroadcastingList2[int]`
+        self.lengths: dict[str, int] = {}
+        self._noted: list[ast.AST] = []
         self.method_name = ""
         self.found_result: T.Type | None = None
         self._read = False
@@ -201,8 +204,10 @@ class FunctionUnit(Compiled):
                 self._parameters.append((argument.arg, self.self_type, Empty))
                 continue
             kind = T.TENSOR
+            said = argument.annotation
             if comment is not None and i - start < len(comment[0]):
                 kind = comment[0][i - start]
+                said = self._noted[i - start]
             elif argument.annotation is not None:
                 kind = self._type(argument.annotation, argument)
             elif self.definition.name == "__setstate__" and self.self_type is not None:
@@ -210,6 +215,11 @@ class FunctionUnit(Compiled):
                 kind = own.compiled().result_type() if own is not None else kind
             elif not self.is_archive:
                 self.inferred.add(argument.arg)
+            length = (
+                re.search(r"BroadcastingList(\d)", ast.unparse(said)) if said is not None else None
+            )
+            if length is not None:
+                self.lengths[argument.arg] = int(length[1])
             default = self.defaults.get(argument.arg, Empty)
             self._check_default(argument, kind, default)
             self._parameters.append((argument.arg, kind, default))
@@ -282,6 +292,7 @@ class FunctionUnit(Compiled):
                     return self._commented(), result
                 given = ast.parse(f"({found[1]},)" if found[1].strip() else "()", mode="eval").body
                 assert isinstance(given, ast.Tuple)
+                self._noted = list(given.elts)
                 return [self._type(e, self.definition, True) for e in given.elts], result
         return None
 
@@ -293,6 +304,7 @@ class FunctionUnit(Compiled):
         for argument in [*listed.posonlyargs, *listed.args, *listed.kwonlyargs][start:]:
             found = re.search(r"#\s*type:\s*([^#]*)", self.source.lines[argument.lineno - 1])
             node = ast.parse(found[1].strip(), mode="eval").body if found else None
+            self._noted.append(node or argument)
             made.append(T.TENSOR if node is None else self._type(node, argument, True))
         return made
 

@@ -7,6 +7,7 @@ Keeps true: nothing here differs from `facula.jit`; what only PyTorch's compiler
 from __future__ import annotations
 
 import contextlib
+import inspect
 import typing
 from collections.abc import Callable, Iterator
 from typing import Any, Dict, Final, List, Optional, Tuple, Union  # noqa: UP035
@@ -43,6 +44,7 @@ __all__ = [
     "boolean_dispatch",
     "createResolutionCallbackFromFrame",
     "export",
+    "get_callable_argument_names",
     "get_torchscript_modifier",
     "ignore",
     "is_dict",
@@ -93,6 +95,15 @@ def createResolutionCallbackFromFrame(frames_up: int = 0) -> Callable[[str], Any
     """A way to look names up as the caller's code does."""
     names = caller_names(frames_up + 1)
     return lambda name: names.get(name, getattr(typing, name, None))
+
+
+def get_callable_argument_names(fn: Callable[..., Any]) -> list[str]:
+    """The names of the arguments that may be given by position and by name; none where a function has no signature."""
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
 
 
 def is_optional(ann: Any) -> bool:

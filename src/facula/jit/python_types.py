@@ -40,7 +40,7 @@ MODULE_TYPE: list[Callable[[Any], T.Type]] = []
 _PLAIN: dict[Any, T.Type] = {
     core.Tensor: T.TENSOR, int: T.INT, float: T.FLOAT, bool: T.BOOL, str: T.STR, complex: T.COMPLEX,
     None: T.NONE, type(None): T.NONE, Any: T.ANY, core.device: T.DEVICE, core.Size: T.list_of(T.INT),
-    qscheme: T.QSCHEME, list: T.list_of(T.TENSOR), typing.List: T.list_of(T.TENSOR), core.Generator: T.GENERATOR,  # noqa: UP006
+    qscheme: T.QSCHEME, list: T.list_of(T.TENSOR), core.Generator: T.GENERATOR,  # noqa: UP006
     **dict.fromkeys(CODED, T.INT),
 }  # fmt: skip
 
@@ -53,9 +53,23 @@ TYPE_NAMES: dict[str, Any] = {
 }  # fmt: skip
 
 
+#: names of `typing` that need the types inside
+_BARE: dict[Any, str] = {
+    typing.Dict: "Dict", typing.List: "List", typing.Tuple: "Tuple", typing.Optional: "Optional",  # noqa: UP006
+}  # fmt: skip
+
+
 def type_of_class(annotation: Any) -> T.Type:
     """The type of an annotation that is an object."""
     try:
+        if annotation in _BARE:
+            word, what = (
+                _BARE[annotation],
+                "contained types" if annotation is dict else "a contained type",
+            )  # noqa: UP006
+            article = "" if annotation is typing.Dict else "a "  # noqa: UP006
+            raise NoType(f"Attempted to use {word} without {what}. Please add {article}contained type, e.g. "
+                         f"{word}[{'int, int' if word == 'Dict' else 'int'}]")  # fmt: skip
         if annotation in _PLAIN:
             return _PLAIN[annotation]
     except TypeError as error:

@@ -160,6 +160,9 @@ def _argument(value: Any, kind: T.Type, unit: Any, name: str, own: str) -> Any:
             fail(RuntimeError, name, f"Expected a value of type 'Tensor (inferred)' for argument '{own}'",
                  f"type '{type(value).__name__}' (Inferred '{own}' to be of type 'Tensor', since it has no annotation)",
                  hint=f"annotate it: {own}: {type(value).__name__}")  # fmt: skip
+    length = getattr(unit, "lengths", {}).get(own, 0)
+    if length and type(value) in (int, float):
+        value = [value] * length
     try:
         return converted(value, kind, f"{name}() argument '{own}'")
     except RuntimeError as error:
@@ -501,9 +504,15 @@ class RecursiveScriptModule(ScriptModule, _HasGraph):
         return made.getvalue()
 
     def _save_for_lite_interpreter(
-        self, f: Any, _extra_files: Any = None, _save_mobile_debug_info: bool = False
+        self,
+        f: Any,
+        _extra_files: Any = None,
+        _save_mobile_debug_info: bool = False,
+        _use_flatbuffer: bool = False,
     ) -> None:
-        """Write the module to a file, which `jit.mobile._load_for_lite_interpreter` reads: one of `save`."""
+        """Write the module to a file, which `jit.mobile._load_for_lite_interpreter` reads: one of `save`, whichever
+        of PyTorch's two formats is asked for.
+        """
         SAVE[0](self, f, _extra_files)
 
     def _save_to_buffer_for_lite_interpreter(self, *args: Any, **kwargs: Any) -> bytes:

@@ -23,10 +23,16 @@ __all__ = ["all_schemas", "operation", "overload_of_name", "schema_of_name", "sc
 
 def unit_schema(name: str, unit: Any) -> FunctionSchema:
     """The schema of a compiled function or method."""
-    arguments = [
-        Argument(own, kind, REQUIRED if default is inspect.Parameter.empty else default)
-        for own, kind, default in unit.parameters
-    ]
+    arguments = []
+    declared = unit.parameters
+    lengths = getattr(unit, "lengths", {})
+    for own, kind, default in declared:
+        length = lengths.get(own)
+        if default is inspect.Parameter.empty:
+            default = REQUIRED
+        elif length and type(default) in (int, float):
+            default = [default] * length
+        arguments.append(Argument(own, kind, default, N=length))
     return FunctionSchema(name, "", arguments, [Argument("", unit.result_type())])
 
 
