@@ -230,3 +230,24 @@ def test_windows_of_images_with_and_without_a_batch(batched):
     result = F.unfold(image, (2, 3))
     (found,) = facula.autograd.grad(result, image, columns, is_grads_batched=True)
     np.testing.assert_allclose(found.numpy(), folded.numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x.t_(), lambda x: x.unsqueeze_(1), lambda x: x.unsqueeze_(0).squeeze_(0),
+        lambda x: x.transpose_(0, -1), lambda x: x.swapaxes_(0, 1), lambda x: x.as_strided_((4, 3), (1, 4)),
+    ],
+)  # fmt: skip
+def test_views_in_place_change_an_entry_as_they_change_a_tensor(change):
+    def function(x):
+        x = x * 2
+        assert change(x) is x
+        shape = x.shape
+        return x.mul_(x + 1), facula.tensor(shape)
+
+    mapped, shapes = vmap(function, in_dims=(0,), out_dims=(0, None))(X)
+    alone = [function(entry) for entry in X]
+    assert mapped.equal(facula.stack([a for a, _ in alone])) and shapes.equal(alone[0][1])
+    slopes = vmap(grad(lambda x: function(x)[0].sum()))(X)
+    assert slopes.equal(facula.stack([grad(lambda x: function(x)[0].sum())(entry) for entry in X]))

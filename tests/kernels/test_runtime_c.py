@@ -40,7 +40,7 @@ NUMPY = {
     "u64": np.uint64,
 }
 CODE = {name: code for code, name in enumerate(NAMES)}
-MAX_DIMS, MAX_OPERANDS = 16, 10
+MAX_DIMS, MAX_OPERANDS = 64, 10
 
 
 class Iteration(ctypes.Structure):
@@ -50,11 +50,11 @@ class Iteration(ctypes.Structure):
         ("ndim", ctypes.c_int),
         ("nout", ctypes.c_int),
         ("nin", ctypes.c_int),
-        ("shape", ctypes.c_int64 * MAX_DIMS),
-        ("stride", (ctypes.c_int64 * MAX_DIMS) * MAX_OPERANDS),
-        ("data", ctypes.c_void_p * MAX_OPERANDS),
         ("dtype", ctypes.c_uint8 * MAX_OPERANDS),
         ("compute", ctypes.c_uint8 * MAX_OPERANDS),
+        ("data", ctypes.c_void_p * MAX_OPERANDS),
+        ("shape", ctypes.c_int64 * MAX_DIMS),
+        ("stride", (ctypes.c_int64 * MAX_DIMS) * MAX_OPERANDS),
     ]
 
 

@@ -45,7 +45,7 @@ def heard(call, value=(1.0, 2.0)):
         (lambda x: 1 + x, facula.Tensor.add),
         (lambda x: 1 - x, facula.Tensor.__rsub__),
         (lambda x: 2**x, facula.Tensor.__rpow__),
-        (lambda x: x**2, facula.Tensor.pow),
+        (lambda x: x**2, facula.Tensor.__pow__),
         (lambda x: -x, facula.Tensor.neg),
         (lambda x: +x, facula.Tensor.positive),
         (lambda x: abs(x), facula.Tensor.abs),
@@ -93,7 +93,7 @@ def test_a_mode_hears_the_names_too():
     with Names() as names:
         x.mul(x), facula.multiply(x, x), facula.special.round(x), x**2
     assert names.found == [
-        facula.Tensor.mul, facula.multiply, facula.special.round, facula.Tensor.pow
+        facula.Tensor.mul, facula.multiply, facula.special.round, facula.Tensor.__pow__
     ]  # fmt: skip
 
 

@@ -3,11 +3,14 @@
 Oracles are NumPy, finite differences, and plain loops of C++ over memory.
 """
 
+import re
+
 import numpy
 import pytest
 
 import facula
 from facula.utils import cpp_extension
+from facula.utils.cpp_extension import bridge
 
 SOURCE = r"""
 using namespace torch::indexing;
@@ -279,3 +282,53 @@ def test_what_is_no_extension_is_refused(tmp_path):
             is_python_module=False,
             no_implicit_headers=True,
         )
+
+
+#: registrations of one library that cannot be: each raises while it is loaded
+MISTAKES = {
+    r"cannot be nullptr": 'at::Tensor (*none)(at::Tensor) = nullptr; m.def("f(Tensor x) -> Tensor");'
+    ' m.impl("f", none);',
+    r"number of arguments is different. 1 vs 2": 'm.def("g(Tensor x) -> Tensor",'
+    " [](at::Tensor x, at::Tensor y) { return x; });",
+    r"match namespace of enclosing TORCH_LIBRARY": 'm.def("elsewhere::h(Tensor x) -> Tensor");',
+}
+
+
+def test_registrations_that_cannot_be_are_refused_when_loaded(tmp_path, monkeypatch):
+    blocks = [f"TORCH_LIBRARY_FRAGMENT(cppmistakes, m) {{ {body} }}" for body in MISTAKES.values()]
+    seen: list[BaseException] = []
+    monkeypatch.setattr(bridge, "keep_failure", seen.append)
+    arguments = {"extra_cflags": ["-O0"], "build_directory": str(tmp_path), "functions": []}
+    cpp_extension.load_inline("cppmistakes", "\n".join(blocks), **arguments)
+    assert len(seen) == len(MISTAKES)
+    for words, error in zip(MISTAKES, seen, strict=True):
+        assert isinstance(error, RuntimeError) and re.search(words, str(error)), error
+
+
+@pytest.mark.parametrize(
+    ("schema", "signature", "fits"),
+    [
+        ("(Tensor x, int[2] k, Scalar? s, ScalarType? d) -> (Tensor(a!), Tensor b)",
+         "(Tensor _0, int[] _1, Scalar? _2, ScalarType? _3) -> (Tensor, Tensor)", True),
+        ("(Tensor?[] i, *, SymInt n=1, bool[3] m) -> ()", "(Tensor?[] _0, int _1, bool[3] _2) -> ()", True),
+        ("(Tensor x) -> Tensor", "(Tensor _0) -> ()", False),
+        ("(Tensor x, int n) -> Tensor", "(Tensor _0, float _1) -> Tensor", False),
+        ("(Tensor? x) -> Tensor", "(Tensor _0) -> Tensor", False),
+        ("(Tensor x) -> Tensor[]", "(Tensor _0) -> Tensor", False),
+        ("(Tensor x, str w='a,b') -> Tensor", "(Tensor _0) -> Tensor", False),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("defined_first", [True, False])
+def test_functions_of_other_types_are_refused(schema, signature, fits, defined_first, request):
+    name = f"f{abs(hash(request.node.name))}"
+    steps = [
+        lambda: bridge.define("cppmatching", name + schema, ""),
+        lambda: bridge.implement("cppmatching", name, "CPU", lambda *args: None, signature),
+    ]
+    first, second = steps if defined_first else steps[::-1]
+    first()
+    if fits:
+        second()
+        return
+    with pytest.raises(RuntimeError, match="doesn't match the expected function schema"):
+        second()

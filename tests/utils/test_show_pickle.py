@@ -74,3 +74,35 @@ def test_damaged_files_are_errors(tmp_path) -> None:
         show_pickle.main(["show_pickle", f"{tmp_path / 'x.zip'}@a"])
     with pytest.raises((pickle.UnpicklingError, EOFError, KeyError, IndexError)):
         shown(b"\x80\x04R.")
+
+
+def test_text_has_a_bound() -> None:
+    laughs: list = ["ha"] * 10
+    for _ in range(40):
+        laughs = [laughs] * 10
+    with pytest.raises(RuntimeError, match="values to show were required"):
+        shown(pickle.dumps(laughs))
+    with pytest.raises(RuntimeError, match="values to show were required"):
+        shown(pickle.dumps("x" * (81 << 20)))
+    shared = [1, 2]
+    assert shown(pickle.dumps([shared] * 3)) == "[[1, 2], [1, 2], [1, 2]]"
+
+
+def test_values_that_hold_themselves_or_lie_deep_end() -> None:
+    circle: list = []
+    circle.append(circle)
+    assert "Recursion" in shown(pickle.dumps(circle))
+    deep = b"(" * 5000 + b"t" * 5000 + b"."
+    with pytest.raises(RuntimeError, match="nested too deeply"):
+        shown(deep)
+
+
+def test_members_that_unpack_to_more_than_a_bound_are_refused(tmp_path) -> None:
+    path = str(tmp_path / "bomb.zip")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        with archive.open("data.pkl", "w") as member:
+            for _ in range(257):
+                member.write(bytes(1 << 20))
+    assert os.path.getsize(path) < 4 << 20
+    with pytest.raises(RuntimeError, match="member of at most"):
+        show_pickle.main(["show_pickle", f"{path}@data.pkl"])

@@ -265,8 +265,13 @@ def _type_name(value: object) -> str:
     return "" if value is None else "Scalar"
 
 
-def _concrete(value: object) -> str:
-    return "" if isinstance(value, core.Tensor) or value is None or _shape(value) else str(value)
+def _concrete(value: object) -> Any:
+    """Numbers, texts and lists of them as they are; nothing of tensors; anything else as text."""
+    if isinstance(value, core.Tensor) or value is None or _shape(value):
+        return ""
+    if isinstance(value, (list, tuple)):
+        return [_concrete(v) for v in value]
+    return value if isinstance(value, (bool, int, float, str)) else str(value)
 
 
 def python_stack() -> tuple[str, ...]:

@@ -43,7 +43,7 @@ def _details(event: FunctionEvent) -> dict[str, Any]:
     if event.input_shapes:
         details["Input Dims"] = event.input_shapes
         details["Input type"] = event.input_dtypes
-        details["Concrete Inputs"] = event.concrete_inputs
+        details["Concrete Inputs"] = [str(given) for given in event.concrete_inputs]
     if event.stack:
         details["Call stack"] = ";".join(event.stack)
     if event.sequence_nr >= 0:
@@ -91,8 +91,9 @@ def _flows(events: list[FunctionEvent], process: int) -> list[dict[str, Any]]:
         source = recorded.pop(event.sequence_nr, None)
         if source is None:
             continue
+        number = len(flows) // 2 + 1
         for phase, end in (("s", source), ("f", event)):
-            flow = {"ph": phase, "id": event.sequence_nr, "pid": process, "tid": end.thread}
+            flow = {"ph": phase, "id": number, "pid": process, "tid": end.thread}
             flow |= {"ts": end.time_range.start, "cat": "fwdbwd", "name": "fwdbwd"}
             flows.append(flow | ({"bp": "e"} if phase == "f" else {}))
     return flows

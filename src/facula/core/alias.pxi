@@ -83,13 +83,32 @@ cdef PyObject *alias_vectorcall(PyObject *self, PyObject *const *args, size_t na
 
 def operator_of(function):
     """The operator or in-place form that a function is another name of; any other function as it is."""
-    return (<Alias>function)._op if type(function) is Alias else function
+    if type(function) is Alias: return (<Alias>function)._op
+    if type(function) is SLOT or type(function) is METHOD: return SIGNS.get(function, function)
+    return function
+
+
+#: what the methods of Python's own operators are
+cdef object SLOT = type(object.__eq__), METHOD = type(str.join)
+
+
+#: methods of Python's own operators that overrides are told of: `Tensor.__eq__` -> the operator or in-place form
+cdef dict SIGNS = {}
+
+
+cdef int bind_sign(Op op, object sign, object inplace_sign) except -1:
+    """Let overrides hear of Python's own operators by these names, as in PyTorch."""
+    op.sign = sign
+    op.inplace_sign = inplace_sign
+    SIGNS[sign] = op
+    if inplace_sign is not None: SIGNS[inplace_sign] = op.inplace
+    return 0
 
 
 cdef object offer_binary(Op op, object a, object b, uint32_t k):
     """Offer `a + b` to the overrides as the method of the tensor in it, which stands first."""
     if isinstance(a, Tensor) or not isinstance(b, Tensor):
-        return torch_function(method_of(op), (a, b), {}, k)
+        return torch_function(method_of(op) if op.sign is None else op.sign, (a, b), {}, k)
     if op.reflected is None:
         return torch_function(method_of(op), (b, a), {}, k)
     return torch_function(op.reflected, (b, a), {}, k)

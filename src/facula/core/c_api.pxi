@@ -86,11 +86,13 @@ cdef extern from "fk_iterate.h" nogil:
         int ndim
         int nout
         int nin
-        int64_t shape[16]
-        int64_t stride[10][16]
+        int64_t shape[64]
+        int64_t stride[10][64]
         char *data[10]
         uint8_t dtype[10]
         uint8_t compute[10]
+    void fk_iter_copy(fk_iter *to, const fk_iter *it)
+    size_t fk_iter_bytes(const fk_iter *it)
     void fk_map_run(fk_map fn, const fk_scalar *s, fk_iter *it)
 
 cdef extern from "fk_copy.h" nogil:
@@ -218,7 +220,8 @@ cdef enum:
     K_SLOW = 4 | 8 | 32 | 512 | 1024 | 8192 | 16384 | 32768 | 262144 | 524288
     K_DETOUR = K_SLOW - K_PROFILE        # what makes gradients go through operators instead of their kernels
     K_SLOW_METHOD = K_SLOW - K_AUTOCAST  # for what has no autocast policy: methods, subscripts
-    MAX_DIMS = 16
+    MAX_DIMS = 64
+    FEW_DIMS = 16         # so many sizes and strides stand in the tensor itself
     MAX_ARGS = 24
     TINY = 1024           # elements that one call handles without any iteration machinery
     GIL_FREE = 65536      # elements from which on the GIL is released

@@ -233,6 +233,16 @@ cdef Tensor sum_to_size(Tensor g, shape):
 #: slot: function(tensor, bytes), which sets what lies behind so many bytes of the storage; None: unset memory stays as it is
 UNSET = [None]
 
+cdef str without_elements(str name, object tensors):
+    """What is said where a kernel gets meta tensors: most often one operand alone was made there."""
+    for t in tensors:
+        if isinstance(t, Tensor) and not (<Tensor>t).keys & K_META:
+            return ("[%s] tensors on one device were required: Expected all tensors to be on the same device, but found at least two "
+                    "devices, meta and %s!\nhint: move one with .to(device); to_empty(device=) and load_state_dict() fill meta modules"
+                    % (name.split(":")[0], DEVICES[(<Tensor>t).dev]))
+    return "[%s] tensors with elements were required: got a meta tensor" % name
+
+
 #: slot: sum(tensor, dims, keepdim)
 SUM = [None]
 
@@ -253,7 +263,7 @@ cdef int resize_tensor(Tensor t, int nd, const int64_t *sh) except -1:
                                "belongs to somebody else, such as a NumPy array)\nhint: clone() gives a storage of its own")
         resize_storage(t.st, needed)
         t.data_ = t.st.data + offset
-    t.nd = nd
+    set_rank(t, nd)
     for i in range(nd - 1, -1, -1):
         t.sh[i] = sh[i]; t.sd[i] = s
         if sh[i] > 1: s *= sh[i]
@@ -487,7 +497,7 @@ cdef class Kernel:
                         raise said(RuntimeError, "[%s] tensors with elements were required: got a function transform's wrapper\nhint: "
                                            "the operator that launches this kernel has no rule for the transform" % self.name
                                            if (<Tensor>t).keys & K_TRANSFORM else
-                                           "[%s] tensors with elements were required: got a meta tensor" % self.name)
+                                           without_elements(self.name, tensors))
                     own_bytes(<Tensor>t)  # which operand it writes to is said by nobody here
                     p[i] = (<Tensor>t).data_
                     given[i] = given_tensor(<Tensor>t)

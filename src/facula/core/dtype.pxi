@@ -126,6 +126,11 @@ cdef inline int64_t whole(object v, str op, object kind) except? -1:
     return whole_slow(v, op, kind)
 
 
+cdef int raise_bool_for_int(str op, str name) except -1:
+    """Where a truth value stands for a number, something else was meant: `x.sum(True)` for `x.sum(keepdim=True)`."""
+    raise said(TypeError, "[%s] an integer was required: argument '%s' must be int, not bool" % (op, name) + "\nhint: int(value) converts a truth value; keepdim and the like are given by name")
+
+
 cdef list DTYPES = []
 cdef dict DTYPE_BY_NAME = {}
 cdef dict DTYPE_BY_CODE = {}

@@ -435,10 +435,10 @@ cdef void anomaly_report(Node n) except *:
     import warnings
     trace = n.meta_.get("traceback_") if n.meta_ else None
     if trace is None:
-        warnings.warn("[anomaly] Error detected in %s. No forward pass information available. Enable detect anomaly during "
+        warnings.warn("Error detected in %s. No forward pass information available. Enable detect anomaly during "
                       "forward pass for more information." % node_name(n), stacklevel=2)
     else:
-        warnings.warn("[anomaly] Error detected in %s. Traceback of forward call that caused the error:\n%s"
+        warnings.warn("Error detected in %s. Traceback of forward call that caused the error:\n%s"
                       % (node_name(n), "".join(trace)), stacklevel=2)
 
 

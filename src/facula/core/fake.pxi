@@ -100,7 +100,7 @@ def fake_tensor(cls, Tensor plain, mode, device, Tensor origin=None):
     cdef Tensor t = Tensor.__new__(cls)
     plain.st.refs += 1
     t.st = plain.st
-    t.data_ = plain.data_; t.dt = plain.dt; t.dev = plain.dev; t.nd = plain.nd; t.numel_ = plain.numel_
+    t.data_ = plain.data_; t.dt = plain.dt; t.dev = plain.dev; set_rank(t, plain.nd); t.numel_ = plain.numel_
     memcpy(t.sh, plain.sh, plain.nd * 8)
     memcpy(t.sd, plain.sd, plain.nd * 8)
     t.keys |= plain.keys & (K_STRIDED | K_META | K_INFERENCE)
@@ -144,7 +144,7 @@ def fake_like(cls, Tensor t, mode):
         extent += (t.sh[i] - 1) * t.sd[i]
     f.st = new_storage((extent if t.numel_ else 0) * ITEMSIZE[t.dt], 1)
     f.data_ = f.st.data
-    f.dt = t.dt; f.dev = 1; f.nd = t.nd; f.numel_ = t.numel_
+    f.dt = t.dt; f.dev = 1; set_rank(f, t.nd); f.numel_ = t.numel_
     memcpy(f.sh, t.sh, t.nd * 8)
     memcpy(f.sd, t.sd, t.nd * 8)
     f.keys |= K_META | (t.keys & K_STRIDED)
@@ -155,7 +155,7 @@ def fake_like(cls, Tensor t, mode):
 
 def tensor_place(Tensor t):
     """Where the elements of a tensor are and how they are read: equal for tensors that are the same elements."""
-    cdef int64_t place[34]
+    cdef int64_t place[2 + 2 * MAX_DIMS]
     place[0] = <int64_t><uintptr_t>t.st
     place[1] = <int64_t><uintptr_t>t.data_
     memcpy(place + 2, t.sh, t.nd * 8)

@@ -58,7 +58,7 @@ cdef object fast_reduce(Op op, PyObject **slots, uint32_t k):
     """sum and mean over everything or one dimension of a contiguous f32 or f64 tensor."""
     cdef Tensor x, r
     cdef Node node
-    cdef int64_t sh[16]
+    cdef int64_t sh[MAX_DIMS]
     cdef int64_t n[4]
     cdef char *p[2]
     cdef void *fn
@@ -124,7 +124,7 @@ cdef int reduce_backward(Node node, PyObject **grads, PyObject **out) except -1:
     cdef Tensor r, e
     cdef int d = <int>node.attrs[0].i, nd, i, j = 0
     cdef double scale = node.attrs[2].f
-    cdef int64_t sh[16]
+    cdef int64_t sh[MAX_DIMS]
     cdef uint32_t tls = fk_tls_keys()
     nd = parse_shape(node.extra, sh)
     if not (tls & K_NOGRAD) or (tls | g.keys) & K_DETOUR:
@@ -149,7 +149,7 @@ cdef int reduce_backward(Node node, PyObject **grads, PyObject **out) except -1:
             out[0] = <PyObject *>r
             return 0
     e = share(g)
-    e.nd = nd
+    set_rank(e, nd)
     for i in range(nd):
         e.sh[i] = sh[i]
         if d < 0:
@@ -341,7 +341,7 @@ cdef object fast_linear(Op op, PyObject **slots, uint32_t k):
     """x @ w.T + b for a contiguous x of any rank."""
     cdef Tensor x, w, b = None, y
     cdef Node n
-    cdef int64_t sh[16]
+    cdef int64_t sh[MAX_DIMS]
     cdef int64_t rows, inner
     cdef void *fn
     cdef int i
@@ -388,7 +388,7 @@ cdef object fast_linear(Op op, PyObject **slots, uint32_t k):
 cdef int linear_backward(Node n, PyObject **grads, PyObject **out) except -1:
     cdef Tensor g = <Tensor>grads[0]
     cdef Tensor x, w, gx, gw, gb
-    cdef int64_t sh[16]
+    cdef int64_t sh[MAX_DIMS]
     cdef int64_t sizes[4]
     cdef char *p[2]
     cdef int64_t columns = g.sh[g.nd - 1], rows = g.numel_ // columns, inner = n.attrs[0].i

@@ -284,7 +284,7 @@ cdef Tensor reordered(Tensor t, list order):
     """The view of a tensor whose dimensions stand in an order."""
     cdef Tensor v = start_view(t)
     cdef int i
-    v.nd = t.nd
+    set_rank(v, t.nd)
     for i in range(t.nd):
         v.sh[i] = t.sh[<int>order[i]]; v.sd[i] = t.sd[<int>order[i]]
     finish_view(v)

@@ -11,14 +11,16 @@ cdef struct Layout:
     int contiguous
     int64_t numel
     int64_t extent
-    int64_t sh[16]
-    int64_t sd[16]
+    int64_t sh[MAX_DIMS]
+    int64_t sd[MAX_DIMS]
 
 
 cdef int read_layout(Layout *layout, shape, stride, dtype) except -1:
     cdef int i
     cdef int64_t expected = 1
-    layout.nd = len(shape)
+    if len(shape) > MAX_DIMS:
+        raise said(RuntimeError, "[compile] at most %d dimensions were required: got %d" % (MAX_DIMS, len(shape)) + "\nhint: merge dimensions with reshape")
+    layout.nd = <int>len(shape)
     layout.dt = as_dtype(dtype).index
     layout.numel = 1; layout.extent = 1; layout.contiguous = 1
     for i in range(layout.nd):
@@ -42,7 +44,7 @@ cdef inline Tensor allocate(Layout *layout):
     t = Tensor.__new__(Tensor)
     t.st = new_storage(layout.extent * ITEMSIZE[layout.dt], 0)
     t.data_ = t.st.data
-    t.dt = layout.dt; t.nd = layout.nd; t.numel_ = layout.numel; t.dev = 0
+    t.dt = layout.dt; set_rank(t, layout.nd); t.numel_ = layout.numel; t.dev = 0
     for i in range(layout.nd):
         t.sh[i] = layout.sh[i]; t.sd[i] = layout.sd[i]
     compute_keys(t)

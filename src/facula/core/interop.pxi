@@ -23,7 +23,7 @@ cdef Tensor tensor_on_memory(void *data, int64_t nbytes, object owner, int dt, s
     if readonly: t.st.flags |= FK_READONLY
     t.data_ = <char *>data
     t.dt = dt
-    t.nd = <int>len(shape)
+    set_rank(t, <int>len(shape))
     for i in range(t.nd):
         t.sh[i] = shape[i]; t.sd[i] = strides[i]
     finish_view(t)
@@ -227,7 +227,7 @@ cdef int warn_of_arrays() except -1:
     if not WARNED_OF_ARRAYS:
         import warnings
         WARNED_OF_ARRAYS = True
-        warnings.warn("[tensor] Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the "
+        warnings.warn("Creating a tensor from a list of numpy.ndarrays is extremely slow. Please consider converting the "
                       "list to a single numpy.ndarray with numpy.array() before converting to a tensor.", UserWarning, stacklevel=2)
     return 0
 
@@ -288,7 +288,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
     """
     cdef Tensor t
     cdef int kind = -1, dt, dev = device_number(device)
-    cdef int64_t sh[16]
+    cdef int64_t sh[MAX_DIMS]
     cdef list shape
     cdef bint lifted = False
     if fk_tls_keys() & K_FUNCTION_MODE:
@@ -297,7 +297,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
         if r is not NotImplemented: return r
     if isinstance(data, Tensor):
         import warnings
-        warnings.warn("[tensor] To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+        warnings.warn("To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
                       "sourceTensor.detach().clone().requires_grad_(True), rather than tensor(sourceTensor).", UserWarning, stacklevel=2)
         t = convert(detach_(data), (<Tensor>data).dt if dtype is None else as_dtype(dtype).index, dev if device is not None else (<Tensor>data).dev, True, None)
     elif hasattr(data, "__array_interface__") or (hasattr(data, "__array__") and not isinstance(data, (int, float, complex))):

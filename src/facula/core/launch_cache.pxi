@@ -47,8 +47,8 @@ cdef struct Made:
     bint strided
     int64_t offset
     int64_t numel
-    int64_t sh[16]
-    int64_t sd[16]
+    int64_t sh[FEW_DIMS]
+    int64_t sd[FEW_DIMS]
 
 cdef extern from *:
     """
@@ -392,8 +392,8 @@ cdef int keep_iteration(int kind, void *fn, const fk_scalar *s, fk_iter *it, lis
     if k.refused: return k.dry
     step = next_step(k, kind, len(operands))
     step.fn = fn
-    step.it = <fk_iter *>malloc(sizeof(fk_iter))
-    memcpy(step.it, it, sizeof(fk_iter))
+    step.it = <fk_iter *>malloc(fk_iter_bytes(it))
+    fk_iter_copy(step.it, it)
     if s != NULL:
         step.s = <fk_scalar *>malloc(8 * sizeof(fk_scalar))
         memcpy(step.s, s, 8 * sizeof(fk_scalar))

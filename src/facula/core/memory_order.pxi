@@ -33,7 +33,7 @@ cdef inline int by_stride(Tensor t, int *order):
 
 cdef inline bint dense(Tensor t):
     """Whether the strides are a permutation of contiguous ones (no gaps, no overlap)."""
-    cdef int order[16]
+    cdef int order[MAX_DIMS]
     cdef int i, n
     cdef int64_t expected = 1
     if not (t.keys & K_STRIDED):
@@ -48,7 +48,7 @@ cdef inline bint dense(Tensor t):
 
 cdef bint packed_strides(Tensor a, int64_t *sd):
     """Strides without gaps in the memory order of `a`, or False where expanded dimensions leave it open."""
-    cdef int order[16]
+    cdef int order[MAX_DIMS]
     cdef int i, j, n = by_stride(a, order)
     cdef int64_t expected = 1
     if n and a.sd[order[0]] == 0:
@@ -71,7 +71,7 @@ cdef inline Tensor new_like(Tensor a, int dt):
     cdef int64_t s = 1
     t.st = new_storage(a.numel_ * ITEMSIZE[dt], a.dev)
     t.data_ = t.st.data
-    t.dt = dt; t.nd = a.nd; t.numel_ = a.numel_; t.dev = a.dev
+    t.dt = dt; set_rank(t, a.nd); t.numel_ = a.numel_; t.dev = a.dev
     t.keys |= a.keys & (K_META | K_FOREIGN)
     if a.keys & K_STRIDED:
         if dense(a):

@@ -47,7 +47,7 @@ cdef int set_data(Tensor t, Tensor other) except -1:
     t.st = other.st
     t.data_ = other.data_
     refuse_keeping()
-    t.dt = other.dt; t.nd = other.nd; t.dev = other.dev; t.numel_ = other.numel_
+    t.dt = other.dt; set_rank(t, other.nd); t.dev = other.dev; t.numel_ = other.numel_
     memcpy(t.sh, other.sh, other.nd * 8)
     memcpy(t.sd, other.sd, other.nd * 8)
     t.keys = (t.keys & ~<uint32_t>(K_STRIDED | K_META | K_FOREIGN)) | (other.keys & (K_STRIDED | K_META | K_FOREIGN))
@@ -392,7 +392,7 @@ def m_zero_(Tensor self):
 @cython.binding(True)
 def m_resize_(Tensor self, *shape, memory_format=None):
     """Give the tensor another shape, growing its storage where needed; elements beyond the old ones are unset."""
-    cdef int64_t sh[16]
+    cdef int64_t sh[MAX_DIMS]
     cdef int nd = parse_shape(shape, sh)
     if self.keys & K_GRAD and not (fk_tls_keys() & K_NOGRAD):
         raise said(RuntimeError, "[resize_] a tensor that does not require grad was required: cannot resize variables that require grad\nhint: resize x.detach(), or make a new tensor")
@@ -568,7 +568,7 @@ def m__make_subclass_(cls, Tensor data, bint require_grad=False, **kwargs):
     a.st.refs += 1
     if t.st != NULL: fk_storage_decref(t.st)
     t.st = a.st
-    t.data_ = a.data_; t.dt = a.dt; t.nd = a.nd; t.dev = a.dev; t.numel_ = a.numel_
+    t.data_ = a.data_; t.dt = a.dt; set_rank(t, a.nd); t.dev = a.dev; t.numel_ = a.numel_
     memcpy(t.sh, a.sh, a.nd * 8)
     memcpy(t.sd, a.sd, a.nd * 8)
     t.keys |= a.keys & (K_STRIDED | K_META | K_FOREIGN)
@@ -583,14 +583,14 @@ def m__make_wrapper_subclass_(cls, size, strides=None, storage_offset=None, memo
                               device=None, bint pin_memory=False, bint requires_grad=False, **kwargs):
     """A tensor without elements of its own that shows a shape, a dtype and a device; its class handles every operator."""
     cdef Tensor t
-    cdef int64_t sh[16]
-    cdef int64_t sd[16]
+    cdef int64_t sh[MAX_DIMS]
+    cdef int64_t sd[MAX_DIMS]
     cdef int i, nd = parse_shape(size, sh), dev = device_number(device)
     cdef int64_t extent = 1
     if getattr(cls, "__torch_dispatch__", None) is None:
         raise said(RuntimeError, "[_make_wrapper_subclass] a class that defines __torch_dispatch__ was required: got " + cls.__name__ + "\nhint: define __torch_dispatch__ as a classmethod of the class")
     t = Tensor.__new__(cls)
-    t.nd = nd; t.dev = dev
+    set_rank(t, nd); t.dev = dev
     t.dt = DEFAULT_DTYPE if dtype is None else as_dtype(dtype).index
     t.numel_ = shape_numel(nd, sh)
     if strides is None:

@@ -20,8 +20,8 @@ def check_sequence(data):
 
 cdef int grow_for(Tensor self, UntypedStorage source, offset, tuple size, tuple stride) except -1:
     """Make a storage long enough for another geometry than the tensor's own, as `set_` does and nothing that reads files."""
-    cdef int64_t sh[16]
-    cdef int64_t sd[16]
+    cdef int64_t sh[MAX_DIMS]
+    cdef int64_t sd[MAX_DIMS]
     cdef int64_t needed
     cdef int i, nd = <int>len(size)
     if source.dev == 1 or nd > MAX_DIMS or len(stride) != nd or (size == make_size(self.nd, self.sh) and stride == self.stride()):
@@ -60,7 +60,7 @@ def legacy_constructor(Tensor self, tuple args, dict kwargs):
     self.st = t.st
     refuse_keeping()
     self.data_ = t.data_
-    self.dt = t.dt; self.nd = t.nd; self.dev = t.dev; self.numel_ = t.numel_
+    self.dt = t.dt; set_rank(self, t.nd); self.dev = t.dev; self.numel_ = t.numel_
     memcpy(self.sh, t.sh, t.nd * 8)
     memcpy(self.sd, t.sd, t.nd * 8)
     self.keys |= t.keys & (K_STRIDED | K_META | K_FOREIGN)

@@ -33,6 +33,8 @@ cdef class Op:
     cdef bint has_out
     cdef readonly object inplace
     cdef object method           # the method of Tensor that it is, as overrides are told of Python's own operators; or None
+    cdef object sign             # what they are told of Python's own operator instead: `Tensor.__eq__`; or None
+    cdef object inplace_sign     # the same of the one that writes: `Tensor.__iand__`; or None
     cdef object reflected        # what they are told where the tensor stands on the right: `Tensor.__rsub__`; or None
     cdef object check            # Python: raises for attributes (by name) out of range, or None
     cdef int dtype_at            # where `dtype` stands in a factory: out= decides it where it is not given; else -1

@@ -11,6 +11,9 @@ cdef object normalise(Op op, int i, object v):
         if a.optional or a.default_ == <PyObject *>None:
             return None
         raise said(TypeError, "[%s] a value was required for '%s': got None" % (op.name, <object>a.name) + "\nhint: the argument has no default: pass it")
+    if a.is_list and t != T_TENSOR and not isinstance(v, (list, tuple, Tensor, str, int, float)) and "::" in op.name and (
+            hasattr(v, "__getitem__") and hasattr(v, "__len__")):
+        v = tuple(v)            # operators of programs take sequences of any class
     if t == T_TENSOR:
         if a.is_list:
             return tensor_list(op, i, v)
@@ -25,7 +28,7 @@ cdef object normalise(Op op, int i, object v):
         if a.is_list:
             return int_list(op, i, v)
         if not PyLong_CheckExact(v):
-            if isinstance(v, (float, complex, str)) or not (hasattr(v, "__index__")):
+            if isinstance(v, (float, complex, str, bool)) or not (hasattr(v, "__index__")):
                 raise wrong_type(op, i, v, "int")
             v = v.__index__()
         if PyLong_CheckExact(v):  # what stands for a number is one only when it is asked
@@ -42,7 +45,7 @@ cdef object normalise(Op op, int i, object v):
             return tuple([bool(x) for x in v]) if isinstance(v, (list, tuple)) else (bool(v),)
         if v is True or v is False:
             return v
-        if isinstance(v, (int, Tensor)) or hasattr(v, "__bool__") and not isinstance(v, (str, list, tuple, float)):
+        if isinstance(v, Tensor) or hasattr(v, "__bool__") and not PyLong_CheckExact(v) and not isinstance(v, (str, list, tuple, float)):
             return bool(v)
         raise wrong_type(op, i, v, "bool")
     if t == T_NUMBER:
@@ -54,7 +57,7 @@ cdef object normalise(Op op, int i, object v):
             raise wrong_type(op, i, v, "str")
         return v
     if t == T_DTYPE:
-        return as_dtype(v)
+        return tuple([as_dtype(x) for x in v]) if a.is_list and isinstance(v, (list, tuple)) else as_dtype(v)
     if t == T_DEVICE:
         return <object>DEVICES[device_number(v)]
     return v
@@ -122,6 +125,7 @@ cdef object int_list(Op op, int i, object v):
         if a.length > 1 and len(v) != 1 and len(v) != a.length and not (a.optional and len(v) == 0):  # `stride=()` is none
             raise said(RuntimeError, "[%s] expected %s to be a single integer value or a list of %d values: got %s"
                        % (op.name, <object>a.name, a.length, list(v)) + "\nhint: one integer stands for all dimensions")
+        if v and (v[0] is True or v[0] is False): raise wrong_type(op, i, v[0], "tuple of ints")
         for x in v:
             if not PyLong_CheckExact(x):
                 clean = False
@@ -139,7 +143,7 @@ cdef object int_list(Op op, int i, object v):
         return tuple(v)
     if isinstance(v, Tensor) and (<Tensor>v).nd == 1:
         return tuple(v.tolist())
-    if isinstance(v, (float, complex, str)) or not hasattr(v, "__index__"):
+    if isinstance(v, (float, complex, str, bool)) or not hasattr(v, "__index__"):
         raise wrong_type(op, i, v, "tuple of ints")
     v = v.__index__()
     if PyLong_CheckExact(v):
@@ -475,13 +479,27 @@ cdef object store_inplace(Op op, tuple args, uint32_t k):
         raise_inplace_cast(op.name, r.dt, self.dt)
     n = None
     if recording:
-        n = formula_node(op, args, r)
+        n = formula_node(op, kept_arguments(op, args), r)
     copy_into(self, r)
     bump(self)
     if n is not None:
         rebase(self, n)
         formula_saved_result(n, self)
     return self
+
+
+cdef tuple kept_arguments(Op op, tuple args):
+    """The arguments for the formula of a call that writes to the first: where it reads that one's elements, a copy of them."""
+    cdef Tensor self = args[0]
+    cdef Tensor copy
+    for code, a, name in (<Formula>op.formula).wants:
+        if code == F_ARG and a == 0:
+            copy = copy_like(self, self)
+            copy.fn_ = edge(self)                      # that of a view of what was written to is made anew
+            copy.out_nr = self.out_nr
+            copy.keys |= self.keys & K_GRAD
+            return (copy, *args[1:])
+    return args
 
 
 cdef int check_apart(Op op, tuple args) except -1:
@@ -529,7 +547,7 @@ cdef bint direct_inplace(Op op, Tensor self, tuple args, uint32_t k, bint record
     cdef Node n = None
     cdef bint done = True
     if recording:
-        n = formula_node(op, args, None)
+        n = formula_node(op, kept_arguments(op, args), None)
     if not kept_inplace(op, args, k):
         fk_tls_set(tls | K_NOGRAD)
         try:
@@ -562,11 +580,11 @@ cdef bint taken_by_mode(object function, tuple args) except *:
 
 
 def take_geometry(Tensor self, Tensor view):
-    """Let a tensor lie on its memory as a view of it does."""
-    if view.st != self.st or view.dt != self.dt:
+    """Let a tensor lie on its memory as a view of it does; wrappers of function transforms have none."""
+    if (view.st != self.st and not self.keys & view.keys & K_TRANSFORM) or view.dt != self.dt:
         raise said(ValueError, "[take_geometry] a view of the same memory and dtype was required: got %s of %s" % (list(make_size(view.nd, view.sh)), (<dtype>DTYPES[view.dt]).name)
                    + "\nhint: set_() puts a tensor onto other memory")
-    self.nd = view.nd
+    set_rank(self, view.nd)
     self.data_ = view.data_
     self.numel_ = view.numel_
     memcpy(self.sh, view.sh, view.nd * 8)

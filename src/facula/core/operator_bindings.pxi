@@ -40,6 +40,15 @@ def bind_operators(table):
     OP_SUB.reflected = Tensor.__rsub__; OP_DIV.reflected = Tensor.__rtruediv__; OP_FLOOR_DIVIDE.reflected = Tensor.__rfloordiv__
     OP_REMAINDER.reflected = Tensor.__rmod__; OP_POW.reflected = Tensor.__rpow__
     OP_LSHIFT.reflected = Tensor.__rlshift__; OP_RSHIFT.reflected = Tensor.__rrshift__
+    bind_sign(OP_FLOOR_DIVIDE, Tensor.__floordiv__, None)
+    bind_sign(OP_POW, Tensor.__pow__, Tensor.__ipow__)
+    bind_sign(OP_EQ, Tensor.__eq__, None)
+    bind_sign(OP_AND, Tensor.__and__, Tensor.__iand__)
+    bind_sign(OP_OR, Tensor.__or__, Tensor.__ior__)
+    bind_sign(OP_XOR, Tensor.__xor__, Tensor.__ixor__)
+    bind_sign(OP_LSHIFT, Tensor.__lshift__, Tensor.__ilshift__)
+    bind_sign(OP_RSHIFT, Tensor.__rshift__, Tensor.__irshift__)
+    SIGNS[Tensor.__invert__] = table["bitwise_not"]
     OP_INDEX = table["index"]; OP_INDEX_PUT = table["index_put_"]; OP_MASKED_FILL = table["masked_fill"]
 
 

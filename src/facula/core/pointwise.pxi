@@ -409,6 +409,11 @@ cdef inline bint operand_like(object x):
             getattr(x, "ndim", 1) == 0)
 
 
+cdef inline object inplace_sign(Op op):
+    """What overrides are told of `a += b`."""
+    return (<InplaceOp>op.inplace).method if op.inplace_sign is None else op.inplace_sign
+
+
 cdef object inplace_binary(Op op, object a, object b):
     cdef PyObject *slots[24]
     cdef PyObject *args[2]
@@ -419,10 +424,10 @@ cdef object inplace_binary(Op op, object a, object b):
         if r is not None:
             return r
     if not operand_like(b):
-        return torch_function((<InplaceOp>op.inplace).method, (a, b), {}, k) if overrides(b) else NotImplemented
+        return torch_function(inplace_sign(op), (a, b), {}, k) if overrides(b) else NotImplemented
     if k & K_SLOW:
         args[0] = <PyObject *>a; args[1] = <PyObject *>b
-        r = slow_call(op, args, 2, NULL, FORM_INPLACE, k, (<InplaceOp>op.inplace).method)
+        r = slow_call(op, args, 2, NULL, FORM_INPLACE, k, inplace_sign(op))
         if r is not NotImplemented:
             return r
     for i in range(op.nargs):
@@ -435,7 +440,7 @@ cdef object inplace_binary(Op op, object a, object b):
 
 cdef struct Broadcast:
     int nd
-    int64_t sh[16]
+    int64_t sh[MAX_DIMS]
     bint equal
 
 

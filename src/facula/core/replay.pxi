@@ -45,6 +45,7 @@ cdef bint keep_result(Kept e, Keeper k, int at, object r):
             return True
     if type(r) is not Tensor: return False
     t = <Tensor>r
+    if t.nd > FEW_DIMS: return False
     if t.keys & ~<uint32_t>(K_STRIDED | K_INFERENCE) or t.fn_ is not None or t.dict_ != NULL or t.dev != 0:
         return False
     m.dt = t.dt; m.nd = t.nd; m.numel = t.numel_
@@ -177,7 +178,7 @@ cdef int run_step(Step *s, char **p, const fk_stream *stream) noexcept nogil:
     elif s.kind == STEP_COUNT:
         return 0
     else:
-        memcpy(&it, s.it, sizeof(fk_iter))
+        fk_iter_copy(&it, s.it)
         for i in range(s.np): it.data[i] = p[i]
         if s.kind == STEP_ITERATE: fk_map_run(<fk_map>s.fn, s.s, &it)
         elif s.kind == STEP_COPY: fk_copy_run(&it)
@@ -208,7 +209,7 @@ cdef Tensor made_result(Made *m, fk_storage **made, CallKey *key, uint32_t tls):
         a = <Tensor>key.tensors[m.number]
         t = start_view(a)
         t.data_ = a.data_ + m.offset
-        t.dt = m.dt; t.nd = m.nd
+        t.dt = m.dt; set_rank(t, m.nd)
         memcpy(t.sh, m.sh, m.nd * 8)
         memcpy(t.sd, m.sd, m.nd * 8)
         finish_view(t)
@@ -218,7 +219,7 @@ cdef Tensor made_result(Made *m, fk_storage **made, CallKey *key, uint32_t tls):
     t.st = st
     fk_storage_incref(st)
     t.data_ = st.data + m.offset
-    t.dt = m.dt; t.nd = m.nd; t.numel_ = m.numel
+    t.dt = m.dt; set_rank(t, m.nd); t.numel_ = m.numel
     memcpy(t.sh, m.sh, m.nd * 8)
     memcpy(t.sd, m.sd, m.nd * 8)
     if m.strided: t.keys |= K_STRIDED

@@ -1,4 +1,5 @@
-# Sparse tensors: shells without elements of their own, and the slots through which their calls leave the core.
+# Tensors without elements of their own: shells of sparse tensors, and the slots through which their calls leave the core;
+# wrappers of function transforms.
 #
 # Takes: a subclass marked `_is_sparse_tensor`, which keeps the parts. Gives: tensors with a shape, a dtype and a history.
 # Keeps true: a shell stands on the meta device, so that code that does not know of sparse tensors reads no memory; every call
@@ -12,7 +13,7 @@ SPARSE = [None, None, None]
 
 def make_shell(cls, shape, dtype):
     """A tensor of class `cls` with a shape and a dtype, but without elements: what it is made of is the class's business."""
-    cdef int64_t sh[16]
+    cdef int64_t sh[MAX_DIMS]
     cdef int nd = parse_shape(shape, sh), i
     cdef int64_t step = 1
     cdef Tensor t = Tensor.__new__(cls)
@@ -20,7 +21,7 @@ def make_shell(cls, shape, dtype):
     t.data_ = t.st.data
     t.dt = as_dtype(dtype).index
     t.dev = 1
-    t.nd = nd
+    set_rank(t, nd)
     t.numel_ = shape_numel(nd, sh)
     t.keys |= K_META
     for i in range(nd - 1, -1, -1):
@@ -34,9 +35,36 @@ def reshape_shell(Tensor t, shape, dtype):
     if not t.keys & K_META:
         raise said(TypeError, "[reshape_shell] a tensor without elements was required: got one with %d bytes" % t.st.nbytes + "\nhint: resize_() gives a tensor another shape")
     cdef Tensor other = make_shell(type(t), shape, dtype)
-    t.dt = other.dt; t.nd = other.nd; t.numel_ = other.numel_
+    t.dt = other.dt; set_rank(t, other.nd); t.numel_ = other.numel_
     memcpy(t.sh, other.sh, t.nd * 8)
     memcpy(t.sd, other.sd, t.nd * 8)
+
+
+def make_wrapper(cls, Tensor value, int batch_dim):
+    """A tensor of class `cls` that shows `value` without one dimension: geometry and dtype, but no elements."""
+    cdef int i, j = 0
+    cdef int64_t n = 1
+    if batch_dim < 0 or batch_dim >= value.nd:
+        raise said(IndexError, "[vmap] a dimension in [0, %d) was required: got %d" % (value.nd, batch_dim) + "\nhint: the wrapped tensor has the batch dimension too")
+    cdef Tensor t = Tensor.__new__(cls)
+    t.st = new_storage(0, 1)
+    t.data_ = t.st.data
+    t.dt = value.dt; t.dev = 1
+    set_rank(t, value.nd - 1)
+    for i in range(value.nd):
+        if i != batch_dim:
+            t.sh[j] = value.sh[i]; t.sd[j] = value.sd[i]
+            n *= value.sh[i]
+            j += 1
+    t.numel_ = n
+    compute_keys(t)
+    t.keys |= K_META | (value.keys & K_GRAD)
+    return t
+
+
+def is_wrapper(t):
+    """Whether a tensor is a function transform's wrapper."""
+    return isinstance(t, Tensor) and ((<Tensor>t).keys & K_TRANSFORM) != 0
 
 
 def take_history(Tensor t, Tensor source):

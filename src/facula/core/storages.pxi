@@ -157,7 +157,7 @@ cdef class UntypedStorage:
         t.st = self.st
         self.st.refs += 1
         t.data_ = self.st.data
-        t.dt = dt; t.nd = 1; t.dev = self.dev
+        t.dt = dt; set_rank(t, 1); t.dev = self.dev
         if self.dev: t.keys |= K_META if self.dev == 1 else K_FOREIGN
         if self.st.flags & FK_META: t.keys |= K_META
         t.numel_ = self.st.nbytes // ITEMSIZE[dt]
@@ -336,8 +336,8 @@ def set_storage(Tensor t, UntypedStorage source, offset, shape, strides):
     """Put a tensor onto other bytes: offset, shape and strides in elements."""
     shape = tuple(shape); strides = tuple(strides)
     cdef int i, nd = <int>len(shape)
-    cdef int64_t sh[16]
-    cdef int64_t sd[16]
+    cdef int64_t sh[MAX_DIMS]
+    cdef int64_t sd[MAX_DIMS]
     cdef int64_t needed = -1, at = whole(offset, "set_", ValueError)
     cdef fk_storage *before = t.st
     if nd > MAX_DIMS:
@@ -357,7 +357,7 @@ def set_storage(Tensor t, UntypedStorage source, offset, shape, strides):
     t.st = source.st
     t.dev = source.dev
     t.data_ = t.st.data + at * ITEMSIZE[t.dt]
-    t.nd = nd
+    set_rank(t, nd)
     for i in range(nd):
         t.sh[i] = sh[i]; t.sd[i] = sd[i]
     finish_view(t)

@@ -24,7 +24,8 @@ cdef int poison(Tensor t) except -1:
 
 cdef int exchange_memory(Tensor a, Tensor b) noexcept:
     """Swap storage, geometry, dtype, device and flags."""
-    cdef int64_t dims[16]
+    cdef int64_t few[32]
+    cdef bint of_a = a.sh != a.few, of_b = b.sh != b.few
     a.st, b.st = b.st, a.st
     a.data_, b.data_ = b.data_, a.data_
     a.keys, b.keys = b.keys, a.keys
@@ -33,8 +34,10 @@ cdef int exchange_memory(Tensor a, Tensor b) noexcept:
     a.dev, b.dev = b.dev, a.dev
     a.numel_, b.numel_ = b.numel_, a.numel_
     a.view_version, b.view_version = b.view_version, a.view_version
-    memcpy(dims, a.sh, sizeof(dims)); memcpy(a.sh, b.sh, sizeof(dims)); memcpy(b.sh, dims, sizeof(dims))
-    memcpy(dims, a.sd, sizeof(dims)); memcpy(a.sd, b.sd, sizeof(dims)); memcpy(b.sd, dims, sizeof(dims))
+    memcpy(few, a.few, sizeof(few)); memcpy(a.few, b.few, sizeof(few)); memcpy(b.few, few, sizeof(few))
+    a.sh, b.sh = b.sh if of_b else a.few, a.sh if of_a else b.few
+    a.sd = a.sh + (MAX_DIMS if of_b else FEW_DIMS)
+    b.sd = b.sh + (MAX_DIMS if of_a else FEW_DIMS)
     return 0
 
 

@@ -118,10 +118,13 @@ cdef class Tensor:
     cdef PyObject **view_link          # the pointer that points to this view, or NULL
     cdef object hooks                  # gradient hooks by id, or None
     cdef object post_hooks             # post-accumulate hooks by id, or None
-    cdef int64_t sh[16]
-    cdef int64_t sd[16]
+    cdef int64_t *sh                   # sizes and strides: in `few`, or in a block of their own for more than FEW_DIMS
+    cdef int64_t *sd
+    cdef int64_t few[32]
 
     def __cinit__(self, *args, **kwargs):
+        self.sh = self.few
+        self.sd = self.few + FEW_DIMS
         if <PyObject *>Py_TYPE(self) != <PyObject *>Tensor:
             self.keys = subclass_keys(type(self))
 
@@ -144,6 +147,8 @@ cdef class Tensor:
             fk_storage_decref(self.st)
         if self.dict_ != NULL:
             Py_DECREF(<object>self.dict_)
+        if self.sh != self.few:
+            free(self.sh)
             self.dict_ = NULL
 
     # ---- metadata
@@ -299,6 +304,9 @@ cdef class Tensor:
         return self.st != NULL and (self.st.flags & FK_SHARED) != 0
 
     def __len__(self):
+        if fk_tls_keys() & K_FUNCTION_MODE:
+            r = torch_function(Tensor.__len__, (self,), {}, K_FUNCTION_MODE)
+            if r is not NotImplemented: return r
         if self.nd == 0:
             raise said(TypeError, "[len] a tensor with dimensions was required: got a 0-d tensor\nhint: use .item() or .numel()")
         return self.sh[0]
@@ -307,6 +315,9 @@ cdef class Tensor:
         return <uintptr_t><PyObject *>self >> 4
 
     def __bool__(self):
+        if fk_tls_keys() & K_FUNCTION_MODE:
+            r = torch_function(Tensor.__bool__, (self,), {}, K_FUNCTION_MODE)
+            if r is not NotImplemented: return bool(r)
         if self.numel_ != 1:
             if self.numel_ == 0:
                 raise said(RuntimeError, "[bool] one element was required: got an empty tensor (Boolean value of Tensor with "
@@ -331,6 +342,9 @@ cdef class Tensor:
         return int(scalar_of(self, "index"))
 
     def __contains__(self, element):
+        if fk_tls_keys() & K_FUNCTION_MODE:
+            r = torch_function(Tensor.__contains__, (self, element), {}, K_FUNCTION_MODE)
+            if r is not NotImplemented: return bool(r)
         if isinstance(element, (Tensor, int, float, complex, bool)):
             return bool((self == element).any())
         raise said(RuntimeError, "[contains] a number or a tensor was required: Tensor.__contains__ only supports Tensor or scalar, but you passed in a %s." % type(element) + "\nhint: compare elements with (x == value).any()")
@@ -395,7 +409,11 @@ cdef class Tensor:
     def __pos__(self):
         return METHOD_POSITIVE(self) if (self.keys | fk_tls_keys()) & (K_OVERRIDE | K_FUNCTION_MODE) else self
     def __abs__(self): return METHOD_ABS(self)
-    def __invert__(self): return METHOD_NOT(self)
+    def __invert__(self):
+        if (self.keys | fk_tls_keys()) & (K_OVERRIDE | K_FUNCTION_MODE):
+            r = torch_function(Tensor.__invert__, (self,), {}, self.keys | fk_tls_keys())
+            if r is not NotImplemented: return r
+        return METHOD_NOT(self)
     def __matmul__(self, other): return METHOD_MATMUL(self, other) if isinstance(other, Tensor) or hasattr(type(other), "__torch_function__") else NotImplemented
     def __rmatmul__(self, other): return METHOD_MATMUL(other, self) if isinstance(other, Tensor) else NotImplemented
     def __getitem__(self, index): return get_item(self, index)
@@ -507,9 +525,8 @@ cdef class Tensor:
 
 cdef int warn_grad_of_result() except -1:
     import warnings
-    warnings.warn("[grad] a leaf, or a tensor with retain_grad(), was required: The .grad attribute of a Tensor that is not a leaf "
-                  "Tensor is being accessed. Its .grad attribute won't be populated during autograd.backward().\nhint: call "
-                  ".retain_grad() on it before backward()", UserWarning, stacklevel=2)
+    warnings.warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be populated "
+                  "during autograd.backward(): call .retain_grad() on it before", UserWarning, stacklevel=2)
     return 0
 
 
@@ -542,6 +559,27 @@ cdef fk_storage *new_storage(int64_t nbytes, int dev) except NULL:
     return s
 
 
+cdef inline int set_rank(Tensor t, int nd) except -1:
+    """Set the number of dimensions, before their sizes and strides are written."""
+    if nd > FEW_DIMS and t.sh == t.few: add_room(t, nd)
+    t.nd = nd
+    return 0
+
+
+cdef int add_room(Tensor t, int nd) except -1:
+    """Room for the sizes and strides of up to MAX_DIMS dimensions; it stays until the tensor ends, since others may point into it."""
+    cdef int64_t *room
+    if nd > MAX_DIMS:
+        raise said(RuntimeError, "[shape] at most %d dimensions were required (only tensors with up to %d dims are supported): got %d" % (MAX_DIMS, MAX_DIMS, nd) + "\nhint: merge dimensions with reshape")
+    room = <int64_t *>malloc(2 * MAX_DIMS * sizeof(int64_t))
+    if room == NULL: raise_memory(2 * MAX_DIMS * sizeof(int64_t))
+    memcpy(room, t.sh, t.nd * sizeof(int64_t))
+    memcpy(room + MAX_DIMS, t.sd, t.nd * sizeof(int64_t))
+    t.sh = room
+    t.sd = room + MAX_DIMS
+    return 0
+
+
 cdef inline Tensor new_tensor(int nd, const int64_t *sh, int dt, int dev):
     """A contiguous tensor of unset elements."""
     cdef Tensor t = Tensor.__new__(Tensor)
@@ -550,7 +588,7 @@ cdef inline Tensor new_tensor(int nd, const int64_t *sh, int dt, int dev):
     cdef int64_t numel = shape_numel(nd, sh)
     t.st = new_storage(numel * ITEMSIZE[dt], dev)
     t.data_ = t.st.data
-    t.dt = dt; t.nd = nd; t.numel_ = numel; t.dev = dev
+    t.dt = dt; set_rank(t, nd); t.numel_ = numel; t.dev = dev
     if dev:
         t.keys |= K_META if dev == 1 else K_FOREIGN
     for i in range(nd - 1, -1, -1):
@@ -584,7 +622,7 @@ cdef inline Tensor share(Tensor a):
 cdef inline Tensor alias(Tensor a):
     """The same elements in a tensor of its own, without history."""
     cdef Tensor t = share(a)
-    t.nd = a.nd; t.numel_ = a.numel_
+    set_rank(t, a.nd); t.numel_ = a.numel_
     memcpy(t.sh, a.sh, a.nd * 8)
     memcpy(t.sd, a.sd, a.nd * 8)
     t.keys |= a.keys & K_STRIDED
@@ -603,6 +641,7 @@ cdef inline bint same_shape(Tensor a, Tensor b):
 
 cdef inline int wrap_dim(object dim, int nd, str op) except -1:
     """A dimension in [0, nd) from one in [-nd, nd)."""
+    if dim is True or dim is False: raise_bool_for_int(op, "dim")
     cdef int64_t d = whole(dim, op, ValueError)
     cdef int n = nd if nd else 1
     if d < -n or d >= n:
@@ -619,6 +658,7 @@ cdef int parse_shape(object shape, int64_t *out) except -1:
     if isinstance(shape, Tensor) and (<Tensor>shape).nd == 1:
         shape = shape.tolist()
     if not isinstance(shape, (tuple, list)):
+        if shape is True or shape is False: raise_bool_for_int("shape", "size")
         if hasattr(shape, "__index__"):
             out[0] = whole(shape, "shape", TypeError)
             return 1
@@ -627,6 +667,7 @@ cdef int parse_shape(object shape, int64_t *out) except -1:
         shape = shape[0]
     if len(shape) > MAX_DIMS:
         raise said(RuntimeError, "[shape] at most %d dimensions were required (only tensors with up to %d dims are supported): got %d" % (MAX_DIMS, MAX_DIMS, len(shape)) + "\nhint: merge dimensions with reshape")
+    if shape and (shape[0] is True or shape[0] is False): raise_bool_for_int("shape", "size")
     for v in shape:
         if n == MAX_DIMS:        # a class may say another length than it has, and an entry's __index__ may add to its list
             raise said(RuntimeError, "[shape] at most %d dimensions were required: got more" % MAX_DIMS + "\nhint: merge dimensions with reshape")
@@ -638,33 +679,6 @@ cdef int parse_shape(object shape, int64_t *out) except -1:
             out[n] = whole(v, "shape", TypeError)
         n += 1
     return n
-
-
-def make_wrapper(cls, Tensor value, int batch_dim):
-    """A tensor of class `cls` that shows `value` without one dimension: geometry and dtype, but no elements."""
-    cdef int i, j = 0
-    cdef int64_t n = 1
-    if batch_dim < 0 or batch_dim >= value.nd:
-        raise said(IndexError, "[vmap] a dimension in [0, %d) was required: got %d" % (value.nd, batch_dim) + "\nhint: the wrapped tensor has the batch dimension too")
-    cdef Tensor t = Tensor.__new__(cls)
-    t.st = new_storage(0, 1)
-    t.data_ = t.st.data
-    t.dt = value.dt; t.dev = 1
-    t.nd = value.nd - 1
-    for i in range(value.nd):
-        if i != batch_dim:
-            t.sh[j] = value.sh[i]; t.sd[j] = value.sd[i]
-            n *= value.sh[i]
-            j += 1
-    t.numel_ = n
-    compute_keys(t)
-    t.keys |= K_META | (value.keys & K_GRAD)
-    return t
-
-
-def is_wrapper(t):
-    """Whether a tensor is a function transform's wrapper."""
-    return isinstance(t, Tensor) and ((<Tensor>t).keys & K_TRANSFORM) != 0
 
 
 # ------------------------------------------------------------------ making tensors from Python
@@ -680,7 +694,7 @@ def empty(shape, *, dtype=None, device=None, requires_grad=False):
     """Unset elements, contiguous. shape: ints; dtype: default float; device: default cpu."""
     if dispatches_creation():
         return OP_EMPTY(shape, dtype=dtype, device=device, requires_grad=requires_grad)
-    cdef int64_t sh[16]
+    cdef int64_t sh[MAX_DIMS]
     cdef int nd = parse_shape(shape, sh)
     cdef Tensor t = new_tensor(nd, sh, DEFAULT_DTYPE if dtype is None else as_dtype(dtype).index, device_number(device))
     if requires_grad:
@@ -693,8 +707,8 @@ def empty_strided(shape, stride, *, dtype=None, device=None, requires_grad=False
     """Unset elements with given strides (in elements)."""
     if dispatches_creation():
         return OP_EMPTY_STRIDED(shape, stride, dtype=dtype, device=device, requires_grad=requires_grad)
-    cdef int64_t sh[16]
-    cdef int64_t sd[16]
+    cdef int64_t sh[MAX_DIMS]
+    cdef int64_t sd[MAX_DIMS]
     cdef int nd = parse_shape(shape, sh), i
     cdef int ns = parse_shape(stride, sd)
     cdef int dt = DEFAULT_DTYPE if dtype is None else as_dtype(dtype).index
@@ -714,7 +728,7 @@ def empty_strided(shape, stride, *, dtype=None, device=None, requires_grad=False
     t = Tensor.__new__(Tensor)
     t.st = new_storage(needed, dev)
     t.data_ = t.st.data
-    t.dt = dt; t.nd = nd; t.numel_ = numel; t.dev = dev
+    t.dt = dt; set_rank(t, nd); t.numel_ = numel; t.dev = dev
     t.keys |= K_META if dev == 1 else (K_FOREIGN if dev else 0)
     for i in range(nd):
         t.sh[i] = sh[i]; t.sd[i] = sd[i]

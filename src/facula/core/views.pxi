@@ -39,7 +39,7 @@ cdef Tensor raw_view(Tensor a, shape, strides, int64_t offset):
     """A view without history: sizes and strides in elements, offset relative to the first element of `a`."""
     cdef Tensor t = start_view(a)
     cdef int i
-    t.nd = <int>len(shape)
+    set_rank(t, <int>len(shape))
     for i in range(t.nd):
         t.sh[i] = shape[i]; t.sd[i] = strides[i]
     t.data_ = a.data_ + offset * ITEMSIZE[a.dt]
@@ -50,8 +50,8 @@ cdef Tensor raw_view(Tensor a, shape, strides, int64_t offset):
 cdef Tensor placed_view(Tensor a, int dt, object shape, object strides, int64_t at):
     """A view of elements of dtype `dt`, `at` bytes behind the first element of `a`; one that leaves the storage is refused."""
     cdef tuple sizes = tuple(shape), steps = tuple(strides)   # what reading an entry does to the caller's lists is not seen
-    cdef int64_t sh[16]
-    cdef int64_t sd[16]
+    cdef int64_t sh[MAX_DIMS]
+    cdef int64_t sd[MAX_DIMS]
     cdef int64_t needed, first
     cdef int i, nd = <int>len(sizes)
     if nd > MAX_DIMS:
@@ -70,7 +70,7 @@ cdef Tensor placed_view(Tensor a, int dt, object shape, object strides, int64_t 
                        + "\nhint: ask for fewer elements")
     cdef Tensor t = start_view(a)
     t.dt = dt
-    t.nd = nd
+    set_rank(t, nd)
     memcpy(t.sh, sh, nd * 8); memcpy(t.sd, sd, nd * 8)
     t.data_ = a.data_ + at
     finish_view(t)
@@ -153,8 +153,8 @@ cdef int infer_shape(Op op, Tensor a, int nd, int64_t *sh) except -1:
 cdef Tensor view_view(Op op, PyObject **slots):
     cdef Tensor a = <Tensor>slots[0]
     cdef Tensor t
-    cdef int64_t sh[16]
-    cdef int64_t sd[16]
+    cdef int64_t sh[MAX_DIMS]
+    cdef int64_t sd[MAX_DIMS]
     cdef int nd
     if type(<object>slots[1]) is dtype or isinstance(<object>slots[1], type):
         return VIEW_AS_DTYPE[0](a, as_dtype(<object>slots[1]))
@@ -166,7 +166,7 @@ cdef Tensor view_view(Op op, PyObject **slots):
                            "for %s\nhint: use .reshape(...) instead" % (op.name, list(make_size(a.nd, a.sh)), list(a.stride()),
                                                                         [sh[i] for i in range(nd)]))
     t = start_view(a)
-    t.nd = nd
+    set_rank(t, nd)
     t.numel_ = a.numel_
     memcpy(t.sh, sh, nd * 8); memcpy(t.sd, sd, nd * 8)
     if a.keys & K_STRIDED: compute_keys(t)
@@ -178,7 +178,7 @@ VIEW_AS_DTYPE = [None]
 
 cdef Tensor view_ints(Op op, Tensor a, PyObject *const *sizes, Py_ssize_t n):
     """`view(2, 3)` of a contiguous tensor without history; None when the sizes are no plain ints."""
-    cdef int64_t sh[16]
+    cdef int64_t sh[MAX_DIMS]
     cdef int64_t s = 1
     cdef Py_ssize_t i
     cdef Tensor t
@@ -190,7 +190,7 @@ cdef Tensor view_ints(Op op, Tensor a, PyObject *const *sizes, Py_ssize_t n):
         sh[i] = whole(<object>sizes[i], "shape", TypeError)
     infer_shape(op, a, <int>n, sh)
     t = start_view(a)
-    t.nd = <int>n
+    set_rank(t, <int>n)
     t.numel_ = a.numel_
     for i in range(n - 1, -1, -1):
         t.sh[i] = sh[i]; t.sd[i] = s
@@ -203,7 +203,7 @@ cdef Tensor view_transpose(Op op, PyObject **slots):
     cdef Tensor t
     cdef int i = wrap_dim(<object>slots[1], a.nd, op.name), j = wrap_dim(<object>slots[2], a.nd, op.name)
     t = start_view(a)
-    t.nd = a.nd; t.numel_ = a.numel_
+    set_rank(t, a.nd); t.numel_ = a.numel_
     memcpy(t.sh, a.sh, a.nd * 8); memcpy(t.sd, a.sd, a.nd * 8)
     if a.nd:
         t.sh[i], t.sh[j] = t.sh[j], t.sh[i]
@@ -219,7 +219,7 @@ cdef Tensor view_t(Op op, PyObject **slots):
         raise said(RuntimeError, "[t] at most 2 dimensions were required: t() expects a tensor with <= 2 dimensions, but self is %dD\n"
                            "hint: use .transpose(i, j), .mT or .permute(...)" % a.nd)
     t = start_view(a)
-    t.nd = a.nd; t.numel_ = a.numel_
+    set_rank(t, a.nd); t.numel_ = a.numel_
     memcpy(t.sh, a.sh, a.nd * 8); memcpy(t.sd, a.sd, a.nd * 8)
     if a.nd == 2:
         t.sh[0], t.sh[1] = a.sh[1], a.sh[0]
@@ -231,19 +231,20 @@ cdef Tensor view_t(Op op, PyObject **slots):
 cdef Tensor view_permute(Op op, PyObject **slots):
     cdef Tensor a = <Tensor>slots[0]
     cdef Tensor t
-    cdef int64_t dims[16]
-    cdef int n = parse_shape(<object>slots[1], dims), i, d, seen = 0
+    cdef int64_t dims[MAX_DIMS]
+    cdef int n = parse_shape(<object>slots[1], dims), i, d
+    cdef int64_t seen = 0
     if n != a.nd:
         raise said(RuntimeError, "[permute] as many dims as dimensions were required: got input.dim() = %d and len(dims) = %d (number "
                            "of dimensions in the tensor input does not match the length of the desired ordering of dimensions)"
                            % (a.nd, n) + "\nhint: name every dimension once")
     t = start_view(a)
-    t.nd = n; t.numel_ = a.numel_
+    set_rank(t, n); t.numel_ = a.numel_
     for i in range(n):
         d = wrap_dim(dims[i], n, op.name)
-        if seen & (1 << d):
+        if seen & (<int64_t>1 << d):
             raise said(RuntimeError, "[permute] each dimension once was required: duplicate dims are not allowed, got %s" % ([dims[j] for j in range(n)],) + "\nhint: name every dimension once")
-        seen |= 1 << d
+        seen |= <int64_t>1 << d
         t.sh[i] = a.sh[d]; t.sd[i] = a.sd[d]
     compute_keys(t)
     return t
@@ -251,7 +252,7 @@ cdef Tensor view_permute(Op op, PyObject **slots):
 
 cdef Tensor view_expand(Op op, PyObject **slots):
     cdef Tensor a = <Tensor>slots[0]
-    cdef int64_t sh[16]
+    cdef int64_t sh[MAX_DIMS]
     cdef int nd = parse_shape(<object>slots[1], sh)
     return expand_to(a, nd, sh, op.name)
 
@@ -263,7 +264,7 @@ cdef Tensor expand_to(Tensor a, int nd, int64_t *sh, str name):
         raise said(RuntimeError, "[%s] at least %d sizes were required: the number of sizes provided (%d) must be greater or equal to "
                            "the number of dimensions in the tensor (%d)" % (name, a.nd, nd, a.nd) + "\nhint: give sizes for all dimensions, -1 to keep one")
     t = start_view(a)
-    t.nd = nd
+    set_rank(t, nd)
     for i in range(nd):
         if i < shift:
             if sh[i] < 0:
@@ -304,7 +305,7 @@ cdef Tensor select_at(Tensor a, int d, int64_t index):
                          % (-a.sh[d], a.sh[d], index, d, a.sh[d]) + "\nhint: indices count from 0, or from the end as -1, -2, ...")
     if index < 0: index += a.sh[d]
     t = start_view(a)
-    t.nd = a.nd - 1
+    set_rank(t, a.nd - 1)
     for i in range(a.nd):
         if i != d:
             t.sh[j] = a.sh[i]; t.sd[j] = a.sd[i]
@@ -323,7 +324,7 @@ cdef Tensor view_slice(Op op, PyObject **slots):
     cdef Tensor t = start_view(a)
     cdef int d
     cdef int64_t start, stop, step
-    t.nd = a.nd
+    set_rank(t, a.nd)
     memcpy(t.sh, a.sh, a.nd * 8); memcpy(t.sd, a.sd, a.nd * 8)
     d = wrap_dim(slot_value(op, slots, 1), a.nd, op.name)
     step = slot_value(op, slots, 4).__index__()
@@ -358,7 +359,7 @@ cdef Tensor view_unsqueeze(Op op, PyObject **slots):
     cdef int i, d = wrap_dim(<object>slots[1], a.nd + 1, op.name)
     if a.nd >= MAX_DIMS:
         raise said(RuntimeError, "[unsqueeze] at most %d dimensions were required" % MAX_DIMS + "\nhint: merge dimensions with reshape")
-    t.nd = a.nd + 1
+    set_rank(t, a.nd + 1)
     t.numel_ = a.numel_
     for i in range(d):
         t.sh[i] = a.sh[i]; t.sd[i] = a.sd[i]
@@ -373,18 +374,20 @@ cdef Tensor view_unsqueeze(Op op, PyObject **slots):
 cdef Tensor view_squeeze(Op op, PyObject **slots):
     cdef Tensor a = <Tensor>slots[0]
     cdef Tensor t = start_view(a)
-    cdef int i, j = 0, mask = -1
+    cdef int i, j = 0
+    cdef int64_t mask = -1
     x = slot_value(op, slots, 1)
     if x is not None:
         mask = 0
         for d in (x if isinstance(x, (tuple, list)) else (x,)):
-            mask |= 1 << wrap_dim(d, a.nd, op.name)
+            mask |= <int64_t>1 << wrap_dim(d, a.nd, op.name)
+    set_rank(t, a.nd)
     for i in range(a.nd):
-        if a.sh[i] == 1 and mask & (1 << i):
+        if a.sh[i] == 1 and mask & (<int64_t>1 << i):
             continue
         t.sh[j] = a.sh[i]; t.sd[j] = a.sd[i]
         j += 1
-    t.nd = j
+    set_rank(t, j)
     t.numel_ = a.numel_
     t.keys |= a.keys & K_STRIDED
     return t
@@ -393,8 +396,8 @@ cdef Tensor view_squeeze(Op op, PyObject **slots):
 cdef Tensor view_as_strided(Op op, PyObject **slots):
     cdef Tensor a = <Tensor>slots[0]
     cdef Tensor t = start_view(a)
-    cdef int64_t sh[16]
-    cdef int64_t sd[16]
+    cdef int64_t sh[MAX_DIMS]
+    cdef int64_t sd[MAX_DIMS]
     cdef int nd = parse_shape(<object>slots[1], sh), ns = parse_shape(<object>slots[2], sd), i
     cdef int64_t needed, offset
     x = slot_value(op, slots, 3)
@@ -403,7 +406,7 @@ cdef Tensor view_as_strided(Op op, PyObject **slots):
     offset = a.storage_offset() if x is None else x.__index__()
     if nd != ns:
         raise said(RuntimeError, "[as_strided] as many strides as sizes were required: mismatch in length of strides and shape (%d, %d)" % (ns, nd) + "\nhint: give one stride for each size")
-    t.nd = nd
+    set_rank(t, nd)
     for i in range(nd):
         if sd[i] < 0:
             raise said(RuntimeError, "[as_strided] non-negative strides were required: as_strided: Negative strides are not supported at the moment, got strides: %s" % ([sd[j] for j in range(nd)],) + "\nhint: flip() reverses a dimension")
@@ -481,6 +484,14 @@ cdef object view_call(Op op, PyObject **slots, uint32_t k):
 INDEXING = [None, None, None]
 
 
+cdef int indexed_rank(int nd, tuple items) except -1:
+    """How many dimensions an index of ints, slices, None and Ellipsis leaves of `nd`."""
+    for x in items:
+        if x is None: nd += 1
+        elif x is not Ellipsis and type(x) is not slice: nd -= 1
+    return nd
+
+
 cdef Tensor basic_view(Tensor a, object index, bint *serves):
     """The view of an index of ints, slices, None and Ellipsis; `serves` is False for anything else."""
     cdef Tensor t
@@ -512,13 +523,13 @@ cdef Tensor basic_view(Tensor a, object index, bint *serves):
         raise said(IndexError, "[index] at most %d indices were required: too many indices for tensor of dimension %d" % (a.nd, a.nd) + "\nhint: unsqueeze() or None adds dimensions")
     serves[0] = True
     t = start_view(a)
+    if a.nd + len(items) > FEW_DIMS: set_rank(t, indexed_rank(a.nd, items))
     for x in items:
         if x is Ellipsis:
             for i in range(a.nd - given):
                 t.sh[out] = a.sh[d]; t.sd[out] = a.sd[d]
                 out += 1; d += 1
         elif x is None:
-            if out >= MAX_DIMS: raise said(RuntimeError, "[index] at most %d dimensions were required" % MAX_DIMS + "\nhint: merge dimensions with reshape")
             t.sh[out] = 1; t.sd[out] = a.sh[d] * a.sd[d] if d < a.nd else 1
             out += 1
         elif type(x) is slice:
@@ -536,7 +547,7 @@ cdef Tensor basic_view(Tensor a, object index, bint *serves):
     while d < a.nd:
         t.sh[out] = a.sh[d]; t.sd[out] = a.sd[d]
         out += 1; d += 1
-    t.nd = out
+    set_rank(t, out)
     finish_view(t)
     return t
 

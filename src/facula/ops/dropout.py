@@ -151,7 +151,7 @@ def _check_channels(name: str, dims: int, space: int) -> None:
             f"Received a {dims}-D input to {name}, which is deprecated and will result in an error in a future "
             "release: use dropout() for other than channels"
         )
-    warnings.warn(f"[{name}] {name}: {text}", stacklevel=4)
+    warnings.warn(f"{name}: {text}", stacklevel=4)
 
 
 def _define_dropout(space: int) -> None:

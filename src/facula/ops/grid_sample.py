@@ -258,9 +258,8 @@ def _warn_of_default(op: str) -> None:
     """Say what is done where a program does not: earlier versions of PyTorch did something else."""
     core.unkept()  # each call warns
     warnings.warn(
-        f"[{op}] grid_sample and affine_grid have align_corners=False by default, True up to version "
-        "1.2: pass align_corners to say which. See the documentation of "
-        f"{op} for details.",
+        "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0: pass "
+        f"align_corners to say which. See the documentation of {op} for details.",
         stacklevel=3,
     )
 

@@ -111,10 +111,11 @@ def out_of_bounds(
             hint="no index fits an empty dimension: look at x.numel() first",
         )
     value = index.reshape(-1)[position].item()
+    of_rows = " (index out of range in self)" if low == 0 and exception is IndexError else ""
     fail(
         exception,
         op,
-        f"index {value} is out of bounds for dimension {dim} with size {size}",
+        f"index {value} is out of bounds for dimension {dim} with size {size}{of_rows}",
         None,
         f"indices lie in [{low}, {size - 1}]",
     )

@@ -416,12 +416,12 @@ def nll_loss(input, target, weight, size_average, ignore_index, reduce, reductio
 # --- one sum over two tensors
 
 
-def warn_unlike(op: str, input: core.Tensor, target: core.Tensor, stacklevel: int = 4) -> None:
+def warn_unlike(input: core.Tensor, target: core.Tensor, stacklevel: int = 4) -> None:
     """Warn where the shapes of a prediction and its target differ."""
     if tuple(input.shape) != tuple(target.shape):
         core.unkept()  # each call warns
         warnings.warn(
-            f"[{op}] Using a target size ({tuple(target.shape)}) that is different to the input "
+            f"Using a target size ({tuple(target.shape)}) that is different to the input "
             f"size ({tuple(input.shape)}). This will likely lead to incorrect results due to "
             f"broadcasting. Please ensure they have the same size.",
             stacklevel=stacklevel,
@@ -431,7 +431,7 @@ def warn_unlike(op: str, input: core.Tensor, target: core.Tensor, stacklevel: in
 def _check_pair(op: str, input: core.Tensor, target: core.Tensor) -> tuple[Any, Any]:
     """Both in one shape and dtype; unlike shapes are broadcast, with a warning."""
     if tuple(input.shape) != tuple(target.shape):
-        warn_unlike(op, input, target, stacklevel=5)
+        warn_unlike(input, target, stacklevel=5)
         input, target = F.broadcast_tensors([input, target])
     if input.dtype is not target.dtype:
         dtype = core.promote_types(input.dtype, target.dtype)

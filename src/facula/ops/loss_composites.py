@@ -62,7 +62,7 @@ def smooth_l1_loss(
 ) -> Any:
     """d**2 / (2 beta) where |d| < beta, else |d| - beta / 2. [Girshick 2015]"""
     reduction = reduction_of("smooth_l1_loss", size_average, reduce, reduction)
-    warn_unlike("smooth_l1_loss", input, target)
+    warn_unlike(input, target)
     if beta < 0:
         fail(
             RuntimeError,
@@ -94,7 +94,7 @@ def huber_loss(
             delta,
             hint="delta=1.0 is the default",
         )
-    warn_unlike("huber_loss", input, target)
+    warn_unlike(input, target)
     loss = F._huber_loss(input, target, delta)
     if weight is not None:  # unlike that of mse_loss the mean is over the elements
         same_size_of_weights("huber_loss", input, weight)

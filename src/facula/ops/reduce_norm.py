@@ -248,6 +248,9 @@ def renorm(self, p, dim, maxnorm):
             maxnorm,
             hint="maxnorm is the largest norm that stays as it is",
         )
+    self = (
+        self.clone()
+    )  # `renorm_` overwrites what the gradients of the norm and of the product read
     others = tuple(k for k in range(self.dim()) if k != d)
     size = F.linalg_vector_norm(self, p, others, True)
     scale = F.where(size > maxnorm, maxnorm / (size + 1e-7), F.ones_like(size))

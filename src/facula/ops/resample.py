@@ -203,11 +203,18 @@ class ResampleBackward:
         return F._resample(grad, after, method, align_corners, antialias, scales)
 
 
+def _is_whole(value: Any) -> bool:
+    """An integer of Python's, NumPy's, a symbol's, or a tensor's."""
+    if isinstance(value, core.Tensor):
+        return not (value.dtype.is_floating_point or value.dtype.is_complex)
+    return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
 def _numbers_of(value: object, space: int, name: str) -> list[Any] | None:
     if value is None:
         return None
     values = list(value) if isinstance(value, (tuple, list)) else [value] * space
-    if name == "size" and not all(hasattr(v, "__index__") for v in values):
+    if name == "size" and not all(map(_is_whole, values)):
         fail(
             TypeError,
             "interpolate",

@@ -156,7 +156,7 @@ def _implicit_dim(op: str, ndim: int) -> int:
     """The dimension that PyTorch takes when none is named."""
     core.unkept()  # each call warns
     warnings.warn(
-        f"[{op}] Implicit dimension choice for {op} has been deprecated: name dim=", stacklevel=4
+        f"Implicit dimension choice for {op} has been deprecated: name dim=", stacklevel=4
     )
     return 0 if ndim in (0, 1, 3) else 1
 

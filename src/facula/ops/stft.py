@@ -50,7 +50,7 @@ def _window(op: str, window: core.Tensor, length: int, n_fft: int, like: core.Te
     if window is None:
         core.unkept()  # each call warns
         warnings.warn(
-            f"[{op}] a window was not provided: a rectangular window will be applied",
+            f"A window was not provided. A rectangular window will be applied by {op}: it leaks into other frequencies",
             UserWarning,
             stacklevel=3,
         )

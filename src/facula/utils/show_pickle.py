@@ -3,7 +3,9 @@
 Takes: the name of a pickle, or ``archive@member`` for one in a zip archive (`member` may have ``*``, as in
 ``model.pt@*/data.pkl``). Gives: its content as text: plain data as it is, everything else as the name of its
 class with arguments and state.
-Keeps true: no class is imported and no function of the file is called, so that any file may be looked at.
+Keeps true: no class is imported and no function of the file is called, so that any file may be looked at; neither
+text nor memory grows beyond bounds, whatever a few bytes say (lists that hold one list many times, members that
+unpack to gigabytes).
 """
 
 from __future__ import annotations
@@ -21,6 +23,11 @@ from facula.core.errors import fail
 
 #: the reader that is written in Python: what it does for an object can be changed
 _PYTHONS: Any = pickle._Unpickler
+
+#: so many values, letters of texts counted by lines, are shown
+MOST_VALUES = 1 << 20
+#: so many bytes of an archive's member are unpacked
+MOST_BYTES = 1 << 28
 
 __all__ = ["DumpUnpickler", "FakeClass", "FakeObject", "main"]
 
@@ -151,8 +158,48 @@ class DumpUnpickler(_PYTHONS):
             out_stream: where the text goes.
         """
         value = cls(in_stream).load()
-        pprint.pprint(value, stream=out_stream)
+        _check_extent(value)
+        try:
+            pprint.pprint(value, stream=out_stream)
+        except RecursionError:
+            fail(RuntimeError, "show_pickle", "values that are not nested too deeply were required",
+                 f"more than {sys.getrecursionlimit() // 4} levels, or an object that holds itself",
+                 hint="pickletools.dis(data) shows the instructions of any pickle")  # fmt: skip
         return value
+
+
+def _parts(value: Any) -> list[Any]:
+    """What is shown inside of a value."""
+    if isinstance(value, dict):
+        return [*value.keys(), *value.values()]
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return list(value)
+    return [*value.args, value.state] if isinstance(value, FakeObject) else []
+
+
+def _own_extent(value: Any) -> int:
+    return 1 + len(value) // 80 if isinstance(value, (str, bytes, bytearray)) else 1
+
+
+def _check_extent(value: Any) -> None:
+    """Refuse what would be too long to show: what is held in several places is shown in each."""
+    extents: dict[
+        int, int
+    ] = {}  # of each object; 1 while its parts are counted, so that circles end
+    waiting = [(value, False)]
+    while waiting:
+        one, counted = waiting.pop()
+        parts = _parts(one)
+        if counted:
+            extents[id(one)] = total = _own_extent(one) + sum(extents[id(p)] for p in parts)
+            if total > MOST_VALUES:
+                fail(RuntimeError, "show_pickle", f"at most {MOST_VALUES} values to show were required",
+                     "more: lists that hold one another many times",
+                     hint="pickletools.dis(data) shows the instructions of any pickle")  # fmt: skip
+        elif id(one) not in extents:
+            extents[id(one)] = 1
+            waiting.append((one, True))
+            waiting.extend((p, False) for p in parts)
 
 
 def _read(text: str) -> tuple[str, bytes]:
@@ -167,6 +214,10 @@ def _read(text: str) -> tuple[str, bytes]:
             fail(RuntimeError, "show_pickle", f"one member like {member!r} was required",
                  f"{len(found)} in {path}: {', '.join(found or archive.namelist())[:200]}",
                  hint="name one, as model.pt@model/data.pkl")  # fmt: skip
+        size = archive.getinfo(found[0]).file_size
+        if size > MOST_BYTES:
+            fail(RuntimeError, "show_pickle", f"a member of at most {MOST_BYTES} bytes was required",
+                 f"{size} bytes in {found[0]}", hint="unpack it first, then show the file")  # fmt: skip
         return f"{path}@{found[0]}", archive.read(found[0])
 
 

@@ -190,14 +190,9 @@ class VmapLevel(SplitLevel):
         batch_rules.call_inplace(function, [batch.front(args[0]), *operands[1:]])
 
     def _reshape(self, target: Any, view: Any) -> None:
-        """A wrapper takes the geometry of its own view."""
-        fail(
-            RuntimeError,
-            "vmap",
-            "a view that is not in place was required under vmap",
-            f"a change of the geometry of {list(target.shape)} to {list(view.shape)}",
-            hint="use the view's form without the underscore",
-        )
+        """A wrapper takes the geometry of its own view, and what the view stands for."""
+        core.take_geometry(target, view)
+        target.value, target.batch_dim = view.value, view.batch_dim
 
     # ---------------------------------------------------------------- random numbers
 

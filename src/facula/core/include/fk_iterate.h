@@ -17,21 +17,36 @@
 #ifndef FK_ITERATE_H
 #define FK_ITERATE_H
 #include "fk_base.h"
+#include <stddef.h>
+
 #include "facula_abi.h"
 #include "fk_block.h"
 #include "fk_cast.h"
 #include "fk_pool.h"
 
-enum { FK_MAX_DIMS = 16, FK_MAX_OPERANDS = 10 };
+enum { FK_MAX_DIMS = 64, FK_MAX_OPERANDS = 10 };
 
 typedef struct {
     int ndim, nout, nin;
+    uint8_t dtype[FK_MAX_OPERANDS];   /* in memory; outputs, then inputs */
+    uint8_t compute[FK_MAX_OPERANDS]; /* what the kernel reads and writes */
+    char *data[FK_MAX_OPERANDS];
     int64_t shape[FK_MAX_DIMS];                   /* last dimension innermost */
     int64_t stride[FK_MAX_OPERANDS][FK_MAX_DIMS]; /* bytes; 0 where an input is broadcast */
-    char *data[FK_MAX_OPERANDS];                  /* outputs, then inputs */
-    uint8_t dtype[FK_MAX_OPERANDS];               /* in memory */
-    uint8_t compute[FK_MAX_OPERANDS];             /* what the kernel reads and writes */
 } fk_iter;
+
+/* What a copy takes: the strides of operands that there are not stay off. */
+FK_INLINE size_t fk_iter_bytes(const fk_iter *it) {
+    return offsetof(fk_iter, stride) + (size_t)(it->nout + it->nin) * sizeof it->stride[0];
+}
+
+/* Copies what an iteration says; `to` has room for `fk_iter_bytes`. */
+FK_INLINE void fk_iter_copy(fk_iter *to, const fk_iter *it) {
+    size_t row = (size_t)it->ndim * sizeof it->shape[0];
+    memcpy(to, it, offsetof(fk_iter, shape));
+    memcpy(to->shape, it->shape, row);
+    for (int k = 0; k < it->nout + it->nin; k++) memcpy(to->stride[k], it->stride[k], row);
+}
 
 enum {
     FK_PARALLEL_ELEMENTS = 32768, /* the least that a thread gets */

@@ -226,6 +226,8 @@ def __getattr__(name: str) -> Any:
             switch = _executor.named(name)
             if switch is not None:
                 return switch
+        if name == "_profiler":
+            return import_module("._profiler", __name__)
         found = getattr(import_module("facula.jit.extension_names"), name, None)
         if found is not None:
             return found

@@ -18,6 +18,7 @@ from facula.autograd import Function, backward
 from facula.autograd import grad as _grad
 from facula.core.errors import fail
 from facula.ops.registry import TABLE
+from facula.utils.cpp_extension import matching
 from facula.utils.cpp_extension.headers import INPLACE
 
 __all__ = [
@@ -226,20 +227,54 @@ def raise_failures() -> None:
 
 
 def define(space: str, schema: str, inferred: str) -> None:
-    """Defines an operator; a name alone takes the schema that follows from the types of its function."""
+    """Defines an operator; a name alone takes the schema that follows from the types of its function.
+
+    Raises RuntimeError for a name of another namespace, and where a function that was registered before does not fit.
+    """
     text = schema if "(" in schema else schema + inferred
     name, bracket, rest = text.partition("(")
-    name = name.strip().rpartition("::")[2]
-    facula.library.define(f"{space}::{name}", bracket + rest)
+    name = _own_name(space, name.strip(), f'm.def("{name.strip()}")')
+    qualified = f"{space}::{name}"
+    facula.library.define(qualified, bracket + rest)
+    for key, function, signature in _early.pop(qualified, ()):
+        implement(space, name, key, function, signature)
 
 
-def implement(space: str, name: str, key: str, function: Callable[..., Any]) -> None:
-    """Registers a function of C++ under a dispatch key."""
-    qualified = f"{space}::{name.rpartition('::')[2]}"
-    definition = TABLE[qualified].definition if qualified in TABLE else None
+#: functions that were registered before their operator was defined: key, function, signature
+_early: dict[str, list[tuple[str, Callable[..., Any], str]]] = {}
+
+
+def _own_name(space: str, name: str, call: str) -> str:
+    """A name without its namespace, which must be that of the block around it."""
+    given, separator, last = name.rpartition("::")
+    if separator and given != space:
+        fail(
+            RuntimeError,
+            "TORCH_LIBRARY",
+            f"a name of the namespace {space} was required ({call}: Explicitly provided namespace ({given}) in "
+            f"operator name does not match namespace of enclosing TORCH_LIBRARY block ({space}))",
+            name,
+            hint=f"open a TORCH_LIBRARY_FRAGMENT({given}, m) for it",
+        )
+    return last
+
+
+def implement(
+    space: str, name: str, key: str, function: Callable[..., Any], signature: str
+) -> None:
+    """Registers a function of C++ under a dispatch key; `signature` is the schema that follows from its types.
+
+    Raises RuntimeError where the operator's schema says other types, and for a name of another namespace.
+    """
+    qualified = f"{space}::{_own_name(space, name, f'm.impl({name!r})')}"
+    if qualified not in TABLE:
+        _early.setdefault(qualified, []).append((key, function, signature))
+        return
+    definition = TABLE[qualified].definition
+    matching.check_signature(definition.schema, signature)
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        if kwargs and definition is not None:
+        if kwargs:
             named = [p.name for p in definition.schema.parameters][len(args) :]
             args = (*args, *(kwargs[n] for n in named))
         return function(*args)

@@ -128,7 +128,11 @@ class CppFunction {
       : call_([function = std::move(function)](PyObject *args) {
           return ::facula::SignatureOf<std::decay_t<F>>::call(function, args);
         }),
-        schema_(&::facula::SignatureOf<std::decay_t<F>>::schema) {}
+        schema_(&::facula::SignatureOf<std::decay_t<F>>::schema) {
+    if constexpr (std::is_pointer_v<std::decay_t<F>>)
+      TORCH_CHECK(function != nullptr, "[Library.impl] a function was required: Kernel function cannot be nullptr\n"
+                  "hint: pass the address of a function, as in m.impl(\"name\", &function)");
+  }
   static CppFunction makeFallthrough() { return CppFunction([] {}, true); }
   bool falls_through() const { return falls_through_; }
   std::string schema() const { return schema_(); }
@@ -203,7 +207,8 @@ class Library {
   Library &implement(const std::string &name, const CppFunction &function, const char *key) {
     ::facula::Lock lock;
     if (!function.falls_through())
-      ::facula::ask("implement", word(space_).get(), word(name).get(), word(key).get(), function.callable().get());
+      ::facula::ask("implement", word(space_).get(), word(name).get(), word(key).get(), function.callable().get(),
+                    word(function.schema()).get());
     return *this;
   }
   Kind kind_;
