@@ -198,6 +198,8 @@ class Trial:
             environment.pop(name, None)
         environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         environment["OMPI_MCA_mpi_yield_when_idle"] = "1"
+        # its folders are named by numbers of processes, which come again: those of ranks that were killed stay
+        environment["TMPDIR"] = str(self.folder)
         environment["FAIL_SERVER"] = self.server.path
         program = [sys.executable, "-SE", str(TOOLS / "fail_start.py")]
         options = ["--oversubscribe", "--bind-to", "none", "--with-ft", "ulfm", "-n", str(SIZE)]

@@ -392,7 +392,7 @@ class _Connection:
 
 class _Server(tcp_store.Server):
     def __init__(self) -> None:
-        self.table = distributed.HashStore()
+        self.table = tcp_store._Table()
         self.table.set_timeout(datetime.timedelta(0))
 
 

@@ -45,8 +45,9 @@ def run_under_mpi(
     program_line = [sys.executable, os.path.join(HERE, script), *program.split()]
     with tempfile.TemporaryDirectory() as folder:
         command = [*mpiexec(), "-n", str(size), *program_line]
+        environ = {**base, "TEST_RESULTS": folder, "TMPDIR": folder}
         done = subprocess.run(
-            command, env={**base, "TEST_RESULTS": folder}, capture_output=True, text=True, timeout=seconds
+            command, env=environ, capture_output=True, text=True, timeout=seconds
         )  # fmt: skip
         assert done.returncode == 0 or dying, done.stderr[-3000:]
         found = []

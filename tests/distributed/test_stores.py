@@ -326,3 +326,102 @@ def test_what_every_rank_keeps_or_who_keeps_nothing(stores):  # type: ignore[no-
         of_every_rank(store, "place", 4, "elastic agent", "machine")
     store.set("place/1", "b")
     assert of_every_rank(store, "place", 3, "init_rpc") == [b"a", b"b", b"c"]
+
+
+def test_a_file_goes_with_the_last_of_its_stores(tmp_path):  # type: ignore[no-untyped-def]
+    path = str(tmp_path / "keys")
+    one, other = dist.FileStore(path, 2), dist.FileStore(path, 2)
+    assert one.num_keys() == 1  # counts the stores
+    one.set("k", "v")
+    del one
+    assert other.get("k") == b"v"
+    del other
+    assert not os.path.exists(path)
+    kept = dist.FileStore(path)  # nobody says how many there will be
+    kept.set("k", "v")
+    del kept
+    assert dist.FileStore(path).get("k") == b"v"
+
+
+def test_a_server_may_be_shared_and_taken_over():
+    first = dist.TCPStore("127.0.0.1", 0, 1, True, multi_tenant=True)
+    second = dist.TCPStore("127.0.0.1", first.port, 1, True, multi_tenant=True, use_libuv=False)
+    second.set("k", "v")
+    first.close()
+    assert second.get("k") == b"v" and first.libuvBackend and not second.libuvBackend
+    port = second.port
+    with pytest.raises(
+        dist.DistNetworkError, match="failed to listen on any local network address"
+    ):
+        dist.TCPStore("127.0.0.1", port, 1, True)
+    second.close()
+    bound = socket.socket()
+    bound.bind(("127.0.0.1", 0))
+    address = bound.getsockname()
+    third = dist.TCPStore(*address, 1, is_master=True, master_listen_fd=bound.detach())
+    again = third.clone()
+    assert third.port == address[1] and third.add("n", 2) == 2 and again.add("n", 1) == 3
+    again.close()
+    third.close()
+
+
+def test_what_a_server_counts_are_the_programs_keys_and_one():
+    store = dist.TCPStore("127.0.0.1", 0, 1, True)
+    store.set("k", "v")
+    assert store.num_keys() == 2 and "k" in store.list_keys()
+    store.barrier("here", 1)
+    store.close()
+    with pytest.raises(ValueError, match="world size cannot be 0"):
+        dist.TCPStore("127.0.0.1", 0, 0, True)
+    with pytest.raises(dist.DistStoreError, match=r"1/2 clients joined"):
+        dist.TCPStore("127.0.0.1", 0, 2, True, datetime.timedelta(seconds=0.3))
+
+
+def test_stores_that_programs_derive_have_what_they_define():
+    class Small(dist.Store):
+        def __init__(self) -> None:
+            super().__init__()
+            self.kept: dict[str, bytes] = {}
+
+        def set(self, key, value):  # type: ignore[no-untyped-def]
+            self.kept[key] = value
+
+        def get(self, key):  # type: ignore[no-untyped-def]
+            return self.kept.get(key, b"")
+
+        def compare_set(self, key, expected, desired):  # type: ignore[no-untyped-def]
+            if self.kept.get(key, b"") == expected:
+                self.kept[key] = desired
+            return self.kept[key]
+
+    small = Small()
+    store = dist.PrefixStore("p", dist.PrefixStore("q", small))
+    assert not store.has_extended_api() and store._underlying_non_prefix_store is small
+    store.append("a", "x")
+    store.append("a", b"y")
+    store.multi_set(["b", "c"], ["1", b"2"])
+    assert store.multi_get(["a", "b", "c"]) == [b"xy", b"1", b"2"] and small.kept["q/p/a"] == b"xy"
+    with pytest.raises(RuntimeError, match="Not implemented"):
+        small.append("a", "x")
+    with pytest.raises(ValueError, match="a store was required"):
+        dist.PrefixStore("p", None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "text"),
+    [("file://?rank=0&world_size=1", ValueError, "path missing"),
+     ("file:///tmp/x?world_size=1", ValueError, "rank parameter missing"),
+     ("file:///tmp/x?rank=0", ValueError, "size parameter missing"),
+     ("tcp://127.0.0.1?rank=0&world_size=1", ValueError, "port number missing"),
+     ("tcp://127.0.0.1:23456?world_size=1", ValueError, "rank parameter missing")],
+)  # fmt: skip
+def test_addresses_that_lack_something(url, kind, text):  # type: ignore[no-untyped-def]
+    with pytest.raises(kind, match=text):
+        next(dist.rendezvous(url))
+
+
+def test_an_address_is_looked_at_before_anybody_waits():
+    with pytest.raises(RuntimeError, match="No rendezvous handler for invalid://"):
+        dist.rendezvous("invalid://")
+    with pytest.raises(AssertionError, match="has node-specific arguments"):
+        dist.rendezvous("file:///tmp/x?rank=12&world_size=16", 12, 16)

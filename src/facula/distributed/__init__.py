@@ -24,6 +24,7 @@ from facula.distributed.errors import (
     DistStoreError,
     QueueEmptyError,
 )
+from facula.distributed.group_calls import together as _together  # noqa: F401 - groups have their methods from it
 from facula.distributed.messages import P2POp, batch_isend_irecv, irecv, isend, recv, send
 from facula.distributed.object_operations import (
     all_gather_object,
@@ -110,6 +111,13 @@ _LATER = (
     "tensor",
     "utils",
 )
+#: what PyTorch's module of groups has, and this one under the same names
+_OF_GROUPS = (
+    "AllToAllOptions", "AllgatherOptions", "AllreduceCoalescedOptions", "AllreduceOptions", "BackendConfig",
+    "BarrierOptions", "BroadcastOptions", "GatherOptions", "ProcessGroupGloo", "ReduceOptions",
+    "ReduceScatterOptions", "ScatterOptions", "_Work", "_coalescing_manager", "_compute_bucket_assignment_by_size",
+    "all_gather_coalesced", "supports_complex",
+)  # fmt: skip
 
 
 def __getattr__(name: str):  # type: ignore[no-untyped-def]
@@ -117,6 +125,8 @@ def __getattr__(name: str):  # type: ignore[no-untyped-def]
         return importlib.import_module(f"facula.distributed.{name}")
     if name == "breakpoint":
         return importlib.import_module("facula.distributed.breakpoints").breakpoint
+    if name in _OF_GROUPS:
+        return getattr(importlib.import_module("facula.distributed.distributed_c10d"), name)
     if name in ("init_device_mesh", "DeviceMesh"):
         return getattr(importlib.import_module("facula.distributed.device_mesh"), name)
     raise _no_attribute(__name__, name)

@@ -13,6 +13,14 @@ from typing import Any, NewType
 from facula import core, distributed
 from facula.core.errors import fail
 from facula.core.errors import no_attribute as _no_attribute
+from facula.distributed.c10d_names import (  # noqa: F401
+    STORE_BASED_BARRIER_PREFIX,
+    _coalescing_manager,
+    _CollOp,
+    _compute_bucket_assignment_by_size,
+    _store_based_barrier,
+)
+from facula.distributed.gloo_group import FakeProcessGroup, ProcessGroupGloo  # noqa: F401
 from facula.distributed.group_tables import World, pg_group_ranks, pg_map, pg_names
 from facula.distributed.object_operations import _pickled, _unpickled
 from facula.distributed.operations import (
@@ -37,14 +45,37 @@ from facula.distributed.options import (  # noqa: F401
 from facula.distributed.process_group import ProcessGroup
 from facula.distributed.rendezvous import DEFAULT_TIMEOUT
 from facula.distributed.stores import Store
-from facula.distributed.world import _STATE, GroupMember, default_group, groups
+from facula.distributed.types import Work as _Work  # noqa: F401
+from facula.distributed.world import _STATE, WATCHERS, GroupMember, default_group, groups
 
 #: how long a group waits where nobody says
 default_pg_timeout = DEFAULT_TIMEOUT
-_pg_map, _pg_names, _pg_group_ranks, _world = pg_map, pg_names, pg_group_ranks, World()
+_pg_map, _pg_names, _pg_group_ranks = pg_map, pg_names, pg_group_ranks
+_world: Any = World()
 GroupName = NewType("GroupName", str)
 #: the newer names of the operations on single tensors
 all_gather_single, reduce_scatter_single = all_gather_into_tensor, reduce_scatter_tensor
+
+
+#: whether PyTorch's newer package of communicators serves groups
+_TORCHCOMM_AVAILABLE = False
+_own_world = _world
+
+
+def _noted(group: ProcessGroup, store: Store) -> None:
+    """Write a new group into the tables that a program put in the place of this module's `_world`."""
+    tables = _world
+    if tables is _own_world:
+        return
+    tables.pg_map[group] = (group.backend_name, store)
+    tables.pg_group_ranks[group] = {rank: number for number, rank in enumerate(group.ranks)}
+    tables.pg_backend_config[group] = repr(BackendConfig(group.backend_name))
+    tables.pg_names[group] = group._name
+    if group.number == 0:
+        tables.default_pg = group
+
+
+WATCHERS.append(_noted)
 
 
 def __getattr__(name: str) -> Any:
@@ -129,6 +160,21 @@ def _resolve_process_group(group_name: str) -> ProcessGroup:
              "process group registered under the name)", repr(group_name),
              hint="group.group_name is its name")  # fmt: skip
     return found[0]
+
+
+def _get_process_group_store(pg: ProcessGroup) -> Store:
+    """The store of a group."""
+    return pg.get_group_store()
+
+
+def _find_pg_by_ranks_and_tag(tag: str, ranks: Sequence[int]) -> ProcessGroup | None:
+    """The group of this process that has these ranks."""
+    return next((known for known in groups() if known.ranks == list(ranks)), None)
+
+
+def _get_group_tag(pg: ProcessGroup) -> str:
+    """The mark of a group that is found by its ranks; none has one."""
+    return ""
 
 
 def _get_group_size_by_name(group_name: str) -> int:

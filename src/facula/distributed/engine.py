@@ -11,6 +11,7 @@ An engine of another package is found by the entry point group `facula.engines`,
 
 from __future__ import annotations
 
+import datetime
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -52,6 +53,22 @@ class Rendezvous:
     address: str = "127.0.0.1"
     #: whether an engine that is meant for one machine may span several
     allow_remote: bool = False
+
+    # PyTorch's names of the same
+    @property
+    def group_rank(self) -> int:
+        """Which rank of the group this process is."""
+        return self.rank
+
+    @property
+    def group_size(self) -> int:
+        """How many ranks the group has."""
+        return self.size
+
+    @property
+    def timeout(self) -> datetime.timedelta:
+        """How long a collective may take."""
+        return datetime.timedelta(seconds=self.seconds)
 
 
 class Members(Protocol):

@@ -56,7 +56,8 @@ def isend(
     found = group_of(group)
     if found is None:
         return None
-    return found.isend(tensor, _peer(found, dst, group_dst, "isend"), tag)
+    peer = _peer(found, dst, group_dst, "isend")
+    return found.send([tensor], peer, tag) if found.by_program else found.isend(tensor, peer, tag)
 
 
 def irecv(
@@ -84,7 +85,10 @@ def irecv(
     if found is None:
         return None
     nobody = src is None and group_src is None
-    return found.irecv(tensor, None if nobody else _peer(found, src, group_src, "irecv"), tag)
+    peer = None if nobody else _peer(found, src, group_src, "irecv")
+    if not found.by_program:
+        return found.irecv(tensor, peer, tag)
+    return found.recv_anysource([tensor], tag) if peer is None else found.recv([tensor], peer, tag)
 
 
 def send(

@@ -20,7 +20,8 @@ from facula.distributed.buffers import fill, host, view_of
 from facula.distributed.engine import TAKERS, Exchange
 from facula.distributed.errors import DistBackendError
 from facula.distributed.nvidia.communicator import Piece, piece_of
-from facula.distributed.process_group import ByMessages, ProcessGroup
+from facula.distributed.process_group import BY_PROGRAM, ByMessages, ProcessGroup
+from facula.distributed.program_groups import called, signature
 from facula.distributed.sparse_sums import all_reduce_sparse, is_sparse
 from facula.distributed.stores import seconds_of
 from facula.distributed.types import ReduceOp, Work
@@ -53,11 +54,18 @@ def _piece(value: Any) -> Any:
     return piece_of(value) if seen else value
 
 
-def _of_arrays(function: Callable[P, R]) -> Callable[P, R]:
-    """The function, which takes such arrays where there is an engine for them."""
+def _collective(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, which takes arrays of other packages where there is an engine for them, and calls the methods of
+    groups that the program derived."""
+    named = signature(function)
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        if BY_PROGRAM:
+            given = named(*args, **kwargs)
+            found = group_of(given["group"])
+            if found is not None and found.by_program:
+                return called(function.__name__, found, given)
         if not TAKERS:
             return function(*args, **kwargs)
         # lists that are written to hold tensors, which stay the same
@@ -151,7 +159,7 @@ def _check_reduction(op: Any, t: Tensor) -> None:
              hint="reduce with SUM, and divide")  # fmt: skip
 
 
-@_of_arrays
+@_collective
 def all_reduce(
     tensor: Tensor,
     op: Any = ReduceOp.SUM,
@@ -191,6 +199,7 @@ def all_reduce(
     return _started(found, "all_reduce", run, [tensor], async_op)
 
 
+@_collective
 def all_reduce_coalesced(
     tensors: list[Tensor],
     op: Any = ReduceOp.SUM,
@@ -223,7 +232,7 @@ def all_reduce_coalesced(
     return None
 
 
-@_of_arrays
+@_collective
 def reduce(
     tensor: Tensor, dst: int | None = None, op: Any = ReduceOp.SUM, group: ProcessGroup | None = None,
     async_op: bool = False, group_dst: int | None = None,
@@ -263,7 +272,7 @@ def reduce(
     return _started(found, "reduce", run, [tensor], async_op)
 
 
-@_of_arrays
+@_collective
 def broadcast(
     tensor: Tensor, src: int | None = None, group: ProcessGroup | None = None, async_op: bool = False,
     group_src: int | None = None,
@@ -301,7 +310,7 @@ def broadcast(
     return _started(found, "broadcast", run, [tensor], async_op)
 
 
-@_of_arrays
+@_collective
 def all_gather(
     tensor_list: list[Tensor],
     tensor: Tensor,
@@ -356,7 +365,7 @@ def all_gather(
     return _started(found, "all_gather", run, tensor_list, async_op)
 
 
-@_of_arrays
+@_collective
 def all_gather_into_tensor(
     output_tensor: Tensor,
     input_tensor: Tensor,
@@ -408,7 +417,7 @@ def gathered_into(
 _all_gather_base = all_gather_into_tensor
 
 
-@_of_arrays
+@_collective
 def reduce_scatter(
     output: Tensor, input_list: list[Tensor], op: Any = ReduceOp.SUM, group: ProcessGroup | None = None,
     async_op: bool = False,
@@ -449,7 +458,7 @@ def reduce_scatter(
     return _started(found, "reduce_scatter", run, [output], async_op)
 
 
-@_of_arrays
+@_collective
 def reduce_scatter_tensor(
     output: Tensor, input: Tensor, op: Any = ReduceOp.SUM, group: ProcessGroup | None = None, async_op: bool = False
 ) -> Any:  # fmt: skip
@@ -488,7 +497,7 @@ def reduce_scatter_tensor(
 _reduce_scatter_base = reduce_scatter_tensor
 
 
-@_of_arrays
+@_collective
 def all_to_all(
     output_tensor_list: list[Tensor], input_tensor_list: list[Tensor], group: ProcessGroup | None = None,
     async_op: bool = False,
@@ -532,7 +541,7 @@ def all_to_all(
     return _started(found, "all_to_all", run, output_tensor_list, async_op)
 
 
-@_of_arrays
+@_collective
 def all_to_all_single(
     output: Tensor, input: Tensor, output_split_sizes: Any = None, input_split_sizes: Any = None,
     group: ProcessGroup | None = None, async_op: bool = False,
@@ -577,7 +586,7 @@ def all_to_all_single(
     )
 
 
-@_of_arrays
+@_collective
 def gather(
     tensor: Tensor, gather_list: list[Tensor] | None = None, dst: int | None = None,
     group: ProcessGroup | None = None, async_op: bool = False, group_dst: int | None = None,
@@ -619,7 +628,7 @@ def gather(
     return _started(found, "gather", run, gather_list or [tensor], async_op)
 
 
-@_of_arrays
+@_collective
 def scatter(
     tensor: Tensor, scatter_list: list[Tensor] | None = None, src: int | None = None,
     group: ProcessGroup | None = None, async_op: bool = False, group_src: int | None = None,
@@ -660,6 +669,7 @@ def scatter(
     return _started(found, "scatter", run, [tensor], async_op)
 
 
+@_collective
 def barrier(
     group: ProcessGroup | None = None, async_op: bool = False, device_ids: Any = None
 ) -> Any:
@@ -682,6 +692,7 @@ def barrier(
     return _started(found, "barrier", lambda x: x.barrier(), [], async_op)
 
 
+@_collective
 def monitored_barrier(
     group: ProcessGroup | None = None,
     timeout: datetime.timedelta | None = None,

@@ -43,6 +43,22 @@ class _Options:
         return None if self.timeout == _UNSET else self.timeout.total_seconds()
 
 
+class Options:
+    """How a group is made: which engine, how long its collectives may take.
+
+    Args:
+        backend: the engine's name
+        timeout: how long a collective may take
+    """
+
+    def __init__(
+        self, backend: str, timeout: datetime.timedelta = datetime.timedelta(minutes=30)
+    ) -> None:
+        self.backend, self._timeout = backend, timeout
+        self.global_ranks_in_group: list[int] = []
+        self.group_name = ""
+
+
 @dataclass(eq=False, init=False)
 class AllreduceOptions(_Options):
     """How tensors become one."""

@@ -13,17 +13,21 @@ import datetime
 import queue
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
 from facula import core
+from facula.core.errors import fail
 from facula.core.logs import get_logger
 from facula.distributed.buffers import fill, host, view_of
-from facula.distributed.engine import Engine, Exchange
+from facula.distributed.engine import Alone, Engine, Exchange, Rendezvous
 from facula.distributed.errors import DistBackendError
+from facula.distributed.group_methods import GroupMethods
 from facula.distributed.mailbox import ANY, Ticket
+from facula.distributed.stores import HashStore, Store
 from facula.distributed.traffic import COUNTERS
 from facula.distributed.types import Work
 
@@ -32,6 +36,8 @@ Tensor = core.Tensor
 Algorithm = Callable[[Exchange], Any]
 #: what hears the name of each collective that this process begins
 LISTENERS: list[Any] = []
+#: the groups of this process that the program derived, and which have methods of their own
+BY_PROGRAM: weakref.WeakSet[ProcessGroup] = weakref.WeakSet()
 #: sequence numbers of messages between two ranks, which have tags instead
 _MESSAGES = -1
 
@@ -48,8 +54,11 @@ class ByMessages:
         return self.run(exchange)
 
 
-class ProcessGroup:
+class ProcessGroup(GroupMethods):
     """Ranks that work together, as this process sees them.
+
+    A program that derives groups with methods of its own begins them with a rank and a size, or a store, a rank and
+    a size.
 
     Args:
         engine: what carries messages
@@ -59,6 +68,7 @@ class ProcessGroup:
         name: of the group, the same in all processes
         backend: the engine's name
         seconds: how long a collective may take
+        desc: what the group is for, in words
 
     Example:
         >>> dist = facula.distributed
@@ -70,13 +80,16 @@ class ProcessGroup:
     """
 
     def __init__(
-        self, engine: Engine, ranks: Sequence[int], me: int, number: int, name: str,
-        backend: str, seconds: float,
+        self, engine: Any, ranks: Any, me: int = -1, number: int = 0, name: str = "", backend: str = "",
+        seconds: float = 1800.0, desc: str | None = None,
     ) -> None:  # fmt: skip
-        self.engine = engine
-        self.ranks = list(ranks)
-        self.number, self.group_name, self.backend_name = number, name, backend
-        self.group_desc = name
+        self._by_device = {}
+        if not isinstance(engine, Engine):
+            engine, ranks, me, backend = self._of_program(engine, ranks, me)
+        self.engine: Engine = engine
+        self.ranks: list[int] = list(ranks)
+        self._name, self._desc = name, desc or name
+        self.number, self.backend_name = number, backend
         self.seconds = seconds
         self._me = self.ranks.index(me)
         self._sequence = 0
@@ -94,7 +107,61 @@ class ProcessGroup:
         self._broken: BaseException | None = None
         #: messages that are to come, in words
         self._coming: dict[Work, str] = {}
-        self.log.info("process group %s made: %s", name, self.describe())
+        if not self.by_program:
+            self.log.info("process group %s made: %s", name, self.describe())
+
+    def _of_program(self, first: Any, second: Any, third: int) -> tuple[Engine, range, int, str]:
+        """Begin a group whose methods the program has: (rank, size) or (store, rank, size)."""
+        store = first if isinstance(first, Store) else HashStore()
+        rank, size = (second, third) if isinstance(first, Store) else (first, second)
+        if not 0 <= rank < size:
+            fail(ValueError, "ProcessGroup", f"a rank in [0, {size}) was required", rank,
+                 hint="ProcessGroup(rank, size) or ProcessGroup(store, rank, size)")  # fmt: skip
+        self.by_program = True
+        BY_PROGRAM.add(self)
+        return Alone(Rendezvous(store, rank, size, 1800.0)), range(size), rank, "custom"
+
+    def joined(
+        self, ranks: Sequence[int], number: int, name: str, backend: str, seconds: float, store: Any
+    ) -> None:
+        """Take a place among the groups of this process: what a program derived is one of them."""
+        self.ranks, self.number, self.backend_name, self.seconds = (
+            list(ranks),
+            number,
+            backend,
+            seconds,
+        )
+        self.engine.store = store
+        self._set_group_name(name)
+
+    @property
+    def group_name(self) -> str:
+        """The name of the group, the same in all processes."""
+        return self._said("getGroupName", self._name)
+
+    @property
+    def group_desc(self) -> str:
+        """What the group is for."""
+        return self._said("getGroupDesc", self._desc)
+
+    def _set_group_name(self, name: str) -> None:
+        """Name the group."""
+        own = getattr(self, "setGroupName", None)
+        if own is not None:
+            own(name)
+        self._name = name
+
+    def _set_group_desc(self, text: str) -> None:
+        """Say what the group is for."""
+        own = getattr(self, "setGroupDesc", None)
+        if own is not None:
+            own(text)
+        self._desc = text
+
+    def _said(self, method: str, otherwise: Any) -> Any:
+        """What a method of a derived group says, by the name that groups written in other languages have."""
+        own = getattr(self, method, None)
+        return otherwise if own is None else own()
 
     @property
     def status(self) -> dict[str, Any]:
@@ -113,15 +180,33 @@ class ProcessGroup:
 
     def rank(self) -> int:
         """This process's number in the group."""
-        return self._me
+        return self._said("getRank", self._me) if self.by_program else self._me
 
     def size(self) -> int:
         """How many ranks the group has."""
-        return len(self.ranks)
+        return self._said("getSize", len(self.ranks)) if self.by_program else len(self.ranks)
 
     def name(self) -> str:
         """The name of the backend."""
-        return self.backend_name
+        return self._said("getBackendName", self.backend_name)
+
+    _get_backend_name = name
+
+    def abort(self) -> None:
+        """End what is under way here: nothing more can run in the group."""
+        self._broken = self._broken or DistBackendError(f"[abort] {self.describe()} was aborted")
+        self.engine.abort(self, str(self._broken))
+
+    def shutdown(self) -> None:
+        """End the group's thread."""
+        self._jobs.put(None)
+
+    def _get_sequence_number_for_group(self) -> int:
+        """How many collectives began here."""
+        return self._sequence
+
+    def _set_sequence_number_for_group(self) -> None:
+        """Kept for PyTorch's API: numbers count from 0 on all ranks."""
 
     def set_timeout(self, timeout: datetime.timedelta) -> None:
         """Choose how long a collective that begins from now on may take."""
@@ -133,6 +218,8 @@ class ProcessGroup:
 
     def describe(self) -> str:
         """The group in words."""
+        if self._desc != self._name:
+            return f"group {self._name!r} ({self._desc}), rank {self._me} of {len(self.ranks)}"
         return f"group {self.group_name!r}, rank {self._me} of {len(self.ranks)}"
 
     def __repr__(self) -> str:
@@ -384,7 +471,7 @@ class ProcessGroup:
 
     def close(self) -> None:
         """End the thread, and leave the group."""
-        self._jobs.put(None)
+        self.shutdown()
         self.engine.leave(self)
 
 

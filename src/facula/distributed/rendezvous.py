@@ -12,7 +12,9 @@ import datetime
 import os
 import urllib.parse
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NoReturn
 
 from facula.core.errors import fail
 from facula.distributed import starters
@@ -77,7 +79,72 @@ def rendezvous(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) ->
     if not isinstance(url, str):
         fail(RuntimeError, "rendezvous", "an address was required as text (`url` must be a string)",
              type(url).__name__, hint="for example env://")  # fmt: skip
-    yield meet(url, rank, world_size, kwargs.get("timeout", DEFAULT_TIMEOUT))
+    _check_address(url, rank, world_size)
+    return iter(
+        _Later(partial(meet, url, rank, world_size, kwargs.get("timeout", DEFAULT_TIMEOUT)))
+    )
+
+
+@dataclass
+class _Later:
+    """What is found once it is asked for."""
+
+    find: Callable[[], Met]
+
+    def __iter__(self) -> Iterator[Met]:
+        yield self.find()
+
+
+def _check_address(method: str, rank: int, world_size: int) -> None:
+    """Raise unless there is a way of the address's scheme, and ranks are said once."""
+    url = urllib.parse.urlparse(method)
+    if url.scheme not in _OWN and url.scheme not in _HANDLERS:
+        _unknown(method)
+    query = dict(urllib.parse.parse_qsl(url.query))
+    if (rank >= 0 or world_size >= 0) and ("rank" in query or "world_size" in query):
+        fail(AssertionError, "rendezvous", f"rank and world_size were required once (the url {method} has "
+             "node-specific arguments (rank, world_size) already)", f"rank={rank}, world_size={world_size} beside it",
+             hint="leave them out of one of the two")  # fmt: skip
+
+
+def _unknown(method: str | None) -> NoReturn:
+    """Raise: there is no way to meet at such an address."""
+    scheme = urllib.parse.urlparse(method or "").scheme
+    fail(
+        RuntimeError,
+        "init_process_group",
+        "an init_method of env://, tcp://host:port or file:///path was required (No rendezvous handler for "
+        f"{scheme}://)",
+        repr(method),
+        hint="env:// is the default; register_rendezvous_handler makes others known",
+    )
+
+
+def _numbers(url: Any, rank: int, world_size: int) -> tuple[int, int]:
+    """Which rank this is and how many there are; an address of a file or a server must say what nobody else does."""
+    for name, value, least in (("rank", rank, 0), ("world size", world_size, 1)):
+        if value < least:
+            fail(ValueError, "init_process_group", f"rank and world_size were required with {url.geturl()} (Error "
+                 f"initializing using {url.scheme}:// rendezvous: {name} parameter missing)",
+                 f"rank={rank}, world_size={world_size}", hint="pass both to init_process_group()")  # fmt: skip
+    return rank, world_size
+
+
+def _at_file(url: Any, world_size: int, timeout: datetime.timedelta) -> Store:
+    """The store in the file of an address."""
+    path = url.netloc + url.path
+    if not path:
+        fail(ValueError, "init_process_group", "the path of a file was required (Error initializing using file:// "
+             "rendezvous: path missing)", url.geturl(), hint="file:///tmp/shared is a file of the machine")  # fmt: skip
+    made = FileStore(path, world_size)
+    made.set_timeout(timeout)
+    return made
+
+
+def _libuv(query: dict[str, str]) -> bool:
+    """Whether a program asks for PyTorch's newer server, which is the default; here both are one."""
+    asked = query.get("use_libuv", os.environ.get("USE_LIBUV", "1"))
+    return str(asked).lower() in ("1", "true")
 
 
 def _environment(name: str, given: int) -> int:
@@ -104,6 +171,7 @@ def meet(method: str | None, rank: int, world_size: int, timeout: datetime.timed
     query = dict(urllib.parse.parse_qsl(url.query))
     rank = int(query.get("rank", rank))
     world_size = int(query.get("world_size", world_size))
+    libuv = _libuv(query)
     if url.scheme == "env":
         rank, world_size = _environment("RANK", rank), _environment("WORLD_SIZE", world_size)
         host = starters.value("MASTER_ADDR") or ("127.0.0.1" if world_size == 1 else None)
@@ -113,23 +181,21 @@ def meet(method: str | None, rank: int, world_size: int, timeout: datetime.timed
                 fail(ValueError, "init_process_group", f"the environment variable {name} was required "
                      f"(environment variable {name} expected, but not set)", value or "none",
                      hint=f"set {name}, or use init_method='tcp://host:port'")  # fmt: skip
-        return _tcp_store(str(host), int(port or 0), rank, world_size, timeout), rank, world_size
-    if rank < 0 or world_size < 1:
-        fail(ValueError, "init_process_group", f"rank and world_size were required with {method}",
-             f"rank={rank}, world_size={world_size}", hint="pass both to init_process_group()")  # fmt: skip
-    if url.scheme == "file":
-        made = FileStore(url.netloc + url.path, world_size)
-        made.set_timeout(timeout)
+        made = _tcp_store(str(host), int(port or 0), rank, world_size, timeout, libuv)
         return made, rank, world_size
-    if url.scheme == "tcp" and url.hostname and url.port:
-        return _tcp_store(url.hostname, url.port, rank, world_size, timeout), rank, world_size
-    return fail(
-        RuntimeError,
-        "init_process_group",
-        "an init_method of env://, tcp://host:port or file:///path was required (No rendezvous handler)",
-        repr(method),
-        hint="env:// is the default; register_rendezvous_handler makes others known",
-    )
+    if url.scheme == "file":
+        path = url.netloc + url.path
+        if path:  # else that is the error
+            _numbers(url, rank, world_size)
+        return _at_file(url, world_size, timeout), rank, world_size
+    if url.scheme != "tcp":
+        _unknown(method)
+    if not url.port or not url.hostname:
+        fail(ValueError, "init_process_group", "tcp://host:port was required (Error initializing using tcp:// "
+             "rendezvous: port number missing)", repr(method), hint="for example tcp://127.0.0.1:29500")  # fmt: skip
+    _numbers(url, rank, world_size)
+    made = _tcp_store(url.hostname, url.port, rank, world_size, timeout, libuv)
+    return made, rank, world_size
 
 
 def _handled(url: Any, rank: int, world_size: int, timeout: datetime.timedelta) -> Met:
@@ -159,19 +225,19 @@ def _agent_store(host: str, port: int, timeout: datetime.timedelta) -> Store | N
 
 
 def _tcp_store(
-    host: str, port: int, rank: int, world_size: int, timeout: datetime.timedelta
+    host: str, port: int, rank: int, world_size: int, timeout: datetime.timedelta, libuv: bool
 ) -> Store:
     shared = _agent_store(host, port, timeout)
     if shared is not None:
         return shared
     held = _SERVED.get((host, port)) if rank == 0 and port else None
     if held is None:
-        made = TCPStore(host, port, world_size, rank == 0, timeout)
+        made = TCPStore(host, port, world_size, rank == 0, timeout, use_libuv=libuv)
         if rank == 0:
             _SERVED[(host, made.port)] = [made, 1]
         return made
     held[1] += 1
-    return TCPStore(host, port, world_size, False, timeout)
+    return TCPStore(host, port, world_size, False, timeout, use_libuv=libuv)
 
 
 def release_store(store: Store) -> None:

@@ -17,6 +17,7 @@ import stat
 import tempfile
 import threading
 import time
+import weakref
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
@@ -27,6 +28,8 @@ from facula.distributed.errors import DistStoreError, QueueEmptyError
 __all__ = ["FileStore", "HashStore", "PrefixStore", "Store", "seconds_of"]
 
 DEFAULT_TIMEOUT = datetime.timedelta(minutes=5)
+#: how many stores of a file there are, and how many have been given up
+_USERS, _GONE = "cnt/", "cleanup/"
 #: how long to sleep between looks at something that another process changes
 _PAUSE = 0.01
 
@@ -56,6 +59,18 @@ def as_bytes(value: object) -> bytes:
 
 
 Change = Callable[[dict[str, bytes]], Any]
+
+
+def keys_missing(op: str, missing: Sequence[str], seconds: float) -> None:
+    """Raise: keys were not there in time."""
+    fail(
+        DistStoreError,
+        op,
+        f"the keys {list(missing)} were required within {seconds:g} s (wait timeout after "
+        f"{seconds * 1000:.0f}ms, keys: {', '.join('/' + key for key in missing)})",
+        "no value for them",
+        "see whether all processes were started, and with the same world_size",
+    )
 
 
 def of_every_rank(store: Store, name: str, size: int, op: str, who: str = "rank") -> list[bytes]:
@@ -103,8 +118,9 @@ class Store:
         self._timeout = timeout
 
     def _change(self, function: Change) -> Any:
-        """Run a function on the table while nobody else does."""
-        raise NotImplementedError
+        """Run a function on the table while nobody else does; stores that programs derive may have `set` and its
+        like instead."""
+        raise NotImplementedError("Not implemented.")
 
     def _changed(self, seconds: float) -> None:
         """Wait for a change, at most this long."""
@@ -184,13 +200,7 @@ class Store:
             left = end - time.monotonic()
             if left <= 0:
                 missing = self._change(lambda table: [k for k in keys if k not in table])
-                fail(
-                    DistStoreError,
-                    "Store.wait",
-                    f"the keys {missing} were required within {limit:g} s (wait timeout)",
-                    "no value for them",
-                    "see whether all processes were started, and with the same world_size",
-                )
+                keys_missing("Store.wait", missing, limit)
             self._changed(left)
 
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
@@ -264,8 +274,26 @@ class Store:
         return self._change(counted)
 
     def has_extended_api(self) -> bool:
-        """Whether `append`, `multi_get` and `multi_set` work."""
-        return True
+        """Whether `append`, `multi_get` and `multi_set` work: in derived stores only if they say so."""
+        return type(self)._change is not Store._change
+
+    def list_keys(self) -> list[str]:
+        """All keys that there are."""
+        return self._change(list)
+
+    def clone(self) -> Store:
+        """Another object for the same keys, for another thread."""
+        return self  # threads may share it
+
+    def barrier(self, key: str, world_size: int, timeout: datetime.timedelta | None = None) -> None:
+        """Wait until this many have called it with a key.
+
+        Raises:
+            DistStoreError: the time is over.
+        """
+        if self.add(f"{key}/barrier", 1) >= world_size:
+            self.set(f"{key}/barrier/all", b"1")
+        self.wait([f"{key}/barrier/all"], timeout)
 
 
 def _ends(table: dict[str, bytes], key: str) -> tuple[int, int]:
@@ -320,6 +348,15 @@ class FileStore(Store):
         super().__init__()
         self._path = os.fspath(file_name)
         self._world_size = world_size
+        self.add(_USERS, 1)
+        if world_size >= 0:
+            weakref.finalize(self, _left, self._path, world_size, os.getpid())
+
+    def clone(self) -> FileStore:
+        """Another object for the same keys."""
+        made = FileStore(self._path, self._world_size)
+        made.set_timeout(self.timeout)
+        return made
 
     @property
     def path(self) -> str:
@@ -379,6 +416,25 @@ class FileStore(Store):
             raise
 
 
+def _left(path: str, world_size: int, process: int) -> None:
+    """A store of a file is used no more: the last of all that were to come takes the file along."""
+    if os.getpid() != process or not os.path.exists(path):
+        return
+    store = FileStore.__new__(FileStore)
+    store._path = path
+
+    def changed(table: dict[str, bytes]) -> bool:
+        users, gone = int(table.get(_USERS, b"0")) - 1, int(table.get(_GONE, b"0")) + 1
+        table[_USERS], table[_GONE] = str(users).encode(), str(gone).encode()
+        return users == 0 and gone >= world_size
+
+    with contextlib.suppress(
+        OSError, DistStoreError
+    ):  # the file was removed or is another's by now
+        if store._change(changed):
+            os.unlink(path)
+
+
 class PrefixStore(Store):
     """Another store's keys that begin with a prefix.
 
@@ -395,6 +451,9 @@ class PrefixStore(Store):
     """
 
     def __init__(self, prefix: str, store: Store) -> None:
+        if not isinstance(store, Store):
+            fail(ValueError, "PrefixStore", "a store was required", store,
+                 hint="PrefixStore('mine', HashStore())")  # fmt: skip
         super().__init__(store.timeout)
         self._prefix, self._store = prefix, store
 
@@ -402,6 +461,12 @@ class PrefixStore(Store):
     def underlying_store(self) -> Store:
         """The store that keeps the values."""
         return self._store
+
+    @property
+    def _underlying_non_prefix_store(self) -> Store:
+        """The store at the bottom."""
+        below = self._store
+        return below._underlying_non_prefix_store if isinstance(below, PrefixStore) else below
 
     def path_of(self, key: str) -> str:
         """A key as the store at the bottom has it."""
@@ -418,7 +483,7 @@ class PrefixStore(Store):
 
     def set(self, key: str, value: object) -> None:
         """Keep a value."""
-        self._store.set(self._key(key), value)
+        self._store.set(self._key(key), as_bytes(value))
 
     def get(self, key: str) -> bytes:
         """A value, once it is there."""
@@ -430,11 +495,21 @@ class PrefixStore(Store):
 
     def append(self, key: str, value: object) -> None:
         """Put bytes behind those that are there."""
-        self._store.append(self._key(key), value)
+        data = as_bytes(value)
+        if self._store.has_extended_api():
+            self._store.append(self._key(key), data)
+            return
+        before = b""
+        while True:  # others may change it meanwhile
+            found = self.compare_set(key, before, before + data)
+            if found == before + data:
+                return
+            before = found
 
     def compare_set(self, key: str, expected_value: Any, desired_value: Any) -> bytes:
         """Keep a value if the present one is as expected; gives the one kept."""
-        return self._store.compare_set(self._key(key), expected_value, desired_value)
+        expected, desired = as_bytes(expected_value), as_bytes(desired_value)
+        return self._store.compare_set(self._key(key), expected, desired)
 
     def delete_key(self, key: str) -> bool:
         """Remove a value; gives whether there was one."""
@@ -443,6 +518,18 @@ class PrefixStore(Store):
     def num_keys(self) -> int:
         """How many keys the whole store has."""
         return self._store.num_keys()
+
+    def list_keys(self) -> list[str]:
+        """The keys of the whole store, with their prefixes."""
+        return self._store.list_keys()
+
+    def clone(self) -> Store:
+        """Another object for the same keys, for another thread."""
+        return PrefixStore(self._prefix, self._store.clone())
+
+    def has_extended_api(self) -> bool:
+        """Whether the store below has `append`, `multi_get` and `multi_set` of its own."""
+        return self._store.has_extended_api()
 
     def check(self, keys: Iterable[str]) -> bool:
         """Whether all keys are there now."""
@@ -454,11 +541,18 @@ class PrefixStore(Store):
 
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
         """Several values, once all are there."""
+        if not self._store.has_extended_api():
+            return [self.get(key) for key in keys]
         return self._store.multi_get([self._key(key) for key in keys])
 
     def multi_set(self, keys: Sequence[str], values: Sequence[Any]) -> None:
         """Keep several values at once."""
-        self._store.multi_set([self._key(key) for key in keys], values)
+        data = [as_bytes(value) for value in values]
+        if self._store.has_extended_api():
+            self._store.multi_set([self._key(key) for key in keys], data)
+            return
+        for key, value in zip(keys, data, strict=True):
+            self.set(key, value)
 
     def queue_push(self, key: str, value: object) -> None:
         """Put a value behind those that wait in a queue."""

@@ -23,7 +23,14 @@ from facula.core.errors import fail
 from facula.core.logs import get_logger
 from facula.distributed import wire
 from facula.distributed.errors import DistNetworkError, DistStoreError
-from facula.distributed.stores import DEFAULT_TIMEOUT, HashStore, Store, as_bytes, seconds_of
+from facula.distributed.stores import (
+    DEFAULT_TIMEOUT,
+    HashStore,
+    Store,
+    as_bytes,
+    keys_missing,
+    seconds_of,
+)
 
 _LENGTH = struct.Struct("!I")
 #: bytes of a request or an answer; bytes in it take a third more
@@ -32,6 +39,8 @@ LARGEST = 1 << 28
 _STRANGERS = 256
 #: a request may wait this long; clients ask again
 _LONGEST_WAIT = 60.0
+#: how many have come, and the key that says that all have
+_JOINED, _ALL = "init/", "init/all"
 #: seconds between looks whether who waits is still there
 _LOOK = 0.5
 
@@ -72,19 +81,28 @@ def _unpacked(x: object) -> Any:
 #: what clients may ask for
 _REQUESTS = frozenset(
     ("set", "add", "append", "compare_set", "delete_key", "num_keys", "check", "multi_set", "wait",
-     "multi_get", "queue_push", "_queue_take", "queue_len")
+     "multi_get", "queue_push", "_queue_take", "queue_len", "list_keys")
 )  # fmt: skip
+
+
+class _Table(HashStore):
+    """The keys of a server."""
+
+    def num_keys(self) -> int:
+        """How many keys there are: what says that all have come is no key of the program."""
+        return self._change(lambda table: len(table) - (_ALL in table))
 
 
 class Server:
     """Answers requests on a table."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self.table = HashStore()
+    def __init__(self, host: str, port: int, listening: int | None = None) -> None:
+        self.table = _Table()
         self.table.set_timeout(datetime.timedelta(0))  # clients wait by requests of their own
         self.secret = wire.program_secret()
         self.strangers = threading.BoundedSemaphore(_STRANGERS)
-        self.socket = wire.listen(host, port)
+        self.users = 1
+        self.socket = wire.listen(host, port) if listening is None else wire.take_over(listening)
         self.port: int = self.socket.getsockname()[1]
         self.connections: set[socket.socket] = set()
         threading.Thread(target=self._accept, name="facula-store", daemon=True).start()
@@ -172,6 +190,10 @@ class Server:
             wire.close(connection)
 
 
+#: servers of this process that several of its stores may share, by port
+_SHARED: dict[int, Server] = {}
+
+
 class TCPStore(Store):
     """A store that the master process keeps, for all that know its address.
 
@@ -183,8 +205,8 @@ class TCPStore(Store):
         timeout: how long keys are waited for
         wait_for_workers: whether the master waits until all have come
         multi_tenant: whether several stores of this process may share the port
-        master_listen_fd: a socket that listens already
-        use_libuv: kept for PyTorch's API
+        master_listen_fd: the number of a socket that is bound already
+        use_libuv: kept for PyTorch's API: `libuvBackend` gives it back
 
     Raises:
         DistNetworkError: the address can not be reached or listened on.
@@ -213,14 +235,21 @@ class TCPStore(Store):
         """Listen (the master) and connect.
 
         Args:
-            world_size: how many processes connect; the constructor waits for them.
+            world_size: how many processes connect; the master waits for them.
             wait_for_workers: whether it does.
-            multi_tenant, master_listen_fd, use_libuv: kept for PyTorch's API; they change nothing.
+            use_libuv: kept for PyTorch's API; it changes nothing.
+
+        Raises:
+            ValueError: a world of 0.
         """
         super().__init__(timeout)
+        if world_size == 0:
+            fail(ValueError, "TCPStore", "a world of 1 or more was required (TCPStore world size cannot be 0)", 0,
+                 hint="None where nobody knows how many come")  # fmt: skip
+        self.libuvBackend = use_libuv
         self._server: Server | None = None
         if is_master:
-            self._server = Server(host_name, port)
+            self._server = self._serving(host_name, port, multi_tenant, master_listen_fd)
             port = self._server.port
         self._host, self._port = host_name, port
         self._lock = threading.Lock()
@@ -234,6 +263,33 @@ class TCPStore(Store):
                 self.close()
                 raise
 
+    def _serving(self, host: str, port: int, shared: bool, listening: int | None) -> Server:
+        """A server, or one of this process that others share."""
+        found = _SHARED.get(port) if shared else None
+        if found is not None:
+            found.users += 1
+            return found
+        made = Server(host, port, listening)
+        if shared:
+            _SHARED[made.port] = made
+        return made
+
+    def clone(self) -> TCPStore:
+        """Another connection to the same keys, for another thread."""
+        return TCPStore(
+            self._host, self._port, None, False, self._timeout, use_libuv=self.libuvBackend
+        )
+
+    def __repr__(self) -> str:
+        closed = self._connection.fileno() < 0
+        own, far = (("closed",) * 2 if closed else
+                    (self._connection.getsockname()[1], self._connection.getpeername()[1]))  # fmt: skip
+        server = "<nullptr>" if self._server is None else f"TCPServer(port={self._server.port})"
+        return (
+            f"TCPStore(client=TCPClient(SocketImpl(fd={self._connection.fileno()}, addr=[{self._host}]:{own}, "
+            f"remote=[{self._host}]:{far})), server={server})"
+        )
+
     def _connected(self, seconds: float) -> socket.socket:
         """A connection to a server that knows the program's secret."""
         made = wire.connect(self._host, self._port, seconds)
@@ -242,8 +298,7 @@ class TCPStore(Store):
             wire.prove(made, wire.program_secret())
         except OSError as error:
             made.close()
-            if self._server is not None:
-                self._server.close()
+            self._stop_serving()
             fail(
                 DistNetworkError,
                 "TCPStore",
@@ -254,9 +309,20 @@ class TCPStore(Store):
         return made
 
     def _wait_for(self, world_size: int) -> None:
-        if self.add("_/joined", 1) >= world_size:
-            self.set("_/all", b"1")
-        self.wait(["_/all"])
+        joined = self.add(_JOINED, 1)
+        if joined >= world_size:
+            self.set(_ALL, b"1")
+        if self._server is None:
+            return  # it is the server that must not end before all have come
+        try:
+            self.wait([_ALL])
+        except DistStoreError:
+            if not self._alive():
+                raise
+            seconds, joined = self._timeout.total_seconds(), self.add(_JOINED, 0)
+            fail(DistStoreError, "TCPStore", f"all {world_size} processes were required within {seconds:g} s (Timed "
+                 f"out after {seconds:.0f} seconds waiting for clients. {joined}/{world_size} clients joined.)",
+                 f"{joined}", "see whether all processes were started, with the same world_size")  # fmt: skip
 
     @property
     def host(self) -> str:
@@ -323,6 +389,10 @@ class TCPStore(Store):
         """How many keys there are."""
         return self._ask("num_keys")
 
+    def list_keys(self) -> list[str]:
+        """All keys that there are."""
+        return [key for key in self._ask("list_keys") if key != _ALL]
+
     def check(self, keys: Iterable[str]) -> bool:
         """Whether all keys are there now."""
         return self._ask("check", list(keys))
@@ -341,14 +411,7 @@ class TCPStore(Store):
                     raise
                 if time.monotonic() >= end:
                     break
-        missing = [key for key in keys if not self.check([key])]
-        fail(
-            DistStoreError,
-            "TCPStore.wait",
-            f"the keys {missing} were required within {limit:g} s (wait timeout)",
-            "no value for them",
-            "see whether all processes were started, and with the same world_size",
-        )
+        keys_missing("TCPStore.wait", [key for key in keys if not self.check([key])], limit)
 
     def _alive(self) -> bool:
         return self._connection.fileno() >= 0
@@ -376,5 +439,15 @@ class TCPStore(Store):
     def close(self) -> None:
         """Close the connection, and the server where this process has it."""
         wire.close(self._connection)
-        if self._server is not None:
-            self._server.close()
+        self._stop_serving()
+
+    def _stop_serving(self) -> None:
+        """Close the server, where no other store of this process shares it."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        server.users -= 1
+        if not server.users:
+            server.close()
+            if _SHARED.get(server.port) is server:
+                del _SHARED[server.port]

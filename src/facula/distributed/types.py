@@ -33,11 +33,20 @@ class ReduceOp:
         <RedOpType.MAX>
     """
 
+    def __new__(cls, op: Any) -> Any:
+        """The way that is named."""
+        return op
+
     class RedOpType:
         """A way, by name; equal by name."""
 
         def __init__(self, name: str, combine: Callable[[Any, Any], Any] | None) -> None:
             self.name, self.combine = name, combine
+
+        @property
+        def op(self) -> ReduceOp.RedOpType:
+            """The way itself: what `ReduceOp(way)` gives has it under this name."""
+            return self
 
         def __repr__(self) -> str:
             return f"<RedOpType.{self.name}>"
@@ -80,7 +89,7 @@ class Work:
         >>> dist.destroy_process_group()
     """
 
-    def __init__(self, name: str, default_seconds: float) -> None:
+    def __init__(self, name: str = "work", default_seconds: float = 1800.0) -> None:
         self.name = name
         self.default_seconds = default_seconds
         self._future: Future = Future()
@@ -94,6 +103,13 @@ class Work:
         self.awaited = False
         #: where set, runs what lies before it, if the thread that waits is the one that would have to
         self.help: Callable[[Work], None] | None = None
+
+    @classmethod
+    def of_future(cls, future: Future) -> Work:
+        """The work that ends as a future does; its value is a tensor or a list of tensors."""
+        made = cls()
+        made._future = future
+        return made
 
     def finish(self, value: object, source: int = -1) -> None:
         """It is done; once."""
@@ -166,6 +182,10 @@ class Work:
     def get_future(self) -> Future:
         """A future of the list of tensors that were written."""
         return self._future
+
+    def _source_rank(self) -> int:
+        """The same as `source_rank()`."""
+        return self.source_rank()
 
     def abort(self) -> None:
         """Stop waiting for it."""

@@ -64,10 +64,22 @@ def listen(host: str, port: int, backlog: int = 128) -> socket.socket:
         fail(
             DistNetworkError,
             "listen",
-            f"an address of this machine that is free was required: {host}:{port}",
+            f"an address of this machine that is free was required: {host}:{port} (The server socket has failed to "
+            f"listen on any local network address. port: {port})",
             str(error),
             "choose another MASTER_PORT, or an address of rank 0's machine as MASTER_ADDR (0.0.0.0: all)",
         )
+    return made
+
+
+def take_over(number: int) -> socket.socket:
+    """A socket that another part of the program has bound, by its number; it listens from now on."""
+    try:
+        made = socket.socket(fileno=number)
+        made.listen(128)
+    except OSError as error:
+        fail(DistNetworkError, "listen", "the number of a bound socket was required", f"{number} ({error})",
+             "socket.detach() gives the number of one")  # fmt: skip
     return made
 
 

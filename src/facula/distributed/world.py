@@ -12,7 +12,7 @@ import datetime
 import importlib.util
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,12 +23,26 @@ from facula.core.logs import get_logger
 from facula.devices import load
 from facula.distributed import engines, nvidia, starters
 from facula.distributed.engine import Alone, Engine, Rendezvous
+from facula.distributed.group_state import States
 from facula.distributed.process_group import ProcessGroup
 from facula.distributed.rendezvous import DEFAULT_TIMEOUT, meet, release_store
 from facula.distributed.stores import HashStore, PrefixStore, Store, seconds_of
 
 
-class GroupMember:
+class _Members(type):
+    """What makes `GroupMember.WORLD` the default group."""
+
+    @property
+    def WORLD(cls) -> ProcessGroup | None:  # noqa: N802 - PyTorch's name
+        """The default group, once there is one."""
+        return _STATE.default
+
+    @WORLD.setter
+    def WORLD(cls, value: Any) -> None:  # noqa: N802
+        _STATE.default = value
+
+
+class GroupMember(metaclass=_Members):
     """What stands for a group that this process is no member of.
 
     Example:
@@ -39,7 +53,6 @@ class GroupMember:
         >>> dist.destroy_process_group()
     """
 
-    WORLD: Any = None
     NON_GROUP_MEMBER = -100
 
 
@@ -59,27 +72,9 @@ class _Group:
 group = _Group()
 
 
-class _State:
-    """The groups of this process."""
-
-    def __init__(self) -> None:
-        self.default: ProcessGroup | None = None
-        #: by the name of the backend
-        self.engines: dict[str, Engine] = {}
-        self.rendezvous: Rendezvous | None = None
-        self.store: Store | None = None
-        self.met: Store | None = None
-        self.groups: dict[int, ProcessGroup] = {}
-        self.made = 0
-        self.backend = ""
-
-    def status(self, number: int) -> dict[str, Any]:
-        """What this process is doing in a group."""
-        found = self.groups.get(number)
-        return found.status if found is not None else {}
-
-
-_STATE = _State()
+_STATE = States()
+#: what hears of groups that were made: tables that a program keeps itself
+WATCHERS: list[Callable[[ProcessGroup, Store], None]] = []
 
 
 def is_available() -> bool:
@@ -340,15 +335,47 @@ def init_process_group(
     )  # fmt: skip
     _STATE.made, _STATE.backend = 1, chosen
     try:
-        engine = _engine(chosen)
+        _STATE.default = _made(chosen, range(world_size), rank, 0, "0", seconds, "default_pg")
     except BaseException:
         _forget()
         raise
-    _STATE.default = ProcessGroup(engine, range(world_size), rank, 0, "default", chosen, seconds)
-    _STATE.groups[0] = GroupMember.WORLD = _STATE.default
     log.info(
         "process group initialised: backend %s, rank %d, world size %d", chosen, rank, world_size
     )
+
+
+def _made(
+    backend: str,
+    ranks: Sequence[int],
+    me: int,
+    number: int,
+    name: str,
+    seconds: float,
+    desc: str | None = None,
+) -> ProcessGroup:
+    """A group of an engine that all groups share, or the one that a program's function gives for these ranks."""
+    group, store = None, PrefixStore(f"group {name}", _STATE.store)
+    if engines.serves_groups(backend) and backend not in _STATE.engines:
+        own = replace(
+            _STATE.rendezvous,
+            store=store,
+            rank=list(ranks).index(me),
+            size=len(ranks),
+            seconds=seconds,
+        )
+        found = engines.find(backend)(own)
+        if isinstance(found, ProcessGroup):
+            group = found
+            group.joined(ranks, number, name, backend, seconds, store)
+        else:
+            _STATE.engines[backend] = engines.checked(found, backend)
+            found.status = _STATE.status
+    if group is None:
+        group = ProcessGroup(_engine(backend), ranks, me, number, name, backend, seconds, desc)
+    _STATE.groups[number] = group
+    for told in WATCHERS:
+        told(group, store)
+    return group
 
 
 def default_group() -> ProcessGroup:
@@ -420,15 +447,12 @@ def new_group(
              hint="ranks count from 0 to get_world_size() - 1")  # fmt: skip
     number, _STATE.made = _STATE.made, _STATE.made + 1
     name = _backend(backend or _STATE.backend)
-    engine = _engine(name)
+    if not engines.serves_groups(name):
+        _engine(name)  # all ranks begin it together
     if world.rank() not in chosen:
         return GroupMember.NON_GROUP_MEMBER
-    made = ProcessGroup(
-        engine, chosen, world.rank(), number, group_desc or str(number), name,
-        seconds_of(timeout, world.seconds),
-    )  # fmt: skip
-    _STATE.groups[number] = made
-    return made
+    seconds = seconds_of(timeout, world.seconds)
+    return _made(name, chosen, world.rank(), number, str(number), seconds, group_desc)
 
 
 def new_subgroups(
@@ -553,12 +577,8 @@ def split_group(
     number = 1 << 31 | zlib.crc32(text.encode()) >> 1
     name = _backend(backend) if backend else parent.backend_name
     me = parent.ranks[parent.rank()]
-    made = ProcessGroup(
-        _engine(name), [parent.ranks[r] for r in mine], me, number, group_desc or f"split {number}", name,
-        seconds_of(timeout, parent.seconds),
-    )  # fmt: skip
-    _STATE.groups[number] = made
-    return made
+    ranks, seconds = [parent.ranks[r] for r in mine], seconds_of(timeout, parent.seconds)
+    return _made(name, ranks, me, number, f"split {number}", seconds, group_desc)
 
 
 def get_rank(group: ProcessGroup | None = None) -> int:
@@ -732,5 +752,4 @@ def _forget() -> None:
         engine.close()
     if _STATE.met is not None:
         release_store(_STATE.met)
-    _STATE.__init__()  # type: ignore[misc]
-    GroupMember.WORLD = None
+    _STATE.reset()

@@ -6,7 +6,6 @@ Keeps true: pieces are views of what the tensor holds, so that what is written t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from facula import core
@@ -14,7 +13,7 @@ from facula.core.errors import fail
 from facula.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex
 from facula.distributed.tensor._utils import compute_local_shape_and_global_offset
 from facula.distributed.tensor.dtensor import DTensor
-from facula.distributed.tensor.placement_types import Partial, Replicate, Shard, _StridedShard
+from facula.distributed.tensor.placement_types import Partial, Replicate, Shard
 from facula.fx._pytree import tree_map
 
 __all__ = ["chunks_of", "find_state_dict_object", "has_pieces", "is_here", "settled"]
@@ -59,27 +58,10 @@ def chunks_of(value: Any) -> list[ChunkStorageMetadata]:
     if any(isinstance(p, Partial) for p in value.placements):
         fail(ValueError, "checkpoint", "tensors that are replicated or cut were required",
              f"placements {value.placements}", "redistribute() makes the sum first")  # fmt: skip
-    shape, offset = _place(value)
+    shape, offset = compute_local_shape_and_global_offset(
+        value.shape, value.device_mesh, value.placements
+    )
     return [ChunkStorageMetadata(core.Size(offset), core.Size(shape))]
-
-
-def _place(value: DTensor) -> tuple[Sequence[int], Sequence[int]]:
-    """Shape and beginning of this rank's piece, whatever cut first."""
-    mesh, placements = value.device_mesh, value.placements
-    if not any(isinstance(p, _StridedShard) for p in placements):
-        return compute_local_shape_and_global_offset(value.shape, mesh, placements)
-    place = mesh.get_coordinate() or [0] * mesh.ndim
-    order = [d for d, p in enumerate(placements) if not isinstance(p, _StridedShard)]
-    order += [d for d, p in enumerate(placements) if isinstance(p, _StridedShard)]
-    shape, offset = list(value.shape), [0] * value.dim()
-    for mesh_dim in order:
-        placement = placements[mesh_dim]
-        if isinstance(placement, Shard):
-            size, start = Shard.local_shard_size_and_offset(
-                shape[placement.dim], mesh.size(mesh_dim), place[mesh_dim]
-            )
-            shape[placement.dim], offset[placement.dim] = size, offset[placement.dim] + start
-    return shape, offset
 
 
 def find_state_dict_object(state_dict: dict[str, Any], index: MetadataIndex) -> Any:

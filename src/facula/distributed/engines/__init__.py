@@ -8,7 +8,9 @@ point and is nothing less than those of this one.
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from facula.core.errors import fail
@@ -27,6 +29,16 @@ _OWN = {
     "nccl": "facula.distributed.engines.nccl:NCCLEngine",
 }
 _REGISTERED: dict[str, Maker] = {}
+#: engines that nobody else provides, and that a program may put its own in the place of
+_REPLACEABLE = ("fake",)
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """What a program registered: the function, whether it takes a rendezvous."""
+
+    creator_fn: Callable[..., Any]
+    extended_api: bool = False
 
 
 class Backend(str):
@@ -62,6 +74,9 @@ class Backend(str):
         FAKE: ["cpu", "cuda", "hpu", "xpu"],
     }  # fmt: skip
 
+    #: what programs registered, by name in capitals
+    _plugins: ClassVar[dict[str, Plugin]] = {}
+
     def __new__(cls, name: str) -> Backend:
         """A name as it is compared."""
         if not isinstance(name, str):
@@ -77,14 +92,16 @@ class Backend(str):
 
         Args:
             func: called as `func(store, rank, world_size, timeout)`; with `extended_api` as
-                `func(rendezvous)` (`engine.Rendezvous`). Gives an `engine.Engine`.
+                `func(rendezvous)` (`engine.Rendezvous`), or `func(rendezvous, options)` where it takes two. Gives an
+                `engine.Engine`, which serves all groups, or the `ProcessGroup` of these ranks.
             devices: the types of devices that it serves; default: `cpu`, `cuda` and `xpu`.
         """
         key = str(name).lower()
-        if key in _REGISTERED or key in _OWN:
+        if key in _REGISTERED or (key in _OWN and key not in _REPLACEABLE):
             fail(RuntimeError, "Backend.register_backend", f"a name that is not taken was required ({name} "
                  "c10d backend already exist)", repr(name), hint="choose another name")  # fmt: skip
-        _REGISTERED[key] = func if extended_api else _simple(func)
+        _REGISTERED[key] = _of_rendezvous(func) if extended_api else _simple(func)
+        cls._plugins[key.upper()] = Plugin(func, extended_api)
         if key not in cls.backend_list:
             setattr(cls, key.upper(), key)
             cls.backend_list.append(key)
@@ -106,6 +123,15 @@ def _simple(function: Callable[..., Any]) -> Maker:
     return made
 
 
+def _of_rendezvous(function: Callable[..., Any]) -> Maker:
+    """A function of a rendezvous, and of options where it takes those, too."""
+    if isinstance(function, type):
+        return function
+    known = inspect.signature(function).parameters.values()
+    places = [one for one in known if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    return function if len(places) < 2 else lambda rendezvous: function(rendezvous, None)
+
+
 def _entry_point(name: str) -> Maker | None:
     from importlib.metadata import entry_points
 
@@ -121,7 +147,7 @@ def is_known(name: str) -> bool:
 
 def find(name: str) -> Maker:
     """What makes the engine of this name."""
-    if name in _OWN:
+    if name in _OWN and name not in _REGISTERED:
         module, _, found = _OWN[name].partition(":")
         return getattr(importlib.import_module(module), found)
     made = _REGISTERED.get(name) or _entry_point(name)
@@ -139,10 +165,22 @@ def find(name: str) -> Maker:
     return made
 
 
+def serves_groups(name: str) -> bool:
+    """Whether what a program registered is called for each group: a function may give groups or engines, a class
+    of engines serves all."""
+    made = _REGISTERED.get(name)
+    return made is not None and not isinstance(made, type)
+
+
 def make(name: str, rendezvous: Rendezvous) -> Engine:
     """The engine of this name."""
-    made = find(name)(rendezvous)
+    return checked(find(name)(rendezvous), name)
+
+
+def checked(made: Any, name: str) -> Engine:
+    """What a name gave, if it is an engine."""
     if not isinstance(made, Engine):
-        fail(TypeError, "init_process_group", f"a facula.distributed.engine.Engine was required of {name!r}",
-             type(made).__name__, hint="derive the engine from Engine: send, ask and close are enough")  # fmt: skip
+        fail(TypeError, "init_process_group", f"a facula.distributed.engine.Engine or a ProcessGroup was required of "
+             f"{name!r}", type(made).__name__,
+             hint="derive the engine from Engine: send, ask and close are enough")  # fmt: skip
     return made

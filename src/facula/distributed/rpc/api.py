@@ -62,7 +62,8 @@ def init_rpc(
         fail(ValueError, "init_rpc", "a name was required", repr(name), "for example 'worker0'")
     options = rpc_backend_options or TensorPipeRpcBackendOptions()
     seconds = options.rpc_timeout or 1800.0
-    if world_size == 1 and rank <= 0 and "MASTER_ADDR" not in os.environ:
+    unnamed = options.init_method in (None, "", "env://") and "MASTER_ADDR" not in os.environ
+    if world_size == 1 and rank <= 0 and unnamed:
         store: Store = HashStore()
         rank = 0
     else:

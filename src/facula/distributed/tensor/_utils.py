@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from facula.distributed.device_mesh import DeviceMesh
-from facula.distributed.tensor.placement_types import Placement, Shard
+from facula.distributed.tensor.placement_types import Placement, Shard, _StridedShard
 
 __all__ = ["compute_local_shape_and_global_offset", "piece_at"]
 
@@ -31,7 +31,11 @@ def piece_at(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The shape of the piece of a rank at some place of the mesh, and where it begins."""
     shape, offset = list(global_shape), [0] * len(global_shape)
-    for mesh_dim, placement in enumerate(placements):
+    # what is cut by strides is cut last
+    for mesh_dim in sorted(
+        range(len(placements)), key=lambda d: isinstance(placements[d], _StridedShard)
+    ):
+        placement = placements[mesh_dim]
         if isinstance(placement, Shard):
             size, start = Shard.local_shard_size_and_offset(
                 shape[placement.dim], mesh.size(mesh_dim), place[mesh_dim]

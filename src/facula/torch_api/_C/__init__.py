@@ -6,6 +6,7 @@ Keeps true: re-exports; what facula has no counterpart for is absent.
 
 from __future__ import annotations
 
+import faulthandler
 from importlib import import_module
 from typing import Any
 
@@ -56,6 +57,14 @@ _TensorMeta = type(TensorBase)
 
 def _log_api_usage_once(event: str) -> None:
     """Libraries announce their use to PyTorch's telemetry; there is none here."""
+
+
+def _set_print_stack_traces_on_fatal_signal(print: bool) -> None:
+    """Show where all threads stand when the process dies of a fault."""
+    if print:
+        faulthandler.enable()
+    else:
+        faulthandler.disable()
 
 
 def _get_default_device() -> str:
@@ -219,6 +228,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     """Names of TorchScript's types and graphs, which lie above and are imported when they are asked for."""
     if not name.startswith("__"):
+        if name in ("_distributed_c10d", "_distributed_rpc"):
+            return import_module(f"{__name__}.{name}")
         if name.startswith(("_jit_", "_debug_")):
             # lazily: few programs set these
             from . import _executor

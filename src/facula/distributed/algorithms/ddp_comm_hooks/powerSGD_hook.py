@@ -56,7 +56,8 @@ class PowerSGDState:
         """
         if (use_error_feedback or warm_start) and start_powerSGD_iter <= 1:
             fail(ValueError, "PowerSGDState", "start_powerSGD_iter > 1 was required (Expect "
-                 "`start_powerSGD_iter` > 1 if `use_error_feedback` or `warm_start` is enabled)",
+                 "`start_powerSGD_iter` > 1 if `use_error_feedback` or `warm_start` is enabled, because PowerSGD can "
+                 "only be applied after the first two iterations in DDP.)",
                  start_powerSGD_iter, "start_powerSGD_iter=2 is the least")  # fmt: skip
         self.process_group = process_group
         self.matrix_approximation_rank = matrix_approximation_rank
