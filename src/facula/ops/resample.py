@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 from facula import core
@@ -239,6 +238,8 @@ def _scaled(size: int, factor: float) -> int:
     """A size times a factor, rounded down as floats are; a symbol remains one where whole numbers give the same."""
     if type(size) is int or not math.isfinite(factor):
         return math.floor(float(size) * factor)
+    from fractions import Fraction  # brings in four modules, and is needed for symbols only
+
     near = Fraction(factor).limit_denominator(1024)
     # from a quotient on that is no larger than the factor, products are rounded down to the same number at every size
     if float(near) != factor or near > Fraction(factor):
