@@ -145,3 +145,30 @@ def test_what_does_not_fit_is_refused(changes, text):
             given["x"], given["scale"], 0, facula.ones(6, 4, dtype=facula.int8), given["w_scale"], None,
             given["bias"], given["y_scale"], 0, None, given["post"], [], "",
         )  # fmt: skip
+
+
+def test_layers_of_bytes_between_numbers():
+    rng = np.random.default_rng(5)
+    x, w, b = (rng.normal(size=s).astype(np.float32) for s in ((3, 4), (5, 4), 5))
+    bytes_x = np.clip(np.rint(x / 0.1) + 30, 0, 255) - 30
+    bytes_w = np.clip(np.rint(w / 0.02), -128, 127)
+    right = np.clip(np.rint(((bytes_x @ bytes_w.T) * 0.002 + b) / 0.05) + 100, 0, 255) - 100
+    given = [facula.tensor(v) for v in (0.1, 30, 0.02, 0, 0.05, 100)]
+    x, w, b = (facula.from_numpy(v) for v in (x, w, b))
+    op = facula.ops._quantized.wrapped_quantized_linear
+    made = op(x, *given[:2], w, *given[2:4], b, *given[4:], 5)
+    np.testing.assert_allclose(made.numpy(), right * 0.05, atol=1e-6)
+    with pytest.raises(RuntimeError, match="a matrix with 4 rows was required"):
+        op(x, *given[:2], w, *given[2:4], b, *given[4:], 4)
+
+
+def test_weights_that_are_rounded_when_they_are_taken():
+    x, w, b = facula.randn(3, 4), facula.randn(5, 4), facula.randn(5)
+    right = x.numpy() @ w.numpy().astype(np.float16).astype(np.float32).T + b.numpy()
+    ops = facula.ops._quantized
+    packed = ops.wrapped_fbgemm_pack_gemm_matrix_fp16(w)
+    for made in (
+        ops.wrapped_fbgemm_linear_fp16_weight(x, packed, b, 5),
+        facula.ops.quantized.linear_dynamic_fp16_unpacked_weight(x, w, b),
+    ):
+        np.testing.assert_allclose(made.numpy(), right, atol=1e-5)

@@ -15,6 +15,7 @@ from facula.quantization import (
     ranges,
     scaled,
     weight_only,
+    wrapped,
 )
 from facula.quantization.modules import recurrent_cells
 
@@ -31,4 +32,5 @@ __all__ = [
     "recurrent_cells",
     "scaled",
     "weight_only",
+    "wrapped",
 ]
