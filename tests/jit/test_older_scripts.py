@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import typing
 
 import pytest
 
@@ -142,3 +143,43 @@ def test_items_keep_their_type():
     with pytest.raises(KeyError):
         "a" in ages  # noqa: B015
     assert numbers == [1, 2] and ages == {1: 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "said"),
+    [
+        ("%s in %", ("a",), "Incomplete format specifier"),
+        ("%a", ("a",), "specifier %a is not supported"),
+        ("%d", ("1",), "%d requires a number for formatting, but got String"),
+        ("%c", ("foo",), "%c requires an int or char"),
+        ("%s %s", ("a",), "Too few arguments"),
+        ("%s", ("a", "b"), "Too many arguments"),
+    ],
+)
+def test_texts_that_values_do_not_fit(text, given, said):
+    def one(form: str, a: str) -> str:
+        return form % a
+
+    def two(form: str, a: str, b: str) -> str:
+        return form % (a, b)
+
+    with pytest.raises(RuntimeError, match=said):
+        jit.script(one if len(given) == 1 else two)(text, *given)
+
+
+def test_texts_that_values_fit():
+    def form(a: int, b: float, c: str) -> str:
+        return "%d %i %.2f %s %c %x %5d%% %s" % (a, a, b, c, 97, 255, a, [a])  # noqa: UP031
+
+    assert jit.script(form)(3, 2.5, "z") == "3 3 2.50 z a ff     3% [3]"
+
+
+def test_a_value_that_must_not_be_none():
+    def plus_one(a: typing.Optional[int]) -> int:  # noqa: UP045 - a form
+        return jit._unwrap_optional(a) + 1
+
+    scripted = jit.script(plus_one)
+    assert scripted(3) == plus_one(3) == 4
+    for function in (scripted, plus_one):
+        with pytest.raises(RuntimeError, match="Unwrapping null optional"):
+            function(None)

@@ -32,6 +32,7 @@ from facula.jit.marks import (
     Attribute,
     _overload,
     _overload_method,
+    _unwrap_optional,
     annotate,
     export,
     ignore,
@@ -110,7 +111,7 @@ __all__ = [
 _script_if_tracing = script_if_tracing
 _get_trace_graph = trace_graph
 _unique_state_dict = unique_state_dict
-_fork, _wait = fork, wait
+_fork, _wait, _drop = fork, wait, unused
 del (
     primitive_containers,
     primitive_networks,

@@ -63,6 +63,18 @@ def ignore(drop: Any = False, **options: object) -> Any:
     return lambda function: _marked(function, "unused" if drop else "ignore")
 
 
+def _unwrap_optional(optional: Any) -> Any:
+    """The value, which must not be None; scripted code knows then that it is none.
+
+    Raises:
+        RuntimeError: it is None.
+    """
+    if optional is None:
+        fail(RuntimeError, "jit._unwrap_optional", "a value was required (Unwrapping null optional)", "None",
+             hint="ask `is None` first")  # fmt: skip
+    return optional
+
+
 def unused(fn: Callable[..., Any]) -> Any:
     """A decorator: the method is not compiled, and a call of it in scripted code raises.
 

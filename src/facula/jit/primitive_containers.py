@@ -7,11 +7,13 @@ Keeps true: each is one line, its schema (PyTorch's) and a function of all its a
 from __future__ import annotations
 
 import operator as py
+import re
 import string
 import warnings
 from typing import Any
 
 from facula.core.errors import fail
+from facula.jit.marks import _unwrap_optional
 from facula.jit.signatures import primitive
 
 __all__: list[str] = []
@@ -133,9 +135,42 @@ def format_text(text: str, *values: object) -> str:
     return _Plain().format(text, *values)
 
 
+_PLACE = re.compile(r"%[-+ #0]*\d*(?:\.\d+)?(.?)", re.DOTALL)
+_KINDS = {
+    str: "String", int: "Int", float: "Double", bool: "Bool", list: "GenericList", dict: "GenericDict",
+}  # fmt: skip
+
+
 def percent_format(text: str, *values: object) -> str:
-    """`text % values`."""
-    return text % (values[0] if len(values) == 1 else values)
+    """`text % values`, with an error for values that do not fit their places."""
+    given = values[0] if len(values) == 1 and isinstance(values[0], tuple) else values
+    assert isinstance(given, tuple)
+    places = [m for m in _PLACE.finditer(text) if m[1] != "%"]
+    for i, place in enumerate(places):
+        word = place[1]
+        if not word:
+            _misfit("Incomplete format specifier", place[0], "%% stands for the sign itself")
+        if word not in "sdifFeEgGcxXo":
+            _misfit(f"The specifier %{word} is not supported in TorchScript format strings", place[0],
+                    "%s, %d, %i, %f, %e, %g, %c and %x are")  # fmt: skip
+        if i >= len(given):
+            _misfit(
+                f"Too few arguments for format string: {text}", len(given), "one for each place"
+            )
+        value, kind = given[i], _KINDS.get(type(given[i]), type(given[i]).__name__)
+        if word in "difFeEgGxXo" and not isinstance(value, (int, float)):
+            said = f"%{word} requires a number for formatting, but got {kind}"
+            _misfit(said, repr(value), "%s takes any value")
+        if word == "c" and not (type(value) is int or isinstance(value, str) and len(value) == 1):
+            said = f"%c requires an int or char for formatting, but got {kind}"
+            _misfit(said, repr(value), "%s takes any value")
+    if len(places) < len(given):
+        _misfit(f"Too many arguments for format string: {text}", len(given), "one for each place")
+    return text % given
+
+
+def _misfit(said: str, got: object, hint: str) -> None:
+    fail(RuntimeError, "format", f"values that fit the text were required ({said})", got, hint)
 
 
 def warn(message: str, stacklevel: int = 2) -> None:
@@ -143,6 +178,7 @@ def warn(message: str, stacklevel: int = 2) -> None:
     warnings.warn(message, stacklevel=3)
 
 
+primitive("aten::_unwrap_optional(t? optional) -> t", _unwrap_optional)
 primitive("aten::warn(str message, int stacklevel=2) -> ()", warn)
 primitive("aten::wait(Future(t) self) -> t", lambda f: f.wait())
 primitive("prim::name(any a) -> str", lambda e: e.name)
