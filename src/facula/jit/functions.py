@@ -204,7 +204,7 @@ class FunctionUnit(Compiled):
                 self._parameters.append((argument.arg, self.self_type, Empty))
                 continue
             kind = T.TENSOR
-            said = argument.annotation
+            said: ast.AST | None = argument.annotation
             if comment is not None and i - start < len(comment[0]):
                 kind = comment[0][i - start]
                 said = self._noted[i - start]
