@@ -87,3 +87,31 @@ def test_entries_run_one_by_one_only_where_that_is_allowed():
     finally:
         _functorch._set_vmap_fallback_warning_enabled(True)
     np.testing.assert_array_equal(found.numpy(), [[4, 0], [2, 2], [0, 4]])
+
+
+@pytest.mark.parametrize(
+    ("change", "dims"),
+    [
+        (lambda x, d: x.roll(1, d), (2, -3, 5)),
+        (lambda x, d: x[0].roll(1, d), (1, -2)),
+        (lambda x, d: x[0, 0].roll(1, d), (0, -1, 1)),
+        (lambda x, d: x.unbind(d), (2, -3)),
+        (lambda x, d: x[0, 0].unbind(d), (0, -1)),
+    ],
+)
+def test_dimensions_are_those_of_an_entry(change, dims):
+    for dim in dims:
+        for call in (lambda d=dim: change(X[0], d), lambda d=dim: vmap(lambda x: change(x, d))(X)):
+            with pytest.raises(IndexError, match="(?i)dimension"):
+                call()
+
+
+def test_rolled_and_unbound_entries_are_those_of_a_loop():
+    assert vmap(lambda x: x.roll((1, 1), (0, -1)))(X).equal(
+        facula.stack([x.roll((1, 1), (0, 1)) for x in X])
+    )
+    for dim in (0, -1):
+        pieces = vmap(lambda x, d=dim: x.unbind(d))(X)
+        alone = [x.unbind(dim) for x in X]
+        assert len(pieces) == 2
+        assert all(p.equal(facula.stack([a[i] for a in alone])) for i, p in enumerate(pieces))

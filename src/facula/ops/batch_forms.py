@@ -391,13 +391,24 @@ def cat(batch: Batch, tensors: Any, dim: int) -> Any:
     return F.cat([batch.full(t) for t in kept], dim - rank if dim >= 0 else dim)
 
 
+def unbind(batch: Batch, self: Any, dim: int) -> Any:
+    """Slices of every entry; entries of one number have none."""
+    if self.dim() == 0:
+        required = "Dimension specified as 0 but tensor has no dimensions"
+        fail(IndexError, "unbind", required, dim, "x.reshape(1) has a dimension to unbind")
+    return F.unbind(batch.front(self), wrap_dim("unbind", dim, self.dim()) + 1)
+
+
 def roll(batch: Batch, self: Any, shifts: Any, dims: Any) -> Any:
     """Without dimensions each entry rolls as one row."""
     x, rank = batch.front(self), self.dim()
     if not dims:
         flat = x.reshape((batch.size, -1))
         return F.roll(flat, shifts, (1,) * len(shifts)).reshape(x.shape)
-    return F.roll(x, shifts, tuple(d - rank if d >= 0 else d for d in dims)) if rank else x
+    if rank == 0:
+        required = f"Dimension specified as {dims[0]} but tensor has no dimensions"
+        fail(IndexError, "roll", required, list(dims), "leave dims out, or x.reshape(1)")
+    return F.roll(x, shifts, tuple(wrap_dim("roll", d, rank) + 1 for d in dims))
 
 
 # ------------------------------------------------------------------ normalisation

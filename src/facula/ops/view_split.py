@@ -12,6 +12,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops import batch_forms
 from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator
 
@@ -32,7 +33,7 @@ class unbind:
 
     shards = "unbound"
 
-    vmap = "dims"
+    vmap = batch_forms.unbind
     jvp = "linear"
 
     def meta(self, dim):
