@@ -112,6 +112,9 @@ def __getattr__(name: str) -> _Any:
         if made is not None:
             globals()[name] = made
             return made
+    if name == "torch":
+        # PyTorch's root imports itself, and older programs say `torch.torch.Tensor`
+        return _sys.modules[__name__]
     if name[:1].isupper() or name == "parse_ir":
         # lazily: PyTorch's root has the classes of its extension module, which few programs name there
         found = getattr(_import_module("facula._C"), name, None)

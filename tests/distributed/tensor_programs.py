@@ -20,6 +20,7 @@ from facula.distributed.tensor import (
     init_device_mesh,
 )
 from facula.distributed.tensor.events import gathered
+from facula.distributed.tensor.experimental import register_sharding
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "ops"))
 
@@ -132,6 +133,62 @@ def drawn() -> Any:
             if type(x) is not DTensor or not facula.equal(x.full_tensor(), want):
                 wrong.append(f"{name} {placement}")
     return wrong, type(x.data).__name__
+
+
+def registered() -> Any:
+    """An operator of a program under a rule that it registers: results, placements, and what was gathered."""
+    _, size = begin()
+    mesh = init_device_mesh("cpu", (size,))
+
+    @facula.library.custom_op("shards::scaled", mutates_args=())
+    def scaled(x: facula.Tensor, weight: facula.Tensor, by: float) -> facula.Tensor:
+        return x @ weight * by
+
+    @scaled.register_fake
+    def _(x: Any, weight: Any, by: float) -> Any:
+        return x.new_empty(x.shape[0], weight.shape[1])
+
+    seen = []
+
+    @register_sharding(facula.ops.shards.scaled.default)
+    def rule(x: Any, weight: Any, by: float) -> Any:
+        seen.append([x.ndim, list(weight.shape), by])
+        return [
+            ([Replicate()], [Replicate(), Replicate(), None]),
+            ([Shard(0)], [Shard(0), Replicate(), None]),
+            ([Shard(1)], [Replicate(), Shard(1), None]),
+            ([Partial()], [Shard(1), Shard(0), None]),
+        ]
+
+    facula.manual_seed(0)
+    found = []
+    for rows in (4, 3):
+        x, weight = facula.randn(rows, 6), facula.randn(6, 8)
+        want = x @ weight * 0.5
+        for left, right in itertools.product((Shard(0), Shard(1), Replicate()), repeat=2):
+            before = sum(gathered.values())
+            one, two = distribute_tensor(x, mesh, [left]), distribute_tensor(weight, mesh, [right])
+            made = facula.ops.shards.scaled(one, two, 0.5)
+            exact = (
+                facula.allclose(made.full_tensor(), want, atol=1e-6) and made.shape == want.shape
+            )
+            found.append([rows, short(left), short(right), short(made.placements[0]), exact,
+                          sum(gathered.values()) - before])  # fmt: skip
+    return found, seen[0], error_type(register_sharding, print)
+
+
+def short(placement: Any) -> str:
+    """`S0`, `R` or `P`."""
+    return type(placement).__name__[0] + str(getattr(placement, "dim", ""))
+
+
+def error_type(run: Any, *args: Any) -> str:
+    """The type of what a call raises."""
+    try:
+        run(*args)
+    except Exception as error:  # noqa: BLE001
+        return type(error).__name__
+    return "none"
 
 
 def _ruled(op: Any) -> bool:

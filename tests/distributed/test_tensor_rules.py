@@ -20,3 +20,15 @@ def test_random_numbers_in_place_are_those_of_one_process():
     """They raised: the numbers of the whole were copied to a piece."""
     for wrong, kind in ranks.run("drawn", 2, script="tensor_programs.py"):
         assert not wrong and kind == "DTensor"
+
+
+def test_rules_that_programs_register():
+    """Such operators ran on whole tensors only; the cheapest of the ways that the rule allows is taken."""
+    for found, first, refused in ranks.run("registered", 2, script="tensor_programs.py"):
+        assert first == [2, [6, 8], 0.5] and refused == "TypeError"
+        assert all(exact for *_, exact, _ in found)
+        taken = {(rows, left, right): to for rows, left, right, to, _, _ in found}
+        assert taken[4, "S0", "R"] == "S0" and taken[4, "R", "S1"] == "S1"
+        assert taken[4, "S1", "S0"] == "P" and taken[3, "R", "S1"] == "S1"
+        assert taken[3, "S0", "R"] != "S0", "three rows are no two pieces of one length"
+        assert not any(gathers for *_, gathers in found)

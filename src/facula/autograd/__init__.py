@@ -361,6 +361,8 @@ _LAZY_MODULES = frozenset(
     """functional function checkpoint hooks anomaly_mode forward_ad profiler profiler_legacy
     profiler_util""".split()
 )
+#: how PyTorch's extension module asks for profilers, by the name in `profiler_recorder`
+_PROFILERS = {"_profiler_enabled": "is_recording", "_disable_profiler": "stop_recording"}
 
 
 def __getattr__(name: str) -> Any:
@@ -372,6 +374,10 @@ def __getattr__(name: str) -> Any:
         return value
     if name in _LAZY_MODULES:
         return importlib.import_module(f"facula.autograd.{name}")
+    if name in _PROFILERS:
+        return getattr(
+            importlib.import_module("facula.autograd.profiler_recorder"), _PROFILERS[name]
+        )
     raise _no_attribute(__name__, name)
 
 

@@ -303,3 +303,19 @@ def recorded_range(name: str, scope: int = USER) -> Iterator[None]:
         yield
     finally:
         recorder.leave(event)
+
+
+def is_recording() -> bool:
+    """Whether a profiler hears of this process's calls."""
+    return core.PROFILER[0] is not None
+
+
+def stop_recording() -> None:
+    """End a profiler that was not ended by its owner: what it recorded stays with it."""
+    recorder = core.PROFILER[0]
+    if recorder is None:
+        fail(RuntimeError, "autograd._disable_profiler", "Can't disable Kineto profiler when it's not running",
+             "none", hint="torch.autograd._profiler_enabled() asks")  # fmt: skip
+    if hasattr(recorder, "finish"):
+        recorder.finish()
+    core.PROFILER[0] = None

@@ -47,6 +47,7 @@ class Transform:
         self._cache_size = cache_size
         self._inv: Any = None
         self._cached_x_y: tuple[Any, Any] = (None, None)
+        super().__init__()  # a class of programs may be a module beside it
 
     @property
     def event_dim(self) -> int:

@@ -23,6 +23,7 @@ from facula.distributions.transform_base import (
     Transform,
     identity_transform,
 )
+from facula.distributions.transform_base import _InverseTransform as _InverseTransform
 from facula.distributions.utils import broadcast_all, sum_rightmost
 from facula.nn import functional as F
 
@@ -133,6 +134,12 @@ class PowerTransform(Transform):
     forward_shape = inverse_shape = _shape
 
 
+def _clipped_sigmoid(x: Any) -> Any:
+    """The sigmoid, kept off 0 and 1, where its inverse is not finite."""
+    info = facula.finfo(x.dtype)
+    return facula.sigmoid(x).clamp(min=info.tiny, max=1.0 - info.eps)
+
+
 class SigmoidTransform(_Rising):
     """``1 / (1 + exp(-x))``, to (0, 1).
 
@@ -148,8 +155,7 @@ class SigmoidTransform(_Rising):
     codomain = constraints.unit_interval
 
     def _call(self, x: Any) -> Any:
-        info = facula.finfo(x.dtype)
-        return facula.sigmoid(x).clamp(min=info.tiny, max=1.0 - info.eps)
+        return _clipped_sigmoid(x)
 
     def _inverse(self, y: core.Tensor) -> Any:
         info = facula.finfo(y.dtype)

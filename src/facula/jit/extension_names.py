@@ -8,7 +8,7 @@ Keeps true: each type is the one that graphs and signatures have, so that they a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Union
 
 from facula.core.errors import no_attribute
 from facula.jit.ir import Block, Graph, Node, Use, Value
@@ -51,6 +51,13 @@ class _Named(type):
         kind = getattr(instance, "kind", "")
         variable = "$" in cls.kinds and str(kind).startswith("$")
         return isinstance(instance, T.Type) and (kind in cls.kinds or variable)
+
+    def __or__(self, other: Any) -> Any:
+        """`DeviceObjType | None` in annotations: classes in PyTorch."""
+        return Union[self, other]  # noqa: UP007 - `|` asks this method
+
+    def __ror__(self, other: Any) -> Any:
+        return Union[other, self]  # noqa: UP007
 
 
 def _plain(name: str, kind: T.Type) -> Any:

@@ -95,6 +95,13 @@ def _check_is_size(i: int, message: Message = None, *, max: int | None = None) -
 
 def _check_tensor_all(cond: object, message: Message = None) -> None:
     """Raise RuntimeError where not all elements of a bool tensor are true."""
+    _check_tensor_all_with(RuntimeError, cond, message)
+
+
+def _check_tensor_all_with(
+    error_type: type[Exception], cond: object, message: Message = None
+) -> None:
+    """Raise an error of the type that is given where not all elements of a bool tensor are true."""
     if not isinstance(cond, core.Tensor) or cond.dtype is not core.bool_:
         required = "cond tensor must have dtype torch.bool"
         fail(
@@ -105,7 +112,7 @@ def _check_tensor_all(cond: object, message: Message = None) -> None:
             hint="compare the tensor with something",
         )
     if not cond.all():
-        raise RuntimeError(_said(message))
+        raise error_type(_said(message))
 
 
 def _assert(condition: Any, message: str) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops.registry import F
 
 from .storage import TypedStorage
 
@@ -117,6 +118,42 @@ def typed_tensors(device: str) -> dict[str, type]:
                 f"is_{device}": True,
                 "__module__": place,
                 "__doc__": f"Tensors of {kind.dtype.name} on '{device}', as PyTorch's first years made them.",
+            },
+        )
+        for kind in sorted(_tensor_classes, key=lambda kind: kind.__name__)
+    }
+
+
+class _TypedSparse(_TypedTensor):
+    """The same for sparse tensors of coordinates."""
+
+    is_sparse = True
+
+    def __call__(cls, *args: Any, device: core.device | str | int | None = None) -> core.Tensor:
+        if not args or isinstance(args[0], (int, core.Size)):
+            sizes = args[0] if args and isinstance(args[0], core.Size) else args or (0,)
+            nothing = core.empty((len(sizes), 0), dtype=core.int64, device=device)
+            args = (nothing, core.empty((0,), dtype=cls.dtype, device=device), sizes)
+        positions, values, *size = args
+        if not isinstance(values, core.Tensor) or values.dtype is not cls.dtype:
+            fail(TypeError, f"sparse.{cls.__name__}", f"values of {cls.dtype} were required",
+                 getattr(values, "dtype", type(values).__name__), hint="sparse_coo_tensor takes any")  # fmt: skip
+        return F.sparse_coo_tensor(positions, values, *size, device=device)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return super().__instancecheck__(instance) and instance.is_sparse
+
+
+def sparse_tensors() -> dict[str, type]:
+    """`facula.sparse.FloatTensor` and the others, by name."""
+    return {
+        kind.__name__: _TypedSparse(
+            kind.__name__,
+            (),
+            {
+                "dtype": kind.dtype,
+                "__module__": "facula.sparse",
+                "__doc__": f"Sparse tensors of {kind.dtype.name}, as PyTorch's first years made them.",
             },
         )
         for kind in sorted(_tensor_classes, key=lambda kind: kind.__name__)

@@ -385,11 +385,23 @@ def packet_of(operator: Any) -> Packet:
     return getattr(namespace(space or "aten"), name.partition(".")[0])
 
 
+def _defaults(operator: Any, keyword_only: bool) -> dict[str, Any]:
+    """The defaults of an operator's parameters, as functions have them."""
+    given = operator.__signature__.parameters.values()
+    return {
+        p.name: p.default
+        for p in given
+        if p.default is not p.empty and (p.kind.name == "KEYWORD_ONLY") is keyword_only
+    }
+
+
 core.OVERLOAD[0] = overload_of
 core.OP_ATTRIBUTES.update(
     overloadpacket=packet_of,
     _overloadpacket=packet_of,
     _schema=lambda operator: operator.definition.schema,
     _overloadname=lambda operator: overload_of(operator)._overloadname,
+    __defaults__=lambda operator: tuple(_defaults(operator, False).values()) or None,
+    __kwdefaults__=lambda operator: _defaults(operator, True) or None,
     namespace=lambda operator: operator.name.rpartition("::")[0] or "aten",
 )

@@ -32,6 +32,7 @@ __all__ = [
 _global_optimizer_pre_hooks: OrderedDict = OrderedDict()
 _global_optimizer_post_hooks: OrderedDict = OrderedDict()
 ParamsT = Any
+StateDict = dict[str, Any]
 
 
 class _RequiredParameter:

@@ -6,6 +6,9 @@ and runs no code, and saving to a path leaves the old file or the whole new one.
 
 from facula.serialization.checkpoint import load, save
 from facula.serialization.locations import (
+    DEFAULT_PROTOCOL,
+    FILE_LIKE,
+    MAP_LOCATION,
     LoadEndianness,
     default_restore_location,
     get_default_load_endianness,
@@ -29,7 +32,10 @@ from facula.serialization.rebuild import (
 )
 
 __all__ = [
+    "DEFAULT_PROTOCOL",
+    "FILE_LIKE",
     "LoadEndianness",
+    "MAP_LOCATION",
     "add_safe_globals",
     "clear_safe_globals",
     "default_restore_location",

@@ -7,22 +7,39 @@ Keeps true: the functions that were registered are asked in the order of their p
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from enum import Enum
-from typing import Any
+from typing import IO, Any, TypeAlias
 
 from facula import core
 from facula.core.errors import fail
 from facula.serialization import storages
 
 __all__ = [
+    "DEFAULT_PROTOCOL",
+    "FILE_LIKE",
     "LoadEndianness",
+    "MAP_LOCATION",
     "default_restore_location",
     "get_default_load_endianness",
     "location_tag",
     "register_package",
     "set_default_load_endianness",
 ]
+
+
+#: what `save` and `load` take for a file, and `load` for the place of storages
+FILE_LIKE: TypeAlias = str | os.PathLike[str] | IO[bytes]
+MAP_LOCATION: TypeAlias = (
+    Callable[[core.UntypedStorage, str], core.UntypedStorage]
+    | core.device
+    | str
+    | dict[str, str]
+    | None
+)
+#: the version of pickles in files
+DEFAULT_PROTOCOL = 2
 
 
 class LoadEndianness(Enum):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula.core.printing import OPTIONS as PRINT_OPTS
+from facula.core.printing import _join as _joined
 from facula.core.printing import (
     contents,
     get_printoptions,
@@ -41,3 +42,13 @@ def _str(self: Any, *, tensor_contents: str | None = None) -> str:
 def _tensor_str(self: Any, indent: int) -> str:
     """The brackets and numbers of a tensor; lines after the first are indented."""
     return contents(self.detach(), indent)
+
+
+def _str_intern(inp: Any, *, tensor_contents: str | None = None) -> str:
+    """`repr(tensor)`."""
+    return tensor_repr(inp, tensor_contents=tensor_contents)
+
+
+def _add_suffixes(tensor_str: str, suffixes: list[str], indent: int, force_newline: bool) -> str:
+    """Adds what follows a tensor's contents, each on the last line if it fits there, and the closing bracket."""
+    return _joined(tensor_str, suffixes, indent, force_newline)

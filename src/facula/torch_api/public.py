@@ -53,7 +53,7 @@ _FROM = {
         "is_tensor is_storage is_floating_point is_complex is_nonzero is_same_size numel "
         "typename broadcast_shapes asarray clone detach detach_ fill fill_ zero_ resize_as_ "
         "_has_compatible_shallow_copy_type is_signed is_conj is_neg is_inference is_distributed "
-        "get_device from_file unravel_index _is_functional_tensor"
+        "get_device from_file unravel_index _shape_as_tensor _is_functional_tensor"
     ),
     "facula.switches": (
         "set_default_device get_default_device set_default_tensor_type "
@@ -95,6 +95,7 @@ _FROM = {
         "per_channel_affine_float_qparams"
     ),
     "facula.ops.tags": "Tag",
+    "facula.ops.sparse_indices": "_convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo dsmm",
     "facula.ops.sparse_checks": (
         "_validate_sparse_coo_tensor_args _validate_sparse_compressed_tensor_args "
         "_validate_sparse_csr_tensor_args _validate_sparse_csc_tensor_args "
@@ -102,7 +103,7 @@ _FROM = {
     ),
     "facula.checks": (
         "_assert _assert_async _check _check_index _check_is_size _check_not_implemented "
-        "_check_tensor_all _check_type _check_value _check_with"
+        "_check_tensor_all _check_tensor_all_with _check_type _check_value _check_with"
     ),
     "facula.amp.autocast_mode": "autocast",
     "facula.amp.grad_scaler": (

@@ -202,9 +202,12 @@ def _run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
             if result is not NotImplemented:
                 return result
         if bound is not None:
-            plan = planned(
-                definition, bound, *_operands(definition, bound, found[0]), bool(written)
-            )
+            operands = _operands(definition, bound, found[0])
+            registered = REGISTERED.get(definition.name)
+            if registered is not None:
+                plan = registered(func, args, kwargs, *operands)
+            else:
+                plan = planned(definition, bound, *operands, bool(written))
             if plan is not None:
                 return _on_pieces(func, bound, definition, plan, found[0], written)
     return _on_whole(func, args, kwargs, found[0], written)
@@ -212,6 +215,8 @@ def _run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 
 #: what runs in the place of operators, by name, while a block asks for it
 INSTEAD: dict[str, Callable[..., Any]] = {}
+#: rules that programs registered, by the operator's name
+REGISTERED: dict[str, Callable[..., Plan | None]] = {}
 _IMPLICIT = [False]
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from facula.ops.definition import Definition
 
 
-__all__ = ["Plan", "planned"]
+__all__ = ["Plan", "change_cost", "planned"]
 
 #: words for elementwise operators
 _LINEAR = ("linear", "multilinear", "first")
@@ -178,7 +178,7 @@ class _Question:
 _COPIED = 1e-3
 
 
-def _cost(before: Placement, after: Placement | None, size: float, count: int) -> float:
+def change_cost(before: Placement, after: Placement | None, size: float, count: int) -> float:
     """What it costs to change a placement, in bytes that each rank sends."""
     if after is None or before == after:
         return 0.0
@@ -289,7 +289,7 @@ def _cheapest(asked: _Question, mesh_dim: int, tensors: Sequence[Any], writes: b
         for tensor, old, new in zip(tensors, before, way[0], strict=True):
             if isinstance(old, _StridedShard) and new is not None and new != old:
                 new = _same_strided(old, new)
-            cost += _cost(old, new, tensor.numel() * tensor.element_size() + 1, count)
+            cost += change_cost(old, new, tensor.numel() * tensor.element_size() + 1, count)
         if cost < least:
             best, least = way, cost
     if best is None:

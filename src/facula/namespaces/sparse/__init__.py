@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
+from facula.core.errors import no_attribute as _no_attribute
 from facula.ops.registry import PLACES
 from facula.ops.sparse_create import CHECKS
 
@@ -101,3 +103,12 @@ def as_sparse_gradcheck(gradcheck: Callable[..., bool]) -> Callable[..., bool]:
 
 
 __all__ = sorted((*PLACES["sparse"], "as_sparse_gradcheck", "check_sparse_tensor_invariants"))
+
+
+def __getattr__(name: str) -> Any:
+    if name.endswith("Tensor"):
+        # lazily: only older programs name these classes
+        globals().update(import_module("facula.legacy").sparse_tensors())
+        if name in globals():
+            return globals()[name]
+    raise _no_attribute(__name__, name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import faulthandler
 from importlib import import_module
+from pkgutil import iter_modules
 from typing import Any
 
 from facula import core, ops
@@ -225,11 +226,13 @@ __all__ = [
 ]
 
 
+#: modules in this folder that stand for parts of PyTorch's extension module
+_MODULES = frozenset(module.name for module in iter_modules(__path__)) - {"_executor"}
+
+
 def __getattr__(name: str) -> Any:
-    """Names of TorchScript's types and graphs, which lie above and are imported when they are asked for."""
+    """Parts of the module, and TorchScript's types and graphs, which lie above: imported when they are asked for."""
     if not name.startswith("__"):
-        if name in ("_distributed_c10d", "_distributed_rpc"):
-            return import_module(f"{__name__}.{name}")
         if name.startswith(("_jit_", "_debug_")):
             # lazily: few programs set these
             from . import _executor
@@ -237,8 +240,8 @@ def __getattr__(name: str) -> Any:
             switch = _executor.named(name)
             if switch is not None:
                 return switch
-        if name == "_profiler":
-            return import_module("._profiler", __name__)
+        if name in _MODULES:
+            return import_module(f"{__name__}.{name}")
         found = getattr(import_module("facula.jit.extension_names"), name, None)
         if found is not None:
             return found

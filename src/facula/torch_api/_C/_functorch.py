@@ -21,6 +21,7 @@ __all__ = [
     "get_unwrapped",
     "is_batchedtensor",
     "is_functorch_wrapped_tensor",
+    "is_legacy_batchedtensor",
     "maybe_get_bdim",
     "maybe_get_level",
 ]
@@ -29,6 +30,11 @@ __all__ = [
 def is_batchedtensor(tensor: core.Tensor) -> bool:
     """Whether a tensor stands for the entries of a batch."""
     return isinstance(tensor, BatchedTensor)
+
+
+def is_legacy_batchedtensor(tensor: core.Tensor) -> bool:
+    """Whether a tensor belongs to the `vmap` of PyTorch's first versions; there is one `vmap` here."""
+    return False
 
 
 #: gradients and tangents need no wrapper here: those of `vmap` are the only ones

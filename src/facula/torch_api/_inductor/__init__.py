@@ -33,6 +33,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{name}")
     if name in _PACKAGES:
         return getattr(importlib.import_module(f"{__name__}.packages"), name)
+    if name == "cudagraph_mark_step_begin":
+        return importlib.import_module("facula.compiler").cudagraph_mark_step_begin
     if name in ("list_mode_options", "list_options"):
         # lazily: settings are read and set without the compiler
         from facula.compiler import backend

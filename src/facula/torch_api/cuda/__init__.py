@@ -219,12 +219,14 @@ _RANDOM = (
 )  # fmt: skip
 
 
+#: modules in this folder that are imported when they are asked for
+_BESIDE = ("amp", "nvtx", "profiler", "random")
 #: modules of PyTorch whose names all stand here
 _HERE = ("graphs", "memory", "streams")
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("amp", "nvtx", "random", *_HERE):
+    if name in (*_BESIDE, *_HERE):
         return import_module(f"facula.cuda.{name}")
     if name in _RANDOM:
         return getattr(import_module("facula.cuda.random"), name)
@@ -240,4 +242,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     more = import_module("facula.cuda.questions").FUNCTIONS
-    return sorted({*globals(), *_RANDOM, "amp", "nvtx", "random", *_HERE, *more} - {"annotations"})
+    return sorted({*globals(), *_RANDOM, *_BESIDE, *_HERE, *more} - {"annotations"})
