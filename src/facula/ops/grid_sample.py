@@ -58,6 +58,7 @@ class GridSampler:
     """
 
     vmap = "fold"
+    quantized = "averages"
 
     def meta(input, grid, interpolation_mode, padding_mode, align_corners):
         _check_grid(input, grid, interpolation_mode)
