@@ -2,6 +2,7 @@
 
 import inspect
 
+import numpy
 import pytest
 
 import facula
@@ -179,3 +180,17 @@ def test_indexing_is_slices_in_a_trace_and_whole_calls_before_dispatch():
     made = make_fx(lambda x: facula.nn.functional.linear(x, x).relu_(), pre_dispatch=True)
     names = [str(n.target) for n in made(facula.ones(2, 2)).graph.nodes]
     assert names == ["x_1", "aten.linear.default", "aten.relu_.default", "output"]
+
+
+def test_branches_in_branches_are_chosen_by_sizes():
+    def many(x):
+        return facula.cond(x.shape[0] > 5, lambda x: x.cos(), lambda x: x.cos() + x.shape[0], [x])
+
+    def chosen(x):
+        return facula.cond(x.shape[0] > 4, many, lambda x: x.sin(), [x])
+
+    module, _ = _dynamo.export(chosen)(facula.ones(6, 4))
+    for rows in (3, 5, 6, 9):
+        x = numpy.linspace(0, 1, rows * 4, dtype=numpy.float32).reshape(rows, 4)
+        least = numpy.cos(x) + (0 if rows > 5 else rows) if rows > 4 else numpy.sin(x)
+        assert numpy.allclose(module(facula.from_numpy(x)).numpy(), least, atol=1e-6)

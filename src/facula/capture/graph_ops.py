@@ -17,6 +17,7 @@ from facula.capture import config, hooks, narration, reads
 from facula.capture.breaks import Break, Respecialise
 from facula.capture.concrete import BINARY
 from facula.capture.domain import Part
+from facula.capture.exports import is_exporting
 from facula.capture.graph_names import input_name
 from facula.capture.reading import is_numpy_scalar
 from facula.capture.subclasses import SubclassValue
@@ -422,6 +423,8 @@ class GraphOps(Part):
                 return self._dimension(tensor, dim, size)
             return Known(size)
         if self.any_dynamic and self.enclosing:
+            if tensor.dynamic and is_exporting():  # an operand, whose sizes nobody replays
+                return self._dimension(tensor, dim, size) if dim in tensor.dynamic else Known(size)
             raise Respecialise  # what is inside of a transform is not replayed for other sizes
         if self.any_dynamic and self.varies(tensor, dim):
             return self._dimension(tensor, dim, size)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.capture.breaks import Break
+from facula.capture.exports import is_exporting
 from facula.capture.values import (
     CellValue,
     DictValue,
@@ -99,6 +100,8 @@ def _template(d: Symbolic, value: Any, leaves: list[Any]) -> Any:
     """A symbolic value as a template; what is a node goes to `leaves`."""
     value = d.force(value)
     if isinstance(value, (TensorValue, NodeValue)):
+        if isinstance(value, TensorValue) and is_exporting():
+            d.by_fake.setdefault(id(value.fake), value)  # which of its sizes may change
         leaves.append(value)
         return Slot(len(leaves) - 1)
     if isinstance(value, SequenceValue):
@@ -191,6 +194,9 @@ def _input(d: Symbolic, number: int, value: object) -> Any:
     if not isinstance(value, core.Tensor):
         return NodeValue(value, node)
     made = TensorValue(value, node)
+    outer = d.by_fake.get(id(value)) if is_exporting() else None
+    if isinstance(outer, TensorValue):
+        made.dynamic = outer.dynamic
     d.by_fake[id(value)] = made
     return made
 

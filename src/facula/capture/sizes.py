@@ -182,6 +182,7 @@ class Sizes(Part):
                 raise Break("data-dependent-branch", number_label(number))
             return known
         _check_backed(number)
+        _check_replayed(number)
         outcome = bool(number.hint)
         self.conditions.append((number, outcome))
         return outcome
@@ -197,6 +198,7 @@ class Sizes(Part):
                 )
             return Known(int(low))
         _check_backed(number)
+        _check_replayed(number)
         if number.function is not None and follows_float(number):
             for arg in number.args:  # equal results may differ in the sign of zero
                 if isinstance(arg, NumberValue):
@@ -302,6 +304,15 @@ def move_on(generator: Any, count: int) -> None:
     """Draw what was looked up ahead."""
     for _ in range(count):
         generator.random()
+
+
+def _check_replayed(number: Any) -> None:
+    """Raise where a decision depends on a size of an operand of a function: no guard can be about it."""
+    for arg in number.args:
+        if isinstance(arg, NumberValue):
+            _check_replayed(arg)
+        elif isinstance(arg, TensorValue) and arg.source is None and arg.dynamic:
+            raise Respecialise
 
 
 def _check_backed(number: object) -> None:
