@@ -183,3 +183,23 @@ def test_a_value_that_must_not_be_none():
     for function in (scripted, plus_one):
         with pytest.raises(RuntimeError, match="Unwrapping null optional"):
             function(None)
+
+
+def sliced(x):
+    y = x.clone()
+    y[slice(0, 1)] = 5.0
+    return x[slice(1, None, None)], x[:, slice(0, 2)], x[(slice(None, None, 2), slice(2))], y
+
+
+def test_slices_may_be_written_as_calls_as_traced_graphs_write_them():
+    x = facula.arange(12.0).reshape(3, 4)
+    for made, right in zip(facula.jit.script(sliced)(x), sliced(x), strict=True):
+        assert facula.equal(made, right)
+
+    class Rest(facula.nn.Module):
+        def forward(self, x):
+            return facula.nn.functional.layer_norm(x, x.shape[1:])
+
+    graph = facula.fx.symbolic_trace(Rest())
+    assert "slice(1" in graph.code
+    assert facula.equal(facula.jit.script(graph)(x), graph(x))

@@ -21,10 +21,25 @@ from facula.ops.schemas import types as T
 __all__ = ["Subscripts"]
 
 
+def _as_slice(node: ast.expr) -> ast.expr:
+    """An index with `slice(a, b)` written as `a:b`: so does the code of traced graphs."""
+    if isinstance(node, ast.Tuple):
+        return ast.copy_location(ast.Tuple([_as_slice(e) for e in node.elts], node.ctx), node)
+    made = (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "slice"
+    )
+    if not made or not isinstance(node, ast.Call) or node.keywords or not 1 <= len(node.args) <= 3:
+        return node
+    parts = [None if isinstance(a, ast.Constant) and a.value is None else a for a in node.args]
+    lower, upper, step = [None, *parts, None] if len(parts) == 1 else [*parts, None][:3]
+    return ast.copy_location(ast.Slice(lower, upper, step), node)
+
+
 class Subscripts(Conditions):
     """The lowering of subscripts and comprehensions."""
 
     def _Subscript(self, node: ast.Subscript) -> Any:
+        node.slice = _as_slice(node.slice)
         thing = self.sugared(node.value)
         if isinstance(thing, Python):
             return self.wrap(self._python_item(thing.obj, node))
@@ -194,6 +209,7 @@ class Subscripts(Conditions):
 
     def store_subscript(self, target: ast.Subscript, given: Value) -> None:
         """`container[index] = value`."""
+        target.slice = _as_slice(target.slice)
         container = self.expression(target.value)
         kind = container.type
         if kind.kind == "Tensor":
