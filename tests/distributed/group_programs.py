@@ -49,12 +49,17 @@ def methods() -> Any:
     found["several"] = numbers(several)
     each = values(rank, 10 * rank)
     found["entries"] = numbers(group.allreduce_coalesced(each).get_future().wait())
+    twice = values(rank + 1) * 2  # the same tensor
+    found["twice"] = numbers(group.allreduce_coalesced(twice).get_future().wait())
+    coming = dist.all_reduce_coalesced(values(rank, 1), async_op=True)
+    found["future"] = numbers(facula.futures.wait_all([coming])[0])
     sent = values(rank, 5 + rank)
     group.broadcast(sent, options("BroadcastOptions", rootRank=1, rootTensor=1)).wait()
     found["broadcast"] = numbers(sent)
     lists = [values(-1, -1, -1, -1), values(-1, -1, -1, -1)]
-    group.allgather(lists, values(2 * rank, 2 * rank + 1)).wait()
-    found["gathered"] = numbers(lists)
+    found["gathered"] = numbers(
+        group.allgather(lists, values(2 * rank, 2 * rank + 1)).get_future().wait()
+    )
     rows = [values(-1, -1), values(-1, -1)]
     group.allgather_coalesced(rows, values(rank, rank + 7)).wait()
     found["rows"] = numbers(rows)

@@ -24,6 +24,7 @@ def test_methods_give_what_the_ranks_hold_together():
         assert found["sum"] == [[3.0]]
         assert found["several"] == [[11.0], [11.0]]  # the most of 0, 10, 1 and 11
         assert found["entries"] == [[1.0], [10.0]]
+        assert found["twice"] == [[3.0], [3.0]] and found["future"] == [[1.0], [2.0]]
         assert found["broadcast"] == [[6.0], [6.0]]
         assert found["gathered"] == [[[0.0], [1.0], [2.0], [3.0]]] * 2
         assert found["rows"] == [[[0.0], [7.0]], [[1.0], [8.0]]]

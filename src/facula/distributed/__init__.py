@@ -24,7 +24,7 @@ from facula.distributed.errors import (
     DistStoreError,
     QueueEmptyError,
 )
-from facula.distributed.group_calls import together as _together  # noqa: F401 - groups have their methods from it
+from facula.distributed.group_calls import allreduce as _allreduce  # noqa: F401 - groups have their methods from it
 from facula.distributed.messages import P2POp, batch_isend_irecv, irecv, isend, recv, send
 from facula.distributed.object_operations import (
     all_gather_object,

@@ -24,7 +24,6 @@ from facula.distributed.gloo_group import FakeProcessGroup, ProcessGroupGloo  # 
 from facula.distributed.group_tables import World, pg_group_ranks, pg_map, pg_names
 from facula.distributed.object_operations import _pickled, _unpickled
 from facula.distributed.operations import (
-    all_gather,
     all_gather_into_tensor,
     reduce_scatter_tensor,
 )
@@ -117,24 +116,25 @@ def all_gather_coalesced(
     output_tensor_lists: Sequence[Sequence[core.Tensor]], input_tensor_list: Sequence[core.Tensor],
     group: Any = None, async_op: bool = False,
 ) -> Any:  # fmt: skip
-    """Put each rank's list of tensors into the lists of all; with `async_op` a `Work` of the last of them.
+    """Put each rank's list of tensors into the lists of all; with `async_op` a future of the lists.
 
     Args:
         output_tensor_lists: a list for each rank, of tensors that are written to
         input_tensor_list: this rank's
     """
-    size = distributed.get_world_size(group)
-    if size < 0:
+    if _rank_not_in_group(group):
         return None
-    if len(output_tensor_lists) != size or any(
-        len(one) != len(input_tensor_list) for one in output_tensor_lists
-    ):
-        fail(ValueError, "all_gather_coalesced", f"{size} lists of {len(input_tensor_list)} tensors were required",
-             [len(one) for one in output_tensor_lists], hint="one list for each rank")  # fmt: skip
-    work = None
-    for number, mine in enumerate(input_tensor_list):
-        work = all_gather([one[number] for one in output_tensor_lists], mine, group, async_op)
-    return work
+    for one in output_tensor_lists:
+        if not isinstance(one, (list, tuple)):
+            fail(TypeError, "all_gather_coalesced", "a list of lists was required (Invalid function argument: "
+                 "output_tensor_lists should be a list of lists of tensors)", type(one).__name__,
+                 hint="one list for each rank")  # fmt: skip
+    found = default_group() if group is None else group
+    work = found.allgather_coalesced(output_tensor_lists, input_tensor_list)
+    if async_op:
+        return work.get_future()
+    work.wait()
+    return None
 
 
 def _rank_not_in_group(group: ProcessGroup | int | None) -> bool:

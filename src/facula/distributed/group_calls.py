@@ -20,8 +20,7 @@ from facula.distributed.group_methods import SERVED
 from facula.distributed.operations import _flat, _Targets
 from facula.distributed.options import _Options
 from facula.distributed.process_group import ProcessGroup
-from facula.distributed.types import Work
-from facula.namespaces.futures import Future, collect_all
+from facula.distributed.types import Work, together
 
 Tensor = core.Tensor
 Tensors = list[Tensor]
@@ -122,36 +121,17 @@ def allreduce_coalesced(group: ProcessGroup, tensors: Tensors, opts: Any) -> Wor
     op = "allreduce_coalesced"
     _some(tensors, op)
     for index, t in enumerate(tensors):
-        if t.dtype != tensors[0].dtype:
-            fail(RuntimeError, op, "one dtype was required (tensors must all have the same type)", t.dtype,
-                 hint="convert them to one dtype with .to()")  # fmt: skip
         if t.layout != tensors[0].layout:
             fail(RuntimeError, op, f"one layout was required (invalid tensor layout at index {index})", t.layout,
                  hint="to_dense() makes dense tensors")  # fmt: skip
+        if t.dtype != tensors[0].dtype:
+            fail(RuntimeError, op, "one dtype was required (tensors must all have the same type)", t.dtype,
+                 hint="convert them to one dtype with .to()")  # fmt: skip
     if tensors[0].layout != core.strided:
         fail(RuntimeError, op, "dense tensors were required (unsupported layout)", tensors[0].layout,
              hint="to_dense() makes dense tensors")  # fmt: skip
     with _within(group, opts):
-        return together(
-            [operations.all_reduce(t, opts.reduceOp, group, True) for t in tensors], tensors
-        )
-
-
-def together(works: Sequence[Any], tensors: Any) -> Work:
-    """The work that is done when all of these are."""
-    made = Future()
-
-    def ended(every: Future) -> None:
-        failed = [work.exception() for work in works if work.exception() is not None]
-        if failed:
-            made.set_exception(failed[0])
-        else:
-            made.set_result(tensors)
-
-    collect_all([work.get_future() for work in works])._when_done(ended)
-    work = Work.of_future(made)
-    work.default_seconds = max((one.default_seconds for one in works), default=work.default_seconds)
-    return work
+        return operations.reduced_together(tensors, opts.reduceOp, group)
 
 
 def broadcast(group: ProcessGroup, tensors: Tensors, opts: Any) -> Work:
@@ -213,7 +193,8 @@ def allgather(group: ProcessGroup, lists: list[Tensors], tensors: Tensors, opts:
                 for number, target in enumerate(wanted[x.size :]):
                     target.copy_(wanted[number % x.size])
 
-        return group.start("all_gather", run, [t for one in lists for t in one])
+        every = [t for one in lists for t in one]
+        return together([group.start("all_gather", run, every)], lists)
 
 
 def allgather_coalesced(

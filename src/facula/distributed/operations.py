@@ -26,6 +26,7 @@ from facula.distributed.sparse_sums import all_reduce_sparse, is_sparse
 from facula.distributed.stores import seconds_of
 from facula.distributed.types import ReduceOp, Work
 from facula.distributed.world import group_of
+from facula.ops.registry import F
 
 Tensor = core.Tensor
 P = ParamSpec("P")
@@ -212,7 +213,7 @@ def all_reduce_coalesced(
         tensors: this rank's, which are written to
         op: a `ReduceOp`: how tensors become one
         group: the ranks; None for all
-        async_op: whether a `Work` is given at once, to be waited for
+        async_op: whether a future of the tensors is given at once
 
     Example:
         >>> dist = facula.distributed
@@ -223,13 +224,32 @@ def all_reduce_coalesced(
         tensor([1., 1.])
         >>> dist.destroy_process_group()
     """
-    works = [all_reduce(t, op, group, async_op=True) for t in tensors]
+    _checked(tensors, "all_reduce_coalesced", "tensors")
+    found = group_of(group)
+    if found is None or not tensors:
+        return None
+    if any(t.dtype != tensors[0].dtype for t in tensors):
+        fail(TypeError, "all_reduce_coalesced", "tensors of one dtype were required (Invalid usage of tensors with "
+             "different dtypes)", [t.dtype for t in tensors], hint="convert them to one dtype with .to()")  # fmt: skip
+    work = reduced_together(list(tensors), op, found)
     if async_op:
-        return works[-1] if works else None
-    for work in works:
-        if work is not None:
-            work.wait()
+        return work.get_future()
+    work.wait()
     return None
+
+
+def reduced_together(tensors: list[Tensor], op: Any, group: ProcessGroup) -> Work:
+    """The work of one `all_reduce` of tensors of one dtype behind each other; one may stand in the list twice."""
+    _check_reduction(op, tensors[0])
+    group.engine.check("all_reduce", tensors)
+
+    def run(x: Exchange) -> None:
+        total = F.cat([_flat(t) for t in tensors])
+        x.all_reduce(total, op)
+        for t, part in zip(tensors, total.split([t.numel() for t in tensors]), strict=True):
+            fill(t, view_of(part))
+
+    return group.start("all_reduce", run, tensors)
 
 
 @_collective

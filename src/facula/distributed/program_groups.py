@@ -6,6 +6,7 @@ Keeps true: methods are called as PyTorch's functions call them: lists of tensor
 
 from __future__ import annotations
 
+import datetime
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -26,6 +27,10 @@ from facula.distributed.options import (
 from facula.distributed.process_group import ProcessGroup
 
 __all__ = ["called", "signature"]
+
+
+#: the time of a work that says itself how long it takes
+_WHATEVER = datetime.timedelta(0)
 
 
 def signature(function: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
@@ -158,5 +163,5 @@ def called(name: str, group: ProcessGroup, given: dict[str, Any]) -> Any:
     if given["async_op"]:
         return work
     if work is not None:
-        work.wait()
+        work.wait(_WHATEVER)
     return None

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import datetime
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core
 from facula.distributed.errors import DistBackendError
 from facula.distributed.stores import seconds_of
-from facula.namespaces.futures import Future
+from facula.namespaces.futures import Future, collect_all
 from facula.ops.registry import F
 
 Tensor = core.Tensor
@@ -190,3 +190,20 @@ class Work:
     def abort(self) -> None:
         """Stop waiting for it."""
         self.break_off(DistBackendError(f"[{self.name}] it was aborted"))
+
+
+def together(works: Sequence[Work], tensors: Any) -> Work:
+    """The work that is done when all of these are; its result are the tensors."""
+    made = Future()
+
+    def ended(_: Future) -> None:
+        failed = [error for work in works if (error := work.exception()) is not None]
+        if failed:
+            made.set_exception(failed[0])
+        else:
+            made.set_result(tensors)
+
+    collect_all([work.get_future() for work in works])._when_done(ended)
+    work = Work.of_future(made)
+    work.default_seconds = max((one.default_seconds for one in works), default=work.default_seconds)
+    return work
