@@ -7,7 +7,9 @@ Keeps true: an event has a code, the user's line, the cause and a rewrite; nothi
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from facula.core import logs
@@ -18,6 +20,28 @@ COUNTERS: collections.defaultdict[str, collections.Counter] = collections.defaul
 )
 #: callables that get every event
 LISTENERS: list[Callable[[Event], None]] = []
+#: callables that hear that a program begins, and has ended, to be captured and compiled: each gets a number
+ON_START: list[Callable[[int], None]] = []
+ON_END: list[Callable[[int], None]] = []
+_THREAD = threading.local()
+
+
+@contextlib.contextmanager
+def compiling() -> Iterator[None]:
+    """A block that captures and compiles; who listens hears of the outermost one."""
+    COUNTERS["frames"]["total"] += 1
+    number = COUNTERS["frames"]["total"]
+    outermost = not getattr(_THREAD, "compiling", False)
+    _THREAD.compiling = True
+    try:
+        for listener in list(ON_START) if outermost else ():
+            listener(number)
+        yield
+    finally:
+        if outermost:
+            _THREAD.compiling = False
+            for listener in list(ON_END):
+                listener(number)
 
 
 class Event(NamedTuple):

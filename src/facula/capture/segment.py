@@ -27,7 +27,7 @@ from facula.capture.errors import (
     TorchDynamoException,
     Unsupported,
 )
-from facula.capture.events import COUNTERS, Event, happened
+from facula.capture.events import COUNTERS, Event, compiling, happened
 from facula.capture.faults import fault, suppressed
 from facula.capture.frames import UNBOUND, Frame, Returned
 from facula.capture.framework_rules import Uninitialised
@@ -86,7 +86,8 @@ def capture(place: Any, function: Callable[..., Any], values: list[Any]) -> Entr
     """Capture and compile the segment that starts at a place for a state; None where that failed,
     and `suppress_errors` lets the program go on."""
     try:
-        return _captured(place, function, values)
+        with compiling():
+            return _captured(place, function, values)
     except (TorchDynamoException, ConstraintViolationError) as error:
         if not isinstance(error, InternalTorchDynamoError):
             raise
@@ -109,7 +110,6 @@ def _captured(place: Any, function: Callable[..., Any], values: list[Any]) -> En
     stop: int | None = None
     reason: Break | None = None
     static, may_assume = False, True
-    COUNTERS["frames"]["total"] += 1
     for _ in range(100):
         session = place.session
         world = Symbolic(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from facula.capture.errors import InvalidBackend
+from facula.capture.errors import InvalidBackend, TorchDynamoException
 from facula.capture.handed_on import handed_on
 from facula.core.errors import fail
 
@@ -23,6 +23,7 @@ _TAGS: dict[str, tuple[str, ...]] = {}
 _OWN: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "inductor": ("facula.compiler.backend", "compile_fx", ()),
     "eager": ("facula.compiler.backends", "eager", ("debug",)),
+    "eager_noexcept": ("facula.compiler.backends", "eager_noexcept", ("debug",)),
     "aot_eager": ("facula.lower.aot.backend", "aot_eager", ("debug",)),
     "aot_eager_decomp_partition": ("facula.lower.aot.backend", "aot_eager", ("debug",)),
     "aot_eager_default_partitioner": (
@@ -31,11 +32,27 @@ _OWN: dict[str, tuple[str, str, tuple[str, ...]]] = {
         ("debug",),
     ),
 }
+#: those of them that run the captured graph itself, for whatever sizes
+_AS_CAPTURED = ("eager", "eager_noexcept")
 
 
 def eager(graph_module: Any, example_inputs: Sequence[Any], **options: object) -> Any:
     """Runs the captured graph as it is."""
     return graph_module.forward
+
+
+def eager_noexcept(graph_module: Any, example_inputs: Sequence[Any], **options: object) -> Any:
+    """Runs the captured graph as it is; what it raises is an error of the compiler."""
+
+    def inner(*args: Any) -> Any:
+        try:
+            return graph_module(*args)
+        except Exception as error:
+            raise TorchDynamoException(
+                "[eager_noexcept] a graph that runs was required: got an unexpected exception when running it"
+            ) from error
+
+    return inner
 
 
 def register_backend(
@@ -83,7 +100,7 @@ def list_backends(exclude_tags: Sequence[str] | None = ("debug", "experimental")
 def specialises(backend: str | Backend) -> bool:
     """Whether a backend compiles for the sizes of its example inputs only."""
     if isinstance(backend, str):
-        return backend in _OWN and backend != "eager"
+        return backend in _OWN and backend not in _AS_CAPTURED
     return bool(getattr(backend, "specialises", False))
 
 
@@ -132,5 +149,5 @@ def lookup_backend(backend: str | Backend) -> Backend:
             )
         module, function, tags = _OWN[backend]
         found = getattr(import_module(module), function)
-        register_backend(found if backend == "eager" else _for_handed_on(found), backend, tags)
+        register_backend(found if backend in _AS_CAPTURED else _for_handed_on(found), backend, tags)
     return _BACKENDS[backend]

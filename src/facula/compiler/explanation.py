@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 from facula.capture.driver import Session
-from facula.capture.events import Event
+from facula.capture.events import LISTENERS, Event
 from facula.compiler.api import compile_with, listening
+from facula.compiler.backends import lookup_backend
 
 
 @dataclasses.dataclass
@@ -52,6 +54,7 @@ class ExplainOutput:
             f"Graph Count: {self.graph_count}\nGraph Break Count: {self.graph_break_count}\n"
             f"Op Count: {self.op_count}\n"
         )
+        text += "Break Reasons:\n"
         for n, reason in enumerate(self.break_reasons, 1):
             text += f"Break Reason {n}:\n  {reason}\n"
         for n, ops in enumerate(self.ops_per_graph, 1):
@@ -99,6 +102,60 @@ def explain(function: Callable[..., Any], *args: object, **kwargs: object) -> An
         return _output(graphs, events, session, time.perf_counter() - start)
 
     return run
+
+
+class ExplainWithBackend:
+    """A backend that explains what another one is given: ``compile(f, backend=ExplainWithBackend("inductor"))``.
+
+    Args:
+        backend: the other one, or its name
+
+    Example:
+        >>> from facula._dynamo.backends.debugging import ExplainWithBackend
+        >>> explained = ExplainWithBackend("eager")
+        >>> facula.compile(lambda x: x.sin() + 1, backend=explained)(facula.zeros(1))
+        tensor([1.])
+        >>> explained.output().graph_count, explained.output().op_count
+        (1, 2)
+    """
+
+    def __init__(self, backend: str | Callable[..., Any]) -> None:
+        self.backend = lookup_backend(backend)
+        self.graphs: list[Any] = []
+        self.breaks = _latest_breaks()
+        self.start = time.perf_counter()
+
+    def __call__(self, gm: Any, example_inputs: Any) -> Any:
+        """Note a graph, and hand it on."""
+        self.graphs.append(gm)
+        return self.backend(gm, example_inputs)
+
+    def output(self) -> ExplainOutput:
+        """What was found so far."""
+        session = Session(self.backend)
+        return _output(self.graphs, self.breaks, session, time.perf_counter() - self.start)
+
+
+def _latest_breaks() -> list[Event]:
+    """A list that gets every event from now on, as long as somebody holds it."""
+    events = _Events()
+    reference = weakref.ref(events)
+
+    def listen(event: Event) -> None:
+        held = reference()
+        if held is None:
+            LISTENERS.remove(listen)
+        else:
+            held.append(event)
+
+    LISTENERS.append(listen)
+    return events
+
+
+class _Events(list[Event]):
+    """A list that may be referred to weakly."""
+
+    __slots__ = ("__weakref__",)
 
 
 def _output(graphs: list, events: list[Event], session: Session, seconds: float) -> ExplainOutput:

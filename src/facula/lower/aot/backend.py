@@ -35,9 +35,12 @@ def aot_autograd(**kwargs: object) -> AotAutograd:
 
 
 def aot_eager(
-    gm: GraphModule, fake_tensor_inputs: Sequence[Any], **kwargs: Any
+    gm: GraphModule,
+    fake_tensor_inputs: Sequence[Any],
+    options: dict[str, Any] | None = None,
+    **kwargs: Any,
 ) -> Callable[..., Any]:
-    """The backend that makes flat graphs and runs them operator by operator."""
+    """The backend that makes flat graphs and runs them operator by operator; it has no `options`."""
     return aot_module_simplified(
         gm,
         fake_tensor_inputs,
@@ -48,7 +51,10 @@ def aot_eager(
 
 
 def aot_eager_default_partitioner(
-    gm: GraphModule, fake_tensor_inputs: Sequence[Any], **kwargs: Any
+    gm: GraphModule,
+    fake_tensor_inputs: Sequence[Any],
+    options: dict[str, Any] | None = None,
+    **kwargs: Any,
 ) -> Callable[..., Any]:
     """As `aot_eager`, saving everything that the backward reads."""
     return aot_module_simplified(gm, fake_tensor_inputs, fw_compiler=nop, **kwargs)

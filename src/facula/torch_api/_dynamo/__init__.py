@@ -20,6 +20,7 @@ from facula.compiler.optimized_module import OptimizedModule
 # PyTorch has this module with everything else; libraries read it without an import
 from .. import _custom_op
 from . import backends, compiled_autograd, config, eval_frame, exc, utils
+from .callback import callback_handler, on_compile_end, on_compile_start
 from .decorators import (
     mark_dynamic,
     mark_static,

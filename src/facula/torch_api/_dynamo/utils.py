@@ -41,7 +41,10 @@ def same(a: Any, b: Any, tol: float = 1e-4) -> bool:
     if any(arrays):
         return same(core.as_tensor(a), core.as_tensor(b), tol)
     if isinstance(a, core.Tensor):
+        b = core.as_tensor(b, dtype=a.dtype).expand(a.shape) if isinstance(b, (int, float)) else b
         return a.shape == b.shape and bool(F.allclose(a, b, rtol=tol, atol=tol, equal_nan=True))
+    if type(a) is type(b) and type(a).__eq__ is object.__eq__ and hasattr(a, "__dict__"):
+        return a is b or same(vars(a), vars(b), tol)  # objects that say nothing of equality
     return a == b
 
 
