@@ -30,6 +30,13 @@ def test_beginnings_and_ends(heard):
     assert heard[0][1] != heard[2][1]
 
 
+def test_functions_without_arguments(heard):
+    on_compile_start(lambda: heard.append("plain start"))
+    on_compile_end(lambda: heard.append("plain end"))
+    facula.compile(lambda x: x.cos(), backend="eager")(facula.ones(2))
+    assert heard[1::2] == ["plain start", "plain end"]
+
+
 @pytest.mark.breaks("explicit")
 def test_each_part_of_a_program_is_announced(heard):
     def program(x):

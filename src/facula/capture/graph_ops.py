@@ -279,6 +279,12 @@ class GraphOps(Part):
             said = self.overridden(run, args, kwargs, _shown(target))
             if said is not NotImplemented:
                 return said
+        return self._record_plain(op, target, run, args, kwargs)
+
+    def _record_plain(
+        self, op: str, target: Any, run: Callable, args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        """A call that no mode and no class has its own idea of."""
         definition = _definition_of(target)
         if definition is not None and definition.numbers:
             args, kwargs = self._numbers_read(definition, args, kwargs)
@@ -305,9 +311,8 @@ class GraphOps(Part):
         if not _has_tensor(result) and target is not operator.setitem and result is not None:
             return self._plain_result(result, target)
         known = self.by_fake.get(id(result))
-        if core.get_default_dtype() is not self.start_dtype and isinstance(result, core.Tensor):
-            if _leaves_dtype(target, definition, len(args), words):
-                words["dtype"] = result.dtype, result.dtype
+        if core.get_default_dtype() is not self.start_dtype:
+            _name_dtype(target, definition, result, len(args), words)
         node = self._new_node(
             op, target, tuple(p[0] for p in pairs), {k: v[0] for k, v in words.items()}, result
         )
@@ -531,15 +536,20 @@ def _definition_of(target: Any) -> Definition | None:
     return target.definition if isinstance(target, core.Op) else None
 
 
-def _leaves_dtype(
-    target: Any, definition: Definition | None, count: int, words: dict[str, Any]
-) -> bool:
-    """Whether a call makes a tensor of no other one, and of the default dtype."""
+def _name_dtype(
+    target: Any, definition: Definition | None, result: Any, count: int, words: dict[str, Any]
+) -> None:
+    """The dtype of a tensor that is made of no other one, where the segment has changed the default."""
+    if "dtype" in words or not isinstance(result, core.Tensor):
+        return
     if definition is None:
-        return target is core.tensor and "dtype" not in words
-    parameters = definition.schema.parameters
-    names = [p.name for p in parameters[count:] if p.type == "dtype"]
-    return "dtype" in names and "dtype" not in words and parameters[0].type != "Tensor"
+        left = target is core.tensor
+    else:
+        parameters = definition.schema.parameters
+        names = [p.name for p in parameters[count:] if p.type == "dtype"]
+        left = "dtype" in names and parameters[0].type != "Tensor"
+    if left:
+        words["dtype"] = result.dtype, result.dtype
 
 
 def _shown(target: Any) -> str:

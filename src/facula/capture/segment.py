@@ -136,16 +136,20 @@ def _captured(place: Any, function: Callable[..., Any], values: list[Any]) -> En
         except Uninitialised as lazy:
             lazy.make()
             continue
-        at_break = reason if ending.kind == "suspend" else None
-        if at_break is not None:
-            _report(place, at_break)
-        entry = _compile(place, world, code)
-        entry.break_reason = at_break
-        COUNTERS["frames"]["ok"] += 1
-        return entry
+        return _finished(place, world, code, reason if ending.kind == "suspend" else None)
     raise InternalTorchDynamoError(
         f"[compile] a segment of {place.code.co_qualname} was required: got none in 100 attempts"
     )
+
+
+def _finished(place: Any, world: Symbolic, code: SegmentCode, at_break: Break | None) -> Entry:
+    """The segment of an attempt that went well, which may end at a break."""
+    if at_break is not None:
+        _report(place, at_break)
+    entry = _compile(place, world, code)
+    entry.break_reason = at_break
+    COUNTERS["frames"]["ok"] += 1
+    return entry
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -39,7 +40,7 @@ class CallbackArgs:
     compile_id: str
 
 
-Callback = Callable[[CallbackArgs], Any]
+Callback = Callable[..., Any]
 
 
 class CompilationCallbackHandler:
@@ -54,7 +55,10 @@ class CompilationCallbackHandler:
     @staticmethod
     def _tell(callbacks: list[Callback], number: int) -> None:
         for callback in list(callbacks):
-            callback(CallbackArgs(CallbackTrigger.DYNAMO, str(number)))
+            if inspect.signature(callback).parameters:
+                callback(CallbackArgs(CallbackTrigger.DYNAMO, str(number)))
+            else:
+                callback()  # as PyTorch up to 2.6 called it
 
     def register_start_callback(self, callback: Callback) -> Callback:
         """Have a function hear of every beginning."""
@@ -87,7 +91,7 @@ def on_compile_start(callback: Callback) -> Callback:
     """Has a function called whenever a program begins to be compiled; also a decorator.
 
     Args:
-        callback: of a `CallbackArgs`
+        callback: of a `CallbackArgs`, or of nothing
 
     Example:
         >>> from facula._dynamo import callback_handler, on_compile_start
@@ -106,7 +110,7 @@ def on_compile_end(callback: Callback) -> Callback:
     """Has a function called whenever a program has been compiled, or could not be; also a decorator.
 
     Args:
-        callback: of a `CallbackArgs`
+        callback: of a `CallbackArgs`, or of nothing
 
     Example:
         >>> from facula._dynamo import callback_handler, on_compile_end
