@@ -150,6 +150,7 @@ def test_repetition_leaves_nothing(action):
     assert memory < 1 << 20
 
 
+@pytest.mark.filterwarnings("ignore:.*will create a reference cycle")
 def test_create_graph_cycles_are_collected():
     """A gradient with history that is stored in its leaf is a cycle; collecting garbage frees it."""
     gc.collect()

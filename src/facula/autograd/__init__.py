@@ -292,6 +292,14 @@ def grad(
         )
     single = isinstance(inputs, (Tensor, graph.GradientEdge))
     input_tuple = (inputs,) if single else tuple(inputs)
+    if not input_tuple:
+        fail(
+            RuntimeError,
+            "grad",
+            "inputs",
+            got="`inputs` argument to `grad()` cannot be empty.",
+            hint="an iterator of parameters that was gone through is empty: make a list of it",
+        )
     output_tuple = _as_tuple(outputs)
     given = (None,) * len(output_tuple) if grad_outputs is None else _as_tuple(grad_outputs)
     grads = _make_gradients("grad", output_tuple, given, is_grads_batched)

@@ -86,6 +86,14 @@ class BackwardHookFunction(Function):
         return grads
 
 
+_INPUTS = "hook returned an invalid number of grad_input"
+_OUTPUTS = "pre hook returned an invalid number of grad_output"
+_NO_INPUTS = (
+    "[Module backward hook] Full backward hook is firing when gradients are computed with respect to module "
+    "outputs since no inputs require gradients.\nhint: call requires_grad_() on an input, or hook the outputs"
+)
+
+
 class BackwardHook:
     """Runs a module's full backward hooks once the gradients of a call's inputs and outputs are
     known.
@@ -109,14 +117,15 @@ class BackwardHook:
             full[index] = grad
         return tuple(full)
 
-    def _as_replacement(self, result: object, expected: int) -> tuple:
+    def _as_replacement(self, result: object, expected: int, kind: str) -> tuple:
         result = result if isinstance(result, tuple) else (result,)
         if len(result) != expected:
             core.errors.fail(
                 RuntimeError,
                 "Module backward hook",
                 f"a hook returns as many gradients as it was given, {expected}",
-                got=len(result),
+                got=f"{len(result)} (Backward {kind}, got {len(result)}, but expected {expected})",
+                hint="None stands for no gradient",
             )
         return result
 
@@ -148,7 +157,7 @@ class BackwardHook:
             for hook in self.user_hooks:
                 result = hook(self.module, replaced, self.grad_outputs)
                 if result is not None:
-                    replaced, changed = self._as_replacement(result, self.n_inputs), True
+                    replaced, changed = self._as_replacement(result, self.n_inputs, _INPUTS), True
             self.grad_outputs = None
             return tuple(replaced[i] for i in self.input_indices) if changed else None
 
@@ -169,10 +178,11 @@ class BackwardHook:
             for hook in self.user_pre_hooks:
                 result = hook(self.module, grads)
                 if result is not None:
-                    grads = self._as_replacement(result, self.n_outputs)
+                    grads = self._as_replacement(result, self.n_outputs, _OUTPUTS)
             self.grad_outputs = grads
             # no input asks for a gradient, so no later node can run the hooks
             if not self._input_node_made:
+                warnings.warn(_NO_INPUTS, stacklevel=5)
                 nothing = (None,) * max(self.n_inputs, 0)
                 for hook in self.user_hooks:
                     result = hook(self.module, nothing, grads)
@@ -181,7 +191,8 @@ class BackwardHook:
                             RuntimeError,
                             "Module backward hook",
                             "no replacement where no input of the module requires a gradient",
-                            got="a gradient",
+                            got="a gradient (Backward hook for Modules where no input requires gradient should "
+                            "always return None or None for all gradients.)",
                         )
                 self.grad_outputs = None
             return tuple(grads[i] for i in self.output_indices)

@@ -231,7 +231,7 @@ cdef class Run:
         if n.node_pre_hooks:
             for hook in list(n.node_pre_hooks.values()):
                 r = hook((g,))
-                if r is not None: g = r[0] if isinstance(r, tuple) else r
+                if r is not None: g = hooked(hook, (g,), r)[0]
         if self.captures is not None:
             self.capture(n, [g])
             if not self.accumulate or (self.selective and (<uintptr_t><PyObject *>n, 0) not in self.captures):
@@ -276,8 +276,7 @@ cdef class Run:
         if n.node_pre_hooks:
             for hook in list(n.node_pre_hooks.values()):
                 r = hook(tuple(gradients))
-                if r is not None:
-                    gradients = list(r) if isinstance(r, (tuple, list)) else [r]
+                if r is not None: gradients = hooked(hook, gradients, r)
         if self.captures is not None:
             self.capture(n, gradients)
         edges = edges_of(n)
@@ -292,8 +291,7 @@ cdef class Run:
             if n.node_hooks:
                 for hook in list(n.node_hooks.values()):
                     r = hook(tuple(results), tuple(gradients))
-                    if r is not None:
-                        results = list(r) if isinstance(r, (tuple, list)) else [r]
+                    if r is not None: results = hooked(hook, results, r)
         if not self.retain:
             release_saved(n)
         gradients = None
@@ -425,10 +423,43 @@ cdef object run_tensor_hooks(object hooks, object g):
     for hook in list(hooks.values()):
         r = hook(g)
         if r is not None:
-            if not isinstance(r, Tensor):
-                raise said(TypeError, "[hook] None or a tensor was required from a gradient hook: got " + type(r).__name__ + "\nhint: return the new gradient, or None to leave it as it is")
+            check_hooked(hook, g, r)
             g = r
     return g
+
+
+cdef int check_hooked(object hook, object old, object new) except -1:
+    """Raise where a hook's gradient cannot stand for the one that it was given."""
+    cdef Tensor x, y
+    name = getattr(hook, "__name__", type(hook).__name__)
+    if not isinstance(new, Tensor):
+        raise said(TypeError, "[hook] None or a tensor was required from a gradient hook: expected Variable, but hook returned '%s'"
+                              % type(new).__name__ + "\nhint: return the new gradient, or None to leave it as it is")
+    if old is None:
+        return 0
+    x, y = <Tensor>old, <Tensor>new
+    if (x.keys | y.keys) & (K_SLOW | K_META) or fk_tls_keys() & (K_DISPATCH | K_INTERPRETER):
+        return 0             # of a class or a transform, whose sizes and dtypes are its own business
+    if x.dt != y.dt:
+        raise said(RuntimeError, "[hook] a gradient of the same dtype was required: hook '%s' has changed the type of value (was %s got "
+                                 "%s)\nhint: convert it with .to(grad.dtype)" % (name, type_word(x), type_word(y)))
+    if not same_shape(x, y):
+        raise said(RuntimeError, "[hook] a gradient of the same shape was required: hook '%s' has changed the size of value: got %s for "
+                                 "%s\nhint: return a gradient of the shape that the hook was given"
+                                 % (name, list(make_size(y.nd, y.sh)), list(make_size(x.nd, x.sh))))
+    return 0
+
+
+cdef list hooked(object hook, object given, object back):
+    """The gradients that a node's hook gave back in the place of `given`, a tuple."""
+    name = getattr(hook, "__name__", type(hook).__name__)
+    if not isinstance(back, (tuple, list)):
+        raise said(TypeError, "[hook] a tuple of gradients was required: expected tuple, but hook returned '%s'" % type(back).__name__ +
+                              "\nhint: return as many gradients as the hook was given, or None")
+    if len(back) != len(given):
+        raise said(RuntimeError, "[hook] a gradient for each was required: hook '%s' has returned an incorrect number of values (got %d, but "
+                                 "expected %d)\nhint: None stands for no gradient" % (name, len(back), len(given)))
+    return list(back)
 
 
 cdef void anomaly_report(Node n) except *:
@@ -510,6 +541,7 @@ def run_backward(tuple tensors, tuple grads, bint retain_graph, bint create_grap
         result = BACKWARD[0](tensors, grads, retain_graph, create_graph, inputs, allow_unused, accumulate)
         if result is not NotImplemented:
             return result
+    if accumulate and create_graph and not inputs: warn_of_cycle()
     run.retain = retain_graph
     run.create_graph = create_graph
     run.accumulate = accumulate
@@ -583,9 +615,18 @@ def run_backward(tuple tensors, tuple grads, bint retain_graph, bint create_grap
         for i in range(len(inputs)):
             if run.captured[i] is None:
                 raise said(RuntimeError, "[grad] inputs that the outputs depend on were required: One of the differentiated Tensors "
-                                   "(input %d) appears to not have been used in the graph\nhint: pass allow_unused=True if "
-                                   "this is intended" % i)
+                                   "appears to not have been used in the graph. Set allow_unused=True if this is the desired "
+                                   "behavior.: the differentiated Tensor at index %d\nhint: materialize_grads=True gives zeros for it" % i)
     return tuple(run.captured)
+
+
+cdef int warn_of_cycle() except -1:
+    import warnings
+    warnings.warn("[backward] Using backward() with create_graph=True will create a reference cycle between the parameter and its "
+                  "gradient which can cause a memory leak.\nhint: autograd.grad() makes gradients without it, or set .grad to None "
+                  "after use", UserWarning, stacklevel=2)
+    return 0
+
 
 RUNS = thread_local()      # `stack`: this thread's backward runs under way, the innermost last
 

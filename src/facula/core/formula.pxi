@@ -12,6 +12,8 @@ cdef class Formula:
     cdef object function
     cdef list wants              # (code, argument index, name)
     cdef tuple tensor_args       # argument indices that hold tensors, in order
+    cdef tuple plain_args        # those of the others
+    cdef tuple plain_names
     cdef readonly bint multiple  # the function takes `grads`
     cdef dict kept_for           # argument index -> that of the argument whose gradient alone reads its elements
     cdef bint ties               # the gradients count as functions of the arguments though they do not read them
@@ -25,6 +27,8 @@ def make_formula(Op op, function):
     f.function = function
     f.wants = []
     f.tensor_args = tuple([i for i in range(op.nargs) if op.arguments[i].type <= T_OPERAND])
+    f.plain_args = tuple([i for i in range(op.nargs) if op.arguments[i].type > T_OPERAND])
+    f.plain_names = tuple([names[i] for i in f.plain_args])
     special = {"grad": F_GRAD, "grads": F_GRADS, "result": F_RESULT, "results": F_RESULTS, "needs": F_NEEDS,
                "result_meta": F_RESULT_META}
     code_object = function.__code__
@@ -102,7 +106,20 @@ cdef class FormulaState:
     cdef Node ties               # holds the edges of the arguments, for gradients that count as functions of them
     cdef list values
     cdef list lengths            # per tensor argument: -1 a tensor, else the length of a list
+    cdef tuple arguments         # those that are no tensors, in the order of `plain_args`
     cdef bint freed
+
+    @property
+    def plain(self):
+        """The arguments that are no tensors, by name."""
+        return dict(zip(self.formula.plain_names, self.arguments))
+
+    @property
+    def sizes(self):
+        """The shapes of the tensors that the formula reads no more of, by name."""
+        return dict([(name[:-5] if name[-5:] == "_meta" else name[:-6], tuple(v.shape) if code == F_META else tuple(v))
+                     for (code, a, name), v in zip(self.formula.wants, self.values)
+                     if code in (F_META, F_SHAPE) and v is not None and not (type(v) is tuple and code == F_META)])
 
     cdef void release(self):
         self.freed = True
@@ -165,6 +182,7 @@ cdef Node formula_node(Op op, tuple args, object result):
     s.formula = f
     s.values = []
     s.lengths = []
+    s.arguments = tuple([args[i] for i in f.plain_args])
     for a in f.tensor_args:
         v = args[a]
         if type(v) is tuple:
@@ -440,6 +458,7 @@ cdef int rebase(Tensor t, Node n) except -1:
         if t.hooks is not None and t.fn_ is None:
             t.hooks = None
         attach(t, n, 0)
+        if t.hooks is not None and t.retains_grad: keep_gradient(t)
         if t.views != NULL:
             wake_views(t)
         return 0
@@ -454,10 +473,12 @@ cdef int rebase(Tensor t, Node n) except -1:
     for i in range(1, len(inner)):
         set_edge(c, i, inner[i][0], inner[i][1])
     attach(b, c, 0)
+    if b.hooks is not None and b.retains_grad: keep_gradient(b)
     t.keys |= K_GRAD
     t.fn_ = None
     t.out_nr = 0
     refresh_view(t)
+    if t.hooks is not None and t.retains_grad: keep_gradient(t)
     if first:
         wake_views(b)
     return 0
@@ -707,15 +728,55 @@ cdef object node_call(Node n):
     return call
 
 
+cdef list saved_names(Node n):
+    """What `grad_fn._saved_...` can be asked for, as far as the names are those of arguments and results."""
+    cdef FormulaState s
+    cdef WideState wide
+    cdef list names = []
+    cdef int i
+    if n.extra is not None and type(n.extra) is FormulaState:
+        s = <FormulaState>n.extra
+        names = [name for code, a, name in s.formula.wants if code in (F_ARG, F_RESULT, F_ONE_RESULT)]
+        names += [a + "_sym_sizes" for a in s.sizes]
+        names += [a for a in s.plain if a not in names]
+    elif n.extra is not None and type(n.extra) is WideState:
+        wide = <WideState>n.extra
+        names = [<object>n.op.arguments[n.op.tensor_at[i]].name for i in range(n.op.ntensors) if wide.saved[i] is not None]
+        if wide.result is not None: names.append("result")
+    elif n.op is not None and n.op.kind == KIND_POINTWISE:
+        kept = (n.s0, n.s1, n.s2)
+        names = [<object>n.op.arguments[n.op.tensor_at[i]].name for i in range(min(n.op.ntensors, 3)) if kept[i] is not None]
+        if n.sr is not None: names.append("result")
+    return names
+
+
+cdef object saved_of_formula(Node n, FormulaState s, str name):
+    """A value that a formula's node kept; None where it has none of this name (`(value,)` else)."""
+    cdef int i
+    for i in range(len(s.formula.wants)):
+        if s.formula.wants[i][2] == name:
+            return (restore_value(s.values[i], n),)
+    if name.endswith("_sym_sizes") and name[:-10] in s.sizes:
+        return (s.sizes[name[:-10]],)
+    if name in s.plain:
+        return (s.plain[name],)
+    return None
+
+
+cdef Tensor saved_result_of(Node n):
+    """The result that a pointwise node kept, with its history."""
+    cdef Tensor r = saved_alias(saved_value(n, USE_RESULT, None))
+    r.fn_ = n; r.out_nr = 0; r.keys |= K_GRAD
+    return r
+
+
 cdef object saved_by_name(Node n, str name):
     """`grad_fn._saved_x`: what a node kept under an argument's name."""
     cdef WideState wide
     cdef int i
     if n.extra is not None and type(n.extra) is FormulaState:
-        s = <FormulaState>n.extra
-        for i in range(len(s.formula.wants)):
-            if s.formula.wants[i][2] == name:
-                return restore_value(s.values[i], n)
+        found = saved_of_formula(n, <FormulaState>n.extra, name)
+        if found is not None: return found[0]
     if n.extra is not None and type(n.extra) is WideState:
         wide = <WideState>n.extra
         if name == "result" and wide.result is not None:
@@ -724,8 +785,10 @@ cdef object saved_by_name(Node n, str name):
             if <object>n.op.arguments[n.op.tensor_at[i]].name == name and wide.saved[i] is not None:
                 return (<SavedTensor>wide.saved[i]).get(n)
     elif n.op is not None and n.op.kind == KIND_POINTWISE:
+        if n.freed and name in ["result", *[<object>n.op.arguments[n.op.tensor_at[i]].name for i in range(n.op.ntensors)]]:
+            raise_freed(n)
         if name == "result" and n.sr is not None:
-            return saved_value(n, USE_RESULT, None)
+            return saved_result_of(n)
         for i in range(n.op.ntensors):
             if <object>n.op.arguments[n.op.tensor_at[i]].name == name and i < 3:
                 return saved_value(n, i, None)

@@ -192,8 +192,8 @@ cdef int discover(object data, list shape, int depth, int *kind) except -1:
         raise said(TypeError, "[tensor] sequences of equal depth were required: not a sequence at depth %d (got %s)" % (depth, type(data).__name__) + "\nhint: all elements of a list must be numbers, or all of them lists")
     if data is True or data is False: k = KIND_BOOL
     elif isinstance(data, int): k = KIND_INT
-    elif isinstance(data, float): k = KIND_FLOAT
-    elif isinstance(data, complex): k = KIND_COMPLEX
+    elif type(data) is float or isinstance(data, float) and not hasattr(data, "dtype"): k = KIND_FLOAT
+    elif type(data) is complex or isinstance(data, complex) and not hasattr(data, "dtype"): k = KIND_COMPLEX
     elif hasattr(data, "dtype") and hasattr(data, "item"):
         code = data.dtype.str[1:]
         if code not in _TYPESTR:

@@ -230,6 +230,11 @@ def m_retain_grad(Tensor self):
         raise said(RuntimeError, "[retain_grad] a tensor that requires grad was required: can't retain_grad on Tensor that has requires_grad=False\nhint: call requires_grad_() on the leaves before it is computed")
     if self.fn_ is None or self.retains_grad:
         return
+    keep_gradient(self)
+
+
+cdef int keep_gradient(Tensor self) except -1:
+    """Hook a tensor that is no leaf, so that its gradient stays; after a write in place, that of what was written."""
     import weakref
     reference = weakref.ref(self)
 
@@ -237,8 +242,9 @@ def m_retain_grad(Tensor self):
         tensor = reference()
         if tensor is not None and grad is not None:
             tensor._grad = grad if tensor._grad is None else tensor._grad + grad
-    m_register_hook(self, keep)
-    self._retains_grad = True
+    if self.retains_grad: self._retains_grad.remove()
+    self._retains_grad = m_register_hook(self, keep)
+    return 0
 
 
 @_method

@@ -98,6 +98,9 @@ cdef class Node:
             return self.py.saved_tensors
         return tuple([t for t in (self.s0, self.s1, self.s2, self.sr) if t is not None])
 
+    def __dir__(self):
+        return [*object.__dir__(self), *["_saved_" + name for name in saved_names(self)]]
+
     def __getattr__(self, name):
         if name.startswith("_saved_"):
             return saved_by_name(self, name[7:])

@@ -630,6 +630,7 @@ cdef object reshape_inplace(Op op, tuple args, uint32_t k):
         formula_saved_result(n, r)
         bump(self)
         attach(self, n, 0)
+        if self.hooks is not None and self.retains_grad: keep_gradient(self)
     return self
 
 

@@ -260,6 +260,9 @@ cdef inline int compute_dtype(Op op, int common) except -1:
 
 
 cdef int raise_dtype(Op op, int dt) except -1:
+    if op.definition.refusal:
+        raise said(RuntimeError, "[%s] numbers were required: got %s (%s)\nhint: convert with .to(dtype) first"
+                                 % (op.name, (<dtype>DTYPES[dt]).name, op.definition.refusal))
     kinds = [w for w in ("bool", "int", "float", "complex") if op.mask & <int>_KIND_MASK[w]]
     raise said(NotImplementedError, "[%s] a tensor of kind %s was required: got %s (\"%s\" not implemented for '%s')\nhint: convert with "
                        ".to(dtype) first" % (op.name, " or ".join(kinds), (<dtype>DTYPES[dt]).name, op.name,

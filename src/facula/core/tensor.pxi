@@ -517,7 +517,7 @@ cdef class Tensor:
 
     @property
     def retains_grad(self):
-        return getattr(self, "_retains_grad", False)
+        return getattr(self, "_retains_grad", None) is not None
 
     def _backward_hooks_(self):
         return self.hooks

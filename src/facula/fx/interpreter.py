@@ -109,7 +109,12 @@ class Interpreter:
         text = f"While executing {node.format_node()}"
         if node.stack_trace:
             text += f"\nOriginal traceback:\n{node.stack_trace}"
-        error.add_note(text)
+        if isinstance(error, OSError | UnicodeError) or not (
+            error.args and isinstance(error.args[0], str)
+        ):
+            error.add_note(text)  # what it says is made of several parts
+            return
+        error.args = (f"{error.args[0]}\n\n{text}", *error.args[1:])
 
     def boxed_run(self, args_list: list[Any]) -> Any:
         """`run`, with a list of arguments that is emptied at once."""

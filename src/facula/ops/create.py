@@ -16,6 +16,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops.older_names import told
 from facula.ops.registry import F, composite
 from facula.ops.sparse_tensor import nothing
 
@@ -571,6 +572,12 @@ def arange(start, end, step, dtype, layout, device, pin_memory, requires_grad):
 )
 def range_closed(start, end, step, dtype, layout, device, pin_memory, requires_grad):
     """start, start + step, ... up to and including `end`; prefer `arange`."""
+    told(
+        "range",
+        "facula.range is deprecated and will be removed in a future release because its behavior is inconsistent with "
+        "Python's range builtin. Instead, use facula.arange",
+        "arange() leaves the end out",
+    )
     return finished(_arange("range", start, end, step, dtype, device, True), requires_grad)
 
 

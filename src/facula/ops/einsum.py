@@ -36,7 +36,7 @@ def _sublist_equation(operands: list[Any]) -> tuple[str, list[Any]]:
                     ValueError,
                     "einsum",
                     "subscripts in [0, 52) were required",
-                    n,
+                    f"{n} (einsum(): subscript in subscript list is not within the valid range [0, 52))",
                     hint="0 to 25 stand for A to Z, 26 to 51 for a to z",
                 )
         return result
@@ -58,7 +58,7 @@ def _subscripts(text: str, what: str) -> list[str]:
                 fail(
                     RuntimeError,
                     "einsum",
-                    f"{what}: found '.' that is not part of a single ellipsis",
+                    f"{what}: found '.' for {what} for which an ellipsis was already found",
                     text,
                     hint="an ellipsis is three dots, once: '...ij,...jk->...ik'",
                 )

@@ -18,6 +18,7 @@ from facula.ops import batch_forms, memory_order
 from facula.ops import index_launch as launch
 from facula.ops.create import common_dtype
 from facula.ops.memory_order import channels_last
+from facula.ops.older_names import told
 from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator
 
@@ -382,6 +383,12 @@ def meshgrid(tensors: tuple[Any, ...], indexing: str | None) -> Any:
     if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)):
         tensors = tuple(tensors[0])
     _check_grids(tensors, indexing)
+    if indexing is None:
+        told(
+            "meshgrid",
+            "facula.meshgrid: in an upcoming release, it will be required to pass the indexing argument.",
+            "indexing='ij' is what is done now",
+        )
     swap = indexing == "xy" and len(tensors) > 1
     if swap:
         tensors = (tensors[1], tensors[0], *tensors[2:])

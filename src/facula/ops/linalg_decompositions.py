@@ -23,6 +23,7 @@ from facula.ops.linalg_launch import (
     like,
     real_dtype,
 )
+from facula.ops.older_names import in_favor_of
 from facula.ops.registry import F, composite
 
 #: PyTorch's functions take their first matrix as `input` too
@@ -180,6 +181,7 @@ def linalg_qr(A, mode):  # noqa: N803
 @composite("qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)")
 def qr(self, some):
     """As `linalg.qr`, reduced or complete."""
+    in_favor_of("qr", "linalg.qr", "some=False is mode='complete'")
     return tuple(F.linalg_qr(self, "reduced" if some else "complete"))
 
 
@@ -342,12 +344,16 @@ def linalg_matrix_rank(A, atol, rtol, hermitian):  # noqa: N803
 
 
 @composite(
-    "linalg_pinv(Tensor A, *, any atol=None, any rtol=None, bool hermitian=False) -> Tensor",
+    "linalg_pinv(Tensor A, any rcond=None, bool hermitian=False, *, any atol=None, any rtol=None) -> Tensor",
     names=("linalg.pinv",),
-    keyword_aliases=_FIRST | {"rcond": "rtol"},
+    keyword_aliases=_FIRST,
 )
-def linalg_pinv(A, atol, rtol, hermitian):  # noqa: N803
-    """Moore and Penrose's inverse; singular values up to max(atol, rtol * largest) count as zero."""
+def linalg_pinv(A, rcond, hermitian, atol, rtol):  # noqa: N803
+    """Moore and Penrose's inverse; singular values up to max(atol, rtol * largest) count as zero.
+
+    rcond: the older name of rtol, as in NumPy.
+    """
+    rtol = rcond if rtol is None else rtol
     check_matrix("linalg.pinv", A)
     check_kind("linalg.pinv", A)
     if hermitian:

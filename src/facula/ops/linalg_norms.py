@@ -119,7 +119,7 @@ def _check_order(op: str, ord: Any) -> None:
             RuntimeError,
             op,
             f"{op}: Order {ord} not supported.",
-            repr(ord),
+            f"{op} got an invalid norm type: {ord}" if op == "linalg.cond" else repr(ord),
             hint="take 'fro', 'nuc', 1, 2, inf or one of these numbers negative",
         )
 

@@ -22,6 +22,7 @@ from facula.ops.linalg_launch import (
     like,
 )
 from facula.ops.linalg_solve import check_pivot, solve_factored
+from facula.ops.older_names import in_favor_of
 from facula.ops.registry import F, composite
 
 #: PyTorch's functions take their first matrix as `input` too
@@ -63,6 +64,7 @@ def lu(A, pivot, get_infos):  # noqa: N803
     """The compact LU factorisation and its pivots; with `get_infos` its info in the place of
     errors.
     """
+    in_favor_of("lu", "linalg.lu_factor", "linalg.lu_factor_ex() gives info in the place of errors")
     found = F._lu_with_info(A, pivot, not get_infos)
     return found if get_infos else tuple(found[:2])
 
@@ -70,6 +72,7 @@ def lu(A, pivot, get_infos):  # noqa: N803
 @composite("cholesky(Tensor self, bool upper=False) -> Tensor")
 def cholesky(self, upper):
     """As `linalg.cholesky`."""
+    in_favor_of("cholesky", "linalg.cholesky", "it takes the same arguments, upper by name")
     check_numbers("cholesky", self)
     return F._linalg_cholesky(self, upper, "cholesky")[0]
 
@@ -114,7 +117,8 @@ def _check_rows(op: str, a: core.Tensor, b: core.Tensor) -> None:
             RuntimeError,
             op,
             f"{op}: Incompatible shapes of A and B for the equation AX = B",
-            f"{a.shape[-2]}x{a.shape[-1]} and {b.shape[-2]}x{b.shape[-1]}",
+            f"{a.shape[-2]}x{a.shape[-1]} and {b.shape[-2]}x{b.shape[-1]} (Incompatible matrix sizes for {op}: each A "
+            f"matrix is {a.shape[-1]} by {a.shape[-1]} but each b matrix is {b.shape[-2]} by {b.shape[-1]})",
             hint="every row of A and of B is one equation",
         )
 
@@ -226,6 +230,7 @@ def _check_solvable_dtype(op: str, x: core.Tensor) -> None:
 def triangular_solve(b, A, upper, transpose, unitriangular):  # noqa: N803
     """X with A X = B (A^T X = B with `transpose`) for triangular A, and a copy of A."""
     op = "triangular_solve"
+    in_favor_of(op, "linalg.solve_triangular", "it takes the matrix first, and upper by name")
     for name, x in (("b", b), ("A", A)):
         if x.dim() < 2:
             fail(
@@ -424,6 +429,7 @@ def lu_solve(b, LU_data, LU_pivots):  # noqa: N803
         tensor([[1.],
                 [1.]])
     """
+    in_favor_of("lu_solve", "linalg.lu_solve", "it takes the right-hand sides last")
     return F.linalg_lu_solve(LU_data, LU_pivots, b)
 
 

@@ -483,7 +483,8 @@ def mv(self, vec):
             RuntimeError,
             "mv",
             f"size mismatch: a vector of {self.shape[1]} was required",
-            vec.shape[0],
+            f"{vec.shape[0]} (size mismatch, got input ({self.shape[0]}), mat ({self.shape[0]}x{self.shape[1]}), "
+            f"vec ({vec.shape[0]}))",
             hint=f"self.mT takes vectors of {self.shape[0]}",
         )
     check_product_dtypes("mv", self, vec)

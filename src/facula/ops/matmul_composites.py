@@ -12,6 +12,7 @@ from facula import core
 from facula.core.errors import batch_hint, fail
 from facula.ops import index_launch as launch
 from facula.ops.matmul import check_product_dtypes
+from facula.ops.older_names import told
 from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite
 
@@ -55,7 +56,8 @@ def addmv(self, mat, vec, beta, alpha):
             RuntimeError,
             "addmv",
             "size mismatch: the matrix's columns must be as many as the vector's elements",
-            f"{list(mat.shape)} and {list(vec.shape)}",
+            f"{list(mat.shape)} and {list(vec.shape)} (size mismatch, got input ({self.numel()}), mat "
+            f"({mat.shape[0]}x{mat.shape[1]}), vec ({vec.shape[0]}))",
             hint=f"mat.mT takes vectors of {mat.shape[0]}",
         )
     if not (mat.dtype.is_floating_point or mat.dtype.is_complex):
@@ -201,7 +203,7 @@ def _contraction_dims(dims: Any, a: int, b: int) -> tuple[list[int], list[int]]:
                 RuntimeError,
                 "tensordot",
                 f"dims must be in [0, {min(a, b)}]",
-                dims,
+                f"tensordot expects dims {'>= 0' if dims < 0 else '< ndim_a or ndim_b'}, but got dims={dims}",
                 hint="dims counts the last dimensions of a and the first of b; 0 gives the outer "
                 "product",
             )
@@ -315,6 +317,12 @@ def bilinear(input1, input2, weight, bias):
 )
 def chain_matmul(matrices: tuple[Any, ...]) -> Any:
     """The product of a chain of matrices in the cheapest order."""
+    told(
+        "chain_matmul",
+        "facula.chain_matmul is deprecated and will be removed in a future release. "
+        "Use facula.linalg.multi_dot instead",
+        "linalg.multi_dot() takes the matrices as a list",
+    )
     if not matrices:
         fail(
             RuntimeError,
@@ -410,13 +418,20 @@ def _unequal(difference: core.Tensor) -> Any:
     return (difference != 0).to(difference.dtype).sum(-1) + (difference * 0).sum(-1)
 
 
+def _what_points_lack(x1: Any, x2: Any) -> str:
+    for name, x in (("X1", x1), ("X2", x2)):
+        if x.dim() < 2:
+            return f"cdist only supports at least 2D tensors, {name} got: {x.dim()}D"
+    return f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}"
+
+
 def _check_points(x1: Any, x2: Any, p: float) -> None:
     if x1.dim() < 2 or x2.dim() < 2 or x1.shape[-1] != x2.shape[-1]:
         fail(
             RuntimeError,
             "cdist",
             "two tensors of 2 or more dimensions with as many columns were required",
-            f"{list(x1.shape)} and {list(x2.shape)}",
+            f"{list(x1.shape)} and {list(x2.shape)} ({_what_points_lack(x1, x2)})",
             hint="every row is a point; x[None] makes one of a vector",
         )
     if p < 0:
@@ -452,7 +467,7 @@ def cdist(x1, x2, p, compute_mode):
             ValueError,
             "cdist",
             "a known compute_mode was required",
-            compute_mode,
+            f"{compute_mode} is not a valid value for compute_mode",
             hint="leave compute_mode out to have it chosen",
         )
     by_product = compute_mode in (1, "use_mm_for_euclid_dist") or (

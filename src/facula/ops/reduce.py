@@ -14,6 +14,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.ops import reduce_launch as launch
+from facula.ops.older_names import told
 from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator
 
@@ -375,6 +376,13 @@ def _real_spread(
     correction: float,
 ) -> None:
     dims = launch.wrap_dims(kernel, dim, self.dim())
+    if outs[0].numel() and self.numel() // outs[0].numel() <= correction:
+        told(
+            kernel,
+            f"{kernel}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
+            "(input numel divided by output numel).",
+            "correction=0 divides by the number of elements",
+        )
     launch.run_reduction(kernel, outs, self, dims, (float(correction),))
     if not _squares_fit(outs[0], self, kernel.startswith("std"), correction):
         wide = tuple(core.empty(out.shape, dtype=core.float64) for out in outs)

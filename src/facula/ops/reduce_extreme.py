@@ -19,10 +19,10 @@ from facula.ops.registry import F, composite, operator, return_type_of
 def _check(op: str, self: core.Tensor) -> None:
     if self.dtype.is_complex:
         fail(
-            RuntimeError,
+            NotImplementedError,
             op,
             f"{op}: a real dtype (complex numbers have no order)",
-            self.dtype,
+            f"{op}(): does not support complex input; \"{op}\" not implemented for '{self.dtype.type_word}'",
             hint="x.abs() and x.real are ordered",
         )
     core.refuse_unsigned(op, self)

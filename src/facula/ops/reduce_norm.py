@@ -196,7 +196,7 @@ def norm(self, p, dim, keepdim, dtype):
             RuntimeError,
             "norm",
             "p as a number, 'fro' or 'nuc'",
-            repr(p),
+            f"{p!r} (linalg.matrix_norm: Order {p} not supported.)",
             hint="p=2 is the Euclidean norm",
         )
     if isinstance(dim, int):

@@ -127,6 +127,8 @@ class Pointwise(Definition):
     strict: tuple[str, ...] = ()
     #: whether one bool among the operands is an error, where others would be promoted
     refuses_bools: bool = False
+    #: what PyTorch says of numbers that are not taken, where that is more than that there is no kernel
+    refusal: str = ""
     #: whether integer divisors of zero are refused
     nonzero_divisor: bool = False
     #: whether negative exponents of integers are refused

@@ -12,6 +12,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.ops import index_launch as launch
+from facula.ops.older_names import told
 from facula.ops.reduce_launch import reduced_shape, wrap_dim
 from facula.ops.registry import F, composite
 
@@ -115,6 +116,12 @@ def cov(self, correction, fweights, aweights):
         norm = total - correction * (weights * aweights).sum() / total
     else:
         norm = total - correction
+    if not isinstance(norm, core.Tensor) and norm <= 0:
+        told(
+            "cov",
+            "cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.",
+            "correction=0 divides by the number of observations",
+        )
     norm = norm.clamp(min=0) if isinstance(norm, core.Tensor) else max(norm, 0)
     centred = x - mean
     weighted = centred if weights is None else centred * weights
@@ -188,6 +195,12 @@ def cross(self, other, dim):
                 hint="the product is defined for vectors of three numbers only",
             )
         dim = found[0]
+        told(
+            "cross",
+            "Using facula.cross without specifying the dim arg is deprecated. Please either pass the dim explicitly or "
+            "simply use facula.linalg.cross.",
+            "linalg.cross() takes the last dimension",
+        )
     return _cross("linalg.cross", self, other, dim)
 
 

@@ -5,6 +5,8 @@ and runs no code, and saving to a path leaves the old file or the whole new one.
 """
 
 from facula.serialization.checkpoint import load, save
+from facula.serialization.legacy import MAGIC as MAGIC_NUMBER
+from facula.serialization.legacy import PROTOCOL as PROTOCOL_VERSION
 from facula.serialization.locations import (
     DEFAULT_PROTOCOL,
     FILE_LIKE,
@@ -31,11 +33,19 @@ from facula.serialization.rebuild import (
     safe_globals,
 )
 
+
+class SourceChangeWarning(Warning):
+    """That the source of a saved class is another now; files here hold no source, so nothing warns."""
+
+
 __all__ = [
     "DEFAULT_PROTOCOL",
     "FILE_LIKE",
     "LoadEndianness",
+    "MAGIC_NUMBER",
     "MAP_LOCATION",
+    "PROTOCOL_VERSION",
+    "SourceChangeWarning",
     "add_safe_globals",
     "clear_safe_globals",
     "default_restore_location",

@@ -153,7 +153,7 @@ def _damaged(got: str) -> NoReturn:
     fail(
         RuntimeError,
         "load",
-        "a complete checkpoint archive was required",
+        "a complete checkpoint archive was required (PytorchStreamReader failed reading zip archive)",
         got=got,
         hint="the file is truncated or damaged; fetch or save it again",
     )

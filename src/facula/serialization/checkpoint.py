@@ -6,6 +6,7 @@ storages shared before are shared after; loading makes data and never runs code;
 whole or the old one.
 """
 
+import contextlib
 import io
 import mmap as memory_map
 import os
@@ -22,7 +23,7 @@ from facula.serialization.files import (
     opened_for_reading,
     written_atomically,
 )
-from facula.serialization.legacy import read_legacy
+from facula.serialization.legacy import read_legacy, write_legacy
 from facula.serialization.locations import default_restore_location, unsaid_order
 from facula.serialization.pickle_writer import CheckpointPickler
 from facula.serialization.rebuild import StorageType, find, referenced
@@ -69,22 +70,18 @@ def save(
         >>> facula.load("weights.pt")
         {'w': tensor([1., 1.])}
     """
-    if not _use_new_zipfile_serialization:
-        fail(
-            RuntimeError,
-            "save",
-            "the format is the one since PyTorch 1.6",
-            got="the older one",
-            hint="leave _use_new_zipfile_serialization out",
-        )
     if not is_path(f) and not hasattr(f, "write"):
         fail(
             AttributeError,
             "save",
             "a path or a binary file object is required",
-            got=type(f).__name__,
+            got=f"{type(f).__name__} (expected 'f' to be string, path, or a file-like object with a 'write' attribute)",
             hint="open(path, 'wb') gives a file object",
         )
+    if not _use_new_zipfile_serialization:
+        with written_atomically(f) if is_path(f) else contextlib.nullcontext(f) as stream:
+            write_legacy(stream, obj, pickle_protocol)
+        return
     body = io.BytesIO()
     pickler = CheckpointPickler(body, pickle_protocol)
     pickler.dump(obj)
@@ -127,7 +124,7 @@ def _check_load_arguments(
             ValueError,
             "load",
             "mmap=True needs a path",
-            got=type(f).__name__,
+            got=f"{type(f).__name__} (f must be a file path in order to use the mmap argument)",
             hint="pass the path of the file, or mmap=False",
         )
     if weights_only and pickle_module is not None:
@@ -135,7 +132,8 @@ def _check_load_arguments(
             RuntimeError,
             "load",
             "no pickle module beside weights_only=True",
-            got=getattr(pickle_module, "__name__", str(pickle_module)),
+            got=f"{getattr(pickle_module, '__name__', pickle_module)} (Can not safely load weights when explicit "
+            "pickle_module is specified)",
             hint="leave pickle_module out: it changes nothing, since loading never runs code",
         )
 
@@ -191,7 +189,8 @@ def load(
                 RuntimeError,
                 "load",
                 "mmap=True needs the format since PyTorch 1.6",
-                got="another",
+                got="another (mmap can only be used with files saved with "
+                "`torch.save(_use_new_zipfile_serialization=True)`)",
                 hint="facula.save(facula.load(path), path) writes the present format",
             )
         _check_head(head)

@@ -124,7 +124,7 @@ def opened_for_reading(file: Any, operation: str) -> Iterator[BinaryIO]:
             AttributeError,
             operation,
             "a path or a binary file object is required",
-            got=type(file).__name__,
+            got=f"{type(file).__name__} (You can only torch.load from a file that is seekable)",
             hint="open(path, 'rb') gives a file object",
         )
     if hasattr(file, "readinto") and hasattr(file, "seek") and _seekable(file):

@@ -1,22 +1,27 @@
 """Checkpoints from before PyTorch 1.6: pickles in a row, then the bytes of each storage.
 
-Takes a stream; gives the object.  Keeps true: the pickles go through the same reader and table as
-every other file; storages are filled only from bytes that are there.
+Takes a stream; gives the object, or writes one.  Keeps true: the pickles go through the same reader, writer and
+table as every other file; storages are filled only from bytes that are there; a stream that is read stands behind
+the checkpoint afterwards, where the next may begin.
 """
 
+import io
+import pickle
 import struct
 from typing import Any, BinaryIO, NoReturn
 
 from facula.core.errors import fail
 from facula.serialization import storages
+from facula.serialization.pickle_writer import CheckpointPickler
 from facula.serialization.rebuild import StorageType, find, referenced
 from facula.serialization.unpickle import DataUnpickler
 
-__all__ = ["MAGIC", "read_legacy"]
+__all__ = ["MAGIC", "PROTOCOL", "read_legacy", "write_legacy"]
 
 #: the number that opens such a file
 MAGIC = 0x1950A86A20F9469CFC6C
-_PROTOCOL = 1001
+#: the number of its version
+PROTOCOL = 1001
 _COUNT = struct.Struct("<q")
 
 
@@ -80,8 +85,8 @@ class _LegacyReader:
         part = storages.contents(whole)[begin : begin + size * kind.itemsize]
         return referenced(storages.from_buffer(part), kind)
 
-    def fill(self, keys: object, position: int) -> None:
-        """Reads the storages, in the order of `keys`."""
+    def fill(self, keys: object, position: int) -> int:
+        """Reads the storages, in the order of `keys`; gives the place behind them."""
         if not isinstance(keys, list) or set(keys) != set(self.found):
             _damaged("a list of storages that is not that of the pickle")
         for key in keys:
@@ -94,10 +99,12 @@ class _LegacyReader:
                 _damaged(f"the end of the file inside the storage {key}")
             storages.contents(self.found[key])[:] = self.data[position:end]
             position = end
+        return position
 
 
 def read_legacy(stream: BinaryIO, place: Any, encoding: str) -> Any:
     """The object of a stream-format checkpoint; `place` puts a storage on its device."""
+    begin = stream.tell()
     data = memoryview(stream.read())
     if not data:
         fail(
@@ -112,7 +119,7 @@ def read_legacy(stream: BinaryIO, place: Any, encoding: str) -> Any:
     if magic != MAGIC:
         _damaged("a pickle that does not begin with the format's number")
     protocol, position = reader.unpickle(position)
-    if protocol != _PROTOCOL:
+    if protocol != PROTOCOL:
         _damaged(f"protocol {protocol}")
     system, position = reader.unpickle(position)
     if not isinstance(system, dict) or not system.get("little_endian", True):
@@ -121,8 +128,50 @@ def read_legacy(stream: BinaryIO, place: Any, encoding: str) -> Any:
     first = position
     _, position = reader.unpickle(first)
     keys, position = reader.unpickle(position)
-    reader.fill(keys, position)
+    stream.seek(begin + reader.fill(keys, position))
     for key, made in reader.found.items():
         reader.found[key] = place(made, reader.locations[key])
     value, _ = reader.unpickle(first)
     return value
+
+
+class _LegacyPickler(CheckpointPickler):
+    """Names storages as the older files do: with the number of elements, of one dtype for each storage."""
+
+    def __init__(self, stream: BinaryIO, protocol: int) -> None:
+        super().__init__(stream, protocol)
+        self.widths: dict[str, int] = {}
+
+    def _reference(self, storage: Any, dtype: Any) -> tuple:
+        kind, name, key, location, count = super()._reference(storage, dtype)
+        width = storage.nbytes() // count if count else 1
+        if self.widths.setdefault(key, width) != width:
+            fail(
+                RuntimeError,
+                "save",
+                "one dtype for each storage was required",
+                got="Cannot save multiple tensors or storages that view the same data as different types",
+                hint="clone() one of them, or save in the present format",
+            )
+        return kind, name, key, location, count, None
+
+
+def write_legacy(stream: BinaryIO, obj: object, protocol: int) -> None:
+    """Writes an object as PyTorch did before 1.6."""
+    body = io.BytesIO()
+    pickler = _LegacyPickler(body, protocol)
+    pickler.dump(obj)
+    system = {
+        "protocol_version": PROTOCOL,
+        "little_endian": True,
+        "type_sizes": {"short": 2, "int": 4, "long": 4},
+    }
+    for opening in (MAGIC, PROTOCOL, system):
+        stream.write(pickle.dumps(opening, protocol=protocol))
+    stream.write(body.getbuffer())
+    keys = sorted(pickler.storages)
+    stream.write(pickle.dumps(keys, protocol=protocol))
+    for key in keys:
+        storage = pickler.storages[key]
+        stream.write(_COUNT.pack(storage.nbytes() // pickler.widths[key]))
+        stream.write(storages.contents(storage))

@@ -103,6 +103,18 @@ def location_tag(storage: core.UntypedStorage) -> str:
     return str(storage.device)
 
 
+def _what_is_missing(location: str) -> str:
+    """Why a storage cannot go where a file says, in the words that programs look for."""
+    kind = location.partition(":")[0]
+    if kind in ("cuda", "xpu", "mps"):
+        return (
+            f"Attempting to deserialize object on a {kind.upper()} device but torch.{kind}.is_available() is False. "
+            "If you are running on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map "
+            "your storages to the CPU."
+        )
+    return f"don't know how to restore data location of torch.storage.UntypedStorage (tagged with {location})"
+
+
 def default_restore_location(storage: core.UntypedStorage, location: str) -> Any:
     """A storage on the CPU, put where the word of a file says.
 
@@ -122,6 +134,6 @@ def default_restore_location(storage: core.UntypedStorage, location: str) -> Any
             RuntimeError,
             "load",
             "the device that the file names must be there",
-            got=f"{location} ({str(error).splitlines()[0]})",
+            got=f"{location} ({_what_is_missing(location)}; {str(error).splitlines()[0]})",
             hint="pass map_location='cpu'",
         )

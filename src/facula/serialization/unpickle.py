@@ -203,7 +203,8 @@ class DataUnpickler:
             self.kept.append(found)
             return found.target
         self.fail(
-            f"a pickle of tensors and plain data was required: got {module}.{name}",
+            f"a pickle of tensors and plain data was required: got {module}.{name} (Weights only load failed. "
+            f"Unsupported global: GLOBAL {module}.{name} was not an allowed global by default)",
             hint="loading never runs code. If you trust this class to be made from the file, "
             "call facula.serialization.add_safe_globals([the class]) first; otherwise save its "
             "state_dict() or a dict of plain values",

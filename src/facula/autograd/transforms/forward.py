@@ -137,7 +137,10 @@ def check_pair(op: str, x: Tensor, tangent: Tensor) -> None:
             RuntimeError,
             op,
             f"a tangent of shape {list(x.shape)} was required",
-            got=f"{list(tangent.shape)} (Expected tangent to have the same size as the primal)",
+            got=f"{list(tangent.shape)} (Expected tangent to have the same size as the primal; Trying to set a "
+            "forward gradient that has a different size than that of the "
+            f"original Tensor, this is not supported. Tensor is of size {list(x.shape)} while the given forward "
+            f"gradient is of size {list(tangent.shape)}.)",
             hint="facula.zeros_like(primal) has the size",
         )
     if not is_differentiable(x):

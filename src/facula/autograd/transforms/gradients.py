@@ -206,7 +206,8 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
                     RuntimeError,
                     "vjp",
                     f"a cotangent of shape {list(o.shape)} was required",
-                    got=list(c.shape),
+                    got=f"{list(c.shape)} (Mismatch in shape: grad_output[0] has a shape of {list(c.shape)} and "
+                    f"output[0] has a shape of {list(o.shape)})",
                     hint="facula.ones_like(output) has the shape",
                 )
         return recorded.structure.build(recorded.gradients(given, True))

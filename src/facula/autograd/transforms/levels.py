@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -163,7 +164,8 @@ class BatchedTensor(Tensor):
         )
 
     def __repr__(self) -> str:
-        return f"BatchedTensor(lvl={self.level}, bdim={self.batch_dim}, value={self.value!r})"
+        value = textwrap.indent(repr(self.value), "    ")
+        return f"BatchedTensor(lvl={self.level}, bdim={self.batch_dim}, value=\n{value}\n)"
 
     def __bool__(self) -> bool:
         return fail(

@@ -172,7 +172,7 @@ class Sequential(_ListOfModules):
                 ValueError,
                 "Sequential.__mul__",
                 "a positive factor",
-                got=other,
+                got=f"Non-positive multiplication factor {other} for {type(self)}",
                 hint="1 gives a copy",
             )
 
@@ -315,7 +315,7 @@ class ModuleList(_ListOfModules):
                 TypeError,
                 "ModuleList.extend",
                 "an iterable of modules",
-                got=type(modules).__name__,
+                got=f"ModuleList.extend should be called with an iterable, but got {type(modules).__name__}",
                 hint="append() adds a single module",
             )
         offset = len(self)
@@ -331,7 +331,7 @@ def _items_of(op: str, values: object) -> Iterable[tuple]:
             TypeError,
             op,
             "a mapping or an iterable of (key, value)",
-            got=type(values).__name__,
+            got=f"{op} should be called with an iterable of key/value pairs, but got {type(values).__name__}",
             hint="for example {'name': value}",
         )
     if isinstance(values, (OrderedDict, ModuleDict, ParameterDict, container_abcs.Mapping)):
@@ -343,7 +343,7 @@ def _items_of(op: str, values: object) -> Iterable[tuple]:
                 TypeError,
                 op,
                 f"a (key, value) pair at position {i}",
-                got=type(pair).__name__,
+                got=f"{op.split('.')[0]} update sequence element #{i} should be Iterable; is {type(pair).__name__}",
                 hint="for example [('name', value)]",
             )
         pair = tuple(pair)
@@ -352,7 +352,7 @@ def _items_of(op: str, values: object) -> Iterable[tuple]:
                 ValueError,
                 op,
                 f"two entries at position {i}",
-                got=f"length {len(pair)}",
+                got=f"{op.split('.')[0]} update sequence element #{i} has length {len(pair)}; 2 is required",
                 hint="for example [('name', value)]",
             )
         pairs.append(pair)

@@ -183,11 +183,17 @@ class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
                 KeyError,
                 op,
                 f'a {kind} name without "."',
-                got=repr(name),
+                got=f'{name!r} ({kind} name can\'t contain ".", got: {name})',
                 hint="names with dots are paths to members of members: replace the dot",
             )
         if name == "":
-            fail(KeyError, op, f"a {kind} name that is not empty", got="''", hint="give it a name")
+            fail(
+                KeyError,
+                op,
+                f"a {kind} name that is not empty",
+                got=f'{kind} name can\'t be empty string ""',
+                hint="give it a name",
+            )
         if hasattr(self, name) and name not in self.__dict__[f"_{kind}s"]:
             fail(
                 KeyError,
@@ -207,7 +213,8 @@ class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
                 TypeError,
                 "Module.register_buffer",
                 f"a Tensor or None for buffer '{name}'",
-                got=type(tensor).__name__,
+                got=f"cannot assign '{facula.typename(tensor)}' object to buffer '{name}' (torch Tensor or "
+                "None required)",
                 hint="facula.as_tensor(value) makes one",
             )
         for hook in _global_buffer_registration_hooks.values():
@@ -231,7 +238,8 @@ class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
                     TypeError,
                     op,
                     f"a Parameter or None for parameter '{name}'",
-                    got=type(param).__name__,
+                    got=f"cannot assign '{facula.typename(param)}' object to parameter '{name}' "
+                    "(torch.nn.Parameter or None required)",
                     hint="nn.Parameter(tensor) makes one",
                 )
             if param.grad_fn:
@@ -239,7 +247,7 @@ class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
                     ValueError,
                     op,
                     f"a leaf tensor for parameter '{name}'",
-                    got="a tensor computed from others",
+                    got=f"a tensor computed from others (Cannot assign non-leaf Tensor to parameter '{name}')",
                     hint="compute it from a parameter in forward() instead",
                 )
             for hook in _global_parameter_registration_hooks.values():
@@ -255,7 +263,7 @@ class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
                 TypeError,
                 op,
                 "a Module subclass",
-                got=type(module).__name__,
+                got=f"{facula.typename(module)} is not a Module subclass",
                 hint="pass an instance, as nn.ReLU(), not the class or a function",
             )
         if not isinstance(name, str):
@@ -263,7 +271,7 @@ class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
                 TypeError,
                 op,
                 "a str as the module name",
-                got=type(name).__name__,
+                got=f"module name should be a string. Got {facula.typename(name)}",
                 hint="str(name) makes one",
             )
         self._check_new_name(op, name, "module")
@@ -423,7 +431,7 @@ class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
                 ValueError,
                 op,
                 "a target that is not empty",
-                got="''",
+                got="'' (Cannot set the submodule without a target name!)",
                 hint="for example 'layers.0'",
             )
         if not isinstance(module, Module):
@@ -593,7 +601,7 @@ class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
                 ValueError,
                 "Module.train",
                 "mode to be a bool",
-                got=repr(mode),
+                got=f"{mode!r} (training mode is expected to be boolean)",
                 hint="call train(True), train(False) or eval()",
             )
         self.training = mode

@@ -231,7 +231,7 @@ class StateMixin:
                         RuntimeError,
                         "Module.state_dict",
                         "post-hooks that change the dictionary in place and return None",
-                        got=type(result).__name__,
+                        got=f"{type(result).__name__} (state_dict post-hook must return None)",
                         hint="change the dictionary that the hook gets, and return nothing",
                     )
             elif result is not None:
@@ -381,10 +381,12 @@ class StateMixin:
         for hook in self._load_state_dict_post_hooks.values():
             if hook(self, incompatible) is not None:
                 fail(
-                    RuntimeError,
+                    AssertionError,
                     "Module.load_state_dict",
                     "post-hooks that edit incompatible_keys in place and return None",
-                    got="a value",
+                    got="a value (Hooks registered with ``register_load_state_dict_post_hook`` are not "
+                    "expected to return new values, if incompatible_keys need to be modified, it should be "
+                    "done inplace.)",
                     hint="change the lists that the hook gets, and return nothing",
                 )
 

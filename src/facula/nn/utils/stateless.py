@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from facula import core
 from facula.core.errors import fail
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 
 __all__ = ["functional_call"]
+
+#: what stood under a name that the module does not have
+_ABSENT = object()
 
 
 def _tied_groups(module: Module) -> list[set[str]]:
@@ -65,7 +69,10 @@ def _place(module: Module, name: str, cache: dict[str, Any]) -> tuple[dict, str]
     for entries in (owner._parameters, owner._buffers):
         if leaf in entries:
             return entries, leaf
-    return None
+    return (
+        owner._buffers,
+        leaf,
+    )  # a name that the module does not have: a buffer as long as the call lasts
 
 
 @contextlib.contextmanager
@@ -75,34 +82,42 @@ def _swapped(
     full = _untie(module, given) if tie_weights else dict(given)
     cache: dict[str, Any] = {"": module}
     places = {name: _place(module, name, cache) for name in full}
-    unexpected = [name for name, place in places.items() if place is None]
-    if unexpected:
+    unexpected = [
+        name
+        for name, place in places.items()
+        if place is None or (strict and place[1] not in place[0])
+    ]
+    everything = {
+        *dict(module.named_parameters(remove_duplicate=False)),
+        *dict(module.named_buffers(remove_duplicate=False)),
+    }
+    missing = sorted(everything - full.keys()) if strict else []
+    if unexpected or missing:
+        found = [("Unexpected", sorted(unexpected)), ("Missing", missing)]
+        lists = [f"{word} key(s): {', '.join(map(repr, names))}." for word, names in found if names]
         fail(
             RuntimeError if strict else KeyError,
             "functional_call",
-            "names of the module's parameters and buffers",
-            got=f"unexpected key(s) {', '.join(unexpected)}",
+            "a value for every parameter and buffer"
+            if strict
+            else "names of the module's parameters and buffers",
+            got=f"Error(s) in reparametrizing for {type(module).__name__}: {' '.join(lists)}",
             hint="module.named_parameters() and module.named_buffers() list the names",
         )
-    if strict:
-        everything = {
-            *dict(module.named_parameters(remove_duplicate=False)),
-            *dict(module.named_buffers(remove_duplicate=False)),
-        }
-        missing = sorted(everything - full.keys())
-        if missing:
+    for value in full.values():
+        if value is not None and not isinstance(value, core.Tensor):
             fail(
-                RuntimeError,
+                TypeError,
                 "functional_call",
-                "a value for every parameter and buffer",
-                got=f"missing key(s) {', '.join(missing)}",
-                hint="pass strict=False to take the module's own for these",
+                "tensors for the names",
+                got=f"{value!r} is not an instance of facula.Tensor",
+                hint="facula.as_tensor(value) makes one",
             )
     saved = {}
     try:
         for name, value in full.items():
             entries, leaf = places[name]  # type: ignore[misc]
-            saved[name] = entries[leaf]
+            saved[name] = entries.get(leaf, _ABSENT)
             entries[leaf] = value
         yield
     finally:
@@ -111,7 +126,10 @@ def _swapped(
             entries, leaf = places[name]  # type: ignore[misc]
             if name in given and entries.get(leaf) is not given[name]:
                 given[name] = entries[leaf]  # replaced by the call: the caller's dictionary gets it
-            entries[leaf] = old
+            if old is _ABSENT:
+                del entries[leaf]
+            else:
+                entries[leaf] = old
 
 
 @contextlib.contextmanager

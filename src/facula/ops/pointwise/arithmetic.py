@@ -39,6 +39,8 @@ def add(x, y, *, alpha):
     dtypes="int float complex",
     prebuilt=({"alpha": RUNTIME},),
     refuses_bools=True,
+    refusal="Subtraction, the `-` operator, with two bool tensors is not supported. "
+    "Use the `^` or `logical_xor()` operator instead.",
     reference="numpy.subtract",
     shards="linear",
     wraps_numbers="right",
@@ -83,6 +85,8 @@ def mul(x, y):
     out_exact=True,
     names=functions_and_methods("neg", "negative"),
     dtypes="int float complex",
+    refusal="Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, "
+    "use the `~` or `logical_not()` operator instead.",
     reference="numpy.negative",
     shards="linear",
 )

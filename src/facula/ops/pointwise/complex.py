@@ -53,15 +53,12 @@ def conj(self):
     return F._conjugate(self) if self.is_complex() else self
 
 
-@composite(
-    "complex(Tensor real, Tensor imag) -> Tensor", names=("complex",), node="ComplexBackward0"
-)
-def complex(real, imag):
-    """``real + i imag`` from two real tensors of one dtype."""
+def _check_parts(op, real, imag, name):
+    """Raise unless two tensors are real numbers of one dtype."""
     if not {real.dtype, imag.dtype} <= {core.float16, core.float32, core.float64}:
         core.errors.fail(
             RuntimeError,
-            "complex",
+            op,
             "Expected both inputs to be Half, Float or Double tensors but got "
             f"{real.dtype.type_word} and {imag.dtype.type_word}",
             got=f"{real.dtype} and {imag.dtype}",
@@ -70,12 +67,20 @@ def complex(real, imag):
     if real.dtype != imag.dtype:
         core.errors.fail(
             RuntimeError,
-            "complex",
+            op,
             f"Expected object of scalar type {real.dtype.type_word} but got scalar type "
             f"{imag.dtype.type_word} for second argument",
             got=f"{real.dtype} and {imag.dtype}",
-            hint=cast_hint("imag", real.dtype),
+            hint=cast_hint(name, real.dtype),
         )
+
+
+@composite(
+    "complex(Tensor real, Tensor imag) -> Tensor", names=("complex",), node="ComplexBackward0"
+)
+def complex(real, imag):
+    """``real + i imag`` from two real tensors of one dtype."""
+    _check_parts("complex", real, imag, "imag")
     real, imag = F.broadcast_tensors([real, imag])
     return F.view_as_complex(F.stack([real, imag], -1))
 
@@ -88,4 +93,5 @@ def complex(real, imag):
 )
 def polar(abs, angle):
     """``abs * (cos(angle) + i sin(angle))``."""
+    _check_parts("polar", abs, angle, "angle")
     return F.complex(abs * F.cos(angle), abs * F.sin(angle))
