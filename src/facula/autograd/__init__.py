@@ -227,6 +227,30 @@ def backward(
     core.run_backward(outputs, grads, retain, create_graph, inputs_tuple, True, True)
 
 
+def _check_unused(allow_unused: bool | None, materialize_grads: bool) -> None:
+    if materialize_grads and allow_unused is False:
+        fail(
+            ValueError,
+            "grad",
+            (
+                "Expected allow_unused to be True or not passed when materialize_grads=True, "
+                "but got: allow_unused=False."
+            ),
+            hint="leave allow_unused out: materialize_grads=True implies it",
+        )
+
+
+def _check_inputs(input_tuple: tuple) -> None:
+    if not input_tuple:
+        fail(
+            RuntimeError,
+            "grad",
+            "inputs",
+            got="`inputs` argument to `grad()` cannot be empty.",
+            hint="an iterator of parameters that was gone through is empty: make a list of it",
+        )
+
+
 def grad(
     outputs: Any,
     inputs: Any,
@@ -265,16 +289,7 @@ def grad(
         >>> facula.autograd.grad(first, x)
         (tensor(18.),)
     """
-    if materialize_grads and allow_unused is False:
-        fail(
-            ValueError,
-            "grad",
-            (
-                "Expected allow_unused to be True or not passed when materialize_grads=True, "
-                "but got: allow_unused=False."
-            ),
-            hint="leave allow_unused out: materialize_grads=True implies it",
-        )
+    _check_unused(allow_unused, materialize_grads)
     outputs, inputs = _lasting(outputs), _lasting(inputs)
     if core.FUNCTION_MODES or _overridden(outputs, inputs):
         words = {"retain_graph": retain_graph, "create_graph": create_graph, "only_inputs": only_inputs,
@@ -292,14 +307,7 @@ def grad(
         )
     single = isinstance(inputs, (Tensor, graph.GradientEdge))
     input_tuple = (inputs,) if single else tuple(inputs)
-    if not input_tuple:
-        fail(
-            RuntimeError,
-            "grad",
-            "inputs",
-            got="`inputs` argument to `grad()` cannot be empty.",
-            hint="an iterator of parameters that was gone through is empty: make a list of it",
-        )
+    _check_inputs(input_tuple)
     output_tuple = _as_tuple(outputs)
     given = (None,) * len(output_tuple) if grad_outputs is None else _as_tuple(grad_outputs)
     grads = _make_gradients("grad", output_tuple, given, is_grads_batched)

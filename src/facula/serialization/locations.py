@@ -108,9 +108,9 @@ def _what_is_missing(location: str) -> str:
     kind = location.partition(":")[0]
     if kind in ("cuda", "xpu", "mps"):
         return (
-            f"Attempting to deserialize object on a {kind.upper()} device but torch.{kind}.is_available() is False. "
-            "If you are running on a CPU-only machine, please use torch.load with map_location=torch.device('cpu') to map "
-            "your storages to the CPU."
+            f"Attempting to deserialize object on a {kind.upper()} device but torch.{kind}.is_available() is "
+            "False. If you are running on a CPU-only machine, please use torch.load with "
+            "map_location=torch.device('cpu') to map your storages to the CPU."
         )
     return f"don't know how to restore data location of torch.storage.UntypedStorage (tagged with {location})"
 

@@ -75,13 +75,10 @@ def _place(module: Module, name: str, cache: dict[str, Any]) -> tuple[dict, str]
     )  # a name that the module does not have: a buffer as long as the call lasts
 
 
-@contextlib.contextmanager
-def _swapped(
-    module: Module, given: dict[str, Any], tie_weights: bool, strict: bool
-) -> Iterator[None]:
-    full = _untie(module, given) if tie_weights else dict(given)
-    cache: dict[str, Any] = {"": module}
-    places = {name: _place(module, name, cache) for name in full}
+def _check_names(
+    module: Module, full: dict[str, Any], places: dict[str, Any], strict: bool
+) -> None:
+    """Raise for names that have no place, for values that are no tensors, and where all are asked for and some lack."""
     unexpected = [
         name
         for name, place in places.items()
@@ -113,6 +110,16 @@ def _swapped(
                 got=f"{value!r} is not an instance of facula.Tensor",
                 hint="facula.as_tensor(value) makes one",
             )
+
+
+@contextlib.contextmanager
+def _swapped(
+    module: Module, given: dict[str, Any], tie_weights: bool, strict: bool
+) -> Iterator[None]:
+    full = _untie(module, given) if tie_weights else dict(given)
+    cache: dict[str, Any] = {"": module}
+    places = {name: _place(module, name, cache) for name in full}
+    _check_names(module, full, places, strict)
     saved = {}
     try:
         for name, value in full.items():
