@@ -94,7 +94,7 @@ def test_interpreter_runs_node_by_node_and_names_the_failing_one():
     assert facula.equal(Swapped(traced).run(x), 2 * x)
     with pytest.raises(TypeError) as caught:
         fx.Interpreter(traced).run(None)
-    assert "While executing %add" in caught.value.__notes__[0]
+    assert "While executing %add" in str(caught.value)
 
 
 def test_transformer_makes_a_module():
