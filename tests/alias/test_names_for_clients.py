@@ -189,3 +189,11 @@ def test_entries_of_vmap_have_one_kind():
 def test_inverse_transforms_in_pickles():
     made = pickle.loads(pickle.dumps(transforms.ExpTransform().inv))  # noqa: S301 - written here
     assert made(facula.tensor(1.0)).item() == 0.0
+
+
+def test_a_number_tells_tensors_apart():
+    """Libraries compare `_cdata` to see whether a parameter in a store is the module's own."""
+    layer = nn.Linear(2, 2)
+    weight = layer.weight
+    assert weight._cdata == layer.weight._cdata != layer.bias._cdata
+    assert weight._cdata != weight.detach()._cdata

@@ -323,6 +323,7 @@ def attach() -> None:
         "imag",
         property(lambda self: F.imag(self), _set_imag, doc="The imaginary part, a view."),
     )
+    put(Tensor, "_cdata", property(id, doc="A number that tells tensors apart while they live."))
     for method in _METHODS:
         put(Tensor, method.__name__, method)
     for name in _OF_QUANTIZED:
