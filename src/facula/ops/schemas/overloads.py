@@ -72,13 +72,7 @@ def schema_of(overload: OpOverload) -> FunctionSchema:
     written = isinstance(overload._op, core.InplaceOp) or overload._opname.endswith("_")
     given = getattr(definition, "given_schema", "")
     if given:  # a program's own operator has the schema that the program gave it
-        # lazily: few programs define operators by their text
-        from facula.ops.schemas.reading import parse_schema
-
-        read = parse_schema(f"{overload._qualified_op_name}{given}")
-        return FunctionSchema(
-            overload._qualified_op_name, name, read.arguments, read.returns, read.is_vararg, read.is_varret
-        )  # fmt: skip
+        return _as_given(overload._qualified_op_name, name, given)
     if table is None:
         self_ = Argument("self", T.TENSOR, alias_info=AliasInfo(True, ("a",)) if written else None)
         result = Argument("", T.TENSOR, alias_info=self_.alias_info)
@@ -108,6 +102,17 @@ def schema_of(overload: OpOverload) -> FunctionSchema:
             for r, o in zip(results, outs, strict=True)
         ]
     return FunctionSchema(overload._qualified_op_name, name, arguments, results)
+
+
+def _as_given(qualname: str, name: str, text: str) -> FunctionSchema:
+    """The schema of a program's operator."""
+    # lazily: few programs define operators by their text
+    from facula.ops.schemas.reading import parse_schema
+
+    read = parse_schema(f"{qualname}{text}")
+    return FunctionSchema(
+        qualname, name, read.arguments, read.returns, read.is_vararg, read.is_varret
+    )
 
 
 def _default(p: Parameter) -> Any:
