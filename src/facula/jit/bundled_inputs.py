@@ -225,9 +225,7 @@ def _add(
         kinds = [a.type for a in function.schema.arguments[1:]]
         deflated, rows = [], []
         for i, given in enumerate(listed):
-            if not isinstance(given, tuple):
-                fail(TypeError, "bundle_inputs", f"tuples of arguments were required for {name}", type(given).__name__,
-                     hint="(x,) is a tuple of one argument")  # fmt: skip
+            _check_row(name, given)
             row = [
                 _inflate_expr(value, f"deflated[{i}][{j}]", f"{_HELPER}_for_{name}_input_{i}_arg_{j}", unchecked)
                 for j, value in enumerate(given)
@@ -254,6 +252,13 @@ def _add(
             return self.{own}()
     """,
     )
+
+
+def _check_row(name: str, given: object) -> None:
+    """One input is a tuple of arguments."""
+    if not isinstance(given, tuple):
+        fail(TypeError, "bundle_inputs", f"tuples of arguments were required for {name}", type(given).__name__,
+             hint="(x,) is a tuple of one argument")  # fmt: skip
 
 
 def _inflate_expr(

@@ -215,11 +215,7 @@ class FunctionUnit(Compiled):
                 kind = own.compiled().result_type() if own is not None else kind
             elif not self.is_archive:
                 self.inferred.add(argument.arg)
-            length = (
-                re.search(r"BroadcastingList(\d)", ast.unparse(said)) if said is not None else None
-            )
-            if length is not None:
-                self.lengths[argument.arg] = int(length[1])
+            self._note_length(argument.arg, said)
             default = self.defaults.get(argument.arg, Empty)
             self._check_default(argument, kind, default)
             self._parameters.append((argument.arg, kind, default))
@@ -227,6 +223,13 @@ class FunctionUnit(Compiled):
             self._result = comment[1]
         elif self.definition.returns is not None:
             self._result = self._type(self.definition.returns, self.definition.returns)
+
+    def _note_length(self, name: str, said: ast.AST | None) -> None:
+        """Keeps how often one number stands in a list, where an annotation says it."""
+        text = "" if said is None else ast.unparse(said)
+        length = re.search(r"BroadcastingList(\d)", text)
+        if length is not None:
+            self.lengths[name] = int(length[1])
 
     def _check_counts(self, listed: list[ast.arg], start: int, comment: Any) -> None:
         """A method has a self, and a comment of types as many as there are arguments."""
