@@ -605,8 +605,10 @@ def _node_of_condition(tracer: _Inputs, value: SymBool, condition: tuple[Any, ..
     if kind == "test":
         return _called(tracer, condition[1], *map(tracer.create_arg, condition[2:]))
     left, relation, right = condition
-    ends = [_node_of(tracer, value.env.simplified(e), value.env) for e in (left, right)]
-    if not any(hasattr(end, "meta") for end in ends):  # what was checked made it a constant
+    first, second = map(value.env.simplified, (left, right))
+    ends = [] if first == second else [_node_of(tracer, e, value.env) for e in (first, second)]
+    # what was checked made it a constant, or both ends the same: it is checked of what is read
+    if not any(hasattr(end, "meta") for end in ends):
         ends = [_node_of(tracer, e, value.env) for e in (left, right)]
     made = _called(tracer, HOLDS[relation], *ends)
     if hasattr(made, "meta"):
