@@ -100,3 +100,18 @@ def test_two_masks_of_one_sum_must_choose_as_many():
         assert made.module()(x, middle, ends).tolist() == [2.0, 12.0]
         with pytest.raises(RuntimeError, match="Runtime assertion failed for expression Eq"):
             made.module()(x, ends, facula.tensor([False, True, False, False]))
+
+
+class _Largest(facula.nn.Module):
+    def forward(self, rows):
+        keep = rows[:, 1] > 0
+        chosen, scores = rows[keep], rows[:, 1][keep]
+        return scores.max(), chosen[:, 0] * scores
+
+
+def test_a_check_of_a_size_is_not_taken_for_the_size():
+    program = export(_Largest(), (facula.ones(4, 2),))
+    rows = facula.tensor([[1.0, 2.0], [3.0, -1.0], [5.0, 4.0], [7.0, 6.0]])
+    for made in (program, program.run_decompositions()):
+        largest, products = made.module()(rows)
+        assert largest.item() == 6 and products.tolist() == [2.0, 20.0, 42.0]

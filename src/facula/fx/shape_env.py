@@ -530,13 +530,10 @@ def leaf_of(value: object) -> Any:
     if isinstance(value, UnbackedFloat):
         return value if value.function is None else None
     if isinstance(value, SymBool):
-        simple = value.condition is not None and value.condition[0] not in (
-            "and",
-            "or",
-            "not",
-            "test",
-        )
-        return value.condition[0] if simple and value.condition[0].unbacked else None
+        # a truth that was read: a number that is 0 or 1; `u0 != 0` is computed from a number
+        left, *rest = value.condition or (None,)
+        read = isinstance(left, Expr) and left.symbol and left.unbacked
+        return left if read and rest == ["==", number(1)] else None
     return value.expr if isinstance(value, SymInt) else None
 
 
