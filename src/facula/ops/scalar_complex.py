@@ -290,7 +290,8 @@ def cosh(z: Complex) -> Complex:
     product = real.sinh(z.re) * real.sin(z.im)
     zero = real.logical_or(z.re == 0, z.im == 0)
     special = real.logical_and(zero, real.logical_not(real.isfinite(product)))
-    return Complex(real.cosh(z.re) * real.cos(z.im), where(special, z.re * z.im, product))
+    signs = real.copysign(1.0, z.re) * real.copysign(0.0, z.im)
+    return Complex(real.cosh(z.re) * real.cos(z.im), where(special, signs, product))
 
 
 @_rule
@@ -336,23 +337,31 @@ def _roots(z: Complex) -> tuple[Complex, Complex]:
     return sqrt(Complex(1.0 - z.re, -z.im)), sqrt(Complex(1.0 + z.re, z.im))
 
 
+def _or_limit(z: Complex, near: Complex, limit: Complex) -> Complex:
+    """`near`, or what it tends to where z is infinite: products of the parts have no value there."""
+    infinite = isinf(z)
+    return Complex(where(infinite, limit.re, near.re), where(infinite, limit.im, near.im))
+
+
 @_rule
 def asin(z: Complex) -> Complex:
     """Inverse sine."""
     minus, plus = _roots(z)
-    return Complex(
+    near = Complex(
         real.atan2(z.re, minus.re * plus.re - minus.im * plus.im),
         real.asinh(minus.re * plus.im - minus.im * plus.re),
     )
+    return _or_limit(z, near, Complex(real.atan2(z.re, abs(z.im)), real.copysign(math.inf, z.im)))
 
 
 @_rule
 def acos(z: Complex) -> Complex:
     """Inverse cosine."""
     minus, plus = _roots(z)
-    return Complex(
+    near = Complex(
         2.0 * real.atan2(minus.re, plus.re), real.asinh(plus.re * minus.im - plus.im * minus.re)
     )
+    return _or_limit(z, near, Complex(real.atan2(abs(z.im), z.re), -real.copysign(math.inf, z.im)))
 
 
 @_rule
@@ -365,9 +374,10 @@ def asinh(z: Complex) -> Complex:
 def acosh(z: Complex) -> Complex:
     """Inverse hyperbolic cosine."""
     minus, plus = sqrt(Complex(z.re - 1.0, z.im)), sqrt(Complex(z.re + 1.0, z.im))
-    return Complex(
+    near = Complex(
         real.asinh(minus.re * plus.re + minus.im * plus.im), 2.0 * real.atan2(minus.im, plus.re)
     )
+    return _or_limit(z, near, Complex(abs(z.re) + abs(z.im), real.atan2(z.im, z.re)))
 
 
 @_rule
@@ -378,7 +388,8 @@ def atanh(z: Complex) -> Complex:
     gap = 1.0 - size
     re = 0.25 * real.log1p(4.0 * size / (gap * gap + z.im * z.im))
     im = 0.5 * real.atan2(2.0 * z.im, gap * (1.0 + size) - z.im * z.im)
-    return Complex(re * side, im)
+    limit = Complex(real.copysign(0.0, z.re), real.copysign(math.pi / 2, z.im))
+    return _or_limit(z, Complex(re * side, im), limit)
 
 
 @_rule
