@@ -243,7 +243,7 @@ def prepare_qat_fx(
 
 def _converted(
     graph_module: Any, is_reference: bool, settings: Any = None, mapping: Any = None, remove: bool = True,
-    backend: Any = None,
+    backend: Any = None, keep: bool = False,
 ) -> Any:  # fmt: skip
     if not isinstance(graph_module, GraphModule):
         fail(
@@ -265,7 +265,10 @@ def _converted(
     equalizing.equalize(model, attributes.equalization_node_name_to_qconfig)
     Converting(model, settings, is_reference, convert_inner).run()
     if not is_reference:
-        Lowering(model, attributes.node_name_to_scope, attributes.node_name_to_qconfig).run()
+        lowering = Lowering(model, attributes.node_name_to_scope, attributes.node_name_to_qconfig)
+        lowering.run()
+        if keep:
+            model.original_weights_lookup = lowering.originals
     if remove:
         for module in model.modules():
             vars(module).pop("qconfig", None)
@@ -288,10 +291,15 @@ def convert_fx(
     graph_module: object, convert_custom_config: object = None, _remove_qconfig: bool = True,
     qconfig_mapping: object = None, backend_config: object = None, keep_original_weights: bool = False,
 ) -> Any:  # fmt: skip
-    """The model of integers."""
+    """The model of integers.
+
+    With ``keep_original_weights`` its ``original_weights_lookup`` has the float weight and the bias, or
+    None, of each function call, by the name of the attribute that they were packed to.
+    """
     return _converted(
-        graph_module, False, convert_custom_config, qconfig_mapping, _remove_qconfig, backend_config
-    )
+        graph_module, False, convert_custom_config, qconfig_mapping, _remove_qconfig, backend_config,
+        keep_original_weights,
+    )  # fmt: skip
 
 
 def convert_to_reference_fx(

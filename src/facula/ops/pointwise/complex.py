@@ -53,7 +53,7 @@ def conj(self):
     return F._conjugate(self) if self.is_complex() else self
 
 
-def _check_parts(op, real, imag, name):
+def _check_parts(op: str, real: core.Tensor, imag: core.Tensor, name: str) -> None:
     """Raise unless two tensors are real numbers of one dtype."""
     if not {real.dtype, imag.dtype} <= {core.float16, core.float32, core.float64}:
         core.errors.fail(

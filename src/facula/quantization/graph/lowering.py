@@ -111,6 +111,8 @@ class Lowering:
         self.configs = configs or {}
         self.modules = dict(model.named_modules(remove_duplicate=False))
         self.done: dict[Any, Any] = {}
+        #: float weight and bias of each function, by the name of what they were packed to
+        self.originals: dict[str, list[Any]] = {}
 
     def run(self) -> None:
         """Lower everything that can be lowered."""
@@ -287,12 +289,13 @@ class Lowering:
         integers = self._constant(weight)
         if integers.dtype is not core.qint8:
             return None
-        packed = self._packed(source, name, integers, self._constant(values[2]), values[3:])
+        bias = self._constant(values[2])
+        packed = self._packed(source, name, integers, bias, values[3:])
         call = getattr(ops.quantized, name + ("" if relu is None else "_relu"))
         with self.graph.inserting_before(node):
+            kept = self._attribute(source, packed, weight.args[0], bias)
             return self.graph.call_function(
-                call,
-                (given, self._attribute(source, packed), self._number(scale), self._number(zero)),
+                call, (given, kept, self._number(scale), self._number(zero))
             )
 
     def _packed(self, source: Any, name: str, weight: Any, bias: Any, geometry: list[Any]) -> Any:
@@ -301,10 +304,11 @@ class Lowering:
             return pack(weight, bias)
         return pack(weight, bias, *spread(geometry, int(name[-2])))
 
-    def _attribute(self, source: Any, packed: Any) -> Any:
+    def _attribute(self, source: Any, packed: Any, weight: Any, bias: Any) -> Any:
         path = str(self.scopes.get(source.name, ("", None))[0]).replace(".", "_")
         name = free_name(self.model, f"{path}_packed_weight_")
         self._keep(name, packed)
+        self.originals[name] = [self._constant(weight), bias]
         return self.graph.get_attr(name)
 
     def _keep(self, name: str, value: Any) -> None:
@@ -503,6 +507,7 @@ class Lowering:
         if dtype is core.float16:
             if name != "linear":
                 return
+            numbered = weight
             packed = ops.quantized.linear_prepack_fp16(self._constant(weight).float(), bias)
             call = getattr(ops.quantized, f"linear{suffix}_dynamic_fp16")
             more: tuple[Any, ...] = ()
@@ -510,11 +515,13 @@ class Lowering:
             integers = self.integers(weight)
             if integers is None:
                 return
+            numbered = integers.args[0]
             packed = self._packed(node, name, self._constant(integers), bias, values[3:])
             call = getattr(ops.quantized, f"{name}{suffix}_dynamic")
             more = (reduced,)
         with self.graph.inserting_before(node):
-            made = self.graph.call_function(call, (numbers, self._attribute(node, packed), *more))
+            kept = self._attribute(node, packed, numbered, bias)
+            made = self.graph.call_function(call, (numbers, kept, *more))
         (relu or node).replace_all_uses_with(made)
         if relu is not None:
             self.graph.erase_node(relu)
