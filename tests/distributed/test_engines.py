@@ -125,7 +125,7 @@ def test_backends_are_registered_by_name(monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(RuntimeError, match="already exist"):
         dist.Backend.register_backend("test_engines_own", maker)
     dist.Backend.register_backend("test_engines_wrong", lambda *a: 3)
-    with pytest.raises(TypeError, match="Engine was required"):
+    with pytest.raises(TypeError, match="Engine or a ProcessGroup was required"):
         engines.make("test_engines_wrong", Rendezvous(dist.HashStore(), 0, 1, 7.0))
     with pytest.raises(ValueError, match="Invalid backend"):
         dist.init_process_group("nothing", rank=0, world_size=1, store=dist.HashStore())

@@ -49,7 +49,7 @@ CASES = {
     "ones(3, 4).mv(ones(3))": (
         lambda: ones(3, 4).mv(ones(3)),
         RuntimeError,
-        "[mv] size mismatch: a vector of 4 was required: got 3",
+        "[mv] size mismatch: a vector of 4 was required: got 3 (size mismatch, got input (3), mat (3x4), vec (3))",
         "self.mT takes vectors of 3",
     ),
     "ones(3).dot(ones(3).double())": (
@@ -408,7 +408,8 @@ CASES = {
     'facula.nn.Linear(2, 2).register_parameter("a", ones(2))': (
         lambda: facula.nn.Linear(2, 2).register_parameter("a", ones(2)),
         TypeError,
-        "[Module.register_parameter] a Parameter or None for parameter 'a': got Tensor",
+        "[Module.register_parameter] a Parameter or None for parameter 'a' (cannot assign 'facula.FloatTensor' object "
+        "to parameter 'a' (torch.nn.Parameter or None required)): got Tensor",
         "nn.Parameter(tensor) makes one",
     ),
     "facula.randint_like(ones(2), 5, 5)": (

@@ -8,10 +8,11 @@ alias.
 """
 
 import re
+import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from facula.core._core import DTYPE_PREFIX, spoken
+from facula.core._core import DTYPE_PREFIX, spoken, unkept
 
 __all__ = [
     "LinAlgError",
@@ -19,6 +20,7 @@ __all__ = [
     "cast_hint",
     "dim_hint",
     "fail",
+    "in_favor_of",
     "is_own",
     "message",
     "no_attribute",
@@ -27,6 +29,7 @@ __all__ = [
     "said",
     "spoken",
     "system_kind",
+    "told",
 ]
 
 
@@ -132,3 +135,17 @@ def batch_hint(left: Sequence[int], right: Sequence[int]) -> str:
             return "matmul() repeats a batch of 1 as often as the other batch needs"
         return f"slice or repeat one of them: {left[0]} and {right[0]} matrices do not pair up"
     return product_hint(left, right, ("batch1", "batch2"))
+
+
+def told(op: str, text: str, hint: str) -> None:
+    """Warn of a call of the operator `op`, with PyTorch's key phrase, at the caller's line.
+
+    The call is not kept by the launch cache, so that it warns each time: Python's filters decide what is shown.
+    """
+    unkept()
+    warnings.warn(spoken(f"[{op}] {text}\nhint: {hint}"), UserWarning, stacklevel=4)
+
+
+def in_favor_of(op: str, newer: str, hint: str) -> None:
+    """Warn that the operator `op` has a successor."""
+    told(op, f"facula.{op} is deprecated in favor of facula.{newer}", hint)

@@ -169,7 +169,8 @@ def _argument(value: Any, kind: T.Type, unit: Any, name: str, own: str) -> Any:
         shown = repr(value) if len(repr(value)) < 200 else type(value).__name__
         place = [n for n, _, _ in unit.parameters].index(own)
         declared = f"Position: {place}\nValue: {shown}\nDeclaration: {unit_schema(name, unit)}"
-        raise RuntimeError(f"{error}\n{declared}") from None
+        error.args = (f"{error}\n{declared}",)
+        raise
 
 
 #: `save`, `code` and `inlined_graph`, which lie above: filled by the package

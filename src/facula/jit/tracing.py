@@ -226,7 +226,7 @@ class _Mode(TorchFunctionMode):
         finally:
             self.paused = False
         name = getattr(func, "__name__", "")
-        if name in ("item", "_item", "tolist"):
+        if name in ("item", "_item", "tolist", "__bool__"):
             warnings.warn(
                 f"Converting a tensor to a Python {type(result).__name__} might cause the trace to be incorrect: "
                 "the value is a constant of the trace, and other inputs take the same branches.",

@@ -548,11 +548,10 @@ def _shape_of_ints(shape: Any) -> tuple[int, ...]:
 @overrides.offered
 def _shape_as_tensor(self: Tensor) -> Tensor:
     """The sizes of a tensor, as a tensor of int64 on the CPU."""
-    if type(self) is not core.Tensor and overrides.has_torch_function((self,)):
-        return overrides.handle_torch_function(_shape_as_tensor, (self,), self)
     return core.tensor(list(self.shape), dtype=core.int64)
 
 
+@overrides.offered
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """Flat positions as one tensor of coordinates for each dimension.
 

@@ -29,6 +29,8 @@ _ON_DEMAND = (
     "documentation",
     "argument_words",
     "schemas",
+    "sparse_indices",
+    "grid_sample_second",
 )
 
 _MODULES = sorted({name.partition(".")[0] for name in os.listdir(__path__[0])})

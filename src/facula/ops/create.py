@@ -15,8 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
-from facula.ops.older_names import told
+from facula.core.errors import fail, told
 from facula.ops.registry import F, composite
 from facula.ops.sparse_tensor import nothing
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import cast_hint, fail
-from facula.ops.grid_sample_second import second_gradients
 from facula.ops.pool import full
 from facula.ops.registry import F, composite, operator
 
@@ -210,6 +209,9 @@ class GridSamplerGradGrid:
             out.copy_(target)
 
     def backward(grad, grad_out, input, grid, mode, padding, align_corners, needs):
+        # lazily: import reads little code
+        from facula.ops.grid_sample_second import second_gradients
+
         return second_gradients(grad, grad_out, input, grid, mode, padding, align_corners)
 
 

@@ -13,12 +13,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import fail, told
 from facula.ops import batch_forms, memory_order
 from facula.ops import index_launch as launch
 from facula.ops.create import common_dtype
 from facula.ops.memory_order import channels_last
-from facula.ops.older_names import told
 from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import fail, in_favor_of
 from facula.ops import batch_forms
 from facula.ops.linalg_launch import (
     adjoint,
@@ -23,7 +23,6 @@ from facula.ops.linalg_launch import (
     like,
     real_dtype,
 )
-from facula.ops.older_names import in_favor_of
 from facula.ops.registry import F, composite
 
 #: PyTorch's functions take their first matrix as `input` too

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
-from facula.core.errors import cast_hint, fail
+from facula.core.errors import cast_hint, fail, in_favor_of
 from facula.ops.linalg_launch import (
     broadcast,
     check_kind,
@@ -22,7 +22,6 @@ from facula.ops.linalg_launch import (
     like,
 )
 from facula.ops.linalg_solve import check_pivot, solve_factored
-from facula.ops.older_names import in_favor_of
 from facula.ops.registry import F, composite
 
 #: PyTorch's functions take their first matrix as `input` too

@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
-from facula.core.errors import batch_hint, fail
+from facula.core.errors import batch_hint, fail, told
 from facula.ops import index_launch as launch
 from facula.ops.matmul import check_product_dtypes
-from facula.ops.older_names import told
 from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite
 

@@ -67,6 +67,11 @@ class OpOverload:
         return tags_of(self._definition, below, isinstance(self._op, core.InplaceOp))
 
     @property
+    def _given_schema(self) -> str:
+        """The text that a program gave its own operator; empty for the table's."""
+        return getattr(self._definition, "given_schema", "")
+
+    @property
     def _definition(self) -> Any:
         return getattr(self._op, "definition", None)
 

@@ -12,9 +12,8 @@ import math
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import fail, told
 from facula.ops import reduce_launch as launch
-from facula.ops.older_names import told
 from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator
 

@@ -56,5 +56,15 @@ def _convert_indices_from_csr_to_coo(
 
 
 def dsmm(input: Any, mat2: Any) -> Any:  # noqa: A002 - PyTorch's name
-    """The product of a sparse and a dense matrix, under its name in PyTorch's first versions."""
+    """The product of a sparse and a dense matrix, under its name in PyTorch's first versions.
+
+    Args:
+        input: sparse, [n, k]
+        mat2: dense, [k, m]
+
+    Example:
+        >>> facula.dsmm(facula.eye(2).to_sparse(), facula.tensor([[1.0], [2.0]]))
+        tensor([[1.],
+                [2.]])
+    """
     return F.mm(input, mat2)

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import fail, told
 from facula.ops import index_launch as launch
-from facula.ops.older_names import told
 from facula.ops.reduce_launch import reduced_shape, wrap_dim
 from facula.ops.registry import F, composite
 

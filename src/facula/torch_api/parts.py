@@ -28,17 +28,34 @@ has_lapack = has_spectral = True
 
 
 def is_deterministic() -> bool:
-    """`are_deterministic_algorithms_enabled` under its name of PyTorch 1.7 and 1.8."""
+    """`are_deterministic_algorithms_enabled` under its name of PyTorch 1.7 and 1.8.
+
+    Example:
+        >>> facula.is_deterministic()
+        False
+    """
     return are_deterministic_algorithms_enabled()
 
 
 def set_deterministic(d: bool) -> None:
-    """`use_deterministic_algorithms` under its name of PyTorch 1.7 and 1.8."""
+    """`use_deterministic_algorithms` under its name of PyTorch 1.7 and 1.8.
+
+    Args:
+        d: whether results have to be the same each time
+
+    Example:
+        >>> facula.set_deterministic(False)
+    """
     use_deterministic_algorithms(d)
 
 
 def compiled_with_cxx11_abi() -> bool:
-    """Whether C++ libraries for this installation have GCC's newer strings: yes."""
+    """Whether C++ libraries for this installation have GCC's newer strings: yes.
+
+    Example:
+        >>> facula.compiled_with_cxx11_abi()
+        True
+    """
     return True
 
 

@@ -212,9 +212,9 @@ class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
             fail(
                 TypeError,
                 "Module.register_buffer",
-                f"a Tensor or None for buffer '{name}'",
-                got=f"cannot assign '{facula.typename(tensor)}' object to buffer '{name}' (torch Tensor or "
-                "None required)",
+                f"a Tensor or None for buffer '{name}' (cannot assign '{facula.typename(tensor)}' object to buffer "
+                f"'{name}' (torch Tensor or None required))",
+                got=type(tensor).__name__,
                 hint="facula.as_tensor(value) makes one",
             )
         for hook in _global_buffer_registration_hooks.values():
@@ -237,9 +237,9 @@ class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
                 fail(
                     TypeError,
                     op,
-                    f"a Parameter or None for parameter '{name}'",
-                    got=f"cannot assign '{facula.typename(param)}' object to parameter '{name}' "
-                    "(torch.nn.Parameter or None required)",
+                    f"a Parameter or None for parameter '{name}' (cannot assign '{facula.typename(param)}' object "
+                    f"to parameter '{name}' (torch.nn.Parameter or None required))",
+                    got=type(param).__name__,
                     hint="nn.Parameter(tensor) makes one",
                 )
             if param.grad_fn:

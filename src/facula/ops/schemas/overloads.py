@@ -70,9 +70,8 @@ def schema_of(overload: OpOverload) -> FunctionSchema:
     name = "" if overload._overloadname == "default" else overload._overloadname
     table, definition = overload._table_schema, overload._definition
     written = isinstance(overload._op, core.InplaceOp) or overload._opname.endswith("_")
-    given = getattr(definition, "given_schema", "")
-    if given:  # a program's own operator has the schema that the program gave it
-        return _as_given(overload._qualified_op_name, name, given)
+    if overload._given_schema:
+        return _as_given(overload._qualified_op_name, name, overload._given_schema)
     if table is None:
         self_ = Argument("self", T.TENSOR, alias_info=AliasInfo(True, ("a",)) if written else None)
         result = Argument("", T.TENSOR, alias_info=self_.alias_info)
@@ -94,7 +93,7 @@ def schema_of(overload: OpOverload) -> FunctionSchema:
         length = p.length or None
         default = _default(p) if p.has_default else REQUIRED
         arguments.append(Argument(p.name, kind, default, p.keyword_only, alias, real, length))
-    if name.endswith("out") and getattr(definition, "out", False) and not written:
+    if name.endswith("out") and definition.out and not written:
         outs = _outs(table, results)
         arguments += outs
         results = [
