@@ -130,9 +130,12 @@ def test_functional_call():
     out = call_with(module.eval(), replacement, (facula.ones(1, 2),))
     expected = module[1](module[0].bias.unsqueeze(0))
     assert float((out - expected).abs().max()) < 1e-6 and module[0].weight is original
-    with pytest.raises(KeyError, match="unexpected key"):
-        call_with(module, {"nope": facula.ones(1)}, (facula.ones(1, 2),))
-    with pytest.raises(RuntimeError, match="missing key"):
+    more = {**replacement, "0.nope": facula.ones(1)}  # a name for the time of the call
+    assert facula.equal(call_with(module, more, (facula.ones(1, 2),)), out)
+    assert not hasattr(module[0], "nope")
+    with pytest.raises(AttributeError, match=r"Unexpected key\(s\): 'nope.weight'"):
+        call_with(module, {"nope.weight": facula.ones(1)}, (facula.ones(1, 2),))
+    with pytest.raises(RuntimeError, match=r"Missing key\(s\): '0.bias'"):
         call_with(module, replacement, (facula.ones(1, 2),), strict=True)
 
 

@@ -93,7 +93,7 @@ def _check_names(
         found = [("Unexpected", sorted(unexpected)), ("Missing", missing)]
         lists = [f"{word} key(s): {', '.join(map(repr, names))}." for word, names in found if names]
         fail(
-            RuntimeError if strict else KeyError,
+            RuntimeError if strict else AttributeError,
             "functional_call",
             "a value for every parameter and buffer"
             if strict
