@@ -90,6 +90,20 @@ def _for_all(group: ProcessGroup, tensors: Tensors, like: Tensor, op: str) -> No
     _alike(tensors, like, op)
 
 
+def _at_root(
+    group: ProcessGroup, root: int, lists: list[Tensors], like: Tensor, op: str, what: str
+) -> Any:
+    """The list with a tensor for each rank that the root passes; None on the others, which pass none."""
+    if group.rank() == root:
+        found = _only(lists, op, f"{what} list")
+        _for_all(group, found, like, op)
+        return found
+    if lists:
+        fail(RuntimeError, op, f"no list was required here (requires empty {what} on non-root)", len(lists),
+             hint="pass [] on the other ranks")  # fmt: skip
+    return None
+
+
 # ------------------------------------------------------------------ collectives
 
 
@@ -244,13 +258,7 @@ def gather(group: ProcessGroup, lists: list[Tensors], tensors: Tensors, opts: An
     """Each rank's tensor, written to the list of one rank."""
     root = _root(group, opts.rootRank, "gather")
     mine = _only(tensors, "gather", "input tensor list")
-    found = None
-    if group.rank() == root:
-        found = _only(lists, "gather", "output list")
-        _for_all(group, found, mine, "gather")
-    elif lists:
-        fail(RuntimeError, "gather", "no list was required here (requires empty output on non-root)", len(lists),
-             hint="pass [] on the other ranks")  # fmt: skip
+    found = _at_root(group, root, lists, mine, "gather", "output")
     with _within(group, opts):
         work: Work = operations.gather(mine, found, None, group, True, root)
         return work
@@ -260,13 +268,7 @@ def scatter(group: ProcessGroup, tensors: Tensors, lists: list[Tensors], opts: A
     """Entry r of one rank's list, written to the tensor of rank r."""
     root = _root(group, opts.rootRank, "scatter")
     mine = _only(tensors, "scatter", "output tensor list")
-    found = None
-    if group.rank() == root:
-        found = _only(lists, "scatter", "input list")
-        _for_all(group, found, mine, "scatter")
-    elif lists:
-        fail(RuntimeError, "scatter", "no list was required here (requires empty input on non-root)", len(lists),
-             hint="pass [] on the other ranks")  # fmt: skip
+    found = _at_root(group, root, lists, mine, "scatter", "input")
     with _within(group, opts):
         work: Work = operations.scatter(mine, found, None, group, True, root)
         return work

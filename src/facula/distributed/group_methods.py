@@ -45,11 +45,13 @@ class BackendType(enum.IntEnum):
     UNDEFINED, GLOO, NCCL, UCC, MPI, CUSTOM, XCCL = range(7)
 
 
-def _options(kind: type[_Options], given: Any, **values: Any) -> Any:
-    """What a call is told: options, or plain values in their place."""
+def _options(kind: type[_Options], given: Any, plain: str = "", **values: Any) -> Any:
+    """What a call is told: options, or plain values; `plain` is what one in the place of the options is."""
     if isinstance(given, _Options):
         return given
     made = kind()
+    if plain and values[plain] is None:
+        values[plain] = given
     for name, value in values.items():
         if value is not None:
             setattr(made, name, value)
@@ -95,8 +97,7 @@ class GroupMethods:
     ) -> Work:
         """Put the combination of all tensors, of all ranks and of each list, into each of them."""
         mine = _list(tensors)
-        way = op if op is not None or isinstance(opts, _Options) else opts
-        told = _options(AllreduceOptions, opts, reduceOp=way, timeout=timeout)
+        told = _options(AllreduceOptions, opts, "reduceOp", reduceOp=op, timeout=timeout)
         return self._call("allreduce", mine, mine, told)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Work:
@@ -111,8 +112,7 @@ class GroupMethods:
     ) -> Work:
         """Put one tensor of one rank into all tensors of all ranks."""
         mine = _list(tensors)
-        source = root if root is not None or isinstance(opts, _Options) else opts
-        told = _options(BroadcastOptions, opts, rootRank=source, timeout=timeout)
+        told = _options(BroadcastOptions, opts, "rootRank", rootRank=root, timeout=timeout)
         return self._call("broadcast", mine, mine, told)
 
     def reduce(
@@ -120,8 +120,9 @@ class GroupMethods:
     ) -> Work:
         """Put the combination of all ranks' tensors into that of one rank."""
         mine = _list(tensors)
-        target = root if root is not None or isinstance(opts, _Options) else opts
-        told = _options(ReduceOptions, opts, rootRank=target, reduceOp=op, timeout=timeout)
+        told = _options(
+            ReduceOptions, opts, "rootRank", rootRank=root, reduceOp=op, timeout=timeout
+        )
         return self._call("reduce", mine, mine, told)
 
     def allgather(
@@ -181,8 +182,7 @@ class GroupMethods:
         """Put each rank's tensor into the list of one rank."""
         mine = _list(input_tensors)
         lists = _lists(output_tensors, isinstance(input_tensors, Tensor) and bool(output_tensors))
-        target = root if root is not None or isinstance(opts, _Options) else opts
-        told = _options(GatherOptions, opts, rootRank=target, timeout=timeout)
+        told = _options(GatherOptions, opts, "rootRank", rootRank=root, timeout=timeout)
         return self._call("gather", mine, lists, mine, told)
 
     def scatter(
@@ -196,8 +196,7 @@ class GroupMethods:
         """Put entry r of one rank's list into the tensor of rank r."""
         mine = _list(output_tensors)
         lists = _lists(input_tensors, isinstance(output_tensors, Tensor) and bool(input_tensors))
-        source = root if root is not None or isinstance(opts, _Options) else opts
-        told = _options(ScatterOptions, opts, rootRank=source, timeout=timeout)
+        told = _options(ScatterOptions, opts, "rootRank", rootRank=root, timeout=timeout)
         return self._call("scatter", mine, mine, lists, told)
 
     def reduce_scatter(
@@ -206,8 +205,7 @@ class GroupMethods:
         """Combine the ranks' lists entry by entry; rank r gets entry r."""
         mine = _list(output_tensors)
         lists = _lists(input_tensors, isinstance(output_tensors, Tensor))
-        way = op if op is not None or isinstance(opts, _Options) else opts
-        told = _options(ReduceScatterOptions, opts, reduceOp=way, timeout=timeout)
+        told = _options(ReduceScatterOptions, opts, "reduceOp", reduceOp=op, timeout=timeout)
         return self._call("reduce_scatter", mine, mine, lists, told)
 
     def reduce_scatter_single(

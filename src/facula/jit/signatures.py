@@ -20,14 +20,13 @@ from facula.ops.schema import REQUIRED
 from facula.ops.schema import Parameter as TableParameter
 from facula.ops.schemas import types as T
 from facula.ops.schemas.codes import dtype_of, layout_of, memory_format_of
+from facula.ops.schemas.overloads import WORDS, wrapped
 
 __all__ = ["Parameter", "Signature", "signatures", "with_out"]
 
 _WORDS = {
-    "Tensor": T.TENSOR, "int": T.INT, "float": T.FLOAT, "bool": T.BOOL, "str": T.STR, "Scalar": T.NUMBER,
-    "Number": T.NUMBER, "Device": T.DEVICE, "device": T.DEVICE, "dtype": T.INT, "layout": T.INT,
-    "memory_format": T.INT, "generator": T.GENERATOR, "any": T.ANY, "None": T.NONE, "complex": T.COMPLEX,
-    "QScheme": T.QSCHEME, "Operand": T.union_of([T.TENSOR, T.NUMBER]), "t": T.Type("$t"), "k": T.Type("$k"),
+    **WORDS, "Scalar": T.NUMBER, "Device": T.DEVICE, "None": T.NONE, "complex": T.COMPLEX, "QScheme": T.QSCHEME,
+    "Operand": T.union_of([T.TENSOR, T.NUMBER]), "t": T.Type("$t"), "k": T.Type("$k"),
 }  # fmt: skip
 _CONVERTED = {"dtype": dtype_of, "layout": layout_of, "memory_format": memory_format_of}
 
@@ -206,11 +205,7 @@ def with_out(signature: Signature) -> list[Signature]:
 
 
 def _parameter(p: TableParameter) -> Parameter:
-    kind = _WORDS[p.type]
-    if p.is_list:
-        kind = T.list_of(T.optional_of(kind) if p.optional_items else kind)
-    if p.optional:
-        kind = T.optional_of(kind)
+    kind = wrapped(p, _WORDS[p.type])
     default = list(p.default) if isinstance(p.default, tuple) else p.default
     return Parameter(
         p.name, kind, default, p.keyword_only, p.length, p.variadic, _CONVERTED.get(p.type)

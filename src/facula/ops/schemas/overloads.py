@@ -21,27 +21,29 @@ if TYPE_CHECKING:
     from facula.ops.overloads import OpOverload
     from facula.ops.schema import Parameter
 
-__all__ = ["names_of_overloads", "schema_of", "type_of"]
+__all__ = ["WORDS", "names_of_overloads", "schema_of", "type_of", "wrapped"]
 
-_WORDS: dict[str, T.Type] = {
+#: the types that the table's words for arguments stand for
+WORDS: dict[str, T.Type] = {
     "Tensor": T.TENSOR, "Operand": T.TENSOR, "int": T.INT, "float": T.FLOAT, "bool": T.BOOL, "str": T.STR,
     "Number": T.NUMBER, "dtype": T.INT, "layout": T.INT, "memory_format": T.INT, "device": T.DEVICE,
     "generator": T.GENERATOR, "any": T.ANY,
 }  # fmt: skip
 _REAL = {"dtype": "ScalarType", "layout": "Layout", "memory_format": "MemoryFormat"}
 _RESULTS: dict[str, T.Type] = {
-    **_WORDS, "Scalar": T.NUMBER, "SymInt": T.INT, "ScalarType": T.INT, "Device": T.DEVICE,
+    **WORDS, "Scalar": T.NUMBER, "SymInt": T.INT, "ScalarType": T.INT, "Device": T.DEVICE,
 }  # fmt: skip
 
 
 def type_of(p: Parameter, number: bool = False) -> tuple[T.Type, T.Type]:
     """The type of an argument of the table, and the type that texts name; `number`: an operand that is none tensor."""
-    kind = T.NUMBER if number else _WORDS[p.type]
+    kind = T.NUMBER if number else WORDS[p.type]
     real = T.Type(_REAL[p.type]) if p.type in _REAL else kind
-    return _wrapped(p, kind), _wrapped(p, real)
+    return wrapped(p, kind), wrapped(p, real)
 
 
-def _wrapped(p: Parameter, kind: T.Type) -> T.Type:
+def wrapped(p: Parameter, kind: T.Type) -> T.Type:
+    """A type, as a list or None of it where the argument may be that."""
     if p.is_list:
         kind = T.list_of(T.optional_of(kind) if p.optional_items else kind)
     return T.optional_of(kind) if p.optional else kind
