@@ -258,7 +258,9 @@ class Trial:
         longest = max(
             [one["time"] - max(moment, one["began"]) for one in found.values() if one] or [0.0]
         )
-        wrong = [f"rank {r}: {text}" for r in survivors if (text := self._judged(found[r], moment))]
+        wrong = [
+            f"rank {r}: {text}" for r in survivors if (text := self._judged(r, found[r], moment))
+        ]
         if done and not self._wait(END, lambda: not any(_alive(self.pids[r]) for r in survivors)):
             wrong.append("survivors do not end")
         wrong += self._checkpoint()
@@ -288,8 +290,10 @@ class Trial:
             os.kill(self.pids[self.victim], kind)
         return moment
 
-    def _judged(self, told: Any, moment: float) -> str:
+    def _judged(self, rank: int, told: Any, moment: float) -> str:
         """What is wrong with what a survivor said."""
+        if told is None and not _alive(self.pids[rank]):
+            return "ENDED: its process has ended, and said nothing"
         if told is None:
             return "HANG: said nothing in time"
         if "wrong" in told:
@@ -368,6 +372,7 @@ def main(given: list[str] | None = None) -> int:
     arguments = parser.parse_args(given)
     results: dict[tuple[str, str, str], list[tuple[float, str]]] = defaultdict(list)
     slots, lock = list(range(1, arguments.beside + 1)), threading.Lock()
+    ended = threading.Event()
 
     def attempt(case: Case) -> None:
         with lock:
@@ -378,6 +383,8 @@ def main(given: list[str] | None = None) -> int:
             longest, wrong = 0.0, f"the trial failed: {type(error).__name__}: {error}"
         with lock:
             slots.append(slot)
+            if wrong and ended.is_set():  # who ended this process may have ended its ranks
+                return
             results[(case.program, case.fault, case.engine)].append((longest, wrong))
             tried = sum(map(len, results.values()))
             if tried % 500 == 0:
@@ -387,7 +394,12 @@ def main(given: list[str] | None = None) -> int:
 
     folder = tempfile.TemporaryDirectory(prefix="facula-fail-")
     server = Server(folder.name)
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+
+    def end(number: int, frame: object) -> None:
+        ended.set()
+        sys.exit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
     try:
         with ThreadPoolExecutor(arguments.beside) as pool:
             try:

@@ -53,13 +53,18 @@ def test_the_campaign_sees_faults(monkeypatch: pytest.MonkeyPatch):
     trial = fail_ranks.Trial(fail_ranks.Case("all_reduce", "kill", "gloo", 0), 1, None)
     trial.victim = 2
     good = {"error": "rank 2 is missing", "time": 11.0, "began": 9.0, "starved": 0.0}
-    assert trial._judged(good, 10.0) == ""
+    assert trial._judged(0, good, 10.0) == ""
     for change, text in (
         ({"error": "rank 1 is missing"}, "does not name"), ({"error": "rank 21"}, "does not name"),
         ({"error": None}, "without an error"), ({"wrong": "3"}, "WRONG NUMBER"), ({"time": 17.5}, "LATE"),
     ):  # fmt: skip
-        assert text in trial._judged(good | change, 10.0)
-    assert "HANG" in trial._judged(None, 10.0)
+        assert text in trial._judged(0, good | change, 10.0)
+    trial.pids[0] = os.getpid()
+    assert "HANG" in trial._judged(0, None, 10.0)
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    trial.pids[0] = gone.pid
+    assert "ENDED" in trial._judged(0, None, 10.0)
 
 
 # ---------------------------------------------------------------- faults that the campaign found

@@ -10,9 +10,9 @@ def run(program: str, size: int = 2, **options) -> list:
     return ranks.run(program, size, script="sharded_programs.py", **options)
 
 
-@pytest.fixture(scope="module")
-def kinds() -> list:
-    return run("kinds")
+@pytest.fixture(scope="module", params=["1", "0"], ids=["in shared memory", "by messages"])
+def kinds(request: pytest.FixtureRequest) -> list:
+    return run("kinds", environment={"FACULA_SHARED_COLLECTIVES": request.param})
 
 
 def test_losses_are_those_of_one_process(kinds: list):

@@ -195,6 +195,9 @@ class Exchange:
     that are given. An engine with collectives of its own overrides them.
     """
 
+    #: whether `all_gather` and `reduce_scatter` take strips (`distributed.strips`) in the place of tensors
+    strips = False
+
     def __init__(
         self, engine: Engine, group: Members, sequence: int, label: str, end: float
     ) -> None:

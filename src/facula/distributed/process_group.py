@@ -277,6 +277,7 @@ class ProcessGroup(GroupMethods):
             if job is None:
                 return
             self._run_one(job)
+            job = None  # what it read and wrote may go before the next one comes
 
     def _help(self, work: Work) -> None:
         """Run what is before a work, where its own thread waits for it: in the callback of a future."""

@@ -44,6 +44,14 @@ def _has_elements(t: Any) -> bool:
     return not t.is_sparse and getattr(type(t), "__torch_dispatch__", None) is None
 
 
+def in_memory(row: tuple) -> tuple:
+    """The tensors themselves; those of which they show a part, where a class says that all show the same one
+    (`pieces_alike`, as distributed tensors have it)."""
+    alike = getattr(type(row[0]), "pieces_alike", None)
+    found = None if alike is None else alike(row)
+    return row if found is None else found
+
+
 def fits(tensors: Sequence[Any]) -> bool:
     """Whether tensors of one element order lie alike in memory, without gaps."""
     first = tensors[0]
@@ -121,7 +129,7 @@ class _Plan:
 class Gathered:
     """A group's tensors, ready for a launch, and the parameters that a launch cannot take."""
 
-    __slots__ = ("changed", "dtype", "other", "pointers", "sizes", "width")
+    __slots__ = ("changed", "dtype", "other", "pointers", "shells", "sizes", "width", "written")
 
     def __init__(self, dtype: Any, width: int) -> None:
         self.dtype = dtype
@@ -129,6 +137,10 @@ class Gathered:
         self.pointers: list[Any] = []
         self.sizes: list[int] = []
         self.changed: list[Any] = []
+        #: what the kernel writes for each of these: the parameter, or the piece behind it, and the
+        #: parameters of the latter kind
+        self.written: list[Any] = []
+        self.shells: list[Any] = []
         self.other: list[tuple] = []
 
     def rows(self) -> list[tuple]:
@@ -247,11 +259,12 @@ class ElementwiseOptimizer(Optimizer):
         if group.get("foreach") is False and not group.get("fused"):  # as asked: one by one
             for row in gathered.rows():
                 launch(kernel, [row], self._parameters(group))
-            return
-        launch_flat(
-            kernel, gathered.pointers, gathered.width, gathered.sizes, self._parameters(group)
-        )
-        core.increment_version(gathered.changed)
+        else:
+            launch_flat(
+                kernel, gathered.pointers, gathered.width, gathered.sizes, self._parameters(group)
+            )
+            core.increment_version(gathered.written)
+        core.increment_version(gathered.shells)
 
     def _plan_of(self, group: dict, names: tuple[str, ...]) -> _Plan:
         plans = self.__dict__.setdefault("_plans", {})
@@ -268,6 +281,7 @@ class ElementwiseOptimizer(Optimizer):
         states, entries, dtype = plan.states, plan.entries, plan.dtype
         gathered = Gathered(dtype, 2 + len(names))
         pointers, sizes, changed = gathered.pointers, gathered.sizes, gathered.changed
+        written = gathered.written
         for i, p in enumerate(plan.params):
             g = p.grad
             if g is None:
@@ -288,6 +302,7 @@ class ElementwiseOptimizer(Optimizer):
                 pointers += entry[2]
                 sizes.append(entry[3])
                 changed.append(p)
+                written.append(p)
             else:
                 self._gather_other(gathered, group, p, g, entry, names)
         return gathered
@@ -301,15 +316,20 @@ class ElementwiseOptimizer(Optimizer):
         entry: tuple,
         names: tuple,
     ) -> None:
-        """A parameter that is not contiguous, or of another dtype: together with the others only if
-        alike.
+        """A parameter that is not contiguous, of another dtype, or in pieces: together with the others
+        only if alike.
         """
         state = entry[0]
         row = (p, g, *[state[name] for name in names]) if all(n in state for n in names) else None
-        if row is not None and p.dtype is gathered.dtype and self._row_fits(row):
+        if row is not None:
+            row = in_memory(row)
+        if row is not None and row[0].dtype is gathered.dtype and self._row_fits(row):
             gathered.pointers += row
-            gathered.sizes.append(p.numel())
+            gathered.sizes.append(row[0].numel())
             gathered.changed.append(p)
+            gathered.written.append(row[0])
+            if row[0] is not p:
+                gathered.shells.append(p)
         else:
             gathered.other.append((p, g, state))
 
@@ -401,10 +421,14 @@ class ElementwiseOptimizer(Optimizer):
         shown = {name: view(state[name]) for name in names}
         real_p, real_g = view(p), view(g)
         if not differentiable:
-            row = (real_p, real_g, *shown.values(), *[state[name] for name in self._scalars])
+            row = in_memory(
+                (real_p, real_g, *shown.values(), *[state[name] for name in self._scalars])
+            )
             kernel = find_kernel(self._kernel_name(group), real_p.dtype)
             if kernel is not None and self._row_fits(row):
                 launch(kernel, [row], self._parameters(group))
+                if row[0] is not real_p:
+                    core.increment_version(p)
                 return
         step = None
         if "step" in state:

@@ -263,13 +263,18 @@ def _into(target: Tensor, other: Tensor, op: core.Op) -> None:
         target.copy_(op.combine(target, other))
 
 
-def _copy(target: Tensor, source: Tensor) -> None:
-    """Write a tensor to the beginning of another."""
-    target[: source.numel()].copy_(source)
+def _copy(target: Tensor, source: Any) -> None:
+    """Write a tensor, or a strip, to the beginning of a tensor."""
+    if isinstance(source, Tensor):
+        target[: source.numel()].copy_(source)
+    else:
+        source.copy_to(target)
 
 
 class SharedExchange(Exchange):
     """A collective in a room."""
+
+    strips = True
 
     def __init__(self, room: Room, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -471,7 +476,7 @@ class SharedExchange(Exchange):
 
         self.rounds(flat.dtype, 1, put, take, lambda: self._same(flat))
 
-    def all_gather(self, targets: Sequence[Tensor], flat: Tensor) -> None:
+    def all_gather(self, targets: Sequence[Any], flat: Any) -> None:
         """Rank r's tensor, written to target r."""
         self.say(flat.dtype)
         self._gather(targets, flat)
@@ -481,7 +486,7 @@ class SharedExchange(Exchange):
         self.say(flat.dtype, root)
         self._gather(targets if self.rank == root else [], flat)
 
-    def _gather(self, targets: Sequence[Tensor], flat: Tensor) -> None:
+    def _gather(self, targets: Sequence[Any], flat: Any) -> None:
         def put(shown: list[Tensor], at: int, length: int) -> None:
             _copy(shown[self.rank], flat[at : at + length])
 
@@ -496,13 +501,13 @@ class SharedExchange(Exchange):
             flat.dtype, 1, put, take, lambda: self.sizes([flat.numel()] * self.size, wanted)
         )
 
-    def reduce_scatter(self, target: Tensor, chunks: Sequence[Tensor], op: core.Op) -> None:
+    def reduce_scatter(self, target: Tensor, chunks: Sequence[Any], op: core.Op) -> None:
         """The combination of all ranks' chunk r, written to the target of rank r."""
         self.say(op.name, target.dtype)
 
         def take(shown: list[Tensor], at: int, length: int) -> None:
             part, first = target[at : at + length], self.rank * length
-            part.copy_(chunks[self.rank][at : at + length])
+            _copy(part, chunks[self.rank][at : at + length])
             self._combine(part, [slot[first : first + part.numel()] for slot in shown], op)
 
         wanted = dict.fromkeys(range(self.size), target.numel())
@@ -511,7 +516,7 @@ class SharedExchange(Exchange):
             target.dtype, self.size, self._dealt(chunks), take, lambda: self.sizes(sent, wanted)
         )
 
-    def _dealt(self, chunks: Sequence[Tensor]) -> Part:
+    def _dealt(self, chunks: Sequence[Any]) -> Part:
         """Shows a part for each of the other ranks."""
 
         def put(shown: list[Tensor], at: int, length: int) -> None:

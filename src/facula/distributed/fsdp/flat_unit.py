@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core, nn
-from facula.distributed.buffers import view_of
 from facula.distributed.fsdp.leaf import Leaf, Place
 from facula.distributed.fsdp.unit import Unit, accumulate
 from facula.distributed.operations import all_gather_into_tensor
+from facula.distributed.strips import Part, Strip
 from facula.ops.registry import F
 
 __all__ = ["FlatUnit"]
@@ -72,15 +72,22 @@ class FlatUnit(Unit):
         """How often this rank's part was written to."""
         return [self.flat._version, *(p._version for p in self.shown)]
 
-    def packed(self) -> Tensor:
+    def mine(self) -> Strip:
         """This rank's part."""
-        return self.flat.detach().to(self.leaves[0].dtype)
+        return Strip([(self.flat.detach(), self.size)], self.leaves[0].dtype)
 
-    def unpack(self, gathered: Tensor) -> None:
-        """Fill the whole forms."""
-        data, width = view_of(gathered), gathered.element_size()
-        for start, leaf in zip(self.starts, self.leaves, strict=True):
-            leaf.write(data[start * width : start * width + leaf.bytes])
+    def places(self) -> list[Strip]:
+        """Where each rank's part goes in the whole forms."""
+        flats = [leaf.flat for leaf in self.leaves]
+        return self._cut(flats, self.leaves[0].dtype)
+
+    def _cut(self, flats: list[Tensor | None], dtype: core.dtype) -> list[Strip]:
+        """For each rank its part of tensors like the parameters, behind each other."""
+        parts: list[Part] = [
+            (flat, leaf.tensor.numel()) for flat, leaf in zip(flats, self.leaves, strict=True)
+        ]
+        whole = Strip([*parts, (None, self.size * self.count - self.total)], dtype)
+        return [whole[rank * self.size : (rank + 1) * self.size] for rank in range(self.count)]
 
     def uninstall_pieces(self) -> None:
         """Whole parameters are shown from now on."""
@@ -114,20 +121,17 @@ class FlatUnit(Unit):
 
     # ---------------------------------------------------------------- gradients
 
-    def packed_gradients(self, leaves: list[Leaf], dtype: core.dtype) -> Tensor:
-        """The gradients behind each other."""
-        made = F.zeros((self.size * self.count,), dtype=dtype)
-        for start, leaf in zip(self.starts, self.leaves, strict=True):
-            grad = leaf.parameter.grad
-            if grad is not None:
-                made[start : start + grad.numel()].copy_(grad.detach().reshape(-1))
-        return made
+    def gradients(self, leaves: list[Leaf], dtype: core.dtype) -> list[list[Part]]:
+        """For each rank its part of the gradients."""
+        grads = [leaf.parameter.grad for leaf in self.leaves]
+        flats = [None if grad is None else grad.detach().reshape(-1) for grad in grads]
+        return [strip.parts for strip in self._cut(flats, dtype)]
 
     def give(self, leaves: list[Leaf], pieces: Tensor, used: list[bool]) -> None:
         """Add this rank's part to its gradients."""
         if not any(used):
             return
-        pieces = pieces.to(self.own, copy=True)
+        pieces = pieces.to(self.own)
         if not self.original:
             accumulate(self.flat, pieces)
             return

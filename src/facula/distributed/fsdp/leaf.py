@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core, nn
-from facula.distributed.buffers import view_of
 
 __all__ = ["Leaf", "Place"]
 
@@ -29,6 +28,8 @@ class Leaf:
         self.places, self.shape, self.dtype = places, tuple(shape), dtype
         self.tensor = core.empty(self.shape, dtype=dtype, device=device)
         self.bytes = self.tensor.numel() * self.tensor.element_size()
+        #: the elements, to be written: that is no change that a backward pass would refuse
+        self.flat = self.tensor.data.view(-1)
         self.parameter = nn.Parameter(wrap(self.tensor), requires_grad)
         self.free()
 
@@ -38,10 +39,6 @@ class Leaf:
         if not self.tensor.is_meta and storage.nbytes() != self.bytes:
             storage.resize_(self.bytes)
         return self.tensor
-
-    def write(self, payload: Any, start: int = 0) -> None:
-        """Write bytes behind each other; this is no change that a backward pass would refuse."""
-        view_of(self.tensor)[start : start + len(payload)] = payload
 
     def free(self) -> None:
         """Give the memory back."""

@@ -12,10 +12,10 @@ from typing import Any
 
 from facula import core, nn
 from facula.core.errors import fail
-from facula.distributed.buffers import view_of
 from facula.distributed.device_mesh import DeviceMesh
 from facula.distributed.fsdp.leaf import Leaf, Place
 from facula.distributed.fsdp.unit import Unit, accumulate
+from facula.distributed.strips import Part, Strip
 from facula.distributed.tensor.dtensor import DTensor
 from facula.distributed.tensor.placement_types import Placement, Replicate, Shard, _StridedShard
 from facula.ops.registry import F
@@ -151,76 +151,71 @@ class ParameterUnit(Unit):
         group = mesh.get_group(mesh.ndim - 1)
         super().__init__(pieces, group, copies, name)
         self.mesh, self.reduce_dtype = mesh, reduce_dtype
+        #: pieces of all ranks, of parameters that are cut along a later dimension
+        self._beside: dict[Any, list[Tensor]] = {}
 
     def versions(self) -> list[int]:
         """How often each of this rank's pieces was written to."""
         return [leaf.local._version for leaf in self.leaves]
 
-    def packed(self) -> Tensor:
-        """This rank's pieces behind each other."""
-        dtype = self.leaves[0].dtype
-        device = self.leaves[0].tensor.device
-        made = core.empty((sum(leaf.padded() for leaf in self.leaves),), dtype=dtype, device=device)
-        if made.is_meta:
-            return made
-        at = 0
-        recording = core.set_grad_enabled(False)
-        try:
-            for leaf in self.leaves:
-                local = leaf.local.detach()
-                if local.is_meta:
-                    fail(RuntimeError, "fully_shard", "parameters with elements were required",
-                         f"{leaf.places[0][1]} on the meta device",
-                         "module.to_empty(device='cpu'), then initialise or load the parameters")  # fmt: skip
-                made[at : at + local.numel()].copy_(local.reshape(-1))
-                at += leaf.padded()
-        finally:
-            core.set_grad_enabled(recording)
-        return made
-
-    def unpack(self, gathered: Tensor) -> None:
-        """Fill the whole forms."""
-        size, at = gathered.numel() // self.count, 0
-        if gathered.is_meta:
-            return
-        data, width = view_of(gathered), gathered.element_size()
+    def mine(self) -> Strip:
+        """This rank's pieces behind each other, each as long as the longest of any rank."""
+        parts: list[Part] = []
         for leaf in self.leaves:
-            row = leaf.tensor.numel() // leaf.shape[leaf.dim] if leaf.shape[leaf.dim] else 0
-            if leaf.dim == 0:
-                for rank in range(self.count):
-                    count, start = leaf.part(rank)
-                    begin = (rank * size + at) * width
-                    leaf.write(data[begin : begin + count * row * width], start * row * width)
-            else:
-                leaf.write(view_of(self._joined(leaf, gathered, size, at)))
-            at += leaf.padded()
+            local = leaf.local.detach()
+            if local.is_meta and not leaf.tensor.is_meta:
+                fail(RuntimeError, "fully_shard", "parameters with elements were required",
+                     f"{leaf.places[0][1]} on the meta device",
+                     "module.to_empty(device='cpu'), then initialise or load the parameters")  # fmt: skip
+            parts += [(local.reshape(-1), local.numel()), (None, leaf.padded() - local.numel())]
+        return Strip(parts, self.leaves[0].dtype)
 
-    def _joined(self, leaf: Any, gathered: Tensor, size: int, at: int) -> Tensor:
-        parts = []
+    def places(self) -> list[Strip]:
+        """Where each rank's pieces go: into the whole forms, or beside them where these are cut along a later
+        dimension."""
+        self._beside = {}
+        found = []
         for rank in range(self.count):
-            shape = [*leaf.shape]
-            shape[leaf.dim], _ = leaf.part(rank)
-            begin = rank * size + at
-            count = leaf.tensor.numel() // leaf.shape[leaf.dim] * shape[leaf.dim]
-            parts.append(gathered[begin : begin + count].view(shape))
-        return F.cat(parts, leaf.dim).contiguous()
+            parts: list[Part] = []
+            for leaf in self.leaves:
+                place = self._place(leaf, rank)
+                parts += [(place, place.numel()), (None, leaf.padded() - place.numel())]
+            found.append(Strip(parts, self.leaves[0].dtype))
+        return found
 
-    def packed_gradients(self, leaves: list[Any], dtype: core.dtype) -> Tensor:
+    def _place(self, leaf: Any, rank: int) -> Tensor:
+        count, start = leaf.part(rank)
+        row = leaf.tensor.numel() // leaf.shape[leaf.dim] if leaf.shape[leaf.dim] else 0
+        if leaf.dim == 0:
+            return leaf.flat[start * row : (start + count) * row]
+        shape = [*leaf.shape]
+        shape[leaf.dim] = count
+        made = core.empty(tuple(shape), dtype=leaf.dtype, device=leaf.tensor.device)
+        self._beside.setdefault(leaf, []).append(made)
+        return made.view(-1)
+
+    def put_in_place(self) -> None:
+        """All pieces have come: join those that lie beside their whole forms."""
+        for leaf, parts in self._beside.items():
+            if not leaf.tensor.is_meta:
+                leaf.flat.copy_(F.cat(parts, leaf.dim).reshape(-1))
+        self._beside = {}
+
+    def gradients(self, leaves: list[Any], dtype: core.dtype) -> list[list[Part]]:
         """For each rank its pieces of the gradients."""
-        size = sum(leaf.padded() for leaf in leaves)
-        made = F.zeros((self.count, size), dtype=dtype, device=leaves[0].tensor.device)
-        at = 0
+        pieces: list[list[Part]] = [[] for _ in range(self.count)]
         for leaf in leaves:
             grad = leaf.parameter.grad
-            if grad is not None:
-                if isinstance(grad, DTensor):
-                    grad = grad.redistribute(placements=leaf.inner.placements)._local_tensor
-                for rank in range(self.count):
-                    count, start = leaf.part(rank)
-                    part = grad.detach().narrow(leaf.dim, start, count).reshape(-1)
-                    made[rank, at : at + part.numel()].copy_(part)
-            at += leaf.padded()
-        return made.view(-1)
+            if isinstance(grad, DTensor):
+                grad = grad.redistribute(placements=leaf.inner.placements)._local_tensor
+            for rank, mine in enumerate(pieces):
+                if grad is None:
+                    mine.append((None, leaf.padded()))
+                    continue
+                count, start = leaf.part(rank)
+                part = grad.detach().narrow(leaf.dim, start, count).reshape(-1)
+                mine += [(part, part.numel()), (None, leaf.padded() - part.numel())]
+        return pieces
 
     def give(self, leaves: list[Any], pieces: Tensor, used: list[bool]) -> None:
         """Add reduced pieces to the gradients of this rank's."""
@@ -228,7 +223,7 @@ class ParameterUnit(Unit):
         for leaf, is_used in zip(leaves, used, strict=True):
             local = leaf.local
             if is_used:
-                part = pieces[at : at + local.numel()].view(local.shape).to(leaf.own, copy=True)
+                part = pieces[at : at + local.numel()].view(local.shape).to(leaf.own)
                 shown = leaf.shown
                 accumulate(shown, DTensor._make(part, shown.shape, leaf.mesh, shown.placements))
             at += leaf.padded()
@@ -248,4 +243,6 @@ class ParameterUnit(Unit):
             if now is not leaf.shown and now is not leaf.parameter:
                 leaf.take_over(now)
                 found = True
+        if found and self._gathering is not None:
+            self._gathering = self._gathering[0], []  # of those before
         return found

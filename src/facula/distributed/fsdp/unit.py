@@ -15,7 +15,8 @@ from typing import Any
 
 from facula import core
 from facula.distributed.fsdp.leaf import Leaf
-from facula.distributed.operations import all_reduce, gathered_into, reduce_scatter_tensor
+from facula.distributed.operations import all_reduce
+from facula.distributed.strips import Part, Strip, gather_strips, scatter_strips
 from facula.distributed.types import ReduceOp, Work
 
 __all__ = ["Unit"]
@@ -26,8 +27,10 @@ Tensor = core.Tensor
 class _Pending:
     """Gradients under way."""
 
-    def __init__(self, work: Work | None, out: Tensor, whole: Any, leaves: list[Leaf]) -> None:
-        self.work, self.out, self.whole, self.leaves = work, out, whole, leaves
+    def __init__(self, work: Work | None, out: Tensor, rest: float, leaves: list[Leaf]) -> None:
+        self.work, self.out, self.leaves = work, out, leaves
+        #: what `out` is still to be divided by
+        self.rest = rest
 
 
 class Unit:
@@ -53,22 +56,26 @@ class Unit:
         self.divisor: float | None = None
         self.comm_hook: Any = None
         self._versions: list[int] = []
-        self._gathering: tuple[Work | None, Tensor, Tensor] | None = None
+        #: a gathering, and how often each piece had been written to when it began
+        self._gathering: tuple[Work | None, list[int]] | None = None
         self._reducing: _Pending | None = None
         self._unsummed: Tensor | None = None
 
     # ---------------------------------------------------------------- what a piece is
 
-    def packed(self) -> Tensor:
-        """This rank's pieces of all parameters behind each other, in the dtype of computation."""
+    def mine(self) -> Strip:
+        """This rank's pieces of all parameters."""
         raise NotImplementedError
 
-    def unpack(self, gathered: Tensor) -> None:
-        """Fill the leaves from all ranks' pieces."""
+    def places(self) -> list[Strip]:
+        """Where each rank's pieces go in the whole forms."""
         raise NotImplementedError
 
-    def packed_gradients(self, leaves: list[Leaf], dtype: core.dtype) -> Tensor:
-        """For each rank its pieces of the gradients behind each other."""
+    def put_in_place(self) -> None:
+        """All pieces have come to their places."""
+
+    def gradients(self, leaves: list[Leaf], dtype: core.dtype) -> list[list[Part]]:
+        """For each rank its pieces of the gradients, None where there are none."""
         raise NotImplementedError
 
     def give(self, leaves: list[Leaf], pieces: Tensor, used: list[bool]) -> None:
@@ -100,16 +107,24 @@ class Unit:
 
     def start_unshard(self) -> None:
         """Begin to gather the parameters."""
-        if self.whole or self._gathering is not None or not self.leaves:
-            return
+        if not self.whole and self._gathering is None and self.leaves:
+            self._gather(async_op=True)
+
+    def _gather(self, async_op: bool) -> None:
         self.take_replaced()
-        mine = self.packed()
-        if self.count == 1:
-            self._gathering = None, mine, mine
-            return
-        whole = core.empty((mine.numel() * self.count,), dtype=mine.dtype, device=mine.device)
-        work = gathered_into(whole, mine, self.shard_group, True, self._about)
-        self._gathering = work, whole, mine
+        versions, work = self.versions(), None
+        recording = core.set_grad_enabled(False)
+        try:
+            mine = self.mine()
+            for leaf in self.leaves:
+                leaf.take()
+            if not self.leaves[0].tensor.is_meta and self.count == 1:
+                self.places()[0].copy_(mine)
+            elif self.count > 1:
+                work = gather_strips(self.places(), mine, self.shard_group, async_op, self._about)
+        finally:
+            core.set_grad_enabled(recording)
+        self._gathering = work, versions
 
     def unshard(self) -> None:
         """Have whole parameters in the modules."""
@@ -117,15 +132,20 @@ class Unit:
             self.reshard()  # somebody, such as an optimizer, wrote to the pieces meanwhile
         if self.whole or not self.leaves:
             return
-        self.start_unshard()
-        assert self._gathering is not None
-        work, gathered, _ = self._gathering
-        if work is not None:
-            work.wait()
+        if self._gathering is not None:
+            work, versions = self._gathering
+            if work is not None:
+                work.wait()
+            if versions != self.versions():
+                self._gathering = None
+        if self._gathering is None:
+            self._gather(async_op=False)
         self._gathering = None
-        for leaf in self.leaves:
-            leaf.take()
-        self.unpack(gathered)
+        recording = core.set_grad_enabled(False)
+        try:
+            self.put_in_place()
+        finally:
+            core.set_grad_enabled(recording)
         self.uninstall_pieces()
         for leaf in self.leaves:
             leaf.install(leaf.parameter)
@@ -156,28 +176,35 @@ class Unit:
         try:
             used = [float(leaf.parameter.grad is not None) for leaf in leaves]
             dtype = self.reduce_dtype or leaves[0].dtype
-            packed = self.packed_gradients(leaves, dtype)
-            flags = core.tensor(used, dtype=dtype, device=packed.device)
+            pending = self._reduced(self.gradients(leaves, dtype), used, leaves, dtype)
             for leaf in leaves:
                 leaf.parameter.grad = None
-            self._reducing = self._reduced(packed, flags, leaves)
+            self._reducing = pending
         finally:
             core.set_grad_enabled(recording)
 
-    def _reduced(self, packed: Tensor, flags: Tensor, leaves: list[Leaf]) -> _Pending:
+    def _reduced(
+        self, pieces: list[list[Part]], used: list[float], leaves: list[Leaf], dtype: core.dtype
+    ) -> _Pending:
         """Start the reduction; each rank's part ends with how many ranks used each parameter."""
-        size = packed.numel() // self.count
-        packed.div_(self._total())
-        shape = (self.count, size + flags.numel())
-        whole = core.empty(shape, dtype=packed.dtype, device=packed.device)
-        whole[:, :size].copy_(packed.view(self.count, size))
-        whole[:, size:].copy_(flags)
-        flat = whole.view(-1)
-        if self.count == 1:
-            return _Pending(None, flat, flat, leaves)
-        out = core.empty((whole.shape[1],), dtype=packed.dtype, device=packed.device)
-        work = reduce_scatter_tensor(out, flat, ReduceOp.SUM, self.shard_group, async_op=True)
-        return _Pending(work, out, flat, leaves)
+        device, total = self.leaves[0].tensor.device, self._total()
+        flags, rest = core.tensor(used, dtype=dtype, device=device), total
+        op = ReduceOp.SUM
+        if dtype is core.float16:  # sums of what was not divided would leave its range
+            pieces = [
+                [(p if p is None else p.to(dtype) / total, n) for p, n in one] for one in pieces
+            ]
+            rest = 1.0
+        elif total == self.count:
+            op, rest = ReduceOp.AVG, 1.0
+        chunks = [Strip([*one, (flags, len(used))], dtype) for one in pieces]
+        out = core.empty((chunks[0].numel(),), dtype=dtype, device=device)
+        if self.count > 1:
+            work = scatter_strips(out, chunks, op, self.shard_group, True)
+            return _Pending(work, out, rest, leaves)
+        if not out.is_meta:
+            chunks[0].copy_to(out)
+        return _Pending(None, out, rest, leaves)
 
     def _total(self) -> float:
         if self.divisor is not None:
@@ -195,6 +222,8 @@ class Unit:
         out = pending.out
         recording = core.set_grad_enabled(False)
         try:
+            if pending.rest != 1.0:
+                out.div_(pending.rest)
             if self.replicate_group is not None:
                 if self._unsummed is not None:
                     out = out.add_(self._unsummed)

@@ -108,6 +108,34 @@ class DTensor(core.Tensor):
     ) -> Any:
         return _run(func, args, kwargs or {})
 
+    @staticmethod
+    def pieces_alike(tensors: Sequence[Any]) -> tuple[Any, ...] | None:
+        """The pieces of tensors that are cut in the same way, and numbers (tensors of one element) beside them;
+        None where one is cut otherwise, or is a part of a sum: what is done to each element may be done to the
+        pieces.
+
+        Args:
+            tensors: the first of them is distributed.
+        """
+        first = tensors[0]
+        if any(isinstance(p, Partial) for p in first.placements):
+            return None
+        found = []
+        for one in tensors:
+            if not isinstance(one, DTensor):
+                if one.dim():
+                    return None
+                found.append(one)
+            elif (
+                one.shape == first.shape
+                and one.placements == first.placements
+                and (one.device_mesh is first.device_mesh or one.device_mesh == first.device_mesh)
+            ):
+                found.append(one._local_tensor)
+            else:
+                return None
+        return tuple(found)
+
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
         places = tuple(self.placements)
         return f"DTensor(local_tensor={self._local_tensor}, device_mesh={self.device_mesh}, placements={places})"

@@ -1,0 +1,140 @@
+"""Tensors that are sent as if they lay behind each other, and steps of optimizers on pieces of parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import facula
+from facula import distributed as dist
+from facula import nn
+from facula.distributed.fsdp import fully_shard
+from facula.distributed.strips import Strip
+from facula.distributed.tensor import Replicate, Shard, distribute_tensor, dtensor
+
+
+@pytest.fixture
+def mesh() -> Iterator[Any]:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield dist.init_device_mesh("cpu", (1,))
+    dist.destroy_process_group()
+
+
+def strip(sizes: list[int], holes: set[int], first: float) -> tuple[Strip, np.ndarray]:
+    """A strip of counted numbers, with zeros where there is no tensor, and what it is in NumPy."""
+    parts: list[Any] = []
+    whole: list[Any] = []
+    for number, size in enumerate(sizes):
+        values = np.arange(size, dtype=np.float32) + 100 * number + first
+        parts.append((None if number in holes else facula.from_numpy(values.copy()), size))
+        whole.append(np.zeros_like(values) if number in holes else values)
+    return Strip(parts, facula.float32), np.concatenate(whole)
+
+
+def test_parts_of_strips():
+    made, want = strip([3, 1, 0, 4, 2], {1}, 1)
+    for start in range(len(want) + 1):
+        for stop in range(start, len(want) + 3):
+            part = made[start:stop]
+            assert part.numel() == len(want[start:stop])
+            np.testing.assert_array_equal(part.joined().numpy(), want[start:stop])
+
+
+@pytest.mark.parametrize("other", [[3, 1, 0, 4, 2], [10], [1, 2, 3, 4], [5, 5]])
+def test_strips_take_the_elements_of_others(other: list[int]):
+    source, want = strip(other, {1}, 7)
+    target, before = strip([3, 1, 0, 4, 2], {3}, 1000)
+    target.copy_(source)
+    expected = want.copy()
+    expected[4:8] = before[4:8]  # nobody wants them
+    np.testing.assert_array_equal(target.joined().numpy(), expected)
+    target.copy_(facula.from_numpy(-want))
+    expected = -want
+    expected[4:8] = 0
+    np.testing.assert_array_equal(target.joined().numpy(), expected)
+
+
+def test_strips_convert():
+    target = facula.empty(3, dtype=facula.float64)
+    Strip([(facula.ones(2), 2), (None, 1)], facula.float32).copy_to(target)
+    assert target.tolist() == [1.0, 1.0, 0.0]
+
+
+# ---------------------------------------------------------------- optimizers
+
+
+def adam(p: np.ndarray, grads: list[np.ndarray], lr: float, decay: float) -> np.ndarray:
+    """AdamW, as the paper writes it."""
+    m, v = np.zeros_like(p), np.zeros_like(p)
+    for t, g in enumerate(grads, 1):
+        p = p - lr * decay * p
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
+        p = p - lr * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+    return p
+
+
+def momentum(p: np.ndarray, grads: list[np.ndarray], lr: float, decay: float) -> np.ndarray:
+    """SGD with momentum 0.9."""
+    held = np.zeros_like(p)
+    for g in grads:
+        held = 0.9 * held + g + decay * p
+        p = p - lr * held
+    return p
+
+
+@pytest.mark.parametrize("foreach", [None, False])
+@pytest.mark.parametrize("kind", ["AdamW", "SGD"])
+def test_steps_are_taken_on_the_pieces(
+    mesh: Any, monkeypatch: pytest.MonkeyPatch, kind: str, foreach: bool | None
+):
+    """A step was a chain of operators on distributed tensors for each parameter: 30 launches and more."""
+    draw = np.random.default_rng(1)
+    start = [draw.standard_normal(shape) for shape in ((6, 5), (5,), (2, 3, 4))]
+    shown = [
+        nn.Parameter(distribute_tensor(facula.from_numpy(p), mesh, [place]))
+        for p, place in zip(start, (Shard(0), Replicate(), Shard(1)), strict=True)
+    ]
+    make: Any = facula.optim.AdamW if kind == "AdamW" else facula.optim.SGD
+    more = {} if kind == "AdamW" else {"momentum": 0.9}
+    optimizer = make(shown, lr=0.1, weight_decay=0.01, foreach=foreach, **more)
+    grads = [[draw.standard_normal(p.shape) for p in start] for _ in range(4)]
+    seen: list[Any] = []
+    whole = dtensor._run
+    for number, row in enumerate(grads):
+        for p, g in zip(shown, row, strict=True):
+            p.grad = distribute_tensor(facula.from_numpy(g), mesh, p.placements)
+        before = [(p._version, p.to_local()._version) for p in shown]
+        if number:  # the first one makes states
+            monkeypatch.setattr(dtensor, "_run", lambda *args: seen.append(args) or whole(*args))
+        optimizer.step()
+        monkeypatch.undo()
+        assert all(
+            p._version > a and p.to_local()._version > b
+            for p, (a, b) in zip(shown, before, strict=True)
+        )
+    assert not seen
+    oracle = adam if kind == "AdamW" else momentum
+    for i, p in enumerate(start):
+        want = oracle(p, [row[i] for row in grads], 0.1, 0.01)
+        np.testing.assert_allclose(shown[i].full_tensor().detach().numpy(), want, rtol=1e-12)
+
+
+def test_a_gradient_that_lies_otherwise_goes_by_operators(mesh: Any):
+    value = np.arange(6.0).reshape(2, 3)
+    p = nn.Parameter(distribute_tensor(facula.from_numpy(value.copy()), mesh, [Shard(0)]))
+    p.grad = distribute_tensor(facula.ones(2, 3, dtype=facula.float64), mesh, [Replicate()])
+    facula.optim.SGD([p], lr=0.5).step()
+    np.testing.assert_array_equal(p.full_tensor().detach().numpy(), value - 0.5)
+
+
+def test_pieces_that_are_written_to_while_they_are_gathered_are_gathered_again(mesh: Any):
+    """Whole parameters were those from before."""
+    model = fully_shard(nn.Linear(2, 2, bias=False), mesh=mesh)
+    handle = model.unshard(async_op=True)
+    with facula.no_grad():
+        model.weight.fill_(3.0)
+    handle.wait()
+    assert model.weight.tolist() == [[3.0, 3.0], [3.0, 3.0]]
