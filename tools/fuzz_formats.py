@@ -38,6 +38,7 @@ from facula import distributed, export, fx, nn, serialization
 from facula.compiler import disk_format, pipeline
 from facula.core import config
 from facula.distributed import tcp_store
+from facula.export.archive import own_bytes
 from facula.fx.graph_module import code_on_demand
 from facula.fx.proxy_tensor import make_fx
 from facula.runtime import cache, trust
@@ -195,13 +196,15 @@ class _Net(nn.Module):
         return {"y": y.reshape(x.shape[0] * 3), "sum": y.sum(0, keepdim=True)}
 
 
-def _exported() -> bytes:
+def _exported() -> tuple[bytes, bytes]:
+    """An exported program in facula's own format, and in PyTorch's."""
     stream = io.BytesIO()
     n = export.Dim("n", min=2, max=64)
     inputs = (facula.ones(5, 4), {"scale": facula.tensor(2.0)})
     shapes = {"x": {0: n}, "options": {"scale": None}}
-    export.save(export.export(_Net(), inputs, dynamic_shapes=shapes), stream)
-    return stream.getvalue()
+    program = export.export(_Net(), inputs, dynamic_shapes=shapes)
+    export.save(program, stream)
+    return own_bytes(program), stream.getvalue()
 
 
 #: names of Python's that code of graphs may use
@@ -432,7 +435,7 @@ def _stores() -> dict[str, Format]:
 
 def formats() -> dict[str, Format]:
     """All kinds of files by their names."""
-    exported = _exported()
+    exported, archive = _exported()
     body, load_tensors = _load_tensors(exported)
     described = dict(parts_of(exported))["program.json"]
     tensors = dict(parts_of(exported))["tensors.pt"]
@@ -440,8 +443,20 @@ def formats() -> dict[str, Format]:
     def load_description(data: bytes) -> Check:
         return _load_exported(packed([("program.json", data), ("tensors.pt", tensors)]))
 
+    records = parts_of(archive)
+    model = next(content for name, content in records if name.endswith("models/model.json"))
+
+    def load_records(data: bytes) -> Check:
+        changed = [
+            (n, data if n.endswith("models/model.json") else content) for n, content in records
+        ]
+        return _load_exported(packed(changed))
+
     return {
         **_checkpoints(),
+        "exported program for PyTorch": Format(archive, _load_exported, mutated_bytes),
+        "exported program for PyTorch, its parts": Format(archive, _load_exported, mutated_parts),
+        "exported program for PyTorch, its records": Format(model, load_records, mutated_json),
         **{name: Format(*row) for name, row in fuzz_programs.others().items()},
         "exported program": Format(exported, _load_exported, mutated_bytes),
         "exported program, its parts": Format(exported, _load_exported, mutated_parts),

@@ -24,6 +24,7 @@ from facula.export.exported_program import (
     ExportedProgram,
     default_decompositions,
 )
+from facula.export.module_calls import ModuleCallEntry, ModuleCallSignature
 from facula.export.signature import ExportBackwardSignature, ExportGraphSignature
 from facula.export.unflatten import FlatArgsAdapter, UnflattenedModule, unflatten
 
@@ -36,6 +37,8 @@ __all__ = [
     "ExportGraphSignature",
     "ExportedProgram",
     "FlatArgsAdapter",
+    "ModuleCallEntry",
+    "ModuleCallSignature",
     "ShapesCollection",
     "UnflattenedModule",
     "constrain_as_size",

@@ -47,8 +47,10 @@ def export(
             dimension to `Dim`, a tuple, or None
         strict: whether the module's bytecode is captured first, so that whatever would break a
             graph is an error
-        preserve_module_call_signature, prefer_deferred_runtime_asserts_over_guards: kept for
-            PyTorch's API; graphs are flat, and guards are checked when the module is called
+        preserve_module_call_signature: paths of modules whose arguments and results `unflatten`
+            nests as they were
+        prefer_deferred_runtime_asserts_over_guards: kept for PyTorch's API; guards are checked when
+            the module is called
         constraints: the same as ``dynamic_shapes`` in the words of PyTorch 2.1 and 2.2: comparisons of
             `dynamic_dim`
 
@@ -89,11 +91,11 @@ def export(
         dynamic_shapes = examples.dynamic_shapes(mod, args, kwargs)
     if strict:
         _capture(mod, args, kwargs)
-    parts = _traced(mod, args, kwargs, dynamic_shapes)
+    parts = _traced(mod, args, kwargs, dynamic_shapes, preserve_module_call_signature)
     program = ExportedProgram(
         parts.module, parts.signature, parts.state, parts.constants, parts.ranges, parts.in_spec, parts.out_spec,
         guards=list(parts.env.guards), argument_names=parts.argument_names, example_inputs=(args, kwargs),
-        training=mod.training,
+        training=mod.training, module_call_graph=parts.calls,
     )  # fmt: skip
     log = get_logger("export")
     log.info("exported %s: %d nodes", type(mod).__name__, len(program.graph.nodes))
@@ -105,16 +107,16 @@ def export(
 
 
 def _traced(
-    mod: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
+    mod: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any, kept: Any
 ) -> Parts:
     """The parts of the program; a size of 1 that may change is traced as another one first."""
     larger = enlarged(mod, args, kwargs, dynamic_shapes)
     if larger[0] is not args:
         try:
-            return trace_module(mod, *larger)
+            return trace_module(mod, *larger, kept)
         except RuntimeError:  # the program takes no other: the trace of the example says why
             pass
-    return trace_module(mod, args, kwargs, dynamic_shapes)
+    return trace_module(mod, args, kwargs, dynamic_shapes, kept)
 
 
 def _capture(mod: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

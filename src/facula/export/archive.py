@@ -1,7 +1,7 @@
 """Exported programs in files.
 
-Takes: an `ExportedProgram` and a place. Gives: a zip archive of a description in JSON and of tensors,
-and the program again.
+Takes: an `ExportedProgram` and a place. Gives: PyTorch's archive (`pt2`), or, for a program that this has no words for,
+a zip archive of a description in JSON and of tensors; and the program again.
 Keeps true: a file is data only: loading names operators of this table, writes no code and runs none,
 and whatever is wrong with a file is a RuntimeError or an UnpicklingError; a file is
 replaced whole or not at all; a version that is not known is refused.
@@ -13,6 +13,7 @@ import io
 import json
 import os
 import struct
+import warnings
 import zipfile
 import zlib
 from typing import Any, NoReturn
@@ -22,6 +23,8 @@ from facula.core.errors import fail
 from facula.export import description as text
 from facula.export import description_reader as reader
 from facula.export.exported_program import ExportedProgram
+from facula.export.pt2 import package
+from facula.export.pt2.plain import SerializeError
 from facula.fx import _pytree as pytree
 from facula.fx import names as code_names
 from facula.fx.shape_env import ShapeEnv
@@ -81,13 +84,16 @@ def save(
     opset_version: dict[str, int] | None = None,
     **options: object,
 ) -> None:
-    """Writes a program to a file: a ZIP archive of graph and tensors.
+    """Writes a program to a file: PyTorch's archive of graph and tensors, which PyTorch loads.
+
+    A program with what this format has no words for is kept in an archive of facula's own, with a warning.
 
     Args:
         ep: the program
         f: a path, or a file opened for writing bytes
         extra_files: further contents by name; `load` gives them back
-        opset_version, options: kept for PyTorch's API
+        opset_version: namespace of operators -> version, which is noted in the file
+        options: kept for PyTorch's API
 
     Example:
         >>> import io
@@ -106,16 +112,43 @@ def save(
             type(ep).__name__,
             hint="facula.export.export(module, args) makes one",
         )
+    content = _content(ep, extra_files, opset_version)
+    if isinstance(f, (str, os.PathLike)):
+        write_whole(os.fspath(f), content)
+    else:
+        f.write(content)
+
+
+def _content(
+    program: ExportedProgram, extra_files: dict[str, Any] | None, opset_version: Any
+) -> bytes:
+    """The bytes of a file."""
+    try:
+        return package.archive_bytes({"model": program}, extra_files, opset_version)
+    except (SerializeError, NotImplementedError) as error:
+        made = own_bytes(program, extra_files)
+        text = str(error).partition("\n")[0]
+        warnings.warn(
+            f"[export.save] the program is kept in facula's own format, which PyTorch does not load: {text}",
+            UserWarning, stacklevel=3,
+        )  # fmt: skip
+        return made
+
+
+def own_bytes(ep: ExportedProgram, extra_files: dict[str, Any] | None = None) -> bytes:
+    """A program in facula's own format, which has words for all that programs are made of.
+
+    Args:
+        ep: the program
+        extra_files: further contents by name
+    """
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr(_PROGRAM, json.dumps(_description(ep)))
         archive.writestr(_TENSORS, _tensors(ep))
         for name, content in (extra_files or {}).items():
             archive.writestr(_EXTRA + name, content)
-    if isinstance(f, (str, os.PathLike)):
-        write_whole(os.fspath(f), buffer.getvalue())
-    else:
-        f.write(buffer.getvalue())
+    return buffer.getvalue()
 
 
 def write_whole(path: str, content: bytes) -> None:
@@ -154,7 +187,14 @@ def load(
 def _load(stream: Any, extra_files: dict[str, Any] | None) -> ExportedProgram:
     try:
         with zipfile.ZipFile(stream) as archive:
+            names = archive.namelist()
             length = length_of(stream)
+    except _DAMAGE as error:
+        _not_ours(error)
+    if package.is_pt2(names):
+        return _load_pt2(stream, extra_files)
+    try:
+        with zipfile.ZipFile(stream) as archive:
             described = json.loads(read_entry(archive, _PROGRAM, length).decode())
             tensors = read_entry(archive, _TENSORS, length)
             found = {
@@ -179,6 +219,22 @@ def _load(stream: Any, extra_files: dict[str, Any] | None) -> ExportedProgram:
     if extra_files is not None:
         extra_files.update(found)
     return made
+
+
+def _load_pt2(stream: Any, extra_files: dict[str, Any] | None) -> ExportedProgram:
+    """The program of PyTorch's archive."""
+    try:
+        found = package.contents(stream, extra_files or {})
+    except package.OtherVersion:
+        raise
+    except _DAMAGE as error:
+        _not_ours(error)
+    if len(found.exported_programs) != 1:
+        fail(RuntimeError, "export.load", "an archive of one program was required",
+             len(found.exported_programs), hint="save one program in a file")  # fmt: skip
+    if extra_files is not None:
+        extra_files.update(found.extra_files)
+    return next(iter(found.exported_programs.values()))
 
 
 #: what Python, zip archives and graphs raise for a file that is damaged or was made to mislead

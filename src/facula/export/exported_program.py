@@ -16,9 +16,11 @@ from facula.core.errors import fail
 from facula.export.core_forms import default_table
 from facula.export.dynamic_shapes import ValueRanges, unbacked_ranges
 from facula.export.functional import env_of, functional
+from facula.export.module_calls import ModuleCallEntry, ModuleCallSignature
 from facula.export.ranges import Ranges
 from facula.export.signature import ExportGraphSignature
 from facula.export.unlift import unlift
+from facula.export.verifier import Verifier
 from facula.fx import Graph, GraphModule
 from facula.fx.shape_env import leaf_of, symbols_of
 from facula.lower.table import operator_of
@@ -92,6 +94,7 @@ class ExportedProgram:
         argument_names: of the forward
         example_inputs: what it was traced with
         training: whether the module was in training
+        module_call_graph: the modules of the program; None: the outermost alone
 
     Example:
         >>> program = facula.export.export(facula.nn.Linear(2, 1), (facula.ones(1, 2),))
@@ -113,6 +116,7 @@ class ExportedProgram:
         argument_names: list[str],
         example_inputs: tuple[tuple[Any, ...], dict[str, Any]] | None,
         training: bool = False,
+        module_call_graph: list[ModuleCallEntry] | None = None,
     ) -> None:
         self._module = root
         self._signature = graph_signature
@@ -124,6 +128,16 @@ class ExportedProgram:
         self.argument_names = argument_names
         self._example_inputs = example_inputs
         self.training = training
+        if module_call_graph is None:
+            whole = ModuleCallSignature([], [], in_spec, out_spec, argument_names)
+            module_call_graph = [ModuleCallEntry("", whole)]
+        self._module_call_graph = module_call_graph
+        self._verifiers: list[type[Verifier]] = [Verifier]
+
+    @property
+    def module_call_graph(self) -> list[ModuleCallEntry]:
+        """The modules of the program, the outermost first, and what they were called with where that was kept."""
+        return self._module_call_graph
 
     @property
     def graph_module(self) -> GraphModule:
@@ -175,9 +189,19 @@ class ExportedProgram:
         return CallSpec(self.in_spec, self.out_spec)
 
     @property
+    def verifiers(self) -> list[type[Verifier]]:
+        """What checks the program."""
+        return self._verifiers
+
+    @property
+    def verifier(self) -> type[Verifier]:
+        """The first of them."""
+        return self._verifiers[0]
+
+    @property
     def dialect(self) -> str:
         """Which operators the graph has."""
-        return "ATEN"
+        return self.verifier.dialect
 
     def parameters(self) -> Iterator[Any]:
         """The parameters."""
@@ -238,15 +262,16 @@ class ExportedProgram:
         Args:
             module: the graph
             signature: what its inputs and outputs are
-            others: `state_dict`, `constants`: other tensors
+            others: `state_dict`, `constants`: other tensors; `verifiers`: what checks it
         """
         made = self._with(module, signature)
+        made._verifiers = list(others.get("verifiers", made._verifiers))
         made._state_dict = others.get("state_dict", made._state_dict)
         made._constants = others.get("constants", made._constants)
         return made
 
     def _with(self, module: GraphModule, signature: ExportGraphSignature) -> ExportedProgram:
-        return ExportedProgram(
+        made = ExportedProgram(
             module,
             signature,
             self._state_dict,
@@ -258,7 +283,10 @@ class ExportedProgram:
             argument_names=self.argument_names,
             example_inputs=self._example_inputs,
             training=self.training,
+            module_call_graph=self._module_call_graph,
         )
+        made._verifiers = self._verifiers
+        return made
 
     def validate(self) -> None:
         """Check the graph and that the signature is one of it."""

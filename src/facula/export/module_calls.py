@@ -8,6 +8,7 @@ called several times.
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from inspect import unwrap
 from types import FrameType
 from typing import Any
@@ -16,6 +17,57 @@ from facula import nn
 
 #: key of a call -> (path of the module, its class)
 Stack = dict[str, tuple[str, str]]
+
+
+@dataclass
+class ModuleCallSignature:
+    """What a module was called with, and gave.
+
+    Args:
+        inputs, outputs: the leaves: nodes by their names, and constants
+        in_spec, out_spec: how they were nested
+        forward_arg_names: the names of the arguments
+
+    Example:
+        >>> program = facula.export.export(facula.nn.ReLU(), (facula.ones(2),))
+        >>> program.module_call_graph[0].signature.forward_arg_names
+        ['input']
+    """
+
+    inputs: list[Any]
+    outputs: list[Any]
+    in_spec: Any
+    out_spec: Any
+    forward_arg_names: list[str] | None = None
+
+    def replace_all_uses_with(self, original_node: Any, new_node: Any) -> None:
+        """Let another node stand for one.
+
+        Args:
+            original_node, new_node: the nodes, or what has their names
+        """
+        for arg in (*self.inputs, *self.outputs):
+            if arg.name == original_node.name:
+                arg.name = new_node.name
+
+
+@dataclass
+class ModuleCallEntry:
+    """A module of an exported program.
+
+    Args:
+        fqn: its path
+        signature: what it was called with, where that was to be kept
+
+    Example:
+        >>> net = facula.nn.Sequential(facula.nn.ReLU())
+        >>> program = facula.export.export(net, (facula.ones(2),))
+        >>> [entry.fqn for entry in program.module_call_graph]
+        ['', '0']
+    """
+
+    fqn: str
+    signature: ModuleCallSignature | None = None
 
 
 class ModuleCalls:

@@ -27,8 +27,9 @@ from facula.export.dynamic_shapes import (
     ints_marked,
 )
 from facula.export.kept_attributes import attributes_kept
+from facula.export.kept_signatures import KeptSignatures
 from facula.export.leaks import Watched, watch
-from facula.export.module_calls import ModuleCalls
+from facula.export.module_calls import ModuleCallEntry, ModuleCalls, ModuleCallSignature
 from facula.export.signature import (
     ConstantArgument,
     ExportGraphSignature,
@@ -69,6 +70,8 @@ class Parts:
     out_spec: Any
     env: ShapeEnv
     argument_names: list[str] = field(default_factory=list)
+    #: the modules of the program
+    calls: list[ModuleCallEntry] = field(default_factory=list)
     #: tensors of the trace that nobody may keep
     watched: Watched = field(default_factory=list)
 
@@ -104,10 +107,14 @@ class _Held:
 
 
 def trace_module(
-    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
+    module: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    dynamic_shapes: Any,
+    kept: tuple[str, ...] = (),
 ) -> Parts:
-    """Trace a module for these arguments."""
-    env = ShapeEnv(duck_shape=False)
+    """Trace a module for these arguments; `kept`: paths of modules whose calls are noted."""
+    signatures, env = KeptSignatures(module, kept), ShapeEnv(duck_shape=False)
     env.keeps_conditions = True
     sizes = Resolved(env)
     marked = ints_marked((args, kwargs))
@@ -117,7 +124,6 @@ def trace_module(
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=env)
     fakes = _fakes(held, leaves, mode, sizes)
     leaves = _with_symbols(leaves, pytree.tree_leaves(marked), sizes)
-    numbers = [x for x in leaves if isinstance(x, SymInt)]
     sizes.check()
     specs: dict[str, Any] = {}
 
@@ -129,22 +135,24 @@ def trace_module(
             held.replaced(list(flat[: len(held.tensors)])),
             _noting_calls(module),
             attributes_kept(module),
+            signatures.noted(),
         ):
             result = module(*positional, **named)
         flat_result, specs["out"] = pytree.tree_flatten(result)
         return [_checked(x) for x in flat_result]
 
     with contextlib.nullcontext() if fakes else mode:
-        joint, level = _recorded(program, [*fakes, *numbers])
+        joint, level = _recorded(program, [*fakes, *(x for x in leaves if isinstance(x, SymInt))])
     _refuse_changes(module, joint)
-    ranges = sizes.ranges()
+    ranges, out_spec = sizes.ranges(), specs["out"]
     named = arguments_by_name(module, args, kwargs) if args or kwargs else {}
     builder = _Builder(joint, held, mode, leaves, _leaf_names(named, len(leaves)))
     watched = _finish(builder, level, mode)
+    whole = ModuleCallSignature([], [], in_spec, out_spec, list(named))
     return Parts(
         module=builder.module, signature=builder.signature, state=builder.state, constants=builder.constants,
-        ranges=ranges, in_spec=in_spec, out_spec=specs["out"], env=env, argument_names=list(named),
-        watched=watched,
+        ranges=ranges, in_spec=in_spec, out_spec=out_spec, env=env, argument_names=list(named), watched=watched,
+        calls=signatures.entries(whole, builder.replaced),
     )  # fmt: skip
 
 
@@ -282,6 +290,8 @@ class _Builder:
         self.state = dict(held.parameters)
         self.state |= {k: v for k, v in held.buffers.items() if held.persistent(k)}
         self.constants: dict[str, Any] = {}
+        #: nodes that are no more -> those in their place
+        self.replaced: dict[Node, Node] = {}
         inputs = [n for n in self.graph.nodes if n.op == "placeholder"]
         write_checks(self.graph, mode.shape_env, overload_of(TABLE["_assert_scalar"]))
         self._finished_outputs()
@@ -334,6 +344,7 @@ class _Builder:
                 spec = InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(found.name), name)
                 self.signature.input_specs.append(spec)
             node.replace_all_uses_with(found)
+            self.replaced[node] = found
             self.graph.erase_node(node)
         self.module = GraphModule(self.module, self.graph)
         self.graph = self.module.graph
@@ -362,6 +373,7 @@ class _Builder:
                 last.target = last.name
                 traced = next(numbers)
                 traced.replace_all_uses_with(last)
+                self.replaced[traced] = last
                 self.graph.erase_node(traced)
                 arg = SymIntArgument(last.name)
             else:

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from facula.core.errors import fail
@@ -24,7 +26,7 @@ __all__ = [
     "tree_any", "tree_any_only", "tree_flatten", "tree_flatten_with_path", "tree_iter",
     "tree_leaves", "tree_leaves_with_path", "tree_map", "tree_map_", "tree_map_only",
     "tree_map_only_", "tree_map_with_path", "tree_structure", "tree_unflatten",
-    "treespec_pprint",
+    "treespec_dumps", "treespec_loads", "treespec_pprint",
 ]  # fmt: skip
 
 PyTree = Any
@@ -43,6 +45,10 @@ class NodeDef(NamedTuple):
 
 
 SUPPORTED_NODES: dict[type, NodeDef] = {}
+#: container -> its name in files, and what writes and reads its context (`tree_files`)
+FILE_FORMS: dict[
+    type, tuple[str | None, Callable[[Context], Any] | None, Callable[[Any], Context] | None]
+] = {}
 CONSTANT_NODES: set[type] = set()
 
 
@@ -107,6 +113,8 @@ def register_pytree_node(
         cls: the class; its subclasses stay leaves.
         flatten_fn: gives the children and a context that compares equal for equal structure.
         unflatten_fn: takes children and the context.
+        serialized_type_name: its name in files; None for its own
+        to_dumpable_context, from_dumpable_context: the context as what JSON holds, and back
         flatten_with_keys_fn: like `flatten_fn`, with pairs of a key and a child.
 
     Raises:
@@ -120,6 +128,8 @@ def register_pytree_node(
             hint="a class is registered once: leave the second registration out",
         )
     SUPPORTED_NODES[cls] = NodeDef(cls, flatten_fn, unflatten_fn, flatten_with_keys_fn)
+    if serialized_type_name is not None or to_dumpable_context is not None:
+        FILE_FORMS[cls] = serialized_type_name, to_dumpable_context, from_dumpable_context
 
 
 def _register_pytree_node(
@@ -127,12 +137,41 @@ def _register_pytree_node(
 ) -> None:
     """`register_pytree_node` of older programs: registering anew replaces."""
     SUPPORTED_NODES.pop(cls, None)
+    FILE_FORMS.pop(cls, None)
     register_pytree_node(cls, flatten_fn, unflatten_fn, **names)
+
+
+def _register_namedtuple(cls: type, *, serialized_type_name: str) -> None:
+    """Gives a class of named tuples, which are containers anyway, a name in files."""
+    FILE_FORMS[cls] = serialized_type_name, None, None
+
+
+def treespec_dumps(treespec: TreeSpec, protocol: int | None = None) -> str:
+    """A structure as text; `tree_files` says how.
+
+    Args:
+        treespec: the structure
+        protocol: 1, the only one
+    """
+    # lazily: few programs keep structures in files
+    return str(import_module("facula.fx.tree_files").treespec_dumps(treespec, protocol))
+
+
+def treespec_loads(serialized: str) -> TreeSpec:
+    """The structure of a text of `treespec_dumps`.
+
+    Args:
+        serialized: the text
+    """
+    # lazily: few programs keep structures in files
+    found: TreeSpec = import_module("facula.fx.tree_files").treespec_loads(serialized)
+    return found
 
 
 def _deregister_pytree_node(cls: type) -> None:
     """Makes a class a leaf again."""
     del SUPPORTED_NODES[cls]
+    FILE_FORMS.pop(cls, None)
     CONSTANT_NODES.discard(cls)
 
 
@@ -197,6 +236,9 @@ def register_dataclass(
         flatten,
         unflatten,
         serialized_type_name=serialized_type_name,
+        # PyTorch has the names of fields that were None beside the others
+        to_dumpable_context=lambda names: json.dumps([list(names), []]),
+        from_dumpable_context=lambda text: tuple(json.loads(text)[0]),
         flatten_with_keys_fn=with_keys,
     )
 

@@ -103,6 +103,18 @@ class Unbacked:
         self._fit(name)
         return symbol(name)
 
+    def adopt(self, name: str, low: float, high: float) -> None:
+        """Make a symbol known that a file has.
+
+        Args:
+            name: of the symbol
+            low, high: its range
+        """
+        if name not in self.ranges:
+            self.ranges[name] = (low, high)
+            self.hints[name] = _FIRST + _STEP * len(self.ranges)
+            self._fit(name)
+
     def _fit(self, name: str) -> None:
         """Keep what stands for the number inside of its range, as it is for the example sizes."""
         low, high = self._range_here(name)

@@ -61,7 +61,8 @@ class Definition:
     #: other spellings of arguments that are taken as keywords: spelling -> argument
     keyword_aliases: dict[str, str] | None = None
     #: PyTorch's name of the overload where `ops.overloads` would give another; "dim=dim_IntList" is the
-    #: name where the argument `dim` is given
+    #: name where the argument `dim` is given, "dim:int=dim, dim=dims" are two rules, of which the first
+    #: that holds counts, and a name without `=` is for all other calls
     overload: str | None = None
     #: of a composite: whether PyTorch's is a Python function, so that graphs of programs show the operators in it
     inlined: bool = False

@@ -284,7 +284,11 @@ class index_copy:
         yield (S(4, 5), 1, S.index(5, (3,), unique=True), S(4, 3)), {}
 
 
-@operator("index_fill(Tensor self, int dim, Tensor index, Operand value) -> Tensor", inplace=True)
+@operator(
+    "index_fill(Tensor self, int dim, Tensor index, Operand value) -> Tensor",
+    inplace=True,
+    overload="value:Tensor=int_Tensor, int_Scalar",
+)
 class index_fill:
     """A copy of `self` with the slices at `index` along `dim` set to `value` (a number or a 0-d
     tensor).

@@ -223,6 +223,7 @@ class scatter_add:
     "scatter(Tensor self, int dim, Tensor index, Operand? src=None, *, Operand? value=None, str? "
     "reduce=None) -> Tensor",
     inplace=True,
+    overload="src:Tensor=src, value",
 )
 class scatter:
     """A copy of `self` with self[index[i][j]][j] = src[i][j] for dim 0; `value` writes one number
@@ -314,6 +315,7 @@ def _source(src: Any, value: object, index: core.Tensor, dtype: core.dtype) -> A
     "scatter_reduce(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool "
     "include_self=True) -> Tensor",
     inplace=True,
+    overload="two",
 )
 class scatter_reduce:
     """A copy of `self` into which `src` is reduced at `index` along `dim`: sum, prod, mean, amax or

@@ -81,6 +81,7 @@ def _check_side(sorted_sequence: core.Tensor, right: bool, side: Any, sorter: An
     "right=False, str? side=None, "
     "Tensor? sorter=None) -> Tensor",
     names=("searchsorted",),
+    overload="self:Tensor=Tensor, Scalar",
 )
 class searchsorted:
     """Where values would go into sorted rows: the first place whose element is >= the value, or >

@@ -36,10 +36,14 @@ _RULES: dict[Any, Any] = {}
 
 def _rule_of(definition: Definition) -> Any:
     """The name, or a function of the arguments that gives it."""
-    parameters = definition.schema.parameters
     if definition.overload is not None:
-        argument, equals, name = definition.overload.partition("=")
-        return _given(parameters, argument, name) if equals else argument
+        return _said(definition)
+    return _derived(definition)
+
+
+def _derived(definition: Definition) -> Any:
+    """What follows from the kind of the definition and its parameters."""
+    parameters = definition.schema.parameters
     names = [p.name for p in parameters]
     if definition.kind == "pointwise" and len(parameters) > 1:
         return _operand_rule(definition, parameters)
@@ -50,6 +54,44 @@ def _rule_of(definition: Definition) -> Any:
     if reduces and parameters[names.index("dim")].default is None:
         return _given(parameters, "dim", "dim")
     return "default"
+
+
+#: what an argument is, in the rules of a definition
+_KINDS: dict[str, Any] = {
+    "": lambda value: value is not None,
+    "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "Tensor": lambda value: isinstance(value, core.Tensor),
+}
+
+
+def _said(definition: Definition) -> Any:
+    """What a definition says: a name, or rules such as `dim=dim_IntList, split_size:int=Tensor`; the first that holds
+    counts, and a name behind them is for all other calls.
+    """
+    parameters = definition.schema.parameters
+    names = [p.name for p in parameters]
+    rules: list[tuple[int, str, Any, str]] = []
+    otherwise: Any = None
+    for part in str(definition.overload).split(", "):
+        condition, equals, name = part.partition("=")
+        argument, _, kind = condition.partition(":")
+        if not equals:
+            otherwise = part
+        else:
+            rules.append((names.index(argument), argument, _KINDS[kind], name))
+    if not rules:
+        return otherwise
+    if otherwise is None:
+        plain = len(rules) == 1 and rules[0][2] is _KINDS[""]
+        otherwise = "default" if plain else _derived(definition)
+
+    def rule(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        for position, argument, holds, name in rules:
+            if holds(args[position] if position < len(args) else kwargs.get(argument)):
+                return name
+        return otherwise if isinstance(otherwise, str) else str(otherwise(args, kwargs))
+
+    return rule
 
 
 def _given(parameters: tuple[Any, ...], argument: str, name: str) -> Any:

@@ -80,7 +80,10 @@ class Sum:
 
 
 @operator(
-    f"nansum(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor", out_cast=True, out_kind=True
+    f"nansum(Tensor self, {_DIM}, *, dtype? dtype=None) -> Tensor",
+    out_cast=True,
+    out_kind=True,
+    overload="default",
 )
 class NanSum:
     """The sum of the elements that are not NaN."""

@@ -101,7 +101,10 @@ class Amin:
         yield (S(3, 4), 1), {}
 
 
-@operator("aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)")
+@operator(
+    "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
+    overload="default",
+)
 class Aminmax:
     """The smallest and the largest elements, in one pass."""
 
@@ -152,7 +155,7 @@ def _run_position(op: str, out: object, self: Any, dim: int | None) -> None:
         launch.run_reduction(op, (out,), self, launch.wrap_dims(op, dim, self.dim()))
 
 
-@operator("argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor")
+@operator("argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", overload="default")
 class Argmax:
     """Where the largest element stands: in the flattened tensor, or along one dimension. int64."""
 
@@ -170,7 +173,7 @@ class Argmax:
         yield (S(3, 4), 1), {}
 
 
-@operator("argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor")
+@operator("argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", overload="default")
 class Argmin:
     """Where the smallest element stands: in the flattened tensor, or along one dimension. int64."""
 

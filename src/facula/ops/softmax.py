@@ -45,6 +45,7 @@ _ARGUMENTS = "Tensor self, int dim, dtype? dtype=None"
 @operator(
     f"softmax({_ARGUMENTS}) -> Tensor",
     names=("softmax", "Tensor.softmax", "special.softmax"),
+    overload="int",
     autocast="accelerator float32",
     quantizers={"fx": "own"},
 )
@@ -102,6 +103,7 @@ class SoftmaxBackward:
 @operator(
     f"log_softmax({_ARGUMENTS}) -> Tensor",
     names=("log_softmax", "Tensor.log_softmax", "special.log_softmax"),
+    overload="int",
     autocast="accelerator float32",
 )
 class LogSoftmax:

@@ -242,7 +242,7 @@ def _squeeze_node(call: core.NodeCall) -> str:
 @view(
     "squeeze(Tensor self, any dim=None) -> Tensor",
     inplace=True,
-    overload="dim=dim",
+    overload="dim:int=dim, dim=dims",
     quantizers={"fx": "shared", "xnnpack": "shared"},
     node=_squeeze_node,
 )

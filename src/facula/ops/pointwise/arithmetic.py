@@ -53,6 +53,7 @@ def sub(x, y, *, alpha):
 
 @pointwise(
     "rsub(Operand self, Operand other, *, Number alpha=1) -> Tensor",
+    overload="other:Tensor=Tensor, Scalar",
     names=("rsub",),
     strict=("self",),
     dtypes="int float complex",
@@ -298,6 +299,7 @@ sub.complexes = _with_complex(sub, "alpha", lambda x, y, factor: x - factor * y)
 
 @pointwise(
     "lerp(Tensor self, Tensor end, Operand weight) -> Tensor",
+    overload="weight:Tensor=Tensor, Scalar",
     dtypes="float complex",
     out_exact=True,
     node=lambda call: "LerpBackward0" if "weight" in call.aside else "LerpBackward1",
@@ -329,6 +331,7 @@ def hypot(x, y):
 
 @pointwise(
     "copysign(Operand self, Operand other) -> Tensor",
+    overload="other:Tensor=Tensor, Scalar",
     result="float",
     strict=("self",),
     dtypes="bool int float",

@@ -59,6 +59,7 @@ def _logical(name: str, meaning: str) -> core.Op:
     return pointwise(
         f"{name}(Tensor self, Operand other) -> Tensor",
         result="bool",
+        overload="default",
         strict=("other",),
         differentiable=False,
         reference=f"numpy.{name}",

@@ -35,6 +35,7 @@ def _no_rounding(code: str, chosen: dict[str, Any]) -> bool:
 
 @pointwise(
     "div(Operand self, Operand other, *, str? rounding_mode=None) -> Tensor",
+    overload="rounding_mode=Tensor_mode, Tensor",
     of_numbers=True,
     names=functions_and_methods("div", "divide"),
     result_of=_quotient_dtype,
@@ -95,6 +96,7 @@ def true_divide(x, y):
 
 @pointwise(
     "floor_divide(Operand self, Operand other) -> Tensor",
+    overload="default",
     of_numbers=True,
     nonzero_divisor=True,
     dtypes="int float",

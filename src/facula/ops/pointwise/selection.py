@@ -139,6 +139,7 @@ def clamp_max_(self, max):
 
 @pointwise(
     "where(Tensor condition, Operand self, Operand other) -> Tensor",
+    overload="self",
     names=(),
     compute={"condition": "b8"},
     inplace=False,

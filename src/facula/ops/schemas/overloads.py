@@ -174,12 +174,14 @@ def numbers_by_overload(operator: Any) -> dict[str, frozenset[str]]:
     definition = operator.definition
     parameters = definition.schema.parameters
     tensor = core.empty(())
-    chosen = (definition.overload or "").partition("=")[0]
+    rules = [
+        part.partition("=")[0].partition(":")[0] for part in (definition.overload or "").split(", ")
+    ]
     choices: list[tuple[Any, ...]] = []
     for p in parameters:
         if p.type == "Operand" and not p.is_list:
             choices.append((tensor, 1))
-        elif p.name == chosen or p.optional and p.name == "dim":
+        elif p.name in rules or p.optional and p.name == "dim":
             choices.append((None, 0) if p.optional or p.default is None else (0,))
         else:
             choices.append((tensor if p.is_tensor else None,))

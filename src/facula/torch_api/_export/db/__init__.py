@@ -1,0 +1,1 @@
+"""Examples of what can be exported, and what can not: `case` has their form, `examples` has them."""
