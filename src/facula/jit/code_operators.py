@@ -96,7 +96,8 @@ def _spelled(node: Node, signature: Any, values: Arguments) -> str | None:
         return f"torch.{public}{'_with_indices' if with_indices else ''}({', '.join(texts)})"
     if any(n.startswith("_") for n in names):  # the library's own arguments
         return f"torch.{public}({', '.join(values[n] for n in names if not n.startswith('_'))})"
-    if definition.name.startswith("_functional_") or same is not signature.source:
+    other = same is not signature.source or definition.name != public
+    if definition.name.startswith("_functional_") or other:
         return f"torch.{public}({', '.join(_arguments(node, signature, values))})"
     return None
 
@@ -141,9 +142,10 @@ def _interpolate(node: Node, values: Arguments) -> str:
     )
 
 
-def _batch_norm(node: Node, v: Arguments) -> str:
-    order = "input weight bias running_mean running_var training momentum eps"
-    return f"torch.batch_norm({', '.join(v[n] for n in order.split())}, True)"
+def _norm(aten: str, flag: str) -> Callable[[Node, Arguments], str]:
+    """A normalisation by running statistics: PyTorch's has parameters first, and a flag of cuDNN."""
+    order = f"input weight bias running_mean running_var {flag} momentum eps".split()
+    return lambda node, v: f"torch.{aten}({', '.join(v[n] for n in order)}, True)"
 
 
 def _embedding(node: Node, v: Arguments) -> str:
@@ -160,7 +162,8 @@ def _channels_dropped(node: Node, v: Arguments) -> str:
 
 _RULES: dict[str, Callable[[Node, Arguments], str]] = {
     **{f"dropout{dimensions}d": _channels_dropped for dimensions in (1, 2, 3)},
-    "batch_norm": _batch_norm,
+    "batch_norm": _norm("batch_norm", "training"),
+    "instance_norm": _norm("instance_norm", "use_input_stats"),
     "embedding": _embedding,
     "interpolate": _interpolate,
     "mse_loss": _loss("mse_loss", "input target reduction"),

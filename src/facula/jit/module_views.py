@@ -11,7 +11,7 @@ from typing import Any
 
 from facula.core.errors import fail
 from facula.jit.code_text import code_and_constants
-from facula.jit.script_objects import RecursiveScriptModule, ScriptMethod
+from facula.jit.script_objects import Children, RecursiveScriptModule, ScriptMethod
 
 __all__ = ["ModuleView", "module_of", "view_of"]
 
@@ -163,3 +163,27 @@ def _set_view(module: Any, view: Any) -> None:
 
 
 RecursiveScriptModule._c = property(view_of, _set_view)  # type: ignore[attr-defined]
+
+
+class ChildViews:
+    """The modules inside of a scripted module as views: `module._modules._c`."""
+
+    __slots__ = ("_children",)
+
+    def __init__(self, children: Children) -> None:
+        self._children = children
+
+    def items(self) -> list[tuple[str, Any]]:
+        """Names and views."""
+        return [(name, view_of(child)) for name, child in self._children.items()]
+
+    def contains(self, name: str) -> bool:
+        """Whether there is a module of that name."""
+        return name in self._children
+
+    def getattr(self, name: str) -> Any:
+        """The view of the module of that name."""
+        return view_of(self._children[name])
+
+
+Children._c = property(ChildViews)  # type: ignore[attr-defined]

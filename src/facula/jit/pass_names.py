@@ -97,6 +97,28 @@ _PASSES.update({
     "fold_frozen_linear_bn": fold_linear_batch_norm, "optimize_frozen_graph": optimize_frozen_graph,
     "concat_frozen_linear": concatenate_linear,
 })  # fmt: skip
+
+
+def _insert_observers(
+    module: Any, method_name: str, qconfig_dict: dict[str, Any], inplace: bool, quant_type: Any = 1
+) -> Any:
+    """The view of a module that calls observers."""
+    # lazily: most programs quantize nothing
+    from facula.jit.quantizing import quantize_jit
+
+    made = quantize_jit.insert_observers(module, method_name, qconfig_dict, inplace, quant_type)
+    return view_of(made)
+
+
+def _fold_convbn(module: Any) -> Any:
+    """The view of a module without normalisations behind convolutions."""
+    # lazily: as above
+    from facula.jit.quantizing import quantize_jit
+
+    return view_of(quantize_jit.fuse_conv_bn_jit(module_of(module)))
+
+
+_PASSES.update({"insert_observers": _insert_observers, "fold_convbn": _fold_convbn})
 _NAMES: dict[str, Any] = {
     "_freeze_module": _freeze_module, "ScriptModule": ModuleView,
     "parse_ir": parse_ir, "_create_function_from_graph": _create_function_from_graph, "AliasDb": Aliases,

@@ -160,7 +160,7 @@ primitive("aten::requires_grad_(Tensor self, bool requires_grad=True) -> Tensor"
           lambda a, r: a.requires_grad_(r))  # fmt: skip
 primitive("aten::backward(Tensor self, Tensor? gradient=None, bool? retain_graph=None, "
           "bool create_graph=False) -> ()", lambda a, g, r, c: a.backward(g, r, c))  # fmt: skip
-primitive("aten::resize_(Tensor self, int[] size) -> Tensor", lambda a, s: a.resize_(s))
+primitive("aten::resize_(Tensor self, int[]... size) -> Tensor", lambda a, s: a.resize_(s))
 primitive("aten::values(Tensor self) -> Tensor", lambda a: a.values())
 primitive("aten::indices(Tensor self) -> Tensor", lambda a: a.indices())
 primitive("aten::matrix_H(Tensor self) -> Tensor", lambda a: a.mH)

@@ -372,6 +372,10 @@ class ScriptModule(Module):
             DEFINE[0](self)
 
 
+class Children(dict[str, Any]):
+    """The modules inside of a scripted module, by name."""
+
+
 class RecursiveScriptModule(ScriptModule, _HasGraph):
     """A scripted module, as `script` gives it; ``graph`` and ``code`` show its forward, ``save``
     writes it.
@@ -389,6 +393,7 @@ class RecursiveScriptModule(ScriptModule, _HasGraph):
     def __init__(self, kind: T.ClassType, state: dict[str, Any]) -> None:
         super().__init__()
         self.__dict__.update(state)
+        self.__dict__["_modules"] = Children(self.__dict__["_modules"])
         self.__dict__["_script_type"] = kind
 
     @property

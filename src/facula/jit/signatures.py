@@ -128,13 +128,15 @@ def primitive(text: str, run: Callable[..., Any]) -> None:
             continue
         declared, equals, default = part.partition("=")
         word, _, own = declared.rpartition(" ")
-        kind, length = type_of(word)
+        kind, length = type_of(word.removesuffix("..."))
         value = _DEFAULTS.get(default, default.strip("'")) if equals else REQUIRED
         if equals and default.lstrip("-").isdigit():
             value = int(default)
-        parameters.append(Parameter(own, kind, value, keyword_only, length))
+        variadic = word.endswith("...")
+        parameters.append(Parameter(own, kind, value, keyword_only, length, variadic))
     results: Any = [] if tail == "()" else type_of(tail)[0]
-    PRIMITIVE.setdefault(name, []).append(Signature(name, overload, parameters, results, run, text))
+    said = text.replace("]...", "]")
+    PRIMITIVE.setdefault(name, []).append(Signature(name, overload, parameters, results, run, said))
 
 
 _DEFAULTS: dict[str, Any] = {"None": None, "True": True, "False": False}

@@ -79,6 +79,25 @@ def _batch_norm(self: Any, input: Tensor) -> Tensor:
     )
 
 
+def _instance_norm(self: Any, input: Tensor) -> Tensor:
+    factor = 0.0
+    if self.momentum is not None:
+        factor = self.momentum
+    single = input.dim() == self._get_no_batch_dim()
+    if single:
+        input = input.unsqueeze(0)
+    if input.dim() != self._get_no_batch_dim() + 1:
+        raise ValueError(
+            "[InstanceNorm] an input of channels and as many dimensions as the norm has was required\n"
+            "hint: InstanceNorm2d takes [N, C, H, W] or [C, H, W]"
+        )
+    made = facula.instance_norm(
+        input, self.weight, self.bias, self.running_mean, self.running_var,
+        self.training or not self.track_running_stats, factor, self.eps, True,
+    )  # fmt: skip
+    return made.squeeze(0) if single else made
+
+
 def _lstm(
     self: Any, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
@@ -202,4 +221,5 @@ STOCK_PACKED: dict[Any, Any] = {nn.LSTM: _lstm_packed, nn.GRU: _gru_packed, nn.R
 STOCK: dict[Any, Any] = {
     nn.Conv1d: _conv1d, nn.Conv2d: _conv2d, nn.Conv3d: _conv3d, nn.BatchNorm1d: _batch_norm,
     nn.BatchNorm2d: _batch_norm, nn.BatchNorm3d: _batch_norm, nn.LSTM: _lstm, nn.GRU: _gru, nn.RNN: _gru,
+    nn.InstanceNorm1d: _instance_norm,
 }  # fmt: skip

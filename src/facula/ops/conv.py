@@ -726,6 +726,7 @@ def _define_transposed(space: int) -> None:
         names=(name, f"nn.functional.{name}"),
         out=False,
         autocast="lower",
+        quantizers={"script": "layer"},
     )(transposed)
 
 

@@ -113,9 +113,10 @@ class Definition:
     #: what becomes of quantized tensors: "moves" (or compares) elements, so that it runs on their integers; "averages";
     #: gives numbers of the "same range", or of the "unit" or "signed unit" interval (`quantization/rules.py`)
     quantized: str = ""
-    #: what those that quantize whole models ("fx", "xnnpack", "x86") see in a call: a "layer" with a weight,
-    #: "arithmetic" of values, values that are "joined", an "activation" that is one with what stands before it, or a
-    #: result with parameters of its "own" or that are "shared" with the input (`quantization/calls.py`)
+    #: what those that quantize whole models ("fx", "xnnpack", "x86", and "script" where it differs from "fx") see in a
+    #: call: a "layer" with a weight, "arithmetic" of values, values that are "joined", an "activation" that is one with
+    #: what stands before it, or a result with parameters of its "own" or that are "shared" with the input
+    #: (`quantization/calls.py`)
     quantizers: Mapping[str, str] = MappingProxyType({})
     #: why the gradient is not the derivative of the value, where a convention says so
     convention: str = ""

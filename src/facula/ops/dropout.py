@@ -52,7 +52,7 @@ def _into(self: core.Tensor, result: core.Tensor, inplace: bool) -> Any:
     out=False,
     elementwise=True,
     quantized="same range",
-    quantizers={"fx": "own"},
+    quantizers={"fx": "own", "script": "shared"},
 )
 def dropout(input, p, training, inplace):
     """In training, zero each element with probability `p` and scale the others by 1 / (1 - p).

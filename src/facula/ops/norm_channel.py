@@ -371,6 +371,7 @@ def _shown_batch_norm(
     out=False,
     inlined=True,
     graph_form=_shown_batch_norm,
+    quantizers={"script": "own"},
 )
 def functional_batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps):
     """Normalise each channel over the batch, or by running statistics. [Ioffe, Szegedy 2015]"""
@@ -383,6 +384,7 @@ def functional_batch_norm(input, running_mean, running_var, weight, bias, traini
     "float momentum, float eps, bool cudnn_enabled=True) -> Tensor",
     names=("batch_norm",),
     out=False,
+    quantizers={"script": "own"},
 )
 def batch_norm(
     input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled

@@ -47,7 +47,7 @@ _ARGUMENTS = "Tensor self, int dim, dtype? dtype=None"
     names=("softmax", "Tensor.softmax", "special.softmax"),
     overload="int",
     autocast="accelerator float32",
-    quantizers={"fx": "own"},
+    quantizers={"fx": "own", "script": ""},
 )
 class Softmax:
     """exp(x) / sum(exp(x)) along `dim`."""

@@ -100,6 +100,7 @@ def _pair(shape: Sequence[int], self: core.Tensor) -> tuple[Any, Any]:
     "sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=None) -> (Tensor "
     "values, Tensor indices)",
     quantized="moves",
+    quantizers={"script": "shared"},
 )
 class sort:
     """Values in order along `dim`, and where they stood. The order is always stable."""

@@ -29,6 +29,9 @@ _MODULES = (
 )
 
 
+#: the module of the workflows of scripts, which lies above: its names are those of this room, too
+_SCRIPTS = "facula.ao.quantization.quantize_jit"
+
 #: the modules of the room, which come before names inside of them
 _PARTS = frozenset(module.name for module in iter_modules(__path__))
 
@@ -42,6 +45,8 @@ def __getattr__(name: str) -> Any:
             if found is not None:
                 globals()[name] = found
                 return found
+        if name in import_module(_SCRIPTS).__all__:
+            return getattr(import_module(_SCRIPTS), name)
     raise _no_attribute(__name__, name)
 
 

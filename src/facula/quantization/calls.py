@@ -13,8 +13,10 @@ from typing import Any
 import facula.nn as nn
 from facula.ops.registry import own_operators
 
-__all__ = ["FIXED", "FIXED_MODULES", "modules_of", "named"]
+__all__ = ["FIXED", "FIXED_MODULES", "KEEPING_METHODS", "modules_of", "named"]
 
+#: methods of the core's tensors, which no definition describes, that give the tensor's own elements
+KEEPING_METHODS = frozenset(("contiguous", "repeat", "detach_", "resize_"))
 _INTERVALS = {"unit": "0to1", "signed unit": "neg1to1"}
 #: operators whose results lie in an interval, and which one
 FIXED = {

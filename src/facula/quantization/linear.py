@@ -14,6 +14,7 @@ from facula.core.errors import fail
 from facula.ops.registry import F, composite
 from facula.quantization import create, engines, products
 from facula.quantization.create import quantize_per_tensor, reduced
+from facula.quantization.ranges import _saturate_weight_to_fp16
 from facula.quantization.tensor import QuantizedTensor
 
 __all__ = ["LinearPackedParams"]
@@ -162,7 +163,7 @@ def linear_prepack_fp16(W, B):  # noqa: N803
             f"{W.dtype}, {list(W.shape)}",
             hint="the weight of a linear layer is [out, in]",
         )
-    return LinearPackedParamsFp16(W, B)
+    return LinearPackedParamsFp16(_saturate_weight_to_fp16(W), B)
 
 
 @composite("quantized::linear_unpack_fp16(any W_prepack) -> any", names=(), out=False, keeps=False)

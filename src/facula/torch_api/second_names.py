@@ -116,6 +116,8 @@ _MODULES = {
         )
     },
     "facula._jit_internal": "facula.jit.internal_names",
+    "facula.ao.quantization.quantize_jit": "facula.jit.quantizing.quantize_jit",
+    "facula.quantization.quantize_jit": "facula.jit.quantizing.quantize_jit",
     "facula.utils.mobile_optimizer": "facula.jit.mobile_optimizer",
     "facula.utils.bundled_inputs": "facula.jit.bundled_inputs",
     "facula.distributions.exp_family": "facula.distributions.distribution",

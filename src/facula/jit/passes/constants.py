@@ -18,7 +18,9 @@ from facula.jit.passes.effects import calls, draws, has_effects, is_mutable
 __all__ = ["propagate_constants", "splice"]
 
 _NEVER = ("prim::Constant", "prim::Uninitialized", "prim::If", "prim::Loop", "prim::GetAttr", "prim::Param",
-          "prim::TupleUnpack", "prim::ListUnpack", "prim::unchecked_cast", "prim::isinstance")  # fmt: skip
+          "prim::TupleUnpack", "prim::ListUnpack", "prim::unchecked_cast", "prim::isinstance",
+          # weights stay integers until they are read
+          "aten::dequantize", "aten::_saturate_weight_to_fp16")  # fmt: skip
 
 
 def propagate_constants(graph: Graph, only_immutable: bool = False) -> bool:
@@ -190,5 +192,6 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return not hasattr(value, "_fields") and all(map(_is_plain, value))
     if isinstance(value, core.Tensor):
-        return type(value) is core.Tensor and not value.requires_grad
+        plain = type(value) is core.Tensor or value.is_quantized
+        return plain and not value.requires_grad
     return value is None or isinstance(value, (bool, int, float, complex, str, core.device))

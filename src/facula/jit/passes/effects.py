@@ -6,6 +6,8 @@ Keeps true: what is not known counts as the worst: it writes, has effects, and h
 
 from __future__ import annotations
 
+from typing import Any
+
 from facula import core
 from facula.jit.ir import Node
 from facula.ops.schemas import types as T
@@ -98,8 +100,8 @@ def written(node: Node) -> list[int]:
         return [0]
     if kind.rpartition("::")[2] in ("__iadd__", "__iand__", "__ior__", "__ixor__", "__imul__"):
         return [0]
-    found = [i for i, p in enumerate(node.signature.parameters) if p.name == "out"]
-    found = [i for i in found if node.inputs_[i].type != T.NONE]
+    given = zip(node.signature.parameters, node.inputs_, strict=False)
+    found = [i for i, (p, v) in enumerate(given) if p.name == "out" and v.type != T.NONE]
     mutated = getattr(_definition(node), "mutated", ()) or ()
     names = [p.name for p in node.signature.parameters]
     return found + [names.index(n) for n in mutated if n in names and names.index(n) not in found]
@@ -118,6 +120,8 @@ def fresh(node: Node) -> bool:
     """Whether what the node gives shares no memory with what it gets."""
     if not any(is_mutable(v.type) for v in node.outputs_):
         return True
+    if node.kind_ == "aten::dequantize":  # that of numbers gives them themselves
+        return node.inputs_[0].node.kind_.startswith("aten::quantize_per_")
     if (
         node.kind_ in ("prim::ListConstruct", "prim::DictConstruct", "prim::Constant")
         or node.kind_ in _NEW
@@ -128,9 +132,17 @@ def fresh(node: Node) -> bool:
         return all(v.type.kind == "Tensor" for v in node.outputs_)
     found = _definition(node)
     kind = getattr(found, "kind", None)
+    if _is_layer(found) and not written(node):
+        return True
     if isinstance(getattr(node.signature, "source", None), core.InplaceOp) or written(node):
         return False
     return kind is not None and kind not in ("view", "composite")
+
+
+def _is_layer(definition: Any) -> bool:
+    """Whether an operator computes with weights, or normalises: what it gives is new, though others compute it."""
+    roles = getattr(definition, "quantizers", {})
+    return "layer" in roles.values() or roles.get("script") == "own"
 
 
 def _holds_tensors(kind: T.Type) -> bool:

@@ -338,7 +338,7 @@ def softshrink(x, *, lambd):
     dtypes="float",
     prebuilt=({"negative_slope": RUNTIME},),
     quantized="same range",
-    quantizers={"fx": "own"},
+    quantizers={"fx": "own", "script": "shared"},
 )
 def leaky_relu(x, *, negative_slope):
     """`self` above zero, ``negative_slope * self`` below."""

@@ -23,7 +23,7 @@ from facula.quantization.backend_config.classes import (
     DTypeWithConstraints,
     ObservationType,
 )
-from facula.quantization.calls import FIXED, FIXED_MODULES, modules_of, named
+from facula.quantization.calls import FIXED, FIXED_MODULES, KEEPING_METHODS, modules_of, named
 from facula.quantization.modules import intrinsic as nni
 from facula.quantization.modules import qat as nnqat
 from facula.quantization.modules import recurrent, reference
@@ -237,7 +237,7 @@ def _with_input(kinds: _Kinds) -> list[BackendPatternConfig]:
     """Results with the parameters of what they are made of."""
     types = kinds.plain
     names = {n for n in named("fx", "shared") if _one_result(n)} - named("fx", "own")
-    made = _calls({*names, "contiguous", "resize_", "detach_", "repeat"}, types, _SHARED)
+    made = _calls({*names, *KEEPING_METHODS}, types, _SHARED)
     kinds_of = (*modules_of(names), nn.Identity, nn.Upsample)
     return made + [_pattern(kind, types, _SHARED) for kind in kinds_of]
 

@@ -15,7 +15,7 @@ from facula import core, ops
 from facula.fx import Node
 from facula.nn import functional
 from facula.quantization import eager, fuse
-from facula.quantization.calls import FIXED, FIXED_MODULES, modules_of, named
+from facula.quantization.calls import FIXED, FIXED_MODULES, KEEPING_METHODS, modules_of, named
 from facula.quantization.create import quantize_per_tensor
 from facula.quantization.create import quantize_per_tensor_dynamic as per_call
 from facula.quantization.graph.arguments import arguments, own_arguments, spread
@@ -28,7 +28,7 @@ from facula.quantization.modules import quantized as nnq
 from facula.quantization.modules import reference
 
 #: operators and modules whose results keep the parameters of the input
-_KEEPING = named("fx", "shared") | {"contiguous", "repeat", "detach_", "resize_", *FIXED}
+_KEEPING = named("fx", "shared") | KEEPING_METHODS | {*FIXED}
 _KEEPING_MODULES = (*modules_of(named("fx", "shared")), nn.Identity, *FIXED_MODULES)
 #: reference layer -> layer of integers; the same with relu behind
 _STATIC: dict[Any, tuple[Any, Any]] = {

@@ -1,0 +1,76 @@
+"""A scripted module as one graph, with the place of each value in the module's own graphs.
+
+Takes: a scripted module and the name of a method. Gives: `Flat`, the graph with all calls written out, which module
+each node belongs to, and where each value stands outermost. Keeps true: the module's graphs stay as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from facula.jit.ir import Graph, Node, Value
+from facula.jit.passes.inlining import UNKNOWN, _Copy
+
+__all__ = ["Flat", "Origin"]
+
+
+class Origin(NamedTuple):
+    """Where a value stands: how deep, in which unit of which module, and as what."""
+
+    depth: int
+    owner: Any
+    unit: Any
+    value: Value
+
+
+class Flat(_Copy):
+    """The graph of a method with all calls written out.
+
+    Args:
+        module: the scripted module
+        method: the name of its method
+    """
+
+    def __init__(self, module: Any, method: str = "forward") -> None:
+        unit = module._unit_named(method).compiled()
+        super().__init__(Graph(), {})
+        self.module = module
+        self.frames: list[tuple[Any, Any]] = [(module, unit)]
+        #: where each value stands outermost; the module whose method has each node, functions being their callers'
+        self.origins: dict[Value, Origin] = {}
+        self.owners: dict[Node, Any] = {}
+        for p in unit.graph.parameters:
+            self.values[p] = self.graph.add_parameter(p.type, p.hint)
+            self._note(self.values[p], p)
+        self.objects[self.graph.parameters[0]] = module
+        self.nodes(unit.graph)
+        self.graph.results = [self.values[v] for v in unit.graph.results]
+
+    def _note(self, new: Value, old: Value) -> None:
+        depth = len(self.frames)
+        known = self.origins.get(new)
+        if known is None or depth < known.depth:
+            self.origins[new] = Origin(depth, *self.frames[-1], old)
+
+    def _node(self, node: Node) -> Node:
+        made = super()._node(node)
+        self.owners[made] = self.frames[-1][0]
+        for old, new in zip(node.outputs_, made.outputs_, strict=True):
+            self._note(new, old)
+        return made
+
+    def _call(self, node: Node) -> None:
+        unit = self._unit(node)
+        own = node.kind_ == "prim::CallMethod"
+        found = self._known(node.inputs_[0]) if own else self.frames[-1][0]
+        self.frames.append((self.frames[-1][0] if found is UNKNOWN else found, unit))
+        super()._call(node)
+        self.frames.pop()
+        self._note(self.values[node.outputs_[0]], node.outputs_[0])
+
+    def attribute(self, value: Value) -> tuple[Any, str] | None:
+        """The module and the name of the attribute that a value is; None of other values."""
+        node = value.node
+        if node.kind_ != "prim::GetAttr" or node.inputs_[0] not in self.objects:
+            return None
+        return self.objects[node.inputs_[0]], node.attributes["name"]
