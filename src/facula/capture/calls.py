@@ -186,6 +186,8 @@ class Calls(Part):
                 return self.call(self.trusted(wrapped), args, kwargs)
             if is_allowed_in_graph(real):
                 return self.graph_call(real, args, kwargs)
+            if hasattr(real, "_facula_reads"):
+                args, kwargs = self.known_numbers(real, args, kwargs)
             if self._is_operator_function(real) and self._has_graph_value(args, kwargs):
                 return self._operator_or_inline(function, args, kwargs)
         return self.inline(function, args, kwargs)

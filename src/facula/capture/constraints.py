@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from facula import core
 from facula.capture.sizes import REFUSALS, Replay, value_of_number
 from facula.capture.values import NumberValue, TensorValue
+from facula.capture.wrappers import WrapperValue
 from facula.fx.experimental.symbolic_shapes import ConstraintViolationError
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def check_marks(world: Symbolic) -> None:
     tensors = {
         id(v): v
         for v in world.tracked.values()
-        if isinstance(v, TensorValue) and v.real is not None
+        if isinstance(v, TensorValue) and v.real is not None and not isinstance(v, WrapperValue)
     }
     marked = {key: v for key, v in tensors.items() if v.marked}
     if not marked:

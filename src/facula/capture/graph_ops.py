@@ -303,7 +303,10 @@ class GraphOps(Part):
                 raise Break("unsupported-mutation", f"{_shown(target)}: out= of another shape")
             settings["out"] = out
         self.fakes.mode.counted = False
+        made = [v for v in args if isinstance(v, WrapperValue) and v.source is not None]
+        versions = [v.fake._version for v in made]
         result = self._fake_run(run, given, settings, target)
+        self.check_written(made, versions)
         counted = self.fakes.mode.counted
         if given and _repeats(given[0]) and _writes_by_index(target, given):
             # which of the elements at one place is the last, a graph without writes can not say
@@ -311,6 +314,8 @@ class GraphOps(Part):
         if not _has_tensor(result) and target is not operator.setitem and result is not None:
             return self._plain_result(result, target)
         known = self.by_fake.get(id(result))
+        if known is None and not self.enclosing and _is_new_leaf(result):
+            raise Break("unsupported-mutation", f"{_shown(target)}, which makes a leaf")
         if core.get_default_dtype() is not self.start_dtype:
             _name_dtype(target, definition, result, len(args), words)
         node = self._new_node(
@@ -390,6 +395,8 @@ class GraphOps(Part):
             return self.wrapper_result(result, node)
         if getattr(type(result), "_is_sparse_tensor", False):
             raise Break("tensor-subclass", "a graph holds dense tensors, this one is sparse")
+        if _handles_calls(type(result)):
+            raise Break("tensor-subclass", f"a {type(result).__name__}, which has no parts")
         if isinstance(result, core.Tensor):
             known = self.by_fake.get(id(result))
             if known is not None:
@@ -486,6 +493,10 @@ class GraphOps(Part):
             return self.graph_call(getattr, [owner, Known(name)])
         if name == "__class__":
             return self.trusted(owner.cls)
+        if isinstance(owner, WrapperValue):
+            said = self.wrapper_attribute(owner, name)
+            if said is not NotImplemented:
+                return said
         if owner.real is not None and name in getattr(owner.real, "__dict__", ()):
             return self.wrap(owner.real.__dict__[name], owner.source.attr(name))
         cls = owner.cls
@@ -525,6 +536,19 @@ class GraphOps(Part):
         self._new_node("call_function", function, tuple(values), {}, None)
         self.mode_changes.append((function, tuple(values)))
         return self.trusted(function(*values))
+
+
+def _is_new_leaf(result: Any) -> bool:
+    """Whether a call made a tensor that starts to record: nothing behind a graph's end would be recorded of it."""
+    if not isinstance(result, core.Tensor) or core.is_wrapper(result):
+        return False
+    return result.requires_grad and result.is_leaf
+
+
+def _handles_calls(kind: type) -> bool:
+    """Whether tensors of a class handle operators themselves, and stand for no others."""
+    dispatch = getattr(kind, "__torch_dispatch__", None)
+    return dispatch is not None and not getattr(kind, "_is_fake", False)
 
 
 def _definition_of(target: Any) -> Definition | None:

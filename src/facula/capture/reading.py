@@ -208,10 +208,10 @@ class Reading(Part):
 
     def _new(self, obj: Any, kind: type, source: Source) -> Any:
         """The value of an object that is read for the first time: tensors and what is a constant."""
-        if isinstance(obj, core.Tensor) and not getattr(kind, "_is_sparse_tensor", False):
-            return self._tensor(obj, source)
         if isinstance(obj, core.Tensor) and is_wrapper(kind):
             return self.wrapper_tensor(obj, source)
+        if isinstance(obj, core.Tensor) and not getattr(kind, "_is_sparse_tensor", False):
+            return self._tensor(obj, source)
         if kind in _BY_VALUE or isinstance(obj, _BY_VALUE):
             self.guards.add("equal", source, obj)
             return Known(obj, source)

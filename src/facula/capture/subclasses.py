@@ -292,7 +292,7 @@ class Subclasses(Part):
         make = self.type_lookup(kind, "__new__")
         make = make.__func__ if isinstance(make, staticmethod) else make
         if dispatches(kind) or not overrides(kind):
-            raise Break("unsupported-call", f"the constructor {kind.__name__}")
+            return self.constructed(kind, args, kwargs)
         base = self.class_of_attribute(kind, "__new__")
         if isinstance(make, types.FunctionType) and base is not core.Tensor:
             value = self.call(self.trusted(make), [cls, *args], kwargs)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from facula import core
+from facula.autograd.transforms import wrapped
 from facula.core.errors import fail
 from facula.fx import _pytree as pytree
 from facula.fx.dispatch_mode import TorchDispatchMode
@@ -153,6 +154,8 @@ class FakeTensor(Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(map(wrapped.is_made_of_tensors, types)):
+            return NotImplemented
         mode = _mode_of(args) or _mode_of((kwargs or {}).values())
         return mode.dispatch(func, args, kwargs or {})
 
@@ -319,6 +322,8 @@ class FakeTensorMode(TorchDispatchMode):
             if isinstance(value, FakeTensor) and value.fake_mode is not self:
                 fail(AssertionError, str(func), "fake tensors of one mode were required: Mixing fake modes "
                      "NYI", got="one of another mode", hint="use one mode for the whole program")  # fmt: skip
+        if any(map(wrapped.is_made_of_tensors, types)):
+            return wrapped.handled(self, func, types, args, kwargs or {})
         return self.dispatch(func, args, kwargs or {})
 
     def dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -340,6 +345,8 @@ class FakeTensorMode(TorchDispatchMode):
             self.constants.keep(found, known)
         else:
             found = plan(self, func, args, kwargs)
+        if kwargs and kwargs.get("requires_grad") is True and isinstance(found, Tensor):
+            found.requires_grad_()
         if self.observer is not None:
             self.observer(found)
         return found

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from facula import core, nn
+from facula.autograd.transforms import wrapped
 from facula.autograd.transforms.functionalization import simple_views
 from facula.core.errors import fail
 from facula.fx import _pytree as pytree
@@ -198,6 +199,8 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         kwargs = kwargs or {}
         if not self.enable_tracing:
             return func(*args, **kwargs)
+        if any(map(wrapped.is_made_of_tensors, types)):
+            return wrapped.handled(self, func, types, args, kwargs)
         decomposition = self.decomposition_table.get(func) if self.decomposition_table else None
         if decomposition is not None:
             with self:

@@ -16,6 +16,7 @@ from typing import Any
 
 from facula import core
 from facula.autograd.function import _SingleLevelFunction
+from facula.autograd.transforms import wrapped
 from facula.autograd.transforms.levels import Level, Suspended
 from facula.autograd.transforms.view_inverses import DETACH, ViewStep, put_back
 from facula.core.errors import fail
@@ -226,15 +227,17 @@ class FunctionalLevel(Level):
     def process(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a call without writes."""
         kind = type(function)
+        owner = getattr(function, "__self__", None)
+        if owner is not None and hasattr(owner, "_run"):
+            return self._custom(owner, args, kwargs)
+        if wrapped.concerns((*args, *kwargs.values())):
+            return self._of_outer(function, args, kwargs)
         if kind is core.Op:
             return self._operator(function, args, kwargs)
         if kind is core.InplaceOp:
             return self._in_place(function, args, kwargs)
         if function is draw:
             return self._draw(*args)
-        owner = getattr(function, "__self__", None)
-        if owner is not None and hasattr(owner, "_run"):
-            return self._custom(owner, args, kwargs)
         handler = _METHODS.get(function.__name__)
         if handler is not None:
             return handler(self, function, args, kwargs)
@@ -248,6 +251,15 @@ class FunctionalLevel(Level):
             return function(*args, **kwargs)
         finally:
             core.swap_interpreters(stack)
+
+    def _of_outer(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call on tensors that are made of others: their class's calls come here again."""
+        if type(function) is core.Op and function.definition.kind == "composite":
+            bound, out = core.bind_arguments(function, args, kwargs)
+            if out is None and not makes_tensors(function.definition):
+                return core.run_implementation(function, bound)
+        words = dict(zip(kwargs, self.values(kwargs.values()), strict=True))
+        return wrapped.called(self.working, function, self.values(args), words)
 
     def _plain(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -9,12 +9,14 @@ operators, so that both are one trace; cotangents have the layout of the values 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from facula import core
 from facula.autograd.transforms.functionalization import FunctionalLevel
+from facula.autograd.transforms.wrapped import is_made_of_tensors
+from facula.core.errors import fail
 from facula.fx import Graph, GraphModule, Node, has_side_effect
 from facula.fx.fake_tensor import FakeTensor
 from facula.fx.proxy_tensor import get_proxy_mode, make_fx
@@ -116,10 +118,24 @@ class _Program:
             cotangents = tuple(F._cotangent(v) for v in values)
             sources = tuple(args[i] for i in self.wanted)
             found = core.run_backward(tuple(values), cotangents, False, False, sources, True, False)
+            _check_gradients(found)
             made = [None if g is None else level.value_of(g) for g in found]
         finally:
             core.set_grad_enabled(recording)
         return made
+
+
+def _check_gradients(found: Iterable[Any]) -> None:
+    """Raise where a plain tensor's gradient is of a class that is made of several."""
+    kinds = [type(g) for g in found if is_made_of_tensors(type(g))]
+    if kinds:
+        fail(
+            RuntimeError,
+            "compile",
+            "plain gradients were required for plain tensors",
+            f"a {kinds[0].__name__}, since the tensor meets one",
+            hint="make the tensor one of that class first, or detach() it",
+        )
 
 
 def trace(

@@ -145,6 +145,13 @@ def _any_output_is_alias_to_input_or_output(
     return False
 
 
+def _is_torch_function_enabled() -> bool:
+    """Whether classes with `__torch_function__` are asked about calls of this thread."""
+    disabled = core.set_overrides_disabled(True)
+    core.set_overrides_disabled(disabled)
+    return not disabled
+
+
 def _is_torch_function_mode_enabled() -> bool:
     """Whether a `TorchFunctionMode` sees the calls of this thread."""
     return bool(overrides._get_current_function_mode_stack())

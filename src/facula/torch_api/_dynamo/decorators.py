@@ -1,6 +1,7 @@
 """Marks on tensors: which sizes may change.
 
-Takes: a tensor and dimensions. Gives nothing. Keeps true: a mark is an attribute of the tensor.
+Takes: a tensor and dimensions. Gives nothing. Keeps true: a mark is an attribute of the tensor, and of the
+parts of its shape where a tensor is made of others.
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ def _mark(tensor: core.Tensor, attribute: str, index: int | Sequence[int]) -> No
     indices = [index] if isinstance(index, int) else list(index)
     known = getattr(tensor, attribute, None) or set()
     setattr(tensor, attribute, {*known, *(i % max(tensor.dim(), 1) for i in indices)})
+    for name in tensor.__tensor_flatten__()[0] if hasattr(tensor, "__tensor_flatten__") else ():
+        part = getattr(tensor, name)
+        if part.shape == tensor.shape:
+            _mark(part, attribute, index)
 
 
 def mark_dynamic(

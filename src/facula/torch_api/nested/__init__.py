@@ -8,6 +8,7 @@ these rows, so that padding costs nothing and gradients are those of the rows.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -172,14 +173,12 @@ def nested_tensor_from_jagged(
             jagged_dim,
             hint="move the ragged dimension to the front of values",
         )
-    if offsets is None:
-        assert lengths is not None
-        ends = [0, *lengths.cumsum(0).tolist()]
-    else:
-        ends = offsets.tolist()
+    counts, ends = _numbers(lengths), _numbers(offsets)
+    if ends is None:
+        ends = [0, *itertools.accumulate(counts or ())]
     spans = list(zip(ends, ends[1:], strict=False))
-    if lengths is not None and offsets is not None:
-        rows = [values.narrow(0, a, n) for (a, _), n in zip(spans, lengths.tolist(), strict=True)]
+    if counts is not None and offsets is not None:
+        rows = [values.narrow(0, a, n) for (a, _), n in zip(spans, counts, strict=True)]
         return packed(rows, core.jagged)
     if any(b < a for a, b in spans) or (ends and ends[-1] > values.shape[0]) or ends[0] < 0:
         fail(
@@ -193,6 +192,15 @@ def nested_tensor_from_jagged(
         values = values[ends[0] : ends[-1]]
     shapes = [(b - a, *values.shape[1:]) for a, b in spans]
     return NestedTensor.make(values, shapes, core.jagged)
+
+
+#: compiled programs are told these tensors' numbers, and are compiled for them
+nested_tensor_from_jagged._facula_reads = ("offsets", "lengths")  # type: ignore[attr-defined]
+
+
+def _numbers(given: Any) -> list[int] | None:
+    """A tensor's numbers, or these themselves."""
+    return given.tolist() if isinstance(given, Tensor) else given
 
 
 def to_padded_tensor(

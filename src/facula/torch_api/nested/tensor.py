@@ -31,7 +31,7 @@ class NestedTensor(Tensor):
     _form: Any
     #: the dimension in which entries differ, for layout jagged
     _ragged_idx: int
-    #: compiled programs leave such tensors to Python
+    #: in compiled programs it is made of its rows
     _facula_holds_tensors = True
     #: PyTorch's names for what entries with gaps have
     _lengths = _max_seqlen_tensor = _min_seqlen_tensor = None
@@ -52,6 +52,15 @@ class NestedTensor(Tensor):
         """The same entries with other rows."""
         shapes = self._shapes if shapes is None else shapes
         return NestedTensor.make(values, shapes, self._form, self._ragged_idx)
+
+    def __tensor_flatten__(self) -> tuple[list[str], Any]:
+        """The names of the tensors that it is made of, and what else makes it."""
+        return ["_values"], (self._shapes, self._form, self._ragged_idx)
+
+    @staticmethod
+    def __tensor_unflatten__(parts: Any, context: Any, size: object, stride: object) -> Any:
+        """The tensor of these parts."""
+        return NestedTensor.make(parts["_values"], *context)
 
     @property
     def _is_packed(self) -> bool:

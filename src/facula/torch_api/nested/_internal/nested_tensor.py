@@ -10,6 +10,7 @@ from facula.torch_api.nested.tensor import NestedTensor, packed
 
 __all__ = [
     "NestedTensor",
+    "buffer_from_jagged",
     "jagged_from_list",
     "nested_from_padded",
     "nested_view_from_values_offsets",
@@ -25,6 +26,11 @@ def jagged_from_list(
     """A jagged tensor of tensors, and its offsets."""
     made = packed([t.to(device=device, dtype=dtype) for t in tensors], core.jagged)
     return made, made.offsets() if offsets is None else offsets
+
+
+def buffer_from_jagged(jagged: Any) -> Any:
+    """The rows of a jagged tensor."""
+    return jagged.values()
 
 
 def nested_from_padded(

@@ -1,0 +1,1 @@
+"""Parts of `aot_autograd`, under PyTorch's names."""
