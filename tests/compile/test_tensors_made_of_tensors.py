@@ -95,7 +95,9 @@ class Tagged(facula.Tensor):
         (first,) = [x for x in pytree.tree_leaves(args) if isinstance(x, Tagged)][:1]
         args, kwargs = pytree.tree_map_only(Tagged, lambda x: x.kept, (args, kwargs or {}))
         return pytree.tree_map_only(
-            facula.Tensor, lambda x: Tagged(x, first.tags, first.unread.detach()), func(*args, **kwargs)
+            facula.Tensor,
+            lambda x: Tagged(x, first.tags, first.unread.detach()),
+            func(*args, **kwargs),
         )
 
 

@@ -303,19 +303,15 @@ class GraphOps(Part):
                 raise Break("unsupported-mutation", f"{_shown(target)}: out= of another shape")
             settings["out"] = out
         self.fakes.mode.counted = False
-        made = [v for v in args if isinstance(v, WrapperValue) and v.source is not None]
-        versions = [v.fake._version for v in made]
-        result = self._fake_run(run, given, settings, target)
-        self.check_written(made, versions)
+        with self.writes_watched(args):
+            result = self._fake_run(run, given, settings, target)
         counted = self.fakes.mode.counted
         if given and _repeats(given[0]) and _writes_by_index(target, given):
             # which of the elements at one place is the last, a graph without writes can not say
             raise Break("unsupported-mutation", f"{_shown(target)} of an expanded tensor")
         if not _has_tensor(result) and target is not operator.setitem and result is not None:
             return self._plain_result(result, target)
-        known = self.by_fake.get(id(result))
-        if known is None and not self.enclosing and _is_new_leaf(result):
-            raise Break("unsupported-mutation", f"{_shown(target)}, which makes a leaf")
+        known = self._known_result(result, target)
         if core.get_default_dtype() is not self.start_dtype:
             _name_dtype(target, definition, result, len(args), words)
         node = self._new_node(
@@ -328,6 +324,13 @@ class GraphOps(Part):
         if known is not None:
             return known
         return self.from_result(result, node)
+
+    def _known_result(self, result: Any, target: Any) -> Any:
+        """The value whose stand-in a call gave; None where it is new, and a break where it is a new leaf."""
+        known = self.by_fake.get(id(result))
+        if known is None and not self.enclosing and _is_new_leaf(result):
+            raise Break("unsupported-mutation", f"{_shown(target)}, which makes a leaf")
+        return known
 
     def _numbers_read(self, definition: Definition, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """Arguments with numbers where tensors from outside stand for them, which is guarded."""
@@ -493,10 +496,6 @@ class GraphOps(Part):
             return self.graph_call(getattr, [owner, Known(name)])
         if name == "__class__":
             return self.trusted(owner.cls)
-        if isinstance(owner, WrapperValue):
-            said = self.wrapper_attribute(owner, name)
-            if said is not NotImplemented:
-                return said
         if owner.real is not None and name in getattr(owner.real, "__dict__", ()):
             return self.wrap(owner.real.__dict__[name], owner.source.attr(name))
         cls = owner.cls

@@ -21,6 +21,7 @@ from facula.capture.guards import facts_of
 from facula.capture.inner_graphs import Opaque, Slot, given_of, mapped
 from facula.capture.sources import Source
 from facula.capture.values import Known, ObjectValue, SequenceValue, TensorValue
+from facula.capture.wrappers import WrapperValue
 from facula.namespaces import overrides as overriding
 
 if TYPE_CHECKING:
@@ -262,6 +263,8 @@ class Subclasses(Part):
 
     def asked_attribute(self, owner: TensorValue, name: str) -> Any:
         """An attribute of a tensor that its class answers; NotImplemented where it is not asked."""
+        if isinstance(owner, WrapperValue):
+            return self.wrapper_attribute(owner, name)
         if type(owner) is not SubclassValue or self.overrides_off or self.function_modes:
             return NotImplemented
         descriptor = getattr(core.Tensor, name, None)

@@ -11,10 +11,11 @@ outside of the parts (`__torch_dispatch__`), gradients pass both ends as such te
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 import inspect
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from facula import core
@@ -278,9 +279,14 @@ class Wrappers(Part):
             return self.wrap(vars(owner.real)[name], owner.source.attr(name))
         return self.trusted(found)
 
-    def check_written(self, values: list[Any], versions: list[int]) -> None:
-        """Raise a break where a tensor from outside got a history by a write, which stays in the graph."""
-        for value, version in zip(values, versions, strict=True):
+    @contextlib.contextmanager
+    def writes_watched(self, args: list[Any]) -> Iterator[None]:
+        """A block in which a tensor from outside that gets a history by a write, which stays in the
+        graph, is a break."""
+        made = [v for v in args if isinstance(v, WrapperValue) and v.source is not None]
+        versions = [v.fake._version for v in made]
+        yield
+        for value, version in zip(made, versions, strict=True):
             if value.fake._version != version and value.fake.requires_grad:
                 raise Break(
                     "unsupported-mutation", f"a write with gradients to a {value.kind.__name__}"
