@@ -7,6 +7,7 @@ import pytest
 import scripted_code as code
 
 import facula
+import facula.nn.functional as F
 from facula import jit, nn
 
 
@@ -162,3 +163,25 @@ def test_lists_of_one_item_are_unpacked():
             program(x, [3, 4], (4,))
     traced = jit.trace(lambda x: x.unbind(0)[0].neg() + x.chunk(3, 0)[0], (x,))
     assert jit.load(again(traced))(x).tolist() == [[0.0, 0.0]]
+
+
+class Positions(nn.Module):
+    """Pools with and without the positions of what they take."""
+
+    def forward(self, x):
+        a, b = F.adaptive_max_pool2d(x, 2, return_indices=True)
+        c, d = F.max_pool2d(x, 2, return_indices=True)
+        return a, b, c, d, F.adaptive_max_pool2d(x, [2, 3]), F.max_pool2d(x, 2)
+
+
+@pytest.mark.parametrize("make", [jit.script, lambda m: jit.trace(m, facula.ones(1, 4, 4, 4))])
+def test_pools_that_give_positions_go_through_files(make):
+    x = facula.arange(64.0).view(1, 4, 4, 4).sin()
+    made = make(Positions())
+    # the name that PyTorch has, which always gives both
+    assert "torch.adaptive_max_pool2d(" in made.code and "adaptive_max_pool2d_with" not in made.code
+    file = io.BytesIO()
+    jit.save(made, file)
+    file.seek(0)
+    for found, expected in zip(jit.load(file)(x), Positions()(x), strict=True):
+        assert facula.equal(found, expected)

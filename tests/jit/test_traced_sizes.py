@@ -136,8 +136,9 @@ def test_a_trace_that_depends_on_python_is_refused():
         calls.append(facula.full((1,), float(len(calls))))
         return x + calls[-1].clone().numpy().item()
 
-    with pytest.raises(jit.TracingCheckError):
-        jit.trace(remembers, facula.randn(3))
+    with pytest.warns(jit.TracerWarning, match="NumPy array"):
+        with pytest.raises(jit.TracingCheckError):
+            jit.trace(remembers, facula.randn(3))
 
 
 def test_results_of_no_fixed_form_are_told():

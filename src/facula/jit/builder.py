@@ -226,8 +226,10 @@ class Builder:
         return self.constant(p.default)
 
     def _needs_tensor(self, signature: Signature, inputs: list[Value]) -> None:
-        """An operator of the table is for tensors: numbers have primitives."""
+        """An operator of the table is for tensors, unless it makes one: numbers have primitives."""
         if signature.source is None or isinstance(signature.source, str):
+            return
+        if any(p.name == "layout" for p in signature.parameters):
             return
         operands = [
             v for p, v in zip(signature.parameters, inputs, strict=True) if p.type.kind == "Union"

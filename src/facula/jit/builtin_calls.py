@@ -472,8 +472,14 @@ def _text(kind: str) -> Callable[[Any, list[Value]], Value]:
     return lambda b, args: b.value(kind, args, T.STR)
 
 
+def _pair(name: str) -> Callable[[Any, list[Value]], Value]:
+    """An operator that gives two results in files."""
+    return lambda b, args: b.call(f"{name}_with_indices", args)
+
+
 #: operators whose arguments are not those of a signature: name -> lowering
 OPERATOR_FORMS: dict[str, Callable[[Any, list[Value]], Value]] = {
+    **{name: _pair(name) for name in (f"aten::adaptive_max_pool{n}d" for n in (1, 2, 3))},
     "prim::RaiseException": _raised, "prim::Print": _printed,
     "prim::unchecked_unwrap_optional": _unwrapped, "aten::format": _text("aten::format"),
     "aten::percentFormat": _text("aten::percentFormat"),

@@ -112,7 +112,7 @@ class Calls(Subscripts):
         ]
 
     # ---- calls
-    def _Call(self, node: ast.Call) -> Any:
+    def _Call(self, node: ast.Call, hint: T.Type | None = None) -> Any:
         special = self.type_question(node)
         if special is not None:
             return self.constant(special.known) if special.value is None else special.value
@@ -122,7 +122,23 @@ class Calls(Subscripts):
             if form is not None:
                 return form(self, node)
         args, kwargs = self.arguments(node)
+        if isinstance(callee, Bound) and callee.name == "tolist" and callee.value.type == T.TENSOR:
+            return self._as_list(callee.value, hint)
         return self.call_thing(callee, args, kwargs)
+
+    def _as_list(self, tensor: Value, hint: T.Type | None) -> Value:
+        """`x.tolist()`: how deep the list is, only the program can say."""
+        item = hint
+        while item is not None and item.kind == "List":
+            item = item.item
+        if item is None:
+            self.refuse("a type for the result was required (Expected type hint for result of tolist())", "none",
+                        hint="items: List[float] = x.tolist()")  # fmt: skip
+        elif item not in (T.INT, T.FLOAT, T.BOOL, T.COMPLEX):
+            self.refuse("a list of numbers was required (only int, float, complex and bool are supported as items of "
+                        "the result of tolist())", hint, hint="items: List[float] = x.tolist()")  # fmt: skip
+        assert hint is not None
+        return self.value("prim::tolist", [tensor], hint)
 
     def arguments(self, node: ast.Call) -> tuple[list[Any], dict[str, Any]]:
         """The arguments of a call; a starred tuple is its items."""
@@ -403,6 +419,9 @@ class Calls(Subscripts):
             return thing
         if isinstance(thing, Python) and isinstance(thing.obj, (list, tuple)):
             return Items([self.wrap(v) for v in thing.obj])
+        if isinstance(thing, Python) and isinstance(thing.obj, enum.EnumMeta):
+            members: list[Any] = list(thing.obj)
+            return Items([self.python_constant(m) for m in members])
         value = self.as_value(thing)
         kind = value.type
         if isinstance(kind, T.ClassType):

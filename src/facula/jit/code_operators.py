@@ -154,6 +154,13 @@ def _embedding(node: Node, v: Arguments) -> str:
     return f"torch.embedding({v['weight']}, {v['input']}, {rest})"
 
 
+def _adaptive_max_pool(node: Node, v: Arguments) -> str:
+    """PyTorch's operator always gives the positions, too."""
+    name = node.signature.source.definition.public_name.removesuffix("_with_indices")
+    text = f"torch.{name}({v['input']}, {v['output_size']})"
+    return text if len(node.outputs_) == 2 else f"({text})[0]"
+
+
 def _channels_dropped(node: Node, v: Arguments) -> str:
     """`dropout1d` to `dropout3d`: PyTorch has one operator for them."""
     written = "_" if v.get("inplace") == "True" else ""
@@ -162,6 +169,11 @@ def _channels_dropped(node: Node, v: Arguments) -> str:
 
 _RULES: dict[str, Callable[[Node, Arguments], str]] = {
     **{f"dropout{dimensions}d": _channels_dropped for dimensions in (1, 2, 3)},
+    **{
+        f"adaptive_max_pool{n}d{which}": _adaptive_max_pool
+        for n in (1, 2, 3)
+        for which in ("", "_with_indices")
+    },
     "batch_norm": _norm("batch_norm", "training"),
     "instance_norm": _norm("instance_norm", "use_input_stats"),
     "embedding": _embedding,

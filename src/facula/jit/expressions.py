@@ -41,6 +41,8 @@ _METHODS = {
     "lt": "__lt__", "le": "__le__", "gt": "__gt__", "ge": "__ge__", "__and__": "__and__", "__or__": "__or__",
     "__xor__": "__xor__", "__lshift__": "__lshift__", "__rshift__": "__rshift__",
 }  # fmt: skip
+#: what is lowered with the type that is wanted of it
+_HINTED = (ast.List, ast.Dict, ast.ListComp, ast.DictComp, ast.Tuple, ast.IfExp, ast.Call)
 _UNARY: dict[type, str] = {ast.USub: "__neg__", ast.Invert: "__invert__", ast.UAdd: "__pos__"}
 
 
@@ -64,9 +66,7 @@ class Expressions(Builder):
             if method is None:
                 self.refuse("an expression that TorchScript has was required",
                             f"{type(node).__name__}, which isn't supported", error=UnsupportedNodeError)  # fmt: skip
-            if isinstance(
-                node, (ast.List, ast.Dict, ast.ListComp, ast.DictComp, ast.Tuple, ast.IfExp)
-            ):
+            if isinstance(node, _HINTED):
                 return method(node, hint)  # type: ignore[misc]
             return method(node)  # type: ignore[misc]
         finally:

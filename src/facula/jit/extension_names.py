@@ -20,6 +20,7 @@ from facula.jit.script_schemas import (
     schema_of_name,
     schemas_for,
 )
+from facula.jit.tensor_types import SOME, of_tensor
 from facula.namespaces._awaits import _Await
 from facula.nn import Module
 from facula.ops.schemas import types as T
@@ -68,7 +69,7 @@ def _plain(name: str, kind: T.Type) -> Any:
 
 
 TensorType, IntType, FloatType = (
-    _plain("TensorType", T.TENSOR),
+    _plain("TensorType", SOME),
     _plain("IntType", T.INT),
     _plain("FloatType", T.FLOAT),
 )
@@ -89,6 +90,7 @@ SymIntType, SymBoolType = (
 )
 _GeneratorType = _plain("_GeneratorType", T.GENERATOR)
 TensorType.getInferred = TensorType.get
+TensorType.create_from_tensor = staticmethod(of_tensor)
 
 
 class ListType(metaclass=_Named):

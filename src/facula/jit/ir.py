@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from facula.core.errors import fail
 from facula.jit.ir_editing import ALIASES, BlockEdits, GraphEdits, NodeEdits, ValueEdits
+from facula.jit.tensor_types import SOME
 from facula.ops.schemas import types as T
 
 __all__ = ["Block", "Graph", "Node", "Value"]
@@ -32,7 +33,7 @@ class Value(ValueEdits):
     __slots__ = ("hint", "node", "type")
 
     def __init__(self, type: T.Type, node: Any, hint: str = "") -> None:
-        self.type, self.node, self.hint = type, node, hint
+        self.type, self.node, self.hint = SOME if type is T.TENSOR else type, node, hint
 
     def debugName(self) -> str:
         """The name in the graph's text."""

@@ -65,11 +65,15 @@ class ValueEdits:
 
     def isCompleteTensor(self) -> bool:
         """Whether dtype and sizes of the tensor are known."""
-        return getattr(self.type, "shape", None) is not None
+        return self.type.kind == "Tensor" and self.type.is_complete()
 
     def requires_grad(self) -> bool:
         """Whether the tensor is known to ask for a gradient."""
         return bool(getattr(self.type, "wants_gradient", False))
+
+    def requiresGrad(self) -> bool | None:
+        """Whether the tensor asks for a gradient; None where that is not known."""
+        return getattr(self.type, "wants_gradient", None)
 
 
 class NodeEdits:

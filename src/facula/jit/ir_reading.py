@@ -166,7 +166,11 @@ class _Parser(_Reader):
                 sizes.append(None)
             elif word.lstrip("-").isdigit():
                 sizes.append(int(word))
-            elif not word or word not in ("SS",):
+            elif word == "SS":
+                self.expect("(")
+                sizes.append(int(self.next()))
+                self.expect(")")
+            else:
                 self.refuse("a size")
             self.take(",")
         made.shape = tuple(sizes)
@@ -182,7 +186,7 @@ class _Parser(_Reader):
             name = self.next()
             if self.take(":"):
                 name += ":" + self.next()
-            made.device = core.device(name)
+            made.place = core.device(name)
 
     # ---- nodes
     def graph(self) -> Graph:
@@ -332,9 +336,9 @@ class _Parser(_Reader):
         elif (
             isinstance(kind, TensorType)
             and isinstance(value, core.Tensor)
-            and kind.dtype is not None
+            and kind.element is not None
         ):
-            node.attributes["value"] = value.to(kind.dtype)
+            node.attributes["value"] = value.to(kind.element)
         elif value is _SOME:
             node.attributes["value"] = _some(kind)
 
@@ -349,7 +353,7 @@ def _some(kind: T.Type) -> core.Tensor:
         fail(RuntimeError, "parse_ir", "a tensor constant of known sizes was required", kind,
              hint="Float(2, 3, strides=[3, 1], requires_grad=0, device=cpu)")  # fmt: skip
     steps = getattr(kind, "steps", None)
-    dtype = getattr(kind, "dtype", None)
+    dtype = getattr(kind, "element", None)
     made = core.empty(list(sizes), dtype=dtype)
     return made if steps is None else core.empty_strided(list(sizes), list(steps), dtype=dtype)
 

@@ -27,6 +27,7 @@ from facula.jit.python_types import (
     type_of_value,
 )
 from facula.jit.python_values import is_own
+from facula.jit.running import SCRIPTED_CLASS
 from facula.jit.special_units import special_unit
 from facula.jit.stock_modules import STOCK, STOCK_CONSTANTS, STOCK_PACKED
 from facula.ops.schemas import types as T
@@ -350,4 +351,5 @@ def class_type(python: type) -> T.ClassType:
 
 
 CLASS_TYPE.append(class_type)
+SCRIPTED_CLASS.append(scripted_class)
 MODULE_TYPE.append(module_type)

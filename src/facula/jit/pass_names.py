@@ -39,7 +39,15 @@ from facula.jit.passes.mutation import (
 )
 from facula.jit.passes.peephole import peephole
 from facula.jit.passes.rewriting import rewrite
+from facula.jit.passes.shapes import (
+    complete_shapes,
+    erase,
+    erase_all_but_inputs,
+    propagate,
+    with_shapes,
+)
 from facula.jit.script_objects import ScriptFunction
+from facula.jit.tensor_types import new_symbol
 
 __all__ = ["named"]
 
@@ -67,6 +75,8 @@ _PASSES: dict[str, Callable[..., Any]] = {
     "inplace_to_functional_activation": activations_out_of_place,
     "custom_pattern_based_rewrite_graph": rewrite,
     "remove_list_mutation": remove_list_mutation, "remove_tensor_mutation": remove_tensor_mutation,
+    "propagate_shapes_on_graph": propagate, "propagate_dtype": propagate, "complete_shape_analysis": complete_shapes,
+    "erase_shape_information": erase,
 }  # fmt: skip
 
 
@@ -122,7 +132,8 @@ _PASSES.update({"insert_observers": _insert_observers, "fold_convbn": _fold_conv
 _NAMES: dict[str, Any] = {
     "_freeze_module": _freeze_module, "ScriptModule": ModuleView,
     "parse_ir": parse_ir, "_create_function_from_graph": _create_function_from_graph, "AliasDb": Aliases,
-    "ScriptFunction": ScriptFunction, "Function": FunctionUnit,
+    "ScriptFunction": ScriptFunction, "Function": FunctionUnit, "_propagate_shapes": with_shapes,
+    "_jit_erase_non_input_shape_information": erase_all_but_inputs, "_new_symbolic_shape_symbol": new_symbol,
 }  # fmt: skip
 
 

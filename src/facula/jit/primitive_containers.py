@@ -15,6 +15,7 @@ from typing import Any
 from facula.core.errors import fail
 from facula.jit.marks import _unwrap_optional
 from facula.jit.signatures import primitive
+from facula.jit.value_texts import shown
 
 __all__: list[str] = []
 
@@ -88,8 +89,10 @@ primitive("aten::slice.str(str string, int? start=None, int? end=None, int step=
           lambda a, s, e, k: a[s:e:k])  # fmt: skip
 for _name in "upper lower capitalize title swapcase".split():
     primitive(f"aten::{_name}(str self) -> str", getattr(str, _name))
-for _name in "isdigit isalpha isspace isalnum isupper islower istitle isdecimal isnumeric isidentifier".split():
-    primitive(f"aten::{_name}(str self) -> bool", getattr(str, _name))
+for (
+    _word
+) in "digit alpha space alnum upper lower title decimal numeric identifier printable".split():
+    primitive(f"aten::is{_word}(str self) -> bool", getattr(str, f"is{_word}"))
 for _name in ("strip", "lstrip", "rstrip"):
     primitive(f"aten::{_name}(str self, str chars=' \n\t\f\v') -> str",
               lambda s, c, own=_name: getattr(s, own)(None if c == " \n\t\f\v" else c))  # fmt: skip
@@ -132,7 +135,7 @@ class _Plain(string.Formatter):
 
 def format_text(text: str, *values: object) -> str:
     """`str.format` with values only."""
-    return _Plain().format(text, *values)
+    return _Plain().format(text, *map(shown, values))
 
 
 _PLACE = re.compile(r"%[-+ #0]*\d*(?:\.\d+)?(.?)", re.DOTALL)
@@ -166,7 +169,8 @@ def percent_format(text: str, *values: object) -> str:
             _misfit(said, repr(value), "%s takes any value")
     if len(places) < len(given):
         _misfit(f"Too many arguments for format string: {text}", len(given), "one for each place")
-    return text % given
+    texts = [shown(v) if p[1] == "s" else v for p, v in zip(places, given, strict=True)]
+    return text % tuple(texts)
 
 
 def _misfit(said: str, got: object, hint: str) -> None:

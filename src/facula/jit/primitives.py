@@ -14,6 +14,7 @@ import facula
 from facula import core
 from facula.jit.primitive_numbers import int_of_tensor, to_int, wrapped
 from facula.jit.signatures import primitive
+from facula.jit.value_texts import shown
 from facula.ops.schemas.codes import code_of, dtype_of, memory_format_of
 
 if TYPE_CHECKING:
@@ -112,16 +113,12 @@ primitive("prim::NumToTensor(Scalar a) -> Tensor", facula.tensor)
 primitive("aten::scalar_tensor(Scalar s, *, dtype? dtype=None, layout? layout=None, Device? device=None, "
           "bool? pin_memory=None) -> Tensor",
           lambda s, d, _, dev, p: facula.tensor(s, dtype=dtype_of(d), device=dev))  # fmt: skip
-primitive("aten::str(any a) -> str", lambda a: _shown(a))
+primitive("aten::str(any a) -> str", shown)
 primitive("aten::ord(str a) -> int", ord)
 primitive("aten::chr(int a) -> str", chr)
 primitive("aten::hex(int a) -> str", hex)
 primitive("aten::oct(int a) -> str", oct)
 primitive("aten::bin(int a) -> str", bin)
-
-
-def _shown(a: object) -> str:
-    return str(a)
 
 
 # ------------------------------------------------------------------ tensors: what the core does itself

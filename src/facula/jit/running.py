@@ -15,6 +15,7 @@ from facula.core.errors import fail
 from facula.jit.errors import note_place, script_error
 from facula.jit.ir import Node
 from facula.jit.primitive_containers import format_text, percent_format
+from facula.jit.value_texts import shown
 from facula.namespaces._awaits import _Await, _awaitable_nowait
 from facula.namespaces.futures import Future
 from facula.ops.schemas import types as T
@@ -83,9 +84,18 @@ def _exit(node: Node) -> Callable[..., Any]:
     return lambda obj: function.compiled().run(obj, None, None, None)
 
 
+#: gives the type of a class that scripts have used, or None: it lies above, and fills this
+SCRIPTED_CLASS: list[Callable[[type], T.ClassType | None]] = []
+
+
 def script_type(obj: Any) -> T.ClassType:
-    """The class type of a scripted object."""
-    return obj._script_type
+    """The class type of a scripted object: a module, or an instance of a class that a script made."""
+    own = getattr(obj, "_script_type", None)
+    found = SCRIPTED_CLASS[0](type(obj)) if own is None else own
+    if found is None:
+        fail(RuntimeError, "jit.script", "an object of a scripted class was required", type(obj).__name__,
+             hint="decorate the class with jit.script")  # fmt: skip
+    return found
 
 
 def _function(node: Node) -> Callable[..., Any]:
@@ -187,9 +197,23 @@ def _isinstance(node: Node) -> Callable[..., Any]:
 
 def _list_of(node: Node) -> Callable[..., Any]:
     """`tensor.tolist()` with the type that was asked for."""
+    depth, item = 0, node.outputs_[0].type
+    while item.kind == "List":
+        depth, item = depth + 1, item.item
 
-    def run(value: Any) -> Any:
-        return value.tolist()
+    def run(tensor: Any) -> Any:
+        if tensor.dim() != depth:
+            fail(RuntimeError, "tolist", f"a tensor of {depth} dimensions was required (Output annotation list "
+                 "dimension and runtime tensor dimension must match for tolist())", tensor.dim(),
+                 hint="a List for each dimension of the tensor")  # fmt: skip
+        kinds = {"bool": tensor.dtype == core.bool, "float": tensor.is_floating_point(),
+                 "complex": tensor.is_complex()}  # fmt: skip
+        found = next((k for k, is_one in kinds.items() if is_one), "int")
+        if found != item.kind:
+            fail(RuntimeError, "tolist", f"elements of the type {item} were required (Output annotation element type "
+                 "and runtime tensor element type must match for tolist())", found,
+                 hint="x.to(torch.int64) or another conversion before tolist()")  # fmt: skip
+        return tensor.tolist()
 
     return run
 
@@ -247,7 +271,7 @@ RUNS: dict[str, Callable[[Node], Callable[..., Any]]] = {
     "prim::awaitable": _later,
     "prim::awaitable_wait": lambda node: lambda value: value.wait(),
     "prim::awaitable_nowait": lambda node: _awaitable_nowait,
-    "prim::Print": lambda node: print,
+    "prim::Print": lambda node: lambda *values: print(*map(shown, values)),
     "aten::format": lambda node: format_text,
     "aten::percentFormat": lambda node: percent_format,
 }

@@ -41,6 +41,8 @@ def converted(value: Any, kind: T.Type, what: str) -> Any:
         return _one_of(value, kind, what)
     if kind.kind == "int" and isinstance(value, CODED):
         return code_of(value)
+    if kind.kind == "int" and TRACING and isinstance(value, int) and type(value) is not bool:
+        return value  # a size that the trace follows
     if kind.kind in ("float", "int", "bool", "Scalar", "complex") and hasattr(value, "item"):
         if not hasattr(value, "untyped_storage") or value.numel() == 1:
             value = value.item()
@@ -145,8 +147,8 @@ def run_unit(unit: Any, name: str, given: tuple[Any, ...], kwargs: dict[str, Any
         fail(RuntimeError, name, f"{name}() expected at most {known} argument(s) but received {given_} argument(s). "
              f"Declaration: {unit_schema(name, unit)}", extra,
              hint=f"the arguments are {', '.join(n for n, _, _ in unit.parameters)}")  # fmt: skip
-    if TRACING and not TRACING[-1].paused and not (unit.self_type is not None):
-        return TRACING[-1].call_unit(unit, values)
+    if TRACING and TRACING[-1].keeps_call(unit, values):
+        return TRACING[-1].call_unit(unit, name, values)
     try:
         return handed_out(unit.run(*values))
     except Exception as error:

@@ -221,7 +221,7 @@ def _results(schema: Any) -> Any:
     if tail == "any":
         first = schema.parameters[0].name
         return _RESULTS_BY_CALL.get(schema.name, lambda given: _as_given(given, first))
-    if any(p.name == "return_indices" for p in schema.parameters):
+    if tail == "Tensor" and any(p.name == "return_indices" for p in schema.parameters):
         return _with_indices
     if schema.name == "nonzero":
         return lambda given: T.list_of(T.TENSOR) if given("as_tuple") is True else T.TENSOR

@@ -156,7 +156,8 @@ class Statements(Joins, Contexts, Calls):
         return self.value("prim::fork", [value], T.future_of(value.type), done_future)
 
     def _Try(self, node: ast.Try) -> None:
-        self.refuse("statements that TorchScript has were required", "try", error=UnsupportedNodeError,
+        self.refuse("statements that TorchScript has were required", "try: try blocks aren't supported",
+                    error=UnsupportedNodeError,
                     hint="test the condition beforehand, or mark the function @jit.ignore")  # fmt: skip
 
     # ---- assignments

@@ -67,3 +67,11 @@ def _refuse(value: object) -> None:
     fail(RuntimeError, "jit.trace", "tensors were required as results (Only tensors, lists, tuples of tensors, or "
          "dictionary of tensors can be output from traced functions)", type(value).__name__,
          hint="return a tensor: facula.as_tensor(value)")  # fmt: skip
+
+
+def warn_of_constant(what: str, stacklevel: int) -> None:
+    """Say that a value of the traced program does not follow the inputs."""
+    warnings.warn(
+        f"Converting a tensor to a {what} might cause the trace to be incorrect: the value is a constant of the "
+        "trace, and other inputs take the same branches.", TracerWarning, stacklevel=stacklevel,
+    )  # fmt: skip

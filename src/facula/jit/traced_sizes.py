@@ -123,6 +123,20 @@ class SizedTensor(Tensor):
 
     nelement = numel
 
+    def tolist(self) -> Any:
+        """The elements as a list, which is a constant of the trace."""
+        mode = _listening()
+        if mode is not None:
+            mode.warn("Python list", stacklevel=4)
+        return Tensor.tolist(self)
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """The elements as an array, which is a constant of the trace."""
+        mode = _listening()
+        if mode is not None:
+            mode.warn("NumPy array", stacklevel=4)
+        return Tensor.numpy(self, force=force)
+
 
 def sized(value: object) -> Any:
     """Tensors in tuples, lists and dictionaries as such whose sizes are followed."""

@@ -34,7 +34,7 @@ from facula.jit.script_objects import (
     script_module,
 )
 from facula.jit.source import Source
-from facula.jit.traced_results import TracerWarning, allowed
+from facula.jit.traced_results import TracerWarning, allowed, warn_of_constant
 from facula.jit.traced_sizes import TracedInt, plain, sized
 from facula.jit.values import Bound
 from facula.namespaces.overrides import TorchFunctionMode, as_operator
@@ -87,6 +87,8 @@ class _Recorder(Lowering):
         super().__init__(unit)
         self.known: dict[int, tuple[Any, Value]] = {}
         self.paths: dict[int, tuple[Value, list[str]]] = {}
+        #: the modules inside of the traced one: the names on the way
+        self.modules: dict[int, list[str]] = {}
 
     # ---- values of what Python has
     def of(self, obj: object) -> Any:
@@ -127,6 +129,16 @@ class _Recorder(Lowering):
             assert isinstance(made.type, T.ClassType)
             made = self.value("prim::GetAttr", [made], made.type.attributes[name], name=name)
         return made
+
+    def place_of(self, module: Module) -> Value:
+        """The value of a module inside of the traced one."""
+        path = self.modules.get(id(module))
+        if path is None:
+            fail(RuntimeError, "jit.trace", "modules inside of the traced one were required (Tried to trace "
+                 f"{module.original_name}, but it is not part of the active trace. Modules that are called during "
+                 "a trace must be registered as submodules of the thing being traced.)", module.original_name,
+                 hint="make it an attribute of the module that is traced")  # fmt: skip
+        return self._at(self.graph.parameters[0], path)
 
     def note(self, obj: object, value: Value) -> None:
         """Remember the value of a result."""
@@ -226,28 +238,40 @@ class _Mode(TorchFunctionMode):
         finally:
             self.paused = False
         name = getattr(func, "__name__", "")
-        if name in ("item", "_item", "tolist", "__bool__"):
-            warnings.warn(
-                f"Converting a tensor to a Python {type(result).__name__} might cause the trace to be incorrect: "
-                "the value is a constant of the trace, and other inputs take the same branches.",
-                TracerWarning, stacklevel=3,
-            )  # fmt: skip
+        if name in ("item", "_item", "__bool__"):
+            words = {bool: "boolean", int: "integer"}
+            self.warn(f"Python {words.get(type(result), type(result).__name__)}", stacklevel=4)
         if _holds_tensors(result) or name == "__setitem__":
             if not (args and result is args[0]):
                 result = sized(result)
             self.recorder.record(*as_operator(func, args), kwargs or {}, result)
         return result
 
-    def call_unit(self, unit: Any, values: list[Any]) -> Any:
-        """A scripted function that the traced one calls: it stays a call, with its branches."""
-        inputs = [self.recorder.of(v) for v in values]
+    warn = staticmethod(warn_of_constant)
+
+    def keeps_call(self, unit: Any, values: list[Any]) -> bool:
+        """Whether a call of a script stays one: of a function, or of a module inside of the traced one."""
+        if self.paused or unit.self_type is None:
+            return not self.paused
+        return (
+            isinstance(values[0], ScriptModule) and self.recorder.modules.get(id(values[0])) != []
+        )
+
+    def call_unit(self, unit: Any, name: str, values: list[Any]) -> Any:
+        """A script that the traced program calls: it stays a call, with its branches."""
+        if unit.self_type is not None:
+            place = self.recorder.place_of(values[0])
+            inputs = [self.recorder.of(v) for v in values[1:]]
+            made = self.recorder.call_method(place, name, inputs, {})
+        else:
+            inputs = [self.recorder.of(v) for v in values]
+            made = self.recorder.value("prim::CallFunction", inputs, unit.result_type(),
+                                       function=unit, name=unit.name)  # fmt: skip
         self.paused = True
         try:
             result = sized(unit.run(*plain(values)))
         finally:
             self.paused = False
-        made = self.recorder.value("prim::CallFunction", inputs, unit.result_type(), function=unit,
-                                   name=unit.name)  # fmt: skip
         self.recorder.note(result, made)
         return result
 
@@ -286,6 +310,7 @@ def _record(
                              *module.named_buffers(remove_duplicate=False)]:  # fmt: skip
             recorder.paths[id(tensor)] = owner, path.split(".")
         for path, part in module.named_modules():
+            recorder.modules[id(part)] = path.split(".") if path else []
             for own, value in vars(part).items():
                 if type_of_object(value) is not None:
                     recorder.paths[id(value)] = owner, [*path.split("."), own] if path else [own]

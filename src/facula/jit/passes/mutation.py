@@ -280,7 +280,7 @@ def _is_own(node: Node, aliases: Aliases) -> bool:
     places = aliases.of(value)
     if any(p.outside for p in places) or not places:
         return False
-    dtype = getattr(value.type, "dtype", None)
+    dtype = getattr(value.type, "element", None)
     if dtype is not None and not dtype.is_floating_point:
         return False
     others = [v for v, found in aliases.places.items() if v is not value and found & places]

@@ -292,7 +292,7 @@ def without_none(type: Type) -> Type:
 
 def is_subtype(a: Type, b: Type) -> bool:
     """Whether a value of type `a` may stand where `b` is needed."""
-    if a == b or b.kind == "Any":
+    if a == b or b.kind == "Any" or a.kind == b.kind == "Tensor":
         return True
     if a.kind in ("Union", "Optional"):
         return all(is_subtype(m, b) for m in members(a))
@@ -331,6 +331,8 @@ def unlike_interface(a: ClassType, b: ClassType) -> str:
 
 def unify(a: Type, b: Type, default: Type | None = None) -> Type | None:
     """The least type that covers both; None where there is none (other than a union)."""
+    if a.kind == b.kind == "Tensor":
+        return b if a is b else TENSOR
     if is_subtype(a, b):
         return b
     if is_subtype(b, a):

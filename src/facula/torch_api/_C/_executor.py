@@ -14,6 +14,7 @@ _VALUES: dict[str, Any] = {
     "profiling_mode": True,
     "bailout_depth": 20,
     "num_profiled_runs": 1,
+    "symbolic_shapes_test_mode": False,
     "texpr_fuser_enabled": True,
     "texpr_reductions_enabled": False,
     "texpr_dynamic_shape_enabled": True,
@@ -39,9 +40,10 @@ def named(name: str) -> Callable[..., Any] | None:
         if key != name and key in _VALUES:
             return lambda value=True, *rest: _set(key, value)
     for start in ("_jit_get_", "_debug_get_", "_jit_can_", "_jit_"):
-        key = name.removeprefix(start)
-        if key != name and key in _VALUES:
-            return lambda *rest: _VALUES[key]
+        own = name.removeprefix(start)
+        for key in (own, own.removesuffix("_enabled")):
+            if own != name and key in _VALUES:
+                return lambda *rest, key=key: _VALUES[key]
     return None
 
 

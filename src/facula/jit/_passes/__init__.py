@@ -1,0 +1,1 @@
+"""PyTorch's folder of tools for passes over graphs."""
