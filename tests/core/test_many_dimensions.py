@@ -129,3 +129,20 @@ def test_resizing_to_many_and_back() -> None:
     assert x.shape == (1,) * 40 + (6,) and x.flatten().tolist() == [0, 1, 2, 3, 4, 5]
     x.resize_(2, 3)
     assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+@pytest.mark.parametrize("rank", [40, 64])
+def test_repeating_where_there_is_no_room_for_more_dimensions(rank) -> None:
+    shape = [1] * rank
+    shape[3], shape[rank - 1], shape[20] = 2, 3, 2
+    x = facula.arange(12.0).reshape(shape).requires_grad_()
+    small = x.detach().reshape(2, 2, 3).numpy()
+    counts = [1] * rank
+    counts[3], counts[5], counts[rank - 1] = 2, 2, 3
+    tiled = np.tile(small.reshape(2, 1, 2, 3), (2, 2, 1, 3))
+    repeated = x.repeat(counts)
+    assert repeated.dim() == rank and np.array_equal(repeated.detach().squeeze().numpy(), tiled)
+    repeated.sum().backward()
+    assert np.array_equal(x.grad.flatten().numpy(), np.full(12, 12.0))
+    rows = x.detach().repeat_interleave(2, 20)
+    assert rows.shape[20] == 4 and np.array_equal(rows.squeeze().numpy(), np.repeat(small, 2, 1))

@@ -209,3 +209,21 @@ def test_parts_of_complex_entries(layout) -> None:
             np.testing.assert_array_equal(found, getattr(expected, name))
     for found, expected in zip(made.conj().unbind(), entries, strict=True):
         np.testing.assert_array_equal(found.resolve_conj(), expected.conj())
+
+
+@pytest.mark.parametrize("layout", [facula.strided, facula.jagged])
+def test_padding_to_more_entries(layout):
+    rows = entries()
+    batch = nested.nested_tensor(rows, layout=layout)
+    padded = batch.to_padded_tensor(-1.0, (4, 7, 8))
+    wanted = np.full((4, 7, 8), -1.0, np.float32)
+    for i, row in enumerate(rows):
+        wanted[i, : len(row), :6] = row.numpy()
+    assert np.array_equal(padded.numpy(), wanted)
+    with pytest.raises(RuntimeError, match="output_size is less than NestedTensor padded size"):
+        batch.to_padded_tensor(0.0, (2, 5, 6))
+
+
+def test_printed_rows_stand_below_each_other():
+    text = repr(nested.nested_tensor([facula.ones(2, 1), facula.ones(1, 1)]))
+    assert text.splitlines()[1:3] == ["  tensor([[1.],", "          [1.]]),"]

@@ -95,3 +95,23 @@ def test_spreads_and_logarithms_are_stored_in_the_dtype_of_out():
         np.testing.assert_array_equal(out.numpy(), operator(x, 1).numpy().astype(np.float32))
         with pytest.raises(RuntimeError, match="can't be cast to the desired"):
             operator(x, 1, out=facula.zeros(2).long())
+
+
+@pytest.mark.parametrize("dim", [None, 0])
+def test_a_product_in_another_dtype_has_the_gradient_of_the_converted_numbers(dim):
+    numbers = np.array([[1 + 2j, 0.5 - 1j, 2 + 0.3j], [0.2 + 1j, 1.5, -0.7j]])
+    x = facula.tensor(numbers, requires_grad=True)
+    x.conj().prod(dim, dtype=facula.float64).sum().backward()
+    real = numbers.real
+    rest = np.zeros_like(real)
+    for i, j in np.ndindex(*real.shape):
+        others = real.copy()
+        others[i, j] = 1
+        rest[i, j] = others.prod() if dim is None else others[:, j].prod()
+    assert np.allclose(x.grad.numpy(), rest)
+
+
+def test_the_gradient_of_a_wider_product_does_not_overflow():
+    x = facula.full((8,), 200.0, dtype=facula.float16, requires_grad=True)
+    (x.prod(dtype=facula.float64) / 200.0**7).backward()
+    assert x.grad.dtype == facula.float16 and np.allclose(x.grad.numpy(), 1, rtol=1e-3)

@@ -298,3 +298,13 @@ def test_fused_steps_take_real_parameters_with_memory(kind):
     p.grad = facula.ones(2)
     kind([p], fused=True).step()
     assert (p < 1).all()
+
+
+@pytest.mark.parametrize("dtype", [facula.float32, facula.complex64])
+def test_plain_descent_keeps_no_state(dtype):
+    parameter = facula.nn.Parameter(facula.ones(3, dtype=dtype))
+    optimizer = optim.SGD([parameter], lr=0.1)
+    parameter.grad = facula.ones(3, dtype=dtype)
+    optimizer.step()
+    assert optimizer.state_dict()["state"] == {} and len(optimizer.state) == 0
+    assert np.allclose(parameter.detach().numpy(), 0.9)

@@ -8,6 +8,7 @@ back the way it came.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from facula import core
@@ -16,6 +17,10 @@ from facula.ops import batch_forms
 from facula.ops import index_launch as launch
 from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator
+
+
+#: the dimensions that a tensor has at most (`MAX_DIMS` of the core)
+_MOST_DIMS = 64
 
 
 def _unique_dims(op: str, dims: tuple[int, ...], ndim: int) -> list[int]:
@@ -318,9 +323,12 @@ def repeat(self, repeats):
     sizes = [1] * (len(repeats) - self.dim()) + list(self.shape)
     if all(n == 1 for n in repeats):
         return self.clone().reshape(sizes)
-    pairs = [n for size in sizes for n in (1, size)]
-    wide = [n for count, size in zip(repeats, sizes, strict=True) for n in (count, size)]
-    result = [count * size for count, size in zip(repeats, sizes, strict=True)]
+    both = list(zip(repeats, sizes, strict=True))
+    result = [count * size for count, size in both]
+    if len(both) + sum(count != 1 for count, _ in both) > _MOST_DIMS:
+        both = [pair for pair in both if pair != (1, 1)]
+    pairs = [n for count, size in both for n in ((size,) if count == 1 else (1, size))]
+    wide = [n for count, size in both for n in ((size,) if count == 1 else (count, size))]
     return self.reshape(pairs).expand(wide).reshape(result).contiguous()
 
 
@@ -338,6 +346,10 @@ def tile(self, dims):
 def _repeat_all(self: Any, repeats: int, dim: int) -> Any:
     """Every slice of a dimension equally often."""
     shape = list(self.shape)
+    if len(shape) == _MOST_DIMS:  # a further one has no place
+        rows = self.reshape((math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])))
+        shape[dim] *= repeats
+        return _repeat_all(rows, repeats, 1).reshape(shape)
     wide = [*shape[: dim + 1], repeats, *shape[dim + 1 :]]
     shape[dim] *= repeats
     copies = self.unsqueeze(dim + 1).expand(wide)

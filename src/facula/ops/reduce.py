@@ -246,11 +246,13 @@ class Prod:
             run_sum("prod", out, self, dims)
 
     def backward(grad, self, dim, keepdim):
+        factors = _summed_in(self, grad.dtype)
         if dim is None or self.dim() == 0:
-            gradient = _product_gradient(grad.reshape(-1), self.reshape(-1), 0).reshape(self.shape)
+            gradient = _product_gradient(grad.reshape(-1), factors.reshape(-1), 0)
+            gradient = gradient.reshape(self.shape)
         else:
             d = wrap_dim("prod", dim, self.dim())
-            gradient = _product_gradient(launch.restore(grad, (d,), keepdim), self, d)
+            gradient = _product_gradient(launch.restore(grad, (d,), keepdim), factors, d)
         return gradient.to(self.dtype)
 
     def samples(S):

@@ -254,7 +254,7 @@ class ElementwiseOptimizer(Optimizer):
         """Launch, or (without a kernel) go through the parameters one by one."""
         kernel = find_kernel(name, gathered.dtype)
         if kernel is None:
-            gathered.other += [(p, p.grad, self.state[p]) for p in gathered.changed]
+            gathered.other += [(p, p.grad, self.state.get(p, {})) for p in gathered.changed]
             return
         if group.get("foreach") is False and not group.get("fused"):  # as asked: one by one
             for row in gathered.rows():

@@ -15,7 +15,13 @@ from facula import core
 from facula.autograd.function import Function
 from facula.autograd.transforms import batch_rules
 from facula.autograd.transforms.batch_rules import Batch
-from facula.autograd.transforms.levels import SplitLevel, is_batched, wrap
+from facula.autograd.transforms.levels import (
+    BatchedTensor,
+    SplitLevel,
+    is_batched,
+    memory_of,
+    wrap,
+)
 from facula.autograd.transforms.tree import map_leaves
 from facula.core.errors import fail
 from facula.ops.batch_forms import Same
@@ -32,6 +38,15 @@ class EntryByEntry:
 
     enabled = True
     warns = True
+
+
+def _note_base(result: Any, source: Any) -> None:
+    """Let the wrappers of views know what they are views of."""
+    if not isinstance(source, BatchedTensor):
+        return
+    for view in (result,) if isinstance(result, Tensor) else result or ():
+        if isinstance(view, BatchedTensor) and memory_of(view) == memory_of(source):
+            view.viewed = source if source.viewed is None else source.viewed
 
 
 class VmapLevel(SplitLevel):
@@ -105,7 +120,10 @@ class VmapLevel(SplitLevel):
             return self._by_rule(definition.batching, positional, keywords)
         if definition.kind == "composite" and definition.vmap is None:
             return core.run_implementation(op, args)
-        return self._wrapped(self._below(self._apply, op, args))
+        result = self._wrapped(self._below(self._apply, op, args))
+        if definition.kind != "pointwise" and args:
+            _note_base(result, args[0])
+        return result
 
     def _apply(self, op: core.Op, args: tuple[Any, ...]) -> Any:
         batch = Batch(self)

@@ -137,6 +137,8 @@ class BatchedTensor(Tensor):
     value: Any
     batch_dim: int
     level: int
+    #: the wrapper that this one is a view of
+    viewed: Any = None
 
     device = _behind("device")
     is_meta = _behind("is_meta")
@@ -258,17 +260,39 @@ def set_tangent(x: Tensor, number: int, tangent: core.Tensor) -> None:
         entries[number] = tangent
 
 
+def base_of(x: Tensor) -> Any:
+    """The tensor that `x` is a view of, or None."""
+    if isinstance(x, BatchedTensor):
+        return x.viewed
+    return x._base if x._is_view() else None
+
+
+def _place(x: Any) -> int:
+    """Where `x` begins in memory; wrappers lie where what they show does."""
+    while isinstance(x, BatchedTensor):
+        x = x.value
+    return int(x.storage_offset())
+
+
 def tangent_of(x: Tensor, number: int) -> Any:
     """The tangent at a level; a view whose base has one gets the same view of it."""
     found = own_tangent(x, number)
-    if found is None and x._is_view():
-        base = x._base
-        whole = own_tangent(base, number)
-        if whole is not None and x.dtype is base.dtype and whole.stride() == base.stride():
-            offset = x.storage_offset() - base.storage_offset() + whole.storage_offset()
-            found = whole.as_strided(x.shape, x.stride(), offset)
-            set_tangent(x, number, found)
+    base = base_of(x)
+    whole = None if base is None else own_tangent(base, number)
+    if whole is None or x.dtype is not base.dtype or whole.stride() != base.stride():
+        return found
+    if found is None or memory_of(found) != memory_of(whole):  # the base's may be another since
+        offset = _place(x) - _place(base) + whole.storage_offset()
+        found = whole.as_strided(x.shape, x.stride(), offset)
+        set_tangent(x, number, found)
     return found
+
+
+def memory_of(x: Any) -> int:
+    """What tensors on the same memory have in common, whatever shows them."""
+    while isinstance(x, BatchedTensor):
+        x = x.value
+    return core.storage_key(x)
 
 
 def inner_tangent(x: Any, number: int) -> Any:

@@ -87,10 +87,12 @@ def _copy_above(source: Tensor, target: Tensor, levels: list[Any]) -> Tensor:
 def cut(x: Any) -> Any:
     """`x` without history, tangents of active levels kept."""
     if isinstance(x, BatchedTensor):
-        return copy_tangents(x, wrap(cut(x.value), x.batch_dim, x.level))
-    with Suspended([]):
-        plain = x.detach()
-    entries = x._tangents
+        plain = copy_tangents(x, wrap(cut(x.value), x.batch_dim, x.level))
+        entries = plain._tangents
+    else:
+        with Suspended([]):
+            plain = x.detach()
+        entries = x._tangents
     if entries:
         plain._tangents = {number: cut(tangent) for number, tangent in entries.items()}
     return plain

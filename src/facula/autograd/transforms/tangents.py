@@ -17,7 +17,9 @@ from facula.autograd.transforms import batch_rules
 from facula.autograd.transforms.levels import (
     BatchedTensor,
     SplitLevel,
+    base_of,
     is_differentiable,
+    memory_of,
     own_tangent,
     set_tangent,
     tangent_of,
@@ -42,6 +44,8 @@ class JvpLevel(SplitLevel):
     def __init__(self) -> None:
         super().__init__()
         self.borrowed: set[int] = set()
+        #: the tensors that tangents were lent to: views of what callers gave
+        self.lent: list[Tensor] = []
 
     def tangent(self, x: core.Tensor) -> Any:
         """The tangent of `x` at this level, or None."""
@@ -49,7 +53,8 @@ class JvpLevel(SplitLevel):
 
     def lend(self, x: Tensor, tangent: Tensor) -> None:
         """Give `x` a tangent that belongs to the caller: it is copied before it is written to."""
-        self.borrowed.add(id(tangent))
+        self.borrowed.add(memory_of(tangent))
+        self.lent.append(x)
         set_tangent(x, self.number, tangent)
 
     def process(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -73,6 +78,8 @@ class JvpLevel(SplitLevel):
     def _operator(self, op: core.Op, args: tuple[Any, ...]) -> Any:
         kind = op.definition.kind
         if kind == "composite":
+            if op.definition.vmap == "new":  # batches below ask the tensor which of them it is in
+                return self.call_below(batch_rules.call, (op, args), {})
             return core.run_implementation(op, args)
         result, tangents = self.call_below(self._run, (op, args), {})
         self._attach(result, tangents)
@@ -163,30 +170,50 @@ class JvpLevel(SplitLevel):
         own = self.tangent(x)
         if own is None and tangent is None:
             return
-        if own is None or not _levels(tangent) <= _levels(own):
-            own = self._started(x, tangent)
-        elif id(own) in self.borrowed or own.stride() != x.stride():
-            own = self._laid_out(x, own)
+        if own is None or not self._takes(x, own, tangent):
+            own = self._started(x, own if tangent is None else tangent)
         if tangent is None:
             own.zero_()
         else:
             own.copy_(tangent)
 
+    def _owner(self, x: Tensor) -> Any:
+        """Whose tangent that of `x` is a part of: the base of a view, or `x`."""
+        base = base_of(x)
+        return x if base is None or base.dtype is not x.dtype else base
+
+    def _takes(self, x: Tensor, own: Tensor, tangent: Any) -> bool:
+        """Whether the tangent of `x` can be written to: it is the level's, lies as `x` does, is part of the
+        base's, and has a place for what every entry of `tangent` says."""
+        owner = self._owner(x)
+        whole = own_tangent(owner, self.number)
+        return (
+            whole is not None
+            and whole.stride() == owner.stride()
+            and memory_of(whole) not in self.borrowed
+            and (tangent is None or _levels(tangent) <= _levels(own))
+        )
+
     def _started(self, x: Tensor, like: Tensor) -> Any:
         """A tangent in memory of its own that can take `like`, shared with the base of a view."""
-        base = x._base if x._is_view() else None
-        shared = base is not None and base.dtype is x.dtype
-        owner: Any = base if shared else x
-        old = own_tangent(owner, self.number)
-        made = _in_order(owner, like)
+        owner = self._owner(x)
+        own, old = self.tangent(x), own_tangent(owner, self.number)
+        made = _in_order(owner, _together(like, own if old is None else old))
         set_tangent(owner, self.number, made.zero_() if old is None else made.copy_(old))
         if owner is not x:
             x._tangents = {n: t for n, t in (x._tangents or {}).items() if n != self.number}
-        return self.tangent(x)
+        part = self.tangent(x)
+        if old is None:
+            for dual in (d for d in self.lent if base_of(d) is owner):
+                before = own_tangent(dual, self.number)
+                self.tangent(dual).copy_(before)
+            if own is not None:
+                part.copy_(own)
+        return part
 
     def _laid_out(self, x: Tensor, tangent: Tensor) -> Any:
         """The tangent in memory of its own, in the order of `x`."""
-        if tangent.stride() == x.stride() and id(tangent) not in self.borrowed:
+        if tangent.stride() == x.stride() and memory_of(tangent) not in self.borrowed:
             return tangent
         made = _in_order(x, tangent).copy_(tangent)
         set_tangent(x, self.number, made)
@@ -220,6 +247,13 @@ def _levels(x: object) -> set[int]:
         found.add(x.level)
         x = x.value
     return found
+
+
+def _together(x: Tensor, y: Any) -> Any:
+    """A tensor that is mapped over wherever `x` or `y` is."""
+    if y is None or _levels(y) <= _levels(x):
+        return x
+    return y if _levels(x) <= _levels(y) else x.new_zeros(()) + y.new_zeros(())
 
 
 def _in_order(x: Tensor, like: Tensor) -> Any:

@@ -8,6 +8,7 @@ behind the first one, it is one-dimensional.
 from __future__ import annotations
 
 import importlib
+import textwrap
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, cast
@@ -250,7 +251,7 @@ class NestedTensor(Tensor):
             return (
                 f"NestedTensor(size={tuple(self.shape)}, offsets={self.offsets()}, contiguous=True)"
             )
-        inner = ",\n".join(f"  {row!r}" for row in self._rows())
+        inner = ",\n".join(textwrap.indent(repr(row), "  ") for row in self._rows())
         return f"nested_tensor([\n{inner}\n])"
 
     # --- what has no operator
@@ -278,7 +279,7 @@ class NestedTensor(Tensor):
         rows = self._rows()
         largest = [max(c) for c in zip(*self._shapes, strict=True)] if rows else []
         wanted = [len(rows), *largest] if output_size is None else list(output_size)
-        if any(n < m for n, m in zip(wanted[1:], largest, strict=True)):
+        if any(n < m for n, m in zip(wanted, (len(rows), *largest), strict=True)):
             fail(
                 RuntimeError,
                 "to_padded_tensor",
@@ -292,7 +293,8 @@ class NestedTensor(Tensor):
             room = [n - m for n, m in zip(wanted[1:], row.shape, strict=True)]
             around = [x for n in reversed(room) for x in (0, n)]
             padded.append(facula.nn.functional.pad(row, around, value=padding))
-        return facula.stack(padded)
+        more = [facula.full_like(padded[0], padding)] * (wanted[0] - len(rows)) if padded else []
+        return facula.stack(padded + more)
 
 
 def _rebuilt(
