@@ -18,7 +18,6 @@ from facula.ops import index_launch as launch
 from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator
 
-
 #: the dimensions that a tensor has at most (`MAX_DIMS` of the core)
 _MOST_DIMS = 64
 
