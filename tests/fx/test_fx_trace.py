@@ -202,3 +202,14 @@ def test_tracers_of_programs_know_the_arguments_that_they_know():
     tracer.seen = []
     graph = tracer.trace(Scaled())
     assert "scale" in tracer.seen and [n.op for n in graph.nodes][1] == "get_attr"
+
+
+def test_other_packages_mark_what_they_keep():
+    from facula.fx import _compatibility, _symbolic_trace
+
+    def f():
+        return 1
+
+    marked = _symbolic_trace.compatibility(is_backward_compatible=True)(f)
+    assert marked is f and marked() == 1
+    assert _symbolic_trace.compatibility is _compatibility.compatibility

@@ -20,6 +20,7 @@ from typing import Any
 from facula import core, nn
 from facula.core.errors import fail
 from facula.fx import _pytree as pytree
+from facula.fx._compatibility import compatibility
 from facula.fx.codegen import PyTreeCodeGen, _PyTreeInfo
 from facula.fx.graph import Graph
 from facula.fx.graph_module import GraphModule
@@ -27,7 +28,9 @@ from facula.fx.node import Argument, Node
 from facula.fx.proxy import ParameterProxy, Proxy, Scope, ScopeContextManager, TracerBase
 from facula.fx.wrapping import WRAPPED, wrap
 
-__all__ = ["PH", "ProxyableClassMeta", "Tracer", "is_fx_tracing", "symbolic_trace", "wrap"]
+__all__ = [
+    "PH", "ProxyableClassMeta", "Tracer", "compatibility", "is_fx_tracing", "symbolic_trace", "wrap",
+]  # fmt: skip
 
 #: methods that are recorded as calls
 _wrapped_methods: dict[tuple[type, str], None] = {}

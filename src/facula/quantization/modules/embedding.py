@@ -100,6 +100,9 @@ class Embedding(nn.Module):
     def _get_name(self) -> str:
         return f"Quantized{type(self).__name__}"
 
+    def __repr__(self) -> str:
+        return f"{self._get_name()}({self.extra_repr()})"  # without the table's elements
+
     def extra_repr(self) -> str:
         """Sizes and the dtype of the table."""
         return (

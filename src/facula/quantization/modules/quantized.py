@@ -91,6 +91,9 @@ class WeightedQuantizedModule(nn.Module):
     scale: Any
     zero_point: Any
 
+    def __repr__(self) -> str:
+        return f"{self._get_name()}({self.extra_repr()})"  # without the elements that are packed
+
     def __deepcopy__(self, memo: Any) -> Any:
         # lazily: who copies has imported it, others need not
         import copy

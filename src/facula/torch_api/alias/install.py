@@ -7,6 +7,7 @@ its name, as do its classes and functions when they are asked for their module; 
 
 from __future__ import annotations
 
+import contextlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -18,7 +19,7 @@ from typing import Any
 
 import facula
 from facula import core
-from facula.core.errors import fail
+from facula.core.errors import fail, no_attribute
 
 from .. import second_names
 from .version import API_VERSION, SITE, TorchVersion
@@ -127,12 +128,37 @@ class _Aliases:
             module.__name__ = _theirs(name)  # which Python's own messages say
         if name.startswith(f"{_OURS}.alias"):
             return
+        if hasattr(module, "__path__") and name != _OURS:
+            _find_parts(name, module)
         for value in vars(module).values():
             if isinstance(value, (type, FunctionType)) and value.__module__ == name:
                 try:
                     value.__module__ = _theirs(name)
                 except TypeError:
                     continue  # a type made in C: `core.name_types` names those that users see
+
+
+def _find_parts(name: str, package: ModuleType) -> None:
+    """Has a package find its modules when it is asked for them, as `torch.distributions.normal`.
+
+    PyTorch imports most of its modules at once, so that programs reach them without an import.
+    """
+    known = vars(package).get("__getattr__")
+
+    def __getattr__(part: str) -> Any:
+        if known is not None:
+            with contextlib.suppress(AttributeError):
+                return known(part)
+        if not part.startswith("__"):
+            ours = f"{name}.{part}"
+            try:
+                return importlib.import_module(ours)
+            except ModuleNotFoundError as error:
+                if error.name != ours:
+                    raise
+        raise no_attribute(package.__name__, part)
+
+    vars(package)["__getattr__"] = __getattr__
 
 
 class _FaculaLoader(importlib.abc.Loader):
