@@ -20,12 +20,13 @@ def test_examples_are_what_they_say(name):
         with pytest.raises(Exception, match="data-dependent"):
             export.export(model, case.example_args)
         return
-    program = export.export(model, case.example_args, dynamic_shapes=case.dynamic_shapes)
+    named = case.example_kwargs
+    program = export.export(model, case.example_args, named, dynamic_shapes=case.dynamic_shapes)
     Verifier().check(program)
     for args in (case.example_args, case.extra_args):
         if args is not None:
-            found = pytree.tree_leaves(copy.deepcopy(program.module())(*args))
-            wanted = pytree.tree_leaves(copy.deepcopy(case.model)(*args))
+            found = pytree.tree_leaves(copy.deepcopy(program.module())(*args, **named))
+            wanted = pytree.tree_leaves(copy.deepcopy(case.model)(*args, **named))
             assert len(found) == len(wanted)
             for x, y in zip(found, wanted, strict=True):
                 assert facula.equal(x, y) if isinstance(x, facula.Tensor) else x == y

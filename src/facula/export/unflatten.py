@@ -18,6 +18,7 @@ from facula.core.errors import fail
 from facula.export._tree_utils import reorder_kwargs
 from facula.export.exported_program import ExportedProgram
 from facula.export.input_check import InputCheck
+from facula.export.kept_calls import KeptCalls
 from facula.export.unlift import put_state
 from facula.fx import Graph, GraphModule, Node
 from facula.fx import _pytree as pytree
@@ -145,7 +146,10 @@ def unflatten(
     flat = module.module(check_guards=False)
     graph = flat.graph
     stacks = _stacks(graph)
-    root = _Part(flat, stacks, "", 0)
+    kept = {
+        e.fqn: e.signature for e in module.module_call_graph if e.fqn and e.signature is not None
+    }
+    root = _Part(flat, stacks, "", 0, KeptCalls(graph, kept))
     outputs = graph.output_node()
     body = [n for n in graph.nodes if n.op not in ("placeholder", "get_attr", "output")]
     for node in graph.find_nodes(op="placeholder"):
@@ -180,8 +184,11 @@ def _stacks(graph: Graph) -> dict[Node, list[tuple[str, str]]]:
 class _Part:
     """The graph of one call, while it is made."""
 
-    def __init__(self, flat: GraphModule, stacks: Any, path: str | None, depth: int) -> None:
+    def __init__(
+        self, flat: GraphModule, stacks: Any, path: str | None, depth: int, kept: KeptCalls
+    ) -> None:
         self.flat, self.stacks, self.path, self.depth = flat, stacks, path, depth
+        self.kept = kept
         self.graph = Graph()
         self.known: dict[Node, Node] = {}
         self.holds: dict[str, Any] = {}
@@ -230,20 +237,26 @@ class _Part:
         key, path = call
         inside = set(nodes)
         own = self.path is not None and (not self.path or path.startswith(self.path + "."))
-        child = _Part(self.flat, self.stacks, path if own else None, self.depth + 1)
+        child = _Part(self.flat, self.stacks, path if own else None, self.depth + 1, self.kept)
         read = dict.fromkeys(n for node in nodes for n in node.all_input_nodes if n not in inside)
         given = [
             n for n in read
             if n.op != "get_attr" or child.local(str(n.target)) is None
         ]  # fmt: skip
+        results = [n for n in nodes if any(user not in inside for user in n.users)]
+        name = path[len(self.path) + 1 if self.path else 0 :] if own else path.rpartition(".")[2]
+        call_ = self.kept.of(key, path, given, results)
+        if call_ is not None:
+            call_.fill(child, nodes)
+            made = self._module(name, key, child, call_.sign)
+            self.known.update(call_.called(self.graph, made, self.value, nodes[0]))
+            return
         for node in given:
             child.known[node] = child.graph.placeholder(node.name)
             child.known[node].meta = dict(node.meta)
         child.add(nodes)
-        results = [n for n in nodes if any(user not in inside for user in n.users)]
         values = [child.known[n] for n in results]
         child.graph.output(values[0] if len(values) == 1 else tuple(values))
-        name = path[len(self.path) + 1 if self.path else 0 :] if own else path.rpartition(".")[2]
         made = self._module(name, key, child)
         node = self.graph.call_module(made, tuple([self.value(n) for n in given]))
         node.meta["nn_module_stack"] = nodes[0].meta.get("nn_module_stack")
@@ -256,9 +269,11 @@ class _Part:
             self.known[n] = self.graph.call_function(operator.getitem, (node, i))
             self.known[n].meta["val"] = n.meta.get("val")
 
-    def _module(self, name: str, key: str, child: _Part) -> str:
+    def _module(self, name: str, key: str, child: _Part, sign: Any = None) -> str:
         """The name of the inner module for a call: that of an earlier call with the same graph."""
         made = child.finished(InterpreterModule, "InterpreterModule")
+        if sign is not None:
+            sign(made)
         for known, other in self.inner.items():
             if known.partition("@")[0] == name and _form(other.graph) == _form(made.graph):
                 holds = other.meta["holds"]

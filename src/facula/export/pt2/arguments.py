@@ -6,6 +6,7 @@ Keeps true: what the format has no record for is refused; a list without items g
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -177,5 +178,5 @@ _SYMBOLIC: tuple[Any, ...] = (
 
 def _empty_kind(schema_type: Any) -> str:
     """The field for a list without items."""
-    text = str(schema_type).removesuffix("?").partition("[")[0].removesuffix("?")
-    return _KINDS.get(text, "as_tensors")
+    words = re.findall(r"\w+", str(schema_type))
+    return _KINDS.get(words[-1], "as_tensors") if words else "as_tensors"

@@ -14,9 +14,9 @@ from facula.deploy.aot import LoadedPackage, compile_library, load_package
 from facula.deploy.package import chosen_options
 from facula.export import export
 
-from . import config
+from . import config, verifier
 
-__all__ = ["aot_compile", "aot_load", "capture_pre_autograd_graph", "config"]
+__all__ = ["aot_compile", "aot_load", "capture_pre_autograd_graph", "config", "verifier"]
 
 
 def capture_pre_autograd_graph(

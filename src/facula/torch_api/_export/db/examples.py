@@ -80,6 +80,17 @@ class BufferMutation(nn.Module):
         return x + self.count
 
 
+class FnWithKwargs(nn.Module):
+    """Positional arguments and keywords, some of them of any name."""
+
+    def forward(self, first: Tensor, *rest: Tensor, scale: Tensor, **others: Tensor) -> Any:
+        """The sum of all, scaled."""
+        total = first
+        for x in (*rest, *others.values()):
+            total = total + x
+        return total * scale
+
+
 class DataDependentBranch(nn.Module):
     """A choice by elements in Python, which no program can keep: `cond` says it."""
 
@@ -110,6 +121,7 @@ def all_examples() -> dict[str, ExportCase]:
         _case("scalar_output", ScalarOutput(), (x,), dynamic_shapes={"x": {0: Dim("rows")}}),
         _case("dictionary", Dictionary(), (x, {"offset": x})),
         _case("buffer_mutation", BufferMutation(), (x,)),
+        _case("fn_with_kwargs", FnWithKwargs(), (x, x), example_kwargs={"scale": x, "bias": x}),
         _case(
             "data_dependent_branch", DataDependentBranch(), (x,), support_level=SupportLevel.NOT_SUPPORTED_YET
         ),
