@@ -14,6 +14,7 @@ from facula.distributed import _functional_collectives as collectives
 from facula.distributed import init_device_mesh
 from facula.distributed.tensor import DTensor, Replicate, Shard
 from facula.distributed.tensor.experimental import local_map
+from facula.distributed.traffic import counting
 
 
 def told(call: Any) -> list[str]:
@@ -51,6 +52,40 @@ def functions() -> Any:
     found["way"] = told(lambda: collectives.all_reduce(x, "mean", world))
     found["no group"] = told(lambda: collectives.all_reduce(x, "sum", "nobody"))
     found["odd"] = told(lambda: collectives.reduce_scatter_tensor(facula.ones(3), "sum", 0, world))
+    return found
+
+
+def compiled() -> Any:
+    """Rank 1 runs what rank 0 does in a compiled program, which it traces when rank 0 is in a collective already."""
+    rank, size = begin(60)
+    world = dist.group.WORLD
+    sizes = [[1, 2], [2, 1]]
+
+    def run(x: Any) -> Any:
+        y = 2 * x
+        return (
+            collectives.all_reduce(y, "sum", world) + 1,
+            collectives.all_reduce(y, "avg", world.group_name) + 1,
+            collectives.broadcast(y, 1, world) + 1,
+            collectives.all_gather_tensor(y, 0, world) + 1,
+            collectives.all_gather_tensor(3 * x, 1, world) + 1,
+            collectives.reduce_scatter_tensor(y, "sum", 1, world) + 1,
+            collectives.all_to_all_single(y, [sizes[0][rank], sizes[1][rank]], sizes[rank], world)
+            + 1,
+        )
+
+    found: dict[str, Any] = {}
+    for backend in ("aot_eager", "inductor"):
+        call = facula.compile(run, fullgraph=True, backend=backend)
+        x = facula.arange(12.0).reshape(3, 4) + 100 * rank
+        with counting() as traffic:
+            results = (call if rank else run)(x)
+        found[backend] = [y.tolist() for y in results]
+        found[f"{backend} count"] = traffic.total().count
+        x.requires_grad_()  # the order of the backward pass is the compiler's: on all ranks
+        results = call(x)
+        sum((y * (number + rank + 1)).sum() for number, y in enumerate(results)).backward()
+        found[f"{backend} gradient"] = x.grad.tolist()
     return found
 
 

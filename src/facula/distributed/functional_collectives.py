@@ -13,10 +13,11 @@ from weakref import WeakKeyDictionary
 
 from facula import core
 from facula.core.errors import fail
+from facula.distributed import collective_operators as operators
 from facula.distributed import nn, operations
+from facula.distributed.collective_operators import group_named, way
 from facula.distributed.device_mesh import DeviceMesh
 from facula.distributed.process_group import ProcessGroup
-from facula.distributed.types import ReduceOp
 from facula.distributed.world import default_group, groups, new_group
 from facula.ops.registry import F, composite
 
@@ -76,11 +77,7 @@ class AsyncCollectiveTensor(Tensor):
 def _group(group: Any, op: str) -> Any:
     """The process group that an argument means."""
     if isinstance(group, str):
-        found = [known for known in groups() if known.group_name == group]
-        if not found:
-            fail(ValueError, op, "the name of a process group was required", repr(group),
-                 hint="group.group_name is its name")  # fmt: skip
-        return found[0]
+        return group_named(group, op)
     if isinstance(group, DeviceMesh):
         return group.get_group()
     if isinstance(group, ProcessGroup):
@@ -109,13 +106,11 @@ def _group_of_ranks(ranks: Sequence[Any], op: str) -> Any:
     return mine
 
 
-def _way(reduce_op: str, op: str) -> Any:
-    """The `ReduceOp` of a name, in whatever case."""
-    found = getattr(ReduceOp, str(reduce_op).upper(), None)
-    if not isinstance(found, ReduceOp.RedOpType):
-        fail(ValueError, op, "the name of a reduction was required (Unsupported reduce operation)", repr(reduce_op),
-             hint="\"sum\", \"avg\", \"product\", \"min\", \"max\", \"band\", \"bor\" or \"bxor\"")  # fmt: skip
-    return found
+def _named(self: Tensor, group: Any) -> bool:
+    """Whether an operator stands for a collective: it finds the group by its name; engines that count hear of tensors
+    on the meta device, too."""
+    counted = self.is_meta and group.engine.counts_only and not getattr(self, "_is_fake", False)
+    return not counted and any(known is group for known in groups())
 
 
 def wait_tensor(tensor: Tensor) -> Tensor:
@@ -125,19 +120,28 @@ def wait_tensor(tensor: Tensor) -> Tensor:
 
 def broadcast(self: Tensor, src: int, group: Any, tag: str = "") -> Tensor:
     """The tensor of rank `src`."""
-    return nn.functional.broadcast(self, src, _group(group, "broadcast"))
+    found = _group(group, "broadcast")
+    if _named(self, found):
+        return operators.broadcast(self, src, found.group_name)
+    return nn.functional.broadcast(self, src, found)
 
 
 def all_reduce(self: Tensor, reduceOp: str, group: Any, tag: str = "") -> Tensor:  # noqa: N803
     """The combination of all ranks' tensors."""
-    return nn.functional.all_reduce(self, _way(reduceOp, "all_reduce"), _group(group, "all_reduce"))
+    found, op = _group(group, "all_reduce"), way(reduceOp, "all_reduce")
+    if _named(self, found):
+        return operators.all_reduce(self, str(reduceOp), found.group_name)
+    return nn.functional.all_reduce(self, op, found)
 
 
 def all_gather_tensor(self: Tensor, gather_dim: int, group: Any, tag: str = "") -> Tensor:
     """All ranks' tensors, behind each other along a dimension."""
-    return F.cat(
-        list(nn.functional.all_gather(self, _group(group, "all_gather_tensor"))), gather_dim
-    )
+    found = _group(group, "all_gather_tensor")
+    if not _named(self, found):
+        return F.cat(list(nn.functional.all_gather(self, found)), gather_dim)
+    whole = operators.all_gather_into_tensor(self.contiguous(), found.size(), found.group_name)
+    dim = gather_dim % max(self.dim(), 1)
+    return F.cat(whole.chunk(found.size(), 0), dim) if dim else whole
 
 
 def reduce_scatter_tensor(
@@ -145,23 +149,41 @@ def reduce_scatter_tensor(
 ) -> Tensor:  # fmt: skip
     """The combination of all ranks' tensors, of which each rank gets its part along a dimension."""
     op = "reduce_scatter_tensor"
-    found = _group(group, op)
+    found, by = _group(group, op), way(reduceOp, op)
     if self.size(scatter_dim) % found.size():
         fail(AssertionError, op, f"a dimension that {found.size()} ranks divide was required (input dimension "
              f"{scatter_dim} must be a multiple of group_size)", self.size(scatter_dim),
              hint="pad the tensor")  # fmt: skip
     parts = [part.contiguous() for part in self.chunk(found.size(), scatter_dim)]
-    return nn.functional.reduce_scatter(parts[found.rank()], parts, _way(reduceOp, op), found)
+    if _named(self, found):
+        whole = F.cat(parts, 0) if scatter_dim % self.dim() else self.contiguous()
+        return operators.reduce_scatter_tensor(whole, str(reduceOp), found.size(), found.group_name)
+    return nn.functional.reduce_scatter(parts[found.rank()], parts, by, found)
 
 
 def all_to_all_single(
     self: Tensor, output_split_sizes: list[int] | None, input_split_sizes: list[int] | None, group: Any, tag: str = ""
 ) -> Tensor:  # fmt: skip
     """Parts along the first dimension to all ranks, parts from all."""
+    found = _group(group, "all_to_all_single")
+    if _named(self, found):
+        sizes = [
+            _even(self, found.size()) if given is None else given
+            for given in (output_split_sizes, input_split_sizes)
+        ]
+        return operators.all_to_all_single(self.contiguous(), *sizes, found.group_name)
     rows = self.shape[0] if output_split_sizes is None else sum(output_split_sizes)
     like = core.empty((rows, *self.shape[1:]), dtype=self.dtype)
-    found = _group(group, "all_to_all_single")
     return nn.functional.all_to_all_single(like, self, output_split_sizes, input_split_sizes, found)
+
+
+def _even(tensor: Tensor, count: int) -> list[int]:
+    """Equal parts for all ranks."""
+    rows = tensor.shape[0]
+    if rows % count:
+        fail(ValueError, "all_to_all_single", f"a first dimension that {count} ranks divide was required", rows,
+             hint="give the sizes of the parts")  # fmt: skip
+    return [rows // count] * count
 
 
 all_gather_tensor_autograd = all_gather_tensor
@@ -222,40 +244,6 @@ def _wait_tensor(tensor: Tensor) -> Tensor:
 @_collective("_wrap_tensor_autograd(Tensor input) -> Tensor")
 def _wrap_tensor_autograd(input: Tensor) -> Tensor:
     return input
-
-
-@_collective("all_reduce(Tensor input, str reduce_op, str group_name) -> Tensor")
-def _all_reduce(input: Tensor, reduce_op: str, group_name: str) -> Tensor:
-    return all_reduce(input, reduce_op, group_name)
-
-
-@_collective("broadcast(Tensor input, int src, str group_name) -> Tensor")
-def _broadcast(input: Tensor, src: int, group_name: str) -> Tensor:
-    return broadcast(input, src, group_name)
-
-
-@_collective("all_gather_into_tensor(Tensor input, int group_size, str group_name) -> Tensor")
-def _all_gather_into_tensor(input: Tensor, group_size: int, group_name: str) -> Tensor:
-    return all_gather_tensor(input, 0, group_name)
-
-
-@_collective(
-    "reduce_scatter_tensor(Tensor input, str reduce_op, int group_size, str group_name) -> Tensor"
-)
-def _reduce_scatter_tensor(
-    input: Tensor, reduce_op: str, group_size: int, group_name: str
-) -> Tensor:
-    return reduce_scatter_tensor(input, reduce_op, 0, group_name)
-
-
-@_collective(
-    "all_to_all_single(Tensor input, int[] output_split_sizes, int[] input_split_sizes, "
-    "str group_name) -> Tensor"
-)
-def _all_to_all_single(
-    input: Tensor, output_split_sizes: list[int], input_split_sizes: list[int], group_name: str
-) -> Tensor:
-    return all_to_all_single(input, list(output_split_sizes), list(input_split_sizes), group_name)
 
 
 def _with_ranks(schema: str) -> Any:

@@ -81,6 +81,12 @@ def _started(
     seconds: float | None = None,
 ) -> Work | None:  # fmt: skip
     group.engine.check(name, tensors)
+    for t in tensors:  # before anything is sent: other ranks may not trace now
+        simulated = getattr(t, "is_meta", False) and not group.engine.counts_only
+        if simulated or getattr(t, "_is_fake", False):
+            fail(NotImplementedError, name, "tensors with elements were required",
+                 f"{type(t).__name__} on {t.device}",
+                 hint="a program that is traced calls distributed._functional_collectives")  # fmt: skip
     if async_op:
         return group.start(name, algorithm, tensors, seconds)
     group.run(name, algorithm, tensors, seconds)
