@@ -59,6 +59,10 @@ def _make_shared(nbytes: int) -> _Any:
     return shared_memory.fresh(nbytes)
 
 
+#: where operators are that are read when one is asked for
+_OF_OPERATORS = ("facula.quantization.", "facula.ops.rare_forms")
+
+
 def _find_operator(namespace: str, name: str) -> _Any:
     """An operator of a module that is imported when somebody asks for it: those of quantization and profiles."""
     if namespace == "profiler":
@@ -72,7 +76,7 @@ def _find_operator(namespace: str, name: str) -> _Any:
         return ops.TABLE.get(f"{namespace}::{name}")
     if namespace == "higher_order":
         return _import_module("facula.fx.higher_order").OPERATORS.get(name)
-    if namespace == "aten" and _NAMES.get(name, "").startswith("facula.quantization."):
+    if namespace == "aten" and _NAMES.get(name, "").startswith(_OF_OPERATORS):
         return getattr(_import_module(_NAMES[name]), name)
     return None
 

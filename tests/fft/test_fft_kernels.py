@@ -157,17 +157,29 @@ def test_imaginary_parts_that_a_real_result_has_not_are_ignored():
 
 def test_half_precision_is_computed_in_float32():
     x, z = operands(3, 24, np.float32)
-    spectrum = fft.fft(facula.from_numpy(z).chalf())
+    spectrum = facula._fft_c2c(facula.from_numpy(z).chalf(), (1,), 0, True)
     rounded = facula.from_numpy(z).chalf().to(facula.complex64)
     assert spectrum.dtype is facula.complex32
     expected = fft.fft(rounded).chalf()
     assert facula.equal(facula.view_as_real(spectrum), facula.view_as_real(expected))
-    half = fft.rfft(facula.from_numpy(x).half())
+    half = facula._fft_r2c(facula.from_numpy(x).half(), (1,), 0, True)
     assert half.dtype is facula.complex32
-    back = fft.irfft(half, n=24)
+    back = facula._fft_c2r(half, (1,), 2, 24)
     assert back.dtype is facula.float16
     assert np.allclose(back.float().numpy(), x, atol=2e-2)
-    assert fft.fft2(facula.ones(8, 8).half()).dtype is facula.complex32
+
+
+@pytest.mark.parametrize("name", ["fft", "ihfft", "rfft2", "irfftn", "hfft2", "fftn"])
+def test_half_precision_is_for_accelerators(name):
+    """As in PyTorch: shapes are known, the CPU has no such transform."""
+    function = getattr(fft, name)
+    for dtype in (facula.float16, facula.bfloat16):
+        with pytest.raises(RuntimeError, match="Unsupported dtype (Half|BFloat16)"):
+            function(facula.ones(4, 4, dtype=dtype))
+    on_meta = function(facula.ones(4, 4, dtype=facula.float16, device="meta"))
+    assert on_meta.dtype in (facula.float16, facula.complex32)
+    with pytest.raises(RuntimeError, match="Unsupported dtype ComplexHalf"):
+        fft.ifft(facula.ones(4, dtype=facula.complex32))
 
 
 def test_plans():

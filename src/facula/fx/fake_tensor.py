@@ -447,6 +447,9 @@ class FakeTensorMode(TorchDispatchMode):
         return made
 
     def _made(self, tensor: Tensor) -> FakeTensor:
+        if getattr(tensor, "_facula_holds_tensors", False):  # of a class as that of nested ones
+            fail(NotImplementedError, "from_tensor", "a tensor with elements of its own was required",
+                 got=type(tensor).__name__, hint="convert the tensors that it holds")  # fmt: skip
         base = tensor._base if tensor._is_view() else None
         if base is not None and base.dtype is tensor.dtype:
             whole = self.from_tensor(base, static_shapes=True)
@@ -472,9 +475,6 @@ class FakeTensorMode(TorchDispatchMode):
     def _on_storage(self, tensor: Tensor) -> Tensor:
         """A meta tensor of the same geometry, on one storage with those of the same real storage."""
         shape, strides = tuple(tensor.shape), tuple(tensor.stride())
-        if len(shape) != len(strides):  # of a class that holds tensors, as nested ones
-            fail(NotImplementedError, "from_tensor", "a tensor with elements of its own was required",
-                 got=type(tensor).__name__, hint="convert the tensors that it holds")  # fmt: skip
         place = core.storage_place(tensor)
         known = self._storages.get(place)
         if known is None or known[0]() is None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Union
 
-from facula.core.errors import no_attribute
+from facula import core
+from facula.core.errors import fail, no_attribute
 from facula.jit.ir import Block, Graph, Node, Use, Value
 from facula.jit.python_types import type_of_value
 from facula.jit.script_schemas import (
@@ -23,6 +24,7 @@ from facula.jit.script_schemas import (
 from facula.jit.tensor_types import SOME, of_tensor
 from facula.namespaces._awaits import _Await
 from facula.nn import Module
+from facula.ops.overloads import namespace, overload_of
 from facula.ops.schemas import types as T
 from facula.ops.schemas.function import AliasInfo as _AliasInfo
 from facula.ops.schemas.function import Argument, FunctionSchema
@@ -41,6 +43,27 @@ _jit_get_operation, _get_operation_overload, _get_schema = (
     overload_of_name,
     schema_of_name,
 )
+
+
+def _jit_resolve_packet(qualname: str, *args: Any, **kwargs: Any) -> str:
+    """The name of the overload of an operator that takes these arguments.
+
+    Raises:
+        RuntimeError: none does.
+    """
+    space, _, name = qualname.partition("::")
+    function = getattr(namespace(space), name)._function
+    try:
+        bound, _ = core.bind_arguments(core.operator_of(function), args, kwargs)
+    except TypeError as error:
+        fail(
+            RuntimeError,
+            qualname,
+            f"arguments of one of its schemas were required (failed to match any schema): {error}",
+            hint=f"str(facula.ops.{space}.{name}.default._schema) says what it takes",
+        )
+    del bound
+    return overload_of(function, args, kwargs)._overloadname or "default"
 
 
 class _Named(type):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 from facula import core
@@ -588,6 +589,9 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
 
 def __getattr__(name: str) -> Any:
     """An operator of the top level: PyTorch's module of this name has many of them."""
+    if name == "F":
+        # lazily: modules lie above; PyTorch's module of this name imports it
+        return import_module("facula.nn.functional")
     found = None if name.startswith("_") else PLACES[""].get(name)
     if found is None:
         raise no_attribute(__name__, name)

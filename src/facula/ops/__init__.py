@@ -25,6 +25,7 @@ _ON_DEMAND = (
     "sparse_checks",
     "masked_forms",
     "forms_on_demand",
+    "rare_forms",
     "sharding",
     "documentation",
     "argument_words",

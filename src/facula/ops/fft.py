@@ -216,8 +216,11 @@ def promoted(op: str, x: core.Tensor, complex_: bool) -> Any:
     dtype = x.dtype
     if not (dtype.is_floating_point or dtype.is_complex):
         dtype = core.get_default_dtype()
-    if dtype.code not in ("f32", "f64", "f16", "c64", "c128", "c32"):
-        fail(RuntimeError, op, f"Unsupported dtype {dtype.type_word}", dtype, "use x.float()")
+    # as in PyTorch, processors have no transforms of numbers of 16 bits; the primitives do
+    narrow = () if x.device.type == "cpu" else ("f16", "c32")
+    if dtype.code not in ("f32", "f64", "c64", "c128", *narrow):
+        hint = "use x.to(facula.complex64)" if dtype.is_complex else "use x.float()"
+        fail(RuntimeError, op, f"Unsupported dtype {dtype.type_word}", dtype, hint)
     return x.to(dtype.to_complex() if complex_ and not dtype.is_complex else dtype)
 
 

@@ -95,6 +95,11 @@ _FROM = {
         "per_channel_affine_float_qparams"
     ),
     "facula.ops.tags": "Tag",
+    "facula.ops.rare_forms": (
+        "_unsafe_view _add_relu _jagged_to_padded_dense_forward "
+        "_padded_dense_to_jagged_forward _convolution_double_backward thnn_conv2d slow_conv3d "
+        "slow_conv_dilated2d slow_conv_dilated3d _grid_sampler_2d_cpu_fallback"
+    ),
     "facula.ops.sparse_indices": "_convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo dsmm",
     "facula.ops.sparse_checks": (
         "_validate_sparse_coo_tensor_args _validate_sparse_compressed_tensor_args "

@@ -240,11 +240,10 @@ def abstract(qualname: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _check_gradient(definition: CustomOperator, qualname: str) -> None:
     """Raise where an operator can not get a gradient by names."""
-    schema = definition.schema.text
     required = ""
     if definition.mutated:
         required = "a functional operator was required (got a non-functional operator)"
-    elif "(a" in schema:
+    elif definition.views:
         required = "results of their own were required (got an operator that returns views)"
     elif not definition.schema.results:
         required = "an operator with results was required (it has no returns)"
@@ -283,6 +282,7 @@ def backward(
     definition = _find(qualname)
     if output_differentiability is not None:
         _check_flags(output_differentiability, len(definition.schema.results))
+        _parts(qualname)["flags"] = list(output_differentiability)
     _parts(qualname)["backward"] = function
     return function
 
@@ -320,11 +320,29 @@ def _keep(definition: CustomOperator, parts: dict[str, Any]) -> Callable[..., An
                 )
                 hint = "register both with impl_save_for_backward and impl_backward"
                 _refuse(RuntimeError, definition.name, required, "none", hint)
+        _mark(definition, ctx, parts.get("flags", ()), output)
         given = inputs_class(*inputs, **(keyword_only_inputs or {}))
         ctx._inputs = list(map(_kind, given))
         ctx.saved = parts["save"](given, output)
 
     return setup_context
+
+
+def _mark(definition: CustomOperator, ctx: Any, flags: Sequence[bool], output: Any) -> None:
+    """Take results without a gradient out of the history.
+
+    Raises:
+        RuntimeError: one that was said to have a gradient is no tensor.
+    """
+    results = output if isinstance(output, tuple) else (output,)
+    for flag, result in zip(flags, results, strict=False):
+        parts = result if isinstance(result, (list, tuple)) else (result,)
+        if flag and not all(isinstance(part, core.Tensor) for part in parts):
+            required = "a tensor was required where output_differentiability is True (a result is not a Tensor)"
+            hint = "say False for results that are numbers"
+            _refuse(RuntimeError, definition.name, required, type(result).__name__, hint)
+        if not flag:
+            ctx.mark_non_differentiable(*[part for part in parts if isinstance(part, core.Tensor)])
 
 
 def _kind(value: object) -> Any:

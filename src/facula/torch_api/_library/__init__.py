@@ -1,5 +1,5 @@
 """Names of PyTorch's `_library`, which packages with operators of their own read."""
 
-from . import infer_schema, utils
+from . import autograd, infer_schema, simple_registry, utils
 
-__all__ = ["infer_schema", "utils"]
+__all__ = ["autograd", "infer_schema", "simple_registry", "utils"]

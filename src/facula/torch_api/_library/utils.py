@@ -12,7 +12,14 @@ from facula import ops
 from facula.core.errors import fail
 from facula.ops.tags import Tag
 
-__all__ = ["get_layout_constraint_tag", "is_functional_schema", "lookup_op", "parse_namespace"]
+__all__ = [
+    "get_layout_constraint_tag",
+    "is_functional_schema",
+    "is_tensor_like_type",
+    "is_tensorlist_like_type",
+    "lookup_op",
+    "parse_namespace",
+]
 
 
 def parse_namespace(qualname: str) -> tuple[str, str]:
@@ -60,3 +67,14 @@ def is_functional_schema(schema: object) -> bool:
     plain = results.strip()
     aliases = "!" in text or "(a" in plain
     return bool(arguments) and plain not in ("", "()") and not aliases
+
+
+def is_tensor_like_type(typ: object) -> bool:
+    """Whether a type of a schema is a tensor, or one or None."""
+    return str(typ) in ("Tensor", "Optional[Tensor]", "Tensor?")
+
+
+def is_tensorlist_like_type(typ: object) -> bool:
+    """Whether a type of a schema is a list of tensors; the list, and its entries, may be None."""
+    text = str(typ).replace("Optional[", "").replace("List[", "").replace("]", "").replace("[", "")
+    return text.replace("?", "") == "Tensor" and ("List[" in str(typ) or "[]" in str(typ))

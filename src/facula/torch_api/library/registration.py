@@ -8,6 +8,7 @@ one device replaces nothing silently.
 from __future__ import annotations
 
 import contextlib
+import logging
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -172,6 +173,15 @@ class _KernelSwitch:
     def __init__(self, definition: CustomOperator, device: str, enabled: bool) -> None:
         self.disabled, self.device = definition.disabled, device
         self.before = device in self.disabled
+        note = (
+            f"already {'enabled' if enabled else 'disabled'}" if self.before is not enabled else ""
+        )
+        if device not in definition.kernels:
+            note = "no kernel was registered for this device type"
+        if note:
+            # as PyTorch tells it, under the name that the program knows this module by
+            log = logging.getLogger(f"{core.DTYPE_PREFIX[0]}._library.custom_ops")
+            log.warning("%s: set_kernel_enabled(%r): %s", definition.name, device, note)
         (self.disabled.discard if enabled else self.disabled.add)(device)
 
     def __enter__(self) -> None:

@@ -16,6 +16,7 @@ from facula import core
 from facula.core.errors import fail
 
 from . import rules, shaping  # noqa: F401  (they fill the table of operators)
+from .ragged import ragged_of
 from .tensor import NestedTensor, packed
 
 __all__ = [
@@ -63,6 +64,14 @@ def as_nested_tensor(
         tensor([1., 1., 1.])
     """
     if isinstance(ts, NestedTensor):
+        if layout not in (None, ts.layout):
+            fail(
+                RuntimeError,
+                "as_nested_tensor",
+                f"layout {ts.layout} was required (Converting between nested tensor layouts is not supported)",
+                layout,
+                hint="as_nested_tensor(list(x.unbind()), layout=...) makes another one of the entries",
+            )
         same: Any = ts if dtype is None or dtype is ts.dtype else ts.to(dtype)
         return same
     if isinstance(ts, Tensor):
@@ -74,7 +83,7 @@ def as_nested_tensor(
                 ts.dim(),
                 hint="the first dimension is the batch; pass a list of tensors otherwise",
             )
-        ts = ts.unbind(0)
+        return _of_dense(ts.to(device=device, dtype=dtype), _checked_layout(layout))
     if not isinstance(ts, (list, tuple)) or not all(isinstance(t, Tensor) for t in ts):
         fail(
             TypeError,
@@ -85,7 +94,24 @@ def as_nested_tensor(
             hint="nested_tensor takes lists of numbers too",
         )
     parts = [t.to(device=device, dtype=dtype) if dtype or device else t for t in ts]
-    return packed(parts, _checked_layout(layout))
+    return _with_base(packed(parts, _checked_layout(layout)))
+
+
+def _with_base(x: NestedTensor) -> NestedTensor:
+    """As PyTorch sees it, a tensor of layout jagged is a view of its rows."""
+    if x._form is core.jagged:
+        rows = x._values
+        x._viewed = rows._base if rows._is_view() else rows
+    return x
+
+
+def _of_dense(x: Tensor, layout: Any) -> NestedTensor:
+    """The entries of a dense batch, on its memory where it is contiguous."""
+    lengths = (x.shape[1],) * x.shape[0]
+    rows = x.reshape(-1, *x.shape[2:])
+    made = NestedTensor.make(rows, [(n, *x.shape[2:]) for n in lengths], layout)
+    made._viewed = x if rows._is_view() else None
+    return made if made._viewed is not None else _with_base(made)
 
 
 def nested_tensor(
@@ -127,7 +153,7 @@ def nested_tensor(
         t.detach() if isinstance(t, Tensor) else core.as_tensor(t, dtype=dtype) for t in tensor_list
     ]
     found = as_nested_tensor(parts, dtype, device, layout)
-    return found._with(found._values.detach().clone().requires_grad_(requires_grad))
+    return _with_base(found._with(found._values.detach().clone().requires_grad_(requires_grad)))
 
 
 def nested_tensor_from_jagged(
@@ -179,7 +205,7 @@ def nested_tensor_from_jagged(
     spans = list(zip(ends, ends[1:], strict=False))
     if counts is not None and offsets is not None:
         rows = [values.narrow(0, a, n) for (a, _), n in zip(spans, counts, strict=True)]
-        return packed(rows, core.jagged)
+        return _with_base(packed(rows, core.jagged))
     if any(b < a for a, b in spans) or (ends and ends[-1] > values.shape[0]) or ends[0] < 0:
         fail(
             RuntimeError,
@@ -191,7 +217,9 @@ def nested_tensor_from_jagged(
     if ends[0] or ends[-1] != values.shape[0]:
         values = values[ends[0] : ends[-1]]
     shapes = [(b - a, *values.shape[1:]) for a, b in spans]
-    return NestedTensor.make(values, shapes, core.jagged)
+    made = NestedTensor.make(values, shapes, core.jagged)
+    made._lengths_of_entries = ragged_of(offsets, tuple([s[0] for s in shapes]))
+    return _with_base(made)
 
 
 #: compiled programs are told these tensors' numbers, and are compiled for them

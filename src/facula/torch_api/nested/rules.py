@@ -8,7 +8,7 @@ these decide alone, and on entries one by one where they do not.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import facula
 from facula import core
@@ -44,6 +44,15 @@ def _same(first: NestedTensor, second: NestedTensor, name: str) -> None:
             f"{list(first._shapes)} and {list(second._shapes)}",
             hint="make both from lists of equal shapes",
         )
+    if first._form is core.jagged and first._ragged() is not second._ragged():
+        fail(
+            RuntimeError,
+            name,
+            "nested tensors of one ragged size were required (cannot call binary pointwise function "
+            f"{name} with inputs of shapes {tuple(first.shape)} and {tuple(second.shape)})",
+            "offsets of two tensors",
+            hint="nested_tensor_from_jagged(y.values(), x.offsets()) has the ragged size of x",
+        )
 
 
 _REFLECTED = {"radd": "add", "rsub": "sub", "rmul": "mul", "rtruediv": "div", "truediv": "div"}
@@ -76,9 +85,41 @@ def pointwise(
         )
     for other in nested[1:]:
         _same(first, other, plain)
+    if first._form is core.strided:
+        _check_both_nested(plain, args)
+    if plain == "contiguous" and first._turned:
+        return packed(first._rows(), first._form)
     given = [_of_rows(first, x, plain) for x in args]
     found = function(*given, **{k: _of_rows(first, x, plain) for k, x in kwargs.items()})
-    return first if writes else first._with(found)
+    if writes:
+        return first
+    same = tuple(found.shape) == tuple(first._values.shape)
+    return first._with(found) if same else _over_rows(plain, first, found)
+
+
+def _check_both_nested(name: str, args: tuple[Any, ...]) -> None:
+    """Raise where one of the first two arguments is a dense tensor with dimensions, as for strided ones in PyTorch."""
+    both = [x for x in args[:2] if isinstance(x, core.Tensor)]
+    dense = [x for x in both if not isinstance(x, NestedTensor)]
+    if len(both) < 2 or not dense or dense[0].numel() == 1 and not dense[0].dim():
+        return
+    one = both[0] is not dense[0]
+    if one and _meets_rows(cast("NestedTensor", both[0]), dense[0]):
+        return
+    fail(
+        RuntimeError,
+        name,
+        f"Expected both self and other to be nested, but got a {'' if one else 'non-'}nested self and "
+        f"{'non-' if one else ''}nested other: two nested tensors were required",
+        list(dense[0].shape),
+        hint="nested_tensor(list(x.unbind())) nests a dense one; [batch, 1, ...] has one row for each entry",
+    )
+
+
+def _meets_rows(first: NestedTensor, x: core.Tensor) -> bool:
+    """Whether each row of an entry meets the same row of a dense tensor."""
+    regular = first._is_packed and x.dim() == first.dim() and x.shape[1] == 1
+    return regular and x.shape[0] in (1, len(first._shapes))
 
 
 def _of_rows(first: NestedTensor, x: NestedTensor | int, name: str) -> Any:
@@ -89,24 +130,37 @@ def _of_rows(first: NestedTensor, x: NestedTensor | int, name: str) -> Any:
         return x
     if x.dim() < first.dim() - 1 and first._is_packed:
         return x
-    if (
-        first._is_packed
-        and x.dim() == first.dim()
-        and x.shape[0] in (1, len(first._shapes))
-        and x.shape[1] == 1
-    ):
+    if _meets_rows(first, x):
         lengths = core.as_tensor([s[0] for s in first._shapes])
         whole = x.expand((len(first._shapes), *x.shape[1:])).squeeze(1)
         return facula.repeat_interleave(whole, lengths, 0)
-    both = "Expected both self and other to be nested, but got a nested self and non-nested other: "
+    if first._form is core.jagged and not first._is_packed and x.dim() <= first.dim():
+        return _each_entry(first, x, name)
     return fail(
         RuntimeError,
         name,
-        f"{both if first._form is core.strided else ''}"
         "a dense tensor that broadcasts over the ragged dimension was required",
         list(x.shape),
         hint="[batch, 1, ...] has one row for each entry",
     )
+
+
+def _each_entry(first: NestedTensor, x: core.Tensor, name: str) -> core.Tensor:
+    """A dense tensor at the elements of entries that lie one behind the other."""
+    sizes = [1] * (first.dim() - x.dim()) + list(x.shape)
+    wanted = [len(first._shapes), *first._shapes[0]]
+    wanted[first._ragged_idx] = 1
+    if any(n not in (1, m) for n, m in zip(sizes, wanted, strict=True)):
+        fail(
+            RuntimeError,
+            name,
+            "a dense tensor that broadcasts over the ragged dimension was required",
+            list(x.shape),
+            hint=f"sizes of 1, or {wanted}",
+        )
+    rows = x.reshape(sizes).expand([wanted[0], *sizes[1:]]).unbind(0)
+    each = zip(rows, first._shapes, strict=True)
+    return facula.cat([row.expand(shape).reshape(-1) for row, shape in each])
 
 
 @_rule("unbind")
@@ -199,7 +253,9 @@ def transpose(x: NestedTensor, dim0: int, dim1: int) -> Any:
             hint="the batch stays in front",
         )
     ragged = {a: b, b: a}.get(x._ragged_idx, x._ragged_idx)
-    return packed([row.transpose(a - 1, b - 1) for row in x._rows()], x._form, ragged)
+    found = packed([row.transpose(a - 1, b - 1) for row in x._rows()], x._form, ragged)
+    found._turned = x._form is core.strided and a != b and not x._turned
+    return found
 
 
 @_rule("permute")
@@ -228,12 +284,30 @@ def masked_fill(x: Any, mask: Any, value: Any) -> Any:
 
 @_rule("chunk")
 def chunk(x: Any, chunks: int, dim: int = 0) -> Any:
+    if x._form is core.strided:
+        _check_chunks(x, chunks, dim)
     if dim in (0, -x.dim()) and x._shapes:  # whole entries, as many in each part but the last
         rows, count = x._rows(), -(-len(x) // chunks)
         parts = [rows[i : i + count] for i in range(0, len(rows), count)]
         return tuple(packed(part, x._form, x._ragged_idx) for part in parts)
     at = _last(x, dim, "chunk")
     return tuple(_over_rows("chunk", x, part) for part in x._values.chunk(chunks, at))
+
+
+def _check_chunks(x: Any, chunks: int, dim: int) -> None:
+    """Raise where PyTorch takes no chunks of layout strided."""
+    last = x._shapes[0][-1] if x._shapes and x._shapes[0] else 0
+    for holds, required, got, hint in (
+        (dim in (-1, x.dim() - 1), "Chunk for nested tensors is currently only supported for the last "
+         "dimension.", f"dim={dim}", "x.unbind() gives the entries"),
+        (x.is_contiguous(), "chunk expects `self` to be contiguous.", "a transposed tensor",
+         "x.contiguous() is one"),
+        (chunks > 0 and last % max(chunks, 1) == 0, "Chunk for nested tensors is only supported for nested "
+         "tensors with trailing dimension divisible by chunks.", f"{last} by {chunks}", "x.unbind() gives the "
+         "entries, which have chunks of other lengths"),
+    ):  # fmt: skip
+        if not holds:
+            fail(RuntimeError, "chunk", required, got, hint=hint)
 
 
 @_rule("split", "split_with_sizes")
@@ -267,11 +341,13 @@ def flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
     return _over_rows("flatten", x, x._values.flatten(at, end))
 
 
-@_rule("view", "reshape")
+@_rule("view", "reshape", "_unsafe_view")
 def reshape(x: Any, *shape: object) -> Any:
     wanted = (
         list(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else list(shape)
     )
+    if list(x._shapes) and x._form is core.jagged and wanted == list(x.shape):
+        return x._with(x._values)
     _packed_only("reshape", x)
     if len(wanted) < 2 or wanted[0] not in (len(x), -1):
         fail(
@@ -282,6 +358,24 @@ def reshape(x: Any, *shape: object) -> Any:
             hint="x.reshape(x.size(0), -1, ...)",
         )
     return _over_rows("reshape", x, x._values.reshape(-1, *wanted[2:]))
+
+
+@_rule("expand")
+def expand(x: Any, *shape: object) -> Any:
+    wanted = (
+        list(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else list(shape)
+    )
+    _packed_only("expand", x)
+    same = all(n in (-1, m) for n, m in zip(wanted, x.shape[:2], strict=False))
+    if len(wanted) != x.dim() or not same:
+        fail(
+            RuntimeError,
+            "expand",
+            "as many sizes as there are dimensions were required, the batch and the ragged dimension as they are",
+            wanted,
+            hint="x.expand(-1, -1, n) repeats a last dimension of size 1",
+        )
+    return _over_rows("expand", x, x._values.expand(-1, *wanted[2:]))
 
 
 @_rule("grad")

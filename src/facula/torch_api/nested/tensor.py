@@ -8,6 +8,7 @@ behind the first one, it is one-dimensional.
 from __future__ import annotations
 
 import importlib
+import itertools
 import textwrap
 from collections.abc import Callable, Sequence
 from math import prod
@@ -17,6 +18,9 @@ import facula
 from facula import core
 from facula.core.errors import fail
 from facula.namespaces.overrides import as_operator
+from facula.ops.registry import TABLE
+
+from .ragged import Ragged
 
 Tensor = core.Tensor
 Shape = tuple[int, ...]
@@ -32,6 +36,12 @@ class NestedTensor(Tensor):
     _form: Any
     #: the dimension in which entries differ, for layout jagged
     _ragged_idx: int
+    #: the lengths in that dimension, shared by tensors of one origin
+    _lengths_of_entries: Ragged
+    #: the tensor that this one is a view of
+    _viewed: Any = None
+    #: of layout strided: whether the entries' dimensions were put in another order
+    _turned = False
     #: in compiled programs it is made of its rows
     _facula_holds_tensors = True
     #: PyTorch's names for what entries with gaps have
@@ -52,7 +62,25 @@ class NestedTensor(Tensor):
     def _with(self, values: Tensor, shapes: Sequence[Shape] | None = None) -> NestedTensor:
         """The same entries with other rows."""
         shapes = self._shapes if shapes is None else shapes
-        return NestedTensor.make(values, shapes, self._form, self._ragged_idx)
+        made = NestedTensor.make(values, shapes, self._form, self._ragged_idx)
+        made._turned = self._turned
+        return made._akin(self)
+
+    def _akin(self, other: NestedTensor) -> NestedTensor:
+        """This tensor, with the other one's size of the ragged dimension where the lengths are equal."""
+        own = self._ragged_lengths()
+        if other._form is self._form is core.jagged and own == other._ragged_lengths():
+            self._lengths_of_entries = other._ragged()
+        return self
+
+    def _ragged_lengths(self) -> tuple[int, ...]:
+        return tuple([s[self._ragged_idx - 1] for s in self._shapes if s])
+
+    def _ragged(self) -> Ragged:
+        known: Ragged | None = self.__dict__.get("_lengths_of_entries")
+        if known is None:
+            known = self._lengths_of_entries = Ragged(self._ragged_lengths())
+        return known
 
     def __tensor_flatten__(self) -> tuple[list[str], Any]:
         """The names of the tensors that it is made of, and what else makes it."""
@@ -89,6 +117,28 @@ class NestedTensor(Tensor):
     ) -> Any:
         func, args = as_operator(func, args)
         name = getattr(func, "__name__", str(func))
+        found = cls._found(func, name, args, kwargs)
+        first = next((x for x in args if isinstance(x, NestedTensor)), None)
+        if first is None or found is first:
+            return found
+        known = TABLE.get(name)
+        is_view = known is not None and known.definition.kind == "view"
+        place = core.storage_place(first._values)
+        for made in found if isinstance(found, (tuple, list)) else (found,):
+            if isinstance(made, NestedTensor):
+                made._akin(first)
+                shared = (
+                    made._values is not first._values and core.storage_place(made._values) == place
+                )
+                if (is_view or shared) and first._form is core.jagged:
+                    made._viewed = first._base
+        return found
+
+    @classmethod
+    def _found(
+        cls, func: Callable[..., Any], name: str, args: Any, kwargs: dict[str, Any] | None
+    ) -> Any:
+        """What the rule of an operator gives."""
         in_place = name.endswith("_") and not name.endswith("__")
         # what other rules give is new, and the argument would stay as it is
         rule = RULES.get(name) or (None if in_place else RULES.get(name.strip("_")))
@@ -122,6 +172,15 @@ class NestedTensor(Tensor):
     grad_fn = property(lambda self: self._values.grad_fn)
 
     @property
+    def _base(self) -> Any:
+        """What it is a view of: for layout jagged, unless it is the result of an operator, the rows."""
+        return self._viewed
+
+    def _is_view(self) -> bool:
+        """Whether it shares the elements of another tensor."""
+        return self._viewed is not None
+
+    @property
     def requires_grad(self) -> bool:
         """Whether gradients are recorded."""
         return bool(self._values.requires_grad)
@@ -147,8 +206,8 @@ class NestedTensor(Tensor):
 
     def size(self, dim: int | None = None) -> Any:
         """A size that is the same in all entries; without a dimension all sizes, for layout jagged only."""
-        if dim is None and self._form is core.jagged:
-            return self.shape
+        if self._form is core.jagged:
+            return self.shape if dim is None else self.shape[dim]
         if dim is None:
             return fail(
                 RuntimeError,
@@ -174,10 +233,36 @@ class NestedTensor(Tensor):
 
     @property
     def shape(self) -> Any:
-        """Sizes; that of the ragged dimension is the greatest, for layout jagged only."""
+        """Sizes; that of the ragged dimension is a symbol, for layout jagged only."""
         if self._form is core.strided:
             return self.size()
-        return core.Size((len(self._shapes), *(max(c) for c in zip(*self._shapes, strict=True))))
+        return core.Size((len(self._shapes), *self._inner_sizes()))
+
+    def _inner_sizes(self) -> list[Any]:
+        sizes: list[Any] = list(self._shapes[0]) if self._shapes else []
+        if sizes:
+            sizes[self._ragged_idx - 1] = self._ragged().size
+        return sizes
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Steps between elements as if the ragged dimension were the first of the entries; layout jagged only."""
+        if self._form is core.strided:
+            return fail(
+                RuntimeError,
+                "stride",
+                "layout jagged was required (Internal error: NestedTensorImpl doesn't support strides)",
+                "layout strided",
+                hint="x.unbind() gives the entries with their strides",
+            )
+        sizes = self._inner_sizes()
+        at = self._ragged_idx - 1
+        order = [at, *(d for d in range(len(sizes)) if d != at)]
+        steps, step = [0] * len(sizes), 1
+        for d in reversed(order):
+            steps[d] = step
+            step = sizes[d] * step
+        found = (step, *steps)
+        return found if dim is None else found[dim]
 
     def numel(self) -> int:
         """The number of elements of all entries."""
@@ -189,10 +274,9 @@ class NestedTensor(Tensor):
 
     def offsets(self) -> Tensor:
         """Where entries begin, and the end of the last one."""
-        ends = [0]
-        for s in self._shapes:
-            ends.append(ends[-1] + s[self._ragged_idx - 1])
-        return core.as_tensor(ends)
+        if self._form is core.strided:
+            return core.as_tensor([0, *itertools.accumulate(self._ragged_lengths())])
+        return self._ragged().offsets()
 
     @property
     def _offsets(self) -> Tensor:
@@ -207,6 +291,21 @@ class NestedTensor(Tensor):
     def _min_seqlen(self) -> int:
         """The length of the shortest entry."""
         return min((s[self._ragged_idx - 1] for s in self._shapes), default=0)
+
+    @property
+    def _metadata_cache(self) -> dict[str, Tensor]:
+        """The shortest and the longest length, each as the size of an empty tensor, as PyTorch keeps them."""
+        lengths = {"min_seqlen": self._min_seqlen, "max_seqlen": self._max_seqlen}
+        return {name: core.empty((length, 0)) for name, length in lengths.items()}
+
+    def _get_max_seqlen(self) -> int:
+        return self._max_seqlen
+
+    def _get_min_seqlen(self) -> int:
+        return self._min_seqlen
+
+    _maybe_max_seqlen = property(_get_max_seqlen)
+    _maybe_min_seqlen = property(_get_min_seqlen)
 
     def _nested_tensor_size(self) -> Tensor:
         """The shapes of the entries, one a row."""
@@ -226,7 +325,8 @@ class NestedTensor(Tensor):
 
     def is_contiguous(self, memory_format: core.memory_format | None = None) -> bool:
         """Whether entries lie in order, the ragged dimension in front."""
-        return self._form is core.strided or self._ragged_idx == 1
+        in_front = not self._turned and (self._form is core.strided or self._ragged_idx == 1)
+        return in_front and bool(self._values.is_contiguous())
 
     def __reduce_ex__(self, protocol: object) -> Any:
         parts = self._values.detach(), self._shapes, str(self._form), self._ragged_idx
@@ -249,7 +349,8 @@ class NestedTensor(Tensor):
     def __repr__(self, *, tensor_contents: object = None) -> str:
         if self._form is core.jagged:
             return (
-                f"NestedTensor(size={tuple(self.shape)}, offsets={self.offsets()}, contiguous=True)"
+                f"NestedTensor(size={tuple(self.shape)}, offsets={self.offsets()}, "
+                f"contiguous={self.is_contiguous()})"
             )
         inner = ",\n".join(textwrap.indent(repr(row), "  ") for row in self._rows())
         return f"nested_tensor([\n{inner}\n])"

@@ -6,15 +6,22 @@ from typing import Any
 
 from facula import core
 from facula.torch_api.nested import nested_tensor_from_jagged
+from facula.torch_api.nested.ragged import NestedInt, ragged_of
 from facula.torch_api.nested.tensor import NestedTensor, packed
 
 __all__ = [
     "NestedTensor",
     "buffer_from_jagged",
+    "get_tensor_symint",
     "jagged_from_list",
     "nested_from_padded",
     "nested_view_from_values_offsets",
 ]
+
+
+def get_tensor_symint(tensor: core.Tensor, *, coeff: int = 1) -> Any:
+    """The size of the ragged dimension that these offsets describe."""
+    return NestedInt(ragged_of(tensor, tuple(tensor.diff().tolist())), coeff)
 
 
 def jagged_from_list(
