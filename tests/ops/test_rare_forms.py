@@ -55,6 +55,8 @@ def test_offsets_that_do_not_fit():
             "expected 1D offsets",
         ),
         (lambda: aten._padded_dense_to_jagged_forward(dense, [ends], 9), "match total_L"),
+        (lambda: aten._padded_dense_to_jagged_forward(dense[:, :4], [ends], 8), "item of length 5"),
+        (lambda: aten._padded_dense_to_jagged_forward(values[0], [ends], 8), "dim >= 2"),
         (lambda: aten._jagged_to_padded_dense_forward(values[:7], [ends], [5]), "match total_L"),
     ):
         with pytest.raises(RuntimeError, match=message):

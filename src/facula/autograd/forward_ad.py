@@ -123,6 +123,21 @@ def make_dual(tensor: core.Tensor, tangent: core.Tensor, *, level: int | None = 
             ),
             hint="with facula.autograd.forward_ad.dual_level(): enters one",
         )
+    number = _active[-1].number
+    for x, required in (
+        (tensor, "a tensor without a tangent was required (Making a dual Tensor based on a Tensor that already "
+         "has a forward gradient at the same level 0 is not supported.)"),
+        (tangent, "a tangent without one of its own was required (Setting a forward grad that itself has a forward "
+         "gradient at the same level 0 is not supported.)"),
+    ):  # fmt: skip
+        if isinstance(x, core.Tensor) and own_tangent(x, number) is not None:
+            fail(
+                RuntimeError,
+                "make_dual",
+                required,
+                "a dual tensor",
+                hint="unpack_dual(x) gives both parts",
+            )
     check_pair("make_dual", tensor, tangent)
     return dual(tensor, tangent, _active[-1])
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
+from facula.core.errors import fail
 
 __all__ = [
     "enable_grad",
@@ -159,6 +160,9 @@ class set_grad_enabled(ContextDecorator):
     """
 
     def __init__(self, mode: bool) -> None:
+        if type(mode) is not bool:
+            fail(TypeError, "set_grad_enabled", "argument 'enabled' (position 1) must be bool", type(mode).__name__,
+                 hint="bool(mode) is one")  # fmt: skip
         self.mode = mode
         self.prev = core.set_grad_enabled(mode)
 

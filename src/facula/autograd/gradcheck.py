@@ -254,7 +254,7 @@ def _check_inputs(check: _Check) -> list[int]:
             "gradcheck",
             (
                 "gradcheck expects at least one input tensor to require gradient, but none "
-                "of the them have requires_grad=True."
+                "of them have requires_grad=True."
             ),
             hint="x.requires_grad_() on the inputs to be checked",
         )

@@ -411,6 +411,8 @@ cdef inline void release_saved(Node n) except *:
     n.s0 = None; n.s1 = None; n.s2 = None; n.sr = None
     if n.extra is not None and type(n.extra) is FormulaState:
         (<FormulaState>n.extra).release()
+    elif n.extra is not None and type(n.extra) is WideState:
+        (<WideState>n.extra).release()
     elif type(n) is CompiledFunctionBackward:
         (<CompiledFunctionBackward>n).kept = None
     elif n.fn == NULL:

@@ -112,6 +112,18 @@ def cast_hint(name: str, dtype: Any) -> str:
     return f"{name}.to({dtype}) converts it"
 
 
+def one_dtype(op: str, first: Any, second: Any, required: str) -> None:
+    """Raise for tensors of two dtypes; `required` has `{0}` and `{1}` where their names go.
+
+    Raises:
+        RuntimeError: the dtypes differ.
+    """
+    if first.dtype is not second.dtype:
+        text = required.format(first.dtype.type_word, second.dtype.type_word)
+        got = f"{first.dtype} and {second.dtype}"
+        fail(RuntimeError, op, text, got, cast_hint("the second", first.dtype))
+
+
 def product_hint(
     left: Sequence[int], right: Sequence[int], names: tuple[str, str] = ("mat1", "mat2")
 ) -> str:

@@ -353,6 +353,13 @@ cdef class WideState:
     cdef list saved, values, fits
     cdef object result
 
+    cdef void release(self):
+        cdef SavedTensor kept
+        for kept in self.saved:
+            if kept is not None: kept.release()
+        kept = self.result
+        if kept is not None: kept.release()
+
 
 cdef enum:
     SAVES_RESULT = 1 << 30
@@ -707,6 +714,10 @@ class SavedVariable:
         if self._saved is not None:
             (<SavedTensor>self._saved).release()
 
+    def register_hooks(self, pack_hook, unpack_hook):
+        """Keep `pack_hook(tensor)` in its place; `unpack_hook` gives the tensor back when it is read."""
+        register_saved_hooks(self._saved, None, pack_hook, unpack_hook)
+
 
 cdef object node_call(Node n):
     """What the name of a node may depend on."""
@@ -726,70 +737,3 @@ cdef object node_call(Node n):
     call.rank = n.rank
     call.saved = saved
     return call
-
-
-cdef list saved_names(Node n):
-    """What `grad_fn._saved_...` can be asked for, as far as the names are those of arguments and results."""
-    cdef FormulaState s
-    cdef WideState wide
-    cdef list names = []
-    cdef int i
-    if n.extra is not None and type(n.extra) is FormulaState:
-        s = <FormulaState>n.extra
-        names = [name for code, a, name in s.formula.wants if code in (F_ARG, F_RESULT, F_ONE_RESULT)]
-        names += [a + "_sym_sizes" for a in s.sizes]
-        names += [a for a in s.plain if a not in names]
-    elif n.extra is not None and type(n.extra) is WideState:
-        wide = <WideState>n.extra
-        names = [<object>n.op.arguments[n.op.tensor_at[i]].name for i in range(n.op.ntensors) if wide.saved[i] is not None]
-        if wide.result is not None: names.append("result")
-    elif n.op is not None and n.op.kind == KIND_POINTWISE:
-        kept = (n.s0, n.s1, n.s2)
-        names = [<object>n.op.arguments[n.op.tensor_at[i]].name for i in range(min(n.op.ntensors, 3)) if kept[i] is not None]
-        if n.sr is not None: names.append("result")
-    return names
-
-
-cdef object saved_of_formula(Node n, FormulaState s, str name):
-    """A value that a formula's node kept; None where it has none of this name (`(value,)` else)."""
-    cdef int i
-    for i in range(len(s.formula.wants)):
-        if s.formula.wants[i][2] == name:
-            return (restore_value(s.values[i], n),)
-    if name.endswith("_sym_sizes") and name[:-10] in s.sizes:
-        return (s.sizes[name[:-10]],)
-    if name in s.plain:
-        return (s.plain[name],)
-    return None
-
-
-cdef Tensor saved_result_of(Node n):
-    """The result that a pointwise node kept, with its history."""
-    cdef Tensor r = saved_alias(saved_value(n, USE_RESULT, None))
-    r.fn_ = n; r.out_nr = 0; r.keys |= K_GRAD
-    return r
-
-
-cdef object saved_by_name(Node n, str name):
-    """`grad_fn._saved_x`: what a node kept under an argument's name."""
-    cdef WideState wide
-    cdef int i
-    if n.extra is not None and type(n.extra) is FormulaState:
-        found = saved_of_formula(n, <FormulaState>n.extra, name)
-        if found is not None: return found[0]
-    if n.extra is not None and type(n.extra) is WideState:
-        wide = <WideState>n.extra
-        if name == "result" and wide.result is not None:
-            return (<SavedTensor>wide.result).get(n)
-        for i in range(n.op.ntensors):
-            if <object>n.op.arguments[n.op.tensor_at[i]].name == name and wide.saved[i] is not None:
-                return (<SavedTensor>wide.saved[i]).get(n)
-    elif n.op is not None and n.op.kind == KIND_POINTWISE:
-        if n.freed and name in ["result", *[<object>n.op.arguments[n.op.tensor_at[i]].name for i in range(n.op.ntensors)]]:
-            raise_freed(n)
-        if name == "result" and n.sr is not None:
-            return saved_result_of(n)
-        for i in range(n.op.ntensors):
-            if <object>n.op.arguments[n.op.tensor_at[i]].name == name and i < 3:
-                return saved_value(n, i, None)
-    raise AttributeError("'%s' object has no attribute '_saved_%s'" % (node_name(n), name))

@@ -27,6 +27,7 @@ cdef Tensor tensor_on_memory(void *data, int64_t nbytes, object owner, int dt, s
     for i in range(t.nd):
         t.sh[i] = shape[i]; t.sd[i] = strides[i]
     finish_view(t)
+    if fk_tls_keys() & K_INFERENCE: t.keys |= K_INFERENCE
     return t
 
 
@@ -338,6 +339,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
             t = convert(t, dt, dev, False, None)
     if not lifted and dispatches_creation():
         t = OP_LIFT(t)
+    if fk_tls_keys() & K_INFERENCE: t.keys |= K_INFERENCE
     if requires_grad:
         set_requires_grad(t, True)
     return made(t)

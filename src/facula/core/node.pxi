@@ -106,6 +106,8 @@ cdef class Node:
             return saved_by_name(self, name[7:])
         if self.py is not None:
             return getattr(self.py, name)
+        if name.startswith("_raw_saved_"):
+            return raw_saved_by_name(self, name[11:])
         raise AttributeError("'%s' object has no attribute '%s'" % (node_name(self), name))
 
 

@@ -235,7 +235,8 @@ cdef class Op:
 
     @property
     def __doc__(self):
-        return self.definition.doc
+        doc = self.definition.doc
+        return spoken(doc) if isinstance(doc, str) else doc
 
     @property
     def __signature__(self):

@@ -47,8 +47,8 @@ cdef class UntypedStorage:
             fk_storage_decref(self.st)
 
     @staticmethod
-    def from_buffer(buffer):
-        """The storage on an object with the buffer protocol, kept alive."""
+    def from_buffer(buffer, dtype=None):
+        """The storage on an object with the buffer protocol, kept alive; bytes have no dtype: `dtype` says nothing."""
         return frombuffer(buffer, dtype=DTYPES[U8]).untyped_storage() if memoryview(buffer).nbytes else UntypedStorage(0)
 
     @staticmethod

@@ -67,7 +67,7 @@ class DataDependentOutputException(_OperatorException):
     )
 
 
-class UnsupportedOperatorException(_OperatorException):
+class UnsupportedOperatorException(_OperatorException, NotImplementedError):
     """An operator that cannot say what its result looks like."""
 
     required = "an operator that knows the shape of its result was required"

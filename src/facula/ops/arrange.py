@@ -13,7 +13,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops import batch_forms
+from facula.ops import batch_forms, memory_order
 from facula.ops import index_launch as launch
 from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator
@@ -47,18 +47,20 @@ class flip:
 
     def meta(self, dims):
         _unique_dims("flip", dims, self.dim())
-        return (
-            core.empty_like(self)
-            if self.is_contiguous()
-            else core.empty(self.shape, dtype=self.dtype, device=self.device)
-        )
+        if self.is_contiguous():
+            return core.empty_like(self)
+        return memory_order.empty(self.shape, self, memory_order.channels_last(self))
 
     def cpu(out, self, dims):
         if self.dim() == 0 or not dims or out.numel() <= 1:
             out.copy_(self)
             return
+        places = _unique_dims("flip", dims, self.dim())
+        if not out.is_contiguous():
+            places = [memory_order.row_dimension(d, self.dim()) for d in places]
+            out, self = memory_order.rows(out), memory_order.rows(self)
         strides, offset = list(self.stride()), 0
-        for d in _unique_dims("flip", dims, self.dim()):
+        for d in places:
             offset += (self.shape[d] - 1) * strides[d]
             strides[d] = -strides[d]
         length = self.shape[-1]
@@ -204,15 +206,19 @@ class roll:
             fail(IndexError, "roll", required, list(dims), "leave dims out, or x.reshape(1)")
         for d in dims:
             wrap_dim("roll", d, self.dim())
-        return core.empty(self.shape, dtype=self.dtype, device=self.device)
+        return memory_order.empty(self.shape, self, bool(dims) and memory_order.channels_last(self))
 
     def cpu(out, self, shifts, dims):
         if out.numel() <= 1:
             out.copy_(self)
             return
         rolled = self if dims else self.reshape(-1)
-        for shift, d in zip(shifts, dims or (0,), strict=True):
-            rolled = _roll_one(rolled, shift, wrap_dim("roll", d, rolled.dim()))
+        places = [wrap_dim("roll", d, rolled.dim()) for d in dims or (0,)]
+        if not out.is_contiguous():
+            places = [memory_order.row_dimension(d, self.dim()) for d in places]
+            out, rolled = memory_order.rows(out), memory_order.rows(rolled)
+        for shift, d in zip(shifts, places, strict=True):
+            rolled = _roll_one(rolled, shift, d)
         out.copy_(rolled.reshape(out.shape))
 
     def backward(grad, shifts, dims):
@@ -368,8 +374,45 @@ def _repeat_index(repeats: Any, output_size: int | None) -> Any:
     launch.check_index_dtype("repeat_interleave", repeats)
     if repeats.numel() == 0:
         return core.empty((0,), dtype=repeats.dtype)
-    if repeats.is_meta and output_size is not None:
+    if output_size is None:
+        return F._repeat_index(repeats)
+    return F._repeat_index_sized(repeats, output_size)
+
+
+@operator("_repeat_index(Tensor repeats) -> Tensor", names=(), out=False)
+class _repeat_index_counted:
+    """Entry numbers, each as often as its repeat count says."""
+
+    dynamic = True
+
+    def meta(repeats):
+        pass
+
+    def counted(count, repeats):
+        return core.empty((count,), dtype=repeats.dtype, device=repeats.device)
+
+    def cpu(repeats):
+        return _numbers(repeats, None)
+
+    def samples(S):
+        yield (core.tensor([2, 0, 3]),), {}
+
+
+@operator("_repeat_index_sized(Tensor repeats, int output_size) -> Tensor", names=(), out=False)
+class _repeat_index_sized:
+    """The same, where the caller knows how many there are."""
+
+    def meta(repeats, output_size):
         return core.empty((output_size,), dtype=repeats.dtype, device=repeats.device)
+
+    def cpu(out, repeats, output_size):
+        out.copy_(_numbers(repeats, output_size))
+
+    def samples(S):
+        yield (core.tensor([2, 0, 3]), 5), {}
+
+
+def _numbers(repeats: core.Tensor, output_size: int | None) -> core.Tensor:
     repeats64 = repeats.to(core.int64)
     if repeats64.min().item() < 0:
         fail(
@@ -382,7 +425,7 @@ def _repeat_index(repeats: Any, output_size: int | None) -> Any:
     ends = repeats64.cumsum(0)
     total = ends[-1].item()
     _check_total(repeats64, total, output_size)
-    result = core.empty((total,), dtype=core.int64)
+    result = core.empty((int(total),), dtype=core.int64)
     core.kernel("repeat.index")((result, ends), (), (), total=repeats.numel(), grain=1024)
     return result.to(repeats.dtype)
 

@@ -199,7 +199,7 @@ def linalg_cond(A, p):  # noqa: N803
             return F.zeros(values.shape[:-1], dtype=values.dtype, device=A.device)
         largest, least = values[..., 0], values[..., -1]
         result = least / largest if p == -2 else largest / least
-        return F.where(F.isnan(result), F.full_like(result, inf), result) if p != -2 else result
+        return result
     check_square(op, A)
     check_kind(op, A)
     _check_order(op, p)

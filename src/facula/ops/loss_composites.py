@@ -12,7 +12,7 @@ from math import pi
 from typing import Any
 
 from facula import core
-from facula.core.errors import cast_hint, fail
+from facula.core.errors import cast_hint, fail, one_dtype
 from facula.ops import batch_forms
 from facula.ops.loss import LEGACY, reduced, reduction_of, same_size_of_weights, warn_unlike
 from facula.ops.registry import F, composite, operator
@@ -255,6 +255,7 @@ def binary_cross_entropy(
     op = "binary_cross_entropy"
     reduction = reduction_of(op, size_average, reduce, reduction)
     _same_shape(op, input, target)
+    one_dtype(op, input, target, "Found dtype {1} but expected {0}")
     if not input.is_meta and input.numel():
         low, high = (float(v) for v in F.aminmax(batch_forms.innermost(input.detach())))
         if not (low >= 0 and high <= 1):

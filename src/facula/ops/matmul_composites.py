@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
-from facula.core.errors import batch_hint, fail, told
+from facula.core.errors import batch_hint, fail, one_dtype, told
 from facula.ops import index_launch as launch
 from facula.ops.matmul import check_product_dtypes
 from facula.ops.reduce_launch import wrap_dim
@@ -433,6 +433,7 @@ def _check_points(x1: Any, x2: Any, p: float) -> None:
             f"{list(x1.shape)} and {list(x2.shape)} ({_what_points_lack(x1, x2)})",
             hint="every row is a point; x[None] makes one of a vector",
         )
+    one_dtype("cdist", x1, x2, "expected scalar type {0} but found {1}")
     if p < 0:
         fail(
             RuntimeError,

@@ -79,6 +79,21 @@ def _check_normalized(op: str, x: core.Tensor, shape: tuple[int, ...], *paramete
                 f"{name} of shape {list(parameter.shape)}",
                 hint=f"leave {name} out, or reshape it",
             )
+        if parameter is not None:
+            check_parameter_dtype(op, x, parameter)
+
+
+def check_parameter_dtype(op: str, x: core.Tensor, parameter: core.Tensor) -> None:
+    """Raise unless a parameter has the input's dtype, or float32 where that is narrower."""
+    wanted = core.float32 if x.dtype in (core.float16, core.bfloat16) else x.dtype
+    if parameter.dtype not in (x.dtype, wanted):
+        fail(
+            RuntimeError,
+            op,
+            f"mixed dtype (CPU): expect parameter to have scalar type of {wanted.type_word}",
+            f"{parameter.dtype} for an input of {x.dtype}",
+            hint="parameters have the input's dtype, or float32 beside half precision",
+        )
 
 
 def _row_shape(x: core.Tensor, shape: tuple[int, ...]) -> tuple[int, ...]:

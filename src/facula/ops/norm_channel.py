@@ -14,7 +14,7 @@ from facula import core
 from facula.core.errors import fail
 from facula.ops import batch_forms, memory_order
 from facula.ops import reduce_launch as launch
-from facula.ops.norm import wide_of, widened
+from facula.ops.norm import check_parameter_dtype, wide_of, widened
 from facula.ops.registry import F, composite, operator
 
 
@@ -291,11 +291,14 @@ def _check_settings(
     """Raise unless parameters and statistics have the input's dtype, or all float32 where that is narrower."""
     given = [t for t in (weight, bias, running_mean, running_var) if t is not None]
     wanted = core.float32 if input.dtype in (core.float16, core.bfloat16) else input.dtype
-    if any(t.dtype is not input.dtype for t in given) and any(t.dtype is not wanted for t in given):
+    unlike = any(t.dtype is not input.dtype for t in given) and any(
+        t.dtype is not wanted for t in given
+    )
+    if unlike and input.numel():
         fail(
             RuntimeError,
             "batch_norm",
-            f"mixed dtype: expect parameter to have scalar type of {wanted.type_word}",
+            f"mixed dtype (CPU): expect parameter to have scalar type of {wanted.type_word}",
             f"{sorted({str(t.dtype) for t in given})} for an input of {input.dtype}",
             hint="parameters have the input's dtype, or all float32 beside half precision",
         )
@@ -544,6 +547,9 @@ def _group_norm(
             f"input of shape {list(input.shape)} and num_groups={num_groups}",
             hint="num_groups=1 normalizes all channels together",
         )
+    for parameter in (weight, bias):
+        if parameter is not None:
+            check_parameter_dtype("group_norm", input, parameter)
     if input.numel() == num_groups:
         fail(
             ValueError,

@@ -92,14 +92,18 @@ def _padded_dense_to_jagged_forward(dense, offsets, total_L):  # noqa: N803
     """The rows of a dense batch that lie inside of their entries, one behind the other."""
     op = "_padded_dense_to_jagged_forward"
     ends = _ends(op, offsets)
+    if dense.dim() < 2:
+        fail(RuntimeError, op, f"expected padded dim >= 2, but dense.dim() == {dense.dim()}",
+             list(dense.shape), hint="[batch, longest, ...]")  # fmt: skip
     total = int(ends[-1]) if total_L is None else total_L
     _whole(op, ends, total)
+    longest = 0 if ends.is_meta or ends.numel() < 2 else int(ends.diff().max())
+    if longest > dense.shape[1]:
+        fail(RuntimeError, op, f"found batch item of length {longest} when max length specified by padded input is "
+             f"{dense.shape[1]}", list(dense.shape), hint="pad to the longest entry")  # fmt: skip
     row = F.arange(total, device=dense.device)
     entry = F.searchsorted(ends.contiguous(), row, right=True) - 1
-    place = row - F.index(ends, (entry,))
-    behind = place >= dense.shape[1]  # of entries that were cut: zeros
-    found = F.index(dense, (entry, place.masked_fill(behind, 0)))
-    return found.masked_fill(behind.reshape(-1, *[1] * (found.dim() - 1)), 0)
+    return F.index(dense, (entry, row - F.index(ends, (entry,))))
 
 
 # ------------------------------------------------------------------ convolutions

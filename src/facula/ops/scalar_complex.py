@@ -179,9 +179,12 @@ def _unless_zero(zero: Value, factor: Value, wave: Value) -> Any:
 def exp(z: Complex) -> Complex:
     """`e^re (cos im + i sin im)`; an imaginary part of zero stays zero beside an infinity."""
     size = real.exp(z.re)
-    vanishes = real.logical_and(size == 0, real.logical_not(real.isfinite(z.im)))
+    undirected = real.logical_not(real.isfinite(z.im))
+    vanishes = real.logical_and(size == 0, undirected)
+    # of no direction at infinity, as in C: the real part is infinite, the imaginary one undefined
+    re = where(real.logical_and(undirected, real.isinf(size)), size, size * real.cos(z.im))
     im = _unless_zero(z.im, size, real.sin(z.im))
-    return Complex(where(vanishes, 0.0, size * real.cos(z.im)), where(vanishes, 0.0, im))
+    return Complex(where(vanishes, 0.0, re), where(vanishes, 0.0, im))
 
 
 @_rule

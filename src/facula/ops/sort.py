@@ -13,7 +13,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import cast_hint, fail
-from facula.ops import batch_forms
+from facula.ops import batch_forms, memory_order
 from facula.ops import index_launch as launch
 from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator, return_type_of
@@ -64,7 +64,7 @@ def along_rows(
     moved = moved.contiguous()
     count = moved.numel() // moved.shape[-1] if moved.shape[-1] else 0
     shape = (*moved.shape[:-1], length)
-    direct = moved.dim() - 1 == dim and source is self
+    direct = moved.dim() - 1 == dim and source is self and outs[0].is_contiguous()
     values = outs[0] if direct else core.empty(shape, dtype=moved.dtype)
     positions = outs[1] if direct else core.empty(shape, dtype=core.int64)
     if count and length:
@@ -89,7 +89,10 @@ def _select_gradient(
     return F.scatter(zero, dim, positions, grad)
 
 
-def _pair(shape: Sequence[int], self: core.Tensor) -> tuple[Any, Any]:
+def _pair(shape: Sequence[int], self: core.Tensor, last: bool = False) -> tuple[Any, Any]:
+    if last:
+        values = memory_order.empty(shape, self, last)
+        return values, memory_order.empty(shape, self, last, core.int64)
     return (
         core.empty(shape, dtype=self.dtype, device=self.device),
         core.empty(shape, dtype=core.int64, device=self.device),
@@ -111,7 +114,7 @@ class sort:
     def meta(self, dim, descending, stable):
         check_ordered("sort", self)
         wrap_dim("sort", dim, self.dim())
-        return _pair(self.shape, self)
+        return _pair(self.shape, self, memory_order.channels_last(self))
 
     def cpu(out, self, dim, descending, stable):
         dim = wrap_dim("sort", dim, self.dim())
@@ -147,12 +150,14 @@ class _sort_values:
     def meta(self, dim, descending, stable):
         check_ordered("sort", self)
         wrap_dim("sort", dim, self.dim())
-        return core.empty(self.shape, dtype=self.dtype, device=self.device)
+        return memory_order.empty(self.shape, self, memory_order.channels_last(self))
 
     def cpu(out, self, dim, descending, stable):
         dim = wrap_dim("sort", dim, self.dim())
         code, source = sortable(self)
-        if source is not self or source.dim() - 1 != dim:  # dtypes and places of few programs
+        if (
+            source is not self or source.dim() - 1 != dim or not out.is_contiguous()
+        ):  # dtypes and places of few programs
             out.copy_(F.sort(self, dim, descending, stable=stable)[0])
         elif source.numel():
             rows = source.contiguous()

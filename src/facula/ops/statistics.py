@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from facula import core
-from facula.core.errors import fail, told
+from facula.core.errors import fail, one_dtype, told
 from facula.ops import index_launch as launch
 from facula.ops.reduce_launch import reduced_shape, wrap_dim
 from facula.ops.registry import F, composite
@@ -166,6 +166,7 @@ def _cross(op: str, a: Any, b: Any, dim: int) -> Any:
             "0-d tensors",
             hint="vectors have shape [..., 3]",
         )
+    one_dtype(op, a, b, "expected scalar type {0} but found {1}")
     d = wrap_dim(op, dim, a.dim())
     if a.shape[d] != 3 or b.shape[d] != 3:
         fail(

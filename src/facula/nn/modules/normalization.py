@@ -24,7 +24,8 @@ class LocalResponseNorm(Module):
     """Divides each element by a power of the squares of ``size`` neighbouring channels. [Krizhevsky et
     al. 2012]
 
-    ``x / (k + alpha / size * sum of squares)^beta``.
+    ``x / (k + alpha / size * sum of squares)^beta``. As in PyTorch, the first channel is counted for all channels
+    behind its neighbours, too.
 
     Args:
         size: how many channels are summed over
@@ -91,6 +92,10 @@ class CrossMapLRN2d(Module):
         padded = F.pad(input * input, (0, 0, 0, 0, pre, pre))
         channels = input.size(1)
         window: Any = sum(padded[:, i : i + channels] for i in range(2 * pre + 1))
+        behind = max(channels - pre - 1, 0)  # those whose neighbours do not reach to the first
+        window = window + F.pad(
+            input[:, :1].expand(-1, behind, -1, -1) ** 2, (0, 0, 0, 0, channels - behind, 0)
+        )
         scale = window * (self.alpha / self.size) + self.k
         return input * scale.pow(-self.beta)
 

@@ -173,6 +173,9 @@ def prelu(self, weight):
             got=f"{weight.dim()}",
             hint="weight.flatten() has one dimension",
         )
+    core.errors.one_dtype(
+        "prelu", self, weight, "prelu: Type promoting not supported. Got {0} and {1}"
+    )
     if weight.numel() != 1:
         if not self.dim():
             core.errors.fail(

@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 from facula import core
-from facula.core.errors import cast_hint, fail
+from facula.core.errors import fail, one_dtype
 from facula.ops import scalar as s
 from facula.ops.pointwise.naming import functions_and_methods
 from facula.ops.registry import F, composite, pointwise
@@ -204,12 +204,16 @@ def _isclose(x, y, *, rtol, atol, equal_nan):
     return s.logical_or(close, s.logical_and(s.apply("isfinite", distance), near))
 
 
+_ONE_DTYPE = "tensors of one dtype were required ({0} did not match {1})"
+
+
 @composite(
     "isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
 )
 def isclose(self, other, rtol, atol, equal_nan):
     """``|self - other| <= atol + rtol * |other|``; equal infinities are close, NaNs only if `equal_nan`."""
-    if core.result_type(self, other) is not core.uint64:
+    one_dtype("isclose", self, other, _ONE_DTYPE)
+    if self.dtype is not core.uint64:
         return F._isclose(self, other, rtol, atol, equal_nan)
     # numbers beyond 2**53 that round to one double are near, not equal
     near = F._isclose(self.double(), other.double(), rtol, atol, equal_nan)
@@ -225,15 +229,7 @@ def isclose(self, other, rtol, atol, equal_nan):
 )
 def allclose(self, other, rtol, atol, equal_nan):
     """Whether ``|self - other| <= atol + rtol * |other|`` everywhere."""
-    if self.dtype is not other.dtype:
-        fail(
-            RuntimeError,
-            "allclose",
-            f"tensors of one dtype were required ({self.dtype.type_word} did not match "
-            f"{other.dtype.type_word})",
-            f"{self.dtype} and {other.dtype}",
-            hint=cast_hint("other", self.dtype),
-        )
+    one_dtype("allclose", self, other, _ONE_DTYPE)
     return bool(F.isclose(self, other, rtol=rtol, atol=atol, equal_nan=equal_nan).all())
 
 

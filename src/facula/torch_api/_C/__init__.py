@@ -214,6 +214,32 @@ class _nn(metaclass=_Functional):  # noqa: N801 - PyTorch's name
     _parse_to = staticmethod(lambda *args, **kwargs: parse_to(args, kwargs))
 
 
+class _Spaces(type):
+    """Functions of a public module by the names that the extension module has for them."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if not name.startswith("__"):
+            place = cls.__name__.removeprefix("_")
+            found = getattr(import_module(f"facula.{place}"), name.removeprefix(f"{place}_"), None)
+            found = getattr(import_module("facula"), name, None) if found is None else found
+            if found is not None:
+                return found
+        raise no_attribute(f"facula._C.{cls.__name__}", name)
+
+
+_fft, _linalg, _special, _sparse = (
+    _Spaces(
+        name, (), {"__doc__": f"The part of PyTorch's extension module below `torch.{name[1:]}`."}
+    )
+    for name in ("_fft", "_linalg", "_special", "_sparse")
+)
+
+
+def _storage_id(tensor: core.Tensor) -> int:
+    """What tells the storages of two tensors apart."""
+    return _storage_address(tensor)
+
+
 def _get_tracing_state() -> None:
     """The trace that PyTorch's `jit.trace` would be writing; there is none here."""
 

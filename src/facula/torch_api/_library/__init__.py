@@ -1,5 +1,5 @@
 """Names of PyTorch's `_library`, which packages with operators of their own read."""
 
-from . import autograd, infer_schema, simple_registry, utils
+from . import autograd, fake_profile, infer_schema, simple_registry, utils
 
-__all__ = ["autograd", "infer_schema", "simple_registry", "utils"]
+__all__ = ["autograd", "fake_profile", "infer_schema", "simple_registry", "utils"]

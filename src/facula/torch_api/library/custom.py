@@ -17,6 +17,7 @@ from facula import core
 from facula.autograd.function import Function
 from facula.core.errors import fail
 from facula.devices.results import tensors_of
+from facula.fx.fake_tensor import UnsupportedOperatorException
 from facula.ops.definition import Definition
 from facula.ops.registry import TABLE, register
 from facula.ops.schema import parse
@@ -33,6 +34,14 @@ _VIEWED = re.compile(r"Tensor\([a-z]")
 #: operators whose functions for tensors without data run now, the innermost last
 RUNNING: list[str] = []
 EVERY_DEVICE = "default"
+
+
+class _MissingFake(UnsupportedOperatorException):
+    """An operator without a function for tensors without data."""
+
+    def __init__(self, text: str) -> None:
+        RuntimeError.__init__(self, text)
+        self.func = None
 
 
 class CustomOperator(Definition):
@@ -171,6 +180,10 @@ class CustomOperator(Definition):
                 "kernel: no fake impl registered)"
             )
             hint = f"facula.library.register_fake({self.name!r})"
+            space, _, name = self.name.partition("::")
+            overload = name if "." in name else f"{name}.default"
+            got = f"{space}.{overload} with {sorted(self.kernels) or 'none'}"
+            fail(_MissingFake, self.name, required, got, hint)
         else:
             tensors = any(p.is_tensor for p in self.schema.parameters)
             inputs = "" if tensors else " and no Tensor inputs"

@@ -197,6 +197,15 @@ def _over_rows(name: str, x: NestedTensor, found: core.Tensor) -> NestedTensor:
 
 @_rule("linear")
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:
+    if input._form is core.strided and (input.dim() != 3 or weight.dim() != 2):
+        fail(
+            RuntimeError,
+            "linear",
+            "Linear requires nested_tensor.dim == 3 and dense_matrix.dim == 2. Nested tensor dim: "
+            f"{input.dim()}. Dense tensor dim: {weight.dim()}",
+            list(weight.shape),
+            hint="entries are [length, in_features], the weight is [out_features, in_features]",
+        )
     _packed_only("linear", input)
     return _over_rows("linear", input, F.linear(input._values, weight, bias))
 

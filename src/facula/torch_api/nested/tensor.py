@@ -68,8 +68,8 @@ class NestedTensor(Tensor):
 
     def _akin(self, other: NestedTensor) -> NestedTensor:
         """This tensor, with the other one's size of the ragged dimension where the lengths are equal."""
-        own = self._ragged_lengths()
-        if other._form is self._form is core.jagged and own == other._ragged_lengths():
+        alike = other._form is self._form is core.jagged and "_lengths_of_entries" not in vars(self)
+        if alike and self._ragged_lengths() == other._ragged_lengths():
             self._lengths_of_entries = other._ragged()
         return self
 
@@ -123,14 +123,14 @@ class NestedTensor(Tensor):
             return found
         known = TABLE.get(name)
         is_view = known is not None and known.definition.kind == "view"
-        place = core.storage_place(first._values)
+        place, jagged = core.storage_place(first._values), first._form is core.jagged
         for made in found if isinstance(found, (tuple, list)) else (found,):
             if isinstance(made, NestedTensor):
                 made._akin(first)
                 shared = (
                     made._values is not first._values and core.storage_place(made._values) == place
                 )
-                if (is_view or shared) and first._form is core.jagged:
+                if (is_view or shared and not name.startswith("_unsafe")) and jagged:
                     made._viewed = first._base
         return found
 

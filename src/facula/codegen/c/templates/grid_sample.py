@@ -34,6 +34,7 @@ enum { GRID_RUN = 64, GRID_TAPS = 16, GRID_CHANNELS = 16 };
 typedef struct {
     int64_t taps;
     int64_t offset[GRID_TAPS][GRID_RUN];
+    char undefined[GRID_RUN]; /* the place is no number, and so is what is sampled there */
     @COMPUTE@ weight[GRID_TAPS][GRID_RUN], slope[3][GRID_TAPS][GRID_RUN];
 } grid_taps_@s@;
 
@@ -61,10 +62,10 @@ static @COMPUTE@ grid_fold_@s@(@COMPUTE@ x, const grid_shape *g, int64_t size, @
     }
     if (g->padding != 0) {
         @COMPUTE@ limit = (@COMPUTE@)(size - 1);
-        if (x <= 0) x = 0, *slope = 0;
+        if (!(x > 0)) x = 0, *slope = 0; /* no number, too */
         else if (x >= limit) x = limit, *slope = 0;
     }
-    /* far away, infinite and undefined places are outside on every side */
+    /* places that are far away, and without padding those that are infinite or no number, are outside */
     return x > -1e9 && x < 1e9 ? x : -100;
 }
 
@@ -109,9 +110,15 @@ static void grid_table_@s@(const grid_shape *g, const @STORAGE@ *grid, int64_t c
         int64_t at[3][4] = {{0}}, tap = 0;
         @COMPUTE@ weight[3][4] = {{1}, {1}, {1}}, slope[3][4] = {{0}};
         int taps[3] = {1, 1, 1};
-        for (int64_t d = 0; d < g->dims; d++) /* the grid names x first, the image ends with it */
-            taps[2 - d] = grid_line_@s@(g, g->in[2 - d], load_@s@(grid[i * g->dims + d]),
+        table->undefined[i] = 0;
+        for (int64_t d = 0; d < g->dims; d++) { /* the grid names x first, the image ends with it */
+            @COMPUTE@ place = load_@s@(grid[i * g->dims + d]);
+            /* as in PyTorch: cubic weights of no place, and linear ones where nothing folds it back */
+            if (place - place != 0 && (g->mode == 2 || (g->mode == 0 && g->padding == 0 && g->dims == 2)))
+                table->undefined[i] = 1;
+            taps[2 - d] = grid_line_@s@(g, g->in[2 - d], place,
                 at[2 - d], weight[2 - d], slope[2 - d]);
+        }
         for (int z = 0; z < taps[0]; z++)
             for (int y = 0; y < taps[1]; y++)
                 for (int x = 0; x < taps[2]; x++, tap++) {
@@ -148,7 +155,7 @@ static void grid_sample_@s@(char *const *p, const int64_t *n, const fk_scalar *s
                 @STORAGE@ *out = (@STORAGE@ *)p[0] + ((image + c) * rows + item % rows) * width
                     + from;
                 for (int64_t i = 0; i < count; i++) {
-                    @COMPUTE@ sum = 0;
+                    @COMPUTE@ sum = table.undefined[i] ? (@COMPUTE@)__builtin_nan("") : 0;
                     for (int64_t tap = 0; tap < table.taps; tap++) {
                         int64_t offset = table.offset[tap][i];
                         if (offset >= 0) sum += load_@s@(plane[offset]) * table.weight[tap][i];
@@ -239,7 +246,7 @@ _ROWS = "c items 1+n0*n5*n6-N; c rows min(n5,n6)"
 _OPERANDS = {
     "grid_sample": f"12;0; w out @ {_OUT}; r input @ {_IN}; r grid @ {_GRID}; {_ROWS}",
     "grid_sample.grad.input": f"""12;0; w grad_input @ {_IN}; r grad_out @ {_OUT};
-        r grid @ {_GRID}; c items 1+n0-N; c channels n1""",
+        r grid @ {_GRID}; c items 1+n0*((n1+15)/16)-N; c channels n1""",
     "grid_sample.grad.grid": f"""12;0; w grad_grid @ {_GRID}; r grad_out @ {_OUT};
         r input @ {_IN}; r grid @ {_GRID}; {_ROWS}""",
 }

@@ -46,7 +46,9 @@ def nested_from_padded(
     """The entries of a padded batch: as long as `offsets` says, along dimension `ragged_idx`."""
     lengths = offsets.diff().tolist()
     rows = [row.narrow(ragged_idx - 1, 0, n) for row, n in zip(padded, lengths, strict=True)]
-    return packed(rows, core.jagged, ragged_idx)
+    made = packed(rows, core.jagged, ragged_idx)
+    made._lengths_of_entries = ragged_of(offsets, tuple(lengths))
+    return made
 
 
 def nested_view_from_values_offsets(
