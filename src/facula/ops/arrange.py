@@ -408,9 +408,6 @@ class _repeat_index_sized:
     def cpu(out, repeats, output_size):
         out.copy_(_numbers(repeats, output_size))
 
-    def samples(S):
-        yield (core.tensor([2, 0, 3]), 5), {}
-
 
 def _numbers(repeats: core.Tensor, output_size: int | None) -> core.Tensor:
     repeats64 = repeats.to(core.int64)
