@@ -1,7 +1,8 @@
 """Operators that few programs name, mostly by `ops.aten`: read when one is asked for, as the import shall be short.
 
 Takes: what PyTorch's operators of these names take. Gives: composites, so that gradients, maps and shapes follow.
-Keeps true: each is a formula over operators of the table; none has a kernel of its own.
+Keeps true: each is a formula over operators of the table; none has a kernel of its own. They have no place among
+the public names: the root package finds them in this module (`torch_api/public.py`).
 """
 
 from __future__ import annotations
@@ -15,15 +16,13 @@ from facula.ops.registry import F, composite
 # ------------------------------------------------------------------ views and sums
 
 
-@composite("_unsafe_view(Tensor self, int[] size) -> Tensor", names=("_unsafe_view",), out=False)
+@composite("_unsafe_view(Tensor self, int[] size) -> Tensor", names=(), out=False)
 def _unsafe_view(self, size):
     """The elements in another shape, in memory of their own."""
     return F.reshape(self, size).clone()
 
 
-@composite(
-    "_add_relu(Tensor self, Operand other, *, Number alpha=1) -> Tensor", names=("_add_relu",)
-)
+@composite("_add_relu(Tensor self, Operand other, *, Number alpha=1) -> Tensor", names=())
 def _add_relu(self, other, alpha):
     """`relu(self + alpha * other)`."""
     return F.relu(F.add(self, other, alpha=alpha))
@@ -68,7 +67,7 @@ def _whole(op: str, ends: core.Tensor, total: int) -> None:
 @composite(
     "_jagged_to_padded_dense_forward(Tensor values, Tensor[] offsets, int[] max_lengths, "
     "float padding_value=0.0) -> Tensor",
-    names=("_jagged_to_padded_dense_forward",),
+    names=(),
     out=False,
 )
 def _jagged_to_padded_dense_forward(values, offsets, max_lengths, padding_value):
@@ -85,7 +84,7 @@ def _jagged_to_padded_dense_forward(values, offsets, max_lengths, padding_value)
 
 @composite(
     "_padded_dense_to_jagged_forward(Tensor dense, Tensor[] offsets, int? total_L=None) -> Tensor",
-    names=("_padded_dense_to_jagged_forward",),
+    names=(),
     out=False,
 )
 def _padded_dense_to_jagged_forward(dense, offsets, total_L):  # noqa: N803
@@ -113,7 +112,7 @@ def _padded_dense_to_jagged_forward(dense, offsets, total_L):  # noqa: N803
     "_convolution_double_backward(Tensor? ggI, Tensor? ggW, Tensor? ggb, Tensor gO, Tensor weight, Tensor self, "
     "int[] stride, int[] padding, int[] dilation, bool transposed, int[] output_padding, int groups, "
     "bool[] output_mask) -> (Tensor, Tensor, Tensor)",
-    names=("_convolution_double_backward",),
+    names=(),
     out=False,
 )
 def _convolution_double_backward(
@@ -149,7 +148,7 @@ def _define_slow(name: str, plain: str, space: int, dilated: bool) -> None:
     globals()[name] = composite(
         f"{name}(Tensor self, Tensor weight, int[{space}] kernel_size, Tensor? bias=None, int[{space}] stride=1, "
         f"int[{space}] padding=0{dilation}) -> Tensor",
-        names=(name,),
+        names=(),
         autocast="lower",
     )(body)
 
@@ -166,7 +165,7 @@ for _name, _plain, _space, _dilated in (
 @composite(
     "_grid_sampler_2d_cpu_fallback(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, "
     "bool align_corners) -> Tensor",
-    names=("_grid_sampler_2d_cpu_fallback",),
+    names=(),
     out=False,
 )
 def _grid_sampler_2d_cpu_fallback(input, grid, interpolation_mode, padding_mode, align_corners):

@@ -107,7 +107,8 @@ def _alike(have: Any, given: Any) -> bool:
     if len(have) != len(given):
         return False
     return all(
-        (a is None) == (b is None) and (a is None or (a.rank, a.dtype, a.layout) == (b.rank, b.dtype, b.layout))
+        (a is None) == (b is None)
+        and (a is None or (a.rank, a.dtype, a.layout) == (b.rank, b.dtype, b.layout))
         for a, b in zip(have, given, strict=True)
     )
 
@@ -150,7 +151,13 @@ def _yaml() -> Any:
         # lazily: another package, which few programs need
         return import_module("yaml")
     except ImportError as error:
-        return fail(ImportError, "fake_profile", "the package pyyaml was required", str(error), hint="pip install pyyaml")
+        return fail(
+            ImportError,
+            "fake_profile",
+            "the package pyyaml was required",
+            str(error),
+            hint="pip install pyyaml",
+        )
 
 
 def _word(value: object) -> str:
@@ -181,7 +188,9 @@ def generate_yaml_from_profiles(op_profiles: dict[str, Any]) -> str:
         ]
         for name, profiles in op_profiles.items()
     }
-    text: str = _yaml().safe_dump({"torch_version": API_VERSION, "operators": listed}, sort_keys=False)
+    text: str = _yaml().safe_dump(
+        {"torch_version": API_VERSION, "operators": listed}, sort_keys=False
+    )
     return text
 
 
@@ -222,7 +231,8 @@ def read_profiles_from_yaml(yaml_str: str) -> dict[str, set[OpProfile]]:
 
     return {
         name: {
-            OpProfile(tuple(_read(a) for a in p["args_profile"]), outs(p["out_profile"])) for p in profiles
+            OpProfile(tuple(_read(a) for a in p["args_profile"]), outs(p["out_profile"]))
+            for p in profiles
         }
         for name, profiles in loaded["operators"].items()
     }
