@@ -420,9 +420,9 @@ def _numbers(repeats: core.Tensor, output_size: int | None) -> core.Tensor:
             hint="repeats.clamp(min=0) has none below 0",
         )
     ends = repeats64.cumsum(0)
-    total = ends[-1].item()
+    total = int(ends[-1])
     _check_total(repeats64, total, output_size)
-    result = core.empty((int(total),), dtype=core.int64)
+    result = core.empty((total,), dtype=core.int64)
     core.kernel("repeat.index")((result, ends), (), (), total=repeats.numel(), grain=1024)
     return result.to(repeats.dtype)
 

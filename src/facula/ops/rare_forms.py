@@ -49,7 +49,7 @@ def _ends(op: str, offsets: Any) -> core.Tensor:
             list(offsets[0].shape),
             hint="offsets are [0, length of the first, length of both, ...]",
         )
-    return offsets[0]  # type: ignore[no-any-return]
+    return offsets[0]
 
 
 def _whole(op: str, ends: core.Tensor, total: int) -> None:

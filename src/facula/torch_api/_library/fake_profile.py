@@ -131,7 +131,7 @@ def unsafe_generate_fake_kernels(op_profiles: dict[str, Any]) -> Iterator[None]:
         if operator is None:
             fail(RuntimeError, "unsafe_generate_fake_kernels", "an operator that is defined was required", name,
                  hint="define it with facula.library first")  # fmt: skip
-        kernels = operator.definition.kernels  # type: ignore[union-attr]
+        kernels = operator.definition.kernels
         before.append((kernels, kernels.get("meta")))
         kernels["meta"] = _function(qualname, profiles)
     try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from typing import Any
+from typing import Any, cast
 
 from facula import core
 from facula.core.errors import fail
@@ -38,7 +38,7 @@ class Ragged:
             # whatever thread mode is on, these are plain numbers
             self._offsets = core.run_without_overrides(core.tensor, (ends,), {})
             _OF_OFFSETS[id(self._offsets)] = self
-        return self._offsets  # type: ignore[no-any-return]
+        return self._offsets
 
 
 def ragged_of(offsets: Any, lengths: tuple[int, ...]) -> Ragged:
@@ -60,9 +60,9 @@ class NestedInt(SymInt):
     coeff: int
 
     def __new__(cls, ragged: Ragged, coeff: int = 1, env: object = None) -> NestedInt:
-        made = super().__new__(cls, coeff * max(ragged.lengths, default=0))
+        made: Any = super().__new__(cls, coeff * max(ragged.lengths, default=0))
         made.ragged, made.coeff = ragged, coeff
-        return made
+        return cast("NestedInt", made)
 
     def nested_int(self) -> int:
         """The number behind the `j`."""
