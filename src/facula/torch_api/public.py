@@ -13,9 +13,9 @@ from typing import Any
 SUBMODULES = frozenset(
     (
         "nn optim autograd signal utils data serialization testing random backends fx func amp linalg "
-        "special fft masked sparse storage distributions cpu cuda mps mtia xpu accelerator types return_types overrides "
-        "library jit profiler _C _VF _custom_op _custom_ops _higher_order_ops _library _ops _prims _prims_common "
-        "version compiler "
+        "special fft masked sparse storage distributions cpu cuda mps mtia xpu accelerator types return_types "
+        "overrides library jit profiler _C _VF _custom_op _custom_ops _higher_order_ops _library _ops _prims "
+        "_prims_common version compiler "
         "_dynamo _guards _logging _tensor_str ao alias torch_version "
         "distributed __config__ __future__ hub export futures multiprocessing onnx monitor "
         "quasirandom vision audio text arrow csprng quantization _inductor _export mobile nested package "

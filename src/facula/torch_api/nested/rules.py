@@ -44,15 +44,6 @@ def _same(first: NestedTensor, second: NestedTensor, name: str) -> None:
             f"{list(first._shapes)} and {list(second._shapes)}",
             hint="make both from lists of equal shapes",
         )
-    if first._form is core.jagged and first._ragged() is not second._ragged():
-        fail(
-            RuntimeError,
-            name,
-            "nested tensors of one ragged size were required (cannot call binary pointwise function "
-            f"{name} with inputs of shapes {tuple(first.shape)} and {tuple(second.shape)})",
-            "offsets of two tensors",
-            hint="nested_tensor_from_jagged(y.values(), x.offsets()) has the ragged size of x",
-        )
 
 
 _REFLECTED = {"radd": "add", "rsub": "sub", "rmul": "mul", "rtruediv": "div", "truediv": "div"}
