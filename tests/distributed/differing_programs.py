@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import signal
 import sys
 import time
 from datetime import timedelta
@@ -13,7 +16,15 @@ from ranks import DEADLINE
 import facula
 from facula import distributed as dist
 from facula import nn
+from facula.distributed import checkpoint
 from facula.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from facula.distributed.pipelining import PipelineStage, ScheduleGPipe
+from facula.distributed.tensor import Shard, distribute_tensor
+from facula.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    parallelize_module,
+)
 
 
 def leaver(how: str) -> Any:
@@ -84,6 +95,58 @@ def numbers() -> Any:
     truth = facula.tensor([rank == 1, False, True])
     dist.all_reduce(truth)
     return found | {"truth": truth.tolist()}
+
+
+def pipeline() -> Any:
+    """The stage of rank 1 takes other rows than the one before gives."""
+    rank, size = begin(DEADLINE)
+    stage = PipelineStage(nn.Linear(5 if rank == 1 else 4, 4), rank, size)
+    schedule = ScheduleGPipe(stage, 2, lambda y, target: (y - target).square().mean())
+    return error_of(schedule.step, *([facula.ones(4, 4)] if rank == 0 else []),
+                    **({"target": facula.ones(4, 4)} if rank == size - 1 else {}))  # fmt: skip
+
+
+def parallel(how: str) -> Any:
+    """The module of rank 1 has another shape, in what is cut (and where the input must fit) or in what is not."""
+    rank, size = begin(60)
+    mesh = dist.init_device_mesh("cpu", (size,))
+    odd = int(rank == 1)
+    wide, deep = (2 * size + size * odd, 4) if how == "rows" else (2 * size, 4 + odd)
+    made: list[Any] = []
+
+    def run() -> None:
+        model = nn.Sequential(nn.Linear(deep, wide, bias=False), nn.Linear(wide, 3, bias=False))
+        parallelize_module(model, mesh, {"0": ColwiseParallel(), "1": RowwiseParallel()})
+        made.append(model(facula.ones(2, deep)).sum().item())
+
+    return [*error_of(run), made]
+
+
+def store() -> Any:
+    """The process that keeps the store dies."""
+    rank, _ = begin(DEADLINE)
+    held = dist.group.WORLD.get_group_store()
+    dist.barrier()
+    if rank == 0:
+        os._exit(7)
+    return [error_of(held.get, "what nobody sets"), error_of(dist.all_reduce, facula.ones(3))]
+
+
+def full_disk(folder: str) -> Any:
+    """Rank 1 may write no more than a few KiB when the second checkpoint is saved."""
+    rank, size = begin(60)
+    mesh = dist.init_device_mesh("cpu", (size,))
+    whole = facula.arange(60_000.0)
+    state = lambda more: {"x": distribute_tensor(whole + more, mesh, [Shard(0)]), "step": more}  # noqa: E731
+    checkpoint.save(state(1), checkpoint_id=folder)
+    if rank == 1:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (16_384, resource.RLIM_INFINITY))
+    told = error_of(checkpoint.save, state(2), checkpoint_id=folder)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    found: dict[str, Any] = {"x": facula.zeros(60_000), "step": 0}
+    checkpoint.load(found, checkpoint_id=folder)
+    return [*told, found["step"], bool((found["x"] == whole + 1).all())]
 
 
 if __name__ == "__main__":

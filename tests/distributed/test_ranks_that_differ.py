@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,9 +24,10 @@ ENGINES: dict[str, dict[str, str]] = {
 }  # fmt: skip
 
 
-def run(engine: str, program: str, size: int = 3) -> list[Any]:
+def run(engine: str, program: str, size: int = 3, **options: Any) -> list[Any]:
     start = ranks.run_under_mpi if "mpi" in engine else ranks.run
-    return start(program, size, script="differing_programs.py", environment=ENGINES[engine])
+    environment = ENGINES[engine]
+    return start(program, size, script="differing_programs.py", environment=environment, **options)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -80,6 +82,45 @@ def test_sharded_parameters_that_differ_are_told(how: str):
         assert kind == "DistBackendError" and "all_gather_into_tensor" in text, rank
         if how == "each":
             assert "weight (4, 4)" in text and "weight (5, 4)" in text
+
+
+@pytest.mark.parametrize("engine", ["gloo", "mpi"])
+def test_stages_that_do_not_fit_are_told(engine: str):
+    first, odd, last = run(engine, "pipeline")
+    assert odd[0] == "RuntimeError" and "2x4 and 5x4" in odd[1]
+    for kind, text in (first, last):
+        assert kind == "DistBackendError" and "rank 1" in text
+
+
+@pytest.mark.parametrize("how", ["rows", "columns"])
+@pytest.mark.parametrize("engine", ["gloo", "mpi"])
+def test_modules_that_differ_are_told_when_they_are_cut(how: str, engine: str):
+    """Each rank is told of another one's number of elements; nothing is computed."""
+    for rank, (kind, text, made) in enumerate(run(engine, f"parallel {how}")):
+        assert kind == "DistBackendError" and not made
+        assert (
+            ("from rank 1" in text)
+            if rank != 1
+            else ("from rank 0" in text or "from rank 2" in text)
+        )
+        assert "[24]" in text and ("[36]" if how == "rows" else "[30]") in text
+
+
+@pytest.mark.parametrize("engine", ["gloo", "mpi"])
+def test_the_process_that_keeps_the_store_dies(engine: str):
+    for found in run(engine, "store", dying=[0])[1:]:
+        (kind, text), (later, why) = found
+        assert kind == "DistStoreError" and "the process of rank 0 keeps the store" in text
+        assert later == "DistBackendError" and "rank 0 exited or died" in why
+
+
+@pytest.mark.parametrize("engine", ["gloo", "mpi"])
+def test_a_rank_that_may_write_no_more_is_named_and_the_checkpoint_before_is_whole(
+    engine: str, tmp_path: Path
+):
+    for kind, text, step, whole in run(engine, f"full_disk {tmp_path / 'saved'}"):
+        assert kind == "CheckpointException" and "rank 1: OSError: [Errno 27]" in text
+        assert "failures on 1 of 3" in text and step == 1 and whole
 
 
 def test_lists_of_objects():

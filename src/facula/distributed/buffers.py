@@ -7,12 +7,20 @@ Keeps true: no element is converted; a view keeps its tensor alive.
 from __future__ import annotations
 
 import ctypes
+import mmap
 from typing import Any
 
 from facula import core
 from facula.core.errors import fail
 
 Tensor = core.Tensor
+
+#: bytes from which memory that comes back is given to the system: below, to have it again costs more than it is worth
+_WORTH = 1 << 20
+#: bytes of a page, and what `madvise` is told: the contents are of no use
+_PAGE, _DONT_NEED = mmap.PAGESIZE, mmap.MADV_DONTNEED
+_advise = ctypes.CDLL(None, use_errno=True).madvise
+_advise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 def host(t: Tensor) -> Tensor:
@@ -66,3 +74,16 @@ def tensor_of(payload: Any, like: Tensor) -> Tensor:
     made = core.empty((size,), dtype=like.dtype)
     view_of(made)[:] = payload
     return made
+
+
+def give_back(t: Tensor) -> None:
+    """Empty a tensor's storage, and give its pages to the system. The address stays reserved, so that tensors on the
+    storage need not be looked for; its elements are lost."""
+    storage = t.untyped_storage()
+    size = storage.nbytes()
+    storage.resize_(0)
+    if size < _WORTH:
+        return
+    start = core.address_of(storage)
+    first, last = -(-start // _PAGE) * _PAGE, (start + size) // _PAGE * _PAGE
+    _advise(first, last - first, _DONT_NEED)

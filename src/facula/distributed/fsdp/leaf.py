@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core, nn
+from facula.distributed.buffers import give_back
 
 __all__ = ["Leaf", "Place"]
 
@@ -43,7 +44,7 @@ class Leaf:
     def free(self) -> None:
         """Give the memory back."""
         if not self.tensor.is_meta:
-            self.tensor.untyped_storage().resize_(0)
+            give_back(self.tensor)
 
     def install(self, parameter: Any) -> None:
         """Put a parameter where this one stands."""
