@@ -18,7 +18,7 @@ from facula.fx.higher_order.errors import TorchDynamoException, UncapturedHigher
 __all__ = [
     "BackendCompilerFailed", "FailOnRecompileLimitHit", "InternalTorchDynamoError", "InvalidBackend",
     "RecompileError", "SuppressedFaultWarning", "TorchDynamoException", "TorchRuntimeError",
-    "UncapturedHigherOrderOpError", "Unsupported", "UserError", "user_frame",
+    "UncapturedHigherOrderOpError", "Unsupported", "UserError", "refusal", "user_frame",
 ]  # fmt: skip
 
 
@@ -35,6 +35,15 @@ class Unsupported(TorchDynamoException):
             f"[compile] one graph was required (fullgraph=True): got a graph break "
             f"[{reason.code}] {reason}{where}\ncause: {entry.cause}\nhint: {reason.rewrite}"
         )
+
+
+class TorchRuntimeError(Unsupported):
+    """`fullgraph=True`, and an operator of the captured program that raises for stand-ins, too."""
+
+
+def refusal(reason: Break) -> Unsupported:
+    """What `fullgraph=True` makes of a break."""
+    return (TorchRuntimeError if reason.code == "fake-error" else Unsupported)(reason)
 
 
 class BackendCompilerFailed(TorchDynamoException):
@@ -93,10 +102,6 @@ class InvalidBackend(TorchDynamoException):
 
 class UserError(TorchDynamoException):
     """What was asked for does not fit the program."""
-
-
-class TorchRuntimeError(TorchDynamoException):
-    """An operator of the captured program that raises for stand-ins, too."""
 
 
 def user_frame(error: BaseException, frame: Frame) -> None:

@@ -8,6 +8,7 @@ node.
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -296,7 +297,7 @@ class GraphOps(Part):
         except NotGraphable as error:
             raise Break("no-graph-argument", f"{_shown(target)} got a {error}") from error
         given, settings = [p[1] for p in pairs], {k: v[1] for k, v in words.items()}
-        out = settings.pop("out", None)
+        out = None if _has_own_out(target) else settings.pop("out", None)
         if out is not None:
             plain = self._fake_run(run, given, settings, target)
             if _shapes(plain) != _shapes(out):
@@ -304,7 +305,7 @@ class GraphOps(Part):
             settings["out"] = out
         self.fakes.mode.counted = False
         with self.writes_watched(args):
-            result = self._fake_run(run, given, settings, target)
+            result, number = self._counted_run(run, given, settings, target)
         counted = self.fakes.mode.counted
         if given and _repeats(given[0]) and _writes_by_index(target, given):
             # which of the elements at one place is the last, a graph without writes can not say
@@ -319,6 +320,7 @@ class GraphOps(Part):
         )
         if counted:
             node.meta["count"] = reads.FIRST
+            node.meta["known_count"] = number
             self.fakes.counted = self.any_dynamic = True
         self.operator_count += 1
         if known is not None:
@@ -376,10 +378,33 @@ class GraphOps(Part):
             )
         return self.trusted(result)
 
-    def _fake_run(self, run: Callable, args: list[Any], kwargs: dict[str, Any], target: Any) -> Any:
+    def _counted_run(
+        self, run: Callable, args: list[Any], kwargs: dict[str, Any], target: Any
+    ) -> tuple[Any, int | None]:
+        """What a call gives; and where elements say how many places it writes to, their number if what
+        is written tells it."""
+        try:
+            return self._fake_run(run, args, kwargs, target), None
+        except Break as reason:
+            if not self.fakes.mode.counted:
+                raise
+            values = args[2] if len(args) > 2 else kwargs.get("values")
+            for number in set(values.shape) if isinstance(values, core.Tensor) else ():
+                with contextlib.suppress(Break):
+                    return self._fake_run(run, args, kwargs, target, int(number)), int(number)
+            raise reason
+
+    def _fake_run(
+        self,
+        run: Callable,
+        args: list[Any],
+        kwargs: dict[str, Any],
+        target: Any,
+        count: int | None = reads.FIRST,
+    ) -> Any:
         try:
             allowed = config.capture_dynamic_output_shape_ops or self.whole
-            count = reads.FIRST if allowed and not self.enclosing else None
+            count = count if allowed and not self.enclosing else None
             return self.fakes.run(run, args, kwargs, count)
         except (Break, Raised, Respecialise):
             raise  # of a function that was captured inside
@@ -557,6 +582,13 @@ def _definition_of(target: Any) -> Definition | None:
     elif isinstance(target, core.InplaceOp):
         target = target.op
     return target.definition if isinstance(target, core.Op) else None
+
+
+def _has_own_out(target: Any) -> bool:
+    """Whether a call is of a program's operator whose own argument is called `out`."""
+    definition = getattr(getattr(target, "_op", target), "definition", None)
+    schema = getattr(definition, "schema", None)
+    return schema is not None and any(p.name == "out" for p in schema.parameters)
 
 
 def _name_dtype(

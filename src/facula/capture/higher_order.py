@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from facula import core
+from facula.capture import reads
 from facula.capture.breaks import Break
 from facula.capture.exports import is_exporting
 from facula.capture.inner_graphs import InnerFunction, build, given_of, symbolic_of
@@ -156,10 +157,24 @@ def _nodes(d: Symbolic, values: Sequence[Any]) -> list[Any]:
     return [d.argument(value)[0] for value in values]
 
 
-def _call(d: Any, op: Any, args: tuple[Any, ...], values: Sequence[Any]) -> list[Any]:
-    """The node of a call, and the symbolic values of its results."""
+def _merged(d: Symbolic, first: Sequence[Any], second: Sequence[Any]) -> tuple[list[Any], bool]:
+    """What stands for the results of either function, and whether one has a size that the choice decides."""
+    mode = d.fakes.mode
+    mode.counted = False
+    count = reads.FIRST if d.whole and not d.enclosing else None
+    found = [d.fakes.run(merged, [a, b], {}, count) for a, b in zip(first, second, strict=True)]
+    return found, mode.counted
+
+
+def _call(
+    d: Any, op: Any, args: tuple[Any, ...], values: Sequence[Any], count: int | None = None
+) -> list[Any]:
+    """The node of a call, and the symbolic values of its results; `count` stands for sizes that elements decide."""
     fakes = tuple(values)
     node = d._new_node("call_function", op, args, {}, fakes)
+    if count is not None:
+        node.meta["count"] = count
+        d.fakes.counted = d.any_dynamic = True
     d.operator_count += 1
     return [d.part_of(node, n, v) for n, v in enumerate(fakes)]
 
@@ -192,14 +207,15 @@ def capture_cond(d: Symbolic, args: list, kwargs: dict) -> Any:
     if first.spec != second.spec or len(first.tensors) != len(second.tensors):
         _uncaptured("cond", f"results of other structures: {first.spec} and {second.spec}")
     _same_constants(first, second)
-    results = [merged(a, b) for a, b in zip(first.tensors, second.tensors, strict=True)]
+    results, counted = _merged(d, first.tensors, second.tensors)
     more = _lifted([first, second])
     graphs = [
         d.attach(_laid_out(f.module(more), f.tensors, results), f"cond_{name}")
         for f, name in ((first, "true"), (second, "false"))
     ]
     nodes = tuple(_nodes(d, [*leaves, *more]))
-    parts = _call(d, higher_order.cond_op, (d.argument(pred)[0], *graphs, nodes), results)
+    count = reads.FIRST if counted else None
+    parts = _call(d, higher_order.cond_op, (d.argument(pred)[0], *graphs, nodes), results, count)
     return _symbolic(d, first, parts)
 
 

@@ -506,7 +506,14 @@ def _nonzero(d: Symbolic, a: object) -> Any:
     raise Break("data-dependent-shape", "numpy.nonzero")
 
 
-@method("item", "tolist", "__int__", "__float__", "__bool__", "__index__", "__complex__")
+@method("tolist")
+def _tolist(d: Symbolic, a: Any) -> Any:
+    if a.inner.fake.dtype.is_complex:
+        raise Break("data-dependent-value", "elements of an array")
+    return d.read_all(a.inner)
+
+
+@method("item", "__int__", "__float__", "__bool__", "__index__", "__complex__")
 def _elements(d: Symbolic, a: object, *args: object) -> Any:
     raise Break("data-dependent-value", "an element of an array")
 

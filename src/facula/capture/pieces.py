@@ -75,6 +75,8 @@ class Pieces:
         self.backend, self.function, self.module = backend, function, graph_module
         nodes = list(graph_module.graph.nodes)
         self.placeholders = [n for n in nodes if n.op == "placeholder"]
+        #: what the graph holds: the functions of a `cond`, say
+        self.held = {n: getattr(graph_module, n.target) for n in nodes if n.op == "get_attr"}
         self.result = graph_module.graph.output_node().args[0]
         #: pieces, and between them nodes that read
         self.parts: list[Any] = []
@@ -90,7 +92,7 @@ class Pieces:
                 waiting.append(node)
 
     def __call__(self, *inputs: Any) -> Any:
-        values: dict[Node, Any] = dict(zip(self.placeholders, inputs, strict=True))
+        values: dict[Node, Any] = dict(zip(self.placeholders, inputs, strict=True)) | self.held
         for part in self.parts:
             if isinstance(part, _Piece):
                 part.run(values, self.backend, self.function)

@@ -28,6 +28,7 @@ from facula.capture.breaks import Break
 from facula.capture.rules import METHODS, RULES, Rule, fold_text, rule
 from facula.capture.sizes import look_ahead
 from facula.capture.values import (
+    DictValue,
     FunctionValue,
     GeneratorValue,
     IteratorValue,
@@ -36,6 +37,7 @@ from facula.capture.values import (
     NumberValue,
     ObjectValue,
 )
+from facula.ops import overloads
 
 if TYPE_CHECKING:
     from facula.capture.symbolic import Symbolic
@@ -262,6 +264,34 @@ def warn_from(text: Any, category: Any, file: str, line: int, names: dict) -> No
     warnings.warn_explicit(text, category, file, line, module, registry)
 
 
+@rule(warnings._filters_mutated)  # type: ignore[attr-defined]
+def _filters_changed(d: Symbolic, args: list, kwargs: dict) -> Any:
+    """The list of filters was changed, or put back: what notes that is called behind the graph."""
+    again = warnings._filters_mutated, ()  # type: ignore[attr-defined]
+    if any(said != again for said in d.said):
+        raise Break("unsupported-call", "warnings that are said before their filters change")
+    d.said[:] = [again]
+    return Known(None)
+
+
+@rule(overloads.takes)
+def _takes(d: Symbolic, args: list, kwargs: dict) -> Any:
+    """Whether an overload takes arguments: their stand-ins answer."""
+    function, given, words = args[0], d.unpack_all(args[1]), d.keywords(args[2])
+    fakes = [d.argument(value)[1] for value in given]
+    named = {name: d.argument(value)[1] for name, value in words.items()}
+    return Known(overloads.takes(d.constant_of(function), tuple(fakes), named))
+
+
+@rule(types.MappingProxyType)
+def _read_only(d: Symbolic, args: list, kwargs: dict) -> Any:
+    """A view of a dictionary: the dictionary itself, which nothing changes through it."""
+    value = d.force(args[0])
+    if not isinstance(value, DictValue):
+        raise Break("unsupported-call", "the constructor mappingproxy")
+    return value
+
+
 @rule(warnings.warn)
 def _warn(d: Symbolic, args: list, kwargs: dict) -> Any:
     """A warning, repeated behind the graph; those that name the caller of the segment break it."""
@@ -271,6 +301,8 @@ def _warn(d: Symbolic, args: list, kwargs: dict) -> Any:
     known = {"message", "category", "stacklevel"}
     if level > len(d.frames) or set(plain) - known or not isinstance(plain["message"], str):
         raise Break("unsupported-call", "warnings.warn of another place")
+    if any(function is not warn_from for function, _ in d.said):
+        raise Break("unsupported-call", "warnings.warn where the filters of warnings change")
     frame = d.frames[-level]
     category = plain.get("category") or UserWarning
     place = (frame.code.co_filename, frame.instruction.line, frame.globals)

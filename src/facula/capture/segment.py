@@ -26,6 +26,7 @@ from facula.capture.errors import (
     InternalTorchDynamoError,
     TorchDynamoException,
     Unsupported,
+    refusal,
 )
 from facula.capture.events import COUNTERS, Event, compiling, happened
 from facula.capture.faults import fault, suppressed
@@ -122,7 +123,7 @@ def _captured(place: Any, function: Callable[..., Any], values: list[Any]) -> En
         except Earlier as error:
             stop, reason = _earlier(error, stop, reason)
             if place.session.fullgraph:
-                raise Unsupported(reason) from error.__cause__
+                raise refusal(reason) from error.__cause__
             # a reason outlives the attempt; its traceback would keep the program's tensors
             reason.__traceback__ = reason.__cause__ = reason.__context__ = None
             log.debug("break at %s: %s", stop, reason)

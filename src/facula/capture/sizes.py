@@ -383,7 +383,8 @@ class Replay:
         else:
             function = node.target
         count = node.meta.get("count")
-        count = None if count is None else count * self.factor
+        known = node.meta.get("known_count")
+        count = known or (None if count is None else count * self.factor)
         self.values[node] = self.fakes.run(function, list(args), dict(kwargs), count)
 
 

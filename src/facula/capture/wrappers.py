@@ -15,6 +15,7 @@ import contextlib
 import dataclasses
 import enum
 import inspect
+import types
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -268,15 +269,16 @@ class Wrappers(Part):
 
     def wrapper_attribute(self, owner: WrapperValue, name: str) -> Any:
         """What an instance of such a class has under a name; NotImplemented where it has nothing."""
-        if name not in vars(owner.fake):
+        slot = isinstance(getattr(owner.kind, name, None), types.MemberDescriptorType)
+        if not slot and name not in vars(owner.fake):
             return NotImplemented
         if name in owner.parts and not owner.fake.requires_grad:
             return owner.parts[name]
-        found = vars(owner.fake)[name]
+        found = getattr(owner.fake, name)
         if isinstance(found, core.Tensor):
             return self.graph_call(getattr, [owner, Known(name)])
-        if owner.source is not None and name in vars(owner.real):
-            return self.wrap(vars(owner.real)[name], owner.source.attr(name))
+        if owner.source is not None:
+            return self.wrap(getattr(owner.real, name), owner.source.attr(name))
         return self.trusted(found)
 
     @contextlib.contextmanager

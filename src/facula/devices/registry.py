@@ -93,3 +93,7 @@ def load(name: str) -> bool:
             register(name, found() if isinstance(found, type) else found)
         return True
     return False
+
+
+#: compiled programs ask once, while they are captured
+load._facula_constant_result = True  # type: ignore[attr-defined]

@@ -220,6 +220,15 @@ def _make(function: Any, name: str) -> Any:
 # ------------------------------------------------------------------ packets and namespaces
 
 
+def takes(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether an operator takes these arguments."""
+    try:
+        core.bind_arguments(function, args, kwargs)
+    except TypeError:
+        return False
+    return True
+
+
 class Packet:
     """One operator with its overloads."""
 
@@ -256,11 +265,8 @@ class Packet:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         for function in self._candidates():  # the first that takes the arguments
-            try:
-                core.bind_arguments(function, args, kwargs)
-            except TypeError:
-                continue
-            return function(*args, **kwargs)
+            if takes(function, args, kwargs):
+                return function(*args, **kwargs)
         return self._function(*args, **kwargs)
 
     def _candidates(self) -> list[Any]:

@@ -39,14 +39,13 @@ def merged(a: Any, b: Any) -> Any:
             (a.dtype, a.device, a.dim()),
             (b.dtype, b.device, b.dim()),
         )
-    env = getattr(detect_fake_mode([a, b]), "shape_env", None)
+    mode = detect_fake_mode([a, b])
     sizes = [
-        x if _same(x, y) else _new_size(env, x, y) for x, y in zip(a.shape, b.shape, strict=True)
+        x if _same(x, y) else _new_size(mode, x, y) for x, y in zip(a.shape, b.shape, strict=True)
     ]
     strides = [_same(x, y) for x, y in zip(a.stride(), b.stride(), strict=True)]
     same_sizes = all(_same(x, y) for x, y in zip(a.shape, b.shape, strict=True))
     with disable_proxy_modes_tracing():
-        mode = detect_fake_mode([a, b])
         if same_sizes and all(strides):
             with mode if mode is not None else contextlib.nullcontext():
                 return a.new_empty_strided(tuple(a.shape), tuple(a.stride()))
@@ -61,10 +60,15 @@ def _same(x: object, y: Any) -> bool:
     return str(x) == str(y) if symbolic else bool(x == y)
 
 
-def _new_size(env: Any, x: object, y: int) -> Any:
-    if env is None:
+def _new_size(mode: Any, x: object, y: int) -> Any:
+    """A size without an example; where there are no symbols, the number that stands for such ones."""
+    env = getattr(mode, "shape_env", None)
+    if env is not None:
+        return env.create_unbacked_symint(0)
+    if mode is None or mode.count is None:
         _differ("results of one shape", x, y)
-    return env.create_unbacked_symint(0)
+    mode.counted = True
+    return mode.count
 
 
 def _number(a: object, b: object) -> Any:
