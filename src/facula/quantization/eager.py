@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from importlib import import_module
 from typing import Any
 
 import facula.nn as nn
@@ -118,7 +119,8 @@ def get_default_qconfig_propagation_list() -> set[Any]:
 
 def no_observer_set() -> set[Any]:
     """The modules whose results need no observer: those of their inputs count."""
-    return {stubs.QuantWrapper, nn.Dropout, nn.Identity}
+    observed = get_default_custom_config_dict()["float_to_observed_custom_module_class"]
+    return {stubs.QuantWrapper, nn.Dropout, nn.Identity, *observed.values()}
 
 
 # ------------------------------------------------------------------ configurations and observers
@@ -196,7 +198,8 @@ def _add_observers(
         elif config is not None and type_before_parametrizations(child) in custom:
             made = custom[type_before_parametrizations(child)].from_float(child)
             setattr(module, name, made)
-            _observe(made, getattr(made, "qconfig", None))
+            if not isinstance(made, tuple(no_observer_set())):
+                _observe(made, getattr(made, "qconfig", None))
         else:
             _add_observers(child, kinds, whole, custom)
     alone = not list(_layers(module))
@@ -263,7 +266,8 @@ def prepare(
             modules that get no configuration
     """
     model = model if inplace else copy.deepcopy(model)
-    settings = prepare_custom_config_dict or {}
+    settings = prepare_custom_config_dict
+    settings = get_default_custom_config_dict() if settings is None else settings
     propagate_qconfig_(model, None, settings)
     if not any(getattr(m, "qconfig", None) for m in model.modules()):
         text = (
@@ -292,6 +296,20 @@ def prepare_qat(model: nn.Module, mapping: object = None, inplace: bool = False)
     add_observer_(model)
     return model
 
+
+def get_default_custom_config_dict() -> dict[str, Any]:
+    """The layers of several steps, and those that are observed in their place, then of integers.
+
+    Their module is imported when it is asked for: it prepares and converts by the functions here.
+    """
+    steps = import_module("facula.quantization.modules.quantized_steps")
+    return {
+        "float_to_observed_custom_module_class": dict(steps.OBSERVED),
+        "observed_to_quantized_custom_module_class": dict(steps.INTEGERS),
+    }
+
+
+_get_default_custom_config_dict = get_default_custom_config_dict
 
 #: what stands for itself in models of reference layers, too
 _BORDERS = (stubs.QuantStub, stubs.DeQuantStub)
@@ -349,7 +367,9 @@ def convert(
     """The model whose observed layers are layers of integers; of numbers of integers where `is_reference`."""
     module = module if inplace else copy.deepcopy(module)
     mapping = mapping or DEFAULT_STATIC_QUANT_MODULE_MAPPINGS
-    custom = (convert_custom_config_dict or {}).get("observed_to_quantized_custom_module_class")
+    settings = convert_custom_config_dict
+    settings = get_default_custom_config_dict() if settings is None else settings
+    custom = settings.get("observed_to_quantized_custom_module_class")
     _convert(module, mapping, custom, is_reference)
     if type_before_parametrizations(module) in mapping and not list(_layers(module)):
         module = swap_module(module, mapping, is_reference=is_reference)

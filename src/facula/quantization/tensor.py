@@ -379,14 +379,28 @@ class QuantizedTensor(core.Tensor):
     # ---------------------------------------------------------------- subscripts
 
     def __getitem__(self, index: Any) -> Any:
+        if core.FUNCTION_MODES:
+            return _told(QuantizedTensor.__getitem__, (self, index))
         return import_module("facula.quantization.rules").subscript(self, index)
 
     def __setitem__(self, index: object, value: Any) -> None:
+        if core.FUNCTION_MODES:
+            _told(QuantizedTensor.__setitem__, (self, index, value))
+            return
         value = value if isinstance(value, core.Tensor) else core.tensor(float(value))
         import_module("facula.quantization.rules").assign(self, index, value)
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
         return import_module("facula.quantization.printing").text(self)
+
+
+def _told(function: Any, args: tuple[Any, ...]) -> Any:
+    """A subscript as the innermost mode has it, which hears of this one and not of that of the integers."""
+    mode = core.pop_function_mode()
+    try:
+        return mode.__torch_function__(function, (QuantizedTensor,), args, {})
+    finally:
+        core.push_function_mode(mode)
 
 
 def _unpickled(

@@ -26,7 +26,10 @@ _PACKAGES = {
     "facula.utils.data": "facula.data",
     "facula.distributed._tensor": "facula.distributed.tensor",
     "facula.distributed._composable.fsdp": "facula.distributed.fsdp",
-    **{f"facula.nn.{name}": f"facula.ao.nn.{name}" for name in ("quantized", "intrinsic", "qat")},
+    **{
+        f"facula.nn.{name}": f"facula.ao.nn.{name}"
+        for name in ("quantized", "intrinsic", "qat", "quantizable")
+    },
     "facula.ao.quantization.quantizer": "facula.quantization.pt2e.quantizer",
     "facula.ao.quantization.backend_config": "facula.quantization.backend_config",
 }
@@ -148,6 +151,7 @@ _PARTED = {
         "intrinsic.quantized": "bn_relu conv_add conv_relu linear_relu",
         "qat": "conv embedding_ops linear",
         "qat.dynamic": "linear",
+        "quantizable": "activation rnn",
         "quantized": "activation batchnorm conv dropout embedding_ops functional_modules linear normalization rnn",
         "quantized.dynamic": "conv linear rnn",
     }.items()

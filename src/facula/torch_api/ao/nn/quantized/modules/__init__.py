@@ -15,6 +15,7 @@ __getattr__ = _forwarded(
         "modules.stubs",
         "modules.embedding",
         "modules.instance_norms",
+        "modules.quantized_steps",
     ),
     parts=(
         "utils",

@@ -1,0 +1,14 @@
+"""Layers of several steps, each of which is observed.
+
+Re-exports the names of the modules below, which are imported when a name is asked for.
+"""
+
+from __future__ import annotations
+
+from facula.quantization.forwarding import forwarded as _forwarded
+
+__getattr__ = _forwarded(
+    globals(),
+    modules=("modules.quantizable", "modules.quantizable_attention"),
+    parts=("modules",),
+)
