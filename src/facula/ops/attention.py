@@ -283,7 +283,7 @@ def _second_order(
     spread = grad_weights - (weights * grad_weights).sum(-1, True)
     grad_scores = weights * spread
     d_query, d_key, d_out, d_value = 0, 0, 0, 0
-    d_scores = 0 if to_mask is None else to_mask.to(query.dtype)
+    d_scores = 0 if to_mask is None or mask is None else to_mask.to(query.dtype)
     if to_query is not None:
         d_scores = d_scores + scale * (to_query @ k.transpose(-2, -1))
         d_key = d_key + scale * (grad_scores.transpose(-2, -1) @ to_query)

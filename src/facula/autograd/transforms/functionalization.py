@@ -17,7 +17,14 @@ from typing import Any
 from facula import core
 from facula.autograd.function import _SingleLevelFunction
 from facula.autograd.transforms import wrapped
-from facula.autograd.transforms.levels import Level, Suspended
+from facula.autograd.transforms.levels import (
+    BatchedTensor,
+    Level,
+    Suspended,
+    memory_of,
+    wrap,
+)
+from facula.autograd.transforms.reverse import bottom
 from facula.autograd.transforms.view_inverses import DETACH, ViewStep, put_back
 from facula.core.errors import fail
 from facula.ops.random import draw
@@ -146,7 +153,7 @@ class FunctionalLevel(Level):
 
     def fresh(self, tensor: Tensor) -> None:
         """Memory that was made under this level."""
-        self.made.add(core.storage_key(tensor))
+        self.made.add(memory_of(tensor))
 
     def value_of(self, x: Any) -> Any:
         """The elements of `x` as a tensor that nobody writes to."""
@@ -159,7 +166,7 @@ class FunctionalLevel(Level):
             if found is not None:
                 # what the tape kept are the elements from before all writes: the object's own
                 return self._current(found) if run in (-1, found.run) else x
-        if run == -1 and self.memories and core.storage_key(x) in self.memories:
+        if run == -1 and self.memories and memory_of(x) in self.memories:
             return self._current(self.alias_of(x))
         return x
 
@@ -199,17 +206,20 @@ class FunctionalLevel(Level):
         self.set_alias(made, Alias(parent.memory, made, parent, step))
 
     def _first_alias(self, x: Tensor) -> Alias:
-        key = core.storage_key(x)
+        key = memory_of(x)
         if key in self.made:
             return Alias(Memory(x, False), x)
-        whole = x if x._base is None else x._base
+        # a view of all of it has a gradient, or a tangent, of its own: transforms make such
+        base = x._base
+        alone = base is None or self.below or _same_geometry(core.TensorMeta(base), x)
+        whole = x if alone else base
         root = self.memories.get(key)
         if root is None:
             root = self.memories[key] = Alias(Memory(whole, True), whole)
             if whole is not x:
                 self.set_alias(whole, root)
         geometry = root.memory.geometry
-        if _same_geometry(geometry, x) and x.dtype == geometry.dtype:
+        if x is root.memory.tensor:
             return root
         place = (tuple(x.shape), tuple(x.stride()), x.storage_offset())
         alias = Alias(root.memory, x, root, ViewStep(F.as_strided, place, None, geometry))
@@ -272,9 +282,9 @@ class FunctionalLevel(Level):
         if isinstance(result, Tensor):
             if values and result is values[0]:
                 return args[0]
-            self.made.add(core.storage_key(result))
+            self.made.add(memory_of(result))
         elif isinstance(result, (tuple, list)):
-            self.made.update(core.storage_key(r) for r in result if isinstance(r, Tensor))
+            self.made.update(memory_of(r) for r in result if isinstance(r, Tensor))
         return result
 
     def _operator(self, op: core.Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -321,21 +331,21 @@ class FunctionalLevel(Level):
         positional, keywords = op.definition.trim((value, *others))
         copied = TABLE.get(f"{op.name}_copy") if self.views else None
         result = self._below(copied or op, positional, keywords)
-        key = core.storage_key(value)
+        key = memory_of(value)
         if isinstance(result, Tensor):
-            if copied is not None or core.storage_key(result) == key:
+            if copied is not None or memory_of(result) == key:
                 return self._view(x, result, ViewStep(op, tuple(others), None, core.TensorMeta(x)))
-            self.made.add(core.storage_key(result))
+            self.made.add(memory_of(result))
             return result
         meta = None
         for number, piece in enumerate(result):
             if not isinstance(piece, Tensor):
                 continue
-            if copied is not None or core.storage_key(piece) == key:
+            if copied is not None or memory_of(piece) == key:
                 meta = core.TensorMeta(x) if meta is None else meta
                 self._view(x, piece, ViewStep(op, tuple(others), number, meta))
             else:
-                self.made.add(core.storage_key(piece))
+                self.made.add(memory_of(piece))
         return result
 
     def _strided_from_root(
@@ -391,13 +401,7 @@ class FunctionalLevel(Level):
         _check_leaf(name, target)
         with Suspended(self.working):
             value = restrided(value, core.TensorMeta(target))
-            if core.is_grad_enabled() and not value.requires_grad:
-                value = _with_history_of(value, self.value_of(target))
-            elif replaces and core.is_grad_enabled() and self.value_of(target).requires_grad:
-                value = _in_place_of(value, self.value_of(target))
-            elif value.requires_grad and (value.is_leaf or value._base is not None):
-                # what is written is a new tensor, neither a leaf nor a view of one
-                value = core.adopt_history(value.detach(), value)
+            value = _in_the_place_of(value, self.value_of(target), replaces)
             alias = self.alias_of(target)
             alias.store(value)
             self._show_history(target, alias)
@@ -492,7 +496,7 @@ class FunctionalLevel(Level):
             result = self._below(self.random, (tensor, kind, a, b, generator), {})
         else:
             result = self._below(draw, (tensor, kind, a, b, generator), {})
-        self.made.add(core.storage_key(result))
+        self.made.add(memory_of(result))
         return result
 
     def _custom(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -708,11 +712,38 @@ def _check_places(name: str, target: Tensor) -> None:
         )
 
 
+def _in_the_place_of(value: Tensor, old: Tensor, replaces: bool) -> Tensor:
+    """`value` as what is written over `old`: a new tensor, neither a leaf nor a view of one."""
+    held = bottom(value)
+    plain = held is value and bottom(old) is old and not value._tangents and not old._tangents
+    if plain and core.is_grad_enabled():
+        if not value.requires_grad:
+            return _with_history_of(value, old)
+        if replaces and old.requires_grad:
+            return _in_place_of(value, old)
+    if held.requires_grad and (held.is_leaf or held._base is not None):
+        return _renewed(value)
+    return value
+
+
+def _renewed(value: Any) -> Any:
+    """Another tensor with the elements and the history of `value`, which transforms see as it."""
+    made: Any
+    if isinstance(value, BatchedTensor):
+        made = wrap(_renewed(value.value), value.batch_dim, value.level)
+    else:
+        with Suspended([]):
+            made = core.adopt_history(value.detach(), value)
+    made._tangents = dict(value._tangents) if value._tangents else None
+    return made
+
+
 def _check_leaf(name: str, target: Tensor) -> None:
     if not core.is_grad_enabled():
         return
     base = target._base
-    if target.requires_grad and target.is_leaf and not getattr(target, "_inner", False):
+    held = bottom(target)  # the wrapper of a batch is no part of the history
+    if held.requires_grad and held.is_leaf and not getattr(target, "_inner", False):
         fail(
             RuntimeError,
             name,
