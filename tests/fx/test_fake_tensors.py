@@ -107,3 +107,21 @@ def test_the_gradient_of_a_tensor_is_fake_too():
     x.grad = facula.ones(2, 3)
     fake = FakeTensorMode().from_tensor(x)
     assert isinstance(fake.grad, FakeTensor) and fake.grad.shape == (2, 3)
+
+
+def test_what_lies_nowhere_may_stand_for_what_lies_somewhere():
+    with FakeTensorMode():
+        x = facula.ones(2, 3, device="meta")
+        for moved in (x.to("cpu"), x.to("cpu", facula.float64)):
+            assert type(moved).__name__ == "FakeTensor"
+            assert moved.device == facula.device("cpu")
+            assert moved.shape == (2, 3)
+    assert moved.dtype is facula.float64
+
+
+def test_sizes_know_who_knows_their_symbols():
+    from facula.fx.experimental.symbolic_shapes import ShapeEnv
+
+    env = ShapeEnv()
+    x = FakeTensorMode(shape_env=env).from_tensor(facula.ones(4, 5))
+    assert {size.node.shape_env for size in x.shape} == {env}

@@ -656,6 +656,10 @@ def _convert(mode: FakeTensorMode, func: Callable[..., Any], args: Any, kwargs: 
         args = (mode.admit(args[0]), *args[1:])
     if "device" in kwargs:  # another device is other memory
         kwargs = {**kwargs, "copy": True}
+        if args[0].fake_device.type == "meta":  # nothing is copied: any device may be stood for
+            source: Any = core.fake_like(type(args[0]), args[0], mode)
+            source.fake_device = core.device(kwargs["device"])
+            args = (source, *args[1:])
     return _call(mode, Tensor.to, args, kwargs)
 
 

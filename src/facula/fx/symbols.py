@@ -358,6 +358,11 @@ class SymInt(int):
         return self
 
     @property
+    def shape_env(self) -> Any:
+        """What knows the symbols; None for a plain number."""
+        return self.env
+
+    @property
     def hint(self) -> int:
         """The value for the example sizes."""
         return plain(self)

@@ -89,6 +89,11 @@ class AuxOutput(NamedTuple):
     max_scores: Any = None
 
 
+def _identity(score: Any, batch: Any, head: Any, token_q: Any, token_kv: Any) -> Any:
+    """The scores as they are."""
+    return score
+
+
 def noop_mask(batch: Any, head: Any, token_q: Any, token_kv: Any) -> Any:
     """The mask of everything.
 
