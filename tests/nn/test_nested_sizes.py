@@ -135,6 +135,28 @@ def test_order_in_memory():
             call()
 
 
+def test_layers_of_layout_strided_say_what_they_take():
+    linear = facula.nn.functional.linear
+    for rows, message in (
+        (
+            [facula.ones(1), facula.ones(2)],
+            "nested_tensor.dim == 3 and dense_matrix.dim == 2. Nested tensor dim: 2",
+        ),
+        ([facula.ones(1, 2), facula.ones(2, 3)], "the same trailing dimension"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            linear(facula.nested.nested_tensor(rows), facula.ones(2, 2))
+
+
+def test_compiled_programs_keep_the_size():
+    run = facula.compile(lambda x: (x * 2).sin(), fullgraph=True)
+    x = jagged(2, 4)
+    assert run(x).shape == x.shape
+    y = jagged(1, 3)
+    assert [r.shape[0] for r in run(y).unbind()] == [1, 3]
+    assert (run(y) + y).shape[0] == 2
+
+
 def test_lengths_are_told():
     x = jagged(2, 4)
     assert {k: v.shape[0] for k, v in x._metadata_cache.items()} == {

@@ -44,7 +44,7 @@ def _note_base(result: Any, source: Any) -> None:
     """Let the wrappers of views know what they are views of."""
     if not isinstance(source, BatchedTensor):
         return
-    for view in (result,) if isinstance(result, Tensor) else result or ():
+    for view in result if isinstance(result, (tuple, list)) else (result,):
         if isinstance(view, BatchedTensor) and memory_of(view) == memory_of(source):
             view.viewed = source if source.viewed is None else source.viewed
 

@@ -197,6 +197,15 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
             list(weight.shape),
             hint="entries are [length, in_features], the weight is [out_features, in_features]",
         )
+    if input._form is core.strided and len({s[-1] for s in input._shapes}) > 1:
+        fail(
+            RuntimeError,
+            "linear",
+            "Expected all tensors in nested tensor to have the same trailing dimension, instead last dimension "
+            f"equals: {[s[-1] for s in input._shapes]}",
+            list(input._shapes),
+            hint="take entries one by one: x.unbind()",
+        )
     _packed_only("linear", input)
     return _over_rows("linear", input, F.linear(input._values, weight, bias))
 
