@@ -358,11 +358,6 @@ class SymInt(int):
         return self
 
     @property
-    def shape_env(self) -> Any:
-        """What knows the symbols; None for a plain number."""
-        return self.env
-
-    @property
     def hint(self) -> int:
         """The value for the example sizes."""
         return plain(self)
@@ -506,8 +501,8 @@ for _name in (
     "bit_length", "bit_count", "to_bytes", "as_integer_ratio",
 ):  # fmt: skip
     _fixing(_name)
-for _name in ("real", "numerator"):
-    setattr(SymInt, _name, property(lambda self: self))
+SymInt.real = SymInt.numerator = property(lambda self: self)  # type: ignore[assignment]
+SymInt.shape_env = property(lambda self: self.env)  # type: ignore[attr-defined] # what knows the symbols
 
 
 class SymFloat(float):
