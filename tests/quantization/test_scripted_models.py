@@ -227,11 +227,47 @@ def test_norms_become_part_of_convolutions():
     facula.manual_seed(6)
     model = nn.Sequential(nn.Conv2d(2, 3, 3, bias=False), nn.BatchNorm2d(3), nn.ReLU()).eval()
     model[1].running_var.fill_(2.5)
+    model[1].running_mean.copy_(facula.tensor([0.5, -0.5, 1.0]))
     x = facula.randn(1, 2, 6, 6)
-    for how in ("script", "trace"):
-        folded = fuse_conv_bn_jit(made(model, x, how))
+    for scripted in (
+        made(model, x, "script"),
+        made(model, x, "trace"),
+        saved(made(model, x, "script")),
+    ):
+        folded = fuse_conv_bn_jit(scripted)
         assert not folded.inlined_graph.findAllNodes("aten::batch_norm")
         assert float((folded(x) - model(x)).abs().max()) < 1e-5
+
+
+class Weighted(nn.Module):
+    """A convolution whose weight is the module's own, beside something else that is named bias."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.bias = (
+            nn.Parameter(facula.randn(3, 2, 1, 1)),
+            nn.Parameter(facula.randn(3, 1, 1)),
+        )
+        self.norm = nn.BatchNorm2d(3)
+
+    def forward(self, x):
+        return self.norm(F.conv2d(x, self.weight)) + self.bias
+
+
+def test_norms_behind_what_has_no_place_for_a_bias_stay():
+    facula.manual_seed(8)
+    model, x = Weighted().eval(), facula.randn(1, 2, 4, 4)
+    model.norm.running_mean.copy_(facula.tensor([0.5, -0.5, 1.0]))
+    for how in ("script", "trace"):
+        folded = fuse_conv_bn_jit(made(model, x, how))
+        assert float((folded(x) - model(x)).abs().max()) < 1e-5
+
+
+def test_what_reads_sums_of_bytes_is_saved():
+    facula.manual_seed(9)
+    model, x = Sums("sum"), facula.randn(2, 2, 3, 3)
+    quantized = integers(made(model, x, "trace"), x)
+    assert facula.equal(saved(quantized)(x), quantized(x))
 
 
 class Bags(nn.Module):

@@ -29,7 +29,8 @@ def operator_text(node: Node, given: list[str]) -> str:
     signature = node.signature
     if signature is None:
         return f"{head}({', '.join(given)})"
-    values = dict(zip((p.name for p in signature.parameters), given, strict=True))
+    # a node that a pass made may leave defaults at its end out
+    values = dict(zip((p.name for p in signature.parameters), given, strict=False))
     if not isinstance(signature.source, str) and space == "aten":
         spelled = _spelled(node, signature, values)
         if spelled is not None:
@@ -41,7 +42,7 @@ def _arguments(node: Node, signature: Any, values: Arguments) -> list[str]:
     """Positional arguments without defaults at the end, then named ones."""
     positional: list[tuple[str, bool]] = []
     named: list[str] = []
-    for p, value in zip(signature.parameters, node.inputs_, strict=True):
+    for p, value in zip(signature.parameters, node.inputs_, strict=False):
         # PyTorch's norms have no default for the flag of cuDNN
         is_default = (
             p.default is not REQUIRED and _is(value, p.default) and p.name != "cudnn_enabled"

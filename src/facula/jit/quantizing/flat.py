@@ -39,6 +39,8 @@ class Flat(_Copy):
         #: where each value stands outermost; the module whose method has each node, functions being their callers'
         self.origins: dict[Value, Origin] = {}
         self.owners: dict[Node, Any] = {}
+        #: the unit in whose graph each node stands
+        self.units: dict[Node, Any] = {}
         for p in unit.graph.parameters:
             self.values[p] = self.graph.add_parameter(p.type, p.hint)
             self._note(self.values[p], p)
@@ -54,7 +56,7 @@ class Flat(_Copy):
 
     def _node(self, node: Node) -> Node:
         made = super()._node(node)
-        self.owners[made] = self.frames[-1][0]
+        self.owners[made], self.units[made] = self.frames[-1]
         for old, new in zip(node.outputs_, made.outputs_, strict=True):
             self._note(new, old)
         return made

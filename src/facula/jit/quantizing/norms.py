@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 from facula.jit.ir import Graph, Node, Value
+from facula.jit.node_operators import resolved
 from facula.jit.passes.inlining import _drop_unused
 from facula.jit.quantizing import roles
 from facula.jit.quantizing.flat import Flat
-from facula.jit.quantizing.trees import Change, rebuilt
+from facula.jit.quantizing.trees import Change, compiled_units, rebuilt
 from facula.nn import Parameter
 from facula.nn.utils.fusion import fuse_conv_bn_weights
 from facula.ops.registry import F
@@ -36,8 +37,22 @@ class _Pair:
         """Whether both stand in one graph, and all numbers are attributes."""
         together = self.given.unit is self.result.unit and self.given.owner is self.result.owner
         mean = self.flat.attribute(roles.arguments(self.norm)["running_mean"])
-        together = together and mean is not None and not mean[0].training
+        together = together and mean is not None and not mean[0].training and self._reaches_bias()
         return together and self.weight is not None and self._numbers() is not None
+
+    def _reaches_bias(self) -> bool:
+        """Whether the convolution can read the bias that its module gets."""
+        if self.weight is None:
+            return False
+        owner, unit = self.weight[0], self.flat.units[self.layer]
+        value = self.places.get("bias")
+        place = None if value is None else self.flat.attribute(value)
+        if place is not None and (place[0] is not owner or place[1] != "bias"):
+            return False
+        plain = place is not None or getattr(owner, "bias", None) is None
+        known = value is not None and (place is not None or value.type == T.NONE)
+        own = unit in compiled_units(owner._script_type).values()
+        return known and plain and (own or unit is self.result.unit)
 
     def _numbers(self) -> Any:
         """Weight and bias of the norm, means, variances and epsilon."""
@@ -97,28 +112,38 @@ def _without(pairs: list[_Pair]) -> Callable[[Any, Graph, dict[Value, Value]], N
                 result = values[pair.result.value]
                 result.replaceAllUsesWith(values[pair.given.value])
                 result.node.destroy()
+        _read_bias(graph)
         _drop_unused(graph)
 
     return change
 
 
-def _with_bias() -> Callable[[Any, Graph, dict[Value, Value]], None]:
-    def change(unit: Any, graph: Graph, values: dict[Value, Value]) -> None:
-        """The convolution reads the attribute where it read that there is no bias."""
-        for node in list(graph.all_nodes()):
-            place = roles.arguments(node).get("bias") if roles.role(node) == "layer" else None
-            if place is None or place.type != T.NONE:
-                continue
-            get = Node(
-                node.block, "prim::GetAttr", [graph.parameters[0]], [T.TENSOR], {"name": "bias"}
-            )
-            get.outputs_[0].hint = "bias"
-            get.insertBefore(node)
-            node.inputs_ = [get.outputs_[0] if v is place else v for v in node.inputs_]
-            node.signature = node.run = None
-            roles.arguments(node)
+def _read_bias(graph: Graph) -> None:
+    """Convolutions read the bias of their module where they read that there is none."""
+    for node in list(graph.all_nodes()):
+        names = roles.arguments(node) if roles.role(node) == "layer" else {}
+        weight, bias = names.get("weight"), names.get("bias")
+        if weight is None or bias is None or bias.type != T.NONE:
+            continue
+        owner = weight.node.inputs_[0] if weight.node.kind_ == "prim::GetAttr" else None
+        kind = None if owner is None else owner.type
+        if (
+            owner is None
+            or not isinstance(kind, T.ClassType)
+            or kind.attributes.get("bias") != T.TENSOR
+        ):
+            continue
+        get = Node(node.block, "prim::GetAttr", [owner], [T.TENSOR], {"name": "bias"})
+        get.outputs_[0].hint = "bias"
+        get.insertBefore(node)
+        at = list(names).index("bias")
+        node.inputs_[at] = get.outputs_[0]
+        node.signature = node.run = None
+        resolved(node)
 
-    return change
+
+def _with_bias(unit: Any, graph: Graph, values: dict[Value, Value]) -> None:
+    _read_bias(graph)
 
 
 def folded(module: Any) -> Any:
@@ -148,6 +173,7 @@ def _layer(pair: _Pair) -> Change:
     name = pair.weight[1]  # type: ignore[index]
 
     def module(made: Any) -> None:
+        made.__dict__.pop("bias", None)  # None is an attribute of modules from files
         made._parameters.update({name: weight, "bias": bias})
 
     def kind(made: T.ClassType) -> None:
@@ -155,7 +181,7 @@ def _layer(pair: _Pair) -> Change:
         if "bias" not in made.parameters:
             made.parameters.append("bias")
 
-    return Change(("bias",), _with_bias(), module, kind)
+    return Change(("bias",), _with_bias, module, kind)
 
 
 def _joined(first: Change | None, second: Change) -> Change:
