@@ -454,3 +454,11 @@ def test_transforms_are_transforms(transforms):
     d = facula.distributions
     with pytest.raises(ValueError, match="transforms must be a Transform or a list of"):
         d.TransformedDistribution(d.Normal(0.0, 1.0), transforms)
+
+
+def test_a_mixture_prints_its_parts():
+    mixture = D.MixtureSameFamily(D.Categorical(facula.ones(2)), D.Normal(facula.zeros(2), 1.0))
+    lines = repr(mixture).splitlines()
+    assert lines[0] == "MixtureSameFamily(" and lines[1].startswith("  Categorical(probs: ")
+    assert lines[2].startswith("  Normal(loc: ") and lines[2].endswith("))")
+    assert repr(mixture.support) == "MixtureSameFamilyConstraint(Real())"

@@ -587,6 +587,11 @@ class MixtureSameFamily(Distribution):
     mixture_distribution = property(lambda self: self._mixture_distribution)
     component_distribution = property(lambda self: self._component_distribution)
 
+    def __repr__(self) -> str:
+        return (
+            f"MixtureSameFamily(\n  {self.mixture_distribution},\n  {self.component_distribution})"
+        )
+
     @constraints.dependent_property
     def support(self) -> Any:
         return constraints.MixtureSameFamilyConstraint(self._component_distribution.support)

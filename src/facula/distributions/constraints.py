@@ -199,6 +199,9 @@ class MixtureSameFamilyConstraint(Constraint):
             result = result.all(-1)
         return result.any(-1)
 
+    def __repr__(self) -> str:
+        return f"MixtureSameFamilyConstraint({self.base_constraint!r})"
+
 
 class _Boolean(Constraint):
     """0 or 1."""
