@@ -4,6 +4,9 @@ Takes: nothing. Gives: `is_available`, `device_count`, `synchronize`, `empty_cac
 Keeps true: without a device the answers are those of a machine without one.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from facula.devices.questions import Questions
 
 _QUESTIONS = Questions("mtia")
@@ -29,7 +32,7 @@ _NEEDING = {
     "set_stream": "Sets the stream that work is put on",
 }
 #: what has an answer on a machine without a device
-_ANSWERING = {
+_ANSWERING: dict[str, tuple[Callable[[], Any], str]] = {
     "max_memory_allocated": (int, "The most bytes that tensors took"),
     "memory_allocated": (int, "Bytes of tensors on the device"),
     "memory_stats": (dict, "Numbers about the allocator"),
@@ -38,4 +41,8 @@ _ANSWERING = {
 globals().update({name: _QUESTIONS.needing(name, does) for name, does in _NEEDING.items()})
 globals().update({name: _QUESTIONS.answering(name, *how) for name, how in _ANSWERING.items()})
 
-__all__ = sorted(name for name in globals() if not name.startswith("_") and name != "Questions")
+__all__ = sorted(
+    name
+    for name in globals()
+    if not name.startswith("_") and name not in ("Any", "Callable", "Questions")
+)
