@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import enum
+import io
 
 import pytest
 
 import facula
-from facula import Tensor, jit
+from facula import Tensor, jit, nn
 
 
 class Colour(enum.Enum):
@@ -63,6 +64,25 @@ def steps(x: Tensor) -> Tensor:
 
 def test_objects_of_an_interface_in_a_list():
     assert jit.script(steps)(facula.tensor([5.0])).tolist() == [22.0]
+
+
+class Stepping(nn.Module):
+    step: Step
+
+    def __init__(self, step):
+        super().__init__()
+        self.step = step
+
+    def forward(self, x):
+        return self.step.run(x)
+
+
+def test_objects_of_an_interface_go_through_files():
+    for step, expected in ((Doubles(), 10.0), (Adds(), 6.0)):
+        file = io.BytesIO()
+        jit.save(jit.script(Stepping(step)), file)
+        file.seek(0)
+        assert jit.load(file)(facula.tensor([5.0])).item() == expected
 
 
 def listed(x: Tensor) -> tuple[list[float], list[list[int]]]:

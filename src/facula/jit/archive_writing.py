@@ -227,6 +227,7 @@ class _Writer:
         body, constants = io.BytesIO(), io.BytesIO()
         data = _ProgramPickler(body, self.names)
         data.dump(self.module)
+        self.collect()  # classes of objects of which the code knows an interface only
         tensors = _ProgramPickler(constants, self.names)
         tensors.dump(tuple(_plain(c) for c in self.names.constants))
         archive = ArchiveWriter(stream, prefix)
@@ -256,9 +257,9 @@ class _Writer:
 
 def _constant_type(value: Any) -> T.Type | None:
     """The type of a constant that a class in a file can have; None for others."""
-    items = value if type(value) is tuple else (value,)
+    items = value if type(value) in (tuple, list) else (value,)
     plain = items and all(type(v) in (bool, int, float, str) for v in items)
-    return type_of_value(value) if plain else None
+    return type_of_value(value) if plain or value is None else None
 
 
 def _plain(value: object) -> Any:

@@ -203,9 +203,9 @@ def _len(b: Any, node: ast.Call) -> Value:
     value = b.as_value(thing)
     if isinstance(value.type, T.ClassType):
         items = b.items_of_module(value, value.type)
-        return (
-            b.constant(len(items)) if items is not None else b.call_method(value, "__len__", [], {})
-        )
+        if items is None or "__len__" in value.type.methods:
+            return b.call_method(value, "__len__", [], {})
+        return b.constant(len(items))
     if value.type.kind == "Tuple":
         return b.constant(len(value.type.inner))
     return b.call("aten::len", [value])

@@ -362,7 +362,12 @@ class Calls(Subscripts):
                 value = self.python_constant(kind.defaults[name])
             else:
                 self.refuse(f"a value for the field {name!r} was required", "none")
-            items.append(self.converted(value, wanted))
+            made = self.fitted(value, wanted)
+            if made is None:
+                self.refuse(f"fields that {kind.name} has were required", self.unfit(value, name, wanted),
+                            hint="convert the value, or change the annotation")  # fmt: skip
+            assert made is not None
+            items.append(made)
         return self.make_tuple(items, kind)
 
     def converted(self, value: Value, kind: T.Type) -> Value:

@@ -20,11 +20,15 @@ from facula.ops.schema import REQUIRED
 __all__ = ["operator_text"]
 
 Arguments = dict[str, str]
+#: operators that Python has a name for
+_PYTHON = {"aten::Int": "int", "aten::Float": "float", "aten::Bool": "bool", "aten::str": "str"}
 
 
 def operator_text(node: Node, given: list[str]) -> str:
     """The call of an operator."""
     space, _, name = node.kind_.partition("::")
+    if node.kind_ in _PYTHON and len(given) == 1:
+        return f"{_PYTHON[node.kind_]}({given[0]})"
     head = f"torch.{name}" if space == "aten" else f"ops.{space}.{name}"
     signature = node.signature
     if signature is None:

@@ -15,11 +15,14 @@ from typing import Any
 from facula.core.errors import fail
 from facula.jit.code_operators import operator_text
 from facula.jit.functions import Empty
+from facula.jit.inlined_texts import inlined, is_counted
 from facula.jit.ir import Block, Node, Value
 from facula.ops.schemas import types as T
 
 __all__ = ["Names", "code_and_constants", "unit_text"]
 
+#: the limit of loops that have none
+_FOREVER = 9223372036854775807
 _TAKEN = {"torch", "ops", "CONSTANTS", "annotate", "uninitialized", "unchecked_cast", "fork", "wait", "inf", "nan",
           "range", "getattr", "isinstance", "print", "int", "float", "bool", "str", "list", "dict"}  # fmt: skip
 
@@ -125,8 +128,9 @@ def _character(c: str) -> str:
 class _Body:
     """The text of one function's body."""
 
-    def __init__(self, names: Names, parameters: list[str]) -> None:
+    def __init__(self, names: Names, parameters: list[str], inlined: set[Node]) -> None:
         self.names, self.lines, self.depth = names, [], 1  # type: ignore[var-annotated]
+        self.inlined = inlined
         self.texts: dict[Value, str] = {}
         self.used = set(_TAKEN) | set(parameters)
 
@@ -145,7 +149,10 @@ class _Body:
 
     def fresh(self, value: Value) -> str:
         """A new name for a value."""
-        hint = "".join(c if c.isalnum() or c == "_" else "_" for c in value.hint) or "_"
+        said = value.hint
+        if value.node.kind_ == "prim::GetAttr":
+            said = said or value.node.attributes["name"]
+        hint = "".join(c if c.isalnum() or c == "_" else "_" for c in said) or "_"
         if keyword.iskeyword(hint) or hint[0].isdigit():
             hint = "_" + hint
         made, count = hint, 0
@@ -176,6 +183,9 @@ class _Body:
     def result(self, node: Node, text: str) -> None:
         if not node.outputs_:
             self.line(f"_{self.counter()} = {text}" if node.kind_ != "prim::SetAttr" else text)
+            return
+        if node in self.inlined:
+            self.texts[node.outputs_[0]] = text
             return
         self.line(f"{', '.join(self.fresh(v) for v in node.outputs_)} = {text}")
 
@@ -210,8 +220,10 @@ def _constant(b: _Body, node: Node) -> None:
 
 
 def _list(b: _Body, node: Node) -> None:
-    kind = b.names.annotation(node.outputs_[0].type)
-    b.result(node, f"annotate({kind}, [{', '.join(b[v] for v in node.inputs_)}])")
+    kind = node.outputs_[0].type
+    text = f"[{', '.join(b[v] for v in node.inputs_)}]"
+    plain = node.inputs_ and all(v.type == kind.item for v in node.inputs_)
+    b.result(node, text if plain else f"annotate({b.names.annotation(kind)}, {text})")
 
 
 def _tuple(b: _Body, node: Node) -> None:
@@ -276,11 +288,15 @@ def _loop(b: _Body, node: Node) -> None:
     body = node.blocks_[0]
     limit, start, *first = node.inputs_
     carried = [b.fresh(v) for v in node.outputs_]
-    b.assign(carried, first)
+    for name, value in zip(carried, first, strict=True):
+        b.assign([name], [value])
     for value, name in zip(body.parameters[1:], carried, strict=True):
         b.texts[value] = name
+    if _is_endless(node):
+        _while(b, node, carried)
+        return
     counter = b.fresh(body.parameters[0])
-    if _is_true(start) and _is_true(body.results[0]):
+    if is_counted(node):
         b.line(f"for {counter} in range({b[limit]}):")
         with b.indented():
             b.block(body)
@@ -298,8 +314,22 @@ def _loop(b: _Body, node: Node) -> None:
     b.depth -= 1
 
 
-def _is_true(value: Value) -> bool:
-    return value.node.kind_ == "prim::Constant" and value.node.attributes.get("value") is True
+def _is_endless(loop: Node) -> bool:
+    """Whether only a condition ends a loop, in which nobody counts."""
+    body, limit = loop.blocks_[0], loop.inputs_[0].node
+    most = limit.kind_ == "prim::Constant" and limit.attributes.get("value") == _FOREVER
+    return most and not body.parameters[0].uses()
+
+
+def _while(b: _Body, loop: Node, carried: list[str]) -> None:
+    """A loop with a condition."""
+    body = loop.blocks_[0]
+    go = b.fresh(Value(T.BOOL, loop))
+    b.line(f"{go} = {b[loop.inputs_[1]]}")
+    b.line(f"while {go}:")
+    with b.indented():
+        b.block(body)
+        b.assign([go, *carried], body.results)
 
 
 def _raise(b: _Body, node: Node) -> None:
@@ -378,7 +408,7 @@ _FORMS: dict[str, Any] = {
 def unit_text(unit: Any, name: str, names: Names, *, typed_self: bool = False) -> str:
     """The definition of a compiled function."""
     unit = unit.compiled()
-    body = _Body(names, [])
+    body = _Body(names, [], inlined(unit.graph))
     heads: list[str] = []
     for value, (own, kind, default) in zip(unit.graph.parameters, unit.parameters, strict=True):
         value.hint = value.hint or own

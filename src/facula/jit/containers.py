@@ -39,7 +39,7 @@ class ScriptList(list):
 
     def __init__(self, values: Iterable[Any] = ()) -> None:
         super().__init__(values)
-        self._script_type = type_of_value(list(self))
+        self._script_type = type_of_value(list(self)) if self else T.list_of(T.TENSOR)
 
     def _item(self, value: object) -> Any:
         if not is_instance(value, self._script_type.inner[0]):
@@ -99,7 +99,7 @@ class ScriptDict(dict):
 
     def __init__(self, values: Any = ()) -> None:
         super().__init__(values)
-        self._script_type = type_of_value(dict(self))
+        self._script_type = type_of_value(dict(self)) if self else T.dict_of(T.STR, T.TENSOR)
 
     def _key(self, key: object, exception: type[Exception] = TypeError) -> Any:
         if not is_instance(key, self._script_type.inner[0]):

@@ -41,6 +41,8 @@ _METHODS = {
     "lt": "__lt__", "le": "__le__", "gt": "__gt__", "ge": "__ge__", "__and__": "__and__", "__or__": "__or__",
     "__xor__": "__xor__", "__lshift__": "__lshift__", "__rshift__": "__rshift__",
 }  # fmt: skip
+#: numbers, which an operator of tensors takes on its right side
+_NUMBERS = ("int", "float", "bool", "complex", "Scalar")
 #: what is lowered with the type that is wanted of it
 _HINTED = (ast.List, ast.Dict, ast.ListComp, ast.DictComp, ast.Tuple, ast.IfExp, ast.Call)
 _UNARY: dict[type, str] = {ast.USub: "__neg__", ast.Invert: "__invert__", ast.UAdd: "__pos__"}
@@ -224,6 +226,8 @@ class Expressions(Builder):
             return self.call_method(left, method, [right], {})
         if name == "add" and kind.kind == right.type.kind == "Tuple":
             return self.make_tuple(self.unpack(left) + self.unpack(right))
+        if name in ("add", "mul") and kind.kind in _NUMBERS and right.type.kind == "Tensor":
+            left, right = right, left  # as PyTorch's graphs have it
         if name == "floordiv" and "Tensor" in (kind.kind, right.type.kind):
             name = "floor_divide"
         if isinstance(kind, T.EnumType) and name in ("eq", "ne"):
@@ -270,7 +274,7 @@ class Expressions(Builder):
             found = self._contains(right, left)
             return found if isinstance(operator, ast.In) else self.call("aten::__not__", [found])
         name = _COMPARE[type(operator)]
-        if right.type.kind == "Tensor" and left.type.kind in ("int", "float", "bool", "Scalar"):
+        if right.type.kind == "Tensor" and left.type.kind in _NUMBERS:
             return self.binary(_MIRRORED.get(name, name), right, left)
         return self.binary(name, left, right)
 

@@ -68,8 +68,8 @@ class ValueEdits:
         return self.type.kind == "Tensor" and self.type.is_complete()
 
     def requires_grad(self) -> bool:
-        """Whether the tensor is known to ask for a gradient."""
-        return bool(getattr(self.type, "wants_gradient", False))
+        """Whether the tensor may ask for a gradient."""
+        return getattr(self.type, "wants_gradient", None) is not False
 
     def requiresGrad(self) -> bool | None:
         """Whether the tensor asks for a gradient; None where that is not known."""

@@ -46,15 +46,10 @@ def module_type(module: nn.Module) -> T.ClassType:
     known = getattr(module, "_script_type", None)
     if isinstance(known, T.ClassType):
         return known
+    _was_made(module)
     kind = T.ClassType(qualified_name(type(module)), True, type(module))
     module_attributes(kind, module)
-    key = (
-        type(module),
-        tuple(kind.attributes.items()),
-        repr(sorted(kind.constants.items(), key=str)),
-        tuple(text for text, _ in vars(module).get("_defined", ())),
-        (*module._forward_pre_hooks.values(), None, *module._forward_hooks.values()),
-    )
+    key = _key(kind, module)
     if key in _TYPES:
         return _TYPES[key]
     _TYPES[key] = kind
@@ -75,9 +70,32 @@ def module_type(module: nn.Module) -> T.ClassType:
         kind.methods["forward"] = make_unit(stand_in, kind)
     if type(module).forward is nn.Sequential.forward:
         kind.methods["forward"] = SequentialUnit(kind)
+    replaced = vars(module).get("forward")
+    if inspect.ismethod(replaced) and replaced.__self__ is module:
+        kind.methods["forward"] = make_unit(replaced.__func__, kind)
     kind.pre_hooks = [_hook(kind, hook) for hook in module._forward_pre_hooks.values()]
     kind.hooks = [_hook(kind, hook) for hook in module._forward_hooks.values()]
     return kind
+
+
+def _was_made(module: nn.Module) -> None:
+    """Refuses a module whose class forgets the constructor of modules."""
+    if "_parameters" not in vars(module):
+        fail(RuntimeError, "jit.script", f"a module that was made was required ({type(module).__name__!r} has not been "
+             "initialized, did you forget to call 'super()'?)", "one without parameters and modules",
+             hint="super().__init__() at the start of __init__")  # fmt: skip
+
+
+def _key(kind: T.ClassType, module: nn.Module) -> tuple[Any, ...]:
+    """What modules of one type have in common."""
+    return (
+        type(module),
+        tuple(kind.attributes.items()),
+        repr(sorted(kind.constants.items(), key=str)),
+        tuple(text for text, _ in vars(module).get("_defined", ())),
+        (*module._forward_pre_hooks.values(), None, *module._forward_hooks.values()),
+        getattr(vars(module).get("forward"), "__func__", None),
+    )
 
 
 def _hook(kind: T.ClassType, hook: Any) -> str:

@@ -36,7 +36,17 @@ primitive("aten::list(t[] l) -> t[]", list)
 primitive("aten::list.str(str t) -> str[]", list)
 primitive("aten::list.dict(Dict(k, t) d) -> k[]", list)
 primitive("aten::count(t[] self, t el) -> int", lambda a, x: a.count(x))
-primitive("aten::index.list(t[] self, t el) -> int", lambda a, x: a.index(x))
+
+
+def _index(items: list[Any], item: Any) -> int:
+    """The place of an item."""
+    if item not in items:
+        fail(ValueError, "jit", f"an item of the list was required ('{item}' is not in list)", repr(item)[:80],
+             hint="`if item in items:` beforehand")  # fmt: skip
+    return items.index(item)
+
+
+primitive("aten::index.list(t[] self, t el) -> int", _index)
 primitive("aten::sort(t[] self, bool reverse=False) -> ()", lambda a, r: a.sort(reverse=r))
 primitive("aten::sorted(t[] self) -> t[]", sorted)
 primitive("aten::add.t(t[] a, t[] b) -> t[]", py.add)

@@ -147,6 +147,8 @@ primitive("aten::contiguous(Tensor self, *, int memory_format=0) -> Tensor",
           lambda a, m: a.contiguous(memory_format=memory_format_of(m)))  # fmt: skip
 primitive("aten::copy_(Tensor self, Tensor src, bool non_blocking=False) -> Tensor",
           lambda a, b, n: a.copy_(b, n))  # fmt: skip
+primitive("aten::set_(Tensor self) -> Tensor", lambda a: a.set_())
+primitive("aten::set_.source_Tensor(Tensor self, Tensor source) -> Tensor", lambda a, b: a.set_(b))
 primitive("aten::copy_.number(Tensor self, Scalar src, bool non_blocking=False) -> Tensor",
           lambda a, b, n: a.fill_(b))  # fmt: skip
 primitive("aten::fill_(Tensor self, Scalar value) -> Tensor", lambda a, v: a.fill_(v))

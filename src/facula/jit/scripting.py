@@ -12,12 +12,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from facula import core
 from facula.core.errors import fail
 from facula.jit._state import _enabled
 from facula.jit.builtin_calls import BUILTINS
 from facula.jit.compilation_unit import look_up_name, text_units
 from facula.jit.containers import ScriptDict, ScriptList, script_container
 from facula.jit.functions import EXTRA_NAMES, FunctionUnit, caller_names, make_unit, unit_of_python
+from facula.jit.graph_functions import unit_of_operator
 from facula.jit.marks import SCRIPT, Attribute, annotate, mark_of
 from facula.jit.modules import class_type, module_type
 from facula.jit.python_types import NoType, enum_type, named_tuple
@@ -83,6 +85,9 @@ def _scripted(obj: object) -> Any:
         return _class(obj)
     if type(obj) in (list, dict, ScriptList, ScriptDict):
         return script_container(obj)
+    operator = core.operator_of(obj)
+    if isinstance(operator, core.Op) and operator.definition.public_module.endswith("functional"):
+        return ScriptFunction(unit_of_operator(operator))
     if not callable(obj):
         fail(RuntimeError, "jit.script", "a function, class or module was required", type(obj).__name__,
              hint="see docs/torchscript.md")  # fmt: skip

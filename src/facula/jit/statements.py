@@ -208,8 +208,13 @@ class Statements(Joins, Contexts, Calls):
     def declare_attribute(self, target: ast.Attribute, kind: T.Type) -> None:
         """`self.x: T = ...` in the constructor of a class."""
         owner = self.sugared(target.value)
-        if isinstance(owner, Value) and isinstance(owner.type, T.ClassType) and self.in_init:
-            owner.type.attributes.setdefault(target.attr, kind)
+        if isinstance(owner, Value) and isinstance(owner.type, T.ClassType):
+            if not self.in_init and not self.unit_is_archive() and not owner.type.is_module:
+                self.refuse("an annotation in __init__ was required (Type annotations on instance attributes must be "
+                            "declared in __init__)", ast.unparse(target), error=ValueError,
+                            hint="annotate the attribute where __init__ sets it")  # fmt: skip
+            if self.in_init:
+                owner.type.attributes.setdefault(target.attr, kind)
 
     def converted(self, value: Value, kind: T.Type) -> Value:
         """The value where a type is required."""
