@@ -280,6 +280,33 @@ def test_nested_tensors(number, backend):
         assert_same(parts(given.grad), parts(other.grad))
 
 
+def test_results_have_the_ragged_size_of_their_arguments():
+    facula._dynamo.reset()
+    compiled = facula.compile(lambda x: x.sin() * 2, fullgraph=True)
+    first = jagged(2, 3, 4)
+    sizes = facula.compile(lambda x: (x.shape, x.size(1), x.shape[0] == 2), fullgraph=True)
+    assert sizes(first)[0] == first.shape
+    for lengths in ((2, 3, 4), (3, 1, 5), (2, 3, 4), (1, 7), (3, 1, 5)):
+        x = jagged(*lengths)
+        found = compiled(x)
+        assert found.shape == x.shape and (found + x).shape == x.shape
+        assert found.shape != jagged(*lengths).shape
+        assert sizes(x) == (x.shape, x.size(1), len(lengths) == 2)
+
+
+def test_arguments_of_one_origin_have_one_ragged_size():
+    def function(x, y):
+        return (x * y).sin() if x.shape == y.shape else x.cos()
+
+    facula._dynamo.reset()
+    compiled = facula.compile(function, fullgraph=True)
+    x = jagged(2, 3, 4, grad=True)
+    akin = nested.nested_tensor_from_jagged(x.values().detach() + 1, x.offsets())
+    other = jagged(2, 3, 4)
+    for y in (akin, other, akin):
+        assert_same(parts(compiled(x, y)), parts(function(x, y)))
+
+
 def test_nested_tensors_are_made_of_rows_and_offsets():
     def function(rows, offsets):
         return nested.nested_tensor_from_jagged(rows, offsets) * 2

@@ -372,6 +372,8 @@ class GraphOps(Part):
         return Known(found)
 
     def _plain_result(self, result: Any, target: Any) -> Any:
+        if hasattr(type(result), "is_nested_int"):
+            raise Break("unsupported-attribute", f"a ragged size that {_shown(target)} gives")
         if isinstance(result, (tuple, list)):
             return self.made(
                 SequenceValue(type(result), [self._plain_result(r, target) for r in result])
@@ -457,6 +459,8 @@ class GraphOps(Part):
     # numbers --------------------------------------------------------------------------------------
     def size_of(self, tensor: TensorValue, dim: int) -> Any:
         """One size: a known int, or a number that may change."""
+        if isinstance(tensor, WrapperValue) and type(tensor.fake.shape[dim]) is not int:
+            return self.ragged_size(tensor, dim)
         size = int(tensor.fake.shape[dim])
         if tensor.source is not None and tensor.node is None or tensor.source is not None:
             if dim in tensor.dynamic:

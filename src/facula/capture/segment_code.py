@@ -173,7 +173,12 @@ class Builder:
                 return self.out.source(value.source)
             value = value.value
         if isinstance(value, Known):
-            return self.out.literal(value.obj)
+            # a ragged size is that of the tensor of this very call
+            ragged = (
+                value.source is not None
+                and getattr(type(value.obj), "is_nested_int", None) is not None
+            )
+            return self.out.source(value.source) if ragged else self.out.literal(value.obj)
         if isinstance(value, FunctionValue) and value.real is not None:
             base = value.source.base
             if value.source.kind == "held" or (base is not None and base.kind == "held"):
@@ -364,7 +369,9 @@ class Builder:
     def of_wrapper(self, value: WrapperValue) -> str:
         form, parts = self.world.taken_apart(value)
         given = ", ".join([self.emit(part) for part in parts])
-        return self.name(value, f"{self.out.hold(form)}({given})")
+        akin = self.world.akin_to(value)
+        behind = "" if akin is None else f"._akin({self.emit(akin)})"
+        return self.name(value, f"{self.out.hold(form)}({given}){behind}")
 
     def of_node(self, value: NodeValue) -> str:
         raise self.impossible(value, "a function that a transform gave")

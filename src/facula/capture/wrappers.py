@@ -30,6 +30,7 @@ from facula.capture.sources import Source
 from facula.capture.values import (
     LITERAL_TYPES,
     Known,
+    MethodValue,
     NodeValue,
     ObjectValue,
     SequenceValue,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 class WrapperValue(TensorValue):
     """A tensor made of plain ones; `parts` are those of one from outside, by name."""
 
-    __slots__ = ("kind", "parts")
+    __slots__ = ("akin", "kind", "parts")
 
     def __init__(
         self, fake: Any, node: Node | None = None, real: Any = None, source: Any = None
@@ -53,6 +54,8 @@ class WrapperValue(TensorValue):
         super().__init__(fake, node, real, source)
         self.kind = type(fake)
         self.parts: dict[str, TensorValue] = {}
+        #: one from outside that came before, whose sizes it has (`akin_to`)
+        self.akin: WrapperValue | None = None
 
     @property
     def cls(self) -> type:
@@ -166,6 +169,11 @@ def made_of(form: Form, *parts: Any) -> Any:
     return form(*parts)
 
 
+def made_akin(form: Form, other: Any, *parts: Any) -> Any:
+    """The same, with sizes that are those of another one: a node of a captured graph."""
+    return form(*parts)._akin(other)
+
+
 def is_wrapper(kind: type) -> bool:
     """Whether tensors of a class handle their calls themselves, and are made of plain ones."""
     return hasattr(kind, "__tensor_flatten__") and (
@@ -224,7 +232,9 @@ class Wrappers(Part):
             parts = [self.wrap(getattr(tensor, name), source.attr(name)) for name in form.names]
         value = WrapperValue(form(*[part.fake for part in parts]), None, tensor, source)
         value.parts = dict(zip(form.names, parts, strict=True))
-        value.dynamic = value.parts[form.described.like or form.names[0]].dynamic
+        self._find_akin(value)
+        alike = form.described.like or (form.names[0] if _has_shape_of_parts(kind) else None)
+        value.dynamic = frozenset() if alike is None else value.parts[alike].dynamic
         return value
 
     def _guard_form(self, form: Form, source: Source) -> None:
@@ -241,7 +251,10 @@ class Wrappers(Part):
         if value.node is None:
             form = self.attach(form_of(value.fake), "form")
             nodes = [self.node_of(part) for part in value.parts.values()]
-            value.node = self._new_node("call_function", made_of, (form, *nodes), {}, value.fake)
+            target, given = made_of, (form, *nodes)
+            if value.akin is not None:
+                target, given = made_akin, (form, self.node_of(value.akin), *nodes)
+            value.node = self._new_node("call_function", target, given, {}, value.fake)
             self.by_fake[id(value.fake)] = value
         return value.node
 
@@ -267,8 +280,39 @@ class Wrappers(Part):
             value.parts = dict(zip(form.names, known, strict=True))
         return form, list(value.parts.values())
 
+    def _find_akin(self, value: WrapperValue) -> None:
+        """Let one from outside have the sizes of another, where these are more than numbers; guarded."""
+        if not hasattr(value.kind, "_akin"):
+            return
+        for other in [v for v in self.tracked.values() if isinstance(v, WrapperValue)]:
+            if other.kind is not value.kind:
+                continue
+            sizes = value.source.apply(value.kind._ragged), other.source.apply(value.kind._ragged)
+            shared = other.real._shares_sizes(value.real)
+            self.guards.add("same" if shared else "different", *sizes)
+            if shared and value.akin is None:
+                value.akin = other
+                value.fake._akin(other.fake)
+
+    def ragged_size(self, value: WrapperValue, dim: int) -> Known:
+        """A size that is no plain number: that of a tensor from outside."""
+        owner = value if value.source is not None else self.akin_to(value)
+        if owner is None:
+            raise Break("unsupported-attribute", "a ragged size that no argument has")
+        return Known(value.fake.shape[dim], owner.source.attr("shape").item(dim))
+
+    def akin_to(self, value: WrapperValue) -> WrapperValue | None:
+        """The tensor from outside whose sizes a result has, where these are more than numbers (`_akin`)."""
+        if not hasattr(value.kind, "_akin"):
+            return None
+        given = [v for v in self.tracked.values() if isinstance(v, WrapperValue)]
+        found = (v for v in given if v.kind is value.kind and v.fake._shares_sizes(value.fake))
+        return next(found, None)
+
     def wrapper_attribute(self, owner: WrapperValue, name: str) -> Any:
         """What an instance of such a class has under a name; NotImplemented where it has nothing."""
+        if name == "size" and hasattr(owner.kind, "_akin"):
+            return self.made(MethodValue(name, owner))
         slot = isinstance(getattr(owner.kind, name, None), types.MemberDescriptorType)
         if not slot and name not in vars(owner.fake):
             return NotImplemented
@@ -361,6 +405,11 @@ class Wrappers(Part):
             else:
                 self.guards.add("equal", place, found)
         return self.attach(value.real, "held"), value.real
+
+
+def _has_shape_of_parts(kind: type) -> bool:
+    """Whether tensors of a class have the sizes of their first part: quantized ones."""
+    return bool(getattr(kind, "_is_sparse_tensor", False))
 
 
 def _check_comparison(kind: type) -> None:

@@ -73,6 +73,10 @@ class NestedTensor(Tensor):
             self._lengths_of_entries = other._ragged()
         return self
 
+    def _shares_sizes(self, other: NestedTensor) -> bool:
+        """Whether the other one's ragged dimension has the very size of this one's."""
+        return self._form is core.jagged is other._form and self._ragged() is other._ragged()
+
     def _ragged_lengths(self) -> tuple[int, ...]:
         return tuple([s[self._ragged_idx - 1] for s in self._shapes if s])
 
