@@ -22,7 +22,8 @@ def test_examples_are_what_they_say(name):
         return
     named = case.example_kwargs
     program = export.export(model, case.example_args, named, dynamic_shapes=case.dynamic_shapes)
-    Verifier().check(program)
+    program.verifier().check(program)
+    Verifier().check(program.run_decompositions())
     for args in (case.example_args, case.extra_args):
         if args is not None:
             found = pytree.tree_leaves(copy.deepcopy(program.module())(*args, **named))

@@ -330,3 +330,51 @@ def test_tensors_do_not_reach_beyond_their_bytes():
             out.writestr(name, content)
     with pytest.raises(RuntimeError, match="bytes"):
         export.load(made)
+
+
+class Names(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+        self.norm = nn.BatchNorm2d(4)
+
+    def forward(self, x, i):
+        y = nn.functional.max_pool2d(self.norm(self.conv(x)).relu(), 2).flatten(1)
+        y = nn.functional.dropout(y, 0.0, False).softmax(1)
+        sums = facula.einsum("ij,kj->ik", y, y)
+        return (
+            sums[i],
+            y.to(facula.float64),
+            facula.arange(3),
+            facula.where(y > 0, y, 0.5),
+            y.var(1),
+            y.max(1)[0],
+        )
+
+
+def test_calls_have_pytorchs_names_and_arguments():
+    """As PyTorch's schemas have them (`torch.ops.aten.<name>._schema` of 2.13)."""
+    wanted = {
+        "conv2d.default": ["input", "weight", "bias"],
+        "batch_norm.default": [
+            "input", "weight", "bias", "running_mean", "running_var", "training", "momentum", "eps", "cudnn_enabled",
+        ],
+        "relu.default": ["self"], "max_pool2d.default": ["self", "kernel_size"],
+        "flatten.using_ints": ["self", "start_dim"],
+        "dropout.default": ["input", "p", "train"], "softmax.int": ["self", "dim"],
+        "einsum.default": ["equation", "tensors"], "index.Tensor": ["self", "indices"], "to.dtype": ["self", "dtype"],
+        "arange.default": ["end"], "gt.Scalar": ["self", "other"], "where.ScalarOther": ["condition", "self", "other"],
+        "var.dim": ["self", "dim"], "max.dim": ["self", "dim"],
+    }  # fmt: skip
+    inputs = facula.randn(2, 3, 8, 8), facula.tensor([1, 0])
+    program = export.export(Names().eval(), inputs)
+    made = ExportedProgramSerializer().serialize(program).exported_program
+    assert made.verifiers == ["TRAINING"]
+    found = {
+        n.target.removeprefix("torch.ops.aten."): [i.name for i in n.inputs if i.kind == 1]
+        for n in made.graph_module.graph.nodes
+    }
+    for name, arguments in wanted.items():
+        assert found[name][: len(arguments)] == arguments, name
+    back = deserialize(serialize(program)).module()
+    assert leaves_equal(back(*inputs), program.module()(*inputs))

@@ -590,9 +590,9 @@ def _definition_of(target: Any) -> Definition | None:
 
 def _has_own_out(target: Any) -> bool:
     """Whether a call is of a program's operator whose own argument is called `out`."""
-    definition = getattr(getattr(target, "_op", target), "definition", None)
-    schema = getattr(definition, "schema", None)
-    return schema is not None and any(p.name == "out" for p in schema.parameters)
+    operator = getattr(target, "_op", target)
+    parameters = operator.definition.schema.parameters if isinstance(operator, core.Op) else ()
+    return any(p.name == "out" for p in parameters)
 
 
 def _name_dtype(

@@ -21,6 +21,7 @@ from facula.export.dynamic_shapes import enlarged
 from facula.export.exported_program import ExportedProgram
 from facula.export.leaks import warn_of
 from facula.export.tracing import Parts, trace_module
+from facula.export.verifier import TrainingVerifier
 from facula.fx import _pytree as pytree
 from facula.namespaces.random import fork_rng
 
@@ -97,6 +98,7 @@ def export(
         guards=list(parts.env.guards), argument_names=parts.argument_names, example_inputs=(args, kwargs),
         training=mod.training, module_call_graph=parts.calls,
     )  # fmt: skip
+    program._verifiers = [TrainingVerifier]
     log = get_logger("export")
     log.info("exported %s: %d nodes", type(mod).__name__, len(program.graph.nodes))
     log.debug("%s", program)

@@ -20,7 +20,7 @@ from facula.export.module_calls import ModuleCallEntry, ModuleCallSignature
 from facula.export.ranges import Ranges
 from facula.export.signature import ExportGraphSignature
 from facula.export.unlift import unlift
-from facula.export.verifier import Verifier
+from facula.export.verifier import TrainingVerifier, Verifier
 from facula.fx import Graph, GraphModule
 from facula.fx.shape_env import leaf_of, symbols_of
 from facula.lower.table import operator_of
@@ -252,6 +252,7 @@ class ExportedProgram:
         rules = {op: rule for op, rule in table.items() if operator_of(op) is not None}
         made, signature = functional(self._module, self._signature, rules)
         program = self._with(made, signature)
+        program._verifiers = [v for v in self._verifiers if v is not TrainingVerifier] or [Verifier]
         program.ranges = _ranges_of(made, self.ranges)
         program.guards = _guards_of(made, self.ranges)
         return program

@@ -16,7 +16,7 @@ from facula.fx.higher_order.operator import HigherOrderOperator
 from facula.fx.pre_dispatch import writes
 from facula.ops.overloads import OpOverload
 
-__all__ = ["SpecViolationError", "Verifier", "load_verifier"]
+__all__ = ["SpecViolationError", "TrainingVerifier", "Verifier", "load_verifier"]
 
 
 class SpecViolationError(Exception):
@@ -104,13 +104,19 @@ class Verifier:
         known = isinstance(node.target, self.allowed_op_types())
         if not known and node.target not in self.allowed_builtin_ops():
             _refuse("an operator (not an allowed operator type)", node.target)
-        if isinstance(node.target, OpOverload) and writes(node) and self.dialect == "CORE_ATEN":
+        if isinstance(node.target, OpOverload) and writes(node) and self.dialect == "ATEN":
             _refuse("an operator that writes to nothing", node.target)
         self.check_valid_op(node.target)
 
 
+class TrainingVerifier(Verifier):
+    """Checks programs as `export` gives them, which may write to their inputs and buffers."""
+
+    dialect = "TRAINING"
+
+
 #: dialect -> verifier
-_KNOWN: dict[str, type[Verifier]] = {"ATEN": Verifier}
+_KNOWN: dict[str, type[Verifier]] = {"ATEN": Verifier, "TRAINING": TrainingVerifier}
 
 
 def load_verifier(dialect: str) -> type[Verifier]:

@@ -725,6 +725,7 @@ def _define_transposed(space: int) -> None:
         f"int[{space}] output_padding=0, int groups=1, int[{space}] dilation=1) -> Tensor",
         names=(name, f"nn.functional.{name}"),
         out=False,
+        overload="default" if space == 1 else "input",
         autocast="lower",
         quantizers={"script": "layer"},
     )(transposed)

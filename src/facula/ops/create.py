@@ -534,6 +534,8 @@ def _arange(
 @composite(
     f"arange(Number? start=None, Number? end=None, Number step=1, *, {OPTIONS}) -> Tensor",
     names=("arange",),
+    overload="step=start_step, end=start, default",
+    file_arguments={"default.start": "end"},
     out_cast=True,
     out_fills=True,
 )
@@ -687,7 +689,8 @@ def logspace(start, end, steps, base, dtype, layout, device, pin_memory, require
     return finished(F.pow(base, exponents).to(dtype), requires_grad)
 
 
-@composite(f"eye(int n, int? m=None, *, {OPTIONS}) -> Tensor", names=("eye",), out_cast=True)
+@composite(f"eye(int n, int? m=None, *, {OPTIONS}) -> Tensor", names=("eye",), out_cast=True,
+           overload="m=m")  # fmt: skip
 def eye(n, m, dtype, layout, device, pin_memory, requires_grad):
     """A matrix with ones on the diagonal."""
     check_layout("eye", layout)

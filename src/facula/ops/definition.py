@@ -64,6 +64,12 @@ class Definition:
     #: name where the argument `dim` is given, "dim:int=dim, dim=dims" are two rules, of which the first
     #: that holds counts, and a name without `=` is for all other calls
     overload: str | None = None
+    #: the operator's name in PyTorch's files of programs, where it is another: "index.Tensor"
+    file_name: str | None = None
+    #: argument -> its name there; "default.start" is that of one overload, and "*correction" is given by keyword
+    file_arguments: dict[str, str] | None = None
+    #: the arguments that always stand there, though they have a default
+    file_keeps: tuple[str, ...] = ()
     #: of a composite: whether PyTorch's is a Python function, so that graphs of programs show the operators in it
     inlined: bool = False
     #: of such a composite: what graphs of programs show in its place, as a function of its arguments

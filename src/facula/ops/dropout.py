@@ -48,6 +48,8 @@ def _into(self: core.Tensor, result: core.Tensor, inplace: bool) -> Any:
 
 @composite(
     "dropout(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
+    file_arguments={"training": "train"},
+    file_keeps=("p", "training"),
     names=("nn.functional.dropout",),
     out=False,
     elementwise=True,
@@ -195,6 +197,8 @@ def _alpha_dropped(self: Any, shape: Sequence[int], p: float) -> Any:
 
 @composite(
     "alpha_dropout(Tensor input, float p=0.5, bool training=False, bool inplace=False) -> Tensor",
+    file_arguments={"training": "train"},
+    file_keeps=("p", "training"),
     names=("nn.functional.alpha_dropout", "alpha_dropout"),
     out=False,
     elementwise=True,

@@ -305,6 +305,7 @@ def _written_out(equation: str, operands: Sequence[Any]) -> tuple[str, list[Any]
 
 @composite(
     "einsum(any equation, any... operands) -> Tensor",
+    file_arguments={"operands": "tensors"},
     names=("einsum",),
     out=False,
 )

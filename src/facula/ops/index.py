@@ -101,7 +101,11 @@ def index(self, indices):
 
 
 @operator(
-    "_index(Tensor self, Tensor?[] indices) -> Tensor", names=(), out=False, quantized="moves"
+    "_index(Tensor self, Tensor?[] indices) -> Tensor",
+    names=(),
+    out=False,
+    quantized="moves",
+    file_name="index.Tensor",
 )
 class _index:
     """Advanced indexing by integer tensors."""

@@ -60,7 +60,7 @@ def _check_mask(op: str, mask: core.Tensor) -> None:
         )
 
 
-@operator("_nonzero(Tensor self) -> Tensor", names=(), out=False)
+@operator("_nonzero(Tensor self) -> Tensor", names=(), out=False, file_name="nonzero.default")
 class _nonzero:
     """Coordinates of the elements that are not zero."""
 

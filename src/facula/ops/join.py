@@ -372,6 +372,7 @@ def _check_grids(tensors: tuple[Any, ...], indexing: str | None) -> None:
 
 @composite(
     "meshgrid(Tensor[]... tensors, *, str? indexing=None) -> Tensor[]",
+    overload="indexing=indexing",
     names=("meshgrid",),
     out=False,
 )

@@ -386,6 +386,7 @@ def functional_batch_norm(input, running_mean, running_var, weight, bias, traini
     "running_var, bool training, "
     "float momentum, float eps, bool cudnn_enabled=True) -> Tensor",
     names=("batch_norm",),
+    file_keeps=("cudnn_enabled",),
     out=False,
     quantizers={"script": "own"},
 )

@@ -61,6 +61,8 @@ _KINDS: dict[str, Any] = {
     "": lambda value: value is not None,
     "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
     "Tensor": lambda value: isinstance(value, core.Tensor),
+    "bool": lambda value: isinstance(value, bool),
+    "number": lambda value: isinstance(value, (int, float, complex)),
 }
 
 

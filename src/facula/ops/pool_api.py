@@ -60,6 +60,7 @@ def _define_max(n: int) -> None:
 
     @composite(
         f"max_pool{n}d_with_indices{arguments}, bool return_indices=False) -> (Tensor, Tensor)",
+        file_arguments={"input": "self"},
         names=(f"max_pool{n}d_with_indices", f"nn.functional.max_pool{n}d_with_indices"),
         autocast=_POLICY[n],
     )
@@ -69,6 +70,7 @@ def _define_max(n: int) -> None:
 
     @composite(
         f"max_pool{n}d{arguments}, bool return_indices=False) -> Tensor",
+        file_arguments={"input": "self"},
         names=(f"nn.functional.max_pool{n}d", f"max_pool{n}d"),
         autocast=_POLICY[n],
         quantizers=_QUANTIZERS[n],
@@ -140,6 +142,7 @@ def _define_adaptive(n: int) -> None:
     @composite(
         f"adaptive_max_pool{n}d(Tensor input, any output_size, bool return_indices=False) -> "
         f"Tensor",
+        file_arguments={"input": "self"},
         names=(f"nn.functional.adaptive_max_pool{n}d", f"adaptive_max_pool{n}d"),
     )
     def maximum(input, output_size, return_indices):
@@ -164,6 +167,7 @@ def _define_adaptive(n: int) -> None:
 
     @composite(
         f"adaptive_avg_pool{n}d(Tensor input, any output_size) -> Tensor",
+        file_arguments={"input": "self"},
         names=(
             f"nn.functional.adaptive_avg_pool{n}d",
             *((f"adaptive_avg_pool{n}d",) if n == 1 else ()),
@@ -204,6 +208,7 @@ def _define_average(n: int) -> None:
         f"avg_pool{n}d(Tensor input, int[{n}] kernel_size, int[{n}]? stride=None, int[{n}] "
         f"padding=0, bool ceil_mode=False, "
         f"bool count_include_pad=True{divisor}) -> Tensor",
+        file_arguments={"input": "self"},
         names=(f"nn.functional.avg_pool{n}d", *((f"avg_pool{n}d",) if n == 1 else ())),
         autocast=_POLICY[n],
         quantizers=_QUANTIZERS[n],
@@ -243,6 +248,7 @@ def _define_unpool(n: int) -> None:
         f"max_unpool{n}d(Tensor input, Tensor indices, int[{n}] kernel_size, int[{n}]? "
         f"stride=None, int[{n}] padding=0, "
         "int[]? output_size=None) -> Tensor",
+        file_arguments={"input": "self"},
         names=(f"nn.functional.max_unpool{n}d",),
         inlined=n == 1,
         autocast=None if n == 1 else "cpu float32",

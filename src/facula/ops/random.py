@@ -477,6 +477,7 @@ def _bernoulli_for(tensor: core.Tensor, p: core.Tensor, generator: core.Generato
 
 @composite(
     f"bernoulli(Tensor self, any p=None, *, {SOURCE}) -> Tensor",
+    overload="p=p",
     names=("bernoulli", "Tensor.bernoulli"),
     out_cast=True,
 )

@@ -356,6 +356,7 @@ class All:
 # --- variance and standard deviation: the operators take the correction; `unbiased=` is read by the
 # composites
 _SPREAD = "Tensor self, int[1]? dim, float correction, bool keepdim"
+_SPREAD_IN_FILES = {"correction": "*correction", "keepdim": "*keepdim"}
 
 
 def _spread_shape(
@@ -431,7 +432,14 @@ def _deviation_gradient(
     return _variance_gradient(half, self, dim, correction, keepdim)
 
 
-@operator(f"var_correction({_SPREAD}) -> Tensor", names=(), out=False, node="VarBackward0")
+@operator(
+    f"var_correction({_SPREAD}) -> Tensor",
+    names=(),
+    out=False,
+    node="VarBackward0",
+    file_name="var.correction",
+    file_arguments=_SPREAD_IN_FILES,
+)
 class Variance:
     """The variance with `count - correction` degrees of freedom."""
 
@@ -459,6 +467,8 @@ class Variance:
     out=False,
     quantized="same range",
     node="StdBackward0",
+    file_name="std.correction",
+    file_arguments=_SPREAD_IN_FILES,
 )
 class Deviation:
     """The square root of the variance."""
@@ -500,6 +510,8 @@ def _add_mean_gradient(gradient: Any, grad: core.Tensor, self: Any, dim: Any, ke
     names=(),
     out=False,
     node="VarMeanBackward0",
+    file_name="var_mean.correction",
+    file_arguments=_SPREAD_IN_FILES,
 )
 class VarianceMean:
     """Variance and mean from one pass over memory."""
@@ -531,6 +543,8 @@ class VarianceMean:
     names=(),
     out=False,
     node="StdMeanBackward0",
+    file_name="std_mean.correction",
+    file_arguments=_SPREAD_IN_FILES,
 )
 class DeviationMean:
     """Standard deviation and mean from one pass over memory."""
@@ -583,6 +597,7 @@ def _read_spread(
     return (None if dim is None else tuple(dim)), float(correction), keepdim
 
 
+_SPREAD_RULE = "correction=correction, dim:bool=default, dim=dim"
 _READ = "any dim=None, any unbiased=None, bool keepdim=False, *, Number? correction=None"
 
 
@@ -593,7 +608,7 @@ def _complex_variance(self: Any, dim: Any, correction: float, keepdim: bool) -> 
     )
 
 
-@composite(f"var(Tensor self, {_READ}) -> Tensor", out_cast=True)
+@composite(f"var(Tensor self, {_READ}) -> Tensor", overload=_SPREAD_RULE, out_cast=True)
 def var(self, dim, unbiased, keepdim, correction):
     """The variance, over all or over some dimensions, with `count - correction` degrees of freedom
     (1 by default)."""
@@ -603,7 +618,7 @@ def var(self, dim, unbiased, keepdim, correction):
     return F.var_correction(self, dim, correction, keepdim)
 
 
-@composite(f"std(Tensor self, {_READ}) -> Tensor", out_cast=True)
+@composite(f"std(Tensor self, {_READ}) -> Tensor", overload=_SPREAD_RULE, out_cast=True)
 def std(self, dim, unbiased, keepdim, correction):
     """The standard deviation, over all or over some dimensions; arguments as in `var`."""
     dim, correction, keepdim = _read_spread("std", dim, unbiased, keepdim, correction)
@@ -612,7 +627,12 @@ def std(self, dim, unbiased, keepdim, correction):
     return F.std_correction(self, dim, correction, keepdim)
 
 
-@composite(f"var_mean(Tensor self, {_READ}) -> (Tensor, Tensor)", names=("var_mean",), out=False)
+@composite(
+    f"var_mean(Tensor self, {_READ}) -> (Tensor, Tensor)",
+    overload=_SPREAD_RULE,
+    names=("var_mean",),
+    out=False,
+)
 def var_mean(self, dim, unbiased, keepdim, correction):
     """Variance and mean; arguments as in `var`."""
     dim, correction, keepdim = _read_spread("var_mean", dim, unbiased, keepdim, correction)
@@ -621,7 +641,12 @@ def var_mean(self, dim, unbiased, keepdim, correction):
     return tuple(F.var_mean_correction(self, dim, correction, keepdim))
 
 
-@composite(f"std_mean(Tensor self, {_READ}) -> (Tensor, Tensor)", names=("std_mean",), out=False)
+@composite(
+    f"std_mean(Tensor self, {_READ}) -> (Tensor, Tensor)",
+    overload=_SPREAD_RULE,
+    names=("std_mean",),
+    out=False,
+)
 def std_mean(self, dim, unbiased, keepdim, correction):
     """Standard deviation and mean; arguments as in `var`."""
     dim, correction, keepdim = _read_spread("std_mean", dim, unbiased, keepdim, correction)

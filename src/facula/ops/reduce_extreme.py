@@ -217,6 +217,7 @@ def _to_chosen(
 @operator(
     "max_dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
     names=(),
+    file_name="max.dim",
     node="MaxBackward0",
 )
 class MaxDim:
@@ -242,6 +243,7 @@ class MaxDim:
 @operator(
     "min_dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
     names=(),
+    file_name="min.dim",
     node="MinBackward0",
 )
 class MinDim:
@@ -289,6 +291,8 @@ def _extreme(op: str, self: core.Tensor, dim: int | None, keepdim: bool, other: 
 
 @composite(
     "max(Tensor self, any dim=None, bool keepdim=False, *, Tensor? other=None) -> any",
+    overload="dim:Tensor=other, other=other, dim=dim",
+    file_arguments={"other.dim": "other"},
     quantized="moves",
     quantizers={"fx": "shared"},
     node=lambda result, self, dim, keepdim, other: (
@@ -303,6 +307,8 @@ def max_(self, dim, keepdim, other):
 
 @composite(
     "min(Tensor self, any dim=None, bool keepdim=False, *, Tensor? other=None) -> any",
+    overload="dim:Tensor=other, other=other, dim=dim",
+    file_arguments={"other.dim": "other"},
     quantized="moves",
     quantizers={"fx": "shared"},
     node=lambda result, self, dim, keepdim, other: (

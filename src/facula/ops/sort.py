@@ -102,6 +102,7 @@ def _pair(shape: Sequence[int], self: core.Tensor, last: bool = False) -> tuple[
 @operator(
     "sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=None) -> (Tensor "
     "values, Tensor indices)",
+    overload="stable=stable",
     quantized="moves",
     quantizers={"script": "shared"},
 )

@@ -438,6 +438,7 @@ def broadcast_to(self, size):
 @composite(
     "flatten(Tensor self, int start_dim=0, int end_dim=-1) -> Tensor",
     names=("flatten", "Tensor.flatten"),
+    overload="using_ints",
     quantizers={"fx": "shared", "xnnpack": "shared", "x86": "shared"},
 )
 def flatten(self, start_dim, end_dim):

@@ -145,7 +145,8 @@ _NAMES[FUNCTIONS["operator.not_"]] = "torch.sym_not"
 def named(target: Any) -> str:
     """The name of what a node calls."""
     if isinstance(target, OpOverload):
-        return f"torch.ops.{target}"
+        other = None if target._definition is None else target._definition.file_name
+        return f"torch.ops.{target}" if other is None else f"torch.ops.aten.{other}"
     if isinstance(target, HigherOrderOperator):
         return f"torch.ops.higher_order.{target.name()}"
     handler = EXTENSIONS.get(type(target))

@@ -218,24 +218,35 @@ class GraphModuleSerializer:
         schema = target._schema if handler is None else handler.op_schema(target)
         made = []
         positional = 0
+        definition = target._definition if isinstance(target, OpOverload) else None
+        names = {} if definition is None else definition.file_arguments or {}
+        kept = () if definition is None else definition.file_keeps
+        overload = getattr(target, "_overloadname", "")
         for known in schema.arguments:
             if known.name in (kwargs or {}):
                 value, kind = kwargs[known.name], R.ArgumentKind.KEYWORD
             elif not known.kwarg_only and positional < len(args):
                 value, kind = args[positional], R.ArgumentKind.POSITIONAL
                 positional += 1
+            elif known.name in kept:
+                value, kind = known.default_value, R.ArgumentKind.POSITIONAL
             else:
                 continue
-            made.append(
-                R.NamedArgument(known.name, self.arguments.written(value, known.type), kind)
-            )
+            name = names.get(f"{overload}.{known.name}") or names.get(known.name, known.name)
+            kind = R.ArgumentKind.KEYWORD if name.startswith("*") else kind
+            record = self.arguments.written(value, known.type)
+            made.append(R.NamedArgument(name.removeprefix("*"), record, kind))
         # a method of the core has no names for its arguments
         named = {known.name for known in schema.arguments}
         rest = {name: x for name, x in (kwargs or {}).items() if name not in named}
-        return made + self._unnamed_inputs(args[positional:], rest)
+        words = overload.split("_") if definition is None else ()  # `to.dtype(x, float64)`
+        return made + self._unnamed_inputs(args[positional:], rest, words)
 
-    def _unnamed_inputs(self, args: Any, kwargs: Any) -> list[R.NamedArgument]:
-        given = [("", x, R.ArgumentKind.POSITIONAL) for x in args]
+    def _unnamed_inputs(self, args: Any, kwargs: Any, words: Any = ()) -> list[R.NamedArgument]:
+        given = [
+            (words[i] if i < len(words) else "", x, R.ArgumentKind.POSITIONAL)
+            for i, x in enumerate(args)
+        ]
         given += [(name, x, R.ArgumentKind.KEYWORD) for name, x in kwargs.items()]
         return [R.NamedArgument(n, self.arguments.written(x), kind) for n, x, kind in given]
 

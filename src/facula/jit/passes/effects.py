@@ -141,7 +141,7 @@ def fresh(node: Node) -> bool:
 
 def _is_layer(definition: Any) -> bool:
     """Whether an operator computes with weights, or normalises: what it gives is new, though others compute it."""
-    roles = getattr(definition, "quantizers", {})
+    roles = {} if definition is None else definition.quantizers
     return "layer" in roles.values() or roles.get("script") == "own"
 
 

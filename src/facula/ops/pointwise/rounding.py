@@ -42,6 +42,7 @@ def trunc(x):
 
 @pointwise(
     "round(Tensor self, *, int decimals=0) -> Tensor",
+    overload="decimals=decimals",
     out_exact=True,
     names=functions_and_methods("round", special=("round",)),
     dtypes="int float",

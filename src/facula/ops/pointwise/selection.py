@@ -139,7 +139,7 @@ def clamp_max_(self, max):
 
 @pointwise(
     "where(Tensor condition, Operand self, Operand other) -> Tensor",
-    overload="self",
+    overload="self:number=ScalarSelf, other:number=ScalarOther, self",
     names=(),
     compute={"condition": "b8"},
     inplace=False,

@@ -3,6 +3,8 @@
 Takes nothing. Gives: `Verifier`. Keeps true: it holds nothing of its own.
 """
 
-from facula.export.verifier import SpecViolationError, Verifier, load_verifier
+from facula.export.verifier import SpecViolationError, TrainingVerifier, Verifier, load_verifier
 
-__all__ = ["SpecViolationError", "Verifier", "load_verifier"]
+TrainingIRVerifier = TrainingVerifier
+
+__all__ = ["SpecViolationError", "TrainingIRVerifier", "Verifier", "load_verifier"]
