@@ -242,3 +242,10 @@ def test_names_of_shape_types():
 )
 def test_which_types_stand_for_others(wanted, given, fits):
     assert type_matches(wanted, given) is fits
+
+
+def test_a_fused_model_is_a_graph_module_by_name():
+    from facula.fx.experimental.optimization import fuse
+
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)).eval()
+    assert type(fuse(model)).__name__ == "GraphModule"

@@ -149,6 +149,7 @@ def test_keyword_spellings():
     assert [t.shape for t in facula.split(tensor=x, split_size_or_sections=2)] == [(2, 3)] * 2
     assert x.swapaxes(axis0=0, axis1=1).shape == (3, 4)
     assert facula.broadcast_to(x, shape=(2, 4, 3)).shape == (2, 4, 3)
+    assert x.broadcast_to(2, 4, 3).shape == x.broadcast_to((2, 4, 3)).shape == (2, 4, 3)
     assert F.one_hot(tensor=facula.tensor([1])).tolist() == [[0, 1]]
     with pytest.raises(TypeError, match="unexpected keyword argument 'shapes'"):
         facula.broadcast_to(x, shapes=(2,))

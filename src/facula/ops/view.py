@@ -429,7 +429,7 @@ def expand_as(self, other):
     return self.expand(other.shape)
 
 
-@composite("broadcast_to(Tensor self, int[] size) -> Tensor", keyword_aliases={"shape": "size"})
+@composite("broadcast_to(Tensor self, int[]... size) -> Tensor", keyword_aliases={"shape": "size"})
 def broadcast_to(self, size):
     """Expand to a shape."""
     return self.expand(size)

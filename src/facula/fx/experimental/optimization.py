@@ -79,7 +79,7 @@ def fuse(model: nn.Module, inplace: bool = False, no_trace: bool = False) -> nn.
             replace_node_module(source, modules, fusion(modules[str(source.target)], norm))
             node.replace_all_uses_with(source)
             traced.graph.erase_node(node)
-    made = GraphModule(traced, traced.graph, type(model).__name__)
+    made = GraphModule(traced, traced.graph)
     made.delete_all_unused_submodules()
     return made
 
