@@ -22,7 +22,7 @@ _OF_OFFSETS: weakref.WeakValueDictionary[int, Ragged] = weakref.WeakValueDiction
 
 
 class Ragged:
-    """The lengths of entries, with an identity; equal where the lengths are, as compiled programs compare them."""
+    """The lengths of entries, with an identity."""
 
     def __init__(self, lengths: tuple[int, ...]) -> None:
         self.lengths = lengths
@@ -30,12 +30,6 @@ class Ragged:
         #: the size as `shape` shows it
         self.size = NestedInt(self, 1)
         self._offsets: Any = None
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Ragged) and self.lengths == other.lengths
-
-    def __hash__(self) -> int:
-        return hash(self.lengths)
 
     def offsets(self) -> core.Tensor:
         """Where entries begin, and the end of the last one; one tensor for all who ask."""

@@ -88,17 +88,12 @@ class NestedTensor(Tensor):
 
     def __tensor_flatten__(self) -> tuple[list[str], Any]:
         """The names of the tensors that it is made of, and what else makes it."""
-        sizes = self._ragged() if self._form is core.jagged else None
-        return ["_values"], (self._shapes, self._form, self._ragged_idx, sizes)
+        return ["_values"], (self._shapes, self._form, self._ragged_idx)
 
     @staticmethod
     def __tensor_unflatten__(parts: Any, context: Any, size: object, stride: object) -> Any:
         """The tensor of these parts."""
-        *geometry, sizes = context
-        made = NestedTensor.make(parts["_values"], *geometry)
-        if sizes is not None:
-            made._lengths_of_entries = sizes
-        return made
+        return NestedTensor.make(parts["_values"], *context)
 
     @property
     def _is_packed(self) -> bool:
