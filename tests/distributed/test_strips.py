@@ -12,7 +12,7 @@ import pytest
 import facula
 from facula import distributed as dist
 from facula import nn
-from facula.distributed.fsdp import fully_shard
+from facula.distributed.fsdp import fully_shard, leaf
 from facula.distributed.strips import Strip
 from facula.distributed.tensor import Replicate, Shard, distribute_tensor, dtensor
 
@@ -147,8 +147,9 @@ def resident() -> int:
         return int(file.read().split()[1]) * mmap.PAGESIZE
 
 
-def test_whole_parameters_leave_memory_between_uses(mesh: Any):
+def test_whole_parameters_leave_memory_between_uses(mesh: Any, monkeypatch: pytest.MonkeyPatch):
     """Their storages were empty, and their memory stayed."""
+    monkeypatch.setattr(leaf, "IDLE", 0)
     side = 3000  # 36 MB
     model = fully_shard(nn.Linear(side, side), mesh=mesh, reshard_after_forward=True)
     want = model.weight.to_local().detach().clone()
@@ -162,3 +163,25 @@ def test_whole_parameters_leave_memory_between_uses(mesh: Any):
     x = facula.ones(1, side)
     y = model(x).detach()[0, :5].numpy()
     np.testing.assert_allclose(y, want[:5].numpy().sum(1) + bias[:5].numpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_whole_parameters_between_uses_keep_so_much_memory_and_no_more(
+    mesh: Any, monkeypatch: pytest.MonkeyPatch
+):
+    gave: list[int] = []
+    whole = leaf.give_back
+    monkeypatch.setattr(leaf, "give_back", lambda t: gave.append(t.numel()) or whole(t))
+    monkeypatch.setattr(leaf, "IDLE", leaf._IDLE.bytes + 4 * 500)
+    before = leaf._IDLE.bytes
+    forms = [leaf.Leaf([], (100 * n,), facula.float32, False) for n in (1, 2, 3)]
+    assert gave == [100] and leaf._IDLE.bytes == before + 4 * 500
+    forms[1].take().fill_(2.0)
+    assert leaf._IDLE.bytes == before + 4 * 300
+    forms[0].take()
+    forms[0].free()
+    forms[0].free()  # nothing more
+    assert gave == [100] and leaf._IDLE.bytes == before + 4 * 400
+    forms[1].free()
+    assert gave == [100, 300] and leaf._IDLE.bytes == before + 4 * 300
+    del forms
+    assert leaf._IDLE.bytes == before

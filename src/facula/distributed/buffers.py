@@ -15,8 +15,6 @@ from facula.core.errors import fail
 
 Tensor = core.Tensor
 
-#: bytes from which memory that comes back is given to the system: below, to have it again costs more than it is worth
-_WORTH = 1 << 20
 #: bytes of a page, and what `madvise` is told: the contents are of no use
 _PAGE, _DONT_NEED = mmap.PAGESIZE, mmap.MADV_DONTNEED
 _advise = ctypes.CDLL(None, use_errno=True).madvise
@@ -77,13 +75,10 @@ def tensor_of(payload: Any, like: Tensor) -> Tensor:
 
 
 def give_back(t: Tensor) -> None:
-    """Empty a tensor's storage, and give its pages to the system. The address stays reserved, so that tensors on the
-    storage need not be looked for; its elements are lost."""
-    storage = t.untyped_storage()
-    size = storage.nbytes()
-    storage.resize_(0)
-    if size < _WORTH:
-        return
-    start = core.address_of(storage)
+    """Give the pages of an empty storage to the system. The address stays reserved, so that tensors on the storage
+    need not be looked for; its elements are lost."""
+    start = core.address_of(t.untyped_storage())
+    size = t.numel() * t.element_size()
     first, last = -(-start // _PAGE) * _PAGE, (start + size) // _PAGE * _PAGE
-    _advise(first, last - first, _DONT_NEED)
+    if first < last:
+        _advise(first, last - first, _DONT_NEED)

@@ -7,6 +7,8 @@ kept for a backward pass, find the same elements when it is back.
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +19,42 @@ __all__ = ["Leaf", "Place"]
 
 #: a module, and the name of a parameter of it
 Place = tuple[nn.Module, str]
+
+
+#: bytes that whole forms between uses may keep in memory: to have pages again takes the system longer than to fill them
+IDLE = 256 << 20
+
+
+class _Idle:
+    """Whole forms between uses that still have their memory; who was used longest ago gives it back first."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.lock = threading.RLock()  # threads may stand for ranks; forms die at any time
+        self.sizes: dict[weakref.ref[Leaf], int] = {}
+
+    def add(self, leaf: Leaf) -> None:
+        """A form is not in use."""
+        with self.lock:
+            self.sizes[weakref.ref(leaf, self._forget)] = leaf.bytes
+            self.bytes += leaf.bytes
+            while self.bytes > IDLE:
+                oldest = next(iter(self.sizes))
+                found = oldest()
+                self._forget(oldest)
+                if found is not None:
+                    give_back(found.tensor)
+
+    def remove(self, leaf: Leaf) -> None:
+        """A form is in use."""
+        self._forget(weakref.ref(leaf))
+
+    def _forget(self, key: weakref.ref[Leaf]) -> None:
+        with self.lock:
+            self.bytes -= self.sizes.pop(key, 0)
+
+
+_IDLE = _Idle()
 
 
 class Leaf:
@@ -39,12 +77,15 @@ class Leaf:
         storage = self.tensor.untyped_storage()
         if not self.tensor.is_meta and storage.nbytes() != self.bytes:
             storage.resize_(self.bytes)
+            _IDLE.remove(self)
         return self.tensor
 
     def free(self) -> None:
         """Give the memory back."""
-        if not self.tensor.is_meta:
-            give_back(self.tensor)
+        storage = self.tensor.untyped_storage()
+        if not self.tensor.is_meta and storage.nbytes():
+            storage.resize_(0)
+            _IDLE.add(self)
 
     def install(self, parameter: Any) -> None:
         """Put a parameter where this one stands."""
