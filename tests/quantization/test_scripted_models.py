@@ -263,6 +263,31 @@ def test_norms_behind_what_has_no_place_for_a_bias_stay():
         assert float((folded(x) - model(x)).abs().max()) < 1e-5
 
 
+def test_layers_that_look_at_their_mode_and_sizes():
+    """As PyTorch's files have them: the norm asks for dimensions and for its mode, relu for a flag."""
+
+    class Norm(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight, self.bias = nn.Parameter(facula.rand(3)), nn.Parameter(facula.rand(3))
+            self.register_buffer("mean", facula.rand(3))
+            self.register_buffer("variance", facula.rand(3) + 1)
+
+        def forward(self, x):
+            if x.dim() != 4:
+                raise ValueError("four dimensions")
+            mean = self.mean if not self.training else None
+            variance = self.variance if not self.training else None
+            return F.batch_norm(x, mean, variance, self.weight, self.bias, self.training, 0.1, 1e-5)
+
+    facula.manual_seed(10)
+    model, x = nn.Sequential(nn.Conv2d(2, 3, 1), Norm()).eval(), facula.randn(1, 2, 4, 4)
+    folded = fuse_conv_bn_jit(facula.jit.script(model))
+    kinds_ = [n.kind() for n in folded.inlined_graph.all_nodes()]
+    assert not any("batch_norm" in kind for kind in kinds_)
+    assert float((folded(x) - model(x)).abs().max()) < 1e-5
+
+
 def test_what_reads_sums_of_bytes_is_saved():
     facula.manual_seed(9)
     model, x = Sums("sum"), facula.randn(2, 2, 3, 3)

@@ -6,12 +6,19 @@ each node belongs to, and where each value stands outermost. Keeps true: the mod
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from facula.jit.ir import Graph, Node, Value
+from facula import core
+from facula.jit.ir import Block, Graph, Node, Value
+from facula.jit.node_operators import function_of
 from facula.jit.passes.inlining import UNKNOWN, _Copy
 
 __all__ = ["Flat", "Origin"]
+
+
+#: questions about what is known, which have no effects
+_QUESTIONS = ("aten::__not__", "aten::__is__", "aten::__isnot__", "aten::__and__", "aten::__or__")
 
 
 class Origin(NamedTuple):
@@ -54,9 +61,46 @@ class Flat(_Copy):
         if known is None or depth < known.depth:
             self.origins[new] = Origin(depth, *self.frames[-1], old)
 
+    def nodes(self, block: Block) -> None:
+        """Copies of all nodes; of branches that are decided, those of the side that is taken."""
+        for node in block.nodes_:
+            side = self._side(node) if node.kind_ == "prim::If" else None
+            if side is None:
+                one: Any = SimpleNamespace(nodes_=[node])
+                super().nodes(one)
+                continue
+            self.nodes(side)
+            for out, value in zip(node.outputs_, side.results, strict=True):
+                self.values[out] = self.values[value]
+                self._note(self.values[out], out)
+
+    def _side(self, node: Node) -> Block | None:
+        """The side of a branch that is taken in evaluation; None where that is not known."""
+        known, value = self._decided(self.values[node.inputs_[0]])
+        return node.blocks_[0 if value else 1] if known else None
+
+    def _decided(self, value: Value) -> tuple[bool, Any]:
+        """Whether a value is known before the graph runs, and which: of constants, of what is None, of `training`."""
+        node = value.node
+        if node.kind_ == "prim::Constant":
+            return True, node.attributes.get("value")
+        if node.kind_ == "prim::GetAttr":
+            found = self.objects.get(value, UNKNOWN)
+            plain = node.attributes["name"] == "training" or found is None
+            return plain or isinstance(found, core.Tensor), found
+        if node.kind_ not in _QUESTIONS:
+            return False, None
+        given = [self._decided(v) for v in node.inputs_]
+        if not all(known for known, _ in given):
+            return False, None
+        function = function_of(node)
+        return (False, None) if function is None else (True, function(*[v for _, v in given]))
+
     def _node(self, node: Node) -> Node:
         made = super()._node(node)
         self.owners[made], self.units[made] = self.frames[-1]
+        if node.kind_ == "prim::unchecked_cast" and made.inputs_[0] in self.objects:
+            self.objects[made.outputs_[0]] = self.objects[made.inputs_[0]]
         for old, new in zip(node.outputs_, made.outputs_, strict=True):
             self._note(new, old)
         return made
@@ -73,6 +117,8 @@ class Flat(_Copy):
     def attribute(self, value: Value) -> tuple[Any, str] | None:
         """The module and the name of the attribute that a value is; None of other values."""
         node = value.node
+        while node.kind_ == "prim::unchecked_cast":
+            node = node.inputs_[0].node
         if node.kind_ != "prim::GetAttr" or node.inputs_[0] not in self.objects:
             return None
         return self.objects[node.inputs_[0]], node.attributes["name"]

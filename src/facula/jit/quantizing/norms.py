@@ -94,7 +94,7 @@ def _pairs(module: Any) -> list[_Pair]:
             continue
         place = flat.attribute(roles.arguments(node)["weight"])
         weights.append(None if place is None else (id(place[0]), place[1]))
-        readers = uses.get(node.outputs_[0], [])
+        readers = [n for n in uses.get(node.outputs_[0], []) if n.kind_ not in roles.SIZES]
         single = len(readers) == 1 and node.outputs_[0] not in given
         if single and "conv" in roles.name_of(node) and roles.name_of(readers[0]) == "batch_norm":
             pair = _Pair(flat, node, readers[0])

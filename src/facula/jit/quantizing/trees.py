@@ -60,6 +60,10 @@ def retyped(graph: Graph, kind: T.ClassType) -> None:
             )
             if found is not None:
                 node.outputs_[0].type = found
+        elif node.kind_ == "prim::unchecked_cast" and isinstance(
+            node.outputs_[0].type, T.ClassType
+        ):
+            node.outputs_[0].type = node.inputs_[0].type
 
 
 def copied(graph: Graph) -> tuple[Graph, dict[Value, Value]]:
