@@ -3,6 +3,7 @@
 import math
 import statistics
 
+import numpy as np
 import pytest
 
 import facula
@@ -74,3 +75,15 @@ def test_a_kept_call_sees_new_values():
     for size in (1.0, 1.0, 1.0, 1e30, 1.0, 1e-30, 1.0):
         x = facula.tensor([1.0, -1.0]) * size
         assert x.std(correction=0).item() == pytest.approx(size, rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [facula.float64, facula.complex128])
+@pytest.mark.parametrize("name", ["std", "std_mean"])
+def test_equal_numbers_have_deviations_without_a_gradient(name, dtype):
+    x = facula.tensor([[2, 2, 2], [1, 2, 4]], dtype=dtype, requires_grad=True)
+    found = getattr(facula, name)(x, 1)
+    deviation = found if name == "std" else found[0]
+    assert np.allclose(deviation.detach().numpy(), [0, np.std([1, 2, 4], ddof=1)])
+    deviation.sum().backward()
+    rest = (np.array([1, 2, 4]) - 7 / 3) / (2 * np.std([1, 2, 4], ddof=1))
+    assert np.allclose(x.grad.numpy(), [[0, 0, 0], rest])

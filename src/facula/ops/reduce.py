@@ -608,6 +608,12 @@ def _complex_variance(self: Any, dim: Any, correction: float, keepdim: bool) -> 
     )
 
 
+def _root(variance: Any) -> Any:
+    """The square root; equal numbers, whose variance is 0, get no gradient."""
+    none = variance == 0
+    return F._where(none, variance.detach(), F._where(none, 1.0, variance).sqrt())
+
+
 @composite(f"var(Tensor self, {_READ}) -> Tensor", overload=_SPREAD_RULE, out_cast=True)
 def var(self, dim, unbiased, keepdim, correction):
     """The variance, over all or over some dimensions, with `count - correction` degrees of freedom
@@ -623,7 +629,7 @@ def std(self, dim, unbiased, keepdim, correction):
     """The standard deviation, over all or over some dimensions; arguments as in `var`."""
     dim, correction, keepdim = _read_spread("std", dim, unbiased, keepdim, correction)
     if self.dtype.is_complex:
-        return _complex_variance(self, dim, correction, keepdim).sqrt()
+        return _root(_complex_variance(self, dim, correction, keepdim))
     return F.std_correction(self, dim, correction, keepdim)
 
 
@@ -652,7 +658,7 @@ def std_mean(self, dim, unbiased, keepdim, correction):
     dim, correction, keepdim = _read_spread("std_mean", dim, unbiased, keepdim, correction)
     if self.dtype.is_complex:
         variance = _complex_variance(self, dim, correction, keepdim)
-        return variance.sqrt(), self.mean(dim, keepdim)
+        return _root(variance), self.mean(dim, keepdim)
     return tuple(F.std_mean_correction(self, dim, correction, keepdim))
 
 
