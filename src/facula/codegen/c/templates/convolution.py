@@ -117,7 +117,7 @@ static int multiply_images(const geometry *g, gather *k, const fk_runtime *rt)
     if (winograd_wins(g, k->from, k->to, k->n, volume(k->dest))) {
         winograd w = {k->n, k->from, k->to, k->source[1], k->source[2], k->dest[1], k->dest[2],
                       k->backward ? 2 - g->pad[1] : g->pad[1], k->backward ? 2 - g->pad[2] : g->pad[2],
-                      k->x, NULL, k->out, k->plain};
+                      k->x, NULL, k->out, k->plain && !k->out.in_place};
         if (g->packed) w.weights = k->weights;
         return run_winograd(&w, k->weights, rt);
     }
@@ -165,7 +165,8 @@ static int gather_images(const image_format *f, const geometry *g, int backward,
         k.out = (output){.finish = f->finish, .c = dest, .bias = bias, .alpha = 1, .epilogue = g->epilogue,
                          .residual = g->residual ? g->residual - dest : 0, .size = f->size};
         const int sums_only = !bias && !g->epilogue.map && !g->residual;
-        k.plain = f->same && sums_only;
+        k.out.in_place = f->same && !sums_only && worth_in_place(k.to);
+        k.plain = f->same && sums_only || k.out.in_place;
         k.converts = CONVERTS && f->size == sizeof(result_t) && sums_only;
         if (!dest_last) {
             k.out = (output){.finish = sums_finish, .c = (char *)sums, .alpha = 1, .size = sizeof(acc_t)};

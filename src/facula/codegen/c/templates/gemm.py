@@ -344,8 +344,10 @@ static int run_product(const format *f, char *const *p, const int64_t *n, acc_t 
     g.conjugate = n[12] >> 8 & 3, g.packed = n[12] >> 10 & 1;
     const int by_row = n[12] >> 13 & 1;
     if (by_row) g.out.bias = NULL;
-    const int sums = alpha == 1 && !g.out.bias && !map.map && !g.out.residual && !f->signed_a;
-    g.plain = f->same && sums && (beta == 0 || beta == 1);
+    const int unscaled = alpha == 1 && !f->signed_a;
+    const int sums = unscaled && !g.out.bias && !map.map && !g.out.residual;
+    g.out.in_place = f->same && unscaled && !sums && beta == 0 && worth_in_place(g.n);
+    g.plain = f->same && sums && (beta == 0 || beta == 1) || g.out.in_place;
     g.converts = CONVERTS && f->c_size == sizeof(result_t) && sums && beta == 0;
     if (g.k == 1 * f->reals) g.a_column = g.b_row = 1; /* a stride that is never taken */
     if (g.n == 1 * f->reals && g.b_column != 1) g.b_column = MAX(g.k, 2);

@@ -192,9 +192,9 @@ INLINE void taps_inside(const padded *x, int d, long at, long *begin, long *end)
     *end = at < x->size[d] ? MIN(x->kernel[d], (x->size[d] - 1 - at) / x->dilation[d] + 1) : 0;
 }
 
-/* sums of `count` neighbouring pixels of a block of channels, over a rectangle of taps */
+/* sums of `count` neighbouring pixels of a block of channels, over a rectangle of taps, plus a bias */
 INLINE void in_place_pixels(const int count, const padded *x, const acc_t *image, long pixel, long y, long o,
-                            const long *ky, const long *kx, const acc_t *weights, acc_t *to, long apart)
+                            const long *ky, const long *kx, const acc_t *weights, acc_t *to)
 {
     lanes_of sum[IN_PLACE_PIXELS];
     const long step = x->step[2] * pixel;
@@ -209,7 +209,11 @@ INLINE void in_place_pixels(const int count, const padded *x, const acc_t *image
             UNROLL for (int i = 0; i < count; i++) add_product(&sum[i], load_lanes(p + i * step), wv);
         }
     }
-    UNROLL for (int i = 0; i < count; i++) store_lanes(to + i * apart, sum[i]);
+    const lanes_of bias = load_lanes(weights + x->kernel[1] * x->kernel[2] * LANES);
+    UNROLL for (int i = 0; i < count; i++) {
+        UNROLL for (int v = 0; v < LANE_VECS; v++) sum[i].v[v] += bias.v[v];
+        store_lanes(to + i * pixel, sum[i]);
+    }
 }
 
 /* [block][taps + 1][LANES]: weights, then the bias.  The last block of a row of channels ends with it. */
@@ -236,8 +240,7 @@ static void in_place_unit(void *context, long unit, char *scratch)
     const long begin = part * IN_PLACE_BLOCKS * LANES;
     const long end = part == j->parts - 1 ? j->channels : begin + IN_PLACE_BLOCKS * LANES;
     const long pixel = j->channels, count = end - begin, taps = volume(x->kernel);
-    acc_t *weights = carve(&scratch, IN_PLACE_MOST * (taps + 1) * LANES * sizeof(acc_t));
-    acc_t *results = (acc_t *)scratch;
+    acc_t *weights = (acc_t *)scratch;
     const acc_t *image = (const acc_t *)j->source + n * volume(x->size) * pixel + begin;
     acc_t *dest = (acc_t *)j->dest + n * volume(x->dest) * pixel + begin;
     in_place_weights(j, begin, end, weights);
@@ -246,6 +249,7 @@ static void in_place_unit(void *context, long unit, char *scratch)
     const long reach = x->size[2] - 1 - (x->kernel[2] - 1) * x->dilation[2] + x->before[2];
     const long high = reach < 0 ? 0 : MIN(x->dest[2], reach / x->step[2] + 1);
     for (long y = first; y < last; y++) {
+        acc_t *row = dest + y * x->dest[2] * pixel;
         long ky[2], kx[2];
         taps_inside(x, 1, y * x->step[1] - x->before[1], &ky[0], &ky[1]);
         for (long o = 0, pixels; o < x->dest[2]; o += pixels) {
@@ -256,19 +260,16 @@ static void in_place_unit(void *context, long unit, char *scratch)
             const acc_t *w = weights;
             for (long at = 0; at < count; at += LANES, w += (taps + 1) * LANES) {
                 const long c0 = MIN(at, count - LANES);
+                acc_t *to = row + o * pixel + c0;
                 if (inside)
-                    in_place_pixels(IN_PLACE_PIXELS, x, image + c0, pixel, y, o, ky, kx, w, results + c0, count);
+                    in_place_pixels(IN_PLACE_PIXELS, x, image + c0, pixel, y, o, ky, kx, w, to);
                 else
-                    in_place_pixels(1, x, image + c0, pixel, y, o, ky, kx, w, results + c0, count);
-                if (j->bias)
-                    for (long i = 0; i < pixels; i++)
-                        for (long c = 0; c < LANES; c++) results[i * count + c0 + c] += w[taps * LANES + c];
+                    in_place_pixels(1, x, image + c0, pixel, y, o, ky, kx, w, to);
             }
-            if (j->epilogue.map) map_row(&j->epilogue, results, pixels * count);
-            acc_t *to = dest + (y * x->dest[2] + o) * pixel;
-            for (long i = 0; i < pixels; i++)
-                memcpy(to + i * pixel, results + i * count, count * sizeof(acc_t));
         }
+        if (j->epilogue.map && count == pixel) map_row(&j->epilogue, row, x->dest[2] * pixel);
+        else if (j->epilogue.map)
+            for (long o = 0; o < x->dest[2]; o++) map_row(&j->epilogue, row + o * pixel, count);
     }
 }
 
@@ -277,8 +278,7 @@ NOINLINE int in_place_depthwise(depthwise_job *j, int parallel, const fk_runtime
     const long taps = volume(j->x.kernel);
     j->parts = MAX(1, j->channels / LANES / IN_PLACE_BLOCKS);
     j->band = CEIL(j->x.dest[1], IN_PLACE_BANDS), j->bands = CEIL(j->x.dest[1], j->band);
-    const long bytes = PIECE(IN_PLACE_MOST * (taps + 1) * LANES * sizeof(acc_t))
-                       + IN_PLACE_PIXELS * IN_PLACE_MOST * LANES * sizeof(acc_t);
+    const long bytes = IN_PLACE_MOST * (taps + 1) * LANES * sizeof(acc_t);
     return launch(in_place_unit, j, j->n * j->parts * j->bands, bytes, parallel, rt);
 }
 """

@@ -19,15 +19,6 @@ RESULTS = {
     "i64": ("int64_t", "y", "x"),
 }
 
-MAP = r"""
-/* the elementwise function of an epilogue, on a row in place */
-INLINE void map_row(const epilogue *t, acc_t *row, long count)
-{
-    char *p[] = {(char *)row, (char *)row};
-    t->map(p, t->scalars, count);
-}
-"""
-
 FINISH = r"""
 /* elements as values of the accumulator's dtype */
 static void $S_values(const char *from, long count, acc_t *to)
@@ -92,8 +83,8 @@ NOINLINE void $S_finish(const output *o, acc_t *sums, long stride, long rows, lo
 
 
 def epilogue_text(kind: Kind) -> str:
-    """The hook for elementwise functions and the finishing functions of a kind."""
-    parts = [MAP]
+    """The finishing functions of a kind."""
+    parts = []
     results = {
         "f32": ("f32", "f16", "bf16"),
         "f64": ("f64",),

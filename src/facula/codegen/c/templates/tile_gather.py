@@ -89,7 +89,7 @@ static void gather_class(const gather *g, const axis_class *const *c, long group
     j.keeps = g->pass_taps < g->taps, j.finishes = pass + g->pass_taps >= g->taps, j.out = &out;
     if (g->plain) j.direct = (acc_t *)out.c;
     if (g->converts && !j.keeps) j.converted = out.c;
-    if (g->plain && pass && !n_segments) return;
+    if (g->plain && pass && !n_segments && !(out.in_place && j.finishes)) return;
     cursor_seek(&w, low);
     block(&j, &w, high - low, row);
 }
@@ -120,6 +120,16 @@ static void gather_unit(void *context, long unit, char *scratch)
     }
 }
 
+/* Threads for which there are too few pixels take panels, where each gets two, or fewer pixels. */
+INLINE void share_few_pixels(gather *g, long threads)
+{
+    const long units = MIN(CEIL(threads, g->groups), g->panels / 2);
+    if (units > g->panel_units)
+        g->group_panels = CEIL(g->panels, units), g->panel_units = CEIL(g->panels, g->group_panels);
+    const long others = g->groups * g->panel_units;
+    if (others < threads) g->chunks = MAX(g->chunks, MIN(CEIL(threads, others), g->pixels / (2 * MR)));
+}
+
 NOINLINE void plan_gather(gather *g, long threads)
 {
     const long panel_bytes = g->taps * g->from * NR * sizeof(word);
@@ -130,9 +140,10 @@ NOINLINE void plan_gather(gather *g, long threads)
     if (g->pass_taps < g->taps) g->group_panels = 1;
     g->group_panels = CEIL(g->panels, CEIL(g->panels, g->group_panels));
     g->panel_units = CEIL(g->panels, g->group_panels);
-    const long others = g->groups * g->panel_units;
+    long others = g->groups * g->panel_units;
     const long wanted = threads == 1 ? 1 : CEIL(4 * threads, others); /* speed only */
     g->chunks = MAX(1, MIN(wanted, g->pixels / GATHER_ROWS));
+    if (g->chunks * others < threads) share_few_pixels(g, threads), others = g->groups * g->panel_units; /* speed only */
     if (g->pass_taps < g->taps || others > 1) g->chunks = MAX(g->chunks, CEIL(g->pixels, 1536));
     if (g->chunks * others % threads && g->chunks * others < 8 * threads) /* speed only */
         while (g->chunks * others % threads && g->chunks < g->pixels / GATHER_ROWS) g->chunks++; /* speed only */

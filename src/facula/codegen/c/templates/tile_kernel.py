@@ -11,19 +11,26 @@ from facula.codegen.c.templates.tile_kind import Kind
 __all__ = ["kernel_text"]
 
 MICRO = r"""
+#define TALL (2 * MR) /* rows of a tile that is at most half as wide, in as many registers */
 enum store { STORE, ACCUMULATE, CONVERT }; /* CONVERT: C holds results, not sums */
 /* a_offset and length count words, b_offset counts rows of B */
 typedef struct { long a_offset, b_offset, length; } segment;
 
+/* added to the sums of a tile as they are stored */
+typedef struct {
+    const acc_t *bias; /* of the tile's columns, or NULL */
+    long residual;     /* elements from one of C to the one that is added to it; 0: nothing is */
+} addition;
+
 /* C[r][0:vecs * VECTOR] (+)= start[r] + sum over segments, k < length: A[r][a_offset + k] *
  * B[b_offset + k].  a_stride: words between two values of A along k;  b_stride: words between two
- * rows of B;  start may be NULL. */
+ * rows of B;  start and add may be NULL. */
 INLINE void tile(const int rows, const int vecs, const word *a, const long *a_row,
                  const long a_stride, const segment *segments, long n_segments, const word *b,
                  const long b_stride, acc_t *c, const long *c_row, enum store store,
-                 const acc_t *start)
+                 const acc_t *start, const addition *add)
 {
-    acc_vec sums[MR][VECS];
+    acc_vec sums[TALL][VECS];
     UNROLL for (int r = 0; r < rows; r++)
         UNROLL for (int v = 0; v < vecs; v++) sums[r][v] = (acc_vec){0};
     if (start)
@@ -36,7 +43,7 @@ INLINE void tile(const int rows, const int vecs, const word *a, const long *a_ro
                 __builtin_prefetch(c + c_row[r] + v * VECTOR, 1, 3);
     for (long s = 0; s < n_segments; s++) {
         const word *bk = b + segments[s].b_offset * b_stride;
-        const word *ak[MR];
+        const word *ak[TALL];
         UNROLL for (int r = 0; r < rows; r++)
             ak[r] = a + a_row[r] + segments[s].a_offset;
         const long length = segments[s].length;
@@ -64,6 +71,15 @@ INLINE void tile(const int rows, const int vecs, const word *a, const long *a_ro
         UNROLL for (int r = 0; r < rows; r++)
             UNROLL for (int v = 0; v < vecs; v++)
                 sums[r][v] += *(acc_vec *)(c + c_row[r] + v * VECTOR);
+    if (add && add->bias)
+        UNROLL for (int v = 0; v < vecs; v++) {
+            const acc_vec bias = *(const acc_vec *)(add->bias + v * VECTOR);
+            UNROLL for (int r = 0; r < rows; r++) sums[r][v] += bias;
+        }
+    if (add && add->residual)
+        UNROLL for (int r = 0; r < rows; r++)
+            UNROLL for (int v = 0; v < vecs; v++)
+                sums[r][v] += *(const acc_vec *)(c + c_row[r] + add->residual + v * VECTOR);
     UNROLL for (int r = 0; r < rows; r++)
         UNROLL for (int v = 0; v < vecs; v++)
             *(acc_vec *)(c + c_row[r] + v * VECTOR) = sums[r][v];
@@ -72,16 +88,16 @@ INLINE void tile(const int rows, const int vecs, const word *a, const long *a_ro
 #define TILE_ARGUMENTS                                                                            \
     const word *a, const long *a_row, long a_stride, const segment *segments, long n_segments,    \
         const word *b, long b_stride, acc_t *c, const long *c_row, enum store store,              \
-        const acc_t *start
+        const acc_t *start, const addition *add
 typedef void tile_function(TILE_ARGUMENTS);
 #define TILE(R, V)                                                                                \
     NOINLINE void tile_##R##x##V(TILE_ARGUMENTS)                                                  \
     {                                                                                             \
         if (a_stride == 1 && b_stride == NR)                                                      \
-            tile(R, V, a, a_row, 1, segments, n_segments, b, NR, c, c_row, store, start);         \
+            tile(R, V, a, a_row, 1, segments, n_segments, b, NR, c, c_row, store, start, add);    \
         else                                                                                      \
             tile(R, V, a, a_row, a_stride, segments, n_segments, b, b_stride, c, c_row, store,    \
-                 start);                                                                          \
+                 start, add);                                                                     \
     }
 """
 
@@ -131,7 +147,40 @@ typedef struct output {
     epilogue epilogue;
     long residual; /* bytes from an element of C to the one that is added to it; 0: nothing is */
     long size; /* bytes of an element of C */
+    int in_place; /* C takes the sums themselves, and only bias, residual and map are left to do */
 } output;
+
+INLINE void map_row(const epilogue *t, acc_t *row, long count)
+{
+    char *p[] = {(char *)row, (char *)row};
+    t->map(p, t->scalars, count);
+}
+
+/* Rows of sums in C, which has their dtype, become results where they lie.  Columns before `added`
+ * have their bias and residual already. */
+NOINLINE void finish_in_place(const output *o, long rows, long first, long added, long last,
+                              const long *c_row)
+{
+    const acc_t *bias = (const acc_t *)o->bias;
+    for (long r = 0; r < rows && added < last; r++) {
+        acc_t *c = (acc_t *)o->c + c_row[r];
+        const acc_t *more = (const acc_t *)((const char *)c + o->residual);
+        for (long j = added; j < last && bias; j++) c[j] += bias[j];
+        for (long j = added; j < last && o->residual; j++) c[j] += more[j];
+    }
+    if (!o->epilogue.map) return;
+    const long width = last - first;
+    acc_t *c = (acc_t *)o->c + first;
+    int together = 1; /* rows that follow each other are mapped at once */
+    for (long r = 1; r < rows; r++) together &= c_row[r] == c_row[r - 1] + width;
+    if (together) map_row(&o->epilogue, c + c_row[0], rows * width);
+    else
+        for (long r = 0; r < rows; r++) map_row(&o->epilogue, c + c_row[r], width);
+}
+
+/* Whether sums of `columns` columns are worth making in C: single vectors that are not full go
+ * through scratch in any case. */
+INLINE int worth_in_place(long columns) { return columns % VECTOR == 0 || columns > NR; }
 
 enum a_mode { A_IN_PLACE, A_ROWS, A_COLUMNS };
 /* `span` words of each row of A are copied (A_ROWS), or transposed for a few tiles at a time
@@ -216,11 +265,12 @@ INLINE void fetch_results(const output *o, const long *c_row, long rows, long fi
 NOINLINE void block(const job *j, cursor *w, long count, long row)
 {
     if (count <= 0) return;
-    const long tiles = CEIL(count, MR), words = CEIL(j->a.elements, GROUP);
+    const int narrow = j->a.mode == A_IN_PLACE && j->columns - j->first_panel * NR <= NR / 2;
+    const long tiles = CEIL(count, narrow ? TALL : MR), words = CEIL(j->a.elements, GROUP);
     const long distance = j->a.mode == A_ROWS ? words + VECTOR : 0;
     const segment whole = {0, j->segments->b_offset, words};
-    long copied_row[MR], sums_row[MR];
-    for (long r = 0; r < MR; r++)
+    long copied_row[TALL], sums_row[TALL];
+    for (long r = 0; r < TALL; r++)
         copied_row[r] = j->a.mode == A_ROWS ? r * distance : r, sums_row[r] = r * j->sums_stride;
     const int copies = j->a.mode != A_IN_PLACE;
     const segment *segments = copies ? &whole : j->segments;
@@ -235,9 +285,12 @@ NOINLINE void block(const job *j, cursor *w, long count, long row)
     const long end = MIN(j->columns, j->last_panel * NR);
     const long left = end % VECTOR ? (j->last_panel - 1) * NR : end;
     const long first = j->converted ? left : j->first_panel * NR;
+    const int in_place = j->direct && j->finishes && j->out->in_place;
+    const acc_t *bias = in_place ? (const acc_t *)j->out->bias : NULL;
+    addition more = {NULL, in_place ? j->out->residual / (long)sizeof(acc_t) : 0};
     for (long t = 0; t < tiles; t++) {
         const long begin = tile_first(count, tiles, t), rows = tile_first(count, tiles, t + 1) - begin;
-        long a_row[MR], c_row[MR];
+        long a_row[TALL], c_row[TALL];
         for (long r = 0; r < rows; r++) a_row[r] = w->a, c_row[r] = w->c, cursor_next(w);
         const word *a = copies ? j->a.buffer : (const word *)j->a.a;
         if (j->a.mode == A_ROWS) copy_rows(&j->a, a_row, rows, distance);
@@ -257,20 +310,24 @@ NOINLINE void block(const job *j, cursor *w, long count, long row)
             if (!j->direct && j->finishes) fetch_results(j->out, c_row, rows, p * NR, width);
             if (j->converted && width % VECTOR == 0)
                 f(a, rows_a, a_stride, segments, n_segments, b, j->b_stride,
-                  (acc_t *)(j->converted + p * NR * j->out->size), c_row, CONVERT, start);
+                  (acc_t *)(j->converted + p * NR * j->out->size), c_row, CONVERT, start, NULL);
             else if (!j->direct)
                 f(a, rows_a, a_stride, segments, n_segments, b, j->b_stride, to, sums_row, j->store,
-                  start);
-            else if (width % VECTOR == 0)
+                  start, NULL);
+            else if (width % VECTOR == 0) {
+                more.bias = bias ? bias + p * NR : NULL;
                 f(a, rows_a, a_stride, segments, n_segments, b, j->b_stride, j->direct + p * NR,
-                  c_row, j->store, start);
-            else {
+                  c_row, j->store, start, &more);
+            } else {
                 f(a, rows_a, a_stride, segments, n_segments, b, j->b_stride, sums, sums_row, STORE,
-                  start);
+                  start, NULL);
                 store_tail(sums, j->sums_stride, rows, width, j->direct + p * NR, c_row, j->store);
             }
         }
-        if (!j->direct && j->finishes && first < end)
+        if (!j->finishes || first >= end) continue;
+        if (in_place)
+            finish_in_place(j->out, rows, first, left, end, c_row);
+        else if (!j->direct)
             j->out->finish(j->out, sums + first - j->first_panel * NR, j->sums_stride, rows, first,
                            end, c_row);
     }
@@ -325,13 +382,23 @@ INLINE void *carve(char **scratch, long bytes)
 
 def kernel_text(kind: Kind) -> str:
     """Micro-kernels of every tile size, the block of tiles and the work queue."""
-    rows, vecs = range(1, 7), range(1, 5)
-    instances = ["#define TILES(V) " + " ".join(f"TILE({r}, V)" for r in rows)]
-    instances += ["TILES(1) TILES(2)", "#if VECS == 4", "TILES(3) TILES(4)", "#endif"]
-    table = ["static tile_function *const tiles_of[VECS + 1][MR + 1] = {", "    {0},"]
-    for v in vecs:
-        if v == 3:
+    short = [f"TILE({rows}, V)" for rows in range(1, 7)]
+    tall = [f"TILE({rows}, V)" for rows in range(7, 13)]
+    instances = ["#define TILES(V) " + " ".join(short), "#define TALL_TILES(V) " + " ".join(tall)]
+    instances += ["TILES(1) TILES(2) TALL_TILES(1)", "#if VECS == 4"]
+    instances += ["TILES(3) TILES(4) TALL_TILES(2)", "#endif"]
+    table = ["static tile_function *const tiles_of[VECS + 1][TALL + 1] = {", "    {0},"]
+    for vecs in range(1, 5):
+        if vecs == 3:
             table.append("#if VECS == 4")
-        table.append("    {0, " + ", ".join(f"tile_{r}x{v}" for r in rows) + "},")
+        named = ", ".join(f"tile_{rows}x{vecs}" for rows in range(1, 7))
+        more = ", ".join(f"tile_{rows}x{vecs}" for rows in range(7, 13))
+        if vecs == 1:
+            table.append(f"    {{0, {named}, {more}}},")
+        elif vecs == 2:
+            table += ["#if VECS == 4", f"    {{0, {named}, {more}}},", "#else"]
+            table += [f"    {{0, {named}}},", "#endif"]
+        else:
+            table.append(f"    {{0, {named}}},")
     table += ["#endif", "};"]
     return "\n".join([MICRO, *instances, *table, BLOCK, QUEUE])

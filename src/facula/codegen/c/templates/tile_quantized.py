@@ -314,7 +314,7 @@ NOINLINE void vector_sums(const quantized *g, const word *a, long pitch, long co
         long a_row[MR], c_row[MR];
         for (long r = 0; r < rows; r++) a_row[r] = r * pitch, c_row[r] = r * NR;
         tiles_of[vecs][rows](a + begin * pitch, a_row, 1, &all, 1, b, NR, sums + begin * NR, c_row,
-                             STORE, NULL);
+                             STORE, NULL, NULL);
     }
 }
 """
