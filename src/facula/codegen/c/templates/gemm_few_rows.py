@@ -12,6 +12,8 @@ FEW_ROWS = r"""
 /* words between copied rows, which fall into different sets of a cache */
 INLINE long dots_stride(const product *g) { return CEIL(words_of(g->k), VECTOR) * VECTOR + VECTOR; }
 
+#define NEAR_BYTES (1 << 18) /* of a B that may well be in a cache when it is read */
+
 /* Columns [first, last) by dot products along k. */
 NOINLINE void dots_unit(const product *g, const output *out, const char *a, const char *b,
                         long first, long last, char *scratch)
@@ -26,10 +28,11 @@ NOINLINE void dots_unit(const product *g, const output *out, const char *a, cons
         if (r < g->m) f->copy_row(a + r * g->a_row * f->a_size, g->a_column, g->k, copy + r * stride);
         align_tail(copy + r * stride, g->k);
     }
+    const int far = g->n * g->k * f->b_size > NEAR_BYTES;
     for (long j = first; j < last; j += DOTS_WIDTH) {
         const long columns = MIN(DOTS_WIDTH, last - j);
-        f->dots(copy, stride, rows, b + j * g->b_column * f->b_size, g->b_column, columns, g->k, sums,
-                DOTS_WIDTH);
+        f->dots(copy, stride, rows, b + j * g->b_column * f->b_size, g->b_column, columns, g->k, far,
+                sums, DOTS_WIDTH);
         output finishing = *out;
         if (f->signed_a) {
             acc_t *ones = sums + g->m * DOTS_WIDTH;

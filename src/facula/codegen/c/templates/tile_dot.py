@@ -17,8 +17,10 @@ COMMON = r"""
 #define DOT_ROWS 3
 #endif
 #define DOT_COLUMNS 4
+#define AHEAD_BYTES (1 << 17) /* from rows of B to the next ones, up to which those are fetched */
+#define ALONG_BYTES 1024
 typedef void dots_function(const word *a, long a_stride, long rows, const char *b, long j_stride,
-                           long columns, long elements, acc_t *sums, long sums_stride);
+                           long columns, long elements, int far, acc_t *sums, long sums_stride);
 
 /* The elements of a row behind its last whole vector move to the end of the vector after it. */
 INLINE void align_tail(word *row, long elements)
@@ -45,7 +47,8 @@ TEMPLATE = r"""
 /* rows x columns sums over k, of at least a vector; the last vector of B is that which ends where k
  * ends, and the last one of a row of A (see align_tail) is zero where both were seen before */
 INLINE void $S_dot_tile(const int rows, const int columns, const word *a, long a_stride,
-                        const $E *b, long j_stride, long elements, acc_t *sums, long sums_stride)
+                        const $E *b, long j_stride, long elements, long ahead, acc_t *sums,
+                        long sums_stride)
 {
     acc_vec total[DOT_ROWS][8];
     UNROLL for (int r = 0; r < rows; r++)
@@ -56,6 +59,7 @@ INLINE void $S_dot_tile(const int rows, const int columns, const word *a, long a
         UNROLL for (int r = 0; r < rows; r++) av[r] = *(const vec *)(a + r * a_stride + k);
         UNROLL for (int j = 0; j < columns; j++) {
             const vec bv = $S_load(b + j * j_stride + k * GROUP, VECTOR);
+            if (ahead) __builtin_prefetch(b + j * j_stride + k * GROUP + ahead, 0, 2);
             UNROLL for (int r = 0; r < rows; r++) {
                 acc_vec acc = total[r][j];
                 MULTIPLY_ADD_VECTORS(acc, bv, av[r]);
@@ -83,18 +87,18 @@ INLINE void $S_dot_tile(const int rows, const int columns, const word *a, long a
 
 #define $S_DOT(R, C)                                                                              \
     NOINLINE void $S_dot_##R##x##C(const word *a, long a_stride, const $E *b, long j_stride,      \
-                                   long elements, acc_t *sums, long sums_stride)                  \
+                                   long elements, long ahead, acc_t *sums, long sums_stride)      \
     {                                                                                             \
-        $S_dot_tile(R, C, a, a_stride, b, j_stride, elements, sums, sums_stride);                 \
+        $S_dot_tile(R, C, a, a_stride, b, j_stride, elements, ahead, sums, sums_stride);          \
     }
 $INSTANCES
 
 NOINLINE void $S_dots(const word *a, long a_stride, long rows, const char *source, long j_stride,
-                      long columns, long elements, acc_t *sums, long sums_stride)
+                      long columns, long elements, int far, acc_t *sums, long sums_stride)
 {
-    static void (*const wide[])(const word *, long, const $E *, long, long, acc_t *, long) = {
+    static void (*const wide[])(const word *, long, const $E *, long, long, long, acc_t *, long) = {
         0, $WIDE};
-    static void (*const narrow[])(const word *, long, const $E *, long, long, acc_t *, long) = {
+    static void (*const narrow[])(const word *, long, const $E *, long, long, long, acc_t *, long) = {
         0, $NARROW};
     const $E *b = (const $E *)source;
     const long tiles = CEIL(rows, DOT_ROWS);
@@ -102,6 +106,9 @@ NOINLINE void $S_dots(const word *a, long a_stride, long rows, const char *sourc
         const long step = columns - j >= DOT_COLUMNS ? DOT_COLUMNS : 1;
         const long taken = rows == 1 && columns - j >= 8 ? 8 : step;
         const char *next = (const char *)(b + (j + taken) * j_stride);
+        /* a single tile waits for memory: for the rows of B that come next, or further along these */
+        const long apart = taken * j_stride, near = apart * (long)sizeof($E) <= AHEAD_BYTES;
+        const long ahead = !far || tiles > 1 ? 0 : near ? apart : ALONG_BYTES / (long)sizeof($E);
         for (long t = 0; t < tiles; t++) {
             /* a share of the rows of B that come next arrives during this tile */
             const long from = tile_first(elements, tiles, t) * sizeof($E);
@@ -110,7 +117,7 @@ NOINLINE void $S_dots(const word *a, long a_stride, long rows, const char *sourc
                 prefetch_words(next + i * j_stride * sizeof($E) + from, share);
             const long r = tile_first(rows, tiles, t), count = tile_first(rows, tiles, t + 1) - r;
             (taken == 8 ? $S_dot_1x8 : step == 1 ? narrow[count] : wide[count])(
-                a + r * a_stride, a_stride, b + j * j_stride, j_stride, elements,
+                a + r * a_stride, a_stride, b + j * j_stride, j_stride, elements, ahead,
                 sums + r * sums_stride + j, sums_stride);
         }
         j += taken;
