@@ -120,14 +120,17 @@ static void gather_unit(void *context, long unit, char *scratch)
     }
 }
 
-/* Threads for which there are too few pixels take panels, where each gets two, or fewer pixels. */
-INLINE void share_few_pixels(gather *g, long threads)
+/* Threads for which there are too few pixels take panels, where each gets two, or fewer pixels;
+ * gives the number of units that do not differ in pixels. */
+INLINE long share_few_pixels(gather *g, long threads)
 {
-    const long units = MIN(CEIL(threads, g->groups), g->panels / 2);
-    if (units > g->panel_units)
-        g->group_panels = CEIL(g->panels, units), g->panel_units = CEIL(g->panels, g->group_panels);
+    const long units = MIN(CEIL(threads, g->groups), g->panels / 2); /* speed only */
+    if (units > g->panel_units) g->group_panels = CEIL(g->panels, units); /* speed only */
+    g->panel_units = CEIL(g->panels, g->group_panels);
     const long others = g->groups * g->panel_units;
-    if (others < threads) g->chunks = MAX(g->chunks, MIN(CEIL(threads, others), g->pixels / (2 * MR)));
+    if (others < threads) /* speed only */
+        g->chunks = MAX(g->chunks, MIN(CEIL(threads, others), g->pixels / (2 * MR))); /* speed only */
+    return others;
 }
 
 NOINLINE void plan_gather(gather *g, long threads)
@@ -143,7 +146,7 @@ NOINLINE void plan_gather(gather *g, long threads)
     long others = g->groups * g->panel_units;
     const long wanted = threads == 1 ? 1 : CEIL(4 * threads, others); /* speed only */
     g->chunks = MAX(1, MIN(wanted, g->pixels / GATHER_ROWS));
-    if (g->chunks * others < threads) share_few_pixels(g, threads), others = g->groups * g->panel_units; /* speed only */
+    if (g->chunks * others < threads) others = share_few_pixels(g, threads); /* speed only */
     if (g->pass_taps < g->taps || others > 1) g->chunks = MAX(g->chunks, CEIL(g->pixels, 1536));
     if (g->chunks * others % threads && g->chunks * others < 8 * threads) /* speed only */
         while (g->chunks * others % threads && g->chunks < g->pixels / GATHER_ROWS) g->chunks++; /* speed only */
