@@ -26,6 +26,7 @@ _ON_DEMAND = (
     "masked_forms",
     "forms_on_demand",
     "rare_forms",
+    "overload_names",
     "sharding",
     "documentation",
     "argument_words",

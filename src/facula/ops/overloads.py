@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from facula import core
-from facula.ops.overload_names import overload_name
 from facula.ops.registry import PLACES, TABLE, own_operators
 
 if TYPE_CHECKING:
@@ -181,6 +180,9 @@ def overload_of(function: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -
     if type(function) is OpOverload:
         return function
     function = core.operator_of(function)
+    # lazily: import reads little code
+    from facula.ops.overload_names import overload_name
+
     name = overload_name(function, args, kwargs or {})
     made = _MADE.get((function, name))
     if made is None:
@@ -256,6 +258,9 @@ class Packet:
         if own:
             plain = ["default"] if self._qualified_op_name in TABLE else []
             return plain + own
+        # lazily: import reads little code
+        from facula.ops.overload_names import overload_name
+
         return [overload_name(self._function, (None,) * 8, {})]
 
     @property
