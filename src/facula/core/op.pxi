@@ -486,6 +486,10 @@ cdef object op_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
             k |= keys_of(<object>slots[i])
     if op.nargs and slots[0] != NULL and op.arguments[0].type == T_ANY:
         k |= keys_of(<object>slots[0]) & K_OVERRIDE
+    i = op.nargs - 1
+    if i > 0 and op.arguments[i].variadic and op.arguments[i].type == T_ANY and slots[i] != NULL:
+        for each in <object>slots[i]:             # einsum("ij,jk", a, b), and einsum("ij,jk", [a, b])
+            k |= keys_of(each) & K_OVERRIDE
     if out != NULL:
         k |= keys_of(<object>out)
     if k & K_PROFILE:
