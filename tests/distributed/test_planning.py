@@ -68,7 +68,7 @@ def test_worlds_that_are_too_large():
 def test_real_engines_refuse_tensors_without_elements():
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
-        with pytest.raises(NotImplementedError, match="a tensor with data was required"):
+        with pytest.raises(NotImplementedError, match="tensors with elements were required"):
             dist.all_reduce(facula.empty(3, device="meta"))
     finally:
         dist.destroy_process_group()

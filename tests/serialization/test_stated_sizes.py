@@ -107,7 +107,7 @@ def files() -> dict[str, bytes]:
     record = next(n for n in zipfile.ZipFile(checkpoint).namelist() if n.endswith("data/0"))
     return {
         "hub": stated(zipped({"model.pt": older.read_bytes()}), "model.pt"),
-        "export": stated(exported(), "tensors.pt"),
+        "export": stated(exported(), "archive/models/model.json"),
         "jit": stated(*scripted("extra/notes")),
         "jit, its code": stated(*scripted(".py")),
         "checkpoint": stated(checkpoint.getvalue(), record),

@@ -488,7 +488,8 @@ cdef object op_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
         k |= keys_of(<object>slots[0]) & K_OVERRIDE
     i = op.nargs - 1
     if i > 0 and op.arguments[i].variadic and op.arguments[i].type == T_ANY and slots[i] != NULL:
-        for each in <object>slots[i]:             # einsum("ij,jk", a, b), and einsum("ij,jk", [a, b])
+        more = <object>slots[i]                   # einsum("ij,jk", a, b), and einsum("ij,jk", [a, b])
+        for each in (more if isinstance(more, (list, tuple)) else (more,)):
             k |= keys_of(each) & K_OVERRIDE
     if out != NULL:
         k |= keys_of(<object>out)

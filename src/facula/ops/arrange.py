@@ -280,7 +280,13 @@ class tril:
 
 @operator("triu(Tensor self, int diagonal=0) -> Tensor", inplace=True, quantized="moves")
 class triu:
-    """The upper triangle of matrices, from `diagonal` on; zero elsewhere."""
+    """The upper triangle of matrices, from `diagonal` on; zero elsewhere.
+
+    Example:
+        >>> facula.ones(2, 3).triu(1)
+        tensor([[0., 1., 1.],
+                [0., 0., 1.]])
+    """
 
     vmap = "whole"
     jvp = "linear"

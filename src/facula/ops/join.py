@@ -205,7 +205,13 @@ def _dtype_of(tensors: tuple[Any, ...]) -> Any:
     quantizers={"fx": "shared"},
 )
 class stack:
-    """The tensors, all of one shape, along a new dimension `dim`."""
+    """The tensors, all of one shape, along a new dimension `dim`.
+
+    Example:
+        >>> facula.stack([facula.tensor([1, 2]), facula.tensor([3, 4])], dim=1)
+        tensor([[1, 3],
+                [2, 4]])
+    """
 
     rearranges = True
 

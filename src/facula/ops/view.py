@@ -125,7 +125,12 @@ class t:
     quantizers={"fx": "shared", "xnnpack": "shared"},
 )
 class permute:
-    """The dimensions in another order."""
+    """The dimensions in another order.
+
+    Example:
+        >>> facula.zeros(2, 3, 5).permute(2, 0, 1).shape
+        facula.Size([5, 2, 3])
+    """
 
     shards = "permuted"
 
@@ -159,7 +164,13 @@ class permute:
     quantizers={"xnnpack": "shared"},
 )
 class expand:
-    """Repeat along dimensions of size 1, and new leading ones, without copying."""
+    """Repeat along dimensions of size 1, and new leading ones, without copying.
+
+    Example:
+        >>> facula.tensor([[1], [2]]).expand(2, 3)
+        tensor([[1, 1, 1],
+                [2, 2, 2]])
+    """
 
     shards = "expanded"
 
@@ -221,7 +232,12 @@ class slice_:
     quantizers={"fx": "shared", "xnnpack": "shared"},
 )
 class unsqueeze:
-    """A new dimension of size 1."""
+    """A new dimension of size 1.
+
+    Example:
+        >>> facula.zeros(2, 3).unsqueeze(1).shape
+        facula.Size([2, 1, 3])
+    """
 
     shards = "with_new"
 
@@ -597,7 +613,13 @@ def narrow(self, dim, start, length):
 
 @view("unfold(Tensor self, int dimension, int size, int step) -> Tensor", names=("Tensor.unfold",))
 class unfold:
-    """Windows of `size` every `step` along a dimension, as a new last dimension."""
+    """Windows of `size` every `step` along a dimension, as a new last dimension.
+
+    Example:
+        >>> facula.arange(5).unfold(0, 3, 2)
+        tensor([[0, 1, 2],
+                [2, 3, 4]])
+    """
 
     def geometry(self, dimension, size, step):
         d = wrap_dim("unfold", dimension, self.dim())

@@ -18,7 +18,7 @@ from facula.core.errors import fail
 from facula.export.exported_program import ExportedProgram
 from facula.export.pt2 import codes
 from facula.export.pt2 import records as R
-from facula.export.pt2.plain import json_bytes, read_json, refuse
+from facula.export.pt2.plain import SerializeError, json_bytes, read_json, refuse
 from facula.export.pt2.reading import ExportedProgramDeserializer, deserialize_torch_artifact
 from facula.export.pt2.writing import ExportedProgramSerializer, serialize_tensor_meta
 from facula.serialization.archive import ArchiveWriter, length_of, read_entry
@@ -35,8 +35,8 @@ SAMPLES, EXTRA = "data/sample_inputs/", "extra/"
 _LARGEST = 1 << 62
 
 
-class OtherVersion(ValueError):
-    """An archive of a version that is not known."""
+class OtherVersion(SerializeError, ValueError):
+    """An archive of a version that is not known; PyTorch says so by a ValueError."""
 
 
 @dataclass
@@ -152,7 +152,7 @@ def contents(
         version = reader.read(VERSION)
         if version.strip() != VERSION_VALUE:
             fail(OtherVersion, "export.load", "archive version 0 was required (Saved archive version "
-                 f"{version[:20].decode(errors='replace')} does not match our current archive version)",
+                 f"{ascii(version[:20].decode(errors='replace')).strip(chr(39))} does not match our current archive version)",
                  version[:20], hint="load it with the version that wrote it")  # fmt: skip
         for name in reader.names:
             if name.startswith(EXTRA) and (extra is None or name.removeprefix(EXTRA) in extra):

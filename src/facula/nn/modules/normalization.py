@@ -76,7 +76,7 @@ class CrossMapLRN2d(Module):
 
     Example:
         >>> facula.nn.CrossMapLRN2d(3)(facula.ones(1, 4, 1, 1)).flatten()
-        tensor([1.0000, 0.9999, 0.9999, 1.0000])
+        tensor([1.0000, 0.9999, 0.9999, 0.9999])
     """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
