@@ -6,6 +6,7 @@ list. Tables of functions are none: there each name stands for code of its own.
 
 import ast
 import builtins
+import importlib
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ import facula
 import facula.quantization.operators  # whose names count too
 from facula.ops import scalar_primitives
 from facula.ops.registry import PLACES, own_operators
+
+for rare in facula.ops._ON_DEMAND:  # operators that are defined when one is asked for
+    importlib.import_module(f"facula.ops.{rare}")
 
 SOURCE = Path(facula.__file__).parent
 NAMES = set(own_operators()) | {name for place in PLACES.values() for name in place}

@@ -202,7 +202,7 @@ def run_symbolic(
 
 
 #: views that take the sizes of the result, one of which may be -1
-_RESHAPES = ("view", "reshape", "_unsafe_view")
+_RESHAPES = ("view", "reshape")
 
 
 def _is_divided(env: Any, function: Any, args: tuple[Any, ...], result: Any) -> bool:

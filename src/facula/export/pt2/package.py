@@ -151,9 +151,10 @@ def contents(
         reader = _Reader(archive, length_of(stream))
         version = reader.read(VERSION)
         if version.strip() != VERSION_VALUE:
-            fail(OtherVersion, "export.load", "archive version 0 was required (Saved archive version "
-                 f"{ascii(version[:20].decode(errors='replace')).strip(chr(39))} does not match our current archive version)",
-                 version[:20], hint="load it with the version that wrote it")  # fmt: skip
+            shown = ascii(version[:20].decode(errors="replace"))[1:-1]
+            required = f"archive version 0 was required (Saved archive version {shown} does not match our current"
+            fail(OtherVersion, "export.load", f"{required} archive version)", version[:20],
+                 hint="load it with the version that wrote it")  # fmt: skip
         for name in reader.names:
             if name.startswith(EXTRA) and (extra is None or name.removeprefix(EXTRA) in extra):
                 made.extra_files[name.removeprefix(EXTRA)] = reader.read(name).decode()
