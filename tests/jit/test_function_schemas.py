@@ -10,7 +10,7 @@ import pytest
 import facula
 from facula import _C, jit, nn
 from facula.ops.overloads import named_overload
-from facula.ops.registry import TABLE
+from facula.ops.registry import own_operators
 from facula.ops.schemas.overloads import names_of_overloads
 
 TEXTS = [
@@ -103,7 +103,7 @@ def parts_of(text):
 
 
 def test_each_schema_of_the_table_reads_as_itself_and_has_the_defaults_of_the_definition():
-    for name, operator in TABLE.items():
+    for name, operator in own_operators().items():
         space = name.rpartition("::")[0] or "aten"
         for own in names_of_overloads(operator):
             schema = named_overload(space, name.rpartition("::")[2], own, operator)._schema

@@ -455,6 +455,8 @@ def _check_total(repeats64: Any, total: int, output_size: int | None) -> None:
 @composite(
     "repeat_interleave(Tensor self, any repeats=None, int? dim=None, *, int? output_size=None) -> "
     "Tensor",
+    overload="repeats:int=self_int, repeats=self_Tensor, Tensor",
+    file_arguments={"Tensor.self": "repeats"},
     out=False,
     quantized="moves",
     quantizers={"fx": "shared"},

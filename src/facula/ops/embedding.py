@@ -210,15 +210,15 @@ def add_rows(
     out=False,
 )
 class EmbeddingRenorm:
-    """A copy of `weight` in which the rows named by distinct `indices` have at most norm
-    `max_norm`."""
+    """A copy of `weight` in which the rows named by `indices` have at most norm `max_norm`."""
 
     def meta(weight, indices, max_norm, norm_type):
         return core.empty(weight.shape, dtype=weight.dtype, device=weight.device)
 
     def cpu(out, weight, indices, max_norm, norm_type):
         out.copy_(weight)
-        places = _indices("embedding_renorm_", indices, weight.shape[0])
+        distinct = F.unique(indices.reshape((-1,)))
+        places = _indices("embedding_renorm_", distinct, weight.shape[0])
         core.kernel(f"embedding_renorm:{out.dtype.code}")(
             (out, places),
             (out.shape[1],),
@@ -245,8 +245,7 @@ def embedding_renorm_(self, indices, max_norm, norm_type):
         )
     if self.is_meta:
         return self
-    places = F.unique(indices.reshape((-1,)))
-    self.detach().copy_(F._embedding_renorm(self.detach(), places, max_norm, norm_type))
+    self.detach().copy_(F._embedding_renorm(self.detach(), indices, max_norm, norm_type))
     return self
 
 

@@ -223,7 +223,8 @@ class scatter_add:
     "scatter(Tensor self, int dim, Tensor index, Operand? src=None, *, Operand? value=None, str? "
     "reduce=None) -> Tensor",
     inplace=True,
-    overload="src:Tensor=src, value",
+    overload="src:Tensor+reduce=reduce, reduce=value_reduce, src:Tensor=src, value",
+    file_arguments={"value.src": "value", "value_reduce.src": "value"},
 )
 class scatter:
     """A copy of `self` with self[index[i][j]][j] = src[i][j] for dim 0; `value` writes one number

@@ -165,6 +165,7 @@ class searchsorted:
     "bucketize(Operand self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> "
     "Tensor",
     names=("bucketize",),
+    overload="self:Tensor=Tensor, Scalar",
 )
 def bucketize(self, boundaries, out_int32, right):
     """The bucket of each value among one row of sorted boundaries, as `searchsorted` gives it."""

@@ -43,6 +43,7 @@ def _is_upper(op: str, triangle: str) -> bool:
 
 @composite(
     "linalg_eigh(Tensor A, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
+    file_arguments={"A": "self"},
     names=("linalg.eigh",),
     keyword_aliases=_FIRST,
 )
@@ -56,6 +57,7 @@ def linalg_eigh(A, UPLO):  # noqa: N803
 
 @composite(
     "linalg_eigvalsh(Tensor A, str UPLO='L') -> Tensor",
+    file_arguments={"A": "self"},
     names=("linalg.eigvalsh",),
     keyword_aliases=_FIRST,
 )
@@ -78,6 +80,7 @@ def _check_finite(op: str, x: core.Tensor) -> None:
 
 @composite(
     "linalg_eig(Tensor A) -> (Tensor eigenvalues, Tensor eigenvectors)",
+    file_arguments={"A": "self"},
     names=("linalg.eig",),
     keyword_aliases=_FIRST,
 )
@@ -88,7 +91,12 @@ def linalg_eig(A):  # noqa: N803
     return tuple(F._linalg_eig(A, "linalg.eig"))
 
 
-@composite("linalg_eigvals(Tensor A) -> Tensor", names=("linalg.eigvals",), keyword_aliases=_FIRST)
+@composite(
+    "linalg_eigvals(Tensor A) -> Tensor",
+    file_arguments={"A": "self"},
+    names=("linalg.eigvals",),
+    keyword_aliases=_FIRST,
+)
 def linalg_eigvals(A):  # noqa: N803
     """Eigenvalues of square matrices, complex, in no order."""
     check_numbers("linalg.eigvals", A)
@@ -321,6 +329,7 @@ def tolerances(x: core.Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
 
 @composite(
     "linalg_matrix_rank(Tensor A, *, any atol=None, any rtol=None, bool hermitian=False) -> Tensor",
+    file_arguments={"A": "self"},
     names=("linalg.matrix_rank",),
     keyword_aliases=_FIRST | {"tol": "atol"},
 )
@@ -344,6 +353,7 @@ def linalg_matrix_rank(A, atol, rtol, hermitian):  # noqa: N803
 
 @composite(
     "linalg_pinv(Tensor A, any rcond=None, bool hermitian=False, *, any atol=None, any rtol=None) -> Tensor",
+    file_arguments={"A": "self"},
     names=("linalg.pinv",),
     keyword_aliases=_FIRST,
 )
@@ -383,6 +393,7 @@ def _full_rank(a: Any, b: object) -> Any:
 @composite(
     "linalg_lstsq(Tensor A, Tensor B, Number? rcond=None, *, str? driver=None) -> (Tensor solution, "
     "Tensor residuals, Tensor rank, Tensor singular_values)",
+    file_arguments={"A": "self", "B": "b"},
     names=("linalg.lstsq",),
     keyword_aliases=_FIRST | {"b": "B", "self": "A"},
     node="LinalgLstsqBackward0",

@@ -81,6 +81,7 @@ class _matrix_exp:
 
 @composite(
     "linalg_matrix_exp(Tensor A) -> Tensor",
+    file_arguments={"A": "self"},
     names=("linalg.matrix_exp", "matrix_exp", "Tensor.matrix_exp"),
     out=False,
     keyword_aliases={"input": "A"},

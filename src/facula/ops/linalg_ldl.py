@@ -102,6 +102,7 @@ class _linalg_ldl_solve:
 @composite(
     "linalg_ldl_factor_ex(Tensor A, *, bool hermitian=False, bool check_errors=False) -> (Tensor "
     "LD, Tensor pivots, Tensor info)",
+    file_arguments={"A": "self"},
     names=("linalg.ldl_factor_ex",),
     keyword_aliases={"input": "A"},
 )
@@ -114,6 +115,7 @@ def linalg_ldl_factor_ex(A, hermitian, check_errors):  # noqa: N803
 
 @composite(
     "linalg_ldl_factor(Tensor A, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)",
+    file_arguments={"A": "self"},
     names=("linalg.ldl_factor",),
     keyword_aliases={"input": "A"},
 )

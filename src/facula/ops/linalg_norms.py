@@ -80,6 +80,7 @@ def _by_values(values: Any, ord: Any) -> Any:
 @composite(
     "linalg_matrix_norm(Tensor A, any ord='fro', any dim=[-2, -1], bool keepdim=False, *, dtype? "
     "dtype=None) -> Tensor",
+    file_arguments={"A": "self"},
     names=("linalg.matrix_norm",),
     keyword_aliases={"input": "A"},
 )
@@ -178,6 +179,7 @@ def nuclear_norm(self, dim, keepdim):
 
 @composite(
     "linalg_cond(Tensor A, any p=None) -> Tensor",
+    file_arguments={"A": "self"},
     names=("linalg.cond",),
     keyword_aliases={"input": "A"},
 )

@@ -20,6 +20,7 @@ from facula.ops.registry import F, composite
 
 @composite(
     "linalg_matrix_power(Tensor A, int n) -> Tensor",
+    file_arguments={"A": "self"},
     names=("linalg.matrix_power",),
     keyword_aliases={"input": "A"},
 )
@@ -116,6 +117,7 @@ def linalg_multi_dot(tensors: tuple[Any, ...]) -> Any:
 
 @composite(
     "linalg_tensorinv(Tensor A, int ind=2) -> Tensor",
+    file_arguments={"A": "self"},
     names=("linalg.tensorinv",),
     keyword_aliases={"input": "A"},
 )
@@ -158,6 +160,7 @@ def _inexact(op: str, x: core.Tensor) -> Any:
 
 @composite(
     "linalg_tensorsolve(Tensor A, Tensor B, int[]? dims=None) -> Tensor",
+    file_arguments={"A": "self", "B": "other"},
     names=("linalg.tensorsolve",),
     keyword_aliases={"input": "A", "other": "B"},
 )

@@ -34,6 +34,7 @@ _FIRST = {"input": "A"}
 @composite(
     "linalg_cholesky_ex(Tensor A, *, bool upper=False, bool check_errors=False) -> (Tensor L, "
     "Tensor info)",
+    file_arguments={"A": "self"},
     names=("linalg.cholesky_ex",),
     keyword_aliases=_FIRST,
 )
@@ -45,6 +46,7 @@ def linalg_cholesky_ex(A, upper, check_errors):  # noqa: N803
 
 @composite(
     "linalg_cholesky(Tensor A, *, bool upper=False) -> Tensor",
+    file_arguments={"A": "self"},
     names=("linalg.cholesky",),
     keyword_aliases=_FIRST,
 )
@@ -177,6 +179,7 @@ def linalg_solve(A, B, left):  # noqa: N803
 @composite(
     "linalg_solve_triangular(Tensor A, Tensor B, *, bool upper, bool left=True, bool "
     "unitriangular=False) -> Tensor",
+    file_arguments={"A": "self"},
     names=("linalg.solve_triangular",),
     keyword_aliases=_FIRST,
 )

@@ -365,6 +365,7 @@ class NllRows:
         return core.empty(target.shape, dtype=input.dtype, device=input.device)
 
     def cpu(out, input, target, ignore_index):
+        check_targets(target, input.shape[_class_dim(input)], ignore_index)
         if out.numel():
             out.copy_(nll_rows(input, target, ignore_index))
 
@@ -404,9 +405,6 @@ def nll_loss(input, target, weight, size_average, ignore_index, reduce, reductio
         )
     _check_classes("nll_loss", input, target, weight)
     target = target.to(core.int64)
-    dim = _class_dim(input)
-    if not target.is_meta:
-        check_targets(target, input.shape[dim], ignore_index)
     loss = F._nll_rows(input, target, ignore_index)
     if weight is not None:
         loss = loss * weight[F.where(target != ignore_index, target, F.zeros_like(target))]

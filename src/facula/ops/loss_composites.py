@@ -256,16 +256,6 @@ def binary_cross_entropy(
     reduction = reduction_of(op, size_average, reduce, reduction)
     _same_shape(op, input, target)
     one_dtype(op, input, target, "Found dtype {1} but expected {0}")
-    if not input.is_meta and input.numel():
-        low, high = (float(v) for v in F.aminmax(batch_forms.innermost(input.detach())))
-        if not (low >= 0 and high <= 1):
-            fail(
-                RuntimeError,
-                op,
-                "all elements of input should be between 0 and 1",
-                f"[{low}, {high}]",
-                hint="binary_cross_entropy_with_logits() takes scores instead of probabilities",
-            )
     loss = F.binary_cross_entropy_elements(input, target)
     if weight is not None:
         loss = loss * weight
@@ -284,6 +274,15 @@ class BinaryCrossEntropyElements:
         return core.empty(input.shape, dtype=input.dtype, device=input.device)
 
     def cpu(out, input, target):
+        low, high = (float(v) for v in F.aminmax(input)) if input.numel() else (0.0, 1.0)
+        if not (low >= 0 and high <= 1):
+            fail(
+                RuntimeError,
+                "binary_cross_entropy",
+                "all elements of input should be between 0 and 1",
+                f"[{low}, {high}]",
+                hint="binary_cross_entropy_with_logits() takes scores instead of probabilities",
+            )
         positive = input.log().clamp(min=-100)
         negative = F.log1p(-input).clamp(min=-100)
         out.copy_((target - 1) * negative - target * positive)

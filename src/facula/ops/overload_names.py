@@ -67,29 +67,32 @@ _KINDS: dict[str, Any] = {
 
 
 def _said(definition: Definition) -> Any:
-    """What a definition says: a name, or rules such as `dim=dim_IntList, split_size:int=Tensor`; the first that holds
-    counts, and a name behind them is for all other calls.
+    """What a definition says: a name, or rules such as `dim=dim_IntList, split_size:int=Tensor` and
+    `src:Tensor+reduce=reduce`; the first that holds counts, and a name behind them is for all other calls.
     """
     parameters = definition.schema.parameters
     names = [p.name for p in parameters]
-    rules: list[tuple[int, str, Any, str]] = []
+    rules: list[tuple[list[tuple[int, str, Any]], str]] = []
     otherwise: Any = None
     for part in str(definition.overload).split(", "):
-        condition, equals, name = part.partition("=")
-        argument, _, kind = condition.partition(":")
+        conditions, equals, name = part.partition("=")
+        pairs = [condition.partition(":")[::2] for condition in conditions.split("+")]
         if not equals:
             otherwise = part
         else:
-            rules.append((names.index(argument), argument, _KINDS[kind], name))
+            rules.append(([(names.index(a), a, _KINDS[kind]) for a, kind in pairs], name))
     if not rules:
         return otherwise
     if otherwise is None:
-        plain = len(rules) == 1 and rules[0][2] is _KINDS[""]
+        plain = len(rules) == 1 and rules[0][0][0][2] is _KINDS[""]
         otherwise = "default" if plain else _derived(definition)
 
     def rule(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        for position, argument, holds, name in rules:
-            if holds(args[position] if position < len(args) else kwargs.get(argument)):
+        for conditions, name in rules:
+            if all(
+                holds(args[position] if position < len(args) else kwargs.get(argument))
+                for position, argument, holds in conditions
+            ):
                 return name
         return otherwise if isinstance(otherwise, str) else str(otherwise(args, kwargs))
 

@@ -164,6 +164,8 @@ def _check_holds(op: str, what: str, value: int, dtype: core.dtype) -> None:
 @composite(
     f"randint(any low=None, any high=None, any size=None, *, {SOURCE}, {OPTIONS}) -> Tensor",
     names=("randint",),
+    overload="size=low",
+    file_arguments={"default.low": "high", "default.high": "size"},
     out_cast=True,
 )
 def randint(low, high, size, generator, dtype, layout, device, pin_memory, requires_grad):
@@ -246,6 +248,8 @@ def randn_like(self, generator, dtype, layout, device, pin_memory, requires_grad
 @composite(
     f"randint_like(Tensor self, any low=None, any high=None, *, {SOURCE}, {LIKE}) -> Tensor",
     names=("randint_like",),
+    overload="high=low_dtype",
+    file_arguments={"default.low": "high"},
     out=False,
 )
 def randint_like(

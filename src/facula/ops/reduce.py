@@ -274,7 +274,11 @@ def _complex_product(out: core.Tensor, x: core.Tensor, dims: tuple[int, ...]) ->
         out.fill_(1)
 
 
-@operator("count_nonzero(Tensor self, int[1]? dim=None) -> Tensor", out=False)
+@operator(
+    "count_nonzero(Tensor self, int[1]? dim=None) -> Tensor",
+    out=False,
+    overload="dim:int=default, dim=dim_IntList, default",
+)
 class CountNonzero:
     """How many elements differ from zero."""
 
@@ -317,7 +321,7 @@ def _run_truth(op: str, out: core.Tensor, self: core.Tensor, dim: tuple[Any, ...
     launch.run_reduction(op, (out,), x, dims)
 
 
-@operator(f"any(Tensor self, {_DIM}) -> Tensor")
+@operator(f"any(Tensor self, {_DIM}) -> Tensor", overload="dim:int=dim, dim=dims, default")
 class Any_:
     """Whether any element differs from zero. bool, and uint8 for uint8."""
 
@@ -335,7 +339,7 @@ class Any_:
         yield (S(3, 4), 1), {}
 
 
-@operator(f"all(Tensor self, {_DIM}) -> Tensor")
+@operator(f"all(Tensor self, {_DIM}) -> Tensor", overload="dim:int=dim, dim=dims, default")
 class All:
     """Whether every element differs from zero. bool, and uint8 for uint8."""
 

@@ -164,6 +164,7 @@ def _norm_gradient(
     "linalg_vector_norm(Tensor x, Number ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? "
     "dtype=None) -> Tensor",
     names=("linalg.vector_norm",),
+    file_arguments={"x": "self"},
     autocast="accelerator float32",
     node="LinalgVectorNormBackward0",
 )

@@ -640,6 +640,7 @@ def _check_quantile(op: str, self: Any, q: Any, interpolation: str) -> Any:
 @composite(
     "quantile(Tensor self, Operand q, int? dim=None, bool keepdim=False, *, str "
     "interpolation='linear') -> Tensor",
+    overload="q:Tensor=default, scalar",
     autocast="cpu float32",
 )
 def quantile(self, q, dim, keepdim, interpolation):
@@ -652,6 +653,7 @@ def quantile(self, q, dim, keepdim, interpolation):
 @composite(
     "nanquantile(Tensor self, Operand q, int? dim=None, bool keepdim=False, *, str "
     "interpolation='linear') -> Tensor",
+    overload="q:Tensor=default, scalar",
     autocast="cpu float32",
 )
 def nanquantile(self, q, dim, keepdim, interpolation):

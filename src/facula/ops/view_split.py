@@ -243,6 +243,12 @@ def _numbers_of_tensor(given: Tensor) -> Any:
 @composite(
     "tensor_split(Tensor self, any indices_or_sections, int dim=0) -> Tensor[]",
     out=False,
+    overload="indices_or_sections:int=sections, indices_or_sections:Tensor=tensor_indices_or_sections, indices",
+    file_arguments={
+        "sections.indices_or_sections": "sections",
+        "indices.indices_or_sections": "indices",
+    }
+    | {"tensor_indices_or_sections.indices_or_sections": "tensor_indices_or_sections"},
     # the names of PyTorch's overloads
     keyword_aliases={
         "indices": "indices_or_sections",

@@ -82,6 +82,7 @@ def _window_numbers(
     "im2col(Tensor input, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, int[2] "
     "stride=1) -> Tensor",
     names=("nn.functional.unfold",),
+    file_arguments={"input": "self"},
     out=False,
 )
 class Im2Col:
@@ -153,6 +154,7 @@ class Im2Col:
     "padding=0, int[2] stride=1) "
     "-> Tensor",
     names=("nn.functional.fold",),
+    file_arguments={"input": "self"},
     out=False,
 )
 class Col2Im:

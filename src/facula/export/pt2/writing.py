@@ -217,7 +217,7 @@ class GraphModuleSerializer:
         handler = codes.EXTENSIONS.get(type(target))
         schema = target._schema if handler is None else handler.op_schema(target)
         made = []
-        positional = 0
+        positional, by_name = 0, False
         definition = target._definition if isinstance(target, OpOverload) else None
         names = {} if definition is None else definition.file_arguments or {}
         kept = () if definition is None else definition.file_keeps
@@ -232,8 +232,11 @@ class GraphModuleSerializer:
                 value, kind = known.default_value, R.ArgumentKind.POSITIONAL
             else:
                 continue
+            if value is None and known.has_default_value() and known.default_value is None:
+                by_name = True  # where PyTorch has another default, None means it
+                continue
             name = names.get(f"{overload}.{known.name}") or names.get(known.name, known.name)
-            kind = R.ArgumentKind.KEYWORD if name.startswith("*") else kind
+            kind = R.ArgumentKind.KEYWORD if by_name or name.startswith("*") else kind
             record = self.arguments.written(value, known.type)
             made.append(R.NamedArgument(name.removeprefix("*"), record, kind))
         # a method of the core has no names for its arguments

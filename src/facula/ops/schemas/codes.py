@@ -22,6 +22,8 @@ _LAYOUTS = {0: "strided", 1: "sparse_coo", 2: "sparse_csr", 4: "sparse_csc", 5: 
             6: "sparse_bsc"}  # fmt: skip
 _FORMATS = {0: "contiguous_format", 1: "preserve_format", 2: "channels_last", 3: "channels_last_3d"}
 
+_DTYPES |= {30 + n: f"uint{n + 1}" for n in range(7)} | {37 + n: f"int{n + 1}" for n in range(7)}
+
 _DTYPE_OF = {n: getattr(core, name) for n, name in _DTYPES.items()}
 _LAYOUT_OF = {n: getattr(core, name) for n, name in _LAYOUTS.items()}
 _FORMAT_OF = {n: getattr(core, name) for n, name in _FORMATS.items()}
