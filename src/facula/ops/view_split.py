@@ -247,8 +247,8 @@ def _numbers_of_tensor(given: Tensor) -> Any:
     file_arguments={
         "sections.indices_or_sections": "sections",
         "indices.indices_or_sections": "indices",
-    }
-    | {"tensor_indices_or_sections.indices_or_sections": "tensor_indices_or_sections"},
+        "tensor_indices_or_sections.indices_or_sections": "tensor_indices_or_sections",
+    },
     # the names of PyTorch's overloads
     keyword_aliases={
         "indices": "indices_or_sections",

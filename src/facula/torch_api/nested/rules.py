@@ -350,11 +350,15 @@ def flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
     return _over_rows("flatten", x, x._values.flatten(at, end))
 
 
+def _sizes(given: tuple[Any, ...]) -> list[Any]:
+    """Sizes that are given one by one, or as one sequence."""
+    one = len(given) == 1 and isinstance(given[0], (tuple, list))
+    return list(given[0] if one else given)
+
+
 @_rule("view", "reshape", "_unsafe_view")
 def reshape(x: Any, *shape: object) -> Any:
-    wanted = (
-        list(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else list(shape)
-    )
+    wanted = _sizes(shape)
     if list(x._shapes) and x._form is core.jagged and wanted == list(x.shape):
         return x._with(x._values)
     _packed_only("reshape", x)
@@ -371,9 +375,7 @@ def reshape(x: Any, *shape: object) -> Any:
 
 @_rule("expand")
 def expand(x: Any, *shape: object) -> Any:
-    wanted = (
-        list(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else list(shape)
-    )
+    wanted = _sizes(shape)
     _packed_only("expand", x)
     same = all(n in (-1, m) for n, m in zip(wanted, x.shape[:2], strict=False))
     if len(wanted) != x.dim() or not same:
