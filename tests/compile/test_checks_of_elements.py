@@ -48,7 +48,7 @@ def test_rows_of_a_largest_norm():
 
 @pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize("function", [of_classes, of_probabilities, of_rows])
-def test_exported_programs(function, strict):
+def test_exported_programs_give_what_eager_gives(function, strict):
     class Module(facula.nn.Module):
         def forward(self, x, y):
             return function(x, y)
