@@ -1,6 +1,7 @@
 """Settings under PyTorch's names: those that act, those that do not, and `patch` in its forms."""
 
 import warnings
+from unittest import mock
 
 import pytest
 
@@ -38,8 +39,50 @@ def test_settings_without_effect_say_so_once():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         sizes.translation_validation = True
-        del sizes.translation_validation
-    assert not sizes.translation_validation
+        sizes.translation_validation = False
+
+
+@pytest.mark.filterwarnings("ignore:.*no effect")
+def test_mock_gives_the_value_before_back(monkeypatch):
+    capture = facula._dynamo.config
+    before = capture.recompile_limit
+    capture.recompile_limit = before + 3
+    monkeypatch.setattr(capture, "guard_nn_modules", False)
+    with (
+        mock.patch("facula._dynamo.config.recompile_limit", 2),
+        mock.patch.object(capture, "guard_nn_modules", True),
+    ):
+        assert (capture.recompile_limit, capture.guard_nn_modules) == (2, True)
+    assert (capture.recompile_limit, capture.guard_nn_modules) == (before + 3, False)
+    capture.recompile_limit = before
+
+
+def test_a_deleted_setting_is_not_there_until_it_is_set():
+    value = sizes.use_duck_shape
+    del sizes.use_duck_shape
+    assert not hasattr(sizes, "use_duck_shape")
+    with pytest.raises(AttributeError, match="setting"):
+        del sizes.use_duck_shape
+    sizes.use_duck_shape = value
+    assert sizes.use_duck_shape == value
+
+
+def test_older_names_of_settings_are_the_settings():
+    capture = facula._dynamo.config
+    with capture.patch(cache_size_limit=3, fail_on_cache_limit_hit=True):
+        assert (capture.recompile_limit, capture.fail_on_recompile_limit_hit) == (3, True)
+
+
+def test_settings_of_other_compilers_are_kept_and_said_to_do_nothing():
+    from facula._functorch import config as ahead_of_time
+
+    with pytest.warns(UserWarning, match="optimize_ddp has no effect"):
+        facula._dynamo.config.optimize_ddp = False
+    assert facula._dynamo.config.optimize_ddp is False
+    facula._dynamo.config.optimize_ddp = True
+    with pytest.warns(UserWarning, match="donated_buffer has no effect"):
+        ahead_of_time.donated_buffer = False
+    ahead_of_time.donated_buffer = True
 
 
 def test_patch_decorates_functions_and_classes():

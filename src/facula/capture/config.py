@@ -1,16 +1,10 @@
 """Settings of capture, under PyTorch's names.
 
-Takes: attribute assignments (`facula._dynamo.config.name = value`), or `patch(name=value)`.
-Gives: the settings. Keeps true: an unknown name is an error.
+Takes: attribute assignments, by `facula._dynamo.config`, which knows the names and patches them.
+Gives: the settings. Keeps true: each has a comment that says what it does.
 """
 
 from __future__ import annotations
-
-import contextlib
-from collections.abc import Iterator
-from typing import Any
-
-from facula.core.errors import fail
 
 #: captured segments of one place of the program, before others run in eager
 recompile_limit = 8
@@ -43,42 +37,9 @@ disable = False
 #: compile backward runs that compiled functions start
 compiled_autograd = False
 
-_NAMES = frozenset(name for name in dict(globals()) if not name.startswith("_")) - {
-    "annotations",
-    "contextlib",
-    "Iterator",
-    "Any",
-    "fail",
-}
-_ALIASES = {
-    "cache_size_limit": "recompile_limit",
-    "accumulated_cache_size_limit": "accumulated_recompile_limit",
-}
+_NAMES = frozenset(name for name in dict(globals()) if not name.startswith("_")) - {"annotations"}
 
 
 def names() -> frozenset[str]:
     """The settings that there are."""
     return _NAMES
-
-
-@contextlib.contextmanager
-def patch(changes: Any = None, value: object = None, **more: object) -> Iterator[None]:
-    """Settings with other values inside of a `with` block or a function."""
-    wanted = {changes: value} if isinstance(changes, str) else dict(changes or {})
-    wanted.update(more)
-    wanted = {_ALIASES.get(name, name): new for name, new in wanted.items()}
-    unknown = [name for name in wanted if name not in _NAMES]
-    if unknown:
-        fail(
-            AttributeError,
-            "config",
-            "a setting of capture was required",
-            got=unknown[0],
-            hint="dir(facula._dynamo.config) lists them",
-        )
-    before = {name: globals()[name] for name in wanted}
-    globals().update(wanted)
-    try:
-        yield
-    finally:
-        globals().update(before)

@@ -1,11 +1,9 @@
 """Modules whose attributes are settings under PyTorch's names.
 
 Takes: the names with their defaults, and which of them change something here. Gives: `become`, which makes a
-module such a one, with
-`patch`, `save_config`, `load_config` and their kin.
+module such a one, with `patch`, `save_config`, `load_config` and their kin.
 Keeps true: an unknown name is an error; a setting that changes nothing here is kept, and said to be without
-effect when it
-gets another value than its default for the first time.
+effect when it gets another value than its default for the first time.
 """
 
 from __future__ import annotations
@@ -62,12 +60,14 @@ class NamedSettings(types.ModuleType):
     _defaults: Mapping[str, Any]
     _acting: Mapping[str, Setting]
     _values: dict[str, Any]
+    _hidden: set[str]
 
     def __getattr__(self, name: str) -> Any:
-        if name in self._acting:
-            return self._acting[name].read()
-        if name in self._values:
-            return self._values[name]
+        if name not in self._hidden:
+            if name in self._acting:
+                return self._acting[name].read()
+            if name in self._values:
+                return self._values[name]
         return fail(
             AttributeError,
             self.__name__,
@@ -77,6 +77,7 @@ class NamedSettings(types.ModuleType):
         )
 
     def __setattr__(self, name: str, value: object) -> None:
+        self._hidden.discard(name)
         if name.startswith("__"):
             super().__setattr__(name, value)
         elif name in self._acting:
@@ -91,7 +92,9 @@ class NamedSettings(types.ModuleType):
             self._values[name] = value
 
     def __delattr__(self, name: str) -> None:
-        setattr(self, name, self._defaults[name])  # as mock.patch takes back what it set
+        # `mock.patch` deletes what it set, and gives back the value before only where then is none
+        getattr(self, name)  # raises where there is none
+        self._hidden.add(name)
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._values, *self._acting, *_METHODS})
@@ -140,6 +143,7 @@ def become(
     """
     module: Any = sys.modules[name]
     inner = {"_defaults": dict(defaults), "_acting": dict(acting or {}), "_values": dict(defaults)}
+    inner["_hidden"] = set()
     module.__class__ = type("NamedSettings", (NamedSettings,), inner)
 
 

@@ -1,0 +1,33 @@
+"""Settings of the differentiation ahead of time under PyTorch's names: none of them changes anything here.
+
+Takes: assignments, `patch`. Gives: the settings. Keeps true: each is kept, and said to be without effect when it
+gets another value; any other name is an error.
+"""
+
+from facula.core.named_settings import become
+
+become(
+    __name__,
+    {
+        "activation_memory_budget": 1.0, "activation_memory_budget_runtime_estimator": "flops",
+        "activation_memory_budget_solver": "dp", "aggressive_recomputation": False,
+        "autograd_cache_normalize_inputs": True, "backward_pass_autocast": "same_as_forward",
+        "ban_recompute_long_fusible_chains": True, "ban_recompute_materialized_backward": True,
+        "ban_recompute_not_in_allowlist": True, "ban_recompute_reductions": True,
+        "ban_recompute_used_far_apart": True, "bundled_autograd_cache": False,
+        "bypass_autograd_cache_key": False, "cse": True,
+        "custom_op_default_layout_constraint": "needs_exact_strides", "debug_assert": False,
+        "debug_partitioner": False, "donated_buffer": True, "enable_autograd_cache": True,
+        "enable_remote_autograd_cache": None, "fake_tensor_allow_meta": True,
+        "fake_tensor_allow_unsafe_data_ptr_access": True, "fake_tensor_crossref": False,
+        "fake_tensor_propagate_real_tensors": False, "force_non_lazy_backward_lowering": False,
+        "functionalize_rng_ops": False, "generate_fake_kernels_from_real_mismatches": False,
+        "graphsafe_rng_functionalization": True, "guess_tangent_strides_as_outputs": True,
+        "joint_custom_pass": None, "max_dist_from_bw": 1000, "memory_budget_pareto_dir": None,
+        "recompute_views": False, "saved_tensors_hooks_filtering_mode": "donated",
+        "static_weight_shapes": True, "strict_autograd_cache": False,
+        "torch_compile_graph_format": "svg", "treat_parameters_as_free_to_save": True,
+        "unlift_effect_tokens": False, "unsafe_allow_optimization_of_collectives": False,
+        "view_replay_for_aliased_outputs": True, "visualize_memory_budget_pareto": False,
+    },
+)  # fmt: skip
