@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy
 import pytest
 
 import facula
 from facula.nn import functional as F
-from tests.inductor.support import check, compiled
+from tests.inductor.support import check, compiled, flat
 
 
 @pytest.fixture(autouse=True)
@@ -131,3 +132,14 @@ def test_cross_entropy_keeps_its_fused_backward() -> None:
     assert got is not None and (got - x.grad).abs().max().item() <= 1e-7
     with pytest.raises(IndexError, match="out of bounds"):
         step(x, y + 50)
+
+
+def test_rows_of_a_loss_are_read_by_the_kernel_that_adds_them():
+    """Kernels: the targets that count and the sum of the rows; the one call is the check of targets."""
+    scores, target = facula.randn(64, 10), facula.randint(0, 10, (64,))
+    target[::7] = -100
+    check(lambda x, y: F.nll_loss(x, y, reduction="sum"), scores, target, kernels=1, calls=1)
+    rows = -scores.numpy().astype("f8")[numpy.arange(64), target.clamp(min=0).numpy()]
+    program = compiled(lambda x, y: F.nll_loss(x, y, reduction="none"), scores, target)
+    found = flat(program.call([scores, target]))[0].numpy()
+    numpy.testing.assert_allclose(found, numpy.where(target.numpy() == -100, 0, rows), rtol=1e-6)

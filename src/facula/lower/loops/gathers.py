@@ -20,7 +20,7 @@ from facula.lower.loops import index as ix
 from facula.lower.loops.index import Index
 from facula.lower.loops.values import NotLoops, Value
 from facula.ops.registry import TABLE
-from facula.ops.scalar_node import cast, node
+from facula.ops.scalar_node import apply, cast, node
 from facula.ops.scalar_primitives import where
 
 #: operator name -> function(lowering, arguments in schema order, result) -> value
@@ -147,6 +147,30 @@ def advanced(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
     return Value(result.shape, result.stride(), source.code, rule=element)
 
 
+def nll_rows(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
+    """Minus the element of each target's class, 0 where the target is the ignored one."""
+    source, target, ignored = _source(args[0], args[1]), args[1], args[2]
+    dim = min(1, len(source.shape) - 1)
+
+    def kept(positions: list[Index]) -> tuple[Any, Any]:
+        value = cast(elementwise.read_broadcast(target, positions), "i64")
+        return apply("ne", value, ignored), value
+
+    def of_kept(positions: list[Index]) -> Any:
+        return where(*kept(positions), 0)
+
+    index = Value(target.shape, target.strides, "i64", rule=of_kept)
+    _check(lowering, index, 0, source.shape[dim], "_nll_rows", args)
+
+    def element(positions: list[Index]) -> Any:
+        place = _place(index, positions, source.shape[dim], False)
+        chosen = source.read([*positions[:dim], place, *positions[dim:]])
+        return where(kept(positions)[0], -chosen, 0)
+
+    return Value(result.shape, result.stride(), source.code, rule=element)
+
+
 RULES |= {
     "embedding": embedding, "index_select": index_select, "gather": gather, "_index": advanced,
+    "_nll_rows": nll_rows,
 }  # fmt: skip
