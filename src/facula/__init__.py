@@ -72,7 +72,8 @@ def _find_operator(namespace: str, name: str) -> _Any:
         _import_module("facula.quantization.operators")
         return ops.TABLE.get(f"{namespace}::{name}")
     if namespace in ("_c10d_functional", "c10d_functional", "c10d"):
-        _import_module("facula.distributed.functional_collectives")
+        file = "c10d_operators" if namespace == "c10d" else "functional_collectives"
+        _import_module(f"facula.distributed.{file}")
         return ops.TABLE.get(f"{namespace}::{name}")
     if namespace == "higher_order":
         return _import_module("facula.fx.higher_order").OPERATORS.get(name)

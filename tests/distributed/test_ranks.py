@@ -106,7 +106,7 @@ def test_pipelines_compute_the_whole_models_gradients():
 
 def test_mesh():
     for rank, got in enumerate(ranks.run("mesh")):
-        text = "DeviceMesh('cpu', [0, 1], mesh_dim_names=('b',))"
+        text = "DeviceMesh((b=2), 'cpu', stride=(1,))"
         assert got == [[0, rank], 1.0, 1, 4, text]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.distributed import operations
+from facula.distributed.traffic import functional
 from facula.distributed.types import ReduceOp
 from facula.distributed.world import groups
 from facula.fx import has_side_effect
@@ -71,6 +72,7 @@ class all_reduce:  # noqa: N801 - the operator's name
         way(reduce_op, "all_reduce")
         return _empty(input.shape, input)
 
+    @functional()
     def cpu(out, input, reduce_op, group_name):
         out.copy_(input)
         group = group_named(group_name, "all_reduce")
@@ -87,6 +89,7 @@ class broadcast:  # noqa: N801
     def meta(input, src, group_name):
         return _empty(input.shape, input)
 
+    @functional()
     def cpu(out, input, src, group_name):
         out.copy_(input)
         operations.broadcast(out, src, group_named(group_name, "broadcast"))
@@ -108,6 +111,7 @@ class all_gather_into_tensor:  # noqa: N801
         first = input.shape[0] if input.dim() else 1
         return _empty((first * group_size, *input.shape[1:]), input)
 
+    @functional()
     def cpu(out, input, group_size, group_name):
         group = group_named(group_name, "all_gather_into_tensor")
         operations.all_gather_into_tensor(out, input, group)
@@ -133,6 +137,7 @@ class reduce_scatter_tensor:  # noqa: N801
                  hint="pad the tensor")  # fmt: skip
         return _empty((input.shape[0] // group_size, *input.shape[1:]), input)
 
+    @functional()
     def cpu(out, input, reduce_op, group_size, group_name):
         group = group_named(group_name, "reduce_scatter_tensor")
         operations.reduce_scatter_tensor(out, input, way(reduce_op, "reduce_scatter_tensor"), group)
@@ -153,6 +158,7 @@ class all_to_all_single:  # noqa: N801
     def meta(input, output_split_sizes, input_split_sizes, group_name):
         return _empty((sum(output_split_sizes), *input.shape[1:]), input)
 
+    @functional()
     def cpu(out, input, output_split_sizes, input_split_sizes, group_name):
         sizes = list(output_split_sizes), list(input_split_sizes)
         group = group_named(group_name, "all_to_all_single")

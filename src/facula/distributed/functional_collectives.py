@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from facula import core
 from facula.core.errors import fail
 from facula.distributed import collective_operators as operators
-from facula.distributed import nn, operations
+from facula.distributed import nn
 from facula.distributed.collective_operators import group_named, way
 from facula.distributed.device_mesh import DeviceMesh
 from facula.distributed.process_group import ProcessGroup
@@ -281,12 +281,10 @@ def _reduce_scatter_of_ranks(
     return reduce_scatter_tensor(input, reduceOp, 0, list(ranks))
 
 
-@_collective("scatter_(Tensor[] output_tensors, any input_tensors, any process_group, int root_rank, "
-             "bool async_op=True, int timeout=-1) -> Tensor[]", "c10d")  # fmt: skip
-def _scatter(
-    output_tensors: list[Tensor], input_tensors: Any, process_group: Any, root_rank: int,
-    async_op: bool, timeout: int,
-) -> list[Tensor]:  # fmt: skip
-    given = list(input_tensors[0]) if input_tensors else None
-    operations.scatter(output_tensors[0], given, group=process_group, group_src=root_rank)
-    return list(output_tensors)
+@_with_ranks(
+    "all_to_all_single(Tensor input, int[]? output_split_sizes, int[]? input_split_sizes, RANKS) -> Tensor"
+)
+def _all_to_all_of_ranks(
+    input: Tensor, output_split_sizes: Any, input_split_sizes: Any, tag: str, ranks: Any, group_size: int
+) -> Tensor:  # fmt: skip
+    return all_to_all_single(input, output_split_sizes, input_split_sizes, list(ranks))

@@ -7,15 +7,35 @@ Keeps true: only sizes are looked at, so that real ranks and simulated ones coun
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["COUNTERS", "Flow", "Traffic", "counting"]
+__all__ = ["COUNTERS", "FUNCTIONAL", "Flow", "Traffic", "counting", "functional"]
 
 #: what hears of each collective and message that this process begins
 COUNTERS: list[Traffic] = []
+
+
+class _Depth(threading.local):
+    depth = 0
+
+
+#: how many blocks of this thread stand for collectives that give new tensors
+FUNCTIONAL = _Depth()
+
+
+@contextmanager
+def functional() -> Iterator[None]:
+    """A block whose collectives stand for those that give new tensors (`_functional_collectives`)."""
+    FUNCTIONAL.depth += 1
+    try:
+        yield
+    finally:
+        FUNCTIONAL.depth -= 1
+
 
 #: bytes that a rank sends for each of the collective's, with n ranks that pass parts around a ring
 _SENT = {

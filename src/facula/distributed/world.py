@@ -78,17 +78,13 @@ WATCHERS: list[Callable[[ProcessGroup, Store], None]] = []
 
 
 def is_available() -> bool:
-    """Whether process groups can be made: they need sockets only.
-
-    Under torch's name libraries take a yes for PyTorch's whole package (DTensor, FSDP, RPC) and
-    import that: there it is said where a launcher or this program asked for several processes.
+    """Whether process groups can be made: they need sockets only, which are everywhere.
 
     Example:
         >>> facula.distributed.is_available()
         True
     """
-    named_torch = core.DTYPE_PREFIX[0] == "torch"
-    return not named_torch or is_initialized() or "WORLD_SIZE" in os.environ
+    return True
 
 
 def is_gloo_available() -> bool:

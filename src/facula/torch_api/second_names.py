@@ -47,6 +47,17 @@ _MODULES = {
         f"facula.distributed.{name}.device_mesh": "facula.distributed.device_mesh"
         for name in ("tensor", "_tensor")
     },
+    **{
+        f"facula.distributed.{package}.{name}": f"facula.distributed.tensor.{ours}"
+        for package in ("tensor", "_tensor")
+        for name, ours in (
+            ("_dtensor_spec", "specs"),
+            ("_collective_utils", "collective_utils"),
+            ("_sharding_prop", "rules"),
+            ("api", "dtensor"),
+            ("_api", "dtensor"),
+        )
+    },
     "facula.distributed._functional_collectives": "facula.distributed.functional_collectives",
     **{
         f"facula.distributed.optim.functional_{name}": "facula.distributed.optim.functional"

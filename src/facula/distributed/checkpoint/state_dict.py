@@ -16,7 +16,8 @@ from facula.core.errors import fail
 from facula.distributed import world
 from facula.distributed.data_parallel import DistributedDataParallel
 from facula.distributed.object_operations import broadcast_object_list
-from facula.distributed.tensor.dtensor import DTensor, distribute_tensor
+from facula.distributed.tensor.distributing import distribute_tensor
+from facula.distributed.tensor.dtensor import DTensor
 from facula.ops.registry import F
 
 __all__ = [

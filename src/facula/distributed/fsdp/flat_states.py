@@ -14,7 +14,8 @@ from facula.distributed.device_mesh import DeviceMesh
 from facula.distributed.fsdp.api import StateDictType
 from facula.distributed.fsdp.flat_unit import FlatUnit
 from facula.distributed.operations import all_reduce
-from facula.distributed.tensor.dtensor import DTensor, distribute_tensor
+from facula.distributed.tensor.distributing import distribute_tensor
+from facula.distributed.tensor.dtensor import DTensor
 from facula.distributed.tensor.placement_types import Shard
 from facula.distributed.types import ReduceOp
 from facula.distributed.world import get_rank

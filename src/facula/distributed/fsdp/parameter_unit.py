@@ -84,9 +84,9 @@ class _Piece(Leaf):
         if self.inner is None:
             return mesh
         other = self.inner.device_mesh
-        root = mesh._root_mesh()
+        root = mesh._get_root_mesh()
         names = (*(mesh.mesh_dim_names or ()), *(other.mesh_dim_names or ()))
-        if root is not other._root_mesh() or len(names) != mesh.ndim + other.ndim:
+        if root is not other._get_root_mesh() or len(names) != mesh.ndim + other.ndim:
             fail(ValueError, "fully_shard", "slices of one mesh with names were required (FSDP requires the "
                  "FSDP and TP DeviceMesh to have the same parent mesh)", f"{mesh} and {other}",
                  "init_device_mesh(..., mesh_dim_names=('dp', 'tp')), then mesh['dp'] and mesh['tp']")  # fmt: skip

@@ -6,7 +6,8 @@ Re-exports. Keeps true: importing this opens nothing.
 from __future__ import annotations
 
 from facula.distributed.device_mesh import DeviceMesh, init_device_mesh
-from facula.distributed.tensor.dtensor import DTensor, distribute_module, distribute_tensor
+from facula.distributed.tensor.distributing import distribute_module, distribute_tensor
+from facula.distributed.tensor.dtensor import DTensor
 from facula.distributed.tensor.factories import empty, full, ones, rand, randn, zeros
 from facula.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
 

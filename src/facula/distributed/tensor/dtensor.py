@@ -1,7 +1,6 @@
 """Tensors whose elements lie on the ranks of a mesh.
 
-Takes: a mesh and placements, one for each of its dimensions. Gives: `DTensor`, PyTorch's functions that
-make one, and `distribute_module`.
+Takes: a mesh and placements, one for each of its dimensions. Gives: `DTensor`.
 Keeps true: an operator on distributed tensors gives what it gives on whole ones. One whose definition says
 how it runs on pieces (`shards`) does so; any other runs on whole tensors, on each rank the same, which is
 counted (`events`). History is recorded above, by the engine, on the distributed tensors themselves.
@@ -10,22 +9,24 @@ counted (`events`). History is recorded above, by the engine, on the distributed
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from facula import core
 from facula.autograd import Function
 from facula.core.errors import fail
 from facula.distributed import operations
-from facula.distributed.device_mesh import DeviceMesh
+from facula.distributed.device_mesh import DeviceMesh, _mesh_resources
 from facula.distributed.tensor.events import gathering
 from facula.distributed.tensor.pieces import moved
 from facula.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
-from facula.distributed.tensor.rules import Plan, planned
+from facula.distributed.tensor.rules import Plan, ShardingPropagator
+from facula.distributed.tensor.specs import DTensorSpec, TensorMeta
 from facula.fx._pytree import tree_leaves, tree_map
-from facula.nn import Module, Parameter
 
-__all__ = ["DTensor", "distribute_module", "distribute_tensor"]
+__all__ = ["DTensor"]
 
 
 class DTensor(core.Tensor):
@@ -34,6 +35,30 @@ class DTensor(core.Tensor):
     _local_tensor: Any
     device_mesh: DeviceMesh
     placements: tuple[Placement, ...]
+
+    def __new__(cls, local_tensor: Any, spec: DTensorSpec, *, requires_grad: bool) -> DTensor:
+        """The distributed tensor of this rank's piece, as a leaf.
+
+        Args:
+            local_tensor: the piece.
+            spec: mesh, placements, and what is known of the whole tensor.
+            requires_grad: whether it gets a gradient.
+        """
+        if local_tensor.requires_grad and not requires_grad:
+            warnings.warn(
+                "To construct a DTensor from a tensor with a gradient, pass local_tensor.detach(), or the same "
+                "requires_grad", stacklevel=2,
+            )  # fmt: skip
+        made = cls._make(local_tensor.detach(), spec.shape, spec.mesh, spec.placements)
+        return made.requires_grad_(requires_grad)
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        """All is done when it is made."""
+
+    @property
+    def _spec(self) -> DTensorSpec:
+        known = TensorMeta(core.Size(self.shape), tuple(self.stride()), self.dtype)
+        return DTensorSpec(self.device_mesh, self.placements, known)
 
     @staticmethod
     def _make(
@@ -50,19 +75,30 @@ class DTensor(core.Tensor):
     @staticmethod
     def from_local(
         local_tensor: Any,
-        device_mesh: DeviceMesh,
+        device_mesh: DeviceMesh | None = None,
         placements: Sequence[Placement] | None = None,
         *,
         run_check: bool = False,
         shape: Sequence[int] | None = None,
         stride: Any = None,
+        grad_placements: Sequence[Placement] | None = None,
     ) -> DTensor:
         """The distributed tensor of the pieces that the ranks have (replicated by default).
 
         Args:
+            local_tensor: this rank's piece.
+            device_mesh: the ranks (None: the mesh of the innermost `with`).
+            placements: how they lie along each dimension of the mesh.
             run_check: have all ranks of a replicated dimension take the first one's elements.
             shape: the whole shape; without it, pieces are taken to be of one size.
+            stride: the whole strides; they follow from the shape.
+            grad_placements: the placements of the gradient, whose pieces `local_tensor` gets (None: the same; whole
+                where the tensor is a part of a reduction).
         """
+        if isinstance(local_tensor, DTensor):
+            fail(RuntimeError, "from_local", "a tensor that is not distributed was required (the local_tensor argument "
+                 "only accepts torch.Tensor)", "a DTensor", "redistribute() gives it other placements")  # fmt: skip
+        device_mesh = device_mesh or _mesh_resources.get_current_mesh()
         chosen = _placements(placements, device_mesh, local_tensor.dim())
         if shape is None:
             whole = list(local_tensor.shape)
@@ -72,7 +108,8 @@ class DTensor(core.Tensor):
             shape = whole
         if run_check:
             _take_first(local_tensor, device_mesh, chosen)
-        return _FromLocal.apply(local_tensor, tuple(shape), device_mesh, chosen)
+        back = None if grad_placements is None else tuple(grad_placements)
+        return _FromLocal.apply(local_tensor, tuple(shape), device_mesh, chosen, back)
 
     def to_local(self, *, grad_placements: Sequence[Placement] | None = None) -> Any:
         """This rank's piece; its gradient has the same placements unless others are named."""
@@ -89,14 +126,31 @@ class DTensor(core.Tensor):
         placements: Sequence[Placement] | None = None,
         *,
         async_op: bool = False,
+        forward_dtype: core.dtype | None = None,
+        backward_dtype: core.dtype | None = None,
     ) -> DTensor:
-        """The same tensor under other placements (None: replicated)."""
+        """The same tensor under other placements.
+
+        Args:
+            device_mesh: the tensor's own mesh.
+            placements: how the pieces are to lie along each dimension of the mesh.
+            async_op: kept for PyTorch's API; what is sent has come when this returns.
+            forward_dtype: what the elements are turned to before they are sent (None: they stay).
+            backward_dtype: what the gradient's are turned to before they are sent (None: they stay); it has the
+                dtype of the tensor afterwards.
+        """
         if device_mesh is not None and device_mesh != self.device_mesh:
             hint = "full_tensor(), then distribute_tensor() on the other mesh"
             fail(NotImplementedError, "redistribute", "the tensor's own mesh was required",
                  device_mesh, hint)  # fmt: skip
+        if placements is None:
+            fail(RuntimeError, "redistribute", "placements were required (placements is needed for redistribute!)",
+                 "None", "[Replicate()] * mesh.ndim for the whole tensor everywhere")  # fmt: skip
         chosen = _placements(placements, self.device_mesh, self.dim())
-        return self if chosen == self.placements else _Redistribute.apply(self, chosen)
+        types = forward_dtype or self.dtype, backward_dtype or self.dtype
+        if chosen == self.placements and types == (self.dtype, self.dtype):
+            return self
+        return _Redistribute.apply(self, chosen, *types)
 
     @classmethod
     def __torch_dispatch__(
@@ -156,7 +210,9 @@ def _placements(
             fail(RuntimeError, "DTensor", f"dimensions of a tensor that has {rank} were required (Sharding dim "
                  f"{p.dim} greater than tensor ndim {rank})", list(given), "Shard(0) cuts the first one")  # fmt: skip
     return tuple(
-        Shard(p.dim + rank) if isinstance(p, Shard) and p.dim < 0 else p  # the same dimension
+        replace(p, dim=p.dim + rank)
+        if isinstance(p, Shard) and p.dim < 0
+        else p  # the same dimension
         for p in given
     )
 
@@ -170,14 +226,15 @@ def _take_first(piece: Any, mesh: DeviceMesh, placements: Sequence[Placement]) -
 
 class _FromLocal(Function):
     @staticmethod
-    def forward(ctx: Any, piece: Any, shape: Any, mesh: DeviceMesh, placements: Any) -> DTensor:
-        ctx.placements = placements
+    def forward(
+        ctx: Any, piece: Any, shape: Any, mesh: DeviceMesh, placements: Any, back: Any
+    ) -> DTensor:
+        ctx.wanted = back or [Replicate() if isinstance(p, Partial) else p for p in placements]
         return DTensor._make(piece.detach(), shape, mesh, placements)
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
-        wanted = [Replicate() if isinstance(p, Partial) else p for p in ctx.placements]
-        return grad.redistribute(placements=wanted).to_local(), None, None, None
+        return grad.redistribute(placements=ctx.wanted).to_local(), None, None, None, None
 
 
 class _ToLocal(Function):
@@ -194,14 +251,15 @@ class _ToLocal(Function):
 
 class _Redistribute(Function):
     @staticmethod
-    def forward(ctx: Any, tensor: DTensor, placements: Any) -> DTensor:
-        ctx.placements = tensor.placements
-        return _placed(tensor, placements)
+    def forward(ctx: Any, tensor: DTensor, placements: Any, dtype: Any, back: Any) -> DTensor:
+        ctx.placements, ctx.back, ctx.dtype = tensor.placements, back, tensor.dtype
+        return _placed(tensor.to(dtype), placements)
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
         wanted = [Replicate() if isinstance(p, Partial) else p for p in ctx.placements]
-        return grad.redistribute(placements=wanted), None
+        moved = grad.to(ctx.back).redistribute(placements=wanted).to(ctx.dtype)
+        return moved, None, None, None
 
 
 def _placed(tensor: DTensor, placements: Sequence[Placement]) -> DTensor:
@@ -235,7 +293,7 @@ def _run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
             if registered is not None:
                 plan = registered(func, args, kwargs, *operands)
             else:
-                plan = planned(definition, bound, *operands, bool(written))
+                plan = ShardingPropagator.planned(definition, bound, *operands, bool(written))
             if plan is not None:
                 return _on_pieces(func, bound, definition, plan, found[0], written)
     return _on_whole(func, args, kwargs, found[0], written)
@@ -453,69 +511,3 @@ def _check_alike(func: Callable[..., Any], args: object, kwargs: Any, found: lis
         hint = "full_tensor() gives whole tensors, which can be distributed anew"
         fail(RuntimeError, str(func), "tensors on one mesh were required",
              ", ".join(dict.fromkeys(str(t.device_mesh) for t in found)), hint)  # fmt: skip
-
-
-def distribute_tensor(
-    tensor: Any,
-    device_mesh: DeviceMesh,
-    placements: Sequence[Placement] | None = None,
-    *,
-    src_data_rank: int | None = 0,
-) -> DTensor:
-    """A whole tensor, which all ranks give, distributed.
-
-    Args:
-        src_data_rank: the rank along each dimension of the mesh whose elements count; None: each
-            rank cuts its own, without communication.
-    """
-    if not isinstance(tensor, core.Tensor) or not isinstance(device_mesh, DeviceMesh):
-        fail(TypeError, "distribute_tensor", "a tensor and a mesh were required",
-             f"{type(tensor).__name__} and {type(device_mesh).__name__}",
-             "init_device_mesh('cpu', (world_size,)) makes a mesh of all ranks")  # fmt: skip
-    chosen = _placements(placements, device_mesh, tensor.dim())
-    piece = tensor.detach().clone()
-    if src_data_rank is not None:
-        for mesh_dim in range(device_mesh.ndim):
-            group = device_mesh.get_group(mesh_dim)
-            operations.broadcast(piece, group.ranks[src_data_rank], group)
-    whole = (Replicate(),) * device_mesh.ndim
-    made = DTensor._make(
-        moved(piece, tuple(tensor.shape), device_mesh, whole, chosen),
-        tensor.shape, device_mesh, chosen,
-    )  # fmt: skip
-    made.requires_grad_(tensor.requires_grad)
-    return made
-
-
-def distribute_module(
-    module: Module,
-    device_mesh: DeviceMesh | None = None,
-    partition_fn: Callable[[str, Module, DeviceMesh], None] | None = None,
-    input_fn: Callable[..., Any] | None = None,
-    output_fn: Callable[..., Any] | None = None,
-) -> Module:
-    """A module whose parameters are distributed by a function; those that it leaves are replicated.
-
-    Args:
-        partition_fn: ``(name, module, mesh)``, for each module.
-        input_fn: ``(module, inputs, mesh)`` gives the inputs that `forward` gets.
-        output_fn: ``(module, outputs, mesh)`` gives the result.
-    """
-    if device_mesh is None:
-        hint = "init_device_mesh('cpu', (world_size,)) makes one of all ranks"
-        fail(ValueError, "distribute_module", "a mesh was required", "None", hint)
-    for name, inner in module.named_modules():
-        if partition_fn is not None:
-            partition_fn(name, inner, device_mesh)
-        for key, value in list(inner._parameters.items()):
-            if value is not None and not isinstance(value, DTensor):
-                made = Parameter(distribute_tensor(value.data, device_mesh), value.requires_grad)
-                inner.register_parameter(key, made)
-        for key, value in list(inner._buffers.items()):
-            if value is not None and not isinstance(value, DTensor):
-                inner._buffers[key] = distribute_tensor(value, device_mesh)
-    if input_fn is not None:
-        module.register_forward_pre_hook(lambda m, inputs: input_fn(m, inputs, device_mesh))
-    if output_fn is not None:
-        module.register_forward_hook(lambda m, _, outputs: output_fn(m, outputs, device_mesh))
-    return module

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core
-from facula.distributed.device_mesh import DeviceMesh
+from facula.distributed.device_mesh import DeviceMesh, _mesh_resources
 from facula.distributed.tensor._utils import compute_local_shape_and_global_offset
-from facula.distributed.tensor.dtensor import DTensor, _placements, distribute_tensor
+from facula.distributed.tensor.distributing import distribute_tensor
+from facula.distributed.tensor.dtensor import DTensor, _placements
 from facula.ops.registry import F
 
 __all__ = ["empty", "full", "ones", "rand", "randn", "zeros"]
@@ -54,10 +55,11 @@ def _factory(name: str, place: Callable[..., DTensor], text: str) -> Callable[..
         requires_grad: bool = False,
         dtype: core.dtype | None = None,
         layout: core.layout | None = None,
-        device_mesh: DeviceMesh,
+        device_mesh: DeviceMesh | None = None,
         placements: Sequence[Any] | None = None,
     ) -> DTensor:
-        made = place(make, _sizes(size), device_mesh, placements, {"dtype": dtype})
+        mesh = device_mesh or _mesh_resources.get_current_mesh()
+        made = place(make, _sizes(size), mesh, placements, {"dtype": dtype})
         made.requires_grad_(requires_grad)
         return made
 
@@ -80,7 +82,7 @@ def full(
     dtype: core.dtype | None = None,
     layout: core.layout | None = None,
     requires_grad: bool = False,
-    device_mesh: DeviceMesh,
+    device_mesh: DeviceMesh | None = None,
     placements: Sequence[Any] | None = None,
 ) -> DTensor:
     """One value everywhere."""
@@ -88,6 +90,7 @@ def full(
     def make(shape: Any, **options: object) -> Any:
         return F.full(shape, fill_value, **options)
 
-    made = _filled(make, tuple(size), device_mesh, placements, {"dtype": dtype})
+    mesh = device_mesh or _mesh_resources.get_current_mesh()
+    made = _filled(make, tuple(size), mesh, placements, {"dtype": dtype})
     made.requires_grad_(requires_grad)
     return made

@@ -21,6 +21,7 @@ from facula.distributed.tensor.placement_types import (
     Shard,
     _StridedShard,
 )
+from facula.distributed.traffic import functional
 from facula.distributed.types import ReduceOp
 from facula.ops.registry import F
 
@@ -150,6 +151,7 @@ def _first_only(piece: Any, mesh: DeviceMesh, mesh_dim: int) -> Any:
     return piece if mesh.get_local_rank(mesh_dim) == 0 else piece.new_zeros(piece.shape)
 
 
+@functional()
 def moved(
     piece: Any,
     shape: Sequence[int],

@@ -8,6 +8,7 @@ operator writes to keeps its placements.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from facula.ops.definition import Definition
 
 
-__all__ = ["Plan", "change_cost", "planned"]
+__all__ = ["Plan", "ShardingPropagator", "change_cost", "planned"]
 
 #: words for elementwise operators
 _LINEAR = ("linear", "multilinear", "first")
@@ -316,3 +317,26 @@ def _with_strided(way: Way, before: Sequence[Placement]) -> Way:
             _StridedShard(p.dim, split_factor=factor) if isinstance(p, Shard) else p for p in way[1]
         ),
     )
+
+
+class ShardingPropagator:
+    """How calls of operators are planned, as libraries name it."""
+
+    #: held while a call is planned: threads that stand for ranks put a lock here
+    _fake_mode_lock: Any = contextlib.nullcontext()
+
+    @classmethod
+    def planned(
+        cls, definition: Definition, args: Sequence[Any], tensors: Sequence[Any], mesh: Any, writes: bool
+    ) -> Plan | None:  # fmt: skip
+        """`planned`, one thread after the other where the lock is one.
+
+        Args:
+            definition: the operator.
+            args: all arguments, in the order of the schema.
+            tensors: the distributed tensors in it.
+            mesh: on whose ranks they lie.
+            writes: whether the first tensor is written to.
+        """
+        with cls._fake_mode_lock:
+            return planned(definition, args, tensors, mesh, writes)

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from facula import core
 from facula.core.errors import fail
@@ -18,52 +17,10 @@ from facula.distributed.device_mesh import DeviceMesh
 from facula.distributed.tensor import dtensor
 from facula.distributed.tensor.placement_types import Placement, Replicate, Shard
 from facula.distributed.tensor.rules import Plan, change_cost
+from facula.distributed.tensor.specs import DTensorSpec, TensorMeta
 from facula.fx._pytree import tree_leaves, tree_map
 
 __all__ = ["DTensorSpec", "TensorMeta", "register_sharding"]
-
-
-class TensorMeta(NamedTuple):
-    """What is known of a whole tensor without its elements."""
-
-    shape: core.Size
-    stride: tuple[int, ...]
-    dtype: core.dtype
-
-
-@dataclass
-class DTensorSpec:
-    """A distributed tensor without its elements, as rules get it."""
-
-    mesh: DeviceMesh
-    placements: tuple[Placement, ...]
-    tensor_meta: TensorMeta | None = None
-
-    @property
-    def shape(self) -> core.Size:
-        """The sizes of the whole tensor."""
-        return self._known().shape
-
-    @property
-    def stride(self) -> tuple[int, ...]:
-        """The strides of the whole tensor."""
-        return self._known().stride
-
-    @property
-    def ndim(self) -> int:
-        """How many dimensions the tensor has."""
-        return len(self.shape)
-
-    @property
-    def device_mesh(self) -> DeviceMesh:
-        """The mesh on whose ranks the pieces lie."""
-        return self.mesh
-
-    def _known(self) -> TensorMeta:
-        if self.tensor_meta is None:
-            hint = "DTensorSpec(mesh, placements, TensorMeta(shape, stride, dtype))"
-            fail(ValueError, "DTensorSpec", "tensor_meta was required", None, hint)
-        return self.tensor_meta
 
 
 Rule: TypeAlias = Callable[..., Sequence[tuple[Sequence[Any], Sequence[Any]]]]

@@ -13,7 +13,8 @@ from typing import Any
 from facula import core, nn
 from facula.core.errors import fail
 from facula.distributed.device_mesh import DeviceMesh
-from facula.distributed.tensor.dtensor import DTensor, distribute_module, distribute_tensor
+from facula.distributed.tensor.distributing import distribute_module, distribute_tensor
+from facula.distributed.tensor.dtensor import DTensor
 from facula.distributed.tensor.placement_types import Placement, Replicate, Shard
 
 __all__ = [
