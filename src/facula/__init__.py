@@ -79,6 +79,9 @@ def _find_operator(namespace: str, name: str) -> _Any:
         return _import_module("facula.fx.higher_order").OPERATORS.get(name)
     if namespace == "aten" and _NAMES.get(name, "").startswith(_OF_OPERATORS):
         return getattr(_import_module(_NAMES[name]), name)
+    if namespace == "aten":  # forms that dispatch modes hear of
+        core.HEARD[1]()
+        return ops.TABLE.get(name)
     return None
 
 

@@ -493,7 +493,7 @@ cdef int accumulate_owned(Tensor t, PyObject *gp, bint create_graph) except -1:
         steal = (fk_refs(gp) <= 2 and g.st.refs == 1 and g.dt == t.dt and not (g.keys & (K_GRAD | K_SLOW))
                  and same_shape(g, t) and memcmp(g.sd, t.sd, t.nd * 8) == 0)
         if steal:
-            t.grad_ = g
+            t.grad_ = g.detach() if heard_by_others() else g
             Py_DECREF(<object>gp)
             return 0
     accumulate_grad(t, g, create_graph)
@@ -509,6 +509,9 @@ cdef int accumulate_grad(Tensor t, Tensor g, bint create_graph) except -1:
             if not (g.keys & K_GRAD): t.grad_ = g.clone()
         else:
             if not same_shape(t, g): raise_bad_grad(t, g)
+            if heard_by_others() and not (g.keys & (K_SPARSE | K_GRAD)) and g.dt == t.dt:
+                t.grad_ = kept_as_told(t, g)
+                return 0
             t.grad_ = m_clone(g) if (g.keys & K_SPARSE) or (g.keys | fk_tls_keys()) & K_DISPATCH else copy_like(g, t)
     elif create_graph or ((t.grad_.keys | g.keys) & (K_GRAD | K_SLOW)) or fk_tls_keys() & (K_DISPATCH | K_INTERPRETER):
         t.grad_ = t.grad_ + g
@@ -518,6 +521,12 @@ cdef int accumulate_grad(Tensor t, Tensor g, bint create_graph) except -1:
     else:
         t.grad_.add_(g)
     return 0
+
+
+cdef Tensor kept_as_told(Tensor t, Tensor g):
+    """A first gradient, by the calls that PyTorch's dispatch modes hear of."""
+    if memcmp(g.sd, t.sd, t.nd * 8) == 0: return g.detach()
+    return g.new_empty_strided(make_size(t.nd, t.sh), make_size(t.nd, t.sd)).copy_(g)
 
 
 cdef int raise_bad_grad(Tensor t, Tensor g) except -1:

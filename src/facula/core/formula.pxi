@@ -172,9 +172,9 @@ cdef inline object value_for_formula(Formula f, tuple wanted, tuple args, list e
     return None
 
 
-cdef Node formula_node(Op op, tuple args, object result):
+cdef Node formula_node(Op op, tuple args, object result, Formula formula=None):
     """The node of a call; results are saved by `formula_saved_result` or here when they exist."""
-    cdef Formula f = <Formula>op.formula
+    cdef Formula f = <Formula>op.formula if formula is None else formula
     cdef FormulaState s = FormulaState.__new__(FormulaState)
     cdef Node n
     cdef int i = 0
@@ -221,6 +221,7 @@ cdef SavedTensor save_result(Tensor t, int number, Node n):
     """A result, which comes back with the node as its history; one of whole numbers (positions, say) has none."""
     if t is None:
         return None
+    if heard_by_others(): t.detach()     # PyTorch's modes hear of each result that is kept
     return save(t, KIND[t.dt] >= KIND_FLOAT, number, None if number in n.op.definition.nondifferentiable else n)
 
 
@@ -243,7 +244,7 @@ cdef int formula_saved_result(Node n, object r) except -1:
     return 0
 
 
-cdef int record_formula(Op op, tuple args, object r) except -1:
+cdef int record_formula(Op op, tuple args, object r, Formula formula=None) except -1:
     """Make the results of a call part of the history."""
     cdef Node n
     cdef int i
@@ -254,7 +255,7 @@ cdef int record_formula(Op op, tuple args, object r) except -1:
         t = r
         if KIND[t.dt] < KIND_FLOAT:
             return 0
-        n = formula_node(op, args, r)
+        n = formula_node(op, args, r, formula)
         formula_saved_result(n, r)
         attach(t, n, 0)
         return 0
@@ -262,7 +263,7 @@ cdef int record_formula(Op op, tuple args, object r) except -1:
         if x is not None and isinstance(x, Tensor) and KIND[(<Tensor>x).dt] >= KIND_FLOAT: any_float = True
     if not any_float:
         return 0
-    n = formula_node(op, args, r)
+    n = formula_node(op, args, r, formula)
     n.nout = len(r)
     formula_saved_result(n, r)
     for i in range(len(r)):

@@ -281,6 +281,27 @@ cdef object torch_dispatch(Op op, object function, tuple args):
     return dispatch(function, args, kwargs)
 
 
+def told(Op op, tuple args, Formula formula=None, overload=None):
+    """Tell the dispatch overrides of a call, whatever kind of operator it is; `formula` records it where gradients are wanted.
+
+    overload: what they are told of, where that is not the operator's own.
+
+    NotImplemented where none of them took it.
+    """
+    cdef uint32_t tls = fk_tls_keys(), k = tls
+    for x in args:
+        for v in (x if isinstance(x, tuple) else (x,)):
+            k |= keys_of(v)
+    fk_tls_set(tls | K_NOGRAD)
+    try:
+        r = torch_dispatch(op, op if overload is None else overload, args)
+    finally:
+        fk_tls_set(tls)
+    if r is not NotImplemented and formula is not None and k & K_GRAD and not (k & K_NOGRAD):
+        record_formula(op, args, r, formula)
+    return r
+
+
 cdef object dispatch_view(Op op, tuple args):
     """Offer a view, or a draw in place, to the dispatch overrides, below the tape."""
     cdef uint32_t tls = fk_tls_keys()

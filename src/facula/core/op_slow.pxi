@@ -33,7 +33,26 @@ def swap_interpreters(list stack):
 cdef object raise_escaped(object function):
     raise said(RuntimeError, "[%s] a tensor of an active function transform was required: got one that outlived its vmap\nhint: return "
                        "it from the transformed function instead of keeping it" % getattr(function, "__name__", function))
+# [0]: function(op, args, kwargs): what dispatch overrides hear of in the place of a call, or NotImplemented; [1]: loads it
+HEARD = [None, None]
 AUTOCAST = [None]          # function(op, args, kwargs) that casts and calls, or NotImplemented; set with the bit
+
+
+cdef int expect_listener(object listener) except -1:
+    """Load what listeners hear of, unless this one hears of the package's own operators."""
+    if HEARD[0] is None and HEARD[1] is not None and not getattr(listener, "hears_own_operators", False): HEARD[1]()
+    return 0
+
+
+def listening_mode():
+    """The innermost dispatch mode that would hear of a call now, or None."""
+    return DISPATCH_MODES[len(DISPATCH_MODES) - 1] if fk_tls_keys() & K_DISPATCH and DISPATCH_MODES else None
+
+
+cdef bint heard_by_others():
+    """Whether the dispatch mode that would hear of a call now knows PyTorch's operators, not the package's own."""
+    if HEARD[0] is None or not (fk_tls_keys() & K_DISPATCH and DISPATCH_MODES): return False
+    return not getattr(DISPATCH_MODES[len(DISPATCH_MODES) - 1], "hears_own_operators", False)
 
 
 cdef object slow_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames, int form, uint32_t k, object called):
@@ -69,6 +88,8 @@ cdef object slow_dispatch(Op op, object function, object called, tuple a, dict k
         raise_escaped(function)
     if k & K_SPARSE:
         return SPARSE[0](op, function, a, kw)
+    if k & K_DISPATCH and function is op and HEARD[0] is not None:
+        return HEARD[0](op, a, kw)
     return NotImplemented
 
 

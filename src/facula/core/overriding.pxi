@@ -20,6 +20,7 @@ cdef uint32_t subclass_keys(object cls) except *:
             offer_members(cls)
     if getattr(cls, "__torch_dispatch__", None) is not None:
         k |= K_DISPATCH
+        expect_listener(cls)
     if getattr(cls, "_is_transform_wrapper", False):
         k |= K_TRANSFORM
     if getattr(cls, "_is_fake", False):

@@ -64,6 +64,7 @@ def pop_function_mode():
 
 def push_dispatch_mode(mode):
     """Activate a TorchDispatchMode."""
+    expect_listener(mode)
     DISPATCH_MODES.append(mode)
     fk_tls_set(fk_tls_keys() | K_DISPATCH)
 

@@ -18,6 +18,9 @@ class TorchDispatchMode:
     Subclasses define `__torch_dispatch__(self, func, types, args=(), kwargs=None)`.
     """
 
+    #: whether it hears of the package's own operators, not of PyTorch's that do the same
+    hears_own_operators = False
+
     def __torch_dispatch__(
         self,
         func: Callable[..., Any],

@@ -81,6 +81,7 @@ class FakeTensor(Tensor):
     """A tensor without elements: `fake_device` says where the tensor is that it stands for."""
 
     _is_fake = True
+    hears_own_operators = True
     __torch_function__ = core._core._disabled_torch_function_impl
 
     fake_device: Any
@@ -260,6 +261,8 @@ def _mode_of(values: Any) -> Any:
 
 class FakeTensorMode(TorchDispatchMode):
     """A block in which new tensors are fake; and what fake tensors belong to."""
+
+    hears_own_operators = True
 
     #: what the results of operators are
     tensor_class: type[FakeTensor] = FakeTensor

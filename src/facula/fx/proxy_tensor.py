@@ -169,6 +169,8 @@ class PythonKeyTracer(Tracer):
 class ProxyTorchDispatchMode(TorchDispatchMode):
     """A block in which every operator becomes a node of a tracer's graph."""
 
+    hears_own_operators = True
+
     def __init__(
         self,
         tracer: PythonKeyTracer,

@@ -27,6 +27,10 @@ _ON_DEMAND = (
     "forms_on_demand",
     "rare_forms",
     "overload_names",
+    "heard",
+    "heard_gradients",
+    "heard_layers",
+    "heard_losses",
     "sharding",
     "documentation",
     "argument_words",
@@ -42,6 +46,7 @@ for _family in _MODULES:
         import_module(f"facula.ops.{_family}")
 
 core.bind_operators(TABLE)
+core.HEARD[1] = lambda: import_module("facula.ops.heard_layers")
 core.SUM[0] = TABLE["sum"]
 
 

@@ -74,6 +74,10 @@ class Definition:
     inlined: bool = False
     #: of such a composite: what graphs of programs show in its place, as a function of its arguments
     graph_form: Callable[..., Any] | None = None
+    #: the same by PyTorch's operators, which dispatch modes and subclasses hear of in its place (`ops.heard`)
+    heard: Callable[..., Any] | None = None
+    #: of a form that such listeners hear of: the operator which has PyTorch's name for it, and other arguments
+    stands_for: str = ""
     #: the places ("", "Tensor.") of the form `name_copy`
     copied: tuple[str, ...] = ()
 

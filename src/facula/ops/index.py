@@ -83,7 +83,12 @@ def expand_masks(op: str, self: core.Tensor, indices: tuple[Any, ...]) -> tuple[
     return tuple(result)
 
 
-@composite("index(Tensor self, Tensor?[] indices) -> Tensor", names=(), quantized="moves")
+@composite(
+    "index(Tensor self, Tensor?[] indices) -> Tensor",
+    names=(),
+    quantized="moves",
+    overload="Tensor",
+)
 def index(self, indices):
     """The elements that broadcast index tensors and masks address, one entry a dimension, None for
     a full slice.

@@ -60,6 +60,7 @@ _THREE = "(Tensor, Tensor, Tensor)"
     "float momentum, "
     f"float eps) -> {_THREE}",
     names=("native_batch_norm",),
+    nondifferentiable=(1, 2),
 )
 def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
     """Batch norm, with the batch's mean and inverse deviation (empty without training)."""
@@ -96,6 +97,8 @@ def _batch_norm_with_update(input, weight, bias, running_mean, running_var, mome
     f"float eps) -> {_THREE}",
     names=("native_group_norm",),
     out=False,
+    nondifferentiable=(1, 2),
+    stands_for="native_group_norm",
 )
 def native_group_norm_of_sizes(
     input,

@@ -35,6 +35,8 @@ class OpOverload:
 
     def __init__(self, namespace: str, opname: str, overloadname: str, function: Any) -> None:
         self._op = function
+        #: what tables know it as: the operator of PyTorch's name, which has other arguments in a few cases
+        self._known_as = function
         self.namespace = namespace
         self._opname = opname
         self._overloadname = overloadname
@@ -139,8 +141,8 @@ class OpOverload:
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, OpOverload):
-            return self._op is other._op
-        return other is self._op
+            return self._known_as is other._known_as
+        return other is self._known_as
 
     def __hash__(self) -> int:
         return self._hash
@@ -216,6 +218,11 @@ def _make(function: Any, name: str) -> Any:
     own, dot, overload = own.partition(".")
     name = overload if dot else name
     inplace = isinstance(function, core.InplaceOp)
+    if definition.stands_for:
+        made = OpOverload("aten", definition.stands_for, name, function)
+        made._known_as = TABLE[definition.stands_for]
+        made._hash = hash(made._known_as)
+        return made
     return OpOverload(space or "aten", own + ("_" if inplace else ""), name, function)
 
 

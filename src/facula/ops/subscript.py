@@ -132,10 +132,10 @@ def _split(self: Tensor, index: Any) -> tuple[Tensor, list[Any]]:
             _split_tensor(item, basic, tensors)
         else:
             basic.append(item.__index__() if hasattr(item, "__index__") else item)
-    view = F.basic_index(self, tuple(basic))
     while tensors and tensors[-1] is None:
         tensors.pop()
-    return view, tensors
+    whole = tensors and all(isinstance(item, slice) and item == slice(None) for item in basic)
+    return (self if whole else F.basic_index(self, tuple(basic))), tensors
 
 
 def _split_tensor(item: Tensor, basic: list[Any], tensors: list[Any]) -> None:

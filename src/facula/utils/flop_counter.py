@@ -191,7 +191,10 @@ class FlopCounterMode(TorchDispatchMode):
         definition = getattr(operator, "definition", None)
         if definition is None or definition.flops is None or definition.kind == "pointwise":
             return 0
-        return int(definition.flops(*core.bind_arguments(operator, args, kwargs)[0]))
+        bound = core.bind_arguments(operator, args, kwargs)[0]
+        if all(x.dim() < 2 for x in bound if isinstance(x, core.Tensor)):
+            return 0  # products of vectors are no matrix products
+        return int(definition.flops(*bound))
 
 
 def _line(name: str, count: int, total: int) -> tuple[str, str, str]:

@@ -74,10 +74,10 @@ class ModuleTracker:
             # nothing says when it ends where no gradient of its inputs is asked for: at the latest now
             core.queue_callback(lambda: self.parents.discard(name))
 
-        self._at_gradients(output, begin)
+        self._at_gradients(output, begin, "any")  # a result that nobody uses has no gradient
 
-    def _at_gradients(self, values: object, act: Callable[..., Any]) -> None:
-        """Acts when the backward pass comes to these tensors."""
+    def _at_gradients(self, values: object, act: Callable[..., Any], mode: str = "all") -> None:
+        """Acts when the backward pass comes to these tensors, or to any of them."""
         tensors = [t for t in tree_leaves(values) if isinstance(t, core.Tensor) and t.requires_grad]
         if tensors and core.is_grad_enabled():
-            register_multi_grad_hook(tensors, act)
+            register_multi_grad_hook(tensors, act, mode=mode)

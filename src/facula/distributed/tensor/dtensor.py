@@ -32,6 +32,8 @@ __all__ = ["DTensor"]
 class DTensor(core.Tensor):
     """This rank's view of a tensor that the ranks of a mesh hold together."""
 
+    hears_own_operators = True
+
     _local_tensor: Any
     device_mesh: DeviceMesh
     placements: tuple[Placement, ...]

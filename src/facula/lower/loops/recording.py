@@ -98,6 +98,8 @@ def record(lowering: Any, op: Any, args: Sequence[Any]) -> Any:
 class _Recorder:
     """A dispatch mode that takes what runs into the program."""
 
+    hears_own_operators = True
+
     def __init__(self, lowering: Any) -> None:
         self.lowering = lowering
         self.mode = lowering.symbols

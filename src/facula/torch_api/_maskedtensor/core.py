@@ -49,6 +49,7 @@ class MaskedTensor(Tensor):
     moves elements moves their masks along; other operators raise a `TypeError`.
     """
 
+    hears_own_operators = True
     _masked_data: Any
     _masked_mask: Any
 

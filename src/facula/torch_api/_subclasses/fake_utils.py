@@ -48,6 +48,8 @@ def _differs(func: Callable[..., Any], what: str, fake: object, real: object) ->
 class CrossRefFakeMode(TorchDispatchMode):
     """A block in which every operator runs on fake tensors as well, and both results must have the same metadata."""
 
+    hears_own_operators = True
+
     def __init__(
         self,
         ignore_op_fn: Callable[[Any], bool] | None = None,
