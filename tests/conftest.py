@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import facula
 from facula.capture import config as settings
 from facula.capture import events
 
@@ -39,6 +40,12 @@ def _allowed(item: Any) -> set[str] | None:
             return None
         found.update(mark.args)
     return found
+
+
+@pytest.fixture(autouse=True)
+def numbers_of_the_test(request: pytest.FixtureRequest) -> None:
+    """A test that seeds nothing draws the same numbers in every run and in any order of tests."""
+    facula.manual_seed(zlib.crc32(request.node.nodeid.encode()))
 
 
 @pytest.fixture(autouse=True)

@@ -21,6 +21,22 @@ def test_seed_repeats():
     assert not facula.equal(facula.rand(3), first[0])
 
 
+UNSEEDED = "import facula; print(facula.initial_seed(), facula.rand(3).tolist())"
+
+
+def test_processes_that_nobody_seeds_draw_numbers_of_their_own():
+    run = [sys.executable, "-c", UNSEEDED]
+    environment = {"PYTHONPATH": ":".join(sys.path)}
+    texts = [
+        subprocess.run(run, capture_output=True, text=True, check=True, env=environment).stdout
+        for _ in range(2)
+    ]
+    assert texts[0] != texts[1]
+    seed, numbers = texts[0].split(maxsplit=1)
+    facula.manual_seed(int(seed))
+    assert numbers.strip() == str(facula.rand(3).tolist())
+
+
 def test_state_round_trip():
     state = facula.get_rng_state()
     a = facula.rand(5)

@@ -146,3 +146,28 @@ def test_text_forms(capsys):
     assert traced.print_readable(print_output=False).startswith(
         "class GraphModule(facula.nn.Module):"
     )
+
+
+def leaf(x):
+    return x + 1
+
+
+fx.wrap("leaf")
+
+
+def test_code_names_the_functions_that_are_leaves():
+    traced = fx.symbolic_trace(lambda x: leaf(x))
+    wrapped = f'facula.fx._symbolic_trace.wrap("{__name__.replace(".", "_")}_leaf")'
+    assert traced.code.startswith(f"\n{wrapped}\n\ndef forward(self, x):\n")
+    assert traced(facula.ones(1)).item() == 2
+    assert fx.symbolic_trace(lambda x: x).code.startswith("\n\n\ndef forward")
+
+
+def test_tables_are_as_wide_as_tabulate_makes_them(capsys):
+    fx.symbolic_trace(lambda x: x + 1).graph.print_tabular()
+    head, line, first, call, last = capsys.readouterr().out.splitlines()
+    assert head == "opcode         name    target                   args    kwargs"
+    assert line == "-------------  ------  -----------------------  ------  --------"
+    assert first == "placeholder    x       x                        ()      {}"
+    assert call == "call_function  add     <built-in function add>  (x, 1)  {}"
+    assert last == "output         output  output                   (add,)  {}"

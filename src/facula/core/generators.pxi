@@ -16,6 +16,12 @@ cdef bint twists(stream) except -1:
     raise said(ValueError, "[set_stream] 'facula' or 'torch' was required: got %r" % (stream,) + "\nhint: 'torch' gives PyTorch's numbers for a seed, 'facula' the same numbers on any number of threads")
 
 
+cdef uint64_t system_seed() except? 0:
+    """63 bits of the system's own."""
+    from os import urandom
+    return int.from_bytes(urandom(8), "little") >> 1
+
+
 cdef class Generator:
     """A source of random numbers: a seed, and how far it was drawn from.
 
@@ -119,9 +125,8 @@ cdef class Generator:
 
     def seed(self):
         """Start anew from a seed of the system; gives it."""
-        import secrets
         self._secret("seed")
-        self.restart(secrets.randbits(63))
+        self.restart(system_seed())
         return self._seed
 
     def initial_seed(self):
@@ -227,7 +232,8 @@ cdef extern from "<pthread.h>" nogil:
     int pthread_atfork(void (*)(), void (*)(), void (*)())
 
 pthread_atfork(NULL, NULL, fk_forks_count)
-default_generator = Generator()
+# processes that nobody seeds draw numbers of their own, as PyTorch's do
+default_generator = Generator().restart(system_seed())
 
 
 def set_stream(stream):

@@ -356,18 +356,12 @@ class CodeGen:
         if self._body_transformer is not None:
             body = self._body_transformer(body)
         head = self.gen_fn_def(writer.parameters, writer.annotation, expanded_def=expanded_def)
-        wraps = ""
-        if writer.wrapped:
-            name = writer.globals.add(f"{names.prefix()}.fx.wrap", wrap)
-            wraps = (
-                "\n".join(f"{name}({function!r})" for function in dict.fromkeys(writer.wrapped))
-                + "\n"
-            )
-        start = wraps.count("\n") + 3
+        before = f"\n{self._wraps(writer)}\n\n"
+        start = before.count("\n")
         text = "".join(
             "    " + line if line.strip() else "\n" for line in "".join(body).splitlines(True)
         )
-        src = f"\n\n\n{wraps}{head}\n{text}    "
+        src = f"{before}{head}\n{text}    "
         shift = start + head.count("\n") + 2
         marks = {i + shift: mark for i, mark in enumerate(writer.marks)}
         values = {
@@ -375,6 +369,13 @@ class CodeGen:
             for k, v in writer.globals.values.items()
         }
         return PythonCode(src, values, marks, start, [n.name for n in nodes])
+
+    def _wraps(self, writer: _Writer) -> str:
+        """The lines that say which functions are leaves, if there are any."""
+        if not writer.wrapped:
+            return ""
+        name = writer.globals.add(f"{names.prefix()}.fx._symbolic_trace.wrap", wrap)
+        return "\n".join(f'{name}("{function}")' for function in dict.fromkeys(writer.wrapped))
 
     def _write_nodes(
         self, writer: _Writer, nodes: list[Node], additional_meta: list[str] | None

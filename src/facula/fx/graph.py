@@ -514,11 +514,10 @@ class Graph:
     def print_tabular(self) -> None:
         """Print the nodes as a table: opcode, name, target, arguments."""
         header = ("opcode", "name", "target", "args", "kwargs")
-        rows = [
-            (n.op, n.name, str(n._pretty_print_target(n.target)), str(n.args), str(dict(n.kwargs)))
-            for n in self.nodes
-        ]
-        widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+        rows = [(n.op, n.name, str(n.target), str(n.args), str(dict(n.kwargs))) for n in self.nodes]
+        # as wide as the package `tabulate` makes them, which PyTorch prints this with
+        least = [len(name) + 2 for name in header]
+        widths = [max(least[i], *(len(row[i]) for row in rows)) for i in range(len(header))]
         lines = [
             "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
             for row in [header, tuple("-" * w for w in widths), *rows]
