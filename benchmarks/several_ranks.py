@@ -154,9 +154,11 @@ def prepared(torch: Any, case: str, batch: int) -> tuple[Any, Any, Any]:
 def held(model: Any, optimizer: Any) -> dict[str, int]:
     """Bytes of pieces, gradients and states that this rank holds, of all, and of the largest unit."""
 
-    def local(t: Any) -> int:
-        t = t.to_local() if hasattr(t, "to_local") else t
-        return t.untyped_storage().nbytes()
+    def local(some: list[Any]) -> int:
+        """Tensors that share a storage hold it once."""
+        pieces = [t.to_local() if hasattr(t, "to_local") else t for t in some]
+        storages = [t.untyped_storage() for t in pieces]
+        return sum({s.data_ptr(): s.nbytes() for s in storages}.values())
 
     parameters = list(model.parameters())
     tensors = [*parameters, *(p.grad for p in parameters)]
@@ -170,7 +172,7 @@ def held(model: Any, optimizer: Any) -> dict[str, int]:
     for unit_id, size in sizes.values():
         by_unit[unit_id] = by_unit.get(unit_id, 0) + size
     total = sum(t.numel() * t.element_size() for t in tensors)
-    return {"held": sum(map(local, tensors)), "total": total, "unit": max(by_unit.values())}
+    return {"held": local(tensors), "total": total, "unit": max(by_unit.values())}
 
 
 def resident() -> int:

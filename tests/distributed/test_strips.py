@@ -11,7 +11,7 @@ import pytest
 
 import facula
 from facula import distributed as dist
-from facula import nn
+from facula import core, nn
 from facula.distributed.fsdp import fully_shard, leaf
 from facula.distributed.strips import Strip
 from facula.distributed.tensor import Replicate, Shard, distribute_tensor, dtensor
@@ -185,3 +185,21 @@ def test_whole_parameters_between_uses_keep_so_much_memory_and_no_more(
     assert gave == [100, 300] and leaf._IDLE.bytes == before + 4 * 300
     del forms
     assert leaf._IDLE.bytes == before
+
+
+def test_between_steps_a_rank_keeps_less_than_the_largest_unit(mesh: Any):
+    """256 MiB of whole parameters stayed, and what steps had freed."""
+    model = nn.Sequential(*[nn.Linear(2000, 2000, bias=False) for _ in range(6)])  # 16 MB each
+    for layer in model:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    core.empty_cache()
+    before, largest = leaf._IDLE.largest, 4 * 2000 * 2000
+    leaf._IDLE.largest = largest
+    try:
+        for _ in range(2):
+            model(facula.ones(2, 2000)).sum().backward()
+            assert leaf._IDLE.bytes <= largest
+            assert leaf._IDLE.bytes + core.memory_stats()["cached"] <= largest + leaf.SLACK
+    finally:
+        leaf._IDLE.largest = before

@@ -15,21 +15,24 @@ from typing import Any
 from facula import core, nn
 from facula.distributed.buffers import give_back
 
-__all__ = ["Leaf", "Place"]
+__all__ = ["Leaf", "Place", "gathered_together", "rest"]
 
 #: a module, and the name of a parameter of it
 Place = tuple[nn.Module, str]
 
 
-#: bytes that whole forms between uses may keep in memory: to have pages again takes the system longer than to fill them
+#: bytes that whole forms between uses may keep in memory at most: to have pages again takes the system longer than to
+#: fill them
 IDLE = 256 << 20
+#: bytes that are left for all else that a step leaves in memory
+SLACK = 8 << 20
 
 
 class _Idle:
     """Whole forms between uses that still have their memory; who was used longest ago gives it back first."""
 
     def __init__(self) -> None:
-        self.bytes = 0
+        self.bytes = self.largest = 0
         self.lock = threading.RLock()  # threads may stand for ranks; forms die at any time
         self.sizes: dict[weakref.ref[Leaf], int] = {}
 
@@ -38,7 +41,12 @@ class _Idle:
         with self.lock:
             self.sizes[weakref.ref(leaf, self._forget)] = leaf.bytes
             self.bytes += leaf.bytes
-            while self.bytes > IDLE:
+            self.shrink(IDLE)
+
+    def shrink(self, most: int) -> None:
+        """Keep at most so many bytes."""
+        with self.lock:
+            while self.bytes > most:
                 oldest = next(iter(self.sizes))
                 found = oldest()
                 self._forget(oldest)
@@ -55,6 +63,24 @@ class _Idle:
 
 
 _IDLE = _Idle()
+
+
+def gathered_together(leaves: Sequence[Leaf]) -> None:
+    """Tell that these are whole at the same time.
+
+    Args:
+        leaves: a unit's.
+    """
+    _IDLE.largest = max(_IDLE.largest, sum(leaf.bytes for leaf in leaves))
+
+
+def rest() -> None:
+    """A backward pass is over: until the next step this process keeps the memory of its pieces, and less than that of
+    the largest unit; what else was freed goes back to the system."""
+    most = max(_IDLE.largest // 2, _IDLE.largest - SLACK)
+    _IDLE.shrink(min(IDLE, most))
+    if core.memory_stats()["cached"] > max(most - _IDLE.bytes, SLACK // 2):
+        core.empty_cache()
 
 
 class Leaf:

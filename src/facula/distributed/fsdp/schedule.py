@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core, nn
+from facula.distributed.fsdp.leaf import rest
 from facula.distributed.fsdp.unit import Unit
 from facula.fx._pytree import tree_leaves, tree_map
 
@@ -165,3 +166,4 @@ def _finish(root: _Root) -> None:
             state.unit.finish_reduce()
             state.backward_began = False
         root.order = []
+        rest()

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from facula import core
-from facula.distributed.fsdp.leaf import Leaf
+from facula.distributed.fsdp.leaf import Leaf, gathered_together
 from facula.distributed.operations import all_reduce
 from facula.distributed.strips import Part, Strip, gather_strips, scatter_strips
 from facula.distributed.types import ReduceOp, Work
@@ -46,6 +46,7 @@ class Unit:
             replicate_group: the ranks that have the same pieces; None: nobody has.
         """
         self.leaves, self.name = list(leaves), name
+        gathered_together(self.leaves)
         self.shard_group, self.replicate_group = shard_group, replicate_group
         self.count = shard_group.size() if shard_group is not None else 1
         self.rank = shard_group.rank() if shard_group is not None else 0
