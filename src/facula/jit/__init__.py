@@ -12,6 +12,7 @@ from typing import Any, Final
 from facula.jit import (
     frontend,
     primitive_containers,
+    primitive_files,
     primitive_networks,
     primitive_quantized,
     primitives,
@@ -114,6 +115,7 @@ _unique_state_dict = unique_state_dict
 _fork, _wait, _drop = fork, wait, unused
 del (
     primitive_containers,
+    primitive_files,
     primitive_networks,
     primitive_quantized,
     primitives,

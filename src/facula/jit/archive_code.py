@@ -102,7 +102,8 @@ _PLAIN: dict[str, Any] = {
     "Layout": T.INT, "ScalarType": T.INT, "Stream": T.STREAM, "None": None, "inf": math.inf,
     "nan": math.nan, "infj": complex(0, math.inf), "range": range, "getattr": getattr,
     "isinstance": isinstance, "list": list, "dict": dict, "tuple": tuple, "print": print,
-    "len": len, "MemoryFormat": T.INT, "QScheme": T.QSCHEME, "AnyEnumType": T.ANY, "Capsule": T.Type("Capsule"),
+    "len": len, "sorted": sorted,
+    "MemoryFormat": T.INT, "QScheme": T.QSCHEME, "AnyEnumType": T.ANY, "Capsule": T.Type("Capsule"),
     **{name: _Head(name) for name in _GENERIC}, **{name: Special(name) for name in _FORMS},
     "torch": Operators("aten"), "ops": Operators("ops"),
 }  # fmt: skip

@@ -18,6 +18,7 @@ from facula.jit.code_text import Names, code_and_constants, literal, unit_text
 from facula.jit.module_views import module_of
 from facula.jit.modules import scripted_class
 from facula.jit.packed_types import PackedType, type_of_object
+from facula.jit.portable import PortableFunction
 from facula.jit.python_types import enum_type, type_of_value
 from facula.jit.script_objects import CODE, SAVE, RecursiveScriptModule, ScriptFunction
 from facula.nn import Module, Parameter
@@ -121,6 +122,8 @@ class _Writer:
 
     def _checked(self, unit: Any, text: str) -> str:
         """Refuses a function whose graph calls Python."""
+        if isinstance(unit, PortableFunction):
+            return text
         for node in unit.compiled().graph.all_nodes():
             if node.kind_ == "prim::PythonOp":
                 fail(RuntimeError, "jit.save", "a program without parts that run in Python was required",
@@ -201,6 +204,7 @@ class _Writer:
             own.graph  # noqa: B018  it says that there is none
         for name, unit in list(kind.methods.items()):
             if isinstance(unit, _Method):
+                self._checked(unit.unit, "")
                 made.append(unit.text(self.names))
                 continue
             ready = self._compiled(name, unit)

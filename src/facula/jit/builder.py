@@ -221,7 +221,8 @@ class Builder:
 
     def _default(self, p: Parameter) -> Value:
         if isinstance(p.default, list):
-            item = T.without_none(p.type).item
+            wanted = T.without_none(p.type)
+            item = wanted.item if wanted.kind == "List" else type_of_constant(p.default).item
             return self.make_list([self.constant(v) for v in p.default], item)
         return self.constant(p.default)
 

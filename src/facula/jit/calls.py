@@ -22,7 +22,7 @@ from facula.jit.ir import Value
 from facula.jit.module_contents import asks_for_contents, contents
 from facula.jit.python_types import NoType, annotation_type, type_of_class, type_of_value
 from facula.jit.python_values import builtin_name, wrapped
-from facula.jit.signatures import signature_of_operator, signatures, with_out
+from facula.jit.signatures import primitives_of, signature_of_operator, signatures, with_out
 from facula.jit.source import NotSupportedError
 from facula.jit.subscripts import Subscripts
 from facula.jit.values import (
@@ -391,7 +391,7 @@ class Calls(Subscripts):
                 signature.name,
                 given,
                 named,
-                [*_numbers(signature.name), signature, *with_out(signature)],
+                [*primitives_of(signature.name), signature, *with_out(signature)],
             )
         if isinstance(obj, type):
             return self._class(obj, args, kwargs)
@@ -462,11 +462,6 @@ _DTYPE_METHODS = {
     "byte": 0, "char": 1, "short": 2, "int": 3, "long": 4, "half": 5, "float": 6, "double": 7,
     "cfloat": 9, "cdouble": 10, "bool": 11, "bfloat16": 15,
 }  # fmt: skip
-
-
-def _numbers(name: str) -> list[Any]:
-    """The primitives of the same name: `torch.add(1, 2)`."""
-    return [s for s in signatures(name) if isinstance(s.source, str)]
 
 
 def _key(callee: Any) -> Any:

@@ -23,12 +23,15 @@ Arguments = dict[str, str]
 #: operators that Python has a name for
 _PYTHON = {"aten::Int": "int", "aten::Float": "float", "aten::Bool": "bool", "aten::str": "str"}
 
+#: operators that PyTorch has by another name, with the same arguments
+_RENAMED = {"prim::is_leaf": "aten::is_leaf", "aten::nll_loss": "aten::nll_loss_nd"}
+
 
 def operator_text(node: Node, given: list[str]) -> str:
     """The call of an operator."""
-    space, _, name = node.kind_.partition("::")
     if node.kind_ in _PYTHON and len(given) == 1:
         return f"{_PYTHON[node.kind_]}({given[0]})"
+    space, _, name = _RENAMED.get(node.kind_, node.kind_).partition("::")
     head = f"torch.{name}" if space == "aten" else f"ops.{space}.{name}"
     signature = node.signature
     if signature is None:
@@ -103,6 +106,8 @@ def _spelled(node: Node, signature: Any, values: Arguments) -> str | None:
         return f"torch.{public}({', '.join(values[n] for n in names if not n.startswith('_'))})"
     other = same is not signature.source or definition.name != public
     if definition.name.startswith("_functional_") or other:
+        space = definition.public_module.rpartition(".")[2]
+        public = f"{space}_{public}" if space in ("linalg", "fft") else public
         return f"torch.{public}({', '.join(_arguments(node, signature, values))})"
     return None
 
@@ -125,26 +130,6 @@ def _loss(aten: str, order: str) -> Callable[[Node, Arguments], str]:
         return f"torch.{aten}({', '.join(texts)})"
 
     return rule
-
-
-def _interpolate(node: Node, values: Arguments) -> str:
-    kinds = {4: "2d", 3: "1d", 5: "3d"}
-    names = [p.name for p in node.signature.parameters]
-    if not constant_of(node.inputs_[names.index("mode")])[0]:
-        fail(RuntimeError, "jit.save", "a constant `mode` of interpolate was required", values["mode"],
-             hint="write a branch for each mode")  # fmt: skip
-    mode = values["mode"].strip('"')
-    shape = node.inputs_[[p.name for p in node.signature.parameters].index("scale_factor")].type
-    rank = len(shape.inner) + 2 if shape.kind == "Tuple" else 4
-    name = {"nearest": "nearest", "linear": "linear", "bilinear": "bilinear", "bicubic": "bicubic",
-            "trilinear": "trilinear"}.get(mode, mode)  # fmt: skip
-    factor = values["scale_factor"]
-    if shape.kind in ("int", "float"):
-        factor = f"[torch.Float({factor}), torch.Float({factor})]"
-    align = "" if mode == "nearest" else (values["align_corners"].replace("None", "False") + ", ")
-    return (
-        f"torch.upsample_{name}{kinds[rank]}({values['input']}, {values['size']}, {align}{factor})"
-    )
 
 
 def _norm(aten: str, flag: str) -> Callable[[Node, Arguments], str]:
@@ -182,7 +167,6 @@ _RULES: dict[str, Callable[[Node, Arguments], str]] = {
     "batch_norm": _norm("batch_norm", "training"),
     "instance_norm": _norm("instance_norm", "use_input_stats"),
     "embedding": _embedding,
-    "interpolate": _interpolate,
     "mse_loss": _loss("mse_loss", "input target reduction"),
     "l1_loss": _loss("l1_loss", "input target reduction"),
     "smooth_l1_loss": _loss("smooth_l1_loss", "input target reduction beta"),

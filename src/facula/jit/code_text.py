@@ -17,6 +17,7 @@ from facula.jit.code_operators import operator_text
 from facula.jit.functions import Empty
 from facula.jit.inlined_texts import inlined, is_counted
 from facula.jit.ir import Block, Node, Value
+from facula.jit.portable import PortableFunction, portable_text
 from facula.ops.schemas import types as T
 
 __all__ = ["Names", "code_and_constants", "unit_text"]
@@ -177,7 +178,7 @@ class _Body:
     def operator(self, node: Node) -> None:
         """A call of an operator."""
         given = [self[v] for v in node.inputs_]
-        text = operator_text(node, given)
+        text = portable_text(node, given, self.names) or operator_text(node, given)
         self.result(node, text)
 
     def result(self, node: Node, text: str) -> None:
@@ -408,6 +409,8 @@ _FORMS: dict[str, Any] = {
 def unit_text(unit: Any, name: str, names: Names, *, typed_self: bool = False) -> str:
     """The definition of a compiled function."""
     unit = unit.compiled()
+    if isinstance(unit, PortableFunction):
+        return unit.text(name, names)
     body = _Body(names, [], inlined(unit.graph))
     heads: list[str] = []
     for value, (own, kind, default) in zip(unit.graph.parameters, unit.parameters, strict=True):

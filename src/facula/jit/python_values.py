@@ -14,7 +14,7 @@ from typing import Any
 from facula import core
 from facula.autograd.grad_mode import set_grad_enabled
 from facula.jit.ir import Value
-from facula.jit.signatures import signatures
+from facula.jit.signatures import primitives_of, signatures
 from facula.jit.values import Compiled, Items, Python, TypeName, Unit
 from facula.ops.schemas import types as T
 
@@ -45,14 +45,12 @@ def builtin_name(obj: object) -> str | None:
     module = getattr(obj, "__module__", None)
     name = getattr(obj, "__name__", "")
     if module in ("math", "cmath"):
-        found = [s for s in signatures(f"aten::{name}") if isinstance(s.source, str)]
-        return f"aten::{name}" if found else None
+        return f"aten::{name}" if primitives_of(f"aten::{name}") else None
     if isinstance(obj, (types.BuiltinFunctionType, type(core.tensor))) and is_own(obj):
         found = signatures(f"aten::{name}")
         return f"aten::{name}" if found else None
     if isinstance(obj, types.FunctionType) and is_own(obj):
-        found = [s for s in signatures(f"aten::{name}") if isinstance(s.source, str)]
-        return f"aten::{name}" if found else None
+        return f"aten::{name}" if primitives_of(f"aten::{name}") else None
     return None
 
 

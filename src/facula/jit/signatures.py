@@ -26,7 +26,7 @@ __all__ = ["Parameter", "Signature", "signatures", "with_out"]
 
 _WORDS = {
     **WORDS, "Scalar": T.NUMBER, "Device": T.DEVICE, "None": T.NONE, "complex": T.COMPLEX, "QScheme": T.QSCHEME,
-    "Operand": T.union_of([T.TENSOR, T.NUMBER]), "t": T.Type("$t"), "k": T.Type("$k"),
+    "Generator": T.GENERATOR, "Operand": T.union_of([T.TENSOR, T.NUMBER]), "t": T.Type("$t"), "k": T.Type("$k"),
 }  # fmt: skip
 _CONVERTED = {"dtype": dtype_of, "layout": layout_of, "memory_format": memory_format_of}
 
@@ -173,6 +173,11 @@ def signatures(name: str) -> list[Signature]:
     return known
 
 
+def primitives_of(name: str) -> list[Signature]:
+    """The primitives of that name that sources of programs call: not those that files alone have."""
+    return [s for s in signatures(name) if isinstance(s.source, str) and s.overload != "OF_FILES"]
+
+
 def signature_of_operator(operator: Any) -> Signature:
     """The signature of an operator object."""
     written = "_" if isinstance(operator, core.InplaceOp) else ""
@@ -223,6 +228,8 @@ def _results(schema: Any) -> Any:
         return _RESULTS_BY_CALL.get(schema.name, lambda given: _as_given(given, first))
     if tail == "Tensor" and any(p.name == "return_indices" for p in schema.parameters):
         return _with_indices
+    if schema.name == "_where":
+        return _where
     if schema.name == "nonzero":
         return lambda given: T.list_of(T.TENSOR) if given("as_tuple") is True else T.TENSOR
     if not tail.startswith("("):
@@ -246,6 +253,11 @@ def _extreme(given: Callable[[str], Any]) -> T.Type:
 
 def _with_indices(given: Callable[[str], Any]) -> T.Type:
     return T.tuple_of([T.TENSOR] * 2) if given("return_indices") is True else T.TENSOR
+
+
+def _where(given: Callable[[str], Any]) -> T.Type:
+    """The positions of what is true, where nothing is said to choose from."""
+    return T.list_of(T.TENSOR) if given("self") is None else T.TENSOR
 
 
 def _unique(given: Callable[[str], Any]) -> T.Type:
