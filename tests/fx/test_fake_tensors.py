@@ -7,6 +7,7 @@ import facula.nn.functional as F
 from facula import nn
 from facula._subclasses import DynamicOutputShapeException, FakeTensor, FakeTensorMode
 from facula._subclasses.fake_tensor import DataDependentOutputException
+from facula.fx.experimental.symbolic_shapes import ShapeEnv
 from facula.utils._python_dispatch import TorchDispatchMode
 
 
@@ -125,3 +126,23 @@ def test_sizes_know_who_knows_their_symbols():
     env = ShapeEnv()
     x = FakeTensorMode(shape_env=env).from_tensor(facula.ones(4, 5))
     assert {size.node.shape_env for size in x.shape} == {env}
+
+
+@pytest.mark.parametrize("compare", [facula.equal, facula.allclose])
+def test_a_comparison_of_all_elements_is_not_guessed(compare):
+    """With symbols the answer is a number without an example (it was True); without them it is refused."""
+    with FakeTensorMode(shape_env=ShapeEnv()):
+        answer = compare(facula.empty(3), facula.empty(3))
+        assert type(answer) is not bool
+        with pytest.raises(RuntimeError, match="data-dependent"):
+            bool(answer)
+    with FakeTensorMode(), pytest.raises(DataDependentOutputException):
+        compare(facula.empty(3), facula.empty(3))
+    assert compare(facula.ones(3), facula.ones(3)) is True
+
+
+@pytest.mark.parametrize("symbols", [False, True])
+def test_shapes_that_follow_from_numbers_are_known(symbols):
+    with FakeTensorMode(shape_env=ShapeEnv() if symbols else None):
+        assert facula.combinations(facula.empty(5), 3).shape == (10, 3)
+        assert facula.combinations(facula.empty(3), 2, True).shape == (6, 2)

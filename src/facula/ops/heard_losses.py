@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
-from facula.ops.heard import hear, tell
+from facula.ops.heard import hear, once, tell
 from facula.ops.heard_gradients import define
 from facula.ops.loss import reduction_of
 from facula.ops.registry import F
@@ -148,28 +148,7 @@ def _define_loss(name: str, extra: str, slope: Any) -> None:
         found = grad_output * slope(self, target, *rest)
         return found / self.numel() if reduction == 1 else found
 
-    def parts(
-        grad: Any, self: Any, target: Any, reduction: int, needs: Any, rest: tuple[Any, ...]
-    ) -> Any:
-        first = tell(gradient, grad, self, target, reduction, *rest) if needs[0] else None
-        return first, tell(gradient, grad, target, self, reduction, *rest) if needs[1] else None
-
-    if extra == "float beta":
-
-        def formula(grad, self, target, reduction, beta, needs):
-            return parts(grad, self, target, reduction, needs, (beta,))
-
-    elif extra == "float delta":
-
-        def formula(grad, self, target, reduction, delta, needs):
-            return parts(grad, self, target, reduction, needs, (delta,))
-
-    else:
-
-        def formula(grad, self, target, reduction, needs):
-            return parts(grad, self, target, reduction, needs, ())
-
-    _FORMS[name] = form, formula
+    _FORMS[name] = form, gradient
 
 
 _FORMS: dict[str, tuple[Any, Any]] = {}
@@ -192,8 +171,13 @@ def _told_loss(name: str, input: Any, target: Any, reduction: str, *rest: Any) -
     """A loss whose tensors are alike as one call; None for others."""
     if not _alike(input, target):
         return None
-    form, formula = _FORMS[name]
-    return tell(form, input, target, _WORDS.index(reduction), *rest, backward=formula)
+    form, gradient = _FORMS[name]
+
+    def formula(grad, self, target, reduction, needs):
+        first = tell(gradient, grad, self, target, reduction, *rest) if needs[0] else None
+        return first, tell(gradient, grad, target, self, reduction, *rest) if needs[1] else None
+
+    return tell(form, input, target, _WORDS.index(reduction), *rest, backward=once(formula))
 
 
 @hear("mse_loss")

@@ -466,12 +466,13 @@ def _chosen_places(count: int, r: int, with_replacement: bool, device: core.devi
     if made.is_meta or not rows:
         return made
     last, columns = F.arange(count, device=device), [F.arange(count, device=device)]
-    for _ in range(r - 1):
+    for known in range(1, r):
         after = (count - last) if with_replacement else (count - 1 - last)
-        columns = [F.repeat_interleave(column, after) for column in columns]
+        total = math.comb(count + known if with_replacement else count, known + 1)
+        columns = [F.repeat_interleave(column, after, output_size=total) for column in columns]
         ends = F.cumsum(after, 0)
-        first = F.repeat_interleave(ends - after, after)
-        step = F.arange(first.numel(), device=device) - first
+        first = F.repeat_interleave(ends - after, after, output_size=total)
+        step = F.arange(total, device=device) - first
         last = columns[-1] + step + (0 if with_replacement else 1)
         columns.append(last)
     return F.stack(columns, 1, out=made)

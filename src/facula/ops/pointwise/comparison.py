@@ -230,10 +230,11 @@ def isclose(self, other, rtol, atol, equal_nan):
 def allclose(self, other, rtol, atol, equal_nan):
     """Whether ``|self - other| <= atol + rtol * |other|`` everywhere."""
     one_dtype("allclose", self, other, _ONE_DTYPE)
-    return bool(F.isclose(self, other, rtol=rtol, atol=atol, equal_nan=equal_nan).all())
+    # the number itself: of tensors without elements it may be open, which is no check of the arguments
+    return F.isclose(self, other, rtol=rtol, atol=atol, equal_nan=equal_nan).all().item()
 
 
 @composite("equal(Tensor self, Tensor other) -> bool", out=False)
 def equal(self, other):
     """Whether shapes and all elements are equal."""
-    return self.shape == other.shape and (self.numel() == 0 or bool((self == other).all()))
+    return self.shape == other.shape and (self.numel() == 0 or (self == other).all().item())
