@@ -38,6 +38,12 @@ disable = False
 compiled_autograd = False
 
 _NAMES = frozenset(name for name in dict(globals()) if not name.startswith("_")) - {"annotations"}
+#: older names of settings
+_ALIASES = {
+    "cache_size_limit": "recompile_limit",
+    "accumulated_cache_size_limit": "accumulated_recompile_limit",
+    "fail_on_cache_limit_hit": "fail_on_recompile_limit_hit",
+}
 
 
 def names() -> frozenset[str]:

@@ -54,18 +54,11 @@ _WITHOUT_EFFECT = {
     "wrap_top_frame": False,
 }  # fmt: skip
 
-#: older names of settings
-_ALIASES = {
-    "cache_size_limit": "recompile_limit",
-    "accumulated_cache_size_limit": "accumulated_recompile_limit",
-    "fail_on_cache_limit_hit": "fail_on_recompile_limit_hit",
-}
-
 become(
     __name__,
     _WITHOUT_EFFECT,
     {
         **several(_config, _config.names()),
-        **{alias: attribute(_config, name) for alias, name in _ALIASES.items()},
+        **{alias: attribute(_config, name) for alias, name in _config._ALIASES.items()},
     },
 )
