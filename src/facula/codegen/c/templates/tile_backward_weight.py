@@ -105,6 +105,8 @@ static void weight_gradient_unit(void *context, long unit, char *scratch)
     const long r1 = tile_first(w->rows, w->row_units, row_unit + 1);
     const long line0 = tile_first(w->lines, w->parts, part), line1 = tile_first(w->lines, w->parts, part + 1);
     const long most = w->block_lines * g->out[2];
+    /* what is left of the columns, so that the rows of a tall tile fit into `tail` */
+    const long apart = MIN(NR, CEIL(w->cout - first * NR, VECTOR) * VECTOR);
     segment *segments = carve(&scratch, 2 * (w->block_lines + 1) * sizeof *segments);
     acc_t *tail = carve(&scratch, MR * NR * sizeof *tail);
     word *copy = carve(&scratch, A_AHEAD * A_WIDTH * most * sizeof *copy), *packed = (word *)scratch;
@@ -123,7 +125,7 @@ static void weight_gradient_unit(void *context, long unit, char *scratch)
             if (!w->transposes) a.mode = A_IN_PLACE;
             job j = {a, segments, MAX(1, n_segments), segments + w->block_lines + 1, packed, NR, most * NR,
                      first, last, w->cout, low == line0 ? STORE : ACCUMULATE,
-                     sums + (tap * w->cin + c) * w->cout, tail, NR};
+                     sums + (tap * w->cin + c) * w->cout, tail, apart};
             cursor rows = cursor_rows(end - r, 1, w->cout);
             if (n_segments || low == line0) block(&j, &rows, end - r, 0);
             r = end;
