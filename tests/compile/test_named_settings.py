@@ -6,6 +6,7 @@ from unittest import mock
 import pytest
 
 import facula
+import facula._functorch.config
 import facula.compiler.config
 import facula.fx.experimental._config as sizes
 from facula._export import config as export_config
@@ -119,3 +120,17 @@ def test_unknown_names_are_errors():
         sizes.patch(no_such_setting=1)
     with pytest.raises(AttributeError, match="setting"):
         sizes.no_such_setting = 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("check_custom_op_aliasing", True),
+        ("force_autograd_cache", False),
+        ("enable_activation_offloading", False),
+        ("fake_tensor_prefer_device_type", None),
+    ],
+)
+def test_settings_of_differentiation_have_pytorchs_names_and_defaults(name, value):
+    settings = facula._functorch.config
+    assert getattr(settings, name) == value
