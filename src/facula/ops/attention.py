@@ -99,6 +99,7 @@ def _check_kernel_dtype(query: core.Tensor) -> None:
     nondifferentiable=(1,),
     node="ScaledDotProductFlashAttentionForCpuBackward0",
     edges=("query", "key", "value"),
+    file_form="attention",
 )
 class FlashAttention:
     """The fused kernel on `[B, H, L, E]`, key and value `[B, Hkv, S, ...]`, mask expanded to `[B,

@@ -123,6 +123,7 @@ def _check_bias(
     names=(),
     out=False,
     node="ConvolutionBackward0",
+    file_form="convolution",
 )
 class _conv:
     """The convolution with explicit output sizes; `padding` is that before each dimension."""
@@ -191,6 +192,7 @@ class _conv:
     names=(),
     out=False,
     node="ConvolutionBackward0",
+    file_form="transposed_convolution",
 )
 class _conv_input:
     """The transpose of the convolution in its input, what each input element received, weighted;
@@ -649,6 +651,7 @@ def _whole_transpose(
     "int[1] dilation=1, "
     "int groups=1) -> Tensor",
     names=("conv1d", "nn.functional.conv1d"),
+    overload="padding:str=padding, default",
     out=False,
     autocast="lower",
     quantizers={"xnnpack": "layer", "x86": "layer"},
@@ -665,6 +668,7 @@ def conv1d(input, weight, bias, stride, padding, dilation, groups):
     "int[2] dilation=1, "
     "int groups=1) -> Tensor",
     names=("conv2d", "nn.functional.conv2d"),
+    overload="padding:str=padding, default",
     out=False,
     autocast="lower",
     quantizers={"xnnpack": "layer", "x86": "layer"},
@@ -681,6 +685,7 @@ def conv2d(input, weight, bias, stride, padding, dilation, groups):
     "int[3] dilation=1, "
     "int groups=1) -> Tensor",
     names=("conv3d", "nn.functional.conv3d"),
+    overload="padding:str=padding, default",
     out=False,
     autocast="lower",
     quantizers={"xnnpack": "layer", "x86": "layer"},

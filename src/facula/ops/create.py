@@ -173,7 +173,12 @@ def finished(tensor: core.Tensor, requires_grad: bool | None) -> Any:
     return tensor.requires_grad_() if requires_grad else tensor
 
 
-@composite(f"empty(int[]... size, *, {LIKE}) -> Tensor", names=("empty",), out_cast=True)
+@composite(
+    f"empty(int[]... size, *, {LIKE}) -> Tensor",
+    names=("empty",),
+    out_cast=True,
+    overload="memory_format",
+)
 def empty(size, dtype, layout, device, pin_memory, requires_grad, memory_format):
     """A tensor of unset elements."""
     if is_sparse_layout(layout):

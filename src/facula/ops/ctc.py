@@ -28,6 +28,7 @@ def _sizes(
 @operator(
     "_ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, "
     "int blank, bool zero_infinity) -> (Tensor loss, Tensor alpha)",
+    overload="Tensor",
     names=(),
     out=False,
     nondifferentiable=(1,),
@@ -131,6 +132,7 @@ class _ctc_loss_backward:
     names=("ctc_loss", "nn.functional.ctc_loss"),
     out=False,
     autocast="cpu float32",
+    overload="input_lengths:Tensor=Tensor, IntList",
 )
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity):
     """The negative log-probability of the targets over all alignments. [Graves et al. 2006]"""

@@ -66,8 +66,11 @@ class Definition:
     overload: str | None = None
     #: the operator's name in PyTorch's files of programs, where it is another: "index.Tensor"
     file_name: str | None = None
-    #: argument -> its name there; "default.start" is that of one overload, and "*correction" is given by keyword
+    #: argument -> its name there; "default.start" is that of one overload, "*correction" is given by
+    #: keyword, and "dim[]" is a list
     file_arguments: dict[str, str] | None = None
+    #: what a call is there, where PyTorch has no such operator: a function of `export.pt2.forms`
+    file_form: str = ""
     #: the arguments that always stand there, though they have a default
     file_keeps: tuple[str, ...] = ()
     #: of a composite: whether PyTorch's is a Python function, so that graphs of programs show the operators in it

@@ -174,6 +174,7 @@ def _define_dropout(space: int) -> None:
     composite(
         f"{name}(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
         names=(f"nn.functional.{name}",),
+        file_form="dropped_channels",
         out=False,
     )(channels)
 
@@ -217,6 +218,8 @@ def alpha_dropout(input, p, training, inplace):
     "Tensor",
     names=("nn.functional.feature_alpha_dropout", "feature_alpha_dropout"),
     out=False,
+    file_arguments={"training": "train"},
+    file_keeps=("p", "training"),
 )
 def feature_alpha_dropout(input, p, training, inplace):
     """`alpha_dropout` of whole channels of [N, C, *]."""

@@ -208,6 +208,7 @@ def add_rows(
     "_embedding_renorm(Tensor weight, Tensor indices, float max_norm, float norm_type) -> Tensor",
     names=(),
     out=False,
+    file_form="embedding_renorm",
 )
 class EmbeddingRenorm:
     """A copy of `weight` in which the rows named by `indices` have at most norm `max_norm`."""
@@ -315,6 +316,7 @@ def _check_bags(
     "mode, int padding_idx, "
     "bool scale_grad_by_freq, bool sparse=False) -> (Tensor output, Tensor positions)",
     names=(),
+    file_form="embedding_bag_rows",
     out=False,
 )
 class EmbeddingBag:
@@ -512,6 +514,7 @@ def _check_mode(mode: str, sparse: bool, per_sample_weights: Any, op: str) -> No
     "per_sample_weights=None, "
     "bool include_last_offset=False, int? padding_idx=None) -> Tensor",
     names=("nn.functional.embedding_bag",),
+    file_form="embedding_bag",
 )
 def embedding_bag(
     input,

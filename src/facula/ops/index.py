@@ -223,6 +223,7 @@ def _has_mask(indices: tuple[Any, ...]) -> bool:
     names=(),
     inplace=True,
     out=False,
+    file_form="index_put",
 )
 class _index_put:
     """Advanced assignment by integer tensors."""

@@ -554,6 +554,11 @@ def one_hot(tensor, num_classes):
     "isin(Operand elements, Operand test_elements, *, bool assume_unique=False, bool "
     "invert=False) -> Tensor",
     names=("isin",),
+    overload="elements:Tensor+test_elements:Tensor=Tensor_Tensor, elements:Tensor=Tensor_Scalar, Scalar_Tensor",
+    file_arguments={
+        "Tensor_Scalar.test_elements": "test_element",
+        "Scalar_Tensor.elements": "element",
+    },
 )
 def isin(elements, test_elements, assume_unique, invert):
     """Whether each element equals any of the test elements."""

@@ -162,6 +162,7 @@ _PADS = {"reflect": "Reflection", "replicate": "Replication", "circular": "Circu
     out=False,
     quantized="moves",
     node=lambda call: f"{_PADS[call.saved['mode']]}Pad{len(call.saved['pad']) // 2}DBackward0",
+    file_form="padded",
 )
 class _pad_index:
     """Padding with values of the tensor itself, in up to three dimensions."""

@@ -243,6 +243,7 @@ def _reflected(packed: core.Tensor, tau: core.Tensor, other: object, conjugate: 
     names=("linalg.householder_product",),
     keyword_aliases=_FIRST,
     node="LinalgHouseholderProductBackward0",
+    file_arguments={"A": "input"},
 )
 def linalg_householder_product(A, tau):  # noqa: N803
     """The first columns of the product of Householder reflections, stored below the diagonal.
@@ -264,7 +265,11 @@ def linalg_householder_product(A, tau):  # noqa: N803
     return _reflected(A, tau, one, False)
 
 
-@composite("orgqr(Tensor self, Tensor tau) -> Tensor", keyword_aliases={"input2": "tau"})
+@composite(
+    "orgqr(Tensor self, Tensor tau) -> Tensor",
+    keyword_aliases={"input2": "tau"},
+    file_arguments={"tau": "input2"},
+)
 def orgqr(self, tau):
     """As `linalg.householder_product`."""
     return F.linalg_householder_product(self, tau)
@@ -274,6 +279,7 @@ def orgqr(self, tau):
     "ormqr(Tensor self, Tensor tau, Tensor other, bool left=True, bool transpose=False) -> Tensor",
     keyword_aliases={"input2": "tau", "input3": "other"},
     node="OrmqrBackward0",
+    file_arguments={"tau": "input2", "other": "input3"},
 )
 def ormqr(self, tau, other, left, transpose):
     """Q @ other (other @ Q unless `left`; Q^H with `transpose`) for the product Q of reflections."""
@@ -329,7 +335,8 @@ def tolerances(x: core.Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
 
 @composite(
     "linalg_matrix_rank(Tensor A, *, any atol=None, any rtol=None, bool hermitian=False) -> Tensor",
-    file_arguments={"A": "self"},
+    file_arguments={"A": "self", "atol_rtol_tensor.A": "input"},
+    overload="atol:Tensor=atol_rtol_tensor, rtol:Tensor=atol_rtol_tensor, atol_rtol_float",
     names=("linalg.matrix_rank",),
     keyword_aliases=_FIRST | {"tol": "atol"},
 )
@@ -354,6 +361,7 @@ def linalg_matrix_rank(A, atol, rtol, hermitian):  # noqa: N803
 @composite(
     "linalg_pinv(Tensor A, any rcond=None, bool hermitian=False, *, any atol=None, any rtol=None) -> Tensor",
     file_arguments={"A": "self"},
+    overload="atol:Tensor=atol_rtol_tensor, rtol:Tensor=atol_rtol_tensor, rcond=default, atol_rtol_float",
     names=("linalg.pinv",),
     keyword_aliases=_FIRST,
 )

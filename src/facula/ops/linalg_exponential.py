@@ -47,7 +47,11 @@ def _approximant(x: core.Tensor, degree: int) -> Any:
 
 
 @operator(
-    "_matrix_exp(Tensor self) -> Tensor", names=(), out=False, node="LinalgMatrixExpBackward0"
+    "_matrix_exp(Tensor self) -> Tensor",
+    names=(),
+    out=False,
+    node="LinalgMatrixExpBackward0",
+    file_form="matrix_exp",
 )
 class _matrix_exp:
     """The exponential of square matrices."""

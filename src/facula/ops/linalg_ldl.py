@@ -41,6 +41,7 @@ def _incomplete(info: int) -> str:
     "_linalg_ldl_factor(Tensor A, bool hermitian, str check) -> (Tensor LD, Tensor pivots, Tensor "
     "info)",
     names=(),
+    file_form="ldl_factor",
     out=False,
 )
 class _linalg_ldl_factor:

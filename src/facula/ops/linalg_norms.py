@@ -81,6 +81,8 @@ def _by_values(values: Any, ord: Any) -> Any:
     "linalg_matrix_norm(Tensor A, any ord='fro', any dim=[-2, -1], bool keepdim=False, *, dtype? "
     "dtype=None) -> Tensor",
     file_arguments={"A": "self"},
+    file_keeps=("ord",),
+    overload="ord:number=default, str_ord",
     names=("linalg.matrix_norm",),
     keyword_aliases={"input": "A"},
 )
@@ -130,6 +132,8 @@ def _check_order(op: str, ord: Any) -> None:
     "-> Tensor",
     names=("linalg.norm",),
     keyword_aliases={"A": "self"},
+    overload="ord:str=ord_str, default",
+    file_arguments={"dim": "dim[]"},
 )
 def linalg_norm(self, ord, dim, keepdim, dtype):
     """A vector norm or a matrix norm, by how many dimensions are given (or there are)."""

@@ -61,6 +61,7 @@ def not_invertible(info: int) -> str:
     out=False,
     nondifferentiable=(1, 2, 3),
     node="LinalgSolveExBackward0",
+    file_form="solved",
 )
 class _linalg_solve:
     """The solution X of A @ X = B."""
@@ -95,6 +96,7 @@ class _linalg_solve:
     out=False,
     nondifferentiable=(1,),
     node="LinalgInvExBackward0",
+    file_form="inverse",
 )
 class _linalg_inverse:
     """The inverse of A."""

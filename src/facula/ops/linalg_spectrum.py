@@ -104,6 +104,7 @@ class _linalg_eigh:
     names=(),
     out=False,
     node="LinalgEighBackward0",
+    file_form="eigvalsh",
 )
 class _linalg_eigvalsh:
     """Ascending eigenvalues of Hermitian matrices."""
@@ -267,7 +268,11 @@ def _skew(x: core.Tensor) -> Any:
 
 
 @operator(
-    "_linalg_svdvals(Tensor A, str check) -> Tensor", names=(), out=False, node="LinalgSvdBackward0"
+    "_linalg_svdvals(Tensor A, str check) -> Tensor",
+    names=(),
+    out=False,
+    node="LinalgSvdBackward0",
+    file_form="svdvals",
 )
 class _linalg_svdvals:
     """Singular values, descending."""
@@ -289,7 +294,9 @@ class _linalg_svdvals:
 # ------------------------------------------------------------------ QR
 
 
-@operator("_linalg_qr(Tensor A, str mode) -> (Tensor Q, Tensor R)", names=(), out=False)
+@operator(
+    "_linalg_qr(Tensor A, str mode) -> (Tensor Q, Tensor R)", names=(), out=False, file_form="qr"
+)
 class _linalg_qr:
     """Orthonormal columns times an upper triangle; `mode` is "reduced", "complete" or "r" (an empty
     Q).
@@ -395,6 +402,7 @@ class geqrf:
     "_linalg_pinv(Tensor A, Tensor atol, Tensor rtol, bool hermitian) -> Tensor",
     names=(),
     out=False,
+    file_form="pinv",
 )
 class _linalg_pinv:
     """The pseudo-inverse, with singular values up to max(atol, rtol * largest) taken as zero."""

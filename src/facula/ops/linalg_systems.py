@@ -81,6 +81,7 @@ def cholesky(self, upper):
 @composite(
     "cholesky_solve(Tensor B, Tensor L, bool upper=False) -> Tensor",
     keyword_aliases={"input": "B", "input2": "L"},
+    file_arguments={"B": "self", "L": "input2"},
 )
 def cholesky_solve(B, L, upper):  # noqa: N803
     """X with A X = B, for the Cholesky factor L of A."""
@@ -104,6 +105,7 @@ def cholesky_solve(B, L, upper):  # noqa: N803
     "cholesky_inverse(Tensor L, bool upper=False) -> Tensor",
     keyword_aliases={"input": "L"},
     node="CholeskyInverseBackward0",
+    file_arguments={"L": "self"},
 )
 def cholesky_inverse(L, upper):  # noqa: N803
     """The inverse of A, of which this is the Cholesky factor."""
@@ -228,6 +230,7 @@ def _check_solvable_dtype(op: str, x: core.Tensor) -> None:
     "triangular_solve(Tensor b, Tensor A, bool upper=True, bool transpose=False, bool "
     "unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)",
     keyword_aliases={"input": "b"},
+    file_arguments={"b": "self"},
 )
 def triangular_solve(b, A, upper, transpose, unitriangular):  # noqa: N803
     """X with A X = B (A^T X = B with `transpose`) for triangular A, and a copy of A."""
@@ -421,6 +424,7 @@ def _check_pivots(op: str, pivots: core.Tensor) -> None:
     "lu_solve(Tensor b, Tensor LU_data, Tensor LU_pivots) -> Tensor",
     keyword_aliases={"input": "b"},
     node="LinalgLuSolveBackward0",
+    file_arguments={"b": "self"},
 )
 def lu_solve(b, LU_data, LU_pivots):  # noqa: N803
     """As `linalg.lu_solve`, with the right-hand sides first.

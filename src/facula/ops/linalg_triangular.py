@@ -54,6 +54,7 @@ def substitute(a: Any, x: core.Tensor, upper: bool, unit: bool) -> None:
     "_solve_triangular(Tensor A, Tensor B, bool upper, bool unitriangular) -> Tensor",
     names=(),
     out=False,
+    file_form="solve_triangular",
 )
 class _solve_triangular:
     """The solution X of A @ X = B, where only one triangle of A is read."""
@@ -117,6 +118,7 @@ def not_positive(info: int) -> str:
     out=False,
     nondifferentiable=(1,),
     node="LinalgCholeskyExBackward0",
+    file_form="cholesky",
 )
 class _linalg_cholesky:
     """The lower (or upper) triangular factor of Hermitian matrices, of which it reads that
@@ -153,7 +155,12 @@ class _linalg_cholesky:
         return adjoint(F._solve_triangular(adjoint(lower), adjoint(inner), True, False))
 
 
-@operator("_cholesky_solve(Tensor B, Tensor L, bool upper) -> Tensor", names=(), out=False)
+@operator(
+    "_cholesky_solve(Tensor B, Tensor L, bool upper) -> Tensor",
+    names=(),
+    out=False,
+    file_form="cholesky_solve",
+)
 class _cholesky_solve:
     """The solution of A @ X = B out of the Cholesky factor of A.
 
@@ -306,6 +313,7 @@ def _right(x: core.Tensor, square: core.Tensor) -> Any:
 
 @operator(
     "_linalg_lu_factor(Tensor self, str check) -> (Tensor LU, Tensor pivots, Tensor info)",
+    file_form="lu_factor",
     names=(),
     out=False,
     nondifferentiable=(1, 2),

@@ -17,8 +17,11 @@ from facula.ops import batch_forms
 from facula.ops import reduce_launch as launch
 from facula.ops.index_launch import within
 from facula.ops.norm import wide_of
+from facula.ops.overloads import namespace
 from facula.ops.registry import F, composite, operator
 
+#: what PyTorch calls the first argument in files
+SELF = {"input": "self"}
 LEGACY = "bool? size_average=None, bool? reduce=None, str reduction='mean'"
 
 
@@ -89,7 +92,11 @@ _ROWS = "Tensor input, Tensor target, Tensor? weight, int ignore_index, float la
 
 
 @operator(
-    f"cross_entropy_rows({_ROWS}) -> (Tensor, Tensor)", names=(), out=False, nondifferentiable=(1,)
+    f"cross_entropy_rows({_ROWS}) -> (Tensor, Tensor)",
+    names=(),
+    out=False,
+    nondifferentiable=(1,),
+    file_form="cross_entropy_rows",
 )
 class CrossEntropyRows:
     """The loss of each row, and its log-sum-exp, both in the dtype of statistics."""
@@ -296,6 +303,12 @@ def _cross_entropy_node(
     return "NllLossBackward0" if input.dim() < 3 else "NllLoss2DBackward0"
 
 
+def _shown_cross_entropy(input: Any, target: Any, weight: Any, *rest: Any) -> Any:
+    average, ignored, reduce, word, smoothing = rest
+    number = ("none", "mean", "sum").index(reduction_of("cross_entropy", average, reduce, word))
+    return namespace("aten").cross_entropy_loss(input, target, weight, number, ignored, smoothing)
+
+
 @composite(
     "functional_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? "
     "size_average=None, "
@@ -305,6 +318,8 @@ def _cross_entropy_node(
     out=False,
     autocast="float32",
     node=_cross_entropy_node,
+    inlined=True,
+    graph_form=_shown_cross_entropy,
 )
 def functional_cross_entropy(
     input, target, weight, size_average, ignore_index, reduce, reduction, label_smoothing
@@ -392,6 +407,8 @@ class NllRows:
     node=lambda result, input, *rest: (
         "NllLossBackward0" if input.dim() < 3 else "NllLoss2DBackward0"
     ),
+    file_name="nll_loss_nd.default",
+    file_arguments=SELF,
 )
 def nll_loss(input, target, weight, size_average, ignore_index, reduce, reduction):
     """The negative log-likelihood: -weight[target] * input[target], over the class dimension."""
@@ -523,6 +540,7 @@ class L1Total:
     names=(),
     out=False,
     node="BinaryCrossEntropyWithLogitsBackward0",
+    file_form="bce_with_logits",
 )
 class BceLogitsTotal:
     """The sum or mean of the binary cross-entropy of logits, in one pass."""
@@ -556,6 +574,7 @@ def _one_number(
     names=("nn.functional.mse_loss",),
     out=False,
     autocast="float32",
+    file_arguments=SELF,
 )
 def mse_loss(input, target, size_average, reduce, reduction, weight):
     """(input - target)**2."""
@@ -572,6 +591,7 @@ def mse_loss(input, target, size_average, reduce, reduction, weight):
     names=("nn.functional.l1_loss",),
     out=False,
     autocast="float32",
+    file_arguments=SELF,
 )
 def l1_loss(input, target, size_average, reduce, reduction, weight):
     """|input - target|."""
@@ -610,6 +630,7 @@ def weighted(op: str, loss: Any, weight: core.Tensor, reduction: str) -> Any:
     names=("nn.functional.binary_cross_entropy_with_logits",),
     out=False,
     autocast="float32",
+    file_arguments=SELF,
 )
 def binary_cross_entropy_with_logits(
     input, target, weight, size_average, reduce, reduction, pos_weight

@@ -14,16 +14,19 @@ from typing import Any
 from facula import core
 from facula.core.errors import cast_hint, fail, one_dtype
 from facula.ops import batch_forms
-from facula.ops.loss import LEGACY, reduced, reduction_of, same_size_of_weights, warn_unlike
+from facula.ops.loss import LEGACY, SELF, reduced, reduction_of, same_size_of_weights, warn_unlike
 from facula.ops.registry import F, composite, operator
 
 _FUNCTIONAL = "nn.functional."
 
 
-def _loss(schema: str, autocast: str | None = "float32", node: str | None = None) -> Any:
+def _loss(
+    schema: str, autocast: str | None = "float32", node: str | None = None, **fields: Any
+) -> Any:
     """A composite that appears in `nn.functional` alone; autocast computes it in float32."""
-    name = schema.partition("(")[0]
-    return composite(schema, names=(_FUNCTIONAL + name,), out=False, autocast=autocast, node=node)
+    names = (_FUNCTIONAL + schema.partition("(")[0],)
+    fields.setdefault("file_arguments", SELF)
+    return composite(schema, names=names, out=False, autocast=autocast, node=node, **fields)
 
 
 def _same_shape(op: str, input: core.Tensor, target: core.Tensor) -> None:
@@ -105,7 +108,9 @@ def huber_loss(
 @_loss(
     "poisson_nll_loss(Tensor input, Tensor target, bool log_input=True, bool full=False, bool? "
     "size_average=None, "
-    "float eps=1e-8, bool? reduce=None, str reduction='mean') -> Tensor"
+    "float eps=1e-8, bool? reduce=None, str reduction='mean') -> Tensor",
+    file_arguments={},
+    file_keeps=("log_input", "full", "eps", "reduction"),
 )
 def poisson_nll_loss(
     input: core.Tensor,
@@ -168,6 +173,7 @@ def _variance_of(input: Any, var: Any, op: str) -> Any:
     "gaussian_nll_loss(Tensor input, Tensor target, any var, bool full=False, float eps=1e-6, "
     "str reduction='mean') -> Tensor",
     autocast=None,
+    inlined=True,
 )
 def gaussian_nll_loss(
     input: core.Tensor, target: core.Tensor, var: Any, full: bool, eps: float, reduction: str
@@ -194,7 +200,10 @@ def gaussian_nll_loss(
     return reduced(loss, reduction)
 
 
-@_loss(f"kl_div(Tensor input, Tensor target, {LEGACY}, bool log_target=False) -> Tensor")
+@_loss(
+    f"kl_div(Tensor input, Tensor target, {LEGACY}, bool log_target=False) -> Tensor",
+    file_form="divergence",
+)
 def kl_div(
     input: core.Tensor,
     target: core.Tensor,
@@ -263,7 +272,10 @@ def binary_cross_entropy(
 
 
 @operator(
-    "binary_cross_entropy_elements(Tensor input, Tensor target) -> Tensor", names=(), out=False
+    "binary_cross_entropy_elements(Tensor input, Tensor target) -> Tensor",
+    names=(),
+    out=False,
+    file_form="bce_elements",
 )
 class BinaryCrossEntropyElements:
     """The loss of each element. Logarithms are cut off at -100, the slope at 1e12."""
@@ -519,6 +531,7 @@ def multilabel_margin_loss(
     "size_average=None, "
     "bool? reduce=None, str reduction='mean') -> Tensor",
     autocast=None,
+    inlined=True,
 )
 def multilabel_soft_margin_loss(
     input: core.Tensor,
@@ -606,6 +619,7 @@ def _triplets(
     "distance_function=None, "
     "Operand margin=1.0, bool swap=False, str reduction='mean') -> Tensor",
     autocast=None,
+    inlined=True,
 )
 def triplet_margin_with_distance_loss(
     anchor: Any,

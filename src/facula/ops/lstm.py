@@ -35,6 +35,7 @@ def _flat(x: core.Tensor) -> Any:
     names=(),
     out=False,
     nondifferentiable=(3, 4),
+    file_form="lstm_layer",
 )
 class _lstm_layer:
     """Hidden states [T, N, H], the last h and c [N, H], cells [T, N, H], gates [T, N, 4 H]."""

@@ -228,6 +228,7 @@ def _contraction_dims(dims: Any, a: int, b: int) -> tuple[list[int], list[int]]:
     "tensordot(Tensor a, Tensor b, any dims=2) -> Tensor",
     names=("tensordot",),
     autocast="accelerator widest",
+    file_form="tensordot",
 )
 def tensordot(a, b, dims):
     """Sums of products over pairs of dimensions: the last `dims` with the first, or two lists."""

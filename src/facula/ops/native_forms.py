@@ -34,6 +34,8 @@ def _bag_numbers(indices: core.Tensor, offsets: Any, include_last: bool) -> tupl
     "-> (Tensor, Tensor, Tensor, Tensor)",
     names=("embedding_bag",),
     out=False,
+    overload="padding_idx=padding_idx, default",
+    file_name="embedding_bag",
 )
 def embedding_bag_native(
     weight,
@@ -111,6 +113,7 @@ def _largest_rows(weight: Any, indices: Any, bags: Any, padded: Any, sizes: Any)
     "Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) "
     "-> Tensor",
     names=("instance_norm",),
+    file_name="instance_norm.default",
     out=False,
 )
 def instance_norm_native(
@@ -146,6 +149,7 @@ def conv_tbc(self, weight, bias, pad):
     "native_channel_shuffle(Tensor input, int groups) -> Tensor",
     names=("native_channel_shuffle", "nn.functional.native_channel_shuffle"),
     out=False,
+    file_arguments={"input": "self"},
 )
 def native_channel_shuffle(input, groups):
     """As `channel_shuffle`."""

@@ -284,6 +284,7 @@ def layer_norm(input, normalized_shape, weight, bias, eps, cudnn_enable):
     names=(),
     out=False,
     nondifferentiable=(1,),
+    file_form="rms_norm",
 )
 class RmsNorm:
     """The scaled tensor, and the inverse root mean square of each row."""

@@ -120,6 +120,7 @@ def _statistics(x: core.Tensor, count: int) -> tuple[Any, Any]:
     nondifferentiable=(1, 2, 3, 4),
     node="NativeBatchNormBackward0",
     edges=("input", "weight", "bias"),
+    file_form="batch_norm_train",
 )
 class BatchNormTrain:
     """The normalised tensor; mean and inverse deviation of each channel; the new running mean and
@@ -230,6 +231,7 @@ def _batch_formula(
     out=False,
     node="NativeBatchNormBackward0",
     edges=("input", "weight", "bias"),
+    file_form="batch_norm_eval",
 )
 class BatchNormEval:
     """(x - running_mean) / sqrt(running_var + eps) * weight + bias."""
@@ -418,6 +420,7 @@ def _check_groups(op: str, input: core.Tensor, groups: int) -> None:
     names=(),
     out=False,
     nondifferentiable=(1, 2),
+    file_form="group_norm",
 )
 class GroupNorm:
     """The normalised tensor; mean and inverse deviation `[N, groups]`."""
@@ -609,6 +612,7 @@ def _instance_running(
     names=("nn.functional.instance_norm",),
     out=False,
     quantizers={"fx": "own"},
+    file_form="instance_norm",
 )
 def instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps):
     """Normalise each channel of each sample. [Ulyanov et al. 2016]"""

@@ -62,6 +62,8 @@ _KINDS: dict[str, Any] = {
     "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
     "Tensor": lambda value: isinstance(value, core.Tensor),
     "bool": lambda value: isinstance(value, bool),
+    "str": lambda value: isinstance(value, str),
+    "dtype": lambda value: isinstance(value, core.dtype),
     "number": lambda value: isinstance(value, (int, float, complex)),
 }
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: PyTorch's names for methods of Tensor that are no operators here
 METHOD_NAMES = {"to": "_to_copy", "item": "_local_scalar_dense", "pin_memory": "_pin_memory"}
+#: what they take behind the tensor
+METHOD_ARGUMENTS = {"copy_": ("src", "non_blocking"), "fill_": ("value",)}
 _IS_METHOD = type(core.Tensor.copy_)
 #: namespaces whose names are those of the table without a prefix
 OWN = ("aten", "prims", "facula")

@@ -233,6 +233,7 @@ def pool_node(name: str, sizes: Sequence[int]) -> str:
     out=False,
     quantized="moves",
     node=lambda call: pool_node("MaxPool{}DWithIndicesBackward0", call.saved["kernel"]),
+    file_form="max_pool",
 )
 class MaxPool:
     """The largest value of each window and its flat position in the plane.
@@ -297,6 +298,7 @@ class MaxPool:
     out=False,
     quantized="moves",
     node=lambda call: pool_node("AdaptiveMaxPool{}DBackward0", call.saved["output_size"]),
+    file_form="adaptive_max_pool",
 )
 class AdaptiveMaxPool:
     """The largest value of each of `output_size` equal parts, and its flat position in the
@@ -436,7 +438,12 @@ class PlaneScatterAdd:
         return F._plane_gather(grad, indices, len(sizes)), None
 
 
-@operator("_plane_gather(Tensor source, Tensor indices, int space) -> Tensor", names=(), out=False)
+@operator(
+    "_plane_gather(Tensor source, Tensor indices, int space) -> Tensor",
+    names=(),
+    out=False,
+    file_form="taken_from_planes",
+)
 class PlaneGather:
     """The source's values at flat positions `indices` of each plane; the last `space` dimensions
     are a plane."""
@@ -473,7 +480,10 @@ class PlaneGather:
 
 
 @operator(
-    "_plane_scatter(Tensor source, Tensor indices, int[] sizes) -> Tensor", names=(), out=False
+    "_plane_scatter(Tensor source, Tensor indices, int[] sizes) -> Tensor",
+    names=(),
+    out=False,
+    file_form="unpooled",
 )
 class PlaneScatter:
     """Planes of `sizes`, zero but for the source at flat positions `indices`; the last of equal
@@ -515,6 +525,7 @@ class PlaneScatter:
     out=False,
     quantized="averages",
     node=lambda call: pool_node("AvgPool{}DBackward0", call.saved["kernel"]),
+    file_form="avg_pool",
 )
 class AvgPool:
     """The mean of each window; divisor 0: the number of positions, with or without padding."""
@@ -611,6 +622,7 @@ def _average_gradient(
     names=(),
     out=False,
     node=lambda call: pool_node("AdaptiveAvgPool{}DBackward0", call.saved["output_size"]),
+    file_form="adaptive_avg_pool",
 )
 class AdaptiveAvgPool:
     """The mean of each of `output_size` equal parts."""

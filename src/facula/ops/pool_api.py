@@ -23,6 +23,10 @@ _MAX = (
 )
 
 
+#: what PyTorch calls the first argument in files
+_SELF = {"input": "self"}
+
+
 def _strides(stride: Sequence[int] | None, kernel: Sequence[int]) -> list[int]:
     return list(stride) if stride else list(kernel)
 
@@ -60,7 +64,7 @@ def _define_max(n: int) -> None:
 
     @composite(
         f"max_pool{n}d_with_indices{arguments}, bool return_indices=False) -> (Tensor, Tensor)",
-        file_arguments={"input": "self"},
+        file_arguments=_SELF,
         names=(f"max_pool{n}d_with_indices", f"nn.functional.max_pool{n}d_with_indices"),
         autocast=_POLICY[n],
     )
@@ -70,8 +74,9 @@ def _define_max(n: int) -> None:
 
     @composite(
         f"max_pool{n}d{arguments}, bool return_indices=False) -> Tensor",
-        file_arguments={"input": "self"},
+        file_arguments=_SELF,
         names=(f"nn.functional.max_pool{n}d", f"max_pool{n}d"),
+        file_form="max_pool_with_indices",
         autocast=_POLICY[n],
         quantizers=_QUANTIZERS[n],
     )
@@ -142,8 +147,9 @@ def _define_adaptive(n: int) -> None:
     @composite(
         f"adaptive_max_pool{n}d(Tensor input, any output_size, bool return_indices=False) -> "
         f"Tensor",
-        file_arguments={"input": "self"},
+        file_arguments=_SELF,
         names=(f"nn.functional.adaptive_max_pool{n}d", f"adaptive_max_pool{n}d"),
+        file_form="adaptive_maximum",
     )
     def maximum(input, output_size, return_indices):
         """The largest value of each of `output_size` equal parts; return_indices: also its flat
@@ -157,6 +163,8 @@ def _define_adaptive(n: int) -> None:
         f"return_indices=False) "
         "-> (Tensor, Tensor)",
         names=(f"nn.functional.adaptive_max_pool{n}d_with_indices",),
+        file_name=f"adaptive_max_pool{n}d.default",
+        file_arguments=_SELF,
         inlined=True,
     )
     def with_indices(input, output_size, return_indices):
@@ -167,11 +175,12 @@ def _define_adaptive(n: int) -> None:
 
     @composite(
         f"adaptive_avg_pool{n}d(Tensor input, any output_size) -> Tensor",
-        file_arguments={"input": "self"},
+        file_arguments=_SELF,
         names=(
             f"nn.functional.adaptive_avg_pool{n}d",
             *((f"adaptive_avg_pool{n}d",) if n == 1 else ()),
         ),
+        file_form="adaptive_average",
         autocast=_POLICY[n],
         quantizers=_QUANTIZERS[n],
     )
@@ -208,7 +217,7 @@ def _define_average(n: int) -> None:
         f"avg_pool{n}d(Tensor input, int[{n}] kernel_size, int[{n}]? stride=None, int[{n}] "
         f"padding=0, bool ceil_mode=False, "
         f"bool count_include_pad=True{divisor}) -> Tensor",
-        file_arguments={"input": "self"},
+        file_arguments=_SELF,
         names=(f"nn.functional.avg_pool{n}d", *((f"avg_pool{n}d",) if n == 1 else ())),
         autocast=_POLICY[n],
         quantizers=_QUANTIZERS[n],
@@ -248,8 +257,9 @@ def _define_unpool(n: int) -> None:
         f"max_unpool{n}d(Tensor input, Tensor indices, int[{n}] kernel_size, int[{n}]? "
         f"stride=None, int[{n}] padding=0, "
         "int[]? output_size=None) -> Tensor",
-        file_arguments={"input": "self"},
+        file_arguments=_SELF,
         names=(f"nn.functional.max_unpool{n}d",),
+        file_form="unpooled_to_size",
         inlined=n == 1,
         autocast=None if n == 1 else "cpu float32",
     )

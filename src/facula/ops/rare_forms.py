@@ -11,6 +11,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops.loss import reduction_of
 from facula.ops.registry import F, composite
 
 # ------------------------------------------------------------------ views and sums
@@ -171,3 +172,25 @@ for _name, _plain, _space, _dilated in (
 def _grid_sampler_2d_cpu_fallback(input, grid, interpolation_mode, padding_mode, align_corners):
     """The same as `grid_sampler`."""
     return F.grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners)
+
+
+# ------------------------------------------------------------------ losses
+
+REDUCTIONS = ("none", "mean", "sum")
+
+
+@composite(
+    "cross_entropy_loss(Tensor input, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100, "
+    "float label_smoothing=0.0) -> Tensor",
+    names=("ops.aten.cross_entropy_loss",),
+    out=False,
+    file_arguments={"input": "self"},
+)
+def cross_entropy_loss(input, target, weight, reduction, ignore_index, label_smoothing):
+    """`nn.functional.cross_entropy` with a number for the reduction."""
+    word = reduction_of(
+        "cross_entropy_loss", None, None, dict(enumerate(REDUCTIONS)).get(reduction, "")
+    )
+    return F.functional_cross_entropy(
+        input, target, weight, ignore_index=ignore_index, reduction=word, label_smoothing=label_smoothing
+    )  # fmt: skip

@@ -360,7 +360,7 @@ class All:
 # --- variance and standard deviation: the operators take the correction; `unbiased=` is read by the
 # composites
 _SPREAD = "Tensor self, int[1]? dim, float correction, bool keepdim"
-_SPREAD_IN_FILES = {"correction": "*correction", "keepdim": "*keepdim"}
+_SPREAD_IN_FILES = {"correction": "*correction", "keepdim": "*keepdim", "dim": "dim[]"}
 
 
 def _spread_shape(

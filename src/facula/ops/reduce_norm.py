@@ -56,6 +56,7 @@ def _check_kind(self: core.Tensor, dtype: core.dtype) -> None:
     out=False,
     autocast="accelerator float32",
     node="LinalgVectorNormBackward0",
+    file_form="vector_norm",
 )
 class VectorNorm:
     """The norm (sum |x|**ord)**(1/ord) of real elements; ord 0 counts, +-inf give the extremes."""
@@ -182,6 +183,7 @@ def linalg_vector_norm(x, ord, dim, keepdim, dtype):
     "norm(Tensor self, any p='fro', any dim=None, bool keepdim=False, *, dtype? dtype=None) -> "
     "Tensor",
     autocast="accelerator float32",
+    inlined=True,
 )
 def norm(self, p, dim, keepdim, dtype):
     """The norm of the elements: `p` a number, 'fro' (2), or 'nuc' (the sum of singular values of a

@@ -72,6 +72,7 @@ def _upsample_node(call: core.NodeCall) -> str:
     names=(),
     out=False,
     node=_upsample_node,
+    file_form="resample",
 )
 class Resample:
     """Separable interpolation to `sizes`; method: see `MODES`; scales: 0 where sizes alone give

@@ -38,9 +38,12 @@ def _define_atleast(rank: int, change: Any) -> None:
         return tuple(change(t) for t in tensors)
 
     atleast.__doc__ = f"The tensors with at least {rank} dimension(s)."
-    composite(f"atleast_{rank}d(any... tensors) -> any", names=(f"atleast_{rank}d",), out=False)(
-        atleast
-    )
+    composite(
+        f"atleast_{rank}d(any... tensors) -> any",
+        names=(f"atleast_{rank}d",),
+        file_arguments={"tensors": "self"},
+        out=False,
+    )(atleast)
 
 
 for _rank, _change in ((1, _rank1), (2, _rank2), (3, _rank3)):

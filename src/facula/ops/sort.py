@@ -103,6 +103,7 @@ def _pair(shape: Sequence[int], self: core.Tensor, last: bool = False) -> tuple[
     "sort(Tensor self, int dim=-1, bool descending=False, *, bool? stable=None) -> (Tensor "
     "values, Tensor indices)",
     overload="stable=stable",
+    file_arguments={"stable.dim": "*dim", "stable.descending": "*descending"},
     quantized="moves",
     quantizers={"script": "shared"},
 )
@@ -178,7 +179,9 @@ class _sort_values:
 
 
 @composite(
-    "argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> Tensor"
+    "argsort(Tensor self, int dim=-1, bool descending=False, *, bool stable=False) -> Tensor",
+    overload="stable=stable",
+    file_arguments={"stable.dim": "*dim", "stable.descending": "*descending"},
 )
 def argsort(self, dim, descending, stable):
     """The positions that sort the tensor along `dim`."""

@@ -80,6 +80,7 @@ def _spectrum_of(frames: core.Tensor, kind: int, half: bool) -> Any:
     "bool center=True, str pad_mode='reflect', bool normalized=False, bool? onesided=None, bool? "
     "return_complex=None, bool? align_to_window=None) -> Tensor",
     out=False,
+    overload="center",
 )
 def stft(  # noqa: PLR0913
     self,

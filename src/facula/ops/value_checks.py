@@ -16,7 +16,10 @@ from facula.ops.registry import F, operator
 
 
 @operator(
-    "_within(Tensor self, int low, int high, str op, str message) -> Tensor", names=(), out=False
+    "_within(Tensor self, int low, int high, str op, str message) -> Tensor",
+    names=(),
+    out=False,
+    file_form="unchecked",
 )
 class Within:
     """A copy of integers, all of which lie in [low, high)."""

@@ -24,6 +24,8 @@ Tensor = core.Tensor
     names=("Tensor.view",),
     keyword_aliases={"dtype": "size"},
     quantizers={"fx": "shared", "xnnpack": "shared", "x86": "shared"},
+    overload="size:dtype=dtype, default",
+    file_arguments={"dtype.size": "dtype"},
 )
 class view_:
     """The same elements in another shape (one size may be -1), or as another dtype."""
@@ -491,6 +493,7 @@ def ravel(self):
 @composite(
     "unflatten(Tensor self, int dim, int[] sizes) -> Tensor",
     names=("unflatten", "Tensor.unflatten"),
+    overload="int",
 )
 def unflatten(self, dim, sizes):
     """Split one dimension into several; one size may be -1."""
@@ -520,6 +523,7 @@ def unflatten(self, dim, sizes):
 @composite(
     "movedim(Tensor self, int[] source, int[] destination) -> Tensor",
     names=("movedim", "Tensor.movedim", "moveaxis", "Tensor.moveaxis"),
+    overload="intlist",
 )
 def movedim(self, source, destination):
     """Move dimensions to other positions, the others in order."""

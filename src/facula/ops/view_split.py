@@ -309,19 +309,37 @@ def _axis_split(name: str, self: Tensor, indices_or_sections: Any, least: int, d
     return F.tensor_split(self, indices_or_sections, d)
 
 
-@composite("hsplit(Tensor self, any indices_or_sections) -> Tensor[]", out=False)
+_PARTS = {"int.indices_or_sections": "sections", "array.indices_or_sections": "indices"}
+
+
+@composite(
+    "hsplit(Tensor self, any indices_or_sections) -> Tensor[]",
+    out=False,
+    overload="indices_or_sections:int=int, array",
+    file_arguments=_PARTS,
+)
 def hsplit(self, indices_or_sections):
     """Split along columns (the only dimension of a 1-d tensor)."""
     return _axis_split("hsplit", self, indices_or_sections, 1, 0 if self.dim() == 1 else 1)
 
 
-@composite("vsplit(Tensor self, any indices_or_sections) -> Tensor[]", out=False)
+@composite(
+    "vsplit(Tensor self, any indices_or_sections) -> Tensor[]",
+    out=False,
+    overload="indices_or_sections:int=int, array",
+    file_arguments=_PARTS,
+)
 def vsplit(self, indices_or_sections):
     """Split along rows."""
     return _axis_split("vsplit", self, indices_or_sections, 2, 0)
 
 
-@composite("dsplit(Tensor self, any indices_or_sections) -> Tensor[]", out=False)
+@composite(
+    "dsplit(Tensor self, any indices_or_sections) -> Tensor[]",
+    out=False,
+    overload="indices_or_sections:int=int, array",
+    file_arguments=_PARTS,
+)
 def dsplit(self, indices_or_sections):
     """Split along the third dimension."""
     return _axis_split("dsplit", self, indices_or_sections, 3, 2)

@@ -98,7 +98,8 @@ _FROM = {
     "facula.ops.rare_forms": (
         "_unsafe_view _add_relu _jagged_to_padded_dense_forward "
         "_padded_dense_to_jagged_forward _convolution_double_backward thnn_conv2d slow_conv3d "
-        "slow_conv_dilated2d slow_conv_dilated3d _grid_sampler_2d_cpu_fallback"
+        "slow_conv_dilated2d slow_conv_dilated3d _grid_sampler_2d_cpu_fallback "
+        "cross_entropy_loss"
     ),
     "facula.ops.sparse_indices": "_convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo dsmm",
     "facula.ops.sparse_checks": (

@@ -179,4 +179,6 @@ _SYMBOLIC: tuple[Any, ...] = (
 def _empty_kind(schema_type: Any) -> str:
     """The field for a list without items."""
     words = re.findall(r"\w+", str(schema_type))
+    if words == ["Any"]:
+        return "as_ints"
     return _KINDS.get(words[-1], "as_tensors") if words else "as_tensors"

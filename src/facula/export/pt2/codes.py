@@ -7,17 +7,21 @@ Keeps true: a file names operators of the table, functions of numbers that graph
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from typing import Any
 
 from facula import core
 from facula.export.description import FUNCTIONS
 from facula.export.description_reader import read_target
+from facula.export.pt2 import operators  # noqa: F401 - defines what files name
 from facula.export.pt2 import records as R
 from facula.export.pt2.plain import SerializeError, refuse
 from facula.fx import symbols
 from facula.fx.higher_order.operator import HigherOrderOperator
-from facula.ops.overloads import OpOverload
+from facula.ops.overloads import OpOverload, named_overload
+from facula.ops.rare_forms import REDUCTIONS
+from facula.ops.registry import TABLE
 
 __all__ = [
     "DTYPES", "LAYOUTS", "MEMORY_FORMATS", "ExtensionHandler", "device_of", "named", "read_device",
@@ -49,6 +53,32 @@ MEMORY_FORMATS = {
     core.channels_last_3d: R.MemoryFormat.ChannelsLast3d,
     core.preserve_format: R.MemoryFormat.PreserveFormat,
 }
+
+
+def value_in_file(name: str, value: Any) -> Any:
+    """An argument as PyTorch's operators take it: reductions are numbers."""
+    if name == "reduction" and isinstance(value, str) and value in REDUCTIONS:
+        return REDUCTIONS.index(value)
+    return value
+
+
+def value_from_file(parameter: Any, value: Any) -> Any:
+    """An argument as operators here take it."""
+    if parameter is None or parameter.name != "reduction" or parameter.type != "str":
+        return value
+    known = type(value) is int and 0 <= value < len(REDUCTIONS)
+    return REDUCTIONS[value] if known else refuse("a reduction of 0, 1 or 2", value)
+
+
+def names_in_file(target: Any) -> dict[str, str]:
+    """Argument -> its name in files, of those that have another one; `*` in front where it is given by keyword, `[]`
+    behind it where it is a list."""
+    definition = getattr(target, "_definition", None)
+    given = {} if definition is None else definition.file_arguments or {}
+    overload = getattr(target, "_overloadname", "")
+    plain = {name: other for name, other in given.items() if "." not in name}
+    own = {n.partition(".")[2]: o for n, o in given.items() if n.partition(".")[0] == overload}
+    return plain | own
 
 
 def value_of(known: dict[Any, Any], code: Any) -> Any:
@@ -146,7 +176,9 @@ def named(target: Any) -> str:
     """The name of what a node calls."""
     if isinstance(target, OpOverload):
         other = None if target._definition is None else target._definition.file_name
-        return f"torch.ops.{target}" if other is None else f"torch.ops.aten.{other}"
+        if other is None:
+            return f"torch.ops.{target}"
+        return f"torch.ops.aten.{other if '.' in other else f'{other}.{target._overloadname}'}"
     if isinstance(target, HigherOrderOperator):
         return f"torch.ops.higher_order.{target.name()}"
     handler = EXTENSIONS.get(type(target))
@@ -154,6 +186,20 @@ def named(target: Any) -> str:
         return f"#{handler.namespace()}:{handler.to_op_name(target)}"
     found = _NAMES.get(target) if callable(target) else None
     return found if found is not None else refuse("an operator", target)
+
+
+@functools.cache
+def _file_names() -> dict[str, Any]:
+    """PyTorch's names of operators that are called otherwise here, with the overload or without."""
+    return {op.definition.file_name: op for op in TABLE.values() if op.definition.file_name}
+
+
+def _other_name(name: str) -> Any:
+    """The operator that is called otherwise here."""
+    own = name.removeprefix("torch.ops.aten.")
+    packet, _, overload = own.partition(".")
+    found = _file_names().get(own) or _file_names().get(packet)
+    return found and named_overload("aten", packet, overload, found)
 
 
 def target_named(name: str) -> Any:
@@ -171,6 +217,6 @@ def target_named(name: str) -> Any:
             "an operator that this version knows (We failed to resolve it to an operator)", name
         )
     try:
-        return read_target(name.removeprefix("torch.ops."))
+        return _other_name(name) or read_target(name.removeprefix("torch.ops."))
     except RuntimeError as error:
         raise SerializeError(str(error)) from error

@@ -239,6 +239,9 @@ class GraphModuleDeserializer:
 
     def _given(self, target: Any, record: R.Node) -> list[tuple[str, Any, bool]]:
         """The arguments, and whether each is a keyword."""
+        table = getattr(target, "_table_schema", None)
+        if table is not None and not any(p.variadic for p in table.parameters):
+            return self._by_name(target, table, record)
         schema = getattr(target, "_schema", None)
         only = {a.name for a in schema.arguments if a.kwarg_only} if schema is not None else set()
         order = {a.name: i for i, a in enumerate(schema.arguments)} if schema is not None else {}
@@ -248,6 +251,23 @@ class GraphModuleDeserializer:
             if x.kind in (None, R.ArgumentKind.UNKNOWN):  # files before there were kinds
                 keyword = x.name in only or (bool(x.name) and order.get(x.name, i) != i)
             made.append((x.name, self._read(x.arg), keyword))
+        return made
+
+    def _by_name(self, target: Any, schema: Any, record: R.Node) -> list[tuple[str, Any, bool]]:
+        """The arguments of an operator of the table; those that stand in their place are given by it."""
+        own = {o.strip("*[]"): name for name, o in codes.names_in_file(target).items()}
+        parameters = {p.name: p for p in schema.parameters}
+        places = {p.name: i for i, p in enumerate(schema.parameters) if not p.keyword_only}
+        made: list[tuple[str, Any, bool]] = []
+        for i, x in enumerate(record.inputs):
+            by_place = x.kind is R.ArgumentKind.POSITIONAL and i < len(schema.parameters)
+            name = own.get(x.name, x.name)
+            if name not in parameters and by_place:
+                name = schema.parameters[i].name  # by another name
+            parameter = parameters.get(name)
+            in_place = i == len(made) == places.get(name) and not any(k for *_, k in made)
+            value = codes.value_from_file(parameter, self._read(x.arg))
+            made.append((name, value, not in_place or parameter is None))
         return made
 
     # ---------------------------------------------------------------- results

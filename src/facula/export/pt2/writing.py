@@ -18,6 +18,7 @@ from facula.export.pt2 import codes
 from facula.export.pt2 import records as R
 from facula.export.pt2.arguments import Arguments
 from facula.export.pt2.expressions import condition_written, written
+from facula.export.pt2.forms import in_forms_of_files
 from facula.export.pt2.guards import guards_written
 from facula.export.pt2.plain import SerializeError, refuse
 from facula.export.ranges import UNBOUNDED
@@ -27,7 +28,7 @@ from facula.fx.symbolic_run import sizes_of
 from facula.fx.symbols import SymBool, SymFloat, SymInt, number
 from facula.fx.tree_files import named_tuples_in, treespec_dumps
 from facula.fx.unbacked import UnbackedFloat
-from facula.ops.overloads import OpOverload
+from facula.ops.overloads import METHOD_ARGUMENTS, METHOD_NAMES, OpOverload
 
 __all__ = ["ExportedProgramSerializer", "GraphModuleSerializer", "serialize_torch_artifact"]
 
@@ -154,7 +155,7 @@ class GraphModuleSerializer:
         before, self.graph_state = self.graph_state, _State()
         state = self.graph_state
         try:
-            for node in graph_module.graph.nodes:
+            for node in in_forms_of_files(graph_module).graph.nodes:
                 try:
                     self._write(node)
                 except SerializeError:
@@ -219,7 +220,7 @@ class GraphModuleSerializer:
         made = []
         positional, by_name = 0, False
         definition = target._definition if isinstance(target, OpOverload) else None
-        names = {} if definition is None else definition.file_arguments or {}
+        names = codes.names_in_file(target)
         kept = () if definition is None else definition.file_keeps
         overload = getattr(target, "_overloadname", "")
         for known in schema.arguments:
@@ -235,14 +236,20 @@ class GraphModuleSerializer:
             if value is None and known.has_default_value() and known.default_value is None:
                 by_name = True  # where PyTorch has another default, None means it
                 continue
-            name = names.get(f"{overload}.{known.name}") or names.get(known.name, known.name)
+            name = names.get(known.name, known.name)
             kind = R.ArgumentKind.KEYWORD if by_name or name.startswith("*") else kind
-            record = self.arguments.written(value, known.type)
-            made.append(R.NamedArgument(name.removeprefix("*"), record, kind))
+            if name.endswith("[]") and not isinstance(value, (list, tuple)):
+                value = [value]
+            record = self.arguments.written(codes.value_in_file(known.name, value), known.type)
+            made.append(R.NamedArgument(name.strip("*[]"), record, kind))
         # a method of the core has no names for its arguments
         named = {known.name for known in schema.arguments}
         rest = {name: x for name, x in (kwargs or {}).items() if name not in named}
-        words = overload.split("_") if definition is None else ()  # `to.dtype(x, float64)`
+        if getattr(target, "_opname", "") == METHOD_NAMES["to"]:
+            rest.pop("copy", None)  # it always does
+        words: Any = ()
+        if definition is None:  # `to.dtype(x, float64)`
+            words = METHOD_ARGUMENTS.get(getattr(target, "_opname", ""), overload.split("_"))
         return made + self._unnamed_inputs(args[positional:], rest, words)
 
     def _unnamed_inputs(self, args: Any, kwargs: Any, words: Any = ()) -> list[R.NamedArgument]:
@@ -262,7 +269,8 @@ class GraphModuleSerializer:
         value = node.meta.get("val")
         if not returns:
             return []
-        if len(returns) == 1 and isinstance(value, (list, tuple)):
+        several = isinstance(value, tuple) and str(getattr(returns[0], "type", "")) == "Any"
+        if len(returns) == 1 and isinstance(value, (list, tuple)) and not several:
             return [self._tensors(node, value)]
         return self._results(node, value)
 
@@ -383,13 +391,26 @@ class GraphModuleSerializer:
             list(map(self._argument, signature.outputs)),
             self._spec(signature.in_spec),
             self._spec(signature.out_spec),
-            list(signature.forward_arg_names) if signature.forward_arg_names else None,
+            _argument_names(signature),
         )
 
     def _spec(self, spec: Any) -> str:
         for name, fields in named_tuples_in(spec):
             self.treespec_namedtuple_fields[name] = R.NamedTupleDef(fields)
         return treespec_dumps(spec, R.TREESPEC_VERSION)
+
+
+def _argument_names(signature: Any) -> list[str] | None:
+    """The names of the arguments; those of `*rest` are `rest_0`, `rest_1`, ..."""
+    names, spec = list(signature.forward_arg_names or ()), signature.in_spec
+    if not names or len(spec.children_specs) != 2:
+        return names or None
+    positional, named = (part.num_children for part in spec.children_specs)
+    own = positional - (len(names) - 1 - named)  # of the last positional one
+    at = len(names) - 1 - named
+    if positional + named == len(names) or not 0 <= at < len(names) or own < 0:
+        return names
+    return [*names[:at], *(f"{names[at]}_{i}" for i in range(own)), *names[at + 1 :]]
 
 
 WRITES: dict[Any, Any] = {

@@ -29,7 +29,8 @@ _SPELLED = {"cond_and": "logical_and", "cond_or": "logical_or"}
 
 def is_primitive(operator: core.Op) -> bool:
     """Whether an elementwise operator is a scalar primitive, and so made of nothing else."""
-    return operator.name in PRIMITIVES or operator.name in CONSTRUCTORS
+    name = operator.name.removeprefix("_")  # what composites of the same name call
+    return name in PRIMITIVES or operator.name in CONSTRUCTORS
 
 
 class Namespace:

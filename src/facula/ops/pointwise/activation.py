@@ -210,7 +210,12 @@ def _(grad, x, *, beta, threshold):
     return s.where(scaled > threshold, grad, grad / (1.0 + s.exp(-scaled)))
 
 
-@pointwise("softsign(Tensor self) -> Tensor", names=("nn.functional.softsign",), result="float")
+@pointwise(
+    "softsign(Tensor self) -> Tensor",
+    names=("nn.functional.softsign",),
+    result="float",
+    file_form="softsign",
+)
 def softsign(x):
     """``self / (1 + |self|)``."""
     return x / (1.0 + s.apply("abs", x))
@@ -226,7 +231,12 @@ def _(grad, x):
     return grad / below - s.sgn(x) * along
 
 
-@pointwise("tanhshrink(Tensor self) -> Tensor", names=("nn.functional.tanhshrink",), result="float")
+@pointwise(
+    "tanhshrink(Tensor self) -> Tensor",
+    names=("nn.functional.tanhshrink",),
+    result="float",
+    file_form="tanhshrink",
+)
 def tanhshrink(x):
     """``self - tanh(self)``."""
     return x - s.tanh(x)
@@ -363,6 +373,7 @@ def threshold(x, *, threshold, value):
     dtypes="float",
     inplace=False,
     node="LogSigmoidBackward0",
+    file_name="log_sigmoid.default",
 )
 def logsigmoid(x):
     """``log(sigmoid(self)) = min(self, 0) - log(1 + exp(-|self|))``."""

@@ -212,7 +212,10 @@ def _(grad, x, exponent, result):
     return by_base, grad * (r * s.log(s.where(vanishing, 1.0, base)))
 
 
-@composite("float_power(Operand self, Operand exponent) -> Tensor")
+@composite(
+    "float_power(Operand self, Operand exponent) -> Tensor",
+    overload="self:Tensor+exponent:Tensor=Tensor_Tensor, self:Tensor=Tensor_Scalar, Scalar",
+)
 def float_power(self, exponent):
     """``self ** exponent`` computed in float64, or in complex128 where an operand is complex."""
     wide = core.complex128 if _is_complex(self) or _is_complex(exponent) else core.float64
@@ -345,6 +348,7 @@ def copysign(x, y):
 
 @pointwise(
     "_nextafter(Operand self, Operand other) -> Tensor",
+    file_form="nextafter",
     names=(),
     dtypes="float",
     convention="steps are constants: the gradient is zero",

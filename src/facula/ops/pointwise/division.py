@@ -127,6 +127,7 @@ def remainder(x, y):
     dtypes="int float",
     reference="numpy.fmod",
     node=lambda call: "FmodBackward{}".format(0 if "other" in call.aside else 1),
+    overload="other:Tensor=Tensor, Scalar",
 )
 def fmod(x, y):
     """Remainder with the sign of the dividend, ``self - other * trunc(self / other)``."""

@@ -241,7 +241,12 @@ def _(grad, x, *, eps):
     return s.where((x >= low) & (x <= 1.0 - low), slope, 0.0)
 
 
-@composite("ldexp(Tensor self, Tensor other) -> Tensor", inplace=True, node="LdexpBackward0")
+@composite(
+    "ldexp(Tensor self, Tensor other) -> Tensor",
+    inplace=True,
+    node="LdexpBackward0",
+    overload="Tensor",
+)
 def ldexp(self, other):
     """``self * 2 ** other``, rounded once; whole exponents keep the dtype of `self`."""
     whole = not (other.is_floating_point() or other.is_complex() or other.dtype is core.bool_)
@@ -282,7 +287,7 @@ def _frexp_exponent(x):
     return s.where(ordinary, s.where(size < 1e-30, fixed - 100.0, fixed), 0.0)
 
 
-@composite("frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)")
+@composite("frexp(Tensor self) -> (Tensor mantissa, Tensor exponent)", overload="Tensor")
 def frexp(self):
     """Mantissa in ``[0.5, 1)`` (with the sign) and integer exponent, ``self == mantissa * 2 ** exponent``."""
     if not self.is_floating_point():

@@ -74,6 +74,7 @@ def fmin(x, y):
     quantized="same range",
     quantizers={"fx": "shared", "xnnpack": "shared"},
     node=lambda call: "ClampBackward1" if {"min", "max"} <= call.aside else "ClampBackward0",
+    overload="min:Tensor=Tensor, max:Tensor=Tensor, default",
 )
 def clamp(x, low, high):
     """``min(max(self, min), max)``; a bound that is not given does not bind."""
@@ -105,7 +106,11 @@ def _(grad, x, low, high):
     )
 
 
-@composite("clamp_min(Tensor self, Operand min) -> Tensor", quantized="same range")
+@composite(
+    "clamp_min(Tensor self, Operand min) -> Tensor",
+    quantized="same range",
+    overload="min:Tensor=Tensor, default",
+)
 def clamp_min(self, min):
     """``max(self, min)``."""
     if core.result_type(self, min) is core.bool_:
@@ -113,7 +118,11 @@ def clamp_min(self, min):
     return F.clamp(self, min, None)
 
 
-@composite("clamp_max(Tensor self, Operand max) -> Tensor", quantized="same range")
+@composite(
+    "clamp_max(Tensor self, Operand max) -> Tensor",
+    quantized="same range",
+    overload="max:Tensor=Tensor, default",
+)
 def clamp_max(self, max):
     """``min(self, max)``."""
     if core.result_type(self, max) is core.bool_:

@@ -173,6 +173,7 @@ def digamma(x):
 @pointwise(
     "_polygamma(Tensor self, int n) -> Tensor",
     names=("Tensor.polygamma",),
+    file_form="polygamma",
     result="float",
     dtypes=REAL,
     domain=(0, None),
