@@ -1,8 +1,8 @@
 """Bodies of operators that few programs call: read when they are called, as importing the package shall be short.
 
 Takes the operators' arguments. Gives `reduced_by_segments`, `segment_values` and `segment_gradient` (of
-`segment_reduce`), and `attention_with_projections` (the body of `_native_multi_head_attention`). Keeps true: gradients
-are made of operators, so they differentiate further.
+`segment_reduce`), `largest_rows` (of `embedding_bag`), and `attention_with_projections` (the body of
+`_native_multi_head_attention`). Keeps true: gradients are made of operators, so they differentiate further.
 """
 
 from __future__ import annotations
@@ -234,3 +234,22 @@ def attention_with_projections(
     if not need_weights:
         return result, None
     return result, weights.mean(1) if average_attn_weights else weights
+
+
+def largest_rows(weight: Any, indices: Any, bags: Any, padded: Any, sizes: Any) -> Any:
+    """For each bag and column, the row that the maximum comes from (0 in an empty bag)."""
+    count, width = sizes.shape[0], weight.shape[1]
+    rows = weight.detach().index_select(0, indices.to(core.int64))
+    if padded is not None:
+        rows = rows.masked_fill(padded.unsqueeze(1), -float("inf"))
+    wide = bags.to(core.int64).unsqueeze(1).expand(rows.shape)
+    top = F.full((count, width), -float("inf"), dtype=rows.dtype)
+    top = top.scatter_reduce(0, wide, rows, "amax")
+    hit = rows == top.gather(0, wide)
+    if padded is not None:
+        hit = hit & ~padded.unsqueeze(1)
+    numbers = indices.unsqueeze(1).expand(rows.shape)
+    far = weight.shape[0]
+    first = F.full((count, width), far, dtype=indices.dtype)
+    first = first.scatter_reduce(0, wide, F.where(hit, numbers, far), "amin")
+    return F.where(first == far, 0, first)

@@ -85,27 +85,12 @@ def embedding_bag_native(
         padded = indices == place
         counts = padded.to(sizes.dtype)
         sizes = sizes - F.zeros_like(sizes).index_add(0, bags.to(core.int64), counts)
-    best = _largest_rows(weight, indices, bags, padded, sizes) if mode == 2 else F.zeros_like(sizes)
-    return result, bags, sizes, best
+    if mode != 2:
+        return result, bags, sizes, F.zeros_like(sizes)
+    # lazily: few programs ask for it
+    from facula.ops.forms_on_demand import largest_rows
 
-
-def _largest_rows(weight: Any, indices: Any, bags: Any, padded: Any, sizes: Any) -> Any:
-    """For each bag and column, the row that the maximum comes from (0 in an empty bag)."""
-    count, width = sizes.shape[0], weight.shape[1]
-    rows = weight.detach().index_select(0, indices.to(core.int64))
-    if padded is not None:
-        rows = rows.masked_fill(padded.unsqueeze(1), -float("inf"))
-    wide = bags.to(core.int64).unsqueeze(1).expand(rows.shape)
-    top = F.full((count, width), -float("inf"), dtype=rows.dtype)
-    top = top.scatter_reduce(0, wide, rows, "amax")
-    hit = rows == top.gather(0, wide)
-    if padded is not None:
-        hit = hit & ~padded.unsqueeze(1)
-    numbers = indices.unsqueeze(1).expand(rows.shape)
-    far = weight.shape[0]
-    first = F.full((count, width), far, dtype=indices.dtype)
-    first = first.scatter_reduce(0, wide, F.where(hit, numbers, far), "amin")
-    return F.where(first == far, 0, first)
+    return result, bags, sizes, largest_rows(weight, indices, bags, padded, sizes)
 
 
 @composite(
