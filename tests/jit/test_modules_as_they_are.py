@@ -237,3 +237,8 @@ def test_what_is_computed_first_is_written_first(function):
     expected = function(arguments[0].clone(), *arguments[1:])
     assert facula.equal(jit.load(file)(arguments[0].clone(), *arguments[1:]), expected)
     assert max(line.count("(") for line in jit.script(function).code.splitlines()) < 30
+
+
+def test_the_code_of_a_row_of_modules_is_a_forward():
+    scripted = facula.jit.script(nn.Sequential(nn.Linear(3, 4), nn.ReLU()))
+    assert scripted.code.startswith("def forward(self,\n    input: Tensor) -> Tensor:\n")

@@ -256,14 +256,14 @@ class SequentialUnit:
     def compiled(self) -> Any:
         """The unit that runs it: made like that of a method of three lines."""
         if self._unit is None:
-            unit: Any = make_unit(_sequential_forward, self.kind)
+            unit: Any = make_unit(forward, self.kind)
             unit.name = "forward"
             self._unit = unit
         assert self._unit is not None
         return self._unit.compiled()
 
 
-def _sequential_forward(self, input):  # type: ignore[no-untyped-def]
+def forward(self, input):  # type: ignore[no-untyped-def]  # the name that its code gets
     for module in self:
         input = module(input)
     return input
