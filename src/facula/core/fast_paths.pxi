@@ -467,6 +467,30 @@ cdef extern from *:
     static PyObject *fk_s_parameters, *fk_s_buffers, *fk_s_modules;
     /* while modules are traced: what takes calls (module, args, kwargs) and registered attributes (module, name, value) */
     static PyObject *fk_call_tracer, *fk_attribute_tracer;
+    /* with an AttributeError set: what tables hold that programs put in the place of a module's own, whatever mapping each is */
+    static PyObject *fk_module_table_attribute(PyObject *self, PyObject *name) {
+        PyObject *kinds[3] = {fk_s_parameters, fk_s_buffers, fk_s_modules}, *type, *value, *trace;
+        PyObject *dict = PyObject_GenericGetDict(self, NULL);
+        if (!dict) return NULL;
+        PyErr_Fetch(&type, &value, &trace);
+        for (int i = 0; i < 3; i++) {
+            PyObject *table = PyDict_GetItem(dict, kinds[i]), *found;
+            if (!table || PyDict_CheckExact(table) || !PyMapping_Check(table)) continue;
+            Py_INCREF(table);
+            int held = PySequence_Contains(table, name);
+            found = held > 0 ? PyObject_GetItem(table, name) : NULL;
+            Py_DECREF(table);
+            if (!held) continue;
+            Py_XDECREF(type);
+            Py_XDECREF(value);
+            Py_XDECREF(trace);
+            Py_DECREF(dict);
+            return found;
+        }
+        Py_DECREF(dict);
+        PyErr_Restore(type, value, trace);
+        return NULL;
+    }
     /* attributes of a module: its parameters first, then what Python finds, then buffers and children; no exception is
      * made and swallowed on the way */
     static PyObject *fk_module_getattro(PyObject *self, PyObject *name) {
@@ -484,7 +508,8 @@ cdef extern from *:
             return r;
         }
         if (found) { Py_INCREF(found); return found; }
-        return PyObject_GenericGetAttr(self, name);
+        found = PyObject_GenericGetAttr(self, name);
+        return found || !PyErr_ExceptionMatches(PyExc_AttributeError) ? found : fk_module_table_attribute(self, name);
     }
     static PyObject *fk_s_hooks[4], *fk_s_compiled, *fk_s_forward, *fk_global_hooks[4];
     static ternaryfunc fk_module_call_base;
