@@ -18,6 +18,7 @@ from typing import Any
 from facula import core
 from facula.capture.breaks import Break
 from facula.capture.domain import Part
+from facula.capture.exceptions import EXCEPTION_LINKS
 from facula.capture.frames import UNBOUND
 from facula.capture.reading import DEFAULT_FACTORY, is_plain_sequence, is_trusted_name
 from facula.capture.sources import held
@@ -52,8 +53,6 @@ _SLOTS = (types.MemberDescriptorType,)
 _TABLES = ("_parameters", "_buffers", "_modules")
 #: the descriptors of the fields of named tuples
 FIELD: type = type(collections.namedtuple("_Pair", "a b").a)  # type: ignore[attr-defined] # noqa: PYI024
-#: attributes of exceptions that are one of their arguments
-_EXCEPTION_PARTS = {"exceptions": 1, "message": 0, "value": 0, "code": 0}
 
 
 def _place(field: Any) -> int:
@@ -227,19 +226,10 @@ class Attributes(Part):
             return found
         if name == "args" and issubclass(owner.kind, BaseException):
             return self.exception_args(owner)
-        if (
-            issubclass(owner.kind, BaseException)
-            and name in _EXCEPTION_PARTS
-            and owner.real is None
-        ):
-            parts = self.exception_args(owner).items
-            at = _EXCEPTION_PARTS[name]
-            chosen = self.force(parts[at]) if at < len(parts) else Known(None)
-            return self.build_tuple(self.unpack_all(chosen)) if name == "exceptions" else chosen
-        if name in ("__cause__", "__context__", "__traceback__") and owner.real is None:
-            own_parts = self.instance_dict(owner)
-            part = own_parts.items.get(name) if own_parts is not None else None
-            return self.force(part[1]) if part is not None else Known(None)
+        if issubclass(owner.kind, BaseException) and owner.real is None:
+            part = self.exception_part(owner, name)
+            if part is not None:
+                return part
         base = self.class_of_attribute(owner.kind, name)
         found = base.__dict__[name] if base is not None else None
         if base is not None and self._is_data_descriptor(found):
@@ -545,7 +535,8 @@ class Attributes(Part):
                 self.fail(AttributeError, f"property '{name}' has no setter")
             self.call(self.trusted(found.fset), [owner, value], {})
             return
-        if isinstance(found, _SLOTS) and isinstance(owner, ObjectValue):
+        keeps = isinstance(found, _SLOTS) or found in EXCEPTION_LINKS.values()
+        if keeps and isinstance(owner, ObjectValue):
             owner.slots[name] = (found, value)
             if owner.source is not None:
                 self.effects.setdefault(id(owner), owner)

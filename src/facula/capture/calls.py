@@ -620,7 +620,8 @@ class Calls(Part):
         except Raised as raised:
             generator.done = True
             if issubclass(raised.value.kind, StopIteration):
-                self.fail(RuntimeError, "generator raised StopIteration")
+                text = Known("generator raised StopIteration")
+                self.raise_(frame, self.new_exception(RuntimeError, [text]), raised.value)
             raise
         if isinstance(signal, Returned):
             generator.done = True
@@ -640,7 +641,8 @@ class Calls(Part):
         """End a generator where it waits, as `close()` does and as its last reference goes."""
         if owner.started and not owner.done:
             try:
-                self.resume(owner, None, self.new_exception(GeneratorExit, []))
+                if self.resume(owner, None, self.new_exception(GeneratorExit, [])) is not STOP:
+                    self.fail(RuntimeError, "generator ignored GeneratorExit")
             except Raised as error:
                 if not issubclass(error.value.kind, (GeneratorExit, StopIteration)):
                     raise

@@ -53,7 +53,7 @@ class Concrete:
     def __init__(self, call_hook: Callable[[Any], Any] | None = None) -> None:
         self.call_hook = call_hook or (lambda function: function)
 
-    def caught(self, error: BaseException) -> BaseException:
+    def caught(self, error: BaseException, frame: Frame) -> BaseException:
         return error
 
     def constant(self, value: object) -> Any:

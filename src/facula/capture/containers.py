@@ -269,17 +269,17 @@ class Containers(Part):
             return self._items(value)
         if isinstance(value, DictValue):
             self.complete(value)
-            return iter([key for key, _ in value.items.values()])
+            return (key for key, _ in self._live(value))
         if isinstance(value, SetValue):
-            return iter(list(value.items.values()))
+            return self._live(value)
         if isinstance(value, ViewValue):
             self.complete(value.owner)
-            pairs = list(value.owner.items.values())
+            pairs = self._live(value.owner)
             if value.part in ("keys", "mapping"):
-                return iter([key for key, _ in pairs])
+                return (key for key, _ in pairs)
             if value.part == "values":
-                return iter([item for _, item in pairs])
-            return iter([self.build_tuple([key, item]) for key, item in pairs])
+                return (item for _, item in pairs)
+            return (self.build_tuple([key, item]) for key, item in pairs)
         if isinstance(value, TensorValue):
             return self._items(self.force(self.graph_method("unbind", value, [Known(0)], {})))
         if isinstance(value, ArrayValue):
@@ -290,6 +290,20 @@ class Containers(Part):
             except TypeError as error:
                 self.fail(TypeError, str(error))
         return None
+
+    def _live(self, owner: DictValue | SetValue) -> Iterator[Any]:
+        """What a dictionary or set has by then; raises where there is more or less of it."""
+        keys = tuple(owner.items)
+        for key in (*keys, UNBOUND):
+            gone = key not in owner.items if key is not UNBOUND else {*keys} != {*owner.items}
+            if gone or len(owner.items) != len(keys):
+                what = "Set" if isinstance(owner, SetValue) else "dictionary"
+                if issubclass(owner.cls, collections.OrderedDict):
+                    self.fail(RuntimeError, "OrderedDict mutated during iteration")
+                how = "changed size" if len(owner.items) != len(keys) else "keys changed"
+                self.fail(RuntimeError, f"{what} {how} during iteration")
+            if key is not UNBOUND:
+                yield owner.items[key]
 
     def _items(self, value: SequenceValue) -> Iterator[Any]:
         n = 0

@@ -13,14 +13,56 @@ from facula.capture.breaks import Break
 from facula.capture.domain import Part
 from facula.capture.values import Known, ObjectValue, Raised, SequenceValue
 
+#: what classes of C keep of an exception: for the class and the attribute, which of its arguments
+_PARTS: dict[tuple[type, str], int] = {
+    (BaseExceptionGroup, "message"): 0,
+    (BaseExceptionGroup, "exceptions"): 1,
+    (StopIteration, "value"): 0,
+    (SystemExit, "code"): 0,
+}
+#: the descriptors of what leads from an exception to others
+EXCEPTION_LINKS: dict[str, Any] = {
+    name: vars(BaseException)[name] for name in ("__cause__", "__context__")
+}
+
 
 class Exceptions(Part):
     """The part of `Symbolic` that knows exceptions."""
 
     RAISED = Raised
 
-    def caught(self, error: Raised) -> ObjectValue:
-        return error.value
+    def caught(self, error: Raised, frame: Any) -> ObjectValue:
+        """The exception, which knows from now on what was being handled when it was raised."""
+        value, handled = error.value, frame.handling
+        if handled is None or value.source is not None or "__context__" in value.slots:
+            return value
+        handled = self.force(handled)
+        if handled is not value and not self.is_none(handled):
+            link = EXCEPTION_LINKS["__context__"]
+            before = handled
+            while isinstance(before, ObjectValue):  # no exception is among those that led to it
+                found = before.slots.get("__context__", (None, None))[1]
+                if found is value:
+                    before.slots["__context__"] = (link, Known(None))
+                before = None if found is value else found
+            value.slots["__context__"] = (link, handled)
+        return value
+
+    def exception_part(self, owner: ObjectValue, name: str) -> Any:
+        """An attribute that classes of C give an exception; None where it is any other."""
+        if name in owner.slots:
+            return self.force(owner.slots[name][1])
+        base = self.class_of_attribute(owner.kind, name)
+        if base is BaseException and name == "__suppress_context__":
+            return Known("__cause__" in owner.slots)
+        if base is BaseException and (name in EXCEPTION_LINKS or name == "__traceback__"):
+            return Known(None)
+        at = _PARTS.get((base, name))
+        if at is None:
+            return None
+        parts = self.exception_args(owner).items
+        chosen = self.force(parts[at]) if at < len(parts) else Known(None)
+        return self.build_tuple(self.unpack_all(chosen)) if name == "exceptions" else chosen
 
     def new_exception(self, kind: type, args: list[Any]) -> ObjectValue:
         """An instance of an exception class."""
@@ -59,9 +101,10 @@ class Exceptions(Part):
         if cause is not None:
             if error.source is not None:
                 raise Break("unsupported-mutation", "the cause of an exception from outside")
-            attributes = self.instance_dict(error)
-            if attributes is not None:
-                attributes.items["__cause__"] = (Known("__cause__"), self.force(cause))
+            cause = self.force(cause)
+            if isinstance(cause, Known) and isinstance(cause.obj, type):
+                cause = self.call(cause, [], {})
+            error.slots["__cause__"] = (EXCEPTION_LINKS["__cause__"], cause)
         raise Raised(error)
 
     def reraise(self, frame: Any, error: object) -> NoReturn:

@@ -26,12 +26,14 @@ class Fakes:
         return self.mode.from_tensor(tensor)
 
     def resized(self, tensor: Any, shape: tuple[int, ...]) -> Any:
-        """A stand-in of other sizes, dense in the order of the strides of `tensor`."""
+        """A stand-in of other sizes, dense in the order of the strides of `tensor`; these for its own."""
         order = sorted(range(len(shape)), key=lambda d: (tensor.stride(d), -d))
         strides, step = [0] * len(shape), 1
         for d in order:
             strides[d] = 0 if tensor.stride(d) == 0 and tensor.size(d) > 1 else step
             step *= max(shape[d], 1)
+        if shape == tuple(tensor.shape):
+            strides = list(tensor.stride())
         with self.mode:
             made = core.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device)
         if tensor.requires_grad:

@@ -20,6 +20,7 @@ from facula.capture.concrete import BINARY
 from facula.capture.domain import Part
 from facula.capture.exports import is_exporting
 from facula.capture.graph_names import input_name
+from facula.capture.layouts import QUESTIONS
 from facula.capture.reading import is_numpy_scalar
 from facula.capture.subclasses import SubclassValue
 from facula.capture.values import (
@@ -239,6 +240,9 @@ class GraphOps(Part):
             answer = question(owner.real)
             self.guards.add("is", owner.source.apply(question), answer)
             return Known(answer)
+        if name in QUESTIONS and not isinstance(owner, WrapperValue):
+            given = [self.constant_of(value) for value in (*args, *kwargs.values())]
+            return self.lift(self.asked_layout(owner, getattr(core.Tensor, name), *given))
         if name == "numpy":
             return self.array_of(owner, *args, **kwargs)
         if name in _ELEMENTS and isinstance(owner, WrapperValue):
@@ -497,7 +501,7 @@ class GraphOps(Part):
         if name == "__len__":
             return self.length(owner)
         if name == "stride":
-            steps = self.constant(tuple(owner.fake.stride()))
+            steps = self.strides_of(owner)
             return self.getitem(steps, given[0]) if given else steps
         shape = self.shape_of(owner)
         if name == "size":
@@ -515,6 +519,9 @@ class GraphOps(Part):
             return said
         if name == "shape":
             return self.shape_of(owner)
+        if name == "nbytes":
+            numel = self.sequence_method(self.shape_of(owner), "numel", [], {})
+            return self.binary("*", numel, Known(owner.fake.itemsize))
         if name in ("grad", "_grad"):
             if owner.source is not None:
                 return self.wrap(owner.real.grad, owner.source.attr("grad"))

@@ -28,7 +28,7 @@ def step(domain: Any, frame: Frame) -> Returned | Yielded | None:
     try:
         return run(domain, frame, instruction)  # type: ignore[misc]
     except domain.RAISED as error:
-        if not throw(domain, frame, domain.caught(error)):
+        if not throw(domain, frame, domain.caught(error, frame)):
             raise
         return None
 

@@ -44,6 +44,7 @@ from facula.capture.values import (
     NumberValue,
     ObjectValue,
     PartialValue,
+    Raised,
     ReplayIterator,
     SequenceValue,
     SetValue,
@@ -329,10 +330,7 @@ class Builder:
             name = self.name(value, f"{self.out.hold(object.__new__)}({kind})")
         if value.attributes is not None:
             for key, (_, item) in value.attributes.items.items():
-                if key in ("__cause__", "__context__"):
-                    self.out.lines.append(f"{name}.{key} = {self.emit(item)}")
-                else:
-                    self.out.lines.append(f"{name}.__dict__[{key!r}] = {self.emit(item)}")
+                self.out.lines.append(f"{name}.__dict__[{key!r}] = {self.emit(item)}")
         for descriptor, item in value.slots.values():
             hold = self.out.hold(descriptor.__set__)
             self.out.lines.append(f"{hold}({name}, {self.emit(item)})")
@@ -348,7 +346,10 @@ class Builder:
             raise self.impossible(value, "an iterator whose values are computed")
         world = self.world
         before = (len(world.guards.guards), len(world.inputs), len(world.conditions))
-        rest = list(value.pull)
+        try:
+            rest = list(value.pull)
+        except Raised:
+            raise self.impossible(value, "an iterator over what was changed") from None
         value.pull = iter(rest)
         self.late |= before != (len(world.guards.guards), len(world.inputs), len(world.conditions))
         items = ", ".join([self.emit(item) for item in rest])

@@ -410,7 +410,9 @@ class Facts:
     def hold(self, *values: object) -> bool:
         """Whether the graph is right for these inputs, and behind them the shapes and numbers that
         are compared beside them."""
-        key = tuple(tuple(v.shape) if isinstance(v, core.Tensor) else v for v in values)
+        key = tuple(
+            (tuple(v.shape), v.stride()) if isinstance(v, core.Tensor) else v for v in values
+        )
         known = self.seen.get(key)
         if known is None:
             known = self.seen[key] = self._replay(values)

@@ -25,6 +25,7 @@ from facula.capture.frames import ACTIONS, Frame, Returned
 from facula.capture.graph_ops import GraphOps
 from facula.capture.guards import GuardSet, autocast_state, state_of_thread
 from facula.capture.identity import Identities
+from facula.capture.layouts import Layouts
 from facula.capture.machine import throw
 from facula.capture.operators import Operators
 from facula.capture.reading import Reading
@@ -43,7 +44,7 @@ from facula.fx.unbacked import Unbacked
 
 class Symbolic(
     Reading, Containers, Dictionaries, Attributes, Operators, Exceptions, Calls, GraphOps, Sizes,
-    Subclasses, Wrappers, Arrays, Reads, Identities,
+    Subclasses, Wrappers, Arrays, Reads, Identities, Layouts,
 ):  # fmt: skip
     """The operations of the interpreter on symbolic values, and what they leave behind."""
 
@@ -181,7 +182,7 @@ class Symbolic(
                     self.unknown_instruction(frame, instruction)
                 signal = action(self, frame, instruction)  # type: ignore[misc]
             except Raised as error:
-                if not throw(self, frame, error.value):
+                if not throw(self, frame, self.caught(error, frame)):
                     self.check_modes_left()
                     return error
                 signal = None

@@ -24,6 +24,7 @@ from facula.lower.aot.partial import Partial
 from facula.lower.aot.partition import default_partition
 from facula.lower.aot.signature import Signature
 from facula.lower.aot.tracing import Traced, trace
+from facula.lower.passes.memory import root_of
 from facula.ops.overloads import overload_of
 from facula.ops.registry import F
 
@@ -197,7 +198,7 @@ def _uncompiled(
             if isinstance(n.meta.get("val"), Tensor) and not n.meta.get("written")
             and (n.op == "placeholder" or n in values)
         ),
-        copied=tuple(i for i, n in enumerate(kept) if n.meta.get("written")),
+        copied=tuple(i for i, n in enumerate(kept) if root_of(n).meta.get("written")),
         partial=Partial(backward, options.bw_compiler),
         graph=backward,
     )  # fmt: skip

@@ -23,6 +23,8 @@ from facula.fx.proxy_tensor import get_proxy_mode, make_fx
 from facula.lower import table
 from facula.lower.aot.fakes import fake_inputs
 from facula.lower.aot.signature import Signature, cotangent_strides, read_signature
+from facula.lower.passes.memory import root_of
+from facula.ops.overloads import overload_of
 from facula.ops.philox import Draws
 from facula.ops.registry import TABLE, F, operator
 
@@ -164,7 +166,37 @@ def trace(
     for write in traced.signature.writes:
         if write.value is not None:
             placeholders[write.input].meta["written"] = True
+    _keep_old_elements(traced.joint, traced.signature, placeholders)
     return traced
+
+
+def _keep_old_elements(
+    joint: GraphModule, signature: Signature, placeholders: Sequence[Node]
+) -> None:
+    """Copy what one written input is given of another's old elements: writes come one by one."""
+    output = joint.graph.output_node()
+    values = list(output.args[0])
+    copied = False
+    for write in signature.writes:
+        node = None if write.value is None else values[write.value]
+        if not isinstance(node, Node) or node is placeholders[write.input]:
+            continue
+        if not root_of(node).meta.get("written"):
+            continue
+        with joint.graph.inserting_before(output):
+            copy = joint.graph.call_function(
+                overload_of(Tensor.clone, (node.meta["val"],)), (node,)
+            )
+        recording = core.set_grad_enabled(False)
+        try:
+            copy.meta["val"] = node.meta["val"].clone()
+        finally:
+            core.set_grad_enabled(recording)
+        values[write.value] = copy
+        copied = True
+    if copied:
+        output.args = (values,)
+        joint.renew()
 
 
 def _wants_gradient(x: FakeTensor) -> bool:
