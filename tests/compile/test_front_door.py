@@ -239,3 +239,23 @@ def test_the_first_front_door_takes_a_backend_and_gives_a_decorator():
     told = facula._dynamo.optimize("eager", guard_fail_fn=failed.append)(lambda x: x * 2)
     told(facula.ones(2)), told(facula.ones(2, dtype=facula.float64))
     assert len(failed) == 1 and "float" in failed[0].reason
+
+
+def test_a_class_of_modules_with_a_call_of_its_own():
+    """What a class does around forward and hooks is part of the compiled call, too."""
+
+    class Shifted(nn.Module):
+        def __call__(self, *args, **kwargs):
+            return super().__call__(*args, **kwargs) + 1
+
+        def forward(self, x):
+            return x * 2
+
+    module = Shifted()
+    module.register_forward_hook(lambda module, given, result: result * 10)
+    graphs = Graphs()
+    compiled = facula.compile(module, backend=graphs, fullgraph=True)
+    assert compiled(facula.ones(1)).item() == 21.0 and len(graphs) == 1
+    assert copy.deepcopy(compiled)(facula.ones(1)).item() == 21.0
+    module.compile(backend=graphs)
+    assert module(facula.ones(1)).item() == 21.0

@@ -17,6 +17,7 @@ from facula import core
 from facula.capture import segment
 from facula.capture.driver import Session
 from facula.compiler.sessions import make_session
+from facula.core.errors import is_own
 from facula.nn import Module
 
 _HOOKS = segment.global_hooks()
@@ -58,6 +59,11 @@ class OptimizedModule(Module):
         call = type(module)._call_impl
         compiled = isinstance(forward, types.FunctionType)
         self.__dict__["_orig_mod"] = module  # found without `__getattr__`
+        whole = type(module).__call__
+        if isinstance(whole, types.FunctionType) and not is_own(whole.__module__):
+            # the class has a call of its own, which may do more than forward and hooks
+            self.__dict__["_call"] = types.MethodType(session.wrap(whole), module)
+            return
         entries: list[Any] = []
         count = -1
         if compiled:
