@@ -3,6 +3,10 @@
 # Keeps true: a view shares the storage; its `base` is the root; a view of memory that is written to elsewhere finds its
 # new history through `base` (see formula.pxi).
 
+#: the dimensions that a tensor has at most
+max_dims = MAX_DIMS
+
+
 cdef inline Tensor start_view(Tensor a):
     """A new tensor on the storage of `a`, remembering the root."""
     cdef Tensor t = share(a)

@@ -18,9 +18,6 @@ from facula.ops import index_launch as launch
 from facula.ops.reduce_launch import wrap_dim
 from facula.ops.registry import F, composite, operator
 
-#: the dimensions that a tensor has at most (`MAX_DIMS` of the core)
-_MOST_DIMS = 64
-
 
 def _unique_dims(op: str, dims: tuple[int, ...], ndim: int) -> list[int]:
     result = [wrap_dim(op, d, ndim) for d in dims]
@@ -336,7 +333,7 @@ def repeat(self, repeats):
         return self.clone().reshape(sizes)
     both = list(zip(repeats, sizes, strict=True))
     result = [count * size for count, size in both]
-    if len(both) + sum(count != 1 for count, _ in both) > _MOST_DIMS:
+    if len(both) + sum(count != 1 for count, _ in both) > core.max_dims:
         both = [pair for pair in both if pair != (1, 1)]
     pairs = [n for count, size in both for n in ((size,) if count == 1 else (1, size))]
     wide = [n for count, size in both for n in ((size,) if count == 1 else (count, size))]
@@ -357,7 +354,7 @@ def tile(self, dims):
 def _repeat_all(self: Any, repeats: int, dim: int) -> Any:
     """Every slice of a dimension equally often."""
     shape = list(self.shape)
-    if len(shape) == _MOST_DIMS:  # a further one has no place
+    if len(shape) == core.max_dims:  # a further one has no place
         rows = self.reshape((math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])))
         shape[dim] *= repeats
         return _repeat_all(rows, repeats, 1).reshape(shape)
