@@ -34,9 +34,19 @@ def test_subclasses_hear_of_it(call):
     assert type(result) is Heard and result.tolist() == [[2.0, 2.0], [2.0, 2.0]]
 
 
-def test_symbolic_traces_keep_the_call():
-    graph = fx.symbolic_trace(lambda a, b: facula.einsum("ij,jk->ik", a, b))
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a, b: facula.einsum("ij,jk->ik", a, b),
+        lambda a, b: facula.einsum("ij,jk->ik", [a, b]),
+        lambda a, b: facula.einsum("ij,jk->ik", (a, b)),
+    ],
+)
+def test_symbolic_traces_keep_the_call(call):
+    """Passes that read the operands of the node find them behind the equation, as in PyTorch's graphs."""
+    graph = fx.symbolic_trace(call)
     (call,) = [node for node in graph.graph.nodes if node.op == "call_function"]
     assert call.target is facula.einsum and call.args[0] == "ij,jk->ik"
+    assert [node.op for node in call.args[1:]] == ["placeholder", "placeholder"]
     a, b = facula.tensor([[1.0, 2.0], [3.0, 4.0]]), facula.tensor([[5.0, 6.0], [7.0, 8.0]])
     assert graph(a, b).tolist() == [[19.0, 22.0], [43.0, 50.0]]

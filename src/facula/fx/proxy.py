@@ -350,7 +350,15 @@ class Proxy:
         tracer = next(iter(tracers))
         if not isinstance(orig_method, core.Op) and _is_method(orig_method):
             return tracer.create_proxy("call_method", orig_method.__name__, args, kwargs)
-        return tracer.create_proxy("call_function", orig_method, args, kwargs)
+        return tracer.create_proxy("call_function", orig_method, _spread(orig_method, args), kwargs)
+
+
+def _spread(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments with operands in a row, where the operator takes a list of them too."""
+    if isinstance(function, core.Op) and function.definition.spreads and len(args) == 2:
+        row = args[1]
+        return (args[0], *row) if isinstance(row, (list, tuple)) else args
+    return args
 
 
 #: names with underscores that are recorded as attributes

@@ -73,6 +73,8 @@ class Definition:
     file_form: str = ""
     #: the arguments that always stand there, though they have a default
     file_keeps: tuple[str, ...] = ()
+    #: whether overrides hear of a list in the place of the operands in a row as of the operands themselves
+    spreads: bool = False
     #: of a composite: whether PyTorch's is a Python function, so that graphs of programs show the operators in it
     inlined: bool = False
     #: of such a composite: what graphs of programs show in its place, as a function of its arguments

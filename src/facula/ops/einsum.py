@@ -308,6 +308,7 @@ def _written_out(equation: str, operands: Sequence[Any]) -> tuple[str, list[Any]
     file_arguments={"operands": "tensors"},
     names=("einsum",),
     out=False,
+    spreads=True,
 )
 def einsum(equation, operands):
     """Sums of products by the Einstein convention, such as einsum("ij,jk->ik", a, b).
