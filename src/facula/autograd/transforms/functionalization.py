@@ -502,10 +502,26 @@ class FunctionalLevel(Level):
     def _custom(self, cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A custom function: its forward and backward run under this level as anything else."""
         separate = cls.setup_context is not _SingleLevelFunction.setup_context
-        results = cls._run(tuple(self.values(args)), kwargs, separate)[0]
-        for x in results if isinstance(results, tuple) else (results,):
+        given = tuple(self.values(args))
+        results = cls._run(given, kwargs, separate)[0]
+        several = isinstance(results, tuple)
+        made = [self._custom_result(x, args, given) for x in (results if several else (results,))]
+        return tuple(made) if several else made[0]
+
+    def _custom_result(self, x: Any, args: tuple[Any, ...], given: tuple[Any, ...]) -> Any:
+        """A result of a custom function; an input that it wrote to has the elements and the history."""
+        written = [arg for arg, value in zip(args, given, strict=True) if value is x]
+        if not written or not isinstance(x, Tensor):
             self._join_history(x)
-        return results
+            return x
+        value = self.value_of(x)
+        with Suspended(self.working):
+            if x.requires_grad:
+                value = core.adopt_history(value.detach(), x)
+            alias = self.alias_of(written[0])
+            alias.store(value)
+            self._show_history(written[0], alias)
+        return written[0]
 
     def _join_history(self, x: object) -> None:
         """Let the elements of a result that was written to before it got a history have it too."""
