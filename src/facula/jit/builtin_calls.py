@@ -416,7 +416,8 @@ def _fork(b: Any, node: ast.Call) -> Value:
         return b.value("prim::fork", [result], T.future_of(result.type), done_future)
     unit = made.attributes.get("function") or made.inputs_[0].type.methods[made.attributes["name"]]
     b.block.nodes_.remove(made)
-    return b.value("prim::fork", made.inputs_, T.future_of(result.type), function=unit)
+    method = {"method": made.attributes["name"]} if made.kind_ == "prim::CallMethod" else {}
+    return b.value("prim::fork", made.inputs_, T.future_of(result.type), function=unit, **method)
 
 
 @form("awaitable")

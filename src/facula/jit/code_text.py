@@ -384,7 +384,13 @@ def _fork(b: _Body, node: Node) -> None:
     word = "awaitable" if node.kind_ == "prim::awaitable" else "fork"
     name = f"__{'forked' if word == 'fork' else word}_function{b.counter()}"
     b.line(f"def {name}():")
-    done = b[node.inputs_[0]] if function is None else f"{b.names.of_function(function)}({given})"
+    if function is None:
+        done = b[node.inputs_[0]]
+    elif "method" in node.attributes:
+        owner, rest = b[node.inputs_[0]], "".join(b[v] + ", " for v in node.inputs_[1:])
+        done = f"({owner}).{node.attributes['method']}({rest})"
+    else:
+        done = f"{b.names.of_function(function)}({given})"
     b.line(f"  return {done}")
     b.result(node, f"{word}({name})")
 

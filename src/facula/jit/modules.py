@@ -29,6 +29,7 @@ from facula.jit.python_types import (
 from facula.jit.python_values import is_own
 from facula.jit.running import SCRIPTED_CLASS
 from facula.jit.special_units import special_unit
+from facula.jit.stock_attention import STOCK_ATTENTION
 from facula.jit.stock_modules import STOCK, STOCK_CONSTANTS, STOCK_PACKED
 from facula.ops.schemas import types as T
 
@@ -54,16 +55,15 @@ def module_type(module: nn.Module) -> T.ClassType:
         return _TYPES[key]
     _TYPES[key] = kind
     _methods(kind, type(module))
-    for base, function in STOCK.items():
+    for base, function in (*STOCK.items(), *STOCK_ATTENTION.items()):
         if type(module).forward is base.forward:
             whole = kind.methods["forward"] = make_unit(function, kind)
             if base in STOCK_PACKED:
                 packed = kind.methods["forward_packed"] = make_unit(STOCK_PACKED[base], kind)
                 kind.methods["forward"] = RecurrentUnit(whole, packed)
-            kind.constants.update(
-                {n: getattr(module, n) for n in STOCK_CONSTANTS if hasattr(module, n)}
-            )
-            for name in STOCK_CONSTANTS:
+            named = [n for n in STOCK_CONSTANTS if n not in module._modules]
+            kind.constants.update({n: getattr(module, n) for n in named if hasattr(module, n)})
+            for name in named:
                 kind.attributes.pop(name, None)
     stand_in = getattr(type(module), "_script_forward", None)
     if stand_in is not None:

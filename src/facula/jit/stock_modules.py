@@ -23,6 +23,7 @@ STOCK_CONSTANTS = (
     "mode", "num_layers", "batch_first", "dropout", "bidirectional", "hidden_size", "proj_size",
     "_flat_weights_names", "kernel_size", "ceil_mode", "return_indices", "inplace", "p", "negative_slope",
     "has_biases", "_reversed_padding_repeated_twice", "output_padding", "input_size",
+    "num_heads", "add_zero_attn", "nonlinearity",
 )  # fmt: skip
 
 
