@@ -134,6 +134,10 @@ CALLS = {
     "bits": (lambda x: x.view(facula.int32), (ROWS,), False, "view.dtype", "self dtype"),
     "among": (lambda x: facula.isin(x, 2.0), (ROWS,), False, "isin.Tensor_Scalar", "elements test_element"),
     "split": (lambda x: facula.hsplit(x, 2), (ROWS,), False, "hsplit.int", "self sections"),
+    "shifted": (lambda x: x.long() << 2, (ROWS,), False, "bitwise_left_shift.Tensor_Scalar", "self other"),
+    "rests": (lambda x: x % 2, (ROWS,), False, "remainder.Scalar", "self other"),
+    "either": (lambda x: facula.where(x > 0, 1, 0), (ROWS,), False, "where.Scalar", "condition self other"),
+    "spread": (lambda x: x.std(1), (ROWS,), False, "std.dim", "self dim"),
     "copied": (lambda x: x.clone().copy_(x), (ROWS,), False, "copy_.default", "self src"),
 }  # fmt: skip
 
@@ -184,6 +188,19 @@ def test_the_program_itself_stays_as_it_is():
     before = str(program.graph)
     assert in_forms_of_files(program.graph_module) is not program.graph_module
     assert str(program.graph) == before
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_the_last_offset_of_decomposed_bags_is_an_end(mode):
+    module = Calls(lambda w, i, o: F.embedding_bag(i, w, o, mode=mode))
+    args = ROWS, facula.tensor([1, 2, 0, 0]), facula.tensor([0, 3])
+    _, stream = written(module, args, True)
+    (node,) = [n for name, n in nodes_of(stream).items() if name.startswith("embedding_bag")]
+    found = {g["name"]: g["arg"] for g in node["inputs"]}
+    assert found["include_last_offset"] == {"as_bool": True}
+    back = export.load(stream).module()(*args)
+    by_hand = [getattr(ROWS.numpy()[rows], mode)(0) for rows in ([1, 2, 0], [0])]
+    np.testing.assert_allclose(back.numpy(), np.stack(by_hand), rtol=1e-6)
 
 
 def test_the_names_of_further_arguments_are_numbered():

@@ -1,7 +1,8 @@
 """Bodies of operators that few programs call: read when they are called, as importing the package shall be short.
 
 Takes the operators' arguments. Gives `reduced_by_segments`, `segment_values` and `segment_gradient` (of
-`segment_reduce`), `largest_rows` (of `embedding_bag`), and `attention_with_projections` (the body of
+`segment_reduce`), `largest_rows` (of `embedding_bag`), `variance_of`
+(of `gaussian_nll_loss`), and `attention_with_projections` (the body of
 `_native_multi_head_attention`). Keeps true: gradients are made of operators, so they differentiate further.
 """
 
@@ -12,6 +13,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops import batch_forms
 from facula.ops.registry import F
 
 _KINDS = {"sum": (0.0, "sum"), "mean": (0.0, "sum"), "prod": (1.0, "prod")}
@@ -253,3 +255,44 @@ def largest_rows(weight: Any, indices: Any, bags: Any, padded: Any, sizes: Any) 
     first = F.full((count, width), far, dtype=indices.dtype)
     first = first.scatter_reduce(0, wide, F.where(hit, numbers, far), "amin")
     return F.where(first == far, 0, first)
+
+
+def _broadcasts_once(shape: Any, target: Any) -> bool:
+    """Whether `shape` is `target` but for one dimension of size 1."""
+    unlike = [n for n, m in zip(shape, target, strict=False) if n != m]
+    return len(shape) == len(target) and unlike == [1]
+
+
+def variance_of(input: Any, var: Any, op: str) -> Any:
+    """The variances as a tensor that broadcasts against the input."""
+    if not isinstance(var, core.Tensor):
+        if var < 0:
+            fail(
+                ValueError,
+                op,
+                "var has negative entry/entries",
+                var,
+                hint="pass a variance: log_var.exp() makes one of its logarithm",
+            )
+        var = F.full_like(input, float(var))
+    elif not var.is_meta and batch_forms.anywhere(var < 0):
+        fail(
+            ValueError,
+            op,
+            "var has negative entry/entries",
+            "a tensor with some",
+            hint="pass variances: log_var.exp() makes them of logarithms",
+        )
+    if tuple(var.shape) != tuple(input.shape):
+        if tuple(input.shape[:-1]) == tuple(var.shape):
+            var = var.unsqueeze(-1)
+        elif not _broadcasts_once(var.shape, input.shape):
+            fail(
+                ValueError,
+                op,
+                "var is of incorrect size",
+                tuple(var.shape),
+                hint="give a variance for each element, for each row ([..., 1]), or a number for "
+                "all",
+            )
+    return var

@@ -13,7 +13,6 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import cast_hint, fail, one_dtype
-from facula.ops import batch_forms
 from facula.ops.loss import LEGACY, SELF, reduced, reduction_of, same_size_of_weights, warn_unlike
 from facula.ops.registry import F, composite, operator
 
@@ -40,12 +39,6 @@ def _same_shape(op: str, input: core.Tensor, target: core.Tensor) -> None:
             tuple(target.shape),
             hint="unsqueeze(), expand_as() or reshape_as() gives target the shape of input",
         )
-
-
-def _broadcasts_once(shape: Any, target: Any) -> bool:
-    """Whether `shape` is `target` but for one dimension of size 1."""
-    unlike = [n for n, m in zip(shape, target, strict=False) if n != m]
-    return len(shape) == len(target) and unlike == [1]
 
 
 # --- regression
@@ -134,41 +127,6 @@ def poisson_nll_loss(
     return reduced(loss, reduction)
 
 
-def _variance_of(input: Any, var: Any, op: str) -> Any:
-    """The variances as a tensor that broadcasts against the input."""
-    if not isinstance(var, core.Tensor):
-        if var < 0:
-            fail(
-                ValueError,
-                op,
-                "var has negative entry/entries",
-                var,
-                hint="pass a variance: log_var.exp() makes one of its logarithm",
-            )
-        var = F.full_like(input, float(var))
-    elif not var.is_meta and batch_forms.anywhere(var < 0):
-        fail(
-            ValueError,
-            op,
-            "var has negative entry/entries",
-            "a tensor with some",
-            hint="pass variances: log_var.exp() makes them of logarithms",
-        )
-    if tuple(var.shape) != tuple(input.shape):
-        if tuple(input.shape[:-1]) == tuple(var.shape):
-            var = var.unsqueeze(-1)
-        elif not _broadcasts_once(var.shape, input.shape):
-            fail(
-                ValueError,
-                op,
-                "var is of incorrect size",
-                tuple(var.shape),
-                hint="give a variance for each element, for each row ([..., 1]), or a number for "
-                "all",
-            )
-    return var
-
-
 @_loss(
     "gaussian_nll_loss(Tensor input, Tensor target, any var, bool full=False, float eps=1e-6, "
     "str reduction='mean') -> Tensor",
@@ -180,7 +138,10 @@ def gaussian_nll_loss(
 ) -> Any:
     """The negative log-likelihood of normally distributed targets with the given variances."""
     op = "gaussian_nll_loss"
-    var = _variance_of(input, var, op)
+    # lazily: few programs call it
+    from facula.ops.forms_on_demand import variance_of
+
+    var = variance_of(input, var, op)
     if reduction not in ("none", "mean", "sum"):
         fail(
             ValueError,

@@ -602,6 +602,7 @@ def _read_spread(
 
 
 _SPREAD_RULE = "correction=correction, dim:bool=default, dim=dim"
+_SPREAD_NAMES = {"default.dim": "unbiased", "dim": "dim[]"}
 _READ = "any dim=None, any unbiased=None, bool keepdim=False, *, Number? correction=None"
 
 
@@ -618,7 +619,12 @@ def _root(variance: Any) -> Any:
     return F._where(none, variance.detach(), F._where(none, 1.0, variance).sqrt())
 
 
-@composite(f"var(Tensor self, {_READ}) -> Tensor", overload=_SPREAD_RULE, out_cast=True)
+@composite(
+    f"var(Tensor self, {_READ}) -> Tensor",
+    overload=_SPREAD_RULE,
+    file_arguments=_SPREAD_NAMES,
+    out_cast=True,
+)
 def var(self, dim, unbiased, keepdim, correction):
     """The variance, over all or over some dimensions, with `count - correction` degrees of freedom
     (1 by default)."""
@@ -628,7 +634,12 @@ def var(self, dim, unbiased, keepdim, correction):
     return F.var_correction(self, dim, correction, keepdim)
 
 
-@composite(f"std(Tensor self, {_READ}) -> Tensor", overload=_SPREAD_RULE, out_cast=True)
+@composite(
+    f"std(Tensor self, {_READ}) -> Tensor",
+    overload=_SPREAD_RULE,
+    file_arguments=_SPREAD_NAMES,
+    out_cast=True,
+)
 def std(self, dim, unbiased, keepdim, correction):
     """The standard deviation, over all or over some dimensions; arguments as in `var`."""
     dim, correction, keepdim = _read_spread("std", dim, unbiased, keepdim, correction)
@@ -640,6 +651,7 @@ def std(self, dim, unbiased, keepdim, correction):
 @composite(
     f"var_mean(Tensor self, {_READ}) -> (Tensor, Tensor)",
     overload=_SPREAD_RULE,
+    file_arguments=_SPREAD_NAMES,
     names=("var_mean",),
     out=False,
 )
@@ -654,6 +666,7 @@ def var_mean(self, dim, unbiased, keepdim, correction):
 @composite(
     f"std_mean(Tensor self, {_READ}) -> (Tensor, Tensor)",
     overload=_SPREAD_RULE,
+    file_arguments=_SPREAD_NAMES,
     names=("std_mean",),
     out=False,
 )

@@ -97,7 +97,8 @@ def in_forms_of_files(module: GraphModule) -> GraphModule:
     """
     if not any(map(_form, module.graph.nodes)):
         return module
-    graph, known = Graph(), {}
+    graph = Graph()
+    known: dict[Any, Any] = {}
     for node in module.graph.nodes:
         known[node] = graph.node_copy(node, known.__getitem__)
         known[node].name = node.name
@@ -157,7 +158,7 @@ def _constant(x: Any) -> int:
     """A size that does not change."""
     if type(x) is int:
         return x
-    expr = getattr(x, "expr", None)
+    expr: Any = getattr(x, "expr", None)
     if expr is None or expr.constant is None:
         refuse("a size that does not change", x)
     return int(expr.constant)
@@ -171,12 +172,32 @@ def _letters(name: str) -> int:
 # ------------------------------------------------------------------ convolutions and pools
 
 
-def convolution(b, input, weight, bias, stride, padding, dilation, groups, output_size):
+def convolution(
+    b: Builder,
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: Any,
+    output_size: Any,
+) -> Any:
     rest = (list(stride), list(padding), list(dilation), False, [0] * len(stride), groups)
     return b(F.convolution, input, weight, bias, *rest)
 
 
-def transposed_convolution(b, grad, weight, bias, stride, padding, dilation, groups, input_size):
+def transposed_convolution(
+    b: Builder,
+    grad: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    groups: Any,
+    input_size: Any,
+) -> Any:
     sizes = _values(list(input_size))
     kernel, given = weight.meta["val"].shape[2:], grad.meta["val"].shape[-len(stride) :]
     more = [
@@ -187,32 +208,57 @@ def transposed_convolution(b, grad, weight, bias, stride, padding, dilation, gro
     return b(F.convolution, grad, weight, bias, *rest)
 
 
-def max_pool(b, self, kernel, stride, padding, dilation, ceil_mode, index_bytes):
+def max_pool(
+    b: Builder,
+    self: Any,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: Any,
+    index_bytes: Any,
+) -> Any:
     op = TABLE[f"max_pool{len(kernel)}d_with_indices"]
     return b(op, self, list(kernel), list(stride), list(padding), list(dilation), ceil_mode)
 
 
 def max_pool_with_indices(
-    b, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices
-):
+    b: Builder,
+    input: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: Any,
+    return_indices: Any,
+) -> Any:
     if not return_indices:
         return NotImplemented
     return max_pool(b, input, kernel_size, stride or (), padding, dilation, ceil_mode, 8)
 
 
-def avg_pool(b, self, kernel, stride, padding, ceil_mode, count_include_pad, divisor):
+def avg_pool(
+    b: Builder,
+    self: Any,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: Any,
+    count_include_pad: Any,
+    divisor: Any,
+) -> Any:
     rest = [divisor] if divisor else []
     op = TABLE[f"avg_pool{len(kernel)}d"]
     return b(op, self, list(kernel), list(stride), list(padding), ceil_mode, count_include_pad, *rest)  # fmt: skip
 
 
-def adaptive_avg_pool(b, self, output_size):
+def adaptive_avg_pool(b: Builder, self: Any, output_size: Any) -> Any:
     space = len(output_size)
     op = TABLE["adaptive_avg_pool1d" if space == 1 else f"_adaptive_avg_pool{space}d"]
     return b(op, self, list(output_size))
 
 
-def adaptive_max_pool(b, self, output_size):
+def adaptive_max_pool(b: Builder, self: Any, output_size: Any) -> Any:
     op = TABLE[f"adaptive_max_pool{len(output_size)}d_with_indices"]
     return b(op, self, list(output_size))
 
@@ -226,17 +272,17 @@ def _sizes(b: Builder, input: Node, output_size: Any) -> list[Any]:
     return [_constant(n) if s is None else s for s, n in zip(sizes, shape, strict=True)]
 
 
-def adaptive_average(b, input, output_size):
+def adaptive_average(b: Builder, input: Any, output_size: Any) -> Any:
     sizes = _sizes(b, input, output_size)
     return b(b.node.target._op, input, sizes) if sizes != output_size else NotImplemented
 
 
-def adaptive_maximum(b, input, output_size, return_indices):
+def adaptive_maximum(b: Builder, input: Any, output_size: Any, return_indices: Any) -> Any:
     made = adaptive_max_pool(b, input, _sizes(b, input, output_size))
     return made if return_indices else made[0]
 
 
-def unpooled(b, source, indices, sizes):
+def unpooled(b: Builder, source: Any, indices: Any, sizes: Any) -> Any:
     if len(sizes) == 2:
         return b(TABLE["pt2::unpool2d"], source, indices, list(sizes))
     if len(sizes) == 3:
@@ -245,16 +291,26 @@ def unpooled(b, source, indices, sizes):
     return b(F.squeeze, b(TABLE["pt2::unpool2d"], *flat, [*sizes, 1]), -1)
 
 
-def unpooled_to_size(b, input, indices, kernel_size, stride, padding, output_size):
+def unpooled_to_size(
+    b: Builder,
+    input: Any,
+    indices: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    output_size: Any,
+) -> Any:
     return unpooled(b, input, indices, b.node.meta["val"].shape[-len(kernel_size) :])
 
 
-def taken_from_planes(b, source, indices, space):
+def taken_from_planes(b: Builder, source: Any, indices: Any, space: Any) -> Any:
     flat = [b(F.flatten, x, -space) for x in (source, indices)]
     return b(F.view_as, b(F.gather, flat[0], -1, flat[1]), indices)
 
 
-def resample(b, self, sizes, method, align_corners, antialias, scales):
+def resample(
+    b: Builder, self: Any, sizes: Any, method: Any, align_corners: Any, antialias: Any, scales: Any
+) -> Any:
     known = MODES.items()
     mode = next(w for w, (n, spaces) in known if n == method and len(scales) in spaces)
     name = f"upsample_{mode.replace('-', '_')}{len(scales)}d"
@@ -269,76 +325,107 @@ def resample(b, self, sizes, method, align_corners, antialias, scales):
     return b(TABLE[name], self, list(sizes), *corners, *[s or None for s in scales])
 
 
-def padded(b, self, pad, mode):
+def padded(b: Builder, self: Any, pad: Any, mode: Any) -> Any:
     return b(F.pad, self, list(pad), mode)
 
 
 # ------------------------------------------------------------------ norms
 
 
-def batch_norm_eval(b, input, running_mean, running_var, weight, bias, eps):
+def batch_norm_eval(
+    b: Builder, input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, eps: Any
+) -> Any:
     op = F._native_batch_norm_legit_no_training
     return b(op, input, weight, bias, running_mean, running_var, 0.1, eps)[0]
 
 
-def batch_norm_train(b, input, weight, bias, running_mean, running_var, momentum, eps):
+def batch_norm_train(
+    b: Builder,
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    momentum: Any,
+    eps: Any,
+) -> Any:
     if running_mean is None:
         refuse("running statistics of a batch norm that trains", None)
     op = TABLE["pt2::batch_norm_functional"]
     return b(op, input, weight, bias, running_mean, running_var, True, momentum, eps)
 
 
-def group_norm(b, input, groups, weight, bias, eps):
+def group_norm(b: Builder, input: Any, groups: Any, weight: Any, bias: Any, eps: Any) -> Any:
     return b(F.group_norm, input, groups, weight, bias, eps), None, None
 
 
-def instance_norm(b, input, running_mean, running_var, weight, bias, use_input_stats, momentum, eps):  # fmt: skip
+def instance_norm(
+    b: Builder,
+    input: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any,
+    bias: Any,
+    use_input_stats: Any,
+    momentum: Any,
+    eps: Any,
+) -> Any:
     statistics = (running_mean, running_var, use_input_stats, momentum, eps, False)
     return b(F.instance_norm_native, input, weight, bias, *statistics)
 
 
-def rms_norm(b, input, normalized_shape, weight, eps):
+def rms_norm(b: Builder, input: Any, normalized_shape: Any, weight: Any, eps: Any) -> Any:
     return b(F.rms_norm, input, list(normalized_shape), weight, eps), None
 
 
-def vector_norm(b, self, ord, dim, keepdim):
+def vector_norm(b: Builder, self: Any, ord: Any, dim: Any, keepdim: Any) -> Any:
     return b(F.linalg_vector_norm, self, ord, None if dim is None else list(dim), keepdim)
 
 
-def nextafter(b, self, other):
+def nextafter(b: Builder, self: Any, other: Any) -> Any:
     return b(F.nextafter, self, other)
 
 
-def polygamma(b, self, n):
+def polygamma(b: Builder, self: Any, n: Any) -> Any:
     return b(F.polygamma, n, self)
 
 
-def softsign(b, self):
+def softsign(b: Builder, self: Any) -> Any:
     return b(F.div, self, b(F.add, b(F.abs, self), 1))
 
 
-def tanhshrink(b, self):
+def tanhshrink(b: Builder, self: Any) -> Any:
     return b(F.sub, self, b(F.tanh, self))
 
 
 # ------------------------------------------------------------------ losses
 
 
-def cross_entropy_rows(b, input, target, weight, ignore_index, label_smoothing):
+def cross_entropy_rows(
+    b: Builder, input: Any, target: Any, weight: Any, ignore_index: Any, label_smoothing: Any
+) -> Any:
     made = b(F.cross_entropy_loss, input, target, weight, 0, ignore_index, label_smoothing)
     return made, None
 
 
-def bce_with_logits(b, input, target, mean):
+def bce_with_logits(b: Builder, input: Any, target: Any, mean: Any) -> Any:
     word = "mean" if mean else "sum"
     return b(F.binary_cross_entropy_with_logits, input, target, reduction=word)
 
 
-def bce_elements(b, input, target):
+def bce_elements(b: Builder, input: Any, target: Any) -> Any:
     return b(F.binary_cross_entropy, input, target, reduction="none")
 
 
-def divergence(b, input, target, size_average, reduce, reduction, log_target):
+def divergence(
+    b: Builder,
+    input: Any,
+    target: Any,
+    size_average: Any,
+    reduce: Any,
+    reduction: Any,
+    log_target: Any,
+) -> Any:
     if reduction != "batchmean":
         return NotImplemented
     total = b(F.kl_div, input, target, reduction="sum", log_target=log_target)
@@ -347,9 +434,19 @@ def divergence(b, input, target, size_average, reduce, reduction, log_target):
 
 
 def embedding_bag(
-    b, input, weight, offsets, max_norm, norm_type, scale_grad_by_freq, mode, sparse,
-    per_sample_weights, include_last_offset, padding_idx,
-):  # fmt: skip
+    b: Builder,
+    input: Any,
+    weight: Any,
+    offsets: Any,
+    max_norm: Any,
+    norm_type: Any,
+    scale_grad_by_freq: Any,
+    mode: Any,
+    sparse: Any,
+    per_sample_weights: Any,
+    include_last_offset: Any,
+    padding_idx: Any,
+) -> Any:
     if max_norm is not None:
         refuse("a bag of rows as they are", f"max_norm={max_norm}")
     if offsets is None:
@@ -371,21 +468,32 @@ def _bags(b: Builder, value: Any, weight: Node, indices: Node, offsets: Node, *r
 
 
 def embedding_bag_rows(
-    b, weight, indices, offsets, per_sample_weights, mode, padding_idx, scale_grad_by_freq, sparse
-):
-    rest = (scale_grad_by_freq, mode, sparse, per_sample_weights, False)
+    b: Builder,
+    weight: Any,
+    indices: Any,
+    offsets: Any,
+    per_sample_weights: Any,
+    mode: Any,
+    padding_idx: Any,
+    scale_grad_by_freq: Any,
+    sparse: Any,
+) -> Any:
+    # the last offset is the end of the last bag
+    rest = (scale_grad_by_freq, mode, sparse, per_sample_weights, True)
     padding = padding_idx if padding_idx >= 0 else None
     return _bags(b, b.node.meta["val"][0], weight, indices, offsets, *rest, padding), None
 
 
-def embedding_renorm(b, weight, indices, max_norm, norm_type):
+def embedding_renorm(b: Builder, weight: Any, indices: Any, max_norm: Any, norm_type: Any) -> Any:
     return b(TABLE["pt2::embedding_renorm"], weight, indices, max_norm, norm_type)
 
 
 # ------------------------------------------------------------------ sequences
 
 
-def lstm_layer(b, input, h0, c0, w_input, w_hidden, bias, reverse):
+def lstm_layer(
+    b: Builder, input: Any, h0: Any, c0: Any, w_input: Any, w_hidden: Any, bias: Any, reverse: Any
+) -> Any:
     state = [b(F.unsqueeze, x, 0) for x in (h0, c0)]
     biases = [] if bias is None else [bias, b(F.zeros_like, bias)]
     steps = b(F.flip, input, [0]) if reverse else input
@@ -395,7 +503,17 @@ def lstm_layer(b, input, h0, c0, w_input, w_hidden, bias, reverse):
     return output, b(F.select, made[1], 0, 0), b(F.select, made[2], 0, 0), None, None
 
 
-def attention(b, query, key, value, mask, is_causal, scale, dropout_p, state):
+def attention(
+    b: Builder,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any,
+    is_causal: Any,
+    scale: Any,
+    dropout_p: Any,
+    state: Any,
+) -> Any:
     op = F.scaled_dot_product_attention
     return b(op, query, key, value, mask, dropout_p, is_causal, scale=scale), None
 
@@ -403,59 +521,59 @@ def attention(b, query, key, value, mask, is_causal, scale, dropout_p, state):
 # ------------------------------------------------------------------ matrices
 
 
-def cholesky(b, self, upper, check):
+def cholesky(b: Builder, self: Any, upper: Any, check: Any) -> Any:
     return b(F.linalg_cholesky_ex, self, upper=upper)
 
 
-def svdvals(b, A, check):
+def svdvals(b: Builder, A: Any, check: Any) -> Any:
     return b(F.linalg_svdvals, A)
 
 
-def inverse(b, A, check):
+def inverse(b: Builder, A: Any, check: Any) -> Any:
     return b(F.linalg_inv_ex, A)
 
 
-def solved(b, A, B, check):
+def solved(b: Builder, A: Any, B: Any, check: Any) -> Any:
     return b(F.linalg_solve, A, B), None, None, None
 
 
-def qr(b, A, mode):
+def qr(b: Builder, A: Any, mode: Any) -> Any:
     return b(F.linalg_qr, A, mode)
 
 
-def eigvalsh(b, A, upper, check):
+def eigvalsh(b: Builder, A: Any, upper: Any, check: Any) -> Any:
     return b(F.linalg_eigvalsh, A, "U" if upper else "L")
 
 
-def pinv(b, A, atol, rtol, hermitian):
+def pinv(b: Builder, A: Any, atol: Any, rtol: Any, hermitian: Any) -> Any:
     return b(F.linalg_pinv, A, atol=atol, rtol=rtol, hermitian=hermitian)
 
 
-def matrix_exp(b, self):
+def matrix_exp(b: Builder, self: Any) -> Any:
     return b(F.linalg_matrix_exp, self)
 
 
-def cholesky_solve(b, B, L, upper):
+def cholesky_solve(b: Builder, B: Any, L: Any, upper: Any) -> Any:
     return b(F.cholesky_solve, B, L, upper)
 
 
-def solve_triangular(b, A, B, upper, unitriangular):
+def solve_triangular(b: Builder, A: Any, B: Any, upper: Any, unitriangular: Any) -> Any:
     return b(F.linalg_solve_triangular, A, B, upper=upper, unitriangular=unitriangular)
 
 
-def lu_factor(b, self, check):
+def lu_factor(b: Builder, self: Any, check: Any) -> Any:
     return b(F.linalg_lu_factor_ex, self)
 
 
-def ldl_factor(b, A, hermitian, check):
+def ldl_factor(b: Builder, A: Any, hermitian: Any, check: Any) -> Any:
     return b(F.linalg_ldl_factor_ex, A, hermitian=hermitian)
 
 
-def median_of_all(b, self, *rest):
+def median_of_all(b: Builder, self: Any, *rest: Any) -> Any:
     return b(F.median, self)
 
 
-def tensordot(b, first, second, dims):
+def tensordot(b: Builder, first: Any, second: Any, dims: Any) -> Any:
     if isinstance(dims, int):
         axes: Sequence[Any] = list(range(-dims, 0)), list(range(dims))
     else:
@@ -466,15 +584,15 @@ def tensordot(b, first, second, dims):
 # ------------------------------------------------------------------ places and checks
 
 
-def unchecked(b, self, low, high, op, message):
+def unchecked(b: Builder, self: Any, low: Any, high: Any, op: Any, message: Any) -> Any:
     return self
 
 
-def index_put(b, self, indices, values, accumulate):
+def index_put(b: Builder, self: Any, indices: Any, values: Any, accumulate: Any) -> Any:
     return b(F.index_put, self, list(indices), values, accumulate)
 
 
-def dropped_channels(b, input, p, training, inplace):
+def dropped_channels(b: Builder, input: Any, p: Any, training: Any, inplace: Any) -> Any:
     return b(F.feature_dropout, input, p, training)
 
 

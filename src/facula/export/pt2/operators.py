@@ -21,7 +21,9 @@ from facula.ops.resample import MODES
     out=False,
     file_name="native_group_norm.default",
 )
-def group_norm_native(input, weight, bias, N, C, HxW, group, eps):
+def group_norm_native(
+    input: Any, weight: Any, bias: Any, N: Any, C: Any, HxW: Any, group: Any, eps: Any
+) -> Any:  # noqa: N803
     """A group norm, with the mean and the inverse spread of each group."""
     return F.native_group_norm(input, group, weight, bias, eps)
 
@@ -33,7 +35,16 @@ def group_norm_native(input, weight, bias, N, C, HxW, group, eps):
     out=False,
     file_name="_native_batch_norm_legit_functional.default",
 )
-def batch_norm_functional(input, weight, bias, running_mean, running_var, training, momentum, eps):
+def batch_norm_functional(
+    input: Any,
+    weight: Any,
+    bias: Any,
+    running_mean: Any,
+    running_var: Any,
+    training: Any,
+    momentum: Any,
+    eps: Any,
+) -> Any:
     """A batch norm that gives the new running statistics instead of writing them."""
     if training:
         return F.batch_norm_train(input, weight, bias, running_mean, running_var, momentum, eps)
@@ -48,7 +59,7 @@ def batch_norm_functional(input, weight, bias, running_mean, running_var, traini
     out=False,
     file_name="embedding_renorm.default",
 )
-def embedding_renorm(self, indices, max_norm, norm_type):
+def embedding_renorm(self: Any, indices: Any, max_norm: Any, norm_type: Any) -> Any:
     """A table of which the rows that are looked up have at most a norm."""
     return F._embedding_renorm(self, indices, max_norm, norm_type)
 
@@ -59,7 +70,7 @@ def embedding_renorm(self, indices, max_norm, norm_type):
     out=False,
     file_name="max_unpool2d.default",
 )
-def unpool2d(self, indices, output_size):
+def unpool2d(self: Any, indices: Any, output_size: Any) -> Any:
     """Values at their places in planes of a size, zero elsewhere."""
     return F._plane_scatter(self, indices, list(output_size))
 
@@ -70,7 +81,7 @@ def unpool2d(self, indices, output_size):
     out=False,
     file_name="max_unpool3d.default",
 )
-def unpool3d(self, indices, output_size, stride, padding):
+def unpool3d(self: Any, indices: Any, output_size: Any, stride: Any, padding: Any) -> Any:
     """Values at their places in volumes of a size, zero elsewhere."""
     return F._plane_scatter(self, indices, list(output_size))
 
@@ -82,7 +93,7 @@ def unpool3d(self, indices, output_size, stride, padding):
     out=False,
     file_name="_unique2.default",
 )
-def unique_with_counts(self, sorted, return_inverse, return_counts):
+def unique_with_counts(self: Any, sorted: Any, return_inverse: Any, return_counts: Any) -> Any:
     """The distinct values, the number of each element among them, and how often each occurs."""
     return F.unique(self, sorted, True, True)
 
@@ -142,7 +153,7 @@ for _name in ("gru", "rnn_tanh", "rnn_relu"):
     out=False,
     file_name="tensordot.default",
 )
-def contracted(self, other, dims_self, dims_other):
+def contracted(self: Any, other: Any, dims_self: Any, dims_other: Any) -> Any:
     """The product of two tensors, summed over dimensions of both."""
     return F.tensordot(self, other, (list(dims_self), list(dims_other)))
 
@@ -174,7 +185,7 @@ for _name in ("gru_cell", "rnn_tanh_cell", "rnn_relu_cell"):
     out=False,
     file_name="elu.default",
 )
-def scaled_elu(self, alpha, scale, input_scale):
+def scaled_elu(self: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
     """`scale * x` above zero, `scale * alpha * (exp(input_scale * x) - 1)` below."""
     below = F.expm1(F.minimum(self, self.new_zeros(())) * input_scale) * alpha
     return F.where(self > 0, self, below) * scale
@@ -182,8 +193,16 @@ def scaled_elu(self, alpha, scale, input_scale):
 
 def _bags(name: str) -> None:
     def body(
-        weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, last, padding
-    ):  # fmt: skip
+        weight: Any,
+        indices: Any,
+        offsets: Any,
+        scale_grad_by_freq: Any,
+        mode: Any,
+        sparse: Any,
+        per_sample_weights: Any,
+        last: Any,
+        padding: Any,
+    ) -> Any:
         kept = padding if padding >= 0 else None
         rest = (scale_grad_by_freq, mode, sparse, per_sample_weights, last, kept)
         return F.embedding_bag_native(weight, indices, offsets, *rest)
@@ -201,7 +220,7 @@ _bags("_embedding_bag_forward_only")
 
 
 @composite("pt2::numpy_T(Tensor self) -> Tensor", names=(), out=False, file_name="numpy_T.default")
-def numpy_T(self):  # noqa: N802 - PyTorch's name
+def numpy_T(self: Any) -> Any:  # noqa: N802 - PyTorch's name
     """The tensor with its dimensions in the opposite order."""
     return F.permute(self, list(range(self.dim()))[::-1])
 
@@ -213,7 +232,7 @@ def numpy_T(self):  # noqa: N802 - PyTorch's name
     out=False,
     file_name="_linalg_svd.default",
 )
-def svd_of_file(A, full_matrices, compute_uv, driver):  # noqa: N803
+def svd_of_file(A: Any, full_matrices: Any, compute_uv: Any, driver: Any) -> Any:  # noqa: N803
     """A singular value decomposition, or its values alone."""
     if compute_uv:
         return tuple(F.linalg_svd(A, full_matrices))
@@ -226,7 +245,7 @@ def svd_of_file(A, full_matrices, compute_uv, driver):  # noqa: N803
     out=False,
     file_name="_linalg_eigh.default",
 )
-def eigh_of_file(A, UPLO, compute_v):  # noqa: N803
+def eigh_of_file(A: Any, UPLO: Any, compute_v: Any) -> Any:  # noqa: N803
     """Eigenvalues and vectors of a symmetric matrix, or its values alone."""
     if compute_v:
         return tuple(F.linalg_eigh(A, UPLO))
@@ -240,7 +259,16 @@ def eigh_of_file(A, UPLO, compute_v):  # noqa: N803
     out=False,
     file_name="_trilinear.default",
 )
-def _trilinear(i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim):
+def _trilinear(
+    i1: Any,
+    i2: Any,
+    i3: Any,
+    expand1: Any,
+    expand2: Any,
+    expand3: Any,
+    sumdim: Any,
+    unroll_dim: Any,
+) -> Any:
     """The product of three tensors with further dimensions of size 1, summed over some."""
     product = None
     for x, dims in ((i1, expand1), (i2, expand2), (i3, expand3)):
@@ -256,7 +284,7 @@ def _trilinear(i1, i2, i3, expand1, expand2, expand3, sumdim, unroll_dim):
     out=False,
     file_name="_weight_norm.default",
 )
-def _weight_norm(v, g, dim):
+def _weight_norm(v: Any, g: Any, dim: Any) -> Any:
     """`v` with norms of `g` over all dimensions but one."""
     dims = [d for d in range(v.dim()) if d != dim % v.dim()]
     return v * (g / F.linalg_vector_norm(v, 2, dims, True))

@@ -238,7 +238,7 @@ class GraphModuleSerializer:
                 continue
             name = names.get(known.name, known.name)
             kind = R.ArgumentKind.KEYWORD if by_name or name.startswith("*") else kind
-            if name.endswith("[]") and not isinstance(value, (list, tuple)):
+            if name.endswith("[]") and not isinstance(value, (list, tuple, type(None))):
                 value = [value]
             record = self.arguments.written(codes.value_in_file(known.name, value), known.type)
             made.append(R.NamedArgument(name.strip("*[]"), record, kind))

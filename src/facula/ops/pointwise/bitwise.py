@@ -12,7 +12,9 @@ from facula.ops import scalar as s
 from facula.ops.registry import pointwise
 
 
-def _binary(name: str, dtypes: str, meaning: str, reference: str = "") -> core.Op:
+def _binary(
+    name: str, dtypes: str, meaning: str, reference: str = "", overload: str | None = None
+) -> core.Op:
     def body(x, y):
         return s.apply(name, x, y)
 
@@ -22,15 +24,19 @@ def _binary(name: str, dtypes: str, meaning: str, reference: str = "") -> core.O
         dtypes=dtypes,
         differentiable=False,
         reference=f"numpy.{reference or name}",
+        overload=overload,
     )(body)
 
 
 bitwise_and = _binary("bitwise_and", "bool int", "Bits set in both.")
 bitwise_or = _binary("bitwise_or", "bool int", "Bits set in one of them.")
 bitwise_xor = _binary("bitwise_xor", "bool int", "Bits that differ.")
-bitwise_left_shift = _binary("bitwise_left_shift", "int", "``self << other``.", "left_shift")
+_SHIFTS = "self:number=Scalar_Tensor, other:number=Tensor_Scalar, Tensor"
+bitwise_left_shift = _binary(
+    "bitwise_left_shift", "int", "``self << other``.", "left_shift", _SHIFTS
+)
 bitwise_right_shift = _binary(
-    "bitwise_right_shift", "int", "``self >> other``, the sign kept.", "right_shift"
+    "bitwise_right_shift", "int", "``self >> other``, the sign kept.", "right_shift", _SHIFTS
 )
 
 

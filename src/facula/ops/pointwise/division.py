@@ -109,6 +109,7 @@ def floor_divide(x, y):
 
 @pointwise(
     "remainder(Operand self, Operand other) -> Tensor",
+    overload="self:number=Scalar_Tensor, other:number=Scalar, Tensor",
     names=functions_and_methods("remainder"),
     nonzero_divisor=True,
     dtypes="int float",

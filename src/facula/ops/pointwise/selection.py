@@ -148,7 +148,7 @@ def clamp_max_(self, max):
 
 @pointwise(
     "where(Tensor condition, Operand self, Operand other) -> Tensor",
-    overload="self:number=ScalarSelf, other:number=ScalarOther, self",
+    overload="self:number+other:number=Scalar, self:number=ScalarSelf, other:number=ScalarOther, self",
     names=(),
     compute={"condition": "b8"},
     inplace=False,
