@@ -19,8 +19,12 @@ from facula.distributed.tensor import (
     distribute_tensor,
     init_device_mesh,
 )
+from facula.distributed.tensor.collective_utils import redistribute_cost
+from facula.distributed.tensor.debug import CommDebugMode
 from facula.distributed.tensor.events import gathered
 from facula.distributed.tensor.experimental import register_sharding
+from facula.distributed.tensor.placement_types import _StridedShard
+from facula.distributed.tensor.specs import DTensorSpec, TensorMeta
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "ops"))
 
@@ -175,6 +179,52 @@ def registered() -> Any:
             found.append([rows, short(left), short(right), short(made.placements[0]), exact,
                           sum(gathered.values()) - before])  # fmt: skip
     return found, seen[0], error_type(register_sharding, print)
+
+
+def made() -> Any:
+    """Distributed tensors by their parts, and what making and moving them sends."""
+    rank, size = begin()
+    mesh = init_device_mesh("cpu", (size,))
+    ops, found = facula.ops, {}
+    whole = facula.arange(15.0).view(5, 3)
+    with CommDebugMode() as mode:
+        cut = distribute_tensor(whole + rank, mesh, [Shard(0)])
+        same = distribute_tensor(whole, mesh, [Shard(0)], src_data_rank=None)
+    counts = mode.get_comm_counts()
+    found["sent"] = [counts[ops.c10d.scatter_], mode.get_total_counts(), counts["scatter"]]
+    found["cut"] = facula.equal(cut.to_local(), same.to_local())
+    with CommDebugMode() as mode:
+        cut.redistribute(placements=[Replicate()])
+        facula.distributed.all_reduce(facula.ones(2))
+    counts = mode.get_comm_counts()
+    found["moved"] = [
+        counts[ops.c10d_functional.all_gather_into_tensor],
+        counts[ops.c10d.allreduce_],
+    ]
+    part = distribute_tensor(whole, mesh, [Partial()])
+    found["part"] = [float(part.to_local().sum()), float(part.full_tensor().sum())]
+    spec = DTensorSpec(mesh, (Shard(0),), TensorMeta(facula.Size([5, 3]), (3, 1), facula.float32))
+    other = DTensor(same.to_local(), spec, requires_grad=True)
+    (other * 2).full_tensor().sum().backward()
+    found["leaf"] = [other.is_leaf, other.grad.to_local().flatten()[0].item(), other._spec == spec]
+    found["spec"] = [spec.dim_map, spec.num_shards, spec.num_shards_map, spec.sums, str(spec)]
+    half = cut.redistribute(placements=[Replicate()], forward_dtype=facula.bfloat16)
+    found["half"] = str(half.dtype)
+    found["texts"] = [str(Shard(1)), repr(Partial()), str(_StridedShard(0, split_factor=2))]
+    strided = _StridedShard(0, split_factor=2)._split_tensor(facula.arange(8), 2)[0]
+    found["strided"] = [piece.tolist() for piece in strided]
+    local = facula.ones(2, 2, requires_grad=True)
+    DTensor.from_local(local, mesh, [Replicate()], grad_placements=[Partial()]).sum().backward()
+    found["grad"] = local.grad.tolist()
+    cost = [redistribute_cost(spec, DTensorSpec(mesh, (p,), spec.tensor_meta)) for p in
+            (Shard(0), Replicate(), Partial())]  # fmt: skip
+    found["cost"] = [cost[0], cost[1] > 0, str(cost[2])]
+    found["errors"] = [
+        error_type(cut.redistribute), error_type(distribute_tensor, cut, mesh, [Replicate()]),
+        error_type(distribute_tensor, facula.ones(2, requires_grad=True) * 2, mesh),
+        error_type(DTensor.from_local, cut, mesh), error_type(distribute_tensor, whole, mesh, [Partial("product")]),
+    ]  # fmt: skip
+    return found
 
 
 def short(placement: Any) -> str:

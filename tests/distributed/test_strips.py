@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import facula
-from facula import distributed as dist
 from facula import core, nn
+from facula import distributed as dist
 from facula.distributed.fsdp import fully_shard, leaf
 from facula.distributed.strips import Strip
 from facula.distributed.tensor import Replicate, Shard, distribute_tensor, dtensor

@@ -32,3 +32,17 @@ def test_rules_that_programs_register():
         assert taken[4, "S1", "S0"] == "P" and taken[3, "R", "S1"] == "S1"
         assert taken[3, "S0", "R"] != "S0", "three rows are no two pieces of one length"
         assert not any(gathers for *_, gathers in found)
+
+
+def test_distributed_tensors_by_their_parts():
+    for found in ranks.run("made", 2, script="tensor_programs.py"):
+        assert found["sent"] == [1, 1, 1], "each rank is sent its piece, once"
+        assert found["cut"] and found["moved"] == [1, 1]
+        assert found["part"] == [52.5, 105.0] and found["half"] == "facula.bfloat16"
+        assert found["leaf"] == [True, 2.0, True] and found["grad"] == [[1.0] * 2] * 2
+        assert found["spec"] == [[0, -1], 2, [2, 1], [], "Spec(S(0) on (5, 3))"]
+        assert found["texts"] == ["S(1)", "Partial(sum)", "_S(0, 2)"]
+        assert found["strided"] == [[0, 1, 4, 5], [2, 3, 6, 7]]
+        assert found["cost"] == [0.0, True, "inf"]
+        names = ["RuntimeError", "ValueError", "RuntimeError", "RuntimeError", "ValueError"]
+        assert found["errors"] == names

@@ -125,6 +125,9 @@ def __getattr__(name: str):  # type: ignore[no-untyped-def]
         return importlib.import_module(f"facula.distributed.{name}")
     if name == "breakpoint":
         return importlib.import_module("facula.distributed.breakpoints").breakpoint
+    if name == "_StoreCollectives":
+        found = importlib.import_module("facula.distributed.store_collectives")
+        return found.StoreCollectives
     if name in _OF_GROUPS:
         return getattr(importlib.import_module("facula.distributed.distributed_c10d"), name)
     if name in ("init_device_mesh", "DeviceMesh"):

@@ -22,7 +22,14 @@ Tensor = core.Tensor
 __all__ = ["ReduceOp", "Work", "reduce_op"]
 
 
-class ReduceOp:
+class _Ways(type):
+    """The class of `ReduceOp`, of which each way is an instance."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, ReduceOp.RedOpType)
+
+
+class ReduceOp(metaclass=_Ways):
     """How the tensors of ranks become one.
 
     `SUM`, `AVG`, `PRODUCT`, `MIN`, `MAX`, `BAND`, `BOR` and `BXOR` are the ways; `PREMUL_SUM` is a name that
@@ -56,6 +63,9 @@ class ReduceOp:
 
         def __hash__(self) -> int:
             return hash(self.name)
+
+        def __reduce__(self) -> tuple[Any, ...]:
+            return getattr, (ReduceOp, self.name)
 
     SUM = RedOpType("SUM", lambda a, b: a + b)
     AVG = RedOpType("AVG", lambda a, b: a + b)

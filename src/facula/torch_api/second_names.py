@@ -54,10 +54,11 @@ _MODULES = {
             ("_dtensor_spec", "specs"),
             ("_collective_utils", "collective_utils"),
             ("_sharding_prop", "rules"),
-            ("api", "dtensor"),
-            ("_api", "dtensor"),
+            ("api", "distributing"),
+            ("_api", "distributing"),
         )
     },
+    "facula.distributed._tensor.placement_types": "facula.distributed.tensor.older_placements",
     "facula.distributed._functional_collectives": "facula.distributed.functional_collectives",
     **{
         f"facula.distributed.optim.functional_{name}": "facula.distributed.optim.functional"

@@ -45,7 +45,7 @@ def distribute_tensor(
              f"{type(tensor).__name__} and {type(mesh).__name__}",
              "init_device_mesh('cpu', (world_size,)) makes a mesh of all ranks")  # fmt: skip
     if not tensor.is_leaf:
-        fail(RuntimeError, "distribute_tensor", "a leaf was required (distribute_tensor should be used to distribute "
+        fail(RuntimeError, "distribute_tensor", "a leaf was required (`distribute_tensor` should be used to distribute "
              "leaf tensors! but found non-leaf tensor!)", tensor.grad_fn, "tensor.detach()")  # fmt: skip
     chosen = _placements(placements, mesh, tensor.dim())
     if isinstance(tensor, DTensor):
@@ -59,6 +59,19 @@ def distribute_tensor(
     made = DTensor._make(piece, tensor.shape, mesh, chosen)
     made.requires_grad_(tensor.requires_grad)
     return made
+
+
+def _shard_tensor(
+    full_tensor: Any, placements: Sequence[Placement], device_mesh: DeviceMesh | None = None
+) -> DTensor:
+    """This rank's piece of a whole tensor that is the same on all ranks; nothing is sent.
+
+    Args:
+        full_tensor: a leaf.
+        placements: how it lies along each dimension of the mesh.
+        device_mesh: the ranks (None: the mesh of the innermost `with`).
+    """
+    return distribute_tensor(full_tensor, device_mesh, placements, src_data_rank=None)
 
 
 def _kept(tensor: DTensor, mesh: DeviceMesh, placements: tuple[Placement, ...]) -> DTensor:

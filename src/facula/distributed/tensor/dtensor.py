@@ -94,14 +94,17 @@ class DTensor(core.Tensor):
             run_check: have all ranks of a replicated dimension take the first one's elements.
             shape: the whole shape; without it, pieces are taken to be of one size.
             stride: the whole strides; they follow from the shape.
-            grad_placements: the placements of the gradient, whose pieces `local_tensor` gets (None: the same; whole
-                where the tensor is a part of a reduction).
+            grad_placements: the placements of the gradient, whose pieces `local_tensor` gets (None: the same; those
+                of parts of reductions get the whole)
         """
         if isinstance(local_tensor, DTensor):
             fail(RuntimeError, "from_local", "a tensor that is not distributed was required (the local_tensor argument "
                  "only accepts torch.Tensor)", "a DTensor", "redistribute() gives it other placements")  # fmt: skip
         device_mesh = device_mesh or _mesh_resources.get_current_mesh()
         chosen = _placements(placements, device_mesh, local_tensor.dim())
+        if (shape is None) != (stride is None):
+            fail(RuntimeError, "from_local", "shape and stride, or neither, were required (Please pass both shape and "
+                 "stride at the same time.)", f"shape={shape}, stride={stride}", "pass both")  # fmt: skip
         if shape is None:
             whole = list(local_tensor.shape)
             for mesh_dim, placement in enumerate(chosen):
@@ -206,7 +209,7 @@ def _placements(
     if len(given) != mesh.ndim:
         hint = "the first placement is that along the mesh's first dimension"
         fail(ValueError, "DTensor", f"{mesh.ndim} placements were required (one for each dimension of "
-             "the mesh)", list(given), hint)  # fmt: skip
+             "the mesh: `placements` must have the same length as `device_mesh.ndim`)", list(given), hint)  # fmt: skip
     for p in given:
         if isinstance(p, Shard) and not -rank <= p.dim < rank:
             fail(RuntimeError, "DTensor", f"dimensions of a tensor that has {rank} were required (Sharding dim "
@@ -231,7 +234,7 @@ class _FromLocal(Function):
     def forward(
         ctx: Any, piece: Any, shape: Any, mesh: DeviceMesh, placements: Any, back: Any
     ) -> DTensor:
-        ctx.wanted = back or [Replicate() if isinstance(p, Partial) else p for p in placements]
+        ctx.wanted = [Replicate() if isinstance(p, Partial) else p for p in back or placements]
         return DTensor._make(piece.detach(), shape, mesh, placements)
 
     @staticmethod
@@ -248,7 +251,8 @@ class _ToLocal(Function):
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
         mesh, shape, placements = ctx.of
-        return DTensor.from_local(grad, mesh, placements, shape=shape), None
+        chosen = _placements(placements, mesh, len(shape))
+        return _FromLocal.apply(grad, shape, mesh, chosen, None), None
 
 
 class _Redistribute(Function):
