@@ -67,7 +67,7 @@ def chunks_of(value: Any) -> list[ChunkStorageMetadata]:
 def find_state_dict_object(state_dict: dict[str, Any], index: MetadataIndex) -> Any:
     """The value of an entry; of a tensor, the piece that begins where the index says."""
     if index.fqn not in state_dict:
-        fail(ValueError, "checkpoint", "the name of an entry was required", repr(index.fqn),
+        fail(ValueError, "checkpoint", "the name of an entry was required (Could not find FQN)", repr(index.fqn),
              f"the state has {sorted(state_dict)[:5]}")  # fmt: skip
     value = state_dict[index.fqn]
     if not has_pieces(value):
