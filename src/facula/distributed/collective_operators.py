@@ -72,11 +72,11 @@ class all_reduce:  # noqa: N801 - the operator's name
         way(reduce_op, "all_reduce")
         return _empty(input.shape, input)
 
-    @functional()
     def cpu(out, input, reduce_op, group_name):
-        out.copy_(input)
-        group = group_named(group_name, "all_reduce")
-        operations.all_reduce(out, way(reduce_op, "all_reduce"), group)
+        with functional():
+            out.copy_(input)
+            group = group_named(group_name, "all_reduce")
+            operations.all_reduce(out, way(reduce_op, "all_reduce"), group)
 
     def backward(grad, reduce_op, group_name):
         return all_reduce(grad, reduce_op, group_name)
@@ -89,10 +89,10 @@ class broadcast:  # noqa: N801
     def meta(input, src, group_name):
         return _empty(input.shape, input)
 
-    @functional()
     def cpu(out, input, src, group_name):
-        out.copy_(input)
-        operations.broadcast(out, src, group_named(group_name, "broadcast"))
+        with functional():
+            out.copy_(input)
+            operations.broadcast(out, src, group_named(group_name, "broadcast"))
 
     def backward(grad, src, group_name):
         group = group_named(group_name, "broadcast")
@@ -111,10 +111,10 @@ class all_gather_into_tensor:  # noqa: N801
         first = input.shape[0] if input.dim() else 1
         return _empty((first * group_size, *input.shape[1:]), input)
 
-    @functional()
     def cpu(out, input, group_size, group_name):
-        group = group_named(group_name, "all_gather_into_tensor")
-        operations.all_gather_into_tensor(out, input, group)
+        with functional():
+            group = group_named(group_name, "all_gather_into_tensor")
+            operations.all_gather_into_tensor(out, input, group)
 
     def backward(grad, input_meta, group_size, group_name):
         mine = reduce_scatter_tensor(grad, "sum", group_size, group_name)
@@ -137,10 +137,12 @@ class reduce_scatter_tensor:  # noqa: N801
                  hint="pad the tensor")  # fmt: skip
         return _empty((input.shape[0] // group_size, *input.shape[1:]), input)
 
-    @functional()
     def cpu(out, input, reduce_op, group_size, group_name):
-        group = group_named(group_name, "reduce_scatter_tensor")
-        operations.reduce_scatter_tensor(out, input, way(reduce_op, "reduce_scatter_tensor"), group)
+        with functional():
+            group = group_named(group_name, "reduce_scatter_tensor")
+            operations.reduce_scatter_tensor(
+                out, input, way(reduce_op, "reduce_scatter_tensor"), group
+            )
 
     def backward(grad, reduce_op, group_size, group_name):
         whole = all_gather_into_tensor(grad, group_size, group_name)
@@ -158,11 +160,11 @@ class all_to_all_single:  # noqa: N801
     def meta(input, output_split_sizes, input_split_sizes, group_name):
         return _empty((sum(output_split_sizes), *input.shape[1:]), input)
 
-    @functional()
     def cpu(out, input, output_split_sizes, input_split_sizes, group_name):
-        sizes = list(output_split_sizes), list(input_split_sizes)
-        group = group_named(group_name, "all_to_all_single")
-        operations.all_to_all_single(out, input, *sizes, group)
+        with functional():
+            sizes = list(output_split_sizes), list(input_split_sizes)
+            group = group_named(group_name, "all_to_all_single")
+            operations.all_to_all_single(out, input, *sizes, group)
 
     def backward(grad, output_split_sizes, input_split_sizes, group_name):
         return all_to_all_single(grad, input_split_sizes, output_split_sizes, group_name)

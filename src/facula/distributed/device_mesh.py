@@ -54,6 +54,8 @@ class DeviceMesh:
             backend_override: for each dimension, the engine of its groups and its options (None: the world's).
         """
         self.device_type, self._root = device_type, _root
+        #: the ranks of the root, in order; places are counted in it
+        self._numbers: list[int]
         if _root is not None and _axes is not None:
             self._numbers, self._axes = _root._numbers, list(_axes)
         elif mesh is None:
