@@ -177,3 +177,13 @@ def test_masks_fill():
 def test_what_leaves_real_numbers_as_they_are(name):
     x = facula.nested.nested_tensor([facula.ones(2, 3), facula.ones(4, 3)], layout=facula.jagged)
     assert facula.equal(getattr(facula, name)(x).values(), x.values())
+
+
+def test_gradients_of_rows_without_a_dimension_of_one():
+    a, b = (facula.ones(n, 3, 1, requires_grad=True) for n in (2, 4))
+    rows = facula.nested.as_nested_tensor([a, b]).squeeze(-1)
+    padded = facula.nested.to_padded_tensor(rows, 0.0)
+    assert padded.shape == (2, 4, 3)
+    (padded * 2).sum().backward()
+    assert a.grad.tolist() == [[[2.0]] * 3] * 2
+    assert b.grad.tolist() == [[[2.0]] * 3] * 4

@@ -185,7 +185,7 @@ def _squeeze(x: NestedTensor, dim: int | None = None) -> Any:
             hint="the batch stays in front",
         )
     gone = [d for d in dims if all(s[d - 1] == 1 for s in x._shapes)]
-    rows = [row.squeeze([d - 1 for d in gone]) if gone else row for row in x._rows()]
+    rows = [row.squeeze(tuple(d - 1 for d in gone)) if gone else row for row in x._rows()]
     return packed(rows, x._form, x._ragged_idx - sum(d < x._ragged_idx for d in gone))
 
 
