@@ -10,8 +10,9 @@ cdef enum:
     KEY_TENSORS = 32
     KEPT_MADE = 48               # storages of one call
     STEP_POINTERS = 96           # of one launch
-    KEPT_SLOTS = 64              # calls that one operator keeps
-    KEPT_BYTES = 1 << 20         # allocated in one call: beyond, the kernels take longer than Python
+    KEPT_SLOTS = 64              # calls that one operator keeps at first: two that want one place make the table wider
+    MOST_KEPT = 512              # and at most: a network calls one operator with as many shapes as it has layers
+    KEPT_BYTES = 4 << 20         # allocated in one call: beyond, the kernels take longer than Python
     K_UNKEPT = K_SLOW | K_META | K_FAKE
     STEP_DRIVER, STEP_BODY, STEP_MAP, STEP_ITERATE, STEP_COPY, STEP_FILL, STEP_ZERO, STEP_CHECK, STEP_COUNT, STEP_DRAW
     RESULT_NONE, RESULT_NEW, RESULT_VIEW, RESULT_SAME

@@ -96,7 +96,6 @@ cdef int finish_keeping(Op op, CallKey *key, Keeper k, object r, list alive) exc
     """Enter a call that ran through into the operator's table."""
     cdef Kept e = Kept.__new__(Kept)
     cdef int i, j
-    cdef int at = <int>(key.hash & (KEPT_SLOTS - 1))
     e.hash = key.hash
     e.nkey = key.n
     e.key = <int64_t *>malloc(key.n * 8)
@@ -130,8 +129,25 @@ cdef int finish_keeping(Op op, CallKey *key, Keeper k, object r, list alive) exc
             elif e.places[i] == 0:
                 e.places[i] = e.scratch
                 e.scratch += (k.made[i].nbytes + 127) & ~<int64_t>63
+    enter_kept(op, e)
+    return 0
+
+
+cdef int enter_kept(Op op, Kept e) except -1:
+    """Enter a call into the table, which is made wider where another call has its place."""
+    cdef Kept other
+    cdef Py_ssize_t at
     if op.kept is None:
         op.kept = [None] * KEPT_SLOTS
+    at = e.hash & <uint64_t>(len(op.kept) - 1)
+    found = op.kept[at]
+    if found is not None and (<Kept>found).hash != e.hash and len(op.kept) < MOST_KEPT:
+        entries = [k for k in op.kept if k is not None]
+        op.kept = [None] * (2 * len(op.kept))
+        for k in entries:
+            other = <Kept>k
+            op.kept[other.hash & <uint64_t>(len(op.kept) - 1)] = other
+        return enter_kept(op, e)
     op.kept[at] = e
     return 0
 
@@ -139,7 +155,7 @@ cdef int finish_keeping(Op op, CallKey *key, Keeper k, object r, list alive) exc
 cdef Kept find_kept(Op op, CallKey *key):
     cdef Kept e
     if op.kept is None: return None
-    found = op.kept[<int>(key.hash & (KEPT_SLOTS - 1))]
+    found = op.kept[key.hash & <uint64_t>(len(op.kept) - 1)]
     if found is None: return None
     e = <Kept>found
     if e.hash != key.hash or e.nkey != key.n or memcmp(e.key, key.words, key.n * 8) != 0: return None

@@ -464,3 +464,41 @@ def _define(dims: int, kind: str, relu: bool) -> None:
 for _dims in (1, 2, 3):
     for _kind, _relu in (("conv", False), ("conv", True), ("conv_transpose", False)):
         _define(_dims, _kind, _relu)
+
+
+def _with_sum(op: str, qx: Any, qaccum: Any, packed: Any, scale: Any, zero: Any, relu: bool) -> Any:
+    _check_engine(op, packed)
+    integers, zero_point = products.bytes_of(op, qx)
+    quantizer = products.checked_output(op, scale, zero, qx.dtype)
+    x, size, places = _places(op, integers, zero_point, packed)
+    if not getattr(qaccum, "is_quantized", False) or qaccum.dtype is not qx.dtype:
+        fail(RuntimeError, op, f"qaccum of dtype {qx.dtype}, as the input, was required", qaccum.dtype,
+             hint="quantize_per_tensor() makes it of numbers")  # fmt: skip
+    if tuple(qaccum.shape) != tuple(size):
+        fail(RuntimeError, op, f"qaccum of the result's shape {tuple(size)} was required", tuple(qaccum.shape),
+             hint="the sum is one of equal shapes")  # fmt: skip
+    given, weights = (qx.q_scale(), zero_point), packed.weights
+    if weights.is_apart:
+        total = weights.numbers(x, size, places, given, False) + qaccum.dequantize()
+        return quantize_per_tensor(total.relu_() if relu else total, scale, zero, qx.dtype)
+    more = (qaccum.q_scale(), qaccum.q_zero_point())
+    made = weights.summed(x, size, places, given, quantizer, qaccum._integers, more, relu)
+    return products.quantized(made, qx.dtype, scale, zero)
+
+
+def _define_sum(relu: bool) -> None:
+    op = f"quantized::conv2d_add{'_relu' if relu else ''}"
+
+    def run(qx, qaccum, packed_weight, output_scale, output_zero_point):  # type: ignore
+        return _with_sum(op, qx, qaccum, packed_weight, output_scale, output_zero_point, relu)
+
+    run.__doc__ = f"A convolution of bytes and a sum with others{', then relu' if relu else ''}: rounded once."
+    schema = (
+        f"{op}(Tensor qx, Tensor qaccum, any packed_weight, float output_scale, "
+        "int output_zero_point) -> Tensor"
+    )
+    composite(schema, names=(), out=False, keeps=False)(run)
+
+
+for _relu in (False, True):
+    _define_sum(_relu)

@@ -508,14 +508,15 @@ class _parameters:
     """The scale and the zero point by which integers cover the numbers from `low` to `high`, as numbers of 32 bits."""
 
     def meta(low, high, quant_min, quant_max):
+        check_bounds(0.0, 0.0, quant_min, quant_max)
         return core.empty((2,), dtype=core.float32, device=low.device)
 
     def cpu(out, low, high, quant_min, quant_max):
-        least: Any = low.item()
-        most: Any = high.item()
-        _check_finite("quantize", least, most)
-        scale, zero = choose_qparams(least, most, quant_min, quant_max)
-        out.copy_(core.tensor([scale, float(zero)], dtype=core.float32))
+        bad = core.empty((1,), dtype=core.int64)
+        numbers = (quant_min, quant_max)
+        core.kernel("quantized_range")((out, low, high, bad), numbers, total=1, grain=1)
+        if not core.passed(bad):
+            _check_finite("quantize", low.item(), high.item())
 
 
 def range_parameters(op: str, x: core.Tensor, reduce_range: bool) -> tuple[Any, Any]:

@@ -19,9 +19,8 @@ from facula.nn.utils.parametrize import is_parametrized, type_before_parametriza
 from facula.quantization import fake_quantize as fq
 from facula.quantization import qconfig as qc
 from facula.quantization.calls import FIXED_MODULES
-from facula.quantization.modules import dynamic as nnqd
-from facula.quantization.modules import embedding as tables
 from facula.quantization.modules import (
+    convolution_sums,
     functional,
     instance_norms,
     qat_dynamic,
@@ -29,6 +28,8 @@ from facula.quantization.modules import (
     reference,
     stubs,
 )
+from facula.quantization.modules import dynamic as nnqd
+from facula.quantization.modules import embedding as tables
 from facula.quantization.modules import intrinsic as nni
 from facula.quantization.modules import qat as nnqat
 from facula.quantization.modules import quantized as nnq
@@ -44,6 +45,8 @@ def _static() -> dict[Any, Any]:
         nni.LinearReLU: nnq.LinearReLU,
         nni.LinearLeakyReLU: nnq.LinearLeakyReLU,
         nni.LinearTanh: nnq.LinearTanh,
+        nni.ConvAdd2d: convolution_sums.ConvAdd2d,
+        nni.ConvAddReLU2d: convolution_sums.ConvAddReLU2d,
         nni.BNReLU2d: nnq.BNReLU2d,
         nni.BNReLU3d: nnq.BNReLU3d,
         nnqat.Linear: nnq.Linear,

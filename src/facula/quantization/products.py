@@ -109,6 +109,34 @@ class Weights:
         low = 0.0 if relu else float("-inf")
         return self._product(x, size, places, given[1], factors, (low,), core.float32)
 
+    def summed(self, x: Any, size: Any, places: Any, given: tuple[float, int], quantizer: Quantizer,
+               added: core.Tensor, more: tuple[float, int], relu: bool) -> Any:  # fmt: skip
+        """Integers of the product plus the numbers that the integers `added` stand for by `more`; rounded once."""
+        _, low, high = RANGES[core.qint8 if added.dtype is core.int8 else core.quint8]
+        least = 0.0 if relu else float("-inf")
+        result = (quantizer.scale, float(quantizer.zero_point), float(low), float(high))
+        limits = (
+            0.0,
+            float("-inf"),
+            float("inf"),
+            1.0,
+            more[0],
+            float(more[1]),
+            *result,
+            least,
+            0.0,
+        )
+        factors, base = self._scaled(given[0], 1.0), self._base(given[1])
+        places = (*places, self.groups, given[1])
+        return product(
+            x, self.packed, base, *factors, self.zeros, added, size, places, limits, added.dtype
+        )
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether each channel is multiplied by itself: a kernel that takes no sum."""
+        return self.packed.dim() == 2
+
     def numbers_of_range(
         self, x: object, size: object, scale: core.Tensor, zero: core.Tensor, relu: bool
     ) -> Any:

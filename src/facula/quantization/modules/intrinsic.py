@@ -76,3 +76,50 @@ LinearLeakyReLU: Any = _sequence(
     "LinearLeakyReLU", "leaky_relu of a linear layer.", ("Linear",), ("LeakyReLU",)
 )
 LinearTanh: Any = _sequence("LinearTanh", "tanh of a linear layer.", ("Linear",), ("Tanh",))
+
+
+class ConvAdd2d(_FusedModule):
+    """A convolution and the sum of its result with another tensor.
+
+    Args:
+        conv: the convolution, an ``nn.Conv2d``.
+        add: what makes the sum of two tensors.
+
+    Example:
+        >>> layer = facula.ao.nn.intrinsic.ConvAdd2d(facula.nn.Conv2d(3, 4, 1), facula.add)
+        >>> layer(facula.ones(1, 3, 2, 2), facula.ones(1, 4, 2, 2)).shape
+        facula.Size([1, 4, 2, 2])
+    """
+
+    def __init__(self, conv: nn.Module, add: Any) -> None:
+        super().__init__(conv)
+        self.add = add
+
+    def forward(self, x1: Any, x2: Any) -> Any:  # type: ignore[override]  # takes both operands
+        """The sum."""
+        return self.add(self[0](x1), x2)
+
+
+class ConvAddReLU2d(_FusedModule):
+    """relu of the sum of a convolution and another tensor.
+
+    Args:
+        conv: the convolution, an ``nn.Conv2d``.
+        add: what makes the sum of two tensors.
+        relu: what follows the sum.
+
+    Example:
+        >>> parts = facula.nn.Conv2d(3, 4, 1), facula.add, facula.nn.ReLU()
+        >>> layer = facula.ao.nn.intrinsic.ConvAddReLU2d(*parts)
+        >>> layer(facula.ones(1, 3, 2, 2), facula.ones(1, 4, 2, 2)).shape
+        facula.Size([1, 4, 2, 2])
+    """
+
+    def __init__(self, conv: nn.Module, add: Any, relu: Any) -> None:
+        super().__init__(conv)
+        self.add = add
+        self.relu = relu
+
+    def forward(self, x1: Any, x2: Any) -> Any:  # type: ignore[override]  # takes both operands
+        """relu of the sum."""
+        return self.relu(self.add(self[0](x1), x2))

@@ -197,6 +197,40 @@ static void quantized_lookup(char *const *p, const int64_t *n, const fk_scalar *
 }
 """
 
+RANGE = r"""
+/* p: scale and zero point by which the integers of [n0, n1] cover the numbers from p[1] to p[2]; p[3]: below 0 where
+ * both are finite.  In 64 bits, as `choose_qparams` has it; a scale whose inverse leaves 32 bits is 0.1. */
+static void quantized_range(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin, int64_t end)
+{
+    (void)s, (void)begin, (void)end;
+    const double least = (double)n[0], most = (double)n[1], smallest = 6.1e-5;
+    double low = *(const float *)p[1], high = *(const float *)p[2];
+    if (!isfinite(low) || !isfinite(high)) {
+        *(int64_t *)p[3] = 0;
+        return;
+    }
+    *(int64_t *)p[3] = -1;
+    low = low < 0 ? low : 0, high = high > 0 ? high : 0;
+    double scale = (high - low) / (most - least);
+    if (scale == 0 || isinf(1.0f / (float)scale)) scale = 0.1;
+    if (scale < smallest) {
+        const double former = scale;
+        scale = smallest;
+        if (low == 0)
+            high = smallest * (most - least);
+        else if (high == 0)
+            low = -smallest * (most - least);
+        else
+            low = low * smallest / former, high = high * smallest / former;
+    }
+    const double error_low = fabs(least) - fabs(low / scale), error_high = fabs(most) - fabs(high / scale);
+    double zero = error_low < error_high ? least - low / scale : most - high / scale;
+    zero = zero > least ? zero : least;
+    ((float *)p[0])[0] = (float)scale;
+    ((float *)p[0])[1] = (float)nearbyint(zero < most ? zero : most);
+}
+"""
+
 #: storage: type, the type in which the zero point is taken off
 _STORAGES = {
     "u8": ("uint8_t", "float"),
@@ -212,6 +246,7 @@ _DEPTHWISE = f"""20;$S; w result @ N*n3; r image u8 {_IMAGE}; r weight i8 n7*n8*
     r multiplier f32 n3; r bias f32 n3"""
 _MAXIMUM = f"19;0; w results @ N*n3; r image @ {_IMAGE}"
 _ADD = "2;8; w result @ n1; r a @ n1; r b @ n1; c pieces N*1024-n1+1; c last n1-(N-1)*1024"
+_RANGE = "2;0; w pair f32 2; r low f32 1; r high f32 1; w bad i64 1"
 _LOOKUP = "0;0; w q bytes N; r x bytes N; r table bytes 256"
 
 
@@ -244,4 +279,5 @@ def unit(isa: Any) -> str:
         said = declared(_ADD, code)
         entries.append((f"quantized_add:{code}", "b", f"quantized_add_{code}", said))
     entries.append(("quantized_lookup", "b", "quantized_lookup", declared(_LOOKUP)))
-    return "".join([*parts, LOOKUP]) + table(entries)
+    entries.append(("quantized_range", "b", "quantized_range", declared(_RANGE)))
+    return "".join([*parts, LOOKUP, RANGE]) + table(entries)

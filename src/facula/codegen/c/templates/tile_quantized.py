@@ -169,6 +169,7 @@ NOINLINE void finish_$S(const quantized *g, const int32_t *sums, const int32_t *
     const float zero = g->zero, low = g->low, high = g->high;
     const long stride = g->groups * g->results;
     (void)zero, (void)high;
+    $WHOLE
     int32_t full[NR];
     for (long r = 0; r < count; r++, sums += NR) {
         $T *restrict to = ($T *)g->out + (row + r) * stride + first;
@@ -200,10 +201,55 @@ WIDE_COLUMNS = r"""    for (long j = 0; j < width; j += 16) {
             v = _mm512_max_ps(_mm512_mul_ps(v, multiplier), low); /* NaN becomes the lowest */
 """
 
+#: what the panel of 64 columns has for all rows: `base`, `shift`, `multiplier`, and `sums_of`, the products of a row
+WHOLE_PANEL = r"""
+/* four vectors of integers as bytes in order: what does not fit saturates, below `low` is `low` */
+INLINE __m512i narrowed_$S(const __m512i *q, __m512i zero, __m512i low)
+{
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m512i a = _mm512_adds_epi16(_mm512_packs_epi32(q[0], q[1]), zero);
+    const __m512i b = _mm512_adds_epi16(_mm512_packs_epi32(q[2], q[3]), zero);
+    return $MAX(_mm512_permutexvar_epi32(order, $PACK(a, b)), low);
+}
+"""
+WHOLE_COLUMNS = r"""
+    __m512i base[4];
+    __m512 shift[4], multiplier[4];
+    UNROLL for (int j = 0; j < 4; j++) {
+        base[j] = _mm512_loadu_si512(g->base + first + 16 * j);
+        shift[j] = _mm512_loadu_ps(g->shift + first + 16 * j);
+        multiplier[j] = _mm512_loadu_ps(g->multiplier + first + 16 * j);
+    }
+    for (long r = 0; r < count; r++) {
+        UNROLL for (int j = 0; j < 4; j++) {
+            const __m512i sum = _mm512_loadu_si512(sums + r * NR + 16 * j);
+            __m512 v = _mm512_cvtepi32_ps(_mm512_add_epi32(sum, base[j]));
+"""
+WHOLE_INTEGERS = (
+    """    __m512i q[4];"""
+    + WHOLE_COLUMNS
+    + r"""            v = _mm512_mul_ps(_mm512_add_ps(v, shift[j]), multiplier[j]);
+"""
+)
+
 #: the same of integers, 16 columns of all rows at a time: limits are integers, so that numbers are limited before they
-#: are rounded, and the zero point is added behind
+#: are rounded, and the zero point is added behind; a whole panel is narrowed 64 at a time
 FINISH_WIDE = (
-    r"""
+    WHOLE_PANEL
+    + r"""
+INLINE void finish_whole_$S(const quantized *g, const int32_t *sums, long count, long first, char *to, long stride)
+{
+    const __m512 high = _mm512_set1_ps(g->high - g->zero);
+    const __m512i zero = _mm512_set1_epi16((int16_t)g->zero);
+    const __m512i low = _mm512_set1_epi8((char)(int)MIN(g->low, g->high));
+"""
+    + WHOLE_INTEGERS
+    + r"""            q[j] = _mm512_cvtps_epi32(_mm512_min_ps(high, v)); /* NaN stays, and becomes the lowest */
+        }
+        _mm512_storeu_si512(to + r * stride, narrowed_$S(q, zero, low));
+    }
+}
+
 NOINLINE void finish_$S(const quantized *g, const int32_t *sums, const int32_t *totals, long row,
                         long count, long first, long width)
 {
@@ -211,6 +257,10 @@ NOINLINE void finish_$S(const quantized *g, const int32_t *sums, const int32_t *
     const __m512i zero = _mm512_set1_epi32((int32_t)g->zero);
     const long stride = g->groups * g->results;
     char *to = g->out + row * stride + first;
+    if (width == NR && !totals) {
+        finish_whole_$S(g, sums, count, first, to, stride);
+        return;
+    }
 """
     + WIDE_COLUMNS
     + r"""            const __m512i q = _mm512_add_epi32(_mm512_cvtps_epi32(_mm512_min_ps(v, high)), zero);
@@ -260,10 +310,40 @@ NOINLINE void finish_sum_$S(const quantized *g, const int32_t *sums, const int32
 }
 """
 
-#: the same, 16 columns of all rows at a time; APART keeps a product from being joined with the next sum
+#: the same, 16 columns of all rows at a time; APART keeps a product from being joined with the next sum. `least` is a
+#: limit of numbers before the last rounding, which keeps their order: the limit, rounded alike, serves behind it
 FINISH_SUM_WIDE = (
     r"""
 #define APART(v) __asm__("" : "+v"(v))
+INLINE void finish_sum_whole_$S(const quantized *g, const int32_t *sums, long count, long first, char *to,
+                                const char *with, long stride, const int rounds)
+{
+    const __m512 low = _mm512_set1_ps(g->low - g->zero), high = _mm512_set1_ps(g->high - g->zero);
+    const __m512 scale = _mm512_set1_ps(g->scale), added_scale = _mm512_set1_ps(g->added_scale);
+    const __m512 inverse = _mm512_set1_ps(g->inverse), sum_zero = _mm512_set1_ps(g->sum_zero);
+    const __m512 sum_high = _mm512_set1_ps(g->sum_high);
+    const __m512i added_zero = _mm512_set1_epi32((int32_t)g->added_zero), zero = _mm512_setzero_si512();
+    float bound = g->least * g->inverse;
+    APART(bound);
+    bound = nearbyintf(bound + g->sum_zero);
+    const __m512i least = _mm512_set1_epi8((char)(int)MIN(MAX(bound, g->sum_low), g->sum_high));
+"""
+    + WHOLE_INTEGERS
+    + r"""            v = _mm512_min_ps(_mm512_max_ps(v, low), high);
+            if (rounds) v = _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+            v = _mm512_mul_ps(v, scale);
+            const __m512i other = $WIDEN(_mm_loadu_si128((const __m128i *)(with + r * stride + 16 * j)));
+            __m512 w = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(other, added_zero)), added_scale);
+            APART(v);
+            APART(w);
+            v = _mm512_mul_ps(_mm512_add_ps(v, w), inverse);
+            APART(v);
+            q[j] = _mm512_cvtps_epi32(_mm512_min_ps(sum_high, _mm512_add_ps(v, sum_zero)));
+        }
+        _mm512_storeu_si512(to + r * stride, narrowed_$S(q, zero, least));
+    }
+}
+
 NOINLINE void finish_sum_$S(const quantized *g, const int32_t *sums, const int32_t *totals, long row,
                             long count, long first, long width)
 {
@@ -277,6 +357,13 @@ NOINLINE void finish_sum_$S(const quantized *g, const int32_t *sums, const int32
     const int rounds = g->rounds;
     char *to = g->out + row * stride + first;
     const char *with = g->added + row * stride + first;
+    if (width == NR && !totals) {
+        if (rounds)
+            finish_sum_whole_$S(g, sums, count, first, to, with, stride, 1);
+        else
+            finish_sum_whole_$S(g, sums, count, first, to, with, stride, 0);
+        return;
+    }
 """
     + WIDE_COLUMNS
     + r"""            v = _mm512_min_ps(v, high);
@@ -295,6 +382,25 @@ NOINLINE void finish_sum_$S(const quantized *g, const int32_t *sums, const int32
 }
 """
 )
+#: numbers of a whole panel: NaN stays
+FINISH_NUMBERS_WIDE = (
+    r"""
+INLINE void finish_whole_$S(const quantized *g, const int32_t *sums, long count, long first, float *to, long stride)
+{
+    const __m512 low = _mm512_set1_ps(g->low);
+"""
+    + WHOLE_COLUMNS
+    + r"""            v = _mm512_fmadd_ps(v, multiplier[j], shift[j]);
+            _mm512_storeu_ps(to + r * stride + 16 * j, _mm512_max_ps(low, v));
+        }
+    }
+}
+"""
+)
+IF_WHOLE = """if (width == NR && !totals) {
+        finish_whole_$S(g, sums, count, first, (float *)g->out + row * stride + first, stride);
+        return;
+    }"""
 INTEGERS = """float v = nearbyintf((sum + shift[j]) * multiplier[j]) + zero;
             v = v > low ? v : low;
             v = v < high ? v : high;
@@ -443,10 +549,12 @@ static void quantized_unit(void *context, long unit, char *scratch)
         const long width = MIN(NR, g->results - p * NR);
         for (long r = 0; r < count; r += STEP_ROWS) {
             const long rows = MIN(STEP_ROWS, count - r);
-            if (g->added) /* speed only: lines far apart, wanted when the sums are there */
-                for (long i = 0; i < rows; i++)
-                    __builtin_prefetch(g->added + (first + r + i) * g->groups * g->results + group * g->results
-                                       + p * NR);
+            /* speed only: lines far apart, wanted when the sums are there */
+            for (long i = 0; i < rows; i++) {
+                const long place = ((first + r + i) * g->groups + group) * g->results + p * NR;
+                if (g->added) __builtin_prefetch(g->added + place);
+                for (long at = 0; at < width * g->size; at += 64) __builtin_prefetch(g->out + place * g->size + at, 1);
+            }
             panel_sums(g, a + r * pitch, pitch, rows, b, width, sums, &shape);
             g->finish(g, sums, totals ? totals + r : NULL, first + r, rows, group * g->results + p * NR,
                       width);
@@ -558,6 +666,11 @@ _PRODUCT = """23;$COUNT; w results $S n22*n4*n5*n6*n19*n20; r image u8 n22*n0*n1
     r? zeros i32 n19*n20; c groups n19; c channels 1-n3%max(n19,1)"""
 #: the integers to which others may be added: how a byte of 16 becomes 32 bits
 _SUMS = {"u8": "_mm512_cvtepu8_epi32", "i8": "_mm512_cvtepi8_epi32"}
+#: 16 bits as bytes, and the larger one of bytes
+_NARROW = {
+    "u8": ("_mm512_packus_epi16", "_mm512_max_epu8"),
+    "i8": ("_mm512_packs_epi16", "_mm512_max_epi8"),
+}
 _PACK = "3;0; w panels u8 $PANELS; r rows i8 n0*n1*n2"
 
 
@@ -568,9 +681,13 @@ def quantized_text(isa: Isa, kind: Kind) -> str:
     parts = [fill(TYPES, ELEMENT=element), GATHER]
     for name, (c_type, body, _) in RESULTS.items():
         if isa.vector_bytes == 64 and body is INTEGERS:
-            parts.append(fill(FINISH_WIDE, S=name))
+            parts.append(fill(FINISH_WIDE, S=name, PACK=_NARROW[name][0], MAX=_NARROW[name][1]))
             continue
-        parts.append(fill(fill(FINISH, S=name, T=c_type, BODY=body), T=c_type))
+        whole = isa.vector_bytes == 64
+        if whole:
+            parts.append(fill(FINISH_NUMBERS_WIDE, S=name))
+        text = fill(FINISH, S=name, T=c_type, BODY=body, WHOLE=IF_WHOLE if whole else "")
+        parts.append(fill(text, S=name, T=c_type))
     for name, widen in _SUMS.items():
         sums = FINISH_SUM_WIDE if isa.vector_bytes == 64 else FINISH_SUM
         parts.append(fill(sums, S=name, T=RESULTS[name][0], WIDEN=widen))

@@ -7,4 +7,8 @@ from __future__ import annotations
 
 from facula.quantization.forwarding import forwarded as _forwarded
 
-__getattr__ = _forwarded(globals(), modules=("modules.quantized",), parts=("dynamic", "modules"))
+__getattr__ = _forwarded(
+    globals(),
+    modules=("modules.quantized", "modules.convolution_sums"),
+    parts=("dynamic", "modules"),
+)

@@ -9,7 +9,7 @@ from facula.quantization.forwarding import forwarded as _forwarded
 
 __getattr__ = _forwarded(
     globals(),
-    modules=("modules.quantized",),
+    modules=("modules.quantized", "modules.convolution_sums"),
     parts=(
         "bn_relu",
         "conv_add",
