@@ -12,6 +12,7 @@ from operator_cases import SAMPLED, assert_same, calls
 import facula
 from facula import core
 from facula.ops import TABLE
+from facula.ops.registry import operator
 from facula.testing.samples import Samples
 
 DETERMINED = [name for name in SAMPLED if not TABLE[name].definition.random]
@@ -126,3 +127,37 @@ def test_a_number_in_the_guise_of_a_tensor_is_read_in_every_call():
         assert facula.ones(2).new_zeros(size).shape == (n,)
         assert facula.add(facula.ones(1), facula.ones(1), alpha=size).item() == 1 + n
         assert facula.ones(n).narrow(0, 0, size - 1).shape == (n - 1,)
+
+
+def test_an_operator_keeps_the_launches_of_many_shapes():
+    """A network calls one operator with a shape for each layer: none drives another out for ever."""
+    runs = []
+
+    def runs_of(function):
+        def cpu(*args):
+            runs.append(1)
+            return function(*args)
+
+        return cpu
+
+    name = "many_shapes_kept"
+
+    @operator(f"testing::{name}(Tensor self) -> Tensor", names=(), out=False, keeps=True)
+    class _:
+        def meta(self):
+            return core.empty(self.shape)
+
+        cpu = runs_of(lambda out, self: out.copy_(self))
+
+    try:
+        kept = TABLE[f"testing::{name}"]
+        inputs = [facula.full((n, 2), float(n)) for n in range(1, 61)]
+        for _ in range(4):
+            for x in inputs:
+                assert facula.equal(kept(x), x)
+        first = len(runs)
+        for x in inputs:
+            assert facula.equal(kept(x + 1), x + 1)
+        assert len(runs) - first <= 10  # the table has an end: a few meet in one place
+    finally:
+        del TABLE[f"testing::{name}"]

@@ -128,12 +128,23 @@ NOINLINE void gather(const quantized *g, long group, long first, long count, wor
     const int whole = n[18] == 1 && g->groups == 1;
     long x = first % n[6], y = first / n[6] % n[5], z = first / (n[6] * n[5]) % n[4];
     const uint8_t *image = g->x + first / (n[6] * n[5] * n[4]) * image_bytes;
+    const uint8_t *const end = g->x + n[22] * image_bytes;
+    (void)end;
     for (long r = 0; r < count; r++) {
         element *to = (element *)(buffer + r * pitch);
         const long iz = z * n[10] - n[13], iy = y * n[11] - n[14], ix = x * n[12] - n[15];
         if (whole && ix >= 0 && ix < last_x && iy >= 0 && iy < last_y && iz >= 0 && iz < last_z) {
             const uint8_t *from = image + (iz * n[1] + iy) * row + ix * n[3];
             element *at = to;
+#if GROUP == 4 && VECTOR == 16
+            /* speed only: short lines as 32 bytes, the next of which lie over the last */
+            if (line <= 32 && deep == 1 && from + (down - 1) * down_step + 32 <= end) {
+                for (long b = 0; b < down; b++, at += line) {
+                    const __m256i taken = _mm256_loadu_si256((const __m256i *)(from + b * down_step));
+                    _mm256_storeu_si256((__m256i *)at, taken);
+                }
+            } else
+#endif
             for (long a = 0; a < deep; a++)
                 for (long b = 0; b < down; b++) at = take(at, from + a * deep_step + b * down_step, line);
         } else
@@ -544,11 +555,16 @@ static void quantized_unit(void *context, long unit, char *scratch)
     if (totals) add_rows(g, buffer, count, totals);
     long shape = 0;
     const long last = tile_first(g->panels_each, g->column_units, column + 1);
-    for (long p = tile_first(g->panels_each, g->column_units, column); p < last; p++) {
+    const long begin = tile_first(g->panels_each, g->column_units, column);
+    for (long p = begin; p < last; p++) {
         const word *b = g->panels + (group * g->panels_each + p) * g->padded * NR;
         const long width = MIN(NR, g->results - p * NR);
         for (long r = 0; r < count; r += STEP_ROWS) {
             const long rows = MIN(STEP_ROWS, count - r);
+            /* speed only: short rows far apart, which the next tile reads for the first time */
+            if (g->in_place && p == begin)
+                for (long i = r + STEP_ROWS; i < MIN(r + 2 * STEP_ROWS, count); i++)
+                    for (long at = 0; at < g->words; at += 16) __builtin_prefetch(a + i * pitch + at);
             /* speed only: lines far apart, wanted when the sums are there */
             for (long i = 0; i < rows; i++) {
                 const long place = ((first + r + i) * g->groups + group) * g->results + p * NR;
