@@ -259,7 +259,8 @@ class _Redistribute(Function):
     @staticmethod
     def forward(ctx: Any, tensor: DTensor, placements: Any, dtype: Any, back: Any) -> DTensor:
         ctx.placements, ctx.back, ctx.dtype = tensor.placements, back, tensor.dtype
-        return _placed(tensor.to(dtype), placements)
+        cast: Any = tensor.to(dtype)
+        return _placed(cast, placements)
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
