@@ -203,6 +203,24 @@ def test_the_last_offset_of_decomposed_bags_is_an_end(mode):
     np.testing.assert_allclose(back.numpy(), np.stack(by_hand), rtol=1e-6)
 
 
+def test_decomposed_losses_of_paths_name_the_targets_as_they_were():
+    module = Calls(lambda x, t, n, m: F.ctc_loss(x, t, n, m, reduction="none"))
+    lengths = facula.tensor([6, 5]), facula.tensor([2, 1])
+    targets = facula.tensor([[1, 2], [3, 1]])
+    args = facula.randn(6, 2, 4).log_softmax(2), targets, *lengths
+    _, stream = written(module, args, True)
+    node = nodes_of(stream)["ctc_loss.Tensor"]
+    assert names(node)[:4] == ["log_probs", "targets", "input_lengths", "target_lengths"]
+    with zipfile.ZipFile(stream) as archive:
+        record = json.loads(archive.read("archive/models/model.json"))
+    given = node["inputs"][1]["arg"]["as_tensor"]["name"]
+    sizes = record["graph_module"]["graph"]["tensor_values"][given]["sizes"]
+    assert sizes == [{"as_int": 2}, {"as_int": 2}]
+    stream.seek(0)
+    found = export.load(stream).module()(*args)
+    np.testing.assert_allclose(found.numpy(), module(*args).numpy(), rtol=1e-5)
+
+
 def test_the_names_of_further_arguments_are_numbered():
     program, stream = written(Calls(lambda x, y: x + y), (ROWS, ROWS))
     with zipfile.ZipFile(stream) as archive:

@@ -28,7 +28,7 @@ def _sizes(
 @operator(
     "_ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, "
     "int blank, bool zero_infinity) -> (Tensor loss, Tensor alpha)",
-    overload="Tensor",
+    file_form="losses_of_paths",
     names=(),
     out=False,
     nondifferentiable=(1,),

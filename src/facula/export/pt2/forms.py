@@ -408,6 +408,16 @@ def cross_entropy_rows(
     return made, None
 
 
+def losses_of_paths(
+    b: Builder, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: Any, zero_infinity: Any
+) -> Any:  # fmt: skip
+    # rows of targets stand behind one place here
+    rows = b(F.narrow, targets, 1, 1, _constant(targets.meta["val"].shape[1]) - 1)
+    args = (log_probs, rows, input_lengths, target_lengths, blank, "none", zero_infinity)
+    target = overload_of(F.ctc_loss, _values(args))
+    return b.add(target, args, {}, b.node.meta["val"][0]), None
+
+
 def bce_with_logits(b: Builder, input: Any, target: Any, mean: Any) -> Any:
     word = "mean" if mean else "sum"
     return b(F.binary_cross_entropy_with_logits, input, target, reduction=word)
