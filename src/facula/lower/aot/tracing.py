@@ -178,7 +178,9 @@ def _keep_old_elements(
     values = list(output.args[0])
     copied = False
     for write in signature.writes:
-        node = None if write.value is None else values[write.value]
+        if write.value is None:
+            continue
+        node = values[write.value]
         if not isinstance(node, Node) or node is placeholders[write.input]:
             continue
         if not root_of(node).meta.get("written"):
