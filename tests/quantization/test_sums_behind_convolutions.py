@@ -96,7 +96,9 @@ def test_layers_become_layers_of_integers(relu, padding):
     loaded = type(made.layer)(3, 5, (3, 3), padding=(1, 1), padding_mode=padding)
     loaded.load_state_dict(made.layer.state_dict())
     stubs = made.first(x), made.second(y)
-    assert facula.equal(loaded(*stubs).int_repr(), made.layer(*stubs).int_repr())
+    right = made.layer(*stubs).int_repr()
+    assert facula.equal(loaded(*stubs).int_repr(), right)
+    assert facula.equal(facula.jit.script(made.layer)(*stubs).int_repr(), right)
 
 
 def test_images_of_four_dimensions_are_required():

@@ -516,7 +516,9 @@ class _parameters:
         numbers = (quant_min, quant_max)
         core.kernel("quantized_range")((out, low, high, bad), numbers, total=1, grain=1)
         if not core.passed(bad):
-            _check_finite("quantize", low.item(), high.item())
+            least: Any = low.item()
+            most: Any = high.item()
+            _check_finite("quantize", least, most)
 
 
 def range_parameters(op: str, x: core.Tensor, reduce_range: bool) -> tuple[Any, Any]:

@@ -9,10 +9,28 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core, nn
-from facula.core.errors import fail
 from facula.quantization.modules import quantized
 
 __all__ = ["ConvAdd2d", "ConvAddReLU2d"]
+
+
+def _forward(run: Any) -> Any:
+    """`forward` of a convolution and a sum, as scripts compile it, too."""
+
+    def forward(self: Any, input: core.Tensor, extra_input: core.Tensor) -> Any:
+        if input.dim() != 4:
+            raise ValueError(
+                f"[conv2d_add] Input shape must be `(N, C, H, W)`!: got {input.dim()} of 4 dimensions"
+                "\nhint: [batch, channels, height, width]"
+            )
+        if self.padding_mode != "zeros":
+            input = nn.functional.pad(
+                input, self._reversed_padding_repeated_twice, self.padding_mode
+            )
+        return run(input, extra_input, self._packed_params, self.scale, self.zero_point)
+
+    forward.__doc__ = "The sum of the convolution and of `extra_input`."
+    return forward
 
 
 class ConvAdd2d(quantized._ConvNd):
@@ -20,11 +38,7 @@ class ConvAdd2d(quantized._ConvNd):
 
     _float = nn.Conv2d
     _word = "QuantizedConvAdd2d"
-    _relu = False
-
-    def forward(self, input: core.Tensor, extra_input: core.Tensor) -> Any:
-        """The sum."""
-        return _sum(self, quantized._ops().conv2d_add, input, extra_input)
+    forward = _forward(quantized._ops().conv2d_add)
 
 
 class ConvAddReLU2d(quantized._ConvNd):
@@ -32,23 +46,4 @@ class ConvAddReLU2d(quantized._ConvNd):
 
     _float = nn.Conv2d
     _word = "QuantizedConvAddReLU2d"
-    _relu = True
-
-    def forward(self, input: core.Tensor, extra_input: core.Tensor) -> Any:
-        """relu of the sum."""
-        return _sum(self, quantized._ops().conv2d_add_relu, input, extra_input)
-
-
-def _sum(layer: Any, run: Any, input: core.Tensor, extra_input: core.Tensor) -> Any:
-    if input.dim() != 4:
-        fail(
-            ValueError,
-            "conv2d_add",
-            "Input shape must be `(N, C, H, W)`!",
-            f"{input.dim()} dimensions",
-            hint="[batch, channels, height, width]",
-        )
-    if layer.padding_mode != "zeros":
-        sides = layer._reversed_padding_repeated_twice
-        input = nn.functional.pad(input, sides, layer.padding_mode)
-    return run(input, extra_input, layer._packed_params, layer.scale, layer.zero_point)
+    forward = _forward(quantized._ops().conv2d_add_relu)
