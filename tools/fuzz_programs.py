@@ -39,6 +39,7 @@ from facula.deploy import package as package_form
 from facula.deploy.model import Model
 from facula.namespaces import shared_memory
 from facula.runtime.libraries import kernel_folder
+from facula.serialization.names import CONSTANTS
 
 __all__ = ["Rows", "others"]
 
@@ -262,7 +263,9 @@ def _receive(data: bytes) -> None:
     try:
         nbytes, held, dtype, offset, shape, strides, path = json.loads(data.decode())
         sent = _Sent(max(0, min(int(held), 1 << 20)))
-        kind = getattr(facula, dtype)
+        kind = CONSTANTS.get(dtype)
+        if not isinstance(kind, facula.dtype):
+            raise TypeError("no dtype")
         try:
             memory = shared_memory._open_descriptor(sent, nbytes)
         finally:

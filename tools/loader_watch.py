@@ -8,6 +8,7 @@ that was named; it lets everything else pass, and changes nothing.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 import sys
@@ -39,6 +40,14 @@ def _is_of_a_library(filename: Any) -> bool:
     return isinstance(filename, (str, bytes)) and os.fsdecode(filename).startswith(_LIBRARIES)
 
 
+def _makes_a_named_tuple() -> bool:
+    """Whether the class of a named tuple is made, by a module of facula that is loaded late: its names are checked."""
+    frame = sys._getframe()
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    return frame is not None and frame.f_code is collections.namedtuple.__code__
+
+
 class Watch:
     """Notes what a reader causes and data can not."""
 
@@ -60,6 +69,8 @@ class Watch:
 
     def _is_forbidden(self, event: str, arguments: tuple[Any, ...]) -> bool:
         if event in _HARMLESS or not event.startswith((*FORBIDDEN, "open")):
+            return False
+        if event in ("exec", "compile") and _makes_a_named_tuple():
             return False
         if event == "exec":  # modules of libraries, and what they make of their own texts
             return not _is_of_a_library(arguments[0].co_filename)

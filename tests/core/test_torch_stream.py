@@ -256,3 +256,26 @@ def test_attention_drops_as_its_parts_do():
     facula.manual_seed(1)
     expected = facula.nn.functional.dropout(facula.full((2, 3, 8, 8), 0.125), 0.4)
     facula.testing.assert_close(got, expected)
+
+
+def test_whole_numbers_of_a_narrow_dtype_come_from_a_range_whose_roundings_stay_inside(stream):
+    def drawn(low, high, dtype, count):
+        return facula.randint(low, high, (count,), dtype=dtype).tolist()
+
+    facula.manual_seed(3)
+    far = [758374596608.0, 362851139584.0, 950721576960.0]
+    assert drawn(-(2**40), 2**40, facula.float32, 3) == far
+    facula.manual_seed(3)
+    assert drawn(0, 513, facula.bfloat16, 4) == [13.0, 410.0, 416.0, 183.0]
+    assert drawn(-4097, 5, facula.float16, 4) == [-1815.0, -3488.0, -3772.0, -4058.0]
+
+
+@pytest.mark.parametrize("name", ["facula", "torch"])
+def test_no_whole_number_is_rounded_to_the_end_of_its_range(name):
+    generator = facula.Generator(stream=name)
+    for dtype, digits in ((facula.float32, 24), (facula.float16, 11), (facula.bfloat16, 8)):
+        high = 2 ** (digits + 1)
+        x = facula.randint(high - 4, high, (200,), dtype=dtype, generator=generator)
+        assert x.max() < high and x.min() >= high - 4
+        y = facula.empty(200, dtype=dtype).random_(-high, 4 - high, generator=generator)
+        assert y.max() < 4 - high and y.min() >= -high

@@ -49,6 +49,7 @@ cdef object number_fast(Op op, Tensor x, object number, bint first, uint32_t tls
         return None
     if not (op.mask & (1 << KIND[cd])):
         return None
+    if op.fits_some and cd == F32 and not -3e38 < f < 3e38: return None
     rd = result_dtype(op, cd)
     if form == FORM_INPLACE and (rd != cd or first or (x.keys & K_GRAD and not (tls & K_NOGRAD))):
         return None

@@ -49,6 +49,8 @@ cdef class Op:
     cdef unsigned char tensor_at[8]
     cdef unsigned char attr_at[8]
     cdef unsigned char fixed[8]  # a tensor argument's own compute dtype, or NO_DTYPE
+    cdef unsigned char fit[8]    # by tensor argument: which dtypes a number in its place must fit, see `fitting.pxi`
+    cdef bint fits_some
     cdef int rule, mask
     cdef uint32_t strict         # bit i: argument i must be a tensor in a call by name (a number is for formulas)
     cdef bint differentiable, chooses_dtype, checks_divisor, checks_exponent, refuses_bools
@@ -156,6 +158,8 @@ cdef class Op:
                 self.tensor_at[self.ntensors] = i
                 code = fixed.get(<object>self.arguments[i].name)
                 self.fixed[self.ntensors] = NO_DTYPE if code is None else (<dtype>DTYPE_BY_CODE[code]).index
+                self.fit[self.ntensors] = FIT_WORDS[definition.fits.get(<object>self.arguments[i].name, "none")]
+                self.fits_some |= self.fit[self.ntensors] != 0
                 self.ntensors += 1
             else:
                 self.attr_at[self.nattrs] = i

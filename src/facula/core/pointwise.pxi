@@ -544,10 +544,26 @@ cdef object pointwise_call(Op op, PyObject **slots, int form, object out):
             if KIND[common] != KIND_COMPLEX: common = COMPLEX_OF[common]
     common = compute_dtype(op, common)
     if unsigned64: check_unsigned(v, common, operands)
+    if values or op.fits_some and wrapped_dt != NO_DTYPE: check_numbers(v, operands, values, common)
     cd = COMPUTE[common]
     if wide and cd == I32: cd = I64
     rd = result_dtype(op, common)
     return pointwise_run(op, v, operands, values, &b, common, cd, rd, dev, k, form, out, first)
+
+
+cdef int check_numbers(Variant v, list operands, list values, int common) except -1:
+    """Raise where a number, as an operand or a parameter, is none of the common dtype."""
+    cdef Op op = v.op
+    cdef int i
+    if op.fits_some:
+        for i in range(op.ntensors):
+            if op.fit[i] and operands[i] is not None and (<Tensor>operands[i]).keys & K_WRAPPED:
+                check_fit(op.name, <object>op.arguments[op.tensor_at[i]].name, wrapped_value(<Tensor>operands[i]), common, op.fit[i])
+    for i in range(len(values)):
+        name = v.runtime[i]
+        word = op.definition.fits.get(name, "none" if parameter_is_float(op, name) else "computed")
+        check_fit(op.name, name, values[i], common, FIT_WORDS[word])
+    return 0
 
 
 cdef int check_devices(Op op, list operands, int dev) except -1:

@@ -644,7 +644,7 @@ cdef bint set_by_tensors(Tensor a, tuple places, object value) except *:
     elif not PyFloat_CheckExact(value) and not PyLong_CheckExact(value):
         return False
     elif len(places) == 1 and (<Tensor>places[0]).dt == B8 and same_shape(a, <Tensor>places[0]) and (
-            KIND[a.dt] == (KIND_FLOAT if PyFloat_CheckExact(value) else KIND_INT)):
+            KIND[a.dt] == (KIND_FLOAT if PyFloat_CheckExact(value) else KIND_INT)) and number_fits(value, a.dt, FIT_SMALL):
         OP_MASKED_FILL.inplace(a, places[0], value)
         return True
     else:
@@ -691,7 +691,7 @@ cdef int set_item(Tensor a, object index, object value) except -1:
                 while (<Tensor>value).nd > t.nd and (<Tensor>value).sh[0] == 1:
                     value = value.squeeze(0) if (<Tensor>value).nd else value
             t.copy_(value)
-        elif isinstance(value, (float, int, complex)):
+        elif isinstance(value, (float, int, complex)) and number_fits(value, t.dt, FIT_SMALL):
             t.fill_(value)
         else:
             t.copy_(as_tensor_like(value, a))

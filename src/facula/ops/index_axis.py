@@ -184,6 +184,7 @@ class index_add:
         dim = wrap_dim("index_add", dim, self.dim())
         count = _vector("index_add", index)
         _same_dtype("index_add", self, source)
+        core.check_number("index_add", "alpha", alpha, self.dtype)
         _check_source("index_add", self, dim, count, source)
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
 
@@ -326,6 +327,8 @@ class index_fill:
                 value,
                 hint="give value.real, or convert self with .to(facula.complex64)",
             )
+        if not isinstance(value, core.Tensor):
+            core.check_number("index_fill", "value", value, self.dtype)
         return core.empty(self.shape, dtype=self.dtype, device=self.device)
 
     def cpu(out, self, dim, index, value):

@@ -304,6 +304,7 @@ def masked_fill(self, mask, value):
             value,
             hint="give value.real, or convert self with .to(facula.complex64)",
         )
+    core.check_number("masked_fill", "value", value, self.dtype)
     filler = core.empty((), dtype=self.dtype, device=self.device)
     filler.fill_(value)
     return F.where(mask, filler, self)

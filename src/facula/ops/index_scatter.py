@@ -251,6 +251,8 @@ class scatter:
         _check("scatter", self, dim, index, tensor)
         if tensor is not None:
             _check_dtype(self, tensor)
+        else:
+            core.check_number("scatter", "value", src if value is None else value, self.dtype)
         if reduce not in (None, "add", "multiply"):
             fail(
                 RuntimeError,

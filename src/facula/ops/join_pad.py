@@ -63,6 +63,7 @@ class constant_pad_nd:
 
     def meta(self, pad, value):
         shape = _padded_shape("constant_pad_nd", self.shape, pad)
+        core.check_number("constant_pad_nd", "value", value, self.dtype)
         return memory_order.empty(shape, self, memory_order.channels_last(self))
 
     def cpu(out, self, pad, value):

@@ -273,6 +273,8 @@ def _check_added(
             f"{self.dtype} and {product.dtype}",
             hint=cast_hint("self", product.dtype),
         )
+    for name, factor in (("beta", beta), ("alpha", alpha)):
+        core.check_number(op, name, factor, self.dtype, "computed")
     if not self.dtype.is_floating_point and not self.dtype.is_complex:
         for name, x in (("beta", beta), ("alpha", alpha)):
             if isinstance(x, (float, complex)):

@@ -170,6 +170,7 @@ def addr(self, vec1, vec2, beta, alpha):
                 x,
                 hint="give an int, or convert the tensors with .float()",
             )
+        core.check_number("addr", name, x, dtype)
     if product.dtype is core.bool_ and self.dtype is core.bool_:
         product = product & bool(alpha)
         return product if not beta else product | self

@@ -208,7 +208,32 @@ def _index(value: object) -> int:
     return int(number)
 
 
+def _rounded(number: int, digits: int) -> int:
+    """To the nearest number of so many binary digits, an even one of two."""
+    shift = max(abs(number).bit_length() - digits, 0)
+    half = (1 << shift) >> 1
+    nearest = (abs(number) + half) >> shift
+    if shift and abs(number) & ((1 << shift) - 1) == half:
+        nearest &= ~1
+    return (nearest << shift) * (-1 if number < 0 else 1)
+
+
+def _within(low: int, high: int, dtype: core.dtype) -> tuple[int, int]:
+    """The range of whole numbers whose roundings to the dtype stay in [low, high)."""
+    if dtype.code not in EXACT or type(low) is not int or type(high) is not int:
+        return low, high
+    digits = EXACT[dtype.code].bit_length() - 1
+    first, last = _rounded(low + 1, digits), _rounded(high - 1, digits)
+    if first < low:
+        low = first + (1 << (abs(low + 1).bit_length() - digits))
+    if last >= high:
+        high = last - (1 << (abs(high - 1).bit_length() - digits))
+    return low, high
+
+
 def _integers(tensor: core.Tensor, low: int, high: int, generator: core.Generator | None) -> Any:
+    if tensor.dtype.is_floating_point:
+        low, high = _within(low, high, tensor.dtype)
     if core.by_element(generator):
         return draw(tensor, "randint", low, high, generator)
     if tensor.dtype.is_floating_point or tensor.dtype is core.bool_:
@@ -449,6 +474,8 @@ def random_(self, from_, to, generator):
         low, high = 0, 1 << 64  # every word is one of the numbers
     if core.by_element(generator):
         kind = "whole" if whole else "randint"
+        if not whole and self.dtype.is_floating_point:
+            low, high = _within(low, high, self.dtype)
         return _written(self, drawn_for(self, kind, low, high, generator))
     fresh = core.empty(self.shape, dtype=self.dtype, device=self.device)
     return _written(self, _integers(fresh, low, high, generator))

@@ -310,16 +310,23 @@ def moments_block(x: Scalar) -> State:
     count = cast(row_length(), "f64")
     shift = cast(row_sum(deviation), "f64") / count
     squares = cast(row_sum(deviation * deviation), "f64") - count * shift * shift
+    middle = cast(mean, "f64")
     # equal elements whose squares are rounded or vanish must not leave less than nothing
-    return count, cast(mean, "f64") + shift, where(squares < 0, 0.0, squares)
+    return (
+        count,
+        where(scalar.isinf(middle), middle, middle + shift),
+        where(squares < 0, 0.0, squares),
+    )
 
 
 def moments_merge(a: State, b: State) -> State:
-    """Chan's formula."""
+    """Chan's formula; where a mean is infinite, the difference says nothing, and the sum of the means is theirs."""
     count = a[0] + b[0]
     delta = b[1] - a[1]
     share = where(count == 0, 0.0, b[0] / count)
-    return count, a[1] + delta * share, a[2] + b[2] + delta * delta * a[0] * share
+    mean = a[1] + delta * share
+    mean = where(scalar.isnan(mean), a[1] + b[1], mean)
+    return count, mean, a[2] + b[2] + delta * delta * a[0] * share
 
 
 class _Moments:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
-from collections.abc import Callable
-from types import SimpleNamespace
+from collections.abc import Callable, Mapping
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, Literal
 
 from facula import core
@@ -133,6 +133,10 @@ class Pointwise(Definition):
     nonzero_divisor: bool = False
     #: whether negative exponents of integers are refused
     nonnegative_exponent: bool = False
+    #: numbers that must fit the common dtype, by argument: "all" dtypes are looked at, "narrow" (integers and small
+    #: floats) or "wide" ones (all but small floats); "computed", which other parameters are, gives small floats the
+    #: range of float32. A number that does not fit is PyTorch's error about a value that cannot be converted
+    fits: Mapping[str, str] = MappingProxyType({})
     #: looks at the arguments before the call
     check: Callable[..., None] | None = None
     #: whether there is no kernel for a dtype and attributes

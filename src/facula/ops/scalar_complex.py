@@ -207,6 +207,7 @@ def log(z: Complex) -> Complex:
     a, b = abs(z.re), abs(z.im)
     large, small = real.fmax(a, b), real.fmin(a, b)
     near = real.logical_and(large > 0.5, large < 2.0)
+    near = real.logical_and(near, a + b < 4.0)  # not of NaN, which `fmax` passes over
     excess = (large - 1.0) * (large + 1.0) + small * small
     return Complex(
         where(near, 0.5 * real.log1p(excess), real.log(real.hypot(z.re, z.im))),

@@ -127,6 +127,18 @@ FM_CALL double fm_gamma_fraction_f64(double a, double x) {
     return h * fm_gamma_density_f64(a, x);
 }
 
+/* the lower (side -1) or upper (side 1) part for many degrees of freedom: an error function, and the first terms of the
+   uniform asymptotic series. [Temme 1979] */
+FM_CALL double fm_gamma_uniform_f64(double a, double x, double side) {
+    double u = (x - a) / a, half, eta, rest;
+    if (__builtin_fabs(u) > 0.1) return side * u > 0.0 ? 0.0 : 1.0;
+    half = -fm_log1p_minus_f64(u);
+    eta = __builtin_copysign(__builtin_sqrt(2.0 * half), u);
+    rest = -1.0 / 3 + eta * (1.0 / 12 - eta * (2.0 / 135 - eta * (1.0 / 864 + eta * (1.0 / 2835)))) - 1.0 / (540 * a);
+    rest *= __builtin_exp(-a * half) * 0.3989422804014327 / __builtin_sqrt(a);
+    return 0.5 * __builtin_erfc(side * __builtin_copysign(__builtin_sqrt(a * half), u)) + side * rest;
+}
+
 FM_CALL double fm_gamma_small_f64(double a, double x) {
     double term = 1.0, sum = 0.0;
     for (int k = 1; k < 200; k++) {
@@ -144,6 +156,7 @@ FM_CALL double fm_igamma_f64(double a, double x) {
     if (x == 0.0) return 0.0;
     if (a == __builtin_inf()) return x == a ? __builtin_nan("") : 0.0;
     if (x == __builtin_inf()) return 1.0;
+    if (a > 1e6) return fm_gamma_uniform_f64(a, x, -1.0);
     return x < a + 1.0 ? fm_gamma_series_f64(a, x) : 1.0 - fm_gamma_fraction_f64(a, x);
 }
 
@@ -153,6 +166,7 @@ FM_CALL double fm_igammac_f64(double a, double x) {
     if (x == 0.0) return 1.0;
     if (a == __builtin_inf()) return x == a ? __builtin_nan("") : 1.0;
     if (x == __builtin_inf()) return 0.0;
+    if (a > 1e6) return fm_gamma_uniform_f64(a, x, 1.0);
     if (x < 1.1 && a < 1.0) return fm_gamma_small_f64(a, x);
     return x < a + 1.0 ? 1.0 - fm_gamma_series_f64(a, x) : fm_gamma_fraction_f64(a, x);
 }

@@ -285,6 +285,7 @@ def _(grad, x):
     names=(),
     dtypes="int float",
     prebuilt=({"min_val": RUNTIME, "max_val": RUNTIME},),
+    fits={"min_val": "all", "max_val": "all"},
     quantized="same range",
     quantizers={"fx": "shared", "xnnpack": "activation"},
 )
@@ -308,6 +309,7 @@ def _(grad, x, *, min_val, max_val):
     out_exact=True,
     names=(*functions_and_methods("hardshrink"), "nn.functional.hardshrink"),
     dtypes="float",
+    fits={"lambd": "all"},
     prebuilt=({"lambd": RUNTIME},),
     inplace=False,
 )
@@ -333,6 +335,7 @@ def _check_lambd(*, lambd: float) -> None:
     names=("nn.functional.softshrink",),
     dtypes="float",
     check=_check_lambd,
+    fits={"lambd": "all"},
     prebuilt=({"lambd": RUNTIME},),
     inplace=False,
 )
@@ -359,6 +362,7 @@ def leaky_relu(x, *, negative_slope):
     "threshold(Tensor self, Number threshold, Number value) -> Tensor",
     names=("threshold",),
     dtypes="int float",
+    fits={"value": "all"},
     quantized="same range",
 )
 def threshold(x, *, threshold, value):

@@ -22,6 +22,7 @@ from facula.ops.registry import F, composite, operator, pointwise
     "add(Operand self, Operand other, *, Number alpha=1) -> Tensor",
     of_numbers=True,
     prebuilt=({"alpha": RUNTIME},),
+    fits={"alpha": "all"},
     reference="numpy.add",
     shards="linear",
     quantizers={"fx": "arithmetic", "xnnpack": "arithmetic", "x86": "arithmetic"},
@@ -38,6 +39,7 @@ def add(x, y, *, alpha):
     names=functions_and_methods("sub", "subtract"),
     dtypes="int float complex",
     prebuilt=({"alpha": RUNTIME},),
+    fits={"alpha": "all"},
     refuses_bools=True,
     refusal="Subtraction, the `-` operator, with two bool tensors is not supported. "
     "Use the `^` or `logical_xor()` operator instead.",
@@ -58,6 +60,7 @@ def sub(x, y, *, alpha):
     strict=("self",),
     dtypes="int float complex",
     prebuilt=({"alpha": RUNTIME},),
+    fits={"alpha": "all"},
     refuses_bools=True,
     inplace=False,
     node=lambda call: "RsubBackward1" if "other" in call.aside else "RsubBackward0",
@@ -182,6 +185,7 @@ def reciprocal(x):
     "pow(Operand self, Operand exponent) -> Tensor",
     dtypes="int float complex",
     nonnegative_exponent=True,
+    fits={"exponent": "narrow"},
     reference="numpy.power",
     autocast="accelerator float32",
     node=lambda call: (
@@ -304,6 +308,7 @@ sub.complexes = _with_complex(sub, "alpha", lambda x, y, factor: x - factor * y)
     "lerp(Tensor self, Tensor end, Operand weight) -> Tensor",
     overload="weight:Tensor=Tensor, Scalar",
     dtypes="float complex",
+    fits={"weight": "computed"},
     out_exact=True,
     node=lambda call: "LerpBackward0" if "weight" in call.aside else "LerpBackward1",
 )

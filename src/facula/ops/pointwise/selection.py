@@ -71,6 +71,7 @@ def fmin(x, y):
     names=functions_and_methods("clamp", "clip"),
     dtypes="int float",
     prebuilt=({"min": True}, {"max": True}, {"min": True, "max": True}),
+    fits={"min": "all", "max": "all"},
     quantized="same range",
     quantizers={"fx": "shared", "xnnpack": "shared"},
     node=lambda call: "ClampBackward1" if {"min", "max"} <= call.aside else "ClampBackward0",
@@ -149,6 +150,8 @@ def clamp_max_(self, max):
 @pointwise(
     "where(Tensor condition, Operand self, Operand other) -> Tensor",
     overload="self:number+other:number=Scalar, self:number=ScalarSelf, other:number=ScalarOther, self",
+    fits={"self": "wide", "other": "wide"},
+    overload="self:number=ScalarSelf, other:number=ScalarOther, self",
     names=(),
     compute={"condition": "b8"},
     inplace=False,

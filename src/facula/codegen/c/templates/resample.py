@@ -73,7 +73,7 @@ static int64_t resample_pad(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 static int64_t resample_nearest(const resample_shape *g, int d, double factor, int64_t at)
 {
     int64_t in = g->in[d], out = g->out[d];
-    if (in == out) return at;
+    if (in == out && (g->method[d] == 0 || factor <= 0)) return at;
     float scale = factor > 0 ? (float)(1 / factor) : (float)in / (float)out;
     if (g->method[d] == 0 && out == 2 * in && factor <= 0) return at >> 1;
     float position = g->method[d] == 0 ? floorf((float)at * scale)
@@ -170,6 +170,7 @@ static void resample_tables_@s@(resample_problem *a, const fk_scalar *s)
             / (@COMPUTE@)(g->out[d] - 1) : 0;
         else scale = factor > 0 ? (@COMPUTE@)(1 / s[d].f)
             : (@COMPUTE@)g->in[d] / (@COMPUTE@)g->out[d];
+        if (g->antialias && g->in[d] == g->out[d]) scale = 1; /* PyTorch leaves such a dimension out */
         for (int64_t at = 0; at < axis->size; at++) {
             int32_t *index = axis->index + at;
             @COMPUTE@ *weight = (@COMPUTE@ *)axis->weight + at;
