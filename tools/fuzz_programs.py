@@ -33,6 +33,7 @@ from fuzz_mutations import (
 )
 
 import facula
+import facula.jit.mobile
 from facula import jit, mobile
 from facula.data.datapipes import iter as pipes
 from facula.deploy import package as package_form
@@ -128,6 +129,25 @@ def programs() -> Rows:
                 read = _with_record(archive, name)
                 found[f"{word}, its pickle"] = content, read, mutated_operations, 0.2
     return found
+
+
+def _lite_program() -> bytes:
+    layers = facula.nn.Sequential(facula.nn.Linear(3, 4), facula.nn.ReLU(), facula.nn.Linear(4, 2))
+    return jit.script(layers.eval())._save_to_buffer_for_lite_interpreter()
+
+
+def _load_lite(data: bytes) -> None:
+    found = jit.mobile._load_for_lite_interpreter(io.BytesIO(data))
+    found.run_method("forward", facula.ones(2, 3))
+
+
+def lite_programs() -> Rows:
+    """What the lite interpreter reads and runs."""
+    archive = _lite_program()
+    return {
+        "lite program": (archive, _load_lite, mutated_bytes, 0.3),
+        "lite program, its parts": (archive, _load_lite, mutated_parts, 0.5),
+    }
 
 
 # ------------------------------------------------------------------ quantized tensors
@@ -374,4 +394,6 @@ def models() -> Rows:
 
 def others() -> Rows:
     """All kinds of this module."""
-    return {**programs(), **quantized(), **archives(), **messages(), **models()}
+    return {
+        **programs(), **lite_programs(), **quantized(), **archives(), **messages(), **models(),
+    }  # fmt: skip

@@ -75,6 +75,21 @@ cdef int check_fit(str op, str argument, object x, int dt, int kinds) except -1:
                        % (op, d.name, argument, _C_WORDS.get(d.code, "c10::" + d.type_word), x if not isinstance(x, int) or x.bit_length() < 200 else "one of %d bits" % x.bit_length()))
 
 
+cdef int check_numbers(Variant v, list operands, list values, int common) except -1:
+    """Raise where a number, as an operand or a parameter, is none of the common dtype."""
+    cdef Op op = v.op
+    cdef int i
+    if op.fits_some:
+        for i in range(op.ntensors):
+            if op.fit[i] and operands[i] is not None and (<Tensor>operands[i]).keys & K_WRAPPED:
+                check_fit(op.name, <object>op.arguments[op.tensor_at[i]].name, wrapped_value(<Tensor>operands[i]), common, op.fit[i])
+    for i in range(len(values)):
+        name = v.runtime[i]
+        word = op.definition.fits.get(name, "none" if parameter_is_float(op, name) else "computed")
+        check_fit(op.name, name, values[i], common, FIT_WORDS[word])
+    return 0
+
+
 def fits(x, to, str kinds="all"):
     """Whether a number becomes an element of a dtype without overflow."""
     return number_fits(x, as_dtype(to).index, FIT_WORDS[kinds])

@@ -368,8 +368,7 @@ def m_fill_(Tensor self, value):
     elif not isinstance(value, (int, float, complex)):
         value = value.item() if hasattr(value, "item") else value
     check_fill("fill", self, tls)
-    if not self.keys & K_META or self.keys & K_FAKE:
-        check_fit("fill", "value", value, self.dt, FIT_ALL if self.nd or KIND[self.dt] != KIND_FLOAT else FIT_WHOLE | FIT_WIDE)
+    check_fit("fill", "value", value, self.dt, FIT_ALL if self.nd or KIND[self.dt] != KIND_FLOAT else FIT_WHOLE | FIT_WIDE)
     n = None
     if self.keys & K_GRAD and not (tls & K_NOGRAD):
         n = new_node(None, copy_backward, 2, 1)

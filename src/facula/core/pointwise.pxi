@@ -551,21 +551,6 @@ cdef object pointwise_call(Op op, PyObject **slots, int form, object out):
     return pointwise_run(op, v, operands, values, &b, common, cd, rd, dev, k, form, out, first)
 
 
-cdef int check_numbers(Variant v, list operands, list values, int common) except -1:
-    """Raise where a number, as an operand or a parameter, is none of the common dtype."""
-    cdef Op op = v.op
-    cdef int i
-    if op.fits_some:
-        for i in range(op.ntensors):
-            if op.fit[i] and operands[i] is not None and (<Tensor>operands[i]).keys & K_WRAPPED:
-                check_fit(op.name, <object>op.arguments[op.tensor_at[i]].name, wrapped_value(<Tensor>operands[i]), common, op.fit[i])
-    for i in range(len(values)):
-        name = v.runtime[i]
-        word = op.definition.fits.get(name, "none" if parameter_is_float(op, name) else "computed")
-        check_fit(op.name, name, values[i], common, FIT_WORDS[word])
-    return 0
-
-
 cdef int check_devices(Op op, list operands, int dev) except -1:
     cdef Tensor t
     for x in operands:
@@ -619,6 +604,7 @@ cdef Node overwriting_node(Op op, Tensor self):
 cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcast *b, int common, int cd, int rd, int dev,
                           uint32_t k, int form, object out, Tensor first):
     cdef Tensor r, t, self, copied
+    cdef list read
     cdef Node n = None
     cdef fk_iter it
     cdef fk_scalar attrs[8]
@@ -694,18 +680,19 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
         else:
             if tls & K_KEEP: memset(attrs, 0, 8 * sizeof(fk_scalar))
             fill_parameters(v, values, cd, attrs)
-            if op.in_common_dtype and (common == F16 or common == BF16): operands = in_dtype(operands, common)
-            if form != FORM_FUNCTIONAL: read_apart(op, operands, r, form)
+            read = operands        # what is saved for a gradient keeps its history, and numbers all their digits
+            if op.in_common_dtype and (common == F16 or common == BF16): read = in_dtype(operands, common)
+            if form != FORM_FUNCTIONAL: read_apart(op, read, r, form)
             it.ndim = b.nd; it.nout = 1
             memcpy(it.shape, b.sh, b.nd * 8)
             iter_operand(&it, 0, r, b.nd, output_compute(op, cd))
             m = 1
             for i in range(op.ntensors):
-                if operands[i] is None: continue
-                iter_operand(&it, m, <Tensor>operands[i], b.nd, cd if op.fixed[i] == NO_DTYPE else op.fixed[i])
+                if read[i] is None: continue
+                iter_operand(&it, m, <Tensor>read[i], b.nd, cd if op.fixed[i] == NO_DTYPE else op.fixed[i])
                 m += 1
             it.nin = m - 1
-            if tls & K_KEEP and keep_iteration(STEP_ITERATE, <void *>fn, attrs, &it, [r] + [x for x in operands if x is not None], NULL):
+            if tls & K_KEEP and keep_iteration(STEP_ITERATE, <void *>fn, attrs, &it, [r] + [x for x in read if x is not None], NULL):
                 pass                  # noted, and not to run
             elif r.numel_ < GIL_FREE:
                 fk_map_run(fn, attrs, &it)

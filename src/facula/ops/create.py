@@ -241,14 +241,7 @@ def _filled(
     check_size(op, size)
     tensor = core.empty(size, dtype=dtype, device=device)
     nothing = isinstance(value, int) and value == 0  # a float may be -0.0
-    return finished(tensor.zero_() if nothing else _set(op, tensor, value), requires_grad)
-
-
-def _set(op: str, tensor: core.Tensor, value: Any) -> core.Tensor:
-    """Fill fresh memory; tensors without elements, which stand for others in graphs, are asked as well."""
-    if tensor.is_meta and not isinstance(value, core.Tensor):
-        core.check_number(op, "fill_value", value, tensor.dtype, "all" if tensor.dim() else "wide")
-    return tensor.fill_(value)
+    return finished(tensor.zero_() if nothing else tensor.fill_(value), requires_grad)
 
 
 @composite(f"zeros(int[]... size, *, {OPTIONS}) -> Tensor", names=("zeros",), out_cast=True)
@@ -332,8 +325,7 @@ def ones_like(self, dtype, layout, device, pin_memory, requires_grad, memory_for
 def full_like(self, fill_value, dtype, layout, device, pin_memory, requires_grad, memory_format):
     """One value in the shape, dtype and memory order of a tensor."""
     check_layout("full_like", layout)
-    made = like(self, dtype, device, memory_format)
-    return finished(_set("full_like", made, fill_value), requires_grad)
+    return finished(like(self, dtype, device, memory_format).fill_(fill_value), requires_grad)
 
 
 def _new(op: str, self: Any, size: Any, value: Any, options: tuple[Any, ...]) -> Any:
@@ -345,7 +337,7 @@ def _new(op: str, self: Any, size: Any, value: Any, options: tuple[Any, ...]) ->
     check_layout(op, layout)
     check_size(op, size)
     tensor = core.empty(size, dtype=dtype or self.dtype, device=device or self.device)
-    return finished(_unset(tensor) if value is None else _set(op, tensor, value), requires_grad)
+    return finished(_unset(tensor) if value is None else tensor.fill_(value), requires_grad)
 
 
 @composite(

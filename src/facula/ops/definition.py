@@ -54,7 +54,7 @@ class Definition:
     #: whether an elementwise result is written to an `out=` of its own dtype only
     out_exact: bool = False
     #: whether operands are converted to the dtype that they promote to before kernels widen 16-bit floats: what
-    #: compares numbers finds those equal that are one element of that dtype
+    #: compares numbers finds those equal that are one element of that dtype, and sums are of such elements
     in_common_dtype: bool = False
     #: whether an elementwise operator takes numbers alone, as tensors without dimensions
     of_numbers: bool = False

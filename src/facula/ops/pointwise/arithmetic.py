@@ -27,6 +27,7 @@ from facula.ops.registry import F, composite, operator, pointwise
     shards="linear",
     quantizers={"fx": "arithmetic", "xnnpack": "arithmetic", "x86": "arithmetic"},
     wraps_numbers="both",
+    in_common_dtype=True,
 )
 def add(x, y, *, alpha):
     """Sum ``self + alpha * other``; of bools the logical or."""
@@ -47,6 +48,7 @@ def add(x, y, *, alpha):
     shards="linear",
     wraps_numbers="right",
     node=lambda call: "RsubBackward1" if "self" in call.aside else "SubBackward0",
+    in_common_dtype=True,
 )
 def sub(x, y, *, alpha):
     """Difference ``self - alpha * other``."""
@@ -64,6 +66,7 @@ def sub(x, y, *, alpha):
     refuses_bools=True,
     inplace=False,
     node=lambda call: "RsubBackward1" if "other" in call.aside else "RsubBackward0",
+    in_common_dtype=True,
 )
 def rsub(x, y, *, alpha):
     """Difference the other way, ``other - alpha * self``."""
@@ -195,6 +198,7 @@ def reciprocal(x):
         if "self" in call.aside
         else "PowBackward1"
     ),
+    in_common_dtype=True,
 )
 def pow(x, exponent):
     """``self ** exponent`` as in C99; integers wrap, and a negative exponent truncates towards zero."""
@@ -331,6 +335,7 @@ def _(grad, x, end, weight):
     dtypes="float",
     strict=("self", "other"),
     reference="numpy.hypot",
+    in_common_dtype=True,
 )
 def hypot(x, y):
     """``sqrt(self ** 2 + other ** 2)`` without overflow in between."""

@@ -115,6 +115,7 @@ def floor_divide(x, y):
     dtypes="int float",
     reference="numpy.remainder",
     node=lambda call: "RemainderBackward{}".format(0 if "other" in call.aside else 1),
+    in_common_dtype=True,
 )
 def remainder(x, y):
     """Remainder with the sign of the divisor, ``self - other * floor(self / other)``."""
@@ -129,6 +130,7 @@ def remainder(x, y):
     reference="numpy.fmod",
     node=lambda call: "FmodBackward{}".format(0 if "other" in call.aside else 1),
     overload="other:Tensor=Tensor, Scalar",
+    in_common_dtype=True,
 )
 def fmod(x, y):
     """Remainder with the sign of the dividend, ``self - other * trunc(self / other)``."""

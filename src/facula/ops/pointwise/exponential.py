@@ -171,6 +171,7 @@ def _(grad, x, y):
     dtypes="bool int float",
     domain=(0, None),
     reference="scipy.special.xlogy",
+    in_common_dtype=True,
 )
 def xlogy(x, y):
     """``self * log(other)``, 0 where `self` is 0 (NaN where `other` is)."""
@@ -192,6 +193,7 @@ def _(grad, x, y):
     domain=(0, None),
     inplace=False,
     reference="scipy.special.xlog1py",
+    in_common_dtype=True,
 )
 def special_xlog1py(x, y):
     """``self * log1p(other)``, 0 where `self` is 0 (NaN where `other` is)."""

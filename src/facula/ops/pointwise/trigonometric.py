@@ -107,6 +107,7 @@ def atan(x):
     dtypes="bool int float",
     reference="numpy.arctan2",
     autocast="accelerator widest",
+    in_common_dtype=True,
 )
 def atan2(y, x):
     """Angle of the point (other, self), in [-pi, pi]."""
