@@ -84,6 +84,7 @@ cdef int check_numbers(Variant v, list operands, list values, int common) except
             if op.fit[i] and operands[i] is not None and (<Tensor>operands[i]).keys & K_WRAPPED:
                 check_fit(op.name, <object>op.arguments[op.tensor_at[i]].name, wrapped_value(<Tensor>operands[i]), common, op.fit[i])
     for i in range(len(values)):
+        if isinstance(values[i], int) and not -0x8000000000000000 <= values[i] <= 0xffffffffffffffff: continue   # `raise_number`
         name = v.runtime[i]
         word = op.definition.fits.get(name, "none" if parameter_is_float(op, name) else "computed")
         check_fit(op.name, name, values[i], common, FIT_WORDS[word])

@@ -37,6 +37,8 @@ _ON_DEMAND = (
     "schemas",
     "sparse_indices",
     "grid_sample_second",
+    "random_ranges",
+    "complex_sums",
 )
 
 _MODULES = sorted({name.partition(".")[0] for name in os.listdir(__path__[0])})

@@ -123,44 +123,6 @@ def randn(size, generator, dtype, layout, device, pin_memory, requires_grad, mem
     return finished(draw(tensor, "normal", 0.0, 1.0, generator), requires_grad)
 
 
-def _check_integers(op: str, low: int, high: int, dtype: core.dtype) -> None:
-    if low >= high:
-        fail(
-            RuntimeError,
-            op,
-            "random_ expects 'from' to be less than 'to'",
-            f"from={low} >= to={high}",
-            hint=f"'to' itself is never drawn: from={low}, to={low + 1} always gives {low}",
-        )
-    if dtype.is_complex:
-        fail(
-            NotImplementedError,
-            op,
-            "a real dtype was required",
-            dtype,
-            hint="facula.complex(real, imag) joins two real tensors",
-        )
-    _check_holds(op, "from", low, dtype)
-    _check_holds(op, "to - 1", high - 1, dtype)
-
-
-def _check_holds(op: str, what: str, value: int, dtype: core.dtype) -> None:
-    """Raise for a bound that the dtype does not hold: numbers around it would come out as others."""
-    if dtype is core.bool:
-        least, most = 0, 1
-    else:
-        limits = core.finfo(dtype) if dtype.is_floating_point else core.iinfo(dtype)
-        least, most = limits.min, limits.max
-    if not least <= value <= most:
-        fail(
-            RuntimeError,
-            op,
-            f"bounds between {least} and {most} were required: {what} is out of bounds for {dtype}",
-            value,
-            hint="draw in int64, the default",
-        )
-
-
 @composite(
     f"randint(any low=None, any high=None, any size=None, *, {SOURCE}, {OPTIONS}) -> Tensor",
     names=("randint",),
@@ -208,32 +170,19 @@ def _index(value: object) -> int:
     return int(number)
 
 
-def _rounded(number: int, digits: int) -> int:
-    """To the nearest number of so many binary digits, an even one of two."""
-    shift = max(abs(number).bit_length() - digits, 0)
-    half = (1 << shift) >> 1
-    nearest = (abs(number) + half) >> shift
-    if shift and abs(number) & ((1 << shift) - 1) == half:
-        nearest &= ~1
-    return (nearest << shift) * (-1 if number < 0 else 1)
+def _check_integers(op: str, low: int, high: int, dtype: core.dtype) -> None:
+    # lazily: what is refused takes many words
+    from facula.ops.random_ranges import check_integers
 
-
-def _within(low: int, high: int, dtype: core.dtype) -> tuple[int, int]:
-    """The range of whole numbers whose roundings to the dtype stay in [low, high)."""
-    if dtype.code not in EXACT or type(low) is not int or type(high) is not int:
-        return low, high
-    digits = EXACT[dtype.code].bit_length() - 1
-    first, last = _rounded(low + 1, digits), _rounded(high - 1, digits)
-    if first < low:
-        low = first + (1 << (abs(low + 1).bit_length() - digits))
-    if last >= high:
-        high = last - (1 << (abs(high - 1).bit_length() - digits))
-    return low, high
+    check_integers(op, low, high, dtype)
 
 
 def _integers(tensor: core.Tensor, low: int, high: int, generator: core.Generator | None) -> Any:
     if tensor.dtype.is_floating_point:
-        low, high = _within(low, high, tensor.dtype)
+        # lazily: for narrow dtypes only
+        from facula.ops.random_ranges import within
+
+        low, high = within(low, high, tensor.dtype)
     if core.by_element(generator):
         return draw(tensor, "randint", low, high, generator)
     if tensor.dtype.is_floating_point or tensor.dtype is core.bool_:
@@ -475,7 +424,10 @@ def random_(self, from_, to, generator):
     if core.by_element(generator):
         kind = "whole" if whole else "randint"
         if not whole and self.dtype.is_floating_point:
-            low, high = _within(low, high, self.dtype)
+            # lazily: for narrow dtypes only
+            from facula.ops.random_ranges import within
+
+            low, high = within(low, high, self.dtype)
         return _written(self, drawn_for(self, kind, low, high, generator))
     fresh = core.empty(self.shape, dtype=self.dtype, device=self.device)
     return _written(self, _integers(fresh, low, high, generator))

@@ -116,18 +116,6 @@ def _gap(x: s.Scalar, y: s.Scalar) -> s.Scalar:
     return s.where(s.logical_and(x == y, s.isinf(x)), 0.0, y - x)
 
 
-def _log_add_complex(x: s.Scalar, y: s.Scalar) -> s.Scalar:
-    """The number with the larger real part and what the other adds; an infinite one of two is the sum, two infinite
-    ones add as they stand, and NaN anywhere is all of it."""
-    first = x.re >= y.re
-    top, low = s.where(first, x, y), s.where(first, y, x)
-    both = s.logical_and(x.re == y.re, s.isinf(x.re))
-    infinite = s.where(x.re < 0, y, s.log(s.exp(x) + s.exp(y)))
-    value = s.where(both, infinite, top + s.log1p(s.exp(low - top)))
-    unknown = s.logical_or(s.isnan(x), s.isnan(y))
-    return s.Complex(s.where(unknown, math.nan, value.re), s.where(unknown, math.nan, value.im))
-
-
 @pointwise(
     "logaddexp(Tensor self, Tensor other) -> Tensor",
     dtypes="float complex",
@@ -136,7 +124,10 @@ def _log_add_complex(x: s.Scalar, y: s.Scalar) -> s.Scalar:
 def logaddexp(x, y):
     """``log(exp(self) + exp(other))`` without overflow."""
     if x.is_complex:
-        return _log_add_complex(x, y)
+        # lazily: for complex numbers only
+        from facula.ops.complex_sums import log_add
+
+        return log_add(x, y)
     return _log_add(x, y, s.log1p, s.exp)
 
 

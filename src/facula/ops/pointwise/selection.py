@@ -151,7 +151,6 @@ def clamp_max_(self, max):
     "where(Tensor condition, Operand self, Operand other) -> Tensor",
     overload="self:number+other:number=Scalar, self:number=ScalarSelf, other:number=ScalarOther, self",
     fits={"self": "wide", "other": "wide"},
-    overload="self:number=ScalarSelf, other:number=ScalarOther, self",
     names=(),
     compute={"condition": "b8"},
     inplace=False,
