@@ -100,3 +100,10 @@ def test_no_inputs_are_refused():
         facula.autograd.grad((x * 2).sum(), [])
     with pytest.raises(RuntimeError, match="Set allow_unused=True if this is the desired behavior"):
         facula.autograd.grad((x * 2).sum(), facula.ones(1, requires_grad=True))
+
+
+@pytest.mark.parametrize("dims", [[0], [3], [0, 3]])
+def test_a_list_of_dimensions_is_kept_as_numbers(dims):
+    x = facula.ones(1, 2, 3, 1, requires_grad=True)
+    (x.squeeze(dims) * 2).sum().backward()
+    assert x.grad.tolist() == [[[[2.0]] * 3] * 2]

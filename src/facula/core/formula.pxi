@@ -133,6 +133,8 @@ cdef class FormulaState:
 
 
 cdef object save_value(object v):
+    if type(v) is list:  # of the caller: lists in a node hold what was saved of tensors
+        v = tuple(v)
     if isinstance(v, Tensor):
         return save(<Tensor>v, False, 0)
     if type(v) is tuple and v:
