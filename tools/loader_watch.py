@@ -12,6 +12,7 @@ import collections
 import contextlib
 import os
 import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ def _is_of_a_library(filename: Any) -> bool:
 
 def _makes_a_named_tuple() -> bool:
     """Whether the class of a named tuple is made, by a module of facula that is loaded late: its names are checked."""
-    frame = sys._getframe()
+    frame: types.FrameType | None = sys._getframe()
     while frame is not None and frame.f_code.co_filename == __file__:
         frame = frame.f_back
     return frame is not None and frame.f_code is collections.namedtuple.__code__

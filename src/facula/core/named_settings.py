@@ -142,8 +142,8 @@ def become(
         acting: those that do
     """
     module: Any = sys.modules[name]
-    inner = {"_defaults": dict(defaults), "_acting": dict(acting or {}), "_values": dict(defaults)}
-    inner["_hidden"] = set()
+    inner: dict[str, Any] = {"_defaults": dict(defaults), "_values": dict(defaults)}
+    inner.update(_acting=dict(acting or {}), _hidden=set())
     module.__class__ = type("NamedSettings", (NamedSettings,), inner)
 
 

@@ -44,8 +44,8 @@ class LiteScriptModule:
         return getattr(self._module, method_name)(*args)
 
 
-def _load_for_lite_interpreter(f: str, map_location: Any = None) -> LiteScriptModule:
-    """The module of a file."""
+def _load_for_lite_interpreter(f: Any, map_location: Any = None) -> LiteScriptModule:
+    """The module of a file: a name, or an open one."""
     return LiteScriptModule(load(f, map_location=map_location))
 
 

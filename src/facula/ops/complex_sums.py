@@ -11,9 +11,11 @@ import math
 from facula.ops import scalar as s
 
 
-def log_add(x: s.Scalar, y: s.Scalar) -> s.Scalar:
-    """The number with the larger real part and what the other adds; an infinite one of two is the sum, two infinite
-    ones add as they stand, and NaN anywhere is all of it."""
+def log_add(x: s.Complex, y: s.Complex) -> s.Complex:
+    """The number with the larger real part and what the other adds.
+
+    An infinite one of two is the sum, two infinite ones add as they stand, and NaN anywhere is all of it.
+    """
     first = x.re >= y.re
     top, low = s.where(first, x, y), s.where(first, y, x)
     both = s.logical_and(x.re == y.re, s.isinf(x.re))
