@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from facula.ops import registry
+from facula.ops import heard, heard_gradients, registry
 
 SOURCE = Path(registry.__file__).parent
 #: what makes a definition out of a function or a class; `add.backward` is given to one
 DEFINES = {"pointwise", "view", "operator", "composite", "backward"}
+#: and what makes a part of one: what listeners hear of it has its arguments
+DEFINES |= {"hear", "hear_gradient", "define"}
 
 
 def decorators(node):
@@ -50,4 +52,5 @@ def test_what_is_no_definition_is_annotated(path):
 
 
 def test_definitions_are_what_the_registry_makes():
-    assert all(hasattr(registry, name) for name in DEFINES - {"backward"})
+    makers = (registry, heard, heard_gradients)
+    assert all(any(hasattr(m, name) for m in makers) for name in DEFINES - {"backward"})

@@ -545,6 +545,10 @@ class GraphOps(Part):
             return self.bind_attribute(base.__dict__[name], base, name, owner)
         if callable(found):
             return self.made(MethodValue(name, owner))
+        return self._fact_of_a_tensor(owner, name)
+
+    def _fact_of_a_tensor(self, owner: TensorValue, name: str) -> Any:
+        """An attribute that is a fact about a tensor: a constant."""
         value = getattr(owner.fake, name)
         if name in _OF_THE_TAPE and owner.source is not None and not core.writes(owner.fake):
             value = getattr(owner.real, name)  # what stands for it was made a moment ago

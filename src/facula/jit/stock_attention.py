@@ -49,6 +49,25 @@ def _heads(x: Tensor, heads: int) -> Tensor:
     return x.reshape(x.size(0), x.size(1), heads, -1).permute(1, 2, 0, 3)
 
 
+def _weighed(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropped: float
+) -> tuple[Tensor, Tensor]:
+    """The values by their weights, and these."""
+    scores = facula.matmul(q / float(q.size(3)) ** 0.5, k.transpose(-2, -1))
+    if mask is not None:
+        scores = scores + mask
+    weights = F.dropout(scores.softmax(-1), dropped)
+    return facula.matmul(weights, v), weights
+
+
+def _check_causal(is_causal: bool, mask: Tensor | None) -> None:
+    if is_causal and mask is None:
+        raise RuntimeError(
+            "[MultiheadAttention] Need attn_mask if specifying the is_causal hint.\n"
+            "hint: nn.Transformer.generate_square_subsequent_mask(n) makes one"
+        )
+
+
 def _attention(
     self: Any,
     query: Tensor,
@@ -60,8 +79,7 @@ def _attention(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    if is_causal and attn_mask is None:
-        raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
+    _check_causal(is_causal, attn_mask)
     batched = query.dim() == 3
     if batched and self.batch_first:
         query, key, value = query.transpose(0, 1), key.transpose(0, 1), value.transpose(0, 1)
@@ -91,12 +109,8 @@ def _attention(
     dropped = self.dropout if self.training else 0.0
     weights: Tensor | None = None
     if need_weights:
-        scores = facula.matmul(q4 / float(q4.size(3)) ** 0.5, k4.transpose(-2, -1))
-        if mask is not None:
-            scores = scores + mask
-        each = F.dropout(scores.softmax(-1), dropped, self.training)
+        made, each = _weighed(q4, k4, v4, mask, dropped)
         weights = each.mean(1) if average_attn_weights else each
-        made = facula.matmul(each, v4)
     else:
         made = F.scaled_dot_product_attention(q4, k4, v4, mask, dropped)
     joined = made.permute(2, 0, 1, 3).flatten(2)
@@ -184,9 +198,15 @@ def _transformer(
     if src.dim() == 3:
         batch = 0 if self.batch_first else 1
         if src.size(batch) != tgt.size(batch):
-            raise RuntimeError("the batch number of src and tgt must be equal")
+            raise RuntimeError(
+                "[Transformer] the batch number of src and tgt must be equal\n"
+                "hint: batch_first=True says that batches are the first dimension"
+            )
     if src.size(-1) != self.d_model or tgt.size(-1) != self.d_model:
-        raise RuntimeError("the feature number of src and tgt must be equal to d_model")
+        raise RuntimeError(
+            "[Transformer] the feature number of src and tgt must be equal to d_model\n"
+            "hint: d_model is the first argument of nn.Transformer"
+        )
     memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask)
     return self.decoder(
         tgt,
@@ -205,7 +225,10 @@ def _lstm_cell(
     self: Any, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
     if input.dim() != 1 and input.dim() != 2:
-        raise ValueError("[LSTMCell] Expected input to be 1D or 2D")
+        raise ValueError(
+            "[LSTMCell] Expected input to be 1D or 2D\n"
+            "hint: a cell takes one step: [batch, input_size] or [input_size]"
+        )
     batched = input.dim() == 2
     if not batched:
         input = input.unsqueeze(0)
@@ -226,7 +249,10 @@ def _lstm_cell(
 
 def _gru_cell(self: Any, input: Tensor, hx: Tensor | None = None) -> Tensor:
     if input.dim() != 1 and input.dim() != 2:
-        raise ValueError("[GRUCell] Expected input to be 1D or 2D")
+        raise ValueError(
+            "[GRUCell] Expected input to be 1D or 2D\n"
+            "hint: a cell takes one step: [batch, input_size] or [input_size]"
+        )
     batched = input.dim() == 2
     if not batched:
         input = input.unsqueeze(0)
@@ -242,7 +268,10 @@ def _gru_cell(self: Any, input: Tensor, hx: Tensor | None = None) -> Tensor:
 
 def _rnn_cell(self: Any, input: Tensor, hx: Tensor | None = None) -> Tensor:
     if input.dim() != 1 and input.dim() != 2:
-        raise ValueError("[RNNCell] Expected input to be 1D or 2D")
+        raise ValueError(
+            "[RNNCell] Expected input to be 1D or 2D\n"
+            "hint: a cell takes one step: [batch, input_size] or [input_size]"
+        )
     batched = input.dim() == 2
     if not batched:
         input = input.unsqueeze(0)

@@ -155,7 +155,7 @@ def _glu(grad, self, dim):
     return tell(F.glu_backward, grad, self, dim)
 
 
-def _log_sigmoid_gradient(grads, self, result_1):
+def _log_sigmoid_gradient(grads: Any, self: Any, result_1: Any) -> Any:
     return tell(F.log_sigmoid_backward, grads[0], self, result_1)
 
 
@@ -174,7 +174,7 @@ def _tanhshrink(self):
     return self - self.tanh()
 
 
-def _power_gradient(grad, self, exponent):
+def _power_gradient(grad: Any, self: Any, exponent: Any) -> Any:
     if exponent == 0:
         return F.zeros_like(grad), None
     return grad * (exponent * self.pow(exponent - 1)), None
@@ -188,11 +188,11 @@ def _square(self):
 # ------------------------------------------------------------------ rows
 
 
-def _softmax_gradient(grad, self_meta, result, dim):
+def _softmax_gradient(grad: Any, self_meta: Any, result: Any, dim: Any) -> Any:
     return tell(F._softmax_backward_data, grad, result, dim, self_meta.dtype)
 
 
-def _log_softmax_gradient(grad, self_meta, result, dim):
+def _log_softmax_gradient(grad: Any, self_meta: Any, result: Any, dim: Any) -> Any:
     return tell(F._log_softmax_backward_data, grad, result, dim, self_meta.dtype)
 
 
@@ -265,7 +265,7 @@ def _linear(input, weight, bias):
     return result if bias is None else result + bias
 
 
-def _mv_gradient(grad, self, vec, needs):
+def _mv_gradient(grad: Any, self: Any, vec: Any, needs: Any) -> Any:
     first = grad.unsqueeze(1) * vec.unsqueeze(0) if needs[0] else None
     return first, F.mv(self.t(), grad) if needs[1] else None
 
@@ -289,15 +289,15 @@ def _define_movement(name: str, gradient: Any) -> None:
         return tell(operator, *bound, backward=gradient)
 
 
-def _to_shuffled(grad, upscale_factor):
+def _to_shuffled(grad: Any, upscale_factor: Any) -> Any:
     return F.pixel_unshuffle(grad, upscale_factor)
 
 
-def _to_unshuffled(grad, downscale_factor):
+def _to_unshuffled(grad: Any, downscale_factor: Any) -> Any:
     return F.pixel_shuffle(grad, downscale_factor)
 
 
-def _to_mixed(grad, self_meta, groups):
+def _to_mixed(grad: Any, self_meta: Any, groups: Any) -> Any:
     return F.channel_shuffle(grad, self_meta.shape[1] // groups)
 
 

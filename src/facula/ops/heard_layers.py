@@ -23,8 +23,18 @@ from facula.ops.resample import CUBIC, MODES
 
 
 def _convolution_gradient(
-    grad, input, weight, bias_meta, stride, padding, dilation, transposed, output_padding, groups, needs
-):  # fmt: skip
+    grad: Any,
+    input: Any,
+    weight: Any,
+    bias_meta: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: Any,
+    output_padding: Any,
+    groups: Any,
+    needs: Any,
+) -> Any:
     sizes = None if bias_meta is None else list(bias_meta.shape)
     return tell(
         F.convolution_backward, grad, input, weight, sizes, stride, padding, dilation, transposed,
@@ -33,8 +43,18 @@ def _convolution_gradient(
 
 
 def _convolution_gradient_twice(
-    grads, grad_output, input, weight, stride, padding, dilation, transposed, output_padding, groups, needs
-):  # fmt: skip
+    grads: Any,
+    grad_output: Any,
+    input: Any,
+    weight: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: Any,
+    output_padding: Any,
+    groups: Any,
+    needs: Any,
+) -> Any:
     found = F._convolution_double_backward(
         *grads, grad_output, weight, input, stride, padding, dilation, transposed, output_padding, groups,
         list(needs),
@@ -48,8 +68,16 @@ def _products(places: Any, weight: Any, batch: int) -> int:
 
 
 def _convolution_flops(
-    input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
-):  # fmt: skip
+    input: Any,
+    weight: Any,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: Any,
+    output_padding: Any,
+    groups: Any,
+) -> Any:
     if transposed:
         return _products(input.shape[2:], weight, input.shape[0])
     spans = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
@@ -58,9 +86,18 @@ def _convolution_flops(
 
 
 def _convolution_backward_flops(
-    grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups,
-    output_mask,
-):  # fmt: skip
+    grad_output: Any,
+    input: Any,
+    weight: Any,
+    bias_sizes: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: Any,
+    output_padding: Any,
+    groups: Any,
+    output_mask: Any,
+) -> Any:
     """As PyTorch counts: the weight's gradient without regard to groups."""
     places = (input if transposed else grad_output).shape[2:]
     total = _products(places, weight, grad_output.shape[0]) if output_mask[0] else 0
@@ -74,7 +111,9 @@ F.convolution.definition.flops = _convolution_flops
 F.convolution_backward.definition.flops = _convolution_backward_flops
 
 
-def _padding_behind(x, weight, stride, padding, dilation, sizes):
+def _padding_behind(
+    x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, sizes: Any
+) -> Any:
     """How much more padding stands behind each dimension than before it."""
     spans = [d * (k - 1) + 1 for k, d in zip(weight.shape[2:], dilation, strict=True)]
     needed = [(o - 1) * s + span for o, s, span in zip(sizes, stride, spans, strict=True)]
@@ -148,8 +187,18 @@ def _differentiated() -> bool:
 
 
 def _batch_norm_gradient(
-    grads, input, weight, bias_meta, running_mean, running_var, training, eps, result_1, result_2, needs
-):  # fmt: skip
+    grads: Any,
+    input: Any,
+    weight: Any,
+    bias_meta: Any,
+    running_mean: Any,
+    running_var: Any,
+    training: Any,
+    eps: Any,
+    result_1: Any,
+    result_2: Any,
+    needs: Any,
+) -> Any:
     if grads[0] is None:
         return None, None, None, None, None
     if training and _differentiated():
@@ -189,8 +238,16 @@ _OWN_LAYER_NORM = F.native_layer_norm.definition.backward
 
 
 def _layer_norm_gradient(
-    grads, input, normalized_shape, weight, bias, eps, result_1, result_2, needs
-):  # fmt: skip
+    grads: Any,
+    input: Any,
+    normalized_shape: Any,
+    weight: Any,
+    bias: Any,
+    eps: Any,
+    result_1: Any,
+    result_2: Any,
+    needs: Any,
+) -> Any:
     if grads[0] is None:
         return None, None, None
     if _differentiated():
@@ -208,8 +265,19 @@ hear_gradient("native_layer_norm")(_layer_norm_gradient)
 
 
 def _group_norm_gradient(
-    grads, input, weight, bias_meta, N, C, HxW, group, eps, result_1, result_2, needs
-):  # fmt: skip
+    grads: Any,
+    input: Any,
+    weight: Any,
+    bias_meta: Any,
+    N: Any,
+    C: Any,
+    HxW: Any,
+    group: Any,
+    eps: Any,
+    result_1: Any,
+    result_2: Any,
+    needs: Any,
+) -> Any:
     if grads[0] is None:
         return None, None, None
     if _differentiated():
@@ -286,8 +354,17 @@ def flash_attention_for_cpu_backward(
 
 
 def _attention_gradient(
-    grads, query, key, value, dropout_p, is_causal, attn_mask, scale, result_0, result_1
-):  # fmt: skip
+    grads: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    dropout_p: Any,
+    is_causal: Any,
+    attn_mask: Any,
+    scale: Any,
+    result_0: Any,
+    result_1: Any,
+) -> Any:
     found = tell(
         F._scaled_dot_product_flash_attention_for_cpu_backward, grads[0], query, key, value, result_0,
         result_1, dropout_p, is_causal, attn_mask=attn_mask, scale=scale,
@@ -318,7 +395,16 @@ def _attention(query, key, value, mask, is_causal, scale, dropout_p, state):
 # ------------------------------------------------------------------ windows and images
 
 
-def _max_pool_gradient(grads, input, kernel_size, stride, padding, dilation, ceil_mode, result_1):
+def _max_pool_gradient(
+    grads: Any,
+    input: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: Any,
+    result_1: Any,
+) -> Any:
     return tell(
         F.max_pool2d_with_indices_backward, grads[0], input, kernel_size, stride, padding, dilation,
         ceil_mode, result_1,
@@ -338,8 +424,15 @@ def max_pool3d_with_indices_backward(
 
 
 def _max_pool_3d_gradient(
-    grads, input, kernel_size, stride, padding, dilation, ceil_mode, result_1
-):
+    grads: Any,
+    input: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: Any,
+    result_1: Any,
+) -> Any:
     return tell(
         F.max_pool3d_with_indices_backward, grads[0], input, kernel_size, stride, padding, dilation,
         ceil_mode, result_1,

@@ -227,7 +227,7 @@ def _bce_logits_of_number(self, target, weight, pos_weight, reduction):
     )
 
 
-def _bce_logits_gradient(grad, self, target, reduction, needs):
+def _bce_logits_gradient(grad: Any, self: Any, target: Any, reduction: Any, needs: Any) -> Any:
     share = 1.0 / self.numel() if reduction == 1 and self.numel() else 1.0
     first = ((F.sigmoid(self) - target) * grad).mul(share) if needs[0] else None
     return first, -self * (grad * share) if needs[1] else None, None, None
@@ -264,7 +264,9 @@ def binary_cross_entropy_backward(grad_output, self, target, weight, reduction):
     return found / self.numel() if reduction == 1 else found
 
 
-def _bce_gradient(grad, self, target, weight, reduction, needs):
+def _bce_gradient(
+    grad: Any, self: Any, target: Any, weight: Any, reduction: Any, needs: Any
+) -> Any:
     first = second = None
     if needs[0]:
         first = tell(F.binary_cross_entropy_backward, grad, self, target, weight, reduction)
@@ -322,7 +324,7 @@ def _basic_index(self, index):
     return self.alias() if x is self else x
 
 
-def _index_gradient(grad, self_meta, indices):
+def _index_gradient(grad: Any, self_meta: Any, indices: Any) -> Any:
     return F.index_put(grad.new_zeros(self_meta.shape), indices, grad, True), None
 
 
@@ -331,7 +333,9 @@ def _index(self, indices):
     return tell(F.index, self, indices, backward=_index_gradient)
 
 
-def _index_put_gradient(grad, self_meta, indices, values_meta, accumulate, needs):
+def _index_put_gradient(
+    grad: Any, self_meta: Any, indices: Any, values_meta: Any, accumulate: Any, needs: Any
+) -> Any:
     first = second = None
     if needs[0]:
         first = (

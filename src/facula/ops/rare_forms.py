@@ -182,7 +182,7 @@ REDUCTIONS = ("none", "mean", "sum")
 @composite(
     "cross_entropy_loss(Tensor input, Tensor target, Tensor? weight=None, int reduction=1, int ignore_index=-100, "
     "float label_smoothing=0.0) -> Tensor",
-    names=("ops.aten.cross_entropy_loss",),
+    names=(),
     out=False,
     file_arguments={"input": "self"},
 )
