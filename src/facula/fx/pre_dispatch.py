@@ -237,8 +237,8 @@ def _conversion(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, dic
 def stays_whole(definition: Any) -> bool:
     """Whether a composite is one call in the graphs of programs: it has its own name, and PyTorch's is no Python."""
     name = definition.name
-    if definition.inlined:
-        return False
+    if definition.inlined is not None:
+        return not definition.inlined
     return "::" in name or any(
         name in (place.rpartition(".")[2], place.replace(".", "_")) for place in definition.names
     )

@@ -75,8 +75,9 @@ class Definition:
     file_keeps: tuple[str, ...] = ()
     #: whether overrides hear of a list in the place of the operands in a row as of the operands themselves
     spreads: bool = False
-    #: of a composite: whether PyTorch's is a Python function, so that graphs of programs show the operators in it
-    inlined: bool = False
+    #: of a composite: whether graphs of programs show the operators in it, as PyTorch's is a Python function
+    #: (None: those whose public name is another one)
+    inlined: bool | None = None
     #: of such a composite: what graphs of programs show in its place, as a function of its arguments
     graph_form: Callable[..., Any] | None = None
     #: the same by PyTorch's operators, which dispatch modes and subclasses hear of in its place (`ops.heard`)

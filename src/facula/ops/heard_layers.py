@@ -23,18 +23,9 @@ from facula.ops.resample import CUBIC, MODES
 
 
 def _convolution_gradient(
-    grad: Any,
-    input: Any,
-    weight: Any,
-    bias_meta: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    transposed: Any,
-    output_padding: Any,
-    groups: Any,
-    needs: Any,
-) -> Any:
+    grad: Any, input: Any, weight: Any, bias_meta: Any, stride: Any, padding: Any,
+    dilation: Any, transposed: Any, output_padding: Any, groups: Any, needs: Any,
+) -> Any:  # fmt: skip
     sizes = None if bias_meta is None else list(bias_meta.shape)
     return tell(
         F.convolution_backward, grad, input, weight, sizes, stride, padding, dilation, transposed,
@@ -43,18 +34,9 @@ def _convolution_gradient(
 
 
 def _convolution_gradient_twice(
-    grads: Any,
-    grad_output: Any,
-    input: Any,
-    weight: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    transposed: Any,
-    output_padding: Any,
-    groups: Any,
-    needs: Any,
-) -> Any:
+    grads: Any, grad_output: Any, input: Any, weight: Any, stride: Any, padding: Any,
+    dilation: Any, transposed: Any, output_padding: Any, groups: Any, needs: Any,
+) -> Any:  # fmt: skip
     found = F._convolution_double_backward(
         *grads, grad_output, weight, input, stride, padding, dilation, transposed, output_padding, groups,
         list(needs),
@@ -68,16 +50,9 @@ def _products(places: Any, weight: Any, batch: int) -> int:
 
 
 def _convolution_flops(
-    input: Any,
-    weight: Any,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    transposed: Any,
-    output_padding: Any,
-    groups: Any,
-) -> Any:
+    input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
+    transposed: Any, output_padding: Any, groups: Any,
+) -> Any:  # fmt: skip
     if transposed:
         return _products(input.shape[2:], weight, input.shape[0])
     spans = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
@@ -86,18 +61,9 @@ def _convolution_flops(
 
 
 def _convolution_backward_flops(
-    grad_output: Any,
-    input: Any,
-    weight: Any,
-    bias_sizes: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    transposed: Any,
-    output_padding: Any,
-    groups: Any,
-    output_mask: Any,
-) -> Any:
+    grad_output: Any, input: Any, weight: Any, bias_sizes: Any, stride: Any, padding: Any,
+    dilation: Any, transposed: Any, output_padding: Any, groups: Any, output_mask: Any,
+) -> Any:  # fmt: skip
     """As PyTorch counts: the weight's gradient without regard to groups."""
     places = (input if transposed else grad_output).shape[2:]
     total = _products(places, weight, grad_output.shape[0]) if output_mask[0] else 0
@@ -187,18 +153,9 @@ def _differentiated() -> bool:
 
 
 def _batch_norm_gradient(
-    grads: Any,
-    input: Any,
-    weight: Any,
-    bias_meta: Any,
-    running_mean: Any,
-    running_var: Any,
-    training: Any,
-    eps: Any,
-    result_1: Any,
-    result_2: Any,
-    needs: Any,
-) -> Any:
+    grads: Any, input: Any, weight: Any, bias_meta: Any, running_mean: Any, running_var: Any,
+    training: Any, eps: Any, result_1: Any, result_2: Any, needs: Any,
+) -> Any:  # fmt: skip
     if grads[0] is None:
         return None, None, None, None, None
     if training and _differentiated():
@@ -238,16 +195,9 @@ _OWN_LAYER_NORM = F.native_layer_norm.definition.backward
 
 
 def _layer_norm_gradient(
-    grads: Any,
-    input: Any,
-    normalized_shape: Any,
-    weight: Any,
-    bias: Any,
-    eps: Any,
-    result_1: Any,
-    result_2: Any,
-    needs: Any,
-) -> Any:
+    grads: Any, input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: Any,
+    result_1: Any, result_2: Any, needs: Any,
+) -> Any:  # fmt: skip
     if grads[0] is None:
         return None, None, None
     if _differentiated():
@@ -265,19 +215,9 @@ hear_gradient("native_layer_norm")(_layer_norm_gradient)
 
 
 def _group_norm_gradient(
-    grads: Any,
-    input: Any,
-    weight: Any,
-    bias_meta: Any,
-    N: Any,
-    C: Any,
-    HxW: Any,
-    group: Any,
-    eps: Any,
-    result_1: Any,
-    result_2: Any,
-    needs: Any,
-) -> Any:
+    grads: Any, input: Any, weight: Any, bias_meta: Any, N: Any, C: Any, HxW: Any, group: Any,
+    eps: Any, result_1: Any, result_2: Any, needs: Any,
+) -> Any:  # fmt: skip
     if grads[0] is None:
         return None, None, None
     if _differentiated():
@@ -354,17 +294,9 @@ def flash_attention_for_cpu_backward(
 
 
 def _attention_gradient(
-    grads: Any,
-    query: Any,
-    key: Any,
-    value: Any,
-    dropout_p: Any,
-    is_causal: Any,
-    attn_mask: Any,
-    scale: Any,
-    result_0: Any,
-    result_1: Any,
-) -> Any:
+    grads: Any, query: Any, key: Any, value: Any, dropout_p: Any, is_causal: Any,
+    attn_mask: Any, scale: Any, result_0: Any, result_1: Any,
+) -> Any:  # fmt: skip
     found = tell(
         F._scaled_dot_product_flash_attention_for_cpu_backward, grads[0], query, key, value, result_0,
         result_1, dropout_p, is_causal, attn_mask=attn_mask, scale=scale,
@@ -396,15 +328,9 @@ def _attention(query, key, value, mask, is_causal, scale, dropout_p, state):
 
 
 def _max_pool_gradient(
-    grads: Any,
-    input: Any,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: Any,
-    result_1: Any,
-) -> Any:
+    grads: Any, input: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
+    ceil_mode: Any, result_1: Any,
+) -> Any:  # fmt: skip
     return tell(
         F.max_pool2d_with_indices_backward, grads[0], input, kernel_size, stride, padding, dilation,
         ceil_mode, result_1,
@@ -424,15 +350,9 @@ def max_pool3d_with_indices_backward(
 
 
 def _max_pool_3d_gradient(
-    grads: Any,
-    input: Any,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: Any,
-    result_1: Any,
-) -> Any:
+    grads: Any, input: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
+    ceil_mode: Any, result_1: Any,
+) -> Any:  # fmt: skip
     return tell(
         F.max_pool3d_with_indices_backward, grads[0], input, kernel_size, stride, padding, dilation,
         ceil_mode, result_1,

@@ -184,6 +184,7 @@ REDUCTIONS = ("none", "mean", "sum")
     "float label_smoothing=0.0) -> Tensor",
     names=(),
     out=False,
+    inlined=False,
     file_arguments={"input": "self"},
 )
 def cross_entropy_loss(input, target, weight, reduction, ignore_index, label_smoothing):

@@ -173,31 +173,17 @@ def _letters(name: str) -> int:
 
 
 def convolution(
-    b: Builder,
-    input: Any,
-    weight: Any,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: Any,
-    output_size: Any,
-) -> Any:
+    b: Builder, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
+    groups: Any, output_size: Any,
+) -> Any:  # fmt: skip
     rest = (list(stride), list(padding), list(dilation), False, [0] * len(stride), groups)
     return b(F.convolution, input, weight, bias, *rest)
 
 
 def transposed_convolution(
-    b: Builder,
-    grad: Any,
-    weight: Any,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: Any,
-    input_size: Any,
-) -> Any:
+    b: Builder, grad: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
+    groups: Any, input_size: Any,
+) -> Any:  # fmt: skip
     sizes = _values(list(input_size))
     kernel, given = weight.meta["val"].shape[2:], grad.meta["val"].shape[-len(stride) :]
     more = [
@@ -209,44 +195,26 @@ def transposed_convolution(
 
 
 def max_pool(
-    b: Builder,
-    self: Any,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: Any,
-    index_bytes: Any,
-) -> Any:
+    b: Builder, self: Any, kernel: Any, stride: Any, padding: Any, dilation: Any,
+    ceil_mode: Any, index_bytes: Any,
+) -> Any:  # fmt: skip
     op = TABLE[f"max_pool{len(kernel)}d_with_indices"]
     return b(op, self, list(kernel), list(stride), list(padding), list(dilation), ceil_mode)
 
 
 def max_pool_with_indices(
-    b: Builder,
-    input: Any,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    ceil_mode: Any,
-    return_indices: Any,
-) -> Any:
+    b: Builder, input: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
+    ceil_mode: Any, return_indices: Any,
+) -> Any:  # fmt: skip
     if not return_indices:
         return NotImplemented
     return max_pool(b, input, kernel_size, stride or (), padding, dilation, ceil_mode, 8)
 
 
 def avg_pool(
-    b: Builder,
-    self: Any,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    ceil_mode: Any,
-    count_include_pad: Any,
-    divisor: Any,
-) -> Any:
+    b: Builder, self: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: Any,
+    count_include_pad: Any, divisor: Any,
+) -> Any:  # fmt: skip
     rest = [divisor] if divisor else []
     op = TABLE[f"avg_pool{len(kernel)}d"]
     return b(op, self, list(kernel), list(stride), list(padding), ceil_mode, count_include_pad, *rest)  # fmt: skip
@@ -292,14 +260,9 @@ def unpooled(b: Builder, source: Any, indices: Any, sizes: Any) -> Any:
 
 
 def unpooled_to_size(
-    b: Builder,
-    input: Any,
-    indices: Any,
-    kernel_size: Any,
-    stride: Any,
-    padding: Any,
+    b: Builder, input: Any, indices: Any, kernel_size: Any, stride: Any, padding: Any,
     output_size: Any,
-) -> Any:
+) -> Any:  # fmt: skip
     return unpooled(b, input, indices, b.node.meta["val"].shape[-len(kernel_size) :])
 
 
@@ -340,15 +303,9 @@ def batch_norm_eval(
 
 
 def batch_norm_train(
-    b: Builder,
-    input: Any,
-    weight: Any,
-    bias: Any,
-    running_mean: Any,
-    running_var: Any,
-    momentum: Any,
-    eps: Any,
-) -> Any:
+    b: Builder, input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any,
+    momentum: Any, eps: Any,
+) -> Any:  # fmt: skip
     if running_mean is None:
         refuse("running statistics of a batch norm that trains", None)
     op = TABLE["pt2::batch_norm_functional"]
@@ -360,16 +317,9 @@ def group_norm(b: Builder, input: Any, groups: Any, weight: Any, bias: Any, eps:
 
 
 def instance_norm(
-    b: Builder,
-    input: Any,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any,
-    bias: Any,
-    use_input_stats: Any,
-    momentum: Any,
-    eps: Any,
-) -> Any:
+    b: Builder, input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any,
+    use_input_stats: Any, momentum: Any, eps: Any,
+) -> Any:  # fmt: skip
     statistics = (running_mean, running_var, use_input_stats, momentum, eps, False)
     return b(F.instance_norm_native, input, weight, bias, *statistics)
 
@@ -428,14 +378,9 @@ def bce_elements(b: Builder, input: Any, target: Any) -> Any:
 
 
 def divergence(
-    b: Builder,
-    input: Any,
-    target: Any,
-    size_average: Any,
-    reduce: Any,
-    reduction: Any,
+    b: Builder, input: Any, target: Any, size_average: Any, reduce: Any, reduction: Any,
     log_target: Any,
-) -> Any:
+) -> Any:  # fmt: skip
     if reduction != "batchmean":
         return NotImplemented
     total = b(F.kl_div, input, target, reduction="sum", log_target=log_target)
@@ -444,19 +389,10 @@ def divergence(
 
 
 def embedding_bag(
-    b: Builder,
-    input: Any,
-    weight: Any,
-    offsets: Any,
-    max_norm: Any,
-    norm_type: Any,
-    scale_grad_by_freq: Any,
-    mode: Any,
-    sparse: Any,
-    per_sample_weights: Any,
-    include_last_offset: Any,
-    padding_idx: Any,
-) -> Any:
+    b: Builder, input: Any, weight: Any, offsets: Any, max_norm: Any, norm_type: Any,
+    scale_grad_by_freq: Any, mode: Any, sparse: Any, per_sample_weights: Any,
+    include_last_offset: Any, padding_idx: Any,
+) -> Any:  # fmt: skip
     if max_norm is not None:
         refuse("a bag of rows as they are", f"max_norm={max_norm}")
     if offsets is None:
@@ -478,16 +414,9 @@ def _bags(b: Builder, value: Any, weight: Node, indices: Node, offsets: Node, *r
 
 
 def embedding_bag_rows(
-    b: Builder,
-    weight: Any,
-    indices: Any,
-    offsets: Any,
-    per_sample_weights: Any,
-    mode: Any,
-    padding_idx: Any,
-    scale_grad_by_freq: Any,
-    sparse: Any,
-) -> Any:
+    b: Builder, weight: Any, indices: Any, offsets: Any, per_sample_weights: Any, mode: Any,
+    padding_idx: Any, scale_grad_by_freq: Any, sparse: Any,
+) -> Any:  # fmt: skip
     # the last offset is the end of the last bag
     rest = (scale_grad_by_freq, mode, sparse, per_sample_weights, True)
     padding = padding_idx if padding_idx >= 0 else None
@@ -514,16 +443,9 @@ def lstm_layer(
 
 
 def attention(
-    b: Builder,
-    query: Any,
-    key: Any,
-    value: Any,
-    mask: Any,
-    is_causal: Any,
-    scale: Any,
-    dropout_p: Any,
-    state: Any,
-) -> Any:
+    b: Builder, query: Any, key: Any, value: Any, mask: Any, is_causal: Any, scale: Any,
+    dropout_p: Any, state: Any,
+) -> Any:  # fmt: skip
     op = F.scaled_dot_product_attention
     return b(op, query, key, value, mask, dropout_p, is_causal, scale=scale), None
 
