@@ -590,13 +590,8 @@ def range_closed(start, end, step, dtype, layout, device, pin_memory, requires_g
 def _end_tensors(op: str, start: Any, end: Any, steps: int) -> Any:
     """The ends that are tensors, after checks."""
     if steps < 0:
-        fail(
-            RuntimeError,
-            op,
-            "number of steps must be non-negative",
-            steps,
-            hint="steps counts the numbers, both ends included",
-        )
+        fail(RuntimeError, op, "number of steps must be non-negative", steps,
+             hint="steps counts the numbers, both ends included")  # fmt: skip
     ends = [x for x in (start, end) if isinstance(x, core.Tensor)]
     for x in ends:
         if x.dim():
@@ -628,13 +623,8 @@ def _linspace(op: str, start: Any, end: Any, steps: int, dtype: core.dtype, devi
         ]
         return F.complex(*parts)
     if isinstance(start, complex) or isinstance(end, complex):
-        fail(
-            RuntimeError,
-            op,
-            "a complex dtype was required for complex ends",
-            dtype,
-            hint="dtype=facula.complex64 holds complex numbers",
-        )
+        fail(RuntimeError, op, "a complex dtype was required for complex ends", dtype,
+             hint="dtype=facula.complex64 holds complex numbers")  # fmt: skip
     if not dtype.is_floating_point and not whole_ends:
         start, end = _integer(op, start), _integer(op, end)
     for name, end_point in (("start", start), ("end", end)):
