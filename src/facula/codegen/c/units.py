@@ -97,8 +97,9 @@ UNITS: tuple[str, ...] = (
 )
 
 #: what units are compiled with beside the flags of the variant: as fast as -O3 for nearly all
-#: kernels, in two thirds of the compiler's time (`RAISED` has the exceptions)
-UNIT_FLAGS = ("-fvisibility=hidden", "-g0")
+#: kernels, in two thirds of the compiler's time (`RAISED` has the exceptions); no exception passes through
+#: them, and tables to unwind them would be a fortieth of the library
+UNIT_FLAGS = ("-fvisibility=hidden", "-g0", "-fno-asynchronous-unwind-tables")
 LEVEL = ("-O2", "-fvect-cost-model=dynamic")
 #: a row of a unit's table, one a line
 ENTRY = re.compile(
