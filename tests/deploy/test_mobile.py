@@ -126,3 +126,19 @@ def test_another_architecture_takes_a_cross_compiler(exported, monkeypatch, tmp_
         mobile.runtime_command(path, [], "", machine=machine)
     with pytest.raises(RuntimeError, match="must be one of .*aarch64.*: got m68k"):
         mobile.runtime_command(path, [], "", machine="m68k")
+
+
+class Numbers(nn.Module):
+    """Numbers as operands, which are looked at whether they fit."""
+
+    def forward(self, x):
+        return facula.where(x > 0, x, -2.0), x.tril() ** 3, facula.masked_fill(x, x < -1, 0.5)
+
+
+def test_programs_with_numbers_as_operands_have_files(tmp_path):
+    x = np.random.default_rng(1).standard_normal((5, 5)).astype("float32")
+    mobile.export(Numbers(), (facula.from_numpy(x),), tmp_path / "numbers.ptl")
+    found = mobile.load(tmp_path / "numbers.ptl")(facula.from_numpy(x))
+    wanted = np.where(x > 0, x, -2), np.tril(x) ** 3, np.where(x < -1, np.float32(0.5), x)
+    for got, right in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(got.numpy(), right, 1e-6)

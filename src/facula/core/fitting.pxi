@@ -75,6 +75,11 @@ cdef int check_fit(str op, str argument, object x, int dt, int kinds) except -1:
                        % (op, d.name, argument, _C_WORDS.get(d.code, "c10::" + d.type_word), x if not isinstance(x, int) or x.bit_length() < 200 else "one of %d bits" % x.bit_length()))
 
 
+cdef inline object number_held(Tensor t):
+    """The number that was wrapped; it is the same in every run of a call that is noted, so that reading it hinders nothing."""
+    return load_element(t.data_, t.dt) if t.dict_ == NULL else t.symbolic_number
+
+
 cdef int check_numbers(Variant v, list operands, list values, int common) except -1:
     """Raise where a number, as an operand or a parameter, is none of the common dtype."""
     cdef Op op = v.op
@@ -82,7 +87,7 @@ cdef int check_numbers(Variant v, list operands, list values, int common) except
     if op.fits_some:
         for i in range(op.ntensors):
             if op.fit[i] and operands[i] is not None and (<Tensor>operands[i]).keys & K_WRAPPED:
-                check_fit(op.name, <object>op.arguments[op.tensor_at[i]].name, wrapped_value(<Tensor>operands[i]), common, op.fit[i])
+                check_fit(op.name, <object>op.arguments[op.tensor_at[i]].name, number_held(<Tensor>operands[i]), common, op.fit[i])
     for i in range(len(values)):
         if isinstance(values[i], int) and not -0x8000000000000000 <= values[i] <= 0xffffffffffffffff: continue   # `raise_number`
         name = v.runtime[i]
