@@ -11,9 +11,8 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops.loss import REDUCTIONS
 from facula.ops.registry import F, composite
-
-REDUCTIONS = ("none", "mean", "sum")
 
 
 def _define(schema: str, function: str, *, broadcasts: bool = False) -> None:

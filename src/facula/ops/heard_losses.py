@@ -12,10 +12,9 @@ from typing import Any
 from facula import core
 from facula.ops.heard import hear, once, tell
 from facula.ops.heard_gradients import define
-from facula.ops.loss import reduction_of
+from facula.ops.loss import REDUCTIONS, reduction_of
 from facula.ops.registry import F
 
-_WORDS = ("none", "mean", "sum")
 _LOSS = "Tensor self, Tensor target"
 
 
@@ -41,7 +40,7 @@ def _define_nll(name: str) -> None:
         nondifferentiable=(1,),
     )
     def forward(self, target, weight, reduction, ignore_index):
-        loss = F.nll_loss(self, target, weight, None, ignore_index, None, _WORDS[reduction])
+        loss = F.nll_loss(self, target, weight, None, ignore_index, None, REDUCTIONS[reduction])
         if reduction == 0:
             return loss, self.new_zeros(())
         return loss, _weights(self, target, weight, ignore_index).sum()
@@ -92,7 +91,7 @@ def _nll_loss(input, target, weight, size_average, ignore_index, reduce, reducti
         )
         return found.squeeze(1) if reduction == "none" else found
     name = "nll_loss2d" if input.dim() == 4 else "nll_loss"
-    form, number = getattr(F, f"{name}_forward"), _WORDS.index(reduction)
+    form, number = getattr(F, f"{name}_forward"), REDUCTIONS.index(reduction)
     return tell(form, input, target, weight, number, ignore_index, backward=_NLL[name])[0]
 
 
@@ -138,7 +137,7 @@ def _define_loss(name: str, extra: str, slope: Any) -> None:
     def form(self, target, reduction, *rest):
         words = {"beta": "beta", "delta": "delta"}
         named = {words[extra.split()[1]]: rest[0]} if extra else {}
-        return getattr(F, name)(self, target, reduction=_WORDS[reduction], **named)
+        return getattr(F, name)(self, target, reduction=REDUCTIONS[reduction], **named)
 
     @define(
         f"{name}_backward(Tensor grad_output, {_LOSS}, int reduction{more}) -> Tensor",
@@ -177,7 +176,7 @@ def _told_loss(name: str, input: Any, target: Any, reduction: str, *rest: Any) -
         first = tell(gradient, grad, self, target, reduction, *rest) if needs[0] else None
         return first, tell(gradient, grad, target, self, reduction, *rest) if needs[1] else None
 
-    return tell(form, input, target, _WORDS.index(reduction), *rest, backward=once(formula))
+    return tell(form, input, target, REDUCTIONS.index(reduction), *rest, backward=once(formula))
 
 
 @hear("mse_loss")
@@ -206,7 +205,7 @@ def _smooth_l1_loss(input, target, size_average, reduce, reduction, beta):
 
 @hear("huber_loss")
 def _huber_loss(input, target, reduction, delta, weight):
-    plain = weight is None and delta > 0 and reduction in _WORDS
+    plain = weight is None and delta > 0 and reduction in REDUCTIONS
     found = _told_loss("huber_loss", input, target, reduction, delta) if plain else None
     if found is not None:
         return found
@@ -223,7 +222,7 @@ _PAIR = "Tensor self, Tensor target, Tensor? weight=None"
 )
 def _bce_logits_of_number(self, target, weight, pos_weight, reduction):
     return F.binary_cross_entropy_with_logits(
-        self, target, weight, reduction=_WORDS[reduction], pos_weight=pos_weight
+        self, target, weight, reduction=REDUCTIONS[reduction], pos_weight=pos_weight
     )
 
 
@@ -239,7 +238,7 @@ def _bce_with_logits(input, target, weight, size_average, reduce, reduction, pos
     body = F.binary_cross_entropy_with_logits.definition.body
     if weight is not None or pos_weight is not None or not _alike(input, target):
         return body(input, target, weight, None, None, reduction, pos_weight)
-    number = _WORDS.index(reduction)
+    number = REDUCTIONS.index(reduction)
     return tell(
         _bce_logits_of_number, input, target, None, None, number, backward=_bce_logits_gradient
     )
@@ -251,7 +250,7 @@ def _bce_with_logits(input, target, weight, size_average, reduce, reduction, pos
     stands_for="binary_cross_entropy",
 )
 def _bce_of_number(self, target, weight, reduction):
-    return F.binary_cross_entropy(self, target, weight, reduction=_WORDS[reduction])
+    return F.binary_cross_entropy(self, target, weight, reduction=REDUCTIONS[reduction])
 
 
 @define(
@@ -284,7 +283,7 @@ def _binary_cross_entropy(input, target, weight, size_average, reduce, reduction
         body = F.binary_cross_entropy.definition.body
         return body(input, target, weight, None, None, reduction)
     return tell(
-        _bce_of_number, input, target, weight, _WORDS.index(reduction), backward=_bce_gradient
+        _bce_of_number, input, target, weight, REDUCTIONS.index(reduction), backward=_bce_gradient
     )
 
 

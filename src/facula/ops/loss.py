@@ -25,6 +25,10 @@ SELF = {"input": "self"}
 LEGACY = "bool? size_average=None, bool? reduce=None, str reduction='mean'"
 
 
+#: what a loss does with its elements, in the order of the numbers that stand for it
+REDUCTIONS = ("none", "mean", "sum")
+
+
 def reduction_of(op: str, size_average: Any, reduce: Any, reduction: str) -> str:
     """The reduction that the arguments ask for; the two older flags warn."""
     if size_average is not None or reduce is not None:
@@ -36,7 +40,7 @@ def reduction_of(op: str, size_average: Any, reduce: Any, reduction: str) -> str
             f"reduction='{reduction}' instead.",
             stacklevel=4,
         )
-    if reduction not in ("none", "mean", "sum"):
+    if reduction not in REDUCTIONS:
         fail(
             ValueError,
             op,
@@ -305,7 +309,7 @@ def _cross_entropy_node(
 
 def _shown_cross_entropy(input: Any, target: Any, weight: Any, *rest: Any) -> Any:
     average, ignored, reduce, word, smoothing = rest
-    number = ("none", "mean", "sum").index(reduction_of("cross_entropy", average, reduce, word))
+    number = REDUCTIONS.index(reduction_of("cross_entropy", average, reduce, word))
     return namespace("aten").cross_entropy_loss(input, target, weight, number, ignored, smoothing)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.loss import reduction_of
+from facula.ops.loss import REDUCTIONS, reduction_of
 from facula.ops.registry import F, composite
 
 # ------------------------------------------------------------------ views and sums
@@ -175,8 +175,6 @@ def _grid_sampler_2d_cpu_fallback(input, grid, interpolation_mode, padding_mode,
 
 
 # ------------------------------------------------------------------ losses
-
-REDUCTIONS = ("none", "mean", "sum")
 
 
 @composite(

@@ -19,8 +19,8 @@ from facula.export.pt2 import records as R
 from facula.export.pt2.plain import SerializeError, refuse
 from facula.fx import symbols
 from facula.fx.higher_order.operator import HigherOrderOperator
+from facula.ops.loss import REDUCTIONS
 from facula.ops.overloads import OpOverload, named_overload
-from facula.ops.rare_forms import REDUCTIONS
 from facula.ops.registry import TABLE
 
 __all__ = [
