@@ -7,9 +7,11 @@ Keeps true: kernels are built by the package that was just built, in a process o
 else about the package stands in `pyproject.toml`.
 
 Environment: `FACULA_BUILD_ISA` (a comma-separated list of variants, `native` or `all`; default:
-`native` in place, `all` for a wheel), `FACULA_BUILD_JOBS` (compiler processes, default 2).
+`native` in place, `all` for a wheel), `FACULA_BUILD_JOBS` (compiler processes, default 2),
+`FACULA_BUILD_SYMBOLS=1` (names for debuggers stay in the core).
 """
 
+import hashlib
 import os
 import platform
 import subprocess
@@ -33,6 +35,8 @@ OPTIONS += ["-Wno-unused-function", "-Wno-maybe-uninitialized"]  # Cython's own 
 STRICT = os.environ.get("FACULA_BUILD_LENIENT") != "1"
 OPTIONS += ["-Werror"] if STRICT else []
 Options.warning_errors = STRICT
+# nothing reads the names of the core's own functions but debuggers: `FACULA_BUILD_SYMBOLS=1` keeps them
+SYMBOLS = [] if os.environ.get("FACULA_BUILD_SYMBOLS") == "1" else ["-s"]
 
 # the package runs from the folder that becomes the wheel: its byte code is no part of that
 PYTHON = [sys.executable, "-B"]
@@ -47,7 +51,7 @@ def core_extension() -> Extension:
         [str(CORE / "_core.pyx")],
         include_dirs=[str(CORE / "include"), str(CORE)],
         extra_compile_args=[*OPTIONS, *BASELINE],
-        extra_link_args=["-pthread"],
+        extra_link_args=["-pthread", *SYMBOLS],
         depends=sorted(depends),
     )
 
@@ -87,6 +91,34 @@ class BuildCoreAndKernels(build_ext):
         self.build_kernels(tree)
         self.write_stubs(tree)
         self.write_examples(tree)
+
+    def build_extension(self, ext: Extension) -> None:
+        # a wheel after a checkout, or the other way round, finds the object that the first one compiled
+        ext.extra_objects = [self.object_of(ext, Path(source)) for source in ext.sources]
+        ext.sources = []
+        super().build_extension(ext)
+
+    def object_of(self, extension: Extension, source: Path) -> str:
+        """The object file of C text, compiled where text, headers, compiler or flags are new."""
+        read = [source, *sorted(CORE.glob("**/*.h"))]
+        told = [sys.version, *self.compiler.compiler_so, *extension.extra_compile_args]
+        digest = hashlib.sha256("\0".join(told).encode())
+        for path in read:
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+        kept = ROOT / "build" / "core" / f"{source.stem}-{digest.hexdigest()[:16]}.o"
+        if not kept.exists():
+            (made,) = self.compiler.compile(
+                [str(source)],
+                output_dir=self.build_temp,
+                include_dirs=extension.include_dirs,
+                extra_postargs=extension.extra_compile_args,
+                depends=extension.depends,
+            )
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(made, kept)
+            for old in sorted(kept.parent.glob("*.o"), key=os.path.getmtime)[:-4]:
+                old.unlink()
+        return str(kept)
 
     def write_examples(self, tree: Path) -> None:
         """Writes what the examples in operators' docstrings print, by the package in `tree`."""
