@@ -32,6 +32,8 @@ DTYPES = {
     "float8_e4m3fn": "u1", "float8_e5m2": "u1",
 }  # fmt: skip
 COUNT = 1000
+#: bytes of a copy within the device, and how many keep a stream busy for half a second or longer
+LARGE, COPIES = 1 << 30, 700
 
 
 def parts() -> tuple[Any, Any, Any]:
@@ -117,6 +119,7 @@ class Rank:
             by_numpy = name.startswith(("int", "uint", "float16", "float32", "float64"))
             for op in ("SUM", "PRODUCT", "MAX", "MIN") if by_numpy else ():
                 self._attempt(f"all_reduce {op} {name}", partial(self.reduced, name, kind, op))
+                self._attempt(f"reduce {op} {name}", partial(self.reduced_to, name, kind, op))
             for what in ("broadcast", "all_gather", "swap"):
                 self._attempt(f"{what} {name}", partial(getattr(self, what), name, kind))
             if by_numpy:
@@ -141,6 +144,15 @@ class Rank:
         got = self.back(memory, kind)
         memory.free()
         return self.same(got, self.combined(kind, op))
+
+    def reduced_to(self, name: str, kind: str, op: str) -> str:
+        """The last rank gets the combination."""
+        root = self.size - 1
+        memory, piece = self.place(name, self.elements(kind, self.number))
+        self.run("reduce", lambda c: c.reduce(piece, op, root), piece)
+        got = self.back(memory, kind)
+        memory.free()
+        return self.same(got, self.combined(kind, op)) if self.number == root else "sent"
 
     def broadcast(self, name: str, kind: str) -> str:
         """All ranks get the last one's elements."""
@@ -256,9 +268,75 @@ def failures(modules: Any, table: Table, library: Any, driver: Any) -> None:
             return str(error).partition("\n")[0]
         raise AssertionError("a communicator that was ended ran something")
 
+    late = partial(_late, modules, library, driver)
+
+    def left() -> None:
+        raise ConnectionError("rank 1 is away")
+
+    table.attempt("a collective that is late: time-out, abort", partial(late, TimeoutError))
+    table.attempt("a rank that left meanwhile: abort", partial(late, ConnectionError, left))
+    table.attempt("two ranks on one device: NCCL's error", lambda: _twice(modules, library, driver))
     table.attempt("a rank that does not come: time-out, abort", alone)
     table.attempt("a root that there is not: NCCL's error, abort", wrong)
     table.attempt("a communicator that was aborted", ended)
+
+
+def _late(modules: Any, library: Any, driver: Any, kind: type[Exception],
+          look: Callable[[], None] = lambda: None) -> str:  # fmt: skip
+    """A collective behind a stream that is busy for longer than it may take, and one after it."""
+    driver_module, module = modules[1:]
+    driver.use(0)
+    stream = driver.stream()
+    source, target = (driver_module.DeviceMemory(driver, 0, LARGE, "|u1") for _ in range(2))
+    piece = module.Piece(target.pointer, 4, "float32", 4, stream.value)
+
+    def reduced(seconds: float) -> Any:
+        unique = library.unique()
+        made = module.Communicator(library, driver, 0, 1, 0, unique, time.monotonic() + SECONDS)
+        nonlocal began
+        began = time.monotonic()
+        made.run("all_reduce", lambda c: c.all_reduce(piece, "MAX"), [piece], began + seconds, look)
+        return made
+
+    began = 0.0
+    for _ in range(COPIES):
+        driver.call("cuMemcpyDtoDAsync_v2", target.pointer, source.pointer, LARGE, stream)
+    try:
+        reduced(0.1)
+    except kind:
+        note = f"{kind.__name__} after {time.monotonic() - began:.2f} s"
+    else:
+        raise AssertionError(f"no {kind.__name__}")
+    while not driver.is_done(stream):
+        time.sleep(0.01)
+    look = lambda: None  # noqa: E731
+    reduced(SECONDS).close(time.monotonic() + SECONDS)
+    driver.call("cuStreamDestroy_v2", stream)
+    source.free()
+    target.free()
+    return note + ", and the next one ran"
+
+
+def _twice(modules: Any, library: Any, driver: Any) -> str:
+    """NCCL has one rank on each device: the error reaches both ranks while they wait for each other."""
+    module, unique = modules[2], library.unique()
+    said: dict[int, str] = {}
+
+    def one(number: int) -> None:
+        try:
+            module.Communicator(library, driver, 0, 2, number, unique, time.monotonic() + SECONDS)
+            said[number] = "no error"
+        except Exception as error:
+            said[number] = f"{type(error).__name__}: {error}"
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if not all(text.startswith("NCCLError") for text in said.values()):
+        raise AssertionError(said)
+    return said[0]
 
 
 def ranks(modules: Any, table: Table, library: Any, driver: Any, size: int) -> None:

@@ -81,7 +81,7 @@ def collectives(cupy: Any) -> list[tuple[str, Callable[[], str]]]:
     case("all_to_all_single", lambda x, y: dist.all_to_all_single(y, x))
     case("gather", lambda x, y: dist.gather(x, [y], 0))
     case("scatter", lambda x, y: dist.scatter(y, [x], 0))
-    for dtype in ("i1", "u1", "i4", "i8", "f2", "f8", "c8", "c16"):
+    for dtype in ("?", "i1", "u1", "i4", "i8", "f2", "f8", "c8", "c16"):
         found.append((f"all_reduce of {np.dtype(dtype)}", partial(_reduced, cupy, dtype)))
     return found
 
@@ -160,10 +160,50 @@ def _in_group(cupy: Any) -> str:
 # ------------------------------------------------------------------ two ranks, and what must be refused
 
 
+def busy(cupy: Any, seconds: float) -> Any:
+    """An array whose stream is busy for so long, and longer."""
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        big = cupy.ones((8192, 8192), "f4")
+        (big @ big)[0, 0].item()
+        began = time.monotonic()
+        (big @ big)[0, 0].item()
+        for _ in range(int(seconds / (time.monotonic() - began)) + 1):
+            big @ big
+        return cupy.ones(4, "f4")
+
+
+def late() -> None:
+    """A world of one rank whose device takes longer than a collective may; then a world after it."""
+    import cupy
+
+    def begin() -> None:
+        dist.init_process_group(
+            "nccl", store=dist.HashStore(), rank=0, world_size=1, timeout=timedelta(seconds=2)
+        )
+
+    begin()
+    dist.all_reduce(cupy.ones(4, "f4"))
+    began, x = time.monotonic(), busy(cupy, 6)
+    try:
+        dist.all_reduce(x)
+        print("no error")
+    except (RuntimeError, TimeoutError) as error:
+        seconds = time.monotonic() - began
+        print(f"{type(error).__name__} after {seconds:.1f} s: {str(error).splitlines()[0]}")
+    dist.destroy_process_group()
+    begin()
+    dist.all_reduce(x)
+    print(f"the next world: {x.get()}")
+    os._exit(0)
+
+
 def second(what: str, rank: int) -> None:
     """One of two ranks that share a device, or of which one stays away."""
     import cupy
 
+    if what == "late":
+        late()
     os.environ["LOCAL_RANK"] = "0" if what != "too many" else str(rank)
     began = time.monotonic()
     try:
@@ -204,6 +244,14 @@ def _two_ranks(what: str, port: str, texts: tuple[str, ...]) -> str:
     return " | ".join(text.partition("\n")[0][:120] for text in said)
 
 
+def lateness() -> str:
+    """What a process says of its device that takes too long."""
+    line = [sys.executable, __file__, "late", "0"]
+    said = subprocess.run(line, stdout=subprocess.PIPE, text=True, timeout=DEADLINE).stdout
+    assert "all_reduce" in said and "the next world: [1. 1. 1. 1.]" in said, said
+    return said.replace("\n", " | ")
+
+
 def main() -> int:
     """Print the table; gives the exit status."""
     if len(sys.argv) == 3:
@@ -211,11 +259,12 @@ def main() -> int:
     table = Table()
     one_rank(table)
     for what, texts in {
-        "one device for two ranks": ("nccl",),
+        "one device for two ranks": ("a device of its own",),
         "away": ("rank 1",),
         "too many": ("rank 1",),
     }.items():
         table.attempt(what, partial(two_ranks, what, *texts))
+    table.attempt("a collective that is late", lateness)
     print(f"{table.failed} of the rows failed")
     return int(table.failed > 0)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,8 @@ HANDLES = itertools.count(0x1000, 0x10)
 class Comm:
     """A rank's end of a communicator."""
 
-    def __init__(self, clique: dict[int, Comm], size: int, rank: int) -> None:
-        self.clique, self.size, self.rank = clique, size, rank
+    def __init__(self, clique: dict[int, Comm], size: int, rank: int, device: int) -> None:
+        self.clique, self.size, self.rank, self.device = clique, size, rank, device
         self.batches: list[list[tuple[str, Any]]] = []
         self.done = self.error = 0
 
@@ -42,14 +43,17 @@ class Fake:
         errors: from which group on a communicator has which asynchronous error
         answers: what functions answer instead of doing anything
         alone: whether the other ranks of communicators are elsewhere
+        copying: seconds that a copy within a device takes
     """
 
     def __init__(
         self, devices: int = 1, hangs: int | None = None, errors: tuple[int, int] | None = None,
-        answers: dict[str, int] | None = None, alone: bool = False,
+        answers: dict[str, int] | None = None, alone: bool = False, copying: float = 0.0,
     ) -> None:  # fmt: skip
         self.devices, self.hangs, self.errors, self.alone = devices, hangs, errors, alone
-        self.answers = answers or {}
+        self.answers, self.copying = answers or {}, copying
+        #: until when streams and events are busy
+        self.busy: dict[int, float] = {}
         self.calls: list[str] = []
         self.lock = threading.RLock()
         self.memory: dict[int, Any] = {}
@@ -113,6 +117,8 @@ class Fake:
 
     def _cuMemcpyDtoDAsync_v2(self, to: int, source: int, size: int, stream: int) -> None:
         ctypes.memmove(to, source, size)
+        if self.copying:
+            self.busy[stream] = max(self.busy.get(stream, 0), time.monotonic()) + self.copying
 
     def _cuPointerGetAttribute(self, found: int, what: int, pointer: int) -> int:
         held = [p for p, held in self.memory.items() if p <= pointer < p + len(held)]
@@ -130,7 +136,15 @@ class Fake:
     def _cuEventCreate(self, found: Any, flags: int) -> None:
         found[0] = next(HANDLES)
 
+    def _cuEventRecord(self, event: int, stream: int) -> None:
+        self.busy[event] = self.busy.get(stream, 0)
+
+    def _cuStreamWaitEvent(self, stream: int, event: int, flags: int) -> None:
+        self.busy[stream] = max(self.busy.get(stream, 0), self.busy[event])
+
     def _cuStreamQuery(self, stream: int) -> int:
+        if self.busy.get(stream, 0) > time.monotonic():
+            return 600
         return 0 if all(comm.done > number for comm, number in self.streams[stream]) else 600
 
     # ---------------------------------------------------------------- communicators
@@ -148,13 +162,15 @@ class Fake:
         told = config.contents
         assert (told.magic, told.blocking, told.size) == (0xCAFEBEEF, 0, 24)
         clique = self.cliques.setdefault(bytes(unique.internal), {})
-        clique[rank] = Comm(clique, size, rank)
+        clique[rank] = Comm(clique, size, rank, self.current.device)
         found[0] = next(HANDLES)
         self.comms[found[0]] = clique[rank]
         return 7
 
     def _ncclCommGetAsyncError(self, comm: int, found: Any) -> None:
         one = self.comms[comm]
+        if len({other.device for other in one.clique.values()}) < len(one.clique):
+            one.error = 5  # two ranks on a device
         waits = len(one.clique) < one.size and not self.alone
         found[0] = one.error or (7 if waits else 0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import importlib
 import subprocess
 import sys
@@ -30,6 +31,7 @@ def checked(monkeypatch: pytest.MonkeyPatch, fake: fake_nccl.Fake, size: int) ->
     """What the tool for machines with a device finds on a fake."""
     monkeypatch.syspath_prepend(str(TOOLS))
     tool = importlib.import_module("check_nccl")
+    monkeypatch.setattr(tool, "LARGE", 64)
     modules, table = tool.parts(), tool.Table()
     given = modules[0].Library(fake), modules[1].Driver(fake)
     tool.ranks(modules, table, *given, size)
@@ -39,15 +41,16 @@ def checked(monkeypatch: pytest.MonkeyPatch, fake: fake_nccl.Fake, size: int) ->
 
 @pytest.mark.parametrize("size", [1, 3])
 def test_all_collectives_of_all_dtypes(monkeypatch: pytest.MonkeyPatch, size: int):
-    fake = fake_nccl.Fake(devices=size)
+    fake = fake_nccl.Fake(devices=size, copying=0.001)
     assert checked(monkeypatch, fake, size).failed == 0
-    assert not fake.memory and not fake.comms
-    assert fake.calls.count("ncclCommAbort") == 3
+    assert not fake.memory and not fake.comms and not fake.streams
+    assert fake.calls.count("ncclCommAbort") == 7
 
 
 def test_the_tool_sees_wrong_numbers(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(fake_nccl.COMBINE, 0, np.subtract)
-    assert checked(monkeypatch, fake_nccl.Fake(devices=2), 2).failed == 2 * (9 + 9 + 1)
+    table = checked(monkeypatch, fake_nccl.Fake(devices=2, copying=0.001), 2)
+    assert table.failed == 2 * (9 + 9 + 1) + 9  # the root of a `reduce` alone sees it
 
 
 def made(fake: fake_nccl.Fake, **options: Any) -> Communicator:
@@ -177,6 +180,44 @@ def test_functions_of_distributed_take_arrays_of_the_device(alone: fake_nccl.Fak
     z = memory(np.ones(3, "c8"))
     dist.all_reduce(z)
     assert np.array_equal(np.frombuffer(z.read(), "c8"), np.ones(3))
+
+
+def test_bools_are_combined_as_bytes_of_0_and_1(alone: fake_nccl.Fake):
+    data = np.array([True, False, True])
+    for op in (dist.ReduceOp.SUM, dist.ReduceOp.MIN, dist.ReduceOp.BAND, dist.ReduceOp.BOR):
+        x = memory(data)
+        dist.all_reduce(x, op)
+        assert np.array_equal(np.frombuffer(x.read(), "?"), data)
+    with pytest.raises(RuntimeError, match="AVG of bool"):
+        dist.all_reduce(memory(data), dist.ReduceOp.AVG)
+
+
+def test_two_ranks_on_a_device_are_told_that_each_needs_its_own(monkeypatch: pytest.MonkeyPatch):
+    fake = fake_nccl.Fake(answers={"ncclCommInitRankConfig": 5})
+    monkeypatch.setattr(engine, "load", lambda: (library.Library(fake), driver.Driver(fake)))
+    dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        with pytest.raises(dist.DistBackendError, match="a device of its own, this one has 0"):
+            dist.all_reduce(memory(np.ones(3, "f4")))
+    finally:
+        dist.destroy_process_group()
+
+
+def test_a_device_that_is_late_ends_its_world_and_serves_the_next(monkeypatch: pytest.MonkeyPatch):
+    fake = fake_nccl.Fake(hangs=1)
+    monkeypatch.setattr(engine, "load", lambda: (library.Library(fake), driver.Driver(fake)))
+    for late in (True, False):
+        given = {"timeout": datetime.timedelta(seconds=0.3), "rank": 0, "world_size": 1}
+        dist.init_process_group("nccl", store=dist.HashStore(), **given)
+        try:
+            x = memory(np.ones(3, "f4"))
+            dist.all_reduce(x)
+            if late:
+                with pytest.raises(dist.DistBackendError, match=r"\[all_reduce\].* 0.3 s"):
+                    dist.all_reduce(x)
+                assert fake.calls.count("ncclCommAbort") == 1
+        finally:
+            dist.destroy_process_group()
 
 
 def test_arrays_whose_elements_lie_apart_are_refused(alone: fake_nccl.Fake):

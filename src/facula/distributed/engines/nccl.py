@@ -36,6 +36,8 @@ __all__ = ["NCCLEngine"]
 _GRACE, _FAREWELL = 1.0, 5.0
 #: numbers of messages that come before a collective
 _MEETING, _AGREEMENT = -1, -2
+#: what operations are of bytes that are 0 or 1
+_OF_BOOL = {"SUM": "MAX", "MAX": "MAX", "BOR": "MAX", "PRODUCT": "MIN", "MIN": "MIN", "BAND": "MIN"}
 #: of complex numbers sums are those of their parts
 _PARTS = {"complex64": "float32", "complex128": "float64"}
 
@@ -242,12 +244,17 @@ class NCCLExchange(Exchange):
                     "does not answer" if told is None else f"is in {told.get('op', 'nothing yet')}"
                 )
                 lines.append(f"rank {rank} {where}")
+        hint = "NCCL_DEBUG=INFO has NCCL say more; look at the output of the other ranks"
+        if getattr(error, "name", "") == "ncclInvalidUsage":
+            hint = f"each rank needs a device of its own, this one has {self.engine.device}: set " \
+                   f"LOCAL_RANK; {hint}"  # fmt: skip
         fail(DistBackendError, self.name, f"an end of {self.describe()} was required",
-             "\n  ".join([str(error), *lines]),
-             hint="NCCL_DEBUG=INFO has NCCL say more; look at the output of the other ranks")  # fmt: skip
+             "\n  ".join([str(error), *lines]), hint)  # fmt: skip
 
     def _named(self, piece: Piece, op: core.Op) -> tuple[Piece, str]:
         """A piece and the name of an operation as NCCL knows them."""
+        if piece.dtype == "bool" and op.name in _OF_BOOL:
+            return replace(piece, dtype="uint8"), _OF_BOOL[op.name]
         parts = _PARTS.get(piece.dtype)
         if parts is not None and op.name in ("SUM", "AVG"):
             piece = replace(piece, count=2 * piece.count, dtype=parts, width=piece.width // 2)
