@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -83,3 +84,31 @@ def test_a_generator_that_ignores_its_end() -> None:
             return x + 1, str(error)
 
     assert program(facula.ones(2))[1] == "generator ignored GeneratorExit"
+
+
+def in_format(x: Any) -> Any:
+    rows = x.is_contiguous(memory_format=facula.channels_last)
+    made = (x * 2).is_contiguous(memory_format=facula.contiguous_format)
+    return rows, made, x.dim_order(ambiguity_check=[facula.contiguous_format]), x + 1
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_layouts_asked_with_a_memory_format(dynamic: bool | None) -> None:
+    """A keyword of the question is part of what is guarded."""
+    call = facula.compile(in_format, backend="eager", dynamic=dynamic, fullgraph=True)
+    for shape in ((2, 3, 4, 5), (3, 2, 5, 4), (2, 4, 3, 3)):
+        x = facula.arange(float(math.prod(shape))).reshape(shape)
+        assert repr(call(x)) == repr(in_format(x))
+    turned = facula.compile(
+        lambda x: x + 1 if x.is_contiguous(memory_format=facula.channels_last) else x - 1
+    )
+    x = facula.zeros(2, 3, 4, 5)
+    assert turned(x).sum() == -120
+    assert turned(x.to(memory_format=facula.channels_last)).sum() == 120
+
+
+def test_layouts_asked_wrongly() -> None:
+    """Arguments that the method does not take are named as its error, not as a fault of the compiler."""
+    asks = facula.compile(lambda x: x.is_contiguous(facula.channels_last), fullgraph=True)
+    with pytest.raises(facula._dynamo.exc.TorchRuntimeError, match="is_contiguous"):
+        asks(facula.zeros(2))

@@ -40,6 +40,7 @@ from facula.capture.values import (
 )
 from facula.capture.wrappers import WrapperValue, is_wrapper
 from facula.fx.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+from facula.fx.names import qualified_name
 from facula.namespaces import legacy
 from facula.ops.registry import TABLE
 
@@ -74,6 +75,10 @@ MODE_FUNCTIONS: set[Any] = {
     core.set_default_dtype,
     core.set_saved_tensor_hooks_disabled,
 }
+
+
+#: Python's types where a dtype is wanted
+_TYPES = {bool: core.bool, int: core.int64, float: core.float64, complex: core.complex128}
 
 
 class NotGraphable(Exception):
@@ -128,6 +133,8 @@ class GraphOps(Part):
             return (list(obj), list(obj)) if isinstance(obj, range) else (obj, obj)
         if is_numpy_scalar(type(obj)):
             return obj.item(), obj.item()
+        if isinstance(obj, type) and obj in _TYPES:
+            return _TYPES[obj], _TYPES[obj]
         raise NotGraphable(type(obj).__name__)
 
     def node_of(self, value: TensorValue | NodeValue) -> Any:
@@ -214,8 +221,10 @@ class GraphOps(Part):
                 value.node = self._new_node("call_method", "size", (node, dim), {}, value.hint)
         return value.node
 
-    def _new_node(self, op: str, target: Any, args: tuple, kwargs: dict, val: Any) -> Any:
-        node = self.graph.create_node(op, target, args, kwargs)
+    def _new_node(
+        self, op: str, target: Any, args: tuple, kwargs: dict, val: Any, name: str | None = None
+    ) -> Any:
+        node = self.graph.create_node(op, target, args, kwargs, name)
         node.meta["val"] = node.meta["example_value"] = val
         node.meta["stack_trace"] = self.stack_trace()
         narration.trace_call("call of", target, self.user_line)
@@ -241,8 +250,7 @@ class GraphOps(Part):
             self.guards.add("is", owner.source.apply(question), answer)
             return Known(answer)
         if name in QUESTIONS and not isinstance(owner, WrapperValue):
-            given = [self.constant_of(value) for value in (*args, *kwargs.values())]
-            return self.lift(self.asked_layout(owner, getattr(core.Tensor, name), *given))
+            return self.layout_method(name, owner, args, kwargs)
         if name == "numpy":
             return self.array_of(owner, *args, **kwargs)
         if name in _ELEMENTS and isinstance(owner, WrapperValue):
@@ -572,7 +580,10 @@ class GraphOps(Part):
     def mode_call(self, function: Any, args: list[Any]) -> Any:
         """A function that changes a mode of the thread: a node, and the change itself."""
         values = [self.constant_of(arg) for arg in args]
-        self._new_node("call_function", function, tuple(values), {}, None)
+        if function is core.set_grad_enabled and values == [core.is_grad_enabled()]:
+            return Known(values[0])
+        name = qualified_name(function).rpartition(".")[2]
+        self._new_node("call_function", function, tuple(values), {}, None, name)
         self.mode_changes.append((function, tuple(values)))
         return self.trusted(function(*values))
 

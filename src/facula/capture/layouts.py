@@ -12,13 +12,28 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
-from facula.capture.breaks import Respecialise
+from facula.capture.breaks import Break, Respecialise
 from facula.capture.domain import Part
 from facula.capture.values import Known, NodeValue, NumberValue, TensorValue
 from facula.capture.wrappers import WrapperValue
 
 #: methods that tell of the layout alone, and whose answers differ between inputs that a segment serves
 QUESTIONS = frozenset("dim_order is_contiguous is_non_overlapping_and_dense storage_offset".split())
+
+
+def _contiguous_in(tensor: core.Tensor, memory_format: Any) -> bool:
+    return tensor.is_contiguous(memory_format=memory_format)
+
+
+def _order_checked(tensor: core.Tensor, ambiguity_check: Any) -> tuple[int, ...]:
+    return tensor.dim_order(ambiguity_check=ambiguity_check)
+
+
+#: those with a keyword: its name, and the question with the keyword's value behind the tensor, where a guard has it
+_WITH_KEYWORD = {
+    "is_contiguous": ("memory_format", _contiguous_in),
+    "dim_order": ("ambiguity_check", _order_checked),
+}
 
 
 def order_of(tensor: core.Tensor) -> tuple[Any, ...]:
@@ -38,6 +53,23 @@ def order_of(tensor: core.Tensor) -> tuple[Any, ...]:
 
 class Layouts(Part):
     """The part of `Symbolic` that knows strides."""
+
+    def layout_method(
+        self, name: str, tensor: TensorValue, args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        """The answer to one of `QUESTIONS`, asked with what the program passes."""
+        if not args and not kwargs:
+            return self.lift(self.asked_layout(tensor, getattr(core.Tensor, name)))
+        keyword, question = _WITH_KEYWORD.get(name, ("", None))
+        if args or question is None or set(kwargs) != {keyword}:
+            raise Break("fake-error", f"Tensor.{name}() with arguments that it does not take")
+        wanted = self.constant_of(kwargs[keyword])
+        wanted = tuple(wanted) if isinstance(wanted, list) else wanted  # a guard holds it
+        try:
+            answer = self.asked_layout(tensor, question, wanted)
+        except (TypeError, RuntimeError) as error:
+            raise Break("fake-error", f"{type(error).__name__} in Tensor.{name}()") from error
+        return self.lift(answer)
 
     def asked_layout(self, tensor: TensorValue, question: Callable[..., Any], *more: Any) -> Any:
         """What a function says of a tensor's layout, for the inputs that the segment is kept for."""

@@ -299,6 +299,7 @@ def _compile(place: Any, world: Symbolic, code: SegmentCode) -> Entry:
     if nodes or world.operator_count:
         world.graph.output(tuple(nodes))
         _drop_unused_numbers(world)
+        _drop_covered_modes(world)
         graph_module = GraphModule(world.attached, world.graph)
         space["GRAPH"] = _call_backend(place, world, graph_module)
     name = f"<facula segment {place.code.co_qualname}:{_index(place)}>"
@@ -322,6 +323,20 @@ def _drop_unused_numbers(world: Symbolic) -> None:
         if node.op in ("call_function", "call_method") and not node.users:
             if isinstance(node.meta.get("val"), (int, float, bool)):
                 world.graph.erase_node(node)
+
+
+def _drop_covered_modes(world: Symbolic) -> None:
+    """Of switches of recording with nothing between them the last one counts, or none (each changes the state)."""
+    run: list[Any] = []
+    for node in list(world.graph.nodes):
+        if node.target is core.set_grad_enabled:
+            run.append(node)
+            continue
+        if run:
+            needless = run if len(run) % 2 == 0 else run[:-1]
+            for switch in needless:
+                world.graph.erase_node(switch)
+        run = []
 
 
 def code_needs_sizes(world: Symbolic) -> bool:

@@ -28,6 +28,7 @@ INPLACE = frozenset(
     for name in dir(operator)
     if name.startswith("i") and hasattr(operator, name[1:]) and hasattr(operator, f"__{name}__")
 )
+_CORE = "facula.core."
 _ILLEGAL = re.compile(r"[^0-9a-zA-Z_]+")
 _NUMBERED = re.compile(r"(.*)_(\d+)$")
 
@@ -110,12 +111,25 @@ def qualified_name(func: Callable[..., Any]) -> str:
         return str(name)
     if module == "_operator":
         module = "operator"
+    if module.startswith(_CORE):
+        return _core_name(func, name)
     if name == "<lambda>":
         try:
             name = inspect.getsource(func).split("=")[0].strip()
         except (OSError, TypeError):
             name = "lambda_function"
     return f"{public_module(str(module))}.{name}"
+
+
+def _core_name(func: Callable[..., Any], name: str) -> str:
+    """A function of the core by the shortest name that leads to it."""
+    package = sys.modules[__name__.partition(".")[0]]
+    low = package._C  # PyTorch's module of such names, loaded when a graph is written
+    if getattr(package, name, None) is func:
+        return f"{prefix()}.{name}"
+    if getattr(low, f"_{name}", None) is func:
+        return f"{prefix()}._C._{name}"
+    return f"{public_module(func.__module__)}.{name}"
 
 
 def _is_tensor_method(func: Any) -> bool:
