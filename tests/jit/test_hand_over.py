@@ -235,4 +235,6 @@ def test_the_type_of_a_value_or_why_there_is_none() -> None:
         ([1, "a"], ""),
     ):
         found = infer(value)
-        assert not found.success() and found.type() is None and said in found.reason() != ""
+        assert not found.success() and said in found.reason() != ""
+        with pytest.raises(RuntimeError, match="the type is null"):
+            found.type()

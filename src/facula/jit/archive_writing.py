@@ -221,7 +221,8 @@ class _Writer:
         if whole is not None and whole is not inner:
             return whole
         if hasattr(inner, "_graph"):
-            return inner if inner._graph is not None else None
+            from_file = getattr(inner, "is_archive", False)  # what a file has, the next one has too
+            return inner.compiled() if from_file or inner._graph is not None else None
         sequence = getattr(unit, "_unit", None)
         return sequence if hasattr(sequence, "_graph") else None
 

@@ -281,6 +281,7 @@ class Builder:
         if inner.kind == "List" and have.kind == "Tuple":
             return self._tuple_as_list(given, inner, bound, convert)
         written = inner.kind == have.kind == "List" and made_here == "prim::ListConstruct"
+        empty = empty and not given.uses()  # what is filled later keeps its type
         if written and empty:
             return self.make_list([], substitute(inner.item, bound))
         if inner.kind == "Dict" and made_here == "prim::DictConstruct" and empty:

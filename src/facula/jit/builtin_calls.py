@@ -17,6 +17,7 @@ from facula.jit.builder import constant_of
 from facula.jit.conditions import Condition
 from facula.jit.ir import Value
 from facula.jit.python_types import NoType, type_of_class
+from facula.jit.python_values import is_own
 from facula.jit.running import done_future
 from facula.jit.values import Items, Local, Python, Range
 from facula.ops.schemas import types as T
@@ -139,11 +140,33 @@ def _dict(b: Any, node: ast.Call) -> Value:
         given = b.sugared(node.args[0])
         if not isinstance(given, (Items, Range)):
             return b.call("aten::dict", [b.as_value(given)])
-        for item in b.iterable(given).items:
+        source = b.iterable(given)
+        if isinstance(source, Range):
+            return _dict_of_pairs(b, source, node)
+        for item in source.items:
             pairs += [b.as_value(v) for v in b.iterable(item).items]
     for keyword in node.keywords:
         pairs += [b.constant(keyword.arg), b.expression(keyword.value)]
     return b.dict_of_values(pairs, None)
+
+
+def _dict_of_pairs(b: Any, source: Range, node: ast.Call) -> Value:
+    """`dict(zip(keys, values))`: a loop that enters each pair."""
+    result = b.value("prim::DictConstruct", [], T.dict_of(T.STR, T.TENSOR))
+
+    def enter(item: Any) -> None:
+        pair = b.iterable(item)
+        if not isinstance(pair, Items) or len(pair.items) != 2:
+            b.refuse("pairs of a key and a value were required", "others")
+        key, value = (b.as_value(v) for v in pair.items)
+        result.type = b.dict_of_values([key, value], None).type
+        b.block.nodes_.pop()
+        b.call("aten::_set_item", [result, key, value])
+
+    b.simple_loop(source, enter)
+    for keyword in node.keywords:
+        b.call("aten::_set_item", [result, b.constant(keyword.arg), b.expression(keyword.value)])
+    return result
 
 
 # ------------------------------------------------------------------ numbers
@@ -203,12 +226,17 @@ def _len(b: Any, node: ast.Call) -> Value:
     value = b.as_value(thing)
     if isinstance(value.type, T.ClassType):
         items = b.items_of_module(value, value.type)
-        if items is None or "__len__" in value.type.methods:
+        if items is None or _of_user(value.type, "__len__"):
             return b.call_method(value, "__len__", [], {})
         return b.constant(len(items))
     if value.type.kind == "Tuple":
         return b.constant(len(value.type.inner))
     return b.call("aten::len", [value])
+
+
+def _of_user(kind: T.ClassType, name: str) -> bool:
+    """Whether a class of the program, not the library's list or dict of modules, defines a method."""
+    return name in kind.methods and not is_own(getattr(kind.python, name, None))
 
 
 @form(print)
@@ -282,7 +310,19 @@ def type_question(b: Any, node: ast.Call) -> Condition | None:
         obj in (isinstance, hasattr) or getattr(obj, "_jit_question", False)
     ):
         return None
+    if question is _isinstance and obj is not isinstance:
+        _needs_inner_types(b, node)
     return question(b, node)
+
+
+def _needs_inner_types(b: Any, node: ast.Call) -> None:
+    """`jit.isinstance` asks for the items as well: a bare `List` says nothing of them."""
+    given = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else [node.args[1]]
+    for each in given:
+        if isinstance(each, ast.Name) and each.id not in b.env:
+            obj = b.look_up(each.id)
+            if getattr(obj, "__module__", "") == "typing":
+                b.annotation(each)
 
 
 def _isinstance(b: Any, node: ast.Call) -> Condition:

@@ -203,7 +203,7 @@ class _Body:
             return
         texts = [self[s] for s in sources]
         for i, kind in enumerate(kinds or ()):
-            if kind.kind in ("Any", "Union") and kind != sources[i].type:
+            if kind.kind in ("Any", "Union", "Optional") and kind != sources[i].type:
                 texts[i] = f"annotate({self.names.annotation(kind)}, {texts[i]})"
         self.line(f"{', '.join(targets)} = {', '.join(texts)}")
 
@@ -378,6 +378,13 @@ def _index(b: _Body, node: Node) -> None:
     b.result(node, f"{b[node.inputs_[0]]}[{b[node.inputs_[1]]}]")
 
 
+def _contained(b: _Body, node: Node) -> None:
+    """A module that is known by its interface only: the name says which."""
+    (made,), (owner, key) = node.outputs_, node.inputs_
+    text = f"{b[owner]}[{b[key]}]"
+    b.line(f"{b.fresh(made)} : {b.names.annotation(made.type)} = {text}")
+
+
 def _fork(b: _Body, node: Node) -> None:
     function = node.attributes.get("function")
     given = "".join(b[v] + ", " for v in node.inputs_)
@@ -407,6 +414,7 @@ _FORMS: dict[str, Any] = {
     "prim::unchecked_cast": _typed("unchecked_cast"), "prim::Uninitialized": _typed("uninitialized"),
     "prim::isinstance": _isinstance, "prim::Print": _print, "prim::CreateObject": _new,
     "prim::Enter": _enter, "prim::Exit": _exit, "prim::TupleIndex": _index,
+    "prim::ModuleContainerIndex": _contained,
     "prim::EnumName": _of_enum("name"), "prim::EnumValue": _of_enum("value"),
     "prim::fork": _fork, "prim::awaitable": _fork, "prim::PythonOp": _python,
 }  # fmt: skip

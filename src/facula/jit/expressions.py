@@ -10,12 +10,14 @@ from __future__ import annotations
 import ast
 import enum
 import operator
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 from facula.jit.attributes import attribute
 from facula.jit.builder import Builder, constant_of
 from facula.jit.ir import Value
+from facula.jit.python_values import is_own
 from facula.jit.source import NotSupportedError, UnsupportedNodeError
 from facula.jit.values import Items, Python, Range
 from facula.ops.schemas import types as T
@@ -44,7 +46,9 @@ _METHODS = {
 #: numbers, which an operator of tensors takes on its right side
 _NUMBERS = ("int", "float", "bool", "complex", "Scalar")
 #: what is lowered with the type that is wanted of it
-_HINTED = (ast.List, ast.Dict, ast.ListComp, ast.DictComp, ast.Tuple, ast.IfExp, ast.Call)
+_HINTED = (
+    ast.List, ast.Dict, ast.ListComp, ast.DictComp, ast.Tuple, ast.IfExp, ast.Call, ast.Subscript,
+)  # fmt: skip
 _UNARY: dict[type, str] = {ast.USub: "__neg__", ast.Invert: "__invert__", ast.UAdd: "__pos__"}
 
 
@@ -165,15 +169,27 @@ class Expressions(Builder):
         )
 
     def _common(self, kinds: list[T.Type], what: str) -> T.Type:
+        """The type of all items: one that covers them, or a union, of which the user hears."""
         found: T.Type | None = kinds[0]
         for kind in kinds[1:]:
             found = T.unify(found, kind) if found is not None else None
-        if found is None:
-            shown = ", ".join(dict.fromkeys(map(str, kinds)))
-            self.refuse(f"items of one type were required in a {what}", shown,
-                        hint="annotate it with a Union, or convert the items")  # fmt: skip
-        assert found is not None
-        return found
+        if found is not None:
+            return found
+        union = T.union_of(kinds)
+        if what == "keys":
+            self.refuse("keys of one type were required in a dict (Dicts may only contain homogeneous keys, but "
+                        "the type "
+                        f"of the first generated key was {union.annotation_str})", union.annotation_str,
+                        hint="convert the keys")  # fmt: skip
+        if not self.unit_is_archive():
+            warnings.warn(f"[jit.script] a {what} of items of several types has the type {union.annotation_str} "
+                          f"inside; "
+                          "annotate it, or convert the items", stacklevel=2)  # fmt: skip
+        return union
+
+    def unit_is_archive(self) -> bool:
+        """Whether the code comes from a file."""
+        raise NotImplementedError
 
     def _Dict(self, node: ast.Dict, hint: T.Type | None = None) -> Value:
         wanted = _inside(hint, "Dict")
@@ -192,7 +208,7 @@ class Expressions(Builder):
             keys, values = [v.type for v in pairs[::2]], [v.type for v in pairs[1::2]]
             wanted = T.dict_of(T.STR, T.TENSOR)
             if pairs:
-                wanted = T.dict_of(self._common(keys, "dict"), self._common(values, "dict"))
+                wanted = T.dict_of(self._common(keys, "keys"), self._common(values, "dict"))
         return self.value("prim::DictConstruct", pairs, wanted)
 
     def _JoinedStr(self, node: ast.JoinedStr) -> Value:
@@ -285,8 +301,24 @@ class Expressions(Builder):
                 found = self.call("aten::__or__", [found, self.binary("eq", each, item)])
             return found
         if isinstance(container.type, T.ClassType):
+            known = self._holds_module(container, item)
+            if known is not None:
+                return known
             return self.call_method(container, "__contains__", [item], {})
         return self.call("aten::__contains__", [container, item])
+
+    def _holds_module(self, container: Value, item: Value) -> Value | None:
+        """Whether the library's dict of modules has a name, which is known before the program runs."""
+        kind = container.type
+        before = len(self.block.nodes_)
+        own = getattr(kind.python, "__contains__", None)
+        items = self.items_of_module(container, kind) if own is None or is_own(own) else None
+        del self.block.nodes_[before:]
+        known, name = constant_of(item)
+        return self.constant(name in dict(items)) if items is not None and known else None
+
+    def items_of_module(self, value: Value, kind: T.ClassType) -> list[tuple[str, Value]] | None:
+        raise NotImplementedError
 
     # ---- conditions: `conditions` has those that refine types
     def condition(self, node: ast.AST) -> Value:

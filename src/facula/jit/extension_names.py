@@ -222,8 +222,16 @@ class InferredType:
         return isinstance(self._found, T.Type)
 
     def type(self) -> Any:
-        """The type."""
-        return self._found if self.success() else None
+        """The type.
+
+        Raises:
+            RuntimeError: there is none.
+        """
+        if not self.success():
+            fail(RuntimeError, "InferredType.type", "a type was required (Tried to get the type from an "
+                                                    "InferredType but "
+                 "the type is null.)", self._found, hint="success() says whether there is one")  # fmt: skip
+        return self._found
 
     def reason(self) -> str:
         """Why there is none."""

@@ -99,6 +99,11 @@ class _Freezing:
         for _, _, _, graph, objects in self.graphs:
             for each, known in _all_graphs(graph, objects):
                 for node in each.all_nodes():
+                    if node.kind_ == "prim::ModuleContainerIndex":
+                        fail(RuntimeError, "jit.freeze", "modules whose index is constant were required "
+                                                         "(Freezing modules "
+                             "containing prim::ModuleContainerIndex is not supported)", node.sourceRange(),
+                             hint="leave the module unfrozen")  # fmt: skip
                     if node.kind_ == "prim::SetAttr":
                         owner = known.get(node.inputs_[0])
                         if owner is not None:

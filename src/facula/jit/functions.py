@@ -26,7 +26,7 @@ from facula.jit.python_types import (
     type_of_value,
 )
 from facula.jit.python_values import is_own
-from facula.jit.source import NotSupportedError, Source, refuse, source_of
+from facula.jit.source import NotSupportedError, Source, UnknownTypeError, refuse, source_of
 from facula.jit.statements import Statements
 from facula.jit.values import Compiled
 from facula.ops.schemas import types as T
@@ -269,8 +269,8 @@ class FunctionUnit(Compiled):
         try:
             return annotation_type(node, look_up)
         except (NoType, KeyError) as reason:
-            return refuse(self.source.place(place), "an annotation that TorchScript has was required",
-                          str(reason))  # fmt: skip
+            return refuse(self.source.place(place), "an annotation that TorchScript has was required (Unknown type "
+                          "annotation)", str(reason), error=UnknownTypeError)  # fmt: skip
 
     def _type_comment(self) -> tuple[list[T.Type], T.Type | None] | None:
         """`# type: (Tensor, int) -> Tensor` below the first line."""

@@ -25,6 +25,7 @@ from facula.jit.marks import (
 from facula.jit.marks import _overload as _overload
 from facula.jit.marks import _overload_method as _overload_method
 from facula.jit.python_types import qualified_name
+from facula.jit.questions import check_empty_containers
 from facula.namespaces.futures import Future
 from facula.nn.functional_scaled import boolean_dispatch
 
@@ -42,6 +43,7 @@ __all__ = [
     "Tuple",
     "Union",
     "boolean_dispatch",
+    "check_empty_containers",
     "createResolutionCallbackFromFrame",
     "export",
     "get_callable_argument_names",

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from facula.core.errors import fail
+from facula.nn import Module
 
 __all__ = [
     "Attribute",
@@ -131,7 +132,10 @@ def interface(obj: Any) -> Any:
     this type.
 
     Args:
-        obj: the class
+        obj: the class; its base is `nn.Module` where modules are meant, and nothing else
+
+    Raises:
+        RuntimeError: the class has another base.
 
     Example:
         >>> @facula.jit.interface
@@ -139,6 +143,12 @@ def interface(obj: Any) -> Any:
         ...     def forward(self, x: facula.Tensor) -> facula.Tensor:
         ...         pass
     """
+    odd = [base.__name__ for base in obj.__bases__ if base is not object and base is not Module]
+    if odd:
+        fail(RuntimeError, "jit.interface", f"a class without bases was required ({obj.__name__} does not "
+                                            f"support inheritance "
+             "yet. Please directly inherit from nn.Module, or from nothing)", ", ".join(odd),
+             hint="write the methods of the base into the interface")  # fmt: skip
     obj.__torch_script_interface__ = True
     return obj
 

@@ -49,6 +49,7 @@ _PLAIN: dict[Any, T.Type] = {
 TYPE_NAMES: dict[str, Any] = {
     "Tensor": T.TENSOR, "number": T.NUMBER, "NoneType": T.NONE, "Generator": T.GENERATOR, "Device": T.DEVICE,
     "Stream": T.STREAM, "Future": Future, "Any": Any,
+    **{f"BroadcastingList{n}": list for n in (1, 2, 3)},
     **{name: getattr(typing, name) for name in ("Dict", "List", "NamedTuple", "Optional", "Tuple", "Union")},
 }  # fmt: skip
 
@@ -65,7 +66,7 @@ def type_of_class(annotation: Any) -> T.Type:
         if annotation in _BARE:
             word, what = (
                 _BARE[annotation],
-                "contained types" if annotation is dict else "a contained type",
+                "contained types" if annotation is typing.Dict else "a contained type",  # noqa: UP006
             )  # noqa: UP006
             article = "" if annotation is typing.Dict else "a "  # noqa: UP006
             raise NoType(f"Attempted to use {word} without {what}. Please add {article}contained type, e.g. "
@@ -170,7 +171,10 @@ def named_tuple(kind: Any) -> T.NamedTupleType:
         for name in kind._fields:
             found = written.get(name, core.Tensor)
             if isinstance(found, (str, typing.ForwardRef)):
-                found = typing.get_type_hints(kind)[name]
+                try:
+                    found = typing.get_type_hints(kind)[name]
+                except NameError as error:
+                    raise NoType(f"{kind.__name__}.{name}: {error}") from error
             hints[name] = type_of_class(found)
         name, fields = qualified_name(kind), tuple(kind._fields)
         made = T.NamedTupleType(name, fields, tuple(hints.values()), kind, kind._field_defaults)
@@ -220,7 +224,8 @@ def _common(values: Any, what: str) -> T.Type:
     found: T.Type | None = None
     for value in values:
         if isinstance(value, Module):
-            raise NoType(f"a {what} of modules, which nn.ModuleList and nn.ModuleDict are for")
+            raise NoType(f"a {what} of modules, which nn.ModuleList and nn.ModuleDict are for (Could not infer type of "
+                         f"{what} element: Cannot infer concrete type of torch.nn.Module)")  # fmt: skip
         own = type_of_value(value)
         found = own if found is None else T.unify(found, own)
         if found is None:

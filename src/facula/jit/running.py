@@ -74,6 +74,20 @@ def _method(node: Node) -> Callable[..., Any]:
     return lambda obj, *args: script_type(obj).methods[name].compiled().run(obj, *args)
 
 
+def _contained(node: Node) -> Callable[..., Any]:
+    """The module inside of a container that has a name or number."""
+
+    def run(container: Any, key: Any) -> Any:
+        inside = container._modules
+        if str(key) not in inside:
+            fail(RuntimeError, "jit.script", f"one of the modules {', '.join(inside)} was required (the container does "
+                 f"not have a field with name {str(key)!r})", key,
+                 hint="numbers count from 0; names are those of the ModuleDict")  # fmt: skip
+        return inside[str(key)]
+
+    return run
+
+
 def _enter(node: Node) -> Callable[..., Any]:
     function: Any = node.inputs_[0].type.methods["__enter__"]
     return lambda obj: function.compiled().run(obj)
@@ -259,6 +273,7 @@ RUNS: dict[str, Callable[[Node], Callable[..., Any]]] = {
     "prim::GetAttr": _get,
     "prim::SetAttr": _set,
     "prim::CallMethod": _method,
+    "prim::ModuleContainerIndex": _contained,
     "prim::Enter": _enter,
     "prim::Exit": _exit,
     "prim::CallFunction": _function,

@@ -18,9 +18,9 @@ from facula import core
 from facula.core.errors import fail
 from facula.jit.errors import described
 from facula.jit.functions import Empty, caller_names
-from facula.jit.marks import TRACING
+from facula.jit.marks import TRACING, mark_of
 from facula.jit.python_types import MODULE_TYPE
-from facula.jit.running import is_instance
+from facula.jit.running import SCRIPTED_CLASS, is_instance
 from facula.jit.script_schemas import unit_schema
 from facula.nn import Module
 from facula.ops.schemas import types as T
@@ -60,11 +60,15 @@ def converted(value: Any, kind: T.Type, what: str) -> Any:
         key, item = kind.inner
         return {converted(k, key, what): converted(v, item, what) for k, v in value.items()}
     if kind.kind == "Tuple" and isinstance(value, tuple) and len(value) == len(kind.inner):
+        if isinstance(kind, T.NamedTupleType):
+            what += f" (aka NamedTuple({', '.join(kind.fields)}))"
         items = [converted(v, t, what) for v, t in zip(value, kind.inner, strict=True)]
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
     if _good(value, kind):
         return value
-    if isinstance(kind, T.ClassType):
+    if isinstance(kind, T.ClassType) and kind.is_interface:
+        what += _unlike(value, kind)
+    elif isinstance(kind, T.ClassType):
         lacking = [n for n in kind.attributes if not hasattr(value, n)]
         what += f" (it has a missing attribute {lacking[0]})" if lacking else ""
     return fail(
@@ -99,8 +103,22 @@ def _good(value: object, kind: T.Type) -> bool:
     if isinstance(kind, T.EnumType):
         return isinstance(value, enum.Enum)
     if isinstance(kind, T.ClassType):
-        return kind.is_module or kind.is_interface or isinstance(value, kind.python or object)
+        if kind.is_interface:
+            return not _unlike(value, kind)
+        return kind.is_module or isinstance(value, kind.python or object)
     return is_instance(value, kind)
+
+
+def _unlike(value: object, kind: T.ClassType) -> str:
+    """Why an object is not of an interface; nothing where it is."""
+    of_modules = kind.is_module or isinstance(kind.python, type) and issubclass(kind.python, Module)
+    if of_modules and not isinstance(value, ScriptModule):
+        return " (only a ScriptModule class can be subtype of module interface)"
+    own = getattr(value, "_script_type", None) or SCRIPTED_CLASS[0](type(value))
+    if not isinstance(own, T.ClassType):
+        return f" (its class is not scripted, and is not compatible with interface {kind})"
+    lacking = "" if own == kind else T.unlike_interface(own, kind)
+    return f" ({own} is not compatible with interface {kind}: {lacking})" if lacking else ""
 
 
 def handed_out(value: Any) -> Any:
@@ -422,6 +440,22 @@ class RecursiveScriptModule(ScriptModule, _HasGraph):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the graph of `forward`."""
         return run_unit(self._unit_named("forward"), "forward", (self, *args), kwargs)
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        given = (destination, prefix, keep_vars)
+        self._exported("_save_to_state_dict", super()._save_to_state_dict, given)
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        self._exported("_load_from_state_dict", super()._load_from_state_dict, args, **kwargs)
+
+    def _exported(self, name: str, otherwise: Any, args: tuple[Any, ...], **kwargs: Any) -> None:
+        """The user's method of a name that modules have, where it is marked `@jit.export`; else the modules' own."""
+        unit = self.__dict__["_script_type"].methods.get(name)
+        marked = mark_of(getattr(unit, "function", None)) == "export"
+        if marked or getattr(unit, "is_archive", False):
+            run_unit(unit, name, (self, *args), kwargs)
+        else:
+            otherwise(*args, **kwargs)
 
     def __getattribute__(self, name: str) -> Any:
         if name == "forward":

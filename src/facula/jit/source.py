@@ -21,6 +21,7 @@ __all__ = [
     "NotSupportedError",
     "Place",
     "Source",
+    "UnknownTypeError",
     "UnsupportedNodeError",
     "refuse",
 ]
@@ -40,6 +41,10 @@ class UnsupportedNodeError(NotSupportedError):
 
 class FrontendTypeError(FrontendError):
     """A form of Python that cannot be typed."""
+
+
+class UnknownTypeError(FrontendError, ValueError):
+    """An annotation that is no type of TorchScript."""
 
 
 class Source:

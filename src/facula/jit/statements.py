@@ -195,6 +195,7 @@ class Statements(Joins, Contexts, Calls):
     def _AnnAssign(self, node: ast.AnnAssign) -> None:
         kind = self.annotation(node.annotation)
         if isinstance(node.target, ast.Name):
+            self._first_said(node.target.id)
             self.declared[node.target.id] = kind
             self.homes.pop(node.target.id, None)
             self.annotated[node.target.id] = self.block
@@ -203,7 +204,26 @@ class Statements(Joins, Contexts, Calls):
         if node.value is None:
             return
         value = self.expression(node.value, kind)
-        self.bind(node.target, self.converted(value, kind))
+        made = self.fitted(value, kind)
+        if made is None:
+            name, have = ast.unparse(node.target), value.type.annotation_str
+            self.refuse(
+                f"a value of type {kind.annotation_str} was required for {name} "
+                f"({_why_unlike(name, kind, value.type)})",
+                have, hint="convert the value, or change the annotation",
+            )  # fmt: skip
+        self.bind(node.target, made)
+
+    def _first_said(self, name: str) -> None:
+        """Refuses an annotation of a name that has its type from a block around this one."""
+        home = self.annotated.get(name) or self.homes.get(name)
+        if self.env.get(name) is None or home is None or not self._locked(home):
+            return
+        if not self.unit_is_archive():
+            self.refuse(f"an annotation where {name!r} is first assigned was required (Attempting to declare "
+                        f"and annotate "
+                        f"the type of variable {name!r} that is already defined in an outer block)", name,
+                        hint="annotate the first assignment, or use another name")  # fmt: skip
 
     def declare_attribute(self, target: ast.Attribute, kind: T.Type) -> None:
         """`self.x: T = ...` in the constructor of a class."""
@@ -452,6 +472,28 @@ class Statements(Joins, Contexts, Calls):
     def _Continue(self, node: ast.Continue) -> None:
         self.set_flag("$continued")
         self.leave()
+
+
+def _why_unlike(name: str, kind: T.Type, have: T.Type) -> str:
+    """What is wrong with a value that is assigned to an annotated name."""
+    said, found = kind.annotation_str, have.annotation_str
+    if have.kind == "List" and kind.kind not in ("List", "Optional", "Union"):
+        return (
+            f"Expected an annotation of type List for {name!r}, which is annotated with type {said}"
+        )
+    if have.kind == kind.kind == "List":
+        return (
+            f"List type annotation `{said}` did not match the types of the given list elements, "
+            f"{have.item.annotation_str}"
+        )
+    if have.kind == kind.kind == "Dict":
+        which = 0 if not T.is_subtype(have.inner[0], kind.inner[0]) else 1
+        part = have.inner[which].annotation_str
+        return (
+            f"Dict type annotation `{said}` did not match the type of an actual {('key', 'value')[which]} "
+            f"type `{part}`"
+        )
+    return f"Variable {name!r} is annotated with type {said} but is being assigned to a value of type {found}"
 
 
 def leaves(nodes: list[ast.stmt]) -> bool:

@@ -11,6 +11,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+from facula import nn
 from facula.jit.builder import constant_of
 from facula.jit.conditions import Conditions
 from facula.jit.ir import Value
@@ -38,7 +39,7 @@ def _as_slice(node: ast.expr) -> ast.expr:
 class Subscripts(Conditions):
     """The lowering of subscripts and comprehensions."""
 
-    def _Subscript(self, node: ast.Subscript) -> Any:
+    def _Subscript(self, node: ast.Subscript, hint: T.Type | None = None) -> Any:
         node.slice = _as_slice(node.slice)
         thing = self.sugared(node.value)
         if isinstance(thing, Python):
@@ -50,7 +51,7 @@ class Subscripts(Conditions):
         if kind.kind == "Tensor":
             return self.tensor_index(value, self._parts(node.slice))
         if isinstance(kind, T.ClassType):
-            return self._of_object(value, kind, node)
+            return self._of_object(value, kind, node, hint)
         if kind.kind == "Tuple":
             return self._of_tuple(value, node)
         if kind.kind == "Optional":
@@ -86,24 +87,69 @@ class Subscripts(Conditions):
             self.refuse("a constant index was required", ast.unparse(node.slice))
         return thing.items[i]
 
-    def _of_object(self, value: Value, kind: T.ClassType, node: ast.Subscript) -> Any:
+    def _of_object(
+        self, value: Value, kind: T.ClassType, node: ast.Subscript, hint: T.Type | None
+    ) -> Any:
+        interface = isinstance(hint, T.ClassType) and hint.is_interface
+        if interface and kind.is_module and self.unit_is_archive():
+            return self._of_interface(value, kind, self.expression(node.slice), hint)
+        before = len(self.block.nodes_)
         items = self.items_of_module(value, kind)
+        listed = len(self.block.nodes_)
         if items is None:
             return self.call_method(value, "__getitem__", [self.expression(node.slice)], {})
         if isinstance(node.slice, ast.Slice):
             return Items([v for _, v in items][self._constant_slice(node.slice)])
         index = self.expression(node.slice)
         known, i = constant_of(index)
+        if not known and interface:
+            del self.block.nodes_[before:listed]
+            return self._of_interface(value, kind, index, hint)
         if not known:
-            self.refuse(
-                "a constant index of a list of modules was required", ast.unparse(node.slice),
-                hint="loop over the list: `for layer in self.layers`",
-            )  # fmt: skip
+            self._refuse_index(kind, node)
         if isinstance(i, str):
+            if i not in dict(items):
+                self.refuse(f"the name of a module was required: {', '.join(dict(items)) or 'there is none'}",
+                            f"Key Error, {i}")  # fmt: skip
             return dict(items)[i]
         if not -len(items) <= i < len(items):
-            self.refuse(f"an index below {len(items)} was required", i)
+            self.refuse(
+                f"an index below {len(items)} was required (Index {i} out of range of length {len(items)})",
+                i,
+            )
         return items[i][1]
+
+    def _refuse_index(self, kind: T.ClassType, node: ast.Subscript) -> None:
+        """The error of an index of modules that only the running program knows."""
+        named = isinstance(kind.python, type) and issubclass(kind.python, nn.ModuleDict)
+        what, container = (
+            ("string", "ModuleDict") if named else ("integer", "ModuleList or Sequential")
+        )
+        literal = '"a"' if named else "4"
+        self.refuse(
+            f"a constant index of modules, or an annotation with their interface, was required (Unable to "
+            f"extract {what} "
+            f"literal index. {container} indexing is only supported with {what} literals. For example, 'i = {literal}; "
+            "self.layers[i](x)' will fail because i is not a literal.)",
+            ast.unparse(node.slice),
+            hint="loop over the modules, or annotate: `layer: AnInterface = self.layers[i]`",
+        )
+
+    def _of_interface(self, value: Value, kind: T.ClassType, index: Value, wanted: Any) -> Value:
+        """The module with an index that only the running program knows: each has to be of the interface."""
+        for name, own in kind.attributes.items():
+            if not isinstance(own, T.ClassType) or not own.is_module:
+                continue
+            lacking = T.unlike_interface(own, wanted)
+            if lacking:
+                self.refuse(
+                    f"modules of the interface {wanted} were required (Attribute {name} is not of annotated "
+                    f"type {wanted})",
+                    lacking, hint="give the module the methods of the interface, with their types",
+                )  # fmt: skip
+            for method in wanted.methods:
+                own.methods[method].compiled()
+        return self.value("prim::ModuleContainerIndex", [value, index], wanted)
 
     def items_of_module(self, value: Value, kind: T.ClassType) -> list[tuple[str, Value]] | None:
         raise NotImplementedError
