@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from facula.jit import (
+    _logging,
     frontend,
     primitive_containers,
     primitive_files,
@@ -60,6 +61,7 @@ from facula.jit.script_objects import (
     ScriptMethod,
     ScriptModule,
 )
+from facula.jit.script_profile import ScriptProfile
 from facula.jit.scripting import fork, script, wait
 from facula.jit.tracing import TracerWarning, TracingCheckError, trace, trace_graph, trace_module
 from facula.namespaces._awaits import _Await, _awaitable, _awaitable_nowait, _awaitable_wait
@@ -113,7 +115,9 @@ _script_if_tracing = script_if_tracing
 _get_trace_graph = trace_graph
 _unique_state_dict = unique_state_dict
 _fork, _wait, _drop = fork, wait, unused
+_ScriptProfile = ScriptProfile
 del (
+    ScriptProfile,
     primitive_containers,
     primitive_files,
     primitive_networks,

@@ -159,6 +159,11 @@ def _dict_of_pairs(b: Any, source: Range, node: ast.Call) -> Value:
         if not isinstance(pair, Items) or len(pair.items) != 2:
             b.refuse("pairs of a key and a value were required", "others")
         key, value = (b.as_value(v) for v in pair.items)
+        if key.type.kind == "Union":
+            b.refuse("keys of one type were required in a dict (Dicts may only contain homogeneous keys, but "
+                     "the type of the "
+                     f"first generated key was {key.type.annotation_str})", key.type.annotation_str,
+                     hint="convert the keys")  # fmt: skip
         result.type = b.dict_of_values([key, value], None).type
         b.block.nodes_.pop()
         b.call("aten::_set_item", [result, key, value])
@@ -237,6 +242,16 @@ def _len(b: Any, node: ast.Call) -> Value:
 def _of_user(kind: T.ClassType, name: str) -> bool:
     """Whether a class of the program, not the library's list or dict of modules, defines a method."""
     return name in kind.methods and not is_own(getattr(kind.python, name, None))
+
+
+@form(slice)
+def _slice(b: Any, node: ast.Call) -> Any:
+    if node.keywords:
+        b.refuse("bounds by position were required (Slice does not accept any keyword arguments)",
+                 ", ".join(f"{k.arg}=" for k in node.keywords), hint="slice(start, stop)")  # fmt: skip
+    return b.refuse(
+        "a slice inside of an index was required", "slice(...) as a value", hint="x[slice(1, 2)]"
+    )
 
 
 @form(print)

@@ -19,6 +19,7 @@ from facula.jit.builtin_calls import BUILTINS, OPERATOR_FORMS, type_question
 from facula.jit.conditions import Condition
 from facula.jit.expressions import BINARY
 from facula.jit.ir import Value
+from facula.jit.marks import mark_of
 from facula.jit.module_contents import asks_for_contents, contents
 from facula.jit.python_types import NoType, annotation_type, type_of_class, type_of_value
 from facula.jit.python_values import builtin_name, wrapped
@@ -240,6 +241,15 @@ class Calls(Subscripts):
 
     def _tensor_method(self, bound: Bound, given: list[Value], named: dict[str, Value]) -> Value:
         name = bound.name
+        if name == "__getitem__":
+            if len(given) != 1 or named:
+                self.refuse(
+                    "one index was required (expected exactly 1 argument)", len(given) + len(named)
+                )
+            item = given[0]
+            return self.tensor_index(
+                bound.value, self.unpack(item) if item.type.kind == "Tuple" else [item]
+            )
         dtype = _DTYPE_METHODS.get(name)
         if dtype is not None and not given and not named:
             return self.call("aten::to", [bound.value, self.constant(dtype)])
@@ -395,6 +405,10 @@ class Calls(Subscripts):
             )
         if isinstance(obj, type):
             return self._class(obj, args, kwargs)
+        if isinstance(obj, nn.Module) and not getattr(obj, "_script_type", None):
+            return self._python_call(obj, args, kwargs)
+        if callable(obj) and mark_of(type(obj).__call__) == "ignore":
+            return self._python_call(obj, args, kwargs)
         if isinstance(obj, nn.Module):
             self.refuse("a module that is an attribute of the caller was required",
                         f"{type(obj).__name__}: Cannot call a ScriptModule that is not a submodule of the caller",
@@ -402,6 +416,25 @@ class Calls(Subscripts):
         if callable(obj) and not self.unit_is_archive():
             return self.call_unit(self.unit_of(obj), args, kwargs)
         return self.refuse("something that can be called was required", repr(obj)[:80])
+
+    def _python_call(self, obj: Any, args: list[Any], kwargs: dict[str, Any]) -> Value:
+        """A call that stays Python's: of a module that is no part of the script, or of an object whose class "
+        "says so."""
+        if kwargs or self.unit_is_archive():
+            self.refuse(
+                "arguments by position were required in a call that stays Python's",
+                ", ".join(kwargs),
+            )
+        method = type(obj).__call__ if not isinstance(obj, nn.Module) else type(obj).forward
+        try:
+            said = inspect.get_annotations(method, eval_str=True).get("return")
+        except NameError:  # what a name in quotes stands for may be gone
+            said = None
+        result = T.TENSOR if said is None else type_of_class(said)
+        name = type(obj).__qualname__
+        return self.value(
+            "prim::PythonOp", self.plain(args, {})[0], result, function=obj, name=name
+        )
 
     def _class(self, obj: type, args: list[Any], kwargs: dict[str, Any]) -> Any:
         if issubclass(obj, enum.Enum) and len(args) == 1:

@@ -16,6 +16,8 @@ from typing import Any
 import facula
 from facula.core.errors import fail
 from facula.jit.functions import EXTRA_NAMES, FunctionUnit, caller_names, found_name
+from facula.jit.graph_functions import unit_of_graph
+from facula.jit.ir import Graph
 from facula.jit.python_types import TYPE_NAMES
 from facula.jit.script_objects import ScriptFunction
 from facula.jit.source import Source, refuse
@@ -125,6 +127,16 @@ class CompilationUnit:
             return self._functions[name]
         given = rcb(name) if rcb is not None else None
         return look_up_name(name) if given is None else given
+
+    def create_function(self, name: str, graph: Graph) -> ScriptFunction:
+        """A function that runs a copy of a graph.
+
+        Args:
+            name: its name in the unit
+            graph: what it does
+        """
+        made = self._functions[name] = ScriptFunction(unit_of_graph(graph.copy(), name))
+        return made
 
     def find_function(self, name: str) -> ScriptFunction | None:
         """The function of that name; None where there is none."""

@@ -227,7 +227,9 @@ class FunctionUnit(Compiled):
     def _note_length(self, name: str, said: ast.AST | None) -> None:
         """Keeps how often one number stands in a list, where an annotation says it."""
         text = "" if said is None else ast.unparse(said)
-        length = re.search(r"BroadcastingList(\d)", text)
+        length = re.search(r"BroadcastingList(\d)|_size_(?=[1-6]_t\b)", text)
+        if length is not None and length[1] is None:
+            length = re.search(r"_size_(\d)_t", text)
         if length is not None:
             self.lengths[name] = int(length[1])
 

@@ -17,6 +17,7 @@ from facula.core.errors import fail
 from facula.jit.errors import as_runtime_error, note_place
 from facula.jit.ir import Block, Graph, Node, Value
 from facula.jit.node_operators import needed
+from facula.jit.script_profile import PROFILES, timed
 
 __all__ = ["Program"]
 
@@ -87,8 +88,11 @@ def _own(value: Any) -> Any:
 class Program:
     """A graph, ready to run."""
 
-    def __init__(self, graph: Graph, name: str = "") -> None:
+    def __init__(self, graph: Graph, name: str = "", *, times: bool = False) -> None:
         self.graph, self.name = graph, name
+        #: whether profiles hear of its operators, and the program of which they do
+        self.times = times
+        self.timed: Program | None = None
         self.slots: dict[Value, int] = {}
         self.constants: list[tuple[int, Any]] = []
         #: constants that somebody could write to: each run has its own
@@ -105,6 +109,9 @@ class Program:
         return self.slots.setdefault(value, len(self.slots))
 
     def __call__(self, *arguments: Any) -> Any:
+        if PROFILES and not self.times:
+            self.timed = self.timed or Program(self.graph, self.name, times=True)
+            return self.timed(*arguments)
         frame = self.initial.copy()
         for slot, value in self.containers:
             frame[slot] = _own(value)
@@ -214,6 +221,8 @@ class Program:
         function = needed(node)
         if _BOUND.left is not None:
             function = _measured(function)
+        if self.times:
+            function = timed(function, node.kind_, node.place)
         inputs, outputs = self._copies(node.inputs_, node.outputs_)
         place, name = node.place, self.name
 

@@ -271,6 +271,9 @@ class GraphEdits(BlockEdits):
     def create(self, kind: str, inputs: Sequence[Any] | int = (), count: int = 1) -> Any:
         """A new node that stands nowhere yet."""
         given, count = ([], inputs) if isinstance(inputs, int) else (list(inputs), count)
+        if any(value is None for value in given):
+            fail(ValueError, "jit.graph", "values as inputs of a node were required", "None",
+                 hint="graph.insertConstant(None) gives a value that is None")  # fmt: skip
         return type(self.source)(self, kind, given, [T.TENSOR] * count)
 
     def insertNode(self, node: Any) -> Any:

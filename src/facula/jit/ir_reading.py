@@ -338,6 +338,10 @@ class _Parser(_Reader):
             and isinstance(value, core.Tensor)
             and kind.element is not None
         ):
+            known = (
+                kind.sizes() if value.numel() == 1 else None
+            )  # {5} is one number of any shape of ones
+            value = value if known is None else value.reshape(known)
             node.attributes["value"] = value.to(kind.element)
         elif value is _SOME:
             node.attributes["value"] = _some(kind)

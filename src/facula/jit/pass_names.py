@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from facula.jit.compilation_unit import CompilationUnit
 from facula.jit.freezing import freeze_module
 from facula.jit.functions import FunctionUnit
 from facula.jit.graph_functions import unit_of_graph
@@ -132,9 +133,17 @@ _PASSES.update({"insert_observers": _insert_observers, "fold_convbn": _fold_conv
 _NAMES: dict[str, Any] = {
     "_freeze_module": _freeze_module, "ScriptModule": ModuleView,
     "parse_ir": parse_ir, "_create_function_from_graph": _create_function_from_graph, "AliasDb": Aliases,
-    "ScriptFunction": ScriptFunction, "Function": FunctionUnit, "_propagate_shapes": with_shapes,
+    "ScriptFunction": ScriptFunction, "CompilationUnit": CompilationUnit,
+    "Function": FunctionUnit, "_propagate_shapes": with_shapes,
     "_jit_erase_non_input_shape_information": erase_all_but_inputs, "_new_symbolic_shape_symbol": new_symbol,
 }  # fmt: skip
+
+
+def _enable_mobile_interface_call_export() -> None:
+    """Calls by interfaces are always written to files here."""
+
+
+_NAMES["_enable_mobile_interface_call_export"] = _enable_mobile_interface_call_export
 
 
 def named(name: str) -> Any:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import facula
 from facula import core
+from facula.jit._logging import add_stat_value, time_point
 from facula.jit.primitive_numbers import int_of_tensor, to_int, wrapped
 from facula.jit.signatures import primitive
 from facula.jit.value_texts import shown
@@ -71,6 +72,7 @@ primitive("aten::__is__(any a, any b) -> bool", _same)
 primitive("aten::__isnot__(any a, any b) -> bool", lambda a, b: not _same(a, b))
 for _kind in ("int", "float", "bool", "str", "Tensor", "Device"):
     primitive(f"aten::hash.{_kind}({_kind} a) -> int", hash)
+primitive("aten::hash.generic(t value) -> int", hash)
 primitive("aten::is_scripting() -> bool", lambda: True)
 
 
@@ -211,6 +213,8 @@ primitive("prim::type(Device self) -> str", lambda d: d.type)
 primitive("prim::index(Device self) -> int?", lambda d: d.index)
 primitive("aten::device(str a) -> Device", core.device)
 primitive("aten::device.with_index(str type, int index) -> Device", core.device)
+primitive("prim::AddStatValue(str key, int val) -> ()", add_stat_value)
+primitive("prim::TimePoint() -> int", time_point)
 primitive("aten::get_default_dtype() -> int", lambda: code_of(facula.get_default_dtype()))
 
 _MAKE = "*, int? dtype=None, Device? device=None, bool requires_grad=False) -> Tensor"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import enum
+import re
 import types
 import typing
 from collections.abc import Callable
@@ -54,6 +55,8 @@ TYPE_NAMES: dict[str, Any] = {
 }  # fmt: skip
 
 
+#: annotations of modules, of one number or several: lists in scripts
+_SIZES = re.compile(r"_size_[1-6]_t")
 #: names of `typing` that need the types inside
 _BARE: dict[Any, str] = {
     typing.Dict: "Dict", typing.List: "List", typing.Tuple: "Tuple", typing.Optional: "Optional",  # noqa: UP006
@@ -248,6 +251,8 @@ def _object(node: ast.AST, look_up: Callable[[str], Any]) -> Any:
         if isinstance(node.value, str):
             return _object(ast.parse(node.value, mode="eval").body, look_up)
         return node.value
+    if isinstance(node, ast.Name) and _SIZES.fullmatch(node.id):
+        return T.list_of(T.INT)
     if isinstance(node, ast.Name):
         return look_up(node.id)
     if isinstance(node, ast.Attribute):

@@ -13,6 +13,7 @@ from typing import Any
 
 from facula import core
 from facula.autograd.grad_mode import set_grad_enabled
+from facula.jit._logging import add_stat_value, time_point
 from facula.jit.ir import Value
 from facula.jit.signatures import primitives_of, signatures
 from facula.jit.values import Compiled, Items, Python, TypeName, Unit
@@ -25,6 +26,7 @@ _PYTHON = {
     oct: "aten::oct", bin: "aten::bin", str: "aten::str", divmod: "aten::divmod", round: "aten::round",
     sorted: "aten::sorted", hash: "aten::hash", pow: "aten::pow", any: "aten::any", all: "aten::all", sum: "aten::sum",
     warnings.warn: "aten::warn", math.remainder: "aten::mathremainder", math.pow: "aten::pow",
+    add_stat_value: "prim::AddStatValue", time_point: "prim::TimePoint",
     core.device: "aten::device", set_grad_enabled: "aten::set_grad_enabled",
 }  # fmt: skip
 

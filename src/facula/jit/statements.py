@@ -402,7 +402,12 @@ class Statements(Joins, Contexts, Calls):
         target = node.target
         if isinstance(target, ast.Subscript):
             container = self.sugared(target.value)
-            if isinstance(container, Value) and container.type.kind in ("Tensor", "List", "Dict"):
+            if isinstance(container, Value) and container.type.kind in (
+                "Tensor",
+                "List",
+                "Dict",
+                "Tuple",
+            ):
                 self._augmented_item(node, container, target)
                 return
         current = self.expression(_loaded(target))
@@ -435,6 +440,9 @@ class Statements(Joins, Contexts, Calls):
             return
         if isinstance(target.slice, ast.Slice):
             self.refuse_slice()
+        if container.type.kind == "Tuple":
+            self.refuse("a list, dict or tensor was required ('Tuple' object does not support augmented assignment)",
+                        container.type.annotation_str, hint="make a new tuple")  # fmt: skip
         index = self.expression(target.slice)
         current = self.call("aten::__getitem__", [container, index])
         given = self.expression(node.value, current.type)

@@ -29,7 +29,9 @@ def _as_slice(node: ast.expr) -> ast.expr:
     made = (
         isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "slice"
     )
-    if not made or not isinstance(node, ast.Call) or node.keywords or not 1 <= len(node.args) <= 3:
+    if not made or not isinstance(node, ast.Call) or not 1 <= len(node.args) <= 3:
+        return node
+    if node.keywords:
         return node
     parts = [None if isinstance(a, ast.Constant) and a.value is None else a for a in node.args]
     lower, upper, step = [None, *parts, None] if len(parts) == 1 else [*parts, None][:3]
@@ -264,6 +266,9 @@ class Subscripts(Conditions):
             self.call_method(container, "__setitem__", [self.expression(target.slice), given], {})
         elif isinstance(target.slice, ast.Slice):
             self.refuse_slice()
+        elif kind.kind == "Tuple":
+            self.refuse("a list, dict or tensor was required ('Tuple' object does not support subscripted assignment)",
+                        kind.annotation_str, hint="make a new tuple")  # fmt: skip
         else:
             self.call("aten::_set_item", [container, self.expression(target.slice), given])
 

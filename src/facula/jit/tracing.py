@@ -116,6 +116,11 @@ class _Recorder(Lowering):
         if found is not None:
             return found[1]
         place = self.paths.get(id(tensor))
+        if place is None and tensor.requires_grad:
+            fail(RuntimeError, "jit.trace", "tensors without gradients were required besides inputs and parameters "
+                 "(Cannot insert a Tensor that requires grad as a constant. Consider making it a parameter or input, "
+                 "or detaching the gradient)", f"one of shape {tuple(tensor.shape)}",
+                 hint="detach it before the trace, or make it a parameter of the traced module")  # fmt: skip
         if place is None:
             made = self.constant(tensor.detach().as_subclass(core.Tensor))
         else:
@@ -248,6 +253,12 @@ class _Mode(TorchFunctionMode):
         return result
 
     warn = staticmethod(warn_of_constant)
+
+    def count(self, name: str, value: int) -> None:
+        """Keeps what the program adds to a counter."""
+        if not self.paused:
+            recorder = self.recorder
+            recorder.call("prim::AddStatValue", [recorder.constant(name), recorder.constant(value)])
 
     def keeps_call(self, unit: Any, values: list[Any]) -> bool:
         """Whether a call of a script stays one: of a function, or of a module inside of the traced one."""

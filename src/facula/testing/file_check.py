@@ -119,12 +119,13 @@ class FileCheck:
         if kind == "next" and between.count("\n") != 1:
             _fails(f'to find "{what}" on the next line', between)
         end = begin + len(what)
-        if kind == "highlighted":
-            line = text.rfind("\n", 0, begin) + 1
-            below = text.find("\n", end) + 1
-            column = begin - line
-            if below == 0 or text[below + column : below + column + len(what)] != "~" * len(what):
-                _fails(f'"{what}" to be highlighted', text[line : below + 80])
+        while kind == "highlighted" and not _highlighted(text, begin, end):
+            again = text.find(what, begin + 1)
+            if again < 0:
+                _fails(
+                    f'"{what}" to be highlighted', text[text.rfind("\n", 0, begin) + 1 : end + 160]
+                )
+            begin, end = again, again + len(what)
         return begin, end
 
     @staticmethod
@@ -132,6 +133,14 @@ class FileCheck:
         for what in refused:
             if what in between:
                 _fails(f'not to find "{what}"', between)
+
+
+def _highlighted(text: str, begin: int, end: int) -> bool:
+    """Whether the line below marks this piece of a line."""
+    column = begin - (text.rfind("\n", 0, begin) + 1)
+    below = text.find("\n", end) + 1
+    length = end - begin
+    return below > 0 and text[below + column : below + column + length] == "~" * length
 
 
 _MARK = re.compile(

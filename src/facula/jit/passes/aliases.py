@@ -299,7 +299,22 @@ class Aliases:
     def __str__(self) -> str:
         names = self.graph.names()
         lines = [f"%{names[v]}: {sorted(map(str, found))}" for v, found in self.places.items()]
-        return "\n".join(lines)
+        return "\n".join([*lines, f"WILDCARD (comes from outside): {self._outside_names(names)}"])
+
+    def _outside_names(self, names: dict[Value, str]) -> str:
+        """The values whose memory the caller may know."""
+        found = [v for v, places in self.places.items() if any(p.outside for p in places)]
+        return ", ".join(f"%{names[v]}" for v in found) or "none"
+
+    def to_graphviz_str(self) -> str:
+        """The values and their memory as a graph in the language of graphviz."""
+        names = self.graph.names()
+        lines = [
+            f'  "%{names[v]}" -> "{place}";'
+            for v, found in self.places.items()
+            for place in sorted(map(str, found))
+        ]
+        return "\n".join(["digraph alias_db {", *lines, "}", ""])
 
 
 def reads(node: Node) -> list[Value]:

@@ -249,10 +249,11 @@ def _drop_results(graph: Graph) -> None:
 
 
 def canonicalize(graph: Graph, keep_unique_names: bool = True) -> Graph:
-    """A copy whose values are named by their order."""
+    """A copy whose values are named by their order, but for those with a name of their own."""
     made = graph.copy()
     for value in made._values(made):
-        value.hint = ""
+        if not keep_unique_names or value.hint.isdigit():
+            value.hint = ""
     return made
 
 

@@ -365,12 +365,17 @@ def _graph_text(t: Type) -> str:
     if t.kind == "Optional":
         return f"{texts[0]}?"
     if t.kind == "Dict":
-        return f"Dict({', '.join(texts)})"
+        return f"Dict({', '.join(_inside_dict(text, i) for text, i in zip(texts, t.inner, strict=True))})"
     if t.kind == "Tuple":
         return f"({', '.join(texts)})"
     if t.kind in ("Future", "RRef"):
         return f"{t.kind}[{texts[0]}]"
     return f"{t.kind}({', '.join(texts)})" if texts else t.kind.removeprefix("$")
+
+
+def _inside_dict(text: str, t: Type) -> str:
+    """Within a dictionary PyTorch prints futures with parentheses."""
+    return f"{t.kind}({text[len(t.kind) + 1 : -1]})" if t.kind in ("Future", "RRef") else text
 
 
 def _field_text(t: NamedTupleType, i: int) -> str:

@@ -28,6 +28,9 @@ _VALUES: dict[str, Any] = {
     "fuse_on_cpu": True,
     "fuse_on_gpu": False,
     "llga_enabled": False,
+    "te_must_use_llvm_cpu": False,
+    "logging_option": "",
+    "tracer_state_warn": True,
     "emit_module_hook": None,
     "emit_function_hook": None,
 }
