@@ -12,7 +12,7 @@ import pytest
 import facula
 from facula import core, nn
 from facula import distributed as dist
-from facula.distributed.fsdp import fully_shard, leaf
+from facula.distributed.fsdp import fully_shard, leaf, pages
 from facula.distributed.strips import Strip
 from facula.distributed.tensor import Replicate, Shard, distribute_tensor, dtensor
 
@@ -170,10 +170,13 @@ def test_whole_parameters_between_uses_keep_so_much_memory_and_no_more(
 ):
     gave: list[int] = []
     whole = leaf.give_back
+    forms = [leaf.Leaf([], (100 * n,), facula.float32, False) for n in (1, 2, 3)]
     monkeypatch.setattr(leaf, "give_back", lambda t: gave.append(t.numel()) or whole(t))
     monkeypatch.setattr(leaf, "IDLE", leaf._IDLE.bytes + 4 * 500)
     before = leaf._IDLE.bytes
-    forms = [leaf.Leaf([], (100 * n,), facula.float32, False) for n in (1, 2, 3)]
+    for form in forms:
+        form.take()
+        form.free()
     assert gave == [100] and leaf._IDLE.bytes == before + 4 * 500
     forms[1].take().fill_(2.0)
     assert leaf._IDLE.bytes == before + 4 * 300
@@ -203,3 +206,46 @@ def test_between_steps_a_rank_keeps_less_than_the_largest_unit(mesh: Any):
             assert leaf._IDLE.bytes + core.memory_stats()["cached"] <= largest + leaf.SLACK
     finally:
         leaf._IDLE.largest = before
+
+
+def test_a_form_that_is_gathered_has_the_pages_of_one_that_is_not(monkeypatch: pytest.MonkeyPatch):
+    """Each form kept its own memory: twelve layers held that of twelve while two were in use."""
+    monkeypatch.setattr(leaf, "_IDLE", leaf._Idle())
+    count = 1 << 20  # 4 MB
+    forms = [leaf.Leaf([], (count + n,), facula.float32, False) for n in (0, 3, 5)]
+    for form in forms:  # each is written, and rests
+        form.take().fill_(1.0)
+        form.free()
+    assert leaf._IDLE.bytes <= 4 * count + leaf.LEAST  # that of the first went on
+    for number, form in enumerate(forms):
+        before = resident()
+        assert form.take().fill_(float(number)).eq(number).all()
+        assert resident() - before < 3 << 20  # and what is compared with
+        form.free()
+
+
+def test_forms_of_other_sizes_share_pages_without_loss(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(leaf, "_IDLE", leaf._Idle())
+    random = np.random.RandomState(3)
+    forms = [leaf.Leaf([], (int(n),), facula.int32, False) for n in random.randint(1, 600_000, 12)]
+    whole: dict[int, int] = {}
+    for step in range(400):
+        number = int(random.randint(len(forms)))
+        form = forms[number]
+        if number in whole:
+            assert form.tensor.eq(whole.pop(number)).all()
+            form.free()
+        else:
+            form.take().fill_(step)
+            whole[number] = step
+    assert leaf._IDLE.bytes == sum(leaf._IDLE.sizes.values())
+
+
+def test_where_the_system_moves_no_pages_forms_have_new_ones(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(leaf, "_IDLE", leaf._Idle())
+    monkeypatch.setattr(pages, "_mremap", lambda *args: pages._FAILED)
+    first, second = (leaf.Leaf([], (1 << 18,), facula.float32, False) for _ in range(2))
+    second.take().fill_(2.0)
+    first.take().fill_(1.0)
+    assert first.tensor.eq(1).all() and second.tensor.eq(2).all()
+    assert leaf._IDLE.bytes == 0

@@ -14,6 +14,7 @@ from typing import Any
 
 from facula import core, nn
 from facula.distributed.buffers import give_back
+from facula.distributed.fsdp.pages import LEAST, move, span_of
 
 __all__ = ["Leaf", "Place", "gathered_together", "rest"]
 
@@ -29,7 +30,8 @@ SLACK = 8 << 20
 
 
 class _Idle:
-    """Whole forms between uses that still have their memory; who was used longest ago gives it back first."""
+    """Whole forms between uses that still have their memory, or the first part of it; who was used longest ago gives
+    it to those that are gathered next, or back to the system."""
 
     def __init__(self) -> None:
         self.bytes = self.largest = 0
@@ -39,8 +41,7 @@ class _Idle:
     def add(self, leaf: Leaf) -> None:
         """A form is not in use."""
         with self.lock:
-            self.sizes[weakref.ref(leaf, self._forget)] = leaf.bytes
-            self.bytes += leaf.bytes
+            self._keep(weakref.ref(leaf, self._forget), leaf.bytes)
             self.shrink(IDLE)
 
     def shrink(self, most: int) -> None:
@@ -54,12 +55,55 @@ class _Idle:
                     give_back(found.tensor)
 
     def remove(self, leaf: Leaf) -> None:
-        """A form is in use."""
-        self._forget(weakref.ref(leaf))
-
-    def _forget(self, key: weakref.ref[Leaf]) -> None:
+        """A form is in use: it has pages of others where it lacks its own."""
         with self.lock:
-            self.bytes -= self.sizes.pop(key, 0)
+            had = self._forget(weakref.ref(leaf))
+            if had >= leaf.bytes or leaf.bytes < LEAST:
+                return
+            start, size = span_of(leaf.tensor)
+            while size - had >= LEAST:
+                other = self._richest(size - had)
+                if other is None:
+                    return
+                had += self._take(other, start + had, size - had)
+
+    def _richest(self, wanted: int) -> weakref.ref[Leaf] | None:
+        """Who can spare about as much, else who was used longest ago of those with much."""
+        first = None
+        for key, size in self.sizes.items():
+            if size >= LEAST:
+                first = first or key
+                if wanted <= size < wanted + LEAST:
+                    return key
+        return first
+
+    def _take(self, key: weakref.ref[Leaf], target: int, most: int) -> int:
+        """Move the last of the pages that a form has; gives how many bytes came."""
+        other, size = key(), self.sizes[key]
+        self._forget(key)
+        if other is None:
+            return 0
+        start, whole = span_of(other.tensor)
+        has = min(whole, size)
+        count = min(has, most)
+        if not move(start + has - count, target, count):
+            give_back(other.tensor)
+            return 0
+        if has - count >= LEAST:
+            self._keep(key, has - count)
+        elif has > count:
+            give_back(other.tensor)
+        return count
+
+    def _keep(self, key: weakref.ref[Leaf], size: int) -> None:
+        self.sizes[key] = size
+        self.bytes += size
+
+    def _forget(self, key: weakref.ref[Leaf]) -> int:
+        with self.lock:
+            size = self.sizes.pop(key, 0)
+            self.bytes -= size
+            return size
 
 
 _IDLE = _Idle()
@@ -96,7 +140,9 @@ class Leaf:
         #: the elements, to be written: that is no change that a backward pass would refuse
         self.flat = self.tensor.data.view(-1)
         self.parameter = nn.Parameter(wrap(self.tensor), requires_grad)
-        self.free()
+        if not self.tensor.is_meta and self.bytes:
+            give_back(self.tensor)  # what was here before
+            self.tensor.untyped_storage().resize_(0)
 
     def take(self) -> Any:
         """Memory for the elements; gives the tensor, to be written at once."""
