@@ -39,9 +39,9 @@ LARGE, COPIES = 1 << 30, 700
 def parts() -> tuple[Any, Any, Any]:
     """The modules of the engine that need nothing of facula; where it is not loaded, packages stand in."""
     if "facula" not in sys.modules:
-        for name, folder in (("facula", HERE.parents[1]), ("facula.distributed", HERE.parent)):
+        for name in ("facula", "facula.distributed", "facula.devices", "facula.devices.cuda"):
             sys.modules[name] = types.ModuleType(name)
-            sys.modules[name].__path__ = [str(folder)]
+            sys.modules[name].__path__ = [str(HERE.parents[2].joinpath(*name.split(".")))]
     names = ("library", "driver", "communicator")
     found = [importlib.import_module(f"facula.distributed.nvidia.{name}") for name in names]
     return found[0], found[1], found[2]
