@@ -62,7 +62,7 @@ class FunctionCtx:
         """Say which outputs have no gradient."""
         self.non_differentiable = args
 
-    def mark_shared_storage(self, *pairs: Any) -> None:
+    def mark_shared_storage(self, *pairs: object) -> None:
         """Deprecated in PyTorch; tensors that share storage are found without it."""
         warnings.warn(
             "mark_shared_storage is deprecated: tensors with shared storages are tracked "
@@ -281,7 +281,7 @@ class _SingleLevelFunction(FunctionCtx, _HookMixin, metaclass=FunctionMeta):
     vjp = backward
 
     @staticmethod
-    def jvp(ctx: object, *grad_inputs: Any) -> Any:
+    def jvp(ctx: object, *grad_inputs: object) -> Any:
         """Tangents of the outputs from those of the inputs, for forward mode."""
         raise NotImplementedError(
             "You must implement the jvp function for custom autograd.Function to use it with "
@@ -321,7 +321,7 @@ class Function(_SingleLevelFunction):
 
     generate_vmap_rule = False
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         warnings.warn(
             f"{type(self)} should not be instantiated. Methods on autograd functions are all "
             "static, so you should "
@@ -344,7 +344,7 @@ class Function(_SingleLevelFunction):
         )
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, *args: object) -> Any:
+    def vmap(info: object, in_dims: object, *args: object) -> Any:
         """How the function acts on batches: gives outputs and their batch dimensions."""
         raise NotImplementedError(
             "To use autograd.Function with vmap, you must either override the vmap static method "
@@ -529,7 +529,7 @@ class _DelayedError(core.Node):
         """The node's name."""
         return "DelayedError"
 
-    def apply(self, *grads: Any) -> tuple:
+    def apply(self, *grads: object) -> tuple:
         """Raises."""
         return fail(
             RuntimeError,
@@ -653,12 +653,12 @@ class NestedIOFunction(Function):
         return (None, None, *flat)
 
     @staticmethod
-    def forward_extended(ctx: object, *inputs: Any) -> Any:
+    def forward_extended(ctx: object, *inputs: object) -> Any:
         """Compute nested outputs."""
         raise NotImplementedError
 
     @staticmethod
-    def backward_extended(ctx: object, *grads: Any) -> Any:
+    def backward_extended(ctx: object, *grads: object) -> Any:
         """Nested gradients of the inputs."""
         raise NotImplementedError
 

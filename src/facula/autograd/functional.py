@@ -165,7 +165,7 @@ def _gradients(outputs: tuple, inputs: tuple, vectors: tuple | None, create_grap
 
 
 def vjp(
-    func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+    func: Callable, inputs: Any, v: object = None, create_graph: bool = False, strict: bool = False
 ) -> tuple:
     """A vector times the Jacobian of a function, and the function's value.
 
@@ -200,7 +200,7 @@ def vjp(
 
 
 def jvp(
-    func: Callable, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
+    func: Callable, inputs: Any, v: object = None, create_graph: bool = False, strict: bool = False
 ) -> tuple:
     """The Jacobian of a function times a vector, and the function's value.
 
@@ -549,7 +549,7 @@ def hessian(
 def _strict(scalar: Callable) -> Callable:
     """The function, with an error where its output does not require grad."""
 
-    def checked(*args: Any) -> Any:
+    def checked(*args: object) -> Any:
         output = scalar(*args)
         _strict_outputs((output,), "hessian")
         return output
@@ -589,7 +589,7 @@ def _slopes(
 def vhp(
     func: Callable,
     inputs: core.Tensor,
-    v: Any = None,
+    v: object = None,
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple:
@@ -624,7 +624,7 @@ def vhp(
 def hvp(
     func: Callable,
     inputs: core.Tensor,
-    v: Any = None,
+    v: object = None,
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple:

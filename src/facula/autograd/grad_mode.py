@@ -60,7 +60,7 @@ def _decorate_class(make_context: Callable[[], Any], cls: type) -> type:
     original = cls.__init__  # type: ignore[misc]
 
     @functools.wraps(original)
-    def init(self: Any, *args: object, **kwargs: object) -> None:
+    def init(self: object, *args: object, **kwargs: object) -> None:
         with make_context():
             original(self, *args, **kwargs)
 
@@ -107,7 +107,7 @@ class _FixedGradMode(ContextDecorator):
     def __enter__(self) -> None:
         self.prev = core.set_grad_enabled(self._mode)
 
-    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+    def __exit__(self, exc_type: object, exc_value: object, traceback: object) -> None:
         core.set_grad_enabled(self.prev)
 
 

@@ -77,7 +77,9 @@ class _PolicyMode:
     def __exit__(self, *exc_info: object) -> None:
         core.pop_dispatch_mode()
 
-    def _kept(self, func: Callable[..., Any], args: tuple, kwargs: dict, out: Any = None) -> bool:
+    def _kept(
+        self, func: Callable[..., Any], args: tuple, kwargs: dict, out: object = None
+    ) -> bool:
         context = SelectiveCheckpointContext(is_recompute=self.replay, op_output=out)
         decision = self.policy(context, func, *args, **kwargs)
         if isinstance(decision, bool):
@@ -85,7 +87,7 @@ class _PolicyMode:
         return decision in (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE)
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+        self, func: Any, types: object, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
         kwargs = kwargs or {}
         if func.name() == _UNASKED:
@@ -133,7 +135,7 @@ class _Kept:
 
 
 def create_selective_checkpoint_contexts(
-    policy_fn_or_list: Any, allow_cache_entry_mutation: bool = False
+    policy_fn_or_list: object, allow_cache_entry_mutation: bool = False
 ) -> tuple[Any, Any]:
     """Contexts for ``context_fn`` of `checkpoint` that keep the results of some operators.
 
@@ -157,7 +159,9 @@ def create_selective_checkpoint_contexts(
     if isinstance(policy_fn_or_list, list):
         chosen = set(policy_fn_or_list)
 
-        def policy(context: object, op: Any, *args: object, **kwargs: object) -> CheckpointPolicy:
+        def policy(
+            context: object, op: object, *args: object, **kwargs: object
+        ) -> CheckpointPolicy:
             keep = op in chosen
             return CheckpointPolicy.MUST_SAVE if keep else CheckpointPolicy.PREFER_RECOMPUTE
 

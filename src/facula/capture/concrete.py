@@ -117,7 +117,7 @@ class Concrete:
     truth = staticmethod(builtins.bool)
     to_bool = staticmethod(builtins.bool)
 
-    def branch(self, value: Value, frame: Frame, jump: Any) -> bool:
+    def branch(self, value: Value, frame: Frame, jump: object) -> bool:
         return bool(value)
 
     logical_not = staticmethod(operator.not_)
@@ -175,19 +175,19 @@ class Concrete:
     def format(self, value: Value, conversion: Any, spec: Any) -> Any:
         return builtins.format(conversion(value) if conversion else value, spec)
 
-    def list_append(self, owner: Any, value: Any) -> None:
+    def list_append(self, owner: Any, value: object) -> None:
         owner.append(value)
 
-    def list_extend(self, owner: Any, values: Any) -> None:
+    def list_extend(self, owner: Any, values: object) -> None:
         owner.extend(values)
 
-    def set_add(self, owner: Any, value: Any) -> None:
+    def set_add(self, owner: Any, value: object) -> None:
         owner.add(value)
 
-    def set_update(self, owner: Any, values: Any) -> None:
+    def set_update(self, owner: Any, values: object) -> None:
         owner.update(values)
 
-    def dict_update(self, owner: Any, values: Any) -> None:
+    def dict_update(self, owner: Any, values: object) -> None:
         owner.update(values)
 
     def dict_merge(self, owner: Any, values: Any) -> None:
@@ -247,10 +247,12 @@ class Concrete:
         return isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray))
 
     # calls ----------------------------------------------------------------------------------------
-    def call(self, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def call(self, function: object, args: list[Any], kwargs: dict[str, Any]) -> Any:
         return self.call_hook(function)(*args, **kwargs)
 
-    def call_in(self, frame: Frame, function: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def call_in(
+        self, frame: Frame, function: object, args: list[Any], kwargs: dict[str, Any]
+    ) -> Any:
         if function is builtins.super and not args:
             return self.super(frame, function, args)
         if function is builtins.locals and not args:
@@ -292,7 +294,7 @@ class Concrete:
             return rest, match
         return error, None
 
-    def prepare_reraise_star(self, original: Any, failed: list[Any]) -> Any:
+    def prepare_reraise_star(self, original: object, failed: list[Any]) -> Any:
         left = [error for error in failed if error is not None]
         if not left:
             return None

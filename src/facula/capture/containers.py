@@ -70,15 +70,15 @@ class Containers(Part):
             forced = [Known(None), forced[0]]
         return self.made(SliceValue(forced + [Known(None)] * (3 - len(forced))))
 
-    def list_append(self, owner: Any, value: Any) -> None:
+    def list_append(self, owner: Any, value: object) -> None:
         owner.items.append(value)
         self.change(owner)
 
-    def list_extend(self, owner: Any, values: Any) -> None:
+    def list_extend(self, owner: Any, values: object) -> None:
         owner.items.extend(self.unpack_all(values))
         self.change(owner)
 
-    def set_add(self, owner: Any, value: Any) -> None:
+    def set_add(self, owner: Any, value: object) -> None:
         owner.items.setdefault(self.key_of(value), self.force(value))
         self.change(owner)
 
@@ -471,13 +471,13 @@ class Containers(Part):
         return Known(None)
 
     @staticmethod
-    def append_item(owner: SequenceValue, item: Any) -> None:
+    def append_item(owner: SequenceValue, item: object) -> None:
         owner.items.append(item)
         if owner.maxlen is not None:
             del owner.items[: len(owner.items) - owner.maxlen]
 
     @staticmethod
-    def append_left(owner: SequenceValue, item: Any) -> None:
+    def append_left(owner: SequenceValue, item: object) -> None:
         owner.items.insert(0, item)
         if owner.maxlen is not None:
             del owner.items[owner.maxlen :]

@@ -90,7 +90,7 @@ class Exceptions(Part):
         value.args = self.lift(tuple(error.args))
         raise Raised(value) from None
 
-    def raise_(self, frame: Any, error: object, cause: Any) -> None:
+    def raise_(self, frame: object, error: object, cause: Any) -> None:
         error = self.force(error)
         if isinstance(error, Known) and isinstance(error.obj, type):
             error = self.call(error, [], {})
@@ -107,7 +107,7 @@ class Exceptions(Part):
             error.slots["__cause__"] = (EXCEPTION_LINKS["__cause__"], cause)
         raise Raised(error)
 
-    def reraise(self, frame: Any, error: object) -> NoReturn:
+    def reraise(self, frame: object, error: object) -> NoReturn:
         if error is None:
             self.fail(RuntimeError, "No active exception to reraise")
         raise Raised(self.force(error))
@@ -134,7 +134,7 @@ class Exceptions(Part):
         ]
         return made[0], made[1]
 
-    def prepare_reraise_star(self, original: Any, failed: Any) -> Any:
+    def prepare_reraise_star(self, original: object, failed: object) -> Any:
         left = [e for e in self.unpack_all(failed) if not self.is_none(e)]
         if not left:
             return Known(None)

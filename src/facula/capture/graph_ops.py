@@ -175,7 +175,7 @@ class GraphOps(Part):
         self.attached[name] = module
         return self.graph.get_attr(name)
 
-    def _input(self, source: Source, example: Any) -> Any:
+    def _input(self, source: Source, example: object) -> Any:
         """The placeholder of a value from outside."""
         node = self._placeholder(input_name(source, self.first_frame), example)
         node.meta["source"] = source.label()
@@ -286,7 +286,7 @@ class GraphOps(Part):
         return flag != bool(owner.fake.requires_grad)
 
     def _record(
-        self, op: str, target: Any, run: Callable, args: list[Any], kwargs: dict[str, Any]
+        self, op: str, target: object, run: Callable, args: list[Any], kwargs: dict[str, Any]
     ) -> Any:
         if self.asks_others(args, kwargs):
             said = self.overridden(run, args, kwargs, _shown(target))
@@ -295,7 +295,7 @@ class GraphOps(Part):
         return self._record_plain(op, target, run, args, kwargs)
 
     def _record_plain(
-        self, op: str, target: Any, run: Callable, args: list[Any], kwargs: dict[str, Any]
+        self, op: str, target: object, run: Callable, args: list[Any], kwargs: dict[str, Any]
     ) -> Any:
         """A call that no mode and no class has its own idea of."""
         definition = _definition_of(target)
@@ -339,7 +339,7 @@ class GraphOps(Part):
             return known
         return self.from_result(result, node)
 
-    def _known_result(self, result: Any, target: Any) -> Any:
+    def _known_result(self, result: object, target: object) -> Any:
         """The value whose stand-in a call gave; None where it is new, and a break where it is a new leaf."""
         known = self.by_fake.get(id(result))
         if known is None and not self.enclosing and _is_new_leaf(result):
@@ -383,7 +383,7 @@ class GraphOps(Part):
         self.guards.add("equal", value.source.apply(core.Tensor.item), found)
         return Known(found)
 
-    def _plain_result(self, result: Any, target: Any) -> Any:
+    def _plain_result(self, result: Any, target: object) -> Any:
         if hasattr(type(result), "is_nested_int"):
             raise Break("unsupported-attribute", f"a ragged size that {_shown(target)} gives")
         if isinstance(result, (tuple, list)):
@@ -393,7 +393,7 @@ class GraphOps(Part):
         return self.trusted(result)
 
     def _counted_run(
-        self, run: Callable, args: list[Any], kwargs: dict[str, Any], target: Any
+        self, run: Callable, args: list[Any], kwargs: dict[str, Any], target: object
     ) -> tuple[Any, int | None]:
         """What a call gives; and where elements say how many places it writes to, their number if what
         is written tells it."""
@@ -413,7 +413,7 @@ class GraphOps(Part):
         run: Callable,
         args: list[Any],
         kwargs: dict[str, Any],
-        target: Any,
+        target: object,
         count: int | None = reads.FIRST,
     ) -> Any:
         try:
@@ -431,7 +431,7 @@ class GraphOps(Part):
                 raise Break("data-dependent-value", text) from error
             raise Break("fake-error", f"{kind} in {text}") from error
 
-    def from_result(self, result: Any, node: Node) -> Any:
+    def from_result(self, result: object, node: Node) -> Any:
         """The symbolic value of what a node gives."""
         if is_wrapper(type(result)):
             return self.wrapper_result(result, node)
@@ -610,7 +610,7 @@ def _definition_of(target: Any) -> Definition | None:
     return target.definition if isinstance(target, core.Op) else None
 
 
-def _has_own_out(target: Any) -> bool:
+def _has_own_out(target: object) -> bool:
     """Whether a call is of a program's operator whose own argument is called `out`."""
     operator = getattr(target, "_op", target)
     parameters = operator.definition.schema.parameters if isinstance(operator, core.Op) else ()
@@ -618,7 +618,7 @@ def _has_own_out(target: Any) -> bool:
 
 
 def _name_dtype(
-    target: Any, definition: Definition | None, result: Any, count: int, words: dict[str, Any]
+    target: object, definition: Definition | None, result: Any, count: int, words: dict[str, Any]
 ) -> None:
     """The dtype of a tensor that is made of no other one, where the segment has changed the default."""
     if "dtype" in words or not isinstance(result, core.Tensor):
@@ -633,11 +633,11 @@ def _name_dtype(
         words["dtype"] = result.dtype, result.dtype
 
 
-def _shown(target: Any) -> str:
+def _shown(target: object) -> str:
     return target if isinstance(target, str) else getattr(target, "__name__", repr(target))
 
 
-def _shapes(out: Any) -> list[Any]:
+def _shapes(out: object) -> list[Any]:
     """The shapes of results, or of what is given as `out=`, which operators make fit."""
     given = out if isinstance(out, (tuple, list)) else (out,)
     return [tuple(t.shape) for t in given if isinstance(t, core.Tensor)]

@@ -63,11 +63,11 @@ def mapped(nested: Any, leaf: Callable[[Any], Any]) -> Any:
     return leaf(nested)
 
 
-def split(nested: Any) -> tuple[list[Any], Any]:
+def split(nested: object) -> tuple[list[Any], Any]:
     """The tensors and functions of a nesting, and the nesting with slots in their place."""
     found: list[Any] = []
 
-    def leaf(value: Any) -> Any:
+    def leaf(value: object) -> Any:
         if isinstance(value, core.Tensor) or callable(value):
             found.append(value)
             return Slot(len(found) - 1)
@@ -76,12 +76,12 @@ def split(nested: Any) -> tuple[list[Any], Any]:
     return found, mapped(nested, leaf)
 
 
-def build(template: Any, values: Sequence[Any]) -> Any:
+def build(template: object, values: Sequence[Any]) -> Any:
     """The nesting with values in the slots."""
     return mapped(template, lambda v: values[v.number] if isinstance(v, Slot) else v)
 
 
-def given_of(d: Any, nested: Any) -> tuple[Any, list[Any], Any]:
+def given_of(d: Any, nested: object) -> tuple[Any, list[Any], Any]:
     """Symbolic arguments as stand-ins, the values among them that are nodes, and the template."""
     leaves: list[Any] = []
 

@@ -87,11 +87,13 @@ def rules() -> dict[Any, Any]:
     return found | _RULES
 
 
-def _with_ufunc(function: Any, ufunc: np.ufunc, d: Symbolic, *args: Any, **kwargs: Any) -> Any:
+def _with_ufunc(
+    function: Any, ufunc: np.ufunc, d: Symbolic, *args: object, **kwargs: object
+) -> Any:
     return function(d, ufunc, *args, **kwargs)
 
 
-def _rule(function: Callable[..., Any], own: Any = None) -> Callable[..., Any]:
+def _rule(function: Callable[..., Any], own: object = None) -> Callable[..., Any]:
     """A function with NumPy's parameters as a rule; of known arrays NumPy's `own` is computed."""
 
     def run(d: Symbolic, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -108,7 +110,7 @@ def _rule(function: Callable[..., Any], own: Any = None) -> Callable[..., Any]:
     return run
 
 
-def rule(*functions: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def rule(*functions: object) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The rule for these functions of NumPy's."""
 
     def enter(made: Callable[..., Any]) -> Callable[..., Any]:
@@ -204,8 +206,8 @@ def _array(
 
 @rule(np.asarray, np.asanyarray)
 def _asarray(
-    d: Symbolic, a: object, dtype: core.dtype | None = None, order: Any = None, *,
-    device: core.device | str | int | None = None, copy: Any = None,
+    d: Symbolic, a: object, dtype: core.dtype | None = None, order: object = None, *,
+    device: core.device | str | int | None = None, copy: object = None,
     like: object = None,
 ) -> Any:  # fmt: skip
     if copy is not None and not d.is_none(copy):
@@ -224,7 +226,7 @@ def _ascontiguousarray(
     return array_value(d, d.graph_method("contiguous", made.inner, [], {}))
 
 
-def _plain_order(d: Symbolic, order: Any, like: object = None) -> None:
+def _plain_order(d: Symbolic, order: object, like: object = None) -> None:
     if order is not None and d.constant_of(order) not in ("C", "K", "A", None):
         raise unsupported("an array in another order")
     if like is not None and not d.is_none(like):
@@ -274,7 +276,7 @@ rule(np.full_like)(_filled_like(None))
 
 @rule(np.full)
 def _full(
-    d: Symbolic, shape: Any, fill_value: Any, dtype: core.dtype | None = None, order: Any = None, *,
+    d: Symbolic, shape: object, fill_value: object, dtype: core.dtype | None = None, order: object = None, *,
     device: core.device | str | int | None = None, like: object = None,
 ) -> Any:  # fmt: skip
     _plain_order(d, order, like)
@@ -320,7 +322,7 @@ rule(np.stack)(_joined("stack"))
 
 
 @rule(np.where)
-def _where(d: Symbolic, condition: object, x: object = None, y: Any = None) -> Any:
+def _where(d: Symbolic, condition: object, x: object = None, y: object = None) -> Any:
     if x is None or y is None:
         raise Break("data-dependent-shape", "numpy.where(condition)")
     asked = cast(d, as_array(d, condition).inner, np.dtype(np.bool_))
@@ -354,7 +356,9 @@ def _result_type(d: Symbolic, *values: object) -> Any:
 
 
 @rule(np.copyto)
-def _copyto(d: Symbolic, dst: Any, src: Any, casting: object = None, where: object = None) -> Any:
+def _copyto(
+    d: Symbolic, dst: object, src: object, casting: object = None, where: object = None
+) -> Any:
     target = d.force(dst)
     if not isinstance(target, ArrayValue):
         raise unsupported("copyto of something else")
@@ -376,7 +380,7 @@ def _copyto(d: Symbolic, dst: Any, src: Any, casting: object = None, where: obje
 
 
 @rule(np.broadcast_to)
-def _broadcast_to(d: Symbolic, array: Any, shape: Any, subok: object = None) -> Any:
+def _broadcast_to(d: Symbolic, array: object, shape: object, subok: object = None) -> Any:
     tensor = as_array(d, array).inner
     return array_value(d, d.graph_method("broadcast_to", tensor, [sizes(d, [shape])], {}))
 
@@ -389,7 +393,7 @@ def _broadcast_arrays(d: Symbolic, *args: object, subok: object = None) -> Any:
 
 
 @rule(np.array_split)
-def _array_split(d: Symbolic, ary: Any, indices_or_sections: Any, axis: Any = None) -> Any:
+def _array_split(d: Symbolic, ary: object, indices_or_sections: object, axis: object = None) -> Any:
     array, at = as_array(d, ary), 0 if axis is None else d.constant_of(axis)
     (at,) = axes_of(d, array.inner, Known(at))
     count = d.constant_of(d.size_of(array.inner, at))
@@ -403,7 +407,9 @@ def _array_split(d: Symbolic, ary: Any, indices_or_sections: Any, axis: Any = No
 
 
 @rule(np.meshgrid)
-def _meshgrid(d: Any, *xi: Any, copy: Any = None, sparse: Any = None, indexing: Any = None) -> Any:
+def _meshgrid(
+    d: Any, *xi: Any, copy: object = None, sparse: object = None, indexing: object = None
+) -> Any:
     if sparse is not None and d.truth(sparse) or copy is not None and not d.truth(copy):
         raise unsupported("meshgrid with sparse= or without copy=")
     parts = [METHODS["ravel"](d, as_array(d, part)).inner for part in xi]
@@ -442,7 +448,9 @@ def _inner(d: Symbolic, a: object, b: object, /) -> Any:
 
 
 @rule(np.einsum)
-def _einsum(d: Symbolic, *operands: Any, out: Any = None, optimize: Any = None, **more: Any) -> Any:
+def _einsum(
+    d: Symbolic, *operands: object, out: object = None, optimize: object = None, **more: object
+) -> Any:
     text = d.constant_or_none(operands[0])
     if text is None or not isinstance(text[0], str) or more or (out and not d.is_none(out)):
         raise unsupported("einsum with lists of indices, or with out=")
@@ -462,7 +470,16 @@ for _name in ("mean", "std", "var"):
     rule(getattr(np, _name))(_method(_name))
 
 
-def _at(d: Any, function: Any, q: Any, a: Any, axis: Any, out: Any, keepdims: Any, how: Any) -> Any:
+def _at(
+    d: Any,
+    function: Any,
+    q: object,
+    a: object,
+    axis: Any,
+    out: object,
+    keepdims: object,
+    how: object,
+) -> Any:
     """The values of `function` (a median, a quantile or a percentile) along an axis."""
     array = as_array(d, a)
     kind = "linear" if how is None else d.constant_of(how)
@@ -493,8 +510,8 @@ def _at(d: Any, function: Any, q: Any, a: Any, axis: Any, out: Any, keepdims: An
 
 @rule(np.median)
 def _median(
-    d: Symbolic, a: object, axis: Any = None, out: object = None, overwrite_input: Any = None,
-    keepdims: Any = None,
+    d: Symbolic, a: object, axis: object = None, out: object = None, overwrite_input: object = None,
+    keepdims: object = None,
 ) -> Any:  # fmt: skip
     return _at(d, np.median, None, a, axis, out, keepdims, None)
 
@@ -514,7 +531,7 @@ for _function in (np.quantile, np.percentile):
 
 
 @rule(np.errstate)
-def _errstate(d: Symbolic, **words: Any) -> Any:
+def _errstate(d: Symbolic, **words: object) -> Any:
     if any(d.constant_of(value) not in ("ignore", "warn", None) for value in words.values()):
         raise unsupported("errstate that raises, prints or calls")
     return d.call(d.trusted(contextlib.nullcontext), [], {})
@@ -584,7 +601,11 @@ def _convolve(d: Symbolic, a: object, v: object, mode: Any = None) -> Any:
 
 @rule(np.linalg.svd)
 def _svd(
-    d: Symbolic, a: object, full_matrices: Any = None, compute_uv: Any = None, hermitian: Any = None
+    d: Symbolic,
+    a: object,
+    full_matrices: object = None,
+    compute_uv: object = None,
+    hermitian: object = None,
 ) -> Any:
     if hermitian is not None and d.truth(hermitian):
         raise unsupported("linalg.svd of hermitian matrices")
@@ -595,7 +616,7 @@ def _svd(
 
 
 # functions that have the name of an operator ------------------------------------------------------
-def _same_name(function: Any, op: core.Op, dtype_in: Callable[..., Any]) -> Callable[..., Any]:
+def _same_name(function: object, op: core.Op, dtype_in: Callable[..., Any]) -> Callable[..., Any]:
     def run(d: Symbolic, args: list[Any], kwargs: dict[str, Any]) -> Any:
         known_result = folded(d, function, args, kwargs)
         if known_result is not NotImplemented:
@@ -626,7 +647,7 @@ def _same_name(function: Any, op: core.Op, dtype_in: Callable[..., Any]) -> Call
 
 
 def _applied(function: Any, rest: list[Any], words: dict[str, Any]) -> Callable[..., Any]:
-    def apply(array: Any) -> Any:
+    def apply(array: object) -> Any:
         return function(array, *rest, **words)
 
     return apply

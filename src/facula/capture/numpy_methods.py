@@ -249,7 +249,7 @@ METHODS["cumsum"], METHODS["cumprod"] = _run(np.add), _run(np.multiply)
 
 
 # shapes -------------------------------------------------------------------------------------------
-def _order(d: Symbolic, a: Any, order: Any) -> None:
+def _order(d: Symbolic, a: Any, order: object) -> None:
     """Only the order of rows, and any other that is it."""
     wanted = "C" if order is None else d.constant_of(order)
     if wanted != "C" and not (wanted in ("K", "A") and a.inner.fake.is_contiguous()):
@@ -269,7 +269,7 @@ def sizes(d: Symbolic, given: list[Any]) -> Any:
 
 @method("reshape")
 def _reshape(
-    d: Symbolic, a: Any, *shape: Any, order: Any = None, copy: Any = None, **more: object
+    d: Symbolic, a: Any, *shape: object, order: object = None, copy: object = None, **more: object
 ) -> Any:
     if (
         copy is not None
@@ -285,18 +285,18 @@ def _reshape(
 
 
 @method("ravel")
-def _ravel(d: Symbolic, a: Any, order: Any = None) -> Any:
+def _ravel(d: Symbolic, a: Any, order: object = None) -> Any:
     _order(d, a, order)
     return array_value(d, d.graph_method("reshape", a.inner, [d.constant((-1,))], {}))
 
 
 @method("flatten")
-def _flatten(d: Symbolic, a: object, order: Any = None) -> Any:
+def _flatten(d: Symbolic, a: object, order: object = None) -> Any:
     return _copy(d, _ravel(d, a, order))
 
 
 @method("transpose")
-def _transpose(d: Symbolic, a: Any, *axes: Any) -> Any:
+def _transpose(d: Symbolic, a: Any, *axes: object) -> Any:
     if not axes or (len(axes) == 1 and d.is_none(axes[0])):
         return view(d, a, "T")
     order = d.constant_of(axes[0] if len(axes) == 1 else d.build_tuple(list(axes)))
@@ -310,7 +310,7 @@ def _swapaxes(d: Symbolic, a: Any, axis1: Any, axis2: Any) -> Any:
 
 
 @method("squeeze")
-def _squeeze(d: Symbolic, a: Any, axis: Any = None) -> Any:
+def _squeeze(d: Symbolic, a: Any, axis: object = None) -> Any:
     shape = a.inner.fake.shape
     if axis is None or d.is_none(axis):
         axes = [n for n, size in enumerate(shape) if size == 1]
@@ -324,7 +324,9 @@ def _squeeze(d: Symbolic, a: Any, axis: Any = None) -> Any:
 
 
 @method("diagonal")
-def _diagonal(d: Symbolic, a: Any, offset: Any = None, axis1: Any = None, axis2: Any = None) -> Any:
+def _diagonal(
+    d: Symbolic, a: Any, offset: object = None, axis1: object = None, axis2: object = None
+) -> Any:
     places = [offset or Known(0), axis1 or Known(0), axis2 or Known(1)]
     return array_value(d, d.graph_method("diagonal", a.inner, places, {}))
 
@@ -341,8 +343,8 @@ def _trace(
 # elements -----------------------------------------------------------------------------------------
 @method("astype")
 def _astype(
-    d: Symbolic, a: Any, dtype: Any, order: Any = None, casting: object = None, subok: object = None,
-    copy: Any = None,
+    d: Symbolic, a: Any, dtype: object, order: object = None, casting: object = None, subok: object = None,
+    copy: object = None,
 ) -> Any:  # fmt: skip
     wanted, found = dtype_of(d, dtype) or np.dtype(np.float64), numpy_dtype(a.inner)
     rule: Any = "unsafe" if casting is None else d.constant_of(casting)
@@ -357,7 +359,7 @@ def _astype(
 
 
 @method("copy", "__copy__", "__deepcopy__")
-def _copy(d: Symbolic, a: Any, *order: Any, **words: object) -> Any:
+def _copy(d: Symbolic, a: Any, *order: object, **words: object) -> Any:
     return _like(d, a, d.graph_method("clone", a.inner, [], {}))
 
 
@@ -367,7 +369,7 @@ def _conj(d: Symbolic, a: Any) -> Any:
 
 
 @method("clip")
-def _clip(d: Symbolic, a: Any, min: Any = None, max: Any = None, out: object = None) -> Any:
+def _clip(d: Symbolic, a: Any, min: object = None, max: object = None, out: object = None) -> Any:
     words = {} if out is None or d.is_none(out) else {"out": out}
     kind = numpy_dtype(a.inner)
     limits = [None if part is None or d.is_none(part) else d.force(part) for part in (min, max)]
@@ -390,7 +392,7 @@ def _clip(d: Symbolic, a: Any, min: Any = None, max: Any = None, out: object = N
 
 
 @method("round")
-def _round(d: Symbolic, a: Any, decimals: Any = None, out: Any = None) -> Any:
+def _round(d: Symbolic, a: Any, decimals: object = None, out: object = None) -> Any:
     count = 0 if decimals is None else int(d.constant_of(decimals))
     if count < 0 or numpy_dtype(a.inner).kind not in "iuf" or (out and not d.is_none(out)):
         raise unsupported("round to tens, of others than real numbers, or with out=")
@@ -424,7 +426,7 @@ def _dot(d: Symbolic, a: Any, b: object, out: object = None) -> Any:
     return d.array_ufunc("matmul", [a, other], words)
 
 
-def _sorted_along(d: Symbolic, axis: Any, order: Any) -> dict[str, Any]:
+def _sorted_along(d: Symbolic, axis: object, order: object) -> dict[str, Any]:
     """The arguments of the operators that sort."""
     if order is not None and not d.is_none(order):
         raise unsupported("sorting by fields")
@@ -435,11 +437,11 @@ def _sorted_along(d: Symbolic, axis: Any, order: Any) -> dict[str, Any]:
 def _sort(
     d: Symbolic,
     a: Any,
-    axis: Any = None,
+    axis: object = None,
     kind: object = None,
-    order: Any = None,
+    order: object = None,
     *,
-    stable: Any = None,
+    stable: object = None,
 ) -> Any:
     words = _sorted_along(d, axis, order)
     d.array_write(a)
@@ -454,9 +456,9 @@ def _argsort(
     a: Any,
     axis: Any = None,
     kind: object = None,
-    order: Any = None,
+    order: object = None,
     *,
-    stable: Any = None,
+    stable: object = None,
 ) -> Any:
     if axis is not None and d.is_none(axis):
         a, axis = _ravel(d, a), Known(0)
@@ -465,7 +467,7 @@ def _argsort(
 
 
 @method("repeat")
-def _repeat(d: Symbolic, a: Any, repeats: Any, axis: Any = None) -> Any:
+def _repeat(d: Symbolic, a: Any, repeats: object, axis: Any = None) -> Any:
     count = d.constant_of(repeats)
     if not isinstance(count, (int, np.integer)):
         raise unsupported("repeat with a count for each element")
@@ -476,7 +478,9 @@ def _repeat(d: Symbolic, a: Any, repeats: Any, axis: Any = None) -> Any:
 
 
 @method("take")
-def _take(d: Any, a: Any, indices: Any, axis: Any = None, out: Any = None, mode: Any = None) -> Any:
+def _take(
+    d: Any, a: Any, indices: object, axis: Any = None, out: object = None, mode: object = None
+) -> Any:
     if (out is not None and not d.is_none(out)) or d.constant_of(mode or Known("raise")) != "raise":
         raise unsupported("take with out= or mode=")
     if axis is None or d.is_none(axis):
@@ -490,7 +494,9 @@ def _take(d: Any, a: Any, indices: Any, axis: Any = None, out: Any = None, mode:
 
 
 @method("searchsorted")
-def _searchsorted(d: Symbolic, a: Any, v: object, side: Any = None, sorter: Any = None) -> Any:
+def _searchsorted(
+    d: Symbolic, a: Any, v: object, side: object = None, sorter: object = None
+) -> Any:
     if sorter is not None and not d.is_none(sorter):
         raise unsupported("searchsorted with sorter=")
     value = as_array(d, v)

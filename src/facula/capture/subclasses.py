@@ -86,7 +86,7 @@ class _Probe(core.Tensor):
 
     @classmethod
     def __torch_function__(
-        cls, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+        cls, func: object, types: object, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         raise _Asked(func, args, kwargs or {})
 
@@ -96,7 +96,7 @@ class _ObjectProbe:
 
     @classmethod
     def __torch_function__(
-        cls, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+        cls, func: object, types: object, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         raise _Asked(func, args, kwargs or {})
 
@@ -105,7 +105,7 @@ class _ModeProbe:
     """Stands for the active mode."""
 
     def __torch_function__(
-        self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+        self, func: object, types: object, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         raise _Asked(func, args, kwargs or {})
 
@@ -243,7 +243,7 @@ class Subclasses(Part):
             self.locate(reason)
             raise Earlier(tick, reason)
 
-    def _ask_mode(self, func: Any, args: list[Any], kwargs: dict[str, Any], shown: str) -> Any:
+    def _ask_mode(self, func: object, args: list[Any], kwargs: dict[str, Any], shown: str) -> Any:
         """What the innermost mode says; what it calls goes to the modes outside of it."""
         before = self.function_modes
         mode = before[-1][1]
@@ -276,7 +276,7 @@ class Subclasses(Part):
             return NotImplemented
         return self.ask_classes(call[0], [owner], {}, name)
 
-    def ask_classes(self, func: Any, args: list[Any], kwargs: dict[str, Any], shown: str) -> Any:
+    def ask_classes(self, func: object, args: list[Any], kwargs: dict[str, Any], shown: str) -> Any:
         """What the first class says that says something."""
         kinds = _classes(self, [*args, *kwargs.values()])
         classes = self.build_tuple([self.trusted(kind) for kind in kinds])
@@ -319,7 +319,7 @@ class Subclasses(Part):
         )
         return self.of_class(apart, kind)
 
-    def without_overrides(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def without_overrides(self, func: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call with subclasses taken as plain tensors."""
         before, self.overrides_off = self.overrides_off, True
         try:

@@ -30,7 +30,7 @@ _GIVING = ("vmap", "grad", "grad_and_value", "jacrev", "jacfwd", "hessian")
 _CODES: dict[types.CodeType, tuple[Any, tuple[str, ...]]] = {}
 
 
-def call_transformed(made: tuple, function: Any, *args: Any, **kwargs: Any) -> Any:
+def call_transformed(made: tuple, function: object, *args: object, **kwargs: object) -> Any:
     """The call of a transformed function; `made` is the transform with its other arguments."""
     transform, more, options = made
     return transform(function, *more, **options)(*args, **kwargs)
@@ -70,7 +70,7 @@ def _giving(transform: Callable[..., Any]) -> Any:
 def _call_transformed(d: Symbolic, args: list, kwargs: dict) -> Any:
     transform, more, options = d.constant_of(args[0])
 
-    def invoke(inner: object, *given: Any, **words: object) -> Any:
+    def invoke(inner: object, *given: object, **words: object) -> Any:
         return transform(inner, *more, **options)(*given, **words)
 
     return transformed(d, transform.__name__, invoke, d.force(args[1]), args[2:], kwargs)
@@ -86,7 +86,7 @@ def call_given(d: Any, function: FunctionValue, args: list, kwargs: dict) -> Any
     inner = parts.pop("func")
     options = {name: d.constant_of(value) for name, value in parts.items()}
 
-    def invoke(real: object, *given: Any, **words: object) -> Any:
+    def invoke(real: object, *given: object, **words: object) -> Any:
         return transform(real, **options)(*given, **words)
 
     return transformed(d, transform.__name__, invoke, inner, args, kwargs)
@@ -98,7 +98,7 @@ def _immediate(transform: Callable[..., Any], names: tuple[str, ...]) -> Any:
     def rule(d: Symbolic, args: list, kwargs: dict) -> Any:
         options = {name: d.constant_of(kwargs[name]) for name in names if name in kwargs}
 
-        def invoke(inner: object, *given: Any) -> Any:
+        def invoke(inner: object, *given: object) -> Any:
             return transform(inner, *given, **options)
 
         return transformed(d, transform.__name__, invoke, d.force(args[0]), args[1:], {})
@@ -112,7 +112,7 @@ def _jvp(transform: Callable[..., Any]) -> Any:
         function, primals, tangents = (words.pop(n) for n in ("func", "primals", "tangents"))
         options = {name: d.constant_of(value) for name, value in words.items()}
 
-        def invoke(inner: object, given: object, moved: Any) -> Any:
+        def invoke(inner: object, given: object, moved: object) -> Any:
             return transform(inner, given, moved, **options)
 
         return transformed(d, "jvp", invoke, d.force(function), [primals, tangents], {})
@@ -121,7 +121,7 @@ def _jvp(transform: Callable[..., Any]) -> Any:
 
 
 def transformed(
-    d: Symbolic, name: str, invoke: Callable[..., Any], function: Any, args: list, kwargs: dict
+    d: Symbolic, name: str, invoke: Callable[..., Any], function: object, args: list, kwargs: dict
 ) -> Any:
     """The node of a transform, `invoke(function, *args, **kwargs)`, and its result."""
     inner = InnerFunction(d, function)
@@ -136,7 +136,7 @@ def transformed(
         raise Break("unsupported-call", f"{shown}, which does not call its function")
 
     def run(graph: Graph, leaves: Any, lifted: Any) -> tuple:
-        def real(*inner_args: Any, **words: object) -> Any:
+        def real(*inner_args: object, **words: object) -> Any:
             return build(inner.template, graph(*split((inner_args, words))[0], *lifted))
 
         positional, words = build(template, leaves)

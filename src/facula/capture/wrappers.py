@@ -49,7 +49,7 @@ class WrapperValue(TensorValue):
     __slots__ = ("akin", "kind", "parts")
 
     def __init__(
-        self, fake: Any, node: Node | None = None, real: Any = None, source: Any = None
+        self, fake: Any, node: Node | None = None, real: object = None, source: object = None
     ) -> None:
         super().__init__(fake, node, real, source)
         self.kind = type(fake)
@@ -152,7 +152,7 @@ class _Apart(Function):
         return ctx.form.of(given), None
 
 
-def parts_of(whole: Any) -> tuple[Any, ...]:
+def parts_of(whole: object) -> tuple[Any, ...]:
     """The parts of a tensor from outside, with its history."""
     return _Apart.apply(whole, False)
 
@@ -196,7 +196,7 @@ def described(whole: Any) -> Described:
     return Described(tuple(names), context, None, size, stride, whole.requires_grad)
 
 
-def _described_alone(whole: Any) -> Described:
+def _described_alone(whole: object) -> Described:
     """The same without the context, which the class compares."""
     return described(whole)._replace(context=None)
 
@@ -205,7 +205,7 @@ def _context_of(whole: Any) -> Any:
     return whole.__tensor_flatten__()[1]
 
 
-def form_of(tensor: Any) -> Form:
+def form_of(tensor: object) -> Form:
     """What makes a tensor of its parts."""
     found = described(tensor)
     if getattr(type(tensor), "_is_sparse_tensor", False) and found.context is None:
@@ -216,7 +216,7 @@ def form_of(tensor: Any) -> Form:
 class Wrappers(Part):
     """The part of `Symbolic` that knows such tensors."""
 
-    def wrapper_tensor(self, tensor: Any, source: Source) -> WrapperValue:
+    def wrapper_tensor(self, tensor: object, source: Source) -> WrapperValue:
         """One from outside."""
         kind, form = type(tensor), form_of(tensor)
         self.guards.add("type", source, kind)

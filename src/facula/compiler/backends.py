@@ -44,7 +44,7 @@ def eager(graph_module: Any, example_inputs: Sequence[Any], **options: object) -
 def eager_noexcept(graph_module: Any, example_inputs: Sequence[Any], **options: object) -> Any:
     """Runs the captured graph as it is; what it raises is an error of the compiler."""
 
-    def inner(*args: Any) -> Any:
+    def inner(*args: object) -> Any:
         try:
             return graph_module(*args)
         except Exception as error:
@@ -108,7 +108,9 @@ def _for_handed_on(function: Backend) -> Backend:
     """A backend that compiles for its examples, for captured graphs that another backend hands on, too."""
 
     @functools.wraps(function)
-    def backend(module: Any, example_inputs: Sequence[Any], *args: Any, **words: Any) -> Any:
+    def backend(
+        module: object, example_inputs: Sequence[Any], *args: object, **words: object
+    ) -> Any:
         again = functools.partial(function, *args, **words)
         whole = handed_on(again, module, list(example_inputs))
         return function(module, example_inputs, *args, **words) if whole is None else whole

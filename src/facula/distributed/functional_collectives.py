@@ -118,7 +118,7 @@ def wait_tensor(tensor: Tensor) -> Tensor:
     return tensor.trigger_wait() if isinstance(tensor, AsyncCollectiveTensor) else tensor
 
 
-def broadcast(self: Tensor, src: int, group: Any, tag: str = "") -> Tensor:
+def broadcast(self: Tensor, src: int, group: object, tag: str = "") -> Tensor:
     """The tensor of rank `src`."""
     found = _group(group, "broadcast")
     if _named(self, found):
@@ -126,7 +126,7 @@ def broadcast(self: Tensor, src: int, group: Any, tag: str = "") -> Tensor:
     return nn.functional.broadcast(self, src, found)
 
 
-def all_reduce(self: Tensor, reduceOp: str, group: Any, tag: str = "") -> Tensor:  # noqa: N803
+def all_reduce(self: Tensor, reduceOp: str, group: object, tag: str = "") -> Tensor:  # noqa: N803
     """The combination of all ranks' tensors."""
     found, op = _group(group, "all_reduce"), way(reduceOp, "all_reduce")
     if _named(self, found):
@@ -134,7 +134,7 @@ def all_reduce(self: Tensor, reduceOp: str, group: Any, tag: str = "") -> Tensor
     return nn.functional.all_reduce(self, op, found)
 
 
-def all_gather_tensor(self: Tensor, gather_dim: int, group: Any, tag: str = "") -> Tensor:
+def all_gather_tensor(self: Tensor, gather_dim: int, group: object, tag: str = "") -> Tensor:
     """All ranks' tensors, behind each other along a dimension."""
     found = _group(group, "all_gather_tensor")
     if not _named(self, found):
@@ -145,7 +145,7 @@ def all_gather_tensor(self: Tensor, gather_dim: int, group: Any, tag: str = "") 
 
 
 def reduce_scatter_tensor(
-    self: Tensor, reduceOp: str, scatter_dim: int, group: Any, tag: str = ""  # noqa: N803
+    self: Tensor, reduceOp: str, scatter_dim: int, group: object, tag: str = ""  # noqa: N803
 ) -> Tensor:  # fmt: skip
     """The combination of all ranks' tensors, of which each rank gets its part along a dimension."""
     op = "reduce_scatter_tensor"
@@ -191,7 +191,7 @@ reduce_scatter_tensor_autograd = reduce_scatter_tensor
 all_to_all_single_autograd = all_to_all_single
 
 
-def permute_tensor(self: Tensor, src_dst: list[int], group: Any, tag: str = "") -> Tensor:
+def permute_tensor(self: Tensor, src_dst: list[int], group: object, tag: str = "") -> Tensor:
     """The tensor of the rank whose target this one is; `src_dst[r]` is where rank r's tensor goes."""
     found = _group(group, "permute_tensor")
     count = self.shape[0] if self.dim() else 1
@@ -205,7 +205,7 @@ def permute_tensor(self: Tensor, src_dst: list[int], group: Any, tag: str = "") 
 
 
 def _each(one: Callable[..., Tensor]) -> Callable[..., list[Tensor]]:
-    def of_lists(self: Sequence[Tensor], *args: Any) -> list[Tensor]:
+    def of_lists(self: Sequence[Tensor], *args: object) -> list[Tensor]:
         return [one(tensor, *args) for tensor in self]
 
     of_lists.__doc__ = f"`{one.__name__}` of each tensor of a list."
@@ -216,14 +216,14 @@ all_reduce_coalesced = _each(all_reduce)
 
 
 def all_gather_into_tensor_coalesced(
-    self: Sequence[Tensor], group: Any, tag: str = ""
+    self: Sequence[Tensor], group: object, tag: str = ""
 ) -> list[Tensor]:
     """`all_gather_tensor` along the first dimension of each tensor of a list."""
     return [all_gather_tensor(tensor, 0, group, tag) for tensor in self]
 
 
 def reduce_scatter_tensor_coalesced(
-    inputs: Sequence[Tensor], reduceOp: str, scatter_dim: Sequence[int], group: Any, tag: str = ""  # noqa: N803
+    inputs: Sequence[Tensor], reduceOp: str, scatter_dim: Sequence[int], group: object, tag: str = ""  # noqa: N803
 ) -> list[Tensor]:  # fmt: skip
     """`reduce_scatter_tensor` of each tensor of a list, each along its dimension."""
     return [

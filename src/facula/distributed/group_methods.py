@@ -45,7 +45,7 @@ class BackendType(enum.IntEnum):
     UNDEFINED, GLOO, NCCL, UCC, MPI, CUSTOM, XCCL = range(7)
 
 
-def _options(kind: type[_Options], given: Any, plain: str = "", **values: Any) -> Any:
+def _options(kind: type[_Options], given: object, plain: str = "", **values: object) -> Any:
     """What a call is told: options, or plain values; `plain` is what one in the place of the options is."""
     if isinstance(given, _Options):
         return given
@@ -78,7 +78,7 @@ class GroupMethods:
     bound_device_id: core.device | None = None
     BackendType = BackendType
 
-    def _call(self, name: str, tensors: Tensors, *args: Any) -> Any:
+    def _call(self, name: str, tensors: Tensors, *args: object) -> Any:
         """Do it by the group's own engine, or hand it on."""
         if not self.by_program:
             return SERVED[name](self, *args)
@@ -93,14 +93,14 @@ class GroupMethods:
     # ---------------------------------------------------------------- collectives
 
     def allreduce(
-        self, tensors: Any, opts: Any = None, timeout: Any = None, op: Any = None
+        self, tensors: object, opts: object = None, timeout: object = None, op: object = None
     ) -> Work:
         """Put the combination of all tensors, of all ranks and of each list, into each of them."""
         mine = _list(tensors)
         told = _options(AllreduceOptions, opts, "reduceOp", reduceOp=op, timeout=timeout)
         return self._call("allreduce", mine, mine, told)
 
-    def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Work:
+    def allreduce_coalesced(self, tensors: Tensors, opts: object = None) -> Work:
         """Put the combination of all ranks' tensors into each of them, entry by entry."""
         mine = list(tensors)
         return self._call(
@@ -108,7 +108,7 @@ class GroupMethods:
         )
 
     def broadcast(
-        self, tensors: Any, opts: Any = None, timeout: Any = None, root: Any = None
+        self, tensors: object, opts: object = None, timeout: object = None, root: object = None
     ) -> Work:
         """Put one tensor of one rank into all tensors of all ranks."""
         mine = _list(tensors)
@@ -116,7 +116,12 @@ class GroupMethods:
         return self._call("broadcast", mine, mine, told)
 
     def reduce(
-        self, tensors: Any, opts: Any = None, op: Any = None, timeout: Any = None, root: Any = None
+        self,
+        tensors: object,
+        opts: object = None,
+        op: object = None,
+        timeout: object = None,
+        root: object = None,
     ) -> Work:
         """Put the combination of all ranks' tensors into that of one rank."""
         mine = _list(tensors)
@@ -126,7 +131,11 @@ class GroupMethods:
         return self._call("reduce", mine, mine, told)
 
     def allgather(
-        self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None
+        self,
+        output_tensors: object,
+        input_tensors: object,
+        opts: object = None,
+        timeout: object = None,
     ) -> Work:
         """Put the tensors of all ranks into each list."""
         mine = _list(input_tensors)
@@ -136,7 +145,7 @@ class GroupMethods:
         )
 
     def allgather_coalesced(
-        self, output_lists: Sequence[Tensors], input_list: Tensors, opts: Any = None
+        self, output_lists: Sequence[Tensors], input_list: Tensors, opts: object = None
     ) -> Work:
         """Put each rank's list into the lists of all."""
         mine = list(input_list)
@@ -145,7 +154,7 @@ class GroupMethods:
             "allgather_coalesced", mine, lists, mine, _options(AllgatherOptions, opts)
         )
 
-    def all_gather_single(self, output: Tensor, input: Tensor, opts: Any = None) -> Work:
+    def all_gather_single(self, output: Tensor, input: Tensor, opts: object = None) -> Work:
         """Put all ranks' tensors behind each other into one."""
         told = _options(AllgatherOptions, opts)
         older = type(self)._allgather_base
@@ -153,12 +162,12 @@ class GroupMethods:
             return older(self, output, input, told)
         return self._call("all_gather_single", [input], output, input, told)
 
-    def _allgather_base(self, output: Tensor, input: Tensor, opts: Any = None) -> Work:
+    def _allgather_base(self, output: Tensor, input: Tensor, opts: object = None) -> Work:
         """The older name of `all_gather_single`."""
         return self.all_gather_single(output, input, opts)
 
     def all_gather_single_coalesced(
-        self, outputs: Tensors, inputs: Tensors, opts: Any = None
+        self, outputs: Tensors, inputs: Tensors, opts: object = None
     ) -> Work:
         """`all_gather_single` of each tensor of lists."""
         mine = list(inputs)
@@ -166,18 +175,18 @@ class GroupMethods:
         return self._call("all_gather_single_coalesced", mine, list(outputs), mine, told)
 
     def allgather_into_tensor_coalesced(
-        self, outputs: Tensors, inputs: Tensors, opts: Any = None
+        self, outputs: Tensors, inputs: Tensors, opts: object = None
     ) -> Work:
         """The older name of `all_gather_single_coalesced`."""
         return self.all_gather_single_coalesced(outputs, inputs, opts)
 
     def gather(
         self,
-        output_tensors: Any,
-        input_tensors: Any,
-        opts: Any = None,
-        timeout: Any = None,
-        root: Any = None,
+        output_tensors: object,
+        input_tensors: object,
+        opts: object = None,
+        timeout: object = None,
+        root: object = None,
     ) -> Work:
         """Put each rank's tensor into the list of one rank."""
         mine = _list(input_tensors)
@@ -187,11 +196,11 @@ class GroupMethods:
 
     def scatter(
         self,
-        output_tensors: Any,
-        input_tensors: Any,
-        opts: Any = None,
-        timeout: Any = None,
-        root: Any = None,
+        output_tensors: object,
+        input_tensors: object,
+        opts: object = None,
+        timeout: object = None,
+        root: object = None,
     ) -> Work:
         """Put entry r of one rank's list into the tensor of rank r."""
         mine = _list(output_tensors)
@@ -209,7 +218,7 @@ class GroupMethods:
         return self._call("reduce_scatter", mine, mine, lists, told)
 
     def reduce_scatter_single(
-        self, outputTensor: Tensor, inputTensor: Tensor, opts: Any = None
+        self, outputTensor: Tensor, inputTensor: Tensor, opts: object = None
     ) -> Work:  # noqa: N803
         """`reduce_scatter` of one tensor in equal parts."""
         told = _options(ReduceScatterOptions, opts)
@@ -219,13 +228,13 @@ class GroupMethods:
         return self._call("reduce_scatter_single", [inputTensor], outputTensor, inputTensor, told)
 
     def _reduce_scatter_base(
-        self, outputTensor: Tensor, inputTensor: Tensor, opts: Any = None
+        self, outputTensor: Tensor, inputTensor: Tensor, opts: object = None
     ) -> Work:  # noqa: N803
         """The older name of `reduce_scatter_single`."""
         return self.reduce_scatter_single(outputTensor, inputTensor, opts)
 
     def reduce_scatter_single_coalesced(
-        self, outputs: Tensors, inputs: Tensors, opts: Any = None
+        self, outputs: Tensors, inputs: Tensors, opts: object = None
     ) -> Work:
         """`reduce_scatter_single` of each tensor of lists."""
         mine = list(inputs)
@@ -233,12 +242,14 @@ class GroupMethods:
         return self._call("reduce_scatter_single_coalesced", mine, list(outputs), mine, told)
 
     def reduce_scatter_tensor_coalesced(
-        self, outputs: Tensors, inputs: Tensors, opts: Any = None
+        self, outputs: Tensors, inputs: Tensors, opts: object = None
     ) -> Work:
         """The older name of `reduce_scatter_single_coalesced`."""
         return self.reduce_scatter_single_coalesced(outputs, inputs, opts)
 
-    def alltoall(self, output_tensors: Tensors, input_tensors: Tensors, opts: Any = None) -> Work:
+    def alltoall(
+        self, output_tensors: Tensors, input_tensors: Tensors, opts: object = None
+    ) -> Work:
         """Entry r of the inputs goes to rank r; entry r of the outputs comes from it."""
         mine = list(input_tensors)
         return self._call(
@@ -258,14 +269,14 @@ class GroupMethods:
         return self._call("all_to_all_single", [input], output, input, *sizes, told)
 
     def alltoall_base(
-        self, output: Tensor, input: Tensor, output_split_sizes: Any, input_split_sizes: Any, opts: Any = None,
-        timeout: Any = None,
+        self, output: Tensor, input: Tensor, output_split_sizes: object, input_split_sizes: object, opts: object = None,
+        timeout: object = None,
     ) -> Work:  # fmt: skip
         """The older name of `all_to_all_single`."""
         sizes = (output_split_sizes, input_split_sizes)
         return self.all_to_all_single(output, input, *sizes, opts, timeout)
 
-    def barrier(self, opts: Any = None, timeout: Any = None) -> Work:
+    def barrier(self, opts: object = None, timeout: object = None) -> Work:
         """Wait until all ranks have come here."""
         return self._call("barrier", [], _options(BarrierOptions, opts, timeout=timeout))
 
@@ -295,7 +306,7 @@ class GroupMethods:
     # ---------------------------------------------------------------- what it is made of
 
     def _register_backend(
-        self, device: core.device, backend_type: Any, backend: Any = None
+        self, device: core.device, backend_type: object, backend: Any = None
     ) -> None:
         """Say which group serves a type of device."""
         if backend is not None:
@@ -305,17 +316,17 @@ class GroupMethods:
         """The group that serves a type of device."""
         return self._by_device.get(device.type, self)
 
-    def _set_default_backend(self, backend_type: Any) -> None:
+    def _set_default_backend(self, backend_type: object) -> None:
         """Kept for PyTorch's API: the group of the tensors' device serves."""
 
     def _has_hooks(self) -> bool:
         """Whether something hears the ends of operations: nothing does."""
         return False
 
-    def _start_coalescing(self, device: Any = None) -> None:
+    def _start_coalescing(self, device: object = None) -> None:
         """Kept for PyTorch's API: operations that begin one behind the other need not be gathered."""
 
-    def _end_coalescing(self, device: Any = None) -> Work:
+    def _end_coalescing(self, device: object = None) -> Work:
         """What is done when all that began before is."""
         return self.barrier()
 

@@ -30,7 +30,7 @@ def _peer(group: ProcessGroup, rank: int | None, group_rank: int | None, op: str
 
 
 def isend(
-    tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None
+    tensor: Tensor, dst: int | None = None, group: object = None, tag: int = 0, group_dst: int | None = None
 ) -> Work | None:  # fmt: skip
     """Send a tensor to a rank; it may be changed as soon as this returns.
 
@@ -61,7 +61,7 @@ def isend(
 
 
 def irecv(
-    tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None
+    tensor: Tensor, src: int | None = None, group: object = None, tag: int = 0, group_src: int | None = None
 ) -> Work | None:  # fmt: skip
     """Write what a rank (any, without one) sends to a tensor.
 
@@ -92,7 +92,7 @@ def irecv(
 
 
 def send(
-    tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None
+    tensor: Tensor, dst: int | None = None, group: object = None, tag: int = 0, group_dst: int | None = None
 ) -> None:  # fmt: skip
     """Send a tensor to a rank.
 
@@ -120,7 +120,7 @@ def send(
 
 
 def recv(
-    tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None
+    tensor: Tensor, src: int | None = None, group: object = None, tag: int = 0, group_src: int | None = None
 ) -> int:  # fmt: skip
     """Wait for what a rank (any, without one) sends; gives the sender's rank.
 

@@ -54,7 +54,7 @@ def _unpickled(t: Tensor) -> Any:
     return pickle.loads(bytes(view_of(t)))
 
 
-def _check_places(objects: Any, name: str, group: ProcessGroup) -> None:
+def _check_places(objects: object, name: str, group: ProcessGroup) -> None:
     """Raise unless there is an object for each rank."""
     if not isinstance(objects, list) or len(objects) < group.size():
         got = len(objects) if isinstance(objects, list) else objects
@@ -69,7 +69,7 @@ def _sizes(mine: int, group: ProcessGroup) -> list[int]:
 
 
 @_of_objects
-def all_gather_object(object_list: list[Any], obj: object, group: Any = None) -> None:
+def all_gather_object(object_list: list[Any], obj: object, group: object = None) -> None:
     """Put each rank's object into the list of all. Only between ranks that trust each other: pickle.
 
     Args:
@@ -98,7 +98,7 @@ def all_gather_object(object_list: list[Any], obj: object, group: Any = None) ->
 
 @_of_objects
 def gather_object(
-    obj: object, object_gather_list: list[Any] | None = None, dst: int | None = None, group: Any = None,
+    obj: object, object_gather_list: list[Any] | None = None, dst: int | None = None, group: object = None,
     group_dst: int | None = None,
 ) -> None:  # fmt: skip
     """Put each rank's object into the list of one rank.
@@ -135,7 +135,7 @@ def gather_object(
 
 @_of_objects
 def broadcast_object_list(
-    object_list: list[Any], src: int | None = None, group: Any = None, device: core.device | str | int | None = None,
+    object_list: list[Any], src: int | None = None, group: object = None, device: core.device | str | int | None = None,
     group_src: int | None = None,
 ) -> None:  # fmt: skip
     """Put one rank's objects into the lists of all.
@@ -174,7 +174,7 @@ def broadcast_object_list(
 @_of_objects
 def scatter_object_list(
     scatter_object_output_list: list[Any], scatter_object_input_list: list[Any] | None = None,
-    src: int | None = None, group: Any = None, group_src: int | None = None,
+    src: int | None = None, group: object = None, group_src: int | None = None,
 ) -> None:  # fmt: skip
     """Put entry r of one rank's list into the first place of rank r's.
 
@@ -211,7 +211,7 @@ def scatter_object_list(
 
 @_of_objects
 def send_object_list(
-    object_list: list[Any], dst: int | None = None, group: Any = None, **options: object
+    object_list: list[Any], dst: int | None = None, group: object = None, **options: object
 ) -> None:
     """Send objects to a rank.
 
@@ -236,7 +236,7 @@ def send_object_list(
 
 @_of_objects
 def recv_object_list(
-    object_list: list[Any], src: int | None = None, group: Any = None, **options: object
+    object_list: list[Any], src: int | None = None, group: object = None, **options: object
 ) -> int:
     """Wait for objects of a rank; gives the sender's rank.
 

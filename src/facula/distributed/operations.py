@@ -33,7 +33,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _checked(tensors: Any, op: str, name: str = "tensor") -> None:
+def _checked(tensors: object, op: str, name: str = "tensor") -> None:
     """Raise unless these are dense tensors."""
     many = tensors if isinstance(tensors, (list, tuple)) else [tensors]
     for t in many:
@@ -209,7 +209,7 @@ def all_reduce(
 @_collective
 def all_reduce_coalesced(
     tensors: list[Tensor],
-    op: Any = ReduceOp.SUM,
+    op: object = ReduceOp.SUM,
     group: ProcessGroup | None = None,
     async_op: bool = False,
 ) -> Any:
@@ -419,7 +419,7 @@ def all_gather_into_tensor(
 
 
 def gathered_into(
-    output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool, about: str = ""
+    output_tensor: Tensor, input_tensor: Tensor, group: object, async_op: bool, about: str = ""
 ) -> Work | None:
     """`all_gather_into_tensor` of something that must be the same on all ranks, in words."""
     _checked([output_tensor, input_tensor], "all_gather_into_tensor")
@@ -486,7 +486,7 @@ def reduce_scatter(
 
 @_collective
 def reduce_scatter_tensor(
-    output: Tensor, input: Tensor, op: Any = ReduceOp.SUM, group: ProcessGroup | None = None, async_op: bool = False
+    output: Tensor, input: Tensor, op: object = ReduceOp.SUM, group: ProcessGroup | None = None, async_op: bool = False
 ) -> Any:  # fmt: skip
     """`reduce_scatter` of one tensor in equal parts.
 
@@ -697,7 +697,7 @@ def scatter(
 
 @_collective
 def barrier(
-    group: ProcessGroup | None = None, async_op: bool = False, device_ids: Any = None
+    group: ProcessGroup | None = None, async_op: bool = False, device_ids: object = None
 ) -> Any:
     """Wait until all ranks have come here.
 

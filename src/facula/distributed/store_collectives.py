@@ -80,7 +80,7 @@ class StoreCollectives:
         if blocking:
             self._values("barrier", key, timeout)
 
-    def broadcast_send(self, key: str, data: Any, timeout: Limit = _FIVE_MINUTES) -> None:
+    def broadcast_send(self, key: str, data: object, timeout: Limit = _FIVE_MINUTES) -> None:
         """Put down what all ranks get.
 
         Args:
@@ -101,7 +101,7 @@ class StoreCollectives:
         self._use(key)
         return self._value("broadcast_recv", key, timeout)
 
-    def gather_send(self, key: str, data: Any, timeout: Limit = _FIVE_MINUTES) -> None:
+    def gather_send(self, key: str, data: object, timeout: Limit = _FIVE_MINUTES) -> None:
         """Put down this rank's value for the one that gathers.
 
         Args:
@@ -112,7 +112,7 @@ class StoreCollectives:
         self._use(key)
         self.store.set(f"{key}/{self.rank}", as_bytes(data))
 
-    def gather_recv(self, key: str, data: Any, timeout: Limit = _FIVE_MINUTES) -> list[bytes]:
+    def gather_recv(self, key: str, data: object, timeout: Limit = _FIVE_MINUTES) -> list[bytes]:
         """All ranks' values, this one's among them.
 
         Args:
@@ -154,7 +154,7 @@ class StoreCollectives:
         self._use(key)
         return self._value("scatter_recv", f"{key}/{self.rank}", timeout)
 
-    def all_gather(self, key: str, data: Any, timeout: Limit = _FIVE_MINUTES) -> list[bytes]:
+    def all_gather(self, key: str, data: object, timeout: Limit = _FIVE_MINUTES) -> list[bytes]:
         """All ranks' values, on all ranks.
 
         Args:

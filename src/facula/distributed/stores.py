@@ -161,7 +161,7 @@ class Store:
         data = as_bytes(value)
         self._change(lambda table: table.__setitem__(key, table.get(key, b"") + data))
 
-    def compare_set(self, key: str, expected_value: Any, desired_value: Any) -> bytes:
+    def compare_set(self, key: str, expected_value: object, desired_value: object) -> bytes:
         """Keep a value if the present one (none: an empty one) is as expected; gives the one kept."""
         expected, desired = as_bytes(expected_value), as_bytes(desired_value)
 
@@ -506,7 +506,7 @@ class PrefixStore(Store):
                 return
             before = found
 
-    def compare_set(self, key: str, expected_value: Any, desired_value: Any) -> bytes:
+    def compare_set(self, key: str, expected_value: object, desired_value: object) -> bytes:
         """Keep a value if the present one is as expected; gives the one kept."""
         expected, desired = as_bytes(expected_value), as_bytes(desired_value)
         return self._store.compare_set(self._key(key), expected, desired)

@@ -55,7 +55,7 @@ def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
     return value
 
 
-def _apply_to_tensors(fn: Callable[[Any], Any], container: Any) -> Any:
+def _apply_to_tensors(fn: Callable[[Any], Any], container: object) -> Any:
     """A nested value with a function's results in place of its tensors; sequences that are packed stay."""
 
     def change(value: Any) -> Any:
@@ -67,7 +67,9 @@ def _apply_to_tensors(fn: Callable[[Any], Any], container: Any) -> Any:
     return _mapped(container, change)
 
 
-def _cast_forward_inputs(dtype: core.dtype | None, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+def _cast_forward_inputs(
+    dtype: core.dtype | None, *args: object, **kwargs: object
+) -> tuple[Any, Any]:
     """Arguments whose floating-point tensors have a dtype."""
     if dtype is None:
         return args, kwargs
@@ -79,7 +81,7 @@ def _cast_forward_inputs(dtype: core.dtype | None, *args: Any, **kwargs: Any) ->
 
 
 def _recursive_to(
-    inputs: Any, target_device: Any, use_side_stream_for_tensor_copies: bool = False
+    inputs: object, target_device: object, use_side_stream_for_tensor_copies: bool = False
 ) -> list[Any]:
     """A nested value on a device, as the only entry of a list: one for each device, as `scatter` gives."""
     device = core.device(target_device)
@@ -87,7 +89,7 @@ def _recursive_to(
 
 
 def _to_kwargs(
-    inputs: tuple[Any, ...], kwargs: dict[str, Any] | None, target_device: Any,
+    inputs: tuple[Any, ...], kwargs: dict[str, Any] | None, target_device: object,
     use_side_stream_for_tensor_copies: bool = False,
 ) -> tuple[tuple[Any, ...], tuple[dict[str, Any], ...]]:  # fmt: skip
     """Arguments on a device: positional ones and named ones, for each device."""
@@ -99,7 +101,7 @@ def _to_kwargs(
     return tuple(moved), tuple(named)
 
 
-def _pack_kwargs(*args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+def _pack_kwargs(*args: object, **kwargs: object) -> tuple[tuple[Any, ...], tuple[str, ...]]:
     """All arguments behind each other, and the names of the last ones."""
     return (*args, *kwargs.values()), tuple(kwargs)
 

@@ -232,7 +232,7 @@ def _prefix() -> str:
     return f"facula/{_TIMES[0]}" if kept else "facula"
 
 
-def _check_beginning(init_method: Any, store: Any, limit: Any) -> None:
+def _check_beginning(init_method: object, store: object, limit: object) -> None:
     if _STATE.default is not None:
         fail(ValueError, "init_process_group", "no process group was required (trying to initialize the "
              "default process group twice!)", "one that is there",
@@ -246,7 +246,7 @@ def _check_beginning(init_method: Any, store: Any, limit: Any) -> None:
              hint="for example datetime.timedelta(minutes=5)")  # fmt: skip
 
 
-def _check_device(given: Any, backend: str) -> None:
+def _check_device(given: object, backend: str) -> None:
     """Raise where a process is bound to a device that is not there."""
     if given is None or backend == "nccl":  # whose arrays are other packages', and their devices
         return
@@ -282,8 +282,8 @@ def init_process_group(
     rank: int = -1,
     store: Store | None = None,
     group_name: str = "",
-    pg_options: Any = None,
-    device_id: Any = None,
+    pg_options: object = None,
+    device_id: object = None,
     *,
     allow_remote: bool | None = None,
 ) -> None:
@@ -403,10 +403,10 @@ def new_group(
     ranks: Sequence[int] | None = None,
     timeout: datetime.timedelta | None = None,
     backend: str | None = None,
-    pg_options: Any = None,
+    pg_options: object = None,
     use_local_synchronization: bool = False,
     group_desc: str | None = None,
-    device_id: Any = None,
+    device_id: object = None,
 ) -> Any:
     """A group of some ranks. All processes call this in the same order, members or not.
 
@@ -452,8 +452,8 @@ def new_group(
 
 
 def new_subgroups(
-    group_size: int | None = None, group: ProcessGroup | None = None, timeout: Any = None, backend: Any = None,
-    pg_options: Any = None, group_desc: str | None = None,
+    group_size: int | None = None, group: ProcessGroup | None = None, timeout: object = None, backend: object = None,
+    pg_options: object = None, group_desc: str | None = None,
 ) -> tuple[Any, list[Any]]:  # fmt: skip
     """The world in groups of equal size: this rank's, and all.
 
@@ -527,8 +527,8 @@ def get_pg_count() -> int:
 
 
 def split_group(
-    parent_pg: Any = None, split_ranks: Sequence[Sequence[int]] | None = None,
-    timeout: datetime.timedelta | None = None, pg_options: Any = None,
+    parent_pg: object = None, split_ranks: Sequence[Sequence[int]] | None = None,
+    timeout: datetime.timedelta | None = None, pg_options: object = None,
     group_desc: str | None = None, backend: Any = None,
 ) -> Any:  # fmt: skip
     """Groups of a group's ranks; only its members call this, all with the same lists. Gives this rank's.

@@ -50,13 +50,13 @@ class Constraint:
         least = max(self.least, least or 0)
         return Constraint(self.tensor, self.dim, least, min(limits, default=None), self.same)
 
-    def __le__(self, other: Any) -> Constraint:
+    def __le__(self, other: object) -> Constraint:
         return self._bounded(None, other)
 
     def __lt__(self, other: Any) -> Constraint:
         return self._bounded(None, other - 1 if type(other) is int else other)
 
-    def __ge__(self, other: Any) -> Constraint:
+    def __ge__(self, other: object) -> Constraint:
         return self._bounded(other, None)
 
     def __gt__(self, other: Any) -> Constraint:
@@ -149,7 +149,7 @@ def shapes_of(
     return pytree.tree_map(of_leaf, dict(bound.arguments))
 
 
-def constrain_as_value(symbol: Any, min: int | None = None, max: int | None = None) -> Any:  # noqa: A002
+def constrain_as_value(symbol: object, min: int | None = None, max: int | None = None) -> Any:  # noqa: A002
     """Say between which bounds a number that comes out of a tensor lies; gives the number.
 
     Args:
@@ -165,7 +165,7 @@ def constrain_as_value(symbol: Any, min: int | None = None, max: int | None = No
     return symbol
 
 
-def constrain_as_size(symbol: Any, min: int | None = None, max: int | None = None) -> Any:  # noqa: A002
+def constrain_as_size(symbol: object, min: int | None = None, max: int | None = None) -> Any:  # noqa: A002
     """`constrain_as_value` of a number that becomes a size, which is not negative.
 
     Args:
@@ -181,5 +181,5 @@ def constrain_as_size(symbol: Any, min: int | None = None, max: int | None = Non
     return symbol
 
 
-def _constrain(name: str, symbol: Any, least: int | None, most: int | None) -> None:
+def _constrain(name: str, symbol: object, least: int | None, most: int | None) -> None:
     getattr(overloads.namespace("aten"), name)(symbol, min=least, max=most)

@@ -80,7 +80,7 @@ class ShapesCollection:
         return len(self._shapes)
 
     def dynamic_shapes(
-        self, m: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+        self, m: object, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
     ) -> Any:
         """The shapes, nested as the arguments are."""
         seen: set[int] = set()
@@ -104,7 +104,7 @@ class ShapesCollection:
 
 
 def enlarged(
-    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Any
+    model: object, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: object
 ) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
     """Arguments in which no size that may change is 1, which a trace would take for the rule.
 
@@ -178,7 +178,7 @@ class IntInput:
         self.value = value
 
 
-def ints_marked(tree: Any) -> Any:
+def ints_marked(tree: object) -> Any:
     """Nested inputs, each int in them an `IntInput`."""
     return pytree.tree_map(lambda x: IntInput(x) if type(x) is int else x, tree)
 
@@ -252,7 +252,7 @@ class Resolved:
         self.broken = Violations()
         self._hints: list[str] = []
 
-    def read(self, m: Any, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Any) -> None:
+    def read(self, m: object, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Any) -> None:
         """Read `dynamic_shapes` for these arguments."""
         if isinstance(shapes, ShapesCollection):
             shapes = shapes.dynamic_shapes(m, args, kwargs)

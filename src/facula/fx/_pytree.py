@@ -527,7 +527,9 @@ def treespec_pprint(treespec: TreeSpec) -> str:
     return repr(treespec.unflatten([_Star()] * treespec.num_leaves))
 
 
-def _flatten_into(tree: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] | None) -> TreeSpec:
+def _flatten_into(
+    tree: object, leaves: list[Any], is_leaf: Callable[[Any], bool] | None
+) -> TreeSpec:
     node = None if is_leaf is not None and is_leaf(tree) else _node_of(tree)
     if node is None:
         leaves.append(tree)
@@ -629,7 +631,7 @@ def map_only(kinds: Any, /) -> Callable[[Callable[[Any], Any]], Callable[[Any], 
 
     def decorate(func: Callable[[Any], Any]) -> Callable[[Any], Any]:
         @functools.wraps(func)
-        def apply(leaf: Any) -> Any:
+        def apply(leaf: object) -> Any:
             return func(leaf) if chosen(leaf) else leaf
 
         return apply
@@ -638,7 +640,7 @@ def map_only(kinds: Any, /) -> Callable[[Callable[[Any], Any]], Callable[[Any], 
 
 
 def tree_map_only(
-    type_or_types_or_pred: Any,
+    type_or_types_or_pred: object,
     /,
     func: Callable[[Any], Any],
     tree: PyTree,
@@ -649,7 +651,7 @@ def tree_map_only(
 
 
 def tree_map_only_(
-    type_or_types_or_pred: Any,
+    type_or_types_or_pred: object,
     /,
     func: Callable[[Any], Any],
     tree: PyTree,

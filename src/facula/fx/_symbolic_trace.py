@@ -292,7 +292,7 @@ class Tracer(TracerBase):
             finally:
                 del self.module_stack[key]
 
-    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+    def getattr(self, attr: str, attr_val: object, parameter_proxy_cache: dict[str, Any]) -> Any:
         """What reading a parameter (or buffer, with `proxy_buffer_attributes`) of a module gives."""
         if isinstance(attr_val, nn.Parameter):
             return self._proxy_of(attr_val, self.root.named_parameters(), parameter_proxy_cache)
@@ -383,7 +383,7 @@ class Tracer(TracerBase):
             return root, args
         self.graph._codegen = PyTreeCodeGen(_PyTreeInfo(given, spec, None))
 
-        def flatten_fn(*leaves: Any) -> Any:
+        def flatten_fn(*leaves: object) -> Any:
             tree_args = pytree.tree_unflatten(list(leaves), spec)
             out = root(*tree_args)
             out_leaves, out_spec = pytree.tree_flatten(out)
@@ -416,7 +416,7 @@ class Tracer(TracerBase):
         """A concrete value; its leaves are still inputs, which are checked to be that."""
         count = 0
 
-        def leaf(x: Any) -> Any:
+        def leaf(x: object) -> Any:
             nonlocal count
             count += 1
             out = self.create_proxy("placeholder", f"{name}_{count}", (), {})
@@ -541,7 +541,7 @@ def _positional(function: Callable[..., Any], count: int) -> Callable[..., Any]:
     )
 
 
-def _check_concrete(given: object, wanted: Any, name: str) -> None:
+def _check_concrete(given: object, wanted: object, name: str) -> None:
     """Raise where an input that was fixed when tracing gets another value."""
     if type(given) is not type(wanted) or given != wanted:
         fail(AssertionError, "fx", f"the value that '{name}' had when tracing was required: {name} has been "

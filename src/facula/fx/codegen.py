@@ -67,7 +67,7 @@ class Globals:
         self.values: dict[str, Any] = {}
         self.builtins = names.custom_builtins()
 
-    def add(self, hint: str, obj: Any) -> str:
+    def add(self, hint: str, obj: object) -> str:
         """The name of a global object."""
         for name, builtin in self.builtins.items():
             if obj is builtin.obj or (isinstance(obj, float) and obj != obj and name == "nan"):
@@ -81,7 +81,7 @@ class Globals:
         self.values.setdefault(name, obj)
         return name
 
-    def _reaches(self, path: str, obj: Any) -> bool:
+    def _reaches(self, path: str, obj: object) -> bool:
         """Whether a dotted name below facula leads to the object."""
         found: Any = self.builtins[names.prefix()].obj
         for part in path.split(".")[1:]:
@@ -91,7 +91,7 @@ class Globals:
                 return False
         return found is obj or found == obj
 
-    def type_text(self, annotation: Any) -> str:
+    def type_text(self, annotation: object) -> str:
         """An annotation, its modules brought in."""
         text = names.type_text(annotation)
         for module in set(re.findall(r"\b([A-Za-z_]\w*)\.", text)):
@@ -236,7 +236,7 @@ class _Writer:
             return f"{left}{self.argument(node.args[0])}.{node.args[1]}"
         return f"{left}{name}({self.arguments(node.args, node.kwargs)})"
 
-    def _operand(self, a: Any) -> str:
+    def _operand(self, a: object) -> str:
         text = self.argument(a)
         return (
             f"({text})" if isinstance(a, (int, float, complex)) and text.startswith("-") else text
@@ -311,17 +311,17 @@ class CodeGen:
         self,
         output_args: Argument,
         *,
-        descs: Any = None,
+        descs: object = None,
         repr_fn: Callable[[Any], str] | None = None,
     ) -> str:
         """The statement that returns the result."""
         return f"return {(repr_fn or repr)(output_args)}"
 
-    def process_inputs(self, *args: Any) -> Any:
+    def process_inputs(self, *args: object) -> Any:
         """What the placeholders get of what the function is called with."""
         return args
 
-    def process_outputs(self, outputs: Any) -> Any:
+    def process_outputs(self, outputs: object) -> Any:
         """What the caller gets of what the output node has."""
         return outputs
 
@@ -436,7 +436,7 @@ class _PyTreeInfo:
     in_spec: Any
     out_spec: Any
 
-    def _replace_out(self, out_spec: Any) -> _PyTreeInfo:
+    def _replace_out(self, out_spec: object) -> _PyTreeInfo:
         return _PyTreeInfo(self.orig_args, self.in_spec, out_spec)
 
 
@@ -447,7 +447,7 @@ class PyTreeCodeGen(CodeGen):
         super().__init__()
         self.pytree_info = pytree_info
 
-    def process_inputs(self, *args: Any) -> Any:
+    def process_inputs(self, *args: object) -> Any:
         """The leaves of the arguments."""
         return pytree.tree_leaves(args)
 
@@ -483,7 +483,7 @@ class PyTreeCodeGen(CodeGen):
         self,
         output_args: Argument,
         *,
-        descs: Any = None,
+        descs: object = None,
         repr_fn: Callable[[Any], str] | None = None,
     ) -> str:
         """The statement that returns the nested result."""
@@ -497,7 +497,7 @@ class PyTreeCodeGen(CodeGen):
         return [("fx_pytree", _ByIdentity(pytree)), ("pytree", _ByIdentity(pytree))]
 
 
-def check_codegen(codegen: Any) -> CodeGen:
+def check_codegen(codegen: object) -> CodeGen:
     """The argument, if it can write code."""
     if not isinstance(codegen, CodeGen):
         fail(

@@ -93,7 +93,7 @@ class FakeTensor(Tensor):
 
     @staticmethod
     def __new__(
-        cls, fake_mode: Any, elem: Tensor, device: Any, *args: object, **kwargs: object
+        cls, fake_mode: object, elem: Tensor, device: object, *args: object, **kwargs: object
     ) -> FakeTensor:
         """Make one out of a tensor on the meta device.
 
@@ -114,7 +114,7 @@ class FakeTensor(Tensor):
         made.requires_grad_(elem.requires_grad)
         return made
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         pass
 
     @property
@@ -145,7 +145,7 @@ class FakeTensor(Tensor):
         return self.detach()
 
     @data.setter
-    def data(self, other: Any) -> None:
+    def data(self, other: object) -> None:
         vars(Tensor)["data"].__set__(self, other)
 
     @classmethod
@@ -154,7 +154,9 @@ class FakeTensor(Tensor):
         return fake_mode.from_tensor(t)
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        cls, func: object, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         if any(map(wrapped.is_made_of_tensors, types)):
             return NotImplemented
         mode = _mode_of(args) or _mode_of((kwargs or {}).values())
@@ -416,7 +418,7 @@ class FakeTensorMode(TorchDispatchMode):
         """Remember a tensor's fake one for as long as the tensor lives."""
         known, key = self._known, id(tensor)
 
-        def forget(reference: Any) -> None:
+        def forget(reference: object) -> None:
             if key in known and known[key][0] is reference:
                 del known[key]
 
@@ -440,7 +442,7 @@ class FakeTensorMode(TorchDispatchMode):
         """What makes this mode's fake tensors, and remembers them."""
         return FakeTensorConverter(self)
 
-    def with_geometry(self, elem: Tensor, shape: Any, strides: Any, offset: Any) -> Any:
+    def with_geometry(self, elem: Tensor, shape: Any, strides: Any, offset: object) -> Any:
         """A fake tensor on a meta tensor's memory, with numbers that may depend on sizes."""
         made: Any = core.fake_tensor(self.tensor_class, elem, self, core.device("cpu"))
         numbers = (*shape, *strides, offset)
@@ -510,7 +512,9 @@ class FakeTensorConverter:
         self._used.add(fake_mode)
         return fake_mode.from_tensor(t, **options)
 
-    def from_meta_and_device(self, fake_mode: FakeTensorMode, t: Tensor, device: Any) -> FakeTensor:
+    def from_meta_and_device(
+        self, fake_mode: FakeTensorMode, t: Tensor, device: object
+    ) -> FakeTensor:
         """The fake tensor for a tensor on the meta device that stands for one elsewhere."""
         self._used.add(fake_mode)
         known = fake_mode._known.get(id(t))
@@ -601,7 +605,7 @@ def _run(mode: FakeTensorMode, func: Callable[..., Any], args: Any, kwargs: dict
             bounds.append((wanted.low, wanted.high))
 
 
-def _run_inplace(mode: FakeTensorMode, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def _run_inplace(mode: FakeTensorMode, func: Callable[..., Any], args: Any, kwargs: object) -> Any:
     _call(mode, getattr(func, "_op", func), args, kwargs)
     return args[0]
 
@@ -613,7 +617,7 @@ def _run_reshape(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any
     return args[0]
 
 
-def _run_directly(mode: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
+def _run_directly(mode: FakeTensorMode, func: object, args: Any, kwargs: object) -> Any:
     """A method that changes the memory of its tensor, which a fake one has like others."""
     mode.constants.forget(args[0])
     core.undispatched(getattr(func, "_function", getattr(func, "_op", func)), *args)
@@ -666,7 +670,7 @@ def _convert(mode: FakeTensorMode, func: Callable[..., Any], args: Any, kwargs: 
     return _call(mode, Tensor.to, args, kwargs)
 
 
-def _lift(mode: FakeTensorMode, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+def _lift(mode: FakeTensorMode, func: Callable[..., Any], args: Any, kwargs: object) -> Any:
     """A constant of the program: the one place where a real tensor becomes fake unasked."""
     t = args[0]
     if isinstance(t, FakeTensor):

@@ -95,7 +95,7 @@ class ShapeEnv:
         specialize_zero_one: bool = True,
         allow_scalar_outputs: bool = True,
         allow_dynamic_output_shape_ops: bool = True,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         """Make an environment.
 
@@ -237,7 +237,7 @@ class ShapeEnv:
             return condition
         return self.simplified(condition[0]), condition[1], self.simplified(condition[2])
 
-    def expect(self, condition: Any, said: Any = None) -> bool:
+    def expect(self, condition: Any, said: object = None) -> bool:
         """From now on a condition is true (and so is the result); it is checked where the program runs."""
         before = dict(self.hints)
         condition = self._simple(condition)
@@ -449,7 +449,7 @@ class ShapeEnv:
 # ------------------------------------------------------------------ expressions as nodes
 
 
-def node_of_number(tracer: Any, value: SymInt) -> Any:
+def node_of_number(tracer: object, value: SymInt) -> Any:
     """What stands in a trace's graph for a number that depends on sizes."""
     if not isinstance(value, SymInt):
         return _node_of_other(tracer, value)
@@ -505,7 +505,7 @@ def _linear(size: Expr) -> tuple[int, int] | None:
     return (factor, offset) if size == symbol(name) * number(factor) + number(offset) else None
 
 
-def nodes_of_numbers(graph: Any, values: Any) -> list[Any]:
+def nodes_of_numbers(graph: object, values: Any) -> list[Any]:
     """Nodes of a finished graph, made at its insertion point, for numbers that depend on its inputs."""
     inputs = _Inputs(graph)
     return [inputs.create_arg(value) for value in values]
@@ -619,7 +619,7 @@ def _called(tracer: _Inputs, function: Callable[..., Any], *args: object) -> Any
     return tracer.graph.call_function(function, args)
 
 
-def numbers_as_nodes(graph: Any, args: tuple[Any, ...]) -> Any:
+def numbers_as_nodes(graph: object, args: tuple[Any, ...]) -> Any:
     """Arguments of a node of a finished graph, with nodes for numbers that depend on its inputs."""
     inputs: list[_Inputs] = []
 
@@ -672,7 +672,7 @@ def _node_of(tracer: Any, expr: Expr, env: ShapeEnv) -> Any:
     return total
 
 
-def _call(tracer: Any, function: Any, a: Any, b: Any) -> Any:
+def _call(tracer: Any, function: Any, a: object, b: object) -> Any:
     made = tracer.graph.call_function(function, (a, b))
     values = [x.meta["val"] if hasattr(x, "meta") else x for x in (a, b)]
     made.meta["val"] = function(*values)
@@ -682,7 +682,7 @@ def _call(tracer: Any, function: Any, a: Any, b: Any) -> Any:
 _OPERATIONS = {"floordiv": operator.floordiv, "mod": operator.mod, "max": max, "min": min}
 
 
-def _node_of_atom(tracer: Any, atom: Atom, env: ShapeEnv) -> Any:
+def _node_of_atom(tracer: object, atom: Atom, env: ShapeEnv) -> Any:
     if atom.op == "symbol":
         return _node_of_symbol(tracer, atom.args[0], env)
     args = [_node_of(tracer, x, env) for x in atom.args]

@@ -146,7 +146,7 @@ def symbols_in(x: Any, env: Any) -> set[str]:
     return set()
 
 
-def _at(x: Any, point: dict[str, int], env: Any) -> Any:
+def _at(x: Any, point: dict[str, int], env: object) -> Any:
     """Arguments at other sizes: tensors on the meta device."""
     if isinstance(x, core.Tensor):
         geometry = getattr(x, "_symbolic", None)
@@ -205,7 +205,7 @@ def run_symbolic(
 _RESHAPES = ("view", "reshape")
 
 
-def _is_divided(env: Any, function: Any, args: tuple[Any, ...], result: Any) -> bool:
+def _is_divided(env: Any, function: object, args: tuple[Any, ...], result: Any) -> bool:
     """Give `x.view(x.shape[0] - 1, -1)` its size as a quotient, with a guard that nothing remains; no other
     sizes that could be tried fit. False where the operator is another one, or the quotient is exact.
     """
@@ -433,7 +433,7 @@ def _bounded(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     function: Callable[..., Any],
-    result: Any,
+    result: object,
     candidates: list[Any],
 ) -> bool:
     """Whether expressions fit as long as a symbol is at most a fixed size of an argument, as in
@@ -628,7 +628,7 @@ def _quotient(e: Expr, row: list[int], wanted: list[int], required: int) -> Expr
     return None
 
 
-def geometry_of(t: core.Tensor, shape: list[Expr], env: Any) -> Geometry:
+def geometry_of(t: core.Tensor, shape: list[Expr], env: object) -> Geometry:
     """Expressions for the strides of a tensor whose sizes are symbols: dense ones follow its sizes."""
     stride: list[Expr] = [number(s) for s in core.Tensor.stride(t)]
     sizes = core.Tensor.size(t)

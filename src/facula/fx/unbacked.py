@@ -45,12 +45,12 @@ HOLDS = {
 class GuardOnDataDependentSymNode(RuntimeError):
     """A decision that depends on a number which is read from elements."""
 
-    def __init__(self, cond: Any, *args: Any) -> None:
+    def __init__(self, cond: Any, *args: object) -> None:
         self.cond = cond
         super().__init__(*args)
 
 
-def undecided(condition: Any) -> NoReturn:
+def undecided(condition: object) -> NoReturn:
     """Raise for a condition that nothing decides."""
     text = condition if isinstance(condition, str) else condition_text(condition)
     said = error_text(
@@ -276,7 +276,7 @@ class Unbacked:
         wanted = [(e, ">=", number(0)) for e in sizes if e.unbacked]
         return [condition for condition in wanted if self.truth(condition) is None]
 
-    def expect(self, condition: Any, message: Any) -> None:
+    def expect(self, condition: object, message: object) -> None:
         """Note a check, and what follows from it.
 
         Raises:
@@ -291,7 +291,7 @@ class Unbacked:
             raise failed
 
 
-def _said(condition: Any, message: Any) -> str:
+def _said(condition: object, message: Any) -> str:
     """What a check says that never holds: the program's own words, if it has some."""
     required = (
         f"a condition that can hold was required: {condition_text(condition)} is always wrong"
@@ -351,7 +351,7 @@ class UnbackedFloat(SymFloat):
     def __trunc__(self) -> Any:
         undecided(f"int({self})")
 
-    def __round__(self, digits: Any = None) -> Any:
+    def __round__(self, digits: object = None) -> Any:
         undecided(f"round({self})")
 
     __int__ = __floor__ = __ceil__ = __trunc__
@@ -364,7 +364,7 @@ class UnbackedFloat(SymFloat):
 
 
 def _float_operator(name: str, function: Callable[..., Any], reflected: bool) -> None:
-    def method(self: UnbackedFloat, *others: Any) -> Any:
+    def method(self: UnbackedFloat, *others: object) -> Any:
         if others and not isinstance(others[0], (int, float)):
             return NotImplemented
         args = (*others, self) if reflected else (self, *others)

@@ -48,8 +48,8 @@ class Builder:
         kind: str,
         inputs: list[Value],
         types: list[T.Type],
-        run: Any = None,
-        **attributes: Any,
+        run: object = None,
+        **attributes: object,
     ) -> Node:
         """A new node at the end of the block."""
         node = Node(self.block, kind, inputs, types, attributes, self.place, run)
@@ -57,7 +57,7 @@ class Builder:
         return node
 
     def value(
-        self, kind: str, inputs: list[Value], type: T.Type, run: Any = None, **attributes: Any
+        self, kind: str, inputs: list[Value], type: T.Type, run: object = None, **attributes: object
     ) -> Value:
         """A new node with one result."""
         return self.emit(kind, inputs, [type], run, **attributes).outputs_[0]

@@ -36,7 +36,7 @@ class no_grad:
         self.prev = facula.is_grad_enabled()
         facula.set_grad_enabled(False)
 
-    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+    def __exit__(self, exc_type: object, exc_value: object, traceback: object) -> None:
         facula.set_grad_enabled(self.prev)
 
 
@@ -50,7 +50,7 @@ class enable_grad:
         self.prev = facula.is_grad_enabled()
         facula.set_grad_enabled(True)
 
-    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+    def __exit__(self, exc_type: object, exc_value: object, traceback: object) -> None:
         facula.set_grad_enabled(self.prev)
 
 
@@ -66,7 +66,7 @@ class record_function:
         self.record = _OPERATORS._record_function_enter_new(self.name, self.args)
         return self
 
-    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
+    def __exit__(self, exc_type: object, exc_value: object, traceback: object) -> None:
         record = self.record
         assert record is not None
         _OPERATORS._record_function_exit(record)

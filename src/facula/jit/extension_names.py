@@ -45,7 +45,7 @@ _jit_get_operation, _get_operation_overload, _get_schema = (
 )
 
 
-def _jit_resolve_packet(qualname: str, *args: Any, **kwargs: Any) -> str:
+def _jit_resolve_packet(qualname: str, *args: object, **kwargs: object) -> str:
     """The name of the overload of an operator that takes these arguments.
 
     Raises:
@@ -76,11 +76,11 @@ class _Named(type):
         variable = "$" in cls.kinds and str(kind).startswith("$")
         return isinstance(instance, T.Type) and (kind in cls.kinds or variable)
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: object) -> Any:
         """`DeviceObjType | None` in annotations: classes in PyTorch."""
         return Union[self, other]  # noqa: UP007 - `|` asks this method
 
-    def __ror__(self, other: Any) -> Any:
+    def __ror__(self, other: object) -> Any:
         return Union[other, self]  # noqa: UP007
 
 

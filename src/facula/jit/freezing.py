@@ -126,7 +126,7 @@ class _Freezing:
                  "support SetAttr on an interface type.)", name, hint="leave the module unfrozen")  # fmt: skip
         self._keep(owner, name)
 
-    def _shared(self, owner: Any, name: str) -> set[Any]:
+    def _shared(self, owner: object, name: str) -> set[Any]:
         """The memory of the other attributes."""
         found: set[Any] = set()
         for other, own_name, held in _attributes(self.module, set()):
@@ -145,7 +145,7 @@ class _Freezing:
                                                 for o, n, v in _attributes(self.module, set())):  # fmt: skip
                 self._keep(owner, name)
 
-    def _escapes(self, owner: Any, graph: Graph, objects: dict[Value, Any]) -> None:
+    def _escapes(self, owner: object, graph: Graph, objects: dict[Value, Any]) -> None:
         """Modules that something else than a look-up reads stay as they are."""
         for each, known in _all_graphs(graph, objects):
             given = {v for b in each.all_blocks() for v in b.results}
@@ -265,7 +265,7 @@ class _Freezing:
         return made
 
     def _attribute(
-        self, old: Any, name: str, found: Any, kind: T.ClassType, state: dict[str, Any]
+        self, old: object, name: str, found: Any, kind: T.ClassType, state: dict[str, Any]
     ) -> None:
         if isinstance(found, ScriptModule):
             state["_modules"][name] = self._object(found)
@@ -286,7 +286,7 @@ class _Freezing:
         others = [o for o in self.reached.values() if getattr(o, "_script_type", None) is kind]
         return any((id(o), name) in self.kept for o in (module, *others))
 
-    def _keeps_anything(self, module: Any) -> bool:
+    def _keeps_anything(self, module: object) -> bool:
         if id(module) in self.whole or id(module) in self.methods:
             return True
         return any((id(owner), name) in self.kept for owner, name, _ in _attributes(module, set()))

@@ -73,7 +73,7 @@ class FunctionModifiers:
     COPY_TO_SCRIPT_WRAPPER = "copied"
 
 
-def get_torchscript_modifier(fn: Any) -> str | None:
+def get_torchscript_modifier(fn: object) -> str | None:
     """The mark of a function; None of what is no function."""
     return mark_of(fn) if callable(fn) else None
 
@@ -108,37 +108,37 @@ def get_callable_argument_names(fn: Callable[..., Any]) -> list[str]:
     return [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
 
 
-def is_optional(ann: Any) -> bool:
+def is_optional(ann: object) -> bool:
     """Whether an annotation is an `Optional`."""
     return type(None) in typing.get_args(ann) and is_union(ann)
 
 
-def is_union(ann: Any) -> bool:
+def is_union(ann: object) -> bool:
     """Whether an annotation is a `Union`."""
     return typing.get_origin(ann) in (typing.Union, type(int | None))
 
 
-def is_tuple(ann: Any) -> bool:
+def is_tuple(ann: object) -> bool:
     """Whether an annotation is a tuple."""
     return typing.get_origin(ann) is tuple
 
 
-def is_list(ann: Any) -> bool:
+def is_list(ann: object) -> bool:
     """Whether an annotation is a list."""
     return typing.get_origin(ann) is list
 
 
-def is_dict(ann: Any) -> bool:
+def is_dict(ann: object) -> bool:
     """Whether an annotation is a dictionary."""
     return typing.get_origin(ann) is dict
 
 
-def is_final(ann: Any) -> bool:
+def is_final(ann: object) -> bool:
     """Whether an annotation is a constant's."""
     return typing.get_origin(ann) is Final or ann is Final
 
 
-def is_future(ann: Any) -> bool:
+def is_future(ann: object) -> bool:
     """Whether an annotation is a future."""
     return typing.get_origin(ann) is Future or ann is Future
 

@@ -22,7 +22,7 @@ CONSTANT_TYPE: list[Callable[[Any], T.Type]] = []
 ALIASES: list[Callable[[Any], Any]] = []
 
 
-def replaced(graph: Any, old: Any, new: Any, after: Any = None) -> None:
+def replaced(graph: Any, old: Any, new: Any, after: object = None) -> None:
     """Reads of a value become reads of another; with ``after``, those of the nodes behind that only."""
     behind = after is None
     for node in graph.all_nodes():
@@ -55,11 +55,11 @@ class ValueEdits:
         self.hint = name
         return self
 
-    def replaceAllUsesWith(self, other: Any) -> None:
+    def replaceAllUsesWith(self, other: object) -> None:
         """Whoever reads this value reads the other one."""
         replaced(self.node.block.graph, self, other)
 
-    def replaceAllUsesAfterNodeWith(self, node: Any, other: Any) -> None:
+    def replaceAllUsesAfterNodeWith(self, node: object, other: object) -> None:
         """Whoever reads this value behind the node reads the other one."""
         replaced(self.node.block.graph, self, other, node)
 
@@ -121,7 +121,7 @@ class NodeEdits:
         """Read nothing."""
         self.inputs_ = []
 
-    def addInput(self, value: Any) -> Any:
+    def addInput(self, value: object) -> Any:
         """Read one value more."""
         self.inputs_.append(value)
         return value
@@ -147,12 +147,12 @@ class NodeEdits:
         """Stand behind another node."""
         return _placed(self, node.block, node.block.nodes_.index(node) + 1)
 
-    def moveBefore(self, node: Any) -> None:
+    def moveBefore(self, node: object) -> None:
         """Stand before another node, and no more where it stood."""
         self.block.nodes_.remove(self)
         self.insertBefore(node)
 
-    def moveAfter(self, node: Any) -> None:
+    def moveAfter(self, node: object) -> None:
         """Stand behind another node, and no more where it stood."""
         self.block.nodes_.remove(self)
         self.insertAfter(node)
@@ -238,7 +238,7 @@ class BlockEdits:
 
     return_node = returnNode
 
-    def registerOutput(self, value: Any) -> int:
+    def registerOutput(self, value: object) -> int:
         """Give one value more; its place."""
         self.results.append(value)
         return len(self.results) - 1
@@ -276,7 +276,7 @@ class GraphEdits(BlockEdits):
                  hint="graph.insertConstant(None) gives a value that is None")  # fmt: skip
         return type(self.source)(self, kind, given, [T.TENSOR] * count)
 
-    def insertNode(self, node: Any) -> Any:
+    def insertNode(self, node: object) -> Any:
         """Put a node to where new nodes go."""
         block, before = self._point or (self, None)
         at = len(block.nodes_) if before is None else block.nodes_.index(before)
@@ -284,7 +284,7 @@ class GraphEdits(BlockEdits):
 
     appendNode = insertNode
 
-    def prependNode(self, node: Any) -> Any:
+    def prependNode(self, node: object) -> Any:
         """Put a node before all others."""
         return _placed(node, self, 0)
 
@@ -299,7 +299,7 @@ class GraphEdits(BlockEdits):
         return before or block
 
     @contextlib.contextmanager
-    def insert_point_guard(self, place: Any) -> Iterator[None]:
+    def insert_point_guard(self, place: object) -> Iterator[None]:
         """In here, new nodes go before a node, or to the end of a block."""
         outer = self._point
         self.setInsertPoint(place)
@@ -344,7 +344,7 @@ class GraphEdits(BlockEdits):
         return made
 
 
-def copied_node(node: Any, block: Any, values: dict[Any, Any]) -> Any:
+def copied_node(node: Any, block: object, values: dict[Any, Any]) -> Any:
     """A copy of a node with what is inside, for a block; ``values`` says what stands for what it reads."""
     inputs = [values.get(v, v) for v in node.inputs_]
     types = [v.type for v in node.outputs_]

@@ -44,7 +44,7 @@ def _marked(function: Callable[..., Any], mark: str) -> Any:
     return function
 
 
-def ignore(drop: Any = False, **options: object) -> Any:
+def ignore(drop: object = False, **options: object) -> Any:
     """A decorator: scripted code calls the function or method as it is, in Python.
 
     Args:
@@ -64,7 +64,7 @@ def ignore(drop: Any = False, **options: object) -> Any:
     return lambda function: _marked(function, "unused" if drop else "ignore")
 
 
-def _unwrap_optional(optional: Any) -> Any:
+def _unwrap_optional(optional: object) -> Any:
     """The value, which must not be None; scripted code knows then that it is none.
 
     Raises:
@@ -185,7 +185,7 @@ def _overload(func: Callable[..., Any]) -> Any:
 _overload_method = _overload
 
 
-def annotate(the_type: Any, the_value: Any) -> Any:
+def annotate(the_type: object, the_value: object) -> Any:
     """The value itself; scripted code takes its type from here.
 
     Args:

@@ -76,7 +76,7 @@ class strict_fusion(contextlib.ContextDecorator):
     def __enter__(self) -> None:
         pass
 
-    def __exit__(self, type: Any, value: Any, tb: Any) -> None:
+    def __exit__(self, type: object, value: object, tb: object) -> None:
         pass
 
 
@@ -127,7 +127,7 @@ def export_opnames(m: Any) -> list[str]:
     return sorted(found)
 
 
-def _is_compiled(unit: Any) -> bool:
+def _is_compiled(unit: object) -> bool:
     inner = getattr(unit, "_unit", unit)
     return getattr(inner, "_graph", None) is not None
 

@@ -21,7 +21,7 @@ class ModuleView:
 
     __slots__ = ("__weakref__", "_module")
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: object) -> None:
         object.__setattr__(self, "_module", module)
 
     @property
@@ -43,7 +43,7 @@ class ModuleView:
             _lacks(self._module, name)
         return view_of(getattr(self._module, name))
 
-    def setattr(self, name: str, value: Any) -> None:
+    def setattr(self, name: str, value: object) -> None:
         """Sets an attribute."""
         setattr(self._module, name, module_of(value))
 
@@ -93,7 +93,7 @@ class ModuleView:
             return self._get_method(name)
         return self.getattr(name)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         self.setattr(name, value)
 
     def __eq__(self, other: object) -> bool:
@@ -142,7 +142,7 @@ def _lacks(module: Any, name: str) -> None:
          hint=f"it has {', '.join([*module._script_type.attributes, *module._script_type.methods])}")  # fmt: skip
 
 
-def view_of(value: Any) -> Any:
+def view_of(value: object) -> Any:
     """The view of a scripted module; other values are themselves."""
     return ModuleView(value) if isinstance(value, RecursiveScriptModule) else value
 
@@ -152,7 +152,7 @@ def module_of(value: Any) -> Any:
     return value._module if isinstance(value, ModuleView) else value
 
 
-def _set_view(module: Any, view: Any) -> None:
+def _set_view(module: Any, view: object) -> None:
     """`module._c = view`: the module is what the view shows from now on."""
     other = module_of(view)
     module.__dict__.update(other.__dict__)

@@ -143,8 +143,8 @@ def _mask(mask: Any, kind: int | None) -> Any:
     return mask[:, None, None, :] if kind == 1 else mask
 
 
-def _multi_head(q: Any, k: object, v: object, embed: int, heads: int, packed: Any, bias: Any, out: object,
-                out_bias: Any, mask: Any, need: bool, average: bool, kind: int | None) -> Any:  # fmt: skip
+def _multi_head(q: object, k: object, v: object, embed: int, heads: int, packed: object, bias: object, out: object,
+                out_bias: object, mask: object, need: bool, average: bool, kind: int | None) -> Any:  # fmt: skip
     made, weights = _attention(q, k, v, heads, packed, bias, out, out_bias, _mask(mask, kind))
     return made, (weights.mean(1) if average else weights)
 
@@ -153,7 +153,7 @@ def _encoder_layer(x: object, embed: int, heads: int, packed: Any, bias: Any, ou
                    gelu: bool, first: bool, eps: float, w1: core.Tensor, b1: core.Tensor, w2: core.Tensor,
                    b2: core.Tensor, f1: core.Tensor, g1: core.Tensor,
                    f2: core.Tensor, g2: core.Tensor, mask: Any, kind: int | None) -> Any:  # fmt: skip
-    def attend(y: Any) -> Any:
+    def attend(y: object) -> Any:
         return _attention(y, y, y, heads, packed, bias, out, out_bias, _mask(mask, kind))[0]
 
     def feed(y: Any) -> Any:

@@ -40,13 +40,13 @@ def _get(node: Node) -> Callable[..., Any]:
     return lambda obj: getattr(obj, name)
 
 
-def own_attribute(obj: Any, name: str, *default: Any) -> Any:
+def own_attribute(obj: object, name: str, *default: object) -> Any:
     """A list or dictionary of an object itself; from Python, modules hand out copies."""
     held = getattr(obj, "__dict__", {})
     return held[name] if name in held else getattr(obj, name, *default)
 
 
-def number_of(value: Any) -> Any:
+def number_of(value: object) -> Any:
     """An int, or the number that stands for a dtype, layout or memory format."""
     return code_of(value) if isinstance(value, CODED) else value
 
@@ -54,7 +54,7 @@ def number_of(value: Any) -> Any:
 def _set(node: Node) -> Callable[..., Any]:
     name = node.attributes["name"]
 
-    def put(obj: Any, value: Any) -> None:
+    def put(obj: object, value: object) -> None:
         parameters = getattr(obj, "__dict__", {}).get("_parameters", ())
         if name in parameters and isinstance(value, core.Tensor):
             parameters[name] = (
@@ -102,7 +102,7 @@ def _exit(node: Node) -> Callable[..., Any]:
 SCRIPTED_CLASS: list[Callable[[type], T.ClassType | None]] = []
 
 
-def script_type(obj: Any) -> T.ClassType:
+def script_type(obj: object) -> T.ClassType:
     """The class type of a scripted object: a module, or an instance of a class that a script made."""
     own = getattr(obj, "_script_type", None)
     found = SCRIPTED_CLASS[0](type(obj)) if own is None else own

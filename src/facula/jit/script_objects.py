@@ -236,7 +236,7 @@ class _HasGraph:
         return self.graph
 
 
-def _is_traced_as_python(unit: Any) -> bool:
+def _is_traced_as_python(unit: object) -> bool:
     """Whether a program is exported now, in whose graph a script is what its Python does."""
     # lazily: scripts are imported without what captures programs
     from facula.capture.exports import is_exporting
@@ -286,7 +286,7 @@ class ScriptFunction(_HasGraph):
             return self.unit.python(*args, **kwargs)
         return run_unit(self.unit, self.__name__, args, kwargs)
 
-    def save(self, filename: Any, _extra_files: Any = None) -> None:
+    def save(self, filename: object, _extra_files: object = None) -> None:
         """Write the function to a file."""
         SAVE[0](self, filename, _extra_files)
 
@@ -535,7 +535,7 @@ class RecursiveScriptModule(ScriptModule, _HasGraph):
         fail(NotImplementedError, "jit", "a state that there is was required", "a profiling executor",
              hint="graphs run as they stand: look at .graph")  # fmt: skip
 
-    def save(self, f: Any, **kwargs: object) -> None:
+    def save(self, f: object, **kwargs: object) -> None:
         """Write the module to a file."""
         SAVE[0](self, f, kwargs.get("_extra_files"))
 
@@ -547,8 +547,8 @@ class RecursiveScriptModule(ScriptModule, _HasGraph):
 
     def _save_for_lite_interpreter(
         self,
-        f: Any,
-        _extra_files: Any = None,
+        f: object,
+        _extra_files: object = None,
         _save_mobile_debug_info: bool = False,
         _use_flatbuffer: bool = False,
     ) -> None:
@@ -580,7 +580,7 @@ def _of_interface(name: str, wanted: T.ClassType, have: Any) -> T.ClassType:
     return have
 
 
-def _check_module(name: str, wanted: Any, have: Any) -> None:
+def _check_module(name: str, wanted: Any, have: object) -> None:
     """A module of a script is replaced by one of its type, or of its interface."""
     if wanted is None or have is None or wanted == have:
         return

@@ -162,7 +162,7 @@ class _Recorder(Lowering):
 
     # ---- calls
     def record(
-        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+        self, function: object, args: tuple[Any, ...], kwargs: dict[str, Any], result: object
     ) -> None:
         """A node for a call that gave a result."""
         name = getattr(function, "__name__", "")
@@ -185,7 +185,7 @@ class _Recorder(Lowering):
             return  # made of numbers alone: a constant where it is used
         self.note(result, made)
 
-    def _index(self, tensor: core.Tensor, index: Any) -> tuple[Value, list[Value | None]]:
+    def _index(self, tensor: core.Tensor, index: object) -> tuple[Value, list[Value | None]]:
         parts = index if isinstance(index, tuple) else (index,)
         value, indices, dim = self.of(tensor), [], 0  # type: ignore[var-annotated]
         whole = sum(p is not None and p is not Ellipsis for p in parts)
@@ -233,7 +233,7 @@ class _Mode(TorchFunctionMode):
         self.recorder, self.paused = recorder, False
 
     def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+        self, func: Any, types: object, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if self.paused:
             return func(*args, **(kwargs or {}))
@@ -293,7 +293,7 @@ def _holds_tensors(obj: object) -> bool:
     return isinstance(obj, core.Tensor)
 
 
-def _inputs(example: Any) -> tuple[Any, ...]:
+def _inputs(example: object) -> tuple[Any, ...]:
     if isinstance(example, tuple):
         return example
     return tuple(example) if isinstance(example, list) else (example,)
@@ -475,22 +475,22 @@ def _check_graph(unit: FunctionUnit, again: Callable[[], FunctionUnit]) -> None:
             raise TracingCheckError(None, f"Node:\n\t{a}\n\tthe values are {x}\n\tand {y}")
 
 
-def _text(graph: Any) -> str:
+def _text(graph: object) -> str:
     """A graph without the places in the source."""
     return re.sub(r" # .*", "", str(graph))
 
 
 def trace(
     func: Callable[..., Any],
-    example_inputs: Any = None,
-    optimize: Any = None,
+    example_inputs: object = None,
+    optimize: object = None,
     check_trace: bool = True,
     check_inputs: Any = None,
     check_tolerance: float = 1e-5,
     strict: bool = True,
     _force_outplace: bool = False,
-    _module_class: Any = None,
-    _compilation_unit: Any = None,
+    _module_class: object = None,
+    _compilation_unit: object = None,
     example_kwarg_inputs: dict[str, Any] | None = None,
     _store_inputs: bool = True,
 ) -> Any:
@@ -560,9 +560,9 @@ def _spread(func: Callable[..., Any], kwargs: dict[str, Any], count: int, *value
 def trace_module(
     mod: nn.Module,
     inputs: dict[str, Any],
-    optimize: Any = None,
+    optimize: object = None,
     check_trace: bool = True,
-    check_inputs: Any = None,
+    check_inputs: object = None,
     check_tolerance: float = 1e-5,
     strict: bool = True,
     **options: object,

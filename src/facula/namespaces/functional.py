@@ -19,7 +19,7 @@ from facula.ops.registry import PLACES
 Tensor = core.Tensor
 
 
-def is_tensor(obj: Any) -> bool:
+def is_tensor(obj: object) -> bool:
     """Whether an object is a tensor.
 
     Args:
@@ -32,7 +32,7 @@ def is_tensor(obj: Any) -> bool:
     return isinstance(obj, Tensor)
 
 
-def is_storage(obj: Any) -> bool:
+def is_storage(obj: object) -> bool:
     """Whether an object is a storage.
 
     Args:
@@ -199,7 +199,7 @@ def broadcast_shapes(*shapes: Any) -> core.Size:
     return core.Size(result)
 
 
-def _sharing(obj: Any, dtype: Any) -> Tensor | None:
+def _sharing(obj: Any, dtype: object) -> Tensor | None:
     """A tensor on the memory of an object; None where it has none that can be shared."""
     if isinstance(obj, Tensor):
         return obj
@@ -215,7 +215,7 @@ def _sharing(obj: Any, dtype: Any) -> Tensor | None:
 
 
 def asarray(
-    obj: Any,
+    obj: object,
     *,
     dtype: core.dtype | None = None,
     device: core.device | str | int | None = None,
@@ -276,7 +276,7 @@ def asarray(
     return result.requires_grad_() if requires_grad and not result.requires_grad else result
 
 
-def _tensor_required(op: str, value: Any) -> Tensor:
+def _tensor_required(op: str, value: object) -> Tensor:
     if not isinstance(value, Tensor):
         fail(
             TypeError,
@@ -289,7 +289,7 @@ def _tensor_required(op: str, value: Any) -> Tensor:
 
 
 @overrides.offered
-def clone(input: Tensor, *, memory_format: Any = core.preserve_format) -> Tensor:
+def clone(input: Tensor, *, memory_format: object = core.preserve_format) -> Tensor:
     """A copy with memory of its own; gradients flow through it.
 
     Args:
@@ -334,7 +334,7 @@ def detach_(input: Tensor) -> Tensor:
 
 
 @overrides.offered
-def fill(input: Tensor, value: Any) -> Tensor:
+def fill(input: Tensor, value: object) -> Tensor:
     """A tensor of a shape and dtype filled with a value.
 
     Args:
@@ -349,7 +349,7 @@ def fill(input: Tensor, value: Any) -> Tensor:
 
 
 @overrides.offered
-def fill_(input: Tensor, value: Any) -> Tensor:
+def fill_(input: Tensor, value: object) -> Tensor:
     """Overwrites every element with a value.
 
     Args:
@@ -553,7 +553,7 @@ def _shape_as_tensor(self: Tensor) -> Tensor:
 
 
 @overrides.offered
-def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+def unravel_index(indices: Tensor, shape: object) -> tuple[Tensor, ...]:
     """Flat positions as one tensor of coordinates for each dimension.
 
     Args:

@@ -56,7 +56,7 @@ _REFLECTED = {
 }
 
 
-def as_operator(func: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+def as_operator(func: object, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
     """A call as overrides hear of it, as one of the operator behind it: `Tensor.__rsub__(x, 1)` is `sub(1, x)`."""
     reflected = _REFLECTED.get(func)
     if reflected is not None and len(args) == 2:
@@ -192,7 +192,7 @@ def offered(function: _Function) -> _Function:
     """A function of tensors, which objects that are no tensors may handle: their class defines `__torch_function__`."""
 
     @functools.wraps(function)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args: object, **kwargs: object) -> Any:
         for value in args or kwargs.values():
             if not isinstance(value, Tensor) and hasattr(type(value), "__torch_function__"):
                 return handle_torch_function(wrapped, (*args, *kwargs.values()), *args, **kwargs)
@@ -201,7 +201,7 @@ def offered(function: _Function) -> _Function:
     return cast("_Function", wrapped)
 
 
-def is_tensor_like(inp: Any) -> bool:
+def is_tensor_like(inp: object) -> bool:
     """Whether something is a tensor or handles functions as one."""
     return type(inp) is Tensor or hasattr(inp, "__torch_function__")
 
@@ -330,7 +330,7 @@ class TorchFunctionMode:
     def __torch_function__(
         self,
         func: Callable[..., Any],
-        types: Any,
+        types: object,
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
@@ -355,7 +355,7 @@ class BaseTorchFunctionMode(TorchFunctionMode):
     def __torch_function__(
         self,
         func: Callable[..., Any],
-        types: Any,
+        types: object,
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:

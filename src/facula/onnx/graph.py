@@ -113,7 +113,12 @@ class Graph:
         return found
 
     def op(
-        self, kind: str, *inputs: Any, outputs: int = 1, gives: Any = None, **attributes: Any
+        self,
+        kind: str,
+        *inputs: object,
+        outputs: int = 1,
+        gives: object = None,
+        **attributes: object,
     ) -> Any:
         """Append a node and give its result, or a tuple of `outputs` results.
 
@@ -293,7 +298,7 @@ class Graph:
             return x
         return self.op("Transpose", x, perm=list(order))
 
-    def slice(self, x: Value, dim: int, start: Any, stop: Any, step: int = 1) -> Value:
+    def slice(self, x: Value, dim: int, start: object, stop: object, step: int = 1) -> Value:
         """A range along a dimension."""
         bounds = [self.sizes([n]) for n in (start, stop)]
         return self.op("Slice", x, *bounds, [dim], [step])

@@ -46,7 +46,7 @@ def _refuse(kind: str, what: str, opset: int, since: int) -> Any:
          opset, hint=f"pass opset_version={since}")  # fmt: skip
 
 
-def _numbers(g: Graph, kind: str, given: Any) -> Any:
+def _numbers(g: Graph, kind: str, given: object) -> Any:
     """Axes or lengths as an attribute: known when the model is written."""
     found = g.known(given)
     if given is None or isinstance(found, (list, tuple)):
@@ -86,7 +86,7 @@ def _sizes_without_zero(
 
 @_before(15, "Shape")
 def _whole_shape(
-    g: Graph, kind: str, x: Any, start: Any = None, end: Any = None, **rest: Any
+    g: Graph, kind: str, x: Any, start: object = None, end: object = None, **rest: Any
 ) -> Any:
     shape = g.append(kind, (x,), **rest)
     if start is None and end is None:
@@ -97,7 +97,7 @@ def _whole_shape(
 
 
 @_before(13, "Resize")
-def _all_operands(g: Graph, kind: str, x: Any, roi: Any = None, scales: Any = None, sizes: Any = None,
+def _all_operands(g: Graph, kind: str, x: object, roi: object = None, scales: object = None, sizes: object = None,
                   **rest: Any) -> Any:  # fmt: skip
     """Before 13 the region and the factors are given even where they are not used."""
     nothing = g.constant(facula.zeros(0))
@@ -150,7 +150,7 @@ def _layer_norm(g: Graph, kind: str, x: Value, scale: Any, shift: Any = None, ax
 
 @_before(16, "ScatterElements", "ScatterND")
 def _scatter_without_reduction(
-    g: Graph, kind: str, *operands: Any, reduction: Any = None, **rest: Any
+    g: Graph, kind: str, *operands: Any, reduction: object = None, **rest: Any
 ) -> Any:
     if reduction not in (None, "none"):
         return _refuse(

@@ -23,16 +23,16 @@ class Batch(Protocol):
 
     size: int
 
-    def has(self, x: Any) -> bool:
+    def has(self, x: object) -> bool:
         """Whether an argument differs from entry to entry."""
 
-    def front(self, x: Any) -> Any:
+    def front(self, x: object) -> Any:
         """A tensor with the batch as its first dimension; one that is the same for all as it is."""
 
-    def full(self, x: Any) -> Any:
+    def full(self, x: object) -> Any:
         """The same, repeated where it is the same for all."""
 
-    def aligned(self, x: Any, rank: int) -> Any:
+    def aligned(self, x: object, rank: int) -> Any:
         """As `front`, with dimensions of size 1 so that entries have `rank` dimensions."""
 
 
@@ -87,14 +87,14 @@ def _entries_of_rank(name: str, rank: int, *tensors: Any) -> None:
 def product(name: str, rank: int) -> Callable[..., Any]:
     """`mm`, `bmm`: `matmul` takes any number of leading dimensions."""
 
-    def rule(batch: Batch, self: Any, other: object) -> Any:
+    def rule(batch: Batch, self: object, other: object) -> Any:
         _entries_of_rank(name, rank, self, other)
         return F.matmul(batch.front(self), batch.front(other))
 
     return rule
 
 
-def dot(batch: Batch, self: Any, tensor: core.Tensor) -> Any:
+def dot(batch: Batch, self: object, tensor: core.Tensor) -> Any:
     """A row of products."""
     _entries_of_rank("dot", 1, self, tensor)
     a, b = batch.front(self), batch.front(tensor)
@@ -108,14 +108,14 @@ def dot(batch: Batch, self: Any, tensor: core.Tensor) -> Any:
 def added_product(name: str, rank: int) -> Callable[..., Any]:
     """`addmm`, `baddbmm`: a product, and what is added to it."""
 
-    def rule(batch: Batch, self: Any, a: object, b: object, beta: Any, alpha: Any) -> Any:
+    def rule(batch: Batch, self: object, a: object, b: object, beta: object, alpha: object) -> Any:
         _entries_of_rank(name, rank, a, b)
         return _added_product(batch, self, a, b, beta, alpha)
 
     return rule
 
 
-def _added_product(batch: Batch, self: Any, a: Any, b: object, beta: Any, alpha: Any) -> Any:
+def _added_product(batch: Batch, self: object, a: Any, b: object, beta: Any, alpha: Any) -> Any:
     total = F.matmul(batch.front(a), batch.front(b))
     rank = a.dim()
     if not (batch.has(a) or batch.has(b)):
@@ -172,7 +172,7 @@ def _with_offsets(
     mapped: Callable[..., Any],
     one: Callable[..., Any],
     plain: tuple[Any, ...],
-    bias: Any,
+    bias: object,
 ) -> Any:
     """A convolution of these arguments, mapped where one of them is, plus the offsets of each entry."""
     several = batch.has(plain[0]) or batch.has(plain[1])
@@ -218,7 +218,7 @@ def conv_input(
     padding: str | int | Sequence[int],
     dilation: int | Sequence[int],
     groups: int,
-    input_size: Any,
+    input_size: object,
 ) -> Any:
     """As `conv`."""
     settings = (stride, padding, dilation)
@@ -331,7 +331,7 @@ def _entries(batch: Batch, indices: Any, rank: int) -> list[Any]:
     return [own, *(None if i is None else batch.aligned(i, rank) for i in indices)]
 
 
-def index(batch: Batch, self: Any, indices: core.Tensor) -> Any:
+def index(batch: Batch, self: object, indices: core.Tensor) -> Any:
     """The batch is one more indexed dimension."""
     before, rank, _ = _place(self, indices)
     if not any(batch.has(i) for i in indices):
@@ -348,7 +348,7 @@ def index(batch: Batch, self: Any, indices: core.Tensor) -> Any:
 
 
 def index_put(
-    batch: Batch, self: Any, indices: core.Tensor, values: object, accumulate: bool
+    batch: Batch, self: object, indices: core.Tensor, values: object, accumulate: bool
 ) -> Any:
     """The batch is one more indexed dimension."""
     before, rank, shape = _place(self, indices)
@@ -360,7 +360,7 @@ def index_put(
     return F._index_put(batch.full(self), places, spread, accumulate)
 
 
-def take(batch: Batch, self: Any, index: Any) -> Any:
+def take(batch: Batch, self: object, index: Any) -> Any:
     """The batch as rows."""
     if not batch.has(self):
         return F.take(self, batch.front(index))
@@ -473,8 +473,8 @@ def batch_norm_train(
     input: core.Tensor,
     weight: core.Tensor,
     bias: core.Tensor,
-    mean: Any,
-    variance: Any,
+    mean: object,
+    variance: object,
     momentum: float,
     eps: float,
 ) -> Any:
@@ -549,12 +549,12 @@ def cross_entropy_rows(
     return tuple(parted(batch, r) for r in found)
 
 
-def median_all(batch: Batch, self: Any) -> Any:
+def median_all(batch: Batch, self: object) -> Any:
     """A median a row."""
     return F._median_dim(batch.front(self).reshape((batch.size, -1)), 1)[0]
 
 
-def nanmedian_all(batch: Batch, self: Any) -> Any:
+def nanmedian_all(batch: Batch, self: object) -> Any:
     """A median a row."""
     return F._nanmedian_dim(batch.front(self).reshape((batch.size, -1)), 1)[0]
 
@@ -563,7 +563,7 @@ def nanmedian_all(batch: Batch, self: Any) -> Any:
 
 
 def pad_index_backward(
-    batch: Batch, grad_output: core.Tensor, shape: Sequence[int], pad: Any, mode: str
+    batch: Batch, grad_output: core.Tensor, shape: Sequence[int], pad: object, mode: str
 ) -> Any:
     """The batch joins the first dimension."""
     whole = (batch.size * shape[0], *shape[1:])

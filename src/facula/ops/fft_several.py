@@ -51,7 +51,9 @@ def _dims_and_sizes(op: str, x: core.Tensor, s: Any, dim: Any) -> tuple[tuple[in
     return dims, sizes
 
 
-def _complex_nd(op: str, x: core.Tensor, s: Any, dim: Any, norm: str | None, forward: bool) -> Any:
+def _complex_nd(
+    op: str, x: core.Tensor, s: object, dim: object, norm: str | None, forward: bool
+) -> Any:
     dims, sizes = _dims_and_sizes(op, x, s, dim)
     kind = scaling(norm, forward)
     x = fitted(op, promoted(op, x, True), dims, sizes)
@@ -59,7 +61,7 @@ def _complex_nd(op: str, x: core.Tensor, s: Any, dim: Any, norm: str | None, for
 
 
 def _some_dims_and_sizes(
-    op: str, x: core.Tensor, s: Any, dim: Any
+    op: str, x: core.Tensor, s: object, dim: object
 ) -> tuple[tuple[int, ...], list[int]]:
     """As `_dims_and_sizes`, where one of the dimensions is halved: so there is one."""
     dims, sizes = _dims_and_sizes(op, x, s, dim)
@@ -73,7 +75,9 @@ def _some_dims_and_sizes(
     return dims, sizes
 
 
-def _half_nd(op: str, x: core.Tensor, s: Any, dim: Any, norm: str | None, forward: bool) -> Any:
+def _half_nd(
+    op: str, x: core.Tensor, s: object, dim: object, norm: str | None, forward: bool
+) -> Any:
     real_only(op, x)
     dims, sizes = _some_dims_and_sizes(op, x, s, dim)
     kind = scaling(norm, forward)
@@ -81,7 +85,7 @@ def _half_nd(op: str, x: core.Tensor, s: Any, dim: Any, norm: str | None, forwar
     return half if forward else half.conj()
 
 
-def _real_nd(op: str, x: core.Tensor, s: Any, dim: Any, norm: str | None, forward: bool) -> Any:
+def _real_nd(op: str, x: core.Tensor, s: Any, dim: object, norm: str | None, forward: bool) -> Any:
     dims, sizes = _some_dims_and_sizes(op, x, s, dim)
     kind = scaling(norm, forward)
     if s is None or s[-1] == -1:

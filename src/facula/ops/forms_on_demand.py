@@ -68,7 +68,7 @@ def _check_lengths(op: str, lengths: Any, size: int) -> None:
         )
 
 
-def _check_reduced(data: Any, reduce: str, indices: Any, op: str) -> None:
+def _check_reduced(data: Any, reduce: str, indices: object, op: str) -> None:
     if reduce not in _KINDS:
         fail(
             RuntimeError,
@@ -98,11 +98,11 @@ def reduced_by_segments(
     data: Any,
     reduce: str,
     lengths: Any,
-    indices: Any,
-    offsets: Any,
+    indices: object,
+    offsets: object,
     axis: int,
     unsafe: bool,
-    initial: Any,
+    initial: object,
 ) -> Any:
     """The body of `segment_reduce`: checks, and in which segment each element is."""
     op = "segment_reduce"
@@ -123,10 +123,10 @@ def segment_values(
     shape_of_result: Any,
     data: Any,
     reduce: str,
-    segment: Any,
+    segment: object,
     lengths: Any,
     axis: int,
-    initial: Any,
+    initial: object,
 ) -> Any:
     """A value for each segment."""
     neutral, scatter = _KINDS[reduce]
@@ -147,7 +147,7 @@ def _spread(values: Any, segment: Any, axis: int) -> Any:
     return values.gather(axis, segment.clamp(max=values.shape[axis] - 1))
 
 
-def _counted(chosen: Any, segment: Any, axis: int, result: Any) -> Any:
+def _counted(chosen: Any, segment: object, axis: int, result: Any) -> Any:
     """For each element how many of its segment are chosen."""
     shape = [*result.shape[:axis], result.shape[axis] + 1, *result.shape[axis + 1 :]]
     counts = F.zeros(shape, dtype=core.int64, device=chosen.device)
@@ -162,7 +162,7 @@ def _shifted(x: Any, by: int, axis: int, fill: float) -> Any:
     return F.cat([first, x.narrow(axis, 0, x.shape[axis] - by)], axis)
 
 
-def _products_before(data: Any, segment: Any, axis: int) -> Any:
+def _products_before(data: Any, segment: object, axis: int) -> Any:
     """The product of the elements before each one in its segment, in steps that double."""
     found, by = data, 1
     while by < data.shape[axis]:
@@ -209,7 +209,7 @@ def segment_gradient(
 
 
 def attention_with_projections(
-    query: Any, key: Any, value: Any, embed_dim: int, num_head: int, qkv: Any, projection: Any, mask: Any,
+    query: Any, key: object, value: object, embed_dim: int, num_head: int, qkv: Any, projection: Any, mask: Any,
     mask_type: int | None, need_weights: bool, average_attn_weights: bool,
 ) -> tuple[Any, Any]:  # fmt: skip
     """Attention of `[batch, length, embed_dim]`, and its weights where they are wanted."""

@@ -17,7 +17,7 @@ from facula.ops.registry import TABLE, F, composite
 # ------------------------------------------------------------------ gradients without another use
 
 
-def define(schema: str, doc: str, **fields: Any) -> Any:
+def define(schema: str, doc: str, **fields: object) -> Any:
     """Decorator: a form of PyTorch's, below `ops.aten` only."""
 
     def enter(body: Any) -> Any:
@@ -155,7 +155,7 @@ def _glu(grad, self, dim):
     return tell(F.glu_backward, grad, self, dim)
 
 
-def _log_sigmoid_gradient(grads: Any, self: Any, result_1: Any) -> Any:
+def _log_sigmoid_gradient(grads: Any, self: object, result_1: object) -> Any:
     return tell(F.log_sigmoid_backward, grads[0], self, result_1)
 
 
@@ -188,11 +188,11 @@ def _square(self):
 # ------------------------------------------------------------------ rows
 
 
-def _softmax_gradient(grad: Any, self_meta: Any, result: Any, dim: Any) -> Any:
+def _softmax_gradient(grad: object, self_meta: Any, result: object, dim: object) -> Any:
     return tell(F._softmax_backward_data, grad, result, dim, self_meta.dtype)
 
 
-def _log_softmax_gradient(grad: Any, self_meta: Any, result: Any, dim: Any) -> Any:
+def _log_softmax_gradient(grad: object, self_meta: Any, result: object, dim: object) -> Any:
     return tell(F._log_softmax_backward_data, grad, result, dim, self_meta.dtype)
 
 
@@ -219,14 +219,14 @@ def _by_columns(x: Any) -> bool:
     return tuple(x.stride()) == (1, x.shape[0]) and x.shape[0] > 1
 
 
-def _to_left(grad: Any, left: Any, right: Any) -> Any:
+def _to_left(grad: Any, left: object, right: Any) -> Any:
     """The gradient of the left factor, in the order of its memory."""
     if _by_columns(left):
         return right.mm(grad.t()).t()
     return grad.mm(right.t())
 
 
-def _to_right(grad: Any, left: Any, right: Any) -> Any:
+def _to_right(grad: Any, left: Any, right: object) -> Any:
     """The gradient of the right factor, in the order of its memory."""
     if _by_columns(right):
         return grad.t().mm(left).t()
@@ -289,15 +289,15 @@ def _define_movement(name: str, gradient: Any) -> None:
         return tell(operator, *bound, backward=gradient)
 
 
-def _to_shuffled(grad: Any, upscale_factor: Any) -> Any:
+def _to_shuffled(grad: object, upscale_factor: object) -> Any:
     return F.pixel_unshuffle(grad, upscale_factor)
 
 
-def _to_unshuffled(grad: Any, downscale_factor: Any) -> Any:
+def _to_unshuffled(grad: object, downscale_factor: object) -> Any:
     return F.pixel_shuffle(grad, downscale_factor)
 
 
-def _to_mixed(grad: Any, self_meta: Any, groups: Any) -> Any:
+def _to_mixed(grad: object, self_meta: Any, groups: Any) -> Any:
     return F.channel_shuffle(grad, self_meta.shape[1] // groups)
 
 

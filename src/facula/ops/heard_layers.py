@@ -23,8 +23,8 @@ from facula.ops.resample import CUBIC, MODES
 
 
 def _convolution_gradient(
-    grad: Any, input: Any, weight: Any, bias_meta: Any, stride: Any, padding: Any,
-    dilation: Any, transposed: Any, output_padding: Any, groups: Any, needs: Any,
+    grad: object, input: object, weight: object, bias_meta: Any, stride: object, padding: object,
+    dilation: object, transposed: object, output_padding: Any, groups: Any, needs: Any,
 ) -> Any:  # fmt: skip
     sizes = None if bias_meta is None else list(bias_meta.shape)
     return tell(
@@ -34,8 +34,8 @@ def _convolution_gradient(
 
 
 def _convolution_gradient_twice(
-    grads: Any, grad_output: Any, input: Any, weight: Any, stride: Any, padding: Any,
-    dilation: Any, transposed: Any, output_padding: Any, groups: Any, needs: Any,
+    grads: Any, grad_output: object, input: object, weight: object, stride: object, padding: object,
+    dilation: object, transposed: object, output_padding: object, groups: object, needs: Any,
 ) -> Any:  # fmt: skip
     found = F._convolution_double_backward(
         *grads, grad_output, weight, input, stride, padding, dilation, transposed, output_padding, groups,
@@ -50,8 +50,8 @@ def _products(places: Any, weight: Any, batch: int) -> int:
 
 
 def _convolution_flops(
-    input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
-    transposed: Any, output_padding: Any, groups: Any,
+    input: Any, weight: Any, bias: object, stride: Any, padding: Any, dilation: Any,
+    transposed: object, output_padding: object, groups: object,
 ) -> Any:  # fmt: skip
     if transposed:
         return _products(input.shape[2:], weight, input.shape[0])
@@ -61,8 +61,8 @@ def _convolution_flops(
 
 
 def _convolution_backward_flops(
-    grad_output: Any, input: Any, weight: Any, bias_sizes: Any, stride: Any, padding: Any,
-    dilation: Any, transposed: Any, output_padding: Any, groups: Any, output_mask: Any,
+    grad_output: Any, input: Any, weight: Any, bias_sizes: object, stride: object, padding: object,
+    dilation: object, transposed: object, output_padding: object, groups: object, output_mask: Any,
 ) -> Any:  # fmt: skip
     """As PyTorch counts: the weight's gradient without regard to groups."""
     places = (input if transposed else grad_output).shape[2:]
@@ -153,8 +153,8 @@ def _differentiated() -> bool:
 
 
 def _batch_norm_gradient(
-    grads: Any, input: Any, weight: Any, bias_meta: Any, running_mean: Any, running_var: Any,
-    training: Any, eps: Any, result_1: Any, result_2: Any, needs: Any,
+    grads: Any, input: object, weight: object, bias_meta: object, running_mean: object, running_var: object,
+    training: object, eps: object, result_1: object, result_2: object, needs: Any,
 ) -> Any:  # fmt: skip
     if grads[0] is None:
         return None, None, None, None, None
@@ -195,8 +195,8 @@ _OWN_LAYER_NORM = F.native_layer_norm.definition.backward
 
 
 def _layer_norm_gradient(
-    grads: Any, input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: Any,
-    result_1: Any, result_2: Any, needs: Any,
+    grads: Any, input: object, normalized_shape: object, weight: object, bias: object, eps: object,
+    result_1: object, result_2: object, needs: Any,
 ) -> Any:  # fmt: skip
     if grads[0] is None:
         return None, None, None
@@ -215,8 +215,8 @@ hear_gradient("native_layer_norm")(_layer_norm_gradient)
 
 
 def _group_norm_gradient(
-    grads: Any, input: Any, weight: Any, bias_meta: Any, N: Any, C: Any, HxW: Any, group: Any,
-    eps: Any, result_1: Any, result_2: Any, needs: Any,
+    grads: Any, input: object, weight: object, bias_meta: object, N: object, C: object, HxW: object, group: object,
+    eps: object, result_1: object, result_2: object, needs: Any,
 ) -> Any:  # fmt: skip
     if grads[0] is None:
         return None, None, None
@@ -269,7 +269,7 @@ def _scale(query: Any, scale: Any) -> float:
     return float(query.shape[-1]) ** -0.5 if scale is None else scale
 
 
-def _full(query: Any, key: Any, value: Any, mask: Any) -> tuple[Any, ...]:
+def _full(query: Any, key: Any, value: object, mask: Any) -> tuple[Any, ...]:
     """The arguments of the fused operator, whose mask has all dimensions."""
     if mask is not None:
         mask = mask.expand((*query.shape[:3], key.shape[2]))
@@ -294,8 +294,8 @@ def flash_attention_for_cpu_backward(
 
 
 def _attention_gradient(
-    grads: Any, query: Any, key: Any, value: Any, dropout_p: Any, is_causal: Any,
-    attn_mask: Any, scale: Any, result_0: Any, result_1: Any,
+    grads: Any, query: object, key: object, value: object, dropout_p: object, is_causal: object,
+    attn_mask: object, scale: object, result_0: object, result_1: object,
 ) -> Any:  # fmt: skip
     found = tell(
         F._scaled_dot_product_flash_attention_for_cpu_backward, grads[0], query, key, value, result_0,
@@ -328,8 +328,8 @@ def _attention(query, key, value, mask, is_causal, scale, dropout_p, state):
 
 
 def _max_pool_gradient(
-    grads: Any, input: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
-    ceil_mode: Any, result_1: Any,
+    grads: Any, input: object, kernel_size: object, stride: object, padding: object, dilation: object,
+    ceil_mode: object, result_1: object,
 ) -> Any:  # fmt: skip
     return tell(
         F.max_pool2d_with_indices_backward, grads[0], input, kernel_size, stride, padding, dilation,
@@ -350,8 +350,8 @@ def max_pool3d_with_indices_backward(
 
 
 def _max_pool_3d_gradient(
-    grads: Any, input: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
-    ceil_mode: Any, result_1: Any,
+    grads: Any, input: object, kernel_size: object, stride: object, padding: object, dilation: object,
+    ceil_mode: object, result_1: object,
 ) -> Any:  # fmt: skip
     return tell(
         F.max_pool3d_with_indices_backward, grads[0], input, kernel_size, stride, padding, dilation,

@@ -166,7 +166,7 @@ def _alike(input: Any, target: Any) -> bool:
     )
 
 
-def _told_loss(name: str, input: Any, target: Any, reduction: str, *rest: Any) -> Any:
+def _told_loss(name: str, input: object, target: object, reduction: str, *rest: object) -> Any:
     """A loss whose tensors are alike as one call; None for others."""
     if not _alike(input, target):
         return None
@@ -226,7 +226,7 @@ def _bce_logits_of_number(self, target, weight, pos_weight, reduction):
     )
 
 
-def _bce_logits_gradient(grad: Any, self: Any, target: Any, reduction: Any, needs: Any) -> Any:
+def _bce_logits_gradient(grad: Any, self: Any, target: Any, reduction: object, needs: Any) -> Any:
     share = 1.0 / self.numel() if reduction == 1 and self.numel() else 1.0
     first = ((F.sigmoid(self) - target) * grad).mul(share) if needs[0] else None
     return first, -self * (grad * share) if needs[1] else None, None, None
@@ -264,7 +264,7 @@ def binary_cross_entropy_backward(grad_output, self, target, weight, reduction):
 
 
 def _bce_gradient(
-    grad: Any, self: Any, target: Any, weight: Any, reduction: Any, needs: Any
+    grad: Any, self: Any, target: object, weight: Any, reduction: object, needs: Any
 ) -> Any:
     first = second = None
     if needs[0]:
@@ -323,7 +323,7 @@ def _basic_index(self, index):
     return self.alias() if x is self else x
 
 
-def _index_gradient(grad: Any, self_meta: Any, indices: Any) -> Any:
+def _index_gradient(grad: Any, self_meta: Any, indices: object) -> Any:
     return F.index_put(grad.new_zeros(self_meta.shape), indices, grad, True), None
 
 
@@ -333,7 +333,7 @@ def _index(self, indices):
 
 
 def _index_put_gradient(
-    grad: Any, self_meta: Any, indices: Any, values_meta: Any, accumulate: Any, needs: Any
+    grad: Any, self_meta: object, indices: object, values_meta: Any, accumulate: object, needs: Any
 ) -> Any:
     first = second = None
     if needs[0]:

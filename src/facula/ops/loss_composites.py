@@ -51,8 +51,8 @@ def _same_shape(op: str, input: core.Tensor, target: core.Tensor) -> None:
 def smooth_l1_loss(
     input: core.Tensor,
     target: core.Tensor,
-    size_average: Any,
-    reduce: Any,
+    size_average: object,
+    reduce: object,
     reduction: str,
     beta: float,
 ) -> Any:
@@ -110,9 +110,9 @@ def poisson_nll_loss(
     target: core.Tensor,
     log_input: bool,
     full: bool,
-    size_average: Any,
+    size_average: object,
     eps: float,
-    reduce: Any,
+    reduce: object,
     reduction: str,
 ) -> Any:
     """The negative log-likelihood of counts; `full` adds Stirling's term for log(target!)."""
@@ -168,8 +168,8 @@ def gaussian_nll_loss(
 def kl_div(
     input: core.Tensor,
     target: core.Tensor,
-    size_average: Any,
-    reduce: Any,
+    size_average: object,
+    reduce: object,
     reduction: str,
     log_target: bool,
 ) -> Any:
@@ -217,8 +217,8 @@ def binary_cross_entropy(
     input: core.Tensor,
     target: core.Tensor,
     weight: Any,
-    size_average: Any,
-    reduce: Any,
+    size_average: object,
+    reduce: object,
     reduction: str,
 ) -> Any:
     """-target log(input) - (1 - target) log(1 - input), each logarithm at least -100."""
@@ -274,7 +274,7 @@ class BinaryCrossEntropyElements:
     node="SoftMarginLossBackward0",
 )
 def soft_margin_loss(
-    input: core.Tensor, target: core.Tensor, size_average: Any, reduce: Any, reduction: str
+    input: core.Tensor, target: core.Tensor, size_average: object, reduce: object, reduction: str
 ) -> Any:
     """log(1 + exp(-target * input)) for targets of -1 and 1."""
     reduction = reduction_of("soft_margin_loss", size_average, reduce, reduction)
@@ -286,8 +286,8 @@ def hinge_embedding_loss(
     input: core.Tensor,
     target: core.Tensor,
     margin: float,
-    size_average: Any,
-    reduce: Any,
+    size_average: object,
+    reduce: object,
     reduction: str,
 ) -> Any:
     """input where the target is 1, max(0, margin - input) where it is -1."""
@@ -307,8 +307,8 @@ def cosine_embedding_loss(
     input2: Any,
     target: Any,
     margin: float,
-    size_average: Any,
-    reduce: Any,
+    size_average: object,
+    reduce: object,
     reduction: str,
 ) -> Any:
     """1 - cos where the target is 1, max(0, cos - margin) where it is -1.
@@ -356,8 +356,8 @@ def margin_ranking_loss(
     input2: Any,
     target: core.Tensor,
     margin: float,
-    size_average: Any,
-    reduce: Any,
+    size_average: object,
+    reduce: object,
     reduction: str,
 ) -> Any:
     """max(0, -target * (input1 - input2) + margin)."""
@@ -424,8 +424,8 @@ def multi_margin_loss(
     p: int,
     margin: float,
     weight: Any,
-    size_average: Any,
-    reduce: Any,
+    size_average: object,
+    reduce: object,
     reduction: str,
 ) -> Any:
     """sum over other classes of max(0, margin - input[target] + input)**p, over the number of
@@ -461,7 +461,7 @@ def multi_margin_loss(
     node="MultilabelMarginLossBackward0",
 )
 def multilabel_margin_loss(
-    input: core.Tensor, target: core.Tensor, size_average: Any, reduce: Any, reduction: str
+    input: core.Tensor, target: core.Tensor, size_average: object, reduce: object, reduction: str
 ) -> Any:
     """sum over target classes i and others j of max(0, 1 - input[i] + input[j]), over the number of
     classes; the target classes stand first, ended by -1."""
@@ -498,8 +498,8 @@ def multilabel_soft_margin_loss(
     input: core.Tensor,
     target: core.Tensor,
     weight: Any,
-    size_average: Any,
-    reduce: Any,
+    size_average: object,
+    reduce: object,
     reduction: str,
 ) -> Any:
     """The mean over classes of the binary cross-entropy of logits."""
@@ -519,15 +519,15 @@ def multilabel_soft_margin_loss(
     f"float eps=1e-6, bool swap=False, {LEGACY}) -> Tensor"
 )
 def triplet_margin_loss(
-    anchor: Any,
-    positive: Any,
-    negative: Any,
+    anchor: object,
+    positive: object,
+    negative: object,
     margin: float,
     p: float,
     eps: float,
     swap: bool,
-    size_average: Any,
-    reduce: Any,
+    size_average: object,
+    reduce: object,
     reduction: str,
 ) -> Any:
     """max(0, d(anchor, positive) - d(anchor, negative) + margin). [Balntas et al. 2016]"""
@@ -586,7 +586,7 @@ def triplet_margin_with_distance_loss(
     anchor: Any,
     positive: Any,
     negative: Any,
-    distance_function: Any,
+    distance_function: object,
     margin: Any,
     swap: bool,
     reduction: str,

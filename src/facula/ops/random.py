@@ -74,12 +74,14 @@ def _drawn_by_operators(
     return F._philox_fill(state, tensor.shape, kind, a, b, **like)
 
 
-def overwrite(self: Any, kind: str, a: Any, b: Any, generator: core.Generator | None) -> Any:
+def overwrite(
+    self: object, kind: str, a: object, b: object, generator: core.Generator | None
+) -> Any:
     """Fill an existing tensor in place, as an in-place operator does."""
     return _written(self, drawn_for(self, kind, a, b, generator))
 
 
-def _written(self: Any, drawn: Any, *parameters: object) -> Any:
+def _written(self: Any, drawn: object, *parameters: object) -> Any:
     """A tensor with what was drawn for it, unless a function transform keeps it from being written to."""
     for transform in core.interpreters():
         transform.check_overwritten(self, parameters)
@@ -92,7 +94,7 @@ def check_parameters(*values: object) -> None:
         transform.check_parameters(values)
 
 
-def drawn_for(self: Any, kind: str, a: Any, b: Any, generator: core.Generator | None) -> Any:
+def drawn_for(self: Any, kind: str, a: object, b: object, generator: core.Generator | None) -> Any:
     """A new tensor with what would be drawn into an existing one."""
     transforms = core.interpreters()
     if transforms and transforms[-1].lays_out_draws:

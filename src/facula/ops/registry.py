@@ -330,7 +330,7 @@ def _of_values_or_sequence(kind: Any) -> Callable[..., Any]:
     """How a named tuple is made: of its values, or of one sequence of them, as PyTorch's are."""
     plain, many = kind.__new__, len(kind._fields) > 1
 
-    def make(cls: type, *values: Any, **named: Any) -> Any:
+    def make(cls: type, *values: Any, **named: object) -> Any:
         if many and len(values) == 1 and not named:
             return plain(cls, *values[0])
         return plain(cls, *values, **named)
@@ -349,21 +349,21 @@ def _given(function: Callable[..., Any] | None) -> Callable[..., Any]:
     return function
 
 
-def pointwise(schema: str, **fields: Any) -> Callable[[Any], core.Op]:
+def pointwise(schema: str, **fields: object) -> Callable[[Any], core.Op]:
     """Define an elementwise operator. Fields: see `Pointwise` and `docs/kernel_interfaces.md`."""
     return _decorator(Pointwise, schema, fields)
 
 
-def view(schema: str, **fields: Any) -> Callable[[Any], core.Op]:
+def view(schema: str, **fields: object) -> Callable[[Any], core.Op]:
     """Define a view by its index arithmetic."""
     return _decorator(View, schema, fields)
 
 
-def operator(schema: str, **fields: Any) -> Callable[[Any], core.Op]:
+def operator(schema: str, **fields: object) -> Callable[[Any], core.Op]:
     """Define a structured operator."""
     return _decorator(Operator, schema, fields)
 
 
-def composite(schema: str, **fields: Any) -> Callable[[Any], core.Op]:
+def composite(schema: str, **fields: object) -> Callable[[Any], core.Op]:
     """Define an operator as a Python function over others."""
     return _decorator(Composite, schema, fields)

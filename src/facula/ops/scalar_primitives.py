@@ -58,7 +58,7 @@ class Primitive:
         bool  # of integers: what it does to their bits does not depend on whether they have a sign
     )
 
-    def __init__(self, **fields: Any) -> None:
+    def __init__(self, **fields: object) -> None:
         self.__dict__.update(fields)
 
     def c_form(self, dtype: str) -> str:
@@ -81,7 +81,7 @@ def declare(
     c: str = "",
     c_integer: str = "",
     c_bool: str = "",
-    numpy: Any = None,
+    numpy: object = None,
     fold: Callable[..., Any] | None = None,
     simplify: Callable[..., Scalar | None] | None = None,
     signless: bool = False,
@@ -250,7 +250,7 @@ def _sign_of(value: Any) -> Any:
 def _half_at_tie(loses: str) -> Callable[..., Any]:
     """The gradient of maximum and minimum: all to the winner, half each at a tie, to both when one is NaN."""
 
-    def rule(t: Any, r: Any, mine: Any, other: object) -> Any:
+    def rule(t: Any, r: object, mine: object, other: object) -> Any:
         return where(mine == other, t * 0.5, where(apply(loses, mine, other), 0.0, t))
 
     return rule
@@ -495,7 +495,7 @@ atanh = declare("atanh", 1, lambda t, r, x: t / (1.0 - x * x), numpy="arctanh")
 
 
 def _atan2_part(sign_: float) -> Callable[..., Any]:
-    def rule(t: Any, r: Any, y: Any, x: core.Tensor) -> Any:
+    def rule(t: Any, r: object, y: Any, x: core.Tensor) -> Any:
         squared = x * x + y * y
         part = (x if sign_ > 0 else -y) / squared
         return t * where(squared == 0, 0.0, part)
@@ -601,7 +601,7 @@ POLYNOMIALS = {
 def _numpy_polynomial(name: str, function: str) -> Callable[..., Any]:
     """SciPy's polynomial; third and fourth kinds are differences and sums of the second kind."""
 
-    def form(np: Any, x: core.Tensor, n: Any) -> Any:
+    def form(np: Any, x: core.Tensor, n: object) -> Any:
         degree = np.trunc(n).astype(np.int64)
         evaluate = getattr(np.special, function)
         value = evaluate(np.maximum(degree, 0), x)

@@ -56,7 +56,7 @@ def broadcast(shapes: Sequence[Sequence[int]]) -> str:
     return ",".join(one(s) for s in shapes) + "->" + names
 
 
-def _dims(dim: Any, rank: int) -> set[int]:
+def _dims(dim: object, rank: int) -> set[int]:
     if dim is None or (isinstance(dim, (tuple, list)) and not len(dim)):
         return set(range(rank))
     many = dim if isinstance(dim, (tuple, list)) else (dim,)
@@ -81,7 +81,7 @@ def reduction(kind: str, results: int = 1) -> Callable[..., str]:
     Sums may be of pieces of any size, all else of even ones.
     """
 
-    def rule(self: Any, dim: Any = None, keepdim: bool = False, *rest: object) -> str:
+    def rule(self: Any, dim: object = None, keepdim: bool = False, *rest: object) -> str:
         gone = _dims(dim, self.dim())
         names = letters(self.dim())
         into = "".join(
@@ -96,7 +96,7 @@ def reduction(kind: str, results: int = 1) -> Callable[..., str]:
     return rule
 
 
-def norm(self: Any, ord: float = 2.0, dim: Any = None, keepdim: bool = False) -> str:
+def norm(self: object, ord: float = 2.0, dim: object = None, keepdim: bool = False) -> str:
     """A norm: pieces have norms of their own, whose norm it is."""
     kind = {math.inf: "max", -math.inf: "min", 0: "sum", 1: "sum"}.get(ord, f"norm{ord:g}")
     return reduction(kind)(self, dim, keepdim)
@@ -174,7 +174,7 @@ def resized(before: Sequence[int], after: Sequence[int], name: str) -> Equation 
 # ------------------------------------------------------------------ rules of families
 
 
-def product_with_sum(self: Any, mat1: Any, mat2: Any, *rest: object) -> str:
+def product_with_sum(self: Any, mat1: Any, mat2: object, *rest: object) -> str:
     """`self + mat1 @ mat2`, of matrices or batches of them."""
     batch = "x" if mat1.dim() == 3 else ""
     out = batch + "mn"
@@ -195,7 +195,9 @@ def affine(input: Any, weight: Any, bias: Any = None) -> str:
     return f"{batch}z,{out}z{added}->{batch}{out}"
 
 
-def normalized(input: Any, normalized_shape: Any, weight: Any, bias: Any, *rest: object) -> str:
+def normalized(
+    input: Any, normalized_shape: Any, weight: object, bias: object, *rest: object
+) -> str:
     """A norm of the last dimensions, and the statistics of each row."""
     inner = len(normalized_shape)
     outer = letters(input.dim() - inner)
@@ -204,7 +206,7 @@ def normalized(input: Any, normalized_shape: Any, weight: Any, bias: Any, *rest:
 
 
 def normalized_backward(
-    grad: Any, input: Any, mean: Any, rstd: Any, weight: Any, *rest: object
+    grad: object, input: object, mean: object, rstd: object, weight: Any, *rest: object
 ) -> str:
     """The gradients of `normalized`: those of parameters are sums over rows."""
     row, over = _row(input, mean)
@@ -212,14 +214,14 @@ def normalized_backward(
     return f"{row},{row},{over},{over}{parameters}->{row},.,."
 
 
-def root_mean_square(input: Any, normalized_shape: Any, weight: Any, *rest: object) -> str:
+def root_mean_square(input: Any, normalized_shape: Any, weight: object, *rest: object) -> str:
     """A norm of the last dimensions without a mean, and the statistic of each row."""
     inner = "." * len(normalized_shape)
     outer = letters(input.dim() - len(inner))
     return f"{outer}{inner}{'' if weight is None else ',' + inner}->{outer}{inner},{outer}{inner}"
 
 
-def root_mean_square_backward(grad: Any, input: Any, rstd: Any, weight: Any) -> str:
+def root_mean_square_backward(grad: object, input: object, rstd: object, weight: Any) -> str:
     """The gradients of `root_mean_square`."""
     row, over = _row(input, rstd)
     return f"{row},{row},{over}{'' if weight is None else ',' + '.' * weight.dim()}->{row},."
@@ -234,7 +236,7 @@ def _row(input: Any, statistic: Any) -> tuple[str, str]:
     return text, text[: statistic.dim()]
 
 
-def attention(query: Any, key: Any, value: object, mask: Any, *rest: object) -> str | None:
+def attention(query: Any, key: Any, value: object, mask: object, *rest: object) -> str | None:
     """Attention of batches and heads; positions must be whole."""
     heads = "h" if query.shape[1] == key.shape[1] else "."
     over = "" if mask is None else f",b{heads}.."
@@ -245,7 +247,14 @@ def attention(query: Any, key: Any, value: object, mask: Any, *rest: object) -> 
 
 
 def attention_backward(
-    grad_out: Any, query: Any, key: Any, value: Any, out: Any, logsumexp: Any, mask: Any, *rest: Any
+    grad_out: object,
+    query: Any,
+    key: Any,
+    value: object,
+    out: object,
+    logsumexp: object,
+    mask: object,
+    *rest: object,
 ) -> str | None:
     """The gradients of attention."""
     if query.shape[1] != key.shape[1] or mask is not None or rest[3] is not None:
@@ -253,7 +262,7 @@ def attention_backward(
     return ",".join(["bh.."] * 5) + ",bh.->bh..,bh..,bh..,*"
 
 
-def convolution(input: Any, weight: Any, bias: Any, stride: int | Sequence[int],
+def convolution(input: Any, weight: object, bias: object, stride: int | Sequence[int],
     padding: str | int | Sequence[int], dilation: int | Sequence[int],
                 groups: int, *rest: object) -> str:  # fmt: skip
     """Entries of the batch, and channels where there is one group."""
@@ -263,7 +272,7 @@ def convolution(input: Any, weight: Any, bias: Any, stride: int | Sequence[int],
     return f"n{c}{inner},{o}{c}{inner}{added}->n{o}{inner}"
 
 
-def convolution_input(grad_output: Any, weight: Any, bias: Any, stride: int | Sequence[int],
+def convolution_input(grad_output: Any, weight: object, bias: object, stride: int | Sequence[int],
     padding: str | int | Sequence[int],
                       dilation: int | Sequence[int], groups: int, *rest: object) -> str:  # fmt: skip
     """The gradient of a convolution's input."""
@@ -276,7 +285,7 @@ def convolution_input(grad_output: Any, weight: Any, bias: Any, stride: int | Se
 def convolution_weight(results: int) -> Callable[..., str]:
     """The gradient of a convolution's weight, and that of its bias."""
 
-    def rule(grad_output: Any, input: Any, stride: int | Sequence[int], padding: int | Sequence[int],
+    def rule(grad_output: object, input: Any, stride: int | Sequence[int], padding: int | Sequence[int],
         dilation: int | Sequence[int], groups: int,
              *rest: object) -> str:  # fmt: skip
         inner = "." * (input.dim() - 2)
@@ -303,13 +312,13 @@ def stacked(tensors: Sequence[Any], dim: int = 0) -> str:
     return ",".join([names] * len(tensors)) + f"->{names[:at]}.{names[at:]}"
 
 
-def looked_up(weight: Any, indices: Any, *rest: object) -> str:
+def looked_up(weight: object, indices: Any, *rest: object) -> str:
     """Rows of a table by index: the table may be cut along its columns."""
     names = letters(indices.dim())
     return f".z,{names}->{names}z"
 
 
-def looked_up_backward(grad_output: Any, indices: Any, *rest: object) -> str:
+def looked_up_backward(grad_output: object, indices: Any, *rest: object) -> str:
     """The gradient of a table: parts of a sum where indices are cut."""
     names = letters(indices.dim())
     return f"{names}z,{names}->.z"
@@ -322,7 +331,7 @@ def total(input: Any, target: object, mean: bool) -> str:
     return f"{names},{names}->:{'avg' if mean else 'sum'}"
 
 
-def losses(input: Any, target: object, weight: Any, *rest: object) -> str:
+def losses(input: Any, target: object, weight: object, *rest: object) -> str:
     """The loss of each entry of the batch, classes whole."""
     inner, batch = letters(input.dim() - 2, 1), "a" if input.dim() > 1 else ""
     weights = "" if weight is None else ",."
@@ -330,7 +339,7 @@ def losses(input: Any, target: object, weight: Any, *rest: object) -> str:
 
 
 def losses_backward(
-    grad_output: Any, input: Any, target: object, lse: Any, weight: Any, *rest: object
+    grad_output: object, input: Any, target: object, lse: object, weight: object, *rest: object
 ) -> str:
     """The gradient of `losses`."""
     inner, batch = letters(input.dim() - 2, 1), "a" if input.dim() > 1 else ""
@@ -381,7 +390,7 @@ def expanded(self: Any, size: Sequence[int], implicit: bool = False) -> Equation
     return Equation("".join(kept) + "->" + out, None, local)
 
 
-def reshaped(self: Any, size: Any) -> Equation | None:
+def reshaped(self: Any, size: object) -> Equation | None:
     """The same elements in another shape."""
     return resized(self.shape, tuple(size), "size") if isinstance(size, (tuple, list)) else None
 
@@ -393,7 +402,7 @@ def with_new(self: Any, dim: int) -> str:
     return f"{names}->{names[:at]}.{names[at:]}"
 
 
-def without_ones(self: Any, dim: Any = None) -> Equation:
+def without_ones(self: Any, dim: object = None) -> Equation:
     """Without dimensions of size 1; pieces of size 1 are no such dimensions."""
     gone = {d for d in _dims(dim, self.dim()) if self.shape[d] == 1} if dim != () else set()
     names = letters(self.dim())
@@ -415,7 +424,7 @@ def ranged(self: Any, dim: int = 0, *rest: object) -> str:
     return f"{text}->{text}"
 
 
-def indexed(self: Any, index: Any) -> str | None:
+def indexed(self: Any, index: object) -> str | None:
     """An index of ints, slices, None and Ellipsis: dimensions that are not looked at may be cut."""
     items = list(index) if isinstance(index, tuple) else [index]
     if any(not isinstance(i, (int, slice)) and i is not None and i is not Ellipsis for i in items):
@@ -444,7 +453,7 @@ def pieces_along(self: Any, *rest: Any) -> str:
     return ranged(self, dim)
 
 
-def unbound(self: Any, dim: int = 0) -> str:
+def unbound(self: object, dim: int = 0) -> str:
     """All slices along a dimension, which must be whole."""
     return selected(self, dim, 0)
 
@@ -453,7 +462,9 @@ def spread(results: int = 1) -> Callable[..., str]:
     """Variances and deviations `(self, dim, correction, keepdim)`: dimensions that go must be whole."""
     rule = reduction("", results)
 
-    def ruled(self: Any, dim: Any = None, correction: Any = None, keepdim: bool = False) -> str:
+    def ruled(
+        self: object, dim: object = None, correction: object = None, keepdim: bool = False
+    ) -> str:
         return rule(self, dim, keepdim)
 
     return ruled

@@ -130,13 +130,13 @@ def _add_sparse(a: SparseTensor, b: SparseTensor, alpha: float) -> Any:
 
 
 @rule("sub")
-def sub(self: Any, other: object, alpha: Any) -> Any:
+def sub(self: object, other: object, alpha: Any) -> Any:
     """``self - alpha * other``."""
     return add(self, other, -alpha)
 
 
 @rule("rsub")
-def rsub(self: Any, other: object, alpha: Any) -> Any:
+def rsub(self: object, other: object, alpha: Any) -> Any:
     """``other - alpha * self``."""
     return add(other, self, -alpha)
 
@@ -226,7 +226,7 @@ def _multiply_sparse(a: SparseTensor, b: SparseTensor) -> Any:
 
 
 @rule("div")
-def div(self: Any, other: object, rounding_mode: Any) -> Any:
+def div(self: Any, other: object, rounding_mode: object) -> Any:
     """``self / other`` of a sparse tensor by a number or a 0-d tensor."""
     _check_divisor(self, other, rounding_mode)
     if rounding_mode is not None:
@@ -235,18 +235,18 @@ def div(self: Any, other: object, rounding_mode: Any) -> Any:
 
 
 @rule("true_divide")
-def true_divide(self: Any, other: object) -> Any:
+def true_divide(self: object, other: object) -> Any:
     """``self / other`` of a sparse tensor by a number or a 0-d tensor."""
     return div(self, other, None)
 
 
 @rule("floor_divide")
-def floor_divide(self: Any, other: object) -> Any:
+def floor_divide(self: object, other: object) -> Any:
     """``floor(self / other)`` of a sparse tensor by a number or a 0-d tensor."""
     return div(self, other, "floor")
 
 
-def _check_divisor(self: SparseTensor, other: object, rounding_mode: Any) -> None:
+def _check_divisor(self: SparseTensor, other: object, rounding_mode: object) -> None:
     sparse = isinstance(other, SparseTensor)
     if sparse or not isinstance(self, SparseTensor) or (isinstance(other, Tensor) and other.dim()):
         fail(
@@ -270,7 +270,7 @@ def neg(self: Any) -> Any:
 
 
 @rule("pow")
-def power(self: Any, exponent: Any) -> Any:
+def power(self: object, exponent: object) -> Any:
     """``self ** exponent``: of the values where the exponent is a number above zero."""
     if not isinstance(exponent, Tensor) and exponent == 0:
         fail(

@@ -164,7 +164,7 @@ def select(self: SparseTensor, dim: int, index: int) -> Any:
 
 
 @rule("slice")
-def slice_(self: SparseTensor, dim: int, start: Any, end: Any, step: int) -> Any:
+def slice_(self: SparseTensor, dim: int, start: object, end: object, step: int) -> Any:
     """A range of a dimension."""
     dim = wrap_dim("slice", dim, self.dim())
     first, last, step = slice(start, end, step).indices(self.shape[dim])
@@ -364,9 +364,9 @@ def zeros_like(
     dtype: core.dtype,
     layout: core.layout | None,
     device: core.device | None,
-    pin: Any,
-    requires_grad: Any,
-    memory: Any,
+    pin: object,
+    requires_grad: object,
+    memory: object,
 ) -> Any:
     """A tensor of the same shape and layout without specified elements."""
     layout = self._form if layout is None else layout

@@ -99,7 +99,7 @@ class SparseTensor(core.Tensor):
         """The device's number, -1 for the CPU."""
         return self._stored.get_device()
 
-    def stride(self, dim: Any = None) -> Any:
+    def stride(self, dim: object = None) -> Any:
         """Zeros for COO, which has no elements in memory; compressed layouts raise."""
         if self._form is not COO:
             self._lacks("stride", f"{self._matrices()} tensors do not have strides")
@@ -305,11 +305,11 @@ class SparseTensor(core.Tensor):
             self._cannot("fill_")
         return self.zero_()
 
-    def resize_(self, *sizes: Any, memory_format: core.memory_format | None = None) -> Any:
+    def resize_(self, *sizes: object, memory_format: core.memory_format | None = None) -> Any:
         """Raises: see `sparse_resize_`."""
         self._cannot("resize_")
 
-    def set_(self, *_: object, **__: Any) -> Any:
+    def set_(self, *_: object, **__: object) -> Any:
         """Raises: sparse tensors have no memory of their own to put elsewhere."""
         self._cannot("set_")
 
@@ -352,7 +352,7 @@ class SparseTensor(core.Tensor):
             made.grad = copy.deepcopy(self.grad, memo)
         return made
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: object) -> Any:
         parts = tuple(p.detach() for p in self._places)
         state = (
             parts,
@@ -362,11 +362,11 @@ class SparseTensor(core.Tensor):
         )
         return _unpickled, (*state, self._unique, self.requires_grad)
 
-    def sparse_resize_(self, size: Any, sparse_dim: int, dense_dim: int) -> Any:
+    def sparse_resize_(self, size: object, sparse_dim: int, dense_dim: int) -> Any:
         """Change the shape: sparse dimensions only grow unless nothing is specified."""
         return self._resized(size, sparse_dim, dense_dim, clear=False)
 
-    def sparse_resize_and_clear_(self, size: Any, sparse_dim: int, dense_dim: int) -> Any:
+    def sparse_resize_and_clear_(self, size: object, sparse_dim: int, dense_dim: int) -> Any:
         """Change the shape and drop every specified element."""
         return self._resized(size, sparse_dim, dense_dim, clear=True)
 
@@ -399,7 +399,7 @@ class SparseTensor(core.Tensor):
     def __getitem__(self, index: Any) -> Any:
         return subscript(self, index)
 
-    def __setitem__(self, index: Any, value: object) -> None:
+    def __setitem__(self, index: object, value: object) -> None:
         fail(
             TypeError,
             "setitem",
@@ -516,7 +516,7 @@ def same_places(a: SparseTensor, b: SparseTensor) -> bool:
 # ------------------------------------------------------------------ subscripts
 
 
-def subscript(self: SparseTensor, index: Any) -> Any:
+def subscript(self: SparseTensor, index: object) -> Any:
     """``self[index]`` with ints, slices, None and Ellipsis, or one index tensor."""
     entries = index if isinstance(index, tuple) else (index,)
     used = sum(e is not None and e is not Ellipsis for e in entries)

@@ -106,7 +106,7 @@ class Adam(_AdamFamily):
     def __init__(
         self,
         params: ParamsT,
-        lr: Any = 1e-3,
+        lr: object = 1e-3,
         betas: tuple[Any, Any] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0,
@@ -205,7 +205,7 @@ class AdamW(Adam):
     def __init__(
         self,
         params: ParamsT,
-        lr: Any = 1e-3,
+        lr: object = 1e-3,
         betas: tuple[Any, Any] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 1e-2,
@@ -271,7 +271,7 @@ class Adamax(_AdamFamily):
     def __init__(
         self,
         params: ParamsT,
-        lr: Any = 2e-3,
+        lr: object = 2e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0,
@@ -349,7 +349,7 @@ class NAdam(_AdamFamily):
     def __init__(
         self,
         params: ParamsT,
-        lr: Any = 2e-3,
+        lr: object = 2e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0,
@@ -439,7 +439,7 @@ class RAdam(_AdamFamily):
     def __init__(
         self,
         params: ParamsT,
-        lr: Any = 1e-3,
+        lr: object = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0,

@@ -68,7 +68,7 @@ class CyclicLR(LRScheduler):
     def __init__(
         self,
         optimizer: Optimizer,
-        base_lr: Any,
+        base_lr: object,
         max_lr: Any,
         step_size_up: int = 2000,
         step_size_down: int | None = None,
@@ -77,8 +77,8 @@ class CyclicLR(LRScheduler):
         scale_fn: Callable[[float], float] | None = None,
         scale_mode: str = "cycle",
         cycle_momentum: bool = True,
-        base_momentum: Any = 0.8,
-        max_momentum: Any = 0.9,
+        base_momentum: object = 0.8,
+        max_momentum: object = 0.9,
         last_epoch: int = -1,
         verbose: bool | str = _DEPRECATED,
     ) -> None:
@@ -334,15 +334,15 @@ class OneCycleLR(LRScheduler):
     def __init__(
         self,
         optimizer: Optimizer,
-        max_lr: Any,
+        max_lr: object,
         total_steps: int | None = None,
         epochs: int | None = None,
         steps_per_epoch: int | None = None,
         pct_start: float = 0.3,
         anneal_strategy: str = "cos",
         cycle_momentum: bool = True,
-        base_momentum: Any = 0.85,
-        max_momentum: Any = 0.95,
+        base_momentum: object = 0.85,
+        max_momentum: object = 0.95,
         div_factor: float = 25.0,
         final_div_factor: float = 1e4,
         three_phase: bool = False,
@@ -381,7 +381,7 @@ class OneCycleLR(LRScheduler):
             self._init_momentum(optimizer, base_momentum, max_momentum, last_epoch)
         super().__init__(optimizer, last_epoch, verbose)
 
-    def _init_momentum(self, optimizer: Any, low: Any, high: Any, last_epoch: int) -> None:
+    def _init_momentum(self, optimizer: Any, low: object, high: object, last_epoch: int) -> None:
         if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
             fail(
                 ValueError,

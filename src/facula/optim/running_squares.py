@@ -72,7 +72,7 @@ class RMSprop(_Family):
     def __init__(
         self,
         params: ParamsT,
-        lr: Any = 1e-2,
+        lr: object = 1e-2,
         alpha: float = 0.99,
         eps: float = 1e-8,
         weight_decay: float = 0,
@@ -129,7 +129,7 @@ class RMSprop(_Family):
         return (*[float(group[name]) for name in names], sign_of(group))
 
     def _formula(
-        self, group: dict, p: core.Tensor, g: core.Tensor, state: dict, step: Any
+        self, group: dict, p: core.Tensor, g: core.Tensor, state: dict, step: object
     ) -> tuple[Any, dict]:
         alpha = group["alpha"]
         g = with_decay(p, g, group["weight_decay"])
@@ -178,7 +178,7 @@ class Adagrad(_Family):
     def __init__(
         self,
         params: ParamsT,
-        lr: Any = 1e-2,
+        lr: object = 1e-2,
         lr_decay: float = 0,
         weight_decay: float = 0,
         initial_accumulator_value: float = 0,
@@ -311,7 +311,7 @@ class Adadelta(_Family):
     def __init__(
         self,
         params: ParamsT,
-        lr: Any = 1.0,
+        lr: object = 1.0,
         rho: float = 0.9,
         eps: float = 1e-6,
         weight_decay: float = 0,
@@ -346,7 +346,7 @@ class Adadelta(_Family):
         return (*[float(group[name]) for name in names], sign_of(group))
 
     def _formula(
-        self, group: dict, p: core.Tensor, g: core.Tensor, state: dict, step: Any
+        self, group: dict, p: core.Tensor, g: core.Tensor, state: dict, step: object
     ) -> tuple[Any, dict]:
         rho, eps = group["rho"], group["eps"]
         g = with_decay(p, g, group["weight_decay"])
@@ -390,7 +390,7 @@ class Rprop(_Family):
     def __init__(
         self,
         params: ParamsT,
-        lr: Any = 1e-2,
+        lr: object = 1e-2,
         etas: tuple[float, float] = (0.5, 1.2),
         step_sizes: tuple[float, float] = (1e-6, 50),
         *,
@@ -433,7 +433,7 @@ class Rprop(_Family):
         return (*[float(x) for x in numbers], sign_of(group))
 
     def _formula(
-        self, group: dict, p: core.Tensor, g: core.Tensor, state: dict, step: Any
+        self, group: dict, p: core.Tensor, g: core.Tensor, state: dict, step: object
     ) -> tuple[Any, dict]:
         (shorter, longer), (least, most) = group["etas"], group["step_sizes"]
         agreement = (g * state["prev"]).sign()
@@ -481,7 +481,7 @@ class ASGD(_Family):
     def __init__(
         self,
         params: ParamsT,
-        lr: Any = 1e-2,
+        lr: object = 1e-2,
         lambd: float = 1e-4,
         alpha: float = 0.75,
         t0: float = 1e6,

@@ -50,7 +50,7 @@ def checked(op: str, *tensors: object) -> None:
             )
 
 
-def quantizer(op: str, like_this: QuantizedTensor, scale: Any, zero: Any) -> Quantizer:
+def quantizer(op: str, like_this: QuantizedTensor, scale: object, zero: object) -> Quantizer:
     """That of a result of the dtype of an argument; the argument's own where none is given."""
     if scale is None:
         return like_this._quantizer
@@ -98,7 +98,7 @@ class looked_up:
 # ------------------------------------------------------------------ arithmetic
 
 
-def _added(op: str, a: Any, b: Any, scale: Any, zero: Any, relu: bool) -> Any:
+def _added(op: str, a: Any, b: Any, scale: object, zero: object, relu: bool) -> Any:
     checked(op, a, b)
     _same_dtype(op, a, b)
     chosen = quantizer(op, a, scale, zero)
@@ -162,7 +162,7 @@ def _same_dtype(op: str, a: QuantizedTensor, b: QuantizedTensor) -> None:
         )
 
 
-def _multiplied(op: str, a: Any, b: Any, scale: Any, zero: Any, relu: bool) -> Any:
+def _multiplied(op: str, a: Any, b: Any, scale: object, zero: object, relu: bool) -> Any:
     checked(op, a, b)
     _same_dtype(op, a, b)
     chosen = quantizer(op, a, scale, zero)

@@ -215,35 +215,35 @@ class Shadow(nn.Module):
         made = self.orig_module(*x)
         return self._kept(made, self.shadow_module(*_numbers(x)))
 
-    def _kept(self, made: Any, shadow: Any) -> Any:
+    def _kept(self, made: object, shadow: object) -> Any:
         self.logger(made, shadow)
         return made
 
-    def _operation(self, name: str, x: Any, y: Any) -> Any:
+    def _operation(self, name: str, x: object, y: object) -> Any:
         made = getattr(self.orig_module, name)(x, y)
         return self._kept(made, getattr(self.shadow_module, name)(_numbers(x), _numbers(y)))
 
-    def add(self, x: Any, y: Any) -> Any:
+    def add(self, x: object, y: object) -> Any:
         """``x + y`` of both."""
         return self._operation("add", x, y)
 
-    def add_scalar(self, x: Any, y: float) -> Any:
+    def add_scalar(self, x: object, y: float) -> Any:
         """``x + y`` of both, for a number."""
         return self._operation("add_scalar", x, y)
 
-    def mul(self, x: Any, y: Any) -> Any:
+    def mul(self, x: object, y: object) -> Any:
         """``x * y`` of both."""
         return self._operation("mul", x, y)
 
-    def mul_scalar(self, x: Any, y: float) -> Any:
+    def mul_scalar(self, x: object, y: float) -> Any:
         """``x * y`` of both, for a number."""
         return self._operation("mul_scalar", x, y)
 
-    def cat(self, x: Any, dim: int = 0) -> Any:
+    def cat(self, x: object, dim: int = 0) -> Any:
         """The tensors of a list, joined, of both."""
         return self._operation("cat", x, dim)
 
-    def add_relu(self, x: Any, y: Any) -> Any:
+    def add_relu(self, x: object, y: object) -> Any:
         """``relu(x + y)`` of both."""
         return self._operation("add_relu", x, y)
 
@@ -286,8 +286,8 @@ def prepare_model_with_stubs(
 
 
 def compare_model_stub(
-    float_model: nn.Module, q_model: nn.Module, module_swap_list: Iterable[type], *data: Any,
-    logger_cls: Any = ShadowLogger,
+    float_model: nn.Module, q_model: nn.Module, module_swap_list: Iterable[type], *data: object,
+    logger_cls: object = ShadowLogger,
 ) -> dict[str, Any]:  # fmt: skip
     """Results of quantized modules beside those of the float ones on the same inputs.
 
@@ -319,7 +319,7 @@ def compare_model_stub(
 def prepare_model_outputs(
     float_module: nn.Module,
     q_module: nn.Module,
-    logger_cls: Any = OutputLogger,
+    logger_cls: object = OutputLogger,
     allow_list: Any = None,
 ) -> None:
     """Has both models keep the results of their layers.
@@ -361,7 +361,7 @@ def _is_layer(module: nn.Module) -> bool:
     return type(module) not in (nn.Sequential, nn.ModuleList)
 
 
-def _look(module: Any, inputs: Any, output: Any) -> Any:
+def _look(module: Any, inputs: object, output: object) -> Any:
     return module.activation_post_process(output)
 
 
@@ -398,8 +398,8 @@ def get_matching_activations(
 
 
 def compare_model_outputs(
-    float_model: nn.Module, q_model: nn.Module, *data: Any, logger_cls: Any = OutputLogger,
-    allow_list: Any = None,
+    float_model: nn.Module, q_model: nn.Module, *data: object, logger_cls: object = OutputLogger,
+    allow_list: object = None,
 ) -> dict[str, dict[str, Any]]:  # fmt: skip
     """Results of the layers of both models on the same inputs.
 

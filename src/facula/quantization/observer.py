@@ -51,7 +51,7 @@ class _Arguments:
     def __repr__(self) -> str:
         return repr(self.p) + repr(self.callable_args)
 
-    def with_args(self, **keywords: Any) -> _Arguments:
+    def with_args(self, **keywords: object) -> _Arguments:
         """The same with more arguments."""
         made = _Arguments(partial(self, **keywords))
         return made
@@ -95,7 +95,7 @@ class ObserverBase(Module):
         """Look at a tensor and give it back."""
 
     @abstractmethod
-    def calculate_qparams(self, **kwargs: Any) -> Any:
+    def calculate_qparams(self, **kwargs: object) -> Any:
         """The scale and the zero point."""
 
     @classmethod
@@ -104,7 +104,7 @@ class ObserverBase(Module):
         return _Arguments(partial(cls, **keywords))
 
     @classmethod
-    def with_callable_args(cls, **keywords: Any) -> _Arguments:
+    def with_callable_args(cls, **keywords: object) -> _Arguments:
         """The class with arguments that are made anew at each call."""
         return _Arguments(partial(cls)).with_callable_args(**keywords)
 
@@ -122,10 +122,10 @@ class UniformQuantizationObserverBase(ObserverBase):
         reduce_range: bool = False,
         quant_min: int | None = None,
         quant_max: int | None = None,
-        factory_kwargs: Any = None,
+        factory_kwargs: object = None,
         eps: float = EPS,
         is_dynamic: bool = False,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(dtype, is_dynamic)
         self.qscheme, self.reduce_range = qscheme, reduce_range
@@ -234,14 +234,14 @@ class MinMaxObserver(UniformQuantizationObserverBase):
     def __init__(
         self,
         dtype: core.dtype = core.quint8,
-        qscheme: Any = per_tensor_affine,
+        qscheme: object = per_tensor_affine,
         reduce_range: bool = False,
         quant_min: int | None = None,
         quant_max: int | None = None,
-        factory_kwargs: Any = None,
+        factory_kwargs: object = None,
         eps: float = EPS,
         is_dynamic: bool = False,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         if qscheme not in self._schemes:
             fail(
@@ -276,7 +276,7 @@ class MinMaxObserver(UniformQuantizationObserverBase):
         self.min_val.copy_(F.minimum(low, self.min_val))
         self.max_val.copy_(F.maximum(high, self.max_val))
 
-    def calculate_qparams(self, **_: Any) -> Any:
+    def calculate_qparams(self, **_: object) -> Any:
         """The scale and the zero point."""
         return self._calculate_qparams(self.min_val, self.max_val)
 
@@ -297,13 +297,13 @@ class MovingAverageMinMaxObserver(MinMaxObserver):
         self,
         averaging_constant: float = 0.01,
         dtype: core.dtype = core.quint8,
-        qscheme: Any = per_tensor_affine,
+        qscheme: object = per_tensor_affine,
         reduce_range: bool = False,
         quant_min: int | None = None,
         quant_max: int | None = None,
         eps: float = EPS,
         is_dynamic: bool = False,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(
             dtype, qscheme, reduce_range, quant_min, quant_max, None, eps, is_dynamic, **kwargs
@@ -339,14 +339,14 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
         self,
         ch_axis: int = 0,
         dtype: core.dtype = core.quint8,
-        qscheme: Any = per_channel_affine,
+        qscheme: object = per_channel_affine,
         reduce_range: bool = False,
         quant_min: int | None = None,
         quant_max: int | None = None,
-        factory_kwargs: Any = None,
+        factory_kwargs: object = None,
         eps: float = EPS,
         is_dynamic: bool = False,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(
             dtype, qscheme, reduce_range, quant_min, quant_max, factory_kwargs, eps, is_dynamic
@@ -372,7 +372,7 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
         self.min_val.resize_(low.shape).copy_(low)
         self.max_val.resize_(high.shape).copy_(high)
 
-    def calculate_qparams(self, **_: Any) -> Any:
+    def calculate_qparams(self, **_: object) -> Any:
         """The scales and the zero points."""
         return self._calculate_qparams(self.min_val, self.max_val)
 
@@ -403,13 +403,13 @@ class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
         averaging_constant: float = 0.01,
         ch_axis: int = 0,
         dtype: core.dtype = core.quint8,
-        qscheme: Any = per_channel_affine,
+        qscheme: object = per_channel_affine,
         reduce_range: bool = False,
         quant_min: int | None = None,
         quant_max: int | None = None,
         eps: float = EPS,
         is_dynamic: bool = False,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         limits = (quant_min, quant_max)
         super().__init__(ch_axis, dtype, qscheme, reduce_range, *limits, None, eps, is_dynamic)
@@ -434,14 +434,14 @@ class HistogramObserver(UniformQuantizationObserverBase):
         self,
         bins: int = 2048,
         dtype: core.dtype = core.quint8,
-        qscheme: Any = per_tensor_affine,
+        qscheme: object = per_tensor_affine,
         reduce_range: bool = False,
         quant_min: int | None = None,
         quant_max: int | None = None,
-        factory_kwargs: Any = None,
+        factory_kwargs: object = None,
         eps: float = EPS,
         is_dynamic: bool = False,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         if qscheme not in (per_tensor_affine, per_tensor_symmetric):
             fail(
@@ -511,7 +511,7 @@ class HistogramObserver(UniformQuantizationObserverBase):
         places = (F.bucketize(middles, borders, right=True) - 1).clamp(0, self.bins - 1)
         return F.bincount(places, parts, self.bins).to(core.float32)
 
-    def calculate_qparams(self, **_: Any) -> Any:
+    def calculate_qparams(self, **_: object) -> Any:
         """The scale and the zero point of the best range."""
         if bool(self.min_val == float("inf")) and bool(self.max_val == -float("inf")):
             _seen(self.min_val, self.max_val)
@@ -590,7 +590,7 @@ class FixedQParamsObserver(ObserverBase):
         quant_min: int = 0,
         quant_max: int = 255,
         is_dynamic: bool = False,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         if is_dynamic:
             fail(
@@ -609,7 +609,7 @@ class FixedQParamsObserver(ObserverBase):
         """The tensor."""
         return X
 
-    def calculate_qparams(self, **_: Any) -> Any:
+    def calculate_qparams(self, **_: object) -> Any:
         """The scale and the zero point."""
         return self.scale, self.zero_point
 
@@ -627,7 +627,7 @@ class PlaceholderObserver(ObserverBase):
         qscheme: Any = None,
         eps: Any = None,
         is_dynamic: bool = False,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
         super().__init__(dtype, is_dynamic or bool(compute_dtype))
         self.qscheme = qscheme if qscheme is not None else per_tensor_affine
@@ -644,7 +644,7 @@ class PlaceholderObserver(ObserverBase):
         """The dtype."""
         return f"dtype={self.dtype}, is_dynamic={self.is_dynamic}"
 
-    def calculate_qparams(self, **_: Any) -> Any:
+    def calculate_qparams(self, **_: object) -> Any:
         """Raises: nothing was looked at."""
         fail(
             Exception,
@@ -667,7 +667,7 @@ class RecordingObserver(ObserverBase):
         self.tensor_val.append(x.clone())
         return x
 
-    def calculate_qparams(self, **_: Any) -> Any:
+    def calculate_qparams(self, **_: object) -> Any:
         """Raises: nothing was computed."""
         hint = "MinMaxObserver and HistogramObserver look at numbers"
         text = "calculate_qparams should not be called for RecordingObserver"
@@ -689,7 +689,7 @@ class NoopObserver(ObserverBase):
         """The tensor."""
         return x
 
-    def calculate_qparams(self, **_: Any) -> Any:
+    def calculate_qparams(self, **_: object) -> Any:
         """Raises: nothing was computed."""
         hint = "MinMaxObserver and HistogramObserver look at numbers"
         text = "calculate_qparams should not be called for NoopObserver"
@@ -706,7 +706,7 @@ class ReuseInputObserver(ObserverBase):
         """The tensor."""
         return x
 
-    def calculate_qparams(self, **_: Any) -> Any:
+    def calculate_qparams(self, **_: object) -> Any:
         """Raises: the input's parameters count."""
         hint = "the observer of the input has them"
         text = "calculate_qparams should not be called for ReuseInputObserver"

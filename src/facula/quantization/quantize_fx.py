@@ -108,7 +108,7 @@ def _traced(model: GraphModule, settings: Any, more: Any = ()) -> tuple[Any, dic
     return made, tracer.where
 
 
-def _keep(made: Any, model: Any, settings: Any) -> None:
+def _keep(made: Any, model: Any, settings: object) -> None:
     """Take the attributes over that the settings name; with `deepcopy` they stay."""
     names = getattr(settings, "preserved_attributes", ()) or ()
     kept = dict(model.meta.get(PRESERVED, {})) if isinstance(model, GraphModule) else {}
@@ -146,7 +146,7 @@ class ObservedGraphModuleAttrs:
         return list(self.prepare_custom_config.output_quantized_indexes)
 
 
-def _settings(given: Any, kind: Any) -> Any:
+def _settings(given: object, kind: Any) -> Any:
     """Settings, from such, from a dictionary, or from nothing."""
     if given is None:
         return kind()
@@ -160,8 +160,8 @@ def _backend(given: Any) -> BackendConfig:
 
 
 def _prepared(
-    model: Any, mapping: Any, settings: Any, is_qat: bool, example_inputs: Any, backend: Any, alone: bool = False,
-    equalization: Any = None,
+    model: object, mapping: Any, settings: Any, is_qat: bool, example_inputs: object, backend: Any, alone: bool = False,
+    equalization: object = None,
 ) -> Any:  # fmt: skip
     settings, backend = _settings(settings, PrepareCustomConfig), _backend(backend)
     made, where = _traced(model, settings)
@@ -172,7 +172,7 @@ def _prepared(
         _train_layers(made, backend)
     modules = dict(made.named_modules(remove_duplicate=False))
 
-    def prepare_inner(module: Any, given: Any, config: Any, entry: Any) -> Any:
+    def prepare_inner(module: object, given: object, config: object, entry: Any) -> Any:
         inner = given if given is not None else QConfigMapping().set_global(config)
         return _prepared(
             module, inner, entry.prepare_custom_config, is_qat, entry.example_inputs,
@@ -242,8 +242,8 @@ def prepare_qat_fx(
 
 
 def _converted(
-    graph_module: Any, is_reference: bool, settings: Any = None, mapping: Any = None, remove: bool = True,
-    backend: Any = None, keep: bool = False,
+    graph_module: object, is_reference: bool, settings: Any = None, mapping: object = None, remove: bool = True,
+    backend: object = None, keep: bool = False,
 ) -> Any:  # fmt: skip
     if not isinstance(graph_module, GraphModule):
         fail(
@@ -259,7 +259,7 @@ def _converted(
     if mapping is not None:
         _reconfigure(model, as_mapping(mapping), attributes)
 
-    def convert_inner(inner: Any, reference: bool) -> Any:
+    def convert_inner(inner: object, reference: bool) -> Any:
         return _converted(inner, reference, settings, None, remove, backend)
 
     equalizing.equalize(model, attributes.equalization_node_name_to_qconfig)
@@ -276,7 +276,7 @@ def _converted(
     return model
 
 
-def _reconfigure(model: Any, mapping: QConfigMapping, attributes: Any) -> None:
+def _reconfigure(model: object, mapping: QConfigMapping, attributes: Any) -> None:
     """Take the configurations of nodes away that are None in a mapping for conversion."""
     if not configurations.same_mapping(mapping, attributes.qconfig_mapping):
         fail(ValueError, "convert_fx", "qconfig_mapping: the configurations that the model was prepared with, or None, "

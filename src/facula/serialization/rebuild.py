@@ -142,7 +142,7 @@ def _tensor_v3(
     return tensor(storage, offset, size, stride, grad, hooks, dtype, meta)
 
 
-def _meta_tensor(dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Any:
+def _meta_tensor(dtype: Any, size: Any, stride: Any, requires_grad: object) -> Any:
     if not _is_dtype(dtype):
         raise TypeError("a meta tensor needs a dtype")
     size, stride = _sizes(size, "a size"), _sizes(stride, "a stride")
@@ -169,7 +169,7 @@ def _parameter(
 def _uninitialized(kind: str) -> Callable[..., Any]:
     """The maker of a parameter or buffer whose size a lazy module has yet to see."""
 
-    def make(requires_grad: Any = False, *rest: Any) -> Any:
+    def make(requires_grad: object = False, *rest: object) -> Any:
         if rest or type(requires_grad) is not bool:
             raise TypeError("an uninitialized tensor is made from requires_grad alone")
         return _upper(f"facula.nn.parameter:{kind}")(requires_grad)
@@ -183,7 +183,7 @@ def _parameter_with_state(data: Any, requires_grad: Any, hooks: Any, state: Any)
     return made
 
 
-def _sparse(layout: Any, data: Any) -> Any:
+def _sparse(layout: object, data: Any) -> Any:
     name = str(layout).rpartition(".")[2]
     if name == "sparse_coo":
         indices, values, size = data[:3]
@@ -226,9 +226,9 @@ def _wrapper(
     size: Any,
     stride: Any,
     offset: Any,
-    layout: Any,
+    layout: object,
     device: core.device | str | int | None,
-    grad: Any,
+    grad: object,
 ) -> Any:
     """A tensor without elements of its own, of a class that the user allowed and that handles every operator."""
     if not isinstance(kind, type) or not issubclass(kind, core.Tensor) or not _is_dtype(dtype):
@@ -244,11 +244,11 @@ def _wrapper(
     )  # fmt: skip
 
 
-def _nested(*parts: Any) -> Any:
+def _nested(*parts: object) -> Any:
     return _upper("facula.nested.files:strided")(*parts)
 
 
-def _jagged(state: Any) -> Any:
+def _jagged(state: object) -> Any:
     return _upper("facula.nested.files:jagged")(state)
 
 
@@ -297,7 +297,7 @@ _TENSOR_MAKERS = {
 # ------------------------------------------------------------------ plain values
 
 
-def _encode(text: Any, encoding: Any = "latin1") -> bytes:
+def _encode(text: Any, encoding: object = "latin1") -> bytes:
     """Protocol 2 writes bytes as text and the name of an encoding."""
     if encoding not in ("latin1", "latin-1"):
         raise ValueError(f"bytes are encoded as latin1, not {encoding!r}")

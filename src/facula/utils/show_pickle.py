@@ -53,18 +53,18 @@ class FakeObject:
     def __setstate__(self, state: Any) -> None:
         self.state = state
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: object) -> None:
         self._content({}).__setitem__(key, value)
 
-    def append(self, value: Any) -> None:
+    def append(self, value: object) -> None:
         """An entry of an object that is like a list."""
         self._content([]).append(value)
 
-    def extend(self, values: Any) -> None:
+    def extend(self, values: object) -> None:
         """Entries of an object that is like a list."""
         self._content([]).extend(values)
 
-    def add(self, value: Any) -> None:
+    def add(self, value: object) -> None:
         """An entry of an object that is like a set."""
         self._content([]).append(value)
 
@@ -118,7 +118,7 @@ class DumpUnpickler(_PYTHONS):
     dispatch = dict(_PYTHONS.dispatch)
 
     def __init__(
-        self, file: IO[bytes], *, catch_invalid_utf8: bool = False, **keywords: Any
+        self, file: IO[bytes], *, catch_invalid_utf8: bool = False, **keywords: object
     ) -> None:
         errors = "backslashreplace" if catch_invalid_utf8 else "strict"
         super().__init__(file, **{"errors": errors, **keywords})
@@ -127,7 +127,7 @@ class DumpUnpickler(_PYTHONS):
         """The stand-in of a class."""
         return FakeClass(module, name)
 
-    def persistent_load(self, saved_id: Any) -> FakeObject:
+    def persistent_load(self, saved_id: object) -> FakeObject:
         """The stand-in of what lies outside the pickle, as the storages of tensors do."""
         return FakeObject("pers", "obj", (saved_id,))
 
@@ -177,11 +177,11 @@ def _parts(value: Any) -> list[Any]:
     return [*value.args, value.state] if isinstance(value, FakeObject) else []
 
 
-def _own_extent(value: Any) -> int:
+def _own_extent(value: object) -> int:
     return 1 + len(value) // 80 if isinstance(value, (str, bytes, bytearray)) else 1
 
 
-def _check_extent(value: Any) -> None:
+def _check_extent(value: object) -> None:
     """Refuse what would be too long to show: what is held in several places is shown in each."""
     extents: dict[
         int, int

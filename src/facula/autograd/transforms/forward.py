@@ -233,7 +233,7 @@ def jacfwd(
         primals = tuple(args[i] for i in positions)
         inputs, in_structure = flatten(primals)
 
-        def column(*vectors: Any) -> Any:
+        def column(*vectors: object) -> Any:
             def of_chosen(*values: object) -> Any:
                 return func(*with_args(args, positions, values), **kwargs)
 
@@ -263,7 +263,7 @@ def _columns(moved: Tensor, inputs: list[Any], structure: Any, argnums: int) -> 
     return built[0] if isinstance(argnums, int) else built
 
 
-def hessian(func: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:
+def hessian(func: Callable[..., Any], argnums: object = 0) -> Callable[..., Any]:
     """A function that gives all second derivatives: forward over reverse mode.
 
     Args:
@@ -278,7 +278,7 @@ def hessian(func: Callable[..., Any], argnums: Any = 0) -> Callable[..., Any]:
     return jacfwd(jacrev(func, argnums), argnums)
 
 
-def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
+def linearize(func: Callable[..., Any], *primals: object) -> tuple[Any, Callable[..., Any]]:
     """The value of a function, and a function from tangents of its inputs to those of its outputs.
 
     The function is made once and run for each tangent.
@@ -298,12 +298,12 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     # any place would do for a linear map; some formulas take logarithms of gradients
     ones = [F.ones_like(o) for o in leaves]
 
-    def of_cotangents(*cotangents: Any) -> Any:
+    def of_cotangents(*cotangents: object) -> Any:
         return pullback(shape.build(cotangents))
 
     _, transposed = vjp(of_cotangents, *ones)
 
-    def push(*tangents: Any) -> Any:
+    def push(*tangents: object) -> Any:
         given, other = flatten(tangents)
         if other != structure:
             fail(

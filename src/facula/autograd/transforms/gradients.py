@@ -22,7 +22,7 @@ from facula.ops.registry import F
 Tensor = core.Tensor
 
 
-def check_argnums(argnums: Any, args: tuple[Any, ...]) -> tuple[int, ...]:
+def check_argnums(argnums: object, args: tuple[Any, ...]) -> tuple[int, ...]:
     """The positions as a tuple of non-negative ints."""
     many = (argnums,) if isinstance(argnums, int) else argnums
     if not isinstance(many, tuple):
@@ -73,7 +73,7 @@ def with_args(args: tuple[Any, ...], positions: tuple[int, ...], values: Any) ->
     return tuple(changed)
 
 
-def pick(args: tuple[Any, ...], argnums: Any) -> Any:
+def pick(args: tuple[Any, ...], argnums: object) -> Any:
     """The arguments at `argnums`: one, or a tuple."""
     found = check_argnums(argnums, args)
     return args[found[0]] if isinstance(argnums, int) else tuple(args[i] for i in found)
@@ -82,7 +82,7 @@ def pick(args: tuple[Any, ...], argnums: Any) -> Any:
 class Recorded:
     """A function's outputs on tracked inputs."""
 
-    def __init__(self, func: Callable[..., Any], primals: Any, has_aux: bool, op: str) -> None:
+    def __init__(self, func: Callable[..., Any], primals: object, has_aux: bool, op: str) -> None:
         leaves, structure = flatten(primals)
         for leaf in leaves:
             if not isinstance(leaf, Tensor):
@@ -157,7 +157,7 @@ def _check_outputs(recorded: Recorded, op: str) -> None:
         )
 
 
-def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+def vjp(func: Callable[..., Any], *primals: object, has_aux: bool = False) -> Any:
     """The value of a function, and a function from gradients of its outputs to gradients of its
     inputs.
 
@@ -217,7 +217,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 
 
 def grad_and_value(
-    func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False
+    func: Callable[..., Any], argnums: object = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
     """A function that gives (gradient, value) of a function of one element.
 
@@ -271,7 +271,9 @@ def grad_and_value(
     return differentiated
 
 
-def grad(func: Callable[..., Any], argnums: Any = 0, has_aux: bool = False) -> Callable[..., Any]:
+def grad(
+    func: Callable[..., Any], argnums: object = 0, has_aux: bool = False
+) -> Callable[..., Any]:
     """A function that gives the gradient of a function of one element.
 
     Args:
@@ -314,7 +316,7 @@ def unit_vectors(leaves: list[Any]) -> list[Any]:
 def _rows(
     pullback: Callable[..., Any], basis: list[Any], structure: Structure, chunk_size: int | None
 ) -> list[Any]:
-    def one(*vectors: Any) -> Any:
+    def one(*vectors: object) -> Any:
         return pullback(structure.build(vectors))
 
     # pulled back gradients need no random numbers; "same" keeps functions with dropout usable
@@ -323,7 +325,7 @@ def _rows(
 
 def jacrev(
     func: Callable[..., Any],
-    argnums: Any = 0,
+    argnums: object = 0,
     *,
     has_aux: bool = False,
     chunk_size: int | None = None,

@@ -27,7 +27,7 @@ def name_of(function: Callable[..., Any]) -> str:
     return getattr(function, "__name__", None) or repr(function)
 
 
-def _check_inputs(in_dims: Any, args: tuple[Any, ...], name: str) -> None:
+def _check_inputs(in_dims: object, args: tuple[Any, ...], name: str) -> None:
     if not isinstance(in_dims, (int, tuple)) or isinstance(in_dims, bool):
         fail(
             ValueError,
@@ -56,7 +56,7 @@ def _check_inputs(in_dims: Any, args: tuple[Any, ...], name: str) -> None:
 
 
 def in_dims_of(
-    in_dims: Any, args: tuple[Any, ...], function: Callable[..., Any]
+    in_dims: object, args: tuple[Any, ...], function: Callable[..., Any]
 ) -> tuple[int, list, list, Any]:
     """(size, a dimension or None a leaf, the leaves, their structure)."""
     name = name_of(function)
@@ -318,8 +318,8 @@ def check_randomness(randomness: str) -> None:
 
 def vmap(
     func: Callable[..., Any],
-    in_dims: Any = 0,
-    out_dims: Any = 0,
+    in_dims: object = 0,
+    out_dims: object = 0,
     randomness: str = "error",
     *,
     chunk_size: int | None = None,

@@ -43,7 +43,9 @@ class ReadingServiceInterface:
     def finalize(self) -> None:
         """End what `initialize` began."""
 
-    def initialize_iteration(self, seed_generator: SeedGenerator, iter_reset_fn: Any = None) -> Any:
+    def initialize_iteration(
+        self, seed_generator: SeedGenerator, iter_reset_fn: object = None
+    ) -> Any:
         """Called before each pass: gives the pipes their seeds."""
 
     def finalize_iteration(self) -> None:
@@ -65,12 +67,12 @@ class CheckpointableReadingServiceInterface(ReadingServiceInterface):
         raise NotImplementedError
 
     @abstractmethod
-    def restore(self, datapipe: Any, serialized_state: Any) -> Any:
+    def restore(self, datapipe: object, serialized_state: object) -> Any:
         """The pipe to be read, with the state that was taken."""
         raise NotImplementedError
 
 
-def _info(number: int, count: int, datapipe: Any) -> WorkerInfo:
+def _info(number: int, count: int, datapipe: object) -> WorkerInfo:
     return WorkerInfo(id=number, worker_id=number, num_workers=count, dataset=datapipe)
 
 
@@ -97,7 +99,9 @@ class InProcessReadingService(ReadingServiceInterface):
         self._pipe = datapipe
         return datapipe
 
-    def initialize_iteration(self, seed_generator: SeedGenerator, iter_reset_fn: Any = None) -> Any:
+    def initialize_iteration(
+        self, seed_generator: SeedGenerator, iter_reset_fn: object = None
+    ) -> Any:
         if self.worker_reset_fn is not None:
             info = _info(0, 1, self._pipe)
             self._pipe = self.worker_reset_fn(self._pipe, info, seed_generator)
@@ -223,7 +227,9 @@ class MultiProcessingReadingService(ReadingServiceInterface):
         datapipe.datapipe = self._workers
         return datapipe
 
-    def initialize_iteration(self, seed_generator: SeedGenerator, iter_reset_fn: Any = None) -> Any:
+    def initialize_iteration(
+        self, seed_generator: SeedGenerator, iter_reset_fn: object = None
+    ) -> Any:
         if self._workers is None:
             return self._inside.initialize_iteration(seed_generator)
         self._workers.reader.seed = seed_generator.number
@@ -257,7 +263,9 @@ class DistributedReadingService(ReadingServiceInterface):
         self._pipe = FullSyncIterDataPipe(datapipe)
         return self._pipe
 
-    def initialize_iteration(self, seed_generator: SeedGenerator, iter_reset_fn: Any = None) -> Any:
+    def initialize_iteration(
+        self, seed_generator: SeedGenerator, iter_reset_fn: object = None
+    ) -> Any:
         distributed = facula.distributed
         shared = [seed_generator.generate_shared_seed()]
         distributed.broadcast_object_list(shared, src=0)
@@ -290,7 +298,9 @@ class SequentialReadingService(CheckpointableReadingServiceInterface):
         for service in reversed(getattr(self, "reading_services", ())):
             service.finalize()
 
-    def initialize_iteration(self, seed_generator: SeedGenerator, iter_reset_fn: Any = None) -> Any:
+    def initialize_iteration(
+        self, seed_generator: SeedGenerator, iter_reset_fn: object = None
+    ) -> Any:
         for service in self.reading_services:
             service.initialize_iteration(seed_generator, iter_reset_fn)
 

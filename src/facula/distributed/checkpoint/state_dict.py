@@ -96,7 +96,7 @@ def _kept(found: dict[str, Any], options: StateDictOptions) -> dict[str, Any]:
 
 
 def get_model_state_dict(
-    model: nn.Module, *, submodules: Any = None, options: StateDictOptions | None = None
+    model: nn.Module, *, submodules: object = None, options: StateDictOptions | None = None
 ) -> dict[str, Any]:
     """The state of a model.
 
@@ -144,7 +144,7 @@ def set_model_state_dict(
     return model.load_state_dict(found, strict=options.strict)
 
 
-def _optimizers(optimizers: Any) -> list[Any]:
+def _optimizers(optimizers: object) -> list[Any]:
     return list(optimizers) if isinstance(optimizers, Iterable) else [optimizers]
 
 
@@ -173,7 +173,7 @@ def _init_optim_state(optimizer: Any) -> None:
 
 
 def get_optimizer_state_dict(
-    model: nn.Module, optimizers: Any, *, submodules: Any = None,
+    model: nn.Module, optimizers: object, *, submodules: object = None,
     options: StateDictOptions | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The state of optimizers, by the names of parameters."""
@@ -215,7 +215,7 @@ def _unflattened(flat: dict[str, Any], groups: list[dict[str, Any]]) -> dict[str
 
 
 def set_optimizer_state_dict(
-    model: nn.Module, optimizers: Any, optim_state_dict: dict[str, Any], *,
+    model: nn.Module, optimizers: object, optim_state_dict: dict[str, Any], *,
     options: StateDictOptions | None = None,
 ) -> None:  # fmt: skip
     """Put a state into optimizers."""
@@ -248,7 +248,7 @@ def _like(value: object, parameter: Any, options: StateDictOptions) -> Any:
 
 
 def get_state_dict(
-    model: nn.Module, optimizers: Any, *, submodules: Any = None,
+    model: nn.Module, optimizers: object, *, submodules: object = None,
     options: StateDictOptions | None = None,
 ) -> tuple[dict[str, Any], dict[str, Any]]:  # fmt: skip
     """The states of a model and of its optimizers."""
@@ -259,7 +259,7 @@ def get_state_dict(
 
 
 def set_state_dict(
-    model: nn.Module, optimizers: Any, *, model_state_dict: dict[str, Any],
+    model: nn.Module, optimizers: object, *, model_state_dict: dict[str, Any],
     optim_state_dict: dict[str, Any], options: StateDictOptions | None = None,
 ) -> Any:  # fmt: skip
     """Put states into a model and its optimizers."""

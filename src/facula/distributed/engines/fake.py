@@ -66,16 +66,16 @@ class _Nothing(Exchange):
         """As many bytes of zero."""
         return bytes(size or 0)
 
-    def all_reduce(self, flat: Any, op: Any) -> None:
+    def all_reduce(self, flat: object, op: object) -> None:
         """The tensor stays."""
 
-    def reduce(self, flat: Any, op: Any, root: int) -> None:
+    def reduce(self, flat: object, op: object, root: int) -> None:
         """The tensor stays."""
 
-    def broadcast(self, flat: Any, root: int) -> None:
+    def broadcast(self, flat: object, root: int) -> None:
         """The tensor stays."""
 
-    def all_gather(self, targets: Sequence[Any], flat: Any) -> None:
+    def all_gather(self, targets: Sequence[Any], flat: object) -> None:
         """All have what this rank has, where it fits."""
         for target in targets:
             _put(target, flat)
@@ -89,7 +89,7 @@ class _Nothing(Exchange):
         for target, chunk in zip(targets, chunks, strict=True):
             _put(target, chunk)
 
-    def gather(self, targets: Sequence[Any], flat: Any, root: int) -> None:
+    def gather(self, targets: Sequence[Any], flat: object, root: int) -> None:
         """All have what this rank has."""
         for target in targets if self.rank == root else ():
             _put(target, flat)

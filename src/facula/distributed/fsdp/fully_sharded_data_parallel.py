@@ -79,12 +79,12 @@ class FullyShardedDataParallel(nn.Module):
         process_group: ProcessGroup | None = None,
         sharding_strategy: ShardingStrategy | None = None,
         cpu_offload: CPUOffload | None = None,
-        auto_wrap_policy: Any = None,
+        auto_wrap_policy: object = None,
         backward_prefetch: BackwardPrefetch | None = BackwardPrefetch.BACKWARD_PRE,
         mixed_precision: MixedPrecision | None = None,
         ignored_modules: Iterable[nn.Module] | None = None,
         param_init_fn: Callable[[nn.Module], None] | None = None,
-        device_id: Any = None,
+        device_id: object = None,
         sync_module_states: bool = False,
         forward_prefetch: bool = False,
         limit_all_gathers: bool = True,
@@ -140,7 +140,7 @@ class FullyShardedDataParallel(nn.Module):
             StateDictType.FULL_STATE_DICT, FullStateDictConfig(), FullOptimStateDictConfig()
         )
 
-    def _cut(self, ignored: set[int], precision: MixedPrecision, prefetch: Any) -> None:
+    def _cut(self, ignored: set[int], precision: MixedPrecision, prefetch: object) -> None:
         """Make the unit, and hang it on this module."""
         places = _own_places(self._fsdp_wrapped_module, ignored)
         shard, copies = self._groups
@@ -329,15 +329,15 @@ class FullyShardedDataParallel(nn.Module):
         """The state, of the kind that was chosen, under the names of the bare module."""
         return flat_states.state_of(self, super().state_dict, args, kwargs)
 
-    def load_state_dict(self, state_dict: Any, strict: bool = True, assign: bool = False) -> Any:
+    def load_state_dict(self, state_dict: object, strict: bool = True, assign: bool = False) -> Any:
         """Take a state of the kind that was chosen."""
         return flat_states.load_state(self, super().load_state_dict, state_dict, strict)
 
     @staticmethod
     def optim_state_dict(
         model: nn.Module,
-        optim: Any,
-        optim_state_dict: Any = None,
+        optim: object,
+        optim_state_dict: object = None,
         group: ProcessGroup | None = None,
     ) -> dict[str, Any]:
         """The state of an optimizer, by the names of parameters: whole, or distributed tensors."""

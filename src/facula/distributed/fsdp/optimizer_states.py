@@ -23,7 +23,7 @@ __all__ = ["flatten_sharded", "full", "rekey", "scatter_full", "shard_full", "sh
 
 
 def full(
-    model: Module, optim: Any, optim_input: Any = None, rank0_only: bool = True,
+    model: Module, optim: object, optim_input: object = None, rank0_only: bool = True,
     group: ProcessGroup | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The whole state by the names of parameters; all ranks call this.
@@ -37,13 +37,16 @@ def full(
     return {} if rank0_only and get_rank(group_of(group)) else found
 
 
-def sharded(model: Module, optim: Any, group: ProcessGroup | None = None) -> dict[str, Any]:
+def sharded(model: Module, optim: object, group: ProcessGroup | None = None) -> dict[str, Any]:
     """The state by the names of parameters, tensors as distributed ones; all ranks call this."""
     return flat_states.optimizer_state(model, optim, True)
 
 
 def shard_full(
-    full_optim_state_dict: dict[str, Any], model: Module, optim_input: Any = None, optim: Any = None
+    full_optim_state_dict: dict[str, Any],
+    model: Module,
+    optim_input: object = None,
+    optim: object = None,
 ) -> dict[str, Any]:
     """What `optim.load_state_dict` takes on this rank, from a whole state that every rank has."""
     if optim is None:
@@ -54,8 +57,8 @@ def shard_full(
 
 
 def scatter_full(
-    full_optim_state_dict: dict[str, Any] | None, model: Module, optim_input: Any = None,
-    optim: Any = None, group: ProcessGroup | None = None,
+    full_optim_state_dict: dict[str, Any] | None, model: Module, optim_input: object = None,
+    optim: object = None, group: ProcessGroup | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The same from a whole state that the first rank has; the others pass None."""
     held = [full_optim_state_dict]
@@ -67,7 +70,7 @@ def scatter_full(
 
 
 def flatten_sharded(
-    sharded_optim_state_dict: dict[str, Any], model: Module, optim: Any
+    sharded_optim_state_dict: dict[str, Any], model: Module, optim: object
 ) -> dict[str, Any]:
     """What `optim.load_state_dict` takes on this rank, from a state of distributed tensors."""
     return flat_states.optimizer_state_to_load(model, optim, sharded_optim_state_dict)
@@ -75,7 +78,7 @@ def flatten_sharded(
 
 def rekey(
     optim_state_dict: dict[str, Any], optim_state_key_type: OptimStateKeyType, model: Module,
-    optim_input: Any = None, optim: Any = None,
+    optim_input: object = None, optim: object = None,
 ) -> dict[str, Any]:  # fmt: skip
     """A state whose entries are under names, under numbers, or the other way round; it may be whole or not.
 

@@ -71,7 +71,7 @@ def _cut(value: object, spec: object, count: int) -> list[Any]:
     return list(value.tensor_split(count, dim))
 
 
-def _cut_tree(values: object, specs: Any, count: int) -> list[Any]:
+def _cut_tree(values: object, specs: object, count: int) -> list[Any]:
     leaves, tree = tree_flatten(values)
     if specs is None:
         wanted = [None] * len(leaves)
@@ -85,8 +85,8 @@ def _cut_tree(values: object, specs: Any, count: int) -> list[Any]:
 
 
 def split_args_kwargs_into_chunks(
-    args: tuple[Any, ...], kwargs: dict[str, Any] | None, chunks: int, args_chunk_spec: Any = None,
-    kwargs_chunk_spec: Any = None,
+    args: tuple[Any, ...], kwargs: dict[str, Any] | None, chunks: int, args_chunk_spec: object = None,
+    kwargs_chunk_spec: object = None,
 ) -> tuple[list[tuple[Any, ...]], list[dict[str, Any]]]:  # fmt: skip
     """The arguments of each micro-batch.
 
@@ -102,7 +102,7 @@ def split_args_kwargs_into_chunks(
     return positional, _cut_tree(dict(kwargs or {}), kwargs_chunk_spec, chunks)
 
 
-def merge_chunks(chunks: list[Any], chunk_spec: Any = None) -> Any:
+def merge_chunks(chunks: list[Any], chunk_spec: object = None) -> Any:
     """Micro-batches' results as one.
 
     Example:

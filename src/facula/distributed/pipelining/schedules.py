@@ -119,7 +119,11 @@ class _PipelineSchedule:
         )
 
     def eval(
-        self, *args: Any, target: Any = None, losses: list[Any] | None = None, **kwargs: Any
+        self,
+        *args: object,
+        target: object = None,
+        losses: list[Any] | None = None,
+        **kwargs: object,
     ) -> Any:
         """Run a batch forward alone; the losses, too, where there are a loss and a target."""
         return self._run(args, kwargs, target, losses, True, {}, False)
@@ -319,7 +323,7 @@ class PipelineScheduleSingle(_PipelineSchedule):
 
     def __init__(
         self, stage: PipelineStage, n_microbatches: int, loss_fn: Callable[..., Any] | None = None,
-        args_chunk_spec: Any = None, kwargs_chunk_spec: Any = None, output_merge_spec: Any = None,
+        args_chunk_spec: object = None, kwargs_chunk_spec: object = None, output_merge_spec: object = None,
         scale_grads: bool = True,
     ) -> None:  # fmt: skip
         if stage.num_stages != stage.group_size:
@@ -338,7 +342,7 @@ class _ScheduleForwardOnly(PipelineScheduleSingle):
         found = orders.gpipe(self.pp_group_size, self._n_microbatches)
         return {rank: actions[: self._n_microbatches] for rank, actions in found.items()}
 
-    def step(self, *args: Any, target: object = None, losses: Any = None, **kwargs: Any) -> Any:
+    def step(self, *args: Any, target: object = None, losses: object = None, **kwargs: Any) -> Any:
         """Run a batch."""
         if target is not None or losses is not None:
             fail(RuntimeError, "_ScheduleForwardOnly", "no target and no losses were required (Forward-only "
@@ -376,7 +380,7 @@ class PipelineScheduleMulti(_PipelineSchedule):
 
     def __init__(
         self, stages: list[PipelineStage], n_microbatches: int, loss_fn: Callable[..., Any] | None = None,
-        args_chunk_spec: Any = None, kwargs_chunk_spec: Any = None, output_merge_spec: Any = None,
+        args_chunk_spec: object = None, kwargs_chunk_spec: object = None, output_merge_spec: object = None,
         use_full_backward: bool | None = None, scale_grads: bool = True,
         backward_requires_autograd: bool = True,
     ) -> None:  # fmt: skip

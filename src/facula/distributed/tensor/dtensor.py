@@ -82,7 +82,7 @@ class DTensor(core.Tensor):
         *,
         run_check: bool = False,
         shape: Sequence[int] | None = None,
-        stride: Any = None,
+        stride: object = None,
         grad_placements: Sequence[Placement] | None = None,
     ) -> DTensor:
         """The distributed tensor of the pieces that the ranks have (replicated by default).
@@ -161,7 +161,7 @@ class DTensor(core.Tensor):
     def __torch_dispatch__(
         cls,
         func: Callable[..., Any],
-        types: Any,
+        types: object,
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
@@ -333,7 +333,7 @@ def _bound(definition: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> li
     return [given.get(p.name, p.default if p.has_default else None) for p in parameters]
 
 
-def _tensors_of(definition: Any, bound: list[Any]) -> list[Any]:
+def _tensors_of(definition: object, bound: list[Any]) -> list[Any]:
     """The tensors among the arguments, in order; those of lists one by one."""
     found = []
     for value in bound:
@@ -342,7 +342,7 @@ def _tensors_of(definition: Any, bound: list[Any]) -> list[Any]:
     return found
 
 
-def _operands(definition: Any, bound: list[Any], like: DTensor) -> tuple[list[Any], DeviceMesh]:
+def _operands(definition: object, bound: list[Any], like: DTensor) -> tuple[list[Any], DeviceMesh]:
     return _tensors_of(definition, bound), like.device_mesh
 
 
@@ -507,7 +507,9 @@ def _written(func: Callable[..., Any], args: tuple[Any, ...]) -> list[DTensor]:
     return [args[0]]
 
 
-def _check_alike(func: Callable[..., Any], args: object, kwargs: Any, found: list[DTensor]) -> None:
+def _check_alike(
+    func: Callable[..., Any], args: object, kwargs: object, found: list[DTensor]
+) -> None:
     for value in tree_leaves((args, kwargs)):
         plain = isinstance(value, core.Tensor) and not isinstance(value, DTensor)
         if plain and value.dim() > 0 and not _IMPLICIT[0]:

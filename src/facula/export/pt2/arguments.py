@@ -47,7 +47,7 @@ class Arguments:
         #: a node that reads one of several results -> the name under which that result is known
         self.same: dict[str, str] = {}
 
-    def written(self, x: Any, schema_type: Any = None) -> R.Argument:
+    def written(self, x: Any, schema_type: object = None) -> R.Argument:
         """The record of an argument; `schema_type`: its type in the operator's schema."""
         if isinstance(x, Node):
             return self._node(x)
@@ -110,7 +110,7 @@ class Arguments:
         """The record of a node that is a tensor."""
         return R.TensorArgument(self.same.get(x.name, x.name))
 
-    def _list(self, x: Any, schema_type: Any) -> R.Argument:
+    def _list(self, x: Any, schema_type: object) -> R.Argument:
         if not x:
             return Argument.create(**{_empty_kind(schema_type): []})
         for kind, name in (
@@ -152,7 +152,7 @@ def _value(x: Any) -> Any:
     return x.meta.get("val") if isinstance(x, Node) else x
 
 
-def _is_int(x: Any) -> bool:
+def _is_int(x: object) -> bool:
     return isinstance(_value(x), int) and not isinstance(_value(x), (bool, SymBool))
 
 
@@ -176,7 +176,7 @@ _SYMBOLIC: tuple[Any, ...] = (
 )
 
 
-def _empty_kind(schema_type: Any) -> str:
+def _empty_kind(schema_type: object) -> str:
     """The field for a list without items."""
     words = re.findall(r"\w+", str(schema_type))
     if words == ["Any"]:

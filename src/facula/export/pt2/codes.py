@@ -55,7 +55,7 @@ MEMORY_FORMATS = {
 }
 
 
-def value_in_file(name: str, value: Any) -> Any:
+def value_in_file(name: str, value: object) -> Any:
     """An argument as PyTorch's operators take it: reductions are numbers."""
     if name == "reduction" and isinstance(value, str) and value in REDUCTIONS:
         return REDUCTIONS.index(value)
@@ -70,7 +70,7 @@ def value_from_file(parameter: Any, value: Any) -> Any:
     return REDUCTIONS[value] if known else refuse("a reduction of 0, 1 or 2", value)
 
 
-def names_in_file(target: Any) -> dict[str, str]:
+def names_in_file(target: object) -> dict[str, str]:
     """Argument -> its name in files, of those that have another one; `*` in front where it is given by keyword, `[]`
     behind it where it is a list."""
     definition = getattr(target, "_definition", None)
@@ -81,7 +81,7 @@ def names_in_file(target: Any) -> dict[str, str]:
     return plain | own
 
 
-def value_of(known: dict[Any, Any], code: Any) -> Any:
+def value_of(known: dict[Any, Any], code: object) -> Any:
     """What a number of the format stands for."""
     return next((x for x, c in known.items() if c == code), None) or refuse("a known number", code)
 
@@ -109,7 +109,7 @@ class ExtensionHandler(ABC):
 
     @classmethod
     @abstractmethod
-    def to_op_name(cls, op: Any) -> str:
+    def to_op_name(cls, op: object) -> str:
         """The name of an operator."""
 
     @classmethod
@@ -119,7 +119,7 @@ class ExtensionHandler(ABC):
 
     @classmethod
     @abstractmethod
-    def op_schema(cls, op: Any) -> Any:
+    def op_schema(cls, op: object) -> Any:
         """The schema of an operator."""
 
 

@@ -52,7 +52,7 @@ class Builder:
     def __init__(self, node: Node) -> None:
         self.node = node
 
-    def add(self, target: Any, args: Any, kwargs: Any, value: Any) -> Node:
+    def add(self, target: object, args: object, kwargs: object, value: Any) -> Node:
         """A node of this value."""
         made = self.node.graph.call_function(target, args, kwargs)
         made.meta = {**self.node.meta, "val": value}
@@ -154,7 +154,7 @@ def _stand_for(node: Node, made: Node) -> None:
         made.name = name
 
 
-def _constant(x: Any) -> int:
+def _constant(x: object) -> int:
     """A size that does not change."""
     if type(x) is int:
         return x
@@ -181,7 +181,7 @@ def convolution(
 
 
 def transposed_convolution(
-    b: Builder, grad: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
+    b: Builder, grad: Any, weight: Any, bias: object, stride: Any, padding: Any, dilation: Any,
     groups: Any, input_size: Any,
 ) -> Any:  # fmt: skip
     sizes = _values(list(input_size))
@@ -196,15 +196,15 @@ def transposed_convolution(
 
 def max_pool(
     b: Builder, self: Any, kernel: Any, stride: Any, padding: Any, dilation: Any,
-    ceil_mode: Any, index_bytes: Any,
+    ceil_mode: Any, index_bytes: object,
 ) -> Any:  # fmt: skip
     op = TABLE[f"max_pool{len(kernel)}d_with_indices"]
     return b(op, self, list(kernel), list(stride), list(padding), list(dilation), ceil_mode)
 
 
 def max_pool_with_indices(
-    b: Builder, input: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any,
-    ceil_mode: Any, return_indices: Any,
+    b: Builder, input: object, kernel_size: object, stride: object, padding: object, dilation: object,
+    ceil_mode: object, return_indices: object,
 ) -> Any:  # fmt: skip
     if not return_indices:
         return NotImplemented
@@ -213,7 +213,7 @@ def max_pool_with_indices(
 
 def avg_pool(
     b: Builder, self: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: Any,
-    count_include_pad: Any, divisor: Any,
+    count_include_pad: Any, divisor: object,
 ) -> Any:  # fmt: skip
     rest = [divisor] if divisor else []
     op = TABLE[f"avg_pool{len(kernel)}d"]
@@ -231,7 +231,7 @@ def adaptive_max_pool(b: Builder, self: Any, output_size: Any) -> Any:
     return b(op, self, list(output_size))
 
 
-def _sizes(b: Builder, input: Node, output_size: Any) -> list[Any]:
+def _sizes(b: Builder, input: Node, output_size: object) -> list[Any]:
     """A size for each spatial dimension; None keeps the input's."""
     space = _letters(b.node.target._opname)
     sizes = list(output_size) if isinstance(output_size, (list, tuple)) else [output_size]
@@ -240,17 +240,17 @@ def _sizes(b: Builder, input: Node, output_size: Any) -> list[Any]:
     return [_constant(n) if s is None else s for s, n in zip(sizes, shape, strict=True)]
 
 
-def adaptive_average(b: Builder, input: Any, output_size: Any) -> Any:
+def adaptive_average(b: Builder, input: object, output_size: object) -> Any:
     sizes = _sizes(b, input, output_size)
     return b(b.node.target._op, input, sizes) if sizes != output_size else NotImplemented
 
 
-def adaptive_maximum(b: Builder, input: Any, output_size: Any, return_indices: Any) -> Any:
+def adaptive_maximum(b: Builder, input: object, output_size: object, return_indices: object) -> Any:
     made = adaptive_max_pool(b, input, _sizes(b, input, output_size))
     return made if return_indices else made[0]
 
 
-def unpooled(b: Builder, source: Any, indices: Any, sizes: Any) -> Any:
+def unpooled(b: Builder, source: object, indices: object, sizes: Any) -> Any:
     if len(sizes) == 2:
         return b(TABLE["pt2::unpool2d"], source, indices, list(sizes))
     if len(sizes) == 3:
@@ -260,19 +260,25 @@ def unpooled(b: Builder, source: Any, indices: Any, sizes: Any) -> Any:
 
 
 def unpooled_to_size(
-    b: Builder, input: Any, indices: Any, kernel_size: Any, stride: Any, padding: Any,
-    output_size: Any,
+    b: Builder, input: Any, indices: Any, kernel_size: Any, stride: object, padding: object,
+    output_size: object,
 ) -> Any:  # fmt: skip
     return unpooled(b, input, indices, b.node.meta["val"].shape[-len(kernel_size) :])
 
 
-def taken_from_planes(b: Builder, source: Any, indices: Any, space: Any) -> Any:
+def taken_from_planes(b: Builder, source: object, indices: object, space: Any) -> Any:
     flat = [b(F.flatten, x, -space) for x in (source, indices)]
     return b(F.view_as, b(F.gather, flat[0], -1, flat[1]), indices)
 
 
 def resample(
-    b: Builder, self: Any, sizes: Any, method: Any, align_corners: Any, antialias: Any, scales: Any
+    b: Builder,
+    self: Any,
+    sizes: Any,
+    method: object,
+    align_corners: object,
+    antialias: object,
+    scales: Any,
 ) -> Any:
     known = MODES.items()
     mode = next(w for w, (n, spaces) in known if n == method and len(scales) in spaces)
@@ -296,15 +302,21 @@ def padded(b: Builder, self: Any, pad: Any, mode: Any) -> Any:
 
 
 def batch_norm_eval(
-    b: Builder, input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, eps: Any
+    b: Builder,
+    input: object,
+    running_mean: object,
+    running_var: object,
+    weight: object,
+    bias: object,
+    eps: object,
 ) -> Any:
     op = F._native_batch_norm_legit_no_training
     return b(op, input, weight, bias, running_mean, running_var, 0.1, eps)[0]
 
 
 def batch_norm_train(
-    b: Builder, input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any,
-    momentum: Any, eps: Any,
+    b: Builder, input: object, weight: object, bias: object, running_mean: object, running_var: object,
+    momentum: object, eps: object,
 ) -> Any:  # fmt: skip
     if running_mean is None:
         refuse("running statistics of a batch norm that trains", None)
@@ -312,13 +324,15 @@ def batch_norm_train(
     return b(op, input, weight, bias, running_mean, running_var, True, momentum, eps)
 
 
-def group_norm(b: Builder, input: Any, groups: Any, weight: Any, bias: Any, eps: Any) -> Any:
+def group_norm(
+    b: Builder, input: object, groups: object, weight: object, bias: object, eps: object
+) -> Any:
     return b(F.group_norm, input, groups, weight, bias, eps), None, None
 
 
 def instance_norm(
-    b: Builder, input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any,
-    use_input_stats: Any, momentum: Any, eps: Any,
+    b: Builder, input: object, running_mean: object, running_var: object, weight: object, bias: object,
+    use_input_stats: object, momentum: object, eps: object,
 ) -> Any:  # fmt: skip
     statistics = (running_mean, running_var, use_input_stats, momentum, eps, False)
     return b(F.instance_norm_native, input, weight, bias, *statistics)
@@ -332,19 +346,19 @@ def vector_norm(b: Builder, self: Any, ord: Any, dim: Any, keepdim: Any) -> Any:
     return b(F.linalg_vector_norm, self, ord, None if dim is None else list(dim), keepdim)
 
 
-def nextafter(b: Builder, self: Any, other: Any) -> Any:
+def nextafter(b: Builder, self: object, other: object) -> Any:
     return b(F.nextafter, self, other)
 
 
-def polygamma(b: Builder, self: Any, n: Any) -> Any:
+def polygamma(b: Builder, self: object, n: object) -> Any:
     return b(F.polygamma, n, self)
 
 
-def softsign(b: Builder, self: Any) -> Any:
+def softsign(b: Builder, self: object) -> Any:
     return b(F.div, self, b(F.add, b(F.abs, self), 1))
 
 
-def tanhshrink(b: Builder, self: Any) -> Any:
+def tanhshrink(b: Builder, self: object) -> Any:
     return b(F.sub, self, b(F.tanh, self))
 
 
@@ -352,7 +366,12 @@ def tanhshrink(b: Builder, self: Any) -> Any:
 
 
 def cross_entropy_rows(
-    b: Builder, input: Any, target: Any, weight: Any, ignore_index: Any, label_smoothing: Any
+    b: Builder,
+    input: object,
+    target: object,
+    weight: object,
+    ignore_index: object,
+    label_smoothing: object,
 ) -> Any:
     made = b(F.cross_entropy_loss, input, target, weight, 0, ignore_index, label_smoothing)
     return made, None
@@ -368,18 +387,18 @@ def losses_of_paths(
     return b.add(target, args, {}, b.node.meta["val"][0]), None
 
 
-def bce_with_logits(b: Builder, input: Any, target: Any, mean: Any) -> Any:
+def bce_with_logits(b: Builder, input: object, target: object, mean: object) -> Any:
     word = "mean" if mean else "sum"
     return b(F.binary_cross_entropy_with_logits, input, target, reduction=word)
 
 
-def bce_elements(b: Builder, input: Any, target: Any) -> Any:
+def bce_elements(b: Builder, input: object, target: object) -> Any:
     return b(F.binary_cross_entropy, input, target, reduction="none")
 
 
 def divergence(
-    b: Builder, input: Any, target: Any, size_average: Any, reduce: Any, reduction: Any,
-    log_target: Any,
+    b: Builder, input: Any, target: object, size_average: object, reduce: object, reduction: object,
+    log_target: object,
 ) -> Any:  # fmt: skip
     if reduction != "batchmean":
         return NotImplemented
@@ -389,9 +408,9 @@ def divergence(
 
 
 def embedding_bag(
-    b: Builder, input: Any, weight: Any, offsets: Any, max_norm: Any, norm_type: Any,
-    scale_grad_by_freq: Any, mode: Any, sparse: Any, per_sample_weights: Any,
-    include_last_offset: Any, padding_idx: Any,
+    b: Builder, input: Any, weight: object, offsets: Any, max_norm: object, norm_type: object,
+    scale_grad_by_freq: object, mode: Any, sparse: object, per_sample_weights: Any,
+    include_last_offset: object, padding_idx: object,
 ) -> Any:  # fmt: skip
     if max_norm is not None:
         refuse("a bag of rows as they are", f"max_norm={max_norm}")
@@ -405,7 +424,9 @@ def embedding_bag(
     return _bags(b, b.node.meta["val"], weight, input, offsets, *rest, padding_idx)
 
 
-def _bags(b: Builder, value: Any, weight: Node, indices: Node, offsets: Node, *rest: Any) -> Node:
+def _bags(
+    b: Builder, value: object, weight: Node, indices: Node, offsets: Node, *rest: object
+) -> Node:
     """The first result; the others, of which nothing is asked, have the shapes of what they are about."""
     others = [x.meta["val"].new_empty(x.meta["val"].shape) for x in (indices, offsets, offsets)]
     target = overload_of(F.embedding_bag_native, (weight, indices, offsets, *rest))
@@ -414,8 +435,8 @@ def _bags(b: Builder, value: Any, weight: Node, indices: Node, offsets: Node, *r
 
 
 def embedding_bag_rows(
-    b: Builder, weight: Any, indices: Any, offsets: Any, per_sample_weights: Any, mode: Any,
-    padding_idx: Any, scale_grad_by_freq: Any, sparse: Any,
+    b: Builder, weight: object, indices: object, offsets: object, per_sample_weights: object, mode: object,
+    padding_idx: Any, scale_grad_by_freq: object, sparse: object,
 ) -> Any:  # fmt: skip
     # the last offset is the end of the last bag
     rest = (scale_grad_by_freq, mode, sparse, per_sample_weights, True)
@@ -423,7 +444,9 @@ def embedding_bag_rows(
     return _bags(b, b.node.meta["val"][0], weight, indices, offsets, *rest, padding), None
 
 
-def embedding_renorm(b: Builder, weight: Any, indices: Any, max_norm: Any, norm_type: Any) -> Any:
+def embedding_renorm(
+    b: Builder, weight: object, indices: object, max_norm: object, norm_type: object
+) -> Any:
     return b(TABLE["pt2::embedding_renorm"], weight, indices, max_norm, norm_type)
 
 
@@ -431,7 +454,14 @@ def embedding_renorm(b: Builder, weight: Any, indices: Any, max_norm: Any, norm_
 
 
 def lstm_layer(
-    b: Builder, input: Any, h0: Any, c0: Any, w_input: Any, w_hidden: Any, bias: Any, reverse: Any
+    b: Builder,
+    input: object,
+    h0: object,
+    c0: object,
+    w_input: object,
+    w_hidden: object,
+    bias: object,
+    reverse: object,
 ) -> Any:
     state = [b(F.unsqueeze, x, 0) for x in (h0, c0)]
     biases = [] if bias is None else [bias, b(F.zeros_like, bias)]
@@ -443,8 +473,8 @@ def lstm_layer(
 
 
 def attention(
-    b: Builder, query: Any, key: Any, value: Any, mask: Any, is_causal: Any, scale: Any,
-    dropout_p: Any, state: Any,
+    b: Builder, query: object, key: object, value: object, mask: object, is_causal: object, scale: object,
+    dropout_p: object, state: object,
 ) -> Any:  # fmt: skip
     op = F.scaled_dot_product_attention
     return b(op, query, key, value, mask, dropout_p, is_causal, scale=scale), None
@@ -453,59 +483,59 @@ def attention(
 # ------------------------------------------------------------------ matrices
 
 
-def cholesky(b: Builder, self: Any, upper: Any, check: Any) -> Any:
+def cholesky(b: Builder, self: object, upper: object, check: object) -> Any:
     return b(F.linalg_cholesky_ex, self, upper=upper)
 
 
-def svdvals(b: Builder, A: Any, check: Any) -> Any:
+def svdvals(b: Builder, A: object, check: object) -> Any:
     return b(F.linalg_svdvals, A)
 
 
-def inverse(b: Builder, A: Any, check: Any) -> Any:
+def inverse(b: Builder, A: object, check: object) -> Any:
     return b(F.linalg_inv_ex, A)
 
 
-def solved(b: Builder, A: Any, B: Any, check: Any) -> Any:
+def solved(b: Builder, A: object, B: object, check: object) -> Any:
     return b(F.linalg_solve, A, B), None, None, None
 
 
-def qr(b: Builder, A: Any, mode: Any) -> Any:
+def qr(b: Builder, A: object, mode: object) -> Any:
     return b(F.linalg_qr, A, mode)
 
 
-def eigvalsh(b: Builder, A: Any, upper: Any, check: Any) -> Any:
+def eigvalsh(b: Builder, A: object, upper: object, check: object) -> Any:
     return b(F.linalg_eigvalsh, A, "U" if upper else "L")
 
 
-def pinv(b: Builder, A: Any, atol: Any, rtol: Any, hermitian: Any) -> Any:
+def pinv(b: Builder, A: object, atol: object, rtol: object, hermitian: object) -> Any:
     return b(F.linalg_pinv, A, atol=atol, rtol=rtol, hermitian=hermitian)
 
 
-def matrix_exp(b: Builder, self: Any) -> Any:
+def matrix_exp(b: Builder, self: object) -> Any:
     return b(F.linalg_matrix_exp, self)
 
 
-def cholesky_solve(b: Builder, B: Any, L: Any, upper: Any) -> Any:
+def cholesky_solve(b: Builder, B: object, L: object, upper: object) -> Any:
     return b(F.cholesky_solve, B, L, upper)
 
 
-def solve_triangular(b: Builder, A: Any, B: Any, upper: Any, unitriangular: Any) -> Any:
+def solve_triangular(b: Builder, A: object, B: object, upper: object, unitriangular: object) -> Any:
     return b(F.linalg_solve_triangular, A, B, upper=upper, unitriangular=unitriangular)
 
 
-def lu_factor(b: Builder, self: Any, check: Any) -> Any:
+def lu_factor(b: Builder, self: object, check: object) -> Any:
     return b(F.linalg_lu_factor_ex, self)
 
 
-def ldl_factor(b: Builder, A: Any, hermitian: Any, check: Any) -> Any:
+def ldl_factor(b: Builder, A: object, hermitian: object, check: object) -> Any:
     return b(F.linalg_ldl_factor_ex, A, hermitian=hermitian)
 
 
-def median_of_all(b: Builder, self: Any, *rest: Any) -> Any:
+def median_of_all(b: Builder, self: object, *rest: object) -> Any:
     return b(F.median, self)
 
 
-def tensordot(b: Builder, first: Any, second: Any, dims: Any) -> Any:
+def tensordot(b: Builder, first: object, second: object, dims: Any) -> Any:
     if isinstance(dims, int):
         axes: Sequence[Any] = list(range(-dims, 0)), list(range(dims))
     else:
@@ -516,7 +546,9 @@ def tensordot(b: Builder, first: Any, second: Any, dims: Any) -> Any:
 # ------------------------------------------------------------------ places and checks
 
 
-def unchecked(b: Builder, self: Any, low: Any, high: Any, op: Any, message: Any) -> Any:
+def unchecked(
+    b: Builder, self: object, low: object, high: object, op: object, message: object
+) -> Any:
     return self
 
 
@@ -524,7 +556,9 @@ def index_put(b: Builder, self: Any, indices: Any, values: Any, accumulate: Any)
     return b(F.index_put, self, list(indices), values, accumulate)
 
 
-def dropped_channels(b: Builder, input: Any, p: Any, training: Any, inplace: Any) -> Any:
+def dropped_channels(
+    b: Builder, input: object, p: object, training: object, inplace: object
+) -> Any:
     return b(F.feature_dropout, input, p, training)
 
 

@@ -22,7 +22,14 @@ from facula.ops.resample import MODES
     file_name="native_group_norm.default",
 )
 def group_norm_native(
-    input: Any, weight: Any, bias: Any, N: Any, C: Any, HxW: Any, group: Any, eps: Any
+    input: object,
+    weight: object,
+    bias: object,
+    N: object,
+    C: object,
+    HxW: object,
+    group: object,
+    eps: object,
 ) -> Any:  # noqa: N803
     """A group norm, with the mean and the inverse spread of each group."""
     return F.native_group_norm(input, group, weight, bias, eps)
@@ -37,13 +44,13 @@ def group_norm_native(
 )
 def batch_norm_functional(
     input: Any,
-    weight: Any,
-    bias: Any,
+    weight: object,
+    bias: object,
     running_mean: Any,
     running_var: Any,
-    training: Any,
-    momentum: Any,
-    eps: Any,
+    training: object,
+    momentum: object,
+    eps: object,
 ) -> Any:
     """A batch norm that gives the new running statistics instead of writing them."""
     if training:
@@ -59,7 +66,7 @@ def batch_norm_functional(
     out=False,
     file_name="embedding_renorm.default",
 )
-def embedding_renorm(self: Any, indices: Any, max_norm: Any, norm_type: Any) -> Any:
+def embedding_renorm(self: object, indices: object, max_norm: object, norm_type: object) -> Any:
     """A table of which the rows that are looked up have at most a norm."""
     return F._embedding_renorm(self, indices, max_norm, norm_type)
 
@@ -81,7 +88,7 @@ def unpool2d(self: Any, indices: Any, output_size: Any) -> Any:
     out=False,
     file_name="max_unpool3d.default",
 )
-def unpool3d(self: Any, indices: Any, output_size: Any, stride: Any, padding: Any) -> Any:
+def unpool3d(self: Any, indices: Any, output_size: Any, stride: object, padding: object) -> Any:
     """Values at their places in volumes of a size, zero elsewhere."""
     return F._plane_scatter(self, indices, list(output_size))
 
@@ -93,7 +100,9 @@ def unpool3d(self: Any, indices: Any, output_size: Any, stride: Any, padding: An
     out=False,
     file_name="_unique2.default",
 )
-def unique_with_counts(self: Any, sorted: Any, return_inverse: Any, return_counts: Any) -> Any:
+def unique_with_counts(
+    self: object, sorted: object, return_inverse: object, return_counts: object
+) -> Any:
     """The distinct values, the number of each element among them, and how often each occurs."""
     return F.unique(self, sorted, True, True)
 
@@ -130,7 +139,7 @@ _upsample("_upsample_bicubic2d_aa", "bicubic", "hw", True, True)
 def _recurrent(name: str, states: str, results: str) -> None:
     """A network of all layers, as a function of its weights."""
 
-    def body(input: core.Tensor, hx: Any, params: Any, *rest: Any) -> Any:
+    def body(input: core.Tensor, hx: object, params: object, *rest: object) -> Any:
         network: Callable[..., Any] = getattr(nn.recurrent, name)
         return tuple(network(input, hx, params, *rest))
 
@@ -164,7 +173,9 @@ def contracted(self: Any, other: Any, dims_self: Any, dims_other: Any) -> Any:
 def _cell(name: str, state: str, result: str) -> None:
     """One step of a recurrent network."""
 
-    def body(input: core.Tensor, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> Any:
+    def body(
+        input: core.Tensor, hx: object, w_ih: object, w_hh: object, b_ih: object, b_hh: object
+    ) -> Any:
         return getattr(nn.recurrent, name)(input, hx, w_ih, w_hh, b_ih, b_hh)
 
     body.__doc__ = f"`{name}`: one step of a recurrent network, as a function of its weights."
@@ -193,14 +204,14 @@ def scaled_elu(self: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
 
 def _bags(name: str) -> None:
     def body(
-        weight: Any,
-        indices: Any,
-        offsets: Any,
-        scale_grad_by_freq: Any,
-        mode: Any,
-        sparse: Any,
-        per_sample_weights: Any,
-        last: Any,
+        weight: object,
+        indices: object,
+        offsets: object,
+        scale_grad_by_freq: object,
+        mode: object,
+        sparse: object,
+        per_sample_weights: object,
+        last: object,
         padding: Any,
     ) -> Any:
         kept = padding if padding >= 0 else None
@@ -232,7 +243,7 @@ def numpy_T(self: Any) -> Any:  # noqa: N802 - PyTorch's name
     out=False,
     file_name="_linalg_svd.default",
 )
-def svd_of_file(A: Any, full_matrices: Any, compute_uv: Any, driver: Any) -> Any:  # noqa: N803
+def svd_of_file(A: Any, full_matrices: object, compute_uv: object, driver: object) -> Any:  # noqa: N803
     """A singular value decomposition, or its values alone."""
     if compute_uv:
         return tuple(F.linalg_svd(A, full_matrices))
@@ -245,7 +256,7 @@ def svd_of_file(A: Any, full_matrices: Any, compute_uv: Any, driver: Any) -> Any
     out=False,
     file_name="_linalg_eigh.default",
 )
-def eigh_of_file(A: Any, UPLO: Any, compute_v: Any) -> Any:  # noqa: N803
+def eigh_of_file(A: Any, UPLO: object, compute_v: object) -> Any:  # noqa: N803
     """Eigenvalues and vectors of a symmetric matrix, or its values alone."""
     if compute_v:
         return tuple(F.linalg_eigh(A, UPLO))
@@ -294,7 +305,7 @@ def _by_factors(name: str, mode: str, corners: bool, antialias: bool) -> None:
     """An operator that resamples to a size, or by factors."""
     corner = "bool align_corners, " if corners else ""
 
-    def body(input: Any, output_size: Any, *rest: Any) -> Any:
+    def body(input: object, output_size: object, *rest: object) -> Any:
         align = rest[0] if corners else None
         return F.interpolate(input, output_size, rest[-1], mode, align, None, antialias)
 

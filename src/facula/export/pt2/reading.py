@@ -42,7 +42,7 @@ _DEEPEST = 32
 _SOME = 7
 
 
-def deserialize_torch_artifact(serialized: Any) -> Any:
+def deserialize_torch_artifact(serialized: object) -> Any:
     """Tensors in containers from the bytes of a checkpoint; what is no bytes is given back."""
     if not isinstance(serialized, bytes):
         return serialized
@@ -201,7 +201,7 @@ class GraphModuleDeserializer:
         node = self._named("placeholder", name, (), {}, name)
         node.meta["val"] = self.values[name]
 
-    def _named(self, op: str, target: Any, args: Any, kwargs: Any, name: str | None) -> Node:
+    def _named(self, op: str, target: Any, args: object, kwargs: object, name: str | None) -> Node:
         """A node of exactly this name."""
         if name is None:
             return self.graph.create_node(op, target, args, kwargs)
@@ -237,7 +237,7 @@ class GraphModuleDeserializer:
                 x.meta.update(read_metadata(record.metadata))
         self._outputs(record, node)
 
-    def _given(self, target: Any, record: R.Node) -> list[tuple[str, Any, bool]]:
+    def _given(self, target: object, record: R.Node) -> list[tuple[str, Any, bool]]:
         """The arguments, and whether each is a keyword."""
         table = getattr(target, "_table_schema", None)
         if table is not None and not any(p.variadic for p in table.parameters):
@@ -253,7 +253,7 @@ class GraphModuleDeserializer:
             made.append((x.name, self._read(x.arg), keyword))
         return made
 
-    def _by_name(self, target: Any, schema: Any, record: R.Node) -> list[tuple[str, Any, bool]]:
+    def _by_name(self, target: object, schema: Any, record: R.Node) -> list[tuple[str, Any, bool]]:
         """The arguments of an operator of the table; those that stand in their place are given by it."""
         own = {o.strip("*[]"): name for name, o in codes.names_in_file(target).items()}
         parameters = {p.name: p for p in schema.parameters}
@@ -509,9 +509,9 @@ class ExportedProgramDeserializer:
     def deserialize(
         self,
         exported_program: R.ExportedProgram,
-        state_dict: Any,
-        constants: Any,
-        example_inputs: Any = None,
+        state_dict: object,
+        constants: object,
+        example_inputs: object = None,
         *,
         _unsafe_skip_version_check: bool = False,
     ) -> ExportedProgram:
@@ -548,7 +548,7 @@ class ExportedProgramDeserializer:
         return _made(exported_program, made, signature, state, held, calls, ranges, examples)
 
 
-def _examples(data: Any) -> Any:
+def _examples(data: object) -> Any:
     """The example inputs; None where they name classes of a program, which are not looked up."""
     try:
         return deserialize_torch_artifact(data) or None

@@ -107,7 +107,7 @@ def serialize_tensor_meta(t: Tensor) -> R.TensorMeta:
     )  # fmt: skip
 
 
-def serialize_torch_artifact(artifact: Any, pickle_protocol: int = 2) -> bytes:
+def serialize_torch_artifact(artifact: object, pickle_protocol: int = 2) -> bytes:
     """Tensors in containers as the bytes of a checkpoint."""
     if artifact is None:
         return b""
@@ -274,7 +274,7 @@ class GraphModuleSerializer:
             return [self._tensors(node, value)]
         return self._results(node, value)
 
-    def _results(self, node: Node, value: Any) -> list[R.Argument]:
+    def _results(self, node: Node, value: object) -> list[R.Argument]:
         if not isinstance(value, (list, tuple)):
             return [self._output(node.name, value)]
         made = []
@@ -394,7 +394,7 @@ class GraphModuleSerializer:
             _argument_names(signature),
         )
 
-    def _spec(self, spec: Any) -> str:
+    def _spec(self, spec: object) -> str:
         for name, fields in named_tuples_in(spec):
             self.treespec_namedtuple_fields[name] = R.NamedTupleDef(fields)
         return treespec_dumps(spec, R.TREESPEC_VERSION)
@@ -420,7 +420,7 @@ WRITES: dict[Any, Any] = {
 }
 
 
-def _constant(value: Any) -> dict[str, Any]:
+def _constant(value: object) -> dict[str, Any]:
     names = {
         bool: "as_bool",
         int: "as_int",
@@ -433,14 +433,14 @@ def _constant(value: Any) -> dict[str, Any]:
     return {names[type(value)]: True if value is None else value}
 
 
-def _json(value: Any, what: str) -> str:
+def _json(value: object, what: str) -> str:
     try:
         return json.dumps(value)
     except (TypeError, ValueError) as error:
         raise SerializeError(f"Failed to serialize custom metadata for {what}: {error}") from error
 
 
-def _function_name(function: Any) -> str:
+def _function_name(function: object) -> str:
     if isinstance(function, str):
         return function
     module, name = getattr(function, "__module__", ""), getattr(function, "__name__", str(function))

@@ -27,7 +27,9 @@ __all__ = [
 Tensor = core.Tensor
 
 
-def check_callable(op: str, function: Any, name: str, kind: type[Exception] = RuntimeError) -> None:
+def check_callable(
+    op: str, function: object, name: str, kind: type[Exception] = RuntimeError
+) -> None:
     """Raise where what should be called can not be."""
     if not callable(function):
         fail(
@@ -39,7 +41,9 @@ def check_callable(op: str, function: Any, name: str, kind: type[Exception] = Ru
         )
 
 
-def check_direction(op: str, dim: Any, reverse: Any, kind: type[Exception] = RuntimeError) -> None:
+def check_direction(
+    op: str, dim: object, reverse: object, kind: type[Exception] = RuntimeError
+) -> None:
     """Raise where a scan's dimension or direction is of another type."""
     if not isinstance(dim, int) or isinstance(dim, bool):
         fail(
@@ -79,7 +83,7 @@ def check_leaves(op: str, leaves: Sequence[Any], what: str, kind: type[Exception
         )
 
 
-def alike(before: Any, after: Any) -> bool:
+def alike(before: object, after: object) -> bool:
     """Whether two trees have one structure, and tensors of the same shapes and dtypes."""
     same = pytree.tree_structure(before) == pytree.tree_structure(after)
     pairs = zip(pytree.tree_leaves(before), pytree.tree_leaves(after), strict=False)

@@ -167,7 +167,7 @@ class _LoopGradient(Function):
         sums = [F.zeros_like(x) for x, w in zip(more, wanted[count:], strict=True) if w]
         at = F.full((), rows[0].shape[0] - 1, dtype=core.int64)
 
-        def condition(at: Tensor, *state: Any) -> Any:
+        def condition(at: Tensor, *state: object) -> Any:
             return at >= 0
 
         def body(at: Tensor, *state: Any) -> Any:
@@ -209,7 +209,7 @@ def while_loop(
     condition, body = Flat(cond_fn, spec, single=True), Flat(body_fn, spec)
     state_spec = pytree.tree_structure(tuple(carried_inputs))
 
-    def checked(*state: Any) -> tuple[Any, ...]:
+    def checked(*state: object) -> tuple[Any, ...]:
         result = body(*state)
         if isinstance(body.made.type, type) and body.made.type is list:
             body.made = pytree.tree_structure(tuple(pytree.tree_unflatten(list(result), body.made)))
@@ -222,7 +222,7 @@ def while_loop(
     return pytree.tree_unflatten(list(state), state_spec)
 
 
-def _check_arguments(cond_fn: Any, body_fn: Any, carried: Any, more: Any) -> None:
+def _check_arguments(cond_fn: object, body_fn: object, carried: object, more: object) -> None:
     check_callable("while_loop", cond_fn, "cond_fn")
     check_callable("while_loop", body_fn, "body_fn")
     for name, value in (("carried_inputs", carried), ("additional_inputs", more)):

@@ -40,7 +40,7 @@ def inplace_wrapper(fn: Pass) -> Pass:
     """
 
     @functools.wraps(fn)
-    def wrapped(source: Any, *args: Any, **kwargs: Any) -> Any:
+    def wrapped(source: object, *args: object, **kwargs: object) -> Any:
         fn(source, *args, **kwargs)
         return source
 
@@ -60,7 +60,7 @@ def log_hook(fn: Pass, level: int = logging.INFO) -> Pass:
     """
 
     @functools.wraps(fn)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args: object, **kwargs: object) -> Any:
         result = fn(*args, **kwargs)
         logger.log(level, "Ran pass %s\n Return value: %s", fn, result)
         return result

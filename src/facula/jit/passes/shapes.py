@@ -198,7 +198,7 @@ class _Shapes:
             return self.symbol(node.outputs_[0], "size")
         return UNKNOWN
 
-    def _finished(self, made: Any, tensors: list[TensorType], device: Any) -> Any:
+    def _finished(self, made: Any, tensors: list[TensorType], device: object) -> Any:
         """The types of results, with what follows from the tensors alone."""
         if isinstance(made, (list, tuple)):
             return type(made)(self._finished(m, tensors, device) for m in made)
@@ -248,7 +248,7 @@ class _Shapes:
         for out, thing in zip(node.outputs_, carried, strict=True):
             self.put(out, thing)
 
-    def _either(self, value: Value, a: Any, b: Any) -> Any:
+    def _either(self, value: Value, a: object, b: object) -> Any:
         """What is known of a value that is one of two."""
         if isinstance(a, TensorType) and isinstance(b, TensorType):
             found = joined(a, b)
@@ -263,7 +263,7 @@ class _Shapes:
         return a if a == b else UNKNOWN
 
 
-def _typed(kind: T.Type, thing: Any) -> T.Type:
+def _typed(kind: T.Type, thing: object) -> T.Type:
     """The type of a tuple, with what is known of the tensors in it."""
     if isinstance(thing, TensorType) and kind.kind == "Tensor":
         return thing

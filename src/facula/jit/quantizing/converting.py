@@ -29,12 +29,12 @@ class Builder:
     def __init__(self, before: Node) -> None:
         self.before = before
 
-    def put(self, kind: str, inputs: list[Any], types: list[T.Type], **attributes: Any) -> Node:
+    def put(self, kind: str, inputs: list[Any], types: list[T.Type], **attributes: object) -> Node:
         """A node of any kind."""
         made = Node(self.before.block, kind, inputs, types, attributes, self.before.place)
         return made.insertBefore(self.before)
 
-    def constant(self, value: Any, kind: T.Type) -> Value:
+    def constant(self, value: object, kind: T.Type) -> Value:
         """A constant."""
         return self.put("prim::Constant", [], [kind], value=value).outputs_[0]
 
@@ -144,7 +144,7 @@ def _base(module: Any, name: str) -> str:
     return "value"
 
 
-def _change(module: Any, weights: set[int], dynamic: bool) -> Change:
+def _change(module: object, weights: set[int], dynamic: bool) -> Change:
     sites = {site.name: site for site in _sites(module, weights, dynamic)}
 
     def kind(made: T.ClassType) -> None:
@@ -163,7 +163,7 @@ def _change(module: Any, weights: set[int], dynamic: bool) -> Change:
 
 
 def _replacing(sites: dict[str, _Site]) -> Callable[[Any, Graph, dict[Value, Value]], None]:
-    def change(unit: Any, graph: Graph, values: dict[Value, Value]) -> None:
+    def change(unit: object, graph: Graph, values: dict[Value, Value]) -> None:
         for node, name in _calls(graph):
             value, site = node.inputs_[1], sites[name]
             made = value if site.plain() else site.build(Builder(node), graph.parameters[0], value)
@@ -176,7 +176,7 @@ def _replacing(sites: dict[str, _Site]) -> Callable[[Any, Graph, dict[Value, Val
     return change
 
 
-def converted(module: Any, weights: set[int], dynamic: bool) -> Any:
+def converted(module: object, weights: set[int], dynamic: bool) -> Any:
     """A module with quantizations where observers were.
 
     Args:

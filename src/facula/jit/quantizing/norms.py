@@ -81,7 +81,7 @@ class _Pair:
         return Parameter(made[0].detach()), Parameter(made[1].detach())
 
 
-def _pairs(module: Any) -> list[_Pair]:
+def _pairs(module: object) -> list[_Pair]:
     flat = Flat(module)
     uses: dict[Value, list[Node]] = {}
     for node in flat.graph.all_nodes():
@@ -106,7 +106,7 @@ def _pairs(module: Any) -> list[_Pair]:
 def _without(pairs: list[_Pair]) -> Callable[[Any, Graph, dict[Value, Value]], None]:
     """Takes the calls of norms out of a graph."""
 
-    def change(unit: Any, graph: Graph, values: dict[Value, Value]) -> None:
+    def change(unit: object, graph: Graph, values: dict[Value, Value]) -> None:
         for pair in pairs:
             if pair.result.unit is unit:
                 result = values[pair.result.value]
@@ -142,11 +142,11 @@ def _read_bias(graph: Graph) -> None:
         resolved(node)
 
 
-def _with_bias(unit: Any, graph: Graph, values: dict[Value, Value]) -> None:
+def _with_bias(unit: object, graph: Graph, values: dict[Value, Value]) -> None:
     _read_bias(graph)
 
 
-def folded(module: Any) -> Any:
+def folded(module: object) -> Any:
     """A module without the norms behind its convolutions.
 
     Args:
@@ -190,7 +190,7 @@ def _joined(first: Change | None, second: Change) -> Change:
         return second
     one, two = first, second
 
-    def graph(unit: Any, graph: Graph, values: dict[Value, Value]) -> None:
+    def graph(unit: object, graph: Graph, values: dict[Value, Value]) -> None:
         for each in (one, two):
             if each.graph is not None:
                 each.graph(unit, graph, values)

@@ -165,12 +165,12 @@ def _with_relu(node: Node) -> bool:
     ) and (roles.role(node) != "joined")  # fmt: skip
 
 
-def custom_operator(maker: Any) -> str:
+def custom_operator(maker: object) -> str:
     """The operator that an observer names instead of a choice of its own: bags of tables."""
     return str(getattr(_looked_at(maker), "custom_op", "") or "")
 
 
-def is_half(maker: Any) -> bool:
+def is_half(maker: object) -> bool:
     """Whether numbers become floats of 16 bits."""
     # lazily: dtypes are the core's
     from facula import core
@@ -181,7 +181,7 @@ def is_half(maker: Any) -> bool:
 _MADE: dict[int, tuple[Any, Any]] = {}
 
 
-def _looked_at(maker: Any) -> Any:
+def _looked_at(maker: object) -> Any:
     """An observer that a maker makes, to read its settings."""
     if id(maker) not in _MADE:
         _MADE[id(maker)] = maker, fresh(maker)._observer
@@ -202,7 +202,7 @@ def _inherited(configs: dict[str, Any], tree: dict[str, Any]) -> dict[int, Any]:
 def _inserted(
     sites: list[tuple[Any, Value, str]],
 ) -> Callable[[Any, Graph, dict[Value, Value]], None]:
-    def change(unit: Any, graph: Graph, values: dict[Value, Value]) -> None:
+    def change(unit: object, graph: Graph, values: dict[Value, Value]) -> None:
         for own, old, name in reversed(sites):
             if own is not unit:
                 continue
@@ -231,7 +231,9 @@ def _inserted(
     return change
 
 
-def observed(module: Any, configs: dict[str, Any], dynamic: bool, method: str = "forward") -> Any:
+def observed(
+    module: object, configs: dict[str, Any], dynamic: bool, method: str = "forward"
+) -> Any:
     """A module that calls observers.
 
     Args:

@@ -54,7 +54,7 @@ def _check(model: Any) -> None:
              model.original_name, hint="define forward in the module")  # fmt: skip
 
 
-def _placed(model: Any, made: Any, inplace: bool) -> Any:
+def _placed(model: object, made: object, inplace: bool) -> Any:
     """The new module, or the given one that has become it."""
     if not inplace:
         return made
@@ -94,7 +94,7 @@ def script_qconfig_dict(qconfig_dict: dict[str, Any]) -> dict[str, Any]:
     return {k: script_qconfig(v) if v else None for k, v in qconfig_dict.items()}
 
 
-def fuse_conv_bn_jit(model: Any, inplace: bool = False) -> Any:
+def fuse_conv_bn_jit(model: object, inplace: bool = False) -> Any:
     """A module without the normalisations behind its convolutions, whose parameters do what those did.
 
     Args:
@@ -111,7 +111,7 @@ def fuse_conv_bn_jit(model: Any, inplace: bool = False) -> Any:
 
 
 def insert_observers(
-    model: Any,
+    model: object,
     method: str,
     configs: dict[str, Any],
     inplace: bool,
@@ -133,7 +133,7 @@ def insert_observers(
     )
 
 
-def _without_lists(model: Any) -> Any:
+def _without_lists(model: object) -> Any:
     """A module whose graphs write to no lists, so that these are known by what they are made of."""
     for each in children_of(model).values():
         for unit in compiled_units(each._script_type).values():
@@ -141,7 +141,7 @@ def _without_lists(model: Any) -> Any:
     return model
 
 
-def _prepare(model: Any, configs: dict[str, Any], inplace: bool, quant_type: QuantType) -> Any:
+def _prepare(model: object, configs: dict[str, Any], inplace: bool, quant_type: QuantType) -> Any:
     _check(model)
     if not all(isinstance(name, str) for name in configs):
         fail(ValueError, "quantize_jit", "qconfig_dict should only contain names(str) as keys", [
@@ -150,7 +150,7 @@ def _prepare(model: Any, configs: dict[str, Any], inplace: bool, quant_type: Qua
     return _placed(model, made, inplace)
 
 
-def prepare_jit(model: Any, qconfig_dict: dict[str, Any], inplace: bool = False) -> Any:
+def prepare_jit(model: object, qconfig_dict: dict[str, Any], inplace: bool = False) -> Any:
     """A scripted module with observers, which is then run on some inputs.
 
     Args:
@@ -170,7 +170,7 @@ def prepare_jit(model: Any, qconfig_dict: dict[str, Any], inplace: bool = False)
     return _prepare(model, qconfig_dict, inplace, QuantType.STATIC)
 
 
-def prepare_dynamic_jit(model: Any, qconfig_dict: dict[str, Any], inplace: bool = False) -> Any:
+def prepare_dynamic_jit(model: object, qconfig_dict: dict[str, Any], inplace: bool = False) -> Any:
     """A scripted module with observers of the weights of linear layers.
 
     Args:
@@ -190,7 +190,7 @@ def prepare_dynamic_jit(model: Any, qconfig_dict: dict[str, Any], inplace: bool 
     return _prepare(model, qconfig_dict, inplace, QuantType.DYNAMIC)
 
 
-def _weights(model: Any, dynamic: bool) -> set[int]:
+def _weights(model: object, dynamic: bool) -> set[int]:
     """The observers of weights; in a dynamic model they look at the weights now."""
     flat = Flat(model)
     found: set[int] = set()
@@ -238,7 +238,10 @@ def _convert(
 
 
 def convert_jit(
-    model: Any, inplace: bool = False, debug: bool = False, preserved_attrs: list[str] | None = None
+    model: object,
+    inplace: bool = False,
+    debug: bool = False,
+    preserved_attrs: list[str] | None = None,
 ) -> Any:
     """A module of integers, of one whose observers have seen inputs.
 
@@ -263,7 +266,10 @@ def convert_jit(
 
 
 def convert_dynamic_jit(
-    model: Any, inplace: bool = False, debug: bool = False, preserved_attrs: list[str] | None = None
+    model: object,
+    inplace: bool = False,
+    debug: bool = False,
+    preserved_attrs: list[str] | None = None,
 ) -> Any:
     """A module whose linear layers have integers as weights and quantize what they take.
 
@@ -287,7 +293,7 @@ def convert_dynamic_jit(
 
 
 def quantize_jit(
-    model: Any,
+    model: object,
     qconfig_dict: dict[str, Any],
     run_fn: Callable[..., Any],
     run_args: Any,
@@ -325,7 +331,7 @@ def quantize_jit(
 
 
 def quantize_dynamic_jit(
-    model: Any, qconfig_dict: dict[str, Any], inplace: bool = False, debug: bool = False
+    model: object, qconfig_dict: dict[str, Any], inplace: bool = False, debug: bool = False
 ) -> Any:
     """A module whose linear layers have integers as weights and quantize what they take.
 

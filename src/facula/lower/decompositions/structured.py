@@ -53,13 +53,13 @@ def baddbmm(self: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
 
 
 @register("std_correction")
-def std_correction(self: Tensor, dim: Any, correction: float, keepdim: bool) -> Tensor:
+def std_correction(self: Tensor, dim: object, correction: float, keepdim: bool) -> Tensor:
     """The root of the variance."""
     return F.var_correction(self, dim, correction, keepdim).sqrt()
 
 
 @register("std_mean_correction")
-def std_mean_correction(self: Tensor, dim: Any, correction: float, keepdim: bool) -> Any:
+def std_mean_correction(self: Tensor, dim: object, correction: float, keepdim: bool) -> Any:
     """The root of the variance, and the mean."""
     var, mean = F.var_mean_correction(self, dim, correction, keepdim)
     return var.sqrt(), mean
@@ -87,7 +87,7 @@ def l1_total(input: Tensor, target: Tensor, mean: bool) -> Tensor:
 
 @register("nansum")
 def nansum(
-    self: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: core.dtype | None = None
+    self: Tensor, dim: object = None, keepdim: bool = False, *, dtype: core.dtype | None = None
 ) -> Tensor:
     """The sum of what is not NaN."""
     kept = self.masked_fill(self.isnan(), 0) if self.dtype.is_floating_point else self
@@ -95,13 +95,13 @@ def nansum(
 
 
 @register("count_nonzero")
-def count_nonzero(self: Tensor, dim: Any = None) -> Tensor:
+def count_nonzero(self: Tensor, dim: object = None) -> Tensor:
     """How many elements are not zero."""
     return F.sum(self != 0, dim)
 
 
 @register("aminmax")
-def aminmax(self: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
+def aminmax(self: Tensor, *, dim: object = None, keepdim: bool = False) -> Any:
     """The smallest and the largest element."""
     dims = () if dim is None else dim
     return F.amin(self, dims, keepdim), F.amax(self, dims, keepdim)

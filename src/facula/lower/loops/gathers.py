@@ -80,7 +80,7 @@ def _place(index: Value, positions: list[Index], size: int, wraps: bool) -> Inde
     return ix.of(ix.Indirect(inside, size))
 
 
-def embedding(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
+def embedding(lowering: object, args: Sequence[Any], result: core.Tensor) -> Value:
     """Rows of a table."""
     weight, index = _source(args[0], args[1]), args[1]
     _check(lowering, index, 0, weight.shape[0], "embedding", args)
@@ -92,7 +92,7 @@ def embedding(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
     return Value(result.shape, result.stride(), weight.code, rule=element)
 
 
-def index_select(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
+def index_select(lowering: object, args: Sequence[Any], result: core.Tensor) -> Value:
     """Slices along a dimension."""
     source, index = _source(args[0], args[2]), args[2]
     if not source.shape:
@@ -107,7 +107,7 @@ def index_select(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Val
     return Value(result.shape, result.stride(), source.code, rule=element)
 
 
-def gather(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
+def gather(lowering: object, args: Sequence[Any], result: core.Tensor) -> Value:
     """An element for each of an index."""
     source, index = _source(args[0], args[2]), args[2]
     if not source.shape or not index.shape:
@@ -122,7 +122,7 @@ def gather(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
     return Value(result.shape, result.stride(), source.code, rule=element)
 
 
-def advanced(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
+def advanced(lowering: object, args: Sequence[Any], result: core.Tensor) -> Value:
     """Advanced indexing by tensors: the block of the indices stands where they stand, or first."""
     indices = [*args[1], *[None] * (len(args[0].shape) - len(args[1]))]
     dims = [d for d, index in enumerate(indices) if index is not None]
@@ -147,7 +147,7 @@ def advanced(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
     return Value(result.shape, result.stride(), source.code, rule=element)
 
 
-def nll_rows(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
+def nll_rows(lowering: object, args: Sequence[Any], result: core.Tensor) -> Value:
     """Minus the element of each target's class, 0 where the target is the ignored one."""
     source, target, ignored = _source(args[0], args[1]), args[1], args[2]
     dim = min(1, len(source.shape) - 1)

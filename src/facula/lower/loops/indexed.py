@@ -64,7 +64,7 @@ def clamped(index: Index, size: int) -> Index:
 
 
 @rule("flip")
-def flip(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
+def flip(lowering: object, args: Sequence[Any], result: core.Tensor) -> Value:
     source, dims = args[0], args[1]
     rank = len(source.shape)
     dims = {d % rank for d in ((dims,) if isinstance(dims, int) else dims)} if rank else set()
@@ -105,7 +105,7 @@ def constant_pad_nd(lowering: Any, args: Sequence[Any], result: core.Tensor) -> 
 
 
 @rule("cat")
-def cat(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
+def cat(lowering: object, args: Sequence[Any], result: core.Tensor) -> Value:
     parts, dim = list(args[0]), args[1]
     rank = len(result.shape)
     dim = dim % rank if rank else 0
@@ -114,7 +114,7 @@ def cat(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
 
 
 @rule("stack")
-def stack(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
+def stack(lowering: object, args: Sequence[Any], result: core.Tensor) -> Value:
     dim = args[1] % len(result.shape)
     parts = [_unsqueezed(part, dim) for part in args[0]]
     return _joined(lowering, parts, dim, result)
@@ -158,7 +158,7 @@ def _in_dtype(part: Value, code: str) -> Value:
 
 
 @rule("arange")
-def arange(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
+def arange(lowering: object, args: Sequence[Any], result: core.Tensor) -> Value:
     start, end, step = args[0], args[1], args[2]
     start = 0 if end is None or start is None else start
     code = result.dtype.code
@@ -172,7 +172,7 @@ def arange(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
 
 
 @rule("roll")
-def roll(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
+def roll(lowering: object, args: Sequence[Any], result: core.Tensor) -> Value:
     source, shifts, dims = args[0], args[1], args[2]
     shifts = (shifts,) if isinstance(shifts, int) else tuple(shifts)
     dims = (dims,) if isinstance(dims, int) else tuple(dims or ())
@@ -194,7 +194,7 @@ def roll(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
 
 
 def _triangle(upper: bool) -> Any:
-    def triangle(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
+    def triangle(lowering: object, args: Sequence[Any], result: core.Tensor) -> Value:
         source, diagonal = args[0], args[1]
         outside = elementwise.number(0, source.code)
 
@@ -220,7 +220,7 @@ def _below(limit: float) -> float:
 
 
 @rule("_philox_fill")
-def philox_fill(lowering: Any, args: Sequence[Any], result: core.Tensor) -> Value:
+def philox_fill(lowering: object, args: Sequence[Any], result: core.Tensor) -> Value:
     """Random numbers by element: the same as eager draws, so a mask need not be stored."""
     state, _, kind, a, b = args[:5]
     code = result.dtype.code

@@ -63,12 +63,12 @@ class check_sparse_tensor_invariants:  # noqa: N801 - PyTorch's name
         self.saved.append(CHECKS[0])
         CHECKS[0] = self.state
 
-    def __exit__(self, *exc: Any) -> None:
+    def __exit__(self, *exc: object) -> None:
         CHECKS[0] = self.saved.pop()
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
-        def checked(*args: Any, **kwargs: Any) -> Any:
+        def checked(*args: object, **kwargs: object) -> Any:
             with type(self)(self.state):
                 return function(*args, **kwargs)
 
@@ -94,7 +94,7 @@ def as_sparse_gradcheck(gradcheck: Callable[..., bool]) -> Callable[..., bool]:
     from facula.ops.sparse_by_values import of_values
 
     @functools.wraps(gradcheck)
-    def checked(function: Callable[..., Any], inputs: Any, **options: Any) -> bool:
+    def checked(function: Callable[..., Any], inputs: object, **options: object) -> bool:
         given = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
         masked = bool(options.pop("masked", False))
         return gradcheck(*of_values(function, given, masked), **options)

@@ -15,7 +15,7 @@ from facula.onnx.table import Call, translation
 
 
 def reduce(
-    call: Call, kind: str, x: Value, dim: Any, keepdim: bool, rank: int | None = None
+    call: Call, kind: str, x: Value, dim: object, keepdim: bool, rank: int | None = None
 ) -> Any:
     """A reduction over dimensions; none given are all."""
     rank = x.rank if rank is None else rank
@@ -40,31 +40,31 @@ def orderable(call: Call, x: Value) -> Any:
     return Value(call.graph.cast(x, core.int32).name, core.int32, x.shape) if small else x
 
 
-def _sum(call: Call, kind: str, x: Value, dim: Any, keepdim: bool) -> Any:
+def _sum(call: Call, kind: str, x: Value, dim: object, keepdim: bool) -> Any:
     rank = x.rank
     return reduce(call, kind, call.graph.cast(x, call.dtype), dim, keepdim, rank)
 
 
 @translation("sum")
-def sum_(call: Call, x: Value, dim: Any, keepdim: bool, dtype: Any = None) -> Any:
+def sum_(call: Call, x: Value, dim: object, keepdim: bool, dtype: object = None) -> Any:
     """The sum."""
     return _sum(call, "ReduceSum", x, dim, keepdim)
 
 
 @translation("mean")
-def mean(call: Call, x: Value, dim: Any, keepdim: bool, dtype: Any = None) -> Any:
+def mean(call: Call, x: Value, dim: object, keepdim: bool, dtype: object = None) -> Any:
     """The mean."""
     return _sum(call, "ReduceMean", x, dim, keepdim)
 
 
 @translation("prod")
-def prod(call: Call, x: Value, dim: Any, keepdim: bool, dtype: Any = None) -> Any:
+def prod(call: Call, x: Value, dim: object, keepdim: bool, dtype: object = None) -> Any:
     """The product."""
     return _sum(call, "ReduceProd", x, dim, keepdim)
 
 
 def _ordered(name: str, kind: str) -> None:
-    def extreme(call: Call, x: Value, dim: Any = None, keepdim: bool = False) -> Any:
+    def extreme(call: Call, x: Value, dim: object = None, keepdim: bool = False) -> Any:
         found = reduce(call, kind, orderable(call, x), dim, keepdim, x.rank)
         return call.graph.cast(found, call.dtype)
 
@@ -76,7 +76,7 @@ _ordered("amin", "ReduceMin")
 
 
 def _truth(name: str, kind: str) -> None:
-    def truth(call: Call, x: Value, dim: Any, keepdim: bool) -> Any:
+    def truth(call: Call, x: Value, dim: object, keepdim: bool) -> Any:
         numbers = call.graph.cast(call.graph.cast(x, core.bool_), core.int32)
         return call.graph.cast(reduce(call, kind, numbers, dim, keepdim, x.rank), call.dtype)
 
@@ -87,7 +87,7 @@ _truth("any", "ReduceMax")
 _truth("all", "ReduceMin")
 
 
-def _position(call: Call, kind: str, x: Value, dim: Any, keepdim: bool) -> Any:
+def _position(call: Call, kind: str, x: Value, dim: object, keepdim: bool) -> Any:
     rank, x = x.rank, orderable(call, x)
     if dim is None or not rank:
         flat = call.op("Reshape", x, [-1])
@@ -97,7 +97,7 @@ def _position(call: Call, kind: str, x: Value, dim: Any, keepdim: bool) -> Any:
 
 
 def _positions(name: str, reduction: str, kind: str) -> None:
-    def position(call: Call, x: Value, dim: Any, keepdim: bool) -> Any:
+    def position(call: Call, x: Value, dim: object, keepdim: bool) -> Any:
         return _position(call, kind, x, dim, keepdim)
 
     def both(call: Call, x: Value, dim: int, keepdim: bool) -> Any:
@@ -133,19 +133,19 @@ def variance(call: Call, x: Value, dim: Any, correction: float, keepdim: bool) -
 
 
 @translation("var_correction")
-def var_correction(call: Call, x: Value, dim: Any, correction: float, keepdim: bool) -> Any:
+def var_correction(call: Call, x: Value, dim: object, correction: float, keepdim: bool) -> Any:
     """The variance."""
     return call.graph.cast(variance(call, x, dim, correction, keepdim)[0], call.dtype)
 
 
 @translation("var_mean_correction")
-def var_mean_correction(call: Call, x: Value, dim: Any, correction: float, keepdim: bool) -> Any:
+def var_mean_correction(call: Call, x: Value, dim: object, correction: float, keepdim: bool) -> Any:
     """The variance and the mean."""
     return [call.graph.cast(v, call.dtype) for v in variance(call, x, dim, correction, keepdim)]
 
 
 @translation("logsumexp")
-def logsumexp(call: Call, x: Value, dim: Any, keepdim: bool) -> Any:
+def logsumexp(call: Call, x: Value, dim: object, keepdim: bool) -> Any:
     """The logarithm of the sum of exponentials."""
     found = reduce(call, "ReduceLogSumExp", wide(call, call.graph.cast(x, call.dtype)), dim, keepdim,
                    x.rank)  # fmt: skip
@@ -153,7 +153,7 @@ def logsumexp(call: Call, x: Value, dim: Any, keepdim: bool) -> Any:
 
 
 @translation("vector_norm")
-def vector_norm(call: Call, x: Value, ord: float, dim: Any, keepdim: bool) -> Any:  # noqa: A002
+def vector_norm(call: Call, x: Value, ord: float, dim: object, keepdim: bool) -> Any:  # noqa: A002
     """The norm of order `ord`."""
     rank = x.rank
     size = call.op("Abs", wide(call, x))
@@ -171,7 +171,7 @@ def vector_norm(call: Call, x: Value, ord: float, dim: Any, keepdim: bool) -> An
 
 
 @translation("cumsum")
-def cumsum(call: Call, x: Any, dim: int, dtype: Any = None) -> Any:
+def cumsum(call: Call, x: Any, dim: int, dtype: object = None) -> Any:
     """Sums up to each element."""
     if not x.rank:
         return call.graph.cast(x, call.dtype)
@@ -181,7 +181,7 @@ def cumsum(call: Call, x: Any, dim: int, dtype: Any = None) -> Any:
 
 
 @translation("cumprod")
-def cumprod(call: Call, x: Any, dim: int, dtype: Any = None) -> Any:
+def cumprod(call: Call, x: Any, dim: int, dtype: object = None) -> Any:
     """Products up to each element: each step doubles how many factors are in."""
     rank = x.rank
     found = call.graph.cast(x, call.dtype)

@@ -39,7 +39,7 @@ def _neutral(dtype: Any, word: str) -> Any:
     return limits.min if word == "max" else limits.max
 
 
-def _filled(call: Call, like: object, value: object, dtype: Any) -> Any:
+def _filled(call: Call, like: object, value: object, dtype: object) -> Any:
     """A number over all elements of a value."""
     shape = call.op("Shape", like, gives=core.int64)
     return call.op("ConstantOfShape", shape, value=core.tensor([value], dtype=dtype), gives=dtype)
@@ -126,7 +126,7 @@ def scatter(
 
 
 @translation("scatter_add")
-def scatter_add(call: Call, x: Value, dim: int, index: Value, src: Any) -> Any:
+def scatter_add(call: Call, x: Value, dim: int, index: Value, src: object) -> Any:
     """Elements of a source added at indices."""
     index = whole(call, index)
     return _elements(call, x, dim, index, _cut(call, src, index), "add")
@@ -167,7 +167,7 @@ def _needs_dimensions(call: Call, x: Value) -> None:
 
 
 @translation("index_add")
-def index_add(call: Call, x: Value, dim: int, index: Value, source: Any, alpha: Any = 1) -> Any:
+def index_add(call: Call, x: Value, dim: int, index: Value, source: Any, alpha: object = 1) -> Any:
     """Slices added at indices."""
     _needs_dimensions(call, x)
     source = (
@@ -196,7 +196,7 @@ def index_reduce(
     """Slices combined at indices."""
     _needs_dimensions(call, x)
 
-    def write(values: object, updates: Any, reduction: str | None) -> Any:
+    def write(values: object, updates: object, reduction: str | None) -> Any:
         return _rows(call, _like(x, values), dim, index, _like(source, updates), reduction)
 
     return reduced(call, x, source, reduce, include_self, write)
@@ -245,7 +245,7 @@ def _block(call: Call, subscript: Subscript) -> list[Any]:
 
 
 @translation("select_scatter")
-def select_scatter(call: Call, x: Value, src: Any, dim: int, index: Value) -> Any:
+def select_scatter(call: Call, x: Value, src: object, dim: int, index: Value) -> Any:
     """A tensor with the entries at an index replaced."""
     row = Value(call.op("Unsqueeze", src, [dim % x.rank]).name, x.dtype, x.shape)
     return _rows(call, x, dim, call.graph.sizes([index]), row)
@@ -253,7 +253,13 @@ def select_scatter(call: Call, x: Value, src: Any, dim: int, index: Value) -> An
 
 @translation("slice_scatter")
 def slice_scatter(
-    call: Call, x: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+    call: Call,
+    x: Any,
+    src: Any,
+    dim: int = 0,
+    start: object = None,
+    end: object = None,
+    step: int = 1,
 ) -> Any:
     """A tensor with a range along a dimension replaced."""
     from_, to, by = (call.graph.value(n, core.int64) for n in (0, call.graph.size(x, dim), 1))

@@ -142,7 +142,7 @@ def sgn(x):
     return x if x.is_bool else s.sgn(x)
 
 
-def _square_dtype(common: core.dtype, variant: Any, values: object) -> Any:
+def _square_dtype(common: core.dtype, variant: object, values: object) -> Any:
     """The square of a bool is an integer."""
     return core.int64 if common == core.bool else common
 
@@ -276,7 +276,9 @@ def addcdiv(x, y, z, *, value):
     return x + value * (y / z)
 
 
-def _value_second(op: core.Op, self: Any, value: object, tensor1: Any, tensor2: Any) -> Any:
+def _value_second(
+    op: core.Op, self: object, value: object, tensor1: object, tensor2: object
+) -> Any:
     """The deprecated form in which the factor stands behind the first tensor."""
     # programs filter warnings by how they begin
     warnings.warn(f"This overload of {op.__name__} is deprecated: pass value=value", stacklevel=3)
@@ -289,7 +291,7 @@ addcmul.older = addcdiv.older = _value_second
 def _with_complex(op: core.Op, name: str, run: Any) -> Any:
     """The operator with a complex factor, of which complex tensors are taken only."""
 
-    def checked(*operands: Any, **factor: Any) -> Any:
+    def checked(*operands: Any, **factor: object) -> Any:
         if not any(_is_complex(x) for x in operands):
             required = (
                 f"a real number was required as {name} (For non-complex input tensors, argument {name} "

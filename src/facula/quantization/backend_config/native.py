@@ -108,7 +108,7 @@ def _one_result(name: str) -> bool:
 
 
 def _pattern(
-    pattern: Any, configs: list[DTypeConfig], how: ObservationType = _OWN
+    pattern: object, configs: list[DTypeConfig], how: ObservationType = _OWN
 ) -> BackendPatternConfig:
     return BackendPatternConfig(pattern).set_observation_type(how).set_dtype_configs(list(configs))
 
@@ -117,7 +117,7 @@ def _weights(config: BackendPatternConfig, weight: int = 1) -> BackendPatternCon
     return config._set_input_type_to_index({"weight": weight, "bias": weight + 1})
 
 
-def _layer(kind: Any, root: Any, configs: list[DTypeConfig]) -> BackendPatternConfig:
+def _layer(kind: object, root: Any, configs: list[DTypeConfig]) -> BackendPatternConfig:
     """A layer with a weight, whose reference form follows from the layer that has it."""
     made = _pattern(kind, configs).set_root_module(root)
     trained = eager.DEFAULT_QAT_MODULE_MAPPINGS.get(kind)
@@ -128,7 +128,7 @@ def _layer(kind: Any, root: Any, configs: list[DTypeConfig]) -> BackendPatternCo
 
 
 def _fusion(
-    pattern: Any, fused: Any, method: Any, configs: list[DTypeConfig]
+    pattern: Any, fused: object, method: Any, configs: list[DTypeConfig]
 ) -> BackendPatternConfig:
     made = _pattern(pattern, configs).set_fuser_method(method)
     return made if fused is None else made.set_fused_module(fused)
@@ -137,7 +137,7 @@ def _fusion(
 def _together(fused: Any) -> Any:
     """What makes one module of several that are computed one after another."""
 
-    def fuse_parts(is_qat: bool, *parts: Any) -> Any:
+    def fuse_parts(is_qat: bool, *parts: object) -> Any:
         return fused(*parts)
 
     return fuse_parts
@@ -323,7 +323,7 @@ def _linear_with(kinds: _Kinds) -> Iterable[BackendPatternConfig]:
             yield _fusion((nn.Linear, act), fused, _together(fused), types)
     fused = nni.LinearLeakyReLU
 
-    def with_norm(is_qat: bool, linear: Any, norm: Any, act: Any) -> Any:
+    def with_norm(is_qat: bool, linear: object, norm: object, act: object) -> Any:
         return fused(fuse.fuse_linear_bn(is_qat, linear, norm), act)
 
     yield _fusion((nn.Linear, nn.BatchNorm1d, nn.LeakyReLU), fused, with_norm, types)

@@ -22,7 +22,7 @@ from facula.quantization.utils import get_qconfig_dtypes
 _MISSING = object()
 
 
-def _of_type(mapping: Any, kind: Any, default: Any) -> Any:
+def _of_type(mapping: Any, kind: object, default: object) -> Any:
     """The configuration of a class, a function or a method's name."""
     table = mapping.object_type_qconfigs
     found = table.get(kind, _MISSING)
@@ -61,7 +61,7 @@ def _check_fused(mapping: Any, module: Any) -> None:
         )  # fmt: skip
 
 
-def _at(mapping: Any, inside: str, kind: Any, counts: dict[Any, int], default: Any) -> Any:
+def _at(mapping: Any, inside: str, kind: object, counts: dict[Any, int], default: object) -> Any:
     """The configuration of the next call of a type inside of a module, or `default`."""
     number = counts.get((inside, kind), 0)
     counts[inside, kind] = number + 1
@@ -129,7 +129,7 @@ def _fits(seen: Any, wanted: DTypeWithConstraints, dynamic: bool | None) -> bool
     return _keeps_limits(getattr(seen, "activation_post_process", seen), seen, wanted)
 
 
-def _keeps_limits(observer: Any, seen: Any, wanted: DTypeWithConstraints) -> bool:
+def _keeps_limits(observer: Any, seen: object, wanted: DTypeWithConstraints) -> bool:
     low, high = wanted.quant_min_lower_bound, wanted.quant_max_upper_bound
     least, most = getattr(observer, "quant_min", None), getattr(observer, "quant_max", None)
     if low is not None and high is not None:
@@ -171,12 +171,12 @@ def combination(match: Match, config: Any) -> DTypeConfig | None:
     return None
 
 
-def kinds_of(config: Any) -> tuple[Any, Any, bool]:
+def kinds_of(config: object) -> tuple[Any, Any, bool]:
     """The dtypes of activations and weights, and whether the former are quantized by each input's range."""
     return get_qconfig_dtypes(config)
 
 
-def same_mapping(given: Any, known: Any) -> bool:
+def same_mapping(given: object, known: object) -> bool:
     """Whether a mapping for conversion has the keys of the one that was prepared with, and its values or None."""
     for name in vars(known):
         mine, theirs = getattr(given, name), getattr(known, name)
@@ -191,11 +191,15 @@ def same_mapping(given: Any, known: Any) -> bool:
 # ------------------------------------------------------------------ PyTorch's names
 
 
-def _get_object_type_qconfig(qconfig_mapping: Any, object_type: Any, fallback_qconfig: Any) -> Any:
+def _get_object_type_qconfig(
+    qconfig_mapping: object, object_type: object, fallback_qconfig: object
+) -> Any:
     return _of_type(qconfig_mapping, object_type, fallback_qconfig)
 
 
-def _get_module_name_qconfig(qconfig_mapping: Any, module_name: str, fallback_qconfig: Any) -> Any:
+def _get_module_name_qconfig(
+    qconfig_mapping: Any, module_name: str, fallback_qconfig: object
+) -> Any:
     path = module_name
     while path:
         if path in qconfig_mapping.module_name_qconfigs:
@@ -205,7 +209,7 @@ def _get_module_name_qconfig(qconfig_mapping: Any, module_name: str, fallback_qc
 
 
 def _get_module_name_regex_qconfig(
-    qconfig_mapping: Any, module_name: str, fallback_qconfig: Any
+    qconfig_mapping: Any, module_name: str, fallback_qconfig: object
 ) -> Any:
     for pattern, found in qconfig_mapping.module_name_regex_qconfigs.items():
         if re.match(pattern, module_name):

@@ -50,7 +50,7 @@ class _ChannelObserver(nn.Module):
         self.equalization_scale: Any = core.tensor(1)
 
     @classmethod
-    def with_args(cls, **keywords: Any) -> Any:
+    def with_args(cls, **keywords: object) -> Any:
         """The class with some of its arguments."""
         return ob.ObserverBase.with_args.__func__(cls, **keywords)  # type: ignore[attr-defined]
 
@@ -86,8 +86,8 @@ class _InputEqualizationObserver(_ChannelObserver):
     """
 
     def __init__(
-        self, dtype: Any = core.quint8, qscheme: Any = per_tensor_affine, quant_min: int | None = None,
-        quant_max: int | None = None, factory_kwargs: Any = None,
+        self, dtype: Any = core.quint8, qscheme: object = per_tensor_affine, quant_min: int | None = None,
+        quant_max: int | None = None, factory_kwargs: object = None,
     ) -> None:  # fmt: skip
         super().__init__(dtype, qscheme)
         if qscheme not in (per_tensor_affine, per_tensor_symmetric):
@@ -154,8 +154,8 @@ class _WeightEqualizationObserver(_ChannelObserver):
     """
 
     def __init__(
-        self, dtype: Any = core.qint8, qscheme: Any = per_tensor_affine, quant_min: int | None = None,
-        quant_max: int | None = None, factory_kwargs: Any = None,
+        self, dtype: Any = core.qint8, qscheme: object = per_tensor_affine, quant_min: int | None = None,
+        quant_max: int | None = None, factory_kwargs: object = None,
     ) -> None:  # fmt: skip
         super().__init__(dtype, qscheme)
         self.ch_axis = 1
@@ -193,7 +193,7 @@ class EqualizationQConfig(
 
     __slots__ = ()
 
-    def __new__(cls, input_activation: Any = nn.Identity, weight: Any = nn.Identity) -> Any:
+    def __new__(cls, input_activation: object = nn.Identity, weight: object = nn.Identity) -> Any:
         """Refuse observers that are made already: each layer has its own."""
         for given in (input_activation, weight):
             if isinstance(given, nn.Module):
@@ -256,7 +256,7 @@ def _module(model: Any, node: Any) -> Any:
     return model.get_submodule(str(node.target)) if is_call else None
 
 
-def node_supports_equalization(node: Node, model: Any) -> bool:
+def node_supports_equalization(node: Node, model: object) -> bool:
     """Whether a node calls a linear layer or a convolution, fused with relu or not."""
     if node.op == "call_function":
         return any(same_call(node.target, call) for call in _CALLS)
@@ -266,7 +266,7 @@ def node_supports_equalization(node: Node, model: Any) -> bool:
     return isinstance(module, _WITH_RELU) or type(module) in _LAYERS
 
 
-def _config_of(mapping: QConfigMapping, node: Node, model: Any, scopes: Any) -> Any:
+def _config_of(mapping: QConfigMapping, node: Node, model: object, scopes: Any) -> Any:
     inside, kind = scopes.get(node.name, ("", None))
     whole = mapping.global_qconfig
     module = _module(model, node)
@@ -278,12 +278,12 @@ def _config_of(mapping: QConfigMapping, node: Node, model: Any, scopes: Any) -> 
     return configurations._of_module(mapping, inside, (kind,), own)
 
 
-def _observer_of(model: Any, value: Any) -> bool:
+def _observer_of(model: object, value: object) -> bool:
     module = _module(model, value)
     return module is not None and fq.is_activation_post_process(module)
 
 
-def _place(model: Any, value: Any, observer: Any) -> None:
+def _place(model: Any, value: Any, observer: object) -> None:
     """Put an observer of channels in front of another observer."""
     name = free_name(model, f"{value.args[0].name}_equalization_process_")
     model.add_module(name, observer)
@@ -292,7 +292,7 @@ def _place(model: Any, value: Any, observer: Any) -> None:
     value.args = (made, *value.args[1:])
 
 
-def observe(model: Any, mapping: QConfigMapping, scopes: Any) -> dict[str, Any]:
+def observe(model: Any, mapping: QConfigMapping, scopes: object) -> dict[str, Any]:
     """Put observers of channels in front of the layers that a mapping names; what each node is equalized with."""
     found: dict[str, Any] = {}
     calls = [node.target for node in model.graph.nodes if node.op == "call_module"]
@@ -324,7 +324,7 @@ def observe(model: Any, mapping: QConfigMapping, scopes: Any) -> dict[str, Any]:
     return found
 
 
-def _is_linear(model: Any, node: Node) -> bool:
+def _is_linear(model: object, node: Node) -> bool:
     module = _module(model, node)
     if module is None:
         return same_call(node.target, functional.linear)
@@ -433,7 +433,7 @@ class _Equalizing:
         inner.min_val.resize_(low.shape).copy_(low)
         inner.max_val.resize_(high.shape).copy_(high)
 
-    def _source(self, value: Any) -> Any:
+    def _source(self, value: object) -> Any:
         """The layer that gives a value, behind a relu; None where another one takes it, too."""
         node = value
         while isinstance(node, Node) and len(node.users) == 1:
@@ -450,7 +450,7 @@ class _Equalizing:
             node = node.args[0]
         return None
 
-    def _folds(self, before: Any) -> bool:
+    def _folds(self, before: object) -> bool:
         """Whether the layer before takes the scale into its weight."""
         source = self._source(before)
         if source is None:
@@ -464,7 +464,7 @@ class _Equalizing:
                 return scale
         return None
 
-    def _function(self, layer: Node, scale: Any, following: Any) -> None:
+    def _function(self, layer: Node, scale: object, following: Any) -> None:
         """Give a function scaled constants of its own."""
         weight: Any = layer.args[1]
         read = weight.args[0].args[0]
@@ -479,7 +479,7 @@ class _Equalizing:
                 user, constant = constant, constant.args[0]
             self._replace(constant, user, self._read(constant).detach() * following)
 
-    def _replace(self, read: Node, user: Node, value: Any) -> None:
+    def _replace(self, read: Node, user: Node, value: object) -> None:
         name = free_name(self.model, f"{read.name}_equalized_")
         self.model.register_buffer(name, value)
         with self.graph.inserting_before(read):
@@ -508,7 +508,7 @@ def _scaled(weight: Any, scale: Any, following: Any) -> Any:
     return made if following is None else made * following.reshape(-1, 1, *rest)
 
 
-def equalize(model: Any, configs: dict[str, Any]) -> None:
+def equalize(model: object, configs: dict[str, Any]) -> None:
     """Bring the channels of an observed model, which is changed, to one range."""
     if configs:
         _Equalizing(model, configs).run()

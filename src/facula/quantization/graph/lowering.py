@@ -65,13 +65,13 @@ def keep_packed(model: Any) -> None:
         model._register_load_state_dict_pre_hook(_load_packed, with_module=True)
 
 
-def _save_packed(model: Any, state: Any, prefix: str, meta: Any) -> None:
+def _save_packed(model: Any, state: Any, prefix: str, meta: object) -> None:
     for name in model.meta.get(PACKED, ()):
         value = getattr(model, name)
         state[prefix + name] = core.tensor(value) if isinstance(value, (int, float)) else value
 
 
-def _load_packed(model: Any, state: Any, prefix: str, *_: Any) -> None:
+def _load_packed(model: Any, state: Any, prefix: str, *_: object) -> None:
     for name in model.meta.get(PACKED, ()):
         if prefix + name in state:
             value = state.pop(prefix + name)
@@ -217,7 +217,7 @@ class Lowering:
             node.replace_all_uses_with(made)
             self.graph.erase_node(node)
 
-    def _layer(self, source: Any, relu: Any, node: Any, scale: Any, zero: Any) -> Any:
+    def _layer(self, source: Any, relu: object, node: object, scale: object, zero: object) -> Any:
         module = self._module(source)
         given = self.integers(source.args[0]) if module is not None and source.args else None
         if given is None:
@@ -242,7 +242,7 @@ class Lowering:
         return source
 
     def _target(
-        self, module: Any, layer: Any, classes: tuple[Any, Any], relu: Any, fused: bool
+        self, module: Any, layer: object, classes: tuple[Any, Any], relu: object, fused: bool
     ) -> Any:
         if fused:
             kind = type(module)
@@ -251,7 +251,7 @@ class Lowering:
             return classes[1] if relu is None and type(module[1]) is nn.ReLU else None
         return classes[0] if relu is None else classes[1]
 
-    def _place(self, node: Any, module: Any) -> None:
+    def _place(self, node: Any, module: object) -> None:
         """Let a call go to another module: in the place of its own, where nothing else calls that."""
         calls = [n for n in self.graph.nodes if n.op == "call_module" and n.target == node.target]
         if len(calls) > 1:
@@ -265,7 +265,9 @@ class Lowering:
         setattr(parent, last, module)
         self.modules[name] = module
 
-    def _function(self, source: Any, relu: Any, node: Any, scale: Any, zero: Any) -> Any:
+    def _function(
+        self, source: Any, relu: object, node: object, scale: object, zero: object
+    ) -> Any:
         """Linear functions and convolutions of integers, whose weight is packed once."""
         name = next(
             (
@@ -298,20 +300,22 @@ class Lowering:
                 call, (given, kept, self._number(scale), self._number(zero))
             )
 
-    def _packed(self, source: Any, name: str, weight: Any, bias: Any, geometry: list[Any]) -> Any:
+    def _packed(
+        self, source: object, name: str, weight: object, bias: object, geometry: list[Any]
+    ) -> Any:
         pack = getattr(ops.quantized, f"{name}_prepack")
         if not geometry:
             return pack(weight, bias)
         return pack(weight, bias, *spread(geometry, int(name[-2])))
 
-    def _attribute(self, source: Any, packed: Any, weight: Any, bias: Any) -> Any:
+    def _attribute(self, source: Any, packed: object, weight: Any, bias: Any) -> Any:
         path = str(self.scopes.get(source.name, ("", None))[0]).replace(".", "_")
         name = free_name(self.model, f"{path}_packed_weight_")
         self._keep(name, packed)
         self.originals[name] = [self._constant(weight), bias]
         return self.graph.get_attr(name)
 
-    def _keep(self, name: str, value: Any) -> None:
+    def _keep(self, name: str, value: object) -> None:
         setattr(self.model, name, value)
         if name not in self.model.meta.setdefault(PACKED, []):
             self.model.meta[PACKED].append(name)
@@ -324,7 +328,7 @@ class Lowering:
             self._keep(node.target, value.item())
         return node
 
-    def _binary(self, source: Any, relu: Any, node: Any, scale: Any, zero: Any) -> Any:
+    def _binary(self, source: Any, relu: object, node: object, scale: object, zero: object) -> Any:
         """Sums and products of two tensors, or of one and a number."""
         if (
             source.op != "call_function"
@@ -367,7 +371,7 @@ class Lowering:
             )
         return True
 
-    def _plain(self, source: Any, node: Any, scale: Any, zero: Any) -> Any:
+    def _plain(self, source: Any, node: object, scale: object, zero: object) -> Any:
         """Everything that takes one tensor of integers, or a list of them."""
         if source.op not in ("call_function", "call_method", "call_module") or not source.args:
             return None
@@ -411,7 +415,9 @@ class Lowering:
         source.args = (given, *source.args[1:])
         return source
 
-    def _own(self, source: Any, name: str, given: Any, node: Any, scale: Any, zero: Any) -> Any:
+    def _own(
+        self, source: object, name: str, given: object, node: object, scale: object, zero: object
+    ) -> Any:
         """A function whose result has parameters of its own."""
         args = own_arguments(self, name, source, given, scale, zero)
         if args is None:

@@ -27,7 +27,7 @@ _PLAIN = (core.float32, core.bool, None)
 PREFIX = "activation_post_process_"
 
 
-def free_name(model: Any, prefix: str) -> str:
+def free_name(model: object, prefix: str) -> str:
     """The first `prefix` with a number behind it that a model has no attribute of."""
     number = 0
     while hasattr(model, f"{prefix}{number}"):
@@ -77,7 +77,7 @@ class Observing:
 
     # ---------------------------------------------------------------- one node
 
-    def _node(self, node: Any, match: Match) -> None:
+    def _node(self, node: object, match: Match) -> None:
         config = self.configs.get(node)
         if config is None or node in self.plain:
             return
@@ -111,12 +111,12 @@ class Observing:
             return counts.get(number, config.observation_type) if number else None
         return config.observation_type
 
-    def _is_tensor(self, node: Any) -> bool:
+    def _is_tensor(self, node: object) -> bool:
         return node not in self.plain
 
     # ---------------------------------------------------------------- inputs
 
-    def _inputs(self, node: Any, match: Match, config: Any) -> None:
+    def _inputs(self, node: Any, match: Match, config: object) -> None:
         places = self._places(node)
         by_place = {index: word for word, index in places.items()}
         first = True
@@ -143,7 +143,7 @@ class Observing:
         return {}
 
     def _argument(
-        self, value: Any, node: Any, match: Match, config: Any, word: str, first: bool
+        self, value: Any, node: object, match: Match, config: Any, word: str, first: bool
     ) -> Any:
         if isinstance(value, (list, tuple)):
             parts = [self._argument(v, node, match, config, word, first) for v in value]
@@ -159,7 +159,7 @@ class Observing:
             return value
         return value if reuses_input(config) else self._seen(value, config.activation)
 
-    def _bias(self, value: Any, config: Any) -> Any:
+    def _bias(self, value: object, config: Any) -> Any:
         """A bias has floats of 16 bits where everything has."""
         seen, weight = config.activation(), config.weight()
         if not (seen.dtype is weight.dtype is core.float16) or getattr(seen, "is_dynamic", False):
@@ -187,7 +187,7 @@ class Observing:
                 return user
         return self.put(value, made)
 
-    def put(self, value: Any, observer: Any) -> Any:
+    def put(self, value: object, observer: Any) -> Any:
         """A node that calls an observer on a value."""
         name = free_name(self.model, PREFIX)
         observer.train(self.model.training)
@@ -198,12 +198,12 @@ class Observing:
 
     # ---------------------------------------------------------------- results
 
-    def _through(self, node: Any, made: Any) -> None:
+    def _through(self, node: Any, made: object) -> None:
         for user in list(node.users):
             if user is not made:
                 user.replace_input_with(node, made)
 
-    def _output(self, node: Any, how: Any, config: Any) -> None:
+    def _output(self, node: Any, how: object, config: object) -> None:
         shares = how is _SHARED or reuses_input(config)
         if not activation_is_statically_quantized(config) and not self._is_half(config):
             return
@@ -221,7 +221,7 @@ class Observing:
         made = config.activation()
         return made.dtype is core.float16 and not getattr(made, "is_dynamic", False)
 
-    def _share(self, observer: Any, first: Any) -> None:
+    def _share(self, observer: object, first: Any) -> None:
         """Put one observer into all places of another."""
         for name, module in list(self.modules.items()):
             if module is observer:

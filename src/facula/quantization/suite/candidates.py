@@ -77,7 +77,7 @@ class OutputProp:
     def __init__(self, mod: GraphModule) -> None:
         self.mod = mod
 
-    def propagate(self, *args: Any) -> None:
+    def propagate(self, *args: object) -> None:
         """Run the graph on inputs.
 
         Args:
@@ -176,7 +176,7 @@ def create_submodule_from_subgraph(
     return _Part(model, _run(first_node, last_node)).module
 
 
-def _traced(model: Any, tracer: Any, example_inputs: Any) -> GraphModule:
+def _traced(model: Any, tracer: Any, example_inputs: object) -> GraphModule:
     tracer = QuantizationTracer([], []) if tracer is None else tracer
     made = GraphModule(model, tracer.trace(model))
     made.meta[SCOPES] = tracer.where
@@ -199,7 +199,7 @@ def _parts(mt: GraphModule, backend: Any) -> list[list[Node]]:
     return list(found.values())
 
 
-def _result(node: Any) -> Any:
+def _result(node: object) -> Any:
     return getattr(node, "traced_result", None)
 
 
@@ -224,7 +224,7 @@ class _Shadowing:
         setattr(self.mt, name, logger)
         return name
 
-    def _after(self, place: Node, target: str, *args: Any) -> Node:
+    def _after(self, place: Node, target: str, *args: object) -> Node:
         with self.mt.graph.inserting_after(place):
             return self.mt.graph.create_node("call_module", target, args, name=target)
 
@@ -239,7 +239,7 @@ class _Shadowing:
         nodes: list[Node],
         i: int,
         j: int,
-        config: Any,
+        config: object,
         place: Node,
         put: Callable[[Node], Node],
     ) -> tuple[Node, Node]:
@@ -280,9 +280,9 @@ def _preparing(custom: Any, keywords: Any) -> Callable[..., Any]:
 
 
 def prepare_n_shadows_model(
-    model: nn.Module, example_inputs: Any, qconfig_multi_mapping: QConfigMultiMapping, backend_config: Any,
+    model: nn.Module, example_inputs: object, qconfig_multi_mapping: QConfigMultiMapping, backend_config: object,
     custom_prepare_fn: Callable[..., Any] | None = None, custom_prepare_kwargs: dict[str, Any] | None = None,
-    custom_tracer: Any = None,
+    custom_tracer: object = None,
 ) -> GraphModule:  # fmt: skip
     """A model with forms of each of its parts in the shadow, one for each configuration, to be run on examples.
 
@@ -327,7 +327,10 @@ def prepare_n_shadows_model(
 
 
 def _prepare_n_shadows_add_loggers_model(
-    model: nn.Module, example_inputs: Any, qconfig_mapping: QConfigMapping, backend_config: Any
+    model: nn.Module,
+    example_inputs: object,
+    qconfig_mapping: QConfigMapping,
+    backend_config: object,
 ) -> GraphModule:
     """A model with a second one in its shadow, whose parts are quantized and take each other's results."""
     mt = _traced(model, None, example_inputs)
@@ -349,7 +352,10 @@ def _prepare_n_shadows_add_loggers_model(
 
 
 def _n_shadows_compare_weights(
-    model: nn.Module, example_inputs: Any, qconfig_mapping: QConfigMapping, backend_config: Any
+    model: nn.Module,
+    example_inputs: object,
+    qconfig_mapping: QConfigMapping,
+    backend_config: object,
 ) -> Results:
     """The weights of a model's parts, and those of their quantized forms."""
     mappings = QConfigMultiMapping.from_list_qconfig_mapping([qconfig_mapping])

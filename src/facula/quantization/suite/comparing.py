@@ -113,8 +113,8 @@ def _extract_weights_impl(
 
 def extract_weights(
     model_name_a: str, model_a: nn.Module, model_name_b: str, model_b: nn.Module,
-    base_name_to_sets_of_related_ops: Any = None, unmatchable_types_map: Any = None,
-    op_to_type_to_weight_extraction_fn: Any = None,
+    base_name_to_sets_of_related_ops: object = None, unmatchable_types_map: object = None,
+    op_to_type_to_weight_extraction_fn: object = None,
 ) -> Results:  # fmt: skip
     """The weights of two models, layer by layer.
 
@@ -269,8 +269,8 @@ def _add_shadow_loggers_impl(
 
 def add_shadow_loggers(
     name_a: str, model_a: nn.Module, name_b: str, model_b: nn.Module, logger_cls: Callable[..., Any],
-    should_log_inputs: bool = False, base_name_to_sets_of_related_ops: Any = None,
-    node_type_to_io_type_map: Any = None, unmatchable_types_map: Any = None,
+    should_log_inputs: bool = False, base_name_to_sets_of_related_ops: object = None,
+    node_type_to_io_type_map: object = None, unmatchable_types_map: object = None,
 ) -> nn.Module:  # fmt: skip
     """The second model, with each layer of the first in the shadow of its own: both get the second one's inputs.
 

@@ -79,7 +79,7 @@ class _Sets:
                 yield members
 
 
-def _words(call: Any) -> str:
+def _words(call: object) -> str:
     name = str(getattr(call, "__name__", call)).removeprefix("_functional_").rstrip("_")
     return {"iadd": "add", "imul": "mul", "floordiv": "floor_divide"}.get(name, name)
 
@@ -114,7 +114,7 @@ def _configs() -> list[tuple[Any, BackendPatternConfig]]:
     return list(found.items())
 
 
-def _is_layer(value: Any) -> bool:
+def _is_layer(value: object) -> bool:
     return isinstance(value, type) and issubclass(value, nn.Module)
 
 
@@ -194,7 +194,7 @@ def _related() -> dict[str, tuple[Any, ...]]:
 
 
 def get_base_name_for_op(
-    base_name_to_sets_of_related_ops: dict[str, set[Any]], op: Any
+    base_name_to_sets_of_related_ops: dict[str, set[Any]], op: object
 ) -> str | None:
     """The name of the set that something is in; None where it is in none."""
     for name, members in base_name_to_sets_of_related_ops.items():
@@ -204,7 +204,7 @@ def get_base_name_for_op(
 
 
 def add_op_to_sets_of_related_ops(
-    base_name_to_sets_of_related_ops: dict[str, set[Any]], op: Any, related_op: Any
+    base_name_to_sets_of_related_ops: dict[str, set[Any]], op: object, related_op: object
 ) -> None:
     """Puts something into the set of another one, or, for None, into a set of its own."""
     if related_op is not None:

@@ -36,18 +36,18 @@ def mod_weight_bias_0(mod: Any) -> Any:
     return mod._weight_bias()[0]
 
 
-def _layer_weight(mod: Any) -> Any:
+def _layer_weight(mod: object) -> Any:
     if isinstance(mod, intrinsic._FusedModule) and not isinstance(mod, qat._Weighted):
         return mod_0_weight_detach(mod)
     return mod_weight_bias_0(mod) if hasattr(mod, "_weight_bias") else mod_weight_detach(mod)
 
 
-def get_conv_mod_weight(mod: Any) -> Any:
+def get_conv_mod_weight(mod: object) -> Any:
     """The weight of a convolution, fused or quantized or neither."""
     return _layer_weight(mod)
 
 
-def get_linear_mod_weight(mod: Any) -> Any:
+def get_linear_mod_weight(mod: object) -> Any:
     """The weight of a linear layer, fused or quantized or neither."""
     return _layer_weight(mod)
 
@@ -62,7 +62,7 @@ def get_qlstm_weight(mod: Any) -> list[Any]:
     return list(mod.get_weight().values())
 
 
-def get_lstm_mod_weights(mod: Any) -> list[Any]:
+def get_lstm_mod_weights(mod: object) -> list[Any]:
     """The weights of a recurrent layer, quantized or not."""
     packed = isinstance(mod, recurrent.RNNBase)
     return get_qlstm_weight(mod) if packed else get_lstm_weight(mod)
@@ -101,7 +101,7 @@ def get_qlinear_fun_weight(node: Node, gm: GraphModule) -> Any:
     return _packed_weight(node, gm)
 
 
-def _functions(name: str, floats: Any, integers: Any) -> dict[Any, Any]:
+def _functions(name: str, floats: object, integers: Any) -> dict[Any, Any]:
     found = {getattr(functional, name): floats}
     for form in (name, f"{name}_relu"):
         found[getattr(ops.quantized, form)] = integers

@@ -97,7 +97,7 @@ def export(
     pre_dispatch: bool = False,
     decomposition_table: Mapping[Any, Callable[..., Any]] | None = None,
     tracing_mode: str = "symbolic",
-    dynamic_shapes: Any = None,
+    dynamic_shapes: object = None,
     assume_static_by_default: bool = False,
     same_signature: bool = True,
     disable_constraint_solver: bool = False,
@@ -157,7 +157,7 @@ def export(
     return inner(*extra_args, **extra) if extra_args or extra else inner
 
 
-def _check_sizes(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: Any) -> None:
+def _check_sizes(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: object) -> None:
     """That the program keeps to what is said of sizes, which a trace with symbols finds out."""
     # lazily: programs that are compiled do not need it
     from facula.export import export as export_module
@@ -171,11 +171,11 @@ def _check_sizes(f: Any, args: tuple[Any, ...], kwargs: dict[str, Any], shapes: 
         raise
 
 
-def _distinct(args: Any, kwargs: Any) -> Any:
+def _distinct(args: object, kwargs: object) -> Any:
     """Arguments of which no two are one tensor: each has sizes of its own."""
     seen: set[int] = set()
 
-    def apart(leaf: Any) -> Any:
+    def apart(leaf: object) -> Any:
         if isinstance(leaf, core.Tensor) and id(leaf) in seen:
             return _copy(leaf)
         seen.add(id(leaf))
@@ -242,7 +242,12 @@ class _Captured:
         return f"arg{position}"
 
     def _chosen(
-        self, leaf: Any, nodes: list[Any], arguments: list[Any], graph: Graph, held: dict[str, Any]
+        self,
+        leaf: object,
+        nodes: list[Any],
+        arguments: list[Any],
+        graph: Graph,
+        held: dict[str, Any],
     ) -> Any:
         """What the output has for a leaf of the result."""
         at = _place(leaf, self.recorder.outputs)
@@ -317,7 +322,7 @@ def _refuse_unknown(leaves: Sequence[Any], what: str) -> None:
             )
 
 
-def _held(graph: Graph, held: dict[str, Any], node: Node | None, value: Any) -> Any:
+def _held(graph: Graph, held: dict[str, Any], node: Node | None, value: object) -> Any:
     """A node for a tensor that was read from outside: the module holds a copy of it."""
     if not isinstance(value, core.Tensor):
         return value

@@ -119,7 +119,7 @@ def _asked_for(found: Any, inverse: bool, counts: bool) -> tuple[Tensor, ...]:
     return values, places if inverse else none, numbers if counts else none
 
 
-def accumulate(x: Tensor, indices: tuple[Any, ...], values: Any) -> None:
+def accumulate(x: Tensor, indices: tuple[Any, ...], values: object) -> None:
     """Adds values at indices, those that occur twice too."""
     if all(isinstance(i, Tensor) for i in indices):
         x.index_put_(indices, facula.as_tensor(values, dtype=x.dtype), accumulate=True)
@@ -184,13 +184,13 @@ class _CppFunction(Function):
         return (None, None, *found)
 
 
-def apply(forward: Any, run_backward: Any, inputs: tuple[Any, ...]) -> Any:
+def apply(forward: object, run_backward: object, inputs: tuple[Any, ...]) -> Any:
     """Runs a Function of C++'s: `forward(ctx, *inputs)`, and `run_backward(ctx, grads)` later."""
     return _CppFunction.apply(forward, run_backward, *inputs)
 
 
 def grad(
-    outputs: Any, inputs: Any, given: Any, retain: bool | None, create: bool, unused: bool
+    outputs: object, inputs: object, given: object, retain: bool | None, create: bool, unused: bool
 ) -> Any:
     """Gradients of outputs with respect to inputs."""
     return _grad(
@@ -203,7 +203,7 @@ def save_for_backward(ctx: Any, tensors: list[Any]) -> None:
     ctx.save_for_backward(*tensors)
 
 
-def mark(ctx: Any, method: str, tensors: list[Any]) -> None:
+def mark(ctx: object, method: str, tensors: list[Any]) -> None:
     """Tells a node what is special about tensors: `mark_dirty` and the like."""
     getattr(ctx, method)(*tensors)
 
@@ -273,7 +273,7 @@ def implement(
     definition = TABLE[qualified].definition
     matching.check_signature(definition.schema, signature)
 
-    def kernel(*args: Any, **kwargs: Any) -> Any:
+    def kernel(*args: Any, **kwargs: object) -> Any:
         if kwargs:
             named = [p.name for p in definition.schema.parameters][len(args) :]
             args = (*args, *(kwargs[n] for n in named))

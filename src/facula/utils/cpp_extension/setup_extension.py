@@ -18,7 +18,7 @@ from facula.utils.cpp_extension.build import STANDARD, include_folders
 __all__ = ["BuildExtension", "CUDAExtension", "CppExtension", "SyclExtension"]
 
 
-def CppExtension(name: str, sources: list[str], *args: Any, **kwargs: Any) -> Extension:
+def CppExtension(name: str, sources: list[str], *args: object, **kwargs: Any) -> Extension:
     """An extension of setuptools in C++ for the CPU.
 
     Args:
@@ -46,7 +46,7 @@ def _refused(device: str) -> Any:
     fail(RuntimeError, f"{device}Extension", required, device, hint)
 
 
-def CUDAExtension(name: str, sources: list[str], *args: Any, **kwargs: Any) -> Extension:
+def CUDAExtension(name: str, sources: list[str], *args: object, **kwargs: object) -> Extension:
     """Refused: extensions run on the CPU.
 
     Args:
@@ -68,7 +68,7 @@ def CUDAExtension(name: str, sources: list[str], *args: Any, **kwargs: Any) -> E
     return _refused("CUDA")
 
 
-def SyclExtension(name: str, sources: list[str], *args: Any, **kwargs: Any) -> Extension:
+def SyclExtension(name: str, sources: list[str], *args: object, **kwargs: object) -> Extension:
     """Refused: extensions run on the CPU.
 
     Args:
@@ -105,17 +105,17 @@ class BuildExtension(build_ext):
         True
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: Any) -> None:
         self.use_ninja = kwargs.pop("use_ninja", False)
         self.no_python_abi_suffix = kwargs.pop("no_python_abi_suffix", False)
         super().__init__(*args, **kwargs)
 
     @classmethod
-    def with_options(cls, **options: Any) -> type[BuildExtension]:
+    def with_options(cls, **options: object) -> type[BuildExtension]:
         """The command with options of its constructor."""
 
         class WithOptions(cls):  # type: ignore[valid-type, misc]
-            def __init__(self, *args: Any, **kwargs: Any) -> None:
+            def __init__(self, *args: object, **kwargs: object) -> None:
                 super().__init__(*args, **{**kwargs, **options})
 
         return WithOptions

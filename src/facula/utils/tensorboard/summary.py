@@ -25,12 +25,12 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _one(tag: str, **parts: Any) -> Message:
+def _one(tag: str, **parts: object) -> Message:
     made: Message = Summary(value=[Value(tag=tag, **parts)])
     return made
 
 
-def _shown_by(plugin: str, data: Message | None = None, **more: Any) -> Message:
+def _shown_by(plugin: str, data: Message | None = None, **more: object) -> Message:
     """The metadata of a value that a plugin shows."""
     content = data.SerializeToString() if data is not None else None
     made: Message = wire.SummaryMetadata(
@@ -40,7 +40,7 @@ def _shown_by(plugin: str, data: Message | None = None, **more: Any) -> Message:
 
 
 def scalar(
-    name: str, tensor: Any, collections: Any = None, new_style: bool = False,
+    name: str, tensor: object, collections: object = None, new_style: bool = False,
     double_precision: bool = False,
 ) -> Message:  # fmt: skip
     """One number of a curve.
@@ -110,7 +110,7 @@ def default_bins() -> list[float]:
     return _default
 
 
-def histogram(name: str, values: Any, bins: Any, max_bins: int | None = None) -> Message:
+def histogram(name: str, values: object, bins: Any, max_bins: int | None = None) -> Message:
     """How often values lie between limits.
 
     Args:
@@ -218,7 +218,7 @@ def _shown(pixels: Any) -> Message:
     return made
 
 
-def image(tag: str, tensor: Any, rescale: float = 1, dataformats: str = "NCHW") -> Message:
+def image(tag: str, tensor: object, rescale: float = 1, dataformats: str = "NCHW") -> Message:
     """An image, or several side by side.
 
     Args:
@@ -242,7 +242,7 @@ def image(tag: str, tensor: Any, rescale: float = 1, dataformats: str = "NCHW") 
 
 
 def image_boxes(
-    tag: str, tensor_image: Any, tensor_boxes: Any, rescale: float = 1, dataformats: str = "CHW",
+    tag: str, tensor_image: object, tensor_boxes: object, rescale: float = 1, dataformats: str = "CHW",
     labels: list[str] | None = None,
 ) -> Message:  # fmt: skip
     """An image with boxes drawn on it.
@@ -276,7 +276,7 @@ def image_boxes(
     return _one(tag, image=_shown(_scaled(np.asarray(pixels), rescale)))
 
 
-def video(tag: str, tensor: Any, fps: float = 4) -> Message:
+def video(tag: str, tensor: object, fps: float = 4) -> Message:
     """Moving images side by side.
 
     Args:
@@ -310,7 +310,7 @@ def video(tag: str, tensor: Any, fps: float = 4) -> Message:
     return _one(tag, image=shown)
 
 
-def audio(tag: str, tensor: Any, sample_rate: int = 44100) -> Message:
+def audio(tag: str, tensor: object, sample_rate: int = 44100) -> Message:
     """A sound of one channel.
 
     Args:
@@ -369,7 +369,7 @@ def text(tag: str, text: str) -> Message:
 
 
 def pr_curve(
-    tag: str, labels: Any, predictions: Any, num_thresholds: int = 127, weights: Any = None
+    tag: str, labels: object, predictions: object, num_thresholds: int = 127, weights: object = None
 ) -> Message:
     """Precision over recall, for thresholds from 0 to 1.
 
@@ -401,8 +401,8 @@ def pr_curve(
 
 
 def pr_curve_raw(
-    tag: str, tp: Any, fp: Any, tn: Any, fn: Any, precision: Any, recall: Any,
-    num_thresholds: int = 127, weights: Any = None,
+    tag: str, tp: object, fp: object, tn: object, fn: object, precision: object, recall: object,
+    num_thresholds: int = 127, weights: object = None,
 ) -> Message:  # fmt: skip
     """Precision over recall that is already computed.
 

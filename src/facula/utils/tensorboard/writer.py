@@ -68,7 +68,7 @@ class FileWriter:
         self.event_writer.add(event)
 
     def add_summary(
-        self, summary: Any, global_step: Any = None, walltime: float | None = None
+        self, summary: object, global_step: object = None, walltime: float | None = None
     ) -> None:
         """Writes what was added in one call.
 
@@ -168,7 +168,7 @@ class SummaryWriter:
     def _file(self, folder: str) -> FileWriter:
         return FileWriter(folder, self.max_queue, self.flush_secs, self.filename_suffix)
 
-    def _add(self, made: Any, step: Any, walltime: float | None) -> None:
+    def _add(self, made: object, step: object, walltime: float | None) -> None:
         self._get_file_writer().add_summary(made, step, walltime)
 
     def get_logdir(self) -> str:
@@ -181,7 +181,7 @@ class SummaryWriter:
         return self.log_dir
 
     def add_scalar(
-        self, tag: str, scalar_value: Any, global_step: Any = None, walltime: float | None = None,
+        self, tag: str, scalar_value: object, global_step: object = None, walltime: float | None = None,
         new_style: bool = False, double_precision: bool = False,
     ) -> None:  # fmt: skip
         """One number of a curve: `summary.scalar`."""
@@ -189,7 +189,7 @@ class SummaryWriter:
         self._add(made, global_step, walltime)
 
     def add_scalars(
-        self, main_tag: str, tag_scalar_dict: dict[str, Any], global_step: Any = None,
+        self, main_tag: str, tag_scalar_dict: dict[str, Any], global_step: object = None,
         walltime: float | None = None,
     ) -> None:  # fmt: skip
         """Numbers of several curves of one chart, each in a folder below this one."""
@@ -203,13 +203,13 @@ class SummaryWriter:
             files[folder].add_summary(summary.scalar(main_tag, value), global_step, walltime)
 
     def add_tensor(
-        self, tag: str, tensor: Tensor, global_step: Any = None, walltime: float | None = None
+        self, tag: str, tensor: Tensor, global_step: object = None, walltime: float | None = None
     ) -> None:
         """All elements of a tensor: `summary.tensor_proto`."""
         self._add(summary.tensor_proto(tag, tensor), global_step, walltime)
 
     def add_histogram(
-        self, tag: str, values: Any, global_step: Any = None, bins: Any = "tensorflow",
+        self, tag: str, values: object, global_step: object = None, bins: Any = "tensorflow",
         walltime: float | None = None, max_bins: int | None = None,
     ) -> None:  # fmt: skip
         """How often values lie between limits: `summary.histogram`."""
@@ -219,7 +219,7 @@ class SummaryWriter:
 
     def add_histogram_raw(
         self, tag: str, min: float, max: float, num: float, sum: float, sum_squares: float,
-        bucket_limits: Any, bucket_counts: Any, global_step: Any = None, walltime: float | None = None,
+        bucket_limits: object, bucket_counts: object, global_step: object = None, walltime: float | None = None,
     ) -> None:  # fmt: skip
         """A histogram that is already made: `summary.histogram_raw`."""
         made = summary.histogram_raw(
@@ -228,21 +228,21 @@ class SummaryWriter:
         self._add(made, global_step, walltime)
 
     def add_image(
-        self, tag: str, img_tensor: Any, global_step: Any = None, walltime: float | None = None,
+        self, tag: str, img_tensor: object, global_step: object = None, walltime: float | None = None,
         dataformats: str = "CHW",
     ) -> None:  # fmt: skip
         """An image: `summary.image`."""
         self._add(summary.image(tag, img_tensor, 1, dataformats), global_step, walltime)
 
     def add_images(
-        self, tag: str, img_tensor: Any, global_step: Any = None, walltime: float | None = None,
+        self, tag: str, img_tensor: object, global_step: object = None, walltime: float | None = None,
         dataformats: str = "NCHW",
     ) -> None:  # fmt: skip
         """Images side by side: `summary.image`."""
         self._add(summary.image(tag, img_tensor, 1, dataformats), global_step, walltime)
 
     def add_image_with_boxes(
-        self, tag: str, img_tensor: Any, box_tensor: Any, global_step: Any = None,
+        self, tag: str, img_tensor: object, box_tensor: object, global_step: object = None,
         walltime: float | None = None, rescale: float = 1, dataformats: str = "CHW",
         labels: Any = None,
     ) -> None:  # fmt: skip
@@ -252,7 +252,7 @@ class SummaryWriter:
         self._add(made, global_step, walltime)
 
     def add_figure(
-        self, tag: str, figure: Any, global_step: Any = None, close: bool = True,
+        self, tag: str, figure: object, global_step: object = None, close: bool = True,
         walltime: float | None = None,
     ) -> None:  # fmt: skip
         """A figure of matplotlib, or a list of them."""
@@ -260,21 +260,21 @@ class SummaryWriter:
         self._add(summary.image(tag, drawn_figure(figure, close), 1, kind), global_step, walltime)
 
     def add_video(
-        self, tag: str, vid_tensor: Any, global_step: Any = None, fps: float = 4,
+        self, tag: str, vid_tensor: object, global_step: object = None, fps: float = 4,
         walltime: float | None = None,
     ) -> None:  # fmt: skip
         """Moving images: `summary.video`."""
         self._add(summary.video(tag, vid_tensor, fps), global_step, walltime)
 
     def add_audio(
-        self, tag: str, snd_tensor: Any, global_step: Any = None, sample_rate: int = 44100,
+        self, tag: str, snd_tensor: object, global_step: object = None, sample_rate: int = 44100,
         walltime: float | None = None,
     ) -> None:  # fmt: skip
         """A sound: `summary.audio`."""
         self._add(summary.audio(tag, snd_tensor, sample_rate), global_step, walltime)
 
     def add_text(
-        self, tag: str, text_string: str, global_step: Any = None, walltime: float | None = None
+        self, tag: str, text_string: str, global_step: object = None, walltime: float | None = None
     ) -> None:
         """A text: `summary.text`."""
         self._add(summary.text(tag, text_string), global_step, walltime)
@@ -284,7 +284,7 @@ class SummaryWriter:
         self._get_file_writer().add_onnx_graph(graph_of_onnx(prototxt))
 
     def add_graph(
-        self, model: Any, input_to_model: Any = None, verbose: bool = False,
+        self, model: object, input_to_model: object = None, verbose: bool = False,
         use_strict_trace: bool = True,
     ) -> None:  # fmt: skip
         """The graph of a module; where it asks for sizes, inputs are needed to see it."""
@@ -307,17 +307,17 @@ class SummaryWriter:
             file.write(entry)
 
     def add_pr_curve(
-        self, tag: str, labels: Any, predictions: Any, global_step: Any = None,
-        num_thresholds: int = 127, weights: Any = None, walltime: float | None = None,
+        self, tag: str, labels: object, predictions: object, global_step: object = None,
+        num_thresholds: int = 127, weights: object = None, walltime: float | None = None,
     ) -> None:  # fmt: skip
         """Precision over recall: `summary.pr_curve`."""
         made = summary.pr_curve(tag, labels, predictions, num_thresholds, weights)
         self._add(made, global_step, walltime)
 
     def add_pr_curve_raw(
-        self, tag: str, true_positive_counts: Any, false_positive_counts: Any,
-        true_negative_counts: Any, false_negative_counts: Any, precision: Any, recall: Any,
-        global_step: Any = None, num_thresholds: int = 127, weights: Any = None,
+        self, tag: str, true_positive_counts: object, false_positive_counts: object,
+        true_negative_counts: object, false_negative_counts: object, precision: object, recall: object,
+        global_step: object = None, num_thresholds: int = 127, weights: object = None,
         walltime: float | None = None,
     ) -> None:  # fmt: skip
         """Precision over recall that is already computed: `summary.pr_curve_raw`."""
@@ -344,8 +344,8 @@ class SummaryWriter:
         self._add(summary.custom_scalars(layout), None, None)
 
     def add_mesh(
-        self, tag: str, vertices: Any, colors: Any = None, faces: Any = None,
-        config_dict: dict[str, Any] | None = None, global_step: Any = None,
+        self, tag: str, vertices: object, colors: object = None, faces: object = None,
+        config_dict: dict[str, Any] | None = None, global_step: object = None,
         walltime: float | None = None,
     ) -> None:  # fmt: skip
         """Points or a surface: `summary.mesh`."""
@@ -354,7 +354,7 @@ class SummaryWriter:
     def add_hparams(
         self, hparam_dict: dict[str, Any], metric_dict: dict[str, Any],
         hparam_domain_discrete: dict[str, list[Any]] | None = None, run_name: str | None = None,
-        global_step: Any = None,
+        global_step: object = None,
     ) -> None:  # fmt: skip
         """Hyperparameters of a run, and the metrics to compare it by, in a folder below this one."""
         parts = summary.hparams(hparam_dict, metric_dict, hparam_domain_discrete)

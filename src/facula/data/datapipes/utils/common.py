@@ -29,12 +29,12 @@ __all__ = [
 ]
 
 
-def no_length(pipe: Any) -> NoReturn:
+def no_length(pipe: object) -> NoReturn:
     """Raise that a pipe cannot say how many values it will give."""
     raise TypeError(f"{type(pipe).__name__} instance doesn't have valid length")
 
 
-def length_of(pipe: Any, source: Any) -> int:
+def length_of(pipe: object, source: Any) -> int:
     """The length of a source, where it has one; the error names the pipe that asks."""
     try:
         return len(source)
@@ -110,7 +110,7 @@ def check_function(fn: Callable[..., Any]) -> None:
             return
 
 
-def validate_input_col(fn: Callable[..., Any], input_col: Any) -> None:
+def validate_input_col(fn: Callable[..., Any], input_col: object) -> None:
     """Raise ValueError where a function cannot be called with as many values as there are columns."""
     try:
         signature = inspect.signature(fn)
@@ -365,5 +365,5 @@ class StreamWrapper:
     def __getstate__(self) -> Any:
         return self.file_obj
 
-    def __setstate__(self, file_obj: Any) -> None:
+    def __setstate__(self, file_obj: object) -> None:
         self.__init__(file_obj)  # type: ignore[misc]

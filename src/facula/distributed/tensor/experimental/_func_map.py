@@ -49,7 +49,7 @@ def _pieces(
     return found, mesh, some
 
 
-def _whole(result: Any, placements: Any, mesh: Any) -> Any:
+def _whole(result: object, placements: Any, mesh: Any) -> Any:
     """The function's results as distributed tensors."""
     leaves, spec = pytree.tree_flatten(result)
     each = (
@@ -72,7 +72,7 @@ def _whole(result: Any, placements: Any, mesh: Any) -> Any:
 
 
 def local_map(
-    func: Callable[..., Any] | None = None, out_placements: Any = None,
+    func: Callable[..., Any] | None = None, out_placements: object = None,
     in_placements: Sequence[Any] | None = None, in_grad_placements: Sequence[Any] | None = None,
     device_mesh: DeviceMesh | None = None, *, redistribute_inputs: bool = False,
 ) -> Callable[..., Any]:  # fmt: skip
@@ -106,7 +106,7 @@ def local_map(
     called = func
 
     @functools.wraps(called)
-    def mapped(*args: Any, **kwargs: Any) -> Any:
+    def mapped(*args: object, **kwargs: object) -> Any:
         leaves, spec = pytree.tree_flatten(args)
         pieces, mesh, some = _pieces(
             leaves, in_placements, in_grad_placements, device_mesh, redistribute_inputs

@@ -26,7 +26,7 @@ __all__ = ["DTensorSpec", "TensorMeta", "register_sharding"]
 Rule: TypeAlias = Callable[..., Sequence[tuple[Sequence[Any], Sequence[Any]]]]
 
 
-def register_sharding(op: Any) -> Callable[[Rule], Rule]:
+def register_sharding(op: object) -> Callable[[Rule], Rule]:
     """Say how an operator runs on the pieces of distributed tensors.
 
     The function takes the operator's arguments, with a `DTensorSpec` for each tensor, and gives the ways that are
@@ -57,7 +57,7 @@ def register_sharding(op: Any) -> Callable[[Rule], Rule]:
     return register
 
 
-def _name(op: Any) -> str:
+def _name(op: object) -> str:
     definition = getattr(getattr(op, "_op", op), "definition", None)
     if definition is None:
         fail(TypeError, "register_sharding", "an operator was required", type(op).__name__,
@@ -74,7 +74,7 @@ def _spec(value: Any, mesh: DeviceMesh) -> Any:
 
 
 def _planned(
-    rule: Rule, func: Callable[..., Any], args: Any, kwargs: Any, tensors: list[Any], mesh: DeviceMesh
+    rule: Rule, func: Callable[..., Any], args: object, kwargs: object, tensors: list[Any], mesh: DeviceMesh
 ) -> Plan | None:  # fmt: skip
     """How a call runs, by a registered rule; None where none of its ways fits."""
     specs, named = tree_map(lambda v: _spec(v, mesh), (args, kwargs))
@@ -123,7 +123,9 @@ def _cut_twice(chosen: list[Any]) -> bool:
     return False
 
 
-def _whole_shapes(func: Callable[..., Any], args: Any, kwargs: Any) -> tuple[tuple[int, ...], ...]:
+def _whole_shapes(
+    func: Callable[..., Any], args: object, kwargs: object
+) -> tuple[tuple[int, ...], ...]:
     """The shapes of the results for whole tensors."""
 
     def bare(value: Any) -> Any:

@@ -46,14 +46,14 @@ class BaseDataSparsifier(BaseSparsifier):
     tensor([0., 6.])
     """
 
-    def __init__(self, data_list: list[tuple[str, Any]] | None = None, **defaults: Any) -> None:
+    def __init__(self, data_list: list[tuple[str, Any]] | None = None, **defaults: object) -> None:
         super().__init__(defaults=defaults)
         self._container: nn.Module = _Container()
         self.data_groups: dict[str, dict[str, Any]] = defaultdict(dict)
         for name, data in data_list or ():
             self.add_data(name, data, **self.defaults)
 
-    def prepare(self, model: Any, config: Any) -> None:
+    def prepare(self, model: object, config: object) -> None:
         """Not for data: there is no model.
 
         Args:
@@ -80,7 +80,7 @@ class BaseDataSparsifier(BaseSparsifier):
             )
         return data if isinstance(data, facula.Tensor) else data.weight
 
-    def add_data(self, name: str, data: Any, reuse_mask: bool = True, **config: Any) -> None:
+    def add_data(self, name: str, data: object, reuse_mask: bool = True, **config: Any) -> None:
         """Takes a tensor in.
 
         Args:
@@ -268,7 +268,7 @@ class BaseDataSparsifier(BaseSparsifier):
 
     @abc.abstractmethod
     def update_mask(  # type: ignore[override]  # data by name instead of a module's tensor
-        self, name: str, data: Any, **kwargs: Any
+        self, name: str, data: object, **kwargs: object
     ) -> None:
         """Changes the mask of one tensor.
 

@@ -141,7 +141,7 @@ def _pads(conv: Any) -> bool:
     )
 
 
-def _constants(first: Any, steps: list[Any], last: Any) -> tuple[facula.Tensor, bool]:
+def _constants(first: Any, steps: list[Any], last: object) -> tuple[facula.Tensor, bool]:
     """What rows that go give to the last layer, and whether they give it at every place."""
     bias = getattr(first, _held_bias(first))
     if bias is None or getattr(first, "prune_bias", True):
@@ -168,7 +168,7 @@ class _Pool:
         self.pool = pool
 
 
-def _chain(first: Any, steps: list[Any], last: Any, per_row: int = 1) -> None:
+def _chain(first: object, steps: list[Any], last: object, per_row: int = 1) -> None:
     """Prunes a layer, what stands behind it, and the layer that reads it, `per_row` inputs for each row."""
     constants, everywhere = _constants(first, steps, last)
     if not everywhere:
@@ -317,7 +317,7 @@ def _pruned_gates(lstm: Any, layer: int) -> facula.Tensor | None:
     return kept
 
 
-def prune_lstm_output_linear(lstm: nn.LSTM, getitem: Any, linear: nn.Linear) -> None:
+def prune_lstm_output_linear(lstm: nn.LSTM, getitem: object, linear: nn.Linear) -> None:
     """An LSTM, and a linear layer of what it puts out.
 
     Args:
@@ -328,7 +328,7 @@ def prune_lstm_output_linear(lstm: nn.LSTM, getitem: Any, linear: nn.Linear) -> 
 
 
 def prune_lstm_output_layernorm_linear(
-    lstm: nn.LSTM, getitem: Any, layernorm: nn.LayerNorm | None, linear: nn.Linear
+    lstm: nn.LSTM, getitem: object, layernorm: nn.LayerNorm | None, linear: nn.Linear
 ) -> None:
     """An LSTM, and a linear layer of what it puts out, with a layer norm between them.
 
