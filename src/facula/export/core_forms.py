@@ -38,7 +38,7 @@ def _sum(self: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = N
 _FORMS: dict[str, Callable[..., Any]] = {"t": _t, "transpose": _transpose, "sum": _sum}
 
 
-def _of_programs() -> dict[Any, Callable[..., Any]]:
+def of_programs() -> dict[Any, Callable[..., Any]]:
     """Operators of programs that are made of others."""
     return {
         overload(operator): operator.definition.composite
@@ -60,6 +60,6 @@ def composites() -> dict[Any, Any]:
 def default_table() -> dict[Any, Callable[..., Any]]:
     """Operator -> function that computes it by others."""
     table = (
-        composites() | core_decompositions() | decompositions_of([TABLE["linear"]]) | _of_programs()
+        composites() | core_decompositions() | decompositions_of([TABLE["linear"]]) | of_programs()
     )
     return table | {overload(TABLE[name]): rule for name, rule in _FORMS.items()}

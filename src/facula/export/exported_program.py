@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from facula import core
 from facula.capture.errors import UserError
 from facula.core.errors import fail
-from facula.export.core_forms import default_table
+from facula.export.core_forms import default_table, of_programs
 from facula.export.dynamic_shapes import ValueRanges, unbacked_ranges
 from facula.export.functional import env_of, functional
 from facula.export.module_calls import ModuleCallEntry, ModuleCallSignature
@@ -44,10 +44,19 @@ class CustomDecompTable(dict[Any, Any]):
         True
     """
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        #: what was taken out on purpose, operators of programs among it
+        self.taken_out: set[Any] = set()
+
+    def __delitem__(self, op: Any) -> None:
+        self.pop(op)
+
     def pop(self, op: core.Op, *default: Any) -> Any:
         """Take out the decomposition of an operator, whichever overload is named."""
         if op not in self and not default:
             self.__missing__(op)
+        self.taken_out.add(op)
         return super().pop(op, *default)
 
     def __missing__(self, op: object) -> Any:
@@ -73,6 +82,11 @@ def default_decompositions() -> CustomDecompTable:
         tensor([0., 0.])
     """
     return CustomDecompTable(default_table())
+
+
+def _of_programs(table: CustomDecompTable) -> dict[Any, Any]:
+    """The decompositions of operators that programs made of others since the table was made."""
+    return {op: rule for op, rule in of_programs().items() if op not in table.taken_out}
 
 
 class ExportedProgram:
@@ -249,6 +263,8 @@ class ExportedProgram:
             decompose_custom_triton_ops: taken for PyTorch's sake; there are none.
         """
         table = default_decompositions() if decomp_table is None else decomp_table
+        if isinstance(table, CustomDecompTable):
+            table = {**_of_programs(table), **table}
         rules = {op: rule for op, rule in table.items() if operator_of(op) is not None}
         made, signature = functional(self._module, self._signature, rules)
         program = self._with(made, signature)

@@ -18,6 +18,10 @@ from facula.fx.symbols import Expr, number
 Tensor = core.Tensor
 
 
+class DtypeMismatch(AssertionError, RuntimeError):
+    """A tensor of another dtype than that of the export: PyTorch has a guard or an operator that says so."""
+
+
 class InputCheck:
     """Takes the arguments of an exported program apart, and refuses what it was not made for.
 
@@ -104,7 +108,7 @@ class InputCheck:
             fail(AssertionError, "export", f"a tensor was required for {name} (Guard failed: {name})",
                  type(leaf).__name__, hint="facula.as_tensor(value) makes one")  # fmt: skip
         if leaf.dtype is not dtype:
-            fail(AssertionError, "export", f"{dtype} was required for {name} (Guard failed: "
+            fail(DtypeMismatch, "export", f"{dtype} was required for {name} (Tensor dtype mismatch! Guard failed: "
                  f"{name}.dtype == {dtype})", leaf.dtype, hint=f"convert it with .to({dtype})")  # fmt: skip
         if leaf.dim() != len(shape):
             fail(AssertionError, "export", f"{len(shape)} dimensions were required for {name} "

@@ -159,12 +159,26 @@ def unflatten(
     root.graph.output(map_arg(outputs.args[0], root.value))
     made = root.finished(UnflattenedModule, "UnflattenedModule")
     put_state(made, module)
+    order = [entry.fqn for entry in module.module_call_graph]
+    _in_order(made, "", {path: place for place, path in enumerate(order)})
     made._inputs = _Adapting(flat._inputs, flat_args_adapter)
     made.graph.set_codegen(_AnyArguments(graph._codegen.pytree_info))
     made.recompile()
     made.training = module.training
     made.module_call_graph, made.flat_args_adapter = [], flat_args_adapter
     return made
+
+
+def _in_order(module: nn.Module, path: str, places: dict[str, int]) -> None:
+    """Bring the modules inside into the order that they have in the original."""
+    inside: Any = module._modules
+    names = sorted(inside, key=lambda name: places.get(path + name, len(places)))
+    items = [(name, inside[name]) for name in names]
+    inside.clear()
+    inside.update(items)
+    for name, each in items:
+        if each is not None:
+            _in_order(each, f"{path}{name}.", places)
 
 
 def _stacks(graph: Graph) -> dict[Node, list[tuple[str, str]]]:

@@ -236,12 +236,17 @@ class _HasGraph:
         return self.graph
 
 
+def _python_of(unit: object) -> Any:
+    """The Python function that a unit was compiled of, or will be; None of one without."""
+    return getattr(unit, "python", None) or getattr(unit, "function", None)
+
+
 def _is_traced_as_python(unit: object) -> bool:
     """Whether a program is exported now, in whose graph a script is what its Python does."""
     # lazily: scripts are imported without what captures programs
     from facula.capture.exports import is_exporting
 
-    return getattr(unit, "python", None) is not None and is_exporting()
+    return _python_of(unit) is not None and is_exporting()
 
 
 class ScriptFunction(_HasGraph):
@@ -345,7 +350,7 @@ class ScriptMethod(_HasGraph):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if core.DISPATCH_MODES and _is_traced_as_python(self._unit):
-            return self._unit.python(self.owner, *args, **kwargs)
+            return _python_of(self._unit)(self.owner, *args, **kwargs)
         return run_unit(self._unit, self.name, (self.owner, *args), kwargs)
 
 

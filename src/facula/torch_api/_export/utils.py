@@ -9,14 +9,65 @@ from __future__ import annotations
 
 from typing import Any
 
+from facula import nn
+from facula.core.errors import fail
 from facula.export import ExportedProgram
 from facula.fx import Node
 from facula.fx import _pytree as pytree
 
 __all__ = [
     "get_buffer", "get_lifted_tensor_constant", "get_param", "is_buffer", "is_lifted_tensor_constant",
-    "is_param", "register_dataclass_as_pytree_node",
+    "is_param", "nodes_filter", "register_dataclass_as_pytree_node", "sync_state", "wrap_method",
 ]  # fmt: skip
+
+
+def _share(source: nn.Module, target: nn.Module) -> None:
+    """Let a module have the parameters, buffers and modules of another, not copies."""
+    for name in ("_parameters", "_buffers", "_modules"):
+        vars(target)[name] = vars(source)[name]
+
+
+class _Method(nn.Module):
+    """A module whose `forward` is a method of another one, with that one's state."""
+
+    def __init__(self, method: Any) -> None:
+        super().__init__()
+        _share(method.__self__, self)
+        self.forward = method
+
+
+def wrap_method(method: Any) -> nn.Module:
+    """A module whose `forward` is a method of a module, so that the method can be exported.
+
+    Args:
+        method: a bound method
+
+    Raises:
+        ValueError: it is none of a module.
+    """
+    if not isinstance(getattr(method, "__self__", None), nn.Module):
+        fail(ValueError, "export.wrap_method", "a method of a module was required", repr(method),
+             hint="wrap_method(module.method)")  # fmt: skip
+    return _Method(method)
+
+
+def sync_state(*wrapped_method_modules: nn.Module) -> None:
+    """Let modules of methods of one module have one state again, that of the first: files give each its own.
+
+    Args:
+        *wrapped_method_modules: what the exported methods became
+    """
+    if wrapped_method_modules:
+        first, *others = wrapped_method_modules
+        for each in others:
+            for name, value in [*first._parameters.items(), *first._buffers.items()]:
+                held = each._parameters if name in first._parameters else each._buffers
+                held[name] = value
+
+
+def nodes_filter(nodes: list[Node], node_call_back: Any) -> list[Node]:
+    """The nodes of which a question is true."""
+    return [node for node in nodes if node_call_back(node)]
 
 
 def is_param(program: ExportedProgram, node: Node) -> bool:
