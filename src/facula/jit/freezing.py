@@ -19,7 +19,7 @@ from facula.jit.passes.containers import lower_tuples
 from facula.jit.passes.folding import optimize_frozen_graph
 from facula.jit.passes.inlining import with_objects
 from facula.jit.passes.memory import KnownMemory, storages
-from facula.jit.running import own_attribute
+from facula.jit.running import SCRIPTED_CLASS, own_attribute, script_type
 from facula.jit.script_objects import RecursiveScriptModule, ScriptModule
 from facula.ops.schemas import types as T
 
@@ -120,7 +120,7 @@ class _Freezing:
         self._closed(memory.written)
 
     def _assigned(self, owner: Any, name: str) -> None:
-        kind = owner._script_type.attributes.get(name)
+        kind = script_type(owner).attributes.get(name)
         if getattr(kind, "is_interface", False):
             fail(RuntimeError, "jit.freeze", "a module of an interface that stays was required (Freezing does not "
                  "support SetAttr on an interface type.)", name, hint="leave the module unfrozen")  # fmt: skip
@@ -173,9 +173,11 @@ class _Freezing:
     # ---- constants
     def _may_fold(self, node: Node, known: dict[Value, Any]) -> bool:
         owner, name = known.get(node.inputs_[0]), node.attributes["name"]
-        if owner is None or (id(owner), name) in self.kept or not isinstance(owner, ScriptModule):
+        if owner is None or (id(owner), name) in self.kept:
             return False
         value = known.get(node.outputs_[0])
+        if not isinstance(owner, ScriptModule):
+            return _is_constant(value) and self._only_asked(owner)
         if not _is_constant(value):
             return False
         is_parameter = name in owner._parameters
@@ -184,6 +186,20 @@ class _Freezing:
         return not (
             owner.training and (is_parameter or name == "training" or name in owner._buffers)
         )
+
+    def _only_asked(self, owner: Any) -> bool:
+        """Whether the graphs do nothing with an object of a script's class but read its attributes."""
+        if SCRIPTED_CLASS[0](type(owner)) is None:
+            return False
+        uses = [
+            use
+            for _, _, _, graph, objects in self.graphs
+            for _, known in _all_graphs(graph, objects)
+            for value, found in known.items()
+            if found is owner
+            for use in value.uses()
+        ]
+        return all(use.user.kind_ == "prim::GetAttr" and use.offset == 0 for use in uses)
 
     def _fold(self, graph: Graph, objects: dict[Value, Any]) -> None:
         for each, known in _all_graphs(graph, objects):

@@ -82,6 +82,7 @@ class _Live:
 
 def dce(graph: Graph) -> None:
     """Takes out what nobody needs, results of branches and loops included."""
+    _forget_objects(graph)
     live = _Live(graph)
     for block in list(graph.all_blocks()):
         block.nodes_ = [n for n in block.nodes_ if n in live.nodes]
@@ -92,6 +93,19 @@ def dce(graph: Graph) -> None:
                 inside = node.blocks_[0].parameters[1:]
                 pairs = zip(node.outputs_, inside, strict=True)
                 _keep(node, [a in live.values or b in live.values for a, b in pairs])
+
+
+def _forget_objects(graph: Graph) -> None:
+    """Takes out objects that are made and filled, and that nobody looks at."""
+    for node in list(graph.all_nodes()):
+        if node.kind_ != "prim::CreateObject":
+            continue
+        users = [use.user for use in node.outputs_[0].uses() if use.offset == 0]
+        filled_only = all(user.kind_ == "prim::SetAttr" for user in users)
+        if filled_only and len(users) == len(node.outputs_[0].uses()):
+            for user in users:
+                user.destroy()
+            node.destroy()
 
 
 def _keep(node: Node, kept: list[bool]) -> None:

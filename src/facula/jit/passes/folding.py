@@ -111,8 +111,9 @@ def _broadcast(value: Any, weight: core.Tensor) -> core.Tensor | None:
     """A number, or a tensor with one element for each channel, as a vector of the channels."""
     if isinstance(value, (int, float)):
         return F.full([weight.shape[0]], float(value), dtype=weight.dtype)
-    if not isinstance(value, core.Tensor) or value.dtype != weight.dtype:
+    if not isinstance(value, core.Tensor) or F.result_type(weight, value) != weight.dtype:
         return None
+    value = value.to(weight.dtype)
     if value.numel() == 1:
         return value.reshape([1]).expand([weight.shape[0]])
     channels = weight.shape[0]
