@@ -327,14 +327,15 @@ def _attention(query, key, value, mask, is_causal, scale, dropout_p, state):
 # ------------------------------------------------------------------ windows and images
 
 
-def _max_pool_gradient(
-    grads: Any, input: object, kernel_size: object, stride: object, padding: object, dilation: object,
-    ceil_mode: object, result_1: object,
-) -> Any:  # fmt: skip
-    return tell(
-        F.max_pool2d_with_indices_backward, grads[0], input, kernel_size, stride, padding, dilation,
-        ceil_mode, result_1,
-    )  # fmt: skip
+def _max_pool_gradient(name: str) -> Any:
+    def gradient(grads, input, kernel_size, stride, padding, dilation, ceil_mode, result_1):
+        return tell(getattr(F, f"{name}_with_indices_backward"), grads[0], input, kernel_size, stride, padding,
+                    dilation, ceil_mode, result_1)  # fmt: skip
+
+    return gradient
+
+
+_MAXIMA = {n: _max_pool_gradient(f"max_pool{n}d") for n in (2, 3)}
 
 
 @define(
@@ -349,16 +350,6 @@ def max_pool3d_with_indices_backward(
     return flat.scatter_add(-1, indices.flatten(-3), grad_output.flatten(-3)).view_as(self)
 
 
-def _max_pool_3d_gradient(
-    grads: Any, input: object, kernel_size: object, stride: object, padding: object, dilation: object,
-    ceil_mode: object, result_1: object,
-) -> Any:  # fmt: skip
-    return tell(
-        F.max_pool3d_with_indices_backward, grads[0], input, kernel_size, stride, padding, dilation,
-        ceil_mode, result_1,
-    )  # fmt: skip
-
-
 @hear("_max_pool")
 def _max_pool(self, kernel, stride, padding, dilation, ceil_mode, index_bytes):
     if len(kernel) == 1:
@@ -366,11 +357,8 @@ def _max_pool(self, kernel, stride, padding, dilation, ceil_mode, index_bytes):
         pairs = [(1, *kernel), (1, *stride), (0, *padding), (1, *dilation)]
         values, places = _max_pool(wide, *pairs, ceil_mode, index_bytes)
         return values.squeeze(-2), places.squeeze(-2)
-    if len(kernel) == 2:
-        return tell(F.max_pool2d_with_indices, self, kernel, stride, padding, dilation, ceil_mode,
-                    backward=_max_pool_gradient)  # fmt: skip
-    return tell(F.max_pool3d_with_indices, self, kernel, stride, padding, dilation, ceil_mode,
-                backward=_max_pool_3d_gradient)  # fmt: skip
+    return tell(getattr(F, f"max_pool{len(kernel)}d_with_indices"), self, kernel, stride, padding, dilation,
+                ceil_mode, backward=_MAXIMA[len(kernel)])  # fmt: skip
 
 
 def _avg_pool_gradient(name: str) -> Any:

@@ -436,20 +436,26 @@ def _deviation_gradient(
     return _variance_gradient(half, self, dim, correction, keepdim)
 
 
+def _spread_samples(S: Any) -> Any:
+    yield (S(3, 4), (1,), 1.0, False), {}
+
+
+#: what the definitions of the family share
+_SPREAD_SAYS: dict[str, Any] = {
+    "names": (), "out": False, "vmap": "dims", "file_arguments": _SPREAD_IN_FILES,
+}  # fmt: skip
+
+
 @operator(
     f"var_correction({_SPREAD}) -> Tensor",
-    names=(),
-    out=False,
     node="VarBackward0",
     file_name="var.correction",
-    file_arguments=_SPREAD_IN_FILES,
+    **_SPREAD_SAYS,
 )
 class Variance:
     """The variance with `count - correction` degrees of freedom."""
 
     shards = "spread"
-
-    vmap = "dims"
 
     def meta(self, dim, correction, keepdim):
         shape = _spread_shape("var", self, dim, keepdim)
@@ -461,25 +467,20 @@ class Variance:
     def backward(grad, self, dim, correction, keepdim):
         return _variance_gradient(grad, self, dim, correction, keepdim)
 
-    def samples(S):
-        yield (S(3, 4), (1,), 1.0, False), {}
+    samples = _spread_samples
 
 
 @operator(
     f"std_correction({_SPREAD}) -> Tensor",
-    names=(),
-    out=False,
     quantized="same range",
     node="StdBackward0",
     file_name="std.correction",
-    file_arguments=_SPREAD_IN_FILES,
+    **_SPREAD_SAYS,
 )
 class Deviation:
     """The square root of the variance."""
 
     shards = "spread"
-
-    vmap = "dims"
 
     def meta(self, dim, correction, keepdim):
         shape = _spread_shape("std", self, dim, keepdim)
@@ -491,8 +492,7 @@ class Deviation:
     def backward(grad, result, self, dim, correction, keepdim):
         return _deviation_gradient(grad, result, self, dim, correction, keepdim)
 
-    def samples(S):
-        yield (S(3, 4), (1,), 1.0, False), {}
+    samples = _spread_samples
 
 
 def _pair(op: str, self: Any, dim: tuple[Any, ...], keepdim: bool) -> tuple[Any, Any]:
@@ -511,18 +511,14 @@ def _add_mean_gradient(gradient: Any, grad: core.Tensor, self: Any, dim: Any, ke
 
 @operator(
     f"var_mean_correction({_SPREAD}) -> (Tensor, Tensor)",
-    names=(),
-    out=False,
     node="VarMeanBackward0",
     file_name="var_mean.correction",
-    file_arguments=_SPREAD_IN_FILES,
+    **_SPREAD_SAYS,
 )
 class VarianceMean:
     """Variance and mean from one pass over memory."""
 
     shards = "spread 2"
-
-    vmap = "dims"
 
     def meta(self, dim, correction, keepdim):
         return _pair("var_mean", self, dim, keepdim)
@@ -538,24 +534,19 @@ class VarianceMean:
             gradient = _add_mean_gradient(gradient, grads[1], self, dim, keepdim)
         return gradient
 
-    def samples(S):
-        yield (S(3, 4), (1,), 1.0, False), {}
+    samples = _spread_samples
 
 
 @operator(
     f"std_mean_correction({_SPREAD}) -> (Tensor, Tensor)",
-    names=(),
-    out=False,
     node="StdMeanBackward0",
     file_name="std_mean.correction",
-    file_arguments=_SPREAD_IN_FILES,
+    **_SPREAD_SAYS,
 )
 class DeviationMean:
     """Standard deviation and mean from one pass over memory."""
 
     shards = "spread 2"
-
-    vmap = "dims"
 
     def meta(self, dim, correction, keepdim):
         return _pair("std_mean", self, dim, keepdim)
@@ -571,8 +562,7 @@ class DeviationMean:
             gradient = _add_mean_gradient(gradient, grads[1], self, dim, keepdim)
         return gradient
 
-    def samples(S):
-        yield (S(3, 4), (1,), 1.0, False), {}
+    samples = _spread_samples
 
 
 def _read_spread(

@@ -6,7 +6,6 @@ Keeps true: each is a formula over operators of the table; none has a kernel of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from facula import core, nn
@@ -136,24 +135,31 @@ _upsample("_upsample_bicubic2d_aa", "bicubic", "hw", True, True)
 # ------------------------------------------------------------------ recurrent networks
 
 
-def _recurrent(name: str, states: str, results: str) -> None:
-    """A network of all layers, as a function of its weights."""
+def _recurrent(name: str, overload: str, states: str, weights: str, results: str) -> None:
+    """A recurrent network, or one step of it, as a function of its weights."""
 
-    def body(input: core.Tensor, hx: object, params: object, *rest: object) -> Any:
-        network: Callable[..., Any] = getattr(nn.recurrent, name)
-        return tuple(network(input, hx, params, *rest))
+    def body(input: core.Tensor, hx: object, *rest: object) -> Any:
+        found = getattr(nn.recurrent, name)(input, hx, *rest)
+        return found if results == "Tensor" else tuple(found)
 
-    body.__doc__ = f"`{name}`: all layers of a recurrent network, as a function of its weights."
+    what = "one step" if name.endswith("_cell") else "all layers"
+    body.__doc__ = f"`{name}`: {what} of a recurrent network, as a function of its weights."
     composite(
-        f"pt2::{name}(Tensor input, {states} hx, Tensor[] params, bool has_biases, int num_layers, float dropout, "
-        f"bool train, bool bidirectional, bool batch_first) -> {results}",
-        names=(), out=False, file_name=f"{name}.input",
+        f"pt2::{name}(Tensor input, {states} hx, {weights}) -> {results}",
+        names=(), out=False, file_name=f"{name}.{overload}",
     )(body)  # fmt: skip
 
 
-_recurrent("lstm", "Tensor[]", "(Tensor, Tensor, Tensor)")
+_LAYERS = (
+    "Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, "
+    "bool batch_first"
+)
+_STEP = "Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None"
+_recurrent("lstm", "input", "Tensor[]", _LAYERS, "(Tensor, Tensor, Tensor)")
+_recurrent("lstm_cell", "default", "Tensor[]", _STEP, "(Tensor, Tensor)")
 for _name in ("gru", "rnn_tanh", "rnn_relu"):
-    _recurrent(_name, "Tensor", "(Tensor, Tensor)")
+    _recurrent(_name, "input", "Tensor", _LAYERS, "(Tensor, Tensor)")
+    _recurrent(f"{_name}_cell", "default", "Tensor", _STEP, "Tensor")
 
 
 @composite(
@@ -168,26 +174,6 @@ def contracted(self: Any, other: Any, dims_self: Any, dims_other: Any) -> Any:
 
 
 # ------------------------------------------------------------------ forms of operators that are public otherwise
-
-
-def _cell(name: str, state: str, result: str) -> None:
-    """One step of a recurrent network."""
-
-    def body(
-        input: core.Tensor, hx: object, w_ih: object, w_hh: object, b_ih: object, b_hh: object
-    ) -> Any:
-        return getattr(nn.recurrent, name)(input, hx, w_ih, w_hh, b_ih, b_hh)
-
-    body.__doc__ = f"`{name}`: one step of a recurrent network, as a function of its weights."
-    composite(
-        f"pt2::{name}(Tensor input, {state} hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) "
-        f"-> {result}", names=(), out=False, file_name=f"{name}.default",
-    )(body)  # fmt: skip
-
-
-_cell("lstm_cell", "Tensor[]", "(Tensor, Tensor)")
-for _name in ("gru_cell", "rnn_tanh_cell", "rnn_relu_cell"):
-    _cell(_name, "Tensor", "Tensor")
 
 
 @composite(

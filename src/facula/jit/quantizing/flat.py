@@ -11,14 +11,22 @@ from typing import Any, NamedTuple
 
 from facula import core
 from facula.jit.ir import Block, Graph, Node, Value
-from facula.jit.node_operators import function_of
+from facula.jit.node_operators import function_of, resolved
+from facula.jit.passes.effects import draws, has_effects, written
 from facula.jit.passes.inlining import UNKNOWN, _Copy
+from facula.ops.schemas import types as T
 
 __all__ = ["Flat", "Origin"]
 
 
-#: questions about what is known, which have no effects
-_QUESTIONS = ("aten::__not__", "aten::__is__", "aten::__isnot__", "aten::__and__", "aten::__or__")
+def _asks(node: Node) -> bool:
+    """Whether a node answers a question with a bool, does nothing else, and reads no element of a tensor."""
+    return (
+        [v.type for v in node.outputs_] == [T.BOOL]
+        and resolved(node)
+        and all(p.type.kind != "Tensor" for p in node.signature.parameters)
+        and not (has_effects(node) or draws(node) or written(node))
+    )
 
 
 class Origin(NamedTuple):
@@ -88,7 +96,7 @@ class Flat(_Copy):
             found = self.objects.get(value, UNKNOWN)
             plain = node.attributes["name"] == "training" or found is None
             return plain or isinstance(found, core.Tensor), found
-        if node.kind_ not in _QUESTIONS:
+        if not _asks(node):
             return False, None
         given = [self._decided(v) for v in node.inputs_]
         if not all(known for known, _ in given):
