@@ -74,3 +74,53 @@ def test_all_that_fits_is_drawn(dtype, most):
     numpy.testing.assert_array_equal(numpy.sort(drawn), numpy.arange(most))
     many = facula.randint(0, most, (20_000,), dtype=dtype).double()
     assert many.min().item() == 0 and many.max().item() == most - 1
+
+
+JOINED = {
+    "cat": (facula.cat, lambda a, b: numpy.concatenate([a, b])),
+    "stack": (facula.stack, lambda a, b: numpy.stack([a, b])),
+    "hstack": (facula.hstack, lambda a, b: numpy.hstack([a, b])),
+    "vstack": (facula.vstack, lambda a, b: numpy.vstack([a, b])),
+    "dstack": (facula.dstack, lambda a, b: numpy.dstack([a, b])),
+    "column_stack": (facula.column_stack, lambda a, b: numpy.column_stack([a, b])),
+    "outer": (lambda ab, **kw: facula.outer(*ab, **kw), numpy.outer),
+    "kron": (lambda ab, **kw: facula.kron(*ab, **kw), numpy.kron),
+    "diff": (lambda ab, **kw: facula.diff(ab[0], **kw), lambda a, b: numpy.diff(a)),
+    "addr": (
+        lambda ab, **kw: facula.addr(facula.ones(2, 2, dtype=ab[0].dtype), *ab, **kw),
+        lambda a, b: 1 + numpy.outer(a, b),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ["int16", "float16", "float64", "complex64"])
+@pytest.mark.parametrize("name", JOINED)
+def test_joined_and_multiplied_vectors_are_written_to_dtypes_that_hold_them(name, kind):
+    ours, wanted = JOINED[name]
+    a, b = numpy.array([3, 5], "int32"), numpy.array([-2, 7], "int32")
+    received = facula.empty(0, dtype=getattr(facula, kind))
+    given = ours([facula.from_numpy(a), facula.from_numpy(b)], out=received)
+    assert given is received
+    numpy.testing.assert_array_equal(received.numpy(), wanted(a, b).astype(kind))
+
+
+@pytest.mark.parametrize("name", JOINED)
+def test_joined_and_multiplied_vectors_are_refused_by_dtypes_that_do_not_hold_them(name):
+    halves = [facula.tensor([0.5, 1.5]), facula.tensor([2.5, 3.0])]
+    with pytest.raises(RuntimeError, match="hint:"):
+        JOINED[name][0](halves, out=facula.empty(0, dtype=facula.int64))
+
+
+@pytest.mark.parametrize("kind", [facula.int64, facula.float32, facula.float64])
+@pytest.mark.parametrize("half", [facula.float16, facula.bfloat16])
+def test_means_in_16_bits_of_numbers_beyond_them(half, kind):
+    x = facula.tensor([[70_000, -70_000, 3], [100_000, 4, -100_001]], dtype=kind)
+    assert x.mean(1, dtype=half).tolist() == [1.0, 1.0]
+    assert facula.mean(x, 1, dtype=half, out=facula.empty(0, dtype=half)).tolist() == [1.0, 1.0]
+    assert facula.compile(lambda y: y.mean(1, dtype=half))(x).tolist() == [1.0, 1.0]
+    narrow = facula.tensor([1.0, 2.0, 4.5], dtype=kind).requires_grad_(kind.is_floating_point)
+    mean = narrow.mean(dtype=half)
+    if kind.is_floating_point:
+        mean.backward()
+        assert narrow.grad.dtype is kind
+        numpy.testing.assert_allclose(narrow.grad.numpy(), 1 / 3, rtol=2**-7)

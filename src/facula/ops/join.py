@@ -61,6 +61,7 @@ def _skipped(shape: Sequence[int]) -> bool:
     "cat(Tensor[] tensors, int dim=0) -> Tensor",
     apart=True,
     names=("cat", "concat", "concatenate"),
+    out_cast=True,
     keyword_aliases={"axis": "dim"},
     autocast="widest",
     quantizers={"fx": "shared", "xnnpack": "joined"},
@@ -201,6 +202,7 @@ def _dtype_of(tensors: tuple[Any, ...]) -> Any:
 @operator(
     "stack(Tensor[] tensors, int dim=0) -> Tensor",
     names=("stack",),
+    out_cast=True,
     autocast="widest",
     quantizers={"fx": "shared"},
 )
@@ -280,7 +282,7 @@ def _nonempty(op: str, tensors: tuple[Any, ...]) -> None:
         )
 
 
-@composite("hstack(Tensor[] tensors) -> Tensor", names=("hstack",))
+@composite("hstack(Tensor[] tensors) -> Tensor", names=("hstack",), out_cast=True)
 def hstack(tensors: tuple[Any, ...]) -> Any:
     """Join along columns: dimension 1, or 0 for vectors."""
     _nonempty("hstack", tensors)
@@ -288,21 +290,21 @@ def hstack(tensors: tuple[Any, ...]) -> Any:
     return F.cat(tensors, 0 if tensors[0].dim() == 1 else 1)
 
 
-@composite("vstack(Tensor[] tensors) -> Tensor", names=("vstack", "row_stack"))
+@composite("vstack(Tensor[] tensors) -> Tensor", names=("vstack", "row_stack"), out_cast=True)
 def vstack(tensors: tuple[Any, ...]) -> Any:
     """Join along rows; vectors count as one row."""
     _nonempty("vstack", tensors)
     return F.cat(F.atleast_2d(tensors), 0)
 
 
-@composite("dstack(Tensor[] tensors) -> Tensor", names=("dstack",))
+@composite("dstack(Tensor[] tensors) -> Tensor", names=("dstack",), out_cast=True)
 def dstack(tensors: tuple[Any, ...]) -> Any:
     """Join along the third dimension."""
     _nonempty("dstack", tensors)
     return F.cat(F.atleast_3d(tensors), 2)
 
 
-@composite("column_stack(Tensor[] tensors) -> Tensor", names=("column_stack",))
+@composite("column_stack(Tensor[] tensors) -> Tensor", names=("column_stack",), out_cast=True)
 def column_stack(tensors: tuple[Any, ...]) -> Any:
     """Join along columns; vectors and numbers count as one column."""
     _nonempty("column_stack", tensors)

@@ -119,6 +119,7 @@ def addbmm_(self, batch1, batch2, beta, alpha):
 @composite(
     "outer(Tensor self, Tensor vec2) -> Tensor",
     names=("outer", "Tensor.outer", "ger", "Tensor.ger"),
+    out_cast=True,
 )
 def outer(self, vec2):
     """All products of the elements of two vectors, [m] and [n] -> [m, n]."""
@@ -136,6 +137,7 @@ def outer(self, vec2):
 @composite(
     "addr(Tensor self, Tensor vec1, Tensor vec2, *, Number beta=1, Number alpha=1) -> Tensor",
     inplace=True,
+    out_cast=True,
     autocast="accelerator lower, cpu unchanged",
     node="AddrBackward0",
 )
@@ -258,7 +260,7 @@ def tensordot(a, b, dims):
     return F.mm(left, right).reshape((*rows, *columns))
 
 
-@composite("kron(Tensor self, Tensor other) -> Tensor")
+@composite("kron(Tensor self, Tensor other) -> Tensor", out_cast=True)
 def kron(self, other):
     """The Kronecker product: each element of `self` times the whole of `other`."""
     ndim = max(self.dim(), other.dim())

@@ -83,7 +83,8 @@ def _check_joined(self: core.Tensor, part: core.Tensor, dim: int) -> None:
 
 
 @composite(
-    "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor"
+    "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
+    out_cast=True,
 )
 def diff(self, n, dim, prepend, append):
     """n-fold differences of neighbours along `dim`, after joining `prepend` and `append`."""

@@ -144,16 +144,19 @@ static void arange_@D@(char *const *p, const int64_t *n, const fk_scalar *s, int
     for (int64_t i = begin; i < end; i++) to[i] = (@T@)(s[0].@M@ + (@W@)i * s[1].@M@);
 }
 
-/* linspace:@D@ from both ends, so that the last value is exact. p: result. n: steps. s: start, end
- * */
+/* linspace:@D@ from both ends, so that the last value is exact; ends and step are of type @V@, then
+ * each value is rounded once. p: result. n: steps. s: start, end */
 static void linspace_@D@(char *const *p, const int64_t *n, const fk_scalar *s, int64_t begin,
             int64_t end) {
     @T@ *to = (@T@ *)p[0];
-    double step = n[0] > 1 ? (s[1].f - s[0].f) / (double)(n[0] - 1) : 0;
-    int64_t half = n[0] / 2;
-    for (int64_t i = begin; i < end; i++)
-        to[i] = (@T@)(i < half || n[0] == 1 ? s[0].f + step * (double)i
-                : s[1].f - step * (double)(n[0] - 1 - i));
+    @V@ first = (@V@)s[0].f, last = (@V@)s[1].f;
+    @V@ step = n[0] > 1 ? (last - first) / (@V@)(n[0] - 1) : 0;
+    int64_t half = n[0] == 1 ? 1 : n[0] / 2;
+    int64_t middle = MAX(begin, MIN(end, half));
+    for (int64_t i = begin; i < middle; i++)
+        to[i] = (@T@)__builtin_fma((double)step, (double)(@V@)i, (double)first);
+    for (int64_t i = middle; i < end; i++)
+        to[i] = (@T@)__builtin_fma(-(double)step, (double)(@V@)(n[0] - 1 - i), (double)last);
 }
 """
 
@@ -196,7 +199,12 @@ def unit(isa: Any) -> str:
         real = dtype != "i64"
         text.append(
             fill(
-                RANGES, D=dtype, T=ctype, M="f" if real else "i", W="double" if real else "int64_t"
+                RANGES,
+                D=dtype,
+                T=ctype,
+                V="float" if dtype == "f32" else "double",
+                M="f" if real else "i",
+                W="double" if real else "int64_t",
             )
         )
         entries += [
