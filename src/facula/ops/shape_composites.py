@@ -164,6 +164,7 @@ def _define_trapezoid(name: str, cumulative: bool) -> None:
         f"{name}(Tensor y, any x=None, *, Number dx=1, int dim=-1) -> Tensor",
         names=names,
         out=False,
+        inlined=True,
     )(rule)
 
 

@@ -395,6 +395,7 @@ def _define_median_along(name: str, mode: int) -> None:
     @operator(
         f"_{name}_dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
         names=(),
+        file_name=f"{name}.dim",
         node=f"{name.title()}Backward1",
     )
     class along:
@@ -418,7 +419,10 @@ def _define_median_along(name: str, mode: int) -> None:
 def _define_median_of_all(name: str, mode: int) -> None:
     """The median of all elements; its gradient is spread over the elements that equal it."""
 
-    @operator(f"_{name}_all(Tensor self) -> Tensor", names=(), node=f"{name.title()}Backward0")
+    @operator(
+        f"_{name}_all(Tensor self) -> Tensor", names=(), file_name=f"{name}.default",
+        node=f"{name.title()}Backward0",
+    )  # fmt: skip
     class whole:
         vmap = getattr(batch_forms, f"{name}_all")
 
@@ -454,7 +458,8 @@ def _define_median(name: str, mode: int, text: str) -> None:
 
     either.__doc__ = text
     composite(
-        f"{name}(Tensor self, int? dim=None, bool keepdim=False) -> (Tensor values, Tensor indices)"
+        f"{name}(Tensor self, int? dim=None, bool keepdim=False) -> (Tensor values, Tensor indices)",
+        inlined=True,
     )(either)
 
 

@@ -75,6 +75,10 @@ def names_in_file(target: object) -> dict[str, str]:
     behind it where it is a list."""
     definition = getattr(target, "_definition", None)
     given = {} if definition is None else definition.file_arguments or {}
+    public = _of_special(definition)
+    if public is not None:
+        pairs = zip(definition.schema.parameters, public.schema.parameters, strict=True)
+        return {own.name: other.name for own, other in pairs}
     overload = getattr(target, "_overloadname", "")
     plain = {name: other for name, other in given.items() if "." not in name}
     own = {n.partition(".")[2]: o for n, o in given.items() if n.partition(".")[0] == overload}
@@ -177,7 +181,7 @@ def named(target: Any) -> str:
     if isinstance(target, OpOverload):
         other = None if target._definition is None else target._definition.file_name
         if other is None:
-            return f"torch.ops.{target}"
+            return f"torch.ops.{_special_name(target) or target}"
         return f"torch.ops.aten.{other if '.' in other else f'{other}.{target._overloadname}'}"
     if isinstance(target, HigherOrderOperator):
         return f"torch.ops.higher_order.{target.name()}"
@@ -186,6 +190,26 @@ def named(target: Any) -> str:
         return f"#{handler.namespace()}:{handler.to_op_name(target)}"
     found = _NAMES.get(target) if callable(target) else None
     return found if found is not None else refuse("an operator", target)
+
+
+def _special_name(target: OpOverload) -> str:
+    """PyTorch's name of the elementwise function that an operator of `special` is made of; nothing of others."""
+    public = _of_special(target._definition)
+    if public is None:
+        return ""
+    numbers = {"Scalar": "other_scalar", "ScalarSelf": "self_scalar"}
+    return f"aten.{public.name}.{numbers.get(target._overloadname, 'default')}"
+
+
+def _of_special(definition: Any) -> Any:
+    """The definition of the operator of `special` that stands for an elementwise function without a public name."""
+    public = (
+        None if definition is None or definition.names else TABLE.get(f"special_{definition.name}")
+    )
+    if public is None:
+        return None
+    found, own = public.definition, definition.schema.parameters
+    return found if len(found.schema.parameters) == len(own) else None
 
 
 @functools.cache

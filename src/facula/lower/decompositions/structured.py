@@ -90,7 +90,7 @@ def nansum(
     self: Tensor, dim: object = None, keepdim: bool = False, *, dtype: core.dtype | None = None
 ) -> Tensor:
     """The sum of what is not NaN."""
-    kept = self.masked_fill(self.isnan(), 0) if self.dtype.is_floating_point else self
+    kept = F.where(self.isnan(), 0.0, self) if self.dtype.is_floating_point else self
     return F.sum(kept, dim, keepdim, dtype=dtype)
 
 
