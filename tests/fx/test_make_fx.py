@@ -190,3 +190,38 @@ def test_numbers_of_a_finished_graph_become_nodes():
     traced.graph.output_node().args = (node,)
     traced.recompile()
     assert traced(facula.randn(5, 7)) == 11
+
+
+THEIRS = {
+    "nonzero": (lambda x: x.nonzero(), [(3,)], "aten.nonzero.default"),
+    "convolution": (F.conv2d, [(2, 3, 8, 8), (4, 3, 3, 3)], "aten.convolution.default"),
+    "group norm": (lambda x: F.group_norm(x, 3), [(2, 6, 4)], "aten.native_group_norm.default"),
+    "max pool": (
+        lambda x: F.max_pool2d(x, 2),
+        [(2, 3, 4, 4)],
+        "aten.max_pool2d_with_indices.default",
+    ),
+    "softmax": (lambda x: x.softmax(-1), [(2, 3)], "aten._softmax.default"),
+    "norm": (lambda x: x.norm(), [(2, 3)], "aten.linalg_vector_norm.default"),
+}
+
+
+@pytest.mark.parametrize("mode", ["real", "fake"])
+@pytest.mark.parametrize("name", THEIRS)
+def test_traces_show_operators_of_pytorch(name, mode):
+    function, shapes, expected = THEIRS[name]
+    inputs = [facula.randn(*shape) for shape in shapes]
+    traced = make_fx(function, tracing_mode=mode)(*inputs)
+    assert expected in targets(traced)
+    facula.testing.assert_close(traced(*inputs), function(*inputs))
+    if name != "nonzero":  # whose size depends on elements
+        compiled = facula.compile(traced, fullgraph=True)
+        facula.testing.assert_close(compiled(*inputs), function(*inputs), atol=1e-5, rtol=1e-5)
+
+
+def test_group_norm_is_called_with_either_arguments():
+    x = facula.randn(2, 6, 4)
+    call = facula.ops.aten.native_group_norm.default
+    ours, theirs = call(x, 3, None, None, 1e-5), call(x, None, None, 2, 6, 4, 3, 1e-5)
+    for left, right in zip(ours, theirs, strict=True):
+        assert facula.equal(left, right)

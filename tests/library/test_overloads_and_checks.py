@@ -212,3 +212,11 @@ def test_results_that_share_memory_are_known():
     assert not aliases((x,), None, (x * 2,)) and not aliases((x,), {"a": x}, ())
     y = x * 2
     assert aliases((), {}, (y, y[1:]))
+
+
+@pytest.mark.parametrize("name", ["cos", "t_", "convolution", "native_group_norm", "nonzero"])
+def test_overloads_are_found_inside_of_compiled_programs(name):
+    found = facula.compile(
+        lambda x: (getattr(facula.ops.aten, name).default, x + 1), backend="eager", fullgraph=True
+    )(facula.ones(2))
+    assert found[0] == getattr(facula.ops.aten, name).default

@@ -169,6 +169,7 @@ class PythonKeyTracer(Tracer):
 class ProxyTorchDispatchMode(TorchDispatchMode):
     """A block in which every operator becomes a node of a tracer's graph."""
 
+    #: whether nodes are operators of the table, as compilers want them, or PyTorch's
     hears_own_operators = True
 
     def __init__(
@@ -437,6 +438,7 @@ class _MakefxTracer:
         tracing_mode: str,
         allow_non_fake_inputs: bool,
         pre_dispatch: bool,
+        own_operators: bool,
     ) -> None:
         if tracing_mode not in ("real", "fake", "symbolic"):
             fail(AssertionError, "make_fx", 'a tracing_mode "real", "fake" or "symbolic" was required',
@@ -445,6 +447,7 @@ class _MakefxTracer:
         self.tracing_mode = tracing_mode
         self.allow_non_fake_inputs = allow_non_fake_inputs
         self.pre_dispatch = pre_dispatch
+        self.own_operators = own_operators
         #: whether sizes depend on elements, for which "fake" needs symbols
         self.sizes_depend = False
 
@@ -493,6 +496,8 @@ class _MakefxTracer:
             self.decomposition_table,
             fake_mode,
         )
+        follows_sizes = fake_mode is not None and not fake_mode.static_shapes
+        mode.hears_own_operators = self.own_operators or follows_sizes
         mode.outer_frame = sys._getframe(2)
         for name, leaf in zip(leaf_names, leaves, strict=True):
             node = tracer.graph.placeholder(name)
@@ -551,7 +556,8 @@ def make_fx(
             symbols, so that the graph serves other sizes.
         _allow_non_fake_inputs: in "fake" and "symbolic", tensors that `f` holds are taken as constants.
         pre_dispatch: calls are noted as the program makes them, above their gradients.
-        _whole_indexing: a view by several slices and ints is one node, not one for each.
+        _whole_indexing: nodes are operators of the table, as compilers want them, and a view by several slices
+            and ints is one node; else they are PyTorch's, except where sizes are symbols.
 
     The other arguments are PyTorch's; stack traces are always recorded.
 
@@ -561,7 +567,8 @@ def make_fx(
     table = decomposition_table or {}
     if not _whole_indexing:
         table = {overload_of(F.basic_index): simple_views, **table}
-    tracer = _MakefxTracer(table, tracing_mode, _allow_non_fake_inputs, pre_dispatch)
+    own = _whole_indexing or pre_dispatch
+    tracer = _MakefxTracer(table, tracing_mode, _allow_non_fake_inputs, pre_dispatch, own)
     program = f
     if pre_dispatch:
         if not PROGRAMS:  # what fills it is loaded by the first trace that wants it

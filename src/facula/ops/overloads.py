@@ -194,6 +194,17 @@ def overload_of(function: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -
     return made
 
 
+class _OfEither(OpOverload):
+    """The table's operator, or one with PyTorch's arguments."""
+
+    def __init__(self, space: str, opname: str, name: str, both: Any) -> None:
+        OpOverload.__init__(self, space, opname, name, both[0])
+        self._both = both
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        return self._both[not takes(self._op, args, kwargs)](*args, **kwargs)
+
+
 def named_overload(namespace: str, opname: str, name: str, function: Any) -> OpOverload:
     """The overload of a given name: that of calls where it has the operator's own name, one for itself otherwise."""
     made = _MADE.get((function, name))
@@ -303,6 +314,9 @@ class Packet:
         registered = TABLE.get(f"{self._qualified_op_name}.{name}")
         if registered is not None:
             return named_overload(space, own, name, registered)
+        theirs = _public(own, True) if space in OWN else None
+        if theirs is not None:
+            return _OfEither(space, own, name, (self._function, theirs))
         return named_overload(space, own, name, self._function)
 
     def __copy__(self) -> Packet:
@@ -332,6 +346,17 @@ def _own_overloads(qualname: str) -> list[str]:
         return []
     prefix = f"{qualname}."
     return [name.removeprefix(prefix) for name in TABLE if name.startswith(prefix)]
+
+
+def _public(name: str, theirs: bool = False) -> Any:
+    # what the root package has; `theirs`: only where it is not the table's operator of this name
+    found = core.operator_of(PLACES[""].get(name))
+    own = theirs and getattr(getattr(found, "definition", None), "stands_for", "") != name
+    return None if own else found
+
+
+# compiled programs look at the table once
+_public._facula_constant_result = True  # type: ignore[attr-defined]
 
 
 def _core_method(name: str) -> Any:
@@ -368,7 +393,7 @@ class Namespace:
                 break
         else:
             found = _core_method(name) or TABLE.get(name)
-            found = found or core.operator_of(PLACES[""].get(name))
+            found = found or _public(name)
             if found is None and name.endswith("_") and name[:-1] in TABLE:
                 found = TABLE[name[:-1]].inplace
         if found is None:

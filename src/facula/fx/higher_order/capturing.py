@@ -125,6 +125,7 @@ class Captured:
             self.tracer, mode.tracing_mode, mode.pre_dispatch, mode.decomposition_table, fake
         )
         inner.outer_frame = mode.outer_frame
+        inner.hears_own_operators = mode.hears_own_operators
         self.inputs = [_stand_in(fake, x) for x in inputs]
         for number, x in enumerate(self.inputs):
             node = self.tracer.placeholder(f"arg{number}_1")
