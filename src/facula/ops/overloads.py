@@ -195,14 +195,11 @@ def overload_of(function: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -
 
 
 class _OfEither(OpOverload):
-    """The table's operator, or one with PyTorch's arguments."""
-
-    def __init__(self, space: str, opname: str, name: str, both: Any) -> None:
-        OpOverload.__init__(self, space, opname, name, both[0])
-        self._both = both
+    # the table's operator, or one with PyTorch's arguments
+    _theirs: Any
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        return self._both[not takes(self._op, args, kwargs)](*args, **kwargs)
+        return (self._op if takes(self._op, args, kwargs) else self._theirs)(*args, **kwargs)
 
 
 def named_overload(namespace: str, opname: str, name: str, function: Any) -> OpOverload:
@@ -316,7 +313,9 @@ class Packet:
             return named_overload(space, own, name, registered)
         theirs = _public(own, True) if space in OWN else None
         if theirs is not None:
-            return _OfEither(space, own, name, (self._function, theirs))
+            made = _OfEither(space, own, name, self._function)
+            made._theirs = theirs
+            return made
         return named_overload(space, own, name, self._function)
 
     def __copy__(self) -> Packet:
