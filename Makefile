@@ -10,7 +10,7 @@ TESTS := -n $(TEST_JOBS) --dist loadfile
 # in a checkout only this machine's kernel variant is built; a wheel holds all of them
 export FACULA_BUILD_ISA ?= native
 
-.PHONY: help venv demo gpt test test-all test-slow cross mutation replay sweep soak failures sanitize valgrind lint house types layers \
+.PHONY: help venv demo gpt test test-all test-pythons test-slow cross mutation replay sweep soak failures sanitize valgrind lint house types layers \
 	docs site bench wheel check-wheel clean
 
 help:  ## what there is
@@ -39,6 +39,12 @@ test: $(VENV)/installed  ## all tests but the slow ones
 
 test-all: $(VENV)/installed  ## all tests
 	$(RUN) -m pytest $(TESTS)
+
+# every version that is supported, each in an environment of its own
+PYTHONS ?= python3.11 python3.12 python3.13
+test-pythons:  ## install and test with each supported version of Python (PYTHONS="python3.12 ...")
+	for python in $(PYTHONS); do \
+	    $(MAKE) test PYTHON=$$python VENV=build/venv-$$(basename $$python) || exit 1; done
 
 test-slow: $(VENV)/installed  ## a fifth of the slow tests, another one every day
 	$(RUN) -m pytest $(TESTS) -m slow --sample 0.2 --seed "$$(date +%F)"
