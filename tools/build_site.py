@@ -29,7 +29,7 @@ GUIDES = {
         "quantization", "nested", "masked", "domains", "cpp_extensions", "fx", "torch_programs",
         "random_numbers", "settings",
     ],
-    "Inside": ["architecture", "kernel_interfaces", "adding_an_operator", "adding_a_device", "glossary"],
+    "Inside": ["architecture", "kernel_interfaces", "adding_an_operator", "adding_a_device", "cuda", "glossary"],
 }  # fmt: skip
 #: the pages that stand before those of their folder
 LISTS = ("operators/by_name.md", "errors/index.md", "breaks/index.md")

@@ -1,1 +1,3 @@
-"""Loop IR to C text, and the templates of kernels that are no loops: `c` writes C."""
+"""Loop IR to C text, and the templates of kernels that are no loops: `c` writes C.
+
+`triton` writes kernels for devices."""

@@ -21,6 +21,7 @@ from facula.capture.handed_on import handed_on
 from facula.compiler import options as config
 from facula.compiler import pipeline, tuning
 from facula.compiler.graph import CompiledGraph
+from facula.compiler.other_devices import device_of, on_device
 from facula.compiler.pipeline import begin_graph
 from facula.core import config as settings
 from facula.core import logs
@@ -184,6 +185,10 @@ def _inner(chosen: dict[str, Any]) -> Callable[[Any, Sequence[Any]], Any]:
     """The compiler of flat graphs; what it gives takes a list of inputs."""
 
     def begin(module: Module, example_inputs: Sequence[Any]) -> Callable[[], Any]:
+        device = device_of(module)
+        if device is not None:
+            made = on_device(module, device)  # now: the graph is taken apart once all have begun
+            return lambda: made
         if find_compiler() is None:
             return lambda: _by_operators(module)
         asked = tuning.ASKED[0]

@@ -452,6 +452,9 @@ cdef int device_number(object x) except -1:
             if d.type not in BACKENDS and not find_backend(d.type):
                 raise said(RuntimeError, "[device] a device with a backend was required: got '%s'\nhint: this installation has "
                                    "cpu and meta; other devices come from backend packages" % d)
+            counted = getattr(BACKENDS[d.type], "current_device", None)
+            if d.index is None and counted is not None:     # the one in use: not kept, since another may be chosen
+                return device_number(device(d.type, counted()))
             n = len(DEVICES)
             DEVICES.append(d)
         DEVICE_NUMBER[d] = n

@@ -9,6 +9,7 @@ Keeps true: a device type has one backend; nothing is imported for a device that
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
 from facula import core
@@ -83,8 +84,12 @@ def get(name: str) -> Any:
     return core.BACKENDS[name]
 
 
+#: devices that come with facula: the module, which says whether one `is_there`, and the class in it
+OWN = {"cuda": ("facula.devices.cuda.presence", "facula.devices.cuda", "Cuda")}
+
+
 def load(name: str) -> bool:
-    """Looks for an installed package that offers the device, and registers it."""
+    """Looks for an installed package that offers the device, then for facula's own, and registers it."""
     from importlib.metadata import entry_points
 
     for entry in entry_points(group=GROUP, name=name):
@@ -92,7 +97,13 @@ def load(name: str) -> bool:
         if name not in core.BACKENDS:  # loading may have registered it
             register(name, found() if isinstance(found, type) else found)
         return True
-    return False
+    if name not in OWN:
+        return False
+    presence, module, backend = OWN[name]
+    if not import_module(presence).is_there():
+        return False
+    register(name, getattr(import_module(module), backend)())
+    return True
 
 
 #: compiled programs ask once, while they are captured

@@ -568,7 +568,9 @@ def scaled_dot_product_attention(
         attn_mask = _mask_of_scores(attn_mask, (*shape, rows, count), batch, heads)
     # dropout must draw where a function transform sees it, and PyTorch's stream numbers from outside of kernels
     apart = dropout_p > 0 and (_transformed() or core.by_element())
-    if _choose(q) == "math" or apart:
+    # the fused kernel is the processor's: other devices have products and softmax
+    elsewhere = q.device.type not in ("cpu", "meta") and ENABLED["math"]
+    if _choose(q) == "math" or apart or elsewhere:
         out = F._scaled_dot_product_attention_math(q, k, v, attn_mask, is_causal, scale, dropout_p)
     else:
         state = F._philox_state(device=q.device) if dropout_p > 0 else None

@@ -77,6 +77,7 @@ def pointwise(
     metas: Sequence[Any],
     code: str,
     equal_rounding: bool = False,
+    attribute: Callable[[str, Any, str], Any] = lambda name, value, dtype: value,
 ) -> Callable[[list[Index]], Any]:
     """The rule of a call.
 
@@ -85,6 +86,8 @@ def pointwise(
         args: arguments in schema order, values where tensors stand.
         metas: the same with meta tensors.
         code: the result's storage dtype.
+        equal_rounding: round after each operator.
+        attribute: gives what stands for an attribute (by name, value, dtype) that is known only when kernels run.
 
     Raises:
         NotLoops: the operator does not compute in this dtype.
@@ -105,7 +108,8 @@ def pointwise(
     by_name = {p.name: p for p in definition.schema.attributes}
     for name, given in zip(variant.runtime, runtime, strict=True):
         whole = pointwise_rules.runtime_dtype(by_name[name], compute) == "i64"
-        attributes[name] = given if isinstance(given, complex) else (int if whole else float)(given)
+        known = given if isinstance(given, complex) else (int if whole else float)(given)
+        attributes[name] = attribute(name, known, "i64" if whole else "f64")
     values = [x for p, x in zip(parameters, args, strict=True) if p.is_tensor]
     dtypes = pointwise_rules.argument_dtypes(definition, variant.present, compute)
     for value, dtype in zip(values, dtypes, strict=True):

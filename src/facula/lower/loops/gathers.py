@@ -1,7 +1,7 @@
 """Reads at places that a tensor names: rows by index, gathers, advanced indexing.
 
-Takes: a call's arguments as values. Gives: `RULES` for `indexed`, by operator; `check_within`, the
-step that raises what eager raises for an index out of range.
+Takes: a call's arguments as values. Gives: `RULES` for `indexed`, by operator; `check` and
+`check_within`, the step that raises what eager raises for an index out of range.
 Keeps true: a kernel never reads outside of the source, whatever the index says: places are clamped;
 a program in which an index is out of range raises the operator's own error.
 
@@ -39,9 +39,8 @@ def check_within(index: Any, low: int, high: int, name: str, *args: object) -> N
         operator(*args)
 
 
-def _check(
-    lowering: Any, index: Value, low: int, high: int, name: str, args: Sequence[Any]
-) -> None:
+def check(lowering: Any, index: Value, low: int, high: int, name: str, args: Sequence[Any]) -> None:
+    """A step that raises what an operator raises where an index is not in `[low, high)`."""
     given = [lowering.realize(index), low, high, name]
     given += [_placed(lowering, item) for item in args]
     lowering.add(ir.Extern(check_within, tuple(given), {}, [], True, "check_within"))
@@ -83,7 +82,7 @@ def _place(index: Value, positions: list[Index], size: int, wraps: bool) -> Inde
 def embedding(lowering: object, args: Sequence[Any], result: core.Tensor) -> Value:
     """Rows of a table."""
     weight, index = _source(args[0], args[1]), args[1]
-    _check(lowering, index, 0, weight.shape[0], "embedding", args)
+    check(lowering, index, 0, weight.shape[0], "embedding", args)
 
     def element(positions: list[Index]) -> Any:
         row = _place(index, positions[:-1], weight.shape[0], False)
@@ -98,7 +97,7 @@ def index_select(lowering: object, args: Sequence[Any], result: core.Tensor) -> 
     if not source.shape:
         raise NotLoops("a slice of a number")
     dim = args[1] % len(source.shape)
-    _check(lowering, index, 0, source.shape[dim], "index_select", args)
+    check(lowering, index, 0, source.shape[dim], "index_select", args)
 
     def element(positions: list[Index]) -> Any:
         where_ = _place(index, [positions[dim]], source.shape[dim], False)
@@ -113,7 +112,7 @@ def gather(lowering: object, args: Sequence[Any], result: core.Tensor) -> Value:
     if not source.shape or not index.shape:
         raise NotLoops("a gather of a number")
     dim = args[1] % len(source.shape)
-    _check(lowering, index, 0, source.shape[dim], "gather", args[:3])
+    check(lowering, index, 0, source.shape[dim], "gather", args[:3])
 
     def element(positions: list[Index]) -> Any:
         where_ = _place(index, positions, source.shape[dim], False)
@@ -131,7 +130,7 @@ def advanced(lowering: object, args: Sequence[Any], result: core.Tensor) -> Valu
     source = _source(args[0], *(indices[d] for d in dims))
     for d in dims:
         size = source.shape[d]
-        _check(lowering, indices[d], -size, size, "_index", args)
+        check(lowering, indices[d], -size, size, "_index", args)
     block = max(len(indices[d].shape) for d in dims)
     first = dims[0] if dims[-1] - dims[0] + 1 == len(dims) else 0
 
@@ -160,7 +159,7 @@ def nll_rows(lowering: object, args: Sequence[Any], result: core.Tensor) -> Valu
         return where(*kept(positions), 0)
 
     index = Value(target.shape, target.strides, "i64", rule=of_kept)
-    _check(lowering, index, 0, source.shape[dim], "_nll_rows", args)
+    check(lowering, index, 0, source.shape[dim], "_nll_rows", args)
 
     def element(positions: list[Index]) -> Any:
         place = _place(index, positions, source.shape[dim], False)

@@ -109,6 +109,17 @@ class Lowering:
         positions = ix.digits(ix.of(variable), root.shape, root.strides)
         return elementwise.is_dear(root.read(positions), root.numel)
 
+    # --- launches that are no programs of the table
+    def takes_launch(self, name: str) -> bool:
+        """Whether a device has words of its own for a kernel: here no kernel has."""
+        return False
+
+    def take_launch(
+        self, name: str, values: Sequence[Any], ints: Sequence[int], target: Any
+    ) -> Value | None:
+        """What a launch leaves in its first tensor, `target` without elements; None where it is a check."""
+        raise NotLoops(f"the kernel {name}")
+
     # --- calls
     def call(self, op: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any) -> Any:
         """The results of an operator's call as values.

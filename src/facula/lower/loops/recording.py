@@ -159,6 +159,15 @@ class _Recorder:
         self, name: str, tensors: Sequence[Any], ints: Sequence[int], numbers: Sequence[Any]
     ) -> None:
         """A kernel launch."""
+        if self.lowering.takes_launch(name):
+            values = [
+                self.known.get(id(t), (t, None))[1] if t is not None else None for t in tensors
+            ]
+            changed = self.lowering.take_launch(name, values, ints, tensors[0])
+            if changed is not None:
+                self.writable(tensors[0])
+                self.bind(tensors[0], changed)
+            return
         program: Any = folds.rows.REDUCTION_PROGRAMS.get(name.rpartition(":")[0])
         program = program or folds.rows.ROW_PROGRAMS.get(name.rpartition(":")[0])
         if program is None:

@@ -52,12 +52,12 @@ def is_initialized() -> bool:
     return "cuda" in registered()
 
 
-def _ask(name: str, *args: object) -> Any:
+def _ask(name: str, *args: object, **options: object) -> Any:
     """Has the backend answer; without one, says so."""
     if is_available():
         answer = getattr(core.BACKENDS["cuda"], name, None)
         if answer is not None:
-            return answer(*args)
+            return answer(*args, **options)
     return _absent(name)
 
 
@@ -174,7 +174,7 @@ class _NeedsDevice:
     """What cannot be made without a device."""
 
     def __new__(cls, *args: object, **options: object) -> Any:
-        return _ask(cls.__name__, *args)
+        return _ask(cls.__name__, *args, **options)
 
 
 class Stream(_NeedsDevice):

@@ -1,0 +1,1 @@
+"""Loop IR to Triton text: kernels for devices that Triton compiles for."""
