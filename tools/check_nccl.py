@@ -289,6 +289,7 @@ def _late(modules: Any, library: Any, driver: Any, kind: type[Exception],
     stream = driver.stream()
     source, target = (driver_module.DeviceMemory(driver, 0, LARGE, "|u1") for _ in range(2))
     piece = module.Piece(target.pointer, 4, "float32", 4, stream.value)
+    began = 0.0
 
     def reduced(seconds: float) -> Any:
         unique = library.unique()
@@ -298,7 +299,6 @@ def _late(modules: Any, library: Any, driver: Any, kind: type[Exception],
         made.run("all_reduce", lambda c: c.all_reduce(piece, "MAX"), [piece], began + seconds, look)
         return made
 
-    began = 0.0
     for _ in range(COPIES):
         driver.call("cuMemcpyDtoDAsync_v2", target.pointer, source.pointer, LARGE, stream)
     try:

@@ -15,6 +15,8 @@ from facula import distributed as dist
 from facula import nn
 from facula.distributed import checkpoint, distributed_c10d
 from facula.distributed import utils as wrapping
+from facula.distributed._shard import sharded_tensor
+from facula.distributed._shard.sharding_spec import ChunkShardingSpec
 from facula.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 from facula.distributed.algorithms.model_averaging.hierarchical_model_averager import (
     HierarchicalModelAverager,
@@ -296,6 +298,48 @@ def averaging() -> Any:
         again.load_state_dict(facula.optim.SGD([weight], lr=2.0).state_dict())
     return {"seen": seen, "bad": bad, "weights": weights, "told": told,
             "anew": [again.averager.step, len(heard)]}  # fmt: skip
+
+
+def pieces() -> Any:
+    """Tensors of pieces: whole again, in checkpoints, and what is refused on both ranks."""
+    rank, size = begin()
+    base, whole = sys.argv[2], facula.arange(15.0).reshape(5, 3)
+    cut = ChunkShardingSpec(0, [f"rank:{r}/cpu" for r in range(size)])
+    rows = sharded_tensor.empty(cut, 5, 3)
+    for piece in rows.local_shards():
+        start = piece.metadata.shard_offsets[0]
+        piece.tensor.copy_(whole[start : start + len(piece.tensor)])
+    out = facula.empty(5, 3) if rank == 1 else None
+    rows.gather(1, out)
+    kept, late = os.path.join(base, "kept"), os.path.join(base, "late")
+    checkpoint.save({"t": rows}, checkpoint_id=kept)
+    saving = checkpoint.async_save({"t": rows}, checkpoint_id=late)
+    rows.local_tensor().zero_()
+    saving.result()
+    read = [{"t": facula.zeros(5, 3)} for _ in range(2)]
+    for state, place in zip(read, (kept, late), strict=True):
+        checkpoint.load(state, checkpoint_id=place)
+    made = sharded_tensor.Shard.from_tensor_and_offsets
+    begins, ends = ((2, 3), (0, 2))[rank]  # columns
+    columns = [made(facula.zeros(5, ends - begins), [0, begins], rank)]
+    joined = sharded_tensor.init_from_local_shards(columns, 5, 3)
+    checkpoint.load({"t": joined}, checkpoint_id=kept)
+    join = sharded_tensor.init_from_local_shards
+    same = [made(facula.zeros(5, 3), [0, 0], rank)]
+    other = [
+        made(
+            facula.zeros(5, ends - begins).to(facula.int64 if rank else facula.int32),
+            [0, begins],
+            rank,
+        )
+    ]
+    return {
+        "whole": None if out is None else out.tolist(),
+        "read": [state["t"].tolist() for state in read],
+        "columns": columns[0].tensor.tolist(),
+        "bad": [error_of(join, columns, 5, 4), error_of(join, columns, 5, 3 + rank), error_of(join, same, 5, 3),
+                error_of(join, other, 5, 3), error_of(joined.gather, 0)],
+    }  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -5,12 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import ranks
 
 import facula
 from facula import nn
 from facula.distributed import argparse_util, utils
+from facula.distributed._shard.sharding_spec import (
+    ChunkShardingSpec,
+    EnumerableShardingSpec,
+    ShardMetadata,
+)
 from facula.distributed.algorithms._checkpoint import checkpoint_wrapper as wrapper
 from facula.distributed.engines import Backend
 from facula.distributed.fsdp import wrap
@@ -216,3 +222,52 @@ def test_the_older_launcher_has_no_number_for_other_programs():
     command = [sys.executable, "-m", "facula.distributed.launch", "--no-python", "/bin/true"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=ranks.DEADLINE)
     assert done.returncode != 0 and "--use-env was required" in done.stderr
+
+
+def test_tensors_of_pieces(tmp_path):
+    whole = np.arange(15.0).reshape(5, 3)
+    found = run(f"pieces {tmp_path}")
+    assert [one["whole"] for one in found] == [None, whole.tolist()]
+    for one, columns in zip(found, (whole[:, 2:], whole[:, :2]), strict=True):
+        assert one["read"] == [whole.tolist()] * 2 and one["columns"] == columns.tolist()
+        texts = [
+            "all 20 elements",
+            "one shape on all ranks",
+            "do not lie over each other",
+            "pieces of one dtype",
+        ]
+        for (kind, text), part in zip(one["bad"], texts, strict=False):
+            assert kind == "ValueError" and part in text
+    assert "out of shape (5, 3)" in found[0]["bad"][4][1] and found[1]["bad"][4] == ["none", ""]
+
+
+def test_ways_to_cut_make_the_pieces_of_chunk():
+    for size, count in ((7, 3), (4, 4), (2, 3), (9, 2)):
+        cut = ChunkShardingSpec(1, [f"rank:{rank}/cpu" for rank in range(count)])
+        pieces = cut.build_metadata([2, size], None).shards_metadata
+        want = np.arange(2 * size).reshape(2, size)
+        parts = facula.from_numpy(want).chunk(count, 1)
+        assert [piece.shard_sizes for piece in pieces] == [list(part.shape) for part in parts]
+        for piece, part in zip(pieces, parts, strict=True):
+            start = piece.shard_offsets[1]
+            assert (want[:, start : start + piece.shard_sizes[1]] == part.numpy()).all()
+
+
+@pytest.mark.parametrize(
+    "make, text",
+    [
+        (lambda: ShardMetadata([0], [1, 2]), "as many offsets as sizes"),
+        (lambda: ShardMetadata([-1], [1]), "shard_offsets of at least 0"),
+        (lambda: ShardMetadata([0], [1], "a/b/c"), "Could not parse remote_device"),
+        (lambda: ChunkShardingSpec("a", []), "a number was required for dim"),  # type: ignore[arg-type]
+        (lambda: ChunkShardingSpec(2, ["rank:0/cpu"]).build_metadata([3], None), "Invalid sharding dim"),
+        (lambda: EnumerableShardingSpec([]), "a piece was required"),
+        (lambda: EnumerableShardingSpec([ShardMetadata([0], [3]), ShardMetadata([2], [1])]), "Shards overlap"),
+        (lambda: EnumerableShardingSpec([ShardMetadata([0], [3]), ShardMetadata([2, 2], [1, 1])]), "number of dim"),
+        (lambda: EnumerableShardingSpec([ShardMetadata([0], [3])]).build_metadata([2], None), "outside of the tensor"),
+        (lambda: EnumerableShardingSpec([ShardMetadata([0], [3])]).build_metadata([4], None), "all 4 elements"),
+    ],
+)  # fmt: skip
+def test_pieces_that_make_no_tensor_are_refused(make, text):
+    with pytest.raises(ValueError, match=text):
+        make()

@@ -88,6 +88,7 @@ from facula.distributed.world import (
 
 _LATER = (
     "_composable",
+    "_shard",
     "algorithms",
     "argparse_util",
     "autograd",

@@ -10,6 +10,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.distributed._shard.sharded_tensor.pieces import ShardedTensor
 from facula.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex
 from facula.distributed.tensor._utils import compute_local_shape_and_global_offset
 from facula.distributed.tensor.dtensor import DTensor
@@ -22,7 +23,7 @@ __all__ = ["chunks_of", "find_state_dict_object", "has_pieces", "is_here", "sett
 def has_pieces(value: object) -> bool:
     """Whether a value is written as pieces of its elements: others, sparse and quantized tensors among
     them, are written as `facula.save` does."""
-    if isinstance(value, DTensor):
+    if isinstance(value, DTensor | ShardedTensor):
         return True
     if not isinstance(value, core.Tensor):
         return False
@@ -51,6 +52,9 @@ def settled(state: dict[str, Any]) -> dict[str, Any]:
 
 def chunks_of(value: Any) -> list[ChunkStorageMetadata]:
     """The pieces that this rank has; one without elements where it has none of them."""
+    if isinstance(value, ShardedTensor):
+        held = [shard.metadata for shard in value.local_shards()]
+        return [ChunkStorageMetadata(core.Size(m.shard_offsets), core.Size(m.shard_sizes)) for m in held]  # fmt: skip
     if not isinstance(value, DTensor):
         return [ChunkStorageMetadata(core.Size([0] * value.dim()), core.Size(value.shape))]
     if not is_here(value):
@@ -79,4 +83,8 @@ def find_state_dict_object(state_dict: dict[str, Any], index: MetadataIndex) -> 
     if index.offset is not None and index.offset not in starts:
         fail(ValueError, "checkpoint", f"the beginning of a piece of {index.fqn} was required (FQN: could not "
              "find shard)", tuple(index.offset), f"this rank's begins at {starts}")  # fmt: skip
+    if isinstance(value, ShardedTensor):
+        return value.local_shards()[
+            starts.index(index.offset) if index.offset else 0
+        ].tensor.detach()
     return value._local_tensor.detach() if isinstance(value, DTensor) else value.detach()

@@ -13,6 +13,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.distributed._shard.sharded_tensor.pieces import ShardedTensor
 from facula.distributed.checkpoint.metadata import (
     BytesStorageMetadata,
     ChunkStorageMetadata,
@@ -42,8 +43,11 @@ def create_write_items(fqn: str, value: Any) -> list[WriteItem]:
     if not has_pieces(value):
         return [WriteItem(MetadataIndex(fqn), WriteItemType.BYTE_IO)]
     cut = isinstance(value, DTensor)
-    kind = WriteItemType.SHARD if cut else WriteItemType.TENSOR
-    properties = TensorProperties.create_from_tensor(value._local_tensor if cut else value)
+    kind = WriteItemType.SHARD if cut or isinstance(value, ShardedTensor) else WriteItemType.TENSOR
+    if isinstance(value, ShardedTensor):
+        properties = TensorProperties(value.dtype, requires_grad=value.requires_grad)
+    else:
+        properties = TensorProperties.create_from_tensor(value._local_tensor if cut else value)
     whole = core.Size(value.shape)
     return [
         WriteItem(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from facula import core
+from facula.distributed._shard.sharded_tensor.pieces import ShardedTensor
 from facula.distributed.tensor.dtensor import DTensor
 
 __all__ = ["AsyncStager", "BlockingAsyncStager", "DefaultStager", "StagingOptions", "copied"]
@@ -23,6 +24,8 @@ def copied(value: object, kept: Any = None) -> Any:
             return kept.copy_(value.detach())
         found = value.detach()
         return found.clone() if isinstance(found, DTensor) else found.cpu().clone()
+    if isinstance(value, ShardedTensor):
+        return value.clone()
     if isinstance(value, dict):
         before = kept if isinstance(kept, dict) else {}
         return {k: copied(v, before.get(k)) for k, v in value.items()}

@@ -10,6 +10,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.distributed._shard.sharded_tensor.pieces import ShardedTensor
 from facula.distributed.checkpoint.metadata import MetadataIndex
 from facula.distributed.checkpoint.pieces import chunks_of, find_state_dict_object
 from facula.distributed.tensor.dtensor import DTensor
@@ -31,4 +32,8 @@ def find_tensor_shard(tensor: core.Tensor, index: MetadataIndex) -> core.Tensor:
     if index.offset is not None and tuple(index.offset) not in starts:
         fail(ValueError, "find_tensor_shard", f"the beginning of a piece of {index.fqn} was required (FQN: could not "
              "find shard)", tuple(index.offset), hint=f"this rank's begins at {starts}")  # fmt: skip
+    if isinstance(tensor, ShardedTensor):
+        return tensor.local_shards()[
+            starts.index(tuple(index.offset)) if index.offset else 0
+        ].tensor
     return tensor._local_tensor if isinstance(tensor, DTensor) else tensor
