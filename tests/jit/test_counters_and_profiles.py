@@ -85,6 +85,13 @@ def test_a_unit_takes_graphs() -> None:
         unit.other(facula.ones(1))
 
 
+def test_scripted_functions_are_found_while_somebody_has_them() -> None:
+    scripted = jit.script(doubled)
+    unit = jit._state._python_cu
+    assert scripted in unit.get_functions() and unit.find_function("doubled") is not None
+    assert unit.find_function("never_written") is None
+
+
 def test_values_keep_their_names_in_a_canonical_graph() -> None:
     graph = facula._C.parse_ir(
         "graph(%named : Tensor):\n  %14 : Tensor = aten::relu(%named)\n  return (%14)"

@@ -14,7 +14,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.jit._state import _enabled
+from facula.jit._state import _enabled, _python_cu
 from facula.jit.builtin_calls import BUILTINS
 from facula.jit.compilation_unit import look_up_name, text_units
 from facula.jit.containers import ScriptDict, ScriptList, script_container
@@ -73,7 +73,10 @@ def script(
         return obj
     EXTRA_NAMES.append(caller_names(_frames_up + 1))
     try:
-        return _scripted(obj)
+        made = _scripted(obj)
+        if isinstance(made, ScriptFunction):
+            _python_cu.add(made)
+        return made
     finally:
         EXTRA_NAMES.pop()
 
