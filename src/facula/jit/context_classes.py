@@ -3,7 +3,7 @@
 Takes nothing. Gives classes that compile in the place of the library's own (`STAND_INS`, `RANGE`), under the names that
 PyTorch's files have for them.
 Keeps true: each does what the library's context does, by operators that PyTorch has too, so that files with
-them go both ways.
+them go both ways. The annotations are TorchScript's: `Any`, not `object`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class no_grad:
         self.prev = facula.is_grad_enabled()
         facula.set_grad_enabled(False)
 
-    def __exit__(self, exc_type: object, exc_value: object, traceback: object) -> None:
+    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
         facula.set_grad_enabled(self.prev)
 
 
@@ -50,7 +50,7 @@ class enable_grad:
         self.prev = facula.is_grad_enabled()
         facula.set_grad_enabled(True)
 
-    def __exit__(self, exc_type: object, exc_value: object, traceback: object) -> None:
+    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
         facula.set_grad_enabled(self.prev)
 
 
@@ -66,7 +66,7 @@ class record_function:
         self.record = _OPERATORS._record_function_enter_new(self.name, self.args)
         return self
 
-    def __exit__(self, exc_type: object, exc_value: object, traceback: object) -> None:
+    def __exit__(self, exc_type: Any, exc_value: Any, traceback: Any) -> None:
         record = self.record
         assert record is not None
         _OPERATORS._record_function_exit(record)
