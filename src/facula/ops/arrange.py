@@ -252,7 +252,7 @@ def _triangle(out: core.Tensor, self: core.Tensor, diagonal: int, upper: bool) -
     )
 
 
-@operator("tril(Tensor self, int diagonal=0) -> Tensor", inplace=True, quantized="moves")
+@operator("tril(Tensor self, int diagonal=0) -> Tensor", inplace=True, quantized="same range")
 class tril:
     """The lower triangle of matrices, up to `diagonal`; zero elsewhere."""
 
@@ -275,7 +275,7 @@ class tril:
         yield (S(3),), {}, RuntimeError, "input tensor must have at least 2 dimensions"
 
 
-@operator("triu(Tensor self, int diagonal=0) -> Tensor", inplace=True, quantized="moves")
+@operator("triu(Tensor self, int diagonal=0) -> Tensor", inplace=True, quantized="same range")
 class triu:
     """The upper triangle of matrices, from `diagonal` on; zero elsewhere.
 

@@ -55,6 +55,7 @@ def _padded_shape(op: str, shape: Sequence[int], pad: tuple[int, ...]) -> list[i
     "constant_pad_nd(Tensor self, int[] pad, Number value=0) -> Tensor",
     names=("constant_pad_nd",),
     out=False,
+    quantized="same range",
 )
 class constant_pad_nd:
     """Padding with a constant; negative sizes crop."""

@@ -224,6 +224,7 @@ def _uniform(name: str, args: tuple[Any, ...]) -> Any:
 def _moved(op: Any, args: tuple[Any, ...]) -> Any:
     """Integers that were there, by an operator that has no arithmetic: on float32, which holds them."""
     first = _uniform(op.name, args)
+    _no_other_numbers(op, args)
     kept = first._integers.dtype
     work = core.float32 if first._kind is not core.qint32 else core.float64
 
@@ -233,6 +234,25 @@ def _moved(op: Any, args: tuple[Any, ...]) -> Any:
 
     made = _called(op, _replaced(args, plain))
     return _wrapped(made, lambda x: like(first, x.to(kept)) if x.dtype is work else x)
+
+
+def _no_other_numbers(op: Any, args: tuple[Any, ...]) -> None:
+    """Numbers beside quantized tensors are none of their integers."""
+    for parameter, a in zip(op.definition.schema.parameters, args, strict=True):
+        number = parameter.type == "Operand" and isinstance(a, (bool, int, float, complex))
+        plain = isinstance(a, Tensor) and not isinstance(a, QuantizedTensor)
+        if number or (plain and (parameter.type == "Operand" or a.dtype.is_floating_point)):
+            _refuse_plain(op.name, parameter.name, a)
+
+
+def _refuse_plain(name: str, place: str, given: Any) -> None:
+    fail(
+        RuntimeError,
+        name,
+        "quantized tensors beside quantized tensors were required: promoteTypes with quantized numbers is not handled",
+        f"{given.dtype if isinstance(given, Tensor) else given} as {place}",
+        hint="dequantize() the quantized ones, or quantize_per_tensor() the other",
+    )
 
 
 def requantized(x: Any, other: Any) -> Any:
@@ -305,16 +325,24 @@ def _relu(self: Any) -> Any:
     return like(self, self._integers.clamp_min(zero))
 
 
+def _all_quantized(name: str, tensors: tuple[Any, ...]) -> Any:
+    """The first of several tensors to join, none of which is plain."""
+    for x in tensors:
+        if not isinstance(x, QuantizedTensor):
+            _refuse_plain(name, "one of the tensors", x)
+    return _uniform(name, (tensors,))
+
+
 @rule("cat")
 def _cat(tensors: tuple[Any, ...], dim: int) -> Any:
-    first = _uniform("cat", (tensors,))
+    first = _all_quantized("cat", tensors)
     same = [x if x._quantizer == first._quantizer else requantized(x, first) for x in tensors]
     return like(first, F.cat([x._integers for x in same], dim))
 
 
 @rule("stack")
 def _stack(tensors: tuple[Any, ...], dim: int) -> Any:
-    first = _uniform("stack", (tensors,))
+    first = _all_quantized("stack", tensors)
     same = [x if x._quantizer == first._quantizer else requantized(x, first) for x in tensors]
     return like(first, F.stack([x._integers for x in same], dim))
 
