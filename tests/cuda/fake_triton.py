@@ -149,7 +149,9 @@ class Tile:
     __hash__ = None  # type: ignore[assignment]
 
     def __neg__(self) -> Any:
-        return Tile(np.negative(self.data))
+        return Tile(
+            np.subtract(np.zeros_like(self.data), self.data)
+        )  # no negative zero, as in Triton
 
     def __invert__(self) -> Any:
         return Tile(np.invert(self.data))
@@ -294,7 +296,7 @@ class Language(types.SimpleNamespace):
         self.constexpr = lambda x=None: x
         self.program_id = lambda axis: Tile(np.int32(place[axis]))
         self.arange = lambda a, b: Tile(np.arange(a, b, dtype="i4"))
-        self.full = lambda shape, value, kind: Tile(np.full(shape, value, kind.numpy))
+        self.full = lambda shape, value, kind: Tile(np.full(shape, value or 0, kind.numpy))
         self.zeros = lambda shape, dtype: Tile(np.zeros(shape, dtype.numpy))
         self.abs = lambda x: Tile(np.abs(_raw(x)))
         self.minimum = lambda a, b: Tile(np.minimum(_raw(a), _raw(b)))

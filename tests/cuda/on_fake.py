@@ -229,6 +229,15 @@ def fills_and_creation() -> None:
     same(facula.arange(5, device="cuda"), facula.arange(5))
 
 
+def zeros_keep_their_signs() -> None:
+    x = facula.tensor([0.0, -0.0, 1.0])
+    for f in (
+        lambda x: -x, lambda x: x * -1.0, lambda x: x.abs(), lambda x: x * facula.full_like(x, -0.0),
+        lambda x: facula.where(x == 0, -0.0, x), lambda x: (-x).reshape(3, 1).amax(1), lambda x: x.neg().prod(0),
+    ):  # fmt: skip
+        assert (np.signbit(f(there(x)).cpu().numpy()) == np.signbit(f(x).numpy())).all()
+
+
 def random_numbers_are_those_of_the_processor() -> None:
     facula.manual_seed(7)
     wanted = facula.randn(3, 4), facula.rand(2), facula.randint(0, 9, (5,))

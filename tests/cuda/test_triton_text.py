@@ -115,7 +115,7 @@ def test_a_form_names_no_function_that_is_not_there(dtype: str) -> None:
 
 
 def test_literals_are_exact() -> None:
-    for value in (0.1, -0.0, 1e-45, float("inf"), float("-inf")):
+    for value in (0.1, 0.0, -0.0, 1e-45, float("inf"), float("-inf")):
         text = printer.literal(value, "f32")
         given: Any = eval(text, {"tl": _Spelled(), "ONE": None})
         assert repr(given) == repr(value)

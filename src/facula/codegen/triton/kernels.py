@@ -268,9 +268,8 @@ class _Reducing:
             printer.know(fold.leaf, f"f{number}", ROW)
         states = [printer.value(e) for e in self.step.block]
         for k, (e, state) in enumerate(zip(self.step.block, states, strict=True)):
-            zero = "-0.0" if e.dtype in ("f32", "f64") else "0"
-            spread = f"tl.full((ROWS, 1), {zero}, {TYPES[e.dtype]})"
-            spread = f"({spread} != 0) | {state}" if e.dtype == "b8" else f"{spread} + {state}"
+            ones = f"tl.full((ROWS, 1), {'True' if e.dtype == 'b8' else '1'}, {TYPES[e.dtype]})"
+            spread = f"{ones} {'&' if e.dtype == 'b8' else '*'} {state}"
             printer.lines.append(f"right{k} = {spread}")
         return lines + printer.lines
 

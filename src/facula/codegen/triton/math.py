@@ -46,6 +46,7 @@ _INTEGER = {
     "pow": "integer_power({0}, {1})",
 }  # fmt: skip
 _FLOAT = {
+    "neg": "({0} * -1.0)",  # Triton's own minus is 0 - x, which has no negative zero
     "isnan": "({0} != {0})", "isinf": '(tl.abs({0}) == float("inf"))',
     "isfinite": '(tl.abs({0}) < float("inf"))',
     "maximum": "tl.where(({0} > {1}) | ({0} != {0}), {0}, {1})",

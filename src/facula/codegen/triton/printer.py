@@ -10,6 +10,7 @@ A node's level says over what it varies, as bits: rows (1), places along rows (2
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -34,6 +35,8 @@ def literal(value: Any, dtype: str) -> str:
     """A tile of one element with exactly this value."""
     if dtype == "b8":
         text = repr(bool(value))
+    elif dtype in ("f32", "f64") and value == 0 and math.copysign(1, value) < 0:
+        return f"({literal(0.0, dtype)} * -1.0)"  # Triton writes every zero as the positive one
     elif dtype in ("f32", "f64"):
         text = repr(float(value))
         text = f'float("{text}")' if text in ("inf", "-inf", "nan") else text
@@ -155,9 +158,8 @@ class Printer:
         if value.kind == "number":
             # a number arrives without a shape: as a tile it has its dtype for certain
             scalar = self.names.scalar(value, leaf.dtype)
-            # (and -0.0 + x is x for every x, which 0.0 + x is not)
-            zero = "-0.0" if leaf.dtype == "f64" else "0"
-            return f"tl.full(ONE, {zero}, {TYPES[leaf.dtype]}) + {scalar}", NOTHING
+            # (and 1 * x is x for every x, which 0.0 + x is not)
+            return f"{literal(1, leaf.dtype)} * {scalar}", NOTHING
         if self._named is None:
             raise Unprintable(f"[triton] the value {value!r}")
         return self._named(value, leaf.dtype)
