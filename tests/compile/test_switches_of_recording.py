@@ -60,6 +60,14 @@ def test_of_switches_in_a_row_the_last_counts():
         assert facula.is_grad_enabled()
 
 
+def test_calls_of_the_program_are_nodes_though_they_change_nothing():
+    def program(x):
+        facula._C._set_grad_enabled(True)
+        return x + 1
+
+    assert switches(program, facula.ones(2)) == [True, "+"]
+
+
 def test_the_text_of_a_graph_names_switches_by_what_programs_can_call():
     (graph_module,) = graphs_of(block(facula.no_grad), facula.ones(2))
     assert "facula._C._set_grad_enabled(False)" in graph_module.code

@@ -96,3 +96,13 @@ def test_broadcast():
     assert pytree._broadcast_to_and_flatten([0, 1], spec) == [0, 1, 1]
     assert pytree._broadcast_to_and_flatten(7, spec) == [7, 7, 7]
     assert pytree._broadcast_to_and_flatten([0], spec) is None
+
+
+def test_dictionaries_of_other_kinds_stand_for_each_other_in_maps_of_several_trees():
+    left = {"a": 1, "b": OrderedDict([("d", 2), ("c", 3)])}
+    right = OrderedDict([("b", {"c": 30, "d": 20}), ("a", 10)])
+    found = pytree.tree_map(lambda u, v: u + v, left, right)
+    assert found == {"a": 11, "b": OrderedDict([("d", 22), ("c", 33)])}
+    assert type(found["b"]) is OrderedDict
+    with pytest.raises(ValueError, match="keys"):
+        pytree.tree_map(lambda u, v: u, {"a": 1}, OrderedDict(b=1))

@@ -39,6 +39,7 @@ from facula.capture.values import (
     follows_float,
 )
 from facula.capture.wrappers import WrapperValue, is_wrapper
+from facula.core.errors import is_own
 from facula.fx.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from facula.fx.names import qualified_name
 from facula.namespaces import legacy
@@ -580,10 +581,13 @@ class GraphOps(Part):
     def mode_call(self, function: Any, args: list[Any]) -> Any:
         """A function that changes a mode of the thread: a node, and the change itself."""
         values = [self.constant_of(arg) for arg in args]
-        if function is core.set_grad_enabled and values == [core.is_grad_enabled()]:
-            return Known(values[0])
+        recording = core.is_grad_enabled()
+        if function is core.set_grad_enabled and values == [recording]:
+            if is_own(self.frames[-1].globals.get("__name__")):  # a block, not the program's call
+                return Known(recording)
         name = qualified_name(function).rpartition(".")[2]
-        self._new_node("call_function", function, tuple(values), {}, None, name)
+        node = self._new_node("call_function", function, tuple(values), {}, None, name)
+        node.meta["recording_before"] = recording
         self.mode_changes.append((function, tuple(values)))
         return self.trusted(function(*values))
 

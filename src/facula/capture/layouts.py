@@ -25,7 +25,7 @@ def _contiguous_in(tensor: core.Tensor, memory_format: Any) -> bool:
     return tensor.is_contiguous(memory_format=memory_format)
 
 
-def _order_checked(tensor: core.Tensor, ambiguity_check: Any) -> tuple[int, ...]:
+def _order_checked(tensor: core.Tensor, ambiguity_check: Any) -> Any:
     return tensor.dim_order(ambiguity_check=ambiguity_check)
 
 

@@ -326,17 +326,21 @@ def _drop_unused_numbers(world: Symbolic) -> None:
 
 
 def _drop_covered_modes(world: Symbolic) -> None:
-    """Of switches of recording with nothing between them the last one counts, or none (each changes the state)."""
-    run: list[Any] = []
+    """Take a switch of recording and the one back out of the graph, where nothing stands between them."""
+    open_: list[Any] = []
     for node in list(world.graph.nodes):
-        if node.target is core.set_grad_enabled:
-            run.append(node)
-            continue
-        if run:
-            needless = run if len(run) % 2 == 0 else run[:-1]
-            for switch in needless:
-                world.graph.erase_node(switch)
-        run = []
+        if node.target is not core.set_grad_enabled:
+            open_ = []
+        elif open_ and _leads_back(open_[-1], node):
+            world.graph.erase_node(open_.pop())
+            world.graph.erase_node(node)
+        else:
+            open_.append(node)
+
+
+def _leads_back(switch: Any, other: Any) -> bool:
+    before = switch.meta["recording_before"]
+    return switch.args[0] != before and other.args[0] == before
 
 
 def code_needs_sizes(world: Symbolic) -> bool:

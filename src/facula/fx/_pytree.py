@@ -368,6 +368,10 @@ def _is_leaf(tree: object, is_leaf: Callable[[Any], bool] | None = None) -> bool
     return (is_leaf is not None and is_leaf(tree)) or _node_of(tree) is None
 
 
+#: one stands for another in a tree that is given up to the leaves of a spec
+_DICTIONARIES = (dict, OrderedDict, defaultdict)
+
+
 @dataclass
 class TreeSpec:
     """The containers of a tree without its leaves."""
@@ -430,7 +434,10 @@ class TreeSpec:
 
     def _collect(self, tree: object, parts: list[Any]) -> None:
         node = _node_of(tree)
-        if node is None or node.type is not self.type:
+        alike = node is not None and (
+            node.type is self.type or (node.type in _DICTIONARIES and self.type in _DICTIONARIES)
+        )
+        if node is None or not alike:
             got = type(tree).__name__
             fail(
                 ValueError,
@@ -440,7 +447,7 @@ class TreeSpec:
                 hint="the trees need one structure; convert the container first",
             )
         children, context = node.flatten_fn(tree)
-        if self.type in (dict, OrderedDict, defaultdict):
+        if self.type in _DICTIONARIES:
             children = self._in_key_order(tree)
         elif context != self.context:
             fail(

@@ -120,7 +120,7 @@ class OpOverload:
 
     @property
     def _defined_in_python(self) -> bool:
-        """Whether a program has defined it (`facula.library`)."""
+        """Whether a program has defined it."""
         return self.kind == "custom"
 
     def name(self) -> str:
@@ -128,7 +128,7 @@ class OpOverload:
         return self._name
 
     def has_kernel_for_dispatch_key(self, key: object) -> bool:
-        """Kept for PyTorch's API: an operator has one implementation for all keys."""
+        """True: an operator has one implementation for all keys."""
         return True
 
     def decompose(self, *args: object, **kwargs: object) -> Any:
@@ -203,7 +203,7 @@ class _OfEither(OpOverload):
 
 
 def named_overload(namespace: str, opname: str, name: str, function: Any) -> OpOverload:
-    """The overload of a given name: that of calls where it has the operator's own name, one for itself otherwise."""
+    """The overload of a name: that of calls under the operator's own name, else one for itself."""
     made = _MADE.get((function, name))
     if made is None:
         made = _make(function, name)
@@ -292,7 +292,7 @@ class Packet:
         return self._function(*args, **kwargs)
 
     def _candidates(self) -> list[Any]:
-        """The operators of a name that programs have overloaded; none where there is one operator."""
+        """The operators of a name that programs have overloaded, if any."""
         definition = getattr(self._function, "definition", None)
         if definition is None or definition.kind != "custom":
             return []
