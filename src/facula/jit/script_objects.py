@@ -66,16 +66,22 @@ def converted(value: Any, kind: T.Type, what: str) -> Any:
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
     if _good(value, kind):
         return value
-    if isinstance(kind, T.ClassType) and kind.is_interface:
-        what += _unlike(value, kind)
-    elif isinstance(kind, T.ClassType):
-        lacking = [n for n in kind.attributes if not hasattr(value, n)]
-        what += f" (it has a missing attribute {lacking[0]})" if lacking else ""
+    what += _lacking(value, kind)
     return fail(
         RuntimeError, what.partition("() ")[0], f"Expected a value of type '{kind.annotation_str}' for "
         f"{what.partition('() ')[2]}", f"type '{type(value).__name__}'",
         hint="convert the value, or change the annotation and script again",
     )  # fmt: skip
+
+
+def _lacking(value: object, kind: T.Type) -> str:
+    """What a value lacks to be one of a class, in the words of an error."""
+    if not isinstance(kind, T.ClassType):
+        return ""
+    if kind.is_interface:
+        return _unlike(value, kind)
+    lacking = [n for n in kind.attributes if not hasattr(value, n)]
+    return f" (it has a missing attribute {lacking[0]})" if lacking else ""
 
 
 def _one_of(value: object, kind: T.Type, what: str) -> Any:

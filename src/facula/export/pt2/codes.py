@@ -76,7 +76,7 @@ def names_in_file(target: object) -> dict[str, str]:
     definition = getattr(target, "_definition", None)
     given = {} if definition is None else definition.file_arguments or {}
     public = _of_special(definition)
-    if public is not None:
+    if definition is not None and public is not None:
         pairs = zip(definition.schema.parameters, public.schema.parameters, strict=True)
         return {own.name: other.name for own, other in pairs}
     overload = getattr(target, "_overloadname", "")
