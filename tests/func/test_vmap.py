@@ -205,3 +205,19 @@ def test_custom_functions() -> None:
     Cube.generate_vmap_rule = False
     with pytest.raises(RuntimeError, match="does not have vmap support"):
         func.vmap(Cube.apply)(x)
+
+
+def test_conversions_of_entries():
+    x, like = facula.arange(6).reshape(3, 2), facula.zeros(3, 2, dtype=facula.float64)
+    for change, wanted in (
+        (lambda a, b: a.to(facula.float16), facula.float16),
+        (lambda a, b: a.to(b), facula.float64),
+        (lambda a, b: a.to("cpu", facula.int8), facula.int8),
+        (lambda a, b: a.to(facula.float32, copy=True), facula.float32),
+    ):
+        for dims in ((0, 0), (1, 1), (0, None)):
+            made = facula.vmap(change, in_dims=dims)(x, like)
+            assert made.dtype is wanted
+            numpy.testing.assert_array_equal(
+                made.double().numpy(), x.numpy().T if dims == (1, 1) else x.numpy()
+            )

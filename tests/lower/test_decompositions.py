@@ -118,3 +118,6 @@ def test_primitives_are_few_and_named():
     assert _prims.sum(x, (0,)).tolist() == [3, 5, 7]
     assert _prims.split_dim(x, 1, 3).shape == (2, 3, 1)
     assert _prims.iota(3, start=2, step=2).tolist() == [2, 4, 6]
+    assert _prims.iota(5, start=1, step=3).tolist() == [1, 4, 7, 10, 13]
+    assert _prims.iota(4, start=7, step=-3).tolist() == [7, 4, 1, -2]
+    assert _prims.iota(0, step=2).tolist() == []
