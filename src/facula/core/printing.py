@@ -133,12 +133,11 @@ class _Plain:
 
 
 class _Real:
-    """Writes floating-point numbers in the one notation that suits all of them.
+    """Writes floating-point numbers in the one notation that suits all of them."""
 
-    Whole numbers are written `3.`; others with `precision` digits; in scientific notation where
-    they differ by more than a factor 1000, or one is above 1e8, or one that is not whole is below
-    1e-4.
-    """
+    # Whole numbers are written `3.`; others with `precision` digits; in scientific notation where
+    # they differ by more than a factor 1000, or one is above 1e8, or one that is not whole is below
+    # 1e-4.
 
     def __init__(self, values: list[float]) -> None:
         counted = [value for value in values if value != 0 and math.isfinite(value)]

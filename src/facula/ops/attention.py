@@ -268,12 +268,10 @@ def _second_order(
     scale: float,
     keep: Any,
 ) -> tuple[Any, ...]:
-    """The vector-Jacobian product of the backward pass, for grad_out, query, key, value and mask.
-
-    With weights P, their gradients dP and the scores' dS = P * (dP - sum(P * dP)), every product
-    of the backward is taken
-    back in turn; scores are materialised, as for any second order.
-    """
+    """The vector-Jacobian product of the backward pass, for grad_out, query, key, value and mask."""
+    # With weights P, their gradients dP and the scores' dS = P * (dP - sum(P * dP)), every product
+    # of the backward is taken
+    # back in turn; scores are materialised, as for any second order.
     group = query.shape[1] // key.shape[1]
     to_query, to_key, to_value, to_mask = grads
     k, v = _repeat(key, group), _repeat(value, group)

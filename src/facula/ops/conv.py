@@ -512,11 +512,9 @@ def _over_channels(y: core.Tensor) -> Any:
 def _complex_product(
     product: Callable[..., Any], x: core.Tensor, y: core.Tensor, bias: core.Tensor | None
 ) -> Any:
-    """A bilinear real product of complex tensors by three real ones. [Gauss]
-
-    The bias goes into the products, so that its gradient is one of them: `third` has the sum of its
-    parts, of which `first` takes the real one away.
-    """
+    """A bilinear real product of complex tensors by three real ones. [Gauss]"""
+    # The bias goes into the products, so that its gradient is one of them: `third` has the sum of its
+    # parts, of which `first` takes the real one away.
     a, b, c, d = F.real(x), F.imag(x), F.real(y), F.imag(y)
     real = imag = both = None
     if bias is not None:

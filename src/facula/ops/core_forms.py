@@ -249,13 +249,10 @@ def _define_gradient(name: str, form: str, operator: str, of_result: bool = Fals
     def gradient(grad_output, *args):
         for x in (grad_output, *args):
             if isinstance(x, core.Tensor) and x.is_quantized:
-                fail(
-                    NotImplementedError,
-                    name,
-                    f"Could not run 'aten::{name}' with arguments from the 'QuantizedCPU' backend",
-                    x.dtype,
-                    hint="dequantize() first: gradients are of floating-point numbers",
-                )
+                # lazily: for an error
+                from facula.ops.forms_on_demand import refuse_quantized
+
+                refuse_quantized(name, x)
         return pointwise_rules.pull(TABLE[operator], args, 0, grad_output, of_result)
 
     given = "result" if of_result else "argument"

@@ -2,8 +2,8 @@
 
 Takes the operators' arguments. Gives `reduced_by_segments`, `segment_values` and `segment_gradient` (of
 `segment_reduce`), `largest_rows` (of `embedding_bag`), `variance_of`
-(of `gaussian_nll_loss`), and `attention_with_projections` (the body of
-`_native_multi_head_attention`). Keeps true: gradients are made of operators, so they differentiate further.
+(of `gaussian_nll_loss`), `refuse_quantized` (of gradients), and `attention_with_projections` (the body
+of `_native_multi_head_attention`). Keeps true: gradients are made of operators, so they differentiate further.
 """
 
 from __future__ import annotations
@@ -296,3 +296,14 @@ def variance_of(input: Any, var: Any, op: str) -> Any:
                 "all",
             )
     return var
+
+
+def refuse_quantized(name: str, tensor: core.Tensor) -> None:
+    """Raise what PyTorch does for a quantized tensor where a gradient's numbers are."""
+    fail(
+        NotImplementedError,
+        name,
+        f"Could not run 'aten::{name}' with arguments from the 'QuantizedCPU' backend",
+        tensor.dtype,
+        hint="dequantize() first: gradients are of floating-point numbers",
+    )

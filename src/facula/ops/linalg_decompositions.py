@@ -215,11 +215,9 @@ def _check_reflections(op: str, packed: core.Tensor, tau: core.Tensor) -> None:
 
 
 def _reflections(packed: core.Tensor, tau: core.Tensor) -> tuple[Any, Any]:
-    """The vectors V of k reflections as columns, and the triangle I + U D of their product.
-
-    H_1 ... H_k = I - V D (I + U D)^-1 V^H, where U is the strict upper triangle of V^H V and D =
-    diag(tau).
-    """
+    """The vectors V of k reflections as columns, and the triangle I + U D of their product."""
+    # H_1 ... H_k = I - V D (I + U D)^-1 V^H, where U is the strict upper triangle of V^H V and D =
+    # diag(tau).
     k, m = tau.shape[-1], packed.shape[-2]
     one = F.eye(m, k, dtype=packed.dtype, device=packed.device)
     vectors = packed[..., :k].tril(-1) + one

@@ -165,10 +165,8 @@ def over_i(z: Complex) -> Complex:
 
 
 def _unless_zero(zero: Value, factor: Value, wave: Value) -> Any:
-    """`factor * wave`, which vanishes with `zero`, but `zero` itself where the product would be 0 times infinity.
-
-    Elsewhere it must stay the product: a constant has no slope, and gradients are differentiated through this.
-    """
+    """`factor * wave`, which vanishes with `zero`, but `zero` itself where the product would be 0 times infinity."""
+    # Elsewhere it must stay the product: a constant has no slope, and gradients are differentiated through this.
     product = factor * wave
     return where(
         real.logical_and(zero == 0, real.logical_not(real.isfinite(product))), zero, product

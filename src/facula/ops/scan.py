@@ -129,11 +129,10 @@ def _complex_cumprod(out: core.Tensor, x: core.Tensor, dim: int) -> None:
 
 
 def _cumprod_gradient(grad: core.Tensor, x: core.Tensor, result: core.Tensor, dim: int) -> Any:
-    """Element i has a share in every product from i on.
-
-    Away from zeros the share is (sum of grad * result from i on) / x. Behind the first zero all
-    products vanish; at the first zero itself the products are those of the same elements with a one
-    in its place."""
+    """Element i has a share in every product from i on."""
+    # Away from zeros the share is (sum of grad * result from i on) / x. Behind the first zero all
+    # products vanish; at the first zero itself the products are those of the same elements with a one
+    # in its place.
     if x.dim() == 0:
         return grad
     zero = x == 0

@@ -57,6 +57,36 @@ def _place(sizes: _Sizes, strides: Sequence[int], *variables: str) -> str:
     return " + ".join(terms)
 
 
+def _loop(
+    a: Factor, b: Factor, sizes: _Sizes, kept: str, precision: str, wide: bool, ragged: bool
+) -> list[str]:
+    """The lines that sum a tile's products over the depth, into `total`."""
+    edges = ("", "")
+    if ragged:
+        edges = " & (deep[None, :] < e2 - start)", " & (deep[:, None] < e2 - start)"
+    return [
+        "tile = tl.program_id(0)",
+        f"batch = tl.program_id(1).to({'tl.int64' if wide else 'tl.int32'})",
+        "down, across = tl.cdiv(e0, M), tl.cdiv(e1, N)",
+        "group = tile // (8 * across)",
+        "first = group * 8",
+        "height = tl.minimum(down - first, 8)",
+        "row = (first + tile % height) * M + tl.arange(0, M)",
+        "column = (tile % (8 * across)) // height * N + tl.arange(0, N)",
+        "deep = tl.arange(0, K)",
+        f"left = b0 + {_place(sizes, a.strides, 'batch', 'row[:, None]', 'deep[None, :]')}",
+        f"right = b1 + {_place(sizes, b.strides, 'batch', 'deep[:, None]', 'column[None, :]')}",
+        f"total = tl.zeros((M, N), dtype={kept})",
+        "for start in range(0, e2, K):",
+        f"    x = tl.load(left, mask=(row[:, None] < e0){edges[0]}, other=0)",
+        f"    y = tl.load(right, mask=(column[None, :] < e1){edges[1]}, other=0)",
+        f'    total = tl.dot(x, y, total, input_precision="{precision}", out_dtype={kept})',
+        f"    left += K * {sizes(a.strides[2])}",
+        f"    right += K * {sizes(b.strides[1])}",
+        "live = (row[:, None] < e0) & (column[None, :] < e1)",
+    ]
+
+
 def product(
     shape: tuple[int, int, int, int],
     a: Factor,
@@ -90,29 +120,8 @@ def product(
     sizes, wide = _Sizes(), max(f.buffer.extent for f in (a, b, result)) >= 2**31 - 2**24
     kept = "tl.float64" if code == "f64" else "tl.float32"
     buffers = [a.buffer, b.buffer, result.buffer]
-    edge = ["", " & (deep[None, :] < e2 - start)"], ["", " & (deep[:, None] < e2 - start)"]
     ragged = depth % k != 0
-    body = [
-        "tile = tl.program_id(0)",
-        f"batch = tl.program_id(1).to({'tl.int64' if wide else 'tl.int32'})",
-        "down, across = tl.cdiv(e0, M), tl.cdiv(e1, N)",
-        "group = tile // (8 * across)",
-        "first = group * 8",
-        "height = tl.minimum(down - first, 8)",
-        "row = (first + tile % height) * M + tl.arange(0, M)",
-        "column = (tile % (8 * across)) // height * N + tl.arange(0, N)",
-        "deep = tl.arange(0, K)",
-        f"left = b0 + {_place(sizes, a.strides, 'batch', 'row[:, None]', 'deep[None, :]')}",
-        f"right = b1 + {_place(sizes, b.strides, 'batch', 'deep[:, None]', 'column[None, :]')}",
-        f"total = tl.zeros((M, N), dtype={kept})",
-        "for start in range(0, e2, K):",
-        f"    x = tl.load(left, mask=(row[:, None] < e0){edge[0][ragged]}, other=0)",
-        f"    y = tl.load(right, mask=(column[None, :] < e1){edge[1][ragged]}, other=0)",
-        f'    total = tl.dot(x, y, total, input_precision="{precision}", out_dtype={kept})',
-        f"    left += K * {sizes(a.strides[2])}",
-        f"    right += K * {sizes(b.strides[1])}",
-        "live = (row[:, None] < e0) & (column[None, :] < e1)",
-    ]
+    body = _loop(a, b, sizes, kept, precision, wide, ragged)
     body += [f"total = total * {float(alpha)!r}"] if alpha != 1 else []
     if addend is not None:
         buffers.append(addend.buffer)
