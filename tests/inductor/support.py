@@ -19,7 +19,7 @@ def compiled(
 ) -> graph.CompiledGraph:
     """The flat graph of a function, compiled and verified; counters start anew."""
     metrics.reset()
-    module = make_fx(function, tracing_mode="fake")(*inputs)
+    module = make_fx(function, tracing_mode="fake", _whole_indexing=True)(*inputs)
     return pipeline.compile_graph(module, {**DEBUG, **(options or {})})
 
 

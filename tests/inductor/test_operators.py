@@ -70,7 +70,7 @@ def run(batch: list[Any]) -> None:
             results += flat(op(*args, **kwargs))
         return results
 
-    module = make_fx(calls, tracing_mode="fake")(*inputs)
+    module = make_fx(calls, tracing_mode="fake", _whole_indexing=True)(*inputs)
     options = {"equal_rounding": True, "debug": True}
     found = iter(pipeline.compile_graph(module, options).call(inputs))
     for name, _, _, _, wanted in batch:

@@ -16,7 +16,7 @@ from loader_watch import Watch, forbidden  # noqa: E402
 
 #: what becomes of a file that is not one
 FATES = {
-    "read", "UnpicklingError", "RuntimeError", "EOFError", "DistStoreError", "NotImplementedError",
+    "read", "UnpicklingError", "RuntimeError", "EOFError", "DistStoreError", "NotImplementedError", "UnknownTypeError",
     "UnsupportedNodeError", "MemoryError", "SerializeError", "OtherVersion",
 }  # fmt: skip
 #: for these a file that is none is a miss, not an error
