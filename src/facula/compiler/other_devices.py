@@ -12,9 +12,8 @@ from typing import Any
 
 from facula import core
 from facula.core import logs
+from facula.devices.results import tensors_of
 from facula.lower.at_sizes import graph_at, symbols_of
-from facula.lower.loops.recording import tensors_in
-from facula.lower.loops.values import NotLoops
 
 __all__ = ["device_of", "on_device"]
 
@@ -24,7 +23,7 @@ log = logs.get_logger("inductor")
 def device_of(module: Any) -> str | None:
     """The type of the device that a graph works on; None for the processor."""
     for node in module.graph.nodes:
-        for tensor in tensors_in(node.meta.get("val")):
+        for tensor in tensors_of(node.meta.get("val")):
             if tensor.device.type not in ("cpu", "meta"):
                 return str(tensor.device.type)
     return None
@@ -40,6 +39,9 @@ def on_device(module: Any, device: str) -> Any:
 def _compiled(module: Any, device: str) -> Callable[[Any], Any]:
     compile_graph = getattr(core.BACKENDS[device], "compile_graph", None)
     if compile_graph is not None:
+        # lazily: graphs of the processor, and those read from disk, need nothing of what lowers
+        from facula.lower.loops.values import NotLoops
+
         try:
             return compile_graph(module)
         except (NotLoops, NotImplementedError) as reason:
