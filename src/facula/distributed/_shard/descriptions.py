@@ -7,7 +7,7 @@ Keeps true: these are data alone.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from facula import core
 from facula.distributed._shard.metadata import ShardMetadata
@@ -25,10 +25,10 @@ class TensorProperties:
     memory_format: Any = core.contiguous_format
     pin_memory: bool = False
 
-    @staticmethod
-    def create_from_tensor(tensor: core.Tensor) -> TensorProperties:
+    @classmethod
+    def create_from_tensor(cls, tensor: core.Tensor) -> Self:
         """Those of a tensor."""
-        return TensorProperties(tensor.dtype, tensor.layout, tensor.requires_grad)
+        return cls(tensor.dtype, tensor.layout, tensor.requires_grad)
 
 
 @dataclass

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from facula import core
+from facula.distributed._shard import descriptions
 
 __all__ = [
     "STATE_DICT_TYPE", "STORAGE_TYPES", "BytesStorageMetadata", "ChunkStorageMetadata", "Metadata",
@@ -27,20 +28,8 @@ class ChunkStorageMetadata:
     sizes: Any
 
 
-@dataclass
-class TensorProperties:
+class TensorProperties(descriptions.TensorProperties):
     """What a saved tensor is besides its shape."""
-
-    dtype: Any = field(default_factory=core.get_default_dtype)
-    layout: Any = core.strided
-    requires_grad: bool = False
-    memory_format: Any = core.contiguous_format
-    pin_memory: bool = False
-
-    @staticmethod
-    def create_from_tensor(tensor: core.Tensor) -> TensorProperties:
-        """Those of a tensor."""
-        return TensorProperties(tensor.dtype, tensor.layout, tensor.requires_grad)
 
 
 @dataclass

@@ -82,7 +82,7 @@ class ShardedTensor:
         self, sharding_spec: ShardingSpec, *size: Any, dtype: core.dtype | None = None,
         requires_grad: bool = False, process_group: Any = None,
     ) -> None:  # fmt: skip
-        shape = list(size[0]) if len(size) == 1 and not isinstance(size[0], int) else list(size)
+        shape = _shape(size)
         properties = TensorProperties(
             dtype or core.get_default_dtype(), requires_grad=requires_grad
         )
@@ -266,6 +266,11 @@ def init_from_local_shards(
     )
 
 
+def _shape(size: tuple[Any, ...]) -> list[int]:
+    """Sizes that were given one by one, or as one sequence."""
+    return list(size[0]) if len(size) == 1 and not isinstance(size[0], int) else list(size)
+
+
 def empty(sharding_spec: ShardingSpec, *size: Any, **options: Any) -> ShardedTensor:
     """A tensor of pieces whose elements are not set.
 
@@ -302,7 +307,7 @@ def zeros(sharding_spec: ShardingSpec, *size: Any, **options: Any) -> ShardedTen
         size: its shape.
         options: `dtype`, `requires_grad`, `process_group`.
     """
-    return full(sharding_spec, size if not size or isinstance(size[0], int) else size[0], 0, **options)  # fmt: skip
+    return full(sharding_spec, _shape(size), 0, **options)
 
 
 def ones(sharding_spec: ShardingSpec, *size: Any, **options: Any) -> ShardedTensor:
@@ -313,4 +318,4 @@ def ones(sharding_spec: ShardingSpec, *size: Any, **options: Any) -> ShardedTens
         size: its shape.
         options: `dtype`, `requires_grad`, `process_group`.
     """
-    return full(sharding_spec, size if not size or isinstance(size[0], int) else size[0], 1, **options)  # fmt: skip
+    return full(sharding_spec, _shape(size), 1, **options)
