@@ -45,7 +45,7 @@ sys.dont_write_bytecode = True
 
 def core_extension() -> Extension:
     """The one extension module; it depends on everything that its source file includes."""
-    depends = [str(path) for kind in ("*.pxi", "*.pxd", "**/*.h") for path in CORE.glob(kind)]
+    depends = [str(path) for kind in ("**/*.pxi", "**/*.h") for path in CORE.glob(kind)]
     return Extension(
         "facula.core._core",
         [str(CORE / "_core.pyx")],

@@ -335,7 +335,7 @@ def used_operators(ranking: Path | None, count: int) -> dict[str, Any]:
     """Operators by public name: the first `count` of the ranking, or all where there is none."""
     import facula  # noqa: F401
     from facula.core import InplaceOp, Op
-    from facula.ops.registry import PLACES
+    from facula.ops.table.registry import PLACES
 
     every = {
         f"{module}.{name}".lstrip("."): operator

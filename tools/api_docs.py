@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from facula import core
-from facula.ops.registry import RESULT_DTYPES, own_operators
+from facula.ops.table.registry import RESULT_DTYPES, own_operators
 
 ROOT = Path(__file__).resolve().parent.parent
 ORACLES = ROOT / "tests" / "oracles"

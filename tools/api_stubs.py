@@ -23,7 +23,7 @@ from room_stubs import PACKAGE, lies_in
 
 import facula
 from facula import core
-from facula.ops.registry import PLACES, RETURN_TYPES
+from facula.ops.table.registry import PLACES, RETURN_TYPES
 from facula.torch_api import second_names
 from facula.torch_api.public import NAMES, SUBMODULES
 

@@ -137,6 +137,6 @@ def _read_file(text: str, source: Source) -> None:
 def read(folder: Path) -> Source:
     """Read every `.pxi` file of the core."""
     source = Source()
-    for path in sorted(folder.glob("*.pxi")):
+    for path in sorted(folder.rglob("*.pxi")):
         _read_file(path.read_text(), source)
     return source

@@ -28,7 +28,7 @@ from typing import Any
 
 import facula
 from facula import core
-from facula.ops.registry import TABLE
+from facula.ops.table.registry import TABLE
 from facula.testing.samples import Samples, pointwise_samples
 
 Tensor = core.Tensor
@@ -436,7 +436,7 @@ def _operators(kind: str | None) -> list[Any]:
     if kind not in _by_kind:
         _by_kind[kind] = [
             op
-            for op in TABLE.values()
+            for _, op in sorted(TABLE.items())
             if (op.definition.samples is not None or op.definition.kind == "pointwise")
             and op.definition.names
             and not op.definition.random

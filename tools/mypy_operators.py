@@ -17,8 +17,8 @@ from mypy.nodes import Argument, FuncDef, StrExpr
 from mypy.plugin import ClassDefContext, FunctionContext, Plugin
 from mypy.types import AnyType, CallableType, NoneType, Type, TypeOfAny, UnionType
 
-DECORATORS = frozenset(f"facula.ops.registry.{name}" for name in ("operator", "view"))
-SCHEMA = Path(__file__).resolve().parent.parent / "src" / "facula" / "ops" / "schema.py"
+DECORATORS = frozenset(f"facula.ops.table.registry.{name}" for name in ("operator", "view"))
+SCHEMA = Path(__file__).resolve().parent.parent / "src" / "facula" / "ops" / "table" / "schema.py"
 MARK = "facula operator"
 CLASSES = {
     "Tensor": "facula.core._core.Tensor",

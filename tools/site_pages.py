@@ -20,8 +20,8 @@ import api_reference
 
 from facula import core
 from facula.capture import breaks
-from facula.ops.documentation import documentation
-from facula.ops.registry import own_operators
+from facula.ops.table.documentation import documentation
+from facula.ops.table.registry import own_operators
 
 ROOT = Path(__file__).resolve().parent.parent
 #: a module with more names has a page for each file that they are defined in

@@ -20,7 +20,7 @@ import numpy
 import facula
 from facula.core import Tensor
 from facula.ops import TABLE
-from facula.ops.registry import own_operators
+from facula.ops.table.registry import own_operators
 from facula.testing.samples import Samples, layouts, map_tensors, pointwise_samples
 
 Call = tuple[tuple[Any, ...], dict[str, Any]]

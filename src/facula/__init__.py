@@ -17,7 +17,7 @@ __path__ += [_os.path.join(__path__[0], _room) for _room in ("namespaces", "torc
 
 from facula import core, ops  # noqa: E402
 from facula.core.errors import no_attribute as _no_attribute  # noqa: E402
-from facula.ops.registry import PLACES as _PLACES  # noqa: E402
+from facula.ops.table.registry import PLACES as _PLACES  # noqa: E402
 from facula.runtime.libraries import kernel_libraries as _kernel_libraries  # noqa: E402
 from facula.version import __version__  # noqa: E402
 
@@ -60,7 +60,7 @@ def _make_shared(nbytes: int) -> _Any:
 
 
 #: where operators are that are read when one is asked for
-_OF_OPERATORS = ("facula.quantization.", "facula.ops.rare_forms")
+_OF_OPERATORS = ("facula.quantization.", "facula.ops.forms.rare")
 
 
 def _find_operator(namespace: str, name: str) -> _Any:
@@ -86,7 +86,7 @@ def _find_operator(namespace: str, name: str) -> _Any:
 
 
 core.MISSING_KERNEL[0] = _make_kernel
-ops.overloads.ON_DEMAND[0] = _find_operator
+ops.table.overloads.ON_DEMAND[0] = _find_operator
 core.SHARED_MEMORY[0] = _make_shared
 core.FIND_BACKEND[0] = _find_backend
 ops.SERVED_LIBRARIES.update(_LIBRARIES)

@@ -206,7 +206,7 @@ def f(x):
     return F.layer_norm(F.softmax(model(x), -1), (4,))
 x = torch.randn(5, 3)
 print(torch.allclose(torch.compile(f, fullgraph=True)(x), f(x), atol=1e-6))
-import facula.capture.reading as reading
+import facula.capture.guards.reading as reading
 print(reading.is_trusted_name("torch.nn.functional"), reading.is_trusted_name("facula.nn"))
 """
 

@@ -11,7 +11,7 @@ import facula
 from facula import amp
 from facula.autograd import autocast as state
 from facula.nn import functional as F
-from facula.ops.registry import TABLE
+from facula.ops.table.registry import TABLE
 
 WORDS = {"lower", "float32", "widest", "unchanged"}
 

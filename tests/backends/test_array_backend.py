@@ -184,7 +184,7 @@ def test_modules_that_programs_read():
 
 def test_attention_switches():
     from facula.nn.attention import SDPBackend, sdpa_kernel
-    from facula.ops.attention import ENABLED
+    from facula.ops.layers.attention import ENABLED
 
     before = dict(ENABLED)
     with sdpa_kernel(SDPBackend.MATH):

@@ -4,7 +4,7 @@ import pytest
 
 import facula
 from facula.ops import TABLE
-from facula.ops.registry import own_operators
+from facula.ops.table.registry import own_operators
 
 POINTWISE = sorted(
     name for name, op in own_operators().items() if op.definition.kind == "pointwise"

@@ -9,7 +9,7 @@ import pytest
 OPERATORS = '''
 import facula, warnings
 from facula.library import pointwise
-from facula.ops import scalar as s
+from facula.ops.expr import scalar as s
 
 @pointwise("t::softsquare(Tensor self, *, float b=4.0, str mode='plain') -> Tensor", result="float")
 def softsquare(x, *, b, mode):

@@ -16,7 +16,7 @@ from facula._dynamo.exc import BackendCompilerFailed, InternalTorchDynamoError
 from facula._dynamo.utils import counters
 from facula.capture import driver, segment
 from facula.capture.errors import SuppressedFaultWarning
-from facula.capture.rule_table import RULES
+from facula.capture.rules.table import RULES
 from facula.capture.segment_code import MISS, SegmentCode
 from facula.compiler import lowering, passes
 from facula.compiler.api import listening

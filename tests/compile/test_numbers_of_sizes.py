@@ -10,7 +10,7 @@ import pytest
 
 import facula
 from facula import nn
-from facula.capture import by_sizes
+from facula.capture.guards import by_sizes
 
 SIZES = (9, 10, 12, 14, 19, 23)
 

@@ -558,7 +558,7 @@ def test_whatever_of_numpy_is_met_first_its_rules_are_there(text: str) -> None:
 import numpy as np
 import facula as torch
 from facula._dynamo import explain
-from facula.capture import rules, rule_table
+from facula.capture.rules import callables as rules, table as rule_table
 scalar, array = np.float32(2.5), np.ones(4, np.float32)
 def f(x):
     return {text}

@@ -9,8 +9,8 @@ import pytest
 
 import facula
 from facula import library
-from facula.capture import sizes
-from facula.capture.sizes import Facts, Replay
+from facula.capture.values import sizes
+from facula.capture.values.sizes import Facts, Replay
 from facula.fx.experimental.symbolic_shapes import ConstraintViolationError
 
 REFUSED = [RuntimeError, NotImplementedError, ValueError, TypeError, IndexError, AssertionError,

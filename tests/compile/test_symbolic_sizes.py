@@ -18,7 +18,8 @@ import facula
 import facula.nn.functional as F
 from facula import nn
 from facula._dynamo.utils import counters
-from facula.capture import by_sizes, events
+from facula.capture import events
+from facula.capture.guards import by_sizes
 from facula.compiler import metrics, pipeline
 from facula.lower.aot import for_sizes
 

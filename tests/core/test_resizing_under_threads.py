@@ -251,11 +251,11 @@ WAITS = {
 def test_every_launch_without_the_gil_is_counted():
     """`launches.pxi` alone gives up the GIL for kernels, and counts around it."""
     sources = Path(core.__file__).parent
-    for source in sorted(sources.glob("*.pxi")):
+    for source in sorted(sources.rglob("*.pxi")):
         if source.name != "launches.pxi":
             found = re.findall(r"with nogil:\s*(.+)", source.read_text())
             assert found == WAITS.get(source.name, []), source.name
-    text = (sources / "launches.pxi").read_text()
+    text = (sources / "dispatch" / "launches.pxi").read_text()
     functions = re.split(r"\n(?=cdef )", text)
     launching = [f for f in functions if "with nogil" in f]
     assert len(launching) > 5

@@ -17,8 +17,8 @@ from facula.lower.loops import ir
 from facula.lower.loops.index import Var
 from facula.lower.loops.program import Buffer
 from facula.lower.loops.programs import fold_of
-from facula.ops.scalar_node import apply, cast
-from facula.ops.scalar_primitives import PRIMITIVES
+from facula.ops.expr.node import apply, cast
+from facula.ops.expr.primitives import PRIMITIVES
 from facula.runtime import cache
 
 ELEMENTS = """\

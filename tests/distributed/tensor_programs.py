@@ -71,7 +71,7 @@ def definitions() -> Any:
     from operator_cases import Samples, calls
 
     from facula.fx._pytree import tree_map
-    from facula.ops.registry import own_operators
+    from facula.ops.table.registry import own_operators
 
     begin(60)
     mesh = init_device_mesh("cpu", (2,))

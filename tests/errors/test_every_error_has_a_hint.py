@@ -80,8 +80,8 @@ ASKED = {
 }
 #: files whose exceptions are no errors of facula about an argument, with the reason
 OTHERS = {
-    r"capture/concrete\.py|capture/rules_library\.py": "says what Python says, at its instructions",
-    r"codegen/|compiler/|lower/|capture/(instructions|rules_build)\.py": "faults of the compiler itself",
+    r"capture/interpreter/concrete\.py|capture/rules/library\.py": "says what Python says, at its instructions",
+    r"codegen/|compiler/|lower/|capture/(interpreter/instructions|rules/build)\.py": "faults of the compiler itself",
     r"serialization/|export/archive\.py": "what is wrong with a file: the reader makes one error with a hint of it",
     r"runtime/cache\.py": "nothing is kept under a key: callers make it",
     r"core/config\.py": "what is wrong with a value: `get` makes an error with a hint of it",

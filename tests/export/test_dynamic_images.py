@@ -8,7 +8,7 @@ import pytest
 
 import facula
 from facula.export import Dim, export
-from facula.ops.resample import _scaled
+from facula.ops.conv.resample import _scaled
 
 D = Dim.DYNAMIC
 F = facula.nn.functional

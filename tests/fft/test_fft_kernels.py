@@ -5,7 +5,8 @@ import pytest
 
 import facula
 from facula import core, fft
-from facula.ops import fft_launch, fft_plan
+from facula.ops.fft import launch as fft_launch
+from facula.ops.fft import plan as fft_plan
 
 #: primes with a pass of their own and without, squares of such, powers, a row of the longest kind
 LENGTHS = [*range(1, 71), 100, 121, 127, 169, 243, 256, 500, 1000, 1009, 2018, 2187, 4096]

@@ -9,7 +9,7 @@ from test_vmap import as_function, is_inexact, samples_of
 import facula
 from facula import func
 from facula.autograd import forward_ad
-from facula.ops.registry import TABLE, own_operators
+from facula.ops.table.registry import TABLE, own_operators
 from facula.testing.samples import Samples
 
 F64 = facula.float64

@@ -9,7 +9,7 @@ import pytest
 
 import facula
 from facula import func
-from facula.ops.registry import TABLE, own_operators
+from facula.ops.table.registry import TABLE, own_operators
 from facula.testing.samples import Samples, map_tensors, pointwise_samples
 
 F64 = facula.float64

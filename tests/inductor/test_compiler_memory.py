@@ -16,7 +16,7 @@ import pytest
 
 import facula
 from facula import nn
-from facula.codegen.c.printer import Printer
+from facula.codegen.c.loops.printer import Printer
 from facula.core import config as settings
 from facula.fx import Graph
 from facula.lower.loops import index, ir
@@ -123,13 +123,13 @@ def run(folder: Path) -> dict[str, Any]:
 def test_a_second_process_imports_nothing_that_lowers(tmp_path: Path) -> None:
     first, second = run(tmp_path), run(tmp_path)
     assert first["losses"] == second["losses"]
-    making = {"facula.compiler.lowering", "facula.codegen.c.fused", "facula.ops.rows"}
+    making = {"facula.compiler.lowering", "facula.codegen.c.loops.fused", "facula.ops.expr.rows"}
     assert making <= set(first["modules"]) and making.isdisjoint(second["modules"])
     left = [
         m for m in second["modules"] if m.startswith(("facula.lower.loops.", "facula.codegen."))
     ]
     assert set(left) == {
-        "facula.codegen.c", "facula.codegen.c.unit", "facula.lower.loops.memory",
+        "facula.codegen.c", "facula.codegen.c.loops", "facula.codegen.c.loops.fused_unit", "facula.lower.loops.memory",
         "facula.lower.loops.program", "facula.lower.loops.targets",
     }  # fmt: skip
 

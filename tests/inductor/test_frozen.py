@@ -180,7 +180,7 @@ def test_freezing_can_be_switched_off() -> None:
 @pytest.mark.parametrize("shape", [(5, 3, 70), (2, 300, 33), (3, 1, 1)])
 def test_packed_rows(dtype: Any, shape: tuple[int, int, int]) -> None:
     rows, inner, features = shape
-    from facula.ops.registry import F
+    from facula.ops.table.registry import F
 
     x, w = facula.randn(rows, inner, dtype=dtype), facula.randn(features, inner, dtype=dtype)
     b, r = facula.randn(features, dtype=dtype), facula.randn(rows, features, dtype=dtype)
@@ -195,7 +195,7 @@ def test_packed_rows(dtype: Any, shape: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize("direct", [False, True])
 @pytest.mark.parametrize("groups", [1, 2])
 def test_packed_images(dtype: Any, direct: bool, groups: int) -> None:
-    from facula.ops.registry import F
+    from facula.ops.table.registry import F
 
     x = facula.randn(2, 36, 12, 11, dtype=dtype)
     w, b = facula.randn(40, 36 // groups, 3, 3, dtype=dtype), facula.randn(40, dtype=dtype)

@@ -12,7 +12,7 @@ import facula
 from facula import core
 from facula.compiler import pipeline
 from facula.fx.experimental.proxy_tensor import make_fx
-from facula.ops.registry import own_operators
+from facula.ops.table.registry import own_operators
 from facula.testing.samples import Samples, layouts, map_tensors, pointwise_samples
 from tests.inductor.support import flat
 

@@ -12,7 +12,7 @@ import facula.nn.functional as F
 from facula import core
 from facula.compiler import pipeline
 from facula.fx.experimental.proxy_tensor import make_fx
-from facula.ops.registry import own_operators
+from facula.ops.table.registry import own_operators
 from facula.testing.samples import Samples, map_tensors
 from tests.inductor.support import flat
 from tests.inductor.test_operators import KINDS, samples_of, tensors

@@ -9,9 +9,9 @@ import pytest
 
 import facula
 from facula import _C, jit, nn
-from facula.ops.overloads import named_overload
-from facula.ops.registry import own_operators
-from facula.ops.schemas.overloads import names_of_overloads
+from facula.ops.table.overloads import named_overload
+from facula.ops.table.registry import own_operators
+from facula.ops.table.schemas.overloads import names_of_overloads
 
 TEXTS = [
     "f() -> ()",

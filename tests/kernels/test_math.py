@@ -17,13 +17,13 @@ import pytest
 numpy = pytest.importorskip("numpy")
 special = pytest.importorskip("scipy.special")
 
-from facula.codegen.c import math as library  # noqa: E402
-from facula.codegen.c import pointwise  # noqa: E402
 from facula.codegen.c.isa import ISAS  # noqa: E402
-from facula.ops import scalar as s  # noqa: E402
+from facula.codegen.c.loops import pointwise  # noqa: E402
+from facula.codegen.c.math import library  # noqa: E402
+from facula.ops.expr import scalar as s  # noqa: E402
 
 COMPILER = os.environ.get("CC") or shutil.which("gcc") or shutil.which("cc")
-INCLUDE = Path(pointwise.__file__).parents[2] / "core" / "include"
+INCLUDE = Path(pointwise.__file__).parents[3] / "core" / "include"
 FLAGS = (
     "-O3 -fPIC -shared -fopenmp-simd -fno-math-errno -fno-trapping-math -ffp-contract=fast".split()
 )

@@ -12,7 +12,7 @@ import pytest
 import facula
 from facula import core
 from facula.nn import functional as F
-from facula.ops import optimizer_kernels
+from facula.ops.layers import optimizer_kernels
 
 EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 NAMES = list(EPS)

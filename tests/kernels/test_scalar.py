@@ -11,8 +11,8 @@ import pytest
 numpy = pytest.importorskip("numpy")
 pytest.importorskip("scipy")
 
-from facula.ops import scalar as s  # noqa: E402
-from facula.ops.scalar_numpy import NumPy  # noqa: E402
+from facula.ops.expr import scalar as s  # noqa: E402
+from facula.ops.expr.numpy_values import NumPy  # noqa: E402
 
 NAMESPACE = NumPy()
 rng = numpy.random.default_rng(7)

@@ -5,7 +5,7 @@ import pytest
 from tile_harness import Library, runnable
 
 from facula.codegen.c.isa import isa
-from facula.codegen.c.templates.tile_quantized import panel_bytes
+from facula.codegen.c.kernels.gemm.tile_quantized import panel_bytes
 
 # images, extents, channels, kernel, stride, padding, dilation, groups, results of a group
 LAYERS = {

@@ -19,7 +19,7 @@ SOURCE = Path(__file__).resolve().parents[2] / "src"
 sys.path.insert(0, str(SOURCE))
 
 from facula.codegen.c.isa import ISAS  # noqa: E402
-from facula.codegen.c.templates.tile import units  # noqa: E402
+from facula.codegen.c.kernels.gemm.tile import units  # noqa: E402
 from facula.runtime import trust  # noqa: E402
 from facula.runtime.cpu_features import features, march_flags, requirements  # noqa: E402
 

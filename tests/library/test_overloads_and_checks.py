@@ -172,7 +172,7 @@ def test_checks_take_packets_and_refuse_plain_functions():
 
 
 def test_the_strictest_tag_about_strides_counts():
-    from facula.ops.tags import Tag
+    from facula.ops.table.tags import Tag
     from facula.torch_api._library.utils import get_layout_constraint_tag
 
     for number, (tags, expected) in enumerate(

@@ -17,7 +17,7 @@ from facula.fx.fake_tensor import DynamicOutputShapeException
 from facula.lower.aot import api
 from facula.lower.verify import verify
 from facula.ops import TABLE
-from facula.ops.registry import own_operators
+from facula.ops.table.registry import own_operators
 from facula.testing.samples import Samples, pointwise_samples
 
 NAMES = [

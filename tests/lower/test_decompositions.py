@@ -15,7 +15,7 @@ from facula.lower import decompositions
 from facula.lower.decompositions.rules import rule_of
 from facula.lower.table import operator_of
 from facula.ops import TABLE
-from facula.ops.registry import own_operators
+from facula.ops.table.registry import own_operators
 from facula.testing.samples import Samples, pointwise_samples
 
 DECOMPOSED = [

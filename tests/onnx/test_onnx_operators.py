@@ -11,8 +11,8 @@ from facula import core
 from facula.onnx.errors import UnsupportedOperatorError
 from facula.onnx.scalars import FORMS
 from facula.onnx.table import REWRITES, TRANSLATIONS
-from facula.ops.registry import own_operators
-from facula.ops.scalar_primitives import PRIMITIVES
+from facula.ops.expr.primitives import PRIMITIVES
+from facula.ops.table.registry import own_operators
 from facula.testing.samples import Samples, map_tensors, pointwise_samples
 from tests.onnx.onnx_support import compare, exported, tensors
 

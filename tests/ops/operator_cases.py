@@ -9,7 +9,7 @@ import numpy as np
 
 import facula
 from facula.ops import TABLE
-from facula.ops.registry import own_operators
+from facula.ops.table.registry import own_operators
 from facula.testing.samples import Samples, map_tensors, pointwise_samples
 
 DEFINITIONS = {name: operator.definition for name, operator in own_operators().items()}

@@ -12,7 +12,7 @@ import pytest
 
 import facula
 from facula import core, nn
-from facula.ops.registry import own_operators
+from facula.ops.table.registry import own_operators
 from facula.testing.samples import Samples, pointwise_samples
 
 

@@ -8,8 +8,8 @@ import pytest
 
 import facula
 from facula import fx
-from facula.ops.definition import Definition
-from facula.ops.registry import (
+from facula.ops.table.definition import Definition
+from facula.ops.table.registry import (
     TABLE,
     Composite,
     Operator,
@@ -63,7 +63,7 @@ def test_a_part_of_a_class_that_is_no_field(define, parts, said):
 
 
 def test_all_fields_are_annotated_and_described():
-    files = (SOURCE / "ops" / "definition.py", SOURCE / "ops" / "registry.py")
+    files = (SOURCE / "ops" / "table" / "definition.py", SOURCE / "ops" / "table" / "registry.py")
     described = set()
     for file in files:
         text = file.read_text()

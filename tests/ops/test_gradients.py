@@ -5,7 +5,7 @@ from operator_cases import DEFINITIONS, EVERY, POINTWISE, TABLE, Samples, admits
 
 import facula
 from facula.autograd import gradcheck, gradgradcheck
-from facula.ops import scalar
+from facula.ops.expr import scalar
 
 #: tried in turn until the function is finite everywhere
 BOUNDS = (None, (0.2, 1.9), (0.1, 0.9), (1.2, 2.9))

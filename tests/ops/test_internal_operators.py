@@ -7,7 +7,7 @@ read and wrote behind the ends of their operands, or ended the process.
 import pytest
 
 import facula
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 ONE = ((1,), (0,), (1,), 1)
 

@@ -12,7 +12,7 @@ from operator_cases import SAMPLED, assert_same, calls
 import facula
 from facula import core
 from facula.ops import TABLE
-from facula.ops.registry import operator
+from facula.ops.table.registry import operator
 from facula.testing.samples import Samples
 
 DETERMINED = [name for name in SAMPLED if not TABLE[name].definition.random]

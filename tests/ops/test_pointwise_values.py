@@ -8,8 +8,8 @@ import pytest
 from operator_cases import DEFINITIONS, KINDS, POINTWISE, TABLE, Samples, assert_near, calls
 
 import facula
-from facula.ops import scalar
-from facula.ops.scalar_numpy import NumPy
+from facula.ops.expr import scalar
+from facula.ops.expr.numpy_values import NumPy
 
 CODES = {"bool": "b8", "int": "i64", "float": "f64", "complex": "c128"}
 

@@ -28,7 +28,7 @@ EMPTY = {
     "F.max_pool1d(facula.zeros(0, 3, VAST), 2)": (0, 3, VAST // 2),
     "facula.linalg.matrix_power(facula.zeros(VAST, 0, 0), 3)": (VAST, 0, 0),
     "rows.unique(dim=1)": (VAST, 0),
-    "facula.ops.registry.F._lstm_layer(facula.zeros(VAST, 0, 2), *[facula.zeros(0, 3)] * 2, "
+    "facula.ops.table.registry.F._lstm_layer(facula.zeros(VAST, 0, 2), *[facula.zeros(0, 3)] * 2, "
     "facula.zeros(12, 2), facula.zeros(12, 3), None, False)[0]": (VAST, 0, 3),
 }
 #: calls that could only give more objects than there is memory for

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from facula.ops import heard, heard_gradients, registry
+from facula.ops.table import heard, heard_gradients, registry
 
 SOURCE = Path(registry.__file__).parent
 #: what makes a definition out of a function or a class; `add.backward` is given to one

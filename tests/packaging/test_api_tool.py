@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 import facula
-from facula.ops.registry import PLACES, RETURN_TYPES, own_operators
+from facula.ops.table.registry import PLACES, RETURN_TYPES, own_operators
 
 TOOLS = str(Path(__file__).resolve().parents[2] / "tools")
 

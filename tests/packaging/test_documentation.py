@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from facula.core import config
-from facula.ops import registry, rows, sparse_rules
+from facula.ops.expr import rows
+from facula.ops.sparse_layouts import rules as sparse_rules
+from facula.ops.table import registry
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

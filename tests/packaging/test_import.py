@@ -28,10 +28,11 @@ files = [getattr(sys.modules[name], "__cached__", None) for name in made]
 size = sum(os.path.getsize(file) for file in files if file is not None and os.path.exists(file))
 print(json.dumps({"lines": lines, "bytes": size, "modules": made}))
 """
-MOST_MODULES = 150
+#: thirteen of them are packages of operators, each of one line
+MOST_MODULES = 163
 #: about 10 % above what it is
-MOST_LINES = 290_000
-MOST_BYTES = 2_750_000
+MOST_LINES = 300_000
+MOST_BYTES = 2_800_000
 
 
 def imported():
@@ -61,14 +62,14 @@ def test_few_modules(modules):
     "name",
     "numpy scipy subprocess ctypes inspect dataclasses tempfile pickle logging threading asyncio "
     "facula.nn facula.optim facula.data facula.codegen facula.devices facula.backends facula.serialization "
-    "facula.runtime.compile facula.ops.rows facula.ops.scalar_numpy".split(),
+    "facula.runtime.compile facula.ops.expr.rows facula.ops.expr.numpy_values".split(),
 )
 def test_nothing_that_waits_for_its_use(modules, name):
     assert name not in modules
 
 
 def test_no_program_of_the_code_generator(modules):
-    assert not [name for name in modules if name.endswith("_programs")]
+    assert not [name for name in modules if name.startswith("facula.ops.programs")]
 
 
 def test_little_runs(report):

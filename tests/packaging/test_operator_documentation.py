@@ -10,8 +10,8 @@ import re
 import pytest
 
 import facula
-from facula.ops.argument_words import words_for
-from facula.ops.registry import own_operators
+from facula.ops.table.argument_words import words_for
+from facula.ops.table.registry import own_operators
 
 PUBLIC = {name: operator for name, operator in own_operators().items() if operator.definition.names}
 

@@ -170,3 +170,22 @@ def test_the_map_has_the_layers_that_are_checked():
     for layer, packages in rows_of_the_map():
         drawn.setdefault(layer, set()).update(packages)
     assert [drawn[layer] for layer in sorted(drawn)] == [x for x in checked if x != {"__main__"}]
+
+
+def test_the_folders_of_the_lower_packages_are_those_of_the_map():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", text.partition("| package | folders |")[2], re.M)
+    for package, words in rows[:5]:
+        folders = {
+            path.name
+            for path in (ROOT / "src" / "facula" / package).glob("*/")
+            if path.is_dir() and path.name != "__pycache__"
+        }
+        named = set(re.findall(r"`(\w+)`", words))
+        inner = {
+            path.name
+            for path in (ROOT / "src" / "facula" / package).glob("*/*/")
+            if path.is_dir() and path.name != "__pycache__"
+        }
+        assert folders <= named <= folders | inner, package
+    assert [package for package, _ in rows[:5]] == ["core", "ops", "capture", "lower", "codegen"]

@@ -12,7 +12,7 @@ import pytest
 
 import facula
 from facula import core
-from facula.ops.registry import PLACES
+from facula.ops.table.registry import PLACES
 from facula.public import NAMES, SUBMODULES
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from facula.capture.breaks import CATALOGUE
-from facula.ops.registry import own_operators
+from facula.ops.table.registry import own_operators
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))

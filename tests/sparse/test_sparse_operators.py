@@ -7,8 +7,8 @@ import copy
 import pytest
 
 import facula
-from facula.ops.registry import TABLE
-from facula.ops.sparse_rules import INPLACE_RULES, RULES
+from facula.ops.sparse_layouts.rules import INPLACE_RULES, RULES
+from facula.ops.table.registry import TABLE
 
 
 def pair(seed: int = 0, shape: tuple[int, ...] = (4, 5)):

@@ -26,7 +26,7 @@ from facula.autograd.grad_mode import (
 )
 from facula.core.errors import fail
 from facula.core.errors import no_attribute as _no_attribute
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 Tensor = core.Tensor
 

@@ -15,7 +15,7 @@ from facula.autograd import grad as _grad
 from facula.autograd import transforms
 from facula.autograd.grad_mode import enable_grad, set_grad_enabled
 from facula.core.errors import fail
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 

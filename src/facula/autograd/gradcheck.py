@@ -19,8 +19,8 @@ from facula.autograd import transforms
 from facula.autograd.function import Function
 from facula.autograd.grad_mode import enable_grad, no_grad
 from facula.core.errors import fail, message
-from facula.ops.registry import F
-from facula.ops.sparse_by_values import of_values
+from facula.ops.sparse_layouts.by_values import of_values
+from facula.ops.table.registry import F
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 

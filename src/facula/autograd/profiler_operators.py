@@ -12,7 +12,7 @@ from typing import Any
 from facula import core
 from facula.autograd.profiler import record_function
 from facula.core.errors import fail
-from facula.ops.registry import F, composite
+from facula.ops.table.registry import F, composite
 
 _NUMBERS = itertools.count(1)
 _OPEN: dict[int, record_function] = {}

@@ -11,7 +11,7 @@ import os
 import sys
 from typing import NamedTuple
 
-from facula.capture.sources import Line
+from facula.capture.values.sources import Line
 from facula.core.errors import fail, spoken
 
 

@@ -19,10 +19,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core
-from facula.capture import config, narration, segment, stances
+from facula.capture import config, segment, stances
 from facula.capture.breaks import Break
-from facula.capture.by_sizes import CAPTURING
-from facula.capture.concrete import Concrete
 from facula.capture.errors import (
     FailOnRecompileLimitHit,
     InternalTorchDynamoError,
@@ -32,17 +30,20 @@ from facula.capture.errors import (
 )
 from facula.capture.events import COUNTERS, Event, happened
 from facula.capture.faults import suppressed
-from facula.capture.frames import UNBOUND, Frame, Returned
-from facula.capture.guard_hooks import GuardHooks
-from facula.capture.instructions import program_of
-from facula.capture.liveness import is_live
-from facula.capture.machine import step
+from facula.capture.guards.by_sizes import CAPTURING
+from facula.capture.guards.hooks import GuardHooks
+from facula.capture.guards.reading import is_trusted_name
+from facula.capture.interpreter import narration
+from facula.capture.interpreter.concrete import Concrete
+from facula.capture.interpreter.frames import UNBOUND, Frame, Returned
+from facula.capture.interpreter.instructions import program_of
+from facula.capture.interpreter.liveness import is_live
+from facula.capture.interpreter.machine import step
 from facula.capture.marks import is_disabled, original_of, set_original
-from facula.capture.reading import is_trusted_name
 from facula.capture.segment_code import MISS, Entry, Point, Suspended
-from facula.capture.sizes import History
-from facula.capture.sources import Line
 from facula.capture.stances import Stance
+from facula.capture.values.sizes import History
+from facula.capture.values.sources import Line
 from facula.core.errors import fail, message, own_name
 
 _GENERATOR = 0x20 | 0x80 | 0x200

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from facula.capture.breaks import CATALOGUE, Break
-from facula.capture.frames import Frame
+from facula.capture.interpreter.frames import Frame
 from facula.core.stages import Place, place_of
 from facula.fx.higher_order.errors import TorchDynamoException, UncapturedHigherOrderOpError
 

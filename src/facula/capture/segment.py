@@ -13,15 +13,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from facula import core
-from facula.capture import (
-    config,
-    narration,
-    rule_table,  # noqa: F401  (fills the table of rules)
-    stances,
-)
+from facula.capture import config, stances
 from facula.capture.breaks import Break, Earlier, Respecialise, Unassuming
-from facula.capture.by_sizes import compiled_by
-from facula.capture.constraints import check_marks
 from facula.capture.errors import (
     InternalTorchDynamoError,
     TorchDynamoException,
@@ -30,17 +23,21 @@ from facula.capture.errors import (
 )
 from facula.capture.events import COUNTERS, Event, compiling, happened
 from facula.capture.faults import fault, suppressed
-from facula.capture.frames import UNBOUND, Frame, Returned
-from facula.capture.framework_rules import Uninitialised
-from facula.capture.guards import autocast_state, restore_autocast
-from facula.capture.handed_on import Captured, compiled, note
-from facula.capture.hooks import check_hooks
-from facula.capture.liveness import is_live
+from facula.capture.guards.by_sizes import compiled_by
+from facula.capture.guards.conditions import autocast_state, restore_autocast
+from facula.capture.guards.constraints import check_marks
+from facula.capture.guards.handed_on import Captured, compiled, note
+from facula.capture.interpreter import narration
+from facula.capture.interpreter.frames import UNBOUND, Frame, Returned
+from facula.capture.interpreter.liveness import is_live
+from facula.capture.interpreter.symbolic import Symbolic
+from facula.capture.rules import table as rule_table  # noqa: F401  (fills the table of rules)
+from facula.capture.rules.framework import Uninitialised
 from facula.capture.segment_code import Ending, Entry, Point, SegmentCode
-from facula.capture.sizes import is_argument
-from facula.capture.sources import Line, slot
-from facula.capture.symbolic import Symbolic
-from facula.capture.values import ArrayValue, Lazy, Raised, TensorValue
+from facula.capture.values.hooks import check_hooks
+from facula.capture.values.kinds import ArrayValue, Lazy, Raised, TensorValue
+from facula.capture.values.sizes import is_argument
+from facula.capture.values.sources import Line, slot
 from facula.core import logs
 from facula.core.stages import stage
 from facula.fx import GraphModule
@@ -49,7 +46,7 @@ from facula.nn.modules import module_hooks
 from facula.nn.modules.module import Module
 
 if TYPE_CHECKING:
-    from facula.capture.values import Value
+    from facula.capture.values.kinds import Value
 
 
 @functools.cache

@@ -16,21 +16,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from facula import core
-from facula.capture.arrays import to_array, to_scalar
 from facula.capture.breaks import Break, Earlier
-from facula.capture.frames import NULL, UNBOUND
-from facula.capture.guards import Guard
-from facula.capture.reading import DEFAULT_FACTORY, HEAP, base_of_c
-from facula.capture.sizes import (
-    Facts,
-    compared_from_outside,
-    move_on,
-    number_label,
-    number_text,
-)
-from facula.capture.sources import Text
-from facula.capture.subclasses import SubclassValue, as_class
-from facula.capture.values import (
+from facula.capture.guards.conditions import Guard
+from facula.capture.guards.reading import DEFAULT_FACTORY, HEAP, base_of_c
+from facula.capture.guards.watching import Watched
+from facula.capture.interpreter.frames import NULL, UNBOUND
+from facula.capture.numpy.arrays import to_array, to_scalar
+from facula.capture.values.kinds import (
     ArrayValue,
     CellValue,
     DictValue,
@@ -54,8 +46,16 @@ from facula.capture.values import (
     ViewValue,
     advance,
 )
-from facula.capture.watching import Watched
-from facula.capture.wrappers import WrapperValue
+from facula.capture.values.sizes import (
+    Facts,
+    compared_from_outside,
+    move_on,
+    number_label,
+    number_text,
+)
+from facula.capture.values.sources import Text
+from facula.capture.values.subclasses import SubclassValue, as_class
+from facula.capture.values.wrappers import WrapperValue
 
 #: what the guards have read, in the text of a segment
 _READ = re.compile(r"\bv0_(\d+)\b")

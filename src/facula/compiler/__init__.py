@@ -21,7 +21,7 @@ _NAMES = {
     **dict.fromkeys(
         "keep_tensor_guards_unsafe skip_all_guards_unsafe skip_guard_on_all_nn_modules_unsafe "
         "skip_guard_on_globals_unsafe skip_guard_on_inbuilt_nn_modules_unsafe".split(),
-        "facula.capture.guard_hooks",
+        "facula.capture.guards.hooks",
     ),
     "explain": "facula.compiler.explanation",
     "register_backend": "facula.compiler.backends",

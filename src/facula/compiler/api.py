@@ -16,17 +16,17 @@ from typing import Any
 
 from facula import core
 from facula.capture import driver, marks, stances
-from facula.capture.arrays import array_of_tensor
 from facula.capture.driver import Session
 from facula.capture.events import LISTENERS, Event, happened
-from facula.capture.framework_rules import (
+from facula.capture.numpy.arrays import array_of_tensor
+from facula.capture.rules.framework import (
     assume_constant_result,
     graph_break,
     is_compiling,
     is_exporting,
 )
-from facula.capture.rule_table import RULES
-from facula.capture.transform_rules import is_transformed
+from facula.capture.rules.table import RULES
+from facula.capture.rules.transforms import is_transformed
 from facula.compiler import compiled_autograd  # noqa: F401  (fills a slot of capture)
 from facula.compiler.backends import list_backends, lookup_backend, specialises
 from facula.compiler.optimized_module import OptimizedModule

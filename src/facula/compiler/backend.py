@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.capture import events
-from facula.capture.handed_on import handed_on
+from facula.capture.guards.handed_on import handed_on
 from facula.compiler import options as config
 from facula.compiler import pipeline, tuning
 from facula.compiler.graph import CompiledGraph

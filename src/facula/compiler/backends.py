@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from facula.capture.errors import InvalidBackend, TorchDynamoException
-from facula.capture.handed_on import handed_on
+from facula.capture.guards.handed_on import handed_on
 from facula.core.errors import fail
 
 Backend = Callable[..., Any]

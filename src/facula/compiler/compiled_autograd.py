@@ -22,7 +22,7 @@ from facula.capture.events import COUNTERS
 from facula.fx import GraphModule
 from facula.lower.aot.fakes import fake_inputs
 from facula.lower.aot.tracing import trace
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 Tensor = core.Tensor
 Compiler = Callable[[GraphModule], Callable[..., Any]]

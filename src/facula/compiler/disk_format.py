@@ -15,12 +15,12 @@ from importlib import import_module
 from typing import Any
 
 from facula import core
-from facula.codegen.c.unit import Unit
+from facula.codegen.c.loops.fused_unit import Unit
 from facula.fx.symbols import SymInt
 from facula.lower.loops import memory
 from facula.lower.loops.program import DTYPES, Buffer, Extern, Program, View
-from facula.ops import overloads
-from facula.ops.registry import TABLE
+from facula.ops.table import overloads
+from facula.ops.table.registry import TABLE
 
 #: functions besides operators that lowering calls, by the module that has them: it is imported when
 #: a stored graph calls one

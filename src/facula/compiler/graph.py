@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from facula import core
-from facula.codegen.c.unit import Unit
+from facula.codegen.c.loops.fused_unit import Unit
 from facula.compiler import disk_cache, disk_format, metrics
 from facula.compiler import options as config
 from facula.compiler.wrapper import Wrapper, direct_launch, layout_of

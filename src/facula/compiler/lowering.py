@@ -10,7 +10,7 @@ import collections
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from facula.codegen.c import fused
+from facula.codegen.c.loops import fused
 from facula.compiler import disk_cache
 from facula.core import logs
 from facula.lower.loops import fuse, ir, memory, nest, non_temporal, printing, unfused

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from facula.capture.driver import Session
-from facula.capture.guard_hooks import GuardHooks
+from facula.capture.guards.hooks import GuardHooks
 from facula.compiler.backends import lookup_backend, specialises
 from facula.compiler.options import MODES
 from facula.core.errors import fail

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from facula import core
-from facula.codegen.c.unit import Unit
+from facula.codegen.c.loops.fused_unit import Unit
 from facula.compiler import backend, pipeline
 from facula.compiler import options as config
 from facula.compiler.pipeline import begin_graph, lowered

@@ -15,7 +15,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.devices.results import mapped, tensors_of, unset_results
-from facula.ops.registry import TABLE
+from facula.ops.table.registry import TABLE
 
 __all__ = ["ArrayBackend", "HostMemory"]
 

@@ -17,14 +17,15 @@ import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from facula import core
-from facula.codegen.c import pointwise
+from facula.codegen.c.loops import pointwise
 from facula.core import config
 from facula.core.errors import fail, is_own, message
-from facula.ops import pointwise_rules, scalar
+from facula.ops.expr import scalar
+from facula.ops.table import pointwise_rules
 from facula.runtime.compile import CompileError, library
 
 if TYPE_CHECKING:
-    from facula.ops.definition import Definition
+    from facula.ops.table.definition import Definition
 
 
 __all__ = ["Event", "MissingKernelWarning", "clear_events", "events", "make_kernel"]

@@ -18,7 +18,7 @@ from facula.distributed.operations import all_reduce, broadcast
 from facula.distributed.process_group import ProcessGroup
 from facula.distributed.types import ReduceOp
 from facula.namespaces.futures import Future
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 Tensor = core.Tensor
 #: the first bucket is small, so that the exchange begins early

@@ -11,7 +11,7 @@ from typing import Any
 
 from facula import core
 from facula.distributed import operations
-from facula.ops.registry import composite
+from facula.ops.table.registry import composite
 
 __all__: list[str] = []
 

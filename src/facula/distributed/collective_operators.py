@@ -16,7 +16,7 @@ from facula.distributed.traffic import functional
 from facula.distributed.types import ReduceOp
 from facula.distributed.world import groups
 from facula.fx import has_side_effect
-from facula.ops.registry import operator
+from facula.ops.table.registry import operator
 
 __all__ = [
     "all_gather_into_tensor",

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from facula import core
 from facula.distributed.buffers import fill, tensor_of, view_of
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 Tensor = core.Tensor
 #: up to this many bytes, the number of steps costs more than what is sent

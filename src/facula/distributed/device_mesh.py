@@ -29,7 +29,7 @@ from facula.distributed.world import (
     new_group,
 )
 from facula.fx.fake_tensor import unset_fake_temporarily
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 __all__ = ["DeviceMesh", "init_device_mesh"]
 

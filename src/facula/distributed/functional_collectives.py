@@ -19,7 +19,7 @@ from facula.distributed.collective_operators import group_named, way
 from facula.distributed.device_mesh import DeviceMesh
 from facula.distributed.process_group import ProcessGroup
 from facula.distributed.world import default_group, groups, new_group
-from facula.ops.registry import F, composite
+from facula.ops.table.registry import F, composite
 
 __all__ = [
     "AsyncCollectiveTensor",

@@ -20,7 +20,7 @@ from facula.distributed.messages import recv, send
 from facula.distributed.operations import _root, all_gather, broadcast, gather
 from facula.distributed.process_group import ProcessGroup
 from facula.distributed.world import group_of
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 Tensor = core.Tensor
 P = ParamSpec("P")

@@ -26,7 +26,7 @@ from facula.distributed.sparse_sums import all_reduce_sparse, is_sparse
 from facula.distributed.stores import seconds_of
 from facula.distributed.types import ReduceOp, Work
 from facula.distributed.world import group_of
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 Tensor = core.Tensor
 P = ParamSpec("P")

@@ -15,7 +15,7 @@ from facula.core.errors import fail
 from facula.distributed.engine import Exchange
 from facula.distributed.process_group import ProcessGroup
 from facula.distributed.types import ReduceOp, Work
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 __all__ = ["all_reduce_sparse", "is_sparse"]
 

@@ -15,7 +15,7 @@ from facula import core
 from facula.distributed.errors import DistBackendError
 from facula.distributed.stores import seconds_of
 from facula.namespaces.futures import Future, collect_all
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 Tensor = core.Tensor
 

@@ -15,7 +15,7 @@ from facula import core
 from facula.core.errors import fail
 from facula.export.dynamic_shapes import Dim
 from facula.fx import _pytree as pytree
-from facula.ops import overloads
+from facula.ops.table import overloads
 
 __all__ = ["Constraint", "constrain_as_size", "constrain_as_value", "dynamic_dim", "shapes_of"]
 

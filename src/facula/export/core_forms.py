@@ -14,7 +14,7 @@ from facula import core
 from facula.fx.pre_dispatch import stays_whole
 from facula.lower.decompositions import core_decompositions, decompositions_of
 from facula.lower.decompositions.rules import overload
-from facula.ops.registry import TABLE, F
+from facula.ops.table.registry import TABLE, F
 
 Tensor = core.Tensor
 

@@ -77,7 +77,7 @@ def _write_atom(atom: Atom) -> list[Any]:
 def write_target(target: object) -> str:
     """The name of what a node calls."""
     text = str(target)
-    if isinstance(target, ops.overloads.OpOverload):
+    if isinstance(target, ops.table.overloads.OpOverload):
         return text
     if isinstance(target, (ControlFlow, WrapWithSetGradEnabled)):
         return f"higher_order.{target.name()}"

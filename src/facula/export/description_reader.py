@@ -121,11 +121,11 @@ def _overload(name: str) -> Any:
     space, _, rest = name.partition(".")
     operator, _, overload = rest.partition(".")
     found: Any = None
-    if overload and space in ops.overloads.known_namespaces():
-        packet = getattr(ops.overloads.namespace(space), operator, None)
-        if isinstance(packet, ops.overloads.Packet):
+    if overload and space in ops.table.overloads.known_namespaces():
+        packet = getattr(ops.table.overloads.namespace(space), operator, None)
+        if isinstance(packet, ops.table.overloads.Packet):
             found = getattr(packet, overload, None)
-    if not isinstance(found, ops.overloads.OpOverload):
+    if not isinstance(found, ops.table.overloads.OpOverload):
         _refused("an operator of this version", repr(name)[:100])
     return found
 

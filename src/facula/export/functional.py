@@ -29,9 +29,9 @@ from facula.fx.shape_env import nodes_of_numbers, write_checks
 from facula.fx.symbols import SymInt
 from facula.lower.aot.export import ordered_outputs, set_outputs
 from facula.lower.aot.tracing import Traced, trace
-from facula.ops.overloads import overload_of
-from facula.ops.registry import TABLE
-from facula.ops.tags import Tag
+from facula.ops.table.overloads import overload_of
+from facula.ops.table.registry import TABLE
+from facula.ops.table.tags import Tag
 
 Tensor = core.Tensor
 _WRITTEN = {

@@ -51,8 +51,8 @@ from facula.fx.symbols import SymInt
 from facula.lower.aot.api import _Swapped
 from facula.lower.aot.export import set_outputs
 from facula.namespaces.random import fork_rng
-from facula.ops.overloads import overload_of
-from facula.ops.registry import TABLE
+from facula.ops.table.overloads import overload_of
+from facula.ops.table.registry import TABLE
 
 Tensor = core.Tensor
 

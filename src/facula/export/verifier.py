@@ -14,7 +14,7 @@ from facula.export.description import FUNCTIONS
 from facula.fx import GraphModule, Node
 from facula.fx.higher_order.operator import HigherOrderOperator
 from facula.fx.pre_dispatch import writes
-from facula.ops.overloads import OpOverload
+from facula.ops.table.overloads import OpOverload
 
 __all__ = ["SpecViolationError", "TrainingVerifier", "Verifier", "load_verifier"]
 

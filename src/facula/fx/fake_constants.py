@@ -17,8 +17,8 @@ from typing import Any
 
 from facula import core
 from facula.fx import _pytree as pytree
-from facula.ops.overloads import overload_of
-from facula.ops.tags import Tag
+from facula.ops.table.overloads import overload_of
+from facula.ops.table.tags import Tag
 
 __all__ = ["Constants"]
 

@@ -24,7 +24,7 @@ from facula.fx.symbolic_run import run_symbolic
 from facula.fx.symbols import SymInt, expr_of
 from facula.fx.unbacked import integer_range
 from facula.nn.parameter import Parameter
-from facula.ops.overloads import METHOD_NAMES, overload_of
+from facula.ops.table.overloads import METHOD_NAMES, overload_of
 
 Tensor = core.Tensor
 

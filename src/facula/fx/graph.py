@@ -19,7 +19,7 @@ from facula.fx import graph_lint, names
 from facula.fx.codegen import CodeGen, PythonCode, PyTreeCodeGen
 from facula.fx.node import OPCODES, Argument, Node, Target, map_aggregate, map_arg
 from facula.fx.shape_env import nodes_of_numbers
-from facula.ops import overloads
+from facula.ops.table import overloads
 
 if TYPE_CHECKING:
     from facula.fx.graph_module import GraphModule

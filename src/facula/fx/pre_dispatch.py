@@ -24,8 +24,8 @@ from facula.fx.proxy_tensor import (
     get_proxy_mode,
 )
 from facula.fx.symbolic_run import expect_broadcast
-from facula.ops.overloads import named_overload, overload_of
-from facula.ops.registry import F
+from facula.ops.table.overloads import named_overload, overload_of
+from facula.ops.table.registry import F
 
 Tensor = core.Tensor
 _UNCHANGED = overload_of(F._assert_tensor_metadata)

@@ -44,8 +44,8 @@ from facula.fx.node import Node
 from facula.fx.proxy import Proxy
 from facula.fx.shape_env import leaf_of, node_of_number, note_source
 from facula.fx.symbols import SymBool, SymFloat, SymInt
-from facula.ops.overloads import OpOverload, overload_of
-from facula.ops.registry import F
+from facula.ops.table.overloads import OpOverload, overload_of
+from facula.ops.table.registry import F
 
 __all__ = [
     "DecompositionInterpreter", "PythonKeyTracer", "dispatch_trace", "get_innermost_proxy_mode",

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from facula.ops import remember
+from facula.ops.table import remember
 
 #: the least value of a symbol: sizes 0 and 1 are never symbols
 LEAST = 2

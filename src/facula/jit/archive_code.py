@@ -22,7 +22,7 @@ from facula.jit.packed_types import packed_type
 from facula.jit.python_types import annotation_type
 from facula.jit.source import Source
 from facula.jit.values import Names, Operators, Special
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["ArchiveCode", "ScriptObject"]
 

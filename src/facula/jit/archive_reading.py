@@ -24,7 +24,7 @@ from facula.jit.packed_types import PackedType
 from facula.jit.python_types import NoType
 from facula.jit.script_objects import RecursiveScriptModule, ScriptModule, run_unit
 from facula.nn import Parameter
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 from facula.serialization.archive import ArchiveReader, read_entry
 from facula.serialization.checkpoint import StorageReader, placer
 from facula.serialization.files import opened_for_reading

@@ -22,8 +22,8 @@ from facula.jit.portable import PortableFunction
 from facula.jit.python_types import enum_type, type_of_value
 from facula.jit.script_objects import CODE, SAVE, RecursiveScriptModule, ScriptFunction
 from facula.nn import Module, Parameter
-from facula.ops.schemas import types as T
-from facula.ops.schemas.codes import CODED, code_of
+from facula.ops.table.schemas import types as T
+from facula.ops.table.schemas.codes import CODED, code_of
 from facula.serialization import storages
 from facula.serialization.archive import ArchiveWriter
 from facula.serialization.files import is_path, written_atomically

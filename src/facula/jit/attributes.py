@@ -13,7 +13,7 @@ from facula.jit.ir import Value
 from facula.jit.module_contents import asks_for_contents
 from facula.jit.signatures import signatures
 from facula.jit.values import Bound, Names, Operator, Operators, Python, Special, TypeName, Unit
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["attribute"]
 

@@ -14,8 +14,8 @@ from facula.jit.ir import Block, Graph, Node, Value
 from facula.jit.ir_editing import CONSTANT_TYPE
 from facula.jit.signatures import Parameter, Signature, signatures
 from facula.jit.source import Place, Source, refuse
-from facula.ops.schema import REQUIRED
-from facula.ops.schemas import types as T
+from facula.ops.table.schema import REQUIRED
+from facula.ops.table.schemas import types as T
 from facula.quantization.tensor import qscheme
 
 __all__ = ["Builder", "constant_of"]

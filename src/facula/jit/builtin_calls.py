@@ -20,7 +20,7 @@ from facula.jit.python_types import NoType, type_of_class
 from facula.jit.python_values import is_own
 from facula.jit.running import done_future
 from facula.jit.values import Items, Local, Python, Range
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 if TYPE_CHECKING:
     from facula.jit.builder import Builder

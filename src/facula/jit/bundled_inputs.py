@@ -17,7 +17,7 @@ import facula
 from facula import Tensor, core
 from facula.core.errors import fail
 from facula.jit.script_objects import DEFINE, RecursiveScriptModule, ScriptModule
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = [
     "InflatableArg", "MAX_RAW_TENSOR_SIZE", "augment_many_model_functions_with_bundled_inputs",

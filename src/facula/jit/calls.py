@@ -37,8 +37,8 @@ from facula.jit.values import (
     TypeName,
     Unit,
 )
-from facula.ops.overloads import OpOverload, Packet
-from facula.ops.schemas import types as T
+from facula.ops.table.overloads import OpOverload, Packet
+from facula.ops.table.schemas import types as T
 
 __all__ = ["Calls"]
 

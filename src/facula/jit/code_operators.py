@@ -14,8 +14,8 @@ from facula import core
 from facula.core.errors import fail
 from facula.jit.builder import constant_of
 from facula.jit.ir import Node
-from facula.ops.registry import PLACES, TABLE
-from facula.ops.schema import REQUIRED
+from facula.ops.table.registry import PLACES, TABLE
+from facula.ops.table.schema import REQUIRED
 
 __all__ = ["operator_text"]
 

@@ -18,7 +18,7 @@ from facula.jit.functions import Empty
 from facula.jit.inlined_texts import inlined, is_counted
 from facula.jit.ir import Block, Node, Value
 from facula.jit.portable import PortableFunction, portable_text
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["Names", "code_and_constants", "unit_text"]
 

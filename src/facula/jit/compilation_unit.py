@@ -21,7 +21,7 @@ from facula.jit.ir import Graph
 from facula.jit.python_types import TYPE_NAMES
 from facula.jit.script_objects import ScriptFunction
 from facula.jit.source import Source, refuse
-from facula.ops.schemas.types import ClassType
+from facula.ops.table.schemas.types import ClassType
 
 __all__ = ["CompilationUnit", "look_up_name", "text_units"]
 

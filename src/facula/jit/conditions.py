@@ -14,7 +14,7 @@ from facula.jit.builder import constant_of
 from facula.jit.expressions import Expressions
 from facula.jit.ir import Block, Value
 from facula.jit.values import Python
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["Condition", "Conditions"]
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from facula.core.errors import fail
 from facula.jit.python_types import NoType, type_of_value
 from facula.jit.running import is_instance
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["ScriptDict", "ScriptList", "script_container"]
 

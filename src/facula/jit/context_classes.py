@@ -14,7 +14,7 @@ import facula
 from facula.autograd import grad_mode, profiler
 from facula.jit.signatures import PRIMITIVE, primitive
 from facula.jit.values import Operators
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["RANGE", "STAND_INS"]
 

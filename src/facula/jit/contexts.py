@@ -12,7 +12,7 @@ from typing import Any
 
 from facula.jit.ir import Value
 from facula.jit.subscripts import Subscripts
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["Contexts"]
 

@@ -20,7 +20,7 @@ from facula.core.errors import fail
 from facula.jit.functions import FunctionUnit, found_name
 from facula.jit.python_types import qualified_name
 from facula.jit.source import Source
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["generated", "method_unit"]
 

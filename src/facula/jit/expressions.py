@@ -20,8 +20,8 @@ from facula.jit.ir import Value
 from facula.jit.python_values import is_own
 from facula.jit.source import NotSupportedError, UnsupportedNodeError
 from facula.jit.values import Items, Python, Range
-from facula.ops.schemas import types as T
-from facula.ops.schemas.codes import CODED, code_of
+from facula.ops.table.schemas import types as T
+from facula.ops.table.schemas.codes import CODED, code_of
 
 __all__ = ["Expressions"]
 

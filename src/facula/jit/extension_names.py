@@ -24,11 +24,11 @@ from facula.jit.script_schemas import (
 from facula.jit.tensor_types import SOME, of_tensor
 from facula.namespaces._awaits import _Await
 from facula.nn import Module
-from facula.ops.overloads import namespace, overload_of
-from facula.ops.schemas import types as T
-from facula.ops.schemas.function import AliasInfo as _AliasInfo
-from facula.ops.schemas.function import Argument, FunctionSchema
-from facula.ops.schemas.reading import parse_schema
+from facula.ops.table.overloads import namespace, overload_of
+from facula.ops.table.schemas import types as T
+from facula.ops.table.schemas.function import AliasInfo as _AliasInfo
+from facula.ops.table.schemas.function import Argument, FunctionSchema
+from facula.ops.table.schemas.reading import parse_schema
 
 __all__ = [
     "Argument", "_AliasInfo", "_Await", "Block", "FunctionSchema", "Graph", "JitType", "Node", "Type", "Use", "Value",

@@ -21,7 +21,7 @@ from facula.jit.passes.inlining import with_objects
 from facula.jit.passes.memory import KnownMemory, storages
 from facula.jit.running import SCRIPTED_CLASS, own_attribute, script_type
 from facula.jit.script_objects import RecursiveScriptModule, ScriptModule
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["freeze", "freeze_module", "optimize_for_inference", "set_fusion_strategy"]
 

@@ -29,7 +29,7 @@ from facula.jit.python_values import is_own
 from facula.jit.source import NotSupportedError, Source, UnknownTypeError, refuse, source_of
 from facula.jit.statements import Statements
 from facula.jit.values import Compiled
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["FunctionUnit", "Lowering", "unit_of_python"]
 

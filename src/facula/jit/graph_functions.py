@@ -16,8 +16,8 @@ from facula.jit.functions import Empty, FunctionUnit
 from facula.jit.ir import Graph, Node, Value
 from facula.jit.signatures import Signature, signature_of_operator
 from facula.jit.source import Source
-from facula.ops.schema import REQUIRED
-from facula.ops.schemas import types as T
+from facula.ops.table.schema import REQUIRED
+from facula.ops.table.schemas import types as T
 
 __all__ = ["unit_of_graph", "unit_of_operator"]
 

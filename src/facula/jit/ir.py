@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from facula.core.errors import fail
 from facula.jit.ir_editing import ALIASES, BlockEdits, GraphEdits, NodeEdits, ValueEdits
 from facula.jit.tensor_types import SOME
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["Block", "Graph", "Node", "Value"]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from facula.core.errors import fail
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["BlockEdits", "GraphEdits", "NodeEdits", "ValueEdits", "copied_node", "replaced"]
 

@@ -17,7 +17,7 @@ from facula.jit.ir import Block, Graph, Node, Value
 from facula.jit.node_operators import resolved
 from facula.jit.running import RUNS
 from facula.jit.tensor_types import SCALAR_NAMES, TensorType
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["parse_ir", "parse_type"]
 

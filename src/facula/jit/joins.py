@@ -17,7 +17,7 @@ from facula.jit.ir import Block, Node, Value
 from facula.jit.source import NotSupportedError
 from facula.jit.subscripts import Subscripts
 from facula.jit.values import Items, Range
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["Joins"]
 

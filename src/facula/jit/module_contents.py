@@ -10,7 +10,7 @@ from typing import Any
 
 from facula.jit.ir import Value
 from facula.jit.values import Items
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["asks_for_contents", "contents"]
 

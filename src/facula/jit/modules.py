@@ -31,7 +31,7 @@ from facula.jit.running import SCRIPTED_CLASS
 from facula.jit.special_units import special_unit
 from facula.jit.stock_attention import STOCK_ATTENTION
 from facula.jit.stock_modules import STOCK, STOCK_CONSTANTS, STOCK_PACKED
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["class_type", "module_attributes", "module_type"]
 

@@ -14,8 +14,8 @@ from facula.jit.builder import matches
 from facula.jit.ir import Node
 from facula.jit.running import RUNS
 from facula.jit.signatures import Signature, signatures
-from facula.ops.schema import REQUIRED
-from facula.ops.schemas import types as T
+from facula.ops.table.schema import REQUIRED
+from facula.ops.table.schemas import types as T
 
 __all__ = ["function_of", "resolved"]
 

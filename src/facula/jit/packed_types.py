@@ -14,7 +14,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["PackedType", "packed_type", "type_of_packed"]
 

@@ -13,7 +13,7 @@ import facula
 from facula import core
 from facula.jit.signatures import primitive
 from facula.nn import functional as F
-from facula.ops.schemas.codes import code_of
+from facula.ops.table.schemas.codes import code_of
 
 __all__: list[str] = []
 

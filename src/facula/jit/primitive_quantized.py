@@ -10,7 +10,7 @@ from typing import Any
 
 import facula
 from facula.jit.signatures import primitive
-from facula.ops.schemas.codes import dtype_of
+from facula.ops.table.schemas.codes import dtype_of
 
 __all__: list[str] = []
 

@@ -16,7 +16,7 @@ from facula.jit._logging import add_stat_value, time_point
 from facula.jit.primitive_numbers import int_of_tensor, to_int, wrapped
 from facula.jit.signatures import primitive
 from facula.jit.value_texts import shown
-from facula.ops.schemas.codes import code_of, dtype_of, memory_format_of
+from facula.ops.table.schemas.codes import code_of, dtype_of, memory_format_of
 
 if TYPE_CHECKING:
     from facula.jit.builder import Builder

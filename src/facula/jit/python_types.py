@@ -22,8 +22,8 @@ from facula.jit.values import Names
 from facula.namespaces._awaits import _Await
 from facula.namespaces.futures import Future
 from facula.nn import Module
-from facula.ops.schemas import types as T
-from facula.ops.schemas.codes import CODED
+from facula.ops.table.schemas import types as T
+from facula.ops.table.schemas.codes import CODED
 from facula.quantization.tensor import qscheme
 
 __all__ = ["NoType", "annotation_type", "type_of_class", "type_of_value"]

@@ -17,7 +17,7 @@ from facula.jit._logging import add_stat_value, time_point
 from facula.jit.ir import Value
 from facula.jit.signatures import primitives_of, signatures
 from facula.jit.values import Compiled, Items, Python, TypeName, Unit
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["builtin_name", "is_own", "wrapped"]
 

@@ -18,8 +18,8 @@ from facula.jit.primitive_containers import format_text, percent_format
 from facula.jit.value_texts import shown
 from facula.namespaces._awaits import _Await, _awaitable_nowait
 from facula.namespaces.futures import Future
-from facula.ops.schemas import types as T
-from facula.ops.schemas.codes import CODED, code_of
+from facula.ops.table.schemas import types as T
+from facula.ops.table.schemas.codes import CODED, code_of
 
 __all__ = ["RUNS", "is_instance", "own_attribute"]
 

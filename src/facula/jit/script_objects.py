@@ -23,9 +23,9 @@ from facula.jit.python_types import MODULE_TYPE
 from facula.jit.running import SCRIPTED_CLASS, is_instance
 from facula.jit.script_schemas import unit_schema
 from facula.nn import Module
-from facula.ops.schemas import types as T
-from facula.ops.schemas.codes import CODED, code_of
-from facula.ops.schemas.function import FunctionSchema
+from facula.ops.table.schemas import types as T
+from facula.ops.table.schemas.codes import CODED, code_of
+from facula.ops.table.schemas.function import FunctionSchema
 from facula.torch_api._C import _jit_get_inline_everything_mode as inlines_always
 
 __all__ = ["RecursiveScriptModule", "ScriptFunction", "ScriptMethod", "ScriptModule"]

@@ -12,11 +12,11 @@ from typing import Any
 
 from facula.core.errors import fail
 from facula.jit.signatures import PRIMITIVE, operator_named
-from facula.ops.overloads import ON_DEMAND, named_overload, namespace
-from facula.ops.registry import TABLE, own_operators
-from facula.ops.schemas.function import REQUIRED, Argument, FunctionSchema
-from facula.ops.schemas.overloads import names_of_overloads
-from facula.ops.schemas.reading import parse_schema
+from facula.ops.table.overloads import ON_DEMAND, named_overload, namespace
+from facula.ops.table.registry import TABLE, own_operators
+from facula.ops.table.schemas.function import REQUIRED, Argument, FunctionSchema
+from facula.ops.table.schemas.overloads import names_of_overloads
+from facula.ops.table.schemas.reading import parse_schema
 
 __all__ = ["all_schemas", "operation", "overload_of_name", "schema_of_name", "schemas_for", "unit_schema"]  # fmt: skip
 

@@ -36,7 +36,7 @@ from facula.jit.source import refuse
 from facula.namespaces._awaits import _awaitable, _awaitable_nowait, _awaitable_wait
 from facula.namespaces.futures import Future, wait_all
 from facula.nn import Module
-from facula.ops.schemas.types import ClassType
+from facula.ops.table.schemas.types import ClassType
 
 __all__ = ["fork", "script", "wait"]
 

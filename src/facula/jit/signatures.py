@@ -14,13 +14,13 @@ from typing import Any
 
 from facula import core
 from facula.jit.packed_types import result_of
-from facula.ops.overloads import ON_DEMAND
-from facula.ops.registry import PLACES, TABLE
-from facula.ops.schema import REQUIRED
-from facula.ops.schema import Parameter as TableParameter
-from facula.ops.schemas import types as T
-from facula.ops.schemas.codes import dtype_of, layout_of, memory_format_of
-from facula.ops.schemas.overloads import WORDS, wrapped
+from facula.ops.table.overloads import ON_DEMAND
+from facula.ops.table.registry import PLACES, TABLE
+from facula.ops.table.schema import REQUIRED
+from facula.ops.table.schema import Parameter as TableParameter
+from facula.ops.table.schemas import types as T
+from facula.ops.table.schemas.codes import dtype_of, layout_of, memory_format_of
+from facula.ops.table.schemas.overloads import WORDS, wrapped
 
 __all__ = ["Parameter", "Signature", "signatures", "with_out"]
 

@@ -20,7 +20,7 @@ from facula.jit.python_types import NoType, type_of_class
 from facula.jit.python_values import is_own
 from facula.jit.script_objects import converted
 from facula.jit.values import Python
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["IgnoredUnit", "LibraryUnit", "special_unit"]
 

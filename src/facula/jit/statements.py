@@ -19,7 +19,7 @@ from facula.jit.packed_types import PackedType
 from facula.jit.running import done_future
 from facula.jit.source import UnsupportedNodeError
 from facula.jit.values import Items, Local, Python
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["Statements"]
 

@@ -17,7 +17,7 @@ from facula.jit.conditions import Conditions
 from facula.jit.ir import Value
 from facula.jit.source import NotSupportedError
 from facula.jit.values import Items, Python, Range
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["Subscripts"]
 

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 
 from facula import core
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["SCALAR_NAMES", "SOME", "TensorType", "joined", "known", "new_symbol", "of_tensor"]
 

@@ -40,8 +40,8 @@ from facula.jit.values import Bound
 from facula.namespaces.overrides import TorchFunctionMode, as_operator
 from facula.nn import Module
 from facula.nn.utils.rnn import PackedSequence
-from facula.ops.schemas import types as T
-from facula.ops.schemas.codes import CODED, code_of
+from facula.ops.table.schemas import types as T
+from facula.ops.table.schemas.codes import CODED, code_of
 
 __all__ = ["TracerWarning", "trace", "trace_module"]
 

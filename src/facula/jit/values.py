@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula.jit.ir import Value
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["Bound", "Items", "Python", "Range", "Sugared"]
 

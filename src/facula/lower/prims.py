@@ -13,7 +13,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.lower.decompositions.pointwise import is_primitive
-from facula.ops.registry import TABLE, F, own_operators
+from facula.ops.table.registry import TABLE, F, own_operators
 
 Tensor = core.Tensor
 

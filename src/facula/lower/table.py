@@ -17,7 +17,7 @@ from facula import core
 from facula.fx import GraphModule
 from facula.fx.higher_order import HigherOrderOperator
 from facula.fx.symbols import plain
-from facula.ops.definition import Definition
+from facula.ops.table.definition import Definition
 
 if TYPE_CHECKING:
     from facula.fx import Node

@@ -13,7 +13,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.registry import PLACES, F
+from facula.ops.table.registry import PLACES, F
 
 __all__ = ["function"]
 

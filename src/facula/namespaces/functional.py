@@ -14,7 +14,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail, no_attribute
 from facula.namespaces import overrides
-from facula.ops.registry import PLACES
+from facula.ops.table.registry import PLACES
 
 Tensor = core.Tensor
 

@@ -4,7 +4,7 @@ Re-exports the operators of the table whose place is `linalg`, and the exception
 """
 
 from facula.core.errors import LinAlgError as LinAlgError
-from facula.ops.registry import PLACES as _PLACES
+from facula.ops.table.registry import PLACES as _PLACES
 
 globals().update(_PLACES.get("linalg", {}))
 __all__ = sorted([*_PLACES.get("linalg", {}), "LinAlgError"])

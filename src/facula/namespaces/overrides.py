@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 import facula
 from facula import core
 from facula.core.errors import fail
-from facula.ops.registry import PLACES, TABLE
+from facula.ops.table.registry import PLACES, TABLE
 
 __all__ = [
     "BaseTorchFunctionMode", "TorchFunctionMode",

@@ -6,7 +6,7 @@ Takes names. Gives the classes, by operator. Keeps true: they are derived from t
 from __future__ import annotations
 
 from facula.core.errors import no_attribute as _no_attribute
-from facula.ops.registry import RETURN_TYPES
+from facula.ops.table.registry import RETURN_TYPES
 
 
 def __getattr__(name: str) -> type:

@@ -10,7 +10,7 @@ from facula.core.errors import no_attribute as _no_attribute
 from facula.nn import _reduction as _Reduction  # noqa: F401  (programs ask it for numbers of reductions)
 from facula.nn import functional_composites as _composites
 from facula.nn import functional_scaled as _scaled
-from facula.ops.registry import PLACES as _PLACES
+from facula.ops.table.registry import PLACES as _PLACES
 
 globals().update(_PLACES["nn.functional"])
 globals().update(

@@ -17,7 +17,7 @@ import facula
 from facula import core
 from facula.autograd.checkpoint import checkpoint
 from facula.core.errors import fail
-from facula.ops.registry import PLACES, TABLE
+from facula.ops.table.registry import PLACES, TABLE
 
 #: the operators of `nn.functional`
 F = SimpleNamespace(**PLACES["nn.functional"])

@@ -20,7 +20,7 @@ from facula.nn.functional_composites import _as_float_mask, _check_shapes
 from facula.nn.modules.utils import _pair as _pair
 from facula.nn.modules.utils import _single as _single
 from facula.nn.modules.utils import _triple as _triple
-from facula.ops.registry import PLACES
+from facula.ops.table.registry import PLACES
 
 _mha_shape_check = _check_shapes
 _linear = PLACES["nn.functional"]["linear"]

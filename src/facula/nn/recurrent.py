@@ -18,8 +18,8 @@ from facula import core
 from facula.autograd import autocast
 from facula.core.errors import fail
 from facula.nn import functional as F
-from facula.ops.lstm import FUSED
-from facula.ops.registry import TABLE
+from facula.ops.layers.lstm import FUSED
+from facula.ops.table.registry import TABLE
 
 
 class Weights(NamedTuple):

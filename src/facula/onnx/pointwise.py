@@ -16,8 +16,8 @@ from facula.fx.symbols import plain
 from facula.onnx.errors import UnsupportedOperatorError
 from facula.onnx.graph import Graph, Value
 from facula.onnx.scalars import Namespace
-from facula.ops import pointwise_rules as evaluation
-from facula.ops import scalar
+from facula.ops.expr import scalar
+from facula.ops.table import pointwise_rules as evaluation
 
 Tensor = core.Tensor
 #: whole numbers that expressions know as wider ones

@@ -11,44 +11,36 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.core.errors import no_attribute as _no_attribute
-from facula.ops import pointwise_rules
-from facula.ops.overloads import namespace as _namespace
-from facula.ops.registry import PLACES, TABLE, F
+from facula.ops.table import pointwise_rules
+from facula.ops.table.overloads import namespace as _namespace
+from facula.ops.table.registry import PLACES, TABLE, F
 
-#: bodies for the code generator, their language and their oracle: it imports them when it writes kernels
-_GENERATOR_ONLY = ("_programs", "rows", "scalar_numpy")
+#: what definitions are made of: imported by them, and by the code generator
+_WITHOUT_OPERATORS = ("expr", "programs", "table")
 
-#: modules without operators, imported by who asks for their names
-_ON_DEMAND = (
-    "tags",
-    "sparse_by_values",
-    "sparse_checks",
-    "masked_forms",
-    "forms_on_demand",
-    "rare_forms",
-    "overload_names",
-    "heard",
-    "heard_gradients",
-    "heard_layers",
-    "heard_losses",
-    "sharding",
-    "documentation",
-    "argument_words",
-    "schemas",
-    "sparse_indices",
-    "grid_sample_second",
-    "random_ranges",
-    "complex_sums",
-)
 
-_MODULES = sorted({name.partition(".")[0] for name in os.listdir(__path__[0])})
+def _modules(folder: str) -> list[str]:
+    """The modules and packages in a folder, by name."""
+    found = {name.partition(".")[0] for name in os.listdir(folder)}
+    return sorted(name for name in found if not name.startswith("_"))
 
-for _family in _MODULES:
-    if not _family.startswith("_") and not _family.endswith(_GENERATOR_ONLY + _ON_DEMAND):
-        import_module(f"facula.ops.{_family}")
+
+def _define(package: Any) -> None:
+    """Import every module of a package, but those that it gives on demand."""
+    later = getattr(package, "ON_DEMAND", ())
+    for name in _modules(package.__path__[0]):
+        if name not in later:
+            import_module(f"{package.__name__}.{name}")
+
+
+_PACKAGES = _modules(__path__[0])
+
+for _package in _PACKAGES:
+    if _package not in _WITHOUT_OPERATORS:
+        _define(import_module(f"facula.ops.{_package}"))
 
 core.bind_operators(TABLE)
-core.HEARD[1] = lambda: import_module("facula.ops.heard_layers")
+core.HEARD[1] = lambda: import_module("facula.ops.table.heard_layers")
 core.SUM[0] = TABLE["sum"]
 
 
@@ -110,10 +102,10 @@ def _is_extension(path: Any) -> bool:
 
 
 def __getattr__(name: str) -> Any:
-    """A module that was not imported above, or `facula.ops.<namespace>`, see `ops.overloads`."""
+    """A module that was not imported above, or `facula.ops.<namespace>`, see `ops.table.overloads`."""
     if name.startswith("__"):
         raise _no_attribute(__name__, name)
-    if name in _MODULES:
+    if name in _PACKAGES:
         return import_module(f"facula.ops.{name}")
     # an attribute of the module from now on, which may be deleted as PyTorch's may
     return globals().setdefault(name, _namespace(name))

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import facula.nn as nn
-from facula.ops.registry import own_operators
+from facula.ops.table.registry import own_operators
 
 __all__ = ["FIXED", "FIXED_MODULES", "KEEPING_METHODS", "modules_of", "named"]
 

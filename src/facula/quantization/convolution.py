@@ -11,8 +11,8 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops import memory_order
-from facula.ops.registry import F, composite
+from facula.ops.table.registry import F, composite
+from facula.ops.view import memory_order
 from facula.quantization import engines, products
 from facula.quantization.create import _extremes, choose_qparams, quantize_per_tensor, reduced
 from facula.quantization.linear import _engine

@@ -15,9 +15,9 @@ from typing import Any, SupportsFloat
 import facula.quantization.engines as engines
 from facula import core
 from facula.core.errors import fail
-from facula.ops import memory_order
-from facula.ops.reduce_launch import wrap_dim
-from facula.ops.registry import F, composite, operator
+from facula.ops.reduce.launch import wrap_dim
+from facula.ops.table.registry import F, composite, operator
+from facula.ops.view import memory_order
 from facula.quantization.tensor import (
     PER_BYTE,
     PER_CHANNEL,

@@ -11,7 +11,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.registry import F, composite
+from facula.ops.table.registry import F, composite
 from facula.quantization import create
 from facula.quantization.create import _extremes, channel_axis, check_bounds, choose_qparams
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops import memory_order
-from facula.ops.registry import TABLE as _OPERATORS
-from facula.ops.registry import F, composite, operator
+from facula.ops.table.registry import TABLE as _OPERATORS
+from facula.ops.table.registry import F, composite, operator
+from facula.ops.view import memory_order
 from facula.quantization import products
 from facula.quantization.create import checked_quantizer, finite, integers_of, numbers
 from facula.quantization.tensor import (

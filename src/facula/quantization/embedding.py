@@ -11,8 +11,8 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.batch_forms import anywhere
-from facula.ops.registry import F, composite
+from facula.ops.table.batch_forms import anywhere
+from facula.ops.table.registry import F, composite
 from facula.quantization import engines
 from facula.quantization.tensor import (
     PER_CHANNEL,

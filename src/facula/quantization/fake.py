@@ -14,7 +14,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.ops.pointwise.quantization import _fake_quantize, _fake_quantize_learnable
-from facula.ops.registry import F, composite
+from facula.ops.table.registry import F, composite
 from facula.quantization.create import channel_axis, check_bounds, choose_qparams
 
 Tensor = core.Tensor

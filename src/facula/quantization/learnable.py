@@ -12,7 +12,7 @@ from typing import Any
 import facula.nn as nn
 from facula import core
 from facula.core.errors import fail
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 from facula.quantization import fake
 from facula.quantization.fake_quantize import FakeQuantizeBase, _is_per_channel
 from facula.quantization.tensor import per_channel_symmetric, per_tensor_symmetric

@@ -11,7 +11,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.registry import F, composite
+from facula.ops.table.registry import F, composite
 from facula.quantization import create, engines, products
 from facula.quantization.create import quantize_per_tensor, reduced
 from facula.quantization.ranges import _saturate_weight_to_fp16

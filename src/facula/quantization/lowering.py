@@ -19,7 +19,7 @@ from facula.capture import events
 from facula.fx import Graph, Node
 from facula.lower import table
 from facula.lower.passes.epilogues import Builder, frozen_nodes, given_to
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 from facula.quantization import create, products, rules
 
 __all__ = ["integer_products"]

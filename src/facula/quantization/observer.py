@@ -15,7 +15,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail, message
 from facula.nn import Module
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 from facula.quantization.tensor import (
     RANGES,
     per_channel_affine,

@@ -12,7 +12,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.registry import F, composite
+from facula.ops.table.registry import F, composite
 from facula.quantization import create, products
 
 #: activations: from numbers, their settings and the algorithm

@@ -17,10 +17,10 @@ from typing import Any
 
 from facula import core
 from facula.codegen.c.isa import isa
-from facula.codegen.c.templates import tile_quantized
+from facula.codegen.c.kernels.gemm import tile_quantized
 from facula.core.errors import fail
-from facula.ops import memory_order
-from facula.ops.registry import F, operator
+from facula.ops.table.registry import F, operator
+from facula.ops.view import memory_order
 from facula.quantization.tensor import PER_CHANNEL, RANGES, Quantizer, per_tensor_affine, wrap
 from facula.runtime import cpu_features, libraries
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.registry import F, composite
+from facula.ops.table.registry import F, composite
 
 __all__ = ["_saturate_weight_to_fp16", "choose_qparams_optimized"]
 

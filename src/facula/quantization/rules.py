@@ -15,8 +15,9 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops import memory_order, pool
-from facula.ops.registry import F, operator
+from facula.ops.conv import pool
+from facula.ops.table.registry import F, operator
+from facula.ops.view import memory_order
 from facula.quantization.create import integers_of, numbers
 from facula.quantization.tensor import (
     PER_CHANNEL,

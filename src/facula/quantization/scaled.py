@@ -10,7 +10,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import cast_hint, fail, product_hint
-from facula.ops.registry import F, composite
+from facula.ops.table.registry import F, composite
 
 _FLOAT8 = (core.float8_e4m3fn, core.float8_e5m2)
 

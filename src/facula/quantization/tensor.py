@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 __all__ = [
     "QuantizedTensor",
@@ -98,7 +98,7 @@ def integer_dtype(op: str, dtype: core.dtype) -> Any:
 class QuantizedTensor(core.Tensor):
     """A tensor of numbers that are kept as integers: ``(integer - zero_point) * scale``."""
 
-    #: the core hands calls with such tensors over, see `core/sparse.pxi`
+    #: the core hands calls with such tensors over, see `core/tensor/sparse.pxi`
     _is_sparse_tensor = True
     _prints_plain = True
     __torch_function__ = core._disabled_torch_function_impl

@@ -10,8 +10,8 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail, product_hint
-from facula.ops.matmul import _gemm_numbers
-from facula.ops.registry import F, composite, operator
+from facula.ops.matmul.products import _gemm_numbers
+from facula.ops.table.registry import F, composite, operator
 
 #: rows of activations for which weights become numbers in registers; for more they do so in memory, once
 _FEW = 32

@@ -9,7 +9,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.registry import F, composite
+from facula.ops.table.registry import F, composite
 from facula.quantization.create import dequantize, quantize_per_tensor
 from facula.quantization.linear import linear, linear_prepack
 

@@ -19,7 +19,7 @@ from facula import core
 from facula.core import Tensor
 
 if TYPE_CHECKING:
-    from facula.ops.definition import Definition
+    from facula.ops.table.definition import Definition
 
 
 __all__ = ["Samples", "layouts", "map_tensors", "pointwise_samples"]

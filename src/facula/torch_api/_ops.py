@@ -6,7 +6,7 @@ namespace. Keeps true: re-exports; the classes are those of the operators themse
 
 from facula import ops
 from facula.fx.higher_order import HigherOrderOperator
-from facula.ops.overloads import OpOverload
-from facula.ops.overloads import Packet as OpOverloadPacket
+from facula.ops.table.overloads import OpOverload
+from facula.ops.table.overloads import Packet as OpOverloadPacket
 
 __all__ = ["HigherOrderOperator", "OpOverload", "OpOverloadPacket", "ops"]

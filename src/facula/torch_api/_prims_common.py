@@ -12,7 +12,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.reduce_launch import wrap_dim
+from facula.ops.reduce.launch import wrap_dim
 
 __all__ = [
     "canonicalize_dim",

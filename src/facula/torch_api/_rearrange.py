@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 __all__ = ["rearrange"]
 

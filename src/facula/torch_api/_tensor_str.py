@@ -16,7 +16,7 @@ from facula.core.printing import (
     set_printoptions,
     tensor_repr,
 )
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 __all__ = ["PRINT_OPTS", "get_printoptions", "printoptions", "set_printoptions"]
 

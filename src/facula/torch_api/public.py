@@ -94,15 +94,15 @@ _FROM = {
         "qscheme per_tensor_affine per_channel_affine per_tensor_symmetric per_channel_symmetric "
         "per_channel_affine_float_qparams"
     ),
-    "facula.ops.tags": "Tag",
-    "facula.ops.rare_forms": (
+    "facula.ops.table.tags": "Tag",
+    "facula.ops.forms.rare": (
         "_unsafe_view _add_relu _jagged_to_padded_dense_forward "
         "_padded_dense_to_jagged_forward _convolution_double_backward thnn_conv2d slow_conv3d "
         "slow_conv_dilated2d slow_conv_dilated3d _grid_sampler_2d_cpu_fallback "
         "cross_entropy_loss"
     ),
-    "facula.ops.sparse_indices": "_convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo dsmm",
-    "facula.ops.sparse_checks": (
+    "facula.ops.sparse_layouts.indices": "_convert_indices_from_coo_to_csr _convert_indices_from_csr_to_coo dsmm",
+    "facula.ops.sparse_layouts.checks": (
         "_validate_sparse_coo_tensor_args _validate_sparse_compressed_tensor_args "
         "_validate_sparse_csr_tensor_args _validate_sparse_csc_tensor_args "
         "_validate_sparse_bsr_tensor_args _validate_sparse_bsc_tensor_args"

@@ -14,7 +14,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.overloads import OpOverload
+from facula.ops.table.overloads import OpOverload
 from facula.utils._python_dispatch import TorchDispatchMode
 from facula.utils.module_tracker import ModuleTracker
 

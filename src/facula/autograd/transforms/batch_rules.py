@@ -15,8 +15,8 @@ from typing import Any
 from facula import core
 from facula.autograd.transforms.levels import is_batched, wrap
 from facula.core.errors import fail
-from facula.ops.batch_forms import Same
-from facula.ops.registry import F
+from facula.ops.table.batch_forms import Same
+from facula.ops.table.registry import F
 
 Tensor = core.Tensor
 

@@ -24,9 +24,9 @@ from facula.autograd.transforms.levels import (
 )
 from facula.autograd.transforms.tree import map_leaves
 from facula.core.errors import fail
-from facula.ops.batch_forms import Same
-from facula.ops.random import draw, drawn_for
-from facula.ops.registry import F
+from facula.ops.random.draws import draw, drawn_for
+from facula.ops.table.batch_forms import Same
+from facula.ops.table.registry import F
 
 Tensor = core.Tensor
 

@@ -25,7 +25,7 @@ from facula.autograd.transforms.tangents import JvpLevel
 from facula.autograd.transforms.tree import flatten, map_leaves
 from facula.autograd.transforms.vmapping import vmap
 from facula.core.errors import fail
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 Tensor = core.Tensor
 

@@ -27,8 +27,8 @@ from facula.autograd.transforms.levels import (
 from facula.autograd.transforms.reverse import bottom
 from facula.autograd.transforms.view_inverses import DETACH, ViewStep, put_back
 from facula.core.errors import fail
-from facula.ops.random import draw
-from facula.ops.registry import TABLE, F
+from facula.ops.random.draws import draw
+from facula.ops.table.registry import TABLE, F
 
 Tensor = core.Tensor
 

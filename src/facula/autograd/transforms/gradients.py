@@ -17,7 +17,7 @@ from facula.autograd.transforms.reverse import Tape, track
 from facula.autograd.transforms.tree import Structure, flatten, map_leaves
 from facula.autograd.transforms.vmapping import vmap
 from facula.core.errors import fail
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 Tensor = core.Tensor
 

@@ -27,7 +27,7 @@ from facula.autograd.transforms.levels import (
     wrap,
 )
 from facula.core.errors import fail
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 Tensor = core.Tensor
 

@@ -25,10 +25,10 @@ from facula.autograd.transforms.levels import (
     tangent_of,
 )
 from facula.autograd.transforms.reverse import Tape, histories, track
-from facula.ops import pointwise_rules
-from facula.ops.index_launch import broadcast_shapes
-from facula.ops.random import draw
-from facula.ops.registry import F
+from facula.ops.index.launch import broadcast_shapes
+from facula.ops.random.draws import draw
+from facula.ops.table import pointwise_rules
+from facula.ops.table.registry import F
 
 Tensor = core.Tensor
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.create import strides_of
-from facula.ops.registry import TABLE, F
+from facula.ops.table.registry import TABLE, F
+from facula.ops.view.create import strides_of
 
 Tensor = core.Tensor
 

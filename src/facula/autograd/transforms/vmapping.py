@@ -17,7 +17,7 @@ from facula.autograd.transforms.batching import VmapLevel
 from facula.autograd.transforms.levels import is_batched, wrap
 from facula.autograd.transforms.tree import Structure, broadcast, flatten
 from facula.core.errors import fail
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 Tensor = core.Tensor
 

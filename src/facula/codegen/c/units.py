@@ -12,20 +12,18 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import Any
 from zlib import crc32
 
-from facula.codegen.c import multi_tensor, pointwise, reduction, rowwise, scan
-from facula.codegen.c import templates as template_package
+from facula.codegen.c import kernels as template_package
 from facula.codegen.c.isa import Isa
-from facula.ops import (
-    reduction_programs,  # noqa: F401  (fills the table)
-    row_programs,  # noqa: F401  (fills the table)
-    rows,
-)
+from facula.codegen.c.loops import multi_tensor, pointwise, reduction, rowwise, scan
+from facula.ops.expr import rows
 from facula.ops.pointwise import quantization  # noqa: F401 - its definitions are not imported with the others
-from facula.ops.registry import own_operators
+from facula.ops.programs import reduction as reduction_programs  # noqa: F401  (fills the table)
+from facula.ops.programs import row as row_programs  # noqa: F401  (fills the table)
+from facula.ops.table.registry import own_operators
 
 POINTWISE_UNITS = 16
 PROGRAMS_PER_UNIT = 6
@@ -77,14 +75,23 @@ def elementwise(isa: Isa) -> Parts:
         yield f"pointwise_{number}", pointwise.unit(isa, kernels)
 
 
+def _templates() -> Iterator[tuple[str, Any]]:
+    """The modules of templates by name, whatever package they lie in."""
+    found = [
+        module.name
+        for module in walk_packages(template_package.__path__, f"{template_package.__name__}.")
+    ]
+    for path in sorted(found, key=lambda path: path.rpartition(".")[2]):
+        yield path.rpartition(".")[2], import_module(path)
+
+
 def templates(isa: Isa) -> Parts:
     """Every template module with a `unit` or `units` of its own."""
-    for module in iter_modules(template_package.__path__):
-        template = import_module(f"{template_package.__name__}.{module.name}")
+    for name, template in _templates():
         if hasattr(template, "units"):
             yield from template.units(isa)
         elif hasattr(template, "unit"):
-            yield module.name, template.unit(isa)
+            yield name, template.unit(isa)
 
 
 UNITS: tuple[str, ...] = (
@@ -92,8 +99,8 @@ UNITS: tuple[str, ...] = (
     "facula.codegen.c.units:row_programs_units",
     "facula.codegen.c.units:elementwise",
     "facula.codegen.c.units:templates",
-    "facula.codegen.c.multi_tensor:unit",
-    "facula.codegen.c.scan:unit",
+    "facula.codegen.c.loops.multi_tensor:unit",
+    "facula.codegen.c.loops.scan:unit",
 )
 
 #: what units are compiled with beside the flags of the variant: as fast as -O3 for nearly all
@@ -135,12 +142,11 @@ def index_text(units: Iterable[str], count: int) -> str:
 
 def writers(isa: Isa) -> Iterator[tuple[str, Callable[[], Iterable[tuple[str, str]]]]]:
     """Every unit, or family of units, with a function that writes it: the quick ones first."""
-    for module in iter_modules(template_package.__path__):
-        template = import_module(f"{template_package.__name__}.{module.name}")
+    for name, template in _templates():
         if hasattr(template, "units"):
-            yield module.name, partial(template.units, isa)
+            yield name, partial(template.units, isa)
         elif hasattr(template, "unit"):
-            yield module.name, partial(_alone, module.name, template.unit, isa)
+            yield name, partial(_alone, name, template.unit, isa)
     yield "pointwise", partial(elementwise, isa)
     yield "rowwise", partial(row_programs_units, isa)
     yield "reduction", partial(reductions, isa)

@@ -18,7 +18,7 @@ from typing import Any
 from facula.codegen.triton.math import HELPERS, TYPES, Unprintable, form
 from facula.lower.loops import ir
 from facula.lower.loops.index import Index, Indirect, Quotient, Var
-from facula.ops.scalar_node import Scalar, topological_order
+from facula.ops.expr.node import Scalar, topological_order
 
 __all__ = ["POINTERS", "Names", "Printer", "helpers_in", "literal"]
 

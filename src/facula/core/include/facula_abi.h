@@ -10,7 +10,7 @@
 
 #define FACULA_ABI 2
 
-/* dtype codes: the same order in core/dtype.pxi, ops and codegen */
+/* dtype codes: the same order in core/tensor/dtype.pxi, ops and codegen */
 enum fk_dtype {
     FK_F32, FK_F64, FK_F16, FK_BF16, FK_I64, FK_I32, FK_I16, FK_I8, FK_U8, FK_B8, FK_C64, FK_C128, FK_C32,
     FK_U16, FK_U32, FK_U64, FK_F8E4M3, FK_F8E5M2, FK_F8E4M3Z, FK_F8E5M2Z, FK_DTYPES

@@ -22,7 +22,7 @@ from facula.lower.loops.lowering import Lowering
 from facula.lower.loops.program import DTYPES
 from facula.lower.loops.recording import meta_like
 from facula.lower.loops.values import NotLoops, Value
-from facula.ops.scalar_node import node
+from facula.ops.expr.node import node
 
 __all__ = [
     "Geometry",

@@ -16,8 +16,8 @@ from facula.lower.loops import elementwise, gathers, ir
 from facula.lower.loops import index as ix
 from facula.lower.loops.index import Index, Indirect, Var
 from facula.lower.loops.values import NotLoops, Value
-from facula.ops.scalar_node import cast, constant, node
-from facula.ops.scalar_primitives import where
+from facula.ops.expr.node import cast, constant, node
+from facula.ops.expr.primitives import where
 
 __all__ = ["Adding", "rule_of"]
 

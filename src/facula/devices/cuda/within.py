@@ -12,7 +12,7 @@ from typing import Any
 
 from facula import core
 from facula.lower.loops.gathers import check_within
-from facula.ops.registry import TABLE
+from facula.ops.table.registry import TABLE
 
 __all__ = ["replacement"]
 

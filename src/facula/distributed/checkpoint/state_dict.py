@@ -18,7 +18,7 @@ from facula.distributed.data_parallel import DistributedDataParallel
 from facula.distributed.object_operations import broadcast_object_list
 from facula.distributed.tensor.distributing import distribute_tensor
 from facula.distributed.tensor.dtensor import DTensor
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 __all__ = [
     "StateDictOptions", "get_model_state_dict", "get_optimizer_state_dict", "get_state_dict",

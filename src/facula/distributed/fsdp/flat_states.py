@@ -19,7 +19,7 @@ from facula.distributed.tensor.dtensor import DTensor
 from facula.distributed.tensor.placement_types import Shard
 from facula.distributed.types import ReduceOp
 from facula.distributed.world import get_rank
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 if TYPE_CHECKING:
     from facula.nn import Module

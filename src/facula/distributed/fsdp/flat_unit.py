@@ -14,7 +14,7 @@ from facula.distributed.fsdp.leaf import Leaf, Place
 from facula.distributed.fsdp.unit import Unit, accumulate
 from facula.distributed.operations import all_gather_into_tensor
 from facula.distributed.strips import Part, Strip
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 __all__ = ["FlatUnit"]
 

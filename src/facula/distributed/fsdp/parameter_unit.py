@@ -18,7 +18,7 @@ from facula.distributed.fsdp.unit import Unit, accumulate
 from facula.distributed.strips import Part, Strip
 from facula.distributed.tensor.dtensor import DTensor
 from facula.distributed.tensor.placement_types import Placement, Replicate, Shard, _StridedShard
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 __all__ = ["ParameterUnit"]
 

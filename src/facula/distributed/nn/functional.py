@@ -15,7 +15,7 @@ from facula.autograd import Function
 from facula.distributed import operations as operations
 from facula.distributed.types import ReduceOp
 from facula.distributed.world import default_group, group_of
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 if TYPE_CHECKING:
     from facula.distributed.world import ProcessGroup

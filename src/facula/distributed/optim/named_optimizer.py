@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 from facula.optim import Optimizer
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.fx._pytree import tree_flatten, tree_unflatten
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 __all__ = ["TensorChunkSpec", "merge_chunks", "split_args_kwargs_into_chunks"]
 

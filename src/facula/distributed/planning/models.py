@@ -12,7 +12,7 @@ from typing import Any
 from facula import core, nn
 from facula.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 from facula.distributed.tensor.placement_types import Replicate
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 __all__ = ["MODELS", "Config", "Decoder", "Layer", "parallel_plans"]
 

@@ -18,7 +18,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.distributed.buffers import host, view_of
-from facula.ops.registry import own_operators
+from facula.ops.table.registry import own_operators
 
 __all__ = ["HEAD", "pack", "unpack"]
 

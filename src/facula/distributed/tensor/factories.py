@@ -15,7 +15,7 @@ from facula.distributed.device_mesh import DeviceMesh, _mesh_resources
 from facula.distributed.tensor._utils import compute_local_shape_and_global_offset
 from facula.distributed.tensor.distributing import distribute_tensor
 from facula.distributed.tensor.dtensor import DTensor, _placements
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 __all__ = ["empty", "full", "ones", "rand", "randn", "zeros"]
 

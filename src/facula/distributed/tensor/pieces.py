@@ -23,7 +23,7 @@ from facula.distributed.tensor.placement_types import (
 )
 from facula.distributed.traffic import functional
 from facula.distributed.types import ReduceOp
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 __all__ = ["moved", "split"]
 

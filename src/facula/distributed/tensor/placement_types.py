@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from facula.core.errors import fail
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 __all__ = ["Partial", "Placement", "Replicate", "Shard", "_StridedShard"]
 

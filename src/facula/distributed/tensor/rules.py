@@ -1,6 +1,6 @@
 """How an operator runs on pieces: which placements its tensors take, and which its results have.
 
-Takes: a definition with its field `shards` (`ops.sharding`), and the arguments of a call. Gives: a `Plan`, or
+Takes: a definition with its field `shards` (`ops.table.sharding`), and the arguments of a call. Gives: a `Plan`, or
 None where the operator has to run on whole tensors.
 Keeps true: for each dimension of the mesh the cheapest way is taken, counted in bytes that are sent; what an
 operator writes to keeps its placements.
@@ -23,11 +23,11 @@ from facula.distributed.tensor.placement_types import (
     Shard,
     _StridedShard,
 )
-from facula.ops import sharding
-from facula.ops.sharding import Equation
+from facula.ops.table import sharding
+from facula.ops.table.sharding import Equation
 
 if TYPE_CHECKING:
-    from facula.ops.definition import Definition
+    from facula.ops.table.definition import Definition
 
 
 __all__ = ["Plan", "ShardingPropagator", "change_cost", "planned"]

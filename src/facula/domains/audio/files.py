@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from facula import core
 from facula.core.errors import fail, said, system_kind
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 from facula.serialization.files import written_atomically
 
 from .._extras import extra

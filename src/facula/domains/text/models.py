@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from facula import core, nn
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 from .t5 import T5Conf, T5Model
 

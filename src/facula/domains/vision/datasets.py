@@ -17,7 +17,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail, said
 from facula.data import Dataset
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 from .._extras import extra
 from .transforms.functional import to_pil_image

@@ -14,7 +14,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import cast_hint, fail
-from facula.ops.registry import TABLE, F, operator
+from facula.ops.table.registry import TABLE, F, operator
 
 from .operators import like, plain
 

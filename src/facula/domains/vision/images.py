@@ -14,7 +14,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail, said
-from facula.ops.registry import TABLE, operator
+from facula.ops.table.registry import TABLE, operator
 from facula.serialization.files import written_atomically
 from facula.torch_api import library
 

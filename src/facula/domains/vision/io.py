@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any
 
 from facula import core
-from facula.ops.registry import TABLE
+from facula.ops.table.registry import TABLE
 
 from . import images as _images
 

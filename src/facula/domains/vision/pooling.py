@@ -11,7 +11,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.registry import TABLE, operator
+from facula.ops.table.registry import TABLE, operator
 
 from .operators import (
     _ROI_ALIGN,

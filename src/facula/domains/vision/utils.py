@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from facula import core
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 from .transforms.functional import to_pil_image
 

@@ -17,7 +17,7 @@ from facula.export.pt2.plain import refuse
 from facula.fx import GraphModule, Node
 from facula.fx.higher_order.operator import HigherOrderOperator
 from facula.fx.symbols import SymBool, SymFloat, SymInt
-from facula.ops.overloads import OpOverload
+from facula.ops.table.overloads import OpOverload
 
 __all__ = ["Arguments"]
 

@@ -19,9 +19,9 @@ from facula.export.pt2 import records as R
 from facula.export.pt2.plain import SerializeError, refuse
 from facula.fx import symbols
 from facula.fx.higher_order.operator import HigherOrderOperator
-from facula.ops.loss import REDUCTIONS
-from facula.ops.overloads import OpOverload, named_overload
-from facula.ops.registry import TABLE
+from facula.ops.layers.loss import REDUCTIONS
+from facula.ops.table.overloads import OpOverload, named_overload
+from facula.ops.table.registry import TABLE
 
 __all__ = [
     "DTYPES", "LAYOUTS", "MEMORY_FORMATS", "ExtensionHandler", "device_of", "named", "read_device",

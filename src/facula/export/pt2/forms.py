@@ -16,10 +16,10 @@ from facula.autograd import no_grad
 from facula.export.pt2 import operators  # noqa: F401 - defines what calls become
 from facula.export.pt2.plain import refuse
 from facula.fx import Graph, GraphModule, Node
-from facula.ops.embedding import MODES as BAGS
-from facula.ops.overloads import overload_of
-from facula.ops.registry import TABLE, F
-from facula.ops.resample import MODES
+from facula.ops.conv.resample import MODES
+from facula.ops.layers.embedding import MODES as BAGS
+from facula.ops.table.overloads import overload_of
+from facula.ops.table.registry import TABLE, F
 
 __all__ = ["in_forms_of_files"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core, nn
-from facula.ops.registry import F, composite
-from facula.ops.resample import MODES
+from facula.ops.conv.resample import MODES
+from facula.ops.table.registry import F, composite
 
 
 @composite(

@@ -28,7 +28,7 @@ from facula.fx.symbolic_run import sizes_of
 from facula.fx.symbols import SymBool, SymFloat, SymInt, number
 from facula.fx.tree_files import named_tuples_in, treespec_dumps
 from facula.fx.unbacked import UnbackedFloat
-from facula.ops.overloads import METHOD_ARGUMENTS, METHOD_NAMES, OpOverload
+from facula.ops.table.overloads import METHOD_ARGUMENTS, METHOD_NAMES, OpOverload
 
 __all__ = ["ExportedProgramSerializer", "GraphModuleSerializer", "serialize_torch_artifact"]
 

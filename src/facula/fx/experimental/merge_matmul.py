@@ -14,7 +14,7 @@ from facula.fx._symbolic_trace import symbolic_trace
 from facula.fx.graph_module import GraphModule
 from facula.fx.node import Node
 from facula.fx.passes.tools_common import legalize_graph
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 #: how far merging looks back for what a product needs
 _DEPTH = 50

@@ -16,7 +16,7 @@ from facula.fx.interpreter import Transformer
 from facula.fx.node import Argument, Node, Target
 from facula.fx.operator_schemas import normalize_function, normalize_module
 from facula.fx.proxy import Proxy
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 __all__ = ["NormalizeArgs", "NormalizeOperators"]
 

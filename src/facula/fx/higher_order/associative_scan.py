@@ -24,7 +24,7 @@ from facula.fx.higher_order.slices import (
     row,
     stacked,
 )
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 __all__ = ["associative_scan", "associative_scan_op"]
 

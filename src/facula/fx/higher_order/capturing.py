@@ -26,7 +26,7 @@ from facula.fx.proxy_tensor import (
 )
 from facula.fx.shape_env import node_of_number
 from facula.fx.symbols import SymInt, symbol
-from facula.ops.overloads import overload_of
+from facula.ops.table.overloads import overload_of
 
 __all__ = ["Captured", "closed", "label", "traced", "with_inputs"]
 

@@ -28,7 +28,7 @@ from facula.fx.higher_order.trees import (
     same_trees,
 )
 from facula.fx.proxy_tensor import get_proxy_mode
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 __all__ = ["cond", "cond_op"]
 

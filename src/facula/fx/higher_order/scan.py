@@ -26,7 +26,7 @@ from facula.fx.higher_order.slices import (
     stacked,
 )
 from facula.fx.higher_order.trees import differentiable, gradient_of
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 __all__ = ["scan", "scan_op"]
 

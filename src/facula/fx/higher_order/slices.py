@@ -11,7 +11,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.fx import _pytree as pytree
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 __all__ = [
     "alike",

@@ -16,7 +16,7 @@ from facula.autograd import grad
 from facula.core.errors import fail
 from facula.fx import _pytree as pytree
 from facula.fx.higher_order.errors import refuse
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 __all__ = ["Flat", "detached", "differentiable", "gradient_of", "same_trees"]
 

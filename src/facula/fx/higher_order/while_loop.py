@@ -19,7 +19,7 @@ from facula.fx.higher_order.errors import refuse
 from facula.fx.higher_order.operator import ControlFlow, fresh
 from facula.fx.higher_order.slices import check_callable, stacked
 from facula.fx.higher_order.trees import Flat, differentiable, gradient_of
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 __all__ = ["while_loop", "while_loop_op", "while_loop_stack_output"]
 

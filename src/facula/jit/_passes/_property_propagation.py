@@ -12,7 +12,7 @@ from facula import core
 from facula.core.errors import fail
 from facula.jit.ir import Graph
 from facula.jit.tensor_types import of_tensor
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["apply_input_props_using_example"]
 

@@ -13,7 +13,7 @@ from facula.jit.ir import Block, Graph, Node, Value
 from facula.jit.passes.aliases import Aliases
 from facula.jit.passes.cleaning import dce, key_of
 from facula.jit.passes.constants import constant, made_outside
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["list_idioms", "lower_tuples", "refine_integers", "refine_lengths"]
 

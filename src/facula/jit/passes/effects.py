@@ -10,7 +10,7 @@ from typing import Any
 
 from facula import core
 from facula.jit.ir import Node
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["calls", "draws", "fresh", "handed_on", "has_effects", "is_mutable", "written"]
 

@@ -15,8 +15,8 @@ from facula.jit.ir_editing import copied_node
 from facula.jit.node_operators import resolved
 from facula.jit.passes.cleaning import dce
 from facula.jit.passes.constants import constant
-from facula.ops.registry import F
-from facula.ops.schemas import types as T
+from facula.ops.table.registry import F
+from facula.ops.table.schemas import types as T
 
 __all__ = ["concatenate_linear", "fold_add_or_sub", "fold_batch_norm", "fold_linear_batch_norm", "fold_mul_or_div",
            "optimize_frozen_graph", "remove_dropout"]  # fmt: skip

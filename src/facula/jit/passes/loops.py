@@ -11,7 +11,7 @@ from facula.jit.ir_editing import copied_node
 from facula.jit.node_operators import resolved
 from facula.jit.passes.cleaning import dce
 from facula.jit.passes.constants import constant
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["unroll", "unroll_constant"]
 

@@ -18,7 +18,7 @@ from facula.jit.passes.cleaning import dce
 from facula.jit.passes.constants import constant
 from facula.jit.passes.effects import fresh
 from facula.jit.signatures import operator_named, signatures
-from facula.ops.registry import TABLE
+from facula.ops.table.registry import TABLE
 
 __all__ = ["activations_in_place", "activations_out_of_place", "remove_mutation"]
 

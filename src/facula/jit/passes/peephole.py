@@ -13,7 +13,7 @@ from facula.jit.passes.aliases import Aliases
 from facula.jit.passes.cleaning import dce, key_of
 from facula.jit.passes.constants import constant
 from facula.jit.passes.containers import list_idioms
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["peephole"]
 

@@ -14,7 +14,7 @@ from facula.jit.ir import Graph, Node, Value
 from facula.jit.ir_editing import copied_node
 from facula.jit.ir_reading import parse_ir
 from facula.jit.passes.cleaning import key_of
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["Match", "find_matches", "rewrite"]
 

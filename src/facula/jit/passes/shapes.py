@@ -18,7 +18,7 @@ from facula.jit.passes.aliases import Aliases
 from facula.jit.passes.effects import calls, has_effects, written
 from facula.jit.passes.trial_sizes import UNKNOWN, Symbol, trials
 from facula.jit.tensor_types import SOME, TensorType, joined, known, new_symbol, of_tensor
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["complete_shapes", "erase", "erase_all_but_inputs", "propagate", "with_shapes"]
 

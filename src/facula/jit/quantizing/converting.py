@@ -15,8 +15,8 @@ from facula.jit.ir import Graph, Node, Value
 from facula.jit.node_operators import resolved
 from facula.jit.quantizing.observers import is_observer
 from facula.jit.quantizing.trees import Change, children_of, rebuilt
-from facula.ops.schemas import types as T
-from facula.ops.schemas.codes import code_of
+from facula.ops.table.schemas import types as T
+from facula.ops.table.schemas.codes import code_of
 from facula.quantization.create import reduced
 from facula.quantization.tensor import PER_CHANNEL, per_channel_symmetric
 

@@ -14,7 +14,7 @@ from facula.jit.ir import Block, Graph, Node, Value
 from facula.jit.node_operators import function_of, resolved
 from facula.jit.passes.effects import draws, has_effects, written
 from facula.jit.passes.inlining import UNKNOWN, _Copy
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["Flat", "Origin"]
 

@@ -17,8 +17,8 @@ from facula.jit.passes.constants import constant
 from facula.jit.quantizing import roles
 from facula.jit.quantizing.converting import Builder
 from facula.jit.quantizing.spreading import integers_of
-from facula.ops.schema import REQUIRED
-from facula.ops.schemas import types as T
+from facula.ops.table.schema import REQUIRED
+from facula.ops.table.schemas import types as T
 
 __all__ = ["fused"]
 

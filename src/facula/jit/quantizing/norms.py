@@ -17,8 +17,8 @@ from facula.jit.quantizing.flat import Flat
 from facula.jit.quantizing.trees import Change, compiled_units, rebuilt
 from facula.nn import Parameter
 from facula.nn.utils.fusion import fuse_conv_bn_weights
-from facula.ops.registry import F
-from facula.ops.schemas import types as T
+from facula.ops.table.registry import F
+from facula.ops.table.schemas import types as T
 
 __all__ = ["folded"]
 

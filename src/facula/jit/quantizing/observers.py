@@ -17,7 +17,7 @@ from facula.jit.modules import module_attributes
 from facula.jit.python_types import qualified_name
 from facula.jit.script_objects import RecursiveScriptModule
 from facula.nn import Module
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 from facula.quantization.observer import ObserverBase
 
 __all__ = ["fresh", "is_observer", "observer_of", "scripted"]

@@ -15,7 +15,7 @@ from facula.jit.quantizing import roles
 from facula.jit.quantizing.flat import Flat
 from facula.jit.quantizing.observers import fresh
 from facula.jit.quantizing.trees import Change, children_of, insert_behind, rebuilt
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["observed"]
 

@@ -12,8 +12,8 @@ from facula import core
 from facula.jit.ir import Node, Value
 from facula.jit.node_operators import resolved
 from facula.jit.signatures import operator_named
-from facula.ops.registry import PLACES, TABLE
-from facula.ops.schemas import types as T
+from facula.ops.table.registry import PLACES, TABLE
+from facula.ops.table.schemas import types as T
 from facula.quantization.calls import KEEPING_METHODS
 
 __all__ = [

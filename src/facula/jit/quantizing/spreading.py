@@ -15,8 +15,8 @@ from facula.jit.node_operators import resolved
 from facula.jit.passes.containers import list_idioms, lower_tuples
 from facula.jit.quantizing import roles
 from facula.jit.quantizing.converting import Builder
-from facula.ops.schemas import types as T
-from facula.ops.schemas.codes import code_of
+from facula.ops.table.schemas import types as T
+from facula.ops.table.schemas.codes import code_of
 from facula.quantization.rules import _OWN_RANGE, RULES
 
 __all__ = ["integers_of", "spread"]

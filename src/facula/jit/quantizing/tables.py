@@ -11,7 +11,7 @@ from facula.jit.ir import Graph, Node, Value
 from facula.jit.passes.constants import constant
 from facula.jit.quantizing import roles
 from facula.jit.quantizing.converting import Builder
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["packed_tables"]
 

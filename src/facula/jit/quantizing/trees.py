@@ -14,7 +14,7 @@ from facula.jit.graph_functions import unit_of_graph
 from facula.jit.ir import Graph, Node, Value
 from facula.jit.ir_editing import copied_node
 from facula.jit.script_objects import RecursiveScriptModule, ScriptModule
-from facula.ops.schemas import types as T
+from facula.ops.table.schemas import types as T
 
 __all__ = ["Change", "compiled_units", "rebuilt", "retyped"]
 

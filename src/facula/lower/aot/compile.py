@@ -25,8 +25,8 @@ from facula.lower.aot.partition import default_partition
 from facula.lower.aot.signature import Signature
 from facula.lower.aot.tracing import Traced, trace
 from facula.lower.passes.memory import root_of
-from facula.ops.overloads import overload_of
-from facula.ops.registry import F
+from facula.ops.table.overloads import overload_of
+from facula.ops.table.registry import F
 
 Tensor = core.Tensor
 Compiler = Callable[[GraphModule, list[Any]], Callable[..., Any]]

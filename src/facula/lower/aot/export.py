@@ -23,8 +23,8 @@ from facula.lower.aot.api import functional_of
 from facula.lower.aot.fakes import fake_inputs
 from facula.lower.aot.tracing import Traced, trace
 from facula.lower.decompositions.rules import decompositions_of
-from facula.ops.overloads import overload_of
-from facula.ops.registry import TABLE
+from facula.ops.table.overloads import overload_of
+from facula.ops.table.registry import TABLE
 
 if TYPE_CHECKING:
     from facula.fx import Graph, Node

@@ -17,8 +17,8 @@ from facula.fx import Graph, GraphModule, Node
 from facula.lower import table
 from facula.lower.aot import runtime
 from facula.lower.aot.partition import depends_on_tangents, is_tangent
-from facula.ops.overloads import overload_of
-from facula.ops.registry import F
+from facula.ops.table.overloads import overload_of
+from facula.ops.table.registry import F
 
 
 class Partial:

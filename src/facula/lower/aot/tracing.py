@@ -24,9 +24,9 @@ from facula.lower import table
 from facula.lower.aot.fakes import fake_inputs
 from facula.lower.aot.signature import Signature, cotangent_strides, read_signature
 from facula.lower.passes.memory import root_of
-from facula.ops.overloads import overload_of
-from facula.ops.philox import Draws
-from facula.ops.registry import TABLE, F, operator
+from facula.ops.random.philox import Draws
+from facula.ops.table.overloads import overload_of
+from facula.ops.table.registry import TABLE, F, operator
 
 Tensor = core.Tensor
 

@@ -14,10 +14,10 @@ from typing import Any
 from facula import core
 from facula.autograd.transforms.levels import Suspended
 from facula.fx.symbols import plain
-from facula.ops import pointwise_rules as evaluation
-from facula.ops import scalar
-from facula.ops.registry import F
-from facula.ops.scalar_primitives import PRIMITIVES
+from facula.ops.expr import scalar
+from facula.ops.expr.primitives import PRIMITIVES
+from facula.ops.table import pointwise_rules as evaluation
+from facula.ops.table.registry import F
 
 Tensor = core.Tensor
 

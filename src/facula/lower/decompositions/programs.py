@@ -12,12 +12,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import facula.ops.row_programs  # noqa: F401  (fills the table)
+import facula.ops.programs.row  # noqa: F401  (fills the table)
 from facula import core
 from facula.lower.decompositions.pointwise import Namespace
-from facula.ops import pointwise_rules as evaluation
-from facula.ops import rows, scalar
-from facula.ops.registry import F
+from facula.ops.expr import rows, scalar
+from facula.ops.table import pointwise_rules as evaluation
+from facula.ops.table.registry import F
 
 Tensor = core.Tensor
 

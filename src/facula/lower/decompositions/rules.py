@@ -19,7 +19,7 @@ from facula.lower.decompositions.pointwise import decompose_pointwise, is_primit
 from facula.lower.decompositions.programs import PROGRAMS
 from facula.lower.decompositions.registered import REGISTERED, Rule
 from facula.lower.table import operator_of
-from facula.ops.registry import TABLE as OPERATORS
+from facula.ops.table.registry import TABLE as OPERATORS
 
 #: operators that come down to the core only on request: row operators, which one kernel computes
 ROWS = frozenset(PROGRAMS)

@@ -12,8 +12,8 @@ from typing import Any
 
 from facula import core
 from facula.lower.decompositions.registered import register
-from facula.ops.loss import nll_rows
-from facula.ops.registry import F
+from facula.ops.layers.loss import nll_rows
+from facula.ops.table.registry import F
 
 Tensor = core.Tensor
 

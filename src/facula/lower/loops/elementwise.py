@@ -19,9 +19,9 @@ from facula.lower.loops import ir
 from facula.lower.loops.index import ZERO, Index, Indirect
 from facula.lower.loops.index import constant as constant_index
 from facula.lower.loops.values import NotLoops, Value
-from facula.ops import pointwise_rules
-from facula.ops.scalar_node import Complex, Scalar, cast, constant, lift, node
-from facula.ops.scalar_primitives import PRIMITIVES
+from facula.ops.expr.node import Complex, Scalar, cast, constant, lift, node
+from facula.ops.expr.primitives import PRIMITIVES
+from facula.ops.table import pointwise_rules
 
 HALVES = ("f16", "bf16")
 FLOATING = ("f32", "f64", "c64", "c128", *HALVES)

@@ -2,7 +2,7 @@
 
 Takes: a kernel's name with the tensors, sizes and numbers of a launch. Gives: `launch`, which adds
 reductions to the program and defines the results' values.
-Keeps true: the arithmetic is that of the programs in `ops.rows`: states, blocks and merges are the
+Keeps true: the arithmetic is that of the programs in `ops.expr.rows`: states, blocks and merges are the
 same as in eager; a row program becomes one reduction for each fold, and expressions over their
 results, which fusion brings together again.
 """
@@ -21,8 +21,8 @@ from facula.lower.loops.ir import Geometry
 from facula.lower.loops.programs import fold_of, reduction_of
 from facula.lower.loops.transposed import reads_across
 from facula.lower.loops.values import NotLoops, Value
-from facula.ops import reduction_programs, row_programs, rows  # noqa: F401  (fill the tables)
-from facula.ops.scalar_node import (
+from facula.ops.expr import rows  # noqa: F401  (fill the tables)
+from facula.ops.expr.node import (
     Scalar,
     cast,
     constant,
@@ -30,6 +30,8 @@ from facula.ops.scalar_node import (
     substitute,
     topological_order,
 )
+from facula.ops.programs import reduction as reduction_programs  # noqa: F401  (fill the tables)
+from facula.ops.programs import row as row_programs  # noqa: F401  (fill the tables)
 
 _owners = itertools.count()
 #: elements of an operand from which on it is copied rather than read across memory

@@ -17,7 +17,7 @@ from facula.lower.loops import ir
 from facula.lower.loops.index import Index, Var
 from facula.lower.loops.ir import Buffer, Elementwise, Geometry, Reduction
 from facula.lower.loops.transposed import step_reads_across
-from facula.ops.scalar_node import Scalar, topological_order
+from facula.ops.expr.node import Scalar, topological_order
 
 #: what one kernel holds at most: buffers, and nodes of expressions
 MOST_BUFFERS, MOST_NODES = 40, 900

@@ -19,9 +19,9 @@ from facula.lower.loops import elementwise, ir
 from facula.lower.loops import index as ix
 from facula.lower.loops.index import Index
 from facula.lower.loops.values import NotLoops, Value
-from facula.ops.registry import TABLE
-from facula.ops.scalar_node import apply, cast, node
-from facula.ops.scalar_primitives import where
+from facula.ops.expr.node import apply, cast, node
+from facula.ops.expr.primitives import where
+from facula.ops.table.registry import TABLE
 
 #: operator name -> function(lowering, arguments in schema order, result) -> value
 RULES: dict[str, Callable[[Any, Sequence[Any], Any], Any]] = {}

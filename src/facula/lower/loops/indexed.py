@@ -17,8 +17,8 @@ from facula.lower.loops import elementwise, ir
 from facula.lower.loops import index as ix
 from facula.lower.loops.index import Index
 from facula.lower.loops.values import NotLoops, Value
-from facula.ops.scalar_node import Complex, constant, node
-from facula.ops.scalar_primitives import where
+from facula.ops.expr.node import Complex, constant, node
+from facula.ops.expr.primitives import where
 
 #: operator name -> function(lowering, arguments in schema order, result) -> value
 RULES: dict[str, Callable[[Any, Sequence[Any], Any], Any]] = {}

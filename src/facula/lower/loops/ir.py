@@ -17,7 +17,7 @@ from typing import Any
 from facula.lower.loops import index as ix
 from facula.lower.loops.index import Index, Indirect, Var
 from facula.lower.loops.program import ITEMSIZE, Buffer, Extern, Program, View, views_in
-from facula.ops.scalar_node import Complex, Scalar, flatten, node, rebuild, topological_order
+from facula.ops.expr.node import Complex, Scalar, flatten, node, rebuild, topological_order
 
 __all__ = [
     "Buffer", "Elementwise", "Extern", "Fold", "Geometry", "ITEMSIZE", "Load", "NARROW",

@@ -20,7 +20,7 @@ from facula.lower.loops.fuse import Kernel
 from facula.lower.loops.index import Index, Var, split
 from facula.lower.loops.ir import Buffer, Elementwise, Geometry, Load, Named, Reduction
 from facula.lower.loops.sweeps import Arrangement, Pass, Store, Sweep
-from facula.ops.scalar_node import Scalar
+from facula.ops.expr.node import Scalar
 
 __all__ = ["Flat", "Pass", "Rows", "Store", "Sweep", "lay_out"]
 

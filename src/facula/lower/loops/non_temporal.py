@@ -16,7 +16,7 @@ from typing import Any
 from facula.lower.loops import ir, nest, transposed
 from facula.lower.loops.elementwise import is_call
 from facula.lower.loops.index import Index, Indirect, Var
-from facula.ops.scalar_node import topological_order
+from facula.ops.expr.node import topological_order
 
 #: bytes of a result from which on it is written past the caches; of a run of its elements
 LARGE, RUN = 1 << 25, 512

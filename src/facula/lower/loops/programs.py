@@ -20,10 +20,11 @@ from facula.lower.loops.index import Index, Var
 from facula.lower.loops.ir import Buffer, Geometry, Named
 from facula.lower.loops.nest import Flat
 from facula.lower.loops.sweeps import Arrangement, Store, Sweep
-from facula.ops import reduction_programs, rows
-from facula.ops.scalar import Traced
-from facula.ops.scalar_node import Scalar, cast, constant, substitute, topological_order
-from facula.ops.step_programs import StepProgram, trace_step
+from facula.ops.expr import rows
+from facula.ops.expr.node import Scalar, cast, constant, substitute, topological_order
+from facula.ops.expr.scalar import Traced
+from facula.ops.programs import reduction as reduction_programs
+from facula.ops.programs.step import StepProgram, trace_step
 
 
 class Size(int):

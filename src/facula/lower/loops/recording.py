@@ -7,7 +7,7 @@ are all seen; whatever is not understood, and a result that nothing was seen to 
 `NotLoops`, so that the operator stays a call.
 
 So no list says which operator is a sum or a normalisation: their CPU functions launch programs of
-the table (`ops.rows`), and the launch says how.
+the table (`ops.expr.rows`), and the launch says how.
 """
 
 from __future__ import annotations

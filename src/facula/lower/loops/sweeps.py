@@ -19,7 +19,7 @@ from facula.lower.loops import ir
 from facula.lower.loops.elementwise import is_call
 from facula.lower.loops.index import Index, Var
 from facula.lower.loops.ir import Buffer, Named, Reduction
-from facula.ops.scalar_node import Scalar, substitute, topological_order
+from facula.ops.expr.node import Scalar, substitute, topological_order
 
 #: bytes of a row that are kept between sweeps instead of computed again
 KEPT_BYTES = 1 << 17

@@ -11,8 +11,8 @@ import operator
 
 from facula.fx import Graph, Node
 from facula.lower import table
-from facula.ops.overloads import overload_of
-from facula.ops.registry import F
+from facula.ops.table.overloads import overload_of
+from facula.ops.table.registry import F
 
 
 def leave_unread_results_out(graph: Graph) -> int:

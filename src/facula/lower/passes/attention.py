@@ -15,7 +15,7 @@ from typing import Any
 
 from facula import core
 from facula.fx import Graph, Node
-from facula.ops.registry import PLACES
+from facula.ops.table.registry import PLACES
 
 Tensor = core.Tensor
 

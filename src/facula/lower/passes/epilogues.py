@@ -19,13 +19,13 @@ from facula import core
 from facula.fx import Graph, Node
 from facula.fx.node import map_arg
 from facula.lower import table
-from facula.ops.overloads import overload_of
-from facula.ops.pointwise_rules import variant_parts
-from facula.ops.registry import F, Pointwise
-from facula.ops.scalar import Runtime
+from facula.ops.expr.scalar import Runtime
+from facula.ops.table.overloads import overload_of
+from facula.ops.table.pointwise_rules import variant_parts
+from facula.ops.table.registry import F, Pointwise
 
 if TYPE_CHECKING:
-    from facula.ops.definition import Definition
+    from facula.ops.table.definition import Definition
 
 
 #: names the fastest of some functions; the text says what their times depend on

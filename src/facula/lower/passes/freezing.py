@@ -19,7 +19,7 @@ from facula.fx.fake_tensor import FakeTensor
 from facula.lower import table
 from facula.lower.aot.partition import extract
 from facula.lower.passes import epilogues
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 
 class Frozen:

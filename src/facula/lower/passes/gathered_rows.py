@@ -13,8 +13,8 @@ from facula import core
 from facula.fx import Graph, Node
 from facula.lower import table
 from facula.lower.passes.small_products import Writer
-from facula.ops.gather_scatter import takes_rows
-from facula.ops.registry import F
+from facula.ops.index.gather_scatter import takes_rows
+from facula.ops.table.registry import F
 
 
 def join_gathers_with_scatters(graph: Graph) -> int:

@@ -19,8 +19,8 @@ from facula.autograd.transforms.levels import Suspended
 from facula.fx import Graph, Node
 from facula.fx.node import map_arg
 from facula.lower import table
-from facula.ops.overloads import overload_of
-from facula.ops.registry import F
+from facula.ops.table.overloads import overload_of
+from facula.ops.table.registry import F
 
 Tensor = core.Tensor
 _CLONE = overload_of(core.Tensor.clone)

@@ -14,7 +14,7 @@ from facula import core
 from facula.fx import Graph, Node
 from facula.lower import table
 from facula.lower.passes.memory import root_of, shown_by_outputs
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 
 def _same_layout(a: Node, b: Node) -> bool:

@@ -14,7 +14,7 @@ from facula import core
 from facula.fx import Graph, Node
 from facula.lower import table
 from facula.lower.passes.small_products import Writer
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 #: kinds of definitions that loops fuse
 _FUSED = frozenset({"pointwise", "reduction", "view"})

@@ -17,8 +17,8 @@ from typing import Any
 from facula import core
 from facula.fx import Graph, Node
 from facula.lower import table
-from facula.ops.overloads import overload_of
-from facula.ops.registry import F
+from facula.ops.table.overloads import overload_of
+from facula.ops.table.registry import F
 
 Tensor = core.Tensor
 

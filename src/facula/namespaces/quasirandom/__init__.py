@@ -12,7 +12,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 from .directions import BITS, DIMENSIONS, direction_numbers
 

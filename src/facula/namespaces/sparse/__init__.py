@@ -12,8 +12,8 @@ from importlib import import_module
 from typing import Any
 
 from facula.core.errors import no_attribute as _no_attribute
-from facula.ops.registry import PLACES
-from facula.ops.sparse_create import CHECKS
+from facula.ops.sparse_layouts.create import CHECKS
+from facula.ops.table.registry import PLACES
 
 from .semi_structured import SparseSemiStructuredTensor as SparseSemiStructuredTensor
 from .semi_structured import (
@@ -91,7 +91,7 @@ def as_sparse_gradcheck(gradcheck: Callable[..., bool]) -> Callable[..., bool]:
     """
 
     # lazily: nothing but checks of gradients needs it
-    from facula.ops.sparse_by_values import of_values
+    from facula.ops.sparse_layouts.by_values import of_values
 
     @functools.wraps(gradcheck)
     def checked(function: Callable[..., Any], inputs: object, **options: object) -> bool:

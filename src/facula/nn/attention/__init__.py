@@ -1,7 +1,7 @@
 """Choosing how attention is computed.
 
 Takes `SDPBackend`s. Gives `sdpa_kernel`, a block in which only these may be used.
-Keeps true: it writes the switches that the operator reads (`facula.ops.attention.ENABLED`), and
+Keeps true: it writes the switches that the operator reads (`facula.ops.layers.attention.ENABLED`), and
 puts them back.
 """
 
@@ -19,7 +19,7 @@ from facula.nn.attention.implementations import (
     register_flash_attention_impl,
     restore_flash_attention_impl,
 )
-from facula.ops.attention import ENABLED
+from facula.ops.layers.attention import ENABLED
 
 __all__ = [
     "WARN_FOR_UNFUSED_KERNELS",

@@ -15,7 +15,7 @@ import facula
 from facula import core
 from facula.autograd.grad_mode import no_grad
 from facula.core.errors import fail
-from facula.ops import optimizer_kernels
+from facula.ops.layers import optimizer_kernels
 
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_"]
 

@@ -12,7 +12,7 @@ from facula import core
 from facula.onnx.graph import Value
 from facula.onnx.table import Call, translation
 from facula.onnx.translations.pooling import batched
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 _NEAREST, _EXACT, _LINEAR, _CUBIC = range(4)
 _GRID_MODES = ("linear", "nearest", "cubic")

@@ -13,7 +13,7 @@ from typing import Any
 
 from facula import core
 from facula.onnx.table import rewrite
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 Tensor = core.Tensor
 

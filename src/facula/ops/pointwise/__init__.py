@@ -2,7 +2,7 @@
 
 Takes: nothing; importing fills the operator table.
 Gives: the modules of the families.
-Keeps true: one definition an operator; bodies are scalar expressions (`ops.scalar`), so kernels, gradients and the
+Keeps true: one definition an operator; bodies are scalar expressions (`ops.expr.scalar`), so kernels, gradients and the
 interpreted form all follow from them.
 """
 
@@ -24,6 +24,9 @@ from facula.ops.pointwise import (
     special_polynomials,
     trigonometric,
 )
+
+#: quantized forms, whose definitions are not imported with the others
+ON_DEMAND = ("quantization",)
 
 # last: it fills what the families leave open
 evaluation = import_module("facula.ops.pointwise.evaluation")

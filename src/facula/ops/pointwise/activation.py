@@ -13,9 +13,9 @@ import math
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops import scalar as s
+from facula.ops.expr import scalar as s
 from facula.ops.pointwise.naming import RUNTIME, functions_and_methods
-from facula.ops.registry import pointwise
+from facula.ops.table.registry import pointwise
 
 SQRT_HALF, INV_SQRT_2PI = math.sqrt(0.5), 1 / math.sqrt(2 * math.pi)
 SQRT_2_OVER_PI, CUBIC = math.sqrt(2 / math.pi), 0.044715

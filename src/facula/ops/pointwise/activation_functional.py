@@ -12,8 +12,8 @@ import math
 from typing import Any
 
 from facula import core
-from facula.ops.random import draw
-from facula.ops.registry import F, composite
+from facula.ops.random.draws import draw
+from facula.ops.table.registry import F, composite
 
 
 def _run(name: str, inplace: bool, self: core.Tensor, *attributes: Any) -> Any:

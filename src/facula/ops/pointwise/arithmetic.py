@@ -13,9 +13,9 @@ import warnings
 from typing import Any
 
 from facula import core
-from facula.ops import scalar as s
+from facula.ops.expr import scalar as s
 from facula.ops.pointwise.naming import RUNTIME, functions_and_methods
-from facula.ops.registry import F, composite, operator, pointwise
+from facula.ops.table.registry import F, composite, operator, pointwise
 
 
 @pointwise(

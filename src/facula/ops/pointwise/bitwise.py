@@ -8,8 +8,8 @@ Keeps true: shifts by less than zero or by the width and more shift everything o
 from __future__ import annotations
 
 from facula import core
-from facula.ops import scalar as s
-from facula.ops.registry import pointwise
+from facula.ops.expr import scalar as s
+from facula.ops.table.registry import pointwise
 
 
 def _binary(

@@ -13,9 +13,9 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail, one_dtype
-from facula.ops import scalar as s
+from facula.ops.expr import scalar as s
 from facula.ops.pointwise.naming import functions_and_methods
-from facula.ops.registry import F, composite, pointwise
+from facula.ops.table.registry import F, composite, pointwise
 
 _FALSE, _TRUE = s.constant(False, "b8"), s.constant(True, "b8")
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from facula import core
 from facula.core.errors import cast_hint
-from facula.ops import scalar as s
-from facula.ops.registry import F, composite, pointwise
+from facula.ops.expr import scalar as s
+from facula.ops.table.registry import F, composite, pointwise
 
 
 @pointwise(

@@ -11,9 +11,9 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops import scalar as s
+from facula.ops.expr import scalar as s
 from facula.ops.pointwise.naming import functions_and_methods
-from facula.ops.registry import pointwise
+from facula.ops.table.registry import pointwise
 
 
 def _quotient_dtype(common: core.dtype, variant: core.Variant, values: object) -> Any:

@@ -7,9 +7,9 @@ Keeps true: every scalar expression can be evaluated on tensors, which is how gr
 
 from __future__ import annotations
 
-from facula.ops import scalar as s
-from facula.ops.registry import TABLE, pointwise
-from facula.ops.scalar_primitives import POLYNOMIALS, PRIMITIVES, Primitive
+from facula.ops.expr import scalar as s
+from facula.ops.expr.primitives import POLYNOMIALS, PRIMITIVES, Primitive
+from facula.ops.table.registry import TABLE, pointwise
 
 
 def _define(primitive: Primitive) -> None:

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
-from facula.ops import scalar as s
+from facula.ops.expr import scalar as s
 from facula.ops.pointwise.naming import RUNTIME, functions_and_methods
-from facula.ops.registry import F, composite, pointwise
+from facula.ops.table.registry import F, composite, pointwise
 
 LN2, LN10 = math.log(2), math.log(10)
 
@@ -125,7 +125,7 @@ def logaddexp(x, y):
     """``log(exp(self) + exp(other))`` without overflow."""
     if x.is_complex:
         # lazily: for complex numbers only
-        from facula.ops.complex_sums import log_add
+        from facula.ops.expr.complex_sums import log_add
 
         return log_add(x, y)
     return _log_add(x, y, s.log1p, s.exp)

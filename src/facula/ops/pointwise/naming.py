@@ -7,7 +7,7 @@ Keeps true: a name without a prefix is a function and a method.
 
 from __future__ import annotations
 
-from facula.ops.scalar import Runtime
+from facula.ops.expr.scalar import Runtime
 
 #: marks a number that a prebuilt kernel reads at run time
 RUNTIME = Runtime()

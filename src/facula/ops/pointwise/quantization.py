@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
-from facula.ops import scalar as s
-from facula.ops.registry import pointwise
+from facula.ops.expr import scalar as s
+from facula.ops.table.registry import pointwise
 
 
 def _level(x: core.Tensor, scale: Any, zero_point: Any, whole: Any = None) -> Any:

@@ -7,9 +7,9 @@ Keeps true: integers stay as they are; gradients are zero (of `frac`: one).
 
 from __future__ import annotations
 
-from facula.ops import scalar as s
+from facula.ops.expr import scalar as s
 from facula.ops.pointwise.naming import RUNTIME, functions_and_methods
-from facula.ops.registry import pointwise
+from facula.ops.table.registry import pointwise
 
 
 @pointwise(

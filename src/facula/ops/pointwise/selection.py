@@ -15,9 +15,9 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops import scalar as s
+from facula.ops.expr import scalar as s
 from facula.ops.pointwise.naming import RUNTIME, functions_and_methods
-from facula.ops.registry import F, composite, pointwise
+from facula.ops.table.registry import F, composite, pointwise
 
 
 @pointwise(

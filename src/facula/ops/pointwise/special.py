@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 
 from facula import core
-from facula.ops import scalar as s
+from facula.ops.expr import scalar as s
 from facula.ops.pointwise.naming import functions_and_methods
-from facula.ops.registry import F, composite, pointwise
+from facula.ops.table.registry import F, composite, pointwise
 
 REAL = "bool int float"
 SQRT_HALF, SQRT_2_OVER_PI = math.sqrt(0.5), math.sqrt(2 / math.pi)

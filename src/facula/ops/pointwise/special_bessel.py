@@ -10,9 +10,9 @@ Source: Abramowitz & Stegun 1964, chapters 9 and 10.
 from __future__ import annotations
 
 from facula import core
-from facula.ops import scalar as s
+from facula.ops.expr import scalar as s
 from facula.ops.pointwise.naming import functions_and_methods
-from facula.ops.registry import pointwise
+from facula.ops.table.registry import pointwise
 
 REAL = "bool int float"
 

@@ -11,8 +11,8 @@ Keeps true: a negative degree gives 0; values follow the three-term recurrence. 
 from __future__ import annotations
 
 from facula import core
-from facula.ops import scalar as s
-from facula.ops.registry import pointwise
+from facula.ops.expr import scalar as s
+from facula.ops.table.registry import pointwise
 
 _FAMILIES = {
     "chebyshev_polynomial_t": ("chebyshev_t", "Chebyshev polynomial of the first kind"),

@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from facula.ops import scalar as s
+from facula.ops.expr import scalar as s
 from facula.ops.pointwise.naming import functions_and_methods
-from facula.ops.registry import pointwise
+from facula.ops.table.registry import pointwise
 
 PI = math.pi
 

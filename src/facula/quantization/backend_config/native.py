@@ -14,7 +14,7 @@ from typing import Any
 import facula.nn as nn
 from facula import core
 from facula.nn import functional
-from facula.ops.registry import PLACES, own_operators
+from facula.ops.table.registry import PLACES, own_operators
 from facula.quantization import eager, fuse
 from facula.quantization.backend_config.classes import (
     BackendConfig,

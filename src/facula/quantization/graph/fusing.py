@@ -11,7 +11,7 @@ from typing import Any
 import facula.nn as nn
 from facula.fx import Node
 from facula.nn import functional
-from facula.ops.registry import own_operators
+from facula.ops.table.registry import own_operators
 from facula.quantization.backend_config.classes import BackendConfig
 from facula.quantization.fuse import _parent
 from facula.quantization.graph.matching import Match, MatchAllNode, all_matches, same_call

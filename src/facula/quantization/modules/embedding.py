@@ -10,7 +10,7 @@ from typing import Any
 import facula.nn as nn
 from facula import core
 from facula.core.errors import fail
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 from facula.quantization import embedding as rows
 from facula.quantization.create import quantize_per_channel
 from facula.quantization.modules import quantized as nnq

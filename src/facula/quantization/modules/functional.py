@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from facula.core.errors import fail
 from facula.nn import Identity, Module
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 from facula.quantization import elementwise
 from facula.quantization.state_parts import number_in
 

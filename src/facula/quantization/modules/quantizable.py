@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import facula.nn as nn
 from facula import core
 from facula.core.errors import fail, message
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 from facula.quantization import eager
 from facula.quantization.create import quantize_per_tensor
 from facula.quantization.modules.functional import FloatFunctional

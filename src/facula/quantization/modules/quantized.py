@@ -13,7 +13,7 @@ from typing import Any
 import facula.nn as nn
 from facula import core
 from facula.core.errors import fail
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 from facula.quantization import convolution, elementwise, linear
 from facula.quantization.create import (
     _empty_affine_quantized,

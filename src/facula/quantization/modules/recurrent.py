@@ -14,7 +14,7 @@ import facula.nn as nn
 from facula import core
 from facula.core.errors import fail
 from facula.nn.utils.rnn import PackedSequence
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 from facula.quantization import linear
 from facula.quantization.modules import quantized as nnq
 from facula.quantization.modules.quantized import quantized_weight

@@ -11,7 +11,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.registry import F, composite
+from facula.ops.table.registry import F, composite
 from facula.quantization import linear
 
 __all__ = ["CellParams", "quantized_gru", "quantized_lstm"]

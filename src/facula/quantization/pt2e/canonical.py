@@ -12,7 +12,7 @@ from typing import Any
 
 from facula import core, ops
 from facula.fx import Node
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 from facula.quantization.pt2e.quantizer.annotate import call_word
 
 __all__ = ["canonical", "fold_norms", "value_of"]

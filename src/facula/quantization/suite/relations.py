@@ -16,7 +16,7 @@ from typing import Any
 import facula.nn as nn
 from facula import core, ops
 from facula.fx import Node
-from facula.ops.registry import PLACES
+from facula.ops.table.registry import PLACES
 from facula.quantization import mappings
 from facula.quantization.backend_config.classes import BackendPatternConfig, ObservationType
 from facula.quantization.backend_config.native import (

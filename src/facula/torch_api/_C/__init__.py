@@ -40,7 +40,7 @@ from facula.namespaces.overrides import (
 )
 from facula.nn import functional
 from facula.nn.modules.module_conversions import parse_to
-from facula.ops.tags import Tag as Tag
+from facula.ops.table.tags import Tag as Tag
 from facula.utils.backend_registration import privateuse1_name
 
 from .. import accelerator

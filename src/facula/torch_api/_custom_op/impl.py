@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.registry import TABLE
+from facula.ops.table.registry import TABLE
 
 from .._library.utils import is_functional_schema, lookup_op, parse_namespace
 from ..library.custom import EVERY_DEVICE, CustomOperator, find, make

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from facula.capture.framework_rules import graph_break, is_compiling
+from facula.capture.rules.framework import graph_break, is_compiling
 from facula.compiler.api import (
     allow_in_graph,
     assume_constant_result,

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from facula.capture.guard_hooks import GuardEntry, GuardFail, GuardHooks
+from facula.capture.guards.hooks import GuardEntry, GuardFail, GuardHooks
 from facula.compiler.api import compile as compiled
 from facula.compiler.api import compile_with, disable, reset, set_stance
 from facula.compiler.explanation import explain

@@ -13,7 +13,7 @@ from facula import core
 from facula.capture import config
 from facula.capture.events import COUNTERS as counters
 from facula.core.config import describe as settings
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 from .. import cuda
 

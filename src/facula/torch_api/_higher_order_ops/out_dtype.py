@@ -24,7 +24,7 @@ class OutDtypeOperator(HigherOrderOperator):
         super().__init__("out_dtype")
 
     def __call__(self, op: object, output_dtype: core.dtype, *args: object) -> Any:
-        if not isinstance(op, ops.overloads.OpOverload):
+        if not isinstance(op, ops.table.overloads.OpOverload):
             fail(ValueError, "out_dtype", "an overload of an operator was required (out_dtype's first argument "
                  "must be an OpOverload)", type(op).__name__, hint="ops.aten.mm.default is one")  # fmt: skip
         if op == ops.aten.mm.default and output_dtype == core.int32 and _bytes(args):

@@ -5,7 +5,7 @@ from typing import Any
 
 from facula.fx import _pytree as pytree
 from facula.fx.higher_order import scan, scan_op
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 __all__ = ["scan", "scan_op"]
 

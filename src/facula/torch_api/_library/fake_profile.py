@@ -19,7 +19,7 @@ from typing import Any
 import facula
 from facula import core
 from facula.core.errors import fail
-from facula.ops.registry import TABLE
+from facula.ops.table.registry import TABLE
 from facula.torch_api.alias.version import API_VERSION
 
 __all__ = [

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from facula.ops.registry import TABLE
+from facula.ops.table.registry import TABLE
 
 __all__ = ["FakeImplHolder", "Kernel", "SimpleLibraryRegistry", "SimpleOperatorEntry", "singleton"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from facula import ops
 from facula.core.errors import fail
-from facula.ops.tags import Tag
+from facula.ops.table.tags import Tag
 
 __all__ = [
     "get_layout_constraint_tag",

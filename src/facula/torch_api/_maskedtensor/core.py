@@ -14,7 +14,7 @@ from typing import Any
 from facula import core
 from facula.autograd import Function
 from facula.core.errors import fail
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 Tensor = core.Tensor
 _LAYOUTS = (core.strided, core.sparse_coo, core.sparse_csr)

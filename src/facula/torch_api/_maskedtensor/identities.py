@@ -11,8 +11,8 @@ import warnings
 from typing import Any
 
 from facula import core
-from facula.ops.masked_sparse import _where
-from facula.ops.registry import TABLE, F
+from facula.ops.reduce.masked_sparse import _where
+from facula.ops.table.registry import TABLE, F
 
 
 def _limit(dtype: core.dtype, sign: int) -> Any:

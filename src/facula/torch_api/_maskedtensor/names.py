@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core, ops
-from facula.ops.registry import PLACES, TABLE
+from facula.ops.table.registry import PLACES, TABLE
 
 _TENSORS = ("Tensor", "Operand")
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.masked_forms import _canonical_dim
-from facula.ops.registry import PLACES, TABLE
+from facula.ops.reduce.masked_forms import _canonical_dim
+from facula.ops.table.registry import PLACES, TABLE
 
 from .arguments import RULES, call, refuse, rule
 from .core import is_masked_tensor, wrapped

@@ -14,7 +14,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.namespaces.overrides import as_operator
-from facula.ops.registry import PLACES, TABLE, F
+from facula.ops.table.registry import PLACES, TABLE, F
 
 from . import methods  # noqa: F401  (fills the tables)
 from .arguments import BELOW, METHODS, RULES, call, masked_in, over, refuse, rule, unsupported

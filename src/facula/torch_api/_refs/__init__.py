@@ -11,7 +11,7 @@ from typing import Any
 
 from facula.core.errors import no_attribute as _no_attribute
 from facula.lower.decompositions.level import decomposed
-from facula.ops.registry import PLACES, TABLE
+from facula.ops.table.registry import PLACES, TABLE
 
 _PARTS = ("nn", "special", "linalg", "fft", "_conversions")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 _DTYPES = {
     "bfloat16": core.bfloat16,

@@ -1,7 +1,7 @@
 """PyTorch's questions and switches about CUDA and attention, answered for an installation without CUDA.
 
 Takes: nothing. Gives: `is_built`, `matmul`, the switches of fused attention, `sdp_kernel`.
-Keeps true: the attention switches are those that the operator reads (`facula.ops.attention.ENABLED`);
+Keeps true: the attention switches are those that the operator reads (`facula.ops.layers.attention.ENABLED`);
 the others are kept as they were set and change nothing, since there is no device that they concern.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from facula import core
 from facula.namespaces.switches import get_float32_matmul_precision, set_float32_matmul_precision
 from facula.nn.attention import SDPBackend as SDPBackend
-from facula.ops.attention import ENABLED
+from facula.ops.layers.attention import ENABLED
 
 __all__ = [
     "SDPAParams", "allow_fp16_bf16_reduction_math_sdp", "can_use_efficient_attention",

@@ -14,7 +14,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops import registry
+from facula.ops.table import registry
 
 __all__ = ["composite", "operator", "pointwise", "view"]
 

@@ -14,8 +14,8 @@ from facula.autograd.grad_mode import no_grad
 from facula.core.errors import fail, message
 from facula.devices.results import tensors_of
 from facula.fx.fake_tensor import DynamicOutputShapeException
-from facula.ops.overloads import OpOverload, Packet
-from facula.ops.registry import F
+from facula.ops.table.overloads import OpOverload, Packet
+from facula.ops.table.registry import F
 
 from .custom import CustomOperator, find
 

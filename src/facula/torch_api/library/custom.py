@@ -18,10 +18,10 @@ from facula.autograd.function import Function
 from facula.core.errors import fail
 from facula.devices.results import tensors_of
 from facula.fx.fake_tensor import UnsupportedOperatorException
-from facula.ops.definition import Definition
-from facula.ops.registry import TABLE, register
-from facula.ops.schema import parse
-from facula.ops.tags import Tag
+from facula.ops.table.definition import Definition
+from facula.ops.table.registry import TABLE, register
+from facula.ops.table.schema import parse
+from facula.ops.table.tags import Tag
 
 from .fallback import unregistered
 from .schemas import translate

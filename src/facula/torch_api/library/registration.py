@@ -17,8 +17,8 @@ from facula import core, devices, ops
 from facula.autograd.autocast import DEFAULT_DTYPES
 from facula.core.errors import fail
 from facula.ops import REFUSED_LIBRARIES
-from facula.ops.registry import TABLE, F
-from facula.ops.tags import Tag, as_tags
+from facula.ops.table.registry import TABLE, F
+from facula.ops.table.tags import Tag, as_tags
 from facula.utils.backend_registration import privateuse1_name
 
 from .custom import EVERY_DEVICE, CustomOperator, find, make

@@ -1,6 +1,6 @@
 """Schemas of users' operators: from PyTorch's spelling, and from annotations.
 
-Takes PyTorch's schema text or an annotated Python function. Gives the text that `ops.schema` parses,
+Takes PyTorch's schema text or an annotated Python function. Gives the text that `ops.table.schema` parses,
 and which arguments are written to.
 Keeps true: what cannot be told is an error that names the argument; nothing is guessed.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.schema import TYPES
+from facula.ops.table.schema import TYPES
 
 __all__ = ["infer_schema", "translate"]
 
@@ -45,7 +45,7 @@ _CONSTANTS = {"contiguous_format": "None", "strided": "None", "Mean": "1"}
 
 
 def translate(qualname: str, schema: str) -> tuple[str, tuple[str, ...]]:
-    """A schema in the spelling of `ops.schema`, and the names of the arguments that are written to.
+    """A schema in the spelling of `ops.table.schema`, and the names of the arguments that are written to.
 
     Args:
         qualname: `namespace::name`.

@@ -5,11 +5,11 @@ masks, and masked tensors. Keeps true: an operator gives the same for a masked t
 operator of that name gives for its elements and mask.
 """
 
-from facula.ops.masked_forms import _canonical_dim as _canonical_dim
-from facula.ops.masked_forms import _input_mask as _input_mask
-from facula.ops.masked_forms import _output_mask as _output_mask
-from facula.ops.masked_sparse import _where as _where
-from facula.ops.registry import PLACES as _PLACES
+from facula.ops.reduce.masked_forms import _canonical_dim as _canonical_dim
+from facula.ops.reduce.masked_forms import _input_mask as _input_mask
+from facula.ops.reduce.masked_forms import _output_mask as _output_mask
+from facula.ops.reduce.masked_sparse import _where as _where
+from facula.ops.table.registry import PLACES as _PLACES
 
 from .._maskedtensor import (
     MaskedTensor,

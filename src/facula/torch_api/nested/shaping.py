@@ -14,7 +14,7 @@ from typing import Any
 import facula
 from facula import core
 from facula.core.errors import fail
-from facula.ops.registry import TABLE
+from facula.ops.table.registry import TABLE
 
 from .tensor import RULES, NestedTensor, packed
 

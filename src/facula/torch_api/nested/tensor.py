@@ -18,7 +18,7 @@ import facula
 from facula import core
 from facula.core.errors import fail
 from facula.namespaces.overrides import as_operator
-from facula.ops.registry import TABLE
+from facula.ops.table.registry import TABLE
 
 from .ragged import Ragged
 

@@ -17,7 +17,7 @@ from facula import Generator, Tensor, device, dtype, promote_types, tensor
 from facula.autograd import Function, backward
 from facula.autograd import grad as _grad
 from facula.core.errors import fail
-from facula.ops.registry import TABLE
+from facula.ops.table.registry import TABLE
 from facula.utils.cpp_extension import matching
 from facula.utils.cpp_extension.headers import INPLACE
 

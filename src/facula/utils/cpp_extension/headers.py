@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from facula.ops.registry import own_operators
+from facula.ops.table.registry import own_operators
 from facula.runtime import cache, trust
 
 __all__ = ["INCLUDE", "INPLACE", "generated"]

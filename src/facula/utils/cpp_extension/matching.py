@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from facula.core.errors import fail
-from facula.ops.schema import Parameter, Schema
+from facula.ops.table.schema import Parameter, Schema
 
 __all__ = ["check_signature"]
 
@@ -35,7 +35,7 @@ def check_signature(schema: Schema, signature: str) -> None:
         signature: of the function, such as `"(Tensor _0, int _1) -> Tensor"`
 
     Example:
-        >>> from facula.ops.schema import parse
+        >>> from facula.ops.table.schema import parse
         >>> check_signature(parse("scale(Tensor x, float by) -> Tensor"), "(Tensor _0, float _1) -> Tensor")
     """
     given, _, results = signature.rpartition(" -> ")

@@ -17,7 +17,7 @@ from facula.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce
 from facula.distributed.operations import all_reduce
 from facula.distributed.world import default_group, group_of
 from facula.namespaces.futures import Future
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 if TYPE_CHECKING:
     from facula.distributed.world import ProcessGroup

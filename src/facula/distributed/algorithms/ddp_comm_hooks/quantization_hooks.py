@@ -13,7 +13,7 @@ from facula import core
 from facula.distributed.operations import all_gather
 from facula.distributed.world import default_group, group_of
 from facula.namespaces.futures import Future
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 if TYPE_CHECKING:
     from facula.distributed.world import ProcessGroup

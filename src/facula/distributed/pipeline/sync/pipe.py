@@ -20,7 +20,7 @@ from facula.core.errors import fail
 from facula.distributed import rpc
 from facula.distributed.pipeline.sync import skip
 from facula.distributed.rpc.requests import STATE
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 __all__ = ["NoChunk", "Pipe", "WithDevice"]
 

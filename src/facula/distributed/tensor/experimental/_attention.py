@@ -21,7 +21,7 @@ from facula.distributed import operations
 from facula.distributed.device_mesh import DeviceMesh
 from facula.distributed.messages import irecv, isend
 from facula.namespaces.overrides import TorchFunctionMode
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 __all__ = ["context_parallel", "context_parallel_unshard", "set_rotate_method"]
 

@@ -17,7 +17,7 @@ from facula.distributed.tensor import dtensor
 from facula.distributed.tensor.dtensor import DTensor, implicit_replication
 from facula.distributed.tensor.placement_types import Replicate, Shard
 from facula.distributed.types import ReduceOp
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 __all__ = ["loss_parallel"]
 

@@ -12,7 +12,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.namespaces import linalg
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 __all__ = [
     "apply_beamforming", "mvdr_weights_rtf", "mvdr_weights_souden", "psd", "rtf_evd", "rtf_power",

@@ -10,7 +10,7 @@ from typing import Any
 
 from facula import core, nn
 from facula.core.errors import fail
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 from .filters import biquad, lfilter
 from .spectra import phase_vocoder, resample

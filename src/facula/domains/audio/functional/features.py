@@ -10,7 +10,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.namespaces import linalg
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 from .spectra import spectrogram
 

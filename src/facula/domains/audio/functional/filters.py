@@ -11,7 +11,7 @@ from typing import Any
 from facula import core, nn
 from facula.core.errors import fail
 from facula.namespaces import fft
-from facula.ops.registry import TABLE, F
+from facula.ops.table.registry import TABLE, F
 
 from .. import definitions as _definitions
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from facula import core, nn
 from facula.core.errors import fail
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 
 def _framed(waveform: core.Tensor, pad: int) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 from facula import core, nn
 from facula.core.errors import fail
 from facula.namespaces import fft
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 from .filters import highpass_biquad, treble_biquad
 

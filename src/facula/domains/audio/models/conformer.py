@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from facula import core, nn
 from facula.core.errors import fail
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 __all__ = ["Conformer"]
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from facula import core, nn
 from facula.core.errors import fail
 from facula.nn.utils.parametrizations import weight_norm
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 from .conformer import behind
 

@@ -11,7 +11,7 @@ from typing import Any
 from facula import nn
 from facula.core.errors import fail
 from facula.namespaces import linalg
-from facula.ops.registry import F as _F
+from facula.ops.table.registry import F as _F
 
 from .. import functional as F
 from .spectra import AmplitudeToDB, Spectrogram

@@ -12,7 +12,7 @@ from typing import Any
 
 from facula import core, nn
 from facula.core.errors import fail
-from facula.ops.registry import F as _F
+from facula.ops.table.registry import F as _F
 
 from .. import functional as F
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core, nn
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 from .layers import flat, initialise, no_weights
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from facula import core, nn
 from facula.core.errors import fail
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 from .layers import StochasticDepth, no_weights
 

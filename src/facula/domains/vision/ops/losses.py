@@ -7,7 +7,7 @@ from typing import Any
 
 from facula import core, nn
 from facula.core.errors import fail
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 from .boxes import complete_box_iou, distance_box_iou
 

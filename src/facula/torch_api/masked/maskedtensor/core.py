@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from facula.core import Tensor
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 from facula.torch_api._maskedtensor import MaskedTensor, is_masked_tensor
 from facula.torch_api._maskedtensor.core import same_places
 

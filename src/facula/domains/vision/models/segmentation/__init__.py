@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core, nn
-from facula.ops.registry import F
+from facula.ops.table.registry import F
 
 from .. import mobilenet, resnet
 from .._utils import IntermediateLayerGetter

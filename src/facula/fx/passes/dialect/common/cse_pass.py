@@ -14,8 +14,8 @@ from facula.fx.graph import Graph
 from facula.fx.graph_module import GraphModule
 from facula.fx.node import Node
 from facula.fx.passes.infra.pass_base import PassBase, PassResult
-from facula.ops.overloads import namespace
-from facula.ops.registry import own_operators
+from facula.ops.table.overloads import namespace
+from facula.ops.table.registry import own_operators
 
 __all__ = ["CSEPass", "get_CSE_banned_ops"]
 

@@ -1,0 +1,73 @@
+"""Graphs that write to their inputs: compiled anew for inputs that share memory in another way.
+
+Takes: a captured graph, a way to compile it for example inputs, and these. Gives: `ByMemory`, which runs the
+program that was compiled for inputs that lie as the given ones do.
+Keeps true: a write to one input is seen through another exactly as in eager; a graph has few such programs,
+and inputs that lie otherwise still run it as it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from facula import core
+from facula.capture.guards.by_sizes import CAPTURING
+from facula.core import logs
+
+__all__ = ["ByMemory", "sharing"]
+
+log = logs.get_logger("dynamic")
+
+#: programs for inputs on one memory that a graph has at most
+PROGRAMS = 8
+
+
+def sharing(inputs: Sequence[Any]) -> tuple[Any, ...] | None:
+    """Which tensors lie on one memory and where in it; None where each has its own."""
+    tensors = [x for x in inputs if isinstance(x, core.Tensor)]
+    keys = list(map(core.storage_key, tensors))
+    if len(set(keys)) == len(keys):
+        return None
+    first = {key: i for i, key in reversed(list(enumerate(keys)))}
+    return tuple(
+        (first[key], x.storage_offset() if keys.count(key) > 1 else 0)
+        for key, x in zip(keys, tensors, strict=True)
+    )
+
+
+class ByMemory:
+    """A compiled graph that writes to inputs, by how these share memory."""
+
+    def __init__(
+        self, make: Callable[[list[Any]], Any], graph_module: Any, inputs: list[Any], name: str
+    ) -> None:
+        self.make, self.graph_module, self.name = make, graph_module, name
+        self.first = sharing(inputs)
+        self.program = make(inputs)
+        self.others: dict[Any, Any] = {}
+
+    def function(self) -> Callable[..., Any]:
+        """What to call with inputs: the core looks, where no input shares memory as a rule."""
+        call: Any = core.ApartCall
+        return self if self.first is not None else call(self.program, self)
+
+    def __call__(self, *inputs: Any) -> Any:
+        place = sharing(inputs)
+        if place == self.first:
+            return self.program(*inputs)
+        found = self.others.get(place)
+        if found is None:
+            found = self._new(place, list(inputs))
+        return found(*inputs)
+
+    def _new(self, place: Any, inputs: list[Any]) -> Any:
+        """The graph for inputs that lie in a way that was not there a moment ago."""
+        with CAPTURING:
+            found = self.others.get(place)
+            if found is None:
+                log.info("inputs of %s share memory in another way: %s", self.name, place)
+                if len(self.others) >= PROGRAMS:
+                    return self.graph_module.forward
+                found = self.others[place] = self.make(inputs)
+            return found

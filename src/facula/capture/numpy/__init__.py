@@ -1,0 +1,1 @@
+"""NumPy in captured programs: arrays are tensors of the graph."""

@@ -1,0 +1,1 @@
+"""Rules for callables that are not followed as bytecode."""

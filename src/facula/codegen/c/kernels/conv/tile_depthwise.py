@@ -1,0 +1,497 @@
+"""Depthwise convolution, one channel a group: C text of both directions and of the weights' gradient.
+
+Takes a kind and a storage dtype; gives `<dtype>_depthwise` and `<dtype>_depthwise_weight`. A unit of
+work copies a band of rows of a few channels into padded scratch with channels last, whatever the
+layout and the dtype, so that the inner loops know no borders. Wide images of the accumulator's dtype
+that have channels last already are read where they lie. Keeps true: padding is materialised
+in scratch only; a strided gradient spreads dy over a grid of zeros.
+"""
+
+from facula.codegen.c.kernels.gemm.tile_epilogue import RESULTS
+from facula.codegen.c.kernels.gemm.tile_kind import Kind, fill
+
+__all__ = ["depthwise_text"]
+
+COMMON = r"""
+#define LANES (64 / (long)sizeof(acc_t)) /* channels of a unit: a cache line */
+#define LANE_VECS (LANES / VECTOR)
+#define LANE_PIXELS (REGISTERS / 2 / LANE_VECS) /* pixels of an inner step */
+#define LANE_HALF MAX(1, LANE_PIXELS / 2) /* and of rows that are shorter */
+#define LANE_FEW MAX(1, LANE_PIXELS / 4)
+#define BAND_BYTES 65536
+
+typedef struct { acc_vec v[LANE_VECS]; } lanes_of;
+
+INLINE lanes_of load_lanes(const acc_t *p)
+{
+    lanes_of r;
+    UNROLL for (int v = 0; v < LANE_VECS; v++) r.v[v] = *(const acc_vec *)(p + v * VECTOR);
+    return r;
+}
+
+INLINE void store_lanes(acc_t *p, lanes_of r)
+{
+    UNROLL for (int v = 0; v < LANE_VECS; v++) *(acc_vec *)(p + v * VECTOR) = r.v[v];
+}
+
+INLINE void add_product(lanes_of *sum, lanes_of a, lanes_of b)
+{
+    UNROLL for (int v = 0; v < LANE_VECS; v++) sum->v[v] += a.v[v] * b.v[v];
+}
+
+/* A padded image: position q of dimension d holds source coordinate (q - before) / spread where
+ * that is whole and inside, else zero.  Destination o with tap t reads position o * step + t * dilation. */
+typedef struct {
+    long size[3], before[3], spread[3], step[3], dilation[3], kernel[3], dest[3], width;
+} padded;
+
+typedef struct depthwise_job {
+    padded x;
+    long n, channels, blocks, bands, band, parts; /* parts: only for the weights' gradient */
+    const char *source, *other, *weights, *bias;  /* other: dy, for the weights' gradient */
+    char *dest;
+    acc_t *sums;                                  /* [part][block][taps + 1][LANES] */
+    int source_last, dest_last, flip;
+    epilogue epilogue;
+} depthwise_job;
+
+static padded padded_of(const geometry *g, int backward)
+{
+    padded x;
+    for (int d = 0; d < 3; d++) {
+        x.size[d] = backward ? g->out[d] : g->in[d], x.dest[d] = backward ? g->in[d] : g->out[d];
+        x.dilation[d] = g->dilation[d], x.kernel[d] = g->kernel[d];
+        x.step[d] = backward ? 1 : g->stride[d], x.spread[d] = backward ? g->stride[d] : 1;
+        x.before[d] = backward ? g->dilation[d] * (g->kernel[d] - 1) - g->pad[d] : g->pad[d];
+    }
+    x.width = (x.dest[2] - 1) * x.step[2] + (x.kernel[2] - 1) * x.dilation[2] + 1;
+    return x;
+}
+
+/* rows of the padded image that `lines` rows of results read */
+INLINE long padded_lines(const padded *x, long lines)
+{
+    return (lines - 1) * x->step[1] + (x->kernel[1] - 1) * x->dilation[1] + 1;
+}
+
+NOINLINE void plan_bands(depthwise_job *j)
+{
+    const padded *x = &j->x;
+    const long fixed = padded_lines(x, 1), line = x->kernel[0] * x->width * LANES * sizeof(acc_t);
+    const long lines = MAX(1, (BAND_BYTES / line - fixed) / x->step[1] + 1);
+    j->band = MIN(x->dest[1], MAX(lines, 4)), j->bands = CEIL(x->dest[1], j->band);
+    j->band = CEIL(x->dest[1], j->bands);
+    j->blocks = CEIL(j->channels, LANES);
+}
+
+INLINE long band_bytes(const depthwise_job *j)
+{
+    const padded *x = &j->x;
+    const long taps = volume(x->kernel);
+    return PIECE(x->kernel[0] * padded_lines(x, j->band) * x->width * LANES * sizeof(acc_t))
+           + PIECE((taps + 1) * LANES * sizeof(acc_t))
+           + PIECE(MAX(x->dest[2], x->size[2]) * LANES * sizeof(acc_t)) + 64;
+}
+
+/* a row of results: sums over taps of padded rows times weights */
+INLINE void depthwise_row(const padded *x, const acc_t *rows, long plane, const acc_t *weights,
+                          acc_t *to, const long step)
+{
+    const long width = x->dest[2];
+    long o = 0;
+#define DEPTHWISE_STEP(COUNT)                                                                     \
+    {                                                                                             \
+        lanes_of sum[COUNT];                                                                      \
+        UNROLL for (int i = 0; i < COUNT; i++)                                                    \
+            UNROLL for (int v = 0; v < LANE_VECS; v++) sum[i].v[v] = (acc_vec){0};                \
+        const acc_t *w = weights;                                                                 \
+        for (long kz = 0; kz < x->kernel[0]; kz++)                                                \
+            for (long ky = 0; ky < x->kernel[1]; ky++) {                                          \
+                const acc_t *p = rows + kz * plane                                                \
+                                 + (ky * x->dilation[1] * x->width + o * step) * LANES;           \
+                for (long kx = 0; kx < x->kernel[2]; kx++, w += LANES, p += x->dilation[2] * LANES) { \
+                    const lanes_of wv = load_lanes(w);                                            \
+                    UNROLL for (int i = 0; i < COUNT; i++)                                        \
+                        add_product(&sum[i], load_lanes(p + i * step * LANES), wv);               \
+                }                                                                                 \
+            }                                                                                     \
+        UNROLL for (int i = 0; i < COUNT; i++) store_lanes(to + (o + i) * LANES, sum[i]);         \
+        o += COUNT;                                                                               \
+    }
+    /* the last step of a row goes back over pixels that are done, rather than on one by one */
+#define DEPTHWISE_STEPS(COUNT)                                                                    \
+    if (width >= COUNT) {                                                                         \
+        while (o < width) {                                                                       \
+            o = MIN(o, width - COUNT);                                                            \
+            DEPTHWISE_STEP(COUNT)                                                                 \
+        }                                                                                         \
+        return;                                                                                   \
+    }
+    DEPTHWISE_STEPS(LANE_PIXELS)
+    DEPTHWISE_STEPS(LANE_HALF)
+    DEPTHWISE_STEPS(LANE_FEW)
+    while (o < width) DEPTHWISE_STEP(1)
+}
+
+NOINLINE void depthwise_row_1(const padded *x, const acc_t *rows, long plane, const acc_t *weights, acc_t *to)
+{
+    depthwise_row(x, rows, plane, weights, to, 1);
+}
+
+NOINLINE void depthwise_row_any(const padded *x, const acc_t *rows, long plane, const acc_t *weights, acc_t *to)
+{
+    depthwise_row(x, rows, plane, weights, to, x->step[2]);
+}
+
+/* `taps` neighbouring taps of one padded row times a row of dy */
+INLINE void gradient_row(const int taps, const acc_t *p, long apart, long step, const acc_t *dy, long width,
+                         acc_t *sums)
+{
+    lanes_of sum[8];
+    UNROLL for (int t = 0; t < taps; t++) sum[t] = load_lanes(sums + t * LANES);
+    for (long o = 0; o < width; o++, p += step * LANES, dy += LANES) {
+        const lanes_of g = load_lanes(dy);
+        UNROLL for (int t = 0; t < taps; t++) add_product(&sum[t], load_lanes(p + t * apart * LANES), g);
+    }
+    UNROLL for (int t = 0; t < taps; t++) store_lanes(sums + t * LANES, sum[t]);
+}
+
+NOINLINE void gradient_taps(const padded *x, const acc_t *p, const acc_t *dy, acc_t *sums)
+{
+    const long apart = x->dilation[2], step = x->step[2], width = x->dest[2];
+    long t = 0;
+    for (const long kernel = x->kernel[2]; t < kernel; p += apart * LANES, sums += LANES)
+        if (kernel - t == 3) { gradient_row(3, p, apart, step, dy, width, sums); return; }
+        else if (kernel - t >= 4) {
+            gradient_row(4, p, apart, step, dy, width, sums);
+            t += 4, p += 3 * apart * LANES, sums += 3 * LANES;
+        } else gradient_row(1, p, apart, step, dy, width, sums), t++;
+}
+"""
+
+IN_PLACE = r"""
+#define IN_PLACE_BLOCKS 4 /* blocks of channels of a unit, so that lines of memory are used as they come */
+#define IN_PLACE_MOST (2 * IN_PLACE_BLOCKS) /* blocks of the last unit of a row of channels */
+#define IN_PLACE_PIXELS MAX(2, LANE_PIXELS / 2)
+#define IN_PLACE_WIDTH (4 * IN_PLACE_PIXELS) /* the least row of results that is worth its borders */
+#define IN_PLACE_BANDS 8
+
+/* A flat image with channels last on both sides, which no tap spreads over. */
+static int lies_in_place(const depthwise_job *j)
+{
+    const padded *x = &j->x;
+    return j->source_last && j->dest_last && j->channels >= LANES && x->spread[1] == 1 && x->spread[2] == 1
+           && x->kernel[0] == 1 && x->size[0] == 1 && x->dest[0] == 1 && x->before[0] == 0
+           && x->dest[2] >= IN_PLACE_WIDTH;
+}
+
+/* The taps [begin, end) of dimension d that fall into the image, where tap 0 reads position `at`. */
+INLINE void taps_inside(const padded *x, int d, long at, long *begin, long *end)
+{
+    *begin = at < 0 ? CEIL(-at, x->dilation[d]) : 0;
+    *end = at < x->size[d] ? MIN(x->kernel[d], (x->size[d] - 1 - at) / x->dilation[d] + 1) : 0;
+}
+
+/* sums of `count` neighbouring pixels of a block of channels, over a rectangle of taps, plus a bias */
+INLINE void in_place_pixels(const int count, const padded *x, const acc_t *image, long pixel, long y, long o,
+                            const long *ky, const long *kx, const acc_t *weights, acc_t *to)
+{
+    lanes_of sum[IN_PLACE_PIXELS];
+    const long step = x->step[2] * pixel;
+    UNROLL for (int i = 0; i < count; i++)
+        UNROLL for (int v = 0; v < LANE_VECS; v++) sum[i].v[v] = (acc_vec){0};
+    for (long t = ky[0]; t < ky[1]; t++) {
+        const long row = (y * x->step[1] - x->before[1] + t * x->dilation[1]) * x->size[2];
+        const acc_t *w = weights + (t * x->kernel[2] + kx[0]) * LANES;
+        const acc_t *p = image + (row + o * x->step[2] - x->before[2] + kx[0] * x->dilation[2]) * pixel;
+        for (long u = kx[0]; u < kx[1]; u++, w += LANES, p += x->dilation[2] * pixel) {
+            const lanes_of wv = load_lanes(w);
+            UNROLL for (int i = 0; i < count; i++) add_product(&sum[i], load_lanes(p + i * step), wv);
+        }
+    }
+    const lanes_of bias = load_lanes(weights + x->kernel[1] * x->kernel[2] * LANES);
+    UNROLL for (int i = 0; i < count; i++) {
+        UNROLL for (int v = 0; v < LANE_VECS; v++) sum[i].v[v] += bias.v[v];
+        store_lanes(to + i * pixel, sum[i]);
+    }
+}
+
+/* [block][taps + 1][LANES]: weights, then the bias.  The last block of a row of channels ends with it. */
+NOINLINE void in_place_weights(const depthwise_job *j, long begin, long end, acc_t *to)
+{
+    const acc_t *weights = (const acc_t *)j->weights, *bias = (const acc_t *)j->bias;
+    const long taps = volume(j->x.kernel);
+    for (long at = begin; at < end; at += LANES, to += (taps + 1) * LANES) {
+        const long c0 = MIN(at, end - LANES);
+        for (long t = 0; t < taps; t++)
+            for (long c = 0; c < LANES; c++)
+                to[(j->flip ? taps - 1 - t : t) * LANES + c] = weights[(c0 + c) * taps + t];
+        for (long c = 0; c < LANES; c++) to[taps * LANES + c] = bias ? bias[c0 + c] : 0;
+    }
+}
+
+/* A band of rows of the channels [begin, end): a few pixels of all of them at a time. */
+static void in_place_unit(void *context, long unit, char *scratch)
+{
+    const depthwise_job *j = context;
+    const padded *x = &j->x;
+    const long first = unit % j->bands * j->band, last = MIN(x->dest[1], first + j->band);
+    const long part = unit / j->bands % j->parts, n = unit / j->bands / j->parts;
+    const long begin = part * IN_PLACE_BLOCKS * LANES;
+    const long end = part == j->parts - 1 ? j->channels : begin + IN_PLACE_BLOCKS * LANES;
+    const long pixel = j->channels, count = end - begin, taps = volume(x->kernel);
+    acc_t *weights = (acc_t *)scratch;
+    const acc_t *image = (const acc_t *)j->source + n * volume(x->size) * pixel + begin;
+    acc_t *dest = (acc_t *)j->dest + n * volume(x->dest) * pixel + begin;
+    in_place_weights(j, begin, end, weights);
+    /* columns of results that every tap reads inside of the image */
+    const long low = CEIL(MAX(0, x->before[2]), x->step[2]);
+    const long reach = x->size[2] - 1 - (x->kernel[2] - 1) * x->dilation[2] + x->before[2];
+    const long high = reach < 0 ? 0 : MIN(x->dest[2], reach / x->step[2] + 1);
+    for (long y = first; y < last; y++) {
+        acc_t *row = dest + y * x->dest[2] * pixel;
+        long ky[2], kx[2];
+        taps_inside(x, 1, y * x->step[1] - x->before[1], &ky[0], &ky[1]);
+        for (long o = 0, pixels; o < x->dest[2]; o += pixels) {
+            const int inside = o >= low && o < high && high - low >= IN_PLACE_PIXELS;
+            if (inside) o = MIN(o, high - IN_PLACE_PIXELS); /* back over pixels that are done */
+            pixels = inside ? IN_PLACE_PIXELS : 1;
+            taps_inside(x, 2, o * x->step[2] - x->before[2], &kx[0], &kx[1]);
+            const acc_t *w = weights;
+            for (long at = 0; at < count; at += LANES, w += (taps + 1) * LANES) {
+                const long c0 = MIN(at, count - LANES);
+                acc_t *to = row + o * pixel + c0;
+                if (inside)
+                    in_place_pixels(IN_PLACE_PIXELS, x, image + c0, pixel, y, o, ky, kx, w, to);
+                else
+                    in_place_pixels(1, x, image + c0, pixel, y, o, ky, kx, w, to);
+            }
+        }
+        if (j->epilogue.map && count == pixel) map_row(&j->epilogue, row, x->dest[2] * pixel);
+        else if (j->epilogue.map)
+            for (long o = 0; o < x->dest[2]; o++) map_row(&j->epilogue, row + o * pixel, count);
+    }
+}
+
+NOINLINE int in_place_depthwise(depthwise_job *j, int parallel, const fk_runtime *rt)
+{
+    const long taps = volume(j->x.kernel);
+    j->parts = MAX(1, j->channels / LANES / IN_PLACE_BLOCKS);
+    j->band = CEIL(j->x.dest[1], IN_PLACE_BANDS), j->bands = CEIL(j->x.dest[1], j->band);
+    const long bytes = IN_PLACE_MOST * (taps + 1) * LANES * sizeof(acc_t);
+    return launch(in_place_unit, j, j->n * j->parts * j->bands, bytes, parallel, rt);
+}
+"""
+
+TEMPLATE = r"""
+INLINE acc_t $S_real($E y) { return (acc_t)($LOAD); }
+INLINE $E $S_stored(acc_t x) { return $STORE; }
+
+/* one row of `count` channels of an image, pixel i to to[i * spread], with channels last; `room`
+ * elements of a channel's plane follow where the row starts */
+static void $S_row_lanes(const $E *from, long width, long room, long pixel, long plane,
+                         int channels_last, long count, acc_t *to, long spread)
+{
+    if (channels_last && count == LANES)
+        for (long i = 0; i < width; i++)
+            for (long c = 0; c < LANES; c++) to[i * spread * LANES + c] = $S_real(from[i * pixel + c]);
+    else if (channels_last)
+        for (long i = 0; i < width; i++)
+            for (long c = 0; c < LANES; c++)
+                to[i * spread * LANES + c] = c < count ? $S_real(from[i * pixel + c]) : 0;
+    else
+        for (long i = 0; i < width; i += VECTOR)
+            for (long c0 = 0; c0 < LANES; c0 += VECTOR) {
+                const long height = MIN(VECTOR, width - i);
+                acc_vec m[VECTOR];
+                for (long c = 0; c < VECTOR; c++) {
+                    const $E *row = from + (c0 + c) * plane + i;
+                    m[c] = (acc_vec){0};
+                    if (c0 + c >= count) continue;
+                    if (room - i >= VECTOR) /* of the next row too */
+                        for (long k = 0; k < VECTOR; k++) ((acc_t *)&m[c])[k] = $S_real(row[k]);
+                    else
+                        for (long k = 0; k < height; k++) ((acc_t *)&m[c])[k] = $S_real(row[k]);
+                }
+                transpose((vec *)m);
+                for (long k = 0; k < height; k++)
+                    *(acc_vec *)(to + (i + k) * spread * LANES + c0) = m[k];
+            }
+}
+
+/* a row of results back, through map(x + bias); `room` elements of a channel's plane, from the row's
+ * first, are still to be written */
+static void $S_row_store(const depthwise_job *j, acc_t *row, $E *to, long width, long room, long pixel,
+                         long plane, int channels_last, long count, const acc_t *bias)
+{
+    if (j->bias)
+        for (long i = 0; i < width; i++)
+            for (long c = 0; c < LANES; c++) row[i * LANES + c] += bias[c];
+    if (j->epilogue.map) map_row(&j->epilogue, row, width * LANES);
+    if (channels_last && count == LANES)
+        for (long i = 0; i < width; i++)
+            for (long c = 0; c < LANES; c++) to[i * pixel + c] = $S_stored(row[i * LANES + c]);
+    else if (channels_last)
+        for (long i = 0; i < width; i++)
+            for (long c = 0; c < count; c++) to[i * pixel + c] = $S_stored(row[i * LANES + c]);
+    else
+        for (long i = 0; i < width; i += VECTOR)
+            for (long c0 = 0; c0 < count; c0 += VECTOR) {
+                const long height = MIN(VECTOR, width - i);
+                acc_vec m[VECTOR];
+                for (long k = 0; k < VECTOR; k++)
+                    m[k] = k < height ? *(const acc_vec *)(row + (i + k) * LANES + c0) : (acc_vec){0};
+                transpose((vec *)m);
+                for (long c = 0; c < MIN(VECTOR, count - c0); c++) {
+                    $E *place = to + (c0 + c) * plane + i;
+                    if (room - i >= VECTOR) /* what is too much is overwritten */
+                        for (long k = 0; k < VECTOR; k++) place[k] = $S_stored(((acc_t *)&m[c])[k]);
+                    else
+                        for (long k = 0; k < height; k++) place[k] = $S_stored(((acc_t *)&m[c])[k]);
+                }
+            }
+}
+
+/* the rows that destination rows from `line` of plane z read, to [kernel depth][lines][width][LANES] */
+static void $S_fill_band(const depthwise_job *j, long n, long block, long z, long line, long lines, acc_t *to)
+{
+    const padded *x = &j->x;
+    const long plane = volume(x->size), c0 = block * LANES, count = MIN(LANES, j->channels - c0);
+    const $E *image = (const $E *)j->source + n * plane * j->channels + (j->source_last ? c0 : c0 * plane);
+    const long pixel = j->source_last ? j->channels : 1, s = x->spread[2];
+    const long low = x->before[2] >= 0 ? 0 : CEIL(-x->before[2], s);
+    const long high = MIN(x->size[2], CEIL(x->width - x->before[2], s));
+    for (long kz = 0; kz < x->kernel[0]; kz++)
+        for (long q = 0; q < lines; q++, to += x->width * LANES) {
+            const long pz = z * x->step[0] + kz * x->dilation[0] - x->before[0];
+            const long py = line * x->step[1] + q - x->before[1];
+            const long sz = pz / x->spread[0], sy = py / x->spread[1];
+            const int inside = pz >= 0 && pz % x->spread[0] == 0 && sz < x->size[0] && py >= 0
+                               && py % x->spread[1] == 0 && sy < x->size[1] && low < high;
+            if (!inside || s > 1)
+                memset(to, 0, x->width * LANES * sizeof(acc_t));
+            else { /* the borders */
+                const long left = x->before[2] + low, right = x->before[2] + high;
+                memset(to, 0, left * LANES * sizeof(acc_t));
+                memset(to + right * LANES, 0, (x->width - right) * LANES * sizeof(acc_t));
+            }
+            if (!inside) continue;
+            const long start = (sz * x->size[1] + sy) * x->size[2] + low;
+            $S_row_lanes(image + start * pixel, high - low, plane - start, pixel, plane, j->source_last,
+                         count, to + (x->before[2] + low * s) * LANES, s);
+        }
+}
+
+static void $S_depthwise_unit(void *context, long unit, char *scratch)
+{
+    const depthwise_job *j = context;
+    const padded *x = &j->x;
+    const long first = unit % j->bands * j->band, block = unit / j->bands % j->blocks;
+    const long n = unit / j->bands / j->blocks, last = MIN(x->dest[1], first + j->band);
+    const long lines = padded_lines(x, last - first), plane = lines * x->width * LANES;
+    const long taps = volume(x->kernel), c0 = block * LANES, count = MIN(LANES, j->channels - c0);
+    const long image = volume(x->dest), pixel = j->dest_last ? j->channels : 1;
+    acc_t *weights = carve(&scratch, (taps + 1) * LANES * sizeof(acc_t)), *bias = weights + taps * LANES;
+    acc_t *row = carve(&scratch, x->dest[2] * LANES * sizeof(acc_t)), *rows = (acc_t *)scratch;
+    for (long t = 0; t < taps; t++)
+        for (long c = 0; c < LANES; c++)
+            weights[(j->flip ? taps - 1 - t : t) * LANES + c] =
+                c < count ? $S_real(((const $E *)j->weights)[(c0 + c) * taps + t]) : 0;
+    for (long c = 0; c < LANES; c++)
+        bias[c] = j->bias && c < count ? $S_real(((const $E *)j->bias)[c0 + c]) : 0;
+    for (long z = 0; z < x->dest[0]; z++) {
+        $S_fill_band(j, n, block, z, first, lines, rows);
+        $E *to = ($E *)j->dest + n * image * j->channels + (j->dest_last ? c0 : c0 * image);
+        for (long y = first; y < last; y++) {
+            (x->step[2] == 1 ? depthwise_row_1 : depthwise_row_any)(
+                x, rows + (y - first) * x->step[1] * x->width * LANES, plane, weights, row);
+            $S_row_store(j, row, to + (z * x->dest[1] + y) * x->dest[2] * pixel, x->dest[2],
+                         (last - y) * x->dest[2], pixel, image, j->dest_last, count, bias);
+        }
+    }
+}
+
+static void $S_depthwise_weight_unit(void *context, long unit, char *scratch)
+{
+    const depthwise_job *j = context;
+    const padded *x = &j->x;
+    const long part = unit % j->parts, block = unit / j->parts, taps = volume(x->kernel);
+    const long c0 = block * LANES, count = MIN(LANES, j->channels - c0), image = volume(x->dest);
+    const long pixel = j->dest_last ? j->channels : 1;
+    acc_t *sums = j->sums + (part * j->blocks + block) * (taps + 1) * LANES;
+    acc_t *dy = carve(&scratch, x->dest[2] * LANES * sizeof(acc_t)), *rows = (acc_t *)scratch;
+    memset(sums, 0, (taps + 1) * LANES * sizeof(acc_t));
+    for (long i = tile_first(j->n * x->dest[0] * j->bands, j->parts, part);
+         i < tile_first(j->n * x->dest[0] * j->bands, j->parts, part + 1); i++) {
+        const long first = i % j->bands * j->band, last = MIN(x->dest[1], first + j->band);
+        const long z = i / j->bands % x->dest[0], n = i / j->bands / x->dest[0];
+        const long lines = padded_lines(x, last - first), plane = lines * x->width * LANES;
+        $S_fill_band(j, n, block, z, first, lines, rows);
+        const $E *from = (const $E *)j->other + n * image * j->channels + (j->dest_last ? c0 : c0 * image);
+        for (long y = first; y < last; y++) {
+            const long start = (z * x->dest[1] + y) * x->dest[2];
+            $S_row_lanes(from + start * pixel, x->dest[2], image - start, pixel, image, j->dest_last,
+                         count, dy, 1);
+            for (long kz = 0; kz < x->kernel[0]; kz++)
+                for (long ky = 0; ky < x->kernel[1]; ky++)
+                    gradient_taps(x, rows + kz * plane
+                                      + ((y - first) * x->step[1] + ky * x->dilation[1]) * x->width * LANES,
+                                  dy, sums + (kz * x->kernel[1] + ky) * x->kernel[2] * LANES);
+            for (long o = 0; o < x->dest[2]; o++)
+                for (long c = 0; c < LANES; c++) sums[taps * LANES + c] += dy[o * LANES + c];
+        }
+    }
+}
+
+/* y from x, or dx from dy */
+NOINLINE int $S_depthwise(const geometry *g, int backward, char *dest, const char *source,
+                          const char *weights, const char *bias, const fk_runtime *rt)
+{
+    depthwise_job j = {padded_of(g, backward), g->n, g->groups, .source = source, .weights = weights,
+                       .bias = bias, .dest = dest, .flip = backward, .epilogue = g->epilogue};
+    j.source_last = backward ? g->y_last : g->x_last, j.dest_last = backward ? g->x_last : g->y_last;
+    if (!j.n || !volume(j.x.dest)) return 0;
+    const double products = (double)j.n * j.channels * volume(j.x.dest) * volume(j.x.kernel);
+#if $EXACT
+    if (lies_in_place(&j)) return in_place_depthwise(&j, products > 100000, rt);
+#endif
+    plan_bands(&j);
+    const long units = j.n * j.blocks * j.bands;
+    return launch($S_depthwise_unit, &j, units, band_bytes(&j), products > 100000, rt);
+}
+
+NOINLINE int $S_depthwise_weight(const geometry *g, char *dw, const char *dy, const char *x, char *dbias,
+                                 const fk_runtime *rt)
+{
+    depthwise_job j = {padded_of(g, 0), g->n, g->groups, .source = x, .other = dy,
+                       .source_last = g->x_last, .dest_last = g->y_last};
+    plan_bands(&j);
+    const long taps = volume(j.x.kernel), work = j.n * j.x.dest[0] * j.bands;
+    const double products = (double)j.n * j.channels * volume(j.x.dest) * taps;
+    const int parallel = products > 100000;
+    j.parts = MAX(1, MIN(work, parallel ? CEIL(2 * rt->threads(), j.blocks) : 1));
+    j.sums = rt->scratch(j.parts * j.blocks * (taps + 1) * LANES * sizeof(acc_t));
+    if (!j.sums) return 1;
+    const int failed = launch($S_depthwise_weight_unit, &j, j.parts * j.blocks, band_bytes(&j), parallel, rt);
+    for (long c = 0; c < j.channels && !failed; c++)
+        for (long t = 0; t <= taps; t++) {
+            acc_t total = 0;
+            for (long part = 0; part < j.parts; part++)
+                total += j.sums[((part * j.blocks + c / LANES) * (taps + 1) + t) * LANES + c % LANES];
+            if (t < taps) (($E *)dw)[c * taps + t] = $S_stored(total);
+            else if (dbias) (($E *)dbias)[c] = $S_stored(total);
+        }
+    rt->release(j.sums);
+    return failed;
+}
+"""
+
+
+def depthwise_text(kind: Kind, dtypes: list[str]) -> str:
+    """Depthwise kernels for every storage dtype that a kind's convolutions serve."""
+    parts = [COMMON, IN_PLACE]
+    for name in dtypes:
+        element, load, store = RESULTS[name]
+        exact = "1" if (load, store) == ("y", "x") else "0"
+        parts.append(fill(TEMPLATE, S=name, E=element, LOAD=load, STORE=store, EXACT=exact))
+    return "\n".join(parts)

@@ -1,0 +1,1 @@
+"""Matrix products: tiles, packing, epilogues; quantized and weight-only ones."""

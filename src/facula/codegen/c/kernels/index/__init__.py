@@ -1,0 +1,1 @@
+"""Gathers, scatters, masks, search, embeddings, sparse products."""

@@ -1,0 +1,1 @@
+"""Joins and rearrangements, and the text that templates share."""

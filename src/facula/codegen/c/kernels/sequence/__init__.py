@@ -1,0 +1,1 @@
+"""Recurrent layers, connectionist temporal classification, audio."""

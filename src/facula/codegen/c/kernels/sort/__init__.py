@@ -1,0 +1,1 @@
+"""Sorting, selection, and values in order."""

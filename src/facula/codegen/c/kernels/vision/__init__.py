@@ -1,0 +1,1 @@
+"""Boxes, regions, deformed windows, sampling of images."""

@@ -1,0 +1,1 @@
+"""The emitter: loops of eager kernels and of compiled graphs, printed as C."""

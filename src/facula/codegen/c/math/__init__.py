@@ -1,0 +1,1 @@
+"""The C math library: which functions there are, and their text."""

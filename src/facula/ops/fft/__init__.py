@@ -1,0 +1,1 @@
+"""Fourier transforms, the windows for them, and short-time transforms."""

@@ -1,0 +1,1 @@
+"""Indexing: by tensors, along a dimension, by masks, gather and scatter, search."""

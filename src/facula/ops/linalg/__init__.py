@@ -1,0 +1,1 @@
+"""Linear algebra: factorisations, systems, spectra, norms and products of matrices."""

@@ -1,0 +1,1 @@
+"""Views, rearrangements, joins, padding, and tensors out of nothing."""
