@@ -152,13 +152,13 @@ def _adaptive_max_pool(node: Node, v: Arguments) -> str:
 
 
 def _channels_dropped(node: Node, v: Arguments) -> str:
-    """`dropout1d` to `dropout3d`: PyTorch has one operator for them."""
+    """`dropout2d`: PyTorch's operator reads three dimensions as [N, C, L], too."""
     written = "_" if v.get("inplace") == "True" else ""
     return f"torch.feature_dropout{written}({v['input']}, {v['p']}, {v['training']})"
 
 
 _RULES: dict[str, Callable[[Node, Arguments], str]] = {
-    **{f"dropout{dimensions}d": _channels_dropped for dimensions in (1, 2, 3)},
+    "dropout2d": _channels_dropped,
     **{
         f"adaptive_max_pool{n}d{which}": _adaptive_max_pool
         for n in (1, 2, 3)

@@ -270,6 +270,8 @@ def _lu(c: _Call) -> str | None:
 
 
 _IN_FUNCTIONAL: dict[str, Rule] = {
+    "dropout1d": _text("dropout1d", "input", "#p", "training", "inplace"),
+    "dropout3d": _text("dropout3d", "input", "#p", "training", "inplace"),
     "softmin": _softmin, "tanhshrink": _text("tanhshrink", "self"), "softsign": _text("softsign", "self"),
     "logsigmoid": _operator("log_sigmoid", "self"), "normalize": _normalize,
     "gumbel_softmax": _text("gumbel_softmax", "logits", "#tau", "hard", "dim"),

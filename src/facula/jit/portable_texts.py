@@ -13,6 +13,21 @@ _EMPTY = "annotate(List[int], [])"
 
 #: name -> arguments, type of the result, body
 TEXTS: dict[str, tuple[str, str, str]] = {
+    **{f"dropout{space}d": ("input: Tensor, p: float, training: bool, inplace: bool", "Tensor", f"""
+alone = torch.eq(torch.dim(input), {space + 1})
+if alone:
+  x = torch.unsqueeze(input, 0)
+else:
+  x = input
+if inplace:
+  dropped = torch.feature_dropout_(x, p, training)
+else:
+  dropped = torch.feature_dropout(x, p, training)
+if alone:
+  made = torch.squeeze(dropped, 0)
+else:
+  made = dropped
+return made""") for space in (1, 3)},
     "reduction_code": ("reduction: str", "int", """
 if reduction == "none":
   code = 0

@@ -29,6 +29,7 @@ from facula.onnx.graph import Graph, Value
 from facula.onnx.pointwise import write_pointwise
 from facula.onnx.sizes import Sizes
 from facula.onnx.table import REWRITES, TRANSLATIONS, Call
+from facula.ops.random.drawing import draws
 
 Tensor = core.Tensor
 #: how often operators are made of others before it is said that this leads nowhere
@@ -336,7 +337,7 @@ def _origin(node: Node) -> str:
 def _refuse(node: Node, name: str) -> Any:
     at = f" (called by {_origin(node)})" if _origin(node) else ""
     found = operator_of(node.target)
-    if found is not None and found.definition.random:
+    if found is not None and draws(found.definition):
         hint = "export the model in eval(), where dropout and its like draw nothing"
     else:
         space, _, last = name.rpartition("::")

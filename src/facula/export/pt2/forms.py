@@ -562,6 +562,20 @@ def dropped_channels(
     return b(F.feature_dropout, input, p, training)
 
 
+def _dropped_channels_of(space: int) -> Callable[..., Any]:
+    """PyTorch's operator always reads [N, C, ...]."""
+
+    def form(b: Builder, input: Any, p: object, training: object, inplace: object) -> Any:
+        if len(input.meta["val"].shape) > space + 1:
+            return dropped_channels(b, input, p, training, inplace)
+        alone = b(F.unsqueeze, input, 0)
+        return b(F.squeeze, dropped_channels(b, alone, p, training, inplace), 0)
+
+    return form
+
+
+dropped_channels_1d, dropped_channels_3d = _dropped_channels_of(1), _dropped_channels_of(3)
+
 _FORMS: dict[str, Form] = {
     name: form for name, form in list(globals().items()) if callable(form) and name.islower()
 }

@@ -10,6 +10,8 @@ from typing import Any
 
 from facula import core
 from facula.jit.ir import Node
+from facula.ops.random.drawing import draws as operator_draws
+from facula.ops.table.definition import Definition
 from facula.ops.table.schemas import types as T
 
 __all__ = ["calls", "draws", "fresh", "handed_on", "has_effects", "is_mutable", "written"]
@@ -73,11 +75,7 @@ def _definition(node: Node) -> object:
 def draws(node: Node) -> bool:
     """Whether two calls with the same arguments may give different values."""
     found = _definition(node)
-    if node.kind_ in ("aten::dropout", "aten::feature_dropout", "aten::alpha_dropout"):
-        return True
-    return (
-        bool(getattr(found, "random", False)) or "rand" in node.kind_ or "bernoulli" in node.kind_
-    )
+    return isinstance(found, Definition) and operator_draws(found)
 
 
 def has_effects(node: Node) -> bool:

@@ -174,7 +174,7 @@ def _define_dropout(space: int) -> None:
     composite(
         f"{name}(Tensor input, float p=0.5, bool training=True, bool inplace=False) -> Tensor",
         names=(f"nn.functional.{name}",),
-        file_form="dropped_channels",
+        file_form="dropped_channels" if space == 2 else f"dropped_channels_{space}d",
         out=False,
     )(channels)
 

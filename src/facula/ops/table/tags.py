@@ -52,6 +52,9 @@ def tags_of(definition: Any, below: Any, inplace: bool) -> list[Tag]:
         return [Tag.pt2_compliant_tag]
     if definition.kind == "custom":
         return list(definition.tags)
+    # lazily: it reads the code of operators, which few ask for
+    from facula.ops.random.drawing import draws
+
     found = [Tag.pt2_compliant_tag]
     if definition.kind == "pointwise":
         found.append(Tag.pointwise)
@@ -59,7 +62,7 @@ def tags_of(definition: Any, below: Any, inplace: bool) -> list[Tag]:
         found.append(Tag.inplace)
     if definition.dynamic or (below is not None and below.dynamic):
         found.append(Tag.dynamic_output_shape)
-    if definition.random:
+    if draws(definition):
         found.append(Tag.nondeterministic_seeded)
     if definition.name.endswith("_copy"):
         found.append(Tag.view_copy)

@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from facula import core
 from facula.fx.graph import Graph
 from facula.fx.graph_module import GraphModule
 from facula.fx.node import Node
 from facula.fx.passes.infra.pass_base import PassBase, PassResult
+from facula.ops.random.drawing import draws
+from facula.ops.table.definition import Definition
 from facula.ops.table.overloads import namespace
 from facula.ops.table.registry import own_operators
 
@@ -28,7 +31,7 @@ def get_CSE_banned_ops() -> set[Any]:  # noqa: N802 - PyTorch's name
         >>> facula.ops.aten.rand_like in get_CSE_banned_ops()
         True
     """
-    random = (name for name, op in own_operators().items() if op.definition.random)
+    random = (name for name, op in own_operators().items() if draws(op.definition))
     return {getattr(namespace("aten"), name) for name in random}
 
 
@@ -89,8 +92,12 @@ class CSEPass(PassBase):
         return key
 
     def _is_banned(self, target: Any) -> bool:
-        return target in self.banned_ops or (
-            getattr(target, "overloadpacket", None) in self.banned_ops
+        definition = getattr(core.operator_of(getattr(target, "_op", target)), "definition", None)
+        return (
+            target in self.banned_ops
+            or getattr(target, "overloadpacket", None) in self.banned_ops
+            or isinstance(definition, Definition)
+            and draws(definition)
         )
 
 
