@@ -11,8 +11,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.core.errors import no_attribute as _no_attribute
-from facula.ops.table import pointwise_rules
-from facula.ops.table.overloads import namespace as _namespace
+from facula.ops.table import overloads, pointwise_rules
 from facula.ops.table.registry import PLACES, TABLE, F
 
 #: what definitions are made of: imported by them, and by the code generator
@@ -108,7 +107,7 @@ def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return import_module(f"facula.ops.{name}")
     # an attribute of the module from now on, which may be deleted as PyTorch's may
-    return globals().setdefault(name, _namespace(name))
+    return globals().setdefault(name, overloads.namespace(name))
 
 
-__all__ = ["PLACES", "TABLE", "F", "pointwise_rules"]
+__all__ = ["PLACES", "TABLE", "F", "overloads", "pointwise_rules"]
