@@ -14,7 +14,8 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.devices.results import mapped, tensors_of, unset_results
+from facula.core.nested import mapped
+from facula.devices.results import tensors_of, unset_results
 from facula.ops.table.registry import TABLE
 
 __all__ = ["ArrayBackend", "HostMemory"]
@@ -84,7 +85,9 @@ class ArrayBackend(HostMemory):
             fail(NotImplementedError, operator.name, required, "none", hint)
         self._check(operator, arguments)
         results = unset_results(operator, arguments)
-        positional, keywords = operator.definition.trim(mapped(arguments, self._array))
+        positional, keywords = operator.definition.trim(
+            mapped(arguments, self._array, core.device("meta"))
+        )
         self._store(operator, results, kernel(*positional, **keywords))
         return results
 

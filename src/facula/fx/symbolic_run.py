@@ -17,6 +17,7 @@ from math import gcd
 from typing import Any, cast
 
 from facula import core
+from facula.core.nested import tensors_in
 from facula.fx.shape_env import sizes_of
 from facula.fx.symbols import (
     LEAST,
@@ -283,7 +284,7 @@ def _meant(
     free: list[str],
 ) -> Any:
     """The condition under which an operator takes its arguments: that a number is another size."""
-    sizes = {e for x in _tensors((args, kwargs)) for e in sizes_of(x)}
+    sizes = {e for x in tensors_in((args, kwargs)) for e in sizes_of(x)}
     keys, grad = core.suspend_dispatch(), core.set_grad_enabled(False)
     try:
         for name in free:
@@ -314,14 +315,6 @@ def _takes(
     except Exception:
         return False
     return True
-
-
-def _tensors(x: Any) -> list[Any]:
-    if isinstance(x, core.Tensor):
-        return [x]
-    if isinstance(x, dict):
-        x = list(x.values())
-    return [t for v in x for t in _tensors(v)] if isinstance(x, (list, tuple)) else []
 
 
 def _makes_tensors(
@@ -394,7 +387,7 @@ def _related(
     `a - 1` and `b`, or `a * b` and `c`; guards say so, and symbols that this gives stand for others.
     """
     by_value: dict[int, dict[Expr, None]] = {}
-    for t in _tensors(args) + _tensors(kwargs):
+    for t in tensors_in(args) + tensors_in(kwargs):
         for e in t.shape:
             expr = env.simplified(expr_of(e))
             if expr.constant is None and not expr.unbacked:

@@ -12,6 +12,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail, message
+from facula.core.nested import mapped
 
 __all__ = ["Host", "HostFallbackWarning"]
 
@@ -59,18 +60,6 @@ class Host:
             )  # fmt: skip
             warnings.warn(text, HostFallbackWarning, stacklevel=2)
         self.calls[name] += 1
-        positional, named = operator.definition.trim(_moved(arguments, core.device("cpu")))
-        return _moved(operator(*positional, **named), device)
-
-
-def _moved(values: Any, device: Any) -> Any:
-    """Tensors, and devices that are named, elsewhere."""
-    if isinstance(values, core.Tensor):
-        return values.detach().to(device)
-    if isinstance(values, tuple) and hasattr(values, "_fields"):
-        return type(values)(*[_moved(value, device) for value in values])
-    if isinstance(values, (tuple, list)):
-        return type(values)(_moved(value, device) for value in values)
-    if isinstance(values, core.device) and device.type == "cpu":
-        return device
-    return values
+        here = mapped(arguments, lambda tensor: tensor.detach().cpu(), core.device("cpu"))
+        positional, named = operator.definition.trim(here)
+        return mapped(operator(*positional, **named), lambda tensor: tensor.detach().to(device))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from facula import core
+from facula.core.nested import mapped
 from facula.lower.loops.gathers import check_within
 from facula.ops.table.registry import TABLE
 
@@ -25,16 +25,8 @@ def _check(index: Any, low: int, high: int, name: str, *args: Any) -> None:
     if int(least.item()) >= low and int(most.item()) < high:
         return
     operator: Any = TABLE[name]
-    positional, named = operator.definition.trim(tuple(_on_host(argument) for argument in args))
+    positional, named = operator.definition.trim(mapped(args, lambda tensor: tensor.detach().cpu()))
     operator(*positional, **named)
-
-
-def _on_host(value: Any) -> Any:
-    if isinstance(value, core.Tensor):
-        return value.detach().to("cpu")
-    if isinstance(value, (tuple, list)):
-        return type(value)(_on_host(item) for item in value)
-    return value
 
 
 def replacement(target: Callable[..., Any]) -> Callable[..., Any]:

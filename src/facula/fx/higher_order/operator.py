@@ -19,6 +19,7 @@ from typing import Any
 from facula import core
 from facula.autograd.transforms.functionalization import FunctionalLevel
 from facula.core.errors import fail
+from facula.core.nested import tensors_in
 from facula.fx import _pytree as pytree
 from facula.fx.fake_tensor import FakeTensor, FakeTensorMode, detect_fake_mode
 from facula.fx.higher_order import capturing
@@ -259,17 +260,6 @@ def _functionalised(name: str, function: Callable[..., Any], outer: FunctionalLe
     inner._single = getattr(function, "_single", False)  # type: ignore[attr-defined]
     inner._may_alias = getattr(function, "_may_alias", False)  # type: ignore[attr-defined]
     return inner
-
-
-def tensors_in(tree: Any) -> list[Tensor]:
-    """The tensors among arguments."""
-    found = []
-    for x in tree:
-        if isinstance(x, Tensor):
-            found.append(x)
-        elif isinstance(x, (tuple, list)):
-            found += tensors_in(x)
-    return found
 
 
 def is_fake(args: tuple[Any, ...]) -> bool:

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.core import logs
+from facula.core.nested import tensors_in
 from facula.core.stages import line_of, stage
 from facula.fx.higher_order import ControlFlow
 from facula.lower.at_sizes import symbols_of
 from facula.lower.loops import ir
 from facula.lower.loops.lowering import Lowering
-from facula.lower.loops.recording import tensors_in
 from facula.lower.loops.subprograms import Launched, functions_compiled
 from facula.lower.loops.targets import callee_of, is_view
 from facula.lower.loops.values import NotLoops, Value

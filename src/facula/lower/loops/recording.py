@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula import core
+from facula.core.nested import tensors_in
 from facula.fx.symbolic_run import concrete
 from facula.lower.loops import folds
 from facula.lower.loops.program import DTYPES
@@ -226,17 +227,6 @@ class _Recorder:
 
     def _source(self, source: object) -> Any:
         return self.value(source) if isinstance(source, core.Tensor) else source
-
-
-def tensors_in(structure: object) -> list[Any]:
-    """Every tensor in tuples, lists and dicts."""
-    if isinstance(structure, core.Tensor):
-        return [structure]
-    if isinstance(structure, dict):
-        structure = list(structure.values())
-    if isinstance(structure, (tuple, list)):
-        return [t for item in structure for t in tensors_in(item)]
-    return []
 
 
 def _list(results: Any) -> list[Any]:
