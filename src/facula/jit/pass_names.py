@@ -17,6 +17,7 @@ from facula.jit.ir import Graph
 from facula.jit.ir_reading import parse_ir
 from facula.jit.module_views import ModuleView, module_of, view_of
 from facula.jit.passes.aliases import Aliases
+from facula.jit.passes.batching import batch_mm, fuse_linear, inline_fork_wait
 from facula.jit.passes.cleaning import canonicalize, cse, dce, pool_constants
 from facula.jit.passes.constants import propagate_constants
 from facula.jit.passes.containers import list_idioms, lower_tuples, refine_integers
@@ -77,7 +78,8 @@ _PASSES: dict[str, Callable[..., Any]] = {
     "custom_pattern_based_rewrite_graph": rewrite,
     "remove_list_mutation": remove_list_mutation, "remove_tensor_mutation": remove_tensor_mutation,
     "propagate_shapes_on_graph": propagate, "propagate_dtype": propagate, "complete_shape_analysis": complete_shapes,
-    "erase_shape_information": erase,
+    "erase_shape_information": erase, "batch_mm": batch_mm, "inline_fork_wait": inline_fork_wait,
+    "fuse_linear": fuse_linear,
 }  # fmt: skip
 
 
