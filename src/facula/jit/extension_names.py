@@ -121,7 +121,10 @@ class ListType(metaclass=_Named):
 
     kinds = ("List",)
 
-    def __new__(cls, item: T.Type) -> Any:
+    def __new__(cls, item: T.Type | None) -> Any:
+        if item is None:
+            fail(RuntimeError, "ListType", "a type of items was required (Can not create ListType with None type)",
+                 None, hint="ListType(IntType.get())")  # fmt: skip
         return T.list_of(item)
 
     ofInts = staticmethod(lambda: T.list_of(T.INT))

@@ -203,7 +203,10 @@ def type_of_value(value: Any) -> T.Type:
     if isinstance(value, list):
         return T.list_of(_common(value, "list"))
     if isinstance(value, dict):
-        return T.dict_of(_common(value, "dict"), _common(value.values(), "dict"))
+        keys = _common(value, "dict")
+        if keys.kind in T.NO_KEYS:
+            raise NoType(f"a dict of keys {keys.annotation_str}, which scripts cannot look up by")
+        return T.dict_of(keys, _common(value.values(), "dict"))
     if isinstance(value, Module):
         return MODULE_TYPE[0](value)
     if isinstance(value, Future):

@@ -19,7 +19,7 @@ from facula.core.errors import fail
 from facula.jit.errors import described
 from facula.jit.functions import Empty, caller_names
 from facula.jit.marks import TRACING, mark_of
-from facula.jit.python_types import MODULE_TYPE
+from facula.jit.python_types import MODULE_TYPE, NoType, type_of_value
 from facula.jit.running import SCRIPTED_CLASS, is_instance
 from facula.jit.script_schemas import unit_schema
 from facula.nn import Module
@@ -97,7 +97,18 @@ def _one_of(value: object, kind: T.Type, what: str) -> Any:
             return converted(value, member, what)
         except RuntimeError:
             continue
-    return converted(value, members[0], what)
+    if len(members) == 1:
+        return converted(value, members[0], what)
+    try:
+        have = type_of_value(value).annotation_str
+    except (NoType, RuntimeError):  # an empty list, an object of no class
+        have = type(value).__name__
+    return fail(
+        RuntimeError, what.partition("() ")[0], f"Expected a value of type '{kind.annotation_str}' for "
+        f"{what.partition('() ')[2]}", f"type '{type(value).__name__}' (Expected a member of "
+        f"{kind.annotation_str} but instead found type {have})",
+        hint="convert the value, or change the annotation and script again",
+    )  # fmt: skip
 
 
 def _good(value: object, kind: T.Type) -> bool:

@@ -127,6 +127,10 @@ class Statements(Joins, Contexts, Calls):
         for target in node.targets:
             if isinstance(target, ast.Name):
                 del self.env[target.id]
+            elif isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Slice):
+                self.refuse("del of one item was required (del statements only support deletion at a single index, "
+                            "slicing is not supported)", ast.unparse(target),
+                            hint="delete items in a loop, or keep the rest: x = x[:1] + x[3:]")  # fmt: skip
             elif isinstance(target, ast.Subscript):
                 container = self.expression(target.value)
                 self.call("aten::Delete", [container, self.expression(target.slice)])

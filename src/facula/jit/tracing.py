@@ -333,7 +333,7 @@ def _record(
         names = [f"input_{i}" for i in range(len(listed))]
     given = [sized(_fresh(v)) for v in listed]
     for own, value in zip(names, given, strict=True):
-        of = _type(value)
+        of = _traceable(value)
         made = recorder.graph.add_parameter(of, own)
         unit._parameters.append((own, of, Empty))
         recorder.note(value, made)
@@ -399,21 +399,64 @@ def _fresh(value: object) -> Any:
     return {k: _fresh(v) for k, v in value.items()} if type(value) is dict else value
 
 
+def _traceable(value: object) -> T.Type:
+    """The type of an input."""
+    made = _type(value)
+    if not _of_tensors(made):
+        fail(RuntimeError, "jit.trace", "inputs that are tensors, lists, tuples or dicts of them were required (Type "
+             f"'Tuple[{made.annotation_str}]' cannot be traced)", made.annotation_str,
+             hint="bind other arguments with functools.partial")  # fmt: skip
+    return made
+
+
+def _of_tensors(kind: T.Type) -> bool:
+    """Whether all that a type holds, but the keys of dictionaries, is tensors."""
+    inner = kind.inner[1:] if kind.kind == "Dict" else kind.inner
+    return (
+        kind.kind == "Tensor"
+        or bool(inner or kind.kind == "Tuple")
+        and all(map(_of_tensors, inner))
+    )
+
+
+_NUMBERS = {int: T.INT, float: T.FLOAT, bool: T.BOOL, str: T.STR, complex: T.COMPLEX, type(None): T.NONE}  # fmt: skip
+
+
 def _type(value: object) -> T.Type:
     if isinstance(value, core.Tensor):
         return T.TENSOR
     if isinstance(value, list):
-        return T.list_of(_type(value[0]) if value else T.TENSOR)
+        return T.list_of(_same(value, "List", "list"))
     if isinstance(value, tuple):
         return T.tuple_of([_type(v) for v in value])
-    if isinstance(value, dict) and value:
-        key, item = next(iter(value.items()))
-        keys = {str: T.STR, int: T.INT, float: T.FLOAT}.get(type(key))
-        kinds = {_type(v) for v in value.values()}
-        if keys is not None and len(kinds) == 1:
-            return T.dict_of(keys, _type(item))
-    return fail(RuntimeError, "jit.trace", "inputs that are tensors, lists, tuples or dicts of them were required",
-                type(value).__name__, hint="bind other arguments with functools.partial")  # fmt: skip
+    if isinstance(value, dict):
+        return T.dict_of(
+            _same(list(value), "Dictionary", "dict"),
+            _same(list(value.values()), "Dictionary", "dict"),
+        )
+    return _NUMBERS.get(type(value)) or fail(
+        RuntimeError, "jit.trace", "inputs that are tensors, lists, tuples or dicts of them were required",
+        type(value).__name__, hint="bind other arguments with functools.partial",
+    )  # fmt: skip
+
+
+def _same(items: list[Any], word: str, container: str) -> T.Type:
+    """The one type of what a container holds."""
+    kinds = [_type(v) for v in items]
+    if not kinds:
+        lacks = (
+            "List trace inputs must have elements"
+            if word == "List"
+            else "Dictionary inputs must have entries"
+        )
+        fail(RuntimeError, "jit.trace", f"inputs whose types can be told were required ({lacks})",
+             f"an empty {container}", hint="bind it with functools.partial")  # fmt: skip
+    other = [kind for kind in kinds if kind != kinds[0]]
+    if other:
+        fail(RuntimeError, "jit.trace", f"one type in each {container} was required ({word} inputs to traced functions "
+             "must have consistent element type)", f"{kinds[0].annotation_str} and {other[0].annotation_str}",
+             hint="give a tuple, whose items may be of different types")  # fmt: skip
+    return kinds[0]
 
 
 def _clones(value: object) -> Any:

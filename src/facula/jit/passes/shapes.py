@@ -200,7 +200,7 @@ class _Shapes:
 
     def _finished(self, made: Any, tensors: list[TensorType], device: object) -> Any:
         """The types of results, with what follows from the tensors alone."""
-        if isinstance(made, (list, tuple)):
+        if isinstance(made, (list, tuple)) and not isinstance(made, Symbol):
             return type(made)(self._finished(m, tensors, device) for m in made)
         if not isinstance(made, TensorType):
             return made

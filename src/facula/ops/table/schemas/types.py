@@ -15,6 +15,13 @@ from facula.core.errors import fail
 __all__ = ["Type", "is_subtype", "unify"]
 
 
+#: kinds that are no keys of dictionaries
+NO_KEYS = ("Tuple", "List", "Dict", "Union", "Optional", "NoneType")
+#: the kinds in the order in which unions name them
+_ORDER = (
+    "Any", "Enum", "Tensor", "Tuple", "List", "Dict", "Scalar", "float", "complex", "Future", "Await", "int",
+    "NoneType", "str", "Generator", "bool", "Device", "Stream",
+)  # fmt: skip
 #: parts of a type: tuples of tuples double with each line of a program
 LARGEST = 50_000
 
@@ -240,6 +247,19 @@ def await_of(item: Type) -> Type:
 
 
 def dict_of(key: Type, value: Type) -> Type:
+    """The type of a dictionary; what TorchScript cannot look up by is no key."""
+    if key.kind in NO_KEYS:
+        said = (
+            f"Cannot create dict for key type '{_graph_text(key)}', only int, float, complex, Tensor, device and "
+            "string keys are supported"
+        )
+        fail(
+            RuntimeError,
+            "jit.script",
+            f"a type of keys that can be compared was required ({said})",
+            key.annotation_str,
+            hint="join the parts of a key to a str, or nest dictionaries",
+        )
     return Type("Dict", (key, value))
 
 
@@ -275,7 +295,12 @@ def union_of(items: Sequence[Type]) -> Type:
         return kept[0]
     if len(kept) == 2 and NONE in kept:
         return optional_of(kept[0] if kept[1] == NONE else kept[1])
-    return Type("Union", tuple(sorted(kept, key=_graph_text)))
+    return Type("Union", tuple(sorted(kept, key=_order)))
+
+
+def _order(item: Type) -> tuple[int, str]:
+    """PyTorch's order of the members of a union: by kind, then by text."""
+    return _ORDER.index(item.kind) if item.kind in _ORDER else len(_ORDER), _graph_text(item)
 
 
 def members(type: Type) -> tuple[Type, ...]:
