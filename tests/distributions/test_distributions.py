@@ -462,3 +462,15 @@ def test_a_mixture_prints_its_parts():
     assert lines[0] == "MixtureSameFamily(" and lines[1].startswith("  Categorical(probs: ")
     assert lines[2].startswith("  Normal(loc: ") and lines[2].endswith("))")
     assert repr(mixture.support) == "MixtureSameFamilyConstraint(Real())"
+
+
+def test_von_mises_draws_of_extreme_concentrations_end():
+    values = [0.0, 1e-310, 1e9, 1e12, 1e18, 1e200, math.inf, math.nan, -1.0]
+    k = facula.tensor(values, dtype=facula.float64)
+    at = facula.tensor(0.5, dtype=facula.float64)
+    drawn = D.VonMises(at, k, validate_args=False).sample((2000,))
+    assert bool((drawn[:, :2].std(0) - math.pi / 3**0.5).abs().max() < 0.1)  # uniform
+    for column in (2, 3, 4):
+        wide = float(k[column]) ** -0.5
+        assert float((drawn[:, column] - 0.5).std()) == pytest.approx(wide, rel=0.1)
+    assert bool((drawn[:, 5:7] == 0.5).all()) and bool(drawn[:, 7:].isnan().all())

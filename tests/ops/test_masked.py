@@ -63,3 +63,12 @@ def test_real_spread_of_complex_numbers():
     expected = np.var(x.numpy())
     assert facula.masked.var(x, 0, **kept).item() == pytest.approx(expected)
     assert facula.masked.std(x, 0, **kept).item() == pytest.approx(expected**0.5)
+
+
+@pytest.mark.parametrize(
+    "dim, error",
+    [(2, IndexError), (-3, IndexError), ((0, 0), RuntimeError), ((0, -2), RuntimeError)],
+)
+def test_products_along_dimensions_that_are_not_there(dim, error):
+    with pytest.raises(error, match="Dimension out of range|multiple times"):
+        facula.masked.prod(facula.ones(2, 3), dim=dim)

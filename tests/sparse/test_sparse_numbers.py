@@ -1,5 +1,6 @@
 """Sparse tensors without dimensions beside others: they are numbers."""
 
+import numpy as np
 import pytest
 
 import facula
@@ -38,3 +39,21 @@ def test_a_sparse_divisor_is_refused_by_the_name_of_the_division():
         x // x
     with pytest.raises(RuntimeError, match="Sparse division requires"):
         x / x
+
+
+def test_norms_of_complex_elements():
+    array = np.array([[3 + 4j, 0, -1], [0, 1j, 0]])
+    lengths = np.abs(array)
+    for sparse in (facula.tensor(array).to_sparse(), facula.tensor(array).to_sparse_csr()):
+        assert sparse.norm().item() == pytest.approx(np.sqrt((lengths**2).sum()))
+        assert sparse.norm(p=1).item() == pytest.approx(lengths.sum())
+        assert sparse.norm(p=float("inf")).item() == 5
+        assert not sparse.norm().is_complex()
+
+
+def test_indices_from_the_end():
+    array = np.array([[3.0, 0, -1], [0, 2, 0]])
+    taken = facula.tensor(array).to_sparse().index_select(1, facula.tensor([-1, 0, -3]))
+    assert np.array_equal(taken.to_dense().numpy(), array[:, [-1, 0, -3]])
+    with pytest.raises(IndexError, match=r"in \[-3, 3\)"):
+        facula.tensor(array).to_sparse().index_select(1, facula.tensor([-4]))

@@ -640,14 +640,23 @@ class VonMises(Distribution):
         """By a wrapped Cauchy envelope, in float64. [Best & Fisher 1979]"""
         shape = self._extended_shape(sample_shape)
         with facula.no_grad():
-            k = self.concentration.double()
+            given = self.concentration.double()
+            k = facula.where(given < 0, math.nan, given).clamp(min=1e-200)
             tau = 1 + facula.sqrt(1 + 4 * k.square())
             rho = (tau - facula.sqrt(2 * tau)) / (2 * k)
             r = (1 + rho.square()) / (2 * rho)
             # close to uniform the root above cancels: its limit is 1 / k + k
             r = facula.where(k < 1e-5, 1 / k + k, r)
             result = facula.zeros(shape, dtype=k.dtype, device=k.device)
-            done = facula.zeros(shape, dtype=facula.bool, device=k.device)
+            # what is no number is never taken
+            done = k.isnan().expand(shape).clone()
+            result = facula.where(done, k, result)
+            # nothing is taken where `r` is 1 in float64; a normal variable is as near as that
+            narrow = (k > 1e10).expand(shape)
+            if bool(narrow.any()):
+                near = facula.randn(shape, dtype=k.dtype, device=k.device) / k.sqrt()
+                result, done = facula.where(narrow, near, result), done | narrow
+            fixed = done
             while not bool(done.all()):  # what is done draws along, and may be replaced
                 u = facula.rand((3, *shape), dtype=k.dtype, device=k.device)
                 z = facula.cos(math.pi * u[0])
@@ -655,7 +664,7 @@ class VonMises(Distribution):
                 y = k * (r - f)
                 taken = (y * (2 - y) - u[1] > 0) | (facula.log(y / u[1]) + 1 - y >= 0)
                 angle = (u[2] - 0.5).sign() * f.clamp(-1, 1).acos()
-                result = facula.where(taken, angle, result)
+                result = facula.where(taken & ~fixed, angle, result)
                 done = done | taken
             turned = result + math.pi + self.loc.double()
             return (turned.remainder(2 * math.pi) - math.pi).to(self.loc.dtype)

@@ -12,6 +12,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops.reduce.launch import wrap_dims
 from facula.ops.reduce.masked_sparse import sparse_too
 from facula.ops.table.registry import F, composite
 
@@ -87,7 +88,7 @@ def _masked_prod(self, dim, keepdim, dtype, mask):
     """The product of the elements that count."""
     x = _filled("masked.prod", self, mask, 1)
     result = x.to(_wide(x, dtype))
-    for d in sorted((d % max(x.dim(), 1) for d in _dims(x, dim)), reverse=True):
+    for d in reversed(wrap_dims("masked.prod", dim, x.dim())):
         result = result.prod(d, keepdim)
     return result
 

@@ -82,7 +82,9 @@ def vector_norm(self: Any, order: Any, dim: Any, keepdim: bool) -> Any:
             "use to_dense() first",
         )
     whole = coalesced(self) if self._form is COO else self
-    made = F.vector_norm(values_of(whole), order, None, False)
+    values = values_of(whole)
+    values = values.abs() if values.is_complex() else values
+    made = F.vector_norm(values, order, None, False)
     return made.reshape([1] * self.dim()) if keepdim else made
 
 

@@ -205,16 +205,17 @@ def narrow(self: SparseTensor, dim: int, start: Any, length: int) -> Any:
 
 @rule("index_select")
 def index_select(self: SparseTensor, dim: int, index: core.Tensor) -> Any:
-    """Entries of a dimension by their numbers."""
+    """Entries of a dimension by their numbers; negative ones count from the end."""
     dim = wrap_dim("index_select", dim, self.dim())
     size = list(self.shape)
+    index = F.where(index < 0, index + size[dim], index)
     if index.numel() and not bool(((index >= 0) & (index < size[dim])).all()):
         fail(
             IndexError,
             "index_select",
-            f"indices in [0, {size[dim]}) were required",
+            f"indices in [-{size[dim]}, {size[dim]}) were required",
             "others",
-            hint="indices count from 0; negative ones are not taken",
+            hint="indices count from 0, negative ones from the end",
         )
     coo = coalesced(to_coo(self))
     count = coo.sparse_dim()
