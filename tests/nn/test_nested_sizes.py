@@ -173,3 +173,10 @@ def test_sizes_die_with_their_tensors():
     del x
     gc.collect()
     assert gone() is None
+
+
+def test_padding_of_no_entries_and_sizes_of_another_length():
+    empty = facula.nested.nested_tensor([])
+    assert tuple(empty.to_padded_tensor(1.0).shape) == (0,)
+    with pytest.raises(RuntimeError, match="Length of output_size does not match.*\nhint"):
+        facula.nested.nested_tensor([facula.ones(2)]).to_padded_tensor(0.0, (2, 3, 4))

@@ -382,8 +382,19 @@ class NestedTensor(Tensor):
     def to_padded_tensor(self, padding: float, output_size: Any = None) -> Tensor:
         """A dense tensor, filled up with `padding`."""
         rows = self._rows()
-        largest = [max(c) for c in zip(*self._shapes, strict=True)] if rows else []
+        if not rows:
+            return facula.full((0,), padding, dtype=self._values.dtype, device=self._values.device)
+        largest = [max(c) for c in zip(*self._shapes, strict=True)]
         wanted = [len(rows), *largest] if output_size is None else list(output_size)
+        if len(wanted) != len(largest) + 1:
+            fail(
+                RuntimeError,
+                "to_padded_tensor",
+                "an output_size for each dimension was required (Length of output_size does not match NestedTensor "
+                "dims. Broadcasting is not supported.)",
+                wanted,
+                hint=f"the tensor has {len(largest) + 1} dimensions",
+            )
         if any(n < m for n, m in zip(wanted, (len(rows), *largest), strict=True)):
             fail(
                 RuntimeError,
@@ -398,7 +409,7 @@ class NestedTensor(Tensor):
             room = [n - m for n, m in zip(wanted[1:], row.shape, strict=True)]
             around = [x for n in reversed(room) for x in (0, n)]
             padded.append(facula.nn.functional.pad(row, around, value=padding))
-        more = [facula.full_like(padded[0], padding)] * (wanted[0] - len(rows)) if padded else []
+        more = [facula.full_like(padded[0], padding)] * (wanted[0] - len(rows))
         return facula.stack(padded + more)
 
 
