@@ -8,6 +8,7 @@ import random
 import pytest
 
 import facula
+from facula.lower.aot.api import aot_function
 
 
 def _doubled(a, b):
@@ -122,3 +123,42 @@ def test_numbers_among_inputs_have_no_memory():
         wanted = function(oracle[:3], n, oracle[1:4])
         assert facula.equal(compiled(memory[:3], n, memory[1:4]), wanted)
         assert facula.equal(memory, oracle)
+
+
+def _fresh(columns):
+    """A memory of rows of so many numbers, or of one row; nothing else has made it a view."""
+    size = (3, columns) if columns else (10,)
+    return facula.tensor(range(3 * columns or 10), dtype=facula.float32).reshape(size).clone()
+
+
+def _halves(memory):
+    """Two pieces that overlap."""
+    if memory.dim() == 1:
+        return memory[:6].view(2, 3), memory[3:9].view(2, 3)
+    return memory[:-1, :3], memory[1:, :3]
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("function", [_doubled, _both])
+@pytest.mark.parametrize("order", [(3, 0, 5, 4, 3), (0, 3, 4), (5, 0, 3)])
+def test_views_of_bases_of_other_shapes(function, order, dynamic):
+    """Same sizes, strides and places, as views of another base: the program for the first does not fit."""
+    compiled = facula.compile(function, dynamic=dynamic)
+    for columns in order:
+        memory, other = _fresh(columns), _fresh(columns)
+        found = compiled(*_halves(memory))
+        assert facula.equal(found, function(*_halves(other)))
+        assert facula.equal(memory, other)
+
+
+@pytest.mark.parametrize("function", [_doubled, _both])
+def test_functions_compiled_ahead_look_where_inputs_lie(function):
+    def as_it_is(graph, inputs):
+        return graph
+
+    compiled = aot_function(function, as_it_is)
+    for pair in [(0, 1), (0, 2), (2, 0), (0, 3), (1, 1), (0, 5)]:
+        memory, other = facula.arange(9.0), facula.arange(9.0)
+        wanted = function(*_views(other, pair))
+        assert facula.equal(compiled(*_views(memory, pair)), wanted), pair
+        assert facula.equal(memory, other), pair

@@ -8,32 +8,20 @@ and inputs that lie otherwise still run it as it stands.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from facula import core
 from facula.capture.guards.by_sizes import CAPTURING
 from facula.core import logs
+from facula.fx.one_memory import sharing
 
-__all__ = ["ByMemory", "sharing"]
+__all__ = ["ByMemory"]
 
 log = logs.get_logger("dynamic")
 
 #: programs for inputs on one memory that a graph has at most
 PROGRAMS = 8
-
-
-def sharing(inputs: Sequence[Any]) -> tuple[Any, ...] | None:
-    """Which tensors lie on one memory and where in it; None where each has its own."""
-    tensors = [x for x in inputs if isinstance(x, core.Tensor)]
-    keys = list(map(core.storage_key, tensors))
-    if len(set(keys)) == len(keys):
-        return None
-    first = {key: i for i, key in reversed(list(enumerate(keys)))}
-    return tuple(
-        (first[key], x.storage_offset() if keys.count(key) > 1 else 0)
-        for key, x in zip(keys, tensors, strict=True)
-    )
 
 
 class ByMemory:

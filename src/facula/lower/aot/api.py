@@ -15,6 +15,7 @@ from facula import core, nn
 from facula.fx import GraphModule
 from facula.fx import _pytree as pytree
 from facula.fx.higher_order import HigherOrderOperator
+from facula.fx.one_memory import sharing
 from facula.lower.aot.compile import Compiler, Options, compile_flat
 from facula.lower.aot.for_sizes import Key, NotSymbolic, SymbolicProgram, compile_for_sizes
 from facula.lower.aot.min_cut import min_cut_rematerialization_partition
@@ -59,13 +60,13 @@ def _kind(x: object) -> Any:
 
 
 def _sharing(inputs: Sequence[Any]) -> Any:
-    """Which inputs are one tensor, or lie on the same memory."""
-    keys = [core.storage_key(x) if isinstance(x, Tensor) else None for x in inputs]
-    if len(set(keys)) == len(keys):
+    """Which inputs are one tensor, or lie on the same memory, and where in it."""
+    places = sharing(inputs)
+    tensors = [x for x in inputs if isinstance(x, Tensor)]
+    same = {id(x): i for i, x in reversed(list(enumerate(tensors)))}
+    if places is None and len(same) == len(tensors):
         return None
-    first = {key: i for i, key in reversed(list(enumerate(keys)))}
-    same = {id(x): i for i, x in reversed(list(enumerate(inputs)))}
-    return tuple((first[k], same[id(x)]) for k, x in zip(keys, inputs, strict=True))
+    return places, tuple(same[id(x)] for x in tensors)
 
 
 class _Cache:
