@@ -90,7 +90,7 @@ def test_hooks_that_cannot_be_compiled_are_errors():
 
     module = Outer()
     module.inner.register_forward_pre_hook(forward)
-    with pytest.raises(RuntimeError, match="a method or hook of that name exists"):
+    with pytest.raises(RuntimeError, match="a method or hook with that name already exists"):
         jit.script(module)
 
 

@@ -73,8 +73,10 @@ def module_type(module: nn.Module) -> T.ClassType:
     replaced = vars(module).get("forward")
     if inspect.ismethod(replaced) and replaced.__self__ is module:
         kind.methods["forward"] = make_unit(replaced.__func__, kind)
-    kind.pre_hooks = [_hook(kind, hook) for hook in module._forward_pre_hooks.values()]
-    kind.hooks = [_hook(kind, hook) for hook in module._forward_hooks.values()]
+    for hook in module._forward_pre_hooks.values():
+        kind.pre_hooks.append(_hook(kind, hook, "Pre-hook"))
+    for hook in module._forward_hooks.values():
+        kind.hooks.append(_hook(kind, hook, "Hook"))
     return kind
 
 
@@ -98,18 +100,29 @@ def _key(kind: T.ClassType, module: nn.Module) -> tuple[Any, ...]:
     )
 
 
-def _hook(kind: T.ClassType, hook: Any) -> str:
+def _hook(kind: T.ClassType, hook: Any, word: str) -> str:
     """The name of the method that a hook becomes."""
     if not inspect.isfunction(hook):
         fail(RuntimeError, "jit.script", "a function as hook of a module was required", f"{type(hook).__name__} on "
              f"{kind.name}", hint="remove the hook before scripting: hooks are compiled with the module")  # fmt: skip
-    known = kind.methods.get(hook.__name__)
+    name = hook.__name__
+    known = kind.methods.get(name)
     if known is not None and getattr(known, "python", None) is not hook:
-        fail(RuntimeError, "jit.script", f"hooks with names that {kind.name} does not use were required",
-             f"{hook.__name__}: a method or hook of that name exists", hint="rename the hook")  # fmt: skip
+        if name in (*kind.pre_hooks, *kind.hooks):
+            said = (
+                f"{word} '{name}' on {kind.name} has at least two different python definitions. Please use unique "
+                "names for all hooks."
+            )
+        else:
+            said = (
+                f"Can't define hook: {name} on class: {kind.name} because a method or hook with that name already "
+                "exists."
+            )
+        fail(RuntimeError, "jit.script", f"hooks with names of their own were required ({said})", name,
+             hint="rename the hook")  # fmt: skip
     if known is None:
-        kind.methods[hook.__name__] = make_unit(hook, kind)
-    return str(hook.__name__)
+        kind.methods[name] = make_unit(hook, kind)
+    return str(name)
 
 
 def _annotations(kind: type) -> dict[str, Any]:

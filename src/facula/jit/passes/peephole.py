@@ -146,7 +146,7 @@ def _neutral(work: _Peephole, node: Node) -> Value | None:
 
 
 def _is_floating(value: Value) -> bool:
-    dtype = getattr(value.type, "dtype", None)
+    dtype = getattr(value.type, "element", None)
     return value.type.kind == "float" or dtype is not None and dtype.is_floating_point
 
 
@@ -234,7 +234,7 @@ def _not(work: _Peephole, node: Node) -> Value | None:
 
 def _type_as(work: _Peephole, node: Node) -> Value | None:
     """`x.type_as(y)` of tensors of one known dtype."""
-    a, b = (getattr(v.type, "dtype", None) for v in node.inputs_[:2])
+    a, b = (getattr(v.type, "element", None) for v in node.inputs_[:2])
     return node.inputs_[0] if work.shapes and a is not None and a == b else None
 
 
@@ -250,18 +250,36 @@ def _dim(work: _Peephole, node: Node) -> Value | None:
     return None
 
 
+def _is_number(size: int | None) -> bool:
+    """Whether a size is known: negative ones are names."""
+    return size is not None and size >= 0
+
+
 def _size(work: _Peephole, node: Node) -> Value | None:
     """Sizes that are known."""
     sizes = getattr(node.inputs_[0].type, "shape", None)
-    if sizes is None or not work.shapes or None in sizes:
+    if sizes is None or not work.shapes:
         return None
     if len(node.inputs_) == 1 or node.inputs_[1].type == T.NONE:
-        return work.constant_at(node, list(sizes), T.list_of(T.INT)) if not (
-            work.aliases.has_writers(node.outputs_[0])) else None  # fmt: skip
+        if not all(map(_is_number, sizes)) or work.aliases.has_writers(node.outputs_[0]):
+            return None
+        return work.constant_at(node, list(sizes), T.list_of(T.INT))
     known, dim = constant(node.inputs_[1])
-    if known and -len(sizes) <= dim < len(sizes):
+    if known and -len(sizes) <= dim < len(sizes) and _is_number(sizes[dim]):
         return work.constant_at(node, sizes[dim], T.INT)
     return None
+
+
+def _length(work: _Peephole, node: Node) -> Value | None:
+    """The number of sizes of a tensor whose dimensions are known."""
+    inner = node.inputs_[0].node
+    if inner.kind_ != "aten::size" or len(inner.inputs_) != 1:
+        return None
+    if work.aliases.has_writers(inner.outputs_[0]):
+        return None
+    sizes = getattr(inner.inputs_[0].type, "shape", None)
+    known = sizes is not None and work.shapes
+    return work.constant_at(node, len(sizes), T.INT) if known else None
 
 
 def _number(work: _Peephole, node: Node) -> Value | None:
@@ -293,19 +311,21 @@ def _expand(work: _Peephole, node: Node) -> Value | None:
     known, wanted = constant(node.inputs_[1])
     return (
         node.inputs_[0]
-        if work.shapes and known and sizes is not None and list(sizes) == list(wanted)
+        if work.shapes
+        and known
+        and sizes is not None
+        and all(map(_is_number, sizes))
+        and list(sizes) == list(wanted)
         else None
     )
 
 
 def _asked(work: _Peephole, node: Node) -> Value | None:
-    """The device or dtype of a tensor whose type says it."""
-    found: Any = getattr(node.inputs_[0].type, node.kind_.rpartition("::")[2], None)
+    """The device of a tensor whose type says it."""
+    found = getattr(node.inputs_[0].type, "place", None)
     if found is None or not work.shapes or key_of(found) is None:
         return None
-    if node.kind_ == "prim::device":
-        return work.constant_at(node, found, T.DEVICE)
-    return None
+    return work.constant_at(node, found, T.DEVICE)
 
 
 _RULES: dict[str, Any] = {
@@ -313,6 +333,7 @@ _RULES: dict[str, Any] = {
     "prim::unchecked_cast": _same_cast, "aten::_unwrap_optional": _same_cast,
     "prim::unchecked_unwrap_optional": _same_cast, "aten::__is__": _is_none, "aten::__isnot__": _is_none,
     "aten::eq": _same_compared, "aten::ne": _same_compared, "aten::__not__": _not, "aten::type_as": _type_as,
-    "aten::dim": _dim, "aten::size": _size, "aten::Int": _number, "aten::Float": _number, "aten::Bool": _number,
+    "aten::dim": _dim, "aten::size": _size, "aten::len": _length,
+    "aten::Int": _number, "aten::Float": _number, "aten::Bool": _number,
     "aten::t": _twice, "aten::expand": _expand, "prim::device": _asked,
 }  # fmt: skip

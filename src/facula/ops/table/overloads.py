@@ -375,7 +375,7 @@ class Namespace:
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
-            raise AttributeError(name)
+            raise AttributeError(f"Invalid attribute '{name}' for '_OpNamespace' '{self.name}'")
         function = self._find(name)
         if getattr(function, "namespace", "") == "higher_order":
             return function  # operators that take functions have no overloads
