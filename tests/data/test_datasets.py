@@ -90,6 +90,9 @@ def test_collate():
 def test_collate_errors():
     with pytest.raises(RuntimeError, match="one shape"):
         default_collate([facula.ones(2), facula.ones(3)])
+    for odd in (None, 1.0, object()):
+        with pytest.raises(TypeError, match="entry 1"):
+            default_collate([facula.ones(2), odd])
     with pytest.raises(RuntimeError, match="equal size"):
         default_collate([[1, 2], [1]])
     with pytest.raises(TypeError, match="found <class 'object'>"):

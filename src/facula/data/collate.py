@@ -136,7 +136,15 @@ def collate_tensor_fn(batch: Any, *, collate_fn_map: object = None) -> Any:
             f"batches of {kind} tensors are not currently supported by the default collate_fn",
             hint="pass a collate_fn, such as list",
         )
-    for tensor in batch:
+    for number, tensor in enumerate(batch):
+        if not isinstance(tensor, facula.Tensor):
+            fail(
+                TypeError,
+                "default_collate",
+                f"a tensor was required as entry {number}, as the first entry is",
+                type(tensor).__name__,
+                hint="pass a collate_fn, or have the dataset give samples of one kind",
+            )
         if tensor.shape != first.shape:
             fail(
                 RuntimeError,
