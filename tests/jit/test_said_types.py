@@ -1,5 +1,7 @@
 """What errors and graphs say of types: members of unions, keys of dictionaries, inputs of traces."""
 
+from typing import Optional, Union
+
 import pytest
 
 import facula
@@ -99,3 +101,15 @@ def test_a_dictionary_that_no_file_can_hold_stays_in_python():
             return x + 1
 
     assert facula.jit.script(Cached())(facula.ones(1)).tolist() == [2.0]
+
+
+def test_an_optional_union_is_one_union():
+    @facula.jit.script
+    def chosen(flag: bool) -> str:
+        x: Optional[Union[int, str]] = None  # noqa: UP007, UP045
+        if flag:
+            x = "a"
+        return "none" if x is None else "some"
+
+    assert "Union(int, NoneType, str)" in str(chosen.graph)
+    assert (chosen(True), chosen(False)) == ("some", "none")

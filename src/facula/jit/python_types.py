@@ -283,7 +283,7 @@ def _subscripted(node: ast.Subscript, look_up: Callable[[str], Any]) -> T.Type:
     if name in ("List", "list", "Sequence") or name.startswith("BroadcastingList"):
         return T.list_of(inner[0])
     if name == "Optional":
-        return T.optional_of(inner[0])
+        return T.union_of([inner[0], T.NONE])
     if name == "Union":
         return T.union_of(inner)
     if name in ("Dict", "dict"):

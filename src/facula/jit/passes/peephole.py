@@ -140,9 +140,14 @@ def _neutral(work: _Peephole, node: Node) -> Value | None:
             continue
         if type(number) is float and not (work.shapes and _is_floating(value)):
             continue
-        if node.outputs_[0].type == value.type and work.may_stand_for(node, value):
+        if _is_alike(node.outputs_[0].type, value.type) and work.may_stand_for(node, value):
             return value
     return _folded(node)
+
+
+def _is_alike(a: T.Type, b: T.Type) -> bool:
+    """Whether types are the same, whatever is known of tensors."""
+    return a == b or a.kind == b.kind == "Tensor"
 
 
 def _is_floating(value: Value) -> bool:
