@@ -283,8 +283,9 @@ def _length(work: _Peephole, node: Node) -> Value | None:
     if work.aliases.has_writers(inner.outputs_[0]):
         return None
     sizes = getattr(inner.inputs_[0].type, "shape", None)
-    known = sizes is not None and work.shapes
-    return work.constant_at(node, len(sizes), T.INT) if known else None
+    if sizes is None or not work.shapes:
+        return None
+    return work.constant_at(node, len(sizes), T.INT)
 
 
 def _number(work: _Peephole, node: Node) -> Value | None:
