@@ -63,3 +63,15 @@ def test_a_hook_of_a_methods_name():
     module.register_forward_pre_hook(forward)
     with pytest.raises(RuntimeError, match="Can't define hook: forward on class"):
         facula.jit.script(module)
+
+
+@pytest.mark.parametrize(("dtype", "stays"), [(facula.float32, False), (facula.int64, True)])
+def test_zero_is_added_where_it_changes_the_dtype(dtype, stays):
+    @facula.jit.script
+    def moved(x):
+        return (x + 0.0) * 2
+
+    (x,) = moved.graph.inputs()
+    x.setType(facula._C.TensorType.create_from_tensor(facula.ones(2, dtype=dtype)))
+    assert ("aten::add" in peephole(moved.graph)) is stays
+    assert moved(facula.ones(2, dtype=dtype)).dtype is facula.float32
