@@ -32,6 +32,29 @@ def test_classes_of_transforms():
     assert 0.0 < kept[1] < 1e-30 and 0.99 < kept[0] < 1.0
 
 
+def test_helpers_of_normal_distributions():
+    """Libraries of Gaussian processes and of Laplace approximations import them."""
+    named = distributions.multivariate
+    rng = np.random.default_rng(0)
+    factor, vector = np.tril(rng.random((3, 3))) + np.eye(3), rng.random(3)
+    lower, x = facula.tensor(factor), facula.tensor(vector)
+    matrix = factor @ factor.T
+    precision = named._precision_to_scale_tril(lower @ lower.mT).numpy()
+    np.testing.assert_allclose(precision @ precision.T, np.linalg.inv(matrix))
+    wanted = vector @ np.linalg.solve(matrix, vector)
+    np.testing.assert_allclose(named._batch_mahalanobis(lower, x).item(), wanted)
+    np.testing.assert_allclose(named._batch_mv(lower, x).numpy(), factor @ vector)
+
+    wide, diagonal = rng.random((3, 2)), rng.random(3) + 1
+    W, D = facula.tensor(wide), facula.tensor(diagonal)
+    matrix = wide @ wide.T + np.diag(diagonal)
+    capacitance = named._batch_capacitance_tril(W, D)
+    found = named._batch_lowrank_logdet(W, D, capacitance).item()
+    np.testing.assert_allclose(found, np.linalg.slogdet(matrix)[1])
+    found = named._batch_lowrank_mahalanobis(W, D, x, capacitance).item()
+    np.testing.assert_allclose(found, vector @ np.linalg.solve(matrix, vector))
+
+
 @pytest.mark.parametrize("module", [constraints, transforms])
 def test_star_imports_of_distributions(module):
     """Libraries go through these lists; each name is there."""

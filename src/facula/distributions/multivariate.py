@@ -620,3 +620,20 @@ class LKJCholesky(Distribution):
         top = facula.mvlgamma(alpha - 0.5, p=count)
         constant = 0.5 * count * math.log(math.pi) + top - facula.lgamma(alpha) * count
         return body - constant
+
+
+def _batch_mv(bmat: core.Tensor, bvec: core.Tensor) -> Any:
+    """Matrices times vectors, of leading shapes that broadcast."""
+    return (bmat @ bvec.unsqueeze(-1)).squeeze(-1)
+
+
+def _batch_lowrank_logdet(W: Any, D: Any, capacitance_tril: Any) -> Any:
+    """The logarithm of the determinant of ``W W^T + diag(D)``, for libraries that call it."""
+    return low_rank_log_det(D, capacitance_tril)
+
+
+# names by which libraries import these
+_precision_to_scale_tril = precision_to_scale_tril
+_batch_mahalanobis = mahalanobis
+_batch_capacitance_tril = capacitance_tril
+_batch_lowrank_mahalanobis = low_rank_mahalanobis

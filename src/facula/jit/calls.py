@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import enum
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -386,6 +387,10 @@ class Calls(Subscripts):
     # ---- Python's objects
     def call_python(self, obj: object, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """A call of an object of the surrounding program."""
+        if isinstance(obj, functools.partial):
+            bound = {name: self.wrap(value) for name, value in obj.keywords.items()}
+            args = [*map(self.wrap, obj.args), *args]
+            return self.call_python(obj.func, args, {**bound, **kwargs})
         obj = core.operator_of(obj)
         name = builtin_name(obj)
         if name is not None:

@@ -480,7 +480,8 @@ cdef object op_call(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
             if r is not None:
                 return r
     if op.older is not None and nargs > op.npos:
-        return op.older(op.inplace if form == FORM_INPLACE else op, *[<object>args[i] for i in range(nargs)])
+        return op.older(op.inplace if form == FORM_INPLACE else op, *[<object>args[i] for i in range(nargs)],
+                        **({} if kwnames == NULL else {name: <object>args[nargs + i] for i, name in enumerate(<tuple>kwnames)}))
     cdef list owned = []
     read_arguments(op, args, nargs, kwnames, slots, &out, owned)
     if form == FORM_INPLACE and not isinstance(slot_value(op, slots, 0), Tensor) and not overrides(slot_value(op, slots, 0)):

@@ -13,6 +13,7 @@ from facula.core.errors import batch_hint, fail, one_dtype, told
 from facula.ops.index import launch
 from facula.ops.matmul.products import check_product_dtypes
 from facula.ops.reduce.launch import wrap_dim
+from facula.ops.table.older_forms import FACTORS_BEFORE_PRODUCT, take_older_forms
 from facula.ops.table.registry import F, composite
 
 
@@ -493,3 +494,7 @@ def _euclidean_by_product(x1: Any, x2: Any) -> Any:
     squared = square1 + square2.transpose(-2, -1) - 2 * F.matmul(x1, x2.transpose(-2, -1))
     zero = squared <= 0
     return F.sqrt(squared.masked_fill(zero, 1)).masked_fill(zero, 0)
+
+
+for _op in (addmv, addbmm, addbmm_, addr):
+    take_older_forms(_op, FACTORS_BEFORE_PRODUCT, "beta", "alpha")

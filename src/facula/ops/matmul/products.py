@@ -15,6 +15,7 @@ from facula import core
 from facula.core.errors import batch_hint, cast_hint, fail, product_hint
 from facula.ops.index import launch
 from facula.ops.table import batch_forms
+from facula.ops.table.older_forms import FACTORS_BEFORE_PRODUCT, take_older_forms
 from facula.ops.table.registry import F, composite, operator
 
 #: dtype codes with a gemm kernel
@@ -682,3 +683,7 @@ class linear:
 
     def errors(S):
         yield (S(3, 4), S(5, 5)), {}, RuntimeError, "cannot be multiplied"
+
+
+for _op in (addmm, baddbmm):
+    take_older_forms(_op, FACTORS_BEFORE_PRODUCT, "beta", "alpha")

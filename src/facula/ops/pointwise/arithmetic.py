@@ -9,12 +9,12 @@ Keeps true: integers wrap; gradients of complex arguments are `dL/dre + i dL/dim
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 from facula import core
 from facula.ops.expr import scalar as s
 from facula.ops.pointwise.naming import RUNTIME, functions_and_methods
+from facula.ops.table.older_forms import FACTOR_SECOND, take_older_forms
 from facula.ops.table.registry import F, composite, operator, pointwise
 
 
@@ -276,16 +276,10 @@ def addcdiv(x, y, z, *, value):
     return x + value * (y / z)
 
 
-def _value_second(
-    op: core.Op, self: object, value: object, tensor1: object, tensor2: object
-) -> Any:
-    """The deprecated form in which the factor stands behind the first tensor."""
-    # programs filter warnings by how they begin
-    warnings.warn(f"This overload of {op.__name__} is deprecated: pass value=value", stacklevel=3)
-    return op(self, tensor1, tensor2, value=value)
-
-
-addcmul.older = addcdiv.older = _value_second
+take_older_forms(addcmul, ("tntt",), "value")
+take_older_forms(addcdiv, ("tntt",), "value")
+take_older_forms(add, FACTOR_SECOND, "alpha")
+take_older_forms(sub, FACTOR_SECOND, "alpha")
 
 
 def _with_complex(op: core.Op, name: str, run: Any) -> Any:

@@ -33,6 +33,7 @@ from facula.ops.sparse_layouts.tensor import (
     compose,
     values_of,
 )
+from facula.ops.table.older_forms import FACTORS_BEFORE_PRODUCT, take_older_forms
 from facula.ops.table.registry import F, composite, operator
 
 GRAIN = 32768
@@ -543,3 +544,6 @@ def sspaddmm(self, mat1, mat2, beta, alpha):
 def hspmm(mat1, mat2):
     """The product of a sparse and a dense matrix, with one sparse dimension: rows."""
     return F.to_sparse(F.mm(mat1, mat2), 1)
+
+
+take_older_forms(sspaddmm, FACTORS_BEFORE_PRODUCT, "beta", "alpha")
