@@ -63,3 +63,15 @@ def test_a_grid_without_a_word_on_corners_warns():
     for _ in range(2):
         with pytest.warns(UserWarning, match="documentation of grid_sample"):
             assert facula.allclose(F.grid_sample(x, grid), x)
+
+
+def test_places_of_affine_grid_are_rounded_as_in_pytorch():
+    """The identity puts places on samples, where the last bit decides which side's gradient a program sees."""
+    identity = facula.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])
+    places = F.affine_grid(identity, (1, 1, 28, 28), align_corners=False)[0, 0, :, 0]
+    assert places[[2, 4, 6]].tolist() == [
+        -0.8214285969734192,
+        -0.6785714030265808,
+        -0.535714328289032,
+    ]
+    assert facula.equal(places, -places.flip(0))

@@ -336,7 +336,8 @@ def _axis(count: int, theta: Any, align_corners: bool) -> Any:
     """Equally spaced places from -1 to 1: at the edges' samples, or at the middle of each cell."""
     if count <= 1:
         return F.zeros((count,), dtype=theta.dtype, device=theta.device)
-    steps = F.arange(count, dtype=theta.dtype, device=theta.device)
+    edges = F.linspace(-1.0, 1.0, count, dtype=theta.dtype, device=theta.device)
     if align_corners:
-        return steps * (2.0 / (count - 1)) - 1.0
-    return (steps * 2.0 + 1.0) / count - 1.0
+        return edges
+    # In PyTorch's order of rounding: the identity puts places on samples, where a gradient jumps.
+    return edges * (count - 1) / count
