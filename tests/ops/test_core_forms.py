@@ -160,6 +160,9 @@ def test_resampling_by_sizes_and_by_factors():
     twice = facula.tensor(np.repeat(np.repeat(x, 2, 2), 3, 3))
     assert_close(aten.upsample_nearest2d(facula.tensor(x), [6, 12]), twice)
     assert_close(aten.upsample_nearest2d.vec(facula.tensor(x), None, [2.0, 3.0]), twice)
+    out = facula.empty(1, 2, 6, 12, dtype=facula.float64)
+    assert facula._C._nn.upsample_nearest2d(facula.tensor(x), [6, 12], out=out) is out
+    assert_close(out, twice)
     plane = facula.tensor(np.add.outer(np.arange(3.0), 10 * np.arange(4.0))[None, None])
     wanted = np.add.outer(np.linspace(0, 2, 5), np.linspace(0, 30, 7))[None, None]
     assert_close(aten.upsample_bilinear2d(plane, [5, 7], True), facula.tensor(wanted))

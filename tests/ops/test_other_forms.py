@@ -96,6 +96,27 @@ def test_gradients_of_convolutions():
     assert facula.allclose(got, w.grad, atol=1e-5)
 
 
+def test_sizes_of_nested_tensors_and_plain_ones_are_of_no_one_kind():
+    nested, plain = facula.nested.nested_tensor([facula.ones(2), facula.ones(3)]), facula.ones(2, 3)
+    assert facula.is_same_size(nested, nested)
+    for a, b, said in ((nested, plain, "Self is nested"), (plain, nested, "Self is not nested")):
+        with pytest.raises(RuntimeError, match=f"both self and other to be nested tensors.*{said}"):
+            facula.is_same_size(a, b)
+
+
+def test_indices_that_index_select_refuses():
+    scalar, index = facula.tensor(1.0), facula.tensor([0, 0])
+    with pytest.raises(RuntimeError, match="scalar can have only 1 value, got 2 value"):
+        scalar.index_select(0, index)
+    assert scalar.index_select(0, index[:1]).item() == 1.0
+    with pytest.raises(RuntimeError, match="Expected dtype int32 or int64 for index"):
+        facula.ones(3).index_select(0, facula.ones(2))
+
+
+def test_flags_of_kernels_are_told():
+    assert "-O3" in facula.__config__._cxx_flags().split()
+
+
 def test_older_methods():
     x = facula.tensor([[1.0, 2.0], [3.0, 4.0]])
     assert list(reversed(x))[0].tolist() == [3.0, 4.0]

@@ -27,8 +27,17 @@ def is_nonzero(self: Tensor) -> bool:
 
 def is_same_size(self: Tensor, other: Tensor) -> bool:
     """Whether both shapes are equal; of nested tensors, those of all their parts."""
-    if self.is_nested or other.is_nested:
-        parts = [[p.shape for p in t.unbind()] if t.is_nested else None for t in (self, other)]
+    if self.is_nested != other.is_nested:
+        kinds = ["nested" if t.is_nested else "not nested" for t in (self, other)]
+        fail(
+            RuntimeError,
+            "is_same_size",
+            "Expected both self and other to be nested tensors",
+            f"Self is {kinds[0]}. While Other is {kinds[1]}.",
+            hint="a tensor and a nested tensor have no size in common",
+        )
+    if self.is_nested:
+        parts = [[p.shape for p in t.unbind()] for t in (self, other)]
         return parts[0] == parts[1]
     return self.shape == other.shape
 

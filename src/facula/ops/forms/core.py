@@ -18,11 +18,11 @@ from facula.ops.table.registry import TABLE, F, composite
 # ------------------------------------------------------------------ softmax, pooling, padding, resampling
 
 
-def _define(schema: str, doc: str, body: Any, *, public: bool = False) -> None:
-    """A form without a name of its own in the source; `public`: also a function of the root module."""
+def _define(schema: str, doc: str, body: Any, *, public: bool = False, out: bool = False) -> None:
+    """A form without a name of its own in the source; `public`: also of the root module; `out`: it takes `out=`."""
     body.__doc__ = doc
     names = (schema.partition("(")[0],) if public else ()
-    composite(schema, names=names, out=False)(body)
+    composite(schema, names=names, out=out)(body)
 
 
 def _define_softmax(name: str) -> None:
@@ -125,7 +125,7 @@ def _define_upsample(name: str, mode: str, letters: str) -> None:
         f"{name}(Tensor self, int[]? output_size, {corners}any {names[0]}=None{others}) -> Tensor",
         f"""`nn.functional.interpolate` of mode {mode!r} to sizes, with the factors that gave them or without; or,
         where there are no sizes, by a list of factors (PyTorch's overload `vec`).""",
-        linear if corners else nearest,
+        linear if corners else nearest, out=True,
     )  # fmt: skip
 
 

@@ -111,15 +111,17 @@ class index_select:
 
     def meta(self, dim, index):
         dim = wrap_dim("index_select", dim, self.dim())
+        wanted = "index_select(): Expected dtype int32 or int64 for index"
+        launch.check_index_dtype("index_select", index, wanted=wanted)
         count = _vector("index_select", index)
         shape = list(self.shape)
         if not shape:
             if count != 1:
                 fail(
-                    IndexError,
+                    RuntimeError,
                     "index_select",
-                    "Index to scalar can have only 1 value",
-                    f"{count} value(s)",
+                    "index_select(): an index of one value was required",
+                    f"Index to scalar can have only 1 value, got {count} value(s)",
                     hint="x.reshape(1) takes any number of indices, all 0",
                 )
             return core.empty((), dtype=self.dtype, device=self.device)

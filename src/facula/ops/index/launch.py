@@ -45,13 +45,18 @@ def size_code(dtype: core.dtype) -> str:
     return f"b{dtype.itemsize}"
 
 
-def check_index_dtype(op: str, index: Any, exception: type[Exception] = RuntimeError) -> None:
+def check_index_dtype(
+    op: str,
+    index: Any,
+    exception: type[Exception] = RuntimeError,
+    wanted: str = "Expected dtype int32/int64 for index",
+) -> None:
     """Raise unless the index is int32 or int64."""
     if index.dtype is not core.int64 and index.dtype is not core.int32:
         fail(
             exception,
             op,
-            "Expected dtype int32/int64 for index",
+            wanted,
             index.dtype,
             "convert it with .long()",
         )
