@@ -94,6 +94,35 @@ def test_storages_of_quantized_numbers_hold_their_integers():
     assert facula.QInt32Storage([1, 2]).nbytes() == 8
 
 
+@pytest.mark.parametrize(
+    ("kind", "words", "make"),
+    [
+        (RuntimeError, "'device' cannot be specified", lambda: facula.FloatStorage(device="cpu")),
+        (RuntimeError, "'dtype' cannot be specified", lambda: facula.ByteStorage(dtype=facula.float32)),
+        (RuntimeError, "Too many positional", lambda: facula.FloatStorage(0, 0)),
+        (TypeError, "invalid data type", lambda: facula.FloatStorage("four")),
+        (TypeError, "not recognized", lambda: facula.FloatStorage(facula.ones(2))),
+        (TypeError, "must be UntypedStorage", lambda: facula.FloatStorage(wrap_storage=facula.FloatStorage(1))),
+        (RuntimeError, "No positional", lambda: facula.FloatStorage(1, wrap_storage=facula.UntypedStorage(4))),
+        (RuntimeError, "'dtype' must be", lambda: facula.TypedStorage(wrap_storage=facula.UntypedStorage(4))),
+        (TypeError, "must be (torch|facula).dtype", lambda: facula.TypedStorage(2, dtype=0)),
+        (RuntimeError, "not recognized", lambda: facula.TypedStorage(2, device="xla")),
+        (
+            RuntimeError,
+            "should not be specified",
+            lambda: facula.TypedStorage(
+                wrap_storage=facula.UntypedStorage(4), dtype=facula.int8, device="cpu"
+            ),
+        ),
+        (RuntimeError, "Only child classes", lambda: facula.storage._LegacyStorage()),
+        (RuntimeError, "cannot set item", lambda: facula.FloatStorage(1).fill_(facula.FloatStorage(1))),
+    ],
+)  # fmt: skip
+def test_arguments_that_make_no_storage(kind, words, make):
+    with pytest.raises(kind, match=words):
+        make()
+
+
 def test_counts_and_bytes_in_files():
     import io
 

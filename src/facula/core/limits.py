@@ -109,8 +109,8 @@ class iinfo:
             )
         self.dtype = type.name
         self.bits = type.itemsize * 8
-        self.min = -(2 ** (self.bits - 1)) if type.is_signed else 0
-        self.max = 2 ** (self.bits - 1) - 1 if type.is_signed else 2**self.bits - 1
+        self.min = -(2 ** (self.bits - 1)) if type.has_sign else 0
+        self.max = 2 ** (self.bits - 1) - 1 if type.has_sign else 2**self.bits - 1
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, iinfo) and self.dtype == other.dtype

@@ -112,6 +112,19 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
     return input.is_same_size(other)
 
 
+def _debug_has_internal_overlap(input: Tensor) -> int:
+    """Whether elements share memory: 0 no, 1 yes (an expanded dimension), 2 where strides do not tell."""
+    sides = zip(input.stride(), input.shape, strict=True)
+    steps, expected = sorted((step, size) for step, size in sides if size > 1), 1
+    if input.numel() and steps and steps[0][0] == 0:
+        return 1
+    for step, size in steps if input.numel() else ():
+        if step != expected:
+            return 2
+        expected *= size
+    return 0
+
+
 def _has_compatible_shallow_copy_type(input: Tensor, other: Tensor) -> bool:
     """Whether one tensor may take the other's memory: both have elements in one way. Subclasses say it themselves."""
     if overrides.has_torch_function((input, other)):

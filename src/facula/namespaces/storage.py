@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from typing import Any, SupportsIndex
+from typing import Any, NoReturn, SupportsIndex
 
 from facula import core
 from facula.core import UntypedStorage
@@ -31,6 +31,10 @@ def _swap_bytes(data: Any) -> None:
     if data.element_size() > parts:
         rows = data.view(core.uint8).view(-1, data.element_size() // parts)
         rows.copy_(rows.flip(1))
+
+
+def _refuse(kind: type[Exception], required: str, got: object, hint: str) -> NoReturn:
+    fail(kind, "TypedStorage", required, got, hint=hint)
 
 
 class _Kind(type):
@@ -55,7 +59,8 @@ class TypedStorage(metaclass=_Kind):
         device: None for the CPU
 
     Raises:
-        TypeError: more than one size or sequence is given.
+        RuntimeError: more than one size or sequence is given, or arguments that exclude each other.
+        TypeError: an argument is of a type that makes no storage.
 
     Example:
         >>> facula.TypedStorage([1.0, 2.0])[1]
@@ -73,37 +78,72 @@ class TypedStorage(metaclass=_Kind):
         device: core.device | str | int | None = None,
         _internal: bool = False,
     ) -> None:
+        self._check_arguments(args, wrap_storage, dtype, device)
         kind = self._dtype if dtype is None else dtype
         self.dtype = core.get_default_dtype() if kind is None else kind
-        if wrap_storage is not None:
-            if not isinstance(wrap_storage, UntypedStorage):
-                fail(
-                    TypeError,
-                    "TypedStorage",
-                    "an UntypedStorage was required",
-                    type(wrap_storage),
-                    hint="tensor.untyped_storage() gives one",
-                )
-            self._untyped_storage = wrap_storage
-            return
-        if len(args) > 1:
-            fail(
-                TypeError,
-                "TypedStorage",
-                "one size or one sequence was required",
-                len(args),
-                hint="TypedStorage(4) or TypedStorage([1.0, 2.0])",
-            )
-        given = args[0] if args else 0
-        stored = _stored(self.dtype)
+        given: Any = wrap_storage if wrap_storage is not None else args[0] if args else 0
         if isinstance(given, UntypedStorage):
             self._untyped_storage = given
-        elif isinstance(given, SupportsIndex):
+            return
+        stored = _stored(self.dtype)
+        if isinstance(given, SupportsIndex):
             made = core.empty((given.__index__(),), dtype=stored, device=device)
-            self._untyped_storage = made.untyped_storage()
         else:
             made = core.tensor(list(given), dtype=stored, device=device)
-            self._untyped_storage = made.untyped_storage()
+        self._untyped_storage = made.untyped_storage()
+
+    def _check_arguments(
+        self, args: tuple[Any, ...], wrap_storage: object, dtype: object, device: object
+    ) -> None:
+        """Refuse what PyTorch refuses, in its words."""
+        kind = type(self)
+        if kind._dtype is not None:
+            for name, value in (("device", device), ("dtype", dtype)):
+                if value is not None:
+                    required = f"{kind._dtype} numbers on the CPU were required: {name!r} cannot be specified"
+                    _refuse(RuntimeError, required, value, f"TypedStorage(..., {name}=) takes one")
+        elif isinstance(device, str):
+            try:
+                core.device(device)
+            except RuntimeError:
+                required = "a device was required: Storage device not recognized"
+                _refuse(RuntimeError, required, device, "give 'cpu' or 'meta'")
+        if len(args) > 1:
+            required = "one size or one sequence was required: Too many positional arguments"
+            _refuse(
+                RuntimeError, required, len(args), "TypedStorage(4) or TypedStorage([1.0, 2.0])"
+            )
+        if dtype is not None and not isinstance(dtype, core.dtype):
+            required = (
+                f"a dtype was required: Argument 'dtype' must be torch.dtype, not {type(dtype)}"
+            )
+            _refuse(TypeError, required, dtype, "give one such as facula.float32")
+        if wrap_storage is not None:
+            self._check_wrapped(args, wrap_storage, dtype, device)
+        elif args and isinstance(args[0], core.Tensor):
+            required = "a size, numbers or memory were required: Argument type not recognized"
+            _refuse(TypeError, required, type(args[0]), "tensor.untyped_storage() gives its memory")
+        elif args and isinstance(args[0], str):
+            required = "a size, numbers or memory were required: invalid data type 'str'"
+            _refuse(TypeError, required, args[0], "give a list of numbers")
+
+    def _check_wrapped(
+        self, args: tuple[Any, ...], wrap_storage: object, dtype: object, device: object
+    ) -> None:
+        hint = "give wrap_storage= and dtype= alone"
+        if args:
+            required = "no size was required: No positional arguments should be given when using 'wrap_storage'"
+            _refuse(RuntimeError, required, args[0], hint)
+        if dtype is None and type(self) is TypedStorage:
+            _refuse(
+                RuntimeError, "a dtype was required: Argument 'dtype' must be specified", None, hint
+            )
+        if device is not None:
+            required = "no device was required: Argument 'device' should not be specified when 'wrap_storage' is given"
+            _refuse(RuntimeError, required, device, hint)
+        if not isinstance(wrap_storage, UntypedStorage):
+            required = "memory was required: Argument 'wrap_storage' must be UntypedStorage"
+            _refuse(TypeError, required, type(wrap_storage), "tensor.untyped_storage() gives it")
 
     @classmethod
     def from_buffer(
@@ -212,6 +252,14 @@ class TypedStorage(metaclass=_Kind):
 
     def fill_(self, value: object) -> TypedStorage:
         """Set every number."""
+        if isinstance(value, TypedStorage):
+            required = f"a number was required: cannot set item with {type(value)}"
+            _refuse(
+                RuntimeError,
+                required,
+                type(value),
+                "copy_(other) takes the numbers of another storage",
+            )
         self._tensor().fill_(value)
         return self
 
@@ -382,6 +430,16 @@ Example:
     >>> facula.{name}(2).dtype
     facula.{dtype}
 """
+
+
+class _LegacyStorage(TypedStorage):
+    """What the kinds of storages are instances of, under PyTorch's name."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        required = "a kind of storage was required: Only child classes of _LegacyStorage can be instantiated"
+        _refuse(
+            RuntimeError, required, type(self), "facula.FloatStorage(2), or facula.TypedStorage(2)"
+        )
 
 
 class Storage(TypedStorage):

@@ -53,7 +53,7 @@ _FROM = {
         "is_tensor is_storage is_floating_point is_complex is_nonzero is_same_size numel "
         "typename broadcast_shapes asarray clone detach detach_ fill fill_ zero_ resize_as_ "
         "_has_compatible_shallow_copy_type is_signed is_conj is_neg is_inference is_distributed "
-        "get_device from_file unravel_index _shape_as_tensor _is_functional_tensor"
+        "_debug_has_internal_overlap get_device from_file unravel_index _shape_as_tensor _is_functional_tensor"
     ),
     "facula.switches": (
         "set_default_device get_default_device set_default_tensor_type "

@@ -449,7 +449,8 @@ cdef int resize_out(Op op, Tensor out, int nd, const int64_t *sh) except -1:
     if out.numel_ != 0:
         import warnings
         warnings.warn("[%s] An output with one or more elements was resized since it had shape %s, which does not match the "
-                      "required output shape %s. This behavior is deprecated; resize it to zero elements first."
+                      "required output shape %s. This behavior is deprecated, and in a future PyTorch release outputs will not be "
+                      "resized unless they have zero elements: resize it to zero elements first."
                       % (op.name, list(make_size(out.nd, out.sh)), list(make_size(nd, sh))), UserWarning, stacklevel=2)
     resize_tensor(out, nd, sh)
     return 0

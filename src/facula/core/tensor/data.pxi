@@ -111,7 +111,7 @@ cdef int store_element(char *p, int dt, object value) except -1:
             memcpy(p, &i, 8)
         else:
             bits = ITEMSIZE[dt] * 8
-            low = 0 if not (<dtype>DTYPES[dt]).is_signed else -(1 << (bits - 1))
+            low = 0 if not (<dtype>DTYPES[dt]).has_sign else -(1 << (bits - 1))
             high = (1 << bits) - 1 if low == 0 else (1 << (bits - 1)) - 1
             if dt == U8 and v < 0: low = -255
             if v < low or v > high:

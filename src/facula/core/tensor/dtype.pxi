@@ -53,13 +53,21 @@ cdef class dtype:
     cdef readonly str name, code, type_word
     cdef readonly object numpy_name
     cdef readonly int itemsize, kind
-    cdef readonly bint is_floating_point, is_complex, is_signed
+    cdef readonly bint is_floating_point, is_complex, has_sign
 
     def __init__(self):
         raise said(TypeError, "[dtype] dtypes are constants such as facula.float32: they are not made by calling dtype()\nhint: x.to(facula.float32) converts a tensor")
 
     def __repr__(self):
         return DTYPE_PREFIX[0] + "." + self.name
+
+    @property
+    def is_signed(self):
+        """Whether it holds numbers below zero."""
+        if self.kind == KIND_INT and self.numpy_name is None and self.type_word[0] == "Q":
+            raise said(RuntimeError, "[is_signed] a dtype of plain numbers was required: is_signed is not supported for quantized "
+                       "dtypes: got %s\nhint: ask the dtype of x.int_repr()" % self.name)
+        return self.has_sign
 
     def __reduce__(self):
         return self.name
@@ -147,7 +155,7 @@ cdef void _make_dtypes() except *:
         d.numpy_name = numpy_name; d.type_word = word
         d.is_floating_point = kind == KIND_FLOAT
         d.is_complex = kind == KIND_COMPLEX
-        d.is_signed = not (name.startswith("uint") or name == "bool")
+        d.has_sign = not (name.startswith("uint") or name == "bool")
         ITEMSIZE[i] = size; KIND[i] = kind
         DTYPES.append(d); DTYPE_BY_NAME[name] = d; DTYPE_BY_CODE[code] = d
         globals()[name if name not in ("bool",) else "bool_"] = d
@@ -157,7 +165,7 @@ cdef void _make_dtypes() except *:
                                    ("quint4x2", "qu4", 1, "QUInt4x2"), ("quint2x4", "qu2", 1, "QUInt2x4")):
         d = dtype.__new__(dtype)
         d.index = i; d.name = name; d.code = code; d.itemsize = size; d.kind = KIND_INT
-        d.numpy_name = None; d.type_word = word; d.is_signed = name.startswith("qi")
+        d.numpy_name = None; d.type_word = word; d.has_sign = name.startswith("qi")
         QUANTIZED[name] = d
         globals()[name] = d
         i += 1
@@ -165,14 +173,14 @@ cdef void _make_dtypes() except *:
         for a in range(1, 8):
             d = dtype.__new__(dtype)
             d.index = i; d.name = name % a; d.code = "%s%d" % (name[0], a); d.itemsize = 1; d.kind = KIND_INT
-            d.numpy_name = None; d.type_word = word % a; d.is_signed = name[0] == "i"
+            d.numpy_name = None; d.type_word = word % a; d.has_sign = name[0] == "i"
             NARROW[d.name] = d
             globals()[d.name] = d
             i += 1
     for name, code, word in (("float8_e8m0fnu", "f8e8m0", "Float8_e8m0fnu"), ("float4_e2m1fn_x2", "f4x2", "Float4_e2m1fn_x2")):
         d = dtype.__new__(dtype)
         d.index = i; d.name = name; d.code = code; d.itemsize = 1; d.kind = KIND_FLOAT; d.is_floating_point = True
-        d.numpy_name = None; d.type_word = word; d.is_signed = name != "float8_e8m0fnu"
+        d.numpy_name = None; d.type_word = word; d.has_sign = name != "float8_e8m0fnu"
         NARROW[name] = d
         globals()[name] = d
         i += 1

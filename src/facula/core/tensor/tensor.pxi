@@ -422,6 +422,8 @@ cdef class Tensor:
         raise said(TypeError, "[Tensor.__delitem__] a change that keeps the shape was required: Tensor does not support deleting items\nhint: facula.cat((x[:i], x[i + 1:])) leaves one out")
     def __repr__(self): return PRINTER[0](self)
     def __format__(self, spec):
+        if not isinstance(spec, str):
+            raise said(TypeError, "[format] a str was required as format: got %s\nhint: format(x, '.3f') shows three digits" % type(spec).__name__)
         if self.nd == 0 and not self.is_meta:
             return format(item(self), spec)
         return object.__format__(self, spec)
