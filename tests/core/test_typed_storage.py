@@ -135,3 +135,24 @@ def test_counts_and_bytes_in_files():
     copy.byteswap(facula.int16)
     assert copy.tolist() == [0, 1, 255, 254]
     assert storage.tolist() == [1, -2]
+
+
+def test_a_dtype_of_quantized_numbers_has_no_sign():
+    for dtype in (facula.quint8, facula.qint8, facula.qint32):
+        with pytest.raises(RuntimeError, match="not supported for quantized"):
+            dtype.is_signed  # noqa: B018
+    assert facula.iinfo(facula.qint8).min == -128 and facula.iinfo(facula.quint8).max == 255
+
+
+def test_elements_that_share_memory_are_told():
+    def told(*arguments):
+        return facula._debug_has_internal_overlap(facula.ones(40).as_strided(*arguments))
+
+    assert told((3, 4), (4, 1)) == told((4, 3), (1, 4)) == told((2, 1, 5), (1, 0, 2)) == 0
+    assert told((3, 4), (0, 1)) == 1
+    assert told((3, 4), (2, 1)) == told((2, 5), (10, 2)) == 2
+
+
+def test_a_format_is_text():
+    with pytest.raises(TypeError, match="a str was required"):
+        facula.tensor(1.0).__format__(3)
