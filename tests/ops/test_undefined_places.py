@@ -81,3 +81,20 @@ def test_normalization_across_channels_counts_the_first_one(size, channels):
     wanted = x * (2.0 + 0.3 / size * sums) ** -0.75
     found = facula.nn.CrossMapLRN2d(size, alpha=0.3, k=2.0)(facula.from_numpy(x))
     assert np.allclose(found.numpy(), wanted)
+
+
+@pytest.mark.parametrize("width", [5, 7, 13, 28, 57, 113])
+def test_on_which_side_of_a_sample_a_place_lies(width):
+    """At a sample the last bit of a place decides its gradient: (x + 1) width / 2 - 1/2 is rounded once over images."""
+    middles = ((2 * np.arange(width) + 1) / width - 1).astype(np.float32)
+    places = np.concatenate([middles, np.nextafter(middles, 2, dtype=np.float32)])
+    grid = facula.zeros(1, 1, len(places), 2)
+    grid[0, 0, :, 0] = facula.from_numpy(places)
+    grid.requires_grad_()
+    squares = facula.arange(float(width)) ** 2
+    F.grid_sample(squares.view(1, 1, 1, width), grid, align_corners=False).sum().backward()
+    shifted = (places + np.float32(1)).astype(np.float64)
+    left = np.floor((shifted * (width / 2) - 0.5).astype(np.float32)).astype(int)
+    values = np.concatenate([[0.0], np.arange(width) ** 2.0, [0.0]])
+    expected = (values[left + 2] - values[left + 1]) * width / 2
+    np.testing.assert_allclose(grid.grad[0, 0, :, 0].numpy(), expected, rtol=1e-4)

@@ -162,8 +162,18 @@ primitive("aten::requires_grad_(Tensor self, bool requires_grad=True) -> Tensor"
 primitive("aten::backward(Tensor self, Tensor? gradient=None, bool? retain_graph=None, "
           "bool create_graph=False) -> ()", lambda a, g, r, c: a.backward(g, r, c))  # fmt: skip
 primitive("aten::resize_(Tensor self, int[]... size) -> Tensor", lambda a, s: a.resize_(s))
-primitive("aten::values(Tensor self) -> Tensor", lambda a: a.values())
-primitive("aten::indices(Tensor self) -> Tensor", lambda a: a.indices())
+for _name in (
+    "values",
+    "indices",
+    "crow_indices",
+    "col_indices",
+    "ccol_indices",
+    "row_indices",
+    "_values",
+    "_indices",
+):
+    primitive(f"aten::{_name}(Tensor self) -> Tensor", lambda a, own=_name: getattr(a, own)())
+primitive("aten::_nnz(Tensor self) -> int", lambda a: a._nnz())
 primitive("aten::matrix_H(Tensor self) -> Tensor", lambda a: a.mH)
 primitive("aten::numpy_T(Tensor self) -> Tensor", lambda a: a.T)
 

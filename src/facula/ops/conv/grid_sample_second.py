@@ -86,9 +86,18 @@ def _linear_line(x: core.Tensor, step: float, padding: int, size: int, align: bo
     return _Line([base, base + 1], [1 - part, part], [-slope, slope], [none, none])
 
 
-def _line(p: core.Tensor, mode: int, padding: int, size: int, align: bool) -> _Line:
+def _unit(p: core.Tensor, size: int, align: bool, space: int) -> Any:
+    """Places counted in samples, rounded as the kernels round them."""
+    if align:
+        return (p + 1) / 2 * (size - 1)
+    if space == 2 and p.dtype is not core.float64:
+        return ((p + 1).to(core.float64) * (size / 2) - 0.5).to(p.dtype)
+    return ((p + 1) * size - 1) / 2
+
+
+def _line(p: core.Tensor, mode: int, padding: int, size: int, align: bool, space: int) -> _Line:
     step = (size - 1) / 2 if align else size / 2
-    x = (p + 1) / 2 * (size - 1) if align else ((p + 1) * size - 1) / 2
+    x = _unit(p, size, align, space)
     make = _cubic_line if mode == CUBIC else _linear_line
     return make(x, step, padding, size, align)
 
@@ -135,7 +144,8 @@ def second_gradients(
     space = len(sizes)
     # the grid names x first, the image ends with it
     lines = [
-        _line(grid.select(-1, space - 1 - d), mode, padding, sizes[d], align) for d in range(space)
+        _line(grid.select(-1, space - 1 - d), mode, padding, sizes[d], align, space)
+        for d in range(space)
     ]
     v = [grad.select(-1, space - 1 - d) for d in range(space)]
     image = input.reshape((batch, channels, -1))

@@ -38,10 +38,15 @@ typedef struct {
     @COMPUTE@ weight[GRID_TAPS][GRID_RUN], slope[3][GRID_TAPS][GRID_RUN];
 } grid_taps_@s@;
 
-static @COMPUTE@ grid_unit_@s@(@COMPUTE@ x, int64_t size, int align, @COMPUTE@ *slope)
+/* Rounded as PyTorch does: at a sample's place the last bit says between which samples it lies, and so the gradient.
+ * Over images the product is not rounded before the half is taken away, over volumes it is. */
+static @COMPUTE@ grid_unit_@s@(@COMPUTE@ x, const grid_shape *g, int64_t size, @COMPUTE@ *slope)
 {
+    int64_t align = g->align;
     *slope = align ? (@COMPUTE@)(size - 1) / 2 : (@COMPUTE@)size / 2;
-    return align ? (x + 1) / 2 * (@COMPUTE@)(size - 1) : ((x + 1) * (@COMPUTE@)size - 1) / 2;
+    if (align) return (x + 1) / 2 * (@COMPUTE@)(size - 1);
+    if (g->dims == 2) return @FMA@(x + 1, *slope, (@COMPUTE@)-0.5);
+    return ((x + 1) * (@COMPUTE@)size - 1) / 2;
 }
 
 static @COMPUTE@ grid_fold_@s@(@COMPUTE@ x, const grid_shape *g, int64_t size, @COMPUTE@ *slope)
@@ -74,7 +79,7 @@ static int grid_line_@s@(const grid_shape *g, int64_t size, @COMPUTE@ x, int64_t
     @COMPUTE@ *weight, @COMPUTE@ *slope)
 {
     @COMPUTE@ step;
-    x = grid_unit_@s@(x, size, (int)g->align, &step);
+    x = grid_unit_@s@(x, g, size, &step);
     if (g->mode == 2) {
         if (!(x > -1e9 && x < 1e9)) x = -100;
         int64_t base = (int64_t)@FLOOR@(x);
@@ -234,7 +239,7 @@ static void grid_sample_grad_grid_@s@(char *const *p, const int64_t *n, const fk
 def text(storage: Storage) -> str:
     """C text of the bodies of one dtype; gradients in f32 and f64 only."""
     double = storage.compute == "double"
-    functions = {"FLOOR": "floor", "FMOD": "fmod", "RINT": "rint"}
+    functions = {"FLOOR": "floor", "FMOD": "fmod", "RINT": "rint", "FMA": "__builtin_fma"}
     names = {key: name if double else name + "f" for key, name in functions.items()}
     names |= {"s": storage.name, "STORAGE": storage.ctype, "COMPUTE": storage.compute}
     return fill(_TABLE + _FORWARD + ("" if storage.is_half else _BACKWARD), **names)
