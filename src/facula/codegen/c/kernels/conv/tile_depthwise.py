@@ -19,6 +19,7 @@ COMMON = r"""
 #define LANE_HALF MAX(1, LANE_PIXELS / 2) /* and of rows that are shorter */
 #define LANE_FEW MAX(1, LANE_PIXELS / 4)
 #define BAND_BYTES 65536
+#define TOGETHER 64 /* pixels of short rows that are stored at once; few, beside a band in the nearest cache */
 
 typedef struct { acc_vec v[LANE_VECS]; } lanes_of;
 
@@ -37,6 +38,50 @@ INLINE void store_lanes(acc_t *p, lanes_of r)
 INLINE void add_product(lanes_of *sum, lanes_of a, lanes_of b)
 {
     UNROLL for (int v = 0; v < LANE_VECS; v++) sum->v[v] += a.v[v] * b.v[v];
+}
+
+/* `count` pixels, `step` elements apart, times `length` taps of a row, `apart` elements from one to the next */
+INLINE void add_taps(const int count, lanes_of *sums, const acc_t *p, long step, long apart,
+                     const acc_t *weights, long length)
+{
+    for (long k = 0; k < length; k++, p += apart, weights += LANES) {
+        const lanes_of w = load_lanes(weights);
+        UNROLL for (int i = 0; i < count; i++) add_product(&sums[i], load_lanes(p + i * step), w);
+    }
+}
+
+#define MOST_KNOWN 5
+/* else the compiler reads it again for each product: as fast as a multiplication, where that takes no turn of its own */
+#ifdef __x86_64__
+#define IN_REGISTER(value) __asm__("" : "+v"(value))
+#else
+#define IN_REGISTER(value) __asm__("" : "+w"(value))
+#endif
+/* the same for neighbours, whose pixels the taps share: each is read once, and the weights stay in registers */
+INLINE void slide_taps(const int count, const int known, lanes_of *sums, const acc_t *p, long apart,
+                       const acc_t *weights)
+{
+    UNROLL for (int v = 0; v < LANE_VECS; v++) {
+        acc_vec w[MOST_KNOWN];
+        UNROLL for (int k = 0; k < known; k++) w[k] = *(const acc_vec *)(weights + k * LANES + v * VECTOR);
+        _Pragma("GCC unroll 32") for (int i = 0; i < count + known - 1; i++) {
+            acc_vec read = *(const acc_vec *)(p + i * apart + v * VECTOR);
+            IN_REGISTER(read);
+            UNROLL for (int k = 0; k < known; k++)
+                if (i >= k && i - k < count) sums[i - k].v[v] += read * w[k];
+        }
+    }
+}
+
+/* the first `count` of a line's channels, in pieces whose lengths the compiler knows */
+INLINE void copy_lanes(acc_t *to, const acc_t *from, long count)
+{
+#define COPY_PIECE(LENGTH)                                                                        \
+    if (count & LENGTH) {                                                                         \
+        memcpy(to, from, (LENGTH) * sizeof(acc_t));                                               \
+        to += LENGTH, from += LENGTH;                                                             \
+    }
+    COPY_PIECE(8) COPY_PIECE(4) COPY_PIECE(2) COPY_PIECE(1)
 }
 
 /* A padded image: position q of dimension d holds source coordinate (q - before) / spread where
@@ -74,6 +119,8 @@ INLINE long padded_lines(const padded *x, long lines)
     return (lines - 1) * x->step[1] + (x->kernel[1] - 1) * x->dilation[1] + 1;
 }
 
+INLINE long rows_together(const padded *x) { return MAX(1, TOGETHER / x->dest[2]); }
+
 NOINLINE void plan_bands(depthwise_job *j)
 {
     const padded *x = &j->x;
@@ -90,12 +137,19 @@ INLINE long band_bytes(const depthwise_job *j)
     const long taps = volume(x->kernel);
     return PIECE(x->kernel[0] * padded_lines(x, j->band) * x->width * LANES * sizeof(acc_t))
            + PIECE((taps + 1) * LANES * sizeof(acc_t))
-           + PIECE(MAX(x->dest[2], x->size[2]) * LANES * sizeof(acc_t)) + 64;
+           + PIECE(MAX(x->dest[2] * rows_together(x), x->size[2]) * LANES * sizeof(acc_t)) + 64;
 }
 
-/* a row of results: sums over taps of padded rows times weights */
+/* taps of a row, where they are so few that loops over them are unrolled and they are neighbours, else 0 */
+INLINE int known_taps(const padded *x)
+{
+    const long taps = x->kernel[2];
+    return x->step[2] == 1 && x->dilation[2] == 1 && (taps == 3 || taps == MOST_KNOWN) ? taps : 0;
+}
+
+/* a row of results: sums over taps of padded rows times weights, and the bias behind those */
 INLINE void depthwise_row(const padded *x, const acc_t *rows, long plane, const acc_t *weights,
-                          acc_t *to, const long step)
+                          acc_t *to, const long step, const int known)
 {
     const long width = x->dest[2];
     long o = 0;
@@ -109,13 +163,15 @@ INLINE void depthwise_row(const padded *x, const acc_t *rows, long plane, const 
             for (long ky = 0; ky < x->kernel[1]; ky++) {                                          \
                 const acc_t *p = rows + kz * plane                                                \
                                  + (ky * x->dilation[1] * x->width + o * step) * LANES;           \
-                for (long kx = 0; kx < x->kernel[2]; kx++, w += LANES, p += x->dilation[2] * LANES) { \
-                    const lanes_of wv = load_lanes(w);                                            \
-                    UNROLL for (int i = 0; i < COUNT; i++)                                        \
-                        add_product(&sum[i], load_lanes(p + i * step * LANES), wv);               \
-                }                                                                                 \
+                if (known) slide_taps(COUNT, known, sum, p, LANES, w);                            \
+                else add_taps(COUNT, sum, p, step * LANES, x->dilation[2] * LANES, w, x->kernel[2]); \
+                w += x->kernel[2] * LANES;                                                        \
             }                                                                                     \
-        UNROLL for (int i = 0; i < COUNT; i++) store_lanes(to + (o + i) * LANES, sum[i]);         \
+        const lanes_of bias = load_lanes(w);                                                      \
+        UNROLL for (int i = 0; i < COUNT; i++) {                                                  \
+            UNROLL for (int v = 0; v < LANE_VECS; v++) sum[i].v[v] += bias.v[v];                  \
+            store_lanes(to + (o + i) * LANES, sum[i]);                                            \
+        }                                                                                         \
         o += COUNT;                                                                               \
     }
     /* the last step of a row goes back over pixels that are done, rather than on one by one */
@@ -133,14 +189,23 @@ INLINE void depthwise_row(const padded *x, const acc_t *rows, long plane, const 
     while (o < width) DEPTHWISE_STEP(1)
 }
 
-NOINLINE void depthwise_row_1(const padded *x, const acc_t *rows, long plane, const acc_t *weights, acc_t *to)
-{
-    depthwise_row(x, rows, plane, weights, to, 1);
-}
+#define DEPTHWISE_ROW(NAME, STEP, KNOWN)                                                          \
+    NOINLINE void NAME(const padded *x, const acc_t *rows, long plane, const acc_t *weights, acc_t *to) \
+    {                                                                                             \
+        depthwise_row(x, rows, plane, weights, to, STEP, KNOWN);                                  \
+    }
+DEPTHWISE_ROW(depthwise_row_1, 1, 0)
+DEPTHWISE_ROW(depthwise_row_of_3, 1, 3)
+DEPTHWISE_ROW(depthwise_row_of_5, 1, MOST_KNOWN)
+DEPTHWISE_ROW(depthwise_row_any, x->step[2], 0)
 
-NOINLINE void depthwise_row_any(const padded *x, const acc_t *rows, long plane, const acc_t *weights, acc_t *to)
+typedef void depthwise_row_function(const padded *, const acc_t *, long, const acc_t *, acc_t *);
+
+INLINE depthwise_row_function *depthwise_row_of(const padded *x)
 {
-    depthwise_row(x, rows, plane, weights, to, x->step[2]);
+    const int known = known_taps(x);
+    if (known) return known == 3 ? depthwise_row_of_3 : depthwise_row_of_5;
+    return x->step[2] == 1 ? depthwise_row_1 : depthwise_row_any;
 }
 
 /* `taps` neighbouring taps of one padded row times a row of dy */
@@ -193,8 +258,8 @@ INLINE void taps_inside(const padded *x, int d, long at, long *begin, long *end)
 }
 
 /* sums of `count` neighbouring pixels of a block of channels, over a rectangle of taps, plus a bias */
-INLINE void in_place_pixels(const int count, const padded *x, const acc_t *image, long pixel, long y, long o,
-                            const long *ky, const long *kx, const acc_t *weights, acc_t *to)
+INLINE void in_place_pixels(const int count, const int known, const padded *x, const acc_t *image, long pixel,
+                            long y, long o, const long *ky, const long *kx, const acc_t *weights, acc_t *to)
 {
     lanes_of sum[IN_PLACE_PIXELS];
     const long step = x->step[2] * pixel;
@@ -204,10 +269,8 @@ INLINE void in_place_pixels(const int count, const padded *x, const acc_t *image
         const long row = (y * x->step[1] - x->before[1] + t * x->dilation[1]) * x->size[2];
         const acc_t *w = weights + (t * x->kernel[2] + kx[0]) * LANES;
         const acc_t *p = image + (row + o * x->step[2] - x->before[2] + kx[0] * x->dilation[2]) * pixel;
-        for (long u = kx[0]; u < kx[1]; u++, w += LANES, p += x->dilation[2] * pixel) {
-            const lanes_of wv = load_lanes(w);
-            UNROLL for (int i = 0; i < count; i++) add_product(&sum[i], load_lanes(p + i * step), wv);
-        }
+        if (known) slide_taps(count, known, sum, p, pixel, w);
+        else add_taps(count, sum, p, step, x->dilation[2] * pixel, w, kx[1] - kx[0]);
     }
     const lanes_of bias = load_lanes(weights + x->kernel[1] * x->kernel[2] * LANES);
     UNROLL for (int i = 0; i < count; i++) {
@@ -240,6 +303,7 @@ static void in_place_unit(void *context, long unit, char *scratch)
     const long begin = part * IN_PLACE_BLOCKS * LANES;
     const long end = part == j->parts - 1 ? j->channels : begin + IN_PLACE_BLOCKS * LANES;
     const long pixel = j->channels, count = end - begin, taps = volume(x->kernel);
+    const int known = known_taps(x);
     acc_t *weights = (acc_t *)scratch;
     const acc_t *image = (const acc_t *)j->source + n * volume(x->size) * pixel + begin;
     acc_t *dest = (acc_t *)j->dest + n * volume(x->dest) * pixel + begin;
@@ -261,10 +325,14 @@ static void in_place_unit(void *context, long unit, char *scratch)
             for (long at = 0; at < count; at += LANES, w += (taps + 1) * LANES) {
                 const long c0 = MIN(at, count - LANES);
                 acc_t *to = row + o * pixel + c0;
-                if (inside)
-                    in_place_pixels(IN_PLACE_PIXELS, x, image + c0, pixel, y, o, ky, kx, w, to);
+                if (!inside)
+                    in_place_pixels(1, 0, x, image + c0, pixel, y, o, ky, kx, w, to);
+                else if (known == 3)
+                    in_place_pixels(IN_PLACE_PIXELS, 3, x, image + c0, pixel, y, o, ky, kx, w, to);
+                else if (known)
+                    in_place_pixels(IN_PLACE_PIXELS, MOST_KNOWN, x, image + c0, pixel, y, o, ky, kx, w, to);
                 else
-                    in_place_pixels(1, x, image + c0, pixel, y, o, ky, kx, w, to);
+                    in_place_pixels(IN_PLACE_PIXELS, 0, x, image + c0, pixel, y, o, ky, kx, w, to);
             }
         }
         if (j->epilogue.map && count == pixel) map_row(&j->epilogue, row, x->dest[2] * pixel);
@@ -292,7 +360,15 @@ INLINE $E $S_stored(acc_t x) { return $STORE; }
 static void $S_row_lanes(const $E *from, long width, long room, long pixel, long plane,
                          int channels_last, long count, acc_t *to, long spread)
 {
-    if (channels_last && count == LANES)
+    if (channels_last && $EXACT && count == LANES)
+        for (long i = 0; i < width; i++)
+            store_lanes(to + i * spread * LANES, load_lanes((const acc_t *)from + i * pixel));
+    else if (channels_last && $EXACT)
+        for (long i = 0; i < width; i++) {
+            store_lanes(to + i * spread * LANES, (lanes_of){0});
+            copy_lanes(to + i * spread * LANES, (const acc_t *)from + i * pixel, count);
+        }
+    else if (channels_last && count == LANES)
         for (long i = 0; i < width; i++)
             for (long c = 0; c < LANES; c++) to[i * spread * LANES + c] = $S_real(from[i * pixel + c]);
     else if (channels_last)
@@ -319,16 +395,18 @@ static void $S_row_lanes(const $E *from, long width, long room, long pixel, long
             }
 }
 
-/* a row of results back, through map(x + bias); `room` elements of a channel's plane, from the row's
+/* rows of results back, `width` pixels, through the map; `room` elements of a channel's plane, from the row's
  * first, are still to be written */
 static void $S_row_store(const depthwise_job *j, acc_t *row, $E *to, long width, long room, long pixel,
-                         long plane, int channels_last, long count, const acc_t *bias)
+                         long plane, int channels_last, long count)
 {
-    if (j->bias)
-        for (long i = 0; i < width; i++)
-            for (long c = 0; c < LANES; c++) row[i * LANES + c] += bias[c];
     if (j->epilogue.map) map_row(&j->epilogue, row, width * LANES);
-    if (channels_last && count == LANES)
+    if (channels_last && $EXACT && count == LANES)
+        for (long i = 0; i < width; i++)
+            store_lanes((acc_t *)to + i * pixel, load_lanes(row + i * LANES));
+    else if (channels_last && $EXACT)
+        for (long i = 0; i < width; i++) copy_lanes((acc_t *)to + i * pixel, row + i * LANES, count);
+    else if (channels_last && count == LANES)
         for (long i = 0; i < width; i++)
             for (long c = 0; c < LANES; c++) to[i * pixel + c] = $S_stored(row[i * LANES + c]);
     else if (channels_last)
@@ -392,21 +470,24 @@ static void $S_depthwise_unit(void *context, long unit, char *scratch)
     const long taps = volume(x->kernel), c0 = block * LANES, count = MIN(LANES, j->channels - c0);
     const long image = volume(x->dest), pixel = j->dest_last ? j->channels : 1;
     acc_t *weights = carve(&scratch, (taps + 1) * LANES * sizeof(acc_t)), *bias = weights + taps * LANES;
-    acc_t *row = carve(&scratch, x->dest[2] * LANES * sizeof(acc_t)), *rows = (acc_t *)scratch;
-    for (long t = 0; t < taps; t++)
-        for (long c = 0; c < LANES; c++)
-            weights[(j->flip ? taps - 1 - t : t) * LANES + c] =
-                c < count ? $S_real(((const $E *)j->weights)[(c0 + c) * taps + t]) : 0;
+    const long together = rows_together(x), width = x->dest[2];
+    acc_t *sums = carve(&scratch, width * together * LANES * sizeof(acc_t)), *rows = (acc_t *)scratch;
+    depthwise_row_function *const row = depthwise_row_of(x);
+    /* what follows the weights of a channel, up to their end, may be read */
+    $S_row_lanes((const $E *)j->weights + c0 * taps, taps, (j->channels - c0 - count + 1) * taps, 1, taps, 0,
+                 count, weights + (j->flip ? (taps - 1) * LANES : 0), j->flip ? -1 : 1);
     for (long c = 0; c < LANES; c++)
         bias[c] = j->bias && c < count ? $S_real(((const $E *)j->bias)[c0 + c]) : 0;
     for (long z = 0; z < x->dest[0]; z++) {
         $S_fill_band(j, n, block, z, first, lines, rows);
         $E *to = ($E *)j->dest + n * image * j->channels + (j->dest_last ? c0 : c0 * image);
-        for (long y = first; y < last; y++) {
-            (x->step[2] == 1 ? depthwise_row_1 : depthwise_row_any)(
-                x, rows + (y - first) * x->step[1] * x->width * LANES, plane, weights, row);
-            $S_row_store(j, row, to + (z * x->dest[1] + y) * x->dest[2] * pixel, x->dest[2],
-                         (last - y) * x->dest[2], pixel, image, j->dest_last, count, bias);
+        for (long y = first, count_y; y < last; y += count_y) {
+            count_y = MIN(together, last - y);
+            for (long i = 0; i < count_y; i++)
+                row(x, rows + (y + i - first) * x->step[1] * x->width * LANES, plane, weights,
+                    sums + i * width * LANES);
+            $S_row_store(j, sums, to + (z * x->dest[1] + y) * width * pixel, count_y * width,
+                         (last - y) * width, pixel, image, j->dest_last, count);
         }
     }
 }
