@@ -51,7 +51,7 @@ INLINE void add_taps(const int count, lanes_of *sums, const acc_t *p, long step,
 }
 
 #define MOST_KNOWN 5
-/* else the compiler reads it again for each product: as fast as a multiplication, where that takes no turn of its own */
+/* else the compiler reads it again for each product, as fast as a multiplication where that takes no turn of its own */
 #ifdef __x86_64__
 #define IN_REGISTER(value) __asm__("" : "+v"(value))
 #else
