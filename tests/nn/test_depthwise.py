@@ -72,3 +72,37 @@ def test_an_activation_is_applied_once_to_each_value(channels):
     numpy.testing.assert_allclose(
         found.numpy(), y * numpy.clip(y + 3, 0, 6) / 6, rtol=1e-4, atol=1e-4
     )
+
+
+@pytest.mark.parametrize("form", [facula.channels_last, facula.contiguous_format], ids=str)
+@pytest.mark.parametrize(("size", "stride"), [(3, 1), (5, 1), (3, 2), (5, 2)])
+@pytest.mark.parametrize("width", [1, 2, 7, 14, 28])
+@pytest.mark.parametrize("channels", [1, 16, 17, 24, 40, 200])
+def test_rows_shorter_than_a_step(channels, width, size, stride, form):
+    """With an activation behind the sum, in float32 and float64."""
+    chance = numpy.random.default_rng(channels + width)
+    x = chance.standard_normal((2, channels, width, width))
+    for dtype, tolerance in ((facula.float32, 1e-4), (facula.float64, 1e-12)):
+        conv = facula.nn.Conv2d(
+            channels, channels, size, stride, size // 2, groups=channels, dtype=dtype
+        )
+        image = facula.tensor(x, dtype=dtype).contiguous(memory_format=form)
+        with facula.no_grad():
+            plain = conv.eval()(image).numpy()
+            clipped = F.relu(conv(image)).numpy()
+        y = reference(x, conv.weight.detach().double().numpy(), conv.bias.detach().double().numpy(),
+                      stride, size // 2, 1)  # fmt: skip
+        numpy.testing.assert_allclose(plain, y, rtol=tolerance, atol=tolerance)
+        numpy.testing.assert_allclose(clipped, y.clip(0), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(("channels", "width", "size"), [(17, 7, 5), (40, 14, 3), (200, 14, 3)])
+def test_compiled_rows_shorter_than_a_step(channels, width, size):
+    conv = facula.nn.Conv2d(channels, channels, size, padding=size // 2, groups=channels).eval()
+    x = facula.randn(1, channels, width, width)
+    with facula.no_grad():
+        found = facula.compile(facula.nn.Sequential(conv, facula.nn.Hardswish()))(x)
+        w, b = conv.weight.double().numpy(), conv.bias.double().numpy()
+    y = reference(x.double().numpy(), w, b, 1, size // 2, 1)
+    expected = y * numpy.clip(y + 3, 0, 6) / 6
+    numpy.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-4)
