@@ -12,7 +12,7 @@ from typing import Any
 
 from facula import core
 from facula.core import logs
-from facula.devices.results import tensors_of
+from facula.core.nested import tensors_in
 from facula.lower.at_sizes import graph_at, symbols_of
 
 __all__ = ["device_of", "on_device"]
@@ -23,7 +23,7 @@ log = logs.get_logger("inductor")
 def device_of(module: Any) -> str | None:
     """The type of the device that a graph works on; None for the processor."""
     for node in module.graph.nodes:
-        for tensor in tensors_of(node.meta.get("val")):
+        for tensor in tensors_in(node.meta.get("val")):
             if tensor.device.type not in ("cpu", "meta"):
                 return str(tensor.device.type)
     return None

@@ -14,8 +14,8 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.core.nested import mapped
-from facula.devices.results import tensors_of, unset_results
+from facula.core.nested import mapped, tensors_in
+from facula.devices.results import unset_results
 from facula.ops.table.registry import TABLE
 
 __all__ = ["ArrayBackend", "HostMemory"]
@@ -95,7 +95,7 @@ class ArrayBackend(HostMemory):
         return self.view(tensor).numpy()
 
     def _check(self, operator: Any, arguments: tuple[Any, ...]) -> None:
-        for tensor in tensors_of(arguments):
+        for tensor in tensors_in(arguments):
             if tensor.device.type != self.name and tensor.dim():
                 required = "Expected all tensors to be on the same device"
                 got = f"at least two devices, {self.name} and {tensor.device}"
@@ -105,7 +105,7 @@ class ArrayBackend(HostMemory):
         """Puts what a kernel returned into the results, whose shapes it must have."""
         import numpy
 
-        wanted = tensors_of(results)
+        wanted = tensors_in(results)
         given = list(values) if isinstance(values, (tuple, list)) else [values]
         if len(given) != len(wanted):
             required = f"{len(wanted)} arrays from the kernel of '{self.name}' were required"

@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from facula import core
+from facula.core.nested import tensors_in
 from facula.fx.fake_tensor import FakeTensorMode
 from facula.fx.graph_module import GraphModule
 from facula.fx.interpreter import Interpreter
-from facula.fx.node import Node, map_aggregate
+from facula.fx.node import Node
 
 __all__ = ["FakeTensorProp"]
 
@@ -29,7 +30,7 @@ class FakeTensorProp(Interpreter):
     def run_node(self, n: Node) -> Any:
         """The fake value of a node."""
         result = super().run_node(n)
-        if any(True for _ in _tensors(result)) or isinstance(result, int):
+        if tensors_in(result) or isinstance(result, int):
             n.meta["val"] = result
         return result
 
@@ -44,15 +45,3 @@ class FakeTensorProp(Interpreter):
         """Run for fake inputs."""
         with self._mode:
             return super().run(*args)
-
-
-def _tensors(value: object) -> list[Any]:
-    found: list[Any] = []
-
-    def note(x: object) -> Any:
-        if isinstance(x, core.Tensor):
-            found.append(x)
-        return x
-
-    map_aggregate(value, note)
-    return found

@@ -15,7 +15,7 @@ from facula import core, nn
 from facula.fx import GraphModule
 from facula.fx import _pytree as pytree
 from facula.fx.higher_order import HigherOrderOperator
-from facula.fx.one_memory import sharing
+from facula.fx.one_memory import first_places, sharing
 from facula.lower.aot.compile import Compiler, Options, compile_flat
 from facula.lower.aot.for_sizes import Key, NotSymbolic, SymbolicProgram, compile_for_sizes
 from facula.lower.aot.min_cut import min_cut_rematerialization_partition
@@ -63,7 +63,7 @@ def _sharing(inputs: Sequence[Any]) -> Any:
     """Which inputs are one tensor, or lie on the same memory, and where in it."""
     places = sharing(inputs)
     tensors = [x for x in inputs if isinstance(x, Tensor)]
-    same = {id(x): i for i, x in reversed(list(enumerate(tensors)))}
+    same = first_places(list(map(id, tensors)))
     if places is None and len(same) == len(tensors):
         return None
     return places, tuple(same[id(x)] for x in tensors)

@@ -32,7 +32,7 @@ from facula.core import _disabled_torch_function_impl as _disabled_torch_functio
 from facula.core import is_grad_enabled as is_grad_enabled
 from facula.core import set_grad_enabled as _set_grad_enabled  # noqa: F401
 from facula.core.errors import no_attribute
-from facula.devices.results import tensors_of
+from facula.core.nested import tensors_in
 from facula.namespaces import overrides, switches
 from facula.namespaces.overrides import (
     DisableTorchFunction,
@@ -135,8 +135,8 @@ def _any_output_is_alias_to_input_or_output(
 ) -> bool:
     """Whether a result has the memory of an argument, or of another result."""
     given = [*args, *(kwargs or {}).values()]
-    seen = {core.storage_key(t) for t in tensors_of(given) if t.numel()}
-    for tensor in tensors_of(outputs):
+    seen = {core.storage_key(t) for t in tensors_in(given) if t.numel()}
+    for tensor in tensors_in(outputs):
         key = core.storage_key(tensor) if tensor.numel() else None
         if key in seen:
             return True

@@ -12,7 +12,7 @@ from typing import Any
 from facula import autograd, core
 from facula.autograd.grad_mode import no_grad
 from facula.core.errors import fail, message
-from facula.devices.results import tensors_of
+from facula.core.nested import tensors_in
 from facula.fx.fake_tensor import DynamicOutputShapeException
 from facula.ops.table.overloads import OpOverload, Packet
 from facula.ops.table.registry import F
@@ -62,11 +62,11 @@ def _schema(op: core.Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     args = _copied(args)
     names = [p.name for p in definition.schema.parameters]
     given = dict(zip(names, args, strict=False)) | kwargs
-    before = {name: [t._version for t in tensors_of(value)] for name, value in given.items()}
+    before = {name: [t._version for t in tensors_in(value)] for name, value in given.items()}
     with no_grad():
         result = op(*args, **kwargs)
     for name, value in given.items():
-        changed = [t._version for t in tensors_of(value)] != before[name]
+        changed = [t._version for t in tensors_in(value)] != before[name]
         if changed and name not in mutated:
             fail(
                 RuntimeError,
@@ -74,9 +74,9 @@ def _schema(op: core.Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
                 f"writes to '{name}', which mutates_args leaves out",
                 hint="name the argument in mutates_args, or clone() it before writing",
             )
-        for tensor in () if views else tensors_of(result):
+        for tensor in () if views else tensors_in(result):
             if any(core.storage_key(tensor) == core.storage_key(t)
-                   for t in tensors_of(value) if t.numel()):  # fmt: skip
+                   for t in tensors_in(value) if t.numel()):  # fmt: skip
                 fail(
                     RuntimeError,
                     definition.name,
@@ -89,9 +89,9 @@ def _schema(op: core.Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 def _fake(op: core.Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """The function for tensors without data agrees with the others."""
     with no_grad():
-        real = tensors_of(op(*_copied(args), **kwargs))
+        real = tensors_in(op(*_copied(args), **kwargs))
         try:
-            fake = tensors_of(op(*_without_data(args), **_without_data_of(kwargs)))
+            fake = tensors_in(op(*_without_data(args), **_without_data_of(kwargs)))
         except DynamicOutputShapeException:
             return  # sizes that depend on elements: there is nothing to compare, as in PyTorch
     seen = [[(tuple(t.shape), t.dtype) for t in results] for results in (real, fake)]
@@ -111,8 +111,8 @@ def _without_data_of(kwargs: dict[str, Any]) -> dict[str, Any]:
 def _autograd(op: core.Op, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """A gradient is registered where one of the arguments asks for it."""
     args = _copied(args)
-    if any(t.requires_grad for t in tensors_of(args)) and not _promises(op)[1]:
-        results = [t for t in tensors_of(op(*args, **kwargs)) if t.requires_grad]
+    if any(t.requires_grad for t in tensors_in(args)) and not _promises(op)[1]:
+        results = [t for t in tensors_in(op(*args, **kwargs)) if t.requires_grad]
         if results:
             results[0].sum().backward()
 
@@ -133,8 +133,8 @@ def _compiled(
 
     def run(function: Callable[..., Any]) -> list[Any]:
         given, words = _copied(args), _copied_of(kwargs)
-        results = tensors_of(function(*given, **words))
-        inputs = [t for t in tensors_of((*given, *words.values())) if t.requires_grad]
+        results = tensors_in(function(*given, **words))
+        inputs = [t for t in tensors_in((*given, *words.values())) if t.requires_grad]
         ended = [t.sum() for t in results if t.requires_grad]
         if ended and inputs:
             gradients = autograd.grad(ended, inputs, allow_unused=True)

@@ -16,7 +16,7 @@ from typing import Any
 from facula import core
 from facula.autograd.function import Function
 from facula.core.errors import fail
-from facula.devices.results import tensors_of
+from facula.core.nested import tensors_in
 from facula.fx.fake_tensor import UnsupportedOperatorException
 from facula.ops.table.definition import Definition
 from facula.ops.table.registry import TABLE, register
@@ -161,7 +161,7 @@ class CustomOperator(Definition):
 
     def device_of(self, args: tuple[Any, ...]) -> str:
         """The device type that decides: of the tensors, else of a device argument, else the CPU."""
-        tensors = tensors_of(args)
+        tensors = tensors_in(args)
         types = {"meta" if t.is_meta else t.device.type for t in tensors}
         if not types:
             types = {a.type for a in args if isinstance(a, core.device)}
@@ -196,8 +196,8 @@ class CustomOperator(Definition):
 
     def refuse_shared(self, args: tuple[Any, ...], result: object) -> None:
         """Raise where a result has the memory of an argument or of another result."""
-        seen = {core.storage_key(t) for t in tensors_of(args) if t.numel()}
-        for tensor in tensors_of(result):
+        seen = {core.storage_key(t) for t in tensors_in(args) if t.numel()}
+        for tensor in tensors_in(result):
             key = core.storage_key(tensor) if tensor.numel() else None
             if key in seen:
                 fail(
@@ -265,7 +265,7 @@ def _flatten(args: tuple[Any, ...]) -> tuple[list[Any], list[int]]:
     flat: list[Any] = []
     lengths: list[int] = []
     for value in args:
-        spread = isinstance(value, (tuple, list)) and bool(tensors_of(value))
+        spread = isinstance(value, (tuple, list)) and bool(tensors_in(value))
         lengths.append(len(value) if spread else -1)
         flat += list(value) if spread else [value]
     return flat, lengths

@@ -16,7 +16,7 @@ from typing import Any
 from facula import core
 from facula.autograd.function import Function
 from facula.core.errors import fail
-from facula.devices.results import tensors_of
+from facula.core.nested import tensors_in
 
 __all__ = ["fallback_mode", "set_fallback_mode", "unregistered"]
 
@@ -76,7 +76,7 @@ def unregistered(definition: Any, otherwise: Callable[..., Any]) -> Callable[...
 
     def run(*args: Any) -> Any:
         owner = known()
-        given = tensors_of(args)
+        given = tensors_in(args)
         if owner is None or _is_traced(given):
             return otherwise(*args)
         result = owner.run(*args)
