@@ -330,3 +330,23 @@ def test_a_leaf_that_a_compiled_function_makes_has_a_gradient():
     facula._dynamo.reset()
     x = facula.tensor([1.0, 2.0, 3.0])
     assert facula.equal(facula.compile(function)(x), x)
+
+
+_NUMBERS = {
+    "one, cast": lambda x: facula.tensor([x[0]], dtype=facula.int64),
+    "with a number": lambda x: facula.tensor([x.sum(), 2]),
+    "of floats": lambda x: facula.tensor([x.argmax(), 2.5]),
+    "nested": lambda x: facula.tensor([[x.sum(), 1], (3.5, x.mean())]),
+    "truth": lambda x: facula.tensor([x[0] > 0, True]) & True,
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("case", _NUMBERS)
+def test_numbers_of_tensors_in_a_list_stay_in_the_program(case, backend):
+    facula._dynamo.reset()
+    compiled = facula.compile(_NUMBERS[case], fullgraph=True, backend=backend)
+    for x in (facula.tensor([1.25, 2.5]), facula.tensor([-3.0, 0.5], requires_grad=True)):
+        found, expected = compiled(x), _NUMBERS[case](x.detach())
+        assert found.dtype is expected.dtype and found.tolist() == expected.tolist()
+        assert not found.requires_grad

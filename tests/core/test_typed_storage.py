@@ -27,6 +27,9 @@ def test_kinds():
     assert isinstance(made.long(), facula.LongStorage) and made.nbytes() == 8
     assert made.pickle_storage_type() == "FloatStorage"
     assert facula.DoubleStorage(3).size() == 3
+    assert (
+        facula.DoubleStorage.dtype is facula.float64 and facula.QInt8Storage.dtype is facula.qint8
+    )
 
 
 def test_bytes_of_the_other_order_are_turned_around():

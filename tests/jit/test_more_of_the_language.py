@@ -153,3 +153,23 @@ def prints(x: float, colour: Colour):
 def test_print(capsys):
     jit.script(prints)(2.0, Colour.RED)
     assert capsys.readouterr().out == "2. [1, 2] Enum<Colour.RED>\n"
+
+
+def test_the_instruction_set_is_asked_for_where_the_script_runs():
+    def wide(x: Tensor) -> Tensor:
+        if "AVX2" in facula.backends.cpu.get_cpu_capability() or x.dtype == facula.uint8:
+            return x + 1
+        return x
+
+    scripted = jit.script(wide)
+    x = facula.ones(2)
+    assert facula.equal(scripted(x), wide(x))
+    assert "aten::_get_cpu_capability" in str(scripted.inlined_graph)
+    assert (
+        jit.script(facula.backends.cpu.get_cpu_capability)()
+        == facula.backends.cpu.get_cpu_capability()
+    )
+    file = io.BytesIO()
+    jit.save(scripted, file)
+    file.seek(0)
+    assert facula.equal(jit.load(file)(x), wide(x))

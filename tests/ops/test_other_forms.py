@@ -111,6 +111,10 @@ def test_indices_that_index_select_refuses():
     assert scalar.index_select(0, index[:1]).item() == 1.0
     with pytest.raises(RuntimeError, match="Expected dtype int32 or int64 for index"):
         facula.ones(3).index_select(0, facula.ones(2))
+    with pytest.raises(
+        RuntimeError, match="index 5 is out of bounds.*INDICES element is out of DATA bounds"
+    ):
+        facula.ones(2, 3).index_select(1, facula.tensor([5]))
 
 
 def test_flags_of_kernels_are_told():

@@ -47,6 +47,7 @@ cdef extern from "fk_storage.h" nogil:
         void (*release)(void *owner) noexcept nogil
         void *extra
         fk_storage *next
+        void *object
     ctypedef struct fk_memory_stats:
         int64_t allocated
         int64_t peak

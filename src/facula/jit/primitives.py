@@ -279,3 +279,4 @@ primitive("aten::is_autocast_enabled() -> bool", lambda: bool(facula.is_autocast
 primitive(
     "aten::is_autocast_cpu_enabled() -> bool", lambda: bool(facula.is_autocast_enabled("cpu"))
 )
+primitive("aten::_get_cpu_capability() -> str", lambda: facula.backends.cpu.get_cpu_capability())

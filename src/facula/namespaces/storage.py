@@ -463,6 +463,7 @@ for _name, _dtype in {**CASTS, **_COMPLEX_CASTS, **core.QUANTIZED}.items():
         (TypedStorage,),
         {
             "_dtype": _dtype,
+            "dtype": _dtype,
             "__module__": "facula",
             "__doc__": _DOC.format(name=_kind, dtype=_dtype.name),
         },

@@ -29,6 +29,7 @@ from facula.capture.values.kinds import (
     TensorValue,
     Value,
 )
+from facula.ops.table.registry import PLACES
 
 if TYPE_CHECKING:
     from facula.capture.interpreter.symbolic import Symbolic
@@ -56,9 +57,11 @@ def _copy(d: Any, args: list, kwargs: dict) -> Any:
 
 @rule(core.tensor)
 def _tensor(d: Symbolic, args: list, kwargs: dict) -> Any:
-    """`tensor(data)`: of a tensor, a copy apart from the tape."""
+    """`tensor(data)`: of a tensor, a copy apart from the tape; of lists with tensors, their stack."""
     if args and isinstance(d.force(args[0]), ArrayValue):
         return translation("functions").tensor_of_array(d, args, kwargs)
+    if len(args) == 1 and isinstance(d.force(args[0]), SequenceValue):
+        return _tensor_of_list(d, d.force(args[0]), args, kwargs)
     if len(args) != 1 or type(d.force(args[0])) is not TensorValue:
         return d.graph_call(core.tensor, args, kwargs)
     wanted = dict(kwargs)
@@ -68,6 +71,50 @@ def _tensor(d: Symbolic, args: list, kwargs: dict) -> Any:
         raise Break("unsupported-call", "tensor(requires_grad=True), which makes a leaf")
     made = d.graph_method("clone", d.graph_method("detach", d.force(args[0]), [], {}), [], {})
     return d.graph_method("to", made, [], wanted) if wanted else made
+
+
+def _tensor_of_list(d: Symbolic, data: SequenceValue, args: list, kwargs: dict) -> Any:
+    """`tensor([...])`, which reads numbers out of the tensors of the list: they stay in the program."""
+    leaves = _leaves(d, data)
+    tensors = [leaf for leaf in leaves if isinstance(leaf, TensorValue)]
+    tracked = kwargs.get("requires_grad")
+    if not tensors or not all(map(_is_number, leaves)) or (tracked and d.constant_of(tracked)):
+        return d.graph_call(core.tensor, args, kwargs)
+    words = {name: value for name, value in kwargs.items() if name in ("dtype", "device")}
+    if "dtype" not in words or d.is_none(words["dtype"]):
+        kinds = [
+            core.empty((), dtype=leaf.fake.dtype).fill_(0)
+            if isinstance(leaf, TensorValue)
+            else leaf.obj
+            for leaf in leaves
+        ]
+        words["dtype"] = Known(core.tensor(kinds).dtype)
+    return _stacked(d, data, words)
+
+
+def _leaves(d: Symbolic, data: SequenceValue) -> list[Any]:
+    """The items of nested lists, in their order."""
+    items = map(d.force, data.items)
+    parts = (_leaves(d, x) if isinstance(x, SequenceValue) else [x] for x in items)
+    return [leaf for part in parts for leaf in part]
+
+
+def _is_number(value: Value) -> bool:
+    if isinstance(value, TensorValue):
+        return type(value) is TensorValue and not value.fake.dim()
+    return isinstance(value, Known) and isinstance(value.obj, (bool, int, float, complex))
+
+
+def _stacked(d: Symbolic, value: Any, words: dict) -> Any:
+    """Nested lists of numbers and of tensors without dimensions as one tensor."""
+    if isinstance(value, SequenceValue):
+        items = [_stacked(d, d.force(item), words) for item in value.items]
+        return d.graph_call(
+            core.operator_of(PLACES[""]["stack"]), [d.made(SequenceValue(list, items))], {}
+        )
+    if isinstance(value, TensorValue):
+        return d.graph_method("to", d.graph_method("detach", value, [], {}), [], words)
+    return d.graph_call(core.tensor, [value], words)
 
 
 @rule(copy.deepcopy)

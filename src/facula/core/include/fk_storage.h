@@ -46,6 +46,7 @@ typedef struct fk_storage {
     void (*release)(void *owner); /* called with `owner` when the last reference goes */
     void *extra;                  /* the user's; never looked at here while the storage lives */
     struct fk_storage *next;      /* in a free list */
+    void *object;                 /* the Python object that shows the storage, not owned; NULL for none */
 } fk_storage;
 
 enum {
@@ -244,6 +245,7 @@ FK_INLINE void fk_storage_start(fk_storage *storage, int64_t nbytes, int32_t fla
     storage->release = NULL;
     storage->extra = NULL;
     storage->next = NULL;
+    storage->object = NULL;
 }
 
 FK_COLD fk_storage *fk_storage_new_slow(int64_t nbytes) {

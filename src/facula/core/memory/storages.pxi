@@ -1,6 +1,6 @@
 # Storages as Python objects: the bytes under tensors.
 #
-# Keeps true: two tensors that share memory answer with storages that compare equal.
+# Keeps true: tensors that share memory answer with one storage object as long as somebody holds it.
 
 cdef int check_elements(UntypedStorage s) except -1:
     """Raise where there are no bytes to read."""
@@ -32,6 +32,7 @@ cdef class UntypedStorage:
             self.dev = (<UntypedStorage>size).dev
             self.st = (<UntypedStorage>size).st
             self.st.refs += 1
+            if self.st.object == NULL: self.st.object = <void *>self
             return
         self.dev = device_number(device)
         if isinstance(size, (list, tuple, bytes, bytearray)):
@@ -41,9 +42,11 @@ cdef class UntypedStorage:
             if self.st.data != NULL: memcpy(self.st.data, <const char *><bytes>data, n)
         else:
             self.st = new_storage(size, self.dev)
+        self.st.object = <void *>self
 
     def __dealloc__(self):
         if self.st != NULL:
+            if self.st.object == <void *>self: self.st.object = NULL
             fk_storage_decref(self.st)
 
     @staticmethod
@@ -324,11 +327,17 @@ def _rebuild_storage(data):
 
 
 def storage_of(Tensor t):
-    """The storage of a tensor."""
-    cdef UntypedStorage s = UntypedStorage.__new__(UntypedStorage)
+    """The storage of a tensor: the same object as long as somebody holds it."""
+    cdef UntypedStorage s
+    cdef PyObject *known = <PyObject *>t.st.object
+    if known != NULL and fk_refs(known) > 0:       # 0: it is being freed, and weak references hear of it
+        s = <UntypedStorage>known
+        if s.dev == t.dev: return s
+    s = UntypedStorage.__new__(UntypedStorage)
     s.st = t.st
     t.st.refs += 1
     s.dev = t.dev
+    t.st.object = <void *>s
     return s
 
 

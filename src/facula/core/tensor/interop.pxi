@@ -164,6 +164,19 @@ def item(Tensor t):
     return load_element(t.data_, t.dt)
 
 
+cdef int number_dtype(int kind):
+    """The dtype of Python's numbers of a kind."""
+    if kind == KIND_BOOL: return B8
+    if kind == KIND_INT: return I64
+    return COMPLEX_OF[DEFAULT_DTYPE] if kind == KIND_COMPLEX else DEFAULT_DTYPE
+
+
+cdef int joined(int kind, int dt) except -1:
+    """What `discover` knows after an element of a dtype."""
+    if kind < 0: return 100 + dt
+    return 100 + promoted(kind - 100 if kind >= 100 else number_dtype(kind), dt)
+
+
 cdef int discover(object data, list shape, int depth, int *kind) except -1:
     """Shape and kind of nested sequences; kind: of DTYPE kinds, -1 while unknown, a dtype + 100 when an element has one."""
     if isinstance(data, (list, tuple)):
@@ -186,8 +199,7 @@ cdef int discover(object data, list shape, int depth, int *kind) except -1:
                                  % (shape[depth + i], depth + i, n) + "\nhint: pad the rows to one length, or use nn.utils.rnn.pad_sequence")
         if not isinstance(data, Tensor): warn_of_arrays()
         dt = (<Tensor>data).dt if isinstance(data, Tensor) else (<Tensor>from_numpy_copy(data)).dt
-        if kind[0] >= 100: kind[0] = 100 + promoted(kind[0] - 100, dt)
-        elif kind[0] < 0 or True: kind[0] = 100 + dt
+        kind[0] = joined(kind[0], dt)
         return 0
     if depth != len(shape):
         raise said(TypeError, "[tensor] sequences of equal depth were required: not a sequence at depth %d (got %s)" % (depth, type(data).__name__) + "\nhint: all elements of a list must be numbers, or all of them lists")
@@ -200,14 +212,15 @@ cdef int discover(object data, list shape, int depth, int *kind) except -1:
         if code not in _TYPESTR:
             raise said(TypeError, "[tensor] numbers were required: got " + str(data.dtype) + "\nhint: convert with array.astype(), or encode the values as integers")
         dt = _TYPESTR[code]
-        kind[0] = 100 + (promoted(kind[0] - 100, dt) if kind[0] >= 100 else dt)
+        kind[0] = joined(kind[0], dt)
         return 0
     elif hasattr(data, "__index__"): k = KIND_INT
     elif hasattr(data, "__float__"): k = KIND_FLOAT
     else:
         wrong = TypeError if isinstance(data, (str, bytes)) else RuntimeError
         raise said(wrong, "[tensor] numbers or sequences of numbers were required: Could not infer dtype of %s" % type(data).__name__ + "\nhint: encode it as numbers first")
-    if kind[0] < 100 and k > kind[0]: kind[0] = k
+    if kind[0] >= 100: kind[0] = joined(kind[0], number_dtype(k))
+    elif k > kind[0]: kind[0] = k
     return 0
 
 
@@ -318,11 +331,7 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
         shape = []
         discover(data, shape, 0, &kind)
         if dtype is not None: dt = as_dtype(dtype).index
-        elif kind >= 100: dt = kind - 100
-        elif kind == KIND_BOOL: dt = B8
-        elif kind == KIND_INT: dt = I64
-        elif kind == KIND_COMPLEX: dt = COMPLEX_OF[DEFAULT_DTYPE]
-        else: dt = DEFAULT_DTYPE
+        else: dt = kind - 100 if kind >= 100 else number_dtype(kind)
         if kind == KIND_COMPLEX and KIND[dt] != KIND_COMPLEX:
             raise said(TypeError, "[tensor] real numbers were required for %s: must be real number, not complex" % DTYPES[dt].name + "\nhint: take .real, or ask for dtype=facula.complex64")
         nd = parse_shape(shape, sh)

@@ -294,6 +294,9 @@ cdef class Tensor:
     def is_neg(self):
         return False
 
+    def _fix_weakref(self):
+        """Nothing to do: a weak reference to a tensor holds as long as the object."""
+
     def is_inference(self):
         return (self.keys & K_INFERENCE) != 0
 

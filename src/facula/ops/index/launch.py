@@ -106,9 +106,16 @@ def within(index: core.Tensor, size: int) -> bool:
 
 
 def out_of_bounds(
-    op: str, index: Any, position: int, size: int, dim: int, exception: type[Exception], low: int
+    op: str,
+    index: Any,
+    position: int,
+    size: int,
+    dim: int,
+    exception: type[Exception],
+    low: int,
+    theirs: str = "",
 ) -> None:
-    """Raise for the index at a flat position."""
+    """Raise for the index at a flat position; `theirs`: PyTorch's words for it."""
     if size == 0:
         fail(
             exception,
@@ -118,11 +125,12 @@ def out_of_bounds(
             hint="no index fits an empty dimension: look at x.numel() first",
         )
     value = index.reshape(-1)[position].item()
-    of_rows = " (index out of range in self)" if low == 0 and exception is IndexError else ""
+    if low == 0 and exception is IndexError:
+        theirs = " (index out of range in self)"
     fail(
         exception,
         op,
-        f"index {value} is out of bounds for dimension {dim} with size {size}{of_rows}",
+        f"index {value} is out of bounds for dimension {dim} with size {size}{theirs}",
         None,
         f"indices lie in [{low}, {size - 1}]",
     )
@@ -150,7 +158,8 @@ def take_rows(
         (result, source, index, bad), (outer, size, inner, count, low), ()
     )
     if not core.passed(bad):
-        out_of_bounds(op, index, bad.item(), size, dim, exception, low)
+        theirs = " (INDICES element is out of DATA bounds)" if exception is RuntimeError else ""
+        out_of_bounds(op, index, bad.item(), size, dim, exception, low, theirs)
 
 
 def merge(

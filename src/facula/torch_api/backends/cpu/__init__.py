@@ -23,9 +23,14 @@ _CAPABILITIES = {
 }
 
 
+def _get_cpu_capability() -> str:
+    """What a script asks where it runs, as an operator of this name."""
+    return _CAPABILITIES[libraries.kernel_variant()]
+
+
 def get_cpu_capability() -> str:
     """The instruction set of the loaded kernels by PyTorch's names: `DEFAULT`, `AVX2` or `AVX512`."""
-    return _CAPABILITIES[libraries.kernel_variant()]
+    return _get_cpu_capability()
 
 
 def __getattr__(name: str) -> Any:
