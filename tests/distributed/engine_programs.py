@@ -158,6 +158,20 @@ def orders() -> None:
     dist.monitored_barrier()
 
 
+def small_ones() -> Any:
+    """More sizes than a group keeps views of, twice; some begin under `inference_mode`; then one that differs."""
+    rank, size = begin(60)
+    for _ in range(2):
+        for count in range(1, 2 * shared._KEPT + 20, 3):
+            for dtype in ("float32", "int64"):
+                with facula.inference_mode(count % 2 == 0):
+                    x = facula.from_numpy(given(rank, count, dtype))
+                    dist.all_reduce(x)
+                wanted = sum(given(r, count, dtype) for r in range(size))
+                same(x, np.asarray(wanted, dtype=dtype), f"{count} {dtype}")
+    return error_of(dist.all_reduce, facula.ones(7 + rank))
+
+
 def numbers() -> Any:
     begin(60)
     reductions()

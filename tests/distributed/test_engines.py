@@ -47,6 +47,14 @@ def test_numbers(engine: str, size: int):
     assert run(engine, "numbers", size) == ["fine"] * size
 
 
+@pytest.mark.parametrize("engine", ["gloo", "mpi"])
+def test_many_sizes_again_and_again(engine: str):
+    for rank, (kind, text) in enumerate(run(engine, "small_ones")):
+        assert kind == "DistBackendError", text
+        assert f"with [{8 - rank}] from rank {1 - rank}" in text
+        assert f"with [{7 + rank}] were expected" in text
+
+
 @pytest.mark.parametrize("engine", ["gloo", "gloo by messages", "mpi by its library"])
 def test_ranks_that_differ_are_told_how(engine: str):
     for rank, found in enumerate(run(engine, "differences")):

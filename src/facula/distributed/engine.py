@@ -12,6 +12,7 @@ An engine of another package is found by the entry point group `facula.engines`,
 from __future__ import annotations
 
 import datetime
+import functools
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -214,7 +215,7 @@ class Exchange:
 
     def say(self, *details: Any) -> None:
         """Add to what must be the same on all ranks."""
-        self.label = " ".join([self.name, *map(str, details), self.about]).rstrip()
+        self.label = _label(self.name, self.about, *details)
 
     # ---------------------------------------------------------------- messages
 
@@ -321,6 +322,12 @@ class Exchange:
     def barrier(self) -> None:
         """Nobody leaves before everybody has entered."""
         algorithms.barrier(self)
+
+
+@functools.lru_cache(maxsize=512, typed=True)
+def _label(name: str, about: str, *details: Any) -> str:
+    """What must be the same on all ranks, in words; a program says the same again and again."""
+    return " ".join([name, *map(str, details), about]).rstrip()
 
 
 def put(target: Tensor, result: Tensor) -> None:

@@ -53,6 +53,10 @@ class States:
             self._threads.state = State()
         return self._threads.state
 
+    def default_group(self) -> ProcessGroup | None:
+        """The group of all ranks; every collective asks, and a method is found much sooner than a name."""
+        return self._mine().default if self._isolated else self._whole.default
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._mine(), name)
 

@@ -29,6 +29,8 @@ from facula.distributed.world import group_of
 from facula.ops.table.registry import F
 
 Tensor = core.Tensor
+#: the reductions that have no meaning for fractions, by name
+_OF_BITS = frozenset(op.name for op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR))
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -104,7 +106,9 @@ class _Targets:
 
     def __init__(self, tensors: Sequence[Tensor], read: bool = False) -> None:
         self.back: list[tuple[Tensor, Tensor]] = []
-        self.flat = [self._place(t, read) for t in tensors]
+        self.flat: list[Tensor] = []
+        for t in tensors:
+            self.flat.append(self._place(t, read))
 
     def _place(self, t: Tensor, read: bool) -> Tensor:
         if isinstance(t, Piece):
@@ -158,7 +162,7 @@ def _check_reduction(op: Any, t: Tensor) -> None:
     if t.dtype.is_complex and op not in (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PRODUCT):
         fail(ValueError, "all_reduce", f"a dtype that has an order or bits was required (all_reduce does not "
              f"support {op!r} on complex tensors)", t.dtype, hint="facula.view_as_real(t) has its parts")  # fmt: skip
-    if t.dtype.is_floating_point and op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR):
+    if t.dtype.is_floating_point and op.name in _OF_BITS:
         fail(RuntimeError, "all_reduce", f"a dtype of whole numbers was required (Cannot use ReduceOp.{op.name} "
              "with non-integral dtype)", t.dtype, hint="t.view(facula.int32) has its bits")  # fmt: skip
     if op == ReduceOp.AVG and not (t.dtype.is_floating_point or t.dtype.is_complex):

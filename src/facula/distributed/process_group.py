@@ -16,7 +16,6 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NoReturn
 
 from facula import core
@@ -37,7 +36,7 @@ Algorithm = Callable[[Exchange], Any]
 #: what hears the name of each collective that this process begins
 LISTENERS: list[Any] = []
 #: the groups of this process that the program derived, and which have methods of their own
-BY_PROGRAM: weakref.WeakSet[ProcessGroup] = weakref.WeakSet()
+BY_PROGRAM: set[weakref.ref[ProcessGroup]] = set()
 #: sequence numbers of messages between two ranks, which have tags instead
 _MESSAGES = -1
 
@@ -118,7 +117,7 @@ class ProcessGroup(GroupMethods):
             fail(ValueError, "ProcessGroup", f"a rank in [0, {size}) was required", rank,
                  hint="ProcessGroup(rank, size) or ProcessGroup(store, rank, size)")  # fmt: skip
         self.by_program = True
-        BY_PROGRAM.add(self)
+        BY_PROGRAM.add(weakref.ref(self, BY_PROGRAM.discard))
         return Alone(Rendezvous(store, rank, size, 1800.0)), range(size), rank, "custom"
 
     def joined(
@@ -307,15 +306,19 @@ class ProcessGroup(GroupMethods):
         """Run an algorithm now; an error ends the group."""
         if self._broken is not None:
             raise self._broken
-        first = next((t for t in tensors if isinstance(t, Tensor)), None)
-        shape, dtype = (None, None) if first is None else (tuple(first.shape), first.dtype)
+        shape = dtype = None
+        for t in tensors:
+            if isinstance(t, Tensor):
+                shape, dtype = tuple(t.shape), t.dtype
+                break
         self._at = (sequence, name, shape, dtype, False)
         end = time.monotonic() + limit
         try:
             if not (self.engine.counts_only and _without_elements(tensors)):
-                plain = isinstance(algorithm, ByMessages)
-                begin = partial(Exchange, self.engine) if plain else self.engine.exchange
-                exchange = begin(self, sequence, name, end)
+                if isinstance(algorithm, ByMessages):
+                    exchange = Exchange(self.engine, self, sequence, name, end)
+                else:
+                    exchange = self.engine.exchange(self, sequence, name, end)
                 algorithm(exchange)
                 exchange.finish()
         except TimeoutError:

@@ -376,7 +376,8 @@ def _made(
 
 def default_group() -> ProcessGroup:
     """The default group; raises where there is none."""
-    if _STATE.default is None:
+    found = _STATE.default_group()
+    if found is None:
         fail(
             ValueError,
             "distributed",
@@ -384,7 +385,7 @@ def default_group() -> ProcessGroup:
             "none",
             "call init_process_group first",
         )
-    return _STATE.default
+    return found
 
 
 def groups() -> list[ProcessGroup]:

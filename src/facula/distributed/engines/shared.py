@@ -14,6 +14,7 @@ first step of a collective, ranks tell each other which one it is.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import secrets
@@ -39,6 +40,8 @@ SMALL = 1 << 16
 #: bytes of what a rank says of a collective, without a number for each rank
 _TEXT = 248
 _NONCE = 64
+#: of how many sizes a room keeps what small collectives read and write
+_KEPT = 64
 #: seconds between looks at those who do not come
 _LOOK = 0.02
 #: bytes of a `core.Meeting` for each rank, and once more for all
@@ -74,6 +77,8 @@ class Room:
                 self.handles[handle] = number
                 self.poll.register(handle, select.POLLIN)
         self._slots: dict[tuple[Any, str], list[list[Tensor]]] = {}
+        #: the beginnings of the slots, by dtype and number of elements: a program asks for few numbers, again and again
+        self._beginnings: dict[tuple[Any, int], list[list[Tensor]]] = {}
 
     def say(self, state: int) -> None:
         """Tell the others how this rank is."""
@@ -126,6 +131,17 @@ class Room:
                 for half in (0, 1)
             ]
             self._slots[(dtype, which)] = found
+        return found
+
+    def beginnings(self, dtype: core.dtype, count: int) -> list[list[Tensor]]:
+        """So many elements of what each rank shows, in both halves."""
+        found = self._beginnings.get((dtype, count))
+        if found is None:
+            if len(self._beginnings) >= _KEPT:
+                self._beginnings.clear()
+            slots = self.slots(dtype, "shown")
+            found = [[slot[:count] for slot in half] for half in slots]
+            self._beginnings[dtype, count] = found
         return found
 
     def dead(self) -> set[int]:
@@ -253,6 +269,14 @@ def _agreed(x: Exchange, offer: dict[str, Any]) -> Room | None:
 # ------------------------------------------------------------------ collectives
 
 
+@functools.lru_cache(maxsize=256)
+def _told(label: str, numbers: tuple[int, ...]) -> tuple[bytes, bytes]:
+    """What a rank tells of a collective: all of it, and that without the numbers."""
+    text = label.encode()[: _TEXT - 8]
+    told = struct.pack(f"=II{len(text)}s{len(numbers)}q", len(text), len(numbers), text, *numbers)
+    return told, told[: 8 + len(text)]
+
+
 def _into(target: Tensor, other: Tensor, op: core.Op) -> None:
     """Combine a tensor with another, in place."""
     if op.name in ("SUM", "AVG"):
@@ -318,24 +342,23 @@ class SharedExchange(Exchange):
 
         `same`: the numbers must be those of all.
         """
-        room, place = self.room, self.room.places
-        text = self.label.encode()[: _TEXT - 8]
-        told = struct.pack(
-            f"=II{len(text)}s{len(numbers)}q", len(text), len(numbers), text, *numbers
-        )
-        length = place["text bytes"]
-        first = place["text"] + self.half * room.size * length
-        room.view[first + room.rank * length :][: len(told)] = told
+        room, view = self.room, self.room.view
+        told, told_text = _told(self.label, numbers)
+        length = room.places["text bytes"]
+        first = room.places["text"] + (room.meeting.step & 1) * room.size * length
+        mine = first + room.rank * length
+        view[mine : mine + len(told)] = told
         self.meet()
-        whole = len(told) if same else 8 + len(text)
-        self.told = []
+        alike = told if same else told_text
         for number in range(room.size):
             start = first + number * length
-            if room.view[start : start + whole] != told[:whole]:
+            if number != room.rank and view[start : start + len(alike)] != alike:
                 self._differs(number, start, numbers)
-            if not same:
-                at = start + 8 + len(text)
-                self.told.append(struct.unpack_from(f"={len(numbers)}q", room.view, at))
+        if not same:
+            form, at = f"={len(numbers)}q", first + len(told_text)
+            self.told = [
+                struct.unpack_from(form, view, at + number * length) for number in range(room.size)
+            ]
 
     def _differs(self, number: int, start: int, numbers: Sequence[int]) -> None:
         view = self.room.view
@@ -388,12 +411,12 @@ class SharedExchange(Exchange):
         self.say(op.name, flat.dtype)
         n = flat.numel()
         if n * flat.element_size() <= SMALL:
-            shown = self.room.slots(flat.dtype, "shown")[self.half]
-            shown[self.rank][:n].copy_(flat)
+            shown = self.room.beginnings(flat.dtype, n)[self.half]
+            shown[self.rank].copy_(flat)
             self.begin(n)
-            flat.copy_(shown[0][:n])
+            flat.copy_(shown[0])
             for other in shown[1:]:
-                _into(flat, other[:n], op)
+                _into(flat, other, op)
             if op.name == "AVG":
                 flat.div_(self.size)
             return
