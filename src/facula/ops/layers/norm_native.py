@@ -138,7 +138,8 @@ def native_group_norm_of_sizes(
         rows = input.reshape((N, group, C // group * HxW))
         mean = rows.mean(-1)
         scale = (rows.var(-1, correction=0) + eps).rsqrt()
-    return out.reshape(input.shape), mean.to(input.dtype), scale.to(input.dtype)
+    kept = next((p for p in (weight, bias) if p is not None), input).dtype
+    return out.reshape(input.shape), mean.to(kept), scale.to(kept)
 
 
 @composite(

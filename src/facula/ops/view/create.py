@@ -521,17 +521,22 @@ def _arange(
         )
     if dtype is None:
         dtype = core.int64 if _whole(start, end, step) and not closed else core.get_default_dtype()
-    elif not dtype.is_floating_point and not _whole(start, end, step):
-        if step and not _integer(op, step):
-            fail(
-                ValueError,
-                op,
-                "step must be nonzero in the range's dtype",
-                f"{step} for {dtype}",
-                hint="leave dtype out, or give a floating-point one",
-            )
+    length = None
+    if not dtype.is_floating_point and not _whole(start, end, step):
+        if closed or dtype is core.int64:
+            if step and not _integer(op, step):
+                fail(
+                    ValueError,
+                    op,
+                    "step must be nonzero in the range's dtype",
+                    f"{step} for {dtype}",
+                    hint="leave dtype out, or give a floating-point one",
+                )
+        else:  # PyTorch counts the narrow integers before it rounds the ends
+            length = _range_length(op, start, end, step, closed)
         start, end, step = (_integer(op, v) for v in (start, end, step))
-    length = _range_length(op, start, end, step, closed)
+    if length is None:
+        length = _range_length(op, start, end, step, closed)
     tensor = core.empty((length,), dtype=dtype, device=device)
     return _run_range("arange", tensor, (), (start, step), not dtype.is_floating_point)
 
@@ -680,7 +685,7 @@ def logspace(start, end, steps, base, dtype, layout, device, pin_memory, require
         if isinstance(start, complex) or isinstance(end, complex):
             dtype = dtype.to_complex()
     work = core.complex128 if dtype.is_complex else core.float64
-    if not dtype.is_floating_point and not dtype.is_complex:
+    if steps != 1 and not dtype.is_floating_point and not dtype.is_complex:
         start, end = (_whole_end("logspace", x) for x in (start, end))
     exponents = _linspace("logspace", start, end, steps, work, device)
     return finished(F.pow(base, exponents).to(dtype), requires_grad)
