@@ -27,7 +27,7 @@ GUIDES = {
     "Guides": [
         "data", "files", "compiler", "export", "packages", "code_packages", "torchscript", "onnx", "distributed",
         "quantization", "nested", "masked", "domains", "cpp_extensions", "fx", "torch_programs",
-        "random_numbers", "settings",
+        "random_numbers", "settings", "benchmarks",
     ],
     "Inside": ["architecture", "kernel_interfaces", "adding_an_operator", "adding_a_device", "cuda", "glossary"],
 }  # fmt: skip

@@ -145,6 +145,16 @@ def test_every_page_is_listed():
     assert [p for p in TEXTS if f"({p})" not in TEXTS["README.md"] and p != "README.md"] == []
 
 
+def test_every_figure_is_explained():
+    text = TEXTS["docs/benchmarks.md"]
+    table = re.search(r"<!-- bench: begin -->\n(.*)<!-- bench: end -->", TEXTS["README.md"], re.S)
+    rows = [line.split(" | ")[0] for line in table[1].splitlines()[2:]]
+    assert len(rows) >= 12
+    assert [row for row in rows if f"\n{row} | " not in text] == []
+    programs = [p.name for p in (ROOT / "benchmarks").glob("*.py")]
+    assert [name for name in programs if f"`benchmarks/{name}`" not in text] == []
+
+
 def test_no_machine_is_named():
     for page, text in TEXTS.items():
         assert not re.search(r"(?<![\w.])/(?:home|work|tmp|opt)/", text), page

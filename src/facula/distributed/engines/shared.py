@@ -43,7 +43,7 @@ _NONCE = 64
 #: of how many sizes a room keeps what small collectives read and write
 _KEPT = 64
 #: seconds between looks at those who do not come
-_LOOK = 0.02
+_LOOK = 0.002
 #: bytes of a `core.Meeting` for each rank, and once more for all
 _LINE = 64
 #: bytes in which a rank says why it gave up
