@@ -42,8 +42,24 @@ def test_whole_numbers_and_errors():
     x = facula.tensor([[3, 1], [2, 7]])
     mask = facula.tensor([True, False])
     assert masked.sum(x, mask=mask).item() == 5 and masked.amin(x, mask=mask).item() == 2
-    with pytest.raises(TypeError, match=r"^\[masked.sum\] a bool mask"):
-        masked.sum(x, mask=x)
+    with pytest.raises(IndexError, match="no more dimensions"):
+        masked.sum(x, mask=mask.expand(2, 2, 2))
+
+
+@pytest.mark.parametrize("dtype", [facula.uint8, facula.int64, facula.float32, facula.complex64])
+def test_every_number_but_zero_counts_as_a_mask(dtype):
+    x = facula.tensor([[1.0, 2, 3], [4, 5, 6]])
+    mask = facula.tensor([[2, 0, 1], [0, 3, 4]]).to(dtype)
+    kept = np.ma.masked_array(x.numpy(), [[False, True, False], [True, False, False]])
+    np.testing.assert_array_equal(masked.sum(x, 0, mask=mask).numpy(), kept.sum(0))
+    np.testing.assert_array_equal(masked.mean(x, 0, mask=mask).numpy(), kept.mean(0))
+    np.testing.assert_array_equal(masked.amax(x, 1, mask=mask).numpy(), kept.max(1))
+    np.testing.assert_array_equal(masked.argmin(x, 1, mask=mask).numpy(), kept.argmin(1))
+    powers = np.exp(x.numpy()) * ~kept.mask
+    np.testing.assert_allclose(
+        masked.softmax(x, 1, mask=mask).numpy(), powers / powers.sum(1, keepdims=True), rtol=1e-6
+    )
+    np.testing.assert_array_equal(masked.cumsum(x, 1, mask=mask).numpy(), kept.filled(0).cumsum(1))
 
 
 @pytest.mark.parametrize("dtype", [facula.int32, facula.int16, facula.uint8, facula.bool])

@@ -1,7 +1,7 @@
 """Reductions and normalisations of the elements that a mask selects.
 
-Takes tensors and a bool mask that broadcasts to them (True: counts). Gives compositions of `where`
-and the plain operators, so gradients and devices follow. Keeps true: what is left out becomes the
+Takes tensors and a mask that broadcasts to them (what is not 0 counts). Gives compositions of
+`where` and the plain operators, so gradients and devices follow. Keeps true: what is left out becomes the
 value that does not change the result; without a mask everything counts.
 """
 
@@ -42,8 +42,7 @@ def _filled(op: str, x: core.Tensor, mask: Any, value: object) -> Any:
     """`x` with `value` where the mask leaves elements out."""
     if mask is None:
         return x
-    if mask.dtype is not core.bool_:
-        fail(TypeError, op, "a bool mask was required", mask.dtype, hint="mask.bool() converts it")
+    mask = mask.bool()
     if mask.dim() > x.dim():
         fail(
             IndexError,
