@@ -393,6 +393,24 @@ def test_divergence_of_vectors_and_unknown_pairs():
     assert D.kl_divergence(Own(0.0, 1.0), D.Normal(0.0, 1.0)).item() == 0.0
 
 
+def test_a_found_formula_is_kept_until_another_is_registered():
+    from facula.distributions import kl
+
+    class Near(D.Normal):
+        pass
+
+    pair = Near(0.0, 1.0), Near(1.0, 1.0)
+    assert D.kl_divergence(*pair).item() == 0.5
+    assert kl._KL_MEMOIZE[Near, Near] is kl._KL_REGISTRY[D.Normal, D.Normal]
+
+    @D.register_kl(Near, Near)
+    def near(p, q):
+        return facula.tensor(7.0)
+
+    assert not kl._KL_MEMOIZE
+    assert D.kl_divergence(*pair).item() == 7.0
+
+
 def test_what_is_refused():
     with pytest.raises(ValueError, match="Expected parameter scale"):
         D.Normal(0.0, -1.0)

@@ -18,6 +18,8 @@ from facula.distributions.distribution import Distribution, ExponentialFamily
 from facula.distributions.utils import euler_constant, sum_rightmost
 
 _FORMULAS: dict[tuple[type, type], Callable[[Any, Any], Any]] = {}
+# The formula found for a pair of classes, or None; emptied when a formula is registered.
+_FOUND: dict[tuple[type, type], Callable[[Any, Any], Any] | None] = {}
 
 
 def register_kl(type_p: type, type_q: type) -> Callable[[Any], Any]:
@@ -50,6 +52,7 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Any], Any]:
 
     def decorate(function: Callable[..., Any]) -> Any:
         _FORMULAS[type_p, type_q] = function
+        _FOUND.clear()
         return function
 
     return decorate
@@ -57,11 +60,15 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Any], Any]:
 
 def _formula(type_p: type, type_q: type) -> Callable[[Any, Any], Any] | None:
     """The formula whose classes are the closest, counted along both lines of inheritance."""
+    if (type_p, type_q) in _FOUND:
+        return _FOUND[type_p, type_q]
     found = []
     for (p, q), function in _FORMULAS.items():
         if issubclass(type_p, p) and issubclass(type_q, q):
             found.append((type_p.__mro__.index(p) + type_q.__mro__.index(q), function))
-    return min(found, key=lambda pair: pair[0])[1] if found else None
+    closest = min(found, key=lambda pair: pair[0])[1] if found else None
+    _FOUND[type_p, type_q] = closest
+    return closest
 
 
 def kl_divergence(p: Distribution, q: Distribution) -> Any:
@@ -315,6 +322,8 @@ def __getattr__(name: str) -> Any:
     """A formula by the names of its classes, such as `_kl_normal_normal`."""
     if name == "_KL_REGISTRY":
         return _FORMULAS
+    if name == "_KL_MEMOIZE":
+        return _FOUND
     if name.startswith("_kl_"):
         for (p, q), function in _FORMULAS.items():
             if name == f"_kl_{p.__name__}_{q.__name__}".lower():
