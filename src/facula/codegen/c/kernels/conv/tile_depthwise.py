@@ -57,18 +57,19 @@ INLINE void add_taps(const int count, lanes_of *sums, const acc_t *p, long step,
 #else
 #define IN_REGISTER(value) __asm__("" : "+w"(value))
 #endif
-/* the same for neighbours, whose pixels the taps share: each is read once, and the weights stay in registers */
-INLINE void slide_taps(const int count, const int known, lanes_of *sums, const acc_t *p, long apart,
-                       const acc_t *weights)
+/* the same for taps side by side, which share pixels: each is read once, and the weights stay in registers */
+INLINE void slide_taps(const int count, const int known, const int step, lanes_of *sums, const acc_t *p,
+                       long apart, const acc_t *weights)
 {
     UNROLL for (int v = 0; v < LANE_VECS; v++) {
         acc_vec w[MOST_KNOWN];
         UNROLL for (int k = 0; k < known; k++) w[k] = *(const acc_vec *)(weights + k * LANES + v * VECTOR);
-        _Pragma("GCC unroll 32") for (int i = 0; i < count + known - 1; i++) {
+        _Pragma("GCC unroll 40") for (int i = 0; i < (count - 1) * step + known; i++) {
             acc_vec read = *(const acc_vec *)(p + i * apart + v * VECTOR);
             IN_REGISTER(read);
             UNROLL for (int k = 0; k < known; k++)
-                if (i >= k && i - k < count) sums[i - k].v[v] += read * w[k];
+                if (i >= k && (i - k) % step == 0 && i - k < count * step)
+                    sums[(i - k) / step].v[v] += read * w[k];
         }
     }
 }
@@ -144,7 +145,7 @@ INLINE long band_bytes(const depthwise_job *j)
 INLINE int known_taps(const padded *x)
 {
     const long taps = x->kernel[2];
-    return x->step[2] == 1 && x->dilation[2] == 1 && (taps == 3 || taps == MOST_KNOWN) ? taps : 0;
+    return x->step[2] <= 2 && x->dilation[2] == 1 && (taps == 3 || taps == MOST_KNOWN) ? taps : 0;
 }
 
 /* a row of results: sums over taps of padded rows times weights, and the bias behind those */
@@ -163,7 +164,7 @@ INLINE void depthwise_row(const padded *x, const acc_t *rows, long plane, const 
             for (long ky = 0; ky < x->kernel[1]; ky++) {                                          \
                 const acc_t *p = rows + kz * plane                                                \
                                  + (ky * x->dilation[1] * x->width + o * step) * LANES;           \
-                if (known) slide_taps(COUNT, known, sum, p, LANES, w);                            \
+                if (known) slide_taps(COUNT, known, step, sum, p, LANES, w);                      \
                 else add_taps(COUNT, sum, p, step * LANES, x->dilation[2] * LANES, w, x->kernel[2]); \
                 w += x->kernel[2] * LANES;                                                        \
             }                                                                                     \
@@ -183,7 +184,7 @@ INLINE void depthwise_row(const padded *x, const acc_t *rows, long plane, const 
         }                                                                                         \
         return;                                                                                   \
     }
-    DEPTHWISE_STEPS(LANE_PIXELS)
+    if (!known || step == 1 || LANE_PIXELS <= 8) DEPTHWISE_STEPS(LANE_PIXELS) /* else long, and no faster */
     DEPTHWISE_STEPS(LANE_HALF)
     DEPTHWISE_STEPS(LANE_FEW)
     while (o < width) DEPTHWISE_STEP(1)
@@ -197,6 +198,8 @@ INLINE void depthwise_row(const padded *x, const acc_t *rows, long plane, const 
 DEPTHWISE_ROW(depthwise_row_1, 1, 0)
 DEPTHWISE_ROW(depthwise_row_of_3, 1, 3)
 DEPTHWISE_ROW(depthwise_row_of_5, 1, MOST_KNOWN)
+DEPTHWISE_ROW(depthwise_row_of_3_by_2, 2, 3)
+DEPTHWISE_ROW(depthwise_row_of_5_by_2, 2, MOST_KNOWN)
 DEPTHWISE_ROW(depthwise_row_any, x->step[2], 0)
 
 typedef void depthwise_row_function(const padded *, const acc_t *, long, const acc_t *, acc_t *);
@@ -204,6 +207,7 @@ typedef void depthwise_row_function(const padded *, const acc_t *, long, const a
 INLINE depthwise_row_function *depthwise_row_of(const padded *x)
 {
     const int known = known_taps(x);
+    if (known && x->step[2] == 2) return known == 3 ? depthwise_row_of_3_by_2 : depthwise_row_of_5_by_2;
     if (known) return known == 3 ? depthwise_row_of_3 : depthwise_row_of_5;
     return x->step[2] == 1 ? depthwise_row_1 : depthwise_row_any;
 }
@@ -269,7 +273,7 @@ INLINE void in_place_pixels(const int count, const int known, const padded *x, c
         const long row = (y * x->step[1] - x->before[1] + t * x->dilation[1]) * x->size[2];
         const acc_t *w = weights + (t * x->kernel[2] + kx[0]) * LANES;
         const acc_t *p = image + (row + o * x->step[2] - x->before[2] + kx[0] * x->dilation[2]) * pixel;
-        if (known) slide_taps(count, known, sum, p, pixel, w);
+        if (known) slide_taps(count, known, 1, sum, p, pixel, w);
         else add_taps(count, sum, p, step, x->dilation[2] * pixel, w, kx[1] - kx[0]);
     }
     const lanes_of bias = load_lanes(weights + x->kernel[1] * x->kernel[2] * LANES);
@@ -303,7 +307,7 @@ static void in_place_unit(void *context, long unit, char *scratch)
     const long begin = part * IN_PLACE_BLOCKS * LANES;
     const long end = part == j->parts - 1 ? j->channels : begin + IN_PLACE_BLOCKS * LANES;
     const long pixel = j->channels, count = end - begin, taps = volume(x->kernel);
-    const int known = known_taps(x);
+    const int known = x->step[2] == 1 ? known_taps(x) : 0;
     acc_t *weights = (acc_t *)scratch;
     const acc_t *image = (const acc_t *)j->source + n * volume(x->size) * pixel + begin;
     acc_t *dest = (acc_t *)j->dest + n * volume(x->dest) * pixel + begin;
