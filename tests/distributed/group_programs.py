@@ -124,5 +124,31 @@ def late() -> Any:
     return [text, group.seconds]
 
 
+def tagged() -> Any:
+    """Groups of one rank each, which are found again by their ranks and a tag."""
+    rank, _ = begin()
+    names = dist.distributed_c10d
+    own = names._find_or_create_pg_by_ranks_and_tag("row", [0, 1], 1)
+    again = names._find_or_create_pg_by_ranks_and_tag("row", [0, 1], 1)
+    other = names._new_group_with_tag([0, 1], pg_tag="column")
+    x = facula.tensor([float(rank + 1)])
+    dist.all_reduce(x, group=other)
+    return {
+        "ranks": own.ranks,
+        "same": own is again and names._find_pg_by_ranks_and_tag("row", [rank]) is own,
+        "by ranks": names._find_pg_by_ranks_and_tag("", [rank]) is own,
+        "of another tag": names._find_pg_by_ranks_and_tag("column", [rank]) is None,
+        "whole": names._find_or_create_pg_by_ranks_and_tag("column", [0, 1], 2) is other,
+        "tags": [names._get_group_tag(group) for group in (own, other)],
+        "default": names._get_group_tag(dist.group.WORLD)[:4],
+        "sum": x.tolist(),
+        "errors": [
+            told(lambda: names._find_or_create_pg_by_ranks_and_tag("row", [0, 1], 3)),
+            told(lambda: names._find_or_create_pg_by_ranks_and_tag("row", [1 - rank], 1)),
+            told(lambda: names._find_or_create_pg_by_ranks_and_tag("", [1, 0], 2)),
+        ],
+    }
+
+
 if __name__ == "__main__":
     print(json.dumps(globals()[sys.argv[1]]()))

@@ -50,6 +50,25 @@ def test_a_call_has_the_time_that_its_options_name():
     assert second[0] == "nothing"
 
 
+def test_groups_are_found_by_ranks_and_tag():
+    for rank, found in enumerate(run("tagged")):
+        assert found["ranks"] == [rank] and found["sum"] == [3.0]
+        for what in ("same", "by ranks", "of another tag", "whole"):
+            assert found[what] is True, what
+        assert found["tags"] == ["row", "column"] and found["default"] == "ptd:"
+        kinds, texts = zip(*found["errors"], strict=True)
+        assert set(kinds) == {"ValueError"}
+        wanted = ("divisible by group_size", f"rank {rank} among them", "PG with empty tag")
+        assert all(part in text for part, text in zip(wanted, texts, strict=True)), texts
+
+
+def test_names_of_the_package_are_those_of_its_modules():
+    assert dist.GradBucket is c10d.GradBucket
+    assert dist.BuiltinCommHookType is c10d.BuiltinCommHookType
+    assert dist.all_gather_single is dist.all_gather_into_tensor
+    assert dist.default_pg_timeout == dist.constants.default_pg_timeout
+
+
 # ------------------------------------------------------------------ groups that programs derive
 
 

@@ -117,7 +117,8 @@ _OF_GROUPS = (
     "AllToAllOptions", "AllgatherOptions", "AllreduceCoalescedOptions", "AllreduceOptions", "BackendConfig",
     "BarrierOptions", "BroadcastOptions", "GatherOptions", "ProcessGroupGloo", "ReduceOptions",
     "ReduceScatterOptions", "ScatterOptions", "_Work", "_coalescing_manager", "_compute_bucket_assignment_by_size",
-    "all_gather_coalesced", "supports_complex",
+    "all_gather_coalesced", "all_gather_single", "default_pg_timeout", "get_backend_config",
+    "reduce_scatter_single", "supports_complex",
 )  # fmt: skip
 
 
@@ -131,6 +132,10 @@ def __getattr__(name: str):  # type: ignore[no-untyped-def]
         return found.StoreCollectives
     if name in _OF_GROUPS:
         return getattr(importlib.import_module("facula.distributed.distributed_c10d"), name)
+    if name in ("GradBucket", "Reducer"):
+        return getattr(importlib.import_module("facula.distributed.buckets"), name)
+    if name == "BuiltinCommHookType":
+        return importlib.import_module("facula.distributed.c10d_names").BuiltinCommHookType
     if name in ("init_device_mesh", "DeviceMesh"):
         return getattr(importlib.import_module("facula.distributed.device_mesh"), name)
     raise _no_attribute(__name__, name)

@@ -168,13 +168,71 @@ def _get_process_group_store(pg: ProcessGroup) -> Store:
 
 
 def _find_pg_by_ranks_and_tag(tag: str, ranks: Sequence[int]) -> ProcessGroup | None:
-    """The group of this process that has these ranks."""
-    return next((known for known in groups() if known.ranks == list(ranks)), None)
+    """The group of this process that has these ranks, and a tag where one is told."""
+    return next(
+        (
+            known
+            for known in groups()
+            if known.ranks == list(ranks) and tag in ("", known.tag, f"ptd:{known.group_name}")
+        ),
+        None,
+    )
 
 
 def _get_group_tag(pg: ProcessGroup) -> str:
-    """The mark of a group that is found by its ranks; none has one."""
-    return ""
+    """The tag that a program gave a group, or one that no other group has."""
+    return pg.tag or f"ptd:{pg.group_name}"
+
+
+def _new_group_with_tag(
+    ranks: Sequence[int] | None = None, timeout: datetime.timedelta | None = None, backend: str | None = None,
+    backend_options: object = None, pg_tag: str | None = None, use_local_synchronization: bool = False,
+    group_desc: str | None = None, device_id: object = None,
+) -> Any:  # fmt: skip
+    """As `new_group`, with a tag by which, together with its ranks, the group is found again.
+
+    Args:
+        pg_tag: the tag; without one the group is found by its ranks alone
+    """
+    made = distributed.new_group(
+        ranks, timeout, backend, backend_options, use_local_synchronization, group_desc, device_id
+    )
+    if isinstance(made, ProcessGroup):
+        made.tag = pg_tag or ""
+    return made
+
+
+def _find_or_create_pg_by_ranks_and_tag(
+    tag: str, ranks: Sequence[int], stride: int
+) -> ProcessGroup:
+    """The group of this rank among groups of `stride` ranks each; one with a tag is made where there is none.
+
+    Args:
+        tag: of the groups; those without are found, never made
+        ranks: of all the groups, one group after the other
+        stride: how many ranks a group has
+
+    Raises:
+        ValueError: the ranks are no whole groups; this rank is in none; a group without a tag is not there.
+    """
+    if stride < 1 or len(ranks) % stride:
+        fail(ValueError, "distributed", f"ranks of whole groups of {stride} were required (Ranks length must be "
+             "divisible by group_size)", f"{len(ranks)} ranks",
+             hint="name the ranks of one group after those of the other")  # fmt: skip
+    parts = [list(ranks[at : at + stride]) for at in range(0, len(ranks), stride)]
+    mine = next((part for part in parts if distributed.get_rank() in part), None)
+    if mine is None:
+        fail(ValueError, "distributed", f"ranks with rank {distributed.get_rank()} among them were required",
+             list(ranks), hint="a rank asks for groups that it belongs to")  # fmt: skip
+    found = _find_pg_by_ranks_and_tag(tag, mine)
+    if found is not None:
+        return found
+    if not tag:
+        fail(ValueError, "distributed", "a group of this process was required where no tag is given (Cannot "
+             "automatically create PG with empty tag)", mine,
+             hint="new_group makes it; or give a tag")  # fmt: skip
+    made = [_new_group_with_tag(part, pg_tag=tag) for part in parts]
+    return made[parts.index(mine)]
 
 
 def _get_group_size_by_name(group_name: str) -> int:

@@ -78,6 +78,9 @@ class ProcessGroup(GroupMethods):
         >>> dist.destroy_process_group()
     """
 
+    #: by which, with its ranks, a program finds it again
+    tag = ""
+
     def __init__(
         self, engine: Any, ranks: Any, me: int = -1, number: int = 0, name: str = "", backend: str = "",
         seconds: float = 1800.0, desc: str | None = None,
