@@ -57,3 +57,48 @@ def test_indices_from_the_end():
     assert np.array_equal(taken.to_dense().numpy(), array[:, [-1, 0, -3]])
     with pytest.raises(IndexError, match=r"in \[-3, 3\)"):
         facula.tensor(array).to_sparse().index_select(1, facula.tensor([-4]))
+
+
+def _twice() -> facula.Tensor:
+    """2 at [0, 1], and -4 at [1, 0] in two parts."""
+    places = facula.tensor([[0, 1, 1], [1, 0, 0]])
+    return facula.sparse_coo_tensor(places, facula.tensor([2.0, 4.0, -8.0]), (2, 3))
+
+
+@pytest.mark.parametrize("exponent", [-2, -1.0, 0.5, 3])
+def test_powers_are_those_of_the_sums_of_what_lies_in_one_place(exponent):
+    made = _twice() ** exponent
+    with np.errstate(invalid="ignore"):
+        wanted = np.array([2.0, -4.0]) ** exponent
+    assert made.layout is facula.sparse_coo and made.indices().tolist() == [[0, 1], [1, 0]]
+    assert np.allclose(made.values().numpy(), wanted, equal_nan=True)
+
+
+def test_gradients_of_negative_powers():
+    x = _twice().coalesce().requires_grad_()
+    facula.sparse.sum(x**-2).backward()
+    assert np.allclose(x.grad.to_dense().numpy(), [[0, -2 * 2.0**-3, 0], [-2 * (-4.0) ** -3, 0, 0]])
+
+
+def test_a_sum_over_no_dimensions_is_the_tensor():
+    dense = [[0.0, 2.0, 0.0], [-4.0, 0.0, 0.0]]
+    for made in (facula.sparse.sum(_twice(), ()), _twice().sum(())):
+        assert made.layout is facula.sparse_coo and made.is_coalesced()
+        assert made.to_dense().tolist() == dense
+    assert facula.sparse.sum(_twice(), (), dtype=facula.float64).dtype is facula.float64
+    whole = facula.tensor(dense).to_sparse_csr().sum((), keepdim=True)
+    assert whole.to_dense().tolist() == [[-2.0]]
+
+
+def test_resize_as_takes_the_shape_of_another_sparse_tensor():
+    x = _twice()
+    assert x.resize_as_(facula.zeros(3, 5).to_sparse()) is x and list(x.shape) == [3, 5]
+    wanted = np.zeros((3, 5))
+    wanted[0, 1], wanted[1, 0] = 2, -4
+    assert np.array_equal(x.to_dense().numpy(), wanted)
+    with pytest.raises(RuntimeError, match="shrink no sparse one"):
+        x.resize_as_(facula.zeros(1, 1).to_sparse())
+    with pytest.raises(NotImplementedError, match="resize_"):
+        x.resize_as_(facula.zeros(3, 5))
+    nothing = facula.sparse_coo_tensor(size=(2, 3)).resize_as_(facula.ones(1, 1, 1).to_sparse())
+    assert list(nothing.shape) == [1, 1, 1] and nothing._nnz() == 0

@@ -270,8 +270,8 @@ def neg(self: Any) -> Any:
 
 
 @rule("pow")
-def power(self: object, exponent: object) -> Any:
-    """``self ** exponent``: of the values where the exponent is a number above zero."""
+def power(self: Any, exponent: Any) -> Any:
+    """``self ** exponent``: of the values, where the exponent is a number other than zero."""
     if not isinstance(exponent, Tensor) and exponent == 0:
         fail(
             RuntimeError,
@@ -280,4 +280,7 @@ def power(self: object, exponent: object) -> Any:
             exponent,
             hint="use to_dense() first",
         )
+    if self._form is COO and not isinstance(exponent, Tensor):
+        whole = coalesced(self)
+        return rebuilt(whole, values_of(whole) ** exponent)
     return NotImplemented

@@ -22,9 +22,14 @@ from facula.ops.table.registry import F, composite
 
 @rule("sum")
 def total(self: SparseTensor, dim: int | Sequence[int], keepdim: bool, dtype: core.dtype) -> Any:
-    """The sum over all dimensions (dense) or some of them (sparse)."""
-    if dim is None or (not isinstance(dim, int) and not len(dim)):
+    """The sum over all dimensions (dense) or some of them (sparse); over none of them it is the tensor."""
+    if dim is None:
         return values_of(self).sum(dtype=dtype)
+    if not isinstance(dim, int) and not len(dim):
+        if self._form is COO:
+            whole = coalesced(self)
+            return whole if dtype is None else whole.to(dtype)
+        dim = range(self.dim())
     if self._form is not COO:
         if not keepdim:
             fail(

@@ -309,6 +309,12 @@ class SparseTensor(core.Tensor):
         """Raises: see `sparse_resize_`."""
         self._cannot("resize_")
 
+    def resize_as_(self, other: Any, *, memory_format: core.memory_format | None = None) -> Any:
+        """Take the shape of another sparse tensor: as `sparse_resize_` with its dimensions."""
+        if not isinstance(other, SparseTensor) or {self._form, other._form} != {COO}:
+            self._cannot("resize_")
+        return self.sparse_resize_(other.shape, other.sparse_dim(), other.dense_dim())
+
     def set_(self, *_: object, **__: object) -> Any:
         """Raises: sparse tensors have no memory of their own to put elsewhere."""
         self._cannot("set_")
