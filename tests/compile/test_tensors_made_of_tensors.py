@@ -343,7 +343,7 @@ _NUMBERS = {
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("case", _NUMBERS)
-def test_numbers_of_tensors_in_a_list_stay_in_the_program(case, backend):
+def test_numbers_of_tensors_in_a_list_stay_in_the_program_as_in_eager(case, backend):
     facula._dynamo.reset()
     compiled = facula.compile(_NUMBERS[case], fullgraph=True, backend=backend)
     for x in (facula.tensor([1.25, 2.5]), facula.tensor([-3.0, 0.5], requires_grad=True)):

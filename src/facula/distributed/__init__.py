@@ -115,10 +115,10 @@ _LATER = (
 #: what PyTorch's module of groups has, and this one under the same names
 _OF_GROUPS = (
     "AllToAllOptions", "AllgatherOptions", "AllreduceCoalescedOptions", "AllreduceOptions", "BackendConfig",
-    "BarrierOptions", "BroadcastOptions", "GatherOptions", "ProcessGroupGloo", "ReduceOptions",
-    "ReduceScatterOptions", "ScatterOptions", "_Work", "_coalescing_manager", "_compute_bucket_assignment_by_size",
-    "all_gather_coalesced", "all_gather_single", "default_pg_timeout", "get_backend_config",
-    "reduce_scatter_single", "supports_complex",
+    "BarrierOptions", "BroadcastOptions", "BuiltinCommHookType", "GatherOptions", "GradBucket", "ProcessGroupGloo",
+    "ReduceOptions", "ReduceScatterOptions", "Reducer", "ScatterOptions", "_Work", "_coalescing_manager",
+    "_compute_bucket_assignment_by_size", "all_gather_coalesced", "all_gather_single", "default_pg_timeout",
+    "get_backend_config", "reduce_scatter_single", "supports_complex",
 )  # fmt: skip
 
 
@@ -132,10 +132,6 @@ def __getattr__(name: str):  # type: ignore[no-untyped-def]
         return found.StoreCollectives
     if name in _OF_GROUPS:
         return getattr(importlib.import_module("facula.distributed.distributed_c10d"), name)
-    if name in ("GradBucket", "Reducer"):
-        return getattr(importlib.import_module("facula.distributed.buckets"), name)
-    if name == "BuiltinCommHookType":
-        return importlib.import_module("facula.distributed.c10d_names").BuiltinCommHookType
     if name in ("init_device_mesh", "DeviceMesh"):
         return getattr(importlib.import_module("facula.distributed.device_mesh"), name)
     raise _no_attribute(__name__, name)

@@ -13,8 +13,10 @@ from typing import Any, NewType
 from facula import core, distributed
 from facula.core.errors import fail
 from facula.core.errors import no_attribute as _no_attribute
+from facula.distributed.buckets import GradBucket, Reducer  # noqa: F401
 from facula.distributed.c10d_names import (  # noqa: F401
     STORE_BASED_BARRIER_PREFIX,
+    BuiltinCommHookType,
     _coalescing_manager,
     _CollOp,
     _compute_bucket_assignment_by_size,
@@ -169,14 +171,8 @@ def _get_process_group_store(pg: ProcessGroup) -> Store:
 
 def _find_pg_by_ranks_and_tag(tag: str, ranks: Sequence[int]) -> ProcessGroup | None:
     """The group of this process that has these ranks, and a tag where one is told."""
-    return next(
-        (
-            known
-            for known in groups()
-            if known.ranks == list(ranks) and tag in ("", known.tag, f"ptd:{known.group_name}")
-        ),
-        None,
-    )
+    fitting = (known for known in groups() if known.ranks == list(ranks))
+    return next((known for known in fitting if tag in ("", _get_group_tag(known))), None)
 
 
 def _get_group_tag(pg: ProcessGroup) -> str:

@@ -275,9 +275,15 @@ primitive(
     "aten::__derive_index(int index, int start, int step) -> int",
     lambda i, a, s: wrapped(a + i * s),
 )
-_cpu: Any = facula.backends.cpu
 primitive("aten::is_autocast_enabled() -> bool", lambda: bool(facula.is_autocast_enabled("cuda")))
 primitive(
     "aten::is_autocast_cpu_enabled() -> bool", lambda: bool(facula.is_autocast_enabled("cpu"))
 )
-primitive("aten::_get_cpu_capability() -> str", lambda: _cpu.get_cpu_capability())
+
+
+def _cpu_capability() -> str:
+    backends: Any = facula.backends
+    return backends.cpu.get_cpu_capability()
+
+
+primitive("aten::_get_cpu_capability() -> str", _cpu_capability)

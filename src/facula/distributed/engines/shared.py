@@ -345,7 +345,7 @@ class SharedExchange(Exchange):
         room, view = self.room, self.room.view
         told, told_text = _told(self.label, numbers)
         length = room.places["text bytes"]
-        first = room.places["text"] + (room.meeting.step & 1) * room.size * length
+        first = room.places["text"] + self.half * room.size * length
         mine = first + room.rank * length
         view[mine : mine + len(told)] = told
         self.meet()

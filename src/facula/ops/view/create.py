@@ -521,21 +521,21 @@ def _arange(
         )
     if dtype is None:
         dtype = core.int64 if _whole(start, end, step) and not closed else core.get_default_dtype()
-    length = None
-    if not dtype.is_floating_point and not _whole(start, end, step):
-        if closed or dtype is core.int64:
-            if step and not _integer(op, step):
-                fail(
-                    ValueError,
-                    op,
-                    "step must be nonzero in the range's dtype",
-                    f"{step} for {dtype}",
-                    hint="leave dtype out, or give a floating-point one",
-                )
-        else:  # PyTorch counts the narrow integers before it rounds the ends
-            length = _range_length(op, start, end, step, closed)
+    rounded = not dtype.is_floating_point and not _whole(start, end, step)
+    narrow = rounded and not closed and dtype is not core.int64
+    if narrow:  # PyTorch counts these before it rounds the ends
+        length = _range_length(op, start, end, step, closed)
+    elif rounded and step and not _integer(op, step):
+        fail(
+            ValueError,
+            op,
+            "step must be nonzero in the range's dtype",
+            f"{step} for {dtype}",
+            hint="leave dtype out, or give a floating-point one",
+        )
+    if rounded:
         start, end, step = (_integer(op, v) for v in (start, end, step))
-    if length is None:
+    if not narrow:
         length = _range_length(op, start, end, step, closed)
     tensor = core.empty((length,), dtype=dtype, device=device)
     return _run_range("arange", tensor, (), (start, step), not dtype.is_floating_point)
