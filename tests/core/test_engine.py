@@ -5,6 +5,7 @@ import sys
 import threading
 import weakref
 
+import numpy as np
 import pytest
 
 import facula
@@ -380,3 +381,39 @@ def test_deep_reentrance():
     x = facula.ones(1, requires_grad=True)
     Nested.apply(x, 40).backward()
     assert x.grad.item() == 1
+
+
+def test_gradients_of_inner_tensors_and_leaves_of_a_graph_with_many_ways():
+    """Only what leads to the tensors asked for runs; numbers by hand."""
+    a = facula.tensor([1.0, 2.0], requires_grad=True)
+    b = facula.tensor([3.0, 5.0], requires_grad=True)
+    ran = []
+    inner = a * b
+    shared = inner + a
+    aside = (b * b).exp()
+    aside.register_hook(lambda g: ran.append("aside"))
+    total = (shared * shared).sum() + aside.sum()
+    by_inner, by_a = facula.autograd.grad(total, [inner, a], retain_graph=True)
+    wanted = 2 * np.array([1 * 3 + 1.0, 2 * 5 + 2.0])
+    assert by_inner.tolist() == wanted.tolist()
+    assert by_a.tolist() == (wanted * (np.array([3.0, 5.0]) + 1)).tolist()
+    assert ran == [] and a.grad is None and b.grad is None
+    total.backward(inputs=[a], retain_graph=True)
+    assert a.grad.tolist() == by_a.tolist() and b.grad is None and ran == []
+    (by_b,) = facula.autograd.grad(total, b)
+    assert ran == ["aside"]
+    expected = wanted * np.array([1.0, 2.0]) + 2 * np.array([3.0, 5.0]) * np.exp([9.0, 25.0])
+    assert np.allclose(by_b.numpy(), expected, rtol=1e-6)
+
+
+def test_many_gradients_through_one_node_and_inputs_that_do_not_matter():
+    x, unused = facula.ones(3, requires_grad=True), facula.ones(1, requires_grad=True)
+    parts = (x * 2).unbind(0)
+    total = parts[0] + parts[2] * 3
+    grad_of = facula.autograd.grad
+    (by_x,) = grad_of(total, x, retain_graph=True)
+    assert by_x.tolist() == [2.0, 0.0, 6.0]
+    found = grad_of(total, [unused, parts[2]], allow_unused=True, retain_graph=True)
+    assert found[0] is None and found[1].item() == 3
+    with pytest.raises(RuntimeError, match="not have been used"):
+        facula.autograd.grad(total, [unused])

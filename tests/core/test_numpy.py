@@ -84,3 +84,65 @@ def test_asarray():
     with pytest.warns(UserWarning, match="requires_grad"):
         assert facula.asarray(x) is x
     assert not facula.asarray(x, requires_grad=False).requires_grad
+
+
+ARRAYS = {
+    "matrix": lambda: np.arange(12.0).reshape(3, 4),
+    "columns": lambda: np.arange(12.0).reshape(3, 4)[:, 1:3],
+    "every second": lambda: np.arange(12, dtype=np.int16)[::2],
+    "transposed": lambda: np.arange(6, dtype=np.complex64).reshape(2, 3).T,
+    "one row": lambda: np.arange(3, dtype=np.uint8).reshape(1, 3),
+    "empty": lambda: np.zeros((2, 0)),
+    "number": lambda: np.array(3.0, dtype=np.float16),
+    "truth": lambda: np.array([True, False]),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_and_tensors_share_memory_there_and_back(name):
+    for _ in range(2):  # the first array of a process comes another way than those after it
+        array = ARRAYS[name]()
+        x = facula.from_numpy(array)
+        assert tuple(x.shape) == array.shape and x.tolist() == array.tolist()
+        if array.size > 1:
+            assert tuple(s * array.itemsize for s in x.stride()) == array.strides
+        back = x.numpy()
+        assert back.dtype == array.dtype and back.tolist() == array.tolist()
+        assert not array.size or np.shares_memory(back, array)
+        if array.size:
+            x.fill_(1)
+            assert (array == 1).all() and (back == 1).all()
+
+
+def test_an_array_keeps_its_memory_alive():
+    array = facula.arange(1000.0)[10:20:3].numpy()
+    other = [facula.full((1000,), 7.0) for _ in range(50)]
+    assert array.tolist() == [10, 13, 16, 19] and len(other) == 50
+    x = facula.from_numpy(np.arange(1000.0)[10:20:3])
+    assert x.tolist() == [10, 13, 16, 19]
+
+
+def test_memory_that_may_not_be_written_stays_so():
+    array = np.zeros(3)
+    array.flags.writeable = False
+    with pytest.warns(UserWarning, match="not writable"):
+        x = facula.from_numpy(array)
+    assert not x.numpy().flags.writeable
+    with pytest.raises(RuntimeError, match="writable memory was required"):
+        x.add_(1)
+
+
+@pytest.mark.parametrize(
+    ("array", "error", "words"),
+    [
+        (np.arange(3.0)[::-1], ValueError, "non-negative strides"),
+        (np.zeros(2, ">f4"), ValueError, "native byte order"),
+        (np.array(["a"]), TypeError, "numeric dtype"),
+        (np.zeros(2, "M8[s]"), TypeError, "numeric dtype"),
+        (np.zeros(2, [("a", "u1"), ("b", "f4")])["b"], ValueError, "multiples of the element size"),
+    ],
+)
+def test_arrays_that_no_tensor_can_be(array, error, words):
+    facula.from_numpy(np.zeros(2))
+    with pytest.raises(error, match=words):
+        facula.from_numpy(array)

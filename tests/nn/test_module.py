@@ -322,3 +322,37 @@ def test_buffers_take_what_stands_for_a_tensor_and_no_name_that_is_taken():
         module.register_buffer(3, facula.ones(1))
     with pytest.raises(RuntimeError, match="does not accept copy"):
         module.to("cpu", copy=True)
+
+
+def test_modules_and_parameters_come_in_the_order_of_their_names():
+    shared, hidden = nn.Linear(2, 2), nn.ReLU()
+
+    class Own(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.seen, self.unseen = shared, nn.Linear(3, 3)
+
+        def named_modules(self, memo=None, prefix="", remove_duplicate=True):
+            yield prefix, self
+            yield prefix + ".seen", self.seen
+
+    first = nn.Sequential(hidden, nn.Sequential(shared, nn.Linear(4, 4)))
+    net = nn.Sequential(first, hidden, Own(), shared)
+    net.register_module("none", None)
+    assert list(net.modules())[:5] == [net, first, hidden, first[1], shared]
+    assert list(net.modules()) == [module for _, module in net.named_modules()]
+    assert list(net.parameters()) == [p for _, p in net.named_parameters()]
+    assert [p.shape[0] for p in net.parameters()] == [2, 2, 4, 4]
+    assert list(net.parameters(recurse=False)) == []
+    assert list(net.modules(remove_duplicate=False)).count(shared) == 3
+    net[3].weight = first[1][1].weight
+    assert [p.shape[0] for p in net.parameters()] == [4, 2, 4]
+
+
+def test_classes_that_name_their_own_parameters_are_asked():
+    class Renamed(nn.Linear):
+        def named_parameters(self, prefix="", recurse=True, remove_duplicate=True):
+            yield "only", self.bias
+
+    layer = Renamed(2, 3)
+    assert [p.shape for p in layer.parameters()] == [(3,)]

@@ -9,13 +9,50 @@ from cpython.ref cimport Py_DECREF, Py_INCREF, Py_XDECREF, Py_XINCREF
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
 from cpython.long cimport PyLong_AsDouble, PyLong_CheckExact
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
+from cpython.buffer cimport PyBUF_FULL, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 cimport cython
 
 cdef extern from *:
     """
     static inline void fk_set_type(PyObject *o, PyObject *kind) { Py_SET_TYPE(o, (PyTypeObject *)kind); }
+
+    /* a tuple (of a class of tuples, where one is named) of whole numbers */
+    static PyObject *fk_int_tuple(PyObject *kind, Py_ssize_t n, const int64_t *values) {
+        PyObject *made = kind ? PyType_GenericAlloc((PyTypeObject *)kind, n) : PyTuple_New(n);
+        for (Py_ssize_t i = 0; made && i < n; i++) {
+            PyObject *value = PyLong_FromLongLong(values[i]);
+            if (!value) Py_CLEAR(made);
+            else PyTuple_SET_ITEM(made, i, value);
+        }
+        return made;
+    }
+    static PyObject *fk_sizes_class;
+    static PyObject *fk_object_tuple(PyObject *kind, Py_ssize_t n, PyObject *const *items) {
+        PyObject *made = kind ? PyType_GenericAlloc((PyTypeObject *)kind, n) : PyTuple_New(n);
+        for (Py_ssize_t i = 0; made && i < n; i++) {
+            Py_INCREF(items[i]);
+            PyTuple_SET_ITEM(made, i, items[i]);
+        }
+        return made;
+    }
+    /* the whole numbers of a tuple; -1 where it holds anything else, or more of them */
+    static inline int fk_ints_of_tuple(PyObject *tuple, int most, int64_t *out) {
+        const Py_ssize_t n = PyTuple_GET_SIZE(tuple);
+        int overflow = 0;
+        if (n > most) return -1;
+        for (Py_ssize_t i = 0; i < n; i++) {
+            PyObject *value = PyTuple_GET_ITEM(tuple, i);
+            if (!PyLong_CheckExact(value)) return -1;
+            out[i] = PyLong_AsLongLongAndOverflow(value, &overflow);
+            if (overflow) return -1;
+        }
+        return (int)n;
+    }
     """
     void fk_set_type(PyObject *o, PyObject *kind)
+    object fk_int_tuple(PyObject *kind, Py_ssize_t n, const int64_t *values)
+    object fk_object_tuple(PyObject *kind, Py_ssize_t n, PyObject *const *items)
+    int fk_ints_of_tuple(object tuple, int most, int64_t *out) noexcept
 
 cdef extern from "facula_abi.h" nogil:
     ctypedef union fk_scalar:

@@ -40,7 +40,8 @@ def _cast(name: str, dtype: core.dtype) -> Callable[..., Any]:
 
 def _transposed(self: Tensor) -> Tensor:
     """The dimensions in reverse order."""
-    return self.permute(tuple(range(self.dim()))[::-1])
+    dim = self.dim()
+    return self.permute((1, 0)) if dim == 2 else self.permute(tuple(range(dim))[::-1])
 
 
 def _matrix_transposed(self: Tensor) -> Tensor:

@@ -40,7 +40,10 @@ def usable(layer: Any, src: core.Tensor) -> bool:
     attention = layer.self_attn
     if not _enabled or layer.training or src.dim() != 3 or not attention.batch_first:
         return False
-    if attention.in_proj_weight is None or attention.in_proj_bias is None:
+    weight = attention.in_proj_weight
+    if weight is None or attention.in_proj_bias is None:
+        return False
+    if weight.requires_grad and core.is_grad_enabled():
         return False
     if not layer.activation_relu_or_gelu or layer.norm1.bias is None:
         return False

@@ -183,8 +183,21 @@ cdef Tensor scaled(Tensor g, double factor):
 
 
 cdef object fast_reshape(Op op, PyObject **slots, uint32_t k):
-    """A contiguous tensor in another shape is a view."""
-    if type(<object>slots[0]) is not Tensor or (<Tensor>slots[0]).keys & K_STRIDED or OP_VIEW is None: return None
+    """A tensor in another shape: a view where one can be had, else of a copy."""
+    cdef PyObject *copied[24]
+    cdef int64_t sh[MAX_DIMS]
+    cdef int64_t sd[MAX_DIMS]
+    cdef Tensor a
+    cdef int nd
+    if type(<object>slots[0]) is not Tensor or OP_VIEW is None: return None
+    a = <Tensor>slots[0]
+    if a.keys & K_STRIDED:
+        nd = parse_shape(<object>slots[1], sh)
+        infer_shape(OP_VIEW, a, nd, sh)
+        if not view_strides(a, nd, sh, sd):
+            whole_copy = a.contiguous()
+            copied[0], copied[1] = <PyObject *>whole_copy, slots[1]
+            return view_call(OP_VIEW, copied, k)
     return view_call(OP_VIEW, slots, k)
 
 cdef Op OP_VIEW = None

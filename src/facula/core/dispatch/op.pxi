@@ -57,6 +57,7 @@ cdef class Op:
     cdef bint opaque             # a composite that function transforms treat as a whole
     cdef Variant default_variant
     cdef dict variants
+    cdef dict by_presence        # of calls without attributes: the variant by the optional tensors that are given, as bits
     # others
     cdef object formula          # how to run the backward, see `Formula`
     cdef int view_number, fast_number
@@ -165,6 +166,7 @@ cdef class Op:
                 self.attr_at[self.nattrs] = i
                 self.nattrs += 1
         self.variants = {}
+        self.by_presence = {}
         if self.ntensors > 6 or self.nattrs > 8:
             raise said(ValueError, "[%s] at most 6 tensors and 8 attributes were required of a pointwise operator" % self.name + "\nhint: split the operator, or define it with @operator")
         return 0
@@ -315,7 +317,7 @@ cdef int read_arguments(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject
     if op.variadic >= 0 and op.arguments[op.variadic].type == T_TENSOR and nargs > op.variadic and isinstance(
             <object>args[op.variadic], Tensor):
         # meshgrid(a, b): the tensors are one list
-        rest = tuple([<object>args[k] for k in range(op.variadic, nargs)])
+        rest = fk_object_tuple(NULL, nargs - op.variadic, args + op.variadic)
         owned.append(rest)
         for i in range(op.variadic):
             slots[i] = args[i]
@@ -326,7 +328,7 @@ cdef int read_arguments(Op op, PyObject *const *args, Py_ssize_t nargs, PyObject
             nargs > op.npos or nargs > op.variadic + 1 or is_single(op, args[op.variadic])):
         # view(2, 3) and permute(0, 1): the rest of the positions are one list
         if nargs > op.variadic + 1 or is_single(op, args[op.variadic]):
-            rest = tuple([<object>args[k] for k in range(op.variadic, nargs)])
+            rest = fk_object_tuple(NULL, nargs - op.variadic, args + op.variadic)
             owned.append(rest)
             for i in range(op.variadic):
                 slots[i] = args[i]

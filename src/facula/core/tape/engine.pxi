@@ -46,6 +46,9 @@ cdef inline PyObject *heap_pop(PointerList *h) noexcept:
     return r
 
 
+cdef enum:
+    REACH_NEW, REACH_OPEN, REACH_NO, REACH_YES   # what a run knows of a node, see `mark_needed`
+
 cdef uint32_t TASKS = 0          # runs started so far
 cdef int ACTIVE = 0              # runs under way
 
@@ -60,6 +63,7 @@ cdef class Run:
     cdef NodeState **table
     cdef int table_n
     cdef dict captures           # (node address, number) -> list of result positions
+    cdef list capturing          # these nodes
     cdef list captured
     cdef bint selective          # only nodes that lead to the captures run
     cdef list callbacks
@@ -111,7 +115,7 @@ cdef class Run:
             return 0
         s = self.state(m)
         if s.task != self.task:
-            s.task = self.task; s.deps = 0; s.needed = 0
+            s.task = self.task; s.deps = 0; s.needed = REACH_NEW; s.captured = 0
             s.g0 = NULL; s.more = NULL
             Py_INCREF(m)
             list_push(&self.order, <PyObject *>m)
@@ -134,31 +138,50 @@ cdef class Run:
         return 0
 
     cdef int mark_needed(self) except -1:
-        """Mark the nodes from which a captured one can be reached."""
-        cdef dict consumers = {}
-        cdef set wanted = {key[0] for key in self.captures}
-        cdef list pending = []
+        """Mark the nodes from which a captured one can be reached, depth first."""
         cdef Node n
         cdef NodeState *s
         cdef int i
+        for node in self.capturing:
+            s = self.state(<Node>node)
+            if s.task == self.task: s.captured = 1
         for i in range(self.order.n):
-            n = <Node>self.order.items[i]
-            if <uintptr_t><PyObject *>n in wanted:
-                pending.append(n)
-            for target, number in edges_of(n):
-                if target is not None:
-                    key = <uintptr_t><PyObject *>target
-                    found = consumers.get(key)
-                    if found is None: consumers[key] = [n]
-                    else: found.append(n)
-        while pending:
-            n = <Node>pending.pop()
-            s = self.state(n)
-            if s.needed:
-                continue
-            s.needed = 1
-            pending.extend(consumers.get(<uintptr_t><PyObject *>n, ()))
+            list_push(&self.stack, self.order.items[i])
+            while self.stack.n:
+                n = <Node>self.stack.items[self.stack.n - 1]
+                s = self.state(n)
+                if s.needed == REACH_NEW:
+                    s.needed = REACH_OPEN        # its targets come first
+                    self.open_targets(n)
+                    continue
+                self.stack.n -= 1
+                if s.needed == REACH_OPEN:
+                    s.needed = REACH_YES if s.captured or self.leads(n) else REACH_NO
         return 0
+
+    cdef inline void open_target(self, Node m) except *:
+        if m is not None and self.state(m).needed == REACH_NEW: list_push(&self.stack, <PyObject *>m)
+
+    cdef void open_targets(self, Node n) except *:
+        if n.nin > 0: self.open_target(n.e0)
+        if n.nin > 1: self.open_target(n.e1)
+        if n.nin > 2: self.open_target(n.e2)
+        if n.rest is not None:
+            for target, number in n.rest:
+                self.open_target(<Node>target)
+
+    cdef inline bint is_needed(self, Node m) except -1:
+        return m is not None and self.state(m).needed == REACH_YES
+
+    cdef bint leads(self, Node n) except -1:
+        """Whether a target of a node is needed."""
+        if n.nin > 0 and self.is_needed(n.e0): return True
+        if n.nin > 1 and self.is_needed(n.e1): return True
+        if n.nin > 2 and self.is_needed(n.e2): return True
+        if n.rest is not None:
+            for target, number in n.rest:
+                if self.is_needed(<Node>target): return True
+        return False
 
     cdef int deliver(self, Node m, int number, PyObject *gp) except -1:
         """Hand gradient `gp` (a reference that is ours, or NULL) to result `number` of node `m`."""
@@ -280,7 +303,7 @@ cdef class Run:
         if self.captures is not None:
             self.capture(n, gradients)
         edges = edges_of(n)
-        if self.selective and not any(t is not None and self.state(<Node>t).needed for t, k in edges):
+        if self.selective and not self.leads(n):
             for target, number in edges:
                 self.deliver(<Node>target, number, NULL)
             return 0
@@ -345,7 +368,7 @@ cdef class Run:
     cdef int run(self) except -1:
         """Run everything that is ready until nothing is."""
         cdef Node n
-        cdef bint plain = not ANOMALY[0] and self.captures is None and self.accumulate
+        cdef bint plain = not ANOMALY[0] and (self.selective or self.accumulate)
         recorder = active_recorder()
         while self.heap.n:
             n = <Node>heap_pop(&self.heap)
@@ -365,14 +388,15 @@ cdef class Run:
         cdef PyObject *out[3]
         cdef PyObject *gp
         cdef int i
-        if self.selective and not s.needed:
+        if self.selective and s.needed != REACH_YES:
             if s.g0 != NULL: Py_DECREF(<object>s.g0); s.g0 = NULL
             if s.more != NULL: Py_DECREF(<object>s.more); s.more = NULL
             for target, number in edges_of(n):
                 self.deliver(<Node>target, number, NULL)
             return 0
         if not (plain and n.nout == 1 and n.nin <= 3 and n.pre_hooks is None and n.node_pre_hooks is None
-                and n.node_hooks is None and n.rest is None and (n.fn != NULL or n.var is not None)):
+                and n.node_hooks is None and n.rest is None and not s.captured
+                and (n.fn != NULL or n.var is not None and not self.selective)):
             return self.run_node(n)
         if n.var is not None:
             if s.g0 != NULL:
@@ -578,6 +602,7 @@ def run_backward(tuple tensors, tuple grads, bint retain_graph, bint create_grap
             roots.append((tensors[i][0], tensors[i][1], grads[i]))
     if inputs:
         run.captures = {}
+        run.capturing = []
         run.captured = [None] * len(inputs)
         run.selective = True
         for i in range(len(inputs)):
@@ -592,6 +617,7 @@ def run_backward(tuple tensors, tuple grads, bint retain_graph, bint create_grap
             else:
                 n, number = inputs[i][0], inputs[i][1]
             run.captures.setdefault((<uintptr_t><PyObject *>n, number), []).append(i)
+            run.capturing.append(n)
     elif not accumulate:
         return ()
     for n, number, g in roots:

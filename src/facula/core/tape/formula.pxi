@@ -11,12 +11,20 @@ cdef class Formula:
     """A backward function with what it wants to be given."""
     cdef object function
     cdef list wants              # (code, argument index, name)
+    cdef int nwants
+    cdef int *codes              # of `wants`
+    cdef int *places
+    cdef object nondifferentiable  # results that have no gradient
+    cdef list alone              # `FormulaState.lengths` of a call without lists of tensors
     cdef tuple tensor_args       # argument indices that hold tensors, in order
     cdef tuple plain_args        # those of the others
     cdef tuple plain_names
     cdef readonly bint multiple  # the function takes `grads`
     cdef dict kept_for           # argument index -> that of the argument whose gradient alone reads its elements
     cdef bint ties               # the gradients count as functions of the arguments though they do not read them
+
+    def __dealloc__(self):
+        free(self.codes); free(self.places)
 
 
 def make_formula(Op op, function):
@@ -49,6 +57,14 @@ def make_formula(Op op, function):
     f.multiple = any(code == F_GRADS for code, _, _ in f.wants)
     f.ties = op.definition.ties
     f.kept_for = {names.index(a): names.index(b) for a, b in op.definition.kept_for.items()}
+    f.nondifferentiable = op.definition.nondifferentiable
+    f.alone = [-1] * len(f.tensor_args)
+    f.nwants = len(f.wants)
+    f.codes = <int *>malloc(max(f.nwants, 1) * sizeof(int))
+    f.places = <int *>malloc(max(f.nwants, 1) * sizeof(int))
+    if f.codes == NULL or f.places == NULL: raise MemoryError
+    for i in range(f.nwants):
+        f.codes[i], f.places[i] = f.wants[i][0], f.wants[i][1]
     return f
 
 
@@ -150,7 +166,7 @@ cdef bint asks_for_gradient(object v):
 
 
 cdef object meta_of(object v):
-    if isinstance(v, Tensor): return TensorMeta(v)
+    if isinstance(v, Tensor): return meta_of_tensor(<Tensor>v)
     if isinstance(v, tuple): return tuple([TensorMeta(t) if t is not None else None for t in v])
     return v
 
@@ -161,11 +177,11 @@ cdef object shape_of(object v):
     return v
 
 
-cdef inline object value_for_formula(Formula f, tuple wanted, tuple args, list edges):
+cdef inline object value_for_formula(Formula f, int number, tuple args, list edges):
     """What a formula reads of the arguments; results come later."""
-    code, a, name = wanted
+    cdef int code = f.codes[number], a = f.places[number]
     if code == F_ARG:
-        unread = a in f.kept_for and not asks_for_gradient(args[<int>f.kept_for[a]])
+        unread = f.kept_for and a in f.kept_for and not asks_for_gradient(args[<int>f.kept_for[a]])
         return meta_of(args[a]) if unread else save_value(args[a])
     if code == F_META: return meta_of(args[a])
     if code == F_SHAPE: return shape_of(args[a])
@@ -183,16 +199,17 @@ cdef Node formula_node(Op op, tuple args, object result, Formula formula=None):
     cdef list edges = []
     s.formula = f
     s.values = []
-    s.lengths = []
+    s.lengths = f.alone
     s.arguments = tuple([args[i] for i in f.plain_args])
     for a in f.tensor_args:
         v = args[a]
         if type(v) is tuple:
-            s.lengths.append(len(v))
+            if s.lengths is f.alone: s.lengths = list(f.alone)
+            s.lengths[i] = len(v)
             edges.extend(v)
         else:
-            s.lengths.append(-1)
             edges.append(v if isinstance(v, Tensor) else None)
+        i += 1
     n = new_node(op, formula_backward, len(edges), 1)
     for i in range(len(edges)):
         if edges[i] is not None:
@@ -205,10 +222,10 @@ cdef Node formula_node(Op op, tuple args, object result, Formula formula=None):
     if fk_tls_hooks():
         s.values = [None] * len(f.wants)
         for i in in_order_of_names([name for code, a, name in f.wants]):
-            s.values[i] = value_for_formula(f, f.wants[i], args, edges)
+            s.values[i] = value_for_formula(f, i, args, edges)
     else:
-        for wanted in f.wants:
-            s.values.append(value_for_formula(f, wanted, args, edges))
+        for i in range(f.nwants):
+            s.values.append(value_for_formula(f, i, args, edges))
     if f.ties:
         needed = [t for t in edges if t is not None and (<Tensor>t).keys & K_GRAD]
         s.ties = new_node(None, zeros_backward, len(needed), 1)
@@ -224,21 +241,21 @@ cdef SavedTensor save_result(Tensor t, int number, Node n):
     if t is None:
         return None
     if heard_by_others(): t.detach()     # PyTorch's modes hear of each result that is kept
-    return save(t, KIND[t.dt] >= KIND_FLOAT, number, None if number in n.op.definition.nondifferentiable else n)
+    apart = (<FormulaState>n.extra).formula.nondifferentiable
+    return save(t, KIND[t.dt] >= KIND_FLOAT, number, None if apart and number in apart else n)
 
 
 cdef int formula_saved_result(Node n, object r) except -1:
     """Keep the results that the formula wants."""
     cdef FormulaState s = <FormulaState>n.extra
     cdef Formula f = s.formula
-    cdef int i
-    for i in range(len(f.wants)):
-        code = f.wants[i][0]
+    cdef int i, code
+    for i in range(f.nwants):
+        code = f.codes[i]
         if code == F_RESULT:
             s.values[i] = save_result(r[0] if isinstance(r, tuple) else r, 0, n)
         elif code == F_ONE_RESULT:
-            a = f.wants[i][1]
-            s.values[i] = save_result(r[a], a, n)
+            s.values[i] = save_result(r[f.places[i]], f.places[i], n)
         elif code == F_RESULTS:
             s.values[i] = [save_result(t, j, n) for j, t in enumerate(r)]
         elif code == F_RESULT_META:
@@ -252,7 +269,6 @@ cdef int record_formula(Op op, tuple args, object r, Formula formula=None) excep
     cdef int i
     cdef Tensor t
     cdef bint any_float = False
-    nondifferentiable = op.definition.nondifferentiable
     if isinstance(r, Tensor):
         t = r
         if KIND[t.dt] < KIND_FLOAT:
@@ -268,6 +284,7 @@ cdef int record_formula(Op op, tuple args, object r, Formula formula=None) excep
     n = formula_node(op, args, r, formula)
     n.nout = len(r)
     formula_saved_result(n, r)
+    nondifferentiable = (<FormulaState>n.extra).formula.nondifferentiable
     for i in range(len(r)):
         t = r[i]
         if t is not None and KIND[t.dt] >= KIND_FLOAT and i not in nondifferentiable:
@@ -295,9 +312,9 @@ cdef list formula_results(Node n, list gradients):
     cdef FormulaState s = <FormulaState>n.extra
     cdef list args = []
     cdef list results = []
-    cdef int i
-    for i in range(len(s.formula.wants)):
-        code = s.formula.wants[i][0]
+    cdef int i, code
+    for i in range(s.formula.nwants):
+        code = s.formula.codes[i]
         if code == F_GRAD: args.append(gradients[0])
         elif code == F_GRADS: args.append(tuple(gradients))
         else:

@@ -8,7 +8,8 @@ ctypedef int (*backward_fn)(Node n, PyObject **grads, PyObject **out) except -1
 cdef struct NodeState:
     uint32_t task
     int deps
-    int needed
+    int needed                  # whether a captured node can be reached from here, where only some are wanted
+    int captured
     PyObject *g0                # gradient of result 0, owned
     PyObject *more              # list with the gradients of the other results, owned
 

@@ -594,15 +594,29 @@ class Size(tuple):
     def __reduce__(self):
         return (Size, (tuple(self),))
 
-cdef object SIZE_NEW = tuple.__new__
+cdef PyTypeObject *SIZE = <PyTypeObject *>Size
+
+cdef extern from *:
+    """
+    /* shape[0] and shape[1:] without a Python call: what `Size.__getitem__` says, in the slots of the class */
+    static PyObject *fk_size_subscript(PyObject *self, PyObject *key) {
+        PyObject *value = PyTuple_Type.tp_as_mapping->mp_subscript(self, key), *size;
+        if (!value || !PySlice_Check(key)) return value;
+        size = fk_object_tuple(fk_sizes_class, PyTuple_GET_SIZE(value), &PyTuple_GET_ITEM(value, 0));
+        Py_DECREF(value);
+        return size;
+    }
+    static void fk_size_slots(PyObject *size) {
+        PyTypeObject *kind = (PyTypeObject *)size;
+        fk_sizes_class = size;
+        kind->tp_as_mapping->mp_subscript = fk_size_subscript;
+        kind->tp_as_sequence->sq_item = PyTuple_Type.tp_as_sequence->sq_item;
+    }
+    """
+    void fk_size_slots(PyObject *size)
+
+fk_size_slots(<PyObject *>Size)
 
 
 cdef inline object make_size(int n, const int64_t *values):
-    cdef tuple r = PyTuple_New(n)
-    cdef int i
-    cdef object v
-    for i in range(n):
-        v = values[i]
-        Py_INCREF(v)
-        PyTuple_SET_ITEM(r, i, v)
-    return SIZE_NEW(Size, r)
+    return fk_int_tuple(<PyObject *>SIZE, n, values)

@@ -31,7 +31,9 @@ cdef inline bint is_small_float(int dt):
 cdef bint number_fits(object x, int dt, int kinds) except -1:
     """Whether a number is one of the dtype's, as far as such dtypes are looked at."""
     cdef double most, f
-    if KIND[dt] == KIND_BOOL or x is True or x is False or getattr(x, "_is_symbolic", False): return True
+    if KIND[dt] == KIND_BOOL: return True
+    if not PyFloat_CheckExact(x) and not PyLong_CheckExact(x) and (x is True or x is False or getattr(x, "_is_symbolic", False)):
+        return True
     if KIND[dt] == KIND_INT:
         return not kinds & FIT_WHOLE or whole_fits(x, dt)
     if is_small_float(dt):

@@ -9,10 +9,9 @@ cdef void drop_owner(void *owner) noexcept:
     Py_DECREF(<object>owner)
 
 
-cdef Tensor tensor_on_memory(void *data, int64_t nbytes, object owner, int dt, shape, strides, bint readonly):
-    """A tensor on memory that `owner` keeps alive; strides in elements."""
+cdef Tensor owned_memory(void *data, int64_t nbytes, object owner, int dt, int nd):
+    """A tensor on memory that `owner` keeps alive, its geometry still to come."""
     cdef Tensor t = Tensor.__new__(Tensor)
-    cdef int i
     refuse_keeping()
     Py_INCREF(owner)
     t.st = fk_storage_from(data, nbytes, <void *>owner, release_owner)
@@ -20,10 +19,17 @@ cdef Tensor tensor_on_memory(void *data, int64_t nbytes, object owner, int dt, s
         Py_DECREF(owner)
         raise_memory(nbytes)
     t.st.flags |= FK_NO_RESIZE
-    if readonly: t.st.flags |= FK_READONLY
     t.data_ = <char *>data
     t.dt = dt
-    set_rank(t, <int>len(shape))
+    set_rank(t, nd)
+    return t
+
+
+cdef Tensor tensor_on_memory(void *data, int64_t nbytes, object owner, int dt, shape, strides, bint readonly):
+    """A tensor on memory that `owner` keeps alive; strides in elements."""
+    cdef Tensor t = owned_memory(data, nbytes, owner, dt, <int>len(shape))
+    cdef int i
+    if readonly: t.st.flags |= FK_READONLY
     for i in range(t.nd):
         t.sh[i] = shape[i]; t.sd[i] = strides[i]
     finish_view(t)
@@ -54,9 +60,12 @@ def from_numpy(array):
         array([1., 1.])
     """
     cdef int64_t offset_low = 0, extent
+    cdef Tensor t = tensor_on_array(array)
+    if t is not None: return t
     interface = getattr(array, "__array_interface__", None)
     if interface is None or not hasattr(array, "strides") or not hasattr(array, "__setitem__"):
         raise said(TypeError, "[from_numpy] a NumPy array was required: expected np.ndarray (got %s)" % type(array).__name__ + "\nhint: facula.tensor() takes lists and numbers, facula.as_tensor() anything")
+    numpy_dtype(F32)             # from now on arrays come the short way
     code = interface["typestr"]
     if code[0] == ">" :
         raise said(ValueError, "[from_numpy] native byte order was required: given numpy array has byte order different from the native "
@@ -88,19 +97,76 @@ def from_numpy(array):
     return tensor_on_memory(<void *><uintptr_t>address, extent, array, dt, shape, [s // size for s in strides], readonly)
 
 
-class _ArrayHolder:
-    """Shows a tensor's memory to NumPy and keeps the tensor alive."""
-    __slots__ = ("tensor", "__array_interface__", "__weakref__")
+cdef dict _BUFFER_FORMATS = {b"f": F32, b"d": F64, b"e": F16, b"l": I64, b"q": I64, b"i": I32, b"h": I16, b"b": I8, b"B": U8, b"?": B8,
+                             b"Zf": C64, b"Zd": C128, b"H": U16, b"I": U32, b"L": U64, b"Q": U64}
 
-    def __init__(self, tensor, interface):
-        self.tensor = tensor
-        self.__array_interface__ = interface
+
+cdef Tensor tensor_on_array(object array):
+    """The short way of `from_numpy`, by the buffer protocol: a writable array of numbers, with more than one element along
+    each dimension; None for all else."""
+    cdef Py_buffer view
+    cdef int64_t strides[MAX_DIMS]
+    cdef int64_t extent
+    cdef Tensor t
+    cdef int i
+    if NUMPY is None or type(array) is not NUMPY.ndarray: return None
+    try:
+        PyObject_GetBuffer(array, &view, PyBUF_FULL)
+    except (BufferError, ValueError):
+        return None              # read-only, or of objects or dates
+    try:
+        dt = _BUFFER_FORMATS.get(view.format)
+        if dt is None or view.ndim > MAX_DIMS: return None
+        extent = view.itemsize
+        for i in range(view.ndim):
+            if view.shape[i] < 2 or view.strides[i] < 0 or view.strides[i] % view.itemsize: return None
+            strides[i] = view.strides[i] // view.itemsize
+            extent += (view.shape[i] - 1) * view.strides[i]
+        t = owned_memory(view.buf, extent, array, dt, view.ndim)
+        for i in range(view.ndim):
+            t.sh[i] = view.shape[i]; t.sd[i] = strides[i]
+        finish_view(t)
+    finally:
+        PyBuffer_Release(&view)
+    if fk_tls_keys() & K_INFERENCE: t.keys |= K_INFERENCE
+    return t
+
+
+cdef class ArrayMemory:
+    """A tensor's memory, as NumPy takes it; keeps the tensor alive."""
+    cdef Tensor tensor
+    cdef int64_t nbytes
+    cdef bint readonly
+    cdef object __weakref__
+
+    def __getbuffer__(self, Py_buffer *view, int flags):
+        if flags & PyBUF_WRITABLE and self.readonly:
+            raise BufferError("[numpy] writable memory was required: got a tensor on memory of a reader\nhint: clone() it first")
+        PyBuffer_FillInfo(view, self, self.tensor.data_, self.nbytes, self.readonly, flags)
+
+
+#: NumPy, once something has asked for an array; its dtypes by those of tensors
+cdef object NUMPY = None
+cdef dict NUMPY_DTYPES = {}
+
+
+cdef object numpy_dtype(int dt):
+    """NumPy's dtype of a tensor's, None where it has none."""
+    global NUMPY
+    if NUMPY is None:
+        import numpy
+        NUMPY = numpy
+    found = NUMPY_DTYPES.get(dt)
+    if found is None and dt in _TYPESTR_OF:
+        found = NUMPY_DTYPES[dt] = NUMPY.dtype("=" + _TYPESTR_OF[dt])
+    return found
 
 
 def to_numpy(Tensor t, bint force=False):
     """A NumPy array on the tensor's memory."""
+    cdef ArrayMemory memory
+    cdef int64_t strides[MAX_DIMS]
     cdef int i
-    import numpy
     if force:
         t = detach_(t) if t.dev == 0 else t.detach().cpu()
     if t.keys & K_GRAD and not (fk_tls_keys() & K_NOGRAD):
@@ -109,22 +175,24 @@ def to_numpy(Tensor t, bint force=False):
     if t.dev != 0 or t.keys & K_META:
         raise said(TypeError, "[numpy] a cpu tensor was required: can't convert %s device type tensor to numpy.\nhint: use Tensor.cpu() "
                         "to copy the tensor to host memory first" % DEVICES[t.dev])
-    code = _TYPESTR_OF.get(t.dt)
-    if code is None:
+    kind = numpy_dtype(t.dt)
+    if kind is None:
         raise said(TypeError, "[numpy] a dtype that NumPy has was required: got unsupported ScalarType %s\nhint: use .float() first"
                         % (<dtype>DTYPES[t.dt]).type_word)
-    size = ITEMSIZE[t.dt]
     if t.numel_ == 0:
-        return numpy.empty(tuple([t.sh[i] for i in range(t.nd)]), dtype="=" + code)
+        return NUMPY.empty(fk_int_tuple(NULL, t.nd, t.sh), kind)
     refuse_keeping()
     own_bytes(t)
-    holder = _ArrayHolder(alias(t), {  # an alias: the tensor may be set to another storage
-        "shape": tuple([t.sh[i] for i in range(t.nd)]),
-        "strides": tuple([t.sd[i] * size for i in range(t.nd)]),
-        "typestr": "<" + code if code not in ("b1", "u1", "i1") else "|" + code,
-        "data": (<uintptr_t>t.data_, (t.st.flags & FK_READONLY) != 0), "version": 3})
+    memory = ArrayMemory.__new__(ArrayMemory)
+    memory.tensor = alias(t)     # an alias: the tensor may be set to another storage
+    memory.nbytes = ITEMSIZE[t.dt]
+    memory.readonly = t.st.flags & FK_READONLY != 0
+    for i in range(t.nd):
+        strides[i] = t.sd[i] * ITEMSIZE[t.dt]
+        memory.nbytes += (t.sh[i] - 1) * strides[i]
+    array = NUMPY.ndarray(fk_int_tuple(NULL, t.nd, t.sh), kind, memory, 0, fk_int_tuple(NULL, t.nd, strides))
     t.st.flags |= FK_NO_RESIZE | FK_POINTED
-    return numpy.asarray(holder)
+    return array
 
 
 cdef int check_lists(Tensor t) except -1:

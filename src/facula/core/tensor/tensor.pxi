@@ -52,7 +52,7 @@ cdef int check_steps(int nd, const int64_t *sh) except -1:
     cdef int64_t s = 1
     cdef int i
     for i in range(nd - 1, 0, -1):
-        if sh[i] > 1 and s > 0x7fffffffffffffff // sh[i]:
+        if sh[i] > 1 and s > <int64_t>0x7fffffffffffffff // sh[i]:
             raise said(RuntimeError, "[empty] strides within int64 were required: got the shape %s (Stride calculation overflowed)"
                                % [sh[j] for j in range(nd)] + "\nhint: the product of the sizes but 0 must stay below 2**63")
         if sh[i] > 1: s *= sh[i]
@@ -69,7 +69,7 @@ cdef inline int64_t shape_numel(int nd, const int64_t *sh) except -2:
         elif sh[i] < 0:
             raise said(RuntimeError, "[empty] non-negative sizes were required: got a negative dimension %d in the shape %s"
                                % (sh[i], [sh[j] for j in range(nd)]) + "\nhint: sizes are counts: 0 or more")
-        elif n > 0x7ffffffffffffff // sh[i]:
+        elif n > <int64_t>0x7ffffffffffffff // sh[i]:
             overflow = True
         else:
             n *= sh[i]
@@ -168,14 +168,12 @@ cdef class Tensor:
     def stride(self, dim=None):
         """The strides in elements, or that of one dimension."""
         if dim is None:
-            return tuple([self.sd[i] for i in range(self.nd)])
+            return fk_int_tuple(NULL, self.nd, self.sd)
         return self.sd[wrap_dim(dim, self.nd, "stride")]
 
     def storage_offset(self):
         """The position of the first element in the storage, in elements."""
-        if self.st == NULL or self.st.data == NULL:
-            return (<int64_t>self.data_) // ITEMSIZE[self.dt]
-        return (self.data_ - self.st.data) // ITEMSIZE[self.dt]
+        return offset_of(self)
 
     def dim(self):
         """The number of dimensions."""
@@ -657,6 +655,10 @@ cdef inline int wrap_dim(object dim, int nd, str op) except -1:
 cdef int parse_shape(object shape, int64_t *out) except -1:
     """Read a shape from ints or one list of ints; gives the number of dimensions."""
     cdef int n = 0
+    if type(shape) is tuple or Py_TYPE(shape) == SIZE:
+        n = fk_ints_of_tuple(shape, MAX_DIMS, out)
+        if n >= 0: return n
+        n = 0
     if type(shape) is int:
         out[0] = whole(shape, "shape", TypeError)
         return 1
@@ -754,37 +756,6 @@ def empty_like(Tensor like, *, dtype=None, device=None):
     if dev == like.dev:
         return made(new_like(like, dt))
     return made(new_tensor(like.nd, like.sh, dt, dev))
-
-
-cdef class TensorMeta:
-    """What a gradient formula may know of an argument without keeping its elements."""
-    cdef readonly object shape, dtype, device, strides
-    cdef readonly int64_t storage_offset
-    cdef readonly bint requires_grad
-
-    def __init__(self, Tensor t):
-        self.shape = shape_of_fake(t)
-        self.dtype = <object>DTYPES[t.dt]
-        self.device = t.fake_device if t.keys & K_FAKE else <object>DEVICES[t.dev]
-        self.strides = tuple([t.sd[i] for i in range(t.nd)]) if not t.keys & K_FAKE else t.stride()
-        self.storage_offset = t.storage_offset()
-        self.requires_grad = (t.keys & K_GRAD) != 0
-
-    @property
-    def ndim(self):
-        return len(self.shape)
-
-    def dim(self):
-        return len(self.shape)
-
-    def size(self, dim=None):
-        return self.shape if dim is None else self.shape[dim]
-
-    def stride(self):
-        return self.strides
-
-    def numel(self):
-        return self.shape.numel()
 
 
 cdef object scalar_of(Tensor t, str op):

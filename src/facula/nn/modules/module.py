@@ -526,8 +526,16 @@ class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """The parameters, each once."""
-        for _, parameter in self.named_parameters(recurse=recurse):
-            yield parameter
+        if not recurse or type(self).named_parameters is not Module.named_parameters:
+            for _, parameter in self.named_parameters(recurse=recurse):
+                yield parameter
+            return
+        seen = set()
+        for module in self.modules():
+            for parameter in module._parameters.values():
+                if parameter is not None and parameter not in seen:
+                    seen.add(parameter)
+                    yield parameter
 
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
@@ -567,8 +575,24 @@ class Module(HookMixin, StateMixin, ConversionMixin, ModuleBase):
 
     def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
         """This module and all below it, each once unless `remove_duplicate` is False."""
-        for _, module in self.named_modules(remove_duplicate=remove_duplicate):
+        if not remove_duplicate:
+            for _, module in self.named_modules(remove_duplicate=False):
+                yield module
+            return
+        memo: set[Module] = set()
+        waiting: list[Module] = [self]
+        while waiting:  # in the order of `named_modules`, without the names
+            module = waiting.pop()
+            if module in memo:
+                continue
+            if type(module).named_modules is not Module.named_modules:
+                for _, below in module.named_modules(memo):
+                    yield below
+                continue
+            memo.add(module)
             yield module
+            if module._modules:
+                waiting += [m for m in reversed(module._modules.values()) if m is not None]
 
     def named_modules(
         self, memo: set | None = None, prefix: str = "", remove_duplicate: bool = True
