@@ -161,6 +161,23 @@ def test_wrong_results_of_backward(result, error, message):
         Wrong.apply(leaf(2)).sum().backward()
 
 
+def test_placeholder_for_an_input_without_gradient_has_any_shape():
+    class Scaled(Function):
+        @staticmethod
+        def forward(ctx, x, times):
+            return x * times[0]
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * 3, grad.new_zeros(7)
+
+    x = leaf(2)
+    Scaled.apply(x, facula.full((5,), 3.0)).sum().backward()
+    assert x.grad.tolist() == [3.0, 3.0]
+    with pytest.raises(RuntimeError, match="invalid gradient at index 1"):
+        Scaled.apply(x, facula.full((5,), 3.0, requires_grad=True)).sum().backward()
+
+
 def test_gradient_is_summed_to_the_input():
     class Wide(Function):
         @staticmethod

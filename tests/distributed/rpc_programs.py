@@ -216,6 +216,9 @@ def gradients() -> Any:
             loss = (rpc.rpc_sync("w1", product, args=(x, y)) * x).sum()  # x * (x * y + x)
             autograd.backward(number, [loss])
             grads = autograd.get_gradients(number)
+            held = autograd._retrieve_context(number)
+            found["context"] = isinstance(held, autograd.DistAutogradContext)
+            found["context"] &= held._context_id() == number and held._known_worker_ids() == {1}
         found["x"] = (grads[x] - (2 * x * y + 2 * x).detach()).abs().max().item()
         found["y"] = (grads[y] - (x * x).detach()).abs().max().item()
         found["plain"] = x.grad is None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import ranks
 
-from facula.distributed.rpc import rref
+from facula.distributed.rpc import api, constants, rref
 from facula.distributed.rpc.options import WorkerInfo
 from facula.distributed.rpc.threads import Threads
 
@@ -82,6 +82,7 @@ def test_modules_arrive_with_parameters():
 def test_gradients_go_through_calls():
     found = run("gradients")[0]
     assert found["x"] < 1e-6 and found["y"] < 1e-6 and found["plain"] and found["falls"]
+    assert found["context"] and api.UNSET_RPC_TIMEOUT == constants.UNSET_RPC_TIMEOUT
     assert "a context that is open was required" in found["closed"][1]
     assert "an instance of nn.Module" in found["class"][1]
 

@@ -141,6 +141,12 @@ def test_blocks_of_a_graph_are_walked():
     assert "aten::add" in kinds[0] and "aten::add" not in kinds[1]
 
 
+def test_the_root_has_the_class_of_objects_of_files():
+    """Libraries ask `isinstance(value, torch.ScriptObject)` of whatever they are given."""
+    assert facula.ScriptObject is _C.ScriptObject
+    assert not isinstance(facula.ones(1), facula.ScriptObject)
+
+
 def test_names_that_the_extension_module_lacks_are_errors():
     with pytest.raises(AttributeError, match="no_such_type"):
         _ = _C.no_such_type

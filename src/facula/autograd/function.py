@@ -194,7 +194,7 @@ class BackwardCFunction(core.Node, FunctionCtx, _HookMixin):
         )
 
     def _checked(self, grad: core.Tensor, position: int, meta: tuple) -> Any:
-        """The gradient in the input's shape and dtype."""
+        """The gradient in the input's shape and dtype; None where the input asked for none."""
         if not isinstance(grad, Tensor):
             fail(
                 TypeError,
@@ -203,6 +203,9 @@ class BackwardCFunction(core.Node, FunctionCtx, _HookMixin):
                 got=f"expected Variable or None (got {type(grad).__name__})",
                 hint="facula.as_tensor(value) makes a tensor of a number",
             )
+        if not self.needs_input_grad[position]:
+            # nobody takes it, so backward may give a placeholder of any shape
+            return None
         shape, dtype, _ = meta
         if grad.shape != shape:
             if not _expandable(shape, grad.shape):

@@ -12,6 +12,7 @@ from typing import Any, Union
 
 from facula import core
 from facula.core.errors import fail, no_attribute
+from facula.jit.archive_code import ScriptObject
 from facula.jit.ir import Block, Graph, Node, Use, Value
 from facula.jit.python_types import type_of_value
 from facula.jit.script_schemas import (
@@ -31,8 +32,8 @@ from facula.ops.table.schemas.function import Argument, FunctionSchema
 from facula.ops.table.schemas.reading import parse_schema
 
 __all__ = [
-    "Argument", "_AliasInfo", "_Await", "Block", "FunctionSchema", "Graph", "JitType", "Node", "Type", "Use", "Value",
-    "parse_schema",
+    "Argument", "_AliasInfo", "_Await", "Block", "FunctionSchema", "Graph", "JitType", "Node", "ScriptObject", "Type",
+    "Use", "Value", "parse_schema",
 ]  # fmt: skip
 
 Type = JitType = T.Type

@@ -25,7 +25,7 @@ from facula.distributed.rpc.options import WorkerInfo
 from facula.distributed.rpc.requests import STATE, agent, request, seconds_of
 from facula.namespaces.futures import collect_all
 
-__all__ = ["backward", "context", "get_gradients", "is_available"]
+__all__ = ["DistAutogradContext", "backward", "context", "get_gradients", "is_available"]
 
 Tensor = core.Tensor
 #: the context, and a number of the call within the program
@@ -39,7 +39,7 @@ def is_available() -> bool:
     return world.is_available() and importlib.util.find_spec("grpc") is not None
 
 
-class _Context:
+class DistAutogradContext:
     """What calls of one context sent and received here, and the gradients."""
 
     def __init__(self, number: int) -> None:
@@ -51,24 +51,38 @@ class _Context:
         self.workers: set[WorkerInfo] = set()
         self.gradients: dict[Tensor, Tensor] = {}
 
+    def _context_id(self) -> int:
+        """The number that `context` gave."""
+        return self.number
 
-_CONTEXTS: dict[int, _Context] = {}
+    def _known_worker_ids(self) -> set[int]:
+        """The workers that calls of this context went to or came from."""
+        with self.lock:
+            return {worker.id for worker in self.workers}
+
+
+_CONTEXTS: dict[int, DistAutogradContext] = {}
 _LOCK = threading.Lock()
 
 
-def _context_of(number: int) -> _Context:
+def _context_of(number: int) -> DistAutogradContext:
     """The context of a number; made here where another worker began it."""
     with _LOCK:
-        return _CONTEXTS.setdefault(number, _Context(number))
+        return _CONTEXTS.setdefault(number, DistAutogradContext(number))
 
 
-def _known(number: int) -> _Context:
+def _known(number: int) -> DistAutogradContext:
     found = _CONTEXTS.get(number)
     if found is None:
         fail(RuntimeError, "distributed.autograd", "a context that is open was required (Could not find "
              "autograd context with id)", number,
              "call it in the block of context(), or keep the block open until all is done")  # fmt: skip
     return found
+
+
+def _retrieve_context(context_id: int) -> DistAutogradContext:
+    """The context of a number, for debugging: what was sent and received in it here."""
+    return _known(context_id)
 
 
 class context:  # noqa: N801 - PyTorch's name
@@ -166,7 +180,7 @@ def _leaves(roots: list[Tensor]) -> list[Tensor]:
     return list(found.values())
 
 
-def _spread(held: _Context, tensors: list[Tensor], grads: list[Any]) -> None:
+def _spread(held: DistAutogradContext, tensors: list[Tensor], grads: list[Any]) -> None:
     """A backward pass here, then on the workers whose tensors it reached."""
     pairs = [(t, g) for t, g in zip(tensors, grads, strict=True) if t.requires_grad]
     if not pairs:

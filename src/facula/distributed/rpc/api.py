@@ -26,19 +26,21 @@ from facula.distributed.rpc.options import (
     TensorPipeRpcBackendOptions,
     WorkerInfo,
 )
-from facula.distributed.rpc.requests import STATE, agent, answer, request, tell
+from facula.distributed.rpc.requests import STATE, UNSET_TIMEOUT, agent, answer, request, tell
 from facula.distributed.rpc.rref import RRef, remote
 from facula.distributed.stores import HashStore, PrefixStore, Store
 
 # the last five are PyTorch's private names, which libraries of graphs call
 __all__ = [
-    "RRef", "get_rpc_timeout", "get_worker_info", "init_rpc", "remote", "rpc_async", "rpc_sync", "shutdown",
-    "_all_gather", "_barrier", "_is_current_rpc_agent_set", "_require_initialized", "_set_rpc_timeout",
+    "RRef", "UNSET_RPC_TIMEOUT", "get_rpc_timeout", "get_worker_info", "init_rpc", "remote", "rpc_async", "rpc_sync",
+    "shutdown", "_all_gather", "_barrier", "_is_current_rpc_agent_set", "_require_initialized", "_set_rpc_timeout",
 ]  # fmt: skip
 
 
 #: seconds between questions to workers that are waited for
 _LOOK = 5.0
+#: in the place of a time limit: the one of `rpc_backend_options`
+UNSET_RPC_TIMEOUT = UNSET_TIMEOUT
 
 
 def init_rpc(
