@@ -12,6 +12,9 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 
+#: of a tensor
+Size = tuple[int, ...]
+
 
 def per_dimension(op: str, name: str, values: tuple[int, ...], space: int) -> tuple[int, ...]:
     """One value a spatial dimension."""
@@ -28,37 +31,37 @@ def per_dimension(op: str, name: str, values: tuple[int, ...], space: int) -> tu
     return tuple(values)
 
 
-def _check_dimensions(op: str, input: core.Tensor, weight: core.Tensor, space: int) -> None:
-    if weight.dim() < 3:
+def _check_dimensions(op: str, input: Size, weight: Size, space: int) -> None:
+    if len(weight) < 3:
         fail(
             RuntimeError,
             op,
             f"a {space + 2}D weight was required: weight should have at least three dimensions",
-            list(weight.shape),
+            list(weight),
             hint="unsqueeze() adds what is missing",
         )
-    if weight.dim() != space + 2 and input.dim() == space + 2:
+    if len(weight) != space + 2 and len(input) == space + 2:
         fail(
             RuntimeError,
             op,
-            f"Expected {weight.dim()}-dimensional input for {weight.dim()}-dimensional weight"
-            f"{list(weight.shape)}",
-            f"{input.dim()}-dimensional input of size {list(input.shape)}",
+            f"Expected {len(weight)}-dimensional input for {len(weight)}-dimensional weight"
+            f"{list(weight)}",
+            f"{len(input)}-dimensional input of size {list(input)}",
             hint=f"the weight of {op}() has {space + 2} dimensions",
         )
-    if weight.dim() != space + 2 or input.dim() not in (space + 1, space + 2):
+    if len(weight) != space + 2 or len(input) not in (space + 1, space + 2):
         fail(
             RuntimeError,
             op,
             f"Expected {space + 1}D (unbatched) or {space + 2}D (batched) input to {op} and a "
             f"{space + 2}D weight",
-            f"input of size {list(input.shape)} and weight of size {list(weight.shape)}",
+            f"input of size {list(input)} and weight of size {list(weight)}",
             hint=f"both end in {space} spatial size(s), after the channels; unsqueeze() adds what "
             "is missing",
         )
 
 
-def _check_groups(op: str, weight: core.Tensor, groups: int) -> None:
+def _check_groups(op: str, weight: Size, groups: int) -> None:
     if groups < 1:
         fail(
             RuntimeError,
@@ -67,41 +70,42 @@ def _check_groups(op: str, weight: core.Tensor, groups: int) -> None:
             groups,
             hint="groups=1 is the usual convolution",
         )
-    if weight.shape[0] < groups:
+    if weight[0] < groups:
         fail(
             RuntimeError,
             op,
             f"Given groups={groups}, expected weight to be at least {groups} at dimension 0",
-            f"weight of size {list(weight.shape)}",
+            f"weight of size {list(weight)}",
             hint="each group has at least one channel",
         )
 
 
-def check_arguments(
-    op: str,
-    input: core.Tensor,
-    weight: core.Tensor,
-    bias: core.Tensor | None,
-    space: int,
-    groups: int,
-    transposed: bool,
+def check_sizes(
+    op: str, input: Size, weight: Size, bias: Size | None, space: int, groups: int, transposed: bool
 ) -> None:
-    """Dimensions, channels, bias and dtypes."""
+    """Dimensions, channels and bias."""
     _check_dimensions(op, input, weight, space)
     _check_groups(op, weight, groups)
-    channels = input.shape[-space - 1]
-    wanted = weight.shape[0] if transposed else weight.shape[1] * groups
-    if channels != wanted or weight.shape[0] % groups:
+    channels = input[-space - 1]
+    wanted = weight[0] if transposed else weight[1] * groups
+    if channels != wanted or weight[0] % groups:
         fail(
             RuntimeError,
             op,
-            f"Given groups={groups}, weight of size {list(weight.shape)}, expected "
-            f"input{list(input.shape)} to have "
+            f"Given groups={groups}, weight of size {list(weight)}, expected "
+            f"input{list(input)} to have "
             f"{wanted} channels, and the first size of the weight to be divisible by groups",
             f"{channels} channels",
             hint=_channel_hint(input, wanted, space, transposed),
         )
-    _check_bias(op, bias, weight, weight.shape[1] * groups if transposed else weight.shape[0])
+    if bias is not None:
+        _check_bias(op, bias, weight, weight[1] * groups if transposed else weight[0])
+
+
+def check_input_type(
+    op: str, input: core.Tensor, weight: core.Tensor, bias: core.Tensor | None
+) -> None:
+    """Weight and bias have the input's dtype."""
     for name, x in (("weight", weight), ("bias", bias)):
         if x is not None and x.dtype is not input.dtype:
             fail(
@@ -114,20 +118,20 @@ def check_arguments(
             )
 
 
-def _check_bias(op: str, bias: core.Tensor | None, weight: core.Tensor, out_channels: int) -> None:
-    if bias is not None and tuple(bias.shape) != (out_channels,):
+def _check_bias(op: str, bias: Size, weight: Size, out_channels: int) -> None:
+    if tuple(bias) != (out_channels,):
         fail(
             RuntimeError,
             op,
-            f"Given weight of size {list(weight.shape)}, expected bias to be 1-dimensional with "
+            f"Given weight of size {list(weight)}, expected bias to be 1-dimensional with "
             f"{out_channels} elements",
-            f"bias of size {list(bias.shape)}",
+            f"bias of size {list(bias)}",
             hint=f"facula.zeros({out_channels}) is such a bias, bias=None leaves it out",
         )
 
 
-def _channel_hint(input: core.Tensor, wanted: int, space: int, transposed: bool) -> str:
-    if input.shape[-1] == wanted and input.shape[-space - 1] != wanted:
+def _channel_hint(input: Size, wanted: int, space: int, transposed: bool) -> str:
+    if input[-1] == wanted and input[-space - 1] != wanted:
         return f"input.movedim(-1, {-space - 1}) puts the last dimension in place of the channels"
     second = "out_channels" if transposed else "in_channels"
     first = "in_channels" if transposed else "out_channels"

@@ -20,11 +20,12 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.ops.conv.checks import (
-    check_arguments,
     check_dtypes,
+    check_input_type,
     check_numbers,
     check_output_padding,
     check_parts,
+    check_sizes,
     per_dimension,
 )
 from facula.ops.index import launch
@@ -422,6 +423,24 @@ def _padding(
 
 
 @remembered(4096)
+def _checked(
+    op: str,
+    input: tuple[int, ...],
+    weight: tuple[int, ...],
+    bias: tuple[int, ...] | None,
+    stride: tuple[int, ...],
+    padding: str | int | tuple[int, ...],
+    dilation: tuple[int, ...],
+    groups: int,
+    space: int,
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """The geometry of a convolution of these sizes, all of it checked."""
+    check_numbers(op, stride, padding if isinstance(padding, tuple) else (), dilation)
+    check_sizes(op, input, weight, bias, space, groups, False)
+    sizes = (tuple(input[-space:]), tuple(weight[2:]))
+    return _geometry(op, *sizes, stride, padding, dilation, space)
+
+
 def _geometry(
     op: str,
     size: tuple[int, ...],
@@ -471,12 +490,11 @@ def _convolve(
         hint = "padding=1 adds one element on each side"
         fail(TypeError, op, required, type(padding).__name__, hint)
     amount = padding if isinstance(padding, (str, int)) else tuple(padding)
-    check_numbers(op, stride, amount if isinstance(amount, tuple) else (), dilation)
-    check_arguments(op, input, weight, bias, space, groups, False)
+    shapes = (input.shape, weight.shape, None if bias is None else bias.shape)
+    geometry = _checked(op, *shapes, tuple(stride), amount, tuple(dilation), groups, space)
+    check_input_type(op, input, weight, bias)
     batched = input.dim() == space + 2
     x = input if batched else input.unsqueeze(0)
-    sizes = (tuple(x.shape[2:]), tuple(weight.shape[2:]))
-    geometry = _geometry(op, *sizes, tuple(stride), amount, tuple(dilation), space)
     result = forward(x, weight, bias, *geometry[:3], groups, geometry[3])
     return result if batched else result.squeeze(0)
 
@@ -577,7 +595,9 @@ def _transpose(
     """A transposed convolution: the transpose of the convolution from the result's size to the
     input's.
     """
-    check_arguments(op, input, weight, bias, space, groups, True)
+    shapes = (input.shape, weight.shape, None if bias is None else bias.shape)
+    check_sizes(op, *shapes, space, groups, True)
+    check_input_type(op, input, weight, bias)
     stride = per_dimension(op, "stride", stride, space)
     dilation = per_dimension(op, "dilation", dilation, space)
     padding = per_dimension(op, "padding", padding, space)
