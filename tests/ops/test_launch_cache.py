@@ -161,3 +161,29 @@ def test_an_operator_keeps_the_launches_of_many_shapes():
         assert len(runs) - first <= 10  # the table has an end: a few meet in one place
     finally:
         del TABLE[f"testing::{name}"]
+
+
+@pytest.mark.parametrize("refusals", [1, 10])
+def test_a_first_call_that_makes_its_tables_does_not_stand_for_those_after_it(refusals):
+    """Fourier transforms make the roots of unity of a length once; whatever reads elements every time stays unkept."""
+    runs = []
+    name = "tables_kept"
+
+    @operator(f"testing::{name}(Tensor self) -> Tensor", names=(), out=False, keeps=True)
+    class _:
+        def meta(self):
+            return core.empty(self.shape)
+
+        def cpu(out, self):
+            runs.append(1)
+            if len(runs) <= refusals:
+                self[0].item()
+            out.copy_(self)
+
+    try:
+        kept = TABLE[f"testing::{name}"]
+        for step in range(8):
+            assert kept(facula.full((3,), float(step))).tolist() == [step] * 3
+        assert len(runs) == (2 if refusals == 1 else 8)
+    finally:
+        del TABLE[f"testing::{name}"]

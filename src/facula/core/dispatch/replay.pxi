@@ -20,6 +20,7 @@ cdef class Kept:
     cdef fk_storage *constants[KEPT_MADE]
     cdef int nconstants
     cdef bint refused, long_
+    cdef int tries               # so often was this call noted
     cdef int ndraws, ncounts
 
     def __dealloc__(self):
@@ -103,9 +104,11 @@ cdef int finish_keeping(Op op, CallKey *key, Keeper k, object r, list alive) exc
     e.alive = alive
     e.ntensors = k.ntensors
     for i in range(k.nmade): e.places[i] = -2
+    found = find_kept(op, key)
+    e.tries = 1 if found is None else (<Kept>found).tries + 1
     e.refused = k.refused or k.bytes > KEPT_BYTES or not keep_results(e, k, r)
     if e.refused:
-        op.refusals += 1
+        if is_final(e): op.refusals += 1
         if op.refusals > 8 and not op.successes: op.keeps = False
     else:
         op.successes = True
@@ -131,6 +134,11 @@ cdef int finish_keeping(Op op, CallKey *key, Keeper k, object r, list alive) exc
                 e.scratch += (k.made[i].nbytes + 127) & ~<int64_t>63
     enter_kept(op, e)
     return 0
+
+
+cdef inline bint is_final(Kept e):
+    """Whether a call need not be noted again: the first of its kind may make tables that later ones find made."""
+    return not e.refused or e.tries > 1
 
 
 cdef int enter_kept(Op op, Kept e) except -1:
@@ -319,7 +327,8 @@ cdef object kept_call(Op op, PyObject **slots, uint32_t k):
     if key_of(&key, op, slots, 0):
         e = find_kept(op, &key)
         if e is None: noting = True
-        elif not e.refused:
+        elif e.refused: noting = not is_final(e)
+        else:
             r = replay(e, &key)
             if r is not NotImplemented and not recording:
                 return r
@@ -341,7 +350,7 @@ cdef bint kept_inplace(Op op, tuple args, uint32_t k) except *:
     for i in range(op.nargs): slots[i] = <PyObject *>args[i]
     if not key_of(&key, op, slots, FORM_INPLACE): return False
     e = find_kept(op, &key)
-    if e is None:
+    if e is None or not is_final(e):
         return noted_inplace(op, &key, slots, args)
     return not e.refused and replay(e, &key) is not NotImplemented
 
