@@ -339,3 +339,39 @@ def test_matches_behind_each_other_are_all_replaced():
     assert [n.kind() for n in graph.nodes()] == ["aten::sub", "aten::sub"]
     first, second = graph.nodes()
     assert next(second.inputs()) is first.output()
+
+
+def test_a_node_is_cloned_into_another_graph():
+    source = facula._C.parse_ir(
+        """graph(%a : Tensor, %c : bool):
+          %b : Tensor = prim::If(%c)
+            block0():
+              %d : Tensor = aten::relu(%a)
+              -> (%d)
+            block1():
+              -> (%a)
+          return (%b)"""
+    )
+    target = facula._C.Graph()
+    values = {value: target.addInput() for value in source.inputs()}
+    for node in source.nodes():
+        clone = target.createClone(node, values.__getitem__)
+        target.appendNode(clone)
+        values.update(zip(node.outputs(), clone.outputs(), strict=True))
+    for result in source.outputs():
+        target.registerOutput(values[result])
+    given = list(target.inputs())
+    (clone,) = target.nodes()
+    (relu,) = next(iter(clone.blocks())).nodes()
+    assert clone.kind() == "prim::If" and next(iter(clone.inputs())) is given[1]
+    assert next(iter(relu.inputs())) is given[0]
+    target.lint()
+
+
+def test_a_value_is_an_instance_of_a_type():
+    check = facula._C._jit_assert_is_instance
+    numbers = facula._C.ListType(facula._C.IntType.get())
+    check([1, 2], numbers)
+    check(facula.ones(1), facula._C.TensorType.get())
+    with pytest.raises(RuntimeError, match=r"a value of type List\[int\] was required: got list"):
+        check([1.0], numbers)

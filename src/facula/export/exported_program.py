@@ -273,6 +273,17 @@ class ExportedProgram:
         program.guards = _guards_of(made, self.ranges)
         return program
 
+    def _transform_do_not_use(self, *passes: Any) -> ExportedProgram:
+        """The program that passes make of this one, under PyTorch's name.
+
+        Args:
+            passes: functions that take a graph module, and give a `PassResult` or change the module and give None
+        """
+        # lazily: few programs run passes
+        from facula.export.transformed import transformed
+
+        return transformed(self, passes)
+
     def _update(self, module: GraphModule, signature: ExportGraphSignature, **others: Any) -> Any:
         """The program with another graph.
 

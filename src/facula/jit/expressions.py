@@ -139,7 +139,8 @@ class Expressions(Builder):
         if node.value is Ellipsis:
             return Python(Ellipsis)
         if type(node.value) is int and node.value >= 2**63:
-            self.refuse("an integer of 64 bits was required", f"{node.value}: Integral value is out of bounds",
+            self.refuse("an integer of 64 bits was required",
+                        f"{node.value}: Integral value is out of bounds (out of range)",
                         hint="write it as a float")  # fmt: skip
         return self.constant(node.value)
 

@@ -15,6 +15,7 @@ from facula.core.errors import fail, no_attribute
 from facula.jit.archive_code import ScriptObject
 from facula.jit.ir import Block, Graph, Node, Use, Value
 from facula.jit.python_types import type_of_value
+from facula.jit.running import is_instance
 from facula.jit.script_schemas import (
     all_schemas,
     operation,
@@ -252,6 +253,17 @@ def _jit_try_infer_type(value: object) -> InferredType:
         return InferredType(type_of_value(value))
     except Exception as error:
         return InferredType(str(error))
+
+
+def _jit_assert_is_instance(value: object, kind: T.Type) -> None:
+    """Raise unless a value of Python's is one of a type.
+
+    Raises:
+        RuntimeError: it is none.
+    """
+    if not is_instance(value, kind):
+        fail(RuntimeError, "_jit_assert_is_instance", f"a value of type {kind.annotation_str} was required",
+             type(value).__name__, hint="torch._C._jit_try_infer_type(value) says what it is taken for")  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

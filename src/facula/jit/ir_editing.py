@@ -276,6 +276,19 @@ class GraphEdits(BlockEdits):
                  hint="graph.insertConstant(None) gives a value that is None")  # fmt: skip
         return type(self.source)(self, kind, given, [T.TENSOR] * count)
 
+    def createClone(self, node: Any, fn: Callable[[Any], Any], copy_blocks: bool = True) -> Any:
+        """A copy of a node of any graph, which stands nowhere yet.
+
+        Args:
+            node: the node
+            fn: from a value that the node, or what is inside, reads to the one that the copy reads
+            copy_blocks: whether what is inside is copied
+        """
+        made = copied_node(node, self, _Mapped(fn))
+        if not copy_blocks:
+            made.blocks_ = []
+        return made
+
     def insertNode(self, node: object) -> Any:
         """Put a node to where new nodes go."""
         block, before = self._point or (self, None)
@@ -342,6 +355,18 @@ class GraphEdits(BlockEdits):
         made.nodes_ = [copied_node(node, made, values) for node in self.nodes_]
         made.results = [values[v] for v in self.results]
         return made
+
+
+class _Mapped(dict[Any, Any]):
+    """Values by what they stand for: what is not held, a function gives."""
+
+    def __init__(self, fn: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.fn = fn
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """What stands for a value."""
+        return self[key] if key in self else self.fn(key)
 
 
 def copied_node(node: Any, block: object, values: dict[Any, Any]) -> Any:

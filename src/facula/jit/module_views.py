@@ -103,7 +103,7 @@ class ModuleView:
         return id(self._module)
 
     def __repr__(self) -> str:
-        return f"<torch.ScriptModule object {self.qualified_name}>"
+        return f"ScriptObject <{self.qualified_name}>"
 
 
 def _dumped(

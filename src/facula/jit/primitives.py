@@ -11,7 +11,7 @@ import operator as py
 from typing import TYPE_CHECKING, Any
 
 import facula
-from facula import core
+from facula import autograd, core
 from facula.jit._logging import add_stat_value, time_point
 from facula.jit.primitive_numbers import int_of_tensor, to_int, wrapped
 from facula.jit.signatures import primitive
@@ -161,6 +161,11 @@ primitive("aten::requires_grad_(Tensor self, bool requires_grad=True) -> Tensor"
           lambda a, r: a.requires_grad_(r))  # fmt: skip
 primitive("aten::backward(Tensor self, Tensor? gradient=None, bool? retain_graph=None, "
           "bool create_graph=False) -> ()", lambda a, g, r, c: a.backward(g, r, c))  # fmt: skip
+primitive("aten::backward.TensorList(Tensor[] tensors, Tensor?[]? grad_tensors=None, bool? retain_graph=None, "
+          "bool create_graph=False) -> ()", autograd.backward)  # fmt: skip
+primitive("aten::grad(Tensor[] outputs, Tensor[] inputs, Tensor?[]? grad_outputs=None, bool? retain_graph=None, "
+          "bool create_graph=False, bool allow_unused=False) -> Tensor?[]",
+          lambda o, i, g, r, c, u: list(autograd.grad(o, i, g, r, c, allow_unused=u)))  # fmt: skip
 primitive("aten::resize_(Tensor self, int[]... size) -> Tensor", lambda a, s: a.resize_(s))
 for _name in (
     "values",

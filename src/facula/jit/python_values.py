@@ -11,7 +11,7 @@ import types
 import warnings
 from typing import Any
 
-from facula import core
+from facula import autograd, core
 from facula.autograd.grad_mode import set_grad_enabled
 from facula.jit._logging import add_stat_value, time_point
 from facula.jit.ir import Value
@@ -27,6 +27,7 @@ _PYTHON = {
     sorted: "aten::sorted", hash: "aten::hash", pow: "aten::pow", any: "aten::any", all: "aten::all", sum: "aten::sum",
     warnings.warn: "aten::warn", math.remainder: "aten::mathremainder", math.pow: "aten::pow",
     add_stat_value: "prim::AddStatValue", time_point: "prim::TimePoint",
+    autograd.grad: "aten::grad", autograd.backward: "aten::backward",
     core.device: "aten::device", set_grad_enabled: "aten::set_grad_enabled",
 }  # fmt: skip
 

@@ -168,7 +168,8 @@ class Subscripts(Conditions):
             return items[i]
         if len(set(value.type.inner)) == 1:
             return self.value("prim::TupleIndex", [value, index], value.type.inner[0])
-        return self.refuse("a constant index of a tuple of different types was required",
+        return self.refuse("a constant index of a tuple of different types was required (Cannot index into a tuple "
+                           "with a non-integer literal because we cannot resolve the output type)",
                            ast.unparse(node.slice))  # fmt: skip
 
     def _constant_slice(self, node: ast.Slice) -> slice:

@@ -132,7 +132,7 @@ class FileCheck:
     def _refuse(refused: list[str], between: str) -> None:
         for what in refused:
             if what in between:
-                _fails(f'not to find "{what}"', between)
+                _fails(f'to not find "{what}"', between)
 
 
 def _highlighted(text: str, begin: int, end: int) -> bool:

@@ -281,7 +281,7 @@ def pad_packed_sequence(
     batch_first: bool = False,
     padding_value: float = 0.0,
     total_length: int | None = None,
-) -> tuple[Any, Any]:
+) -> tuple[core.Tensor, core.Tensor]:
     """The padded batch of a packed one, and the lengths: the inverse of `pack_padded_sequence`.
 
     Args:

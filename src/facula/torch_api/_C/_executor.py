@@ -26,6 +26,7 @@ _VALUES: dict[str, Any] = {
     "fusion_group_inlining": True,
     "autodiff_subgraph_inlining": True,
     "fuse_on_cpu": True,
+    "fuse_on_cpu_legacy": False,
     "fuse_on_gpu": False,
     "llga_enabled": False,
     "te_must_use_llvm_cpu": False,
