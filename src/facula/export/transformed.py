@@ -11,14 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from facula.core.errors import fail
-from facula.export.exported_program import ExportedProgram
 from facula.export.signature import ExportGraphSignature, OutputKind
 from facula.fx.graph_module import GraphModule
 from facula.fx.node import Node
 from facula.fx.passes.infra.pass_manager import PassManager, pass_result_wrapper
 
 
-def transformed(program: ExportedProgram, passes: Sequence[Callable[..., Any]]) -> ExportedProgram:
+def transformed(program: Any, passes: Sequence[Callable[..., Any]]) -> Any:
     """The program with its graph as passes leave it.
 
     Args:
