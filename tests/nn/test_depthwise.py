@@ -106,3 +106,19 @@ def test_compiled_rows_shorter_than_a_step(channels, width, size):
     y = reference(x.double().numpy(), w, b, 1, size // 2, 1)
     expected = y * numpy.clip(y + 3, 0, 6) / 6
     numpy.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("padding", [0, 1, 4, 7])
+@pytest.mark.parametrize(("size", "stride"), [(3, 1), (5, 1), (3, 2), (5, 2)])
+@pytest.mark.parametrize("width", [5, 15, 16, 17, 33])
+def test_borders_of_any_width(width, size, stride, padding):
+    """Windows that lie partly or wholly in the padding, on either side of a step's columns."""
+    chance = numpy.random.default_rng(width + padding)
+    x, w = chance.standard_normal((2, 72, 6, width)), chance.standard_normal((72, 1, size, size))
+    b = chance.standard_normal(72)
+    image, weight, bias = (facula.tensor(a) for a in (x, w, b))
+    image = image.contiguous(memory_format=facula.channels_last)
+    found = F.conv2d(image, weight, bias, stride, padding, groups=72)
+    numpy.testing.assert_allclose(
+        found.numpy(), reference(x, w, b, stride, padding, 1), rtol=1e-12, atol=1e-12
+    )

@@ -2,9 +2,10 @@
 
 Takes a kind and a storage dtype; gives `<dtype>_depthwise` and `<dtype>_depthwise_weight`. A unit of
 work copies a band of rows of a few channels into padded scratch with channels last, whatever the
-layout and the dtype, so that the inner loops know no borders. Wide images of the accumulator's dtype
-that have channels last already are read where they lie. Keeps true: padding is materialised
-in scratch only; a strided gradient spreads dy over a grid of zeros.
+layout and the dtype. Images of the accumulator's dtype that have channels last already are read
+where they lie, where taps are 3 or 5 neighbours (`lane_tile`, whose loops pass over what is outside
+of the image) or rows are wide. Keeps true: padding is materialised in scratch only; a strided
+gradient spreads dy over a grid of zeros.
 """
 
 from facula.codegen.c.kernels.gemm.tile_epilogue import RESULTS
@@ -57,15 +58,21 @@ INLINE void add_taps(const int count, lanes_of *sums, const acc_t *p, long step,
 #else
 #define IN_REGISTER(value) __asm__("" : "+w"(value))
 #endif
-/* the same for taps side by side, which share pixels: each is read once, and the weights stay in registers */
+/* The same for taps side by side, which share pixels: each is read once, and the weights stay in registers.
+ * Pixel i is column `at + i` of an image; those outside of [0, size) are zeros, and nothing is done for them. */
 INLINE void slide_taps(const int count, const int known, const int step, lanes_of *sums, const acc_t *p,
-                       long apart, const acc_t *weights)
+                       long apart, const acc_t *weights, long at, long size)
 {
     UNROLL for (int v = 0; v < LANE_VECS; v++) {
         acc_vec w[MOST_KNOWN];
         UNROLL for (int k = 0; k < known; k++) w[k] = *(const acc_vec *)(weights + k * LANES + v * VECTOR);
-        _Pragma("GCC unroll 40") for (int i = 0; i < (count - 1) * step + known; i++) {
-            acc_vec read = *(const acc_vec *)(p + i * apart + v * VECTOR);
+        const acc_t *from = p + v * VECTOR;
+        _Pragma("GCC unroll 40") for (int i = 0; i < (count - 1) * step + known; i++, from += apart) {
+            if ((unsigned long)(at + i) >= (unsigned long)size) {
+                if (at + i >= 0) break;
+                continue;
+            }
+            acc_vec read = *(const acc_vec *)from;
             IN_REGISTER(read);
             UNROLL for (int k = 0; k < known; k++)
                 if (i >= k && (i - k) % step == 0 && i - k < count * step)
@@ -73,6 +80,36 @@ INLINE void slide_taps(const int count, const int known, const int step, lanes_o
         }
     }
 }
+
+/* Neighbouring results of a block of channels: where their taps are read, and where they go. */
+typedef struct {
+    const acc_t *from;        /* what the first tap of the first result reads */
+    long plane, line, apart;  /* elements from one plane, row and pixel that is read to the next */
+    long depth, rows;         /* planes and rows of taps */
+    long at, size;            /* column of `from`, and how many there are */
+    const acc_t *weights, *bias; /* [depth][rows][taps][LANES] */
+    acc_t *to;
+    long pixels, to_apart;    /* results that there is room for, and elements from one to the next */
+} lane_tile;
+
+#define DEPTHWISE_TILE(NAME, KNOWN, STEP)                                                         \
+    NOINLINE void NAME(const lane_tile *t)                                                        \
+    {                                                                                             \
+        lanes_of sum[LANE_PIXELS];                                                                \
+        const acc_t *w = t->weights, *plane = t->from;                                            \
+        UNROLL for (int i = 0; i < LANE_PIXELS; i++) sum[i] = load_lanes(t->bias);                \
+        for (long z = t->depth; z > 0; z--, plane += t->plane) {                                  \
+            const acc_t *p = plane;                                                               \
+            for (long y = t->rows; y > 0; y--, p += t->line, w += KNOWN * LANES)                  \
+                slide_taps(LANE_PIXELS, KNOWN, STEP, sum, p, t->apart, w, t->at, t->size);        \
+        }                                                                                         \
+        UNROLL for (int i = 0; i < LANE_PIXELS; i++)                                              \
+            if (i < t->pixels) store_lanes(t->to + i * t->to_apart, sum[i]);                      \
+    }
+DEPTHWISE_TILE(tile_of_3, 3, 1)
+DEPTHWISE_TILE(tile_of_5, MOST_KNOWN, 1)
+DEPTHWISE_TILE(tile_of_3_by_2, 3, 2)
+DEPTHWISE_TILE(tile_of_5_by_2, MOST_KNOWN, 2)
 
 /* the first `count` of a line's channels, in pieces whose lengths the compiler knows */
 INLINE void copy_lanes(acc_t *to, const acc_t *from, long count)
@@ -141,38 +178,37 @@ INLINE long band_bytes(const depthwise_job *j)
            + PIECE(MAX(x->dest[2] * rows_together(x), x->size[2]) * LANES * sizeof(acc_t)) + 64;
 }
 
-/* taps of a row, where they are so few that loops over them are unrolled and they are neighbours, else 0 */
-INLINE int known_taps(const padded *x)
+typedef void tile_function_of_lanes(const lane_tile *);
+
+/* for few neighbouring taps, over which loops are unrolled, else NULL */
+INLINE tile_function_of_lanes *lane_tile_of(const padded *x)
 {
-    const long taps = x->kernel[2];
-    return x->step[2] <= 2 && x->dilation[2] == 1 && (taps == 3 || taps == MOST_KNOWN) ? taps : 0;
+    const long taps = x->kernel[2], step = x->step[2];
+    if (step > 2 || x->dilation[2] != 1 || taps != 3 && taps != MOST_KNOWN) return NULL;
+    if (step == 2) return taps == 3 ? tile_of_3_by_2 : tile_of_5_by_2;
+    return taps == 3 ? tile_of_3 : tile_of_5;
 }
 
 /* a row of results: sums over taps of padded rows times weights, and the bias behind those */
 INLINE void depthwise_row(const padded *x, const acc_t *rows, long plane, const acc_t *weights,
-                          acc_t *to, const long step, const int known)
+                          acc_t *to, const long step)
 {
     const long width = x->dest[2];
     long o = 0;
 #define DEPTHWISE_STEP(COUNT)                                                                     \
     {                                                                                             \
         lanes_of sum[COUNT];                                                                      \
-        UNROLL for (int i = 0; i < COUNT; i++)                                                    \
-            UNROLL for (int v = 0; v < LANE_VECS; v++) sum[i].v[v] = (acc_vec){0};                \
         const acc_t *w = weights;                                                                 \
+        UNROLL for (int i = 0; i < COUNT; i++)                                                    \
+            sum[i] = load_lanes(weights + volume(x->kernel) * LANES);                             \
         for (long kz = 0; kz < x->kernel[0]; kz++)                                                \
             for (long ky = 0; ky < x->kernel[1]; ky++) {                                          \
                 const acc_t *p = rows + kz * plane                                                \
                                  + (ky * x->dilation[1] * x->width + o * step) * LANES;           \
-                if (known) slide_taps(COUNT, known, step, sum, p, LANES, w);                      \
-                else add_taps(COUNT, sum, p, step * LANES, x->dilation[2] * LANES, w, x->kernel[2]); \
+                add_taps(COUNT, sum, p, step * LANES, x->dilation[2] * LANES, w, x->kernel[2]);   \
                 w += x->kernel[2] * LANES;                                                        \
             }                                                                                     \
-        const lanes_of bias = load_lanes(w);                                                      \
-        UNROLL for (int i = 0; i < COUNT; i++) {                                                  \
-            UNROLL for (int v = 0; v < LANE_VECS; v++) sum[i].v[v] += bias.v[v];                  \
-            store_lanes(to + (o + i) * LANES, sum[i]);                                            \
-        }                                                                                         \
+        UNROLL for (int i = 0; i < COUNT; i++) store_lanes(to + (o + i) * LANES, sum[i]);         \
         o += COUNT;                                                                               \
     }
     /* the last step of a row goes back over pixels that are done, rather than on one by one */
@@ -184,32 +220,37 @@ INLINE void depthwise_row(const padded *x, const acc_t *rows, long plane, const 
         }                                                                                         \
         return;                                                                                   \
     }
-    if (!known || step == 1 || LANE_PIXELS <= 8) DEPTHWISE_STEPS(LANE_PIXELS) /* else long, and no faster */
+    DEPTHWISE_STEPS(LANE_PIXELS)
     DEPTHWISE_STEPS(LANE_HALF)
     DEPTHWISE_STEPS(LANE_FEW)
     while (o < width) DEPTHWISE_STEP(1)
 }
 
-#define DEPTHWISE_ROW(NAME, STEP, KNOWN)                                                          \
-    NOINLINE void NAME(const padded *x, const acc_t *rows, long plane, const acc_t *weights, acc_t *to) \
-    {                                                                                             \
-        depthwise_row(x, rows, plane, weights, to, STEP, KNOWN);                                  \
-    }
-DEPTHWISE_ROW(depthwise_row_1, 1, 0)
-DEPTHWISE_ROW(depthwise_row_of_3, 1, 3)
-DEPTHWISE_ROW(depthwise_row_of_5, 1, MOST_KNOWN)
-DEPTHWISE_ROW(depthwise_row_of_3_by_2, 2, 3)
-DEPTHWISE_ROW(depthwise_row_of_5_by_2, 2, MOST_KNOWN)
-DEPTHWISE_ROW(depthwise_row_any, x->step[2], 0)
-
-typedef void depthwise_row_function(const padded *, const acc_t *, long, const acc_t *, acc_t *);
-
-INLINE depthwise_row_function *depthwise_row_of(const padded *x)
+NOINLINE void depthwise_row_1(const padded *x, const acc_t *rows, long plane, const acc_t *weights, acc_t *to)
 {
-    const int known = known_taps(x);
-    if (known && x->step[2] == 2) return known == 3 ? depthwise_row_of_3_by_2 : depthwise_row_of_5_by_2;
-    if (known) return known == 3 ? depthwise_row_of_3 : depthwise_row_of_5;
-    return x->step[2] == 1 ? depthwise_row_1 : depthwise_row_any;
+    depthwise_row(x, rows, plane, weights, to, 1);
+}
+
+NOINLINE void depthwise_row_any(const padded *x, const acc_t *rows, long plane, const acc_t *weights, acc_t *to)
+{
+    depthwise_row(x, rows, plane, weights, to, x->step[2]);
+}
+
+NOINLINE void depthwise_row_of(const padded *x, const acc_t *rows, long plane, const acc_t *weights, acc_t *to)
+{
+    tile_function_of_lanes *const tile = lane_tile_of(x);
+    if (!tile) {
+        (x->step[2] == 1 ? depthwise_row_1 : depthwise_row_any)(x, rows, plane, weights, to);
+        return;
+    }
+    lane_tile t = {.plane = plane, .line = x->dilation[1] * x->width * LANES, .apart = LANES,
+                   .depth = x->kernel[0], .rows = x->kernel[1], .size = x->width, .weights = weights,
+                   .bias = weights + volume(x->kernel) * LANES, .to_apart = LANES};
+    for (long o = 0; o < x->dest[2]; o += LANE_PIXELS) {
+        t.at = o * x->step[2], t.from = rows + t.at * LANES;
+        t.to = to + o * LANES, t.pixels = x->dest[2] - o;
+        tile(&t);
+    }
 }
 
 /* `taps` neighbouring taps of one padded row times a row of dy */
@@ -238,124 +279,7 @@ NOINLINE void gradient_taps(const padded *x, const acc_t *p, const acc_t *dy, ac
 }
 """
 
-IN_PLACE = r"""
-#define IN_PLACE_BLOCKS 4 /* blocks of channels of a unit, so that lines of memory are used as they come */
-#define IN_PLACE_MOST (2 * IN_PLACE_BLOCKS) /* blocks of the last unit of a row of channels */
-#define IN_PLACE_PIXELS MAX(2, LANE_PIXELS / 2)
-#define IN_PLACE_WIDTH (4 * IN_PLACE_PIXELS) /* the least row of results that is worth its borders */
-#define IN_PLACE_BANDS 8
-
-/* A flat image with channels last on both sides, which no tap spreads over. */
-static int lies_in_place(const depthwise_job *j)
-{
-    const padded *x = &j->x;
-    return j->source_last && j->dest_last && j->channels >= LANES && x->spread[1] == 1 && x->spread[2] == 1
-           && x->kernel[0] == 1 && x->size[0] == 1 && x->dest[0] == 1 && x->before[0] == 0
-           && x->dest[2] >= IN_PLACE_WIDTH;
-}
-
-/* The taps [begin, end) of dimension d that fall into the image, where tap 0 reads position `at`. */
-INLINE void taps_inside(const padded *x, int d, long at, long *begin, long *end)
-{
-    *begin = at < 0 ? CEIL(-at, x->dilation[d]) : 0;
-    *end = at < x->size[d] ? MIN(x->kernel[d], (x->size[d] - 1 - at) / x->dilation[d] + 1) : 0;
-}
-
-/* sums of `count` neighbouring pixels of a block of channels, over a rectangle of taps, plus a bias */
-INLINE void in_place_pixels(const int count, const int known, const padded *x, const acc_t *image, long pixel,
-                            long y, long o, const long *ky, const long *kx, const acc_t *weights, acc_t *to)
-{
-    lanes_of sum[IN_PLACE_PIXELS];
-    const long step = x->step[2] * pixel;
-    UNROLL for (int i = 0; i < count; i++)
-        UNROLL for (int v = 0; v < LANE_VECS; v++) sum[i].v[v] = (acc_vec){0};
-    for (long t = ky[0]; t < ky[1]; t++) {
-        const long row = (y * x->step[1] - x->before[1] + t * x->dilation[1]) * x->size[2];
-        const acc_t *w = weights + (t * x->kernel[2] + kx[0]) * LANES;
-        const acc_t *p = image + (row + o * x->step[2] - x->before[2] + kx[0] * x->dilation[2]) * pixel;
-        if (known) slide_taps(count, known, 1, sum, p, pixel, w);
-        else add_taps(count, sum, p, step, x->dilation[2] * pixel, w, kx[1] - kx[0]);
-    }
-    const lanes_of bias = load_lanes(weights + x->kernel[1] * x->kernel[2] * LANES);
-    UNROLL for (int i = 0; i < count; i++) {
-        UNROLL for (int v = 0; v < LANE_VECS; v++) sum[i].v[v] += bias.v[v];
-        store_lanes(to + i * pixel, sum[i]);
-    }
-}
-
-/* [block][taps + 1][LANES]: weights, then the bias.  The last block of a row of channels ends with it. */
-NOINLINE void in_place_weights(const depthwise_job *j, long begin, long end, acc_t *to)
-{
-    const acc_t *weights = (const acc_t *)j->weights, *bias = (const acc_t *)j->bias;
-    const long taps = volume(j->x.kernel);
-    for (long at = begin; at < end; at += LANES, to += (taps + 1) * LANES) {
-        const long c0 = MIN(at, end - LANES);
-        for (long t = 0; t < taps; t++)
-            for (long c = 0; c < LANES; c++)
-                to[(j->flip ? taps - 1 - t : t) * LANES + c] = weights[(c0 + c) * taps + t];
-        for (long c = 0; c < LANES; c++) to[taps * LANES + c] = bias ? bias[c0 + c] : 0;
-    }
-}
-
-/* A band of rows of the channels [begin, end): a few pixels of all of them at a time. */
-static void in_place_unit(void *context, long unit, char *scratch)
-{
-    const depthwise_job *j = context;
-    const padded *x = &j->x;
-    const long first = unit % j->bands * j->band, last = MIN(x->dest[1], first + j->band);
-    const long part = unit / j->bands % j->parts, n = unit / j->bands / j->parts;
-    const long begin = part * IN_PLACE_BLOCKS * LANES;
-    const long end = part == j->parts - 1 ? j->channels : begin + IN_PLACE_BLOCKS * LANES;
-    const long pixel = j->channels, count = end - begin, taps = volume(x->kernel);
-    const int known = x->step[2] == 1 ? known_taps(x) : 0;
-    acc_t *weights = (acc_t *)scratch;
-    const acc_t *image = (const acc_t *)j->source + n * volume(x->size) * pixel + begin;
-    acc_t *dest = (acc_t *)j->dest + n * volume(x->dest) * pixel + begin;
-    in_place_weights(j, begin, end, weights);
-    /* columns of results that every tap reads inside of the image */
-    const long low = CEIL(MAX(0, x->before[2]), x->step[2]);
-    const long reach = x->size[2] - 1 - (x->kernel[2] - 1) * x->dilation[2] + x->before[2];
-    const long high = reach < 0 ? 0 : MIN(x->dest[2], reach / x->step[2] + 1);
-    for (long y = first; y < last; y++) {
-        acc_t *row = dest + y * x->dest[2] * pixel;
-        long ky[2], kx[2];
-        taps_inside(x, 1, y * x->step[1] - x->before[1], &ky[0], &ky[1]);
-        for (long o = 0, pixels; o < x->dest[2]; o += pixels) {
-            const int inside = o >= low && o < high && high - low >= IN_PLACE_PIXELS;
-            if (inside) o = MIN(o, high - IN_PLACE_PIXELS); /* back over pixels that are done */
-            pixels = inside ? IN_PLACE_PIXELS : 1;
-            taps_inside(x, 2, o * x->step[2] - x->before[2], &kx[0], &kx[1]);
-            const acc_t *w = weights;
-            for (long at = 0; at < count; at += LANES, w += (taps + 1) * LANES) {
-                const long c0 = MIN(at, count - LANES);
-                acc_t *to = row + o * pixel + c0;
-                if (!inside)
-                    in_place_pixels(1, 0, x, image + c0, pixel, y, o, ky, kx, w, to);
-                else if (known == 3)
-                    in_place_pixels(IN_PLACE_PIXELS, 3, x, image + c0, pixel, y, o, ky, kx, w, to);
-                else if (known)
-                    in_place_pixels(IN_PLACE_PIXELS, MOST_KNOWN, x, image + c0, pixel, y, o, ky, kx, w, to);
-                else
-                    in_place_pixels(IN_PLACE_PIXELS, 0, x, image + c0, pixel, y, o, ky, kx, w, to);
-            }
-        }
-        if (j->epilogue.map && count == pixel) map_row(&j->epilogue, row, x->dest[2] * pixel);
-        else if (j->epilogue.map)
-            for (long o = 0; o < x->dest[2]; o++) map_row(&j->epilogue, row + o * pixel, count);
-    }
-}
-
-NOINLINE int in_place_depthwise(depthwise_job *j, int parallel, const fk_runtime *rt)
-{
-    const long taps = volume(j->x.kernel);
-    j->parts = MAX(1, j->channels / LANES / IN_PLACE_BLOCKS);
-    j->band = CEIL(j->x.dest[1], IN_PLACE_BANDS), j->bands = CEIL(j->x.dest[1], j->band);
-    const long bytes = IN_PLACE_MOST * (taps + 1) * LANES * sizeof(acc_t);
-    return launch(in_place_unit, j, j->n * j->parts * j->bands, bytes, parallel, rt);
-}
-"""
-
-TEMPLATE = r"""
+ROWS = r"""
 INLINE acc_t $S_real($E y) { return (acc_t)($LOAD); }
 INLINE $E $S_stored(acc_t x) { return $STORE; }
 
@@ -398,7 +322,166 @@ static void $S_row_lanes(const $E *from, long width, long room, long pixel, long
                     *(acc_vec *)(to + (i + k) * spread * LANES + c0) = m[k];
             }
 }
+"""
 
+IN_PLACE = r"""
+#define IN_PLACE_BLOCKS 16 /* the most blocks of channels of a unit: lines of memory are used as they come */
+#define IN_PLACE_BYTES 60000 /* the most of an image that a step of a unit reads */
+#define IN_PLACE_PIXELS MAX(2, LANE_PIXELS / 2)
+#define IN_PLACE_WIDTH (4 * IN_PLACE_PIXELS) /* the least row of results that is worth its borders for any taps */
+#define IN_PLACE_UNITS 2 /* the fewest for each thread */
+
+/* A flat image with channels last on both sides, which no tap spreads over. */
+static int lies_in_place(const depthwise_job *j)
+{
+    const padded *x = &j->x;
+    return j->source_last && j->dest_last && j->channels >= LANES && x->spread[1] == 1 && x->spread[2] == 1
+           && x->kernel[0] == 1 && x->size[0] == 1 && x->dest[0] == 1 && x->before[0] == 0
+           && (lane_tile_of(x) || x->dest[2] >= IN_PLACE_WIDTH);
+}
+
+/* The taps [begin, end) of dimension d that fall into the image, where tap 0 reads position `at`. */
+INLINE void taps_inside(const padded *x, int d, long at, long *begin, long *end)
+{
+    *begin = at < 0 ? CEIL(-at, x->dilation[d]) : 0;
+    *end = at < x->size[d] ? MIN(x->kernel[d], (x->size[d] - 1 - at) / x->dilation[d] + 1) : 0;
+}
+
+/* a unit's channels of an image */
+typedef struct {
+    const padded *x;
+    const acc_t *image, *weights;
+    acc_t *dest;
+    long pixel, count; /* channels, and those of the part */
+    const epilogue *map;
+} lanes_part;
+
+/* sums of `count` neighbouring pixels of a block of channels, over a rectangle of taps, plus a bias */
+INLINE void in_place_pixels(const int count, const lanes_part *p, long c0, long y, long o, const long *ky,
+                            const long *kx, const acc_t *weights, acc_t *to)
+{
+    const padded *x = p->x;
+    lanes_of sum[IN_PLACE_PIXELS];
+    UNROLL for (int i = 0; i < count; i++) sum[i] = load_lanes(weights + x->kernel[1] * x->kernel[2] * LANES);
+    for (long t = ky[0]; t < ky[1]; t++) {
+        const long row = (y * x->step[1] - x->before[1] + t * x->dilation[1]) * x->size[2];
+        const long column = o * x->step[2] - x->before[2] + kx[0] * x->dilation[2];
+        add_taps(count, sum, p->image + c0 + (row + column) * p->pixel, x->step[2] * p->pixel,
+                 x->dilation[2] * p->pixel, weights + (t * x->kernel[2] + kx[0]) * LANES, kx[1] - kx[0]);
+    }
+    UNROLL for (int i = 0; i < count; i++) store_lanes(to + i * p->pixel, sum[i]);
+}
+
+/* `pixels` results become what the map makes of them, where they lie */
+INLINE void in_place_map(const lanes_part *p, acc_t *to, long pixels)
+{
+    if (p->map && p->count == p->pixel) map_row(p->map, to, pixels * p->pixel);
+    else if (p->map)
+        for (long i = 0; i < pixels; i++) map_row(p->map, to + i * p->pixel, p->count);
+}
+
+/* Rows of results [first, last), a strip of a few columns after the other, so that what rows of taps have in
+ * common is read from a near cache. */
+static void in_place_tiles(const lanes_part *p, long first, long last, tile_function_of_lanes *tile)
+{
+    const padded *x = p->x;
+    const long taps = volume(x->kernel);
+    lane_tile t = {.line = x->dilation[1] * x->size[2] * p->pixel, .apart = p->pixel, .depth = 1,
+                   .size = x->size[2], .to_apart = p->pixel};
+    for (long o = 0; o < x->dest[2]; o += LANE_PIXELS)
+        for (long y = first; y < last; y++) {
+            long ky[2];
+            taps_inside(x, 1, y * x->step[1] - x->before[1], &ky[0], &ky[1]);
+            const long line = (y * x->step[1] - x->before[1] + ky[0] * x->dilation[1]) * x->size[2];
+            acc_t *const to = p->dest + (y * x->dest[2] + o) * p->pixel;
+            t.at = o * x->step[2] - x->before[2], t.rows = ky[1] - ky[0];
+            t.pixels = MIN(LANE_PIXELS, x->dest[2] - o);
+            for (long at = 0, block = 0; at < p->count; at += LANES, block++) {
+                const long c0 = MIN(at, p->count - LANES);
+                const acc_t *weights = p->weights + block * (taps + 1) * LANES;
+                t.weights = weights + ky[0] * x->kernel[2] * LANES, t.bias = weights + taps * LANES;
+                t.from = p->image + (line + t.at) * p->pixel + c0, t.to = to + c0;
+                tile(&t);
+            }
+            in_place_map(p, to, t.pixels);
+        }
+}
+
+/* The same for any taps: borders a pixel at a time. */
+static void in_place_row(const lanes_part *p, long y)
+{
+    const padded *x = p->x;
+    /* columns of results that every tap reads inside of the image */
+    const long low = CEIL(MAX(0, x->before[2]), x->step[2]), taps = volume(x->kernel);
+    const long reach = x->size[2] - 1 - (x->kernel[2] - 1) * x->dilation[2] + x->before[2];
+    const long high = reach < 0 ? 0 : MIN(x->dest[2], reach / x->step[2] + 1);
+    long ky[2], kx[2];
+    taps_inside(x, 1, y * x->step[1] - x->before[1], &ky[0], &ky[1]);
+    for (long o = 0, pixels; o < x->dest[2]; o += pixels) {
+        const int inside = o >= low && o < high && high - low >= IN_PLACE_PIXELS;
+        if (inside) o = MIN(o, high - IN_PLACE_PIXELS); /* back over pixels that are done */
+        pixels = inside ? IN_PLACE_PIXELS : 1;
+        taps_inside(x, 2, o * x->step[2] - x->before[2], &kx[0], &kx[1]);
+        acc_t *const row = p->dest + (y * x->dest[2] + o) * p->pixel;
+        for (long at = 0, block = 0; at < p->count; at += LANES, block++) {
+            const long c0 = MIN(at, p->count - LANES);
+            const acc_t *w = p->weights + block * (taps + 1) * LANES;
+            if (inside) in_place_pixels(IN_PLACE_PIXELS, p, c0, y, o, ky, kx, w, row + c0);
+            else in_place_pixels(1, p, c0, y, o, ky, kx, w, row + c0);
+        }
+    }
+    in_place_map(p, p->dest + y * x->dest[2] * p->pixel, x->dest[2]);
+}
+
+/* [block][taps + 1][LANES]: weights, then the bias.  The last block of a row of channels ends with it. */
+NOINLINE void in_place_weights(const depthwise_job *j, long begin, long end, acc_t *to)
+{
+    const acc_t *weights = (const acc_t *)j->weights, *bias = (const acc_t *)j->bias;
+    const long taps = volume(j->x.kernel);
+    for (long at = begin; at < end; at += LANES, to += (taps + 1) * LANES) {
+        const long c0 = MIN(at, end - LANES);
+        $S_row_lanes(weights + c0 * taps, taps, (j->channels - c0 - LANES + 1) * taps, 1, taps, 0, LANES,
+                     to + (j->flip ? (taps - 1) * LANES : 0), j->flip ? -1 : 1);
+        for (long c = 0; c < LANES; c++) to[taps * LANES + c] = bias ? bias[c0 + c] : 0;
+    }
+}
+
+/* A band of rows of the channels [begin, end). */
+static void in_place_unit(void *context, long unit, char *scratch)
+{
+    const depthwise_job *j = context;
+    const padded *x = &j->x;
+    const long first = unit % j->bands * j->band, last = MIN(x->dest[1], first + j->band);
+    const long part = unit / j->bands % j->parts, n = unit / j->bands / j->parts;
+    const long begin = tile_first(j->channels / LANES, j->parts, part) * LANES;
+    const long end = part + 1 == j->parts ? j->channels
+                                          : tile_first(j->channels / LANES, j->parts, part + 1) * LANES;
+    acc_t *weights = (acc_t *)scratch;
+    tile_function_of_lanes *const tile = lane_tile_of(x);
+    in_place_weights(j, begin, end, weights);
+    const lanes_part p = {x, (const acc_t *)j->source + n * volume(x->size) * j->channels + begin, weights,
+                          (acc_t *)j->dest + n * volume(x->dest) * j->channels + begin,
+                          j->channels, end - begin, j->epilogue.map ? &j->epilogue : NULL};
+    if (tile) in_place_tiles(&p, first, last, tile);
+    else
+        for (long y = first; y < last; y++) in_place_row(&p, y);
+}
+
+NOINLINE int in_place_depthwise(depthwise_job *j, int parallel, const fk_runtime *rt)
+{
+    const long taps = volume(j->x.kernel), threads = parallel ? rt->threads() : 1;
+    const long read = ((LANE_PIXELS - 1) * j->x.step[2] + j->x.kernel[2]) * j->x.kernel[1] * 64;
+    const long full = j->channels / LANES; /* and what is left over belongs to the last part */
+    j->parts = CEIL(full, MAX(1, MIN(IN_PLACE_BLOCKS, IN_PLACE_BYTES / read)));
+    j->blocks = CEIL(full, j->parts) + 1;
+    j->band = CEIL(j->x.dest[1], MIN(j->x.dest[1], CEIL(IN_PLACE_UNITS * threads, j->n * j->parts)));
+    j->bands = CEIL(j->x.dest[1], j->band);
+    const long bytes = j->blocks * (taps + 1) * LANES * sizeof(acc_t);
+    return launch(in_place_unit, j, j->n * j->parts * j->bands, bytes, parallel, rt);
+}
+"""
+
+TEMPLATE = r"""
 /* rows of results back, `width` pixels, through the map; `room` elements of a channel's plane, from the row's
  * first, are still to be written */
 static void $S_row_store(const depthwise_job *j, acc_t *row, $E *to, long width, long room, long pixel,
@@ -476,7 +559,6 @@ static void $S_depthwise_unit(void *context, long unit, char *scratch)
     acc_t *weights = carve(&scratch, (taps + 1) * LANES * sizeof(acc_t)), *bias = weights + taps * LANES;
     const long together = rows_together(x), width = x->dest[2];
     acc_t *sums = carve(&scratch, width * together * LANES * sizeof(acc_t)), *rows = (acc_t *)scratch;
-    depthwise_row_function *const row = depthwise_row_of(x);
     /* what follows the weights of a channel, up to their end, may be read */
     $S_row_lanes((const $E *)j->weights + c0 * taps, taps, (j->channels - c0 - count + 1) * taps, 1, taps, 0,
                  count, weights + (j->flip ? (taps - 1) * LANES : 0), j->flip ? -1 : 1);
@@ -488,8 +570,8 @@ static void $S_depthwise_unit(void *context, long unit, char *scratch)
         for (long y = first, count_y; y < last; y += count_y) {
             count_y = MIN(together, last - y);
             for (long i = 0; i < count_y; i++)
-                row(x, rows + (y + i - first) * x->step[1] * x->width * LANES, plane, weights,
-                    sums + i * width * LANES);
+                depthwise_row_of(x, rows + (y + i - first) * x->step[1] * x->width * LANES, plane,
+                                 weights, sums + i * width * LANES);
             $S_row_store(j, sums, to + (z * x->dest[1] + y) * width * pixel, count_y * width,
                          (last - y) * width, pixel, image, j->dest_last, count);
         }
@@ -574,9 +656,10 @@ NOINLINE int $S_depthwise_weight(const geometry *g, char *dw, const char *dy, co
 
 def depthwise_text(kind: Kind, dtypes: list[str]) -> str:
     """Depthwise kernels for every storage dtype that a kind's convolutions serve."""
-    parts = [COMMON, IN_PLACE]
+    parts = [COMMON]
     for name in dtypes:
         element, load, store = RESULTS[name]
-        exact = "1" if (load, store) == ("y", "x") else "0"
-        parts.append(fill(TEMPLATE, S=name, E=element, LOAD=load, STORE=store, EXACT=exact))
+        exact = (load, store) == ("y", "x")
+        values = {"S": name, "E": element, "LOAD": load, "STORE": store, "EXACT": str(int(exact))}
+        parts += [fill(text, **values) for text in (ROWS, *([IN_PLACE] if exact else []), TEMPLATE)]
     return "\n".join(parts)
