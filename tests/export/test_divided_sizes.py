@@ -37,3 +37,19 @@ def test_quotients_by_a_product_and_through_decompositions():
         assert run(facula.rand(13, 48)).shape == (12, 4, 13)
         with pytest.raises(AssertionError, match="Guard failed"):
             run(facula.rand(8, 8))
+
+
+def test_a_size_that_is_read_within_a_sum_is_named_as_one_value():
+    class Strided(facula.nn.Module):
+        def forward(self, z, y):
+            return z[1:] + y[1::2]
+
+    size = Dim("size", min=3, max=6)
+    program = export(
+        Strided(),
+        (facula.ones(6), facula.ones(11)),
+        dynamic_shapes=({0: size + 1}, {0: 2 * size + 1}),
+    )
+    message = r"Guard failed: y\.size\(\)\[0\] == 1 \+ 2\*\(-1 \+ z\.size\(\)\[0\]\)"
+    with pytest.raises(AssertionError, match=message):
+        program.module()(facula.ones(6), facula.ones(9))

@@ -161,8 +161,8 @@ class InputCheck:
             shifted = f"{-offset} + {place}" if offset else place
             self._refuse(f"{shifted} % {factor} == 0", size)
         sizes[name] = (size - offset) // factor
-        shifted = f"{-offset} + {place}" if offset else place
-        read[name] = shifted if factor == 1 else f"({shifted}) // {factor}"
+        shifted = f"({-offset} + {place})" if offset else place
+        read[name] = shifted if factor == 1 else f"({shifted} // {factor})"
 
     def _check_bounds(self, place: str, expected: Expr, size: int) -> None:
         """Refuse a size that is a multiple of a symbol, and a number, for no value which the symbol may have."""

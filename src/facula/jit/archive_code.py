@@ -113,7 +113,10 @@ class ArchiveCode:
     """All code of an archive."""
 
     def __init__(
-        self, text: Callable[[str], str | None], constants: Callable[[], list[Any]]
+        self,
+        text: Callable[[str], str | None],
+        constants: Callable[[], list[Any]],
+        operators: Operators | None = None,
     ) -> None:
         self._text = text
         self._names = {
@@ -121,6 +124,8 @@ class ArchiveCode:
             "__torch__": _Path(self, "__torch__"),
             "CONSTANTS": _Constants(constants),
         }
+        if operators is not None:
+            self._names["torch"] = operators
         self._files: dict[str, tuple[Source, dict[str, ast.stmt]] | None] = {}
         self._made: dict[str, Any] = {RANGE.name: RANGE}
 

@@ -20,6 +20,7 @@ from facula import core
 from facula.core.errors import fail
 from facula.jit.archive_code import ArchiveCode
 from facula.jit.interpreter import bounded
+from facula.jit.older_calls import NEWEST, OlderOperators
 from facula.jit.packed_types import PackedType
 from facula.jit.python_types import NoType
 from facula.jit.script_objects import RecursiveScriptModule, ScriptModule, run_unit
@@ -81,8 +82,18 @@ class _Program:
         if "constants.pkl" not in self.archive:
             fail(RuntimeError, "jit.load", "a TorchScript program was required", "a file of tensors",
                  hint="read it with load()")  # fmt: skip
-        self.code = ArchiveCode(self.text, self._constants)
+        self.code = ArchiveCode(self.text, self._constants, self._older_operators())
         self._loaded_constants: list[Any] | None = None
+
+    def _older_operators(self) -> Any:
+        """What the code's operators are, where some meant something else; None in files of today."""
+        entry = self.archive.records.get(f"{self.archive.prefix}/version")
+        if entry is None or entry.file_size > 20:
+            return None
+        written = read_entry(self.zip, entry, self.archive.length, packed=True).strip()
+        if not written.isdigit() or int(written) > NEWEST:
+            return None
+        return OlderOperators(int(written))
 
     def text(self, path: str) -> str | None:
         """The code of a file in the archive."""

@@ -12,7 +12,7 @@ from typing import Any
 from facula.jit.ir import Value
 from facula.jit.module_contents import asks_for_contents
 from facula.jit.signatures import signatures
-from facula.jit.values import Bound, Names, Operator, Operators, Python, Special, TypeName, Unit
+from facula.jit.values import Bound, Names, Operators, Python, Special, TypeName, Unit
 from facula.ops.table.schemas import types as T
 
 __all__ = ["attribute"]
@@ -26,7 +26,7 @@ def attribute(builder: Any, thing: object, name: str) -> Any:
     if isinstance(thing, Python):
         return _of_python(builder, thing, name)
     if isinstance(thing, Operators):
-        return Operators(name) if thing.space == "ops" else Operator(f"{thing.space}::{name}")
+        return thing.part(name)
     if isinstance(thing, TypeName) and isinstance(thing.type, T.EnumType):
         return builder.constant(thing.type.members[name], thing.type)
     if isinstance(thing, TypeName) and name == "__new__":

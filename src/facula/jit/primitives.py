@@ -251,6 +251,7 @@ for _kind in ("float", "int", "bool", "complex"):
               lambda a, t, d: facula.as_tensor(a, dtype=dtype_of(t), device=d))  # fmt: skip
 primitive("aten::as_tensor.list(t[] data, *, int? dtype=None, Device? device=None) -> Tensor",
           lambda a, t, d: facula.as_tensor(a, dtype=dtype_of(t), device=d))  # fmt: skip
+primitive("aten::Size(int[] sizes) -> int[]", list)
 primitive("aten::manual_seed(int seed) -> ()", facula.manual_seed)
 primitive("aten::is_grad_enabled() -> bool", facula.is_grad_enabled)
 primitive("aten::set_grad_enabled(bool val) -> ()", lambda v: core.set_grad_enabled(v) and None)

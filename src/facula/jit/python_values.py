@@ -28,7 +28,7 @@ _PYTHON = {
     warnings.warn: "aten::warn", math.remainder: "aten::mathremainder", math.pow: "aten::pow",
     add_stat_value: "prim::AddStatValue", time_point: "prim::TimePoint",
     autograd.grad: "aten::grad", autograd.backward: "aten::backward",
-    core.device: "aten::device", set_grad_enabled: "aten::set_grad_enabled",
+    core.device: "aten::device", core.Size: "aten::Size", set_grad_enabled: "aten::set_grad_enabled",
 }  # fmt: skip
 
 

@@ -38,6 +38,10 @@ class Operators:
     def __init__(self, space: str) -> None:
         self.space = space
 
+    def part(self, name: str) -> Any:
+        """A namespace inside of it, or an operator."""
+        return Operators(name) if self.space == "ops" else Operator(f"{self.space}::{name}")
+
 
 class Operator:
     """An operator by its name."""
