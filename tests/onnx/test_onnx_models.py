@@ -153,3 +153,32 @@ def test_whole_numbers_and_truth_values_are_kept():
     a, b = facula.tensor([7, -7, 9, -9]), facula.tensor([2, 2, -4, -4])
     same(Calls(body), (a, b))
     numpy.testing.assert_array_equal((a // b).numpy(), [3, -4, -3, 2])
+
+
+class Decoder(nn.Module):
+    """Attention to the keys and values of a cache, which is taken, written to and given back."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed, self.inner, self.head = nn.Embedding(20, 8), nn.Linear(8, 24), nn.Linear(8, 20)
+        self.register_buffer("slots", facula.arange(10))
+
+    def forward(self, ids, pos, keys, values):
+        query, key, value = self.inner(self.embed(ids)).chunk(3, -1)
+        keys, values = keys.clone(), values.clone()
+        keys.index_copy_(1, pos, key)
+        values.index_copy_(1, pos, value)
+        seen = self.slots <= pos[:, None]
+        x = nn.functional.scaled_dot_product_attention(query, keys, values, attn_mask=seen)
+        return self.head(x[:, -1]), facula.stack([keys, values])
+
+
+def test_decoding_with_a_cache_as_input_and_output():
+    model, open_length = Decoder().eval(), {1: Dim.DYNAMIC}
+    prompt = (facula.randint(0, 20, (1, 6)), facula.arange(6))
+    empty = facula.zeros(1, 10, 8)
+    with facula.no_grad():
+        _, cache = model(*prompt, empty, empty)
+    step = (facula.tensor([[3]]), facula.tensor([6]), cache[0], cache[1])
+    shapes = (open_length, {0: Dim.DYNAMIC}, None, None)
+    same(model, (*prompt, empty, empty), step, dynamic_shapes=shapes)

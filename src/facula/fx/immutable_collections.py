@@ -11,6 +11,7 @@ import copy
 from typing import Any, NoReturn
 
 from facula.core.errors import fail
+from facula.fx import _pytree
 
 __all__ = ["immutable_dict", "immutable_list"]
 
@@ -64,3 +65,19 @@ for _name in (
     setattr(immutable_list, _name, _refused(_name))
 for _name in "__delitem__ __ior__ __setitem__ clear pop popitem setdefault update".split():
     setattr(immutable_dict, _name, _refused(_name))
+
+# Containers like those that they stand for: what maps tensors of arguments finds those inside.
+_pytree.register_pytree_node(
+    immutable_list,
+    lambda values: (list(values), None),
+    lambda children, _: immutable_list(children),
+    serialized_type_name="torch.fx.immutable_collections.immutable_list",
+    flatten_with_keys_fn=_pytree._sequence_with_keys,
+)
+_pytree.register_pytree_node(
+    immutable_dict,
+    lambda values: (list(values.values()), list(values)),
+    lambda children, keys: immutable_dict(zip(keys, children, strict=True)),
+    serialized_type_name="torch.fx.immutable_collections.immutable_dict",
+    flatten_with_keys_fn=_pytree._dict_flatten_with_keys,
+)

@@ -178,8 +178,11 @@ class FunctionalLevel(Level):
 
     def values(self, args: Iterable[Any]) -> list[Any]:
         """`value_of` of all arguments, one level of lists included."""
+        # the lists of a graph's nodes are lists of a class of their own
         return [
-            type(a)([self.value_of(b) for b in a]) if type(a) in (list, tuple) else self.value_of(a)
+            (list if isinstance(a, list) else tuple)([self.value_of(b) for b in a])
+            if isinstance(a, (list, tuple))
+            else self.value_of(a)
             for a in args
         ]
 

@@ -31,7 +31,7 @@ def concerns(args: Iterable[Any]) -> bool:
         if isinstance(x, Tensor):
             if type(x) is not Tensor and is_made_of_tensors(type(x)):
                 return True
-        elif type(x) in (list, tuple) and concerns(x):
+        elif isinstance(x, (list, tuple)) and concerns(x):
             return True
     return False
 
