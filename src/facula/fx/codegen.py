@@ -419,7 +419,9 @@ def _last_uses(nodes: list[Node]) -> dict[Node, list[Node]]:
 
 
 def _shape_text(value: Any, shown: tuple[bool, bool]) -> str:
-    """dtype and shape of a value as an annotation: `: "f32[2, 3]"`."""
+    """dtype and shape of a value as an annotation: `: "f32[2, 3]"`; a number's formula: `: "Sym(2*s0)"`."""
+    if getattr(value, "_is_symbolic", False):
+        return f": {json.dumps(f'Sym({value})')}"
     if not isinstance(value, core.Tensor):
         return ""
     text = f"{value.dtype.code}[{', '.join(map(str, value.shape))}]"

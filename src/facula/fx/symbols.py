@@ -342,6 +342,8 @@ def plain(x: Any) -> int:
 class SymInt(int):
     """A whole number that depends on sizes; its value is that for the example sizes."""
 
+    __module__ = "facula"  # where users find it
+
     _is_symbolic = True
     expr: Expr
     env: Any
@@ -508,6 +510,8 @@ SymInt.shape_env = property(lambda self: self.env)  # type: ignore[attr-defined]
 class SymFloat(float):
     """A quotient of numbers that depend on sizes; used as a float, it is fixed to its value."""
 
+    __module__ = "facula"  # where users find it
+
     _is_symbolic = True
     top: Any
     bottom: Any
@@ -539,6 +543,8 @@ class SymFloat(float):
 
 class SymBool(int):
     """A condition on numbers: it is decided, with a guard, when it is asked; without examples, if it can be."""
+
+    __module__ = "facula"  # where users find it
 
     _is_symbolic = True
     condition: Any

@@ -45,6 +45,7 @@ from facula.capture.values.wrappers import WrapperValue, is_wrapper
 from facula.core.errors import is_own
 from facula.fx.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 from facula.fx.names import qualified_name
+from facula.fx.symbols import SymFloat, SymInt
 from facula.namespaces import legacy
 from facula.ops.table.registry import TABLE
 
@@ -153,6 +154,7 @@ class GraphOps(Part):
             return self.wrapper_node(value)
         if value.node is None:
             value.node = self._input(value.source, value.fake)
+            value.node.type = value.cls
             value.node.meta["dynamic_dims"] = value.dynamic
             value.node.meta["tensor_dict"] = dict(getattr(value.real, "__dict__", None) or {})
             self.inputs.append(value)
@@ -218,6 +220,7 @@ class GraphOps(Part):
                 value.node = self._new_node("call_function", value.function, args, {}, value.hint)
             elif value.source is not None:
                 value.node = self._input(value.source, value.hint)
+                value.node.type = SymFloat if isinstance(value.hint, float) else SymInt
                 self.inputs.append(value)
             else:
                 tensor, dim = value.args
