@@ -380,16 +380,20 @@ INLINE void in_place_map(const lanes_part *p, acc_t *to, long pixels)
         for (long i = 0; i < pixels; i++) map_row(p->map, to + i * p->pixel, p->count);
 }
 
-/* Rows of results [first, last), a strip of a few columns after the other, so that what rows of taps have in
- * common is read from a near cache. */
+/* Rows of results [first, last).  Where memory is passed over in any case, a strip of a few columns after the
+ * other, so that what rows of taps have in common is read from a near cache. */
 static void in_place_tiles(const lanes_part *p, long first, long last, tile_function_of_lanes *tile)
 {
     const padded *x = p->x;
     const long taps = volume(x->kernel);
     lane_tile t = {.line = x->dilation[1] * x->size[2] * p->pixel, .apart = p->pixel, .depth = 1,
                    .size = x->size[2], .to_apart = p->pixel};
-    for (long o = 0; o < x->dest[2]; o += LANE_PIXELS)
-        for (long y = first; y < last; y++) {
+    const long strips = CEIL(x->dest[2], LANE_PIXELS), rows = last - first;
+    const int in_order = p->count == p->pixel; /* of memory */
+    for (long outer = 0; outer < (in_order ? rows : strips); outer++)
+        for (long inner = 0; inner < (in_order ? strips : rows); inner++) {
+            const long y = first + (in_order ? outer : inner);
+            const long o = (in_order ? inner : outer) * LANE_PIXELS;
             long ky[2];
             taps_inside(x, 1, y * x->step[1] - x->before[1], &ky[0], &ky[1]);
             const long line = (y * x->step[1] - x->before[1] + ky[0] * x->dilation[1]) * x->size[2];
