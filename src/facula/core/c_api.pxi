@@ -255,6 +255,7 @@ cdef enum:
     K_SPARSE = 262144     # a tensor made of indices and values: it has no elements of its own
     K_KEEP = 524288       # (tls) the launches of an operator are being noted, see `launch_cache.pxi`
     K_PIECE = 1048576     # a view from a call of several or from a custom function: autograd lets nobody write to it
+    K_STEPS = 2097152     # (tls) gradients of gradients are computed: those of 16-bit floats round after each step
     K_SLOW = 4 | 8 | 32 | 512 | 1024 | 8192 | 16384 | 32768 | 262144 | 524288
     K_DETOUR = K_SLOW - K_PROFILE        # what makes gradients go through operators instead of their kernels
     K_SLOW_METHOD = K_SLOW - K_AUTOCAST  # for what has no autocast policy: methods, subscripts

@@ -41,6 +41,7 @@ for _package in _PACKAGES:
 core.bind_operators(TABLE)
 core.HEARD[1] = lambda: import_module("facula.ops.table.heard_layers")
 core.SUM[0] = TABLE["sum"]
+pointwise_rules.STEPWISE[0] = lambda: import_module("facula.ops.table.stepwise")
 
 
 def _attach_methods() -> None:

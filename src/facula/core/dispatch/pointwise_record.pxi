@@ -147,10 +147,12 @@ cdef int pointwise_backward(Node n, PyObject **grads, PyObject **out) except -1:
     cdef Tensor r
     cdef GradientPlan plan = <GradientPlan>n.variant.plans[n.compute]
     cdef GradientInput gi
-    cdef int i
+    cdef int i, k
     cdef uint32_t tls = fk_tls_keys()
     cdef bint differentiable = not (tls & K_NOGRAD) or tls & (K_DISPATCH | K_INTERPRETER | K_FUNCTION_MODE) or g.keys & K_SLOW
-    for i in range(n.nin):
+    cdef bint steps = tls & K_STEPS and (g.dt == F16 or g.dt == BF16)
+    for k in range(n.nin):
+        i = in_pytorchs_order(n, k) if steps else k
         if (i == 0 and n.e0 is None) or (i == 1 and n.e1 is None) or (i == 2 and n.e2 is None):
             continue
         gi = <GradientInput>plan.inputs[i]
@@ -158,7 +160,7 @@ cdef int pointwise_backward(Node n, PyObject **grads, PyObject **out) except -1:
             r = zero_gradient(g)
         elif gi.kind == G_IDENTITY:
             r = g
-        elif gi.kind == G_KERNEL and not differentiable:
+        elif gi.kind == G_KERNEL and not differentiable and not steps:
             r = gradient_kernel(n, gi, g, i)
         else:
             r = gradient_by_operators(n, gi, g, i)
@@ -167,6 +169,12 @@ cdef int pointwise_backward(Node n, PyObject **grads, PyObject **out) except -1:
         Py_INCREF(r)
         out[i] = <PyObject *>r
     return 0
+
+
+cdef int in_pytorchs_order(Node n, int k):
+    """The operand whose gradient comes as number `k`, by name: sums of rounded gradients depend on it."""
+    cdef int i
+    return <int>in_order_of_names([<object>n.op.arguments[n.op.tensor_at[i]].name for i in range(n.nin)])[k]
 
 
 cdef Tensor zero_gradient(Tensor g):

@@ -59,6 +59,7 @@ cdef class Run:
     cdef PointerList stack, heap
     cdef uint32_t task
     cdef bint inline_state, retain, create_graph, accumulate
+    cdef bint further            # gradients of gradients, or gradients that are to have some
     cdef dict states             # node address -> index into `table`, when the state is not inline
     cdef NodeState **table
     cdef int table_n
@@ -117,6 +118,7 @@ cdef class Run:
         if s.task != self.task:
             s.task = self.task; s.deps = 0; s.needed = REACH_NEW; s.captured = 0
             s.g0 = NULL; s.more = NULL
+            if m.derived: self.further = True
             Py_INCREF(m)
             list_push(&self.order, <PyObject *>m)
             list_push(&self.stack, <PyObject *>m)
@@ -578,7 +580,7 @@ def run_backward(tuple tensors, tuple grads, bint retain_graph, bint create_grap
             return result
     if accumulate and create_graph and not inputs: warn_of_cycle()
     run.retain = retain_graph
-    run.create_graph = create_graph
+    run.create_graph = run.further = create_graph
     run.accumulate = accumulate
     for i in range(len(tensors)):
         if isinstance(tensors[i], Tensor):
@@ -627,10 +629,7 @@ def run_backward(tuple tensors, tuple grads, bint retain_graph, bint create_grap
         run.mark_needed()
     # a node that is a root and also feeds another root waits for both
     runs.append(run)
-    if create_graph:
-        fk_tls_set(keys & ~<uint32_t>K_NOGRAD)
-    else:
-        fk_tls_set(keys | K_NOGRAD)
+    fk_tls_set((keys & ~<uint32_t>K_NOGRAD if create_graph else keys | K_NOGRAD) | (K_STEPS if run.further else 0))
     try:
         for n, number, g in roots:
             Py_INCREF(g)

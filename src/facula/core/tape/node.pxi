@@ -43,6 +43,7 @@ cdef class Node:
     cdef object meta_            # user metadata, anomaly traces
     cdef object py               # the Python object of a custom Function
     cdef str label               # its name, where the operator alone does not say it
+    cdef bint derived            # recorded by a run with `create_graph`: what goes through it are further derivatives
     cdef unsigned char aside     # bit i: operand i was a number, or missing, or whole numbers: it can have no gradient
     cdef unsigned char missing   # bit i: operand i was not given
     cdef unsigned char rank      # of a formula's node: the dimensions of its first tensor
@@ -246,6 +247,7 @@ cdef inline Node new_node(Op op, backward_fn fn, int nin, int nout):
     n.op = op; n.fn = fn; n.nin = nin; n.nout = nout
     SEQUENCE += 1
     n.seq = SEQUENCE
+    n.derived = fk_tls_keys() & K_STEPS != 0
     if ANOMALY[0]:
         anomaly_note(n)
     return n

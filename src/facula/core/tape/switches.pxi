@@ -38,6 +38,11 @@ def set_inference_mode(bint mode):
     return (k & K_INFERENCE) != 0
 
 
+def rounds_steps():
+    """Whether this thread computes gradients of gradients, whose formulas round 16-bit floats after each step."""
+    return fk_tls_keys() & K_STEPS != 0
+
+
 def thread_keys():
     """The routing bits of this thread."""
     return fk_tls_keys()

@@ -92,8 +92,8 @@ class SoftmaxBackward:
     def backward(grads, grad, output, dim):
         second = grads[0]
         to_grad = F.softmax_backward(second, output, dim)
-        along = (second * output).sum(dim, True)
-        to_output = second * (grad - (grad * output).sum(dim, True)) - grad * along
+        by_grad = (output * grad).sum(dim, True) * second
+        to_output = grad * second - by_grad - grad * (output * second).sum(dim, True)
         return to_grad, to_output
 
     def samples(S):
@@ -147,8 +147,8 @@ class LogSoftmaxBackward:
 
     def backward(grads, grad, output, dim):
         second, probability = grads[0], output.exp()
-        weighted = second * probability
-        return second - weighted.sum(dim, True), -weighted * grad.sum(dim, True)
+        to_grad = second - (second * probability).sum(dim, True)
+        return to_grad, -grad.sum(dim, True) * probability * second
 
     def samples(S):
         yield (S(3, 4), S(3, 4), 1), {}

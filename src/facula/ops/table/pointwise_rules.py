@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 _INTEGERS = ("i64", "i32", "b8")
 
+#: slot: loads the module of gradients that round after each step, which few programs need
+STEPWISE: list[Any] = [None]
+
 
 def argument_dtypes(definition: Any, present: tuple[bool, ...], code: str) -> list[str | None]:
     """The compute dtype of each tensor argument, None for an absent one."""
@@ -256,6 +259,11 @@ def evaluate_gradient(
     """The gradient of argument `wrt` by operators, so that it can be differentiated again."""
     expression = gradient(variant, code, wrt)
     assert expression is not None, "only asked for arguments that have a gradient"
+    if code == "f32" and core.rounds_steps():
+        stepwise = STEPWISE[0]()
+        dtype = stepwise.dtype_of(variant.op, wrt, values)
+        if dtype is not None:
+            return stepwise.evaluate(variant, wrt, expression, values, parameters, dtype)
     low = values and all(v.dtype.code in ("bf16", "f16", "c32") for v in values)
     converted = _converted(values, expression.inputs)
     try:
