@@ -153,12 +153,20 @@ def _norm_gradient(
     if ord < 1:
         slope = (x.sign() * magnitude ** (ord - 1)).masked_fill(x == 0, 0)
         return slope * grad * norm ** (1 - ord)
+    if core.rounds_steps() and grad.itemsize == 2:
+        return _norm_gradient_by_steps(grad, x, norm, ord)
     zero = norm == 0
     share = x / norm.masked_fill(zero, 1)  # in [-1, 1]: no power of it leaves the range
     grad = grad.masked_fill(zero, 0)
     if ord < 2:
         return x.sign() * share.abs() ** (ord - 1) * grad
     return share * share.abs() ** (ord - 2) * grad
+
+
+def _norm_gradient_by_steps(grad: Any, x: Any, norm: Any, ord: float) -> Any:
+    """For an order above 1, with the steps in which PyTorch rounds 16-bit floats: powers may leave the range."""
+    power = x.sign() * x.abs() ** (ord - 1) if ord < 2 else x * x.abs() ** (ord - 2)
+    return power * (grad / norm ** (ord - 1)).masked_fill(norm == 0, 0)
 
 
 @composite(

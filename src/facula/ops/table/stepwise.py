@@ -63,6 +63,12 @@ def _inverse_square(self: Any, other: Any) -> Any:
     return F.where(square == 0, 0, square.reciprocal())
 
 
+@_steps("hypot")
+@_steps("hypot", 1)
+def _hypot(grad, result, operand):
+    return grad * operand / result
+
+
 @_steps("addcdiv", 1)
 def _addcdiv_numerator(grad, tensor2, value=1):
     return grad * (value / tensor2)
@@ -71,6 +77,16 @@ def _addcdiv_numerator(grad, tensor2, value=1):
 @_steps("addcdiv", 2)
 def _addcdiv_denominator(grad, tensor1, tensor2, value=1):
     return -grad * (value * tensor1 / (tensor2 * tensor2))
+
+
+@_steps("xlogy")
+def _xlogy(grad, self, other):
+    return F.where((self == 0) & (other <= 0), 0, F.xlogy(grad, other))
+
+
+@_steps("special_xlog1py")
+def _xlog1py(grad, self, other):
+    return F.where((self == 0) & (other <= -1), 0, F.special_xlog1py(grad, other))
 
 
 @_steps("fmod", 1)
