@@ -133,3 +133,14 @@ def test_a_quotient_of_three_keeps_the_derivative():
     _, to_x, to_y = grad(facula.addcdiv(*leaves, value=0.5).sum(), leaves, create_graph=True)
     _equal(to_x, (HALF(0.5) / y))
     _equal(to_y, -((HALF(0.5) * x) / (y * y)))
+
+
+def test_products_with_a_vector_round_before_they_are_summed():
+    vector, c, d = _numbers(18, shape=(8,)), _numbers(19, shape=(16,)), _numbers(20, shape=(16, 8))
+    a, b = _leaf(_numbers(21, shape=(16, 8))), _leaf(vector)
+    (to_matrix,) = grad(a @ b, a, facula.tensor(c), create_graph=True)
+    _equal(to_matrix, c[:, None] * vector[None, :])
+    (found,) = grad(to_matrix, b, facula.tensor(d))
+    rounded = (d * c[:, None]).astype(np.float64).sum(0)
+    np.testing.assert_allclose(found.numpy(), rounded, rtol=2**-11)
+    assert (rounded.astype(HALF) != (d.astype(np.float64) * c[:, None]).sum(0).astype(HALF)).any()

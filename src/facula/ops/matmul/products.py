@@ -145,6 +145,15 @@ def _check_mm(op: str, a: core.Tensor, b: core.Tensor) -> tuple[int, int]:
     return a.shape[0], b.shape[1]
 
 
+def _to_left(grad: Any, mat2: core.Tensor) -> Any:
+    """The gradient of the left factor of ``left @ mat2``. That of a product with a vector is an outer
+    product: differentiated again in 16 bits, it rounds each product before sums, as PyTorch's does.
+    """
+    if mat2.shape[1] == 1 and core.rounds_steps() and grad.itemsize == 2:
+        return grad * transposed(mat2)
+    return F.mm(grad, transposed(mat2))
+
+
 @operator(
     "mm(Tensor self, Tensor mat2) -> Tensor",
     names=("mm", "Tensor.mm", "spmm"),
@@ -173,7 +182,7 @@ class mm:
 
     def backward(grad, self, mat2, needs):
         return (
-            F.mm(grad, transposed(mat2)) if needs[0] else None,
+            _to_left(grad, mat2) if needs[0] else None,
             F.mm(transposed(self), grad) if needs[1] else None,
         )
 
@@ -333,7 +342,7 @@ class addmm:
     def backward(grad, self_shape, mat1, mat2, beta, alpha, needs):
         return (
             F.sum_to_size(_scaled(grad, beta), self_shape) if needs[0] else None,
-            _scaled(F.mm(grad, transposed(mat2)), alpha) if needs[1] else None,
+            _scaled(_to_left(grad, mat2), alpha) if needs[1] else None,
             _scaled(F.mm(transposed(mat1), grad), alpha) if needs[2] else None,
         )
 
