@@ -158,3 +158,11 @@ def test_a_number_that_is_read_as_an_index(shapes):
             assert facula.equal(program.module()(facula.zeros(size, 2), facula.tensor(n)), wanted)
     with pytest.raises(RuntimeError, match="u0"):
         program.module()(facula.zeros(3, 2), facula.tensor(3))
+
+
+def test_the_bound_of_random_numbers_may_be_a_tensor():
+    compiled = facula.compile(facula.randint_like, backend="aot_eager", fullgraph=True)
+    places = facula.zeros(50, dtype=facula.int64)
+    drawn = [compiled(places, facula.tensor(bound)) for bound in (1, 5, 3)]
+    assert [int(x.max()) < bound for x, bound in zip(drawn, (1, 5, 3), strict=True)] == [True] * 3
+    assert drawn[1].unique().numel() > 1

@@ -2,6 +2,8 @@
 
 import threading
 
+import pytest
+
 import facula
 
 
@@ -51,3 +53,14 @@ def test_whether_a_trace_runs_is_asked_inside_of_a_graph():
     asks = facula.fx._symbolic_trace.is_fx_tracing
     compiled = facula.compile(lambda x: x + asks(), backend="eager", fullgraph=True)
     assert compiled(facula.ones(1)).tolist() == [1.0]
+
+
+def test_a_trace_of_compiled_code_is_an_error_or_one_of_what_it_is_made_of():
+    compiled = facula.compile(lambda x: x + x, backend="eager")
+    compiled(facula.ones(2))
+    with pytest.raises(RuntimeError, match="FX to symbolically trace a dynamo-optimized function"):
+        facula.fx.symbolic_trace(compiled)
+    with facula._dynamo.config.patch(error_on_nested_fx_trace=False):
+        traced = facula.fx.symbolic_trace(compiled)
+    assert traced(facula.full((2,), 3.0)).tolist() == [6.0, 6.0]
+    assert compiled(facula.ones(2)).tolist() == [2.0, 2.0]

@@ -159,3 +159,13 @@ def test_elements_that_share_memory_are_told():
 def test_a_format_is_text():
     with pytest.raises(TypeError, match="a str was required"):
         facula.tensor(1.0).__format__(3)
+
+
+def test_storages_are_shown_while_a_mode_makes_tensors_without_elements():
+    storage = facula.tensor([1.0, 2.5]).storage()
+    with facula._subclasses.FakeTensorMode() as mode:
+        assert str(storage).startswith(" 1.0\n 2.5\n[facula.storage.TypedStorage")
+        fake = mode.from_tensor(facula.zeros(3)).storage()
+        shown = "...\n[facula.storage.TypedStorage(dtype=facula.float32, device=meta) of size 3]"
+        assert str(fake) == shown
+    assert str(fake) == shown

@@ -77,3 +77,17 @@ def test_a_write_through_a_larger_view_is_seen():
         x.view(1).expand(1)[0] = facula.rand(())
         with pytest.raises(DataDependentOutputException):
             x.item()
+
+
+def test_a_copy_of_a_constant_lies_in_memory_of_its_own():
+    program = facula.fx.Graph()
+    x = program.placeholder("x")
+    program.output(program.call_function(facula.ops.aten.lift_fresh_copy.default, (x,)))
+    module = facula.fx.GraphModule(facula.nn.Module(), program)
+    with CrossRefFakeMode():
+        assert module(facula.ones(3)).tolist() == [1.0, 1.0, 1.0]
+    with FakeTensorMode() as mode:
+        fake = mode.from_tensor(facula.ones(2, 3).t())
+        copy = module(fake)
+    assert copy.shape == (3, 2)
+    assert copy.untyped_storage() != fake.untyped_storage()

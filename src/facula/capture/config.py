@@ -16,6 +16,8 @@ sizes_kept = 256
 iteration_limit = 100_000
 #: make a recompile an error
 error_on_recompile = False
+#: make a symbolic trace of a compiled function an error; else what it was made of is traced
+error_on_nested_fx_trace = True
 #: make the recompile limit an error
 fail_on_recompile_limit_hit = False
 #: go on in eager where the compiler or a backend fails: an event, a count and a warning each, no error

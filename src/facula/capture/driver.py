@@ -45,6 +45,7 @@ from facula.capture.stances import Stance
 from facula.capture.values.sizes import History
 from facula.capture.values.sources import Line
 from facula.core.errors import fail, message, own_name
+from facula.fx._symbolic_trace import is_fx_tracing
 
 _GENERATOR = 0x20 | 0x80 | 0x200
 _RESERVED = re.compile(
@@ -271,7 +272,7 @@ class Session:
         if place.failed and not config.suppress_errors:
             place.failed = False
         outside = config.disable or segment.under_modes() or stances.is_native(place, values)
-        if outside or place.failed:
+        if outside or place.failed or self._is_traced():
             return self.natively(place, function, values)
         cause = self._recompile(place, function, values) if place.entries else ""
         stances.check_recompile(place, cause)
@@ -290,6 +291,19 @@ class Session:
             self._own_guards_fail(entry, place, function, values)
             return self.natively(place, function, values)
         return result
+
+    @staticmethod
+    def _is_traced() -> bool:
+        """Whether a symbolic trace has reached compiled code, which then runs in Python, if that is allowed."""
+        if is_fx_tracing() and config.error_on_nested_fx_trace:
+            fail(
+                RuntimeError,
+                "compile",
+                "code that is not compiled was required (Detected that you are using FX to symbolically "
+                "trace a dynamo-optimized function. This is not supported at the moment.)",
+                hint="trace the function itself, or set facula._dynamo.config.error_on_nested_fx_trace = False",
+            )
+        return is_fx_tracing()
 
     def _own_guards_fail(
         self, entry: Entry, place: Place, function: Callable[..., Any], values: list[Any]

@@ -681,6 +681,16 @@ def _lift(mode: FakeTensorMode, func: Callable[..., Any], args: Any, kwargs: obj
     return made
 
 
+def _lift_copy(mode: FakeTensorMode, func: Callable[..., Any], args: Any, kwargs: object) -> Any:
+    """The same, in memory of its own where it is fake already."""
+    t = args[0]
+    if not isinstance(t, FakeTensor):
+        return _lift(mode, func, args, kwargs)
+    made: Any = core.fake_like(mode.tensor_class, t, mode)
+    made.fake_device, made._symbolic = t.fake_device, t._symbolic
+    return made
+
+
 def _plan_of(func: Callable[..., Any]) -> Any:
     overload = overload_of(func)
     function = getattr(overload, "_op", overload)
@@ -701,7 +711,7 @@ def _plan_of(func: Callable[..., Any]) -> Any:
 _SPECIAL = {
     "_to_copy": _convert,
     "_local_scalar_dense": _read,
-    "lift_fresh_copy": _lift,
+    "lift_fresh_copy": _lift_copy,
     "resize_": _run_directly,
     "set_": _run_directly,
 }

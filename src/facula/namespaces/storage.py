@@ -356,10 +356,19 @@ class TypedStorage(metaclass=_Kind):
         """The name under which files know the kind."""
         return f"{self.dtype.type_word}Storage"
 
+    def _numbers_shown(self) -> str:
+        """The numbers as `repr` shows them, whatever watches operators; dots where there are none."""
+        if self.device.type == "meta":
+            return "..."
+        keys = core.suspend_dispatch()
+        try:
+            return " " + "\n ".join(map(str, self.tolist()))
+        finally:
+            core.set_thread_keys(keys)
+
     def __repr__(self) -> str:
-        numbers = "\n ".join(str(x) for x in self.tolist())
         return (
-            f" {numbers}\n[{core.DTYPE_PREFIX[0]}.storage.TypedStorage(dtype={self.dtype}, "
+            f"{self._numbers_shown()}\n[{core.DTYPE_PREFIX[0]}.storage.TypedStorage(dtype={self.dtype}, "
             f"device={self.device}) of size {self.size()}]"
         )
 

@@ -234,6 +234,7 @@ def randn_like(self, generator, dtype, layout, device, pin_memory, requires_grad
     names=("randint_like",),
     overload="high=low_dtype",
     file_arguments={"default.low": "high"},
+    numbers=("low", "high"),
     out=False,
 )
 def randint_like(

@@ -24,7 +24,7 @@ _WITHOUT_EFFECT = {
     "enable_cpp_framelocals_guard_eval": True, "enable_cpp_guard_manager": True,
     "enable_cpp_symbolic_shape_guards": False, "enable_faithful_generator_behavior": True,
     "enable_trace_contextlib": True, "enable_trace_unittest": False,
-    "error_on_nested_fx_trace": True, "error_on_nested_jit_trace": True,
+    "error_on_nested_jit_trace": True,
     "fake_tensor_cache_crosscheck_enabled": False, "fake_tensor_cache_enabled": True,
     "fake_tensor_disable_inference_mode": True, "force_nn_module_property_static_shapes": True,
     "force_parameter_static_shapes": True, "generate_pycode": False, "guard_nn_modules": True,
