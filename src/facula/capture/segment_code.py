@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from facula import core
 from facula.capture.breaks import Break, Earlier
 from facula.capture.guards.conditions import Guard
-from facula.capture.guards.reading import DEFAULT_FACTORY, HEAP, base_of_c
+from facula.capture.guards.reading import DEFAULT_FACTORY, base_of_c, is_of_python
 from facula.capture.guards.watching import Watched
 from facula.capture.interpreter.frames import NULL, UNBOUND
 from facula.capture.numpy.arrays import to_array, to_scalar
@@ -223,7 +223,7 @@ class Builder:
         items = "".join([f"{self.emit(item)}, " for item in value.items])
         if value.kind is tuple:
             return self.name(value, f"({items})")
-        if base_of_c(value.kind) is tuple and value.kind.__flags__ & HEAP:
+        if base_of_c(value.kind) is tuple and is_of_python(value.kind):
             hold = self.out.hold
             name = self.name(value, f"{hold(tuple.__new__)}({hold(value.kind)}, ({items}))")
             self._attributes(value, name)

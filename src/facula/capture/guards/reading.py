@@ -63,13 +63,18 @@ DICTS = (dict, collections.OrderedDict, collections.defaultdict)
 _NUMPY_CALLABLES = ("ufunc", "_ArrayFunctionDispatcher")
 #: what is C's own in the classes of dictionaries that are looked into
 _LOOKED_AT = ("__iter__", "__contains__", "__len__", "__getattribute__")
-#: the flag of classes written in Python
-HEAP = 1 << 9
+#: flags of classes that are made at run time, and of those of them that are written in C (`deque`, from 3.13 on)
+HEAP, IMMUTABLE = 1 << 9, 1 << 8
+
+
+def is_of_python(kind: type) -> bool:
+    """Whether a class is written in Python."""
+    return kind.__flags__ & (HEAP | IMMUTABLE) == HEAP
 
 
 def base_of_c(kind: type) -> type:
     """The nearest class written in C that a class is made of."""
-    return next(base for base in kind.__mro__ if not base.__flags__ & HEAP)
+    return next(base for base in kind.__mro__ if not is_of_python(base))
 
 
 def is_trusted_name(module: str | None) -> bool:
@@ -121,7 +126,7 @@ _OF_SEQUENCES = (
 def is_plain_sequence(kind: type) -> bool:
     """Whether a class of lists or tuples is written in Python and holds its items as these do."""
     return (
-        bool(kind.__flags__ & HEAP)
+        is_of_python(kind)
         and base_of_c(kind) in (list, tuple)
         and not hasattr(kind, "_fields")
         and not hasattr(kind, "n_sequence_fields")

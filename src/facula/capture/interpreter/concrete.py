@@ -321,7 +321,7 @@ class Concrete:
         if not isinstance(error, StopIteration):
             return error
         made = RuntimeError("generator raised StopIteration")
-        made.__cause__ = error
+        made.__cause__ = made.__context__ = error
         return made
 
     def stopped_value(self, error: Any) -> Any:

@@ -143,9 +143,12 @@ class Exceptions(Part):
         return self.new_exception(ExceptionGroup, [Known(""), self.build_list(left)])
 
     def stop_iteration_error(self, error: object) -> Any:
-        if issubclass(self.force(error).cls, StopIteration):
-            return self.new_exception(RuntimeError, [Known("generator raised StopIteration")])
-        return error
+        error = self.force(error)
+        if not issubclass(error.cls, StopIteration):
+            return error
+        made = self.new_exception(RuntimeError, [Known("generator raised StopIteration")])
+        made.slots["__cause__"] = (EXCEPTION_LINKS["__cause__"], error)
+        return made
 
     def stopped_value(self, error: object) -> Any:
         value = self.force(error)

@@ -13,7 +13,7 @@ import types
 from typing import Any
 
 from facula.capture.breaks import Break
-from facula.capture.guards.reading import DICTS, HEAP
+from facula.capture.guards.reading import DICTS, is_of_python
 from facula.capture.interpreter.domain import Part
 from facula.capture.interpreter.frames import UNBOUND
 from facula.capture.values.kinds import (
@@ -31,7 +31,7 @@ class Dictionaries(Part):
 
     def own_method(self, owner: DictValue | SequenceValue, name: str) -> Any:
         """The function that a class of containers has in place of that of C, or None."""
-        if not owner.kind.__flags__ & HEAP or owner.kind in DICTS:
+        if not is_of_python(owner.kind) or owner.kind in DICTS:
             return None
         found = self.type_lookup(owner.kind, name)
         return found if isinstance(found, types.FunctionType) else None
