@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from packaged_models import mlp_and_path
 
+import facula
+from facula.deploy.aot import LoadedPackage
 from facula.deploy.model import Model, _runtime
 from facula.deploy.package import package_bytes
 
@@ -128,3 +130,30 @@ def test_other_files(tmp_path):
     np.save(tmp_path / "array.npy", np.ones(3))
     with pytest.raises(RuntimeError, match="a ZIP file"):
         Model(str(tmp_path / "array.npy"))
+
+
+def test_descriptions_of_calls_that_are_none(entries, tmp_path):
+    """With digests that are right: one kind of error, whatever is wrong with the text."""
+    chance, path, text = random.Random(3), tmp_path / "changed.pt2", entries["call"]
+    parts = (b"null", b"-1", b"[]", b"{}", b"1e999", b'"x"', b"[[" * 40, b"\xff", b"")
+    texts = [b"", b"null", b"[" * 100_000, text.replace(b"true", b"true, true")]
+    for _ in range(300):
+        at = chance.randrange(len(text))
+        texts.append(text[:at] + chance.choice(parts) + text[at + chance.randrange(9) :])
+    taken = 0
+    for changed in texts:
+        package = package_bytes({**entries, "call": changed}, "x86_64")
+        path.write_bytes(b"".join(package))
+        try:
+            LoadedPackage(str(path))
+            taken += 1
+        except RuntimeError as error:
+            assert "was required" in str(error) or "were required" in str(error)
+    assert taken < 30
+
+
+def test_tensors_that_a_package_can_not_read(mlp_package):
+    run = LoadedPackage(mlp_package[1])
+    for x in (facula.ones(2, 16).to_sparse(), facula.ones(2, 16, device="meta"), np.ones((2, 16))):
+        with pytest.raises(TypeError, match="dense tensors on the CPU were required as inputs"):
+            run(x)

@@ -211,14 +211,15 @@ class Model:
                 _said(error)
 
 
-def _plain(x: object) -> Any:
-    if not isinstance(x, core.Tensor) or x.device.type != "cpu":
+def _plain(x: Any) -> Any:
+    is_tensor = isinstance(x, core.Tensor)
+    if not is_tensor or x.device.type != "cpu" or x.layout is not core.strided:
         fail(
             TypeError,
             "package",
-            "tensors on the CPU were required as inputs",
-            type(x).__name__ if not isinstance(x, core.Tensor) else f"one on {x.device}",
-            hint="facula.as_tensor(value) makes one",
+            "dense tensors on the CPU were required as inputs",
+            f"one of {x.layout} on {x.device}" if is_tensor else type(x).__name__,
+            hint="facula.as_tensor(value) makes one, x.to_dense() of a sparse one",
         )
     return x.contiguous()
 
