@@ -150,6 +150,11 @@ def test_descriptions_of_calls_that_are_none(entries, tmp_path):
         except RuntimeError as error:
             assert "was required" in str(error) or "were required" in str(error)
     assert taken < 30
+    path.write_bytes(
+        b"".join(package_bytes({k: v for k, v in entries.items() if k != "call"}, "x86_64"))
+    )
+    with pytest.raises(RuntimeError, match=r"\(its entry `call` is damaged\)"):
+        LoadedPackage(str(path))
 
 
 def test_tensors_that_a_package_can_not_read(mlp_package):

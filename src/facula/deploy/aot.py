@@ -209,16 +209,19 @@ def call_text(program: ExportedProgram, metadata: Mapping[str, str] | None = Non
     return json.dumps(said).encode()
 
 
-def _call_of(text: bytes) -> tuple[Any, Any, list[bool], dict[str, str]]:
+def _call_of(path: Any) -> tuple[Any, Any, list[bool], dict[str, str]]:
     """What `call_text` wrote: how arguments and results are nested, which are tensors, what else is told."""
     try:
-        said = json.loads(text)
+        with zipfile.ZipFile(_package_in(path)) as file:  # its digests were checked
+            most = len(path) if isinstance(path, bytes) else os.path.getsize(path)
+            said = json.loads(read_entry(file, "call", most))
         given, made = read_spec(said["in"]), read_spec(said["out"])
         tensors, told = said["tensors"], said.get("metadata", {})
         if len(given.children_specs) != 2 or len(tensors) != given.num_leaves:
             raise ValueError("arguments that are not those of the model")
         return given, made, [bool(each) for each in tensors], dict(told)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, NotImplementedError,
+            zipfile.BadZipFile) as error:  # fmt: skip
         return fail(RuntimeError, "package", "a description of the call was required (its entry `call` is damaged)",
                     f"{type(error).__name__}: {str(error)[:100]}", hint="package the model again")  # fmt: skip
 
@@ -241,10 +244,7 @@ class LoadedPackage:
 
     def __init__(self, path: Any, kernels: str | None = None) -> None:
         self.model = Model(path, kernels)
-        with zipfile.ZipFile(_package_in(path)) as file:  # its digests were checked
-            most = len(path) if isinstance(path, bytes) else os.path.getsize(path)
-            text = read_entry(file, "call", most)
-        self._in, self._out, self._tensors, self._told = _call_of(text)
+        self._in, self._out, self._tensors, self._told = _call_of(path)
         #: the user's own tensors, each with the version of it that the model has
         self._managed: dict[str, tuple[Any, int]] = {}
 

@@ -46,7 +46,7 @@ def kernels_of(path: Any) -> list[str] | None:
     try:
         with zipfile.ZipFile(path) as file:
             lines = read_entry(file, "program", os.path.getsize(path)).decode().splitlines()
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
+    except (OSError, KeyError, ValueError, NotImplementedError, zipfile.BadZipFile):
         return None
     # inputs, constants and kernels, each behind its number
     at = 1

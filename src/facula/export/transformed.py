@@ -28,7 +28,8 @@ def transformed(program: Any, passes: Sequence[Callable[..., Any]]) -> Any:
         RuntimeError: a pass took away or added inputs or outputs.
     """
     module = copy.deepcopy(program.graph_module)
-    result = PassManager([pass_result_wrapper(each) for each in passes])(module)
+    wrapped: list[Any] = [pass_result_wrapper(each) for each in passes]
+    result = PassManager(wrapped)(module)
     module = result.graph_module
     made = program._update(module, _signature(module, program.graph_signature))
     made.verifier().check(made)
