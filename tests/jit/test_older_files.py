@@ -40,14 +40,22 @@ def filled(value: int):
     return facula.full(size, value), facula.full(size, value, dtype=facula.int64)
 
 
-def as_of(function, version):
-    """The function from a file of a version."""
+@jit.script
+def spaced(start: float, end: float):
+    return facula.linspace(start, end, 5), facula.logspace(start, end, 5)
+
+
+def as_of(function, version, old=b"", new=b""):
+    """The function from a file of a version, with other code."""
     file, made = io.BytesIO(), io.BytesIO()
     jit.save(function, file)
     with zipfile.ZipFile(file) as source, zipfile.ZipFile(made, "w") as target:
         for name in source.namelist():
             is_version = name.endswith("/version")
-            target.writestr(name, str(version) if is_version else source.read(name))
+            content = source.read(name)
+            if name.endswith(".py"):
+                content = content.replace(old, new)
+            target.writestr(name, str(version) if is_version else content)
     made.seek(0)
     return jit.load(made)
 
@@ -90,3 +98,15 @@ def test_files_of_later_versions_mean_what_is_meant_today():
     assert as_of(filled, 5)(3)[0].dtype == facula.int64
     for version in ("", "x", "9" * 30):
         assert as_of(divided, version)(whole, two).tolist() == [3.5, -3.5]
+
+
+@pytest.mark.parametrize("keep", [lambda f: f, again])
+def test_a_hundred_numbers_where_nobody_said_how_many(keep):
+    even, powers = keep(as_of(spaced, 7, b", 5", b", None"))(0.0, 2.0)
+    assert even.shape == powers.shape == (100,)
+    assert [even[0].item(), even[-1].item()] == [0.0, 2.0]
+    assert powers[-1].item() == pytest.approx(100.0)
+    said = keep(as_of(spaced, 7))(0.0, 2.0)
+    assert [x.shape for x in said] == [(5,), (5,)] and said[0].tolist() == [0.0, 0.5, 1.0, 1.5, 2.0]
+    with pytest.raises(RuntimeError, match="linspace"):
+        as_of(spaced, 9, b", 5", b", None")(0.0, 2.0)

@@ -62,8 +62,43 @@ def full(
     )
 
 
+def linspace(
+    start: Any,
+    end: Any,
+    steps: Any = None,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+) -> Any:
+    """Numbers at equal distances, of which there were a hundred where nobody said how many."""
+    count = 100 if steps is None else steps
+    return facula.linspace(
+        start, end, count, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory
+    )
+
+
+def logspace(
+    start: Any,
+    end: Any,
+    steps: Any = None,
+    base: Any = 10.0,
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    pin_memory: Any = None,
+) -> Any:
+    """Powers at equal distances, a hundred as well."""
+    count = 100 if steps is None else steps
+    return facula.logspace(
+        start, end, count, base, dtype=dtype, layout=layout, device=device, pin_memory=pin_memory
+    )
+
+
 #: by the last version of the format in which they meant this
-_CHANGED: dict[int, tuple[Any, ...]] = {3: (div, div_), 4: (full,)}
+_CHANGED: dict[int, tuple[Any, ...]] = {3: (div, div_), 4: (full,), 7: (linspace,), 8: (logspace,)}
 #: the last version in which anything differs
 NEWEST = max(_CHANGED)
 
