@@ -3,15 +3,17 @@
 Takes: what is to go wrong. Gives: `Fake`, whose attributes are the functions of both libraries.
 Keeps true: memory of the device is memory of the process; a collective runs when all ranks of the communicator
 have asked for it, which may be threads of this process; where `alone`, the others are in other processes, and
-what they would send is missing.
+what they would send is missing, but for messages that go by files in a `folder` of all.
 """
 
 from __future__ import annotations
 
 import ctypes
 import itertools
+import os
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,8 +30,12 @@ HANDLES = itertools.count(0x1000, 0x10)
 class Comm:
     """A rank's end of a communicator."""
 
-    def __init__(self, clique: dict[int, Comm], size: int, rank: int, device: int) -> None:
+    def __init__(
+        self, clique: dict[int, Comm], size: int, rank: int, device: int, name: str
+    ) -> None:
         self.clique, self.size, self.rank, self.device = clique, size, rank, device
+        #: the same in all processes
+        self.name = name
         self.batches: list[list[tuple[str, Any]]] = []
         self.done = self.error = 0
 
@@ -44,14 +50,18 @@ class Fake:
         answers: what functions answer instead of doing anything
         alone: whether the other ranks of communicators are elsewhere
         copying: seconds that a copy within a device takes
+        folder: by which messages of other processes come
     """
 
     def __init__(
         self, devices: int = 1, hangs: int | None = None, errors: tuple[int, int] | None = None,
         answers: dict[str, int] | None = None, alone: bool = False, copying: float = 0.0,
+        folder: str | None = None,
     ) -> None:  # fmt: skip
         self.devices, self.hangs, self.errors, self.alone = devices, hangs, errors, alone
-        self.answers, self.copying = answers or {}, copying
+        self.answers, self.copying, self.folder = answers or {}, copying, folder
+        #: devices of memory that others gave out: called with an address
+        self.others: Callable[[int], int | None] = lambda pointer: None
         #: until when streams and events are busy
         self.busy: dict[int, float] = {}
         self.calls: list[str] = []
@@ -122,7 +132,8 @@ class Fake:
 
     def _cuPointerGetAttribute(self, found: int, what: int, pointer: int) -> int:
         held = [p for p, held in self.memory.items() if p <= pointer < p + len(held)]
-        value = (2 if held else 1) if what == 2 else self.places[held[0]]
+        device = self.places[held[0]] if held else self.others(pointer)
+        value = (1 if device is None else 2) if what == 2 else device
         ctypes.c_int.from_address(found).value = value
         return 0
 
@@ -145,6 +156,8 @@ class Fake:
     def _cuStreamQuery(self, stream: int) -> int:
         if self.busy.get(stream, 0) > time.monotonic():
             return 600
+        for comm, _ in self.streams[stream] if self.folder else ():
+            self._run_all(comm.clique, comm.size)
         return 0 if all(comm.done > number for comm, number in self.streams[stream]) else 600
 
     # ---------------------------------------------------------------- communicators
@@ -153,7 +166,7 @@ class Fake:
         found[0] = 22805
 
     def _ncclGetUniqueId(self, found: Any) -> None:
-        number = next(HANDLES).to_bytes(128, "big")
+        number = (os.getpid() << 64 | next(HANDLES)).to_bytes(128, "big")
         ctypes.memmove(found, number, 128)
 
     def _ncclCommInitRankConfig(
@@ -162,7 +175,8 @@ class Fake:
         told = config.contents
         assert (told.magic, told.blocking, told.size) == (0xCAFEBEEF, 0, 24)
         clique = self.cliques.setdefault(bytes(unique.internal), {})
-        clique[rank] = Comm(clique, size, rank, self.current.device)
+        name = bytes(unique.internal)[-16:].hex()
+        clique[rank] = Comm(clique, size, rank, self.current.device, name)
         found[0] = next(HANDLES)
         self.comms[found[0]] = clique[rank]
         return 7
@@ -232,9 +246,32 @@ class Fake:
         while all(len(one.batches) > one.done for one in ranks):
             if self.hangs is not None and ranks[0].done >= self.hangs:
                 return
+            if self.folder and not self._by_files(ranks[0]):
+                return
             self._run([one.batches[one.done] for one in ranks])
             for one in ranks:
                 one.done += 1
+
+    def _by_files(self, one: Comm) -> bool:
+        """Send messages of a batch to other processes, and take what came; whether all of it is there."""
+        batch = one.batches[one.done]
+        for number, (name, args) in enumerate(batch):
+            if name not in ("send", "recv"):
+                continue
+            ends = (one.rank, args[3]) if name == "send" else (args[3], one.rank)
+            place = os.path.join(self.folder or "", f"{one.name}-{ends[0]}-{ends[1]}-{one.done}")
+            if name == "send":
+                with open(f"{place}~", "wb") as file:
+                    file.write(array(args[0], args[1], args[2]).tobytes())
+                os.rename(f"{place}~", place)
+            elif not os.path.exists(place):
+                return False
+            else:
+                with open(place, "rb") as file:
+                    got = file.read()
+                ctypes.memmove(args[0], got, len(got))
+            batch[number] = ("done", args)
+        return True
 
     def _run(self, batches: list[list[tuple[str, Any]]]) -> None:
         sent: dict[tuple[int, int], list[bytes]] = {}
@@ -249,7 +286,7 @@ class Fake:
                     got = sent.get((args[3], rank), [b""]).pop(0)
                     ctypes.memmove(args[0], got, len(got))
         for number, (name, _) in enumerate(batches[0]):
-            if name not in ("send", "recv"):
+            if name not in ("send", "recv", "done"):
                 self._collective(name, [batch[number][1] for batch in batches])
 
     def _collective(self, name: str, args: list[Any]) -> None:

@@ -250,11 +250,63 @@ def test_what_lies_elsewhere_is_refused_and_objects_go():
         for name in ("host", "list"):
             assert found[name][0] == "RuntimeError" and "device type cpu" in found[name][1]
             assert "backend='gloo' or 'mpi'" in found[name][1]
+            assert "tensor.to('cuda')" in found[name][1]
         assert "this rank's device" in found["other"][1] and "device 5" in found["other"][1]
-        assert "a collective over backend='nccl' was required" in found["send"][1]
+        assert "the rank of the sender was required by nccl" in found["any"][1]
+        assert found["gap"][0] == "ValueError" and "follow each other" in found["gap"][1]
         assert "BAND of float32" in found["band"][1] and "SUM of int16" in found["short"][1]
         assert found["made"] == 1 and found["ended"] == 0
         assert "the same operation" in found["differ"][1] and "float32 4" in found["differ"][1]
+
+
+def test_messages_go_in_order_and_each_direction_by_itself(tmp_path: Path):
+    found = ranks.run(
+        "messages", 3, script="nccl_programs.py", environment={"MESSAGES": str(tmp_path)}
+    )
+    for rank, one in enumerate(found):
+        assert one["ring"] == [(rank - 1) % 3] * 5 and one["result"]
+        assert one["ended"] == [0, 0, 0]
+    assert [one["both ways"][0] for one in found] == [1, 0, 0] and found[0]["source"] == 1
+    assert found[1]["order"] == [0, 1, 2, 3] and found[2]["order"] == [20, 21, 22, 23]
+    assert [one["group"][0] for one in found] == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "how, text",
+    [
+        ("size", "a message of 4 x float32 with tag 0"),
+        ("tag", "with tag 7"),
+        ("kill", "rank 1"),
+        ("late", "within 3 s (timeout)"),
+        ("early", "within 3 s (timeout)"),
+    ],
+)
+def test_a_message_that_the_other_end_does_not_want_is_an_error_on_both(
+    tmp_path: Path, how: str, text: str
+):
+    found = ranks.run(
+        f"odd_messages {how}", 2, script="nccl_programs.py", dying=[1] if how == "kill" else [],
+        environment={"MESSAGES": str(tmp_path)},
+    )  # fmt: skip
+    for one in found[: 1 if how in ("kill", "late", "early") else 2]:
+        (kind, said), seconds, again, left = one
+        assert kind == again[0] == "DistBackendError" and text in said, said
+        assert "rank 1" in said and seconds < 50 and left == 0
+
+
+def test_tensors_of_the_device_are_sent_and_reduced(tmp_path: Path):
+    found = ranks.run(
+        "tensors", 2, script="nccl_programs.py", environment={"MESSAGES": str(tmp_path)}
+    )
+    for rank, one in enumerate(found):
+        wanted = [float(n + 1 - rank) for n in range(4)]
+        for dtype in ("float32", "bfloat16", "float16", "int64"):
+            assert one[f"facula.{dtype}"] == wanted, dtype
+        assert one["reduced"] == [[0.0, 1.0, 2.0, 3.0], True] and one["called"] == 3
+        # what the other rank would add is missing: the mean is half of this rank's
+        assert one["wrapped"] == [4, [[1.5] * 4] * 2]
+        assert one["gap"][0] == "ValueError" and "must be contiguous" in one["gap"][1]
+        assert one["host"][0] == "RuntimeError" and "tensor.to('cuda')" in one["host"][1]
 
 
 def test_other_engines_refuse_arrays_of_devices():

@@ -14,6 +14,7 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.core.logs import get_logger
+from facula.distributed.buffers import begin_together
 from facula.distributed.operations import all_reduce, broadcast
 from facula.distributed.process_group import ProcessGroup
 from facula.distributed.types import ReduceOp
@@ -239,7 +240,7 @@ class Reducer:
         part = bucket.gradients()[index]
         if parameter.grad is None:
             part.zero_()
-        elif parameter.grad.data_ptr() != part.data_ptr():
+        elif not begin_together(parameter.grad, part):
             part.copy_(parameter.grad)
 
     def _exchange(self, bucket: GradBucket) -> None:
@@ -278,7 +279,7 @@ class Reducer:
         if part.layout is not core.strided:
             parameter.grad = part
         elif self.views:
-            if parameter.grad is None or parameter.grad.data_ptr() != part.data_ptr():
+            if parameter.grad is None or not begin_together(parameter.grad, part):
                 parameter.grad = part
         elif parameter.grad is None:
             parameter.grad = part.clone()
@@ -311,7 +312,7 @@ class Reducer:
         result = value[0] if isinstance(value, (list, tuple)) else value
         if bucket.sparse:
             bucket.set_buffer(result)
-        elif result.data_ptr() != bucket.buffer().data_ptr():
+        elif not begin_together(result, bucket.buffer()):
             bucket.buffer().copy_(result.reshape(-1))
 
 

@@ -66,6 +66,16 @@ def fill(t: Tensor, payload: Any) -> None:
         core.set_grad_enabled(recording)
 
 
+def begin_together(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors begin at the same place; memory of devices has no address (`data_ptr()` is 0)."""
+    if one.device != other.device:
+        return False
+    if one.device.type in ("cpu", "meta") or getattr(one, "_is_fake", False):
+        return one.data_ptr() == other.data_ptr()
+    (held, first), (kept, second) = core.foreign_buffer(one), core.foreign_buffer(other)
+    return held is kept and first == second
+
+
 def tensor_of(payload: Any, like: Tensor) -> Tensor:
     """A tensor of one dimension, of these bytes."""
     size = len(payload) // like.element_size()

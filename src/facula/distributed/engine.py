@@ -27,7 +27,7 @@ from facula.distributed import collectives as algorithms
 from facula.distributed.buffers import fill, view_of
 from facula.distributed.errors import DistBackendError
 from facula.distributed.mailbox import Channel, Mailbox, Taker, Ticket
-from facula.distributed.nvidia.communicator import Piece
+from facula.distributed.nvidia.communicator import Piece, piece_of
 from facula.distributed.stores import Store
 
 Tensor = core.Tensor
@@ -129,6 +129,19 @@ class Engine(ABC):
                 fail(RuntimeError, name, f"tensors of facula were required by the engine {self.name!r}",
                      f"{type(t.owner).__name__}, an array in the memory of a device",
                      hint="use backend='nccl'")  # fmt: skip
+
+    def taken(self, value: Any) -> Any:
+        """An argument of a collective, or a list of such, as the engine takes it: arrays of other packages in the
+        memory of devices are pieces of it."""
+        if isinstance(value, (list, tuple)):
+            return [self.taken(one) for one in value]
+        seen = not isinstance(value, (Tensor, Piece)) and hasattr(value, "__cuda_array_interface__")
+        return piece_of(value) if seen else value
+
+    def message(self, group: Any, name: str, piece: Piece, peer: int, tag: int) -> Any:
+        """Send memory of a device to a rank of a group (`name` is "send"), or receive it: the `Work`."""
+        fail(RuntimeError, name, f"tensors of facula were required by the engine {self.name!r}",
+             "memory of a device", hint="use backend='nccl'")  # fmt: skip
 
     @abstractmethod
     def ask(self, rank: int, group: int, seconds: float) -> dict[str, Any] | None:
@@ -235,7 +248,7 @@ class Exchange:
         ticket = self.engine.expect(
             rank, self._channel(step), lambda source, label, data: found.append((label, data))
         )
-        if not ticket.done.wait(max(self.end - time.monotonic(), 0.0)):
+        if not self.awaited(ticket):
             self.engine.forget(ticket)
             raise TimeoutError
         if ticket.error is not None:
@@ -245,6 +258,10 @@ class Exchange:
             got, wanted = f"{label!r} with {len(data)} bytes", f"{self.label!r} with {size} bytes"
             self.differ(rank, got, wanted)
         return data
+
+    def awaited(self, ticket: Ticket) -> bool:
+        """Wait for a message until the deadline; whether there is an answer."""
+        return ticket.done.wait(max(self.end - time.monotonic(), 0.0))
 
     def finish(self) -> None:
         """This rank's part is done. What was sent to it and nobody took belongs to another operation."""

@@ -32,7 +32,8 @@ def _peer(group: ProcessGroup, rank: int | None, group_rank: int | None, op: str
 def isend(
     tensor: Tensor, dst: int | None = None, group: object = None, tag: int = 0, group_dst: int | None = None
 ) -> Work | None:  # fmt: skip
-    """Send a tensor to a rank; it may be changed as soon as this returns.
+    """Send a tensor to a rank; it may be changed as soon as this returns, one in the memory of a device once the
+    work is done.
 
     Args:
         tensor: what is sent
@@ -52,8 +53,8 @@ def isend(
         ...     dist.isend(x, dst=1).wait() if dist.get_rank() == 0 else dist.irecv(x, src=0).wait()
         >>> dist.destroy_process_group()
     """
-    _checked(tensor, "isend")
     found = group_of(group)
+    _checked(tensor if found is None else found.engine.taken(tensor), "isend")
     if found is None:
         return None
     peer = _peer(found, dst, group_dst, "isend")
@@ -80,8 +81,8 @@ def irecv(
         ...     dist.isend(x, dst=1).wait() if dist.get_rank() == 0 else dist.irecv(x, src=0).wait()
         >>> dist.destroy_process_group()
     """
-    _checked(tensor, "irecv")
     found = group_of(group)
+    _checked(tensor if found is None else found.engine.taken(tensor), "irecv")
     if found is None:
         return None
     nobody = src is None and group_src is None

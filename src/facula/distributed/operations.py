@@ -19,7 +19,7 @@ from facula.core.errors import fail
 from facula.distributed.buffers import fill, host, view_of
 from facula.distributed.engine import TAKERS, Exchange
 from facula.distributed.errors import DistBackendError
-from facula.distributed.nvidia.communicator import Piece, piece_of
+from facula.distributed.nvidia.communicator import Piece
 from facula.distributed.process_group import BY_PROGRAM, ByMessages, ProcessGroup
 from facula.distributed.program_groups import called, signature
 from facula.distributed.sparse_sums import all_reduce_sparse, is_sparse
@@ -43,24 +43,17 @@ def _checked(tensors: object, op: str, name: str = "tensor") -> None:
             if hasattr(t, "__cuda_array_interface__"):
                 fail(RuntimeError, op, "a collective over backend='nccl' was required of an array in the "
                      "memory of a device", f"{op} over {', '.join(e.name for e in TAKERS) or 'others'}",
-                     hint="all_to_all_single sends to some ranks, broadcast in a group of two to one")  # fmt: skip
+                     hint="convert it, or use the collectives and messages of a group over nccl")  # fmt: skip
             fail(TypeError, op, f"a tensor was required as {name} (Invalid function argument. Expected "
                  f"parameter `{name}` to be a tensor)", type(t).__name__,
                  hint="facula.as_tensor(value) makes one")  # fmt: skip
-
-
-def _piece(value: Any) -> Any:
-    """Arrays of other packages in the memory of a device, also in lists, as an engine takes them."""
-    if isinstance(value, (list, tuple)):
-        return [_piece(one) for one in value]
-    seen = not isinstance(value, (Tensor, Piece)) and hasattr(value, "__cuda_array_interface__")
-    return piece_of(value) if seen else value
 
 
 def _collective(function: Callable[P, R]) -> Callable[P, R]:
     """The function, which takes arrays of other packages where there is an engine for them, and calls the methods of
     groups that the program derived."""
     named = signature(function)
+    by_name: Callable[..., R] = function
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -72,8 +65,12 @@ def _collective(function: Callable[P, R]) -> Callable[P, R]:
         if not TAKERS:
             return function(*args, **kwargs)
         # lists that are written to hold tensors, which stay the same
-        taken = {name: _piece(value) for name, value in kwargs.items()}
-        return function(*map(_piece, args), **taken)
+        given = named(*args, **kwargs)
+        found = group_of(given["group"])
+        if found is None:
+            return function(*args, **kwargs)
+        taken = {name: found.engine.taken(value) for name, value in given.items()}
+        return by_name(**taken)
 
     return run
 
@@ -121,6 +118,9 @@ class _Targets:
 
     def done(self) -> None:
         """All was written."""
+        for flat in self.flat:
+            if isinstance(flat, Piece) and isinstance(flat.owner, Tensor):
+                core.count_unseen_write(flat.owner.detach())
         for target, flat in self.back:
             fill(target, view_of(flat))
 
@@ -254,6 +254,12 @@ def reduced_together(tensors: list[Tensor], op: Any, group: ProcessGroup) -> Wor
     group.engine.check("all_reduce", tensors)
 
     def run(x: Exchange) -> None:
+        if isinstance(tensors[0], Piece):
+            places = _Targets(tensors, read=True)
+            for flat in places.flat:
+                x.all_reduce(flat, op)
+            places.done()
+            return
         total = F.cat([_flat(t) for t in tensors])
         x.all_reduce(total, op)
         for t, part in zip(tensors, total.split([t.numel() for t in tensors]), strict=True):

@@ -26,6 +26,7 @@ from facula.distributed.engine import Alone, Engine, Exchange, Rendezvous
 from facula.distributed.errors import DistBackendError
 from facula.distributed.group_methods import GroupMethods
 from facula.distributed.mailbox import ANY, Ticket
+from facula.distributed.nvidia.communicator import Piece
 from facula.distributed.stores import HashStore, Store
 from facula.distributed.traffic import COUNTERS
 from facula.distributed.types import Work
@@ -298,7 +299,7 @@ class ProcessGroup(GroupMethods):
         except BaseException as error:
             work.break_off(error)
         else:
-            work.finish(tensors)
+            work.finish([t.owner if isinstance(t, Piece) else t for t in tensors])
         finally:
             with self._counting:
                 self._waiting -= 1
@@ -404,7 +405,10 @@ class ProcessGroup(GroupMethods):
     def isend(self, tensor: Tensor, peer: int, tag: int) -> Work:
         """Send a tensor to a rank of the group."""
         _count("send", [self.ranks[self._me], self.ranks[peer]], [tensor])
-        self.engine.check("send", [tensor])
+        given = self.engine.taken(tensor)
+        self.engine.check("send", [given])
+        if isinstance(given, Piece):
+            return self._message("send", given, peer, tag)
         work = Work("send", self.seconds)
         if self.engine.counts_only:
             work.finish([tensor])
@@ -431,7 +435,10 @@ class ProcessGroup(GroupMethods):
 
     def irecv(self, tensor: Tensor, peer: int | None, tag: int) -> Work:
         """Write what a rank of the group (any, without one) sends to a tensor."""
-        self.engine.check("recv", [tensor])
+        given = self.engine.taken(tensor)
+        self.engine.check("recv", [given])
+        if isinstance(given, Piece):
+            return self._message("recv", given, peer, tag)
         work = Work("recv", self.seconds)
         if self.engine.counts_only:
             work.finish([tensor], self.ranks[peer or 0])
@@ -470,6 +477,19 @@ class ProcessGroup(GroupMethods):
         ticket = self.engine.expect(source, (self.number, _MESSAGES, tag), take)
         held.append(ticket)
         _follow(ticket, work, lambda: self._coming.pop(work, None))
+        return work
+
+    def _message(self, name: str, piece: Piece, peer: int | None, tag: int) -> Work:
+        """Have the engine deliver memory of a device."""
+        if peer is None:
+            fail(RuntimeError, name, f"the rank of the sender was required by {self.backend_name}",
+                 "none (recv from any source)", hint="name it: recv(tensor, src)")  # fmt: skip
+        if self._broken is not None:
+            raise self._broken
+        work: Work = self.engine.message(self, name, piece, peer, tag)
+        what = "a message of" if name == "recv" else "the receipt of a message by"
+        self._coming[work] = f"{what} rank {self.ranks[peer]} with tag {tag}"
+        work.get_future().add_done_callback(lambda _: self._coming.pop(work, None))
         return work
 
     def _message_failed(self, error: BaseException) -> None:

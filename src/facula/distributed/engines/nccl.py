@@ -1,12 +1,15 @@
-"""The engine `nccl`: collectives on arrays in the memory of NVIDIA's devices (`pip install facula[nccl]`).
+"""The engine `nccl`: collectives and messages of the memory of NVIDIA's devices (`pip install facula[nccl]`).
 
-Takes: arrays with `__cuda_array_interface__` (version 3), one device for each rank. Gives: `NCCLEngine`.
+Takes: tensors of the device `cuda`, arrays with `__cuda_array_interface__` (version 3), one device for each rank.
+Gives: `NCCLEngine`.
 Keeps true: tensors in the processor's memory are refused, since nothing is copied without being asked for; only
 Python objects, as bytes, go the way of the control messages; a collective that fails or is late ends its
 communicator on the device (abort) and is an error on every rank, which names the rank that is away.
 
 Ranks find each other, say what they do and notice who dies by the sockets of `engines.sockets`; NCCL carries
-what lies on devices. Each group has a communicator of its own, made at its first collective.
+what lies on devices. Each group has a communicator of its own, made at its first collective, and one for each
+direction of two ranks between which messages go, made at the first: a message is announced by the sockets, so that
+ranks that want different ones say so.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import functools
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from facula import core
@@ -26,9 +29,13 @@ from facula.distributed.debugging import DebugLevel, get_debug_level
 from facula.distributed.engine import OBJECTS, TAKERS, Exchange, Members, Rendezvous
 from facula.distributed.engines.sockets import SocketEngine
 from facula.distributed.errors import DistBackendError
+from facula.distributed.mailbox import Ticket
 from facula.distributed.nvidia import driver as cuda
 from facula.distributed.nvidia import library as nccl
 from facula.distributed.nvidia.communicator import Communicator, Piece, follow
+from facula.distributed.nvidia.lanes import Lane, Pair
+from facula.distributed.nvidia.tensors import piece_of_tensor
+from facula.distributed.types import Work
 
 __all__ = ["NCCLEngine"]
 
@@ -36,6 +43,10 @@ __all__ = ["NCCLEngine"]
 _GRACE, _FAREWELL = 1.0, 5.0
 #: numbers of messages that come before a collective
 _MEETING, _AGREEMENT = -1, -2
+#: in the place of a sequence number: announcements of messages; beyond the numbers of questions (`sockets.ask`)
+_ANNOUNCED = -(1 << 60)
+#: seconds between looks at who is away, while nothing comes
+_PAUSE = 0.05
 #: what operations are of bytes that are 0 or 1
 _OF_BOOL = {"SUM": "MAX", "MAX": "MAX", "BOR": "MAX", "PRODUCT": "MIN", "MIN": "MIN", "BAND": "MIN"}
 #: of complex numbers sums are those of their parts
@@ -79,7 +90,15 @@ class NCCLEngine(SocketEngine):
         super().__init__(replace(rendezvous, allow_remote=True))
         self.device = local
         self.communicators: dict[int, Communicator] = {}
+        #: of each group, sender and receiver
+        self.lanes: dict[tuple[int, int, int], Lane] = {}
         TAKERS.append(self)
+
+    def taken(self, value: Any) -> Any:
+        """An argument as the engine takes it: tensors of the device as pieces of its memory."""
+        if isinstance(value, core.Tensor) and value.device.type == "cuda":
+            return value if getattr(value, "_is_fake", False) else piece_of_tensor(value)
+        return super().taken(value)
 
     def check(self, name: str, tensors: Sequence[Any]) -> None:
         """Raise where something does not lie on this rank's device."""
@@ -89,8 +108,8 @@ class NCCLEngine(SocketEngine):
                     continue
                 fail(RuntimeError, name, "arrays in the memory of a device were required by nccl (No backend "
                      "type associated with device type cpu)", f"a tensor on {t.device}",
-                     hint="use backend='gloo' or 'mpi', or pass an array that has "
-                     "__cuda_array_interface__")  # fmt: skip
+                     hint="tensor.to('cuda') puts it there; backend='gloo' or 'mpi' serves the "
+                     "processor's memory")  # fmt: skip
             where = self.driver.device_of(t.pointer)
             if where != self.device and t.count:
                 got = "the processor's memory" if where is None else f"device {where}"
@@ -107,15 +126,45 @@ class NCCLEngine(SocketEngine):
         """The same for tensors of the processor's memory."""
         return super().exchange(group, sequence, label, end)
 
+    def message(self, group: Any, name: str, piece: Piece, peer: int, tag: int) -> Work:
+        """Send or receive a message in the thread of its direction."""
+        why = self.mailbox.failed.get(group.number)
+        if why is not None:
+            fail(DistBackendError, name, f"{group.describe()} was required to be in use", why,
+                 hint="the first error says why; begin another group")  # fmt: skip
+        ends = [group.ranks[peer], self.rank]
+        source, target = ends[::-1] if name == "send" else ends
+        lane = self.lanes.get((group.number, source, target))
+        if lane is None:
+            lane = Lane(Pair(group, [source, target], self.rank), _delivered, self._lane_failed)
+            self.lanes[group.number, source, target] = lane
+        work = Work(name, group.seconds + 60)
+        lane.put(work, _Job(self, name, piece, tag, group.seconds, source))
+        return work
+
+    def _lane_failed(self, pair: Pair, error: BaseException) -> None:
+        """Ranks are no longer in step: nothing more runs in the group."""
+        self.log.error("%s: %s", pair.describe(), error)
+        self.mailbox.give_up(pair.number, str(error))
+        self.abort(pair.group, str(error))
+
+    def _lanes_of(self, group: Members) -> list[Lane]:
+        keys = [key for key in self.lanes if key[0] == group.number]
+        return [self.lanes.pop(key) for key in keys]
+
     def abort(self, group: Members, why: str) -> None:
         """End what runs on the device, and tell the others."""
+        for lane in self._lanes_of(group):
+            lane.stop(why)
         made = self.communicators.pop(group.number, None)
         if made is not None:
             made.abort()
         super().abort(group, why)
 
     def leave(self, group: Members) -> None:
-        """End the group's communicator."""
+        """End the group's communicators."""
+        for lane in self._lanes_of(group):
+            lane.close()
         self._end(self.communicators.pop(group.number, None))
         super().leave(group)
 
@@ -128,6 +177,8 @@ class NCCLEngine(SocketEngine):
         """End all communicators, and say goodbye."""
         if self in TAKERS:
             TAKERS.remove(self)
+            for lane in self.lanes.values():
+                lane.close()
             for made in self.communicators.values():
                 self._end(made)
         super().close()
@@ -349,3 +400,90 @@ class NCCLExchange(Exchange):
     def barrier(self) -> None:
         """Nobody leaves before everybody has entered; what came before is done, since each collective is waited for."""
         self.host().barrier()
+
+
+# -------------------------------------------------------------------- messages
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A message that is to be sent or received."""
+
+    engine: NCCLEngine
+    name: str
+    piece: Piece
+    tag: int
+    seconds: float
+    source: int
+
+    def given(self) -> tuple[list[Any], int]:
+        """What its work gives: the tensor, and who sent it."""
+        return [self.piece.owner], self.source
+
+
+def _delivered(lane: Lane, job: _Job) -> None:
+    """Send or receive a message now."""
+    exchange = NCCLMessage(lane, job)
+    try:
+        exchange.deliver(job.piece, job.tag)
+    except TimeoutError:
+        lines = ["nothing"]
+        for rank in lane.pair.ranks:
+            if rank != job.engine.rank:
+                told = job.engine.ask(rank, lane.pair.number, _GRACE)
+                at = "does not answer" if told is None else f"is in {told.get('op', 'nothing yet')}"
+                lines.append(f"rank {rank} {at}")
+        fail(DistBackendError, job.name, f"the other end was required within {job.seconds:g} s (timeout) in "
+             f"{exchange.describe()}", "\n  ".join(lines),
+             hint="each send needs a recv on the other rank, in the same order")  # fmt: skip
+    if job.name == "recv" and isinstance(job.piece.owner, core.Tensor):
+        core.count_unseen_write(job.piece.owner.detach())
+
+
+class NCCLMessage(NCCLExchange):
+    """A message between two ranks."""
+
+    def __init__(self, lane: Lane, job: _Job) -> None:
+        end = time.monotonic() + job.seconds
+        super().__init__(job.engine, lane.pair, _ANNOUNCED, job.name, end)
+        self.lane, self.piece = lane, job.piece
+
+    def describe(self) -> str:
+        """Which message this is."""
+        piece = self.piece
+        return f"{self.name} of {piece.shape} {piece.dtype} (number {self.lane.count}, {self.group.describe()})"
+
+    def communicator(self) -> Communicator:
+        """That of the direction; its first message makes it."""
+        if self.lane.communicator is None:
+            self.lane.communicator = self._guarded(self._meet)
+        return self.lane.communicator
+
+    def look(self) -> None:
+        """Raise where the other rank is away, or the group has failed."""
+        self.lane.check()
+        super().look()
+
+    def awaited(self, ticket: Ticket) -> bool:
+        """Wait for a word of the sender; who is away is seen."""
+        try:
+            while not ticket.done.wait(min(max(self.end - time.monotonic(), 0.0), _PAUSE)):
+                self.look()
+                if time.monotonic() >= self.end:
+                    return False
+        except BaseException:
+            self.engine.forget(ticket)
+            raise
+        return True
+
+    def deliver(self, piece: Piece, tag: int) -> None:
+        """Send the piece, or write what comes to it."""
+        self.label = f"a message of {piece.count} x {piece.dtype} with tag {tag}"
+        if self.rank == 0:
+            self.send(1, self.lane.count, b"")
+        else:
+            self.receive(0, self.lane.count, 0)
+        outs, ins = ({1: piece}, {}) if self.rank == 0 else ({}, {0: piece})
+        made = self.communicator()
+        run = functools.partial(Communicator.swap, outs=outs, ins=ins)
+        self._guarded(lambda: made.run(self.name, run, [piece], self.end, self.look))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from facula import core
 from facula.core.errors import fail
 from facula.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from facula.distributed.buffers import begin_together
 from facula.distributed.operations import all_reduce
 from facula.distributed.world import default_group, group_of
 from facula.namespaces.futures import Future
@@ -182,7 +183,7 @@ def powerSGD_hook(state: PowerSGDState, bucket: Any) -> Future:  # noqa: N802
         # what ranks have whole has no error: the mean is not this rank's, but nothing is left out
         error = given.sub_(buffer)
         for gradient, part in zip(bucket.gradients(), _parts(error, bucket), strict=True):
-            if not any(gradient.data_ptr() == m.data_ptr() for m in matrices):
+            if not any(begin_together(gradient, m) for m in matrices):
                 part.zero_()
         state.error_dict[bucket.index()] = error
     _count(state, bucket)
