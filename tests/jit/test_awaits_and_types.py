@@ -141,6 +141,18 @@ def test_blocks_of_a_graph_are_walked():
     assert "aten::add" in kinds[0] and "aten::add" not in kinds[1]
 
 
+def test_lists_are_taken_for_tuples():
+    @jit.script
+    def total(pair: tuple[Tensor, Tensor]) -> Tensor:
+        return pair[0] + 2 * pair[1]
+
+    one = facula.ones(2)
+    assert total([one, one]).tolist() == total((one, one)).tolist() == [3.0, 3.0]
+    with pytest.raises(RuntimeError, match="Tuple\\[Tensor, Tensor\\]"):
+        total([one])
+    assert not _C._is_tracing()
+
+
 def test_the_root_has_the_class_of_objects_of_files():
     """Libraries ask `isinstance(value, torch.ScriptObject)` of whatever they are given."""
     assert facula.ScriptObject is _C.ScriptObject

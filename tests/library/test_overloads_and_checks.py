@@ -11,6 +11,31 @@ from facula import library
 from facula.fx.experimental.proxy_tensor import make_fx
 
 
+def test_functions_may_come_before_the_definition():
+    """Packages import the functions of single devices first, and define the operators after them."""
+
+    @library.impl("overs_early::f", "CPU")
+    def plus_one(x):
+        return x + 1
+
+    assert not hasattr(facula.ops.overs_early, "f")
+    library.define("overs_early::f", "(Tensor x) -> Tensor")
+    assert facula.ops.overs_early.f(facula.ones(2)).tolist() == [2.0, 2.0]
+    with library._scoped_library("overs_early", "FRAGMENT") as lib:
+        lib.impl("g", lambda x: -x, "CPU")
+        lib.define("g(Tensor x) -> Tensor")
+        assert facula.ops.overs_early.g(facula.ones(1)).tolist() == [-1.0]
+
+
+def test_methods_of_layouts_have_overloads():
+    """Subclasses of tensors say by these keys what they do with the methods."""
+    x = facula.eye(3).to_sparse()
+    aten = facula.ops.aten
+    assert aten._values.default(x).tolist() == [1.0] * 3 and aten.crow_indices.default is not None
+    assert str(aten.values.default) == "aten.values.default"
+    assert not hasattr(aten, "no_such_method")
+
+
 def test_overloads_are_operators_of_their_own():
     with library._scoped_library("overs", "FRAGMENT") as lib:
         lib.define("f(Tensor x) -> Tensor")

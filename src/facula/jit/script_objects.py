@@ -59,7 +59,7 @@ def converted(value: Any, kind: T.Type, what: str) -> Any:
     if kind.kind == "Dict" and isinstance(value, dict):
         key, item = kind.inner
         return {converted(k, key, what): converted(v, item, what) for k, v in value.items()}
-    if kind.kind == "Tuple" and isinstance(value, tuple) and len(value) == len(kind.inner):
+    if kind.kind == "Tuple" and isinstance(value, (tuple, list)) and len(value) == len(kind.inner):
         if isinstance(kind, T.NamedTupleType):
             what += f" (aka NamedTuple({', '.join(kind.fields)}))"
         items = [converted(v, t, what) for v, t in zip(value, kind.inner, strict=True)]

@@ -15,6 +15,7 @@ from facula.serialization.locations import (
     default_restore_location,
     get_default_load_endianness,
     location_tag,
+    normalize_storage_type,
     register_package,
     set_default_load_endianness,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "get_unsafe_globals_in_checkpoint",
     "load",
     "location_tag",
+    "normalize_storage_type",
     "register_package",
     "safe_globals",
     "save",

@@ -94,6 +94,11 @@ def register_package(
     _PACKAGES.sort(key=lambda entry: entry[0])
 
 
+def normalize_storage_type(storage_type: type) -> type:
+    """The class of storages of the root package that a class of a device stands for: itself."""
+    return storage_type
+
+
 def location_tag(storage: core.UntypedStorage) -> str:
     """The word that a file has for where a storage lies: `"cpu"`."""
     for _, tagger, _ in _PACKAGES:

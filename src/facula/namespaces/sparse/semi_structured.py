@@ -28,6 +28,8 @@ def _no_device(original: Any) -> NoReturn:
 class SparseSemiStructuredTensor(core.Tensor):
     """A matrix with two of each four elements, compressed: see `to_sparse_semi_structured`."""
 
+    _DEFAULT_ALG_ID: int = 0
+
     @staticmethod
     def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:
         """Raises: there is no device with this form here."""

@@ -530,13 +530,15 @@ def _check_deviation(std: Any) -> None:
     out_cast=True,
 )
 def normal(mean, std, size, generator, dtype, layout, device, pin_memory, requires_grad):
-    """Normal numbers; `mean` and `std` are tensors that broadcast, or numbers together with a
-    size.
+    """Normal numbers; `mean` and `std` are tensors that broadcast, or numbers (also tensors
+    without dimensions) together with a size.
 
     Example:
         >>> facula.normal(facula.zeros(3), 1.0).shape
         facula.Size([3])
     """
+    if size is not None:
+        mean, std = _plain_number("mean", mean), _plain_number("std", std)
     tensors = [x for x in (mean, std) if isinstance(x, core.Tensor)]
     check_parameters(*tensors)
     _check_deviation(std)
@@ -567,6 +569,23 @@ def normal(mean, std, size, generator, dtype, layout, device, pin_memory, requir
     if isinstance(mean, core.Tensor):
         return fresh + mean.detach()
     return fresh + core.tensor(mean, dtype=kind).item()  # a narrow dtype rounds the number first
+
+
+def _plain_number(name: str, value: Any) -> Any:
+    """The number of a tensor without dimensions, next to a size; raises for tensors that have some."""
+    if not isinstance(value, core.Tensor):
+        return value
+    if value.dim() or value.requires_grad:
+        fail(
+            TypeError,
+            "normal",
+            f"a number as {name} was required next to a size (received an invalid combination of "
+            "arguments)",
+            f"a tensor of shape {tuple(value.shape)}"
+            + (" that requires a gradient" if value.requires_grad else ""),
+            hint="without the size, the tensors' shapes are broadcast: facula.normal(mean, std)",
+        )
+    return value.item()
 
 
 def _check_multinomial(self: core.Tensor, num_samples: int, replacement: bool) -> None:

@@ -12,6 +12,7 @@ soon as an operator of it is defined; `aten` holds facula's own.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from facula import core
@@ -359,11 +360,13 @@ _public._facula_constant_result = True  # type: ignore[attr-defined]
 
 
 def _core_method(name: str) -> Any:
-    """A method of the core that overrides are told about under this name, as `clone`; None for operators."""
+    """A method that overrides are told about under this name: of the core, as `clone`, or of the layouts,
+    as `values`; None for operators."""
     method = getattr(core.Tensor, _METHODS.get(name, name), None)
     known = TABLE.get(name)
     replaces = known is None or known.definition.kind == "composite"
-    return method if replaces and type(method) is _IS_METHOD else None
+    of_layouts = type(method) is FunctionType and ".ops." in method.__module__
+    return method if replaces and (of_layouts or type(method) is _IS_METHOD) else None
 
 
 class Namespace:

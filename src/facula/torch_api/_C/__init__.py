@@ -244,6 +244,11 @@ def _get_tracing_state() -> None:
     """The trace that PyTorch's `jit.trace` would be writing; there is none here."""
 
 
+def _is_tracing() -> bool:
+    """Whether `jit.trace` follows the calls."""
+    return import_module("facula.jit.marks").is_tracing()
+
+
 __all__ = [
     "DisableTorchFunction",
     "DisableTorchFunctionSubclass",

@@ -47,6 +47,12 @@ def device_count() -> int:
     return counted() if counted is not None else 1
 
 
+def _lazy_call(callable: Any, **options: object) -> None:
+    """Call a function once CUDA is in use: now, or never on a machine without a device."""
+    if is_available():
+        callable()
+
+
 def is_initialized() -> bool:
     """Whether CUDA is in use."""
     return "cuda" in registered()

@@ -33,6 +33,8 @@ __all__ = [
 _DEVICE_OF_KEY = {"CPU": "cpu", "CUDA": "cuda", "MPS": "mps", "XPU": "xpu", "Meta": "meta"}
 _EVERY_KEY = ("CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional", "default")
 _IMPLICIT_KEY = "CompositeImplicitAutograd"
+#: functions for operators that nobody has defined yet, with their keys: entered once somebody does
+_WAITING: dict[str, list[tuple[str, Callable[..., Any]]]] = {}
 
 
 def _device_of(key: str) -> str:
@@ -295,7 +297,7 @@ def define(
         name = qualname.rpartition("::")[2]
         qualname = f"{lib.ns}::{name}"
         _own(lib, name)
-    make(qualname, schema).tags = as_tags(tags)
+    _make(qualname, schema, tags)
     return None
 
 
@@ -314,7 +316,9 @@ def impl(
     *,
     lib: object = None,
 ) -> Any:
-    """Registers a function for device types or dispatch keys of a defined operator; also a decorator.
+    """Registers a function for device types or dispatch keys of an operator; also a decorator.
+
+    The operator may be defined later; until then nothing calls the function.
 
     Args:
         qualname: ``namespace::name``; or, in the older form, a library
@@ -361,8 +365,24 @@ def _implement(qualname: str, key: str, function: Callable[..., Any]) -> None:
             fail(NotImplementedError, "impl", required, repr(key), hint)
         _backend_for(device).implement(name, function)
         return
-    if not _needs_nothing(qualname):
+    if _needs_nothing(qualname):
+        return
+    if isinstance(qualname, str) and _plain(qualname) not in TABLE:
+        _WAITING.setdefault(_plain(qualname), []).append((key, function))
+    else:
         _register(find(qualname), key, function)
+
+
+def _plain(qualname: str) -> str:
+    return qualname.removesuffix(".default")
+
+
+def _make(qualname: str, schema: str, tags: Any) -> None:
+    """Defines an operator, with what was registered for it before."""
+    definition = make(qualname, schema)
+    definition.tags = as_tags(tags)
+    for key, function in _WAITING.pop(_plain(qualname), ()):
+        _register(definition, key, function)
 
 
 def _backend_for(device: str) -> Any:
@@ -702,7 +722,7 @@ class Library:
             )
         name = schema.partition("(")[0].strip()
         _own(self, name)
-        make(f"{self.ns}::{name}", schema).tags = as_tags(tags)
+        _make(f"{self.ns}::{name}", schema, tags)
         return name
 
     def impl(
