@@ -209,6 +209,45 @@ def test_packed_images(dtype: Any, direct: bool, groups: int) -> None:
         assert (got.double() - want).abs().max().item() <= tolerance * want.abs().max().item()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("columns", [7, 15, 16, 17, 24, 40, 63, 65, 72, 100])
+@pytest.mark.parametrize("inner", [8, 1500])
+@pytest.mark.parametrize("groups", [1, 3])
+def test_columns_that_fill_no_vector(dtype: str, columns: int, inner: int, groups: int) -> None:
+    """With a bias, a residual and a function behind the sum, of few and of many products."""
+    from facula.ops.table.registry import F
+
+    chance = np.random.default_rng(columns)
+    x = chance.standard_normal((1, groups * inner, 5, 7))
+    w = chance.standard_normal((groups * columns, inner, 1, 1))
+    b, r = chance.standard_normal(len(w)), chance.standard_normal((1, len(w), 5, 7))
+    parts = [
+        u @ v
+        for u, v in zip(w.reshape(groups, columns, -1), x.reshape(groups, inner, -1), strict=True)
+    ]
+    want = (np.concatenate(parts).reshape(r.shape) + b[:, None, None] + r).clip(0)
+    image, weight, bias, more = (
+        facula.tensor(t, dtype=getattr(facula, dtype)) for t in (x, w, b, r)
+    )
+    settings = ((1, 1), (0, 0), (1, 1), groups, (5, 7))
+    last = facula.channels_last
+    got = F._conv_epilogue(
+        image.contiguous(memory_format=last), F._conv_pack(weight, x.shape, *settings, False), bias,
+        more.contiguous(memory_format=last), w.shape, *settings, True, False,
+        "relu:f64" if dtype == "float64" else "relu:f32", (),
+    )  # fmt: skip
+    tolerance = {"float32": 1e-5, "float64": 1e-13}[dtype] * abs(want).max()
+    np.testing.assert_allclose(got.numpy(), want, rtol=0, atol=tolerance)
+    if groups == 1:
+        rows = image.flatten(2)[0].t().contiguous()
+        flat = more.flatten(2)[0].t().contiguous()
+        got = F._linear_epilogue(
+            rows, F._linear_pack(weight[:, :, 0, 0]), bias, flat, columns,
+            "relu:f64" if dtype == "float64" else "relu:f32", (),
+        )  # fmt: skip
+        np.testing.assert_allclose(got.numpy(), want.reshape(columns, -1).T, rtol=0, atol=tolerance)
+
+
 class Chain(nn.Module):
     """Convolutions with batch norms, a skip and pooling between."""
 

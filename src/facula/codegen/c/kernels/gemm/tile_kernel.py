@@ -156,18 +156,9 @@ INLINE void map_row(const epilogue *t, acc_t *row, long count)
     t->map(p, t->scalars, count);
 }
 
-/* Rows of sums in C, which has their dtype, become results where they lie.  Columns before `added`
- * have their bias and residual already. */
-NOINLINE void finish_in_place(const output *o, long rows, long first, long added, long last,
-                              const long *c_row)
+/* Rows of sums in C, which has their dtype, become results where they lie; bias and residual are in them. */
+NOINLINE void finish_in_place(const output *o, long rows, long first, long last, const long *c_row)
 {
-    const acc_t *bias = (const acc_t *)o->bias;
-    for (long r = 0; r < rows && added < last; r++) {
-        acc_t *c = (acc_t *)o->c + c_row[r];
-        const acc_t *more = (const acc_t *)((const char *)c + o->residual);
-        for (long j = added; j < last && bias; j++) c[j] += bias[j];
-        for (long j = added; j < last && o->residual; j++) c[j] += more[j];
-    }
     if (!o->epilogue.map) return;
     const long width = last - first;
     acc_t *c = (acc_t *)o->c + first;
@@ -180,7 +171,7 @@ NOINLINE void finish_in_place(const output *o, long rows, long first, long added
 
 /* Whether sums of `columns` columns are worth making in C: single vectors that are not full go
  * through scratch in any case. */
-INLINE int worth_in_place(long columns) { return columns % VECTOR == 0 || columns > NR; }
+INLINE int worth_in_place(long columns) { return columns >= VECTOR; }
 
 enum a_mode { A_IN_PLACE, A_ROWS, A_COLUMNS };
 /* `span` words of each row of A are copied (A_ROWS), or transposed for a few tiles at a time
@@ -242,13 +233,28 @@ NOINLINE void copy_rows(const a_source *a, const long *a_row, long rows, long di
         a->copy_row(a->a + a_row[r] * a->size, a->stride, a->elements, a->buffer + r * distance);
 }
 
-/* The last columns of C where they do not fill a vector. */
+/* The last columns of C where they do not fill a vector, in pieces whose lengths the compiler knows. */
 NOINLINE void store_tail(const acc_t *sums, long stride, long rows, long width, acc_t *c,
-                         const long *c_row, enum store store)
+                         const long *c_row, enum store store, const addition *add)
 {
-    for (long r = 0; r < rows; r++)
-        for (long j = 0; j < width; j++)
-            c[c_row[r] + j] = sums[r * stride + j] + (store == ACCUMULATE ? c[c_row[r] + j] : 0);
+#define TAIL_PIECES(LENGTH)                                                                       \
+    for (; width - j >= (LENGTH); j += (LENGTH)) {                                                \
+        typedef acc_t piece __attribute__((vector_size((LENGTH) * sizeof(acc_t)),                 \
+                                           aligned(sizeof(acc_t)), may_alias));                   \
+        piece sum = *(const piece *)(sums + j);                                                   \
+        if (store == ACCUMULATE) sum += *(const piece *)(to + j);                                 \
+        if (add->bias) sum += *(const piece *)(add->bias + j);                                    \
+        if (add->residual) sum += *(const piece *)(to + add->residual + j);                       \
+        *(piece *)(to + j) = sum;                                                                 \
+    }
+    for (long r = 0; r < rows; r++, sums += stride) {
+        acc_t *to = c + c_row[r];
+        long j = 0;
+        TAIL_PIECES(VECTOR)
+        TAIL_PIECES(MAX(1, VECTOR / 2))
+        TAIL_PIECES(MAX(1, VECTOR / 4))
+        TAIL_PIECES(1)
+    }
 }
 
 /* The lines of C that a tile will finish arrive while its products are computed. */
@@ -314,19 +320,19 @@ NOINLINE void block(const job *j, cursor *w, long count, long row)
             else if (!j->direct)
                 f(a, rows_a, a_stride, segments, n_segments, b, j->b_stride, to, sums_row, j->store,
                   start, NULL);
-            else if (width % VECTOR == 0) {
-                more.bias = bias ? bias + p * NR : NULL;
+            else if (more.bias = bias ? bias + p * NR : NULL, width % VECTOR == 0)
                 f(a, rows_a, a_stride, segments, n_segments, b, j->b_stride, j->direct + p * NR,
                   c_row, j->store, start, &more);
-            } else {
+            else {
                 f(a, rows_a, a_stride, segments, n_segments, b, j->b_stride, sums, sums_row, STORE,
                   start, NULL);
-                store_tail(sums, j->sums_stride, rows, width, j->direct + p * NR, c_row, j->store);
+                store_tail(sums, j->sums_stride, rows, width, j->direct + p * NR, c_row, j->store,
+                           &more);
             }
         }
         if (!j->finishes || first >= end) continue;
         if (in_place)
-            finish_in_place(j->out, rows, first, left, end, c_row);
+            finish_in_place(j->out, rows, first, end, c_row);
         else if (!j->direct)
             j->out->finish(j->out, sums + first - j->first_panel * NR, j->sums_stride, rows, first,
                            end, c_row);
