@@ -86,3 +86,48 @@ def test_sums_of_more_terms_than_memory_holds_end():
 def test_capsules_share_memory():
     x = facula.ones(3)
     assert facula.asarray(facula.to_dlpack(x)).data_ptr() == x.data_ptr()
+
+
+class Silent(facula.Tensor):
+    """A subclass whose `__init__` does not call its base's."""
+
+    def __init__(self, *args, **kwargs):
+        self.note = "kept"
+
+
+class SilentStorage(facula.UntypedStorage):
+    def __init__(self, *args, **kwargs):
+        self.note = "kept"
+
+
+def test_tensors_made_without_init_are_empty():
+    for made in (facula.Tensor.__new__(facula.Tensor), Silent(), Silent.__new__(Silent)):
+        assert made.shape == (0,) and made.dtype is facula.float32
+        assert made.tolist() == [] and (made + 1).tolist() == []
+        assert made.untyped_storage().nbytes() == 0
+        assert pickle.loads(pickle.dumps(made.as_subclass(facula.Tensor))).shape == (0,)
+    assert Silent().note == "kept"
+
+
+def test_storages_made_without_init_are_empty():
+    made = facula.UntypedStorage.__new__(facula.UntypedStorage)
+    assert len(made) == 0 and made.tolist() == [] and made.clone().nbytes() == 0
+    assert len(SilentStorage()) == 0 and SilentStorage().note == "kept"
+    assert len(made.resize_(8)) == 8
+    assert facula.empty(0).set_(made).untyped_storage() is made
+
+
+def test_classes_that_are_no_tensors_make_none():
+    with pytest.raises(TypeError, match="subclass of Tensor"):
+        facula.Tensor._make_wrapper_subclass(FakeTensorMode, (2,))
+
+
+def test_a_tensor_made_of_a_tensor_has_its_history():
+    x = facula.ones(2, requires_grad=True)
+    made = facula.Tensor(x * 3)
+    assert made.requires_grad and not made.is_leaf
+    (made * made).sum().backward()
+    assert x.grad.tolist() == [18.0, 18.0]
+    with facula.no_grad():
+        assert not facula.Tensor(x).requires_grad
+    assert not facula.Tensor(facula.ones(2)).requires_grad

@@ -184,6 +184,14 @@ cdef extern from *:
         type->tp_flags &= ~Py_TPFLAGS_IMMUTABLETYPE;
         PyType_Modified(type);
     }
+    /* an object of a subclass, as the static type makes it: nothing of the subclass runs */
+    static PyObject *fk_type_bare(PyTypeObject *type, PyObject *subclass) {
+        PyObject *none = PyTuple_New(0), *made;
+        if (none == NULL) return NULL;
+        made = type->tp_new((PyTypeObject *)subclass, none, NULL);
+        Py_DECREF(none);
+        return made;
+    }
     /* the full name of a static type; the text must live as long as the type */
     static void fk_type_name(PyTypeObject *type, const char *name) {
         type->tp_name = name;
@@ -228,6 +236,7 @@ cdef extern from *:
     Py_ssize_t fk_refs(PyObject *)
     Py_ssize_t fk_nargs(size_t)
     void fk_type_vectorcall(PyTypeObject *, Py_ssize_t)
+    object fk_type_bare(PyTypeObject *, object)
     void fk_type_mutable(PyTypeObject *)
     void fk_type_name(PyTypeObject *, const char *)
     int fk_type_lazy_dict(PyTypeObject *, Py_ssize_t) except -1

@@ -275,18 +275,21 @@ _OF_QUANTIZED = (
 ).split()
 
 
-_bare = Tensor.__new__
+def _filled(made_by: Any) -> Any:
+    """A ``__new__`` for a class of the core that gives objects which may be used without ``__init__``.
 
-
-def _new(cls: type[Tensor], *args: object, **kwargs: object) -> Tensor:
-    """A tensor of a subclass whose own ``__new__`` passes sizes, data or a tensor on to this one.
-
-    Other classes do not come by here: they are made without Python, and filled by ``__init__``.
+    Subclasses whose ``__init__`` does not call this one's come by here, and those whose own
+    ``__new__`` passes sizes, data or a tensor on. The class itself is made without Python, and filled
+    by ``__init__``.
     """
-    made = _bare(cls)
-    if args or kwargs:
-        Tensor.__init__(made, *args, **kwargs)
-    return made
+    bare = made_by.__new__
+
+    def new(cls: type, *args: object, **kwargs: object) -> Any:
+        made = bare(cls)
+        made_by.__init__(made, *args, **kwargs)
+        return made
+
+    return staticmethod(new)
 
 
 _METHODS = (
@@ -333,7 +336,8 @@ def attach() -> None:
         put(Tensor, method.__name__, method)
     for name, value in older_methods.VALUES.items():
         put(Tensor, name, value)
-    put(Tensor, "__new__", staticmethod(_new))
+    put(Tensor, "__new__", _filled(Tensor))
+    put(core.UntypedStorage, "__new__", _filled(core.UntypedStorage))
     put(Tensor, "is_shared_", Tensor.is_shared)
     put(core.UntypedStorage, "untyped", lambda self: self)
     put(core.UntypedStorage, "byteswap", storages._byteswap)

@@ -97,7 +97,7 @@ def fake_tensor(cls, Tensor plain, mode, device, Tensor origin=None):
 
     origin: the fake tensor that it is a view of.
     """
-    cdef Tensor t = Tensor.__new__(cls)
+    cdef Tensor t = bare_tensor(cls)
     plain.st.refs += 1
     t.st = plain.st
     t.data_ = plain.data_; t.dt = plain.dt; t.dev = plain.dev; set_rank(t, plain.nd); t.numel_ = plain.numel_
@@ -137,7 +137,7 @@ def fake_snapshot(Tensor t):
 
 def fake_like(cls, Tensor t, mode):
     """A fake tensor with the geometry, dtype and device of a real one, and memory of its own."""
-    cdef Tensor f = Tensor.__new__(cls)
+    cdef Tensor f = bare_tensor(cls)
     cdef int i
     cdef int64_t extent = 1
     for i in range(t.nd):

@@ -570,7 +570,7 @@ def m__make_subclass_(cls, Tensor data, bint require_grad=False, **kwargs):
     if not issubclass(cls, Tensor):
         raise said(TypeError, "[as_subclass] a subclass of Tensor was required: Creating a Tensor subclass from a class that does not "
                               "inherit from Tensor is not possible. Make sure your class inherits from Tensor.\nhint: class Name(facula.Tensor) is one")
-    cdef Tensor t = Tensor.__new__(cls)
+    cdef Tensor t = bare_tensor(cls)
     cdef Tensor a = alias(data)
     a.st.refs += 1
     if t.st != NULL: fk_storage_decref(t.st)
@@ -596,7 +596,7 @@ def m__make_wrapper_subclass_(cls, size, strides=None, storage_offset=None, memo
     cdef int64_t extent = 1
     if getattr(cls, "__torch_dispatch__", None) is None:
         raise said(RuntimeError, "[_make_wrapper_subclass] a class that defines __torch_dispatch__ was required: got " + cls.__name__ + "\nhint: define __torch_dispatch__ as a classmethod of the class")
-    t = Tensor.__new__(cls)
+    t = bare_tensor(cls)
     set_rank(t, nd); t.dev = dev
     t.dt = DEFAULT_DTYPE if dtype is None else as_dtype(dtype).index
     t.numel_ = shape_numel(nd, sh)

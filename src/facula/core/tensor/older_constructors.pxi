@@ -1,6 +1,15 @@
 # `Tensor(2, 3)` and `Tensor([1, 2])`, and the storages that `set_` makes longer, as PyTorch's first years had them.
 #
+# Gives besides: objects of subclasses without memory, for those who fill them.
+#
 # Keeps true: a lone number, bool or text is refused: it is neither a size nor a list of elements.
+
+cdef Tensor bare_tensor(cls):
+    """A tensor of a subclass without memory, for the caller to fill; no method of the subclass runs."""
+    if not isinstance(cls, type) or not issubclass(cls, Tensor):
+        raise said(TypeError, "[Tensor] a subclass of Tensor was required: got %r" % (cls,) + "\nhint: class Name(facula.Tensor) is one")
+    return fk_type_bare(<PyTypeObject *>Tensor, cls)
+
 
 def are_sizes(args):
     """Whether arguments are whole numbers; a lone array or tensor, which may stand for one, is data, and a lone bool neither."""
@@ -38,6 +47,7 @@ cdef int grow_for(Tensor self, UntypedStorage source, offset, tuple size, tuple 
 def legacy_constructor(Tensor self, tuple args, dict kwargs):
     """`Tensor(2, 3)`, `Tensor([..])`, `Tensor(other)`: the default dtype."""
     cdef Tensor t
+    cdef Node n
     dtype = kwargs.get("dtype")
     device = kwargs.get("device")
     requires_grad = kwargs.pop("requires_grad", False)
@@ -64,5 +74,10 @@ def legacy_constructor(Tensor self, tuple args, dict kwargs):
     memcpy(self.sh, t.sh, t.nd * 8)
     memcpy(self.sd, t.sd, t.nd * 8)
     self.keys |= t.keys & (K_STRIDED | K_META | K_FOREIGN)
-    if requires_grad:
+    if len(args) == 1 and isinstance(args[0], Tensor) and (<Tensor>args[0]).keys & K_GRAD and not fk_tls_keys() & K_NOGRAD:
+        n = new_node(None, clone_backward, 1, 1)
+        n.label = "AliasBackward0"
+        add_edge(n, 0, args[0])
+        attach(self, n, 0)
+    elif requires_grad:
         set_requires_grad(self, True)

@@ -16,7 +16,7 @@ def make_shell(cls, shape, dtype):
     cdef int64_t sh[MAX_DIMS]
     cdef int nd = parse_shape(shape, sh), i
     cdef int64_t step = 1
-    cdef Tensor t = Tensor.__new__(cls)
+    cdef Tensor t = bare_tensor(cls)
     t.st = new_storage(0, 1)
     t.data_ = t.st.data
     t.dt = as_dtype(dtype).index
@@ -46,7 +46,7 @@ def make_wrapper(cls, Tensor value, int batch_dim):
     cdef int64_t n = 1
     if batch_dim < 0 or batch_dim >= value.nd:
         raise said(IndexError, "[vmap] a dimension in [0, %d) was required: got %d" % (value.nd, batch_dim) + "\nhint: the wrapped tensor has the batch dimension too")
-    cdef Tensor t = Tensor.__new__(cls)
+    cdef Tensor t = bare_tensor(cls)
     t.st = new_storage(0, 1)
     t.data_ = t.st.data
     t.dt = value.dt; t.dev = 1

@@ -100,7 +100,7 @@ _ND = "(Tensor self, int[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor
 _2D = "(Tensor self, int[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor"
 
 
-@composite(f"fft_fftn{_ND}", names=("fft.fftn",))
+@composite(f"fft_fftn{_ND}", names=("fft.fftn",), out_cast=True)
 def fft_fftn(self, s, dim, norm):
     """The transform along several dimensions (all by default), cut or filled up to sizes `s`."""
     return _complex_nd("fftn", self, s, dim, norm, True)
@@ -124,7 +124,7 @@ def fft_ifft2(self, s, dim, norm):
     return _complex_nd("ifft2", self, s, dim, norm, False)
 
 
-@composite(f"fft_rfftn{_ND}", names=("fft.rfftn",))
+@composite(f"fft_rfftn{_ND}", names=("fft.rfftn",), out_cast=True)
 def fft_rfftn(self, s, dim, norm):
     """As `fftn` for real numbers, with half of the last dimension."""
     return _half_nd("rfftn", self, s, dim, norm, True)
@@ -136,7 +136,7 @@ def fft_rfft2(self, s, dim, norm):
     return _half_nd("rfft2", self, s, dim, norm, True)
 
 
-@composite(f"fft_irfftn{_ND}", names=("fft.irfftn",))
+@composite(f"fft_irfftn{_ND}", names=("fft.irfftn",), out_cast=True)
 def fft_irfftn(self, s, dim, norm):
     """The inverse of `rfftn`."""
     return _real_nd("irfftn", self, s, dim, norm, False)

@@ -313,7 +313,7 @@ def _real_1d(
 _1D = "(Tensor self, int? n=None, int dim=-1, str? norm=None) -> Tensor"
 
 
-@composite(f"fft_fft{_1D}", names=("fft.fft",))
+@composite(f"fft_fft{_1D}", names=("fft.fft",), out_cast=True)
 def fft_fft(self, n, dim, norm):
     """The Fourier transform along a dimension, cut or filled up to `n` points."""
     return _complex_1d("fft", self, n, dim, norm, True)
@@ -325,7 +325,7 @@ def fft_ifft(self, n, dim, norm):
     return _complex_1d("ifft", self, n, dim, norm, False)
 
 
-@composite(f"fft_rfft{_1D}", names=("fft.rfft",))
+@composite(f"fft_rfft{_1D}", names=("fft.rfft",), out_cast=True)
 def fft_rfft(self, n, dim, norm):
     """The first n // 2 + 1 places of the transform of real numbers: the others are their
     conjugates.
@@ -333,13 +333,13 @@ def fft_rfft(self, n, dim, norm):
     return _half_1d("rfft", self, n, dim, norm, True)
 
 
-@composite(f"fft_irfft{_1D}", names=("fft.irfft",))
+@composite(f"fft_irfft{_1D}", names=("fft.irfft",), out_cast=True)
 def fft_irfft(self, n, dim, norm):
     """The inverse of `rfft`: `n` real numbers, 2 * (size - 1) of them by default."""
     return _real_1d("irfft", self, n, dim, norm, False)
 
 
-@composite(f"fft_hfft{_1D}", names=("fft.hfft",))
+@composite(f"fft_hfft{_1D}", names=("fft.hfft",), out_cast=True)
 def fft_hfft(self, n, dim, norm):
     """The transform, which is real, of numbers of which the second half are conjugates of the
     first.

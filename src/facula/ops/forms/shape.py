@@ -119,8 +119,8 @@ def diff(self, n, dim, prepend, append):
     return x
 
 
-def _areas(op: str, y: core.Tensor, x: core.Tensor, dx: int, dim: int) -> Any:
-    """Twice the area between neighbours."""
+def _areas(op: str, y: core.Tensor, x: core.Tensor, dim: int) -> Any:
+    """Twice the area between neighbours; without points `x`, for a spacing of 1."""
     if not y.dim():
         fail(
             IndexError,
@@ -134,7 +134,7 @@ def _areas(op: str, y: core.Tensor, x: core.Tensor, dx: int, dim: int) -> Any:
     size = y.shape[dim]
     pairs = y.narrow(dim, 0, max(size - 1, 0)) + y.narrow(dim, min(1, size), max(size - 1, 0))
     if x is None:
-        return pairs * dx
+        return pairs
     if x.dim() == 1:
         if x.shape[0] != size:
             fail(
@@ -154,8 +154,10 @@ def _define_trapezoid(name: str, cumulative: bool) -> None:
     def rule(y: core.Tensor, x: core.Tensor, dx: Any, dim: int) -> Any:
         if isinstance(x, (int, float)):
             x, dx = None, x
-        areas = _areas(name, y, x, dx, dim)
-        return (areas.cumsum(dim) if cumulative else areas.sum(dim)) / 2
+        areas = _areas(name, y, x, dim)
+        areas = areas.cumsum(dim) if cumulative else areas.sum(dim)
+        # the spacing comes after the sum, which has room for what narrow integers have not
+        return areas / 2 if x is not None else areas * (dx / 2)
 
     what = "running integral" if cumulative else "integral"
     rule.__doc__ = f"The {what} along `dim` by the trapezoidal rule; points `x`, or spacing `dx`."

@@ -224,7 +224,9 @@ def index_add_into(
     dim = wrap_dim("index_add", dim, target.dim())
     size = target.shape[dim] if target.dim() else 1
     launch.check_bounds("index_add", index, size, dim, RuntimeError, negative=False)
-    if not (source.is_floating_point() or source.is_complex()):
+    if source.dtype is core.bool_:
+        source, alpha = source & bool(alpha), 1
+    elif not (source.is_floating_point() or source.is_complex()):
         alpha = int(alpha)
     _scatter_slices("add", target, dim, index, source if alpha == 1 else source * alpha)
 

@@ -177,8 +177,9 @@ def addr(self, vec1, vec2, beta, alpha):
     if product.dtype is core.bool_ and self.dtype is core.bool_:
         product = product & bool(alpha)
         return product if not beta else product | self
-    product = product if alpha == 1 else product * alpha
-    return product.to(dtype) if beta == 0 else self * beta + product
+    # in the result's dtype first: a number that is an integer or no integer would choose another
+    product = product.to(dtype) if alpha == 1 else product.to(dtype) * alpha
+    return product if beta == 0 else self.to(dtype) * beta + product
 
 
 @composite("inner(Tensor self, Tensor other) -> Tensor")

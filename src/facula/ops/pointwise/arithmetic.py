@@ -389,7 +389,7 @@ class _nextafter_half:  # noqa: N801
         return F.where(self == other, 0.0, grad), F.zeros_like(grad)
 
 
-@composite("nextafter(Tensor self, Tensor other) -> Tensor")
+@composite("nextafter(Tensor self, Tensor other) -> Tensor", out_cast=True)
 def nextafter(self, other):
     """The next representable value after `self` towards `other`."""
     dtype = core.result_type(self, other)
