@@ -174,6 +174,20 @@ def test_tangents_of_norms_at_zero(order):
     assert bool((first == 0).all())
 
 
+@pytest.mark.parametrize("order", [1.1, 1.5, 1.9])
+def test_second_derivatives_of_norms_beside_a_zero(order):
+    values = np.array([1.0, -2.0, 0.5])
+    power = (np.abs(values) ** order).sum()
+    ratio = np.abs(values) ** (order - 1) * np.sign(values)
+    # d2/dx_i dx_j of (sum |x|^p)^(1/p), applied to a vector of ones
+    expected = np.abs(values) ** (order - 2) * power - ratio * ratio.sum()
+    expected *= (order - 1) * power ** (1 / order - 2)
+    x = facula.tensor([1.0, 0.0, -2.0, 0.5], dtype=facula.float64, requires_grad=True)
+    (found,) = second(lambda x: facula.linalg.vector_norm(x, order), x)
+    assert found[1].isnan()  # the slope of |x|^(p - 1) at zero has no bound
+    np.testing.assert_allclose(found[[0, 2, 3]].numpy(), expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("masked", [False, True])
 def test_attention_of_halves(masked):
     random = np.random.RandomState(2)

@@ -156,10 +156,11 @@ def _norm_gradient(
     if core.rounds_steps() and grad.itemsize == 2:
         return _norm_gradient_by_steps(grad, x, norm, ord)
     zero = norm == 0
-    share = x / norm.masked_fill(zero, 1)  # in [-1, 1]: no power of it leaves the range
+    whole = norm.masked_fill(zero, 1)
     grad = grad.masked_fill(zero, 0)
-    if ord < 2:
-        return x.sign() * share.abs() ** (ord - 1) * grad
+    if ord < 2:  # two powers, each in the range: where x is 0, only its own slope is no number
+        return x.sign() * (magnitude ** (ord - 1) / whole ** (ord - 1)) * grad
+    share = x / whole  # in [-1, 1]: no power of it leaves the range
     return share * share.abs() ** (ord - 2) * grad
 
 
