@@ -225,3 +225,22 @@ def test_group_norm_is_called_with_either_arguments():
     ours, theirs = call(x, 3, None, None, 1e-5), call(x, None, None, 2, 6, 4, 3, 1e-5)
     for left, right in zip(ours, theirs, strict=True):
         assert facula.equal(left, right)
+
+
+def test_what_makes_tensors_says_where_they_lie():
+    def program(x):
+        rows = facula.zeros(2, dtype=facula.float64), facula.arange(3), facula.rand(2, device="cpu")
+        return (*rows, facula.ones_like(x), x.new_full((2,), 3.0), x.double())
+
+    made = make_fx(program)(facula.ones(2))
+    given = {
+        node.name: list(node.kwargs.items())
+        for node in made.graph.nodes
+        if node.op == "call_function"
+    }
+    place = [("device", facula.device("cpu")), ("pin_memory", False)]
+    assert given["zeros"] == [("dtype", facula.float64), *place]
+    assert given["arange"] == given["rand"] == place
+    assert given["ones_like"] == given["new_full"] == [("pin_memory", False)]
+    assert given["to_copy"] == [("dtype", facula.float64)]
+    assert made(facula.full((2,), 2.0))[4].tolist() == [3.0, 3.0]

@@ -58,6 +58,31 @@ Tensor = core.Tensor
 PROGRAMS: list[Callable[[Callable[..., Any]], Callable[..., Any]]] = []
 
 
+#: arguments of what makes tensors, in the order in which code shows them
+_OPTIONS = ("dtype", "layout", "device", "pin_memory", "requires_grad", "memory_format")
+
+
+@functools.cache
+def _unsaid(func: Any) -> tuple[str, ...]:
+    """The arguments that nodes of what makes tensors have even if the program does not give them: the page lock,
+    and the device where no other tensor says it."""
+    definition = getattr(getattr(func, "_op", func), "definition", None)
+    kinds = {p.name: p.type for p in definition.schema.parameters} if definition else {}
+    if "pin_memory" not in kinds or "requires_grad" not in kinds:
+        return ()
+    return ("pin_memory",) if "Tensor" in kinds.values() else ("device", "pin_memory")
+
+
+def _with_options(
+    given: dict[str, Any], missing: tuple[str, ...], device: core.device
+) -> dict[str, Any]:
+    """The arguments with those that are missing, in order."""
+    said = {"device": device, "pin_memory": False}
+    every = {**{name: said[name] for name in missing}, **given}
+    rest = {name: value for name, value in every.items() if name not in _OPTIONS}
+    return rest | {name: every[name] for name in _OPTIONS if name in every}
+
+
 class PythonKeyTracer(Tracer):
     """The tracer of an operator-level trace: knows which node made a tensor."""
 
@@ -233,6 +258,8 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
             if _changes_geometry(func):
                 self._keep_place(args[0], proxy_args[0])
             result = self._computed(func, args, kwargs)
+        if isinstance(result, Tensor) and (missing := _unsaid(func)):
+            proxy_kwargs = _with_options(proxy_kwargs, missing, result.device)
         node = tracer.graph.create_node(
             "call_function", func, proxy_args, proxy_kwargs, name=opname.lstrip("_") or opname
         )

@@ -343,7 +343,6 @@ class SymInt(int):
     """A whole number that depends on sizes; its value is that for the example sizes."""
 
     __module__ = "facula"  # where users find it
-
     _is_symbolic = True
     expr: Expr
     env: Any
@@ -511,7 +510,6 @@ class SymFloat(float):
     """A quotient of numbers that depend on sizes; used as a float, it is fixed to its value."""
 
     __module__ = "facula"  # where users find it
-
     _is_symbolic = True
     top: Any
     bottom: Any
@@ -545,7 +543,6 @@ class SymBool(int):
     """A condition on numbers: it is decided, with a guard, when it is asked; without examples, if it can be."""
 
     __module__ = "facula"  # where users find it
-
     _is_symbolic = True
     condition: Any
     env: Any
@@ -681,11 +678,8 @@ def _comparison(name: str, relation: str, compare: Callable[..., Any]) -> None:
             return NotImplemented
         if isinstance(other, float) and not isinstance(other, SymFloat):
             if not other.is_integer():
-                return (
-                    compare(float(plain(self.__int__())), other)
-                    if math.isfinite(other)
-                    else compare(float(plain(self)), other)
-                )
+                fixed = self.__int__() if math.isfinite(other) else self
+                return compare(float(plain(fixed)), other)
             other = int(other)
         if isinstance(other, float):
             return compare(float(self), float(other))
