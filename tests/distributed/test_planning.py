@@ -154,10 +154,13 @@ def test_links(tmp_path):
 def test_layouts_that_do_not_fit():
     for layout in (
         Layout(strategy="none"), Layout(tensor=3), Layout(pipeline=3), Layout(batch=3, microbatches=2),
-        Layout(data=0),
+        Layout(data=0), Layout(tensor=0), Layout(pipeline=0), Layout(microbatches=0), Layout(length=0),
     ):  # fmt: skip
-        with pytest.raises(ValueError, match="plan"):
+        with pytest.raises(ValueError, match=r"^\[plan\]"):
             predicted(TINY, layout)
+    for flops in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match=r"^\[plan\] a positive number of operations"):
+            predicted(TINY, Layout(length=8), flops=flops)
 
 
 def test_the_command():

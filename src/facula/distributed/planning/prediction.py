@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from facula import autograd, core
+from facula.core.errors import fail
 from facula.distributed import world
 from facula.distributed.fsdp.fully_shard import FSDPModule
 from facula.distributed.pipelining import timeline
@@ -235,6 +236,9 @@ def predicted(
         (4, True, True)
     """
     layout.check(config)
+    if not 0 < flops < float("inf"):
+        fail(ValueError, "plan", "a positive number of operations in a second was required", flops,
+             "a rank makes so many; 4e14 where nothing is said")  # fmt: skip
     stages = sorted({0, layout.pipeline // 2, layout.pipeline - 1})
     counted = [simulated(config, layout, stage) for stage in stages]
     memory = max((m for m, _ in counted), key=Memory.total)

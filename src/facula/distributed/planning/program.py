@@ -53,16 +53,14 @@ class Layout:
         if self.strategy not in ("fsdp2", "ddp"):
             fail(ValueError, "plan", "the strategy fsdp2 or ddp was required", repr(self.strategy),
                  "fsdp2 keeps pieces of parameters on each rank, ddp all of them")  # fmt: skip
+        counts = self.data, self.tensor, self.pipeline, self.batch, self.length, self.microbatches
+        if min(counts) < 1 or self.batch % self.microbatches:
+            fail(ValueError, "plan", "numbers from 1 on, and micro-batches that divide the batch, were required",
+                 self, "batch is for each rank of data parallelism")  # fmt: skip
         if config.shared_heads % self.tensor or config.depth % self.pipeline:
             fail(ValueError, "plan", f"a number of tensor ranks that divides {config.shared_heads} heads, and of "
                  f"stages that divides {config.depth} layers, was required", (self.tensor, self.pipeline),
                  "each rank has whole heads, each stage as many layers")  # fmt: skip
-        if (
-            self.batch % self.microbatches
-            or min(self.data, self.tensor, self.pipeline, self.batch) < 1
-        ):
-            fail(ValueError, "plan", "numbers from 1 on, and micro-batches that divide the batch, were required",
-                 self, "batch is for each rank of data parallelism")  # fmt: skip
 
 
 class Rank:
