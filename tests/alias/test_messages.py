@@ -41,7 +41,7 @@ import json, sys, torch
 messages = {}
 for code in json.loads(sys.argv[1]):
     try:
-        eval(code)
+        eval(compile(code, "<call>", "eval"))
     except Exception as error:
         messages[code] = f"{type(error).__module__}.{type(error).__qualname__}: {error}"
 print(json.dumps(messages))

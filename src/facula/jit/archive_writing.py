@@ -236,12 +236,14 @@ class _Writer:
         tensors = _ProgramPickler(constants, self.names)
         tensors.dump(tuple(_plain(c) for c in self.names.constants))
         archive = ArchiveWriter(stream, prefix)
-        archive.add("data.pkl", body.getbuffer())
+        with body.getbuffer() as content:
+            archive.add("data.pkl", content)
         for key, storage in data.storages.items():
             archive.add(f"data/{key}", storages.contents(storage))
         for path, text in self._files().items():
             archive.add(f"code/{path}", text.encode())
-        archive.add("constants.pkl", constants.getbuffer())
+        with constants.getbuffer() as content:
+            archive.add("constants.pkl", content)
         for key, storage in tensors.storages.items():
             archive.add(f"constants/{key}", storages.contents(storage))
         for name, content in extra.items():

@@ -24,13 +24,14 @@ from facula.ops.table.schemas import types as T
 
 __all__ = ["generated", "method_unit"]
 
+_FILES = ("<string>", dataclasses.__file__)
 _ORDER = {"__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
 
 
 def generated(owner: type, function: Callable[..., Any]) -> bool:
-    """Whether a method was written by `dataclasses.dataclass` and stands in no file."""
+    """Whether a method comes from `dataclasses.dataclass`: most stand in no file, `__replace__` in its own."""
     made = "__dataclass_fields__" in vars(owner)
-    return made and inspect.unwrap(function).__code__.co_filename == "<string>"
+    return made and inspect.unwrap(function).__code__.co_filename in _FILES
 
 
 def method_unit(

@@ -88,14 +88,17 @@ def save(
     if is_path(f):
         name = os.path.splitext(os.path.basename(os.fspath(f)))[0] or "archive"
         with written_atomically(f) as stream:
-            _write(stream, name, body.getbuffer(), pickler.storages, not _disable_byteorder_record)
+            _write(stream, name, body, pickler.storages, not _disable_byteorder_record)
     else:
-        _write(f, "archive", body.getbuffer(), pickler.storages, not _disable_byteorder_record)
+        _write(f, "archive", body, pickler.storages, not _disable_byteorder_record)
 
 
-def _write(stream: BinaryIO, prefix: str, body: Any, found: dict[str, Any], order: bool) -> None:
+def _write(
+    stream: BinaryIO, prefix: str, body: io.BytesIO, found: dict[str, Any], order: bool
+) -> None:
     archive = ArchiveWriter(stream, prefix)
-    archive.add("data.pkl", body)
+    with body.getbuffer() as content:
+        archive.add("data.pkl", content)
     archive.add(".format_version", b"1")
     archive.add(".storage_alignment", b"64")
     if order:

@@ -168,7 +168,8 @@ def write_legacy(stream: BinaryIO, obj: object, protocol: int) -> None:
     }
     for opening in (MAGIC, PROTOCOL, system):
         stream.write(pickle.dumps(opening, protocol=protocol))
-    stream.write(body.getbuffer())
+    with body.getbuffer() as content:
+        stream.write(content)
     keys = sorted(pickler.storages)
     stream.write(pickle.dumps(keys, protocol=protocol))
     for key in keys:

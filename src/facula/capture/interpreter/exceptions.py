@@ -142,7 +142,7 @@ class Exceptions(Part):
             return left[0]
         return self.new_exception(ExceptionGroup, [Known(""), self.build_list(left)])
 
-    def stop_iteration_error(self, error: object) -> Any:
+    def stop_iteration_error(self, error: Any) -> Any:
         error = self.force(error)
         if not issubclass(error.cls, StopIteration):
             return error

@@ -1,13 +1,13 @@
 """Files of a package as `importlib.resources` reads them.
 
-Takes records and a folder's name. Gives a reader as `importlib.abc.ResourceReader` describes it.
+Takes records and a folder's name. Gives a reader as `importlib.resources.abc.ResourceReader` describes it.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from importlib.abc import ResourceReader
+from importlib.resources.abc import ResourceReader
 from typing import Any
 
 from facula.core.errors import fail
