@@ -162,3 +162,31 @@ def test_functions_compiled_ahead_look_where_inputs_lie(function):
         wanted = function(*_views(other, pair))
         assert facula.equal(compiled(*_views(memory, pair)), wanted), pair
         assert facula.equal(memory, other), pair
+
+
+def reshaped_beside_a_write(view, whole):
+    view.unsqueeze_(0)
+    whole.add_(1)
+    return view * 2
+
+
+def both_reshaped(view, whole):
+    whole[0] = 3
+    whole.t_()
+    view.unsqueeze_(0)
+    return view
+
+
+@pytest.mark.parametrize("program", [reshaped_beside_a_write, both_reshaped])
+def test_inputs_that_end_in_another_shape_keep_it(program):
+    """Sizes of the inputs after the call, by hand; elements of the memory that they share, too."""
+    whole = facula.arange(6.0).view(2, 3)
+    view = whole[0]
+    result = facula.compile(program)(view, whole)
+    assert view.shape == (1, 3)
+    if program is both_reshaped:
+        assert result is view and whole.shape == (3, 2)
+        assert whole.tolist() == [[3, 3], [3, 4], [3, 5]] and view.tolist() == [[3, 3, 3]]
+    else:
+        assert result.tolist() == [[2, 4, 6]] and whole.tolist() == [[1, 2, 3], [4, 5, 6]]
+        assert view.tolist() == [[1, 2, 3]]

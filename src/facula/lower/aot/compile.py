@@ -61,7 +61,7 @@ def compile_flat(function: Callable[..., Any], inputs: Sequence[Any], options: O
     with stage("trace of forward and backward"):
         traced = traced_with(plan, function, inputs, options)
         if plan.needs_bases(traced):
-            plan.use_bases(inputs)
+            plan.use_bases(inputs, traced)
             traced = traced_with(plan, function, inputs, options)
     if options.owned and not plan.bases:
         placeholders = [n for n in traced.joint.graph.nodes if n.op == "placeholder"]
@@ -244,6 +244,8 @@ class InputPlan:
         self.memories = self._shared_memories(inputs)
         #: for each base: the numbers (among the kept) of its views, and how they are views
         self.bases: list[list[tuple[int, tuple[ViewStep, ...]]]] = []
+        #: of the program's inputs on these bases, those that end with another geometry, and the steps to it
+        self.reshaped: list[tuple[int, tuple[ViewStep, ...]]] = []
 
     def _shared_memories(self, inputs: Sequence[Any]) -> list[list[int]]:
         found: dict[int, list[int]] = {}
@@ -271,11 +273,17 @@ class InputPlan:
         }
         return any(written.intersection(group) for group in self.memories)
 
-    def use_bases(self, inputs: Sequence[Any]) -> None:
+    def use_bases(self, inputs: Sequence[Any], traced: Traced) -> None:
         """Take the memory of inputs that share one as one input."""
         for group in self.memories:
             base = _base_of([inputs[i] for i in group])
             self.bases.append([(i, _steps_to(inputs[i], base)) for i in group])
+        grouped = {number for group in self.memories for number in group}
+        for write in traced.signature.writes:
+            if write.geometry and write.input < len(self.kept):
+                number = self.kept[write.input]
+                if number in grouped:
+                    self.reshaped.append((number, write.geometry))
 
     def adapted(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The program as a function of the inputs of the graphs."""
@@ -304,6 +312,8 @@ class InputPlan:
 
     def wrap(self, call: runtime.Boxed, held: Sequence[Any]) -> runtime.Boxed:
         """The compiled graphs as a function of the program's inputs; what it holds comes behind."""
+        if self.reshaped:
+            return self._reshaping(call, held)
         if held:
             return lambda args: call([*self.taken(args), *held])
         if not self.bases and len(self.kept) == len(self.place):
@@ -312,6 +322,15 @@ class InputPlan:
             kept = self.kept
             return lambda args: call([args[i] for i in kept])
         return lambda args: call(self.taken(args))
+
+    def _reshaping(self, call: runtime.Boxed, held: Sequence[Any]) -> runtime.Boxed:
+        def run(args: Any) -> Any:
+            made = call([*self.taken(args), *held])
+            for number, steps in self.reshaped:
+                runtime.reshape(args[number], steps)
+            return made
+
+        return run
 
 
 def _base_of(views: list[Tensor]) -> Tensor:

@@ -16,6 +16,7 @@ from typing import Any
 
 from facula import core
 from facula.autograd.transforms.functionalization import restrided
+from facula.autograd.transforms.view_inverses import ViewStep
 from facula.core.errors import fail
 from facula.lower.aot.signature import Result, Signature, Write, cotangent_strides
 
@@ -62,10 +63,9 @@ def _write(write: Write) -> Callable[[list[Any], Sequence[Any]], None]:
     return run
 
 
-def _reshape(write: Write, args: list[Any]) -> None:
+def reshape(target: Any, steps: Sequence[ViewStep]) -> None:
     """Give an input the geometry that it ends with."""
-    target = args[write.input]
-    for step in write.geometry:
+    for step in steps:
         if step.detaches:
             target.detach_()
         else:
@@ -111,7 +111,7 @@ def finisher(signature: Signature) -> Callable[[list[Any], Sequence[Any]], list[
             write(args, values)
         made = [result(args, values) for result in results]
         for changed in reshaped:  # views lead from the geometry that inputs came with
-            _reshape(changed, args)
+            reshape(args[changed.input], changed.geometry)
         return made
 
     return finish
