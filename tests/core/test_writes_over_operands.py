@@ -85,3 +85,21 @@ def test_a_result_over_its_own_operand_is_refused_where_elements_move(run) -> No
     with pytest.raises(RuntimeError, match="refer to a single memory location"):
         run(x, i)
     assert x.tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("function", [facula.add, facula.mul, facula.maximum, facula.atan2])
+def test_an_operand_is_not_resized_to_hold_the_result(function):
+    """It was resized, and then read at its new size: other numbers than those of the operands."""
+    x, y = facula.tensor([1.0]), facula.arange(4.0) + 1
+    with pytest.raises(RuntimeError, match=r"shape \[1\] doesn't match the broadcast shape \[4\]"):
+        function(x, y, out=x)
+    with pytest.raises(RuntimeError, match=r"shape \[1\] doesn't match the broadcast shape \[4\]"):
+        function(y, x, out=x)
+    assert x.tolist() == [1.0] and y.tolist() == [1.0, 2.0, 3.0, 4.0]
+    whole = facula.arange(4.0)
+    for part in (whole[:0], whole[1:2]):
+        with pytest.raises(RuntimeError, match="refer to a single memory location"):
+            function(whole, y, out=part)
+    assert whole.tolist() == [0.0, 1.0, 2.0, 3.0]
+    same = facula.ones(4)
+    assert function(same, y, out=same) is same

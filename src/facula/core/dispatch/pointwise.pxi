@@ -435,6 +435,18 @@ cdef Node overwriting_node(Op op, Tensor self):
     return n
 
 
+cdef int check_out_apart(Op op, Tensor out, list operands, Broadcast *b) except -1:
+    """Raise where an out= that has to be resized is memory that the call reads."""
+    for x in operands:
+        if x is out:
+            raise said(RuntimeError, "[%s] an out= of the result's shape was required, since it is an operand too: output with shape %s doesn't match "
+                                     "the broadcast shape %s" % (op.name, list(make_size(out.nd, out.sh)), list(make_size(b.nd, b.sh))) + "\nhint: clone() it first, or leave out= out")
+        if x is not None and out.st != NULL and (<Tensor>x).st == out.st:
+            raise said(RuntimeError, "[%s] an out= apart from the operands in memory was required, since it has to be resized: unsupported operation: some "
+                                     "elements of the input tensor and the written-to tensor refer to a single memory location" % op.name + "\nhint: clone() it first, or leave out= out")
+    return 0
+
+
 cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcast *b, int common, int cd, int rd, int dev,
                           uint32_t k, int form, object out, Tensor first):
     cdef Tensor r, t, self, copied
@@ -482,6 +494,7 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
         if r.dev != dev:
             raise said(RuntimeError, "[%s] an out= on %s was required: Expected all tensors to be on the same device, but got %s" % (op.name, DEVICES[dev], DEVICES[r.dev]) + "\nhint: make it on the device of the inputs")
         if not (r.nd == b.nd and memcmp(r.sh, b.sh, b.nd * 8) == 0):
+            check_out_apart(op, r, operands, b)
             resize_out(op, r, b.nd, b.sh)
             t = first if equal else operand_of_shape(operands, b.nd, b.sh)
             if t is not None and t.keys & K_STRIDED: put_in_order(r, t)
