@@ -218,7 +218,8 @@ def _call_of(path: Any) -> tuple[Any, Any, list[bool], dict[str, str]]:
         given, made = read_spec(said["in"]), read_spec(said["out"])
         tensors, told = said["tensors"], said.get("metadata", {})
         if len(given.children_specs) != 2 or len(tensors) != given.num_leaves:
-            raise ValueError("arguments that are not those of the model")
+            fail(ValueError, "package", "arguments of the model were required in its description",
+                 f"{len(tensors)} of {given.num_leaves}", hint="package the model again")  # fmt: skip
         return given, made, [bool(each) for each in tensors], dict(told)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, NotImplementedError,
             zipfile.BadZipFile) as error:  # fmt: skip

@@ -449,12 +449,7 @@ class ProcessGroup(GroupMethods):
         def take(rank: int, label: str, data: bytearray) -> None:
             self._coming.pop(work, None)
             if label != str(tensor.dtype) or len(data) != tensor.numel() * tensor.element_size():
-                work.break_off(
-                    DistBackendError(
-                        f"[recv] {tensor.numel()} elements of {tensor.dtype} were required: got "
-                        f"{len(data)} bytes of {label} from rank {rank}"
-                    )
-                )
+                work.break_off(_unlike(tensor, f"{len(data)} bytes of {label} from rank {rank}"))
                 return
             fill(tensor, data)
             work.finish([tensor], rank)
@@ -500,6 +495,11 @@ class ProcessGroup(GroupMethods):
         """End the thread, and leave the group."""
         self.shutdown()
         self.engine.leave(self)
+
+
+def _unlike(tensor: Tensor, got: str) -> DistBackendError:
+    required = f"{tensor.numel()} elements of {tensor.dtype}"
+    return DistBackendError(f"[recv] {required} were required: got {got}")
 
 
 def _told(name: str, ranks: list[int], tensors: Sequence[Any]) -> None:

@@ -34,27 +34,27 @@ def _steps(name: str, operand: int = 0) -> Callable[[Any], Any]:
 
 
 @_steps("rsqrt")
-def _rsqrt(grad, result):
+def _rsqrt(grad: Any, result: Any) -> Any:
     return -0.5 * grad * result.pow(3)
 
 
 @_steps("acosh")
-def _acosh(grad, self):
+def _acosh(grad: Any, self: Any) -> Any:
     return grad * (self.pow(2) - 1).rsqrt()
 
 
 @_steps("asinh")
-def _asinh(grad, self):
+def _asinh(grad: Any, self: Any) -> Any:
     return grad * (self.pow(2) + 1).rsqrt()
 
 
 @_steps("atan2")
-def _atan2(grad, self, other):
+def _atan2(grad: Any, self: Any, other: Any) -> Any:
     return grad * other * _inverse_square(self, other)
 
 
 @_steps("atan2", 1)
-def _atan2_other(grad, self, other):
+def _atan2_other(grad: Any, self: Any, other: Any) -> Any:
     return grad * -self * _inverse_square(self, other)
 
 
@@ -65,61 +65,61 @@ def _inverse_square(self: Any, other: Any) -> Any:
 
 @_steps("hypot")
 @_steps("hypot", 1)
-def _hypot(grad, result, operand):
+def _hypot(grad: Any, result: Any, operand: Any) -> Any:
     return grad * operand / result
 
 
 @_steps("addcdiv", 1)
-def _addcdiv_numerator(grad, tensor2, value=1):
+def _addcdiv_numerator(grad: Any, tensor2: Any, value: Any = 1) -> Any:
     return grad * (value / tensor2)
 
 
 @_steps("addcdiv", 2)
-def _addcdiv_denominator(grad, tensor1, tensor2, value=1):
+def _addcdiv_denominator(grad: Any, tensor1: Any, tensor2: Any, value: Any = 1) -> Any:
     return -grad * (value * tensor1 / (tensor2 * tensor2))
 
 
 @_steps("xlogy")
-def _xlogy(grad, self, other):
+def _xlogy(grad: Any, self: Any, other: Any) -> Any:
     return F.where((self == 0) & (other <= 0), 0, F.xlogy(grad, other))
 
 
 @_steps("special_xlog1py")
-def _xlog1py(grad, self, other):
+def _xlog1py(grad: Any, self: Any, other: Any) -> Any:
     return F.where((self == 0) & (other <= -1), 0, F.special_xlog1py(grad, other))
 
 
 @_steps("fmod", 1)
-def _fmod_divisor(grad, self, other):
+def _fmod_divisor(grad: Any, self: Any, other: Any) -> Any:
     return -grad * F.div(self, other, rounding_mode="trunc")
 
 
 @_steps("remainder", 1)
-def _remainder_divisor(grad, self, other):
+def _remainder_divisor(grad: Any, self: Any, other: Any) -> Any:
     return -grad * F.div(self, other, rounding_mode="floor")
 
 
 @_steps("sinc")
-def _sinc(grad, self):
+def _sinc(grad: Any, self: Any) -> Any:
     angle, square = self * math.pi, self * self * math.pi
     slope = grad * ((angle * angle.cos() - angle.sin()) / square)
     return F.where(square == 0, 0, slope)
 
 
 @_steps("silu")
-def _silu(grad, self):
+def _silu(grad: Any, self: Any) -> Any:
     open_ = self.sigmoid()
     return grad * open_ * (1 + self * (1 - open_))
 
 
 @_steps("mish")
-def _mish(grad, self):
+def _mish(grad: Any, self: Any) -> Any:
     slow, open_ = F.softplus(self).tanh(), self.sigmoid()
     return grad * (slow + self * open_ * (1 - slow * slow))
 
 
 @_steps("softsign")
-def _softsign(grad, self):
+def _softsign(grad: Any, self: Any) -> Any:
     size = 1 + self.abs()
     return grad / size + -grad * ((self / size) / size) * self.sgn()
 
