@@ -16,6 +16,8 @@ cdef extern from *:
     """
     static inline void fk_set_type(PyObject *o, PyObject *kind) { Py_SET_TYPE(o, (PyTypeObject *)kind); }
 
+    static PyObject *fk_sizes_class; /* `Size`, once there is one */
+
     /* a tuple (of a class of tuples, where one is named) of whole numbers */
     static PyObject *fk_int_tuple(PyObject *kind, Py_ssize_t n, const int64_t *values) {
         PyObject *made = kind ? PyType_GenericAlloc((PyTypeObject *)kind, n) : PyTuple_New(n);
@@ -26,7 +28,7 @@ cdef extern from *:
         }
         return made;
     }
-    static PyObject *fk_sizes_class;
+    /* the same of objects */
     static PyObject *fk_object_tuple(PyObject *kind, Py_ssize_t n, PyObject *const *items) {
         PyObject *made = kind ? PyType_GenericAlloc((PyTypeObject *)kind, n) : PyTuple_New(n);
         for (Py_ssize_t i = 0; made && i < n; i++) {
@@ -50,6 +52,7 @@ cdef extern from *:
     }
     """
     void fk_set_type(PyObject *o, PyObject *kind)
+    PyObject *fk_sizes_class
     object fk_int_tuple(PyObject *kind, Py_ssize_t n, const int64_t *values)
     object fk_object_tuple(PyObject *kind, Py_ssize_t n, PyObject *const *items)
     int fk_ints_of_tuple(object tuple, int most, int64_t *out) noexcept

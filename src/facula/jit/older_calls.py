@@ -17,13 +17,18 @@ from facula.jit.values import Operators, Unit
 __all__ = ["NEWEST", "OlderOperators"]
 
 
-def div(self: Any, other: Any, *, out: Any = None) -> Any:
-    """Division, which rounded towards zero where both sides were integers."""
+def _divided_exactly(self: Any, other: Any) -> bool:
+    """Whether a quotient was exact: one side is no integer."""
     if isinstance(other, facula.Tensor):
         exact = other.is_floating_point() or other.is_complex()
     else:
         exact = not isinstance(other, int)
-    if exact or self.is_floating_point() or self.is_complex():
+    return exact or self.is_floating_point() or self.is_complex()
+
+
+def div(self: Any, other: Any, *, out: Any = None) -> Any:
+    """Division, which rounded towards zero where both sides were integers."""
+    if _divided_exactly(self, other):
         if out is None:
             return facula.true_divide(self, other)
         return facula.true_divide(self, other, out=out)
@@ -34,11 +39,7 @@ def div(self: Any, other: Any, *, out: Any = None) -> Any:
 
 def div_(self: Any, other: Any) -> Any:
     """The same, in place."""
-    if isinstance(other, facula.Tensor):
-        exact = other.is_floating_point() or other.is_complex()
-    else:
-        exact = not isinstance(other, int)
-    if exact or self.is_floating_point() or self.is_complex():
+    if _divided_exactly(self, other):
         return self.true_divide_(other)
     return self.div_(other, rounding_mode="trunc")
 

@@ -17,6 +17,7 @@ from typing import Any
 from facula import core
 from facula.capture.breaks import Break
 from facula.capture.guards.conditions import facts_of
+from facula.capture.guards.watching import IMMUTABLE
 from facula.capture.interpreter.domain import Part
 from facula.capture.interpreter.frames import NULL, UNBOUND
 from facula.capture.rules.callables import enter
@@ -63,12 +64,12 @@ DICTS = (dict, collections.OrderedDict, collections.defaultdict)
 _NUMPY_CALLABLES = ("ufunc", "_ArrayFunctionDispatcher")
 #: what is C's own in the classes of dictionaries that are looked into
 _LOOKED_AT = ("__iter__", "__contains__", "__len__", "__getattribute__")
-#: flags of classes that are made at run time, and of those of them that are written in C (`deque`, from 3.13 on)
-HEAP, IMMUTABLE = 1 << 9, 1 << 8
+#: the flag of classes that are made at run time
+HEAP = 1 << 9
 
 
 def is_of_python(kind: type) -> bool:
-    """Whether a class is written in Python."""
+    """Whether a class is written in Python: some made at run time are written in C (`deque`, from 3.13 on)."""
     return kind.__flags__ & (HEAP | IMMUTABLE) == HEAP
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from facula import core
 
 #: a class whose attributes Python does not let anybody set
-_IMMUTABLE = 1 << 8
+IMMUTABLE = 1 << 8
 #: says that there was nothing under a name
 ABSENT = object()
 
@@ -29,7 +29,7 @@ class Watched:
 
     def name(self, owner: object, name: str, value: object) -> None:
         """A look-up in a class (with its bases) or in a dictionary; `ABSENT` where nothing was."""
-        if isinstance(owner, type) and owner.__flags__ & _IMMUTABLE:
+        if isinstance(owner, type) and owner.__flags__ & IMMUTABLE:
             return
         self._names.setdefault((id(owner), name), (owner, name, value))
 

@@ -616,10 +616,10 @@ class Calls(Part):
             signal = self.run_inner(frame)
         except Raised as raised:
             generator.done = True
-            if issubclass(raised.value.kind, StopIteration):
-                text = Known("generator raised StopIteration")
-                self.raise_(frame, self.new_exception(RuntimeError, [text]), raised.value)
-            raise
+            error = self.stop_iteration_error(raised.value)
+            if error is raised.value:
+                raise
+            raise Raised(error) from raised
         if isinstance(signal, Returned):
             generator.done = True
             self.stopped = self.force(signal.value)

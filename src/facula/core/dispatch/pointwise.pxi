@@ -441,9 +441,7 @@ cdef int check_out_apart(Op op, Tensor out, list operands, Broadcast *b) except 
         if x is out:
             raise said(RuntimeError, "[%s] an out= of the result's shape was required, since it is an operand too: output with shape %s doesn't match "
                                      "the broadcast shape %s" % (op.name, list(make_size(out.nd, out.sh)), list(make_size(b.nd, b.sh))) + "\nhint: clone() it first, or leave out= out")
-        if x is not None and out.st != NULL and (<Tensor>x).st == out.st:
-            raise said(RuntimeError, "[%s] an out= apart from the operands in memory was required, since it has to be resized: unsupported operation: some "
-                                     "elements of the input tensor and the written-to tensor refer to a single memory location" % op.name + "\nhint: clone() it first, or leave out= out")
+        if x is not None and out.st != NULL and (<Tensor>x).st == out.st: raise_overlap(op.name)
     return 0
 
 

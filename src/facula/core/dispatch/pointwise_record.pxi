@@ -151,8 +151,9 @@ cdef int pointwise_backward(Node n, PyObject **grads, PyObject **out) except -1:
     cdef uint32_t tls = fk_tls_keys()
     cdef bint differentiable = not (tls & K_NOGRAD) or tls & (K_DISPATCH | K_INTERPRETER | K_FUNCTION_MODE) or g.keys & K_SLOW
     cdef bint steps = tls & K_STEPS and (g.dt == F16 or g.dt == BF16)
+    cdef list order = order_of_operands(n) if steps else None
     for k in range(n.nin):
-        i = in_pytorchs_order(n, k) if steps else k
+        i = order[k] if steps else k
         if (i == 0 and n.e0 is None) or (i == 1 and n.e1 is None) or (i == 2 and n.e2 is None):
             continue
         gi = <GradientInput>plan.inputs[i]
@@ -171,10 +172,10 @@ cdef int pointwise_backward(Node n, PyObject **grads, PyObject **out) except -1:
     return 0
 
 
-cdef int in_pytorchs_order(Node n, int k):
-    """The operand whose gradient comes as number `k`, by name: sums of rounded gradients depend on it."""
+cdef list order_of_operands(Node n):
+    """The order in which the gradients of operands come, that of their names: sums of rounded gradients depend on it."""
     cdef int i
-    return <int>in_order_of_names([<object>n.op.arguments[n.op.tensor_at[i]].name for i in range(n.nin)])[k]
+    return in_order_of_names([<object>n.op.arguments[n.op.tensor_at[i]].name for i in range(n.nin)])
 
 
 cdef Tensor zero_gradient(Tensor g):

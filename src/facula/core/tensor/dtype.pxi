@@ -594,8 +594,6 @@ class Size(tuple):
     def __reduce__(self):
         return (Size, (tuple(self),))
 
-cdef PyTypeObject *SIZE = <PyTypeObject *>Size
-
 cdef extern from *:
     """
     /* shape[0] and shape[1:] without a Python call: what `Size.__getitem__` says, in the slots of the class */
@@ -619,4 +617,4 @@ fk_size_slots(<PyObject *>Size)
 
 
 cdef inline object make_size(int n, const int64_t *values):
-    return fk_int_tuple(<PyObject *>SIZE, n, values)
+    return fk_int_tuple(fk_sizes_class, n, values)

@@ -655,7 +655,7 @@ cdef inline int wrap_dim(object dim, int nd, str op) except -1:
 cdef int parse_shape(object shape, int64_t *out) except -1:
     """Read a shape from ints or one list of ints; gives the number of dimensions."""
     cdef int n = 0
-    if type(shape) is tuple or Py_TYPE(shape) == SIZE:
+    if type(shape) is tuple or <PyObject *>Py_TYPE(shape) == fk_sizes_class:
         n = fk_ints_of_tuple(shape, MAX_DIMS, out)
         if n >= 0: return n
         n = 0
