@@ -30,6 +30,19 @@ def widened(*tensors: Any) -> list[Any]:
     return [None if x is None else x.to(wide_of(x.dtype)) for x in tensors]
 
 
+def by_steps(x: core.Tensor) -> Any:
+    """Whether a gradient of 16-bit floats is to be differentiated again, in steps that round."""
+    return core.rounds_steps() and x.itemsize == 2 and not core.interpreters() and x.numel()
+
+
+def second() -> Any:
+    """The module of second gradients, which few programs need."""
+    # lazily: for gradients of gradients
+    from facula.ops.layers import norm_second
+
+    return norm_second
+
+
 def _check_float(op: str, x: core.Tensor) -> None:
     if x.dtype.code not in launch.FLOATING:
         fail(
@@ -153,7 +166,7 @@ class LayerNorm:
     def backward(grads, input, normalized_shape, weight, bias_meta, eps, result_1, result_2, needs):
         if grads[0] is None:
             return None, None, None
-        if core.is_grad_enabled() or core.interpreters():
+        if (core.is_grad_enabled() or core.interpreters()) and not by_steps(input):
             found = _layer_norm_formula(grads[0], input, normalized_shape, weight, eps, needs)
             return *found[:2], found[2].to(bias_meta.dtype) if needs[2] else None
         dx, dweight, dbias = F.layer_norm_backward(
@@ -231,6 +244,9 @@ class LayerNormBackward:
             return
         weight = F.ones((length,), dtype=wide) if weight is None else _wide(weight, wide)
         core.kernel(f"layer_norm.backward.weight:{code}")((out[0], *sums, *tensors, weight), sizes)
+
+    def backward(grads, grad, input, mean, rstd, weight):
+        return second().layer(grads, grad, input, mean, rstd, weight)
 
 
 def _over_rows(x: core.Tensor, shape: tuple[int, ...]) -> Any:

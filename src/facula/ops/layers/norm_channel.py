@@ -12,7 +12,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.layers.norm import check_parameter_dtype, wide_of, widened
+from facula.ops.layers.norm import by_steps, check_parameter_dtype, second, wide_of, widened
 from facula.ops.reduce import launch
 from facula.ops.table import batch_forms
 from facula.ops.table.registry import F, composite, operator
@@ -160,7 +160,7 @@ class BatchNormTrain:
     def backward(grads, input, weight, bias_meta, eps, result_1, result_2, needs):
         if grads[0] is None:
             return None, None, None, None, None
-        if core.is_grad_enabled() or launch.transformed():
+        if (core.is_grad_enabled() or launch.transformed()) and not by_steps(input):
             dx, dweight, dbias = _batch_formula(grads[0], input, weight, eps)
         else:
             dx, dweight, dbias = F.batch_norm_backward(grads[0], input, result_1, result_2, weight)
@@ -198,6 +198,9 @@ class BatchNormBackward:
         core.kernel(f"standardise.backward.{layout.kind}:{code}")(
             (out[0], grad, x, mean, invstd, scale, out[2] * share, out[1] * share), layout.sweep
         )
+
+    def backward(grads, grad, input, mean, invstd, weight):
+        return second().batch(grads, grad, input, mean, invstd, weight)
 
 
 def _shaped(x: core.Tensor, like: core.Tensor) -> Any:
@@ -460,7 +463,10 @@ class GroupNorm:
     def backward(grads, input, groups, weight, bias_meta, eps, result_1, result_2, needs):
         if grads[0] is None:
             return None, None, None
-        if core.is_grad_enabled() or launch.transformed():
+        if by_steps(input):
+            parts = second().group(grads[0], input, groups, result_1, result_2, weight)
+            dx, dweight, dbias = parts
+        elif core.is_grad_enabled() or launch.transformed():
             dx, dweight, dbias = _group_formula(grads[0], input, groups, weight, eps)
         else:
             dx, dweight, dbias = F.group_norm_backward(
@@ -583,10 +589,10 @@ def group_norm(input, num_groups, weight, bias, eps, cudnn_enabled):
 # --- instance norm
 
 
-def _instance_running(
+def _instances_as_channels(
     input: core.Tensor,
-    running_mean: core.Tensor,
-    running_var: core.Tensor,
+    running_mean: Any,
+    running_var: Any,
     weight: core.Tensor,
     bias: core.Tensor,
     momentum: float,
@@ -601,8 +607,9 @@ def _instance_running(
     flat = input.reshape((1, batch * channels, *input.shape[2:]))
     means, variances = repeated(running_mean), repeated(running_var)
     out = _batch_norm(flat, means, variances, repeated(weight), repeated(bias), True, momentum, eps)
-    running_mean.copy_(means.reshape(batch, channels).mean(0))
-    running_var.copy_(variances.reshape(batch, channels).mean(0))
+    if means is not None and variances is not None:
+        running_mean.copy_(means.reshape(batch, channels).mean(0))
+        running_var.copy_(variances.reshape(batch, channels).mean(0))
     return out.reshape(input.shape)
 
 
@@ -628,6 +635,15 @@ def instance_norm(input, running_mean, running_var, weight, bias, use_input_stat
             f"input size {input.shape}",
             hint="layer_norm() normalizes over the channels instead",
         )
-    if running_mean is not None and running_var is not None:
-        return _instance_running(input, running_mean, running_var, weight, bias, momentum, eps)
+    tracked = running_mean is not None and running_var is not None
+    if tracked or (input.itemsize == 2 and input.requires_grad and core.is_grad_enabled()):
+        # the steps of second gradients in 16 bits are those of a batch norm
+        return _instances_as_channels(
+            input,
+            *((running_mean, running_var) if tracked else (None, None)),
+            weight,
+            bias,
+            momentum,
+            eps,
+        )
     return _group_norm(input.contiguous(), input.shape[1], weight, bias, eps)

@@ -11,6 +11,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops.layers.norm import second
 from facula.ops.layers.norm_channel import check_channels
 from facula.ops.table.registry import F, composite
 
@@ -136,8 +137,13 @@ def native_group_norm_of_sizes(
         input.requires_grad and core.is_grad_enabled()
     ):  # PyTorch differentiates the statistics too
         rows = input.reshape((N, group, C // group * HxW))
-        mean = rows.mean(-1)
-        scale = (rows.var(-1, correction=0) + eps).rsqrt()
+        if input.itemsize == 2 and not core.interpreters():
+            second()  # defines the operator
+            statistics = F._group_statistics(rows.unsqueeze(2), mean, scale)
+            mean, scale = (s.reshape((N, group)) for s in statistics)
+        else:
+            mean = rows.mean(-1)
+            scale = (rows.var(-1, correction=0) + eps).rsqrt()
     kept = next((p for p in (weight, bias) if p is not None), input).dtype
     return out.reshape(input.shape), mean.to(kept), scale.to(kept)
 
