@@ -46,9 +46,7 @@ class Source:
     """An exported program: placeholders in order, which are constants, and the symbols of sizes."""
 
     def __init__(self, program: ExportedProgram) -> None:
-        program = program.run_decompositions(
-            composites()
-        )  # what it writes to, it says in its signature
+        program = program._decomposed(composites())  # what it writes to, it says in its signature
         self.program, self.module = program, program.graph_module
         self.constants: list[tuple[str, Tensor]] = []
         self.owned: list[bool] = []

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
+from facula.export.told_forms import told_operators
 from facula.fx.pre_dispatch import stays_whole
 from facula.lower.decompositions import core_decompositions, decompositions_of
 from facula.lower.decompositions.rules import overload
@@ -59,7 +60,6 @@ def composites() -> dict[Any, Any]:
 
 def default_table() -> dict[Any, Callable[..., Any]]:
     """Operator -> function that computes it by others."""
-    table = (
-        composites() | core_decompositions() | decompositions_of([TABLE["linear"]]) | of_programs()
-    )
+    table = told_operators() | composites() | core_decompositions()
+    table |= decompositions_of([TABLE["linear"]]) | of_programs()
     return table | {overload(TABLE[name]): rule for name, rule in _FORMS.items()}

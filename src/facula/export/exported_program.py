@@ -265,8 +265,12 @@ class ExportedProgram:
         table = default_decompositions() if decomp_table is None else decomp_table
         if isinstance(table, CustomDecompTable):
             table = {**_of_programs(table), **table}
+        return self._decomposed(table, told=True)
+
+    def _decomposed(self, table: dict[Any, Any], told: bool = False) -> ExportedProgram:
+        """The program without writes, by PyTorch's operators or by the package's own."""
         rules = {op: rule for op, rule in table.items() if operator_of(op) is not None}
-        made, signature = functional(self._module, self._signature, rules)
+        made, signature = functional(self._module, self._signature, rules, told)
         program = self._with(made, signature)
         program._verifiers = [v for v in self._verifiers if v is not TrainingVerifier] or [Verifier]
         program.ranges = _ranges_of(made, self.ranges)

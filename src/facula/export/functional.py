@@ -20,6 +20,7 @@ from facula.export.signature import (
     OutputSpec,
     TensorArgument,
 )
+from facula.export.told_forms import in_told_forms
 from facula.export.tracing import is_kept, output_argument
 from facula.fx import Graph, GraphModule, Interpreter, Node
 from facula.fx import traceback as fx_traceback
@@ -42,7 +43,7 @@ _WRITTEN = {
 
 
 def functional(
-    module: GraphModule, signature: ExportGraphSignature, rules: dict[Any, Any]
+    module: GraphModule, signature: ExportGraphSignature, rules: dict[Any, Any], told: bool = False
 ) -> tuple[GraphModule, ExportGraphSignature]:
     """The graph without writes and with decompositions, of the same inputs; and its signature.
 
@@ -50,10 +51,14 @@ def functional(
         module: the graph, whose nodes know their values
         signature: what its inputs and outputs are
         rules: operator -> function that computes it by others; composites without one stay, unless they give views
+        told: nodes are PyTorch's operators, not the package's own
     """
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
     at = [i for i, n in enumerate(placeholders) if isinstance(n.meta["val"], (Tensor, SymInt))]
     traced = _traced(module, placeholders, at, rules)
+    env = env_of(module)
+    if told:
+        traced.joint = in_told_forms(traced.joint, rules, env)
     graph = traced.joint.graph
     inputs = [n for n in graph.nodes if n.op == "placeholder"]
     values = list(graph.output_node().args[0])[: len(traced.metas)]
@@ -61,7 +66,6 @@ def functional(
     with graph.inserting_before(graph.output_node()):
         nodes = nodes_of_numbers(graph, nodes)  # results that are sizes
     set_outputs(graph, nodes)
-    env = env_of(module)
     if env is not None:
         write_checks(graph, env, overload_of(TABLE["_assert_scalar"]))
     graph.eliminate_dead_code(is_kept)

@@ -53,7 +53,7 @@ class Translated:
 
 def prepared(program: Any, custom: Custom, opset: int) -> Any:
     """The program, without writes, with operators made of others until each has a form."""
-    program = program.run_decompositions(composites())
+    program = program._decomposed(composites())
     for _ in range(_ROUNDS):
         rules: dict[Any, Callable[..., Any]] = {}
         for node in program.graph.nodes:
@@ -64,7 +64,7 @@ def prepared(program: Any, custom: Custom, opset: int) -> Any:
                 rules[overload(operator_of(node.target))] = found
         if not rules:
             break
-        program = program.run_decompositions({**composites(), **rules})
+        program = program._decomposed({**composites(), **rules})
     return program
 
 
