@@ -10,7 +10,8 @@ with three or more operands the pair that leaves the smallest cost comes first.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from facula import core
 from facula.core.errors import fail
@@ -109,33 +110,34 @@ def _result_labels(text: str, widest: int, counts: dict[str, int]) -> list[Any]:
     return result
 
 
-def _parse(equation: str, operands: list[Any]) -> tuple[list[list[Any]], list[Any]]:
-    """Labels of each operand and of the result; the dimensions of an ellipsis become the numbers -n
-    .. -1.
+@lru_cache(maxsize=512)
+def _parse(equation: str, ranks: tuple[int, ...]) -> tuple[list[list[Any]], list[Any]]:
+    """Labels of each operand and of the result, which the caller leaves as they are; the dimensions of
+    an ellipsis become the numbers -n .. -1.
     """
     left, arrow, right = equation.partition("->")
     parts = left.split(",")
-    if len(parts) != len(operands):
-        more = "more" if len(parts) < len(operands) else "fewer"
+    if len(parts) != len(ranks):
+        more = "more" if len(parts) < len(ranks) else "fewer"
         fail(
             RuntimeError,
             "einsum",
             f"{more} operands were provided than specified in the equation",
-            len(operands),
+            len(ranks),
             hint=f"give one for each of the {len(parts)} part(s) between commas",
         )
     counts: dict[str, int] = {}
     inputs, widest = [], 0
-    for number, (part, operand) in enumerate(zip(parts, operands, strict=True)):
+    for number, (part, rank) in enumerate(zip(parts, ranks, strict=True)):
         labels = _subscripts(part, f"operand {number}")
-        hidden = operand.dim() - (len(labels) - (ELLIPSIS in labels))
+        hidden = rank - (len(labels) - (ELLIPSIS in labels))
         if hidden < 0 or (hidden > 0 and ELLIPSIS not in labels):
             fail(
                 RuntimeError,
                 "einsum",
                 f"the number of subscripts in the equation ({len(labels) - (ELLIPSIS in labels)}) "
                 "does not match the number "
-                f"of dimensions ({operand.dim()}) for operand {number} and no ellipsis was given",
+                f"of dimensions ({rank}) for operand {number} and no ellipsis was given",
                 hint="every dimension has a subscript; '...' stands for several",
             )
         widest = max(widest, hidden)
@@ -145,8 +147,8 @@ def _parse(equation: str, operands: list[Any]) -> tuple[list[list[Any]], list[An
             counts[label] = counts.get(label, 0) + 1
         inputs.append(expanded)
     if not arrow:
-        hidden = list(range(-widest, 0))
-        return inputs, hidden + sorted(k for k, n in counts.items() if n == 1 and k != ELLIPSIS)
+        leading: list[Any] = list(range(-widest, 0))
+        return inputs, leading + sorted(k for k, n in counts.items() if n == 1 and k != ELLIPSIS)
     return inputs, _result_labels(right, widest, counts)
 
 
@@ -227,14 +229,69 @@ def _contract(
                 b = b.sum(right.index(label), keepdim=True)
             else:
                 a = a.sum(left.index(label), keepdim=True)
-    return _matrix_product(a, left, b, right, summed)
+    product = _matrix_product(a.shape, left, b.shape, right, summed)
+    return product.of(a, b), product.labels
+
+
+class _Side(NamedTuple):
+    """How an operand becomes a matrix, or a batch of them; None for what stays."""
+
+    order: list[int] | None
+    expanded: tuple[int, ...] | None
+    matrix: tuple[int, ...] | None
+
+    def of(self, operand: Any) -> Any:
+        """The operand as that."""
+        if self.order is not None:
+            operand = operand.permute(self.order)
+        if self.expanded is not None:
+            operand = operand.expand(self.expanded)
+        return operand if self.matrix is None else operand.reshape(self.matrix)
+
+
+class _Product(NamedTuple):
+    """One matrix product of two operands: its sides, its shape where that is another, and its labels."""
+
+    first: _Side
+    second: _Side
+    batched: bool
+    shape: tuple[int, ...] | None
+    labels: list[Any]
+
+    def of(self, a: core.Tensor, b: core.Tensor) -> Any:
+        """The product."""
+        multiply = F.bmm if self.batched else F.mm
+        product = multiply(self.first.of(a), self.second.of(b))
+        return product if self.shape is None else product.reshape(self.shape)
+
+
+def _side(
+    shape: tuple[int, ...], order: list[int], expanded: tuple[int, ...], matrix: tuple[int, ...]
+) -> _Side:
+    permuted = tuple([shape[d] for d in order])
+    return _Side(_order(order), _change(permuted, expanded), _change(expanded, matrix))
+
+
+def _order(order: list[int]) -> list[int] | None:
+    """The order, unless it is the one that there is."""
+    return None if order == list(range(len(order))) else order
+
+
+def _change(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The new shape, unless it is known to be the old one without asking a graph about its sizes."""
+    same = len(old) == len(new) and all(type(n) is int for n in (*old, *new)) and old == new
+    return None if same else new
 
 
 def _matrix_product(
-    a: core.Tensor, left: list[Any], b: core.Tensor, right: list[Any], summed: list[Any]
-) -> tuple[Any, list[Any]]:
+    shape_a: tuple[int, ...],
+    left: list[Any],
+    shape_b: tuple[int, ...],
+    right: list[Any],
+    summed: list[Any],
+) -> _Product:
     """The product over the labels `summed`; the others that both have are a batch."""
-    size_a, size_b = dict(zip(left, a.shape, strict=True)), dict(zip(right, b.shape, strict=True))
+    size_a, size_b = dict(zip(left, shape_a, strict=True)), dict(zip(right, shape_b, strict=True))
     batch = [label for label in left if label in size_b and label not in summed]
     rows = [label for label in left if label not in size_b]
     columns = [label for label in right if label not in size_a]
@@ -243,24 +300,47 @@ def _matrix_product(
         0 if 0 in (size_a[k], size_b[k]) else n for k, n in zip(batch, batch_sizes, strict=True)
     ]
     inner = [size_a[label] for label in summed]
-    m, n, k = [size_a[x] for x in rows], [size_b[x] for x in columns], launch.product(inner)
-    first = a.permute([left.index(x) for x in batch + rows + summed]).expand(
-        (*batch_sizes, *m, *inner)
+    m, n = [size_a[x] for x in rows], [size_b[x] for x in columns]
+    outer = (launch.product(batch_sizes),) if batch else ()
+    high, k, wide = launch.product(m), launch.product(inner), launch.product(n)
+    return _Product(
+        _side(
+            shape_a,
+            [left.index(x) for x in batch + rows + summed],
+            (*batch_sizes, *m, *inner),
+            (*outer, high, k),
+        ),
+        _side(
+            shape_b,
+            [right.index(x) for x in batch + summed + columns],
+            (*batch_sizes, *inner, *n),
+            (*outer, k, wide),
+        ),
+        bool(batch),
+        _change((*outer, high, wide), (*batch_sizes, *m, *n)),
+        batch + rows + columns,
     )
-    second = b.permute([right.index(x) for x in batch + summed + columns]).expand(
-        (*batch_sizes, *inner, *n)
-    )
-    count = launch.product(batch_sizes)
-    if batch:
-        product = F.bmm(
-            first.reshape((count, launch.product(m), k)),
-            second.reshape((count, k, launch.product(n))),
-        )
-    else:
-        product = F.mm(
-            first.reshape((launch.product(m), k)), second.reshape((k, launch.product(n)))
-        )
-    return product.reshape((*batch_sizes, *m, *n)), batch + rows + columns
+
+
+@lru_cache(maxsize=512)
+def _plain_product(
+    equation: str, shape_a: tuple[int, ...], shape_b: tuple[int, ...]
+) -> tuple[_Product, list[int] | None] | None:
+    """An equation of two operands that is a matrix product and nothing else, and the order of its result."""
+    (left, right), result = _parse(equation, (len(shape_a), len(shape_b)))
+    summed = [label for label in left if label in right and label not in result]
+    alone = {*left} ^ {*right}
+    if (
+        not summed
+        or not alone <= {*result}
+        or len({*left}) + len({*right}) < len(left) + len(right)
+    ):
+        return None
+    sizes = dict(zip(left, shape_a, strict=True))
+    if any(sizes.get(label, size) != size for label, size in zip(right, shape_b, strict=True)):
+        return None
+    product = _matrix_product(shape_a, left, shape_b, right, summed)
+    return product, _order([product.labels.index(label) for label in result])
 
 
 def _cheapest_pair(inputs: list[list[Any]], sizes: dict[Any, int]) -> tuple[int, int]:
@@ -322,7 +402,15 @@ def einsum(equation, operands):
         tensor([1., 4.])
     """
     equation, operands = _written_out(equation, operands)
-    inputs, result = _parse(equation, operands)
+    if len(operands) == 2:
+        a, b = operands
+        if all([type(n) is int for n in (*a.shape, *b.shape)]):
+            plain = _plain_product(equation, tuple(a.shape), tuple(b.shape))
+            if plain is not None:
+                product, order = plain
+                return product.of(a, b) if order is None else product.of(a, b).permute(order)
+    inputs, result = _parse(equation, tuple([operand.dim() for operand in operands]))
+    inputs = list(inputs)
     for number in range(len(operands)):
         operands[number], inputs[number] = _diagonals(operands[number], inputs[number], number)
     sizes = _sizes(inputs, operands)
