@@ -132,6 +132,11 @@ class ShapeEnv:
         self.keeps_conditions = False
 
     @property
+    def var_to_val(self) -> dict[str, int]:
+        """Symbol -> its example size, under PyTorch's name."""
+        return self.hints
+
+    @property
     def example(self) -> Point:
         """The example sizes of all symbols."""
         if len(self._example) != len(self.hints):
@@ -256,15 +261,26 @@ class ShapeEnv:
     # ---------------------------------------------------------------- symbols
 
     def create_symbol(
-        self, size: int, source: object = None, dim: int = 0, called: str | None = None
+        self,
+        size: int,
+        source: object = None,
+        dim: int = 0,
+        called: str | None = None,
+        *,
+        dynamic_dim: Any = None,
+        constraint_dim: None = None,
     ) -> Expr:
         """The symbol for an example size, or the number itself for 0 and 1.
 
         called: how programs write the size; the symbol is named after it, as PyTorch's are.
+        dynamic_dim: a `DimDynamic`: DYNAMIC makes a symbol of its own, STATIC none; None as the environment says.
+        constraint_dim: none, as PyTorch's may be: what a size may be follows from the program.
         """
-        if size in (0, 1):
-            return number(size)
-        name = self._by_size.get(size) if self.duck_shape else None
+        wanted = getattr(dynamic_dim, "name", "")
+        if size in (0, 1) or wanted == "STATIC":
+            return number(int(size))
+        shared = self.duck_shape and wanted != "DYNAMIC"
+        name = self._by_size.get(size) if shared else None
         if name is None or name in self.replacements:
             name = f"s{len(self.hints)}" if called is None else self._name_after(called)
             self.hints[name] = size

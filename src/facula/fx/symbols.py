@@ -349,8 +349,8 @@ class SymInt(int):
 
     def __new__(cls, value: int, expr: Expr | None = None, env: Any = None) -> SymInt:
         made = super().__new__(cls, value)
-        made.expr = number(value) if expr is None else expr
-        made.env = env
+        made.expr = (getattr(value, "expr", None) or number(value)) if expr is None else expr
+        made.env = getattr(value, "shape_env", None) if env is None else env
         return made
 
     @property
@@ -600,7 +600,7 @@ class SymBool(int):
     __hash__ = int.__hash__
 
     def __repr__(self) -> str:
-        return condition_text(self.condition)
+        return condition_text(self.condition) if self.condition else str(plain(self) != 0)
 
     __str__ = __repr__
 

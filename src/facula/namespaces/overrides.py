@@ -188,6 +188,10 @@ def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[[A
     return decorate
 
 
+#: public module, below the package -> the functions in it that are no operators and that objects may handle
+_OFFERED: dict[str, dict[str, Any]] = {}
+
+
 def offered(function: _Function) -> _Function:
     """A function of tensors, which objects that are no tensors may handle: their class defines `__torch_function__`."""
 
@@ -198,6 +202,9 @@ def offered(function: _Function) -> _Function:
                 return handle_torch_function(wrapped, (*args, *kwargs.values()), *args, **kwargs)
         return function(*args, **kwargs)
 
+    place = function.__module__.partition(".")[2]
+    # the package itself has the functions of modules beside this one
+    _OFFERED.setdefault(place if "." in place else "", {})[function.__name__] = wrapped
     return cast("_Function", wrapped)
 
 
@@ -233,17 +240,23 @@ def _tensor_functions() -> dict[Any, str]:
     return found
 
 
+def _public_places() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Public modules of operators, below the package, with the functions in them by their names."""
+    for place, functions in PLACES.items():
+        if place != "Tensor" and not any(part.startswith("_") for part in place.split(".")):
+            yield place, {name: f for name, f in functions.items() if not name.startswith("_")}
+    yield from _OFFERED.items()
+
+
 def get_overridable_functions() -> dict[Any, list[Callable[..., Any]]]:
     """Namespace -> the functions in it that `__torch_function__` is told about."""
     found: dict[Any, list[Callable[..., Any]]] = {}
-    for place, functions in PLACES.items():
-        if place == "Tensor" or any(part.startswith("_") for part in place.split(".")):
-            continue
+    for place, functions in _public_places():
         namespace: Any = facula
         for part in place.split(".") if place else ():
             namespace = getattr(namespace, part)
-        listed = {id(f): f for name, f in functions.items() if not name.startswith("_")}
-        found[namespace] = list(listed.values())
+        listed = {id(function): function for function in functions.values()}
+        found.setdefault(namespace, []).extend(listed.values())
     found[facula].append(core.tensor)
     found[Tensor] = list(_tensor_functions())
     return found
@@ -294,17 +307,13 @@ def get_default_nowrap_functions() -> set[Callable[..., Any]]:
 
 
 @functools.cache
-def _names() -> dict[Any, str]:
-    names: dict[Any, str] = {}
-    for namespace, functions in get_overridable_functions().items():
-        if namespace is Tensor:
-            continue
-        inside = namespace.__name__.partition(".")[
-            2
-        ]  # without the package, whichever of its names that bears
-        prefix = f"{core.DTYPE_PREFIX[0]}.{inside}." if inside else f"{core.DTYPE_PREFIX[0]}."
-        for function in functions:
-            names.setdefault(function, prefix + function.__name__)
+def _names(places: int) -> dict[Any, str]:
+    """The public names of functions, made anew when further modules (`nn.init`) are loaded: `places` counts those."""
+    names: dict[Any, str] = {core.tensor: f"{core.DTYPE_PREFIX[0]}.tensor"}
+    for place, functions in _public_places():
+        prefix = f"{core.DTYPE_PREFIX[0]}.{place}." if place else f"{core.DTYPE_PREFIX[0]}."
+        for name, function in functions.items():
+            names.setdefault(function, prefix + name)
     for function, name in _tensor_functions().items():
         names.setdefault(function, f"{core.DTYPE_PREFIX[0]}.Tensor.{name}")
     return names
@@ -312,9 +321,10 @@ def _names() -> dict[Any, str]:
 
 def resolve_name(f: Callable[..., Any]) -> str | None:
     """The public name of an overridable function, with its module; None for others."""
-    if isinstance(f, _OPERATORS) and f not in _names():
+    names = _names(len(_OFFERED))
+    if isinstance(f, _OPERATORS) and f not in names:
         return f"{f.__module__}.{f.__name__}"
-    return _names().get(f)
+    return names.get(f)
 
 
 class TorchFunctionMode:

@@ -16,6 +16,7 @@ import facula
 from facula import core
 from facula.autograd.grad_mode import no_grad
 from facula.core.errors import fail
+from facula.namespaces.overrides import offered
 
 _LINEAR_NAMES = frozenset(
     """linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d sigmoid
@@ -69,6 +70,7 @@ def calculate_gain(nonlinearity: str, param: object = None) -> float:
     )
 
 
+@offered
 def uniform_(
     tensor: core.Tensor, a: float = 0.0, b: float = 1.0, generator: core.Generator | None = None
 ) -> Any:
@@ -91,6 +93,7 @@ def uniform_(
         return tensor.uniform_(a, b, generator=generator)
 
 
+@offered
 def normal_(
     tensor: core.Tensor,
     mean: float = 0.0,
@@ -197,6 +200,7 @@ def _accept_uniform(
     return tensor
 
 
+@offered
 def constant_(tensor: core.Tensor, val: float) -> Any:
     """Fills with one value.
 
@@ -411,6 +415,7 @@ def _kaiming_std(tensor: core.Tensor, a: float, mode: str, nonlinearity: str) ->
     return calculate_gain(nonlinearity, a) / math.sqrt(fan)
 
 
+@offered
 def kaiming_uniform_(
     tensor: core.Tensor,
     a: float = 0,

@@ -4,6 +4,34 @@
 # Gives: a callable that reads its arguments and runs as the operator does, by the same code.
 # Keeps true: overrides of functions are told the name that was called; everything below them gets the operator.
 
+#: modules of functions that PyTorch's texts call by the names that its extension module has for them: `_C._fft.fft_fft`
+cdef tuple EXTENSIONS = ("fft", "linalg", "special")
+
+
+def called(str place, str name, str home=""):
+    """The module and the name under which texts call a public function; under PyTorch's name those of its own texts."""
+    package = DTYPE_PREFIX[0]
+    if package != OWN_PREFIX:
+        if home:
+            place, _, name = home.rpartition(".")
+        elif place in EXTENSIONS:
+            place, name = "_C._" + place, place + "_" + name
+    return (package if place in ("", "Tensor") else package + "." + place), name
+
+
+cdef str shown_function(object function, str own):
+    """What `repr` says of a function: `<operator add>`, and under PyTorch's name what Python says of such a function."""
+    package = DTYPE_PREFIX[0]
+    if package == OWN_PREFIX:
+        return ("<in-place operator %s>" if isinstance(function, InplaceOp) else "<operator %s>") % own
+    module, name = function.__module__, function.__name__
+    if module == package:
+        return "<built-in method %s of type object at 0x%x>" % (name, id(type(function)))
+    if module.startswith(package + "._C."):
+        return "<built-in function %s>" % name
+    return "<function %s at 0x%x>" % (name, id(function))
+
+
 cdef class Alias:
     """Another public name of an operator, or of its in-place form."""
     cdef vectorcallfunc vectorcall
@@ -37,7 +65,7 @@ cdef class Alias:
     def __repr__(self):
         if self.place == "Tensor":
             return "<method '%s' of '%s.Tensor' objects>" % (self.last, DTYPE_PREFIX[0])
-        return "<operator %s>" % (self.place + "." + self.last if self.place else self.last)
+        return shown_function(self, self.place + "." + self.last if self.place else self.last)
 
     def __reduce__(self):
         return self.__qualname__
@@ -50,15 +78,15 @@ cdef class Alias:
 
     @property
     def __name__(self):
-        return self.last
+        return called(self.place, self.last)[1]
 
     @property
     def __qualname__(self):
-        return "Tensor." + self.last if self.place == "Tensor" else self.last
+        return "Tensor." + self.last if self.place == "Tensor" else self.__name__
 
     @property
     def __module__(self):
-        return DTYPE_PREFIX[0] if self.place in ("", "Tensor") else "%s.%s" % (DTYPE_PREFIX[0], self.place)
+        return called(self.place, self.last)[0]
 
     @property
     def __objclass__(self):

@@ -205,7 +205,7 @@ cdef class Op:
         return self if instance is None else PyMethod_New(self, instance)
 
     def __repr__(self):
-        return "<operator %s>" % self.name
+        return shown_function(self, self.name)
 
     def __getattr__(self, name):
         found = OP_ATTRIBUTES.get(name)
@@ -218,8 +218,7 @@ cdef class Op:
         names = self.definition.names
         if not names:
             return self.name
-        module, _, name = names[0].rpartition(".")
-        return names[0] if module == "Tensor" else name
+        return names[0] if names[0].startswith("Tensor.") else self.definition.called[1]
 
     def __deepcopy__(self, memo):
         return self
@@ -229,15 +228,15 @@ cdef class Op:
 
     @property
     def __name__(self):
-        return self.definition.public_name
+        return self.definition.called[1]
 
     @property
     def __qualname__(self):
-        return self.definition.public_name
+        return self.definition.called[1]
 
     @property
     def __module__(self):
-        return self.definition.public_module
+        return self.definition.called[0]
 
     @property
     def __doc__(self):
@@ -270,7 +269,7 @@ cdef class InplaceOp:
         return self if instance is None else PyMethod_New(self, instance)
 
     def __repr__(self):
-        return "<in-place operator %s_>" % self.op.name
+        return shown_function(self, self.op.name + "_")
 
     def __deepcopy__(self, memo):
         return self
@@ -281,7 +280,7 @@ cdef class InplaceOp:
 
     @property
     def __name__(self):
-        return self.op.definition.public_name + "_"
+        return self.op.definition.called[1] + "_"
 
     @property
     def __qualname__(self):
@@ -289,7 +288,7 @@ cdef class InplaceOp:
 
     @property
     def __module__(self):
-        return self.op.definition.public_module
+        return self.op.definition.called[0]
 
     @property
     def __doc__(self):

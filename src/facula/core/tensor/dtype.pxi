@@ -89,15 +89,16 @@ cdef class dtype:
         return DTYPES[COMPLEX_OF[self.index]]
 
 
+cdef str OWN_PREFIX = "facula"
 #: the prefix of a dtype's repr, "torch" under the alias
-DTYPE_PREFIX = ["facula"]
+DTYPE_PREFIX = [OWN_PREFIX]
 # names of ours in a text: `facula.ones`, "module 'facula'", but no files and no name inside of another
 _OWN_NAMES = r"(?<![\w./\\-])facula(?=\.(?!pyi?\b)[A-Za-z_])|(?<=module ')facula(?=')"
 
 
 def spoken(str text):
     """A message with facula's names as the program knows them: those of its alias where it has one."""
-    if DTYPE_PREFIX[0] == "facula":
+    if DTYPE_PREFIX[0] == OWN_PREFIX:
         return text
     import re  # lazily: without an alias nothing here needs it
 

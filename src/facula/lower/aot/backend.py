@@ -40,14 +40,12 @@ def aot_eager(
     options: dict[str, Any] | None = None,
     **kwargs: Any,
 ) -> Callable[..., Any]:
-    """The backend that makes flat graphs and runs them operator by operator; it has no `options`."""
-    return aot_module_simplified(
-        gm,
-        fake_tensor_inputs,
-        fw_compiler=nop,
-        partition_fn=min_cut_rematerialization_partition,
-        **kwargs,
-    )
+    """The backend that makes flat graphs and runs them operator by operator; it has no `options`.
+
+    kwargs: options of `aot_module_simplified`, which come before those of the backend.
+    """
+    own = {"fw_compiler": nop, "partition_fn": min_cut_rematerialization_partition}
+    return aot_module_simplified(gm, fake_tensor_inputs, **{**own, **kwargs})
 
 
 def aot_eager_default_partitioner(
@@ -57,4 +55,4 @@ def aot_eager_default_partitioner(
     **kwargs: Any,
 ) -> Callable[..., Any]:
     """As `aot_eager`, saving everything that the backward reads."""
-    return aot_module_simplified(gm, fake_tensor_inputs, fw_compiler=nop, **kwargs)
+    return aot_module_simplified(gm, fake_tensor_inputs, **{"fw_compiler": nop, **kwargs})

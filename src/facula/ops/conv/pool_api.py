@@ -66,6 +66,7 @@ def _define_max(n: int) -> None:
         f"max_pool{n}d_with_indices{arguments}, bool return_indices=False) -> (Tensor, Tensor)",
         file_arguments=_SELF,
         names=(f"max_pool{n}d_with_indices", f"nn.functional.max_pool{n}d_with_indices"),
+        home=f"nn.functional.max_pool{n}d_with_indices",
         autocast=_POLICY[n],
     )
     def with_indices(input, kernel_size, stride, padding, dilation, ceil_mode, return_indices):
@@ -219,6 +220,7 @@ def _define_average(n: int) -> None:
         f"bool count_include_pad=True{divisor}) -> Tensor",
         file_arguments=_SELF,
         names=(f"nn.functional.avg_pool{n}d", *((f"avg_pool{n}d",) if n == 1 else ())),
+        home=f"_C._nn.avg_pool{n}d" if n > 1 else "",
         autocast=_POLICY[n],
         quantizers=_QUANTIZERS[n],
     )(run)

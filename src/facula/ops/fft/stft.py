@@ -81,6 +81,7 @@ def _spectrum_of(frames: core.Tensor, kind: int, half: bool) -> Any:
     "return_complex=None, bool? align_to_window=None) -> Tensor",
     out=False,
     overload="center",
+    home="functional.stft",
 )
 def stft(  # noqa: PLR0913
     self,

@@ -41,6 +41,7 @@ def _define_atleast(rank: int, change: Any) -> None:
     composite(
         f"atleast_{rank}d(any... tensors) -> any",
         names=(f"atleast_{rank}d",),
+        home=f"functional.atleast_{rank}d",
         file_arguments={"tensors": "self"},
         out=False,
     )(atleast)
@@ -51,7 +52,10 @@ for _rank, _change in ((1, _rank1), (2, _rank2), (3, _rank3)):
 
 
 @composite(
-    "broadcast_tensors(Tensor[]... tensors) -> Tensor[]", names=("broadcast_tensors",), out=False
+    "broadcast_tensors(Tensor[]... tensors) -> Tensor[]",
+    names=("broadcast_tensors",),
+    home="functional.broadcast_tensors",
+    out=False,
 )
 def broadcast_tensors(tensors):
     """The tensors expanded to their common shape."""

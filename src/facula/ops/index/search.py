@@ -516,6 +516,7 @@ def _class_count(tensor: core.Tensor, num_classes: int) -> int:
     "one_hot(Tensor tensor, int num_classes=-1) -> Tensor",
     file_arguments={"tensor": "self"},
     names=("nn.functional.one_hot",),
+    home="_C._nn.one_hot",
     keyword_aliases={"input": "tensor", "self": "tensor"},
     out=False,
 )

@@ -525,6 +525,7 @@ def _mask_of_scores(
     "float dropout_p=0.0, "
     "bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
     names=("nn.functional.scaled_dot_product_attention",),
+    home="_C._nn.scaled_dot_product_attention",
     autocast="lower",
 )
 def scaled_dot_product_attention(

@@ -130,6 +130,7 @@ class _ctc_loss_backward:
     "blank=0, "
     "str reduction='mean', bool zero_infinity=False) -> Tensor",
     names=("ctc_loss", "nn.functional.ctc_loss"),
+    home="nn.functional.ctc_loss",
     out=False,
     autocast="cpu float32",
     overload="input_lengths:Tensor=Tensor, IntList",

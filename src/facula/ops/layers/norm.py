@@ -284,6 +284,7 @@ def _layer_norm_formula(
     "float eps=1e-5, "
     "bool cudnn_enable=True) -> Tensor",
     names=("layer_norm", "nn.functional.layer_norm"),
+    home="nn.functional.layer_norm",
     out=False,
     autocast="accelerator float32",
     quantizers={"fx": "own"},
@@ -393,6 +394,7 @@ def _rms_norm_formula(
     "rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> "
     "Tensor",
     names=("rms_norm", "nn.functional.rms_norm"),
+    home="nn.functional.rms_norm",
     out=False,
 )
 def rms_norm(input, normalized_shape, weight, eps):

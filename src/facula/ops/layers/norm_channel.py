@@ -577,6 +577,7 @@ def _group_norm(
     "eps=1e-5, "
     "bool cudnn_enabled=True) -> Tensor",
     names=("group_norm", "nn.functional.group_norm"),
+    home="nn.functional.group_norm",
     out=False,
     autocast="accelerator float32",
     quantizers={"fx": "own"},

@@ -32,6 +32,7 @@ def _range(matrix: Any, q: int, niter: int) -> Any:
 @composite(
     "svd_lowrank(Tensor A, int? q=6, int niter=2, Tensor? M=None) -> (Tensor, Tensor, Tensor)",
     names=("svd_lowrank",),
+    home="_lowrank.svd_lowrank",
     out=False,
     inlined=True,
 )
@@ -56,6 +57,7 @@ def _of_projection(matrix: Any, basis: Any) -> tuple[Any, Any, Any]:
 @composite(
     "pca_lowrank(Tensor A, int? q=None, bool center=True, int niter=2) -> (Tensor, Tensor, Tensor)",
     names=("pca_lowrank",),
+    home="_lowrank.pca_lowrank",
     out=False,
     inlined=True,
 )
@@ -144,6 +146,7 @@ def _of_batch(x: Any, batch: tuple[int, ...], index: int) -> Any:
     "int? niter=None, float? tol=None, bool? largest=None, str? method=None, any tracker=None, any "
     "ortho_iparams=None, any ortho_fparams=None, any ortho_bparams=None) -> (Tensor, Tensor)",
     names=("lobpcg",),
+    home="_lobpcg.lobpcg",
     out=False,
     inlined=True,
 )

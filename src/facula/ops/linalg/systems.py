@@ -59,6 +59,7 @@ def linalg_cholesky(A, upper):  # noqa: N803
 @composite(
     "lu(Tensor A, bool pivot=True, bool get_infos=False) -> any",
     names=("lu", "Tensor.lu"),
+    home="functional.lu",
     inlined=True,
 )
 def lu(A, pivot, get_infos):  # noqa: N803

@@ -232,6 +232,7 @@ def _contraction_dims(dims: Any, a: int, b: int) -> tuple[list[int], list[int]]:
 @composite(
     "tensordot(Tensor a, Tensor b, any dims=2) -> Tensor",
     names=("tensordot",),
+    home="functional.tensordot",
     autocast="accelerator widest",
     file_form="tensordot",
 )
@@ -319,6 +320,7 @@ def bilinear(input1, input2, weight, bias):
 @composite(
     "chain_matmul(Tensor[]... matrices) -> Tensor",
     names=("chain_matmul",),
+    home="functional.chain_matmul",
 )
 def chain_matmul(matrices: tuple[Any, ...]) -> Any:
     """The product of a chain of matrices in the cheapest order."""
@@ -453,6 +455,7 @@ def _check_points(x1: Any, x2: Any, p: float) -> None:
 @composite(
     "cdist(Tensor x1, Tensor x2, float p=2.0, any compute_mode=None) -> Tensor",
     names=("cdist", "_cdist_forward"),
+    home="functional.cdist",
     out=False,
     autocast="float32",
 )

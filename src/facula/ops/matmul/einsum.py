@@ -387,6 +387,7 @@ def _written_out(equation: str, operands: Sequence[Any]) -> tuple[str, list[Any]
     "einsum(any equation, any... operands) -> Tensor",
     file_arguments={"operands": "tensors"},
     names=("einsum",),
+    home="functional.einsum",
     out=False,
     spreads=True,
 )

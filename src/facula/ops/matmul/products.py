@@ -595,6 +595,7 @@ def _product_edges(call: core.NodeCall) -> tuple[str, ...]:
 @operator(
     "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
     names=("nn.functional.linear",),
+    home="_C._nn.linear",
     autocast="lower",
     quantizers={"xnnpack": "layer", "x86": "layer"},
     node=_product_node,

@@ -132,6 +132,7 @@ def _random_slopes(
     "rrelu(Tensor self, float lower=0.125, float upper=0.3333333333333333, bool training=False, "
     "bool inplace=False, generator? generator=None) -> Tensor",
     names=("rrelu", "nn.functional.rrelu"),
+    home="nn.functional.rrelu",
     out=False,
 )
 def rrelu(self, lower, upper, training, inplace, generator):

@@ -193,6 +193,7 @@ def linalg_vector_norm(x, ord, dim, keepdim, dtype):
     "Tensor",
     autocast="accelerator float32",
     inlined=True,
+    home="functional.norm",
 )
 def norm(self, p, dim, keepdim, dtype):
     """The norm of the elements: `p` a number, 'fro' (2), or 'nuc' (the sum of singular values of a

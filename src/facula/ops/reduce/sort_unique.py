@@ -139,6 +139,7 @@ def _chosen(results: tuple[Any, Any, Any], inverse: bool, counts: bool) -> Any:
     "int? dim=None) -> any",
     out=False,
     inlined=True,
+    home="functional.unique",
 )
 def unique(self, sorted, return_inverse, return_counts, dim):
     """The distinct values in order (slices along `dim`), on request with the number of each input
@@ -153,6 +154,7 @@ def unique(self, sorted, return_inverse, return_counts, dim):
     "unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? "
     "dim=None) -> any",
     out=False,
+    home="functional.unique_consecutive",
 )
 def unique_consecutive(self, return_inverse, return_counts, dim):
     """The values with consecutive repeats dropped, on request with the run of each input and the

@@ -64,6 +64,8 @@ class Definition:
     #: name where the argument `dim` is given, "dim:int=dim, dim=dims" are two rules, of which the first
     #: that holds counts, and a name without `=` is for all other calls
     overload: str | None = None
+    #: what PyTorch's texts call it below the package, where that is not its first public name: "_C._nn.linear"
+    home: str = ""
     #: the operator's name in PyTorch's files of programs, where it is another: "index.Tensor"
     file_name: str | None = None
     #: argument -> its name there; "default.start" is that of one overload, "*correction" is given by
@@ -268,6 +270,14 @@ class Definition:
         place = self.names[0].rpartition(".")[0] if self.names else "ops"
         package = core.DTYPE_PREFIX[0]
         return package if place in ("", "Tensor") else f"{package}.{place}"
+
+    @property
+    def called(self) -> tuple[str, str]:
+        """The module and the name under which texts of programs call the operator."""
+        if not self.names:
+            return self.public_module, self.public_name
+        place, _, name = self.names[0].rpartition(".")
+        return core.called(place, name, self.home)
 
     def shown(self) -> list[tuple[str, Parameter]]:
         """The arguments under the names that users call them by."""

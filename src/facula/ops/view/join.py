@@ -315,6 +315,7 @@ def column_stack(tensors: tuple[Any, ...]) -> Any:
 @composite(
     "block_diag(Tensor[]... tensors=()) -> Tensor",
     names=("block_diag",),
+    home="functional.block_diag",
     out=False,
     node="BlockDiagBackward0",
 )
@@ -383,6 +384,7 @@ def _check_grids(tensors: tuple[Any, ...], indexing: str | None) -> None:
     "meshgrid(Tensor[]... tensors, *, str? indexing=None) -> Tensor[]",
     overload="indexing=indexing",
     names=("meshgrid",),
+    home="functional.meshgrid",
     out=False,
 )
 def meshgrid(tensors: tuple[Any, ...], indexing: str | None) -> Any:
@@ -410,7 +412,12 @@ def meshgrid(tensors: tuple[Any, ...], indexing: str | None) -> Any:
     return tuple(grids)
 
 
-@composite("cartesian_prod(Tensor[]... tensors) -> Tensor", names=("cartesian_prod",), out=False)
+@composite(
+    "cartesian_prod(Tensor[]... tensors) -> Tensor",
+    names=("cartesian_prod",),
+    out=False,
+    home="functional.cartesian_prod",
+)
 def cartesian_prod(tensors: tuple[Any, ...]) -> Any:
     """All tuples with one element of each vector, as rows."""
     if not tensors:

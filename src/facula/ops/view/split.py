@@ -148,6 +148,7 @@ def _even(self: Tensor, size: int, d: int) -> list[int]:
 @composite(
     "split(Tensor self, any split_size, int dim=0) -> Tensor[]",
     names=("split", "Tensor.split"),
+    home="functional.split",
     overload="split_size:int=Tensor, sizes",
     out=False,
     keyword_aliases={"tensor": "self", "split_size_or_sections": "split_size"},

@@ -7,8 +7,10 @@ Keeps true: re-exports; what facula has no counterpart for is absent.
 from __future__ import annotations
 
 import faulthandler
+import sys
 from importlib import import_module
 from pkgutil import iter_modules
+from types import ModuleType
 from typing import Any
 
 from facula import core, ops
@@ -198,41 +200,41 @@ def _jit_set_inline_everything_mode(should_inline: bool) -> None:
     _Inlining.always = bool(should_inline)
 
 
-class _Functional(type):
-    """Functions of `torch.nn.functional` by their names, and operators that have none there."""
+class _Space(ModuleType):
+    """Functions of a public module by the names that PyTorch's extension module has for them."""
 
-    def __getattr__(cls, name: str) -> Any:
-        if name.startswith("__"):
-            raise no_attribute(cls.__name__, name)
-        found = getattr(functional, name, None)
-        return getattr(ops.aten, name) if found is None else found
-
-
-class _nn(metaclass=_Functional):  # noqa: N801 - PyTorch's name
-    """The part of PyTorch's extension module below `torch.nn`."""
-
-    _parse_to = staticmethod(lambda *args, **kwargs: parse_to(args, kwargs))
-
-
-class _Spaces(type):
-    """Functions of a public module by the names that the extension module has for them."""
-
-    def __getattr__(cls, name: str) -> Any:
+    def __getattr__(self, name: str) -> Any:
+        place = self.__name__.rpartition("._")[2]
         if not name.startswith("__"):
-            place = cls.__name__.removeprefix("_")
             found = getattr(import_module(f"facula.{place}"), name.removeprefix(f"{place}_"), None)
             found = getattr(import_module("facula"), name, None) if found is None else found
             if found is not None:
                 return found
-        raise no_attribute(f"facula._C.{cls.__name__}", name)
+        raise no_attribute(f"facula._C._{place}", name)
 
 
-_fft, _linalg, _special, _sparse = (
-    _Spaces(
-        name, (), {"__doc__": f"The part of PyTorch's extension module below `torch.{name[1:]}`."}
+class _FunctionalSpace(_Space):
+    """Functions of `torch.nn.functional` by their names, and operators that have none there."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise no_attribute("facula._C._nn", name)
+        found = getattr(functional, name.replace("log_sigmoid", "logsigmoid"), None)
+        return getattr(ops.aten, name) if found is None else found
+
+
+def _space(name: str, kind: type[_Space] = _Space) -> _Space:
+    """The part of PyTorch's extension module below a public module, which programs import as a module, too."""
+    made = kind(
+        f"{__name__}.{name}", f"The part of PyTorch's extension module below `torch.{name[1:]}`."
     )
-    for name in ("_fft", "_linalg", "_special", "_sparse")
-)
+    sys.modules[f"facula._C.{name}"] = made
+    return made
+
+
+_nn, _fft, _linalg = _space("_nn", _FunctionalSpace), _space("_fft"), _space("_linalg")
+_special, _sparse = _space("_special"), _space("_sparse")
+_nn._parse_to = lambda *args, **kwargs: parse_to(args, kwargs)
 
 
 def _storage_id(tensor: core.Tensor) -> int:

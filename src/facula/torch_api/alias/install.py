@@ -18,7 +18,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import facula
-from facula import core
+from facula import core, namespaces
 from facula.core.errors import fail, no_attribute
 
 from .. import second_names
@@ -65,6 +65,10 @@ def install_as_torch() -> None:
     sys.meta_path[:0] = [_TorchFinder(), _FaculaFinder()]
     sys.meta_path.append(_TorchDataFinder())
     _show_to_children()
+
+
+#: the folder of such modules
+_ROOM = os.path.dirname(str(namespaces.__file__))
 
 
 def _is_doorway(module: ModuleType) -> bool:
@@ -130,12 +134,19 @@ class _Aliases:
             return
         if hasattr(module, "__path__") and name != _OURS:
             _find_parts(name, module)
+        rooted = set(dir(facula)) if _is_room(module) else set()
         for value in vars(module).values():
             if isinstance(value, (type, FunctionType)) and value.__module__ == name:
+                at_the_root = isinstance(value, FunctionType) and value.__name__ in rooted
                 try:
-                    value.__module__ = _theirs(name)
+                    value.__module__ = _THEIRS if at_the_root else _theirs(name)
                 except TypeError:
                     continue  # a type made in C: `core.name_types` names those that users see
+
+
+def _is_room(module: ModuleType) -> bool:
+    """Whether it is a module of functions that PyTorch has in the package itself."""
+    return os.path.dirname(str(getattr(module, "__file__", ""))) == _ROOM
 
 
 def _find_parts(name: str, package: ModuleType) -> None:
