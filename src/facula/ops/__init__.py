@@ -42,6 +42,7 @@ core.bind_operators(TABLE)
 core.HEARD[1] = lambda: import_module("facula.ops.table.heard_layers")
 core.SUM[0] = TABLE["sum"]
 pointwise_rules.STEPWISE[0] = lambda: import_module("facula.ops.table.stepwise")
+pointwise_rules.NARROW[0] = lambda: import_module("facula.ops.forms.narrow")
 
 
 def _attach_methods() -> None:

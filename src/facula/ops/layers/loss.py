@@ -18,6 +18,7 @@ from facula.ops.layers.norm import wide_of
 from facula.ops.reduce import launch
 from facula.ops.table import batch_forms
 from facula.ops.table.overloads import namespace
+from facula.ops.table.pointwise_rules import one_node
 from facula.ops.table.registry import F, composite, operator
 
 #: what PyTorch calls the first argument in files
@@ -513,6 +514,9 @@ class MseTotal:
     cpu = _total("mse_loss")
 
     def backward(grad, input, target, mean, needs):
+        if core.rounds_steps() and one_node(input, target):
+            first = F._mse_slope(grad, input, target, mean) if needs[0] else None
+            return first, F._mse_slope(grad, target, input, mean) if needs[1] else None
         slope = (input - target) * (_share(grad, input, mean) * 2)
         return slope if needs[0] else None, -slope if needs[1] else None
 
@@ -649,6 +653,10 @@ def binary_cross_entropy_with_logits(
             tuple(target.shape),
             hint="unsqueeze(), expand_as() or reshape_as() gives target the shape of input",
         )
+    if one_node(input, target) and all(
+        t is None or (t.dtype is input.dtype and not t.requires_grad) for t in (weight, pos_weight)
+    ):
+        return F._bce_logits(input, target, weight, pos_weight, reduction)
     if weight is None and pos_weight is None and target.dtype is input.dtype:
         total = _one_number("bce_with_logits", F.bce_logits_total, input, target, reduction)
         if total is not None:

@@ -21,6 +21,7 @@ from facula.ops.layers.loss import (
     same_size_of_weights,
     warn_unlike,
 )
+from facula.ops.table.pointwise_rules import one_node
 from facula.ops.table.registry import F, composite, operator
 
 _FUNCTIONAL = "nn.functional."
@@ -162,7 +163,7 @@ def gaussian_nll_loss(
         floor - var.detach()
     )  # as a constant, so that the gradient reaches a clamped variance too
     difference = input - target
-    loss = 0.5 * (var.log() + difference * difference / var)
+    loss = 0.5 * (var.log() + difference**2 / var)
     if full:
         loss = loss + 0.5 * F.log(F.full((), 2 * pi, dtype=core.float64)).item()
     return reduced(loss, reduction)
@@ -233,6 +234,8 @@ def binary_cross_entropy(
     reduction = reduction_of(op, size_average, reduce, reduction)
     _same_shape(op, input, target)
     one_dtype(op, input, target, "Found dtype {1} but expected {0}")
+    if one_node(input, target) and (weight is None or weight.dtype is input.dtype):
+        return F._bce(input, target, weight, reduction)
     loss = F.binary_cross_entropy_elements(input, target)
     if weight is not None:
         loss = loss * weight

@@ -13,11 +13,7 @@ from typing import Any
 
 from facula import core
 from facula.ops.table.registry import F, operator
-
-
-def cube(x: Any) -> Any:
-    """The third power, of which bfloat16 stores the square."""
-    return x * x * x if x.dtype is core.bfloat16 else x.pow(3)
+from facula.ops.table.stepwise import cube
 
 
 class _Rows:

@@ -14,6 +14,7 @@ from facula.ops.index import launch
 from facula.ops.matmul.products import check_product_dtypes
 from facula.ops.reduce.launch import wrap_dim
 from facula.ops.table.older_forms import FACTORS_BEFORE_PRODUCT, take_older_forms
+from facula.ops.table.pointwise_rules import one_node
 from facula.ops.table.registry import F, composite
 
 
@@ -177,6 +178,11 @@ def addr(self, vec1, vec2, beta, alpha):
     if product.dtype is core.bool_ and self.dtype is core.bool_:
         product = product & bool(alpha)
         return product if not beta else product | self
+    if one_node(self, vec1, vec2):
+        return F._addr(self, vec1, vec2, beta, alpha)
+    if dtype.itemsize == 2 and dtype.is_floating_point:  # rounded once
+        wide = F.outer(vec1.to(core.float32), vec2.to(core.float32)) * alpha
+        return (wide if beta == 0 else self.to(core.float32) * beta + wide).to(dtype)
     # in the result's dtype first: a number that is an integer or no integer would choose another
     product = product.to(dtype) if alpha == 1 else product.to(dtype) * alpha
     return product if beta == 0 else self.to(dtype) * beta + product

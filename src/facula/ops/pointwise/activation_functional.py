@@ -13,6 +13,7 @@ from typing import Any
 
 from facula import core
 from facula.ops.random.draws import draw
+from facula.ops.table.pointwise_rules import one_node
 from facula.ops.table.registry import F, composite
 
 
@@ -221,4 +222,6 @@ def glu(self, dim):
             "an even size of the halved dimension",
             got=f"Halving dimension must be even, but size is {size}",
         )
+    if one_node(self):
+        return F._glu(self, dim)
     return self.narrow(dim, 0, size // 2) * F.sigmoid(self.narrow(dim, size // 2, size // 2))

@@ -15,6 +15,7 @@ from typing import Any
 from facula import core
 from facula.ops.expr import scalar as s
 from facula.ops.pointwise.naming import RUNTIME, functions_and_methods
+from facula.ops.table.pointwise_rules import one_node
 from facula.ops.table.registry import F, composite, pointwise
 
 LN2, LN10 = math.log(2), math.log(10)
@@ -253,6 +254,8 @@ def _(grad, x, *, eps):
 def ldexp(self, other):
     """``self * 2 ** other``, rounded once; whole exponents keep the dtype of `self`."""
     whole = not (other.is_floating_point() or other.is_complex() or other.dtype is core.bool_)
+    if one_node(self, other):
+        return F._ldexp(self, other)
     if not (whole and self.is_floating_point()):
         return F.mul(self, F.exp2(other))
     double = self.dtype is core.float64

@@ -13,6 +13,7 @@ from facula import core
 from facula.core.errors import fail
 from facula.ops.reduce import launch
 from facula.ops.reduce.launch import wrap_dim
+from facula.ops.table.pointwise_rules import one_node
 from facula.ops.table.registry import F, composite, operator
 
 _KERNELS = {0.0: "norm.0", 1.0: "norm.1", 2.0: "norm.2", inf: "norm.inf", -inf: "norm.ninf"}
@@ -93,7 +94,7 @@ class VectorNorm:
     def backward(grad, self, result, ord, dim, keepdim):
         dims = launch.wrap_dims("linalg.vector_norm", dim, self.dim())
         grad, result = launch.restore(grad, dims, keepdim), launch.restore(result, dims, keepdim)
-        return _norm_gradient(grad, self, result, ord, dims)
+        return norm_gradient(grad, self, result, ord, dims)
 
     def samples(S):
         yield (S(3, 4),), {}
@@ -131,8 +132,8 @@ def _scaled_norm(x: core.Tensor, ord: float, dims: tuple[int, ...], keepdim: boo
     return (norm * scale).reshape(launch.reduced_shape(x.shape, dims, keepdim))
 
 
-def _norm_gradient(
-    grad: core.Tensor, x: core.Tensor, norm: core.Tensor, ord: float, dims: tuple[int, ...]
+def norm_gradient(
+    grad: core.Tensor, x: core.Tensor, norm: core.Tensor, ord: float, dims: tuple[int, ...] = ()
 ) -> Any:
     if ord == 0:
         return F.zeros_like(x)
@@ -147,13 +148,14 @@ def _norm_gradient(
         reached = F.logical_or(magnitude == norm, F.logical_and(F.isnan(magnitude), F.isnan(norm)))
         share = grad / reached.sum(dims or None, True)
         return x.sign() * F.where(reached, share, launch.full(x, (), 0))
-    if ord < 0:  # a norm is at most each magnitude then
+    by_steps = core.rounds_steps() and grad.itemsize == 2
+    if ord < 0 and not by_steps:  # a norm is at most each magnitude then
         share = norm / magnitude.masked_fill(x == 0, 1)
         return (x.sign() * share ** (1 - ord)).masked_fill(x == 0, 0) * grad
     if ord < 1:
         slope = (x.sign() * magnitude ** (ord - 1)).masked_fill(x == 0, 0)
         return slope * grad * norm ** (1 - ord)
-    if core.rounds_steps() and grad.itemsize == 2:
+    if by_steps:
         return _norm_gradient_by_steps(grad, x, norm, ord)
     zero = norm == 0
     whole = norm.masked_fill(zero, 1)
@@ -225,6 +227,8 @@ def norm(self, p, dim, keepdim, dtype):
 )
 def dist(self, other, p):
     """The p-norm of the difference."""
+    if one_node(self, other):
+        return F._dist(self, other, p)
     return F.linalg_vector_norm(self - other, p)
 
 
@@ -305,4 +309,6 @@ def pairwise_distance(x1, x2, p, eps, keepdim):
 def normalize(input, p, dim, eps):
     """Scale vectors along `dim` to p-norm one (by 1 / eps where they are shorter than eps)."""
     length = F.linalg_vector_norm(input, p, dim, True).clamp(min=eps)
-    return input / length
+    return input / length.expand(
+        input.shape
+    )  # gradients of gradients add up before they are summed

@@ -23,6 +23,25 @@ _INTEGERS = ("i64", "i32", "b8")
 
 #: slot: loads the module of gradients that round after each step, which few programs need
 STEPWISE: list[Any] = [None]
+#: slot: loads the operators that are one node in 16-bit floats, as they are in PyTorch
+NARROW: list[Any] = [None]
+
+
+def one_node(*tensors: Any) -> bool:
+    """Whether a composite of 16-bit floats, which is one operator in PyTorch, is to leave one node: its gradient
+    may be differentiated again, in steps that round, and nothing maps or traces what runs."""
+    if not core.is_grad_enabled() or not any(t.requires_grad for t in tensors):
+        return False
+    narrow = all(t.itemsize == 2 and t.dtype.is_floating_point for t in tensors)
+    alike = len({t.dtype for t in tensors}) == 1
+    if (
+        not (narrow and alike)
+        or core.interpreters()
+        or any(core.is_dispatching(t) for t in tensors)
+    ):
+        return False
+    NARROW[0]()
+    return True
 
 
 def argument_dtypes(definition: Any, present: tuple[bool, ...], code: str) -> list[str | None]:

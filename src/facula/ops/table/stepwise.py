@@ -14,7 +14,7 @@ from typing import Any
 
 from facula import core
 from facula.ops.expr import scalar
-from facula.ops.table.pointwise_rules import _DTYPE_OF, _TensorNamespace
+from facula.ops.table.pointwise_rules import _DTYPE_OF, NARROW, _TensorNamespace
 from facula.ops.table.registry import TABLE, F
 
 _LOW = (core.bfloat16, core.float16)
@@ -33,9 +33,32 @@ def _steps(name: str, operand: int = 0) -> Callable[[Any], Any]:
     return enter
 
 
+def cube(x: Any) -> Any:
+    """The third power, on whose way bfloat16 stores the square; with the gradient of a power."""
+    power = x.pow(3)
+    if x.dtype is not core.bfloat16:
+        return power
+    return power + F.where(power.isfinite(), x * x * x - power, F.zeros_like(x)).detach()
+
+
 @_steps("rsqrt")
 def _rsqrt(grad: Any, result: Any) -> Any:
-    return -0.5 * grad * result.pow(3)
+    return -0.5 * grad * cube(result)
+
+
+@_steps("pow", 1)
+def _pow_exponent(grad: Any, result: Any, self: Any, exponent: Any) -> Any:
+    if isinstance(self, int | float) and self > 0:  # the logarithm of a number is not stored
+        return grad * (result * math.log(self))
+    if not isinstance(self, core.Tensor):
+        self = F.full_like(grad, self)
+    vanishing = (self == 0) & (exponent >= 0)
+    return grad * (result * F.log(F.where(vanishing, 1.0, self)))
+
+
+@_steps("exp2")
+def _exp2(grad: Any, result: Any) -> Any:
+    return grad * result * math.log(2)
 
 
 @_steps("acosh")
@@ -63,6 +86,18 @@ def _inverse_square(self: Any, other: Any) -> Any:
     return F.where(square == 0, 0, square.reciprocal())
 
 
+@_steps("gelu")
+def _gelu(grad: Any, self: Any, approximate: str) -> Any:
+    NARROW[0]()
+    return F._gelu_slope(grad, self, approximate)
+
+
+@_steps("logsigmoid")
+def _logsigmoid(grad: Any, self: Any) -> Any:
+    NARROW[0]()
+    return F._log_sigmoid_slope(grad, self)
+
+
 @_steps("hypot")
 @_steps("hypot", 1)
 def _hypot(grad: Any, result: Any, operand: Any) -> Any:
@@ -71,7 +106,7 @@ def _hypot(grad: Any, result: Any, operand: Any) -> Any:
 
 @_steps("addcdiv", 1)
 def _addcdiv_numerator(grad: Any, tensor2: Any, value: Any = 1) -> Any:
-    return grad * (value / tensor2)
+    return grad * (F.full_like(tensor2, value) / tensor2)  # the number is stored, too
 
 
 @_steps("addcdiv", 2)
@@ -130,6 +165,10 @@ class _Steps(_TensorNamespace):
     def __init__(self, dtype: core.dtype) -> None:
         super().__init__("f32")
         self._computed = dtype
+
+    @staticmethod
+    def exp2(x: Any) -> Any:
+        return F.pow(2, x)  # as formulas write it: its own slope takes other steps
 
     def cast(self, x: object, code: str) -> Any:  # type: ignore[override]
         dtype = self._computed if code == "f32" else _DTYPE_OF[code]
