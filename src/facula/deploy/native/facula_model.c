@@ -23,7 +23,7 @@ struct facula_model {
     void **functions, *mapped;
     const char *variant;
     int64_t *bytes; /* of inputs and constants */
-    char **constants, **copies;
+    char **constants, **copies, *derived; /* `copies`: of those that were swapped; `derived`: all of those, one after the other */
     fm_context *idle;
     pthread_mutex_t lock;
     pthread_rwlock_t swap;
@@ -41,6 +41,7 @@ void facula_model_close(facula_model *model) {
     for (int i = 0; model->copies && i < model->program.constants; i++) free(model->copies[i]);
     for (size_t i = 0; i < model->memory.count; i++) free(model->memory.owned[i]);
     free(model->memory.owned);
+    free(model->derived);
     /* the library stays: a worker of the pool may still be on its way out of a kernel */
     if (model->mapped) munmap(model->mapped, model->package.size);
     pthread_mutex_destroy(&model->lock);
@@ -56,6 +57,22 @@ static int64_t fm_bytes(const facula_tensor *t, int *wrong) {
     return bytes;
 }
 
+/* Memory for all derived constants in one piece: on huge pages it takes few faults, which are a good part of a start. */
+static int fm_place_derived(facula_model *model, const fm_error *e) {
+    const fm_program *program = &model->program;
+    int64_t room = 0, at = 0;
+    int wrong = 0;
+    for (int i = 0; i < program->constants; i++)
+        if (program->constant[i].derived) room = fm_sum(room, fm_sum(program->constant[i].bytes, 127, &wrong) & ~(int64_t)63, &wrong);
+    if (wrong || !(model->derived = fm_memory(room))) return fm_fail(e, "model: memory was required: there is none");
+    for (int i = 0; i < program->constants; i++) {
+        if (!program->constant[i].derived) continue;
+        model->constants[i] = model->derived + at;
+        at += (program->constant[i].bytes + 127) & ~(int64_t)63;
+    }
+    return 0;
+}
+
 static int fm_place_constants(facula_model *model, const fm_error *e) {
     const fm_program *program = &model->program;
     const fm_entry *weights = fm_find(&model->package, "weights");
@@ -66,16 +83,12 @@ static int fm_place_constants(facula_model *model, const fm_error *e) {
     for (int i = 0; i < program->constants; i++) {
         const fm_value_of *value = &program->constant[i];
         model->bytes[program->inputs + i] = value->bytes;
-        if (value->derived) {
-            if (!(model->copies[i] = fm_memory(value->bytes))) return fm_fail(e, "model: memory was required: there is none");
-            model->constants[i] = model->copies[i];
-            continue;
-        }
+        if (value->derived) continue;
         int64_t room = weights ? (int64_t)weights->size : 0;
         if (value->offset > room || value->bytes > room - value->offset) return fm_fail(e, "package: all weights were required: %s is cut", value->name);
         model->constants[i] = (char *)(uintptr_t)(weights ? weights->bytes : "") + value->offset;
     }
-    return 0;
+    return fm_place_derived(model, e);
 }
 
 static fm_surroundings fm_around(const facula_model *model) {
@@ -97,7 +110,7 @@ static int fm_derive(facula_model *model, const fm_error *e) {
         outer[program->inputs + i] = model->constants[i];
         if (!program->constant[i].derived) continue;
         if (next >= region->results || c->outputs[next].bytes != program->constant[i].bytes) r = fm_fail(e, "package: a program was required: it is damaged (derived constants)");
-        else targets[next++] = model->copies[i];
+        else targets[next++] = model->constants[i];
     }
     if (!r && next != region->results) r = fm_fail(e, "package: a program was required: it is damaged (derived constants)");
     if (!r) r = fm_run(c, outer, count, targets, e);

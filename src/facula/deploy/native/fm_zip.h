@@ -5,7 +5,7 @@
  * an error, and so is a manifest of another version or machine. */
 #ifndef FM_ZIP_H
 #define FM_ZIP_H
-#include "fm_base.h"
+#include "fm_digest.h"
 
 enum { FM_ENTRIES = 64, FM_NAME = 96 };
 
