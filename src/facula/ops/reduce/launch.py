@@ -229,7 +229,8 @@ def restore(grad: core.Tensor, dims: tuple[int, ...], keepdim: bool) -> Any:
 
 def spread(grad: core.Tensor, shape: Sequence[int], dims: tuple[int, ...], keepdim: bool) -> Any:
     """The gradient of a sum: the same value for every element that was added."""
-    return restore(grad, dims, keepdim).expand(shape)
+    whole = not keepdim and len(dims) == len(shape)
+    return (grad if whole else restore(grad, dims, keepdim)).expand(shape)
 
 
 def count(shape: Sequence[int], dims: tuple[int, ...]) -> int:
