@@ -131,6 +131,11 @@ def test_older_methods():
     assert x.name is None and x.const_data_ptr() == x.data_ptr()
     with pytest.warns(UserWarning, match="deprecated"):
         assert x.resize(4).tolist() == [1.0, 2.0, 3.0, 4.0]
+        for wrong in (3, -4, (2, 1), (-2, -2)):
+            with pytest.raises(RuntimeError, match="requested resize to"):
+                x.resize(wrong)
+        with pytest.raises(RuntimeError, match="requested resize to 3 "):
+            x.resize_as(facula.zeros(3))
     with pytest.warns(UserWarning, match="volatile"):
         assert x.volatile is False
     with pytest.raises(RuntimeError, match="removed"):

@@ -6,6 +6,7 @@ Keeps true: each is another way to say what a current method says; what has no m
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -79,13 +80,28 @@ def __array_wrap__(  # noqa: N807 - NumPy's protocol
 def resize(self: Tensor, *sizes: Any) -> Tensor:
     """The elements in another shape of as many (deprecated: use `reshape`)."""
     warnings.warn("non-inplace resize is deprecated", stacklevel=2)
-    return self.reshape(*sizes)
+    return _resized(self, "resize", sizes[0] if len(sizes) == 1 else sizes)
+
+
+def _resized(self: Tensor, op: str, sizes: Any) -> Tensor:
+    shape = [sizes] if isinstance(sizes, int) else list(sizes)
+    if math.prod(shape) != self.numel() or min(shape, default=0) < 0:
+        wanted, size = ("x".join(map(str, each)) for each in (shape, self.shape))
+        fail(
+            RuntimeError,
+            op,
+            f"a shape of {self.numel()} elements was required (requested resize to {wanted} "
+            f"({math.prod(shape)} elements in total), but the given tensor has a size of {size})",
+            shape,
+            hint="resize_() changes the number of elements",
+        )
+    return self.reshape(shape)
 
 
 def resize_as(self: Tensor, tensor: Tensor) -> Tensor:
     """The elements in the shape of another tensor (deprecated: use `reshape`)."""
     warnings.warn("non-inplace resize_as is deprecated", stacklevel=2)
-    return self.reshape(tensor.shape)
+    return _resized(self, "resize_as", tensor.shape)
 
 
 def new(

@@ -36,7 +36,7 @@ def _forward(run: Any) -> Any:
 class ConvAdd2d(quantized._ConvNd):
     """A convolution of integers and the sum with others; ``forward(input, extra_input)``."""
 
-    _float = nn.Conv2d
+    _FLOAT_MODULE = nn.Conv2d
     _word = "QuantizedConvAdd2d"
     forward = _forward(quantized._ops().conv2d_add)
 
@@ -44,6 +44,6 @@ class ConvAdd2d(quantized._ConvNd):
 class ConvAddReLU2d(quantized._ConvNd):
     """relu of a convolution of integers and others; ``forward(input, extra_input)``."""
 
-    _float = nn.Conv2d
+    _FLOAT_MODULE = nn.Conv2d
     _word = "QuantizedConvAddReLU2d"
     forward = _forward(quantized._ops().conv2d_add_relu)

@@ -340,7 +340,7 @@ class _ConvNd(WeightedQuantizedModule):
 
     _kind = "conv2d"
     _relu = False
-    _float: Any = nn.Conv2d
+    _FLOAT_MODULE: Any = nn.Conv2d
     _word = "QuantizedConv2d"
 
     def __init__(
@@ -423,7 +423,7 @@ class _ConvNd(WeightedQuantizedModule):
     @classmethod
     def from_float(cls, mod: nn.Module, use_precomputed_fake_quant: bool = False) -> Any:
         """In the place of a layer that was observed, or trained with fake quantization."""
-        layer = _float_layer(cls, mod, cls._float)
+        layer = _float_layer(cls, mod, cls._FLOAT_MODULE)
         observer = _observed(layer, mod)
         _check_kind(cls, observer)
         made = cls._of(layer)
@@ -466,7 +466,7 @@ def _define_convolution(name: str, kind: str, relu: bool) -> Any:
     fields = {
         "_kind": kind,
         "_relu": relu,
-        "_float": getattr(nn, name.replace("ReLU", "")),
+        "_FLOAT_MODULE": getattr(nn, name.replace("ReLU", "")),
         "_word": f"Quantized{name}",
         "__doc__": f"A convolution{', then relu,' if relu else ''} of integers.",
         "__module__": __name__,

@@ -40,6 +40,13 @@ _WHOLE: dict[str, Any] = {
 }
 
 
+def _ops() -> Any:
+    # lazily: `facula.ops.quantized_decomposed` is there once the operators are defined
+    from facula import ops
+
+    return ops.quantized_decomposed
+
+
 class ReferenceQuantizedModule(nn.Module):
     """A float layer that knows how its weight becomes integers."""
 
@@ -113,10 +120,24 @@ class ReferenceQuantizedModule(nn.Module):
 
     def get_weight(self) -> Any:
         """The weight as the numbers of its integers."""
+        if self.is_decomposed and self.weight_qscheme in (per_tensor_affine, per_channel_affine):
+            return self._decomposed_weight()
         if self.weight_dtype in RANGES:
             return self.get_quantized_weight().dequantize()
         kind = self.weight_dtype
         return self.weight if kind is core.float32 else self.weight.to(kind).to(self.weight.dtype)
+
+    def _decomposed_weight(self) -> Any:
+        """The same through operators of plain integers, within the range that the observer had."""
+        dtype, low, high = RANGES[self.weight_dtype]
+        low = low if self.weight_quant_min is None else self.weight_quant_min
+        high = high if self.weight_quant_max is None else self.weight_quant_max
+        run, given = _ops(), [self.weight_scale, self.weight_zero_point]
+        if self.weight_qscheme is per_channel_affine:
+            given += [self.weight_axis_int, low, high, dtype]
+            return run.dequantize_per_channel(run.quantize_per_channel(self.weight, *given), *given)
+        given += [low, high, dtype]
+        return run.dequantize_per_tensor(run.quantize_per_tensor(self.weight, *given), *given)
 
     def _get_name(self) -> str:
         return f"QuantizedReference{type(self).__name__}"
