@@ -41,7 +41,10 @@ for _package in _PACKAGES:
 core.bind_operators(TABLE)
 core.HEARD[1] = lambda: import_module("facula.ops.table.heard_layers")
 core.SUM[0] = TABLE["sum"]
-pointwise_rules.STEPWISE[0] = lambda: import_module("facula.ops.table.stepwise")
+pointwise_rules.STEPWISE[0] = lambda: (
+    import_module("facula.ops.pointwise.steps"),
+    import_module("facula.ops.table.stepwise"),
+)[1]
 pointwise_rules.NARROW[0] = lambda: import_module("facula.ops.forms.narrow")
 
 

@@ -246,11 +246,10 @@ class MseSlope:
         out.copy_(apart * _share(grad_output.to(wide) * 2, mean, self))
 
     def backward(grad, grad_output, self, target, mean, needs):
-        to_grad = to_self = None
+        to_grad = None
         if needs[0]:
             to_grad = (_share((self - target) * 2, mean, self) * grad).sum()
-        if needs[1] or needs[2]:
-            to_self = _share(grad * grad_output * 2, mean, self)
+        to_self = _share(grad * grad_output * 2, mean, self)
         return to_grad, to_self if needs[1] else None, -to_self if needs[2] else None
 
     def samples(S):

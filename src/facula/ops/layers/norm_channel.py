@@ -463,7 +463,7 @@ class GroupNorm:
     def backward(grads, input, groups, weight, bias_meta, eps, result_1, result_2, needs):
         if grads[0] is None:
             return None, None, None
-        if by_steps(input):
+        if by_steps(input) and second().steps_fit(grads[0], input):
             parts = second().group(grads[0], input, groups, result_1, result_2, weight)
             dx, dweight, dbias = parts
         elif core.is_grad_enabled() or launch.transformed():
@@ -639,12 +639,7 @@ def instance_norm(input, running_mean, running_var, weight, bias, use_input_stat
     tracked = running_mean is not None and running_var is not None
     if tracked or (input.itemsize == 2 and input.requires_grad and core.is_grad_enabled()):
         # the steps of second gradients in 16 bits are those of a batch norm
-        return _instances_as_channels(
-            input,
-            *((running_mean, running_var) if tracked else (None, None)),
-            weight,
-            bias,
-            momentum,
-            eps,
-        )
+        if not tracked:
+            running_mean = running_var = None
+        return _instances_as_channels(input, running_mean, running_var, weight, bias, momentum, eps)
     return _group_norm(input.contiguous(), input.shape[1], weight, bias, eps)

@@ -85,6 +85,30 @@ def _sum(*terms: Any) -> Any:
     )
 
 
+def _in_range(formula: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
+    """The gradients in steps, or in float32 where a step of float16 leaves the range."""
+
+    def within(grads: Any, grad: Any, x: Any, mean: Any, rstd: Any, weight: Any) -> tuple[Any, ...]:
+        found = formula(grads, grad, x, mean, rstd, weight)
+        if x.dtype is not core.float16 or all(t is None or t.isfinite().all() for t in found):
+            return found
+        scale = None if weight is None else weight.to(mean.dtype)
+        found = formula(grads, grad.to(mean.dtype), x.to(mean.dtype), mean, rstd, scale)
+        to_grad, to_input, _, _, to_weight = found
+        if to_weight is not None:
+            to_weight = to_weight.to(weight.dtype)
+        return (
+            to_grad.to(grad.dtype),
+            None if to_input is None else to_input.to(x.dtype),
+            None,
+            None,
+            to_weight,
+        )
+
+    return within
+
+
+@_in_range
 def layer(grads: Any, grad: Any, x: Any, mean: Any, rstd: Any, weight: Any) -> tuple[Any, ...]:
     """Those of a layer norm: gradients of grad, input, mean, rstd and weight.
 
@@ -138,6 +162,7 @@ def _over_channels(x: Any) -> Any:
     return x
 
 
+@_in_range
 def batch(grads: Any, grad: Any, x: Any, mean: Any, invstd: Any, weight: Any) -> tuple[Any, ...]:
     """Those of a batch norm in training: gradients of grad, input, mean, invstd and weight.
 
@@ -206,6 +231,14 @@ class GroupStatistics:
         x = S(2, 3, 2, 4)
         mean = x.mean((2, 3))
         yield (x, mean, (x.var((2, 3), correction=0) + 1e-5).rsqrt()), {}
+
+
+def steps_fit(grad: Any, x: Any) -> Any:
+    """Whether sums of products of float16 values of a group norm stay in its range."""
+    if x.dtype is not core.float16:
+        return True
+    most = x.abs().amax().to(core.float32) * grad.abs().amax().to(core.float32)
+    return most * (x.numel() // x.shape[0]) < core.finfo(core.float16).max
 
 
 def group(

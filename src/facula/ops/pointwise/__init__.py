@@ -26,7 +26,7 @@ from facula.ops.pointwise import (
 )
 
 #: quantized forms, whose definitions are not imported with the others
-ON_DEMAND = ("quantization",)
+ON_DEMAND = ("quantization", "steps")
 
 # last: it fills what the families leave open
 evaluation = import_module("facula.ops.pointwise.evaluation")

@@ -64,6 +64,7 @@ def _(grad, x):
     prebuilt=({"alpha": RUNTIME},),
     quantized="same range",
     quantizers={"fx": "own"},
+    steps=None,
 )
 def elu(x, *, alpha):
     """`self` above zero, ``alpha * (exp(self) - 1)`` below [Clevert, Unterthiner & Hochreiter 2015]."""
@@ -198,6 +199,7 @@ def _(grad, x):
     dtypes="float",
     prebuilt=({"beta": RUNTIME}, {"beta": RUNTIME, "threshold": RUNTIME}),
     autocast="accelerator float32",
+    steps=None,
 )
 def softplus(x, *, beta, threshold):
     """``log(1 + exp(beta * self)) / beta``, `self` itself above ``threshold / beta``."""
@@ -257,6 +259,7 @@ def _(grad, x):
     dtypes="float",
     quantized="same range",
     quantizers={"fx": "own"},
+    steps=None,
 )
 def hardswish(x):
     """``self * relu6(self + 3) / 6`` [Howard et al. 2019]."""
@@ -270,7 +273,13 @@ def _(grad, x):
     return s.where(x <= -3.0, 0.0, s.where(x < 3.0, middle, grad))
 
 
-@pointwise("hardsigmoid(Tensor self) -> Tensor", names=(), dtypes="float", quantized="unit")
+@pointwise(
+    "hardsigmoid(Tensor self) -> Tensor",
+    names=(),
+    dtypes="float",
+    quantized="unit",
+    steps=None,
+)
 def hardsigmoid(x):
     """``relu6(self + 3) / 6``."""
     return s.clamp(x + 3.0, 0.0, 6.0) * (1.0 / 6.0)
@@ -290,6 +299,7 @@ def _(grad, x):
     fits={"min_val": "all", "max_val": "all"},
     quantized="same range",
     quantizers={"fx": "shared", "xnnpack": "activation"},
+    steps=None,
 )
 def hardtanh(x, *, min_val, max_val):
     """``min(max(self, min_val), max_val)``."""
@@ -314,6 +324,7 @@ def _(grad, x, *, min_val, max_val):
     fits={"lambd": "all"},
     prebuilt=({"lambd": RUNTIME},),
     inplace=False,
+    steps=None,
 )
 def hardshrink(x, *, lambd):
     """`self` where ``|self| > lambd``, else 0."""
@@ -341,6 +352,7 @@ def _check_lambd(*, lambd: float) -> None:
     fits={"lambd": "all"},
     prebuilt=({"lambd": RUNTIME},),
     inplace=False,
+    steps=None,
 )
 def softshrink(x, *, lambd):
     """`self` moved by `lambd` towards zero, 0 between ``-lambd`` and ``lambd``."""
@@ -355,6 +367,7 @@ def softshrink(x, *, lambd):
     prebuilt=({"negative_slope": RUNTIME},),
     quantized="same range",
     quantizers={"fx": "own", "script": "shared"},
+    steps=None,
 )
 def leaky_relu(x, *, negative_slope):
     """`self` above zero, ``negative_slope * self`` below."""
@@ -367,6 +380,7 @@ def leaky_relu(x, *, negative_slope):
     dtypes="int float",
     fits={"value": "all"},
     quantized="same range",
+    steps=None,
 )
 def threshold(x, *, threshold, value):
     """`self` above the threshold, `value` elsewhere."""

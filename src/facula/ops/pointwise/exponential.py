@@ -205,6 +205,7 @@ def _(grad, x, y):
     result="float",
     reference="scipy.special.expit",
     quantized="unit",
+    steps=None,
 )
 def sigmoid(x):
     """Logistic function ``1 / (1 + exp(-self))``."""

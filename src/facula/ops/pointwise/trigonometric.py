@@ -142,6 +142,7 @@ def cosh(x):
     result="float",
     reference="numpy.tanh",
     quantized="signed unit",
+    steps=None,
 )
 def tanh(x):
     """Hyperbolic tangent."""

@@ -280,7 +280,7 @@ def evaluate_gradient(
     assert expression is not None, "only asked for arguments that have a gradient"
     if code == "f32" and core.rounds_steps():
         stepwise = STEPWISE[0]()
-        dtype = stepwise.dtype_of(variant.op, wrt, values)
+        dtype = stepwise.dtype_of(variant.op, values)
         if dtype is not None:
             return stepwise.evaluate(variant, wrt, expression, values, parameters, dtype)
     low = values and all(v.dtype.code in ("bf16", "f16", "c32") for v in values)

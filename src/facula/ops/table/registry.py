@@ -121,6 +121,10 @@ class Pointwise(Definition):
     differentiable: bool = True
     #: the gradient where it is not the expression's derivative
     explicit_backward: Callable[..., Any] | None = None
+    #: its steps in 16-bit floats where it is differentiated again and PyTorch's formula takes others than the kernel's
+    #: expression: operand -> a function of what the kernel reads (decorator `steps`); None: it rounds once, as one
+    #: operator there
+    steps: Mapping[int, Callable[..., Any]] | None = MappingProxyType({})
     #: the values of attributes for which kernels are built ahead
     prebuilt: tuple[Any, ...] = ()
     #: the operands that must be tensors
