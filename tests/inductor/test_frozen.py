@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -312,6 +313,31 @@ def test_a_measured_choice_is_kept_on_disk(monkeypatch: pytest.MonkeyPatch, tmp_
     tuning._known.clear()
     assert tuning.fastest("a test", candidates) == chosen
     assert len(runs) == 2 * (tuning.RUNS + 1)
+
+
+@pytest.mark.parametrize("other, chosen", [(0.99, "usual"), (0.98, "usual"), (0.9, "other")])
+def test_a_lead_within_the_error_of_measurements_changes_no_choice(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any, other: float, chosen: str
+) -> None:
+    monkeypatch.setenv("FACULA_CACHE_DIR", str(tmp_path))
+    now = [0.0]
+
+    def takes(seconds: float) -> Callable[[], None]:
+        def run() -> None:
+            now[0] += seconds
+
+        return run
+
+    monkeypatch.setattr(tuning, "_clock", lambda: lambda: now[0])
+    candidates = {"usual": takes(1.0), "other": takes(other)}
+    assert tuning.fastest(f"a test of {other}", candidates) == chosen
+
+
+def test_one_thread_is_measured_by_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning.core, "get_num_threads", lambda: 1)
+    assert tuning._clock() is time.thread_time
+    monkeypatch.setattr(tuning.core, "get_num_threads", lambda: 2)
+    assert tuning._clock() is time.perf_counter
 
 
 def test_frozen_graphs_compile_fewer_calls() -> None:
