@@ -630,7 +630,8 @@ def _current(item: Any) -> Any:
 
 
 def simple_views(x: Tensor, index: Any) -> Tensor:
-    """A view by ints, slices, None and Ellipsis, as a chain of simple views."""
+    """A view by ints, slices, None and Ellipsis, as a chain of simple views; never `x` itself."""
+    whole = x
     items = tuple(map(_current, index if isinstance(index, tuple) else (index,)))
     core.basic_index(x, items)  # raises for what is no such index
     given = sum(1 for i in items if i is not None and i is not Ellipsis)
@@ -648,7 +649,7 @@ def simple_views(x: Tensor, index: Any) -> Tensor:
             dim += 1
         else:
             x = F.select(x, dim, item.__index__())
-    return x
+    return F.expand(x, x.shape) if x is whole else x
 
 
 def makes_tensors(definition: Any) -> bool:
@@ -717,7 +718,8 @@ def _in_place_of(value: Tensor, old: Tensor) -> Tensor:
 
 def _overlaps(target: Tensor) -> bool:
     """Whether several elements lie at one place."""
-    return any(s == 0 and n > 1 for n, s in zip(target.shape, target.stride(), strict=True))
+    repeats = any(s == 0 and n > 1 for n, s in zip(target.shape, target.stride(), strict=True))
+    return repeats and not any(n == 0 for n in target.shape)
 
 
 def _check_places(name: str, target: Tensor) -> None:

@@ -437,12 +437,34 @@ cdef Node overwriting_node(Op op, Tensor self):
 
 cdef int check_out_apart(Op op, Tensor out, list operands, Broadcast *b) except -1:
     """Raise where an out= that has to be resized is memory that the call reads."""
+    cdef int i
+    cdef bint empty = False
+    for i in range(b.nd): empty = empty or b.sh[i] == 0
     for x in operands:
         if x is out:
             raise said(RuntimeError, "[%s] an out= of the result's shape was required, since it is an operand too: output with shape %s doesn't match "
                                      "the broadcast shape %s" % (op.name, list(make_size(out.nd, out.sh)), list(make_size(b.nd, b.sh))) + "\nhint: clone() it first, or leave out= out")
-        if x is not None and out.st != NULL and (<Tensor>x).st == out.st: raise_overlap(op.name)
+        if x is not None and not empty and out.st != NULL and (<Tensor>x).st == out.st: raise_overlap(op.name)
     return 0
+
+
+cdef Tensor checked_out(Op op, object out, int rd, uint32_t k):
+    """What was given as out=, where a result of the dtype `rd` may go there."""
+    cdef Tensor r
+    if not isinstance(out, Tensor):
+        if isinstance(out, (tuple, list)) and len(out) == 1 and isinstance(out[0], Tensor): out = out[0]
+        else:
+            raise said(TypeError, "[%s] a tensor was required as out=: argument 'out' must be Tensor, not %s" % (op.name, type(out).__name__) + "\nhint: out= takes the tensor that receives the result, e.g. facula.empty(0)")
+    r = out
+    if ((k | r.keys) & K_GRAD) and not (k & K_NOGRAD):
+        raise said(RuntimeError, "[%s] tensors without gradients were required with out=: functions with out=... arguments don't "
+                           "support automatic differentiation, but one of the arguments requires grad" % op.name + "\nhint: leave out= out, or call it under facula.no_grad()")
+    if not kind_fits(rd, r.dt):
+        raise said(RuntimeError, "[%s] an out= that holds the result was required: result type %s can't be cast to the desired "
+                           "output type %s" % (op.name, (<dtype>DTYPES[rd]).type_word, (<dtype>DTYPES[r.dt]).type_word) + "\nhint: pass an out= of that dtype, or convert the result afterwards")
+    if op.out_exact and r.dt != rd:
+        raise said(RuntimeError, "[%s] an out= of the result's dtype was required: Found dtype %s but expected %s" % (op.name, (<dtype>DTYPES[r.dt]).type_word, (<dtype>DTYPES[rd]).type_word) + "\nhint: pass an out= of that dtype, or convert the result afterwards")
+    return r
 
 
 cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcast *b, int common, int cd, int rd, int dev,
@@ -476,19 +498,7 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
             n = overwriting_node(op, self)
         r = self
     elif out is not None:
-        if not isinstance(out, Tensor):
-            if isinstance(out, (tuple, list)) and len(out) == 1 and isinstance(out[0], Tensor): out = out[0]
-            else:
-                raise said(TypeError, "[%s] a tensor was required as out=: argument 'out' must be Tensor, not %s" % (op.name, type(out).__name__) + "\nhint: out= takes the tensor that receives the result, e.g. facula.empty(0)")
-        r = out
-        if ((k | r.keys) & K_GRAD) and not (k & K_NOGRAD):
-            raise said(RuntimeError, "[%s] tensors without gradients were required with out=: functions with out=... arguments don't "
-                               "support automatic differentiation, but one of the arguments requires grad" % op.name + "\nhint: leave out= out, or call it under facula.no_grad()")
-        if not kind_fits(rd, r.dt):
-            raise said(RuntimeError, "[%s] an out= that holds the result was required: result type %s can't be cast to the desired "
-                               "output type %s" % (op.name, (<dtype>DTYPES[rd]).type_word, (<dtype>DTYPES[r.dt]).type_word) + "\nhint: pass an out= of that dtype, or convert the result afterwards")
-        if op.out_exact and r.dt != rd:
-            raise said(RuntimeError, "[%s] an out= of the result's dtype was required: Found dtype %s but expected %s" % (op.name, (<dtype>DTYPES[r.dt]).type_word, (<dtype>DTYPES[rd]).type_word) + "\nhint: pass an out= of that dtype, or convert the result afterwards")
+        r = checked_out(op, out, rd, k)
         if r.dev != dev:
             raise said(RuntimeError, "[%s] an out= on %s was required: Expected all tensors to be on the same device, but got %s" % (op.name, DEVICES[dev], DEVICES[r.dev]) + "\nhint: make it on the device of the inputs")
         if not (r.nd == b.nd and memcmp(r.sh, b.sh, b.nd * 8) == 0):
@@ -595,6 +605,7 @@ cdef object pointwise_below(Op op, Variant v, list operands, list values, Broadc
         args[op.attr_at[i]] = v.attributes[name] if name in v.attributes else values[v.runtime.index(name)]
     if form == FORM_INPLACE:
         return pointwise_below_inplace(op, v, operands, values, args, k, recording, cd, rd)
+    if out is not None: out = checked_out(op, out, rd, k)
     fk_tls_set(tls | K_NOGRAD)
     try:
         r = below_autograd(op, tuple(args), k)

@@ -68,6 +68,8 @@ class _Reader:
         self.number_of = {id(x): i for i, x in reversed(list(enumerate(inputs)))}
         self.values: list[Tensor] = []
         self.positions: dict[int, int] = {}
+        #: for a value and the memory, in the program, that it is the elements of: the result's value
+        self.owned: dict[tuple[int, int], int] = {}
         self.signature = Signature()
 
     def position(self, value: Tensor, differentiable: bool) -> int:
@@ -124,18 +126,25 @@ class _Reader:
             return Result("input", number)
         alias = self.alias_of(x)
         if alias is None:
-            return self._fresh(x)
+            return self._fresh(x, core.storage_key(x))
         root = alias.root()
         owner = self.number_of.get(id(root.memory.tensor))
         if owner is not None:
             return Result("input view", owner, tuple(_steps(alias)))
         if alias is root or root.memory.external or len(shown[id(alias.memory)]) == 1:
-            return self._fresh(self.level.value_of(x))
-        base = self._fresh(root.value)
+            return self._fresh(self.level.value_of(x), id(alias.memory))
+        base = self._fresh(root.value, id(alias.memory))
         return Result("value view", base.source, tuple(_steps(alias)))
 
-    def _fresh(self, value: Tensor) -> Result:
-        return Result("value", self.position(value, value.requires_grad))
+    def _fresh(self, value: Tensor, owner: int) -> Result:
+        """A value as what a result is; two memories with the same elements are two values."""
+        key = (id(value), owner)
+        number = self.owned.get(key)
+        if number is None:
+            if self.positions.get(id(value)) in self.owned.values():
+                del self.positions[id(value)]
+            number = self.owned[key] = self.position(value, value.requires_grad)
+        return Result("value", number)
 
 
 def _unrecorded(value: Tensor) -> Tensor:

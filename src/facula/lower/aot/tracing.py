@@ -15,6 +15,7 @@ from typing import Any
 
 from facula import core
 from facula.autograd.transforms.functionalization import FunctionalLevel
+from facula.autograd.transforms.levels import Suspended, memory_of
 from facula.autograd.transforms.wrapped import is_made_of_tensors
 from facula.core.errors import fail
 from facula.fx import Graph, GraphModule, Node, has_side_effect
@@ -109,6 +110,7 @@ class _Program:
             if chosen and self.wanted:
                 traced.cotangents, traced.wanted = chosen, self.wanted
                 gradients = self._differentiate(level, args, [values[i] for i in chosen])
+            values = _on_own_memory(level, args, signature, values)
         self.traced = traced
         return [*values, *gradients]
 
@@ -125,6 +127,27 @@ class _Program:
         finally:
             core.set_grad_enabled(recording)
         return made
+
+
+def _on_own_memory(
+    level: FunctionalLevel, args: Sequence[Any], signature: Signature, values: Sequence[Tensor]
+) -> list[Tensor]:
+    """The values, those of results as copies where they lie on memory of an input or another result.
+
+    What was copied into memory of the program's own is the copied tensor itself until here.
+    """
+    taken = {memory_of(x) for x in args if isinstance(x, Tensor)}
+    made = list(values)
+    recording = core.set_grad_enabled(False)
+    try:
+        for number in sorted({r.source for r in signature.results if r.kind.startswith("value")}):
+            with Suspended(level.working):
+                if memory_of(values[number]) in taken:
+                    made[number] = values[number].clone()
+            taken.add(memory_of(made[number]))
+    finally:
+        core.set_grad_enabled(recording)
+    return made
 
 
 def _check_gradients(found: Iterable[Any]) -> None:
