@@ -57,3 +57,19 @@ def test_sizes_that_depend_on_data_are_refused(name):
         args, kwargs = map_tensors(lambda x: x.to("meta"), (args, kwargs))
         with pytest.raises(NotImplementedError, match=r"^\[.*tensors with data were required"):
             TABLE[name](*args, **kwargs)
+
+
+@pytest.mark.parametrize("dtype", [facula.float16, facula.bfloat16])
+def test_statistics_of_narrow_norms_are_those_of_accelerators(dtype):
+    """On the meta device the statistics are float32 tensors that are always filled, as PyTorch says."""
+    x = facula.empty(4, 3, 5, dtype=dtype, device="meta")
+    running = [facula.empty(3, dtype=dtype, device="meta") for _ in "ab"]
+    for training in (True, False):
+        _, mean, scale = facula.native_batch_norm(x, None, None, *running, training, 0.1, 1e-5)
+        assert mean.shape == scale.shape == (3,)
+        assert mean.dtype is scale.dtype is facula.float32
+    _, mean, scale = facula.native_layer_norm(x, (5,), None, None, 1e-5)
+    assert mean.shape == (4, 3, 1)
+    assert mean.dtype is scale.dtype is facula.float32
+    here = facula.zeros(4, 3, 5, dtype=dtype)
+    assert facula.native_layer_norm(here, (5,), None, None, 1e-5)[1].dtype is dtype

@@ -11,9 +11,14 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
-from facula.ops.layers.norm import second
+from facula.ops.layers.norm import second, wide_of
 from facula.ops.layers.norm_channel import check_channels
 from facula.ops.table.registry import F, composite
+
+
+def _kept(input: core.Tensor, known: core.Tensor) -> Any:
+    """The dtype in which statistics are given; on the meta device it is that of accelerators, as in PyTorch."""
+    return wide_of(input.dtype) if input.device.type == "meta" else known.dtype
 
 
 def _batch(
@@ -42,13 +47,15 @@ def _batch(
                 "None",
                 hint="pass both, or training=True to use the batch's own",
             )
-        none = core.empty((0,), dtype=means.dtype, device=input.device)
+        # on the meta device as on accelerators, which fill statistics in evaluation too
+        size = (count if input.device.type == "meta" else 0,)
+        none = core.empty(size, dtype=_kept(input, means), device=input.device)
         return F.batch_norm_eval(input, means, variances, weight, bias, eps), none, none.clone()
     results = F.batch_norm_train(input, weight, bias, means, variances, momentum, eps)
     if results[3].numel() and input.numel():
         means.copy_(results[3])
         variances.copy_(results[4])
-    kept = input.dtype if weight is None else weight.dtype
+    kept = _kept(input, input if weight is None else weight)
     return results[0], results[1].to(kept), results[2].to(kept)
 
 
@@ -158,4 +165,5 @@ def native_layer_norm_of_dtype(input, normalized_shape, weight, bias, eps):
     """Layer norm, with the rows' means and inverse deviations in the parameters' or the input's dtype."""
     out, mean, scale = F.native_layer_norm(input, normalized_shape, weight, bias, eps)
     known = next((p for p in (weight, bias) if p is not None), input)
-    return out, mean.to(known.dtype), scale.to(known.dtype)
+    kept = _kept(input, known)
+    return out, mean.to(kept), scale.to(kept)

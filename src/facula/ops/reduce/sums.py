@@ -677,10 +677,11 @@ def std_mean(self, dim, unbiased, keepdim, correction):
 
 
 def _exponential_shares(
-    x: core.Tensor, result: core.Tensor, dims: tuple[int, ...], keepdim: bool
+    x: core.Tensor, result: core.Tensor, dims: tuple[int, ...], keepdim: bool, anew: bool = False
 ) -> Any:
-    """Each element's exponential as a share of their sum, whose logarithm `result` is."""
-    if not x.is_complex():
+    """Each element's exponential as a share of their sum, whose logarithm `result` is: that of large elements has lost
+    what the sum still tells, which is taken `anew`."""
+    if not (x.is_complex() or anew):
         return (x - launch.restore(result, dims, keepdim)).exp()
     # the angle of a large logarithm is coarse: the sum is taken again
     top = F.real(x).amax(dims, True)
@@ -728,7 +729,7 @@ class LogSumExp:
 
     def jvp(tangents, result, self, dim, keepdim):
         dims = launch.wrap_dims("logsumexp", dim, self.dim())
-        share = _exponential_shares(self, result, dims, keepdim)
+        share = _exponential_shares(self, result, dims, keepdim, True)
         return (share * tangents[0]).sum(dims, keepdim)
 
     def samples(S):
