@@ -110,7 +110,7 @@ def test_views_of_what():
         with pytest.raises(RuntimeError, match="Converting between nested tensor layouts"):
             facula.nested.as_nested_tensor(y, layout={JAGGED: facula.strided}.get(layout, JAGGED))
     assert x.chunk(3, -1)[0]._base is rows
-    assert x.squeeze(1)._base is rows
+    assert x.unsqueeze(-1)._base is rows
     assert not (x * 2)._is_view()
 
 

@@ -295,7 +295,7 @@ cdef inline int broadcast_with(Broadcast *b, Tensor t, Op op) except -1:
             b.sh[i] = b.sh[i - shift] if i >= shift else 1
         b.nd = t.nd
     shift = b.nd - t.nd
-    for i in range(t.nd):
+    for i in range(t.nd - 1, -1, -1):
         s = t.sh[i]; a = b.sh[i + shift]
         if a == s or s == 1:
             continue

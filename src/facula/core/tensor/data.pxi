@@ -305,7 +305,7 @@ cdef object copy_inplace(Tensor self, Tensor src, str name):
     if shift < 0:
         raise said(RuntimeError, "[copy_] a source that broadcasts to self was required: The size of tensor a %s must match the size of tensor b %s"
                            % (list(make_size(self.nd, self.sh)), list(make_size(src.nd, src.sh))) + "\nhint: reshape or expand the source to the shape of self")
-    for i in range(src.nd):
+    for i in range(src.nd - 1, -1, -1):
         if src.sh[i] != 1 and src.sh[i] != self.sh[i + shift]:
             raise said(RuntimeError, "[copy_] a source that broadcasts to self was required: The size of tensor a (%d) must match the "
                                "size of tensor b (%d) at non-singleton dimension %d: self has shape %s, the source %s"

@@ -269,7 +269,7 @@ cdef Tensor expand_to(Tensor a, int nd, int64_t *sh, str name):
                            "the number of dimensions in the tensor (%d)" % (name, a.nd, nd, a.nd) + "\nhint: give sizes for all dimensions, -1 to keep one")
     t = start_view(a)
     set_rank(t, nd)
-    for i in range(nd):
+    for i in range(nd - 1, -1, -1):
         if i < shift:
             if sh[i] < 0:
                 raise said(RuntimeError, "[%s] sizes for new leading dimensions were required: the expanded size of the tensor (%d) "

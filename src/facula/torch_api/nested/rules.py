@@ -16,6 +16,7 @@ from facula.core.errors import fail
 from facula.nn import functional as F
 from facula.ops.table.registry import TABLE
 
+from .shaping import dimension, lies_behind, of_rows
 from .tensor import RULES, NestedTensor, packed
 
 Rule = Callable[..., Any]
@@ -188,6 +189,14 @@ def _over_rows(name: str, x: NestedTensor, found: core.Tensor) -> NestedTensor:
 
 @_rule("linear")
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:
+    if not isinstance(input, NestedTensor) or isinstance(weight, NestedTensor):
+        fail(
+            RuntimeError,
+            "linear",
+            "a nested input and an ordinary weight were required (get_nested_tensor_impl requires a NestedTensor.)",
+            f"{type(input).__name__} and {type(weight).__name__}",
+            hint="take entries one by one: weights.unbind()",
+        )
     if input._form is core.strided and (input.dim() != 3 or weight.dim() != 2):
         fail(
             RuntimeError,
@@ -207,6 +216,16 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
             hint="take entries one by one: x.unbind()",
         )
     _packed_only("linear", input)
+    if weight.dim() == 2 and input._values.shape[-1] != weight.shape[1]:
+        sizes = input._values.shape[-1], weight.shape[1]
+        fail(
+            RuntimeError,
+            "linear",
+            "Shape mismatch for NestedTensor Linear: Expected input's (a nested tensor) 'last_dim' to equal "
+            f"'weight.size(1), but got: last_dim = {sizes[0]}, and weight.size(1) = {sizes[1]}",
+            sizes,
+            hint="the weight is [out_features, in_features]",
+        )
     return _over_rows("linear", input, F.linear(input._values, weight, bias))
 
 
@@ -250,7 +269,7 @@ def matmul(first: Any, second: Any) -> Any:
     return _entries(lambda row: facula.matmul(first, row), second)
 
 
-@_rule("transpose")
+@_rule("transpose", "swapaxes", "swapdims")
 def transpose(x: NestedTensor, dim0: int, dim1: int) -> Any:
     a, b = (d + x.dim() if d < 0 else d for d in (dim0, dim1))
     if 0 in (a, b):
@@ -261,6 +280,8 @@ def transpose(x: NestedTensor, dim0: int, dim1: int) -> Any:
             (dim0, dim1),
             hint="the batch stays in front",
         )
+    if lies_behind(x, a, b):
+        return of_rows(x, x._values.transpose(a - 1, b - 1))
     ragged = {a: b, b: a}.get(x._ragged_idx, x._ragged_idx)
     found = packed([row.transpose(a - 1, b - 1) for row in x._rows()], x._form, ragged)
     found._turned = x._form is core.strided and a != b and not x._turned
@@ -280,8 +301,27 @@ def permute(x: Any, *dims: Any) -> Any:
             tuple(given),
             hint="the first number is 0",
         )
+    if lies_behind(x) and order[1] == 1:
+        return of_rows(x, x._values.permute([d - 1 for d in order[1:]]))
     rows = [row.permute([d - 1 for d in order[1:]]) for row in x._rows()]
     return packed(rows, x._form, order.index(x._ragged_idx))
+
+
+@_rule("movedim", "moveaxis")
+def movedim(x: Any, source: Any, destination: Any) -> Any:
+    many = isinstance(source, (tuple, list))
+    sources, places = (list(source), list(destination)) if many else ([source], [destination])
+    sources = [dimension(x, d, "movedim") for d in sources]
+    places = [dimension(x, d, "movedim") for d in places]
+    order = [d for d in range(x.dim()) if d not in sources]
+    for place, d in sorted(zip(places, sources, strict=True)):
+        order.insert(place, d)
+    return permute(x, order)
+
+
+@_rule("adjoint")
+def adjoint(x: Any) -> Any:
+    return transpose(x, -2, -1).conj()
 
 
 @_rule("masked_fill")
@@ -387,6 +427,26 @@ def expand(x: Any, *shape: object) -> Any:
             hint="x.expand(-1, -1, n) repeats a last dimension of size 1",
         )
     return _over_rows("expand", x, x._values.expand(-1, *wanted[2:]))
+
+
+def _of_same_entries(x: Any, other: Any) -> Any:
+    """A view of the same sizes, if the other tensor has those."""
+    nested = isinstance(x, NestedTensor) and isinstance(other, NestedTensor)
+    return (
+        x._with(x._values.expand_as(x._values)) if nested and x._shapes == other._shapes else None
+    )
+
+
+@_rule("view_as", "reshape_as")
+def reshape_as(x: Any, other: Any) -> Any:
+    same = _of_same_entries(x, other)
+    return reshape(x, *other.shape) if same is None else same
+
+
+@_rule("expand_as")
+def expand_as(x: Any, other: Any) -> Any:
+    same = _of_same_entries(x, other)
+    return expand(x, *other.shape) if same is None else same
 
 
 @_rule("grad")

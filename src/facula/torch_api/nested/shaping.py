@@ -151,6 +151,17 @@ def by_definition(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 RULES["by definition"] = by_definition
 
 
+def lies_behind(x: NestedTensor, *dims: int) -> bool:
+    """Whether dimensions stand behind a ragged one that is the first of the entries: rows lie there as they are."""
+    in_front = x._form is core.jagged and x._ragged_idx == 1 and bool(x._shapes)
+    return in_front and x._is_packed and min(dims, default=2) > 1
+
+
+def of_rows(x: NestedTensor, values: core.Tensor) -> NestedTensor:
+    """The entries on rows that were changed behind the ragged dimension: on the same memory, where these are."""
+    return x._with(values, [(s[0], *values.shape[1:]) for s in x._shapes])
+
+
 def _unsqueeze(x: NestedTensor, dim: int) -> Any:
     at = dim + x.dim() + 1 if dim < 0 else dim
     if at == 0:
@@ -161,6 +172,8 @@ def _unsqueeze(x: NestedTensor, dim: int) -> Any:
             dim,
             hint="the batch stays in front",
         )
+    if lies_behind(x, at):
+        return of_rows(x, x._values.unsqueeze(at - 1))
     ragged = x._ragged_idx + (at <= x._ragged_idx)
     return packed([row.unsqueeze(at - 1) for row in x._rows()], x._form, ragged)
 
@@ -184,6 +197,16 @@ def _squeeze(x: NestedTensor, dim: int | None = None) -> Any:
             dim,
             hint="the batch stays in front",
         )
+    if x._form is core.jagged and x._ragged_idx in dims:
+        fail(
+            RuntimeError,
+            "squeeze",
+            "a regular dimension was required (squeeze(): not supported for NestedTensor on ragged dim)",
+            dim,
+            hint="entries have other sizes there: x.unbind() gives them",
+        )
+    if lies_behind(x, *dims):
+        return of_rows(x, x._values.squeeze(tuple(d - 1 for d in dims)))
     gone = [d for d in dims if all(s[d - 1] == 1 for s in x._shapes)]
     rows = [row.squeeze(tuple(d - 1 for d in gone)) if gone else row for row in x._rows()]
     return packed(rows, x._form, x._ragged_idx - sum(d < x._ragged_idx for d in gone))
@@ -193,6 +216,8 @@ def _select(x: NestedTensor, dim: int, index: int) -> Any:
     at = dimension(x, dim, "select")
     if at == 0:
         return x._rows()[index]
+    if lies_behind(x, at):
+        return of_rows(x, x._values.select(at - 1, index))
     rows = [row.select(at - 1, index) for row in x._rows()]
     if x._form is core.jagged and at == x._ragged_idx:
         return facula.stack(rows)
@@ -203,6 +228,16 @@ def _getitem(x: NestedTensor, index: object) -> Any:
     if index is Ellipsis:
         return x
     first, *rest = index if isinstance(index, tuple) else (index,)
+    if first is Ellipsis:
+        return _last_dimensions(x, rest)
+    if type(first) is slice and x._form is core.jagged:
+        fail(
+            RuntimeError,
+            "getitem",
+            "the number of an entry, or `...`, was required first (slice(): not supported for NestedTensor on dim=0)",
+            index,
+            hint="x[0] is the first entry; x[..., 1:] goes through all; x.chunk(n) cuts the batch",
+        )
     if type(first) is not int:
         fail(
             NotImplementedError,
@@ -213,6 +248,24 @@ def _getitem(x: NestedTensor, index: object) -> Any:
         )
     row = x._rows()[first]
     return row[tuple(rest)] if rest else row
+
+
+def _last_dimensions(x: NestedTensor, index: list[Any]) -> Any:
+    """`x[..., i, 1:3, None]`: the last dimensions indexed."""
+    taken = sum(part is not None for part in index)
+    if x.dim() - taken <= x._ragged_idx or any(part is Ellipsis for part in index):
+        fail(
+            RuntimeError,
+            "getitem",
+            "an index of dimensions behind the ragged one was required (slice(): not supported for NestedTensor "
+            "on ragged dim)",
+            (Ellipsis, *index),
+            hint="x[0, 1:] is a part of one entry",
+        )
+    at = (Ellipsis, *index)
+    if lies_behind(x):
+        return of_rows(x, x._values[at])
+    return packed([row[at] for row in x._rows()], x._form, x._ragged_idx)
 
 
 def _copy(x: Any, source: Any, non_blocking: bool = False) -> Any:

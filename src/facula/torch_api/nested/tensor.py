@@ -131,11 +131,13 @@ class NestedTensor(Tensor):
         for made in found if isinstance(found, (tuple, list)) else (found,):
             if isinstance(made, NestedTensor):
                 made._akin(first)
+                if made._values is first._values:
+                    made._viewed = first._viewed
                 shared = (
                     made._values is not first._values and core.storage_place(made._values) == place
                 )
                 if (is_view or shared and not name.startswith("_unsafe")) and jagged:
-                    made._viewed = first._base
+                    made._viewed = first if first._base is None else first._base
         return found
 
     @classmethod
@@ -168,6 +170,7 @@ class NestedTensor(Tensor):
     # --- what it shows
     real = property(lambda self: self._with(self._values.real))
     imag = property(lambda self: self._with(self._values.imag))
+    mT = property(lambda self: self.transpose(-2, -1))  # noqa: N815 - PyTorch's name
     is_nested = property(lambda self: True)
     layout = property(lambda self: self._form)
     dtype = property(lambda self: self._values.dtype)
