@@ -100,7 +100,7 @@ class _Told(Interpreter):
 
         def untraced(*args: Any, **kwargs: Any) -> Any:
             with disable_proxy_modes_tracing():
-                return n.target(*args, **kwargs)  # type: ignore[operator]
+                return n.target(*args, **kwargs)
 
         with fx_traceback.set_current_meta(n):
             args, kwargs = self.fetch_args_kwargs_from_env(n)

@@ -234,7 +234,7 @@ def _space(name: str, kind: type[_Space] = _Space) -> _Space:
 
 _nn, _fft, _linalg = _space("_nn", _FunctionalSpace), _space("_fft"), _space("_linalg")
 _special, _sparse = _space("_special"), _space("_sparse")
-_nn._parse_to = lambda *args, **kwargs: parse_to(args, kwargs)
+vars(_nn)["_parse_to"] = lambda *args, **kwargs: parse_to(args, kwargs)
 
 
 def _storage_id(tensor: core.Tensor) -> int:
