@@ -128,11 +128,12 @@ cdef class FormulaState:
     @property
     def plain(self):
         """The arguments that are no tensors, by name."""
-        return dict(zip(self.formula.plain_names, self.arguments))
+        return {} if self.formula is None else dict(zip(self.formula.plain_names, self.arguments))
 
     @property
     def sizes(self):
         """The shapes of the tensors that the formula reads no more of, by name."""
+        if self.formula is None: return {}
         return dict([(name[:-5] if name[-5:] == "_meta" else name[:-6], tuple(v.shape) if code == F_META else tuple(v))
                      for (code, a, name), v in zip(self.formula.wants, self.values)
                      if code in (F_META, F_SHAPE) and v is not None and not (type(v) is tuple and code == F_META)])
@@ -691,14 +692,14 @@ def record_function(Node node, tuple inputs, tuple outputs, tuple dirty):
     if ANOMALY[0]:
         anomaly_note(node)
     for i in range(len(inputs)):
-        if inputs[i] is not None and (<Tensor>inputs[i]).keys & K_GRAD:
+        if inputs[i] is not None and (<Tensor?>inputs[i]).keys & K_GRAD:
             add_edge(node, i, <Tensor>inputs[i])
         elif i >= 3:
             set_edge(node, i, None, 0)
     for i in range(len(outputs)):
         if outputs[i] is None:
             continue
-        t = outputs[i]
+        t = <Tensor?>outputs[i]
         if dirty and dirty[i]:
             bump(t)
             if t.base is not None:
@@ -721,7 +722,7 @@ class SavedVariable:
     __slots__ = ("_saved",)
 
     def __init__(self, tensor, is_output=False, number=0):
-        self._saved = save(<Tensor>tensor, is_output, number) if tensor is not None else None
+        self._saved = save(<Tensor?>tensor, is_output, number) if tensor is not None else None
 
     def unpack(self, node=None):
         """The tensor, with its history."""

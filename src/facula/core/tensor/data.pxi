@@ -473,6 +473,8 @@ cdef class Kernel:
         cdef Given *given = few_given
         cdef int i = 0, r = 0
         cdef int64_t count, work = 0
+        if self.fn == NULL:
+            raise said(RuntimeError, "[kernel] a loaded kernel was required: this object was made without one\nhint: core.kernel(name) gives kernels")
         # what is walked below is as long as it says
         if type(tensors) is not tuple: tensors = tuple(tensors)
         if type(ints) is not tuple: ints = tuple(ints)
