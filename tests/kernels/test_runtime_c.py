@@ -206,6 +206,32 @@ def test_map_in_place(library, threads, kind):
         np.testing.assert_array_equal(x, expected)
 
 
+def aligned(rng, size: int, dtype) -> np.ndarray:
+    """Numbers that begin with a cache line, and one more behind them."""
+    item = np.dtype(dtype).itemsize
+    memory = np.zeros((size + 1) * item + 64, np.uint8)
+    begin = -memory.ctypes.data % 64
+    return fill(rng, memory[begin : begin + (size + 1) * item].view(dtype))
+
+
+@pytest.mark.parametrize("size", [32769, 40000, 65536 + 127, 300001])
+def test_contiguous_results_past_the_cache(library, threads, size):
+    rng = np.random.default_rng(size)
+    out, a, b = (aligned(rng, size, np.float32) for _ in range(3))
+    behind = out[size]
+    library.run_add(ctypes.byref(iteration([out[:size]], [a[:size], b[:size]])), 3.0)
+    np.testing.assert_array_equal(out[:size], a[:size] + 3 * b[:size])
+    assert out[size] == behind
+    kinds = [np.float64, np.int32, np.float64, np.float32, np.int64]
+    total, sign, x, y, z = (aligned(rng, size, kind)[:size] for kind in kinds)
+    library.run_mixed(ctypes.byref(iteration([total, sign], [x, y, z])))
+    np.testing.assert_array_equal(total, x + y + z)
+    np.testing.assert_array_equal(sign, total > 0)
+    before = x.copy()
+    library.run_mixed(ctypes.byref(iteration([x, sign], [x, y, z])))
+    np.testing.assert_array_equal(x, before + y + z)
+
+
 def test_map_of_nothing_and_of_one(library):
     empty = np.empty((3, 0, 2), np.float32)
     library.run_add(ctypes.byref(iteration([empty], [empty, empty])), 1.0)

@@ -18,6 +18,7 @@
 #define FK_ITERATE_H
 #include "fk_base.h"
 #include <stddef.h>
+#include <time.h>
 
 #include "facula_abi.h"
 #include "fk_block.h"
@@ -152,7 +153,65 @@ typedef struct {
     fk_map map;
     const fk_iter *it;
     int64_t numel;
+    uint8_t stream[FK_MAX_OPERANDS]; /* an output that goes past the cache */
 } fk_direct_job;
+
+enum {
+    FK_SENT_ELEMENTS = 128, /* few enough that reads go on while they leave */
+    FK_SENT_BYTES = FK_SENT_ELEMENTS * 16,
+    FK_TRIAL_ELEMENTS = 16384,
+    FK_TRIALS = 3,
+};
+
+/* the kernel on a short block at a time, whose large results are sent from the first cache */
+static void fk_direct_blocks(
+    const fk_direct_job *job, char *const *at, const fk_scalar *s, int64_t count) {
+    int operands = job->it->nout + job->it->nin;
+    _Alignas(64) char sent[FK_MAX_OPERANDS][FK_SENT_BYTES];
+    char *use[FK_MAX_OPERANDS], *to[FK_MAX_OPERANDS];
+    memcpy(to, at, sizeof to[0] * (size_t)operands);
+    for (int64_t i = 0; i < count; i += FK_SENT_ELEMENTS) {
+        int64_t block = count - i < FK_SENT_ELEMENTS ? count - i : FK_SENT_ELEMENTS;
+        for (int k = 0; k < operands; k++) use[k] = job->stream[k] ? sent[k] : to[k];
+        job->map(use, s, block);
+        for (int k = 0; k < operands; k++) {
+            int64_t bytes = block * fk_itemsize[job->it->dtype[k]];
+            if (job->stream[k]) fk_copy_stream(to[k], sent[k], bytes);
+            to[k] += bytes;
+        }
+    }
+}
+
+static void fk_direct_part(
+    const fk_direct_job *job, char **at, const fk_scalar *s, int64_t count, int send) {
+    if (send)
+        fk_direct_blocks(job, at, s, count);
+    else
+        job->map(at, s, count);
+    for (int k = 0; k < job->it->nout + job->it->nin; k++)
+        at[k] += count * fk_itemsize[job->it->dtype[k]];
+}
+
+FK_INLINE int64_t fk_nanoseconds(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Sending is faster where memory is what a kernel waits for, and slower where it waits for its own
+ * arithmetic: the first pieces go either way in turn, and the rest goes the faster one. */
+static void fk_direct_send(const fk_direct_job *job, char **at, const fk_scalar *s, int64_t count) {
+    int64_t least[2] = {INT64_MAX, INT64_MAX}, done = 0;
+    for (int trial = 0; trial < 2 * FK_TRIALS && count - done >= FK_TRIAL_ELEMENTS; trial++) {
+        int64_t begin = fk_nanoseconds(), took;
+        fk_direct_part(job, at, s, FK_TRIAL_ELEMENTS, trial & 1);
+        took = fk_nanoseconds() - begin;
+        if (took < least[trial & 1]) least[trial & 1] = took;
+        done += FK_TRIAL_ELEMENTS;
+    }
+    if (done < count) fk_direct_part(job, at, s, count - done, least[1] < least[0]);
+    fk_stream_end();
+}
 
 /* items are blocks of 1024 elements, so that threads share no cache line */
 static void fk_direct_body(
@@ -164,7 +223,10 @@ static void fk_direct_body(
     if (last > job->numel) last = job->numel;
     for (int k = 0; k < job->it->nout + job->it->nin; k++)
         at[k] = job->it->data[k] + first * fk_itemsize[job->it->dtype[k]];
-    job->map(at, s, last - first);
+    if (p[1])
+        fk_direct_send(job, at, s, last - first);
+    else
+        job->map(at, s, last - first);
 }
 
 FK_LOCAL void fk_direct_run(fk_map map, const fk_scalar *s, const fk_iter *it, int64_t numel) {
@@ -172,8 +234,12 @@ FK_LOCAL void fk_direct_run(fk_map map, const fk_scalar *s, const fk_iter *it, i
         map(it->data, s, numel);
         return;
     }
-    fk_direct_job job = {map, it, numel};
-    char *p[1] = {(char *)&job};
+    fk_direct_job job = {map, it, numel, {0}};
+    char *p[2] = {(char *)&job, NULL};
+    for (int k = 0; k < it->nout; k++) {
+        job.stream[k] = (uint8_t)(!((uintptr_t)it->data[k] & 63) && fk_iter_streams(it, k, numel));
+        if (job.stream[k]) p[1] = p[0];
+    }
     fk_parallel(fk_direct_body, p, NULL, s, (numel + FK_TILE_ELEMENTS - 1) / FK_TILE_ELEMENTS,
         FK_PARALLEL_ELEMENTS / FK_TILE_ELEMENTS);
 }
