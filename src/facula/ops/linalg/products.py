@@ -101,7 +101,11 @@ def linalg_multi_dot(tensors: tuple[Any, ...]) -> Any:
                     a.shape, b.shape, (f"tensors[{position}]", f"tensors[{position + 1}]")
                 ),
             )
-    split = cheapest_order([m.shape[0] for m in matrices] + [matrices[-1].shape[1]])
+    sizes = [m.shape[0] for m in matrices] + [matrices[-1].shape[1]]
+    split = cheapest_order(sizes)
+    if len(matrices) == 3:  # at a tie from the left, as in PyTorch; of more matrices from the right
+        m, k, n, p = sizes
+        split[0][2] = 0 if m * n * (k + p) > k * p * (m + n) else 1
 
     def multiply(first: int, last: int) -> Any:
         if first == last:
