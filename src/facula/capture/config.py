@@ -38,7 +38,8 @@ verbose = False
 disable = False
 #: compile backward runs that compiled functions start
 compiled_autograd = False
-
+#: exported programs check relations of sizes at their door only, whatever `export` was told of deferred checks
+do_not_emit_runtime_asserts = False
 _NAMES = frozenset(name for name in dict(globals()) if not name.startswith("_")) - {"annotations"}
 #: older names of settings
 _ALIASES = {

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import importlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
@@ -31,6 +32,8 @@ from facula.ops.table.registry import F
 Tensor = core.Tensor
 #: the reductions that have no meaning for fractions, by name
 _OF_BITS = frozenset(op.name for op in (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR))
+#: what lets a trace see a collective (`traced_collectives`)
+TRACED: list[Callable[..., bool]] = []
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -62,6 +65,8 @@ def _collective(function: Callable[P, R]) -> Callable[P, R]:
             found = group_of(given["group"])
             if found is not None and found.by_program:
                 return called(function.__name__, found, given)
+        if core.DISPATCH_MODES and _seen_by_trace(function.__name__, named(*args, **kwargs)):
+            return None  # type: ignore[return-value]
         if not TAKERS:
             return function(*args, **kwargs)
         # lists that are written to hold tensors, which stay the same
@@ -73,6 +78,13 @@ def _collective(function: Callable[P, R]) -> Callable[P, R]:
         return by_name(**taken)
 
     return run
+
+
+def _seen_by_trace(name: str, given: dict[str, Any]) -> bool:
+    """Whether a trace that runs took the call."""
+    if not TRACED:  # what fills it is loaded by the first trace that may want it
+        importlib.import_module("facula.distributed.traced_collectives")
+    return bool(TRACED[0](name, given, group_of))
 
 
 def _started(

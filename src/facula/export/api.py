@@ -50,8 +50,8 @@ def export(
             graph is an error
         preserve_module_call_signature: paths of modules whose arguments and results `unflatten`
             nests as they were
-        prefer_deferred_runtime_asserts_over_guards: kept for PyTorch's API; guards are checked when
-            the module is called
+        prefer_deferred_runtime_asserts_over_guards: what relates several sizes is checked by calls in the graph, and
+            not by the module that is made of it
         constraints: the same as ``dynamic_shapes`` in the words of PyTorch 2.1 and 2.2: comparisons of
             `dynamic_dim`
 
@@ -92,7 +92,8 @@ def export(
         dynamic_shapes = examples.dynamic_shapes(mod, args, kwargs)
     if strict:
         _capture(mod, args, kwargs)
-    parts = _traced(mod, args, kwargs, dynamic_shapes, preserve_module_call_signature)
+    kept, deferred = preserve_module_call_signature, prefer_deferred_runtime_asserts_over_guards
+    parts = _traced(mod, args, kwargs, dynamic_shapes, kept, deferred)
     program = ExportedProgram(
         parts.module, parts.signature, parts.state, parts.constants, parts.ranges, parts.in_spec, parts.out_spec,
         guards=list(parts.env.guards), argument_names=parts.argument_names, example_inputs=(args, kwargs),
@@ -109,16 +110,21 @@ def export(
 
 
 def _traced(
-    mod: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any, kept: Any
+    mod: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    dynamic_shapes: Any,
+    kept: Any,
+    deferred: bool,
 ) -> Parts:
     """The parts of the program; a size of 1 that may change is traced as another one first."""
     larger = enlarged(mod, args, kwargs, dynamic_shapes)
     if larger[0] is not args:
         try:
-            return trace_module(mod, *larger, kept)
+            return trace_module(mod, *larger, kept, deferred)
         except RuntimeError:  # the program takes no other: the trace of the example says why
             pass
-    return trace_module(mod, args, kwargs, dynamic_shapes, kept)
+    return trace_module(mod, args, kwargs, dynamic_shapes, kept, deferred)
 
 
 def _capture(mod: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

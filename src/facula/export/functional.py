@@ -12,6 +12,7 @@ from typing import Any
 
 from facula import core, nn
 from facula.capture.exports import exporting
+from facula.export.deferred import write_again
 from facula.export.signature import (
     ExportGraphSignature,
     InputKind,
@@ -25,7 +26,7 @@ from facula.export.tracing import is_kept, output_argument
 from facula.fx import Graph, GraphModule, Interpreter, Node
 from facula.fx import traceback as fx_traceback
 from facula.fx.pre_dispatch import called_whole, stays_whole
-from facula.fx.proxy_tensor import lists_for_tuples
+from facula.fx.proxy_tensor import lists_for_tuples, name_wholly
 from facula.fx.shape_env import nodes_of_numbers, write_checks
 from facula.fx.symbols import SymInt
 from facula.lower.aot.export import ordered_outputs, set_outputs
@@ -68,6 +69,7 @@ def functional(
     set_outputs(graph, nodes)
     if env is not None:
         write_checks(graph, env, overload_of(TABLE["_assert_scalar"]))
+        write_again(module, graph, env)
     graph.eliminate_dead_code(is_kept)
     made = _with_inputs(traced.joint, placeholders, dict(zip(at, inputs, strict=True)))
     lists_for_tuples(made.graph)
@@ -120,6 +122,7 @@ def _traced(
     values = [n.meta["val"] for n in placeholders]
 
     def run(*given: Any) -> Any:
+        name_wholly()
         inputs = list(values)
         for i, x in zip(at, given, strict=True):
             inputs[i] = x

@@ -15,7 +15,7 @@ from facula.fx import GraphModule, Interpreter, Node
 from facula.fx import _pytree as pytree
 from facula.fx import traceback as fx_traceback
 from facula.fx.pre_dispatch import stays_whole
-from facula.fx.proxy_tensor import disable_proxy_modes_tracing, get_proxy_mode, make_fx
+from facula.fx.proxy_tensor import disable_proxy_modes_tracing, get_proxy_mode, make_fx, name_wholly
 from facula.lower.decompositions.rules import overload
 from facula.lower.table import definition_of, operator_of
 from facula.ops.table.registry import TABLE
@@ -54,7 +54,7 @@ def in_told_forms(module: GraphModule, rules: dict[Any, Any], env: Any) -> Graph
     recording = core.set_grad_enabled(False)
     try:
         with fx_traceback.preserve_node_meta():
-            traced = make_fx(told.run, {}, "fake", True, _whole_indexing=True)
+            traced = make_fx(told.run_named, {}, "fake", True, _whole_indexing=True)
             made = traced(*[n.meta["val"] for n in placeholders])
     finally:
         core.set_grad_enabled(recording)
@@ -78,6 +78,11 @@ class _Told(Interpreter):
     def __init__(self, module: GraphModule, decomposed: set[Any], env: Any) -> None:
         super().__init__(module)
         self.decomposed, self.symbols = decomposed, env
+
+    def run_named(self, *args: Any) -> Any:
+        """`run`, with nodes that are named as operators are."""
+        name_wholly()
+        return self.run(*args)
 
     def differs(self, node: Node) -> bool:
         """Whether PyTorch has what the node calls under another name, or in other parts that are asked for."""

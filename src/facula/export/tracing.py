@@ -19,6 +19,7 @@ from typing import Any
 from facula import core, nn
 from facula.capture.exports import exporting
 from facula.core.errors import fail
+from facula.export.deferred import write_deferred
 from facula.export.dynamic_shapes import (
     IntInput,
     Resolved,
@@ -112,8 +113,14 @@ def trace_module(
     kwargs: dict[str, Any],
     dynamic_shapes: Any,
     kept: tuple[str, ...] = (),
+    deferred: bool = False,
 ) -> Parts:
-    """Trace a module for these arguments; `kept`: paths of modules whose calls are noted."""
+    """Trace a module for these arguments.
+
+    Args:
+        kept: paths of modules whose calls are noted
+        deferred: guards that relate sizes are checks of the program
+    """
     signatures, env = KeptSignatures(module, kept), ShapeEnv(duck_shape=False)
     env.keeps_conditions = True
     sizes = Resolved(env)
@@ -145,6 +152,8 @@ def trace_module(
         joint, level = _recorded(program, [*fakes, *(x for x in leaves if isinstance(x, SymInt))])
     _refuse_changes(module, joint)
     ranges, out_spec = sizes.ranges(), specs["out"]
+    if deferred:
+        write_deferred(joint.graph, env)
     named = arguments_by_name(module, args, kwargs) if args or kwargs else {}
     builder = _Builder(joint, held, mode, leaves, _leaf_names(named, len(leaves)))
     watched = _finish(builder, level, mode)
@@ -186,14 +195,14 @@ def _with_symbols(leaves: list[Any], marked: list[Any], sizes: Resolved) -> list
 
 def _refuse_changes(module: nn.Module, joint: GraphModule) -> None:
     """Raise for a tensor that the program writes to, and that is no state of the module."""
-    places: dict[int, str] | None = None
+    places: dict[int, list[str]] | None = None
     for node in joint.graph.nodes:
         holder = memory_of(node.args[0]) if node.args and writes(node) else None
         if holder is None or holder.op != "get_attr":
             continue
         tensor = getattr(joint, str(holder.target))
         places = _attributes(module) if places is None else places
-        place = places.get(id(tensor), f"a tensor of shape {tuple(tensor.shape)}")
+        place = places.get(id(tensor), [f"a tensor of shape {tuple(tensor.shape)}"])[0]
         fail(
             RuntimeError,
             "export",
@@ -249,7 +258,7 @@ def _recorded(program: Callable[..., Any], inputs: list[Any]) -> tuple[GraphModu
         with ProgramLevel() as level:
             mode = get_proxy_mode()
             assert mode is not None
-            level.tracer = mode.tracer
+            level.tracer, mode.whole_names = mode.tracer, True
             levels.append(level)
             return program(*flat)
 
@@ -295,6 +304,7 @@ class _Builder:
         inputs = [n for n in self.graph.nodes if n.op == "placeholder"]
         write_checks(self.graph, mode.shape_env, overload_of(TABLE["_assert_scalar"]))
         self._finished_outputs()
+        self._leave_names({*map(self._input_name, held.first), *leaf_names})
         count = len(held.tensors)
         for node, name in zip(inputs[:count], held.first, strict=True):
             self._held_input(node, name)
@@ -308,6 +318,19 @@ class _Builder:
             set_outputs(self.graph, nodes_of_numbers(self.graph, values))  # results that are sizes
         self.graph.eliminate_dead_code(is_kept)
 
+    def _input_name(self, name: str) -> str:
+        kind = "p" if self.held.kind(name) is InputKind.PARAMETER else "b"
+        return re.sub(r"\W", "_", f"{kind}_{name}")
+
+    def _leave_names(self, names: set[str]) -> None:
+        """Let calls that have the names of inputs take others: an input is called what it is called."""
+        namespace = self.graph._graph_namespace
+        for node in self.graph.nodes:
+            if node.op != "placeholder" and node.name in names:
+                name = node.name
+                node.name = namespace.create_name(name, None)
+                namespace._used_names.discard(name)
+
     def _rename(self, node: Node, name: str) -> None:
         name = re.sub(r"\W", "_", name)
         node._rename(name)
@@ -316,7 +339,7 @@ class _Builder:
     def _held_input(self, node: Node, name: str) -> None:
         kind = self.held.kind(name)
         persistent = self.held.persistent(name) if kind is InputKind.BUFFER else None
-        self._rename(node, f"{'p' if kind is InputKind.PARAMETER else 'b'}_{name}")
+        self._rename(node, self._input_name(name))
         spec = InputSpec(kind, TensorArgument(node.name), name, persistent)
         self.signature.input_specs.append(spec)
         if persistent is False:
@@ -335,12 +358,13 @@ class _Builder:
                 continue
             found = made.get(id(tensor))
             if found is None:
-                name = places.get(id(tensor), f"lifted_tensor_{len(made)}")
+                name, *others = places.get(id(tensor), [f"lifted_tensor_{len(made)}"])
                 with self._insertion(at):
                     found = at = made[id(tensor)] = self.graph.placeholder(re.sub(r"\W", "_", name))
                 found.meta = {"val": self.mode.from_tensor(tensor.detach(), static_shapes=True)}
                 self._rename(found, f"c_{name}")
-                self.constants[name] = tensor.detach() if tensor.requires_grad else tensor
+                held = tensor.detach() if tensor.requires_grad else tensor
+                self.constants |= dict.fromkeys([name, *others], held)
                 spec = InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(found.name), name)
                 self.signature.input_specs.append(spec)
             node.replace_all_uses_with(found)
@@ -424,11 +448,11 @@ def output_argument(value: Node) -> Any:
     return TensorArgument(value.name)
 
 
-def _attributes(module: nn.Module) -> dict[int, str]:
-    """Tensors that modules hold as plain attributes, by their path."""
-    found: dict[int, str] = {}
+def _attributes(module: nn.Module) -> dict[int, list[str]]:
+    """Tensors that modules hold as plain attributes, with all of their paths."""
+    found: dict[int, list[str]] = {}
     for path, owner in module.named_modules():
         for name, value in vars(owner).items():
             if isinstance(value, Tensor):
-                found.setdefault(id(value), f"{path}.{name}" if path else name)
+                found.setdefault(id(value), []).append(f"{path}.{name}" if path else name)
     return found

@@ -196,6 +196,8 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
 
     #: whether nodes are operators of the table, as compilers want them, or PyTorch's
     hears_own_operators = True
+    #: whether nodes are named as operators are, `_softmax`, and not `softmax`
+    whole_names = False
 
     def __init__(
         self,
@@ -261,7 +263,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         if isinstance(result, Tensor) and (missing := _unsaid(func)):
             proxy_kwargs = _with_options(proxy_kwargs, missing, result.device)
         node = tracer.graph.create_node(
-            "call_function", func, proxy_args, proxy_kwargs, name=opname.lstrip("_") or opname
+            "call_function", func, proxy_args, proxy_kwargs, name=self._name_for(opname)
         )
         self.describe(node)
         if args and result is args[0]:
@@ -270,6 +272,9 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         else:
             self.track(result, node)
         return result
+
+    def _name_for(self, opname: str) -> str:
+        return opname if self.whole_names else opname.lstrip("_") or opname
 
     def describe(self, node: Node) -> None:
         """Note where in the program a node comes from."""
@@ -317,7 +322,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         if key is not None and key not in tracer.number_nodes:
             arg = tracer.create_arg(t)
             made = tracer.graph.create_node(
-                "call_function", func, (arg,), {}, name=func._opname.lstrip("_")
+                "call_function", func, (arg,), {}, name=self._name_for(func._opname)
             )
             made.meta["stack_trace"] = fx_traceback.user_stack(self.outer_frame, 2)
             made.meta["val"] = value
@@ -384,6 +389,13 @@ def get_proxy_mode() -> ProxyTorchDispatchMode | None:
 
 
 get_innermost_proxy_mode = get_proxy_mode
+
+
+def name_wholly() -> None:
+    """Let the running trace name nodes as operators are named, underscores in front included."""
+    mode = get_proxy_mode()
+    assert mode is not None
+    mode.whole_names = True
 
 
 @contextmanager

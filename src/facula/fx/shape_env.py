@@ -476,12 +476,14 @@ def node_of_number(tracer: object, value: SymInt) -> Any:
 class _Inputs:
     """What knows where the symbols of a finished graph are read: as a tracer does of its own."""
 
-    def __init__(self, graph: Any, symbols_alone: bool = False) -> None:
+    def __init__(self, graph: Any, symbols_alone: bool = False, nodes: Any = None) -> None:
         self.graph = graph
         self.number_nodes: dict[Any, Any] = {}
         self.symbol_sources: dict[str, tuple[Any, int]] = {}
         self.derived_sources: dict[str, tuple[Any, int, Expr]] = {}
-        for node in graph.nodes:
+        #: whether powers are nodes of their own
+        self.powers = nodes is not None
+        for node in graph.nodes if nodes is None else nodes:
             value = node.meta.get("val")
             leaf = leaf_of(value)
             alone = not isinstance(leaf, Expr) or leaf.symbol is not None
@@ -579,6 +581,33 @@ def write_checks(graph: Any, env: ShapeEnv, function: Callable[..., Any]) -> Non
             made.meta["val"] = None
             made.meta["stack_trace"] = condition.meta["stack_trace"] = check.stack
     env.unbacked.checks.clear()
+
+
+def write_guards(
+    graph: Any,
+    env: ShapeEnv,
+    guards: list[ShapeGuard],
+    function: Callable[..., Any],
+    text: Callable[[ShapeGuard], str],
+) -> None:
+    """Enter guards into a finished graph as checks behind its inputs.
+
+    Args:
+        function: takes a condition and the text of the error.
+        text: how the error spells a guard.
+    """
+    placeholders = [n for n in graph.nodes if n.op == "placeholder"]
+    if not guards or not placeholders:
+        return
+    inputs = _Inputs(graph, nodes=placeholders)
+    with graph.inserting_after(placeholders[-1]):
+        for guard in guards:
+            parts = (guard.left, guard.relation, guard.right)
+            condition = _node_of_condition(inputs, SymBool(True, parts, env), parts)
+            said = f"Runtime assertion failed for expression {text(guard)} on node '{condition}'"
+            made = graph.call_function(function, (condition, said))
+            made.meta["val"] = None
+            made.meta["stack_trace"] = condition.meta["stack_trace"] = guard.stack
 
 
 def _floats_of(condition: Any) -> list[Any]:
@@ -679,6 +708,8 @@ def _node_of(tracer: Any, expr: Expr, env: ShapeEnv) -> Any:
         product = None if factor == 1 and monomial else factor
         for atom, power in monomial:
             base = _node_of_atom(tracer, atom, env)
+            if power > 1 and getattr(tracer, "powers", False):
+                base, power = _power_of(tracer, base, power), 1
             for _ in range(power):
                 product = base if product is None else _call(tracer, operator.mul, product, base)
         total = product if total is None else _call(tracer, operator.add, total, product)
@@ -686,6 +717,13 @@ def _node_of(tracer: Any, expr: Expr, env: ShapeEnv) -> Any:
         total.meta.setdefault("val", env.number_of(expr))
     tracer.number_nodes[expr] = total
     return total
+
+
+def _power_of(tracer: Any, base: Any, power: int) -> Any:
+    key = (operator.pow, base, power)
+    if key not in tracer.number_nodes:
+        tracer.number_nodes[key] = _call(tracer, operator.pow, base, power)
+    return tracer.number_nodes[key]
 
 
 def _call(tracer: Any, function: Any, a: object, b: object) -> Any:

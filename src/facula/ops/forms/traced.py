@@ -71,6 +71,37 @@ def _assert_scalar(self, assert_msg):
         raise failed
 
 
+@operator(
+    "_assert_async(Tensor self, str? assert_msg=None) -> ()", names=(), out=False, inplace=False,
+    overload="assert_msg=msg",
+)  # fmt: skip
+class _assert_async:
+    """Raise RuntimeError where the only element of a tensor is zero."""
+
+    keeps = False
+
+    def meta(self: Any, assert_msg: str | None) -> Any:
+        if self.numel() != 1:
+            fail(RuntimeError, "_assert_async", "a tensor of one element was required (Boolean value of Tensor "
+                 "with one value)", tuple(self.shape), hint="use condition.all()")  # fmt: skip
+        has_elements = not self.is_meta and getattr(self, "fake_mode", None) is None
+        if has_elements and not self.item():
+            required = "Expected Tensor with single nonzero value, but got zero"
+            raise RuntimeError(
+                assert_msg or message("_assert_async", required, hint="pass a message")
+            )
+        return ()
+
+    def cpu(out: object, self: Any, assert_msg: str | None) -> None:
+        """Nothing: there is no result."""
+
+    def samples(S: Any) -> Any:
+        yield (S(1) * 0 + 1,), {}
+
+    def errors(S: Any) -> Any:
+        yield (S(2),), {}, RuntimeError, "one element"
+
+
 @composite(
     "sym_constrain_range(any size, *, int? min=None, int? max=None) -> ()",
     names=(),

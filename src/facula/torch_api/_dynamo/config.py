@@ -19,7 +19,7 @@ _WITHOUT_EFFECT = {
     "compiled_autograd_kwargs_override": {}, "cprofile": False,
     "cudagraph_backend_keep_input_mutation": False,
     "cudagraph_backend_support_input_mutation": False, "dead_code_elimination": True,
-    "debug_dir_root": None, "do_not_emit_runtime_asserts": False, "dont_skip_tracing": False,
+    "debug_dir_root": None, "dont_skip_tracing": False,
     "dynamic_shapes": True, "enable_compiler_collectives": False,
     "enable_cpp_framelocals_guard_eval": True, "enable_cpp_guard_manager": True,
     "enable_cpp_symbolic_shape_guards": False, "enable_faithful_generator_behavior": True,

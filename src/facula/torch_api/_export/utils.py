@@ -7,6 +7,8 @@ Keeps true: nothing is changed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from facula import nn
@@ -49,6 +51,24 @@ def wrap_method(method: Any) -> nn.Module:
         fail(ValueError, "export.wrap_method", "a method of a module was required", repr(method),
              hint="wrap_method(module.method)")  # fmt: skip
     return _Method(method)
+
+
+@contextmanager
+def _disable_load_state_dict_hooks(mod: nn.Module) -> Iterator[None]:
+    """A block in which a module's `state_dict` calls no hooks.
+
+    Args:
+        mod: the module
+    """
+    hooks = mod._state_dict_hooks, mod._state_dict_pre_hooks
+    before = [dict(each) for each in hooks]
+    for each in hooks:
+        each.clear()
+    try:
+        yield
+    finally:
+        for each, known in zip(hooks, before, strict=True):
+            each.update(known)
 
 
 def sync_state(*wrapped_method_modules: nn.Module) -> None:
