@@ -23,6 +23,7 @@ from facula.export.leaks import warn_of
 from facula.export.tracing import Parts, trace_module
 from facula.export.verifier import TrainingVerifier
 from facula.fx import _pytree as pytree
+from facula.fx import fake_constants
 from facula.namespaces.random import fork_rng
 
 Tensor = core.Tensor
@@ -90,7 +91,9 @@ def export(
     examples = dynamic_shapes if isinstance(dynamic_shapes, AdditionalInputs) else None
     if examples is not None:
         dynamic_shapes = examples.dynamic_shapes(mod, args, kwargs)
-    if strict:
+    if (
+        strict and not fake_constants.propagate_real_tensors
+    ):  # an example decides what would break the graph
         _capture(mod, args, kwargs)
     kept, deferred = preserve_module_call_signature, prefer_deferred_runtime_asserts_over_guards
     parts = _traced(mod, args, kwargs, dynamic_shapes, kept, deferred)

@@ -12,6 +12,7 @@ from typing import Any
 
 from facula import core, nn
 from facula.capture.exports import exporting
+from facula.export.chosen_sizes import name_choices
 from facula.export.deferred import write_again
 from facula.export.signature import (
     ExportGraphSignature,
@@ -73,6 +74,7 @@ def functional(
     graph.eliminate_dead_code(is_kept)
     made = _with_inputs(traced.joint, placeholders, dict(zip(at, inputs, strict=True)))
     lists_for_tuples(made.graph)
+    name_choices(made.graph)
     made.recompile()
     targets = [(number, signature.input_specs[int(number)]) for _, number in written]
     return made, _followed(

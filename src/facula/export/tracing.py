@@ -19,6 +19,7 @@ from typing import Any
 from facula import core, nn
 from facula.capture.exports import exporting
 from facula.core.errors import fail
+from facula.export.chosen_sizes import name_choices, sizes_are_chosen
 from facula.export.deferred import write_deferred
 from facula.export.dynamic_shapes import (
     IntInput,
@@ -41,7 +42,7 @@ from facula.export.signature import (
     SymIntArgument,
     TensorArgument,
 )
-from facula.fx import Graph, GraphModule, Node
+from facula.fx import Graph, GraphModule, Node, fake_constants
 from facula.fx import _pytree as pytree
 from facula.fx.fake_tensor import FakeTensor, FakeTensorMode
 from facula.fx.higher_order.grad_regions import wrap_regions
@@ -129,6 +130,11 @@ def trace_module(
     held = _Held(module)
     leaves, in_spec = pytree.tree_flatten((args, kwargs))
     mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=env)
+    if fake_constants.propagate_real_tensors:
+        # lazily: a setting that few programs make
+        from facula.fx.real_examples import Examples
+
+        mode.examples = Examples(mode)
     fakes = _fakes(held, leaves, mode, sizes)
     leaves = _with_symbols(leaves, pytree.tree_leaves(marked), sizes)
     sizes.check()
@@ -143,6 +149,7 @@ def trace_module(
             _noting_calls(module),
             attributes_kept(module),
             signatures.noted(),
+            sizes_are_chosen(),
         ):
             result = module(*positional, **named)
         flat_result, specs["out"] = pytree.tree_flatten(result)
@@ -182,6 +189,7 @@ def _finish(builder: _Builder, level: Any, mode: FakeTensorMode) -> Watched:
     _sizes_in_front(builder.graph)
     wrap_regions(builder.module, level.otherwise)
     lists_for_tuples(builder.graph)
+    name_choices(builder.graph)
     builder.graph.lint()
     builder.module.recompile()
     return watched
@@ -230,6 +238,8 @@ def _fake(t: Tensor, mode: FakeTensorMode) -> Any:
         made: Any = core.fake_like(mode.tensor_class, t, mode)
     else:
         made = mode.from_tensor(t.detach(), static_shapes=True)
+        if mode.examples is not None:
+            mode.examples.hold(made, t)
     made.requires_grad_(t.requires_grad)
     if t.requires_grad and not t.is_leaf:
         made._inner = True

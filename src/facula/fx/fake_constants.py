@@ -22,8 +22,8 @@ from facula.ops.table.tags import Tag
 
 __all__ = ["Constants"]
 
-#: elements of a result that is still computed
-_MOST = 1
+#: whether programs are exported with the elements of their example (`real_examples`), as a setting says
+propagate_real_tensors = False
 
 
 def _writes(func: Callable[..., Any], kwargs: dict[str, Any]) -> bool:
@@ -40,6 +40,8 @@ class Constants:
     def __init__(self) -> None:
         #: by the place of their memory, those that still live
         self.by_storage: dict[int, list[weakref.ref[Any]]] = {}
+        #: elements of a result that is still computed
+        self.most: float = 1
 
     def __bool__(self) -> bool:
         return bool(self.by_storage)
@@ -66,7 +68,7 @@ class Constants:
         """The result of an operator on constants only; None, and what it writes to forgotten, where it has others."""
         tensors = [x for x in _flat(args, kwargs) if isinstance(x, core.Tensor)]
         small = all(
-            getattr(x, "constant", None) is not None and x.constant.numel() <= _MOST
+            getattr(x, "constant", None) is not None and x.constant.numel() <= self.most
             for x in tensors
         )
         random = Tag.nondeterministic_seeded in getattr(overload_of(func), "tags", ())
@@ -81,7 +83,7 @@ class Constants:
         )
         found = func(*real[0], **real[1])
         leaves = [x for x in pytree.tree_leaves(found) if isinstance(x, core.Tensor)]
-        return None if any(x.numel() > _MOST for x in leaves) else found
+        return None if any(x.numel() > self.most for x in leaves) else found
 
     def forget(self, fake: core.Tensor | None) -> None:
         """A write of what nobody knows: it and all that share its memory are constants no more."""

@@ -297,6 +297,8 @@ class FakeTensorMode(TorchDispatchMode):
         self.observer: Any = None
         self._entered: list[bool] = []
         self.constants = Constants()
+        #: the elements of an example, where the program is tried on them (`real_examples`)
+        self.examples: Any = None
         #: id of a real tensor -> (weak reference to it, its fake tensor)
         self._known: dict[int, tuple[Any, FakeTensor]] = {}
         #: storage of a real tensor -> (weak reference to a tensor on it, bytes on the meta device)
@@ -343,10 +345,10 @@ class FakeTensorMode(TorchDispatchMode):
             known = None
             if plan is not _run_directly:
                 with _Undisturbed():
-                    known = self.constants.known(func, args, kwargs)
-            if known is not None and plan is _read:
+                    known = (self.examples or self.constants).known(func, args, kwargs)
+            if known is not None and plan is _read and self.examples is None:
                 return known
-            found = plan(self, func, args, kwargs)
+            found = self._by_plan(plan, func, args, kwargs, known)
             self.constants.keep(found, known)
         else:
             found = plan(self, func, args, kwargs)
@@ -354,6 +356,18 @@ class FakeTensorMode(TorchDispatchMode):
             found.requires_grad_()
         if self.observer is not None:
             self.observer(found)
+        return found
+
+    def _by_plan(self, plan: Any, func: Any, args: Any, kwargs: Any, known: Any) -> Any:
+        """The result of an operator whose arguments have elements, `known` what it is for these."""
+        if self.examples is None or known is None:
+            return plan(self, func, args, kwargs)
+        try:
+            found = plan(self, func, args, kwargs)
+        except UnsupportedOperatorException:
+            return self.examples.inferred(func, known)
+        if plan is _read:
+            self.examples.read(found, known)
         return found
 
     def admit(self, t: Tensor) -> Any:

@@ -32,6 +32,8 @@ from facula.fx.symbols import (
     negated,
     number,
     plain,
+    sym_max,
+    sym_min,
     symbol,
 )
 from facula.fx.traceback import user_stack
@@ -126,6 +128,8 @@ class ShapeEnv:
         self._example = Point({})
         #: numbers that are read from elements
         self.unbacked = Unbacked(self.hints)
+        #: what was read of an example (`real_examples`), by the name of the number
+        self.examples: dict[Any, Any] = {}
         self.allow_scalar_outputs = allow_scalar_outputs
         self.allow_dynamic_output_shape_ops = allow_dynamic_output_shape_ops
         #: whether a comparison is a guard when its truth is asked for, so that `cond` may keep it as its predicate
@@ -206,11 +210,31 @@ class ShapeEnv:
         known = self.unbacked.truth(condition)
         if known is not None:
             return known
+        if self.examples and (known := self._by_example(condition)) is not None:
+            return known
         if not _asked_by_operator():
             undecided(condition)
         # a check of an operator: it comes out as for the example where the program runs, too
         left, relation, right = condition
         known = HOLDS[relation](left.value(self.example), right.value(self.example))
+        self.expect(condition if known else negated(condition))
+        return known
+
+    def _by_example(self, condition: Any) -> bool | None:
+        """The truth of a condition for numbers that were read of an example, checked from now on; None for others."""
+        if condition[0] == "test":
+            args = [getattr(x, "example", x) for x in condition[2:]]
+            if any(isinstance(x, UnbackedFloat) for x in args):
+                return None
+            known = bool(condition[1](*args))
+        elif condition[0] in ("and", "or", "not"):
+            return None
+        else:
+            left, relation, right = condition
+            if not (left - right).unbacked <= self.examples.keys():
+                return None
+            values = {**self.hints, **self.examples}
+            known = HOLDS[relation](left.value(values), right.value(values))
         self.expect(condition if known else negated(condition))
         return known
 
@@ -590,12 +614,7 @@ def write_guards(
     function: Callable[..., Any],
     text: Callable[[ShapeGuard], str],
 ) -> None:
-    """Enter guards into a finished graph as checks behind its inputs.
-
-    Args:
-        function: takes a condition and the text of the error.
-        text: how the error spells a guard.
-    """
+    """Enter guards into a finished graph as checks behind its inputs: calls of `function(condition, error)`."""
     placeholders = [n for n in graph.nodes if n.op == "placeholder"]
     if not guards or not placeholders:
         return
@@ -729,10 +748,13 @@ def _power_of(tracer: Any, base: Any, power: int) -> Any:
 def _call(tracer: Any, function: Any, a: object, b: object) -> Any:
     made = tracer.graph.call_function(function, (a, b))
     values = [x.meta["val"] if hasattr(x, "meta") else x for x in (a, b)]
-    made.meta["val"] = function(*values)
+    made.meta["val"] = _OF_NUMBERS.get(function, function)(*values)
     return made
 
 
+sym_max.__module__ = sym_min.__module__ = "facula"  # where users find them
+#: what computes with numbers that are not known; graphs call what Python has
+_OF_NUMBERS = {max: sym_max, min: sym_min}
 _OPERATIONS = {"floordiv": operator.floordiv, "mod": operator.mod, "max": max, "min": min}
 
 

@@ -548,12 +548,7 @@ class SymBool(int):
     env: Any
 
     def __new__(cls, value: object, condition: Any = None, env: Any = None) -> SymBool:
-        """Make one.
-
-        Args:
-            condition: (expression, relation, expression), ("and" | "or" | "not", *conditions), or
-                ("test", function, *numbers).
-        """
+        """Make one of (left, relation, right), ("and" | "or" | "not", *conditions) or ("test", function, *numbers)."""
         made = super().__new__(cls, bool(value))
         made.condition, made.env = condition, env
         return made
@@ -593,9 +588,13 @@ class SymBool(int):
         return SymBool(not plain(self), negated(self.condition), self.env)
 
     def __eq__(self, other: object) -> Any:
-        if isinstance(other, bool):
+        if type(other) in (bool, int) and other in (0, 1) and self.condition is not None:
             return self if other else self.__sym_not__()
-        return NotImplemented if not isinstance(other, int) else bool(self) == bool(other)
+        return NotImplemented if not isinstance(other, int) else int(bool(self)) == plain(other)
+
+    def __ne__(self, other: object) -> Any:
+        same = self.__eq__(other)
+        return same if same is NotImplemented else sym_not(same)
 
     __hash__ = int.__hash__
 

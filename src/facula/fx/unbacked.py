@@ -324,6 +324,8 @@ class UnbackedFloat(SymFloat):
     name: str
     function: Callable[..., Any] | None
     args: tuple[Any, ...]
+    #: what was read of an example, where the program is tried on one
+    example: float
 
     def __new__(
         cls, env: Any, function: Callable[..., Any] | None = None, args: tuple[Any, ...] = ()

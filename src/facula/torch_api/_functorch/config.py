@@ -1,10 +1,12 @@
-"""Settings of the differentiation ahead of time under PyTorch's names: none of them changes anything here.
+"""Settings of the differentiation ahead of time under PyTorch's names.
+One of them changes something here: `fake_tensor_propagate_real_tensors`.
 
 Takes: assignments, `patch`. Gives: the settings. Keeps true: each is kept, and said to be without effect when it
 gets another value; any other name is an error.
 """
 
-from facula.core.named_settings import become
+from facula.core.named_settings import attribute, become
+from facula.fx import fake_constants
 
 become(
     __name__,
@@ -20,7 +22,7 @@ become(
         "debug_partitioner": False, "donated_buffer": True, "enable_autograd_cache": True,
         "enable_remote_autograd_cache": None, "fake_tensor_allow_meta": True,
         "fake_tensor_allow_unsafe_data_ptr_access": True, "fake_tensor_crossref": False,
-        "fake_tensor_propagate_real_tensors": False, "force_non_lazy_backward_lowering": False,
+        "force_non_lazy_backward_lowering": False,
         "functionalize_rng_ops": False, "generate_fake_kernels_from_real_mismatches": False,
         "graphsafe_rng_functionalization": True, "guess_tangent_strides_as_outputs": True,
         "joint_custom_pass": None, "max_dist_from_bw": 1000, "memory_budget_pareto_dir": None,
@@ -39,5 +41,8 @@ become(
         "remat_using_tags_for_fwd_loss_bwd_graph": True, "selective_decompose": False,
         "unsafe_treat_script_objects_as_zero_size": False,
         "view_replay_for_aliased_outputs": True, "visualize_memory_budget_pareto": False,
+    },
+    {
+        "fake_tensor_propagate_real_tensors": attribute(fake_constants, "propagate_real_tensors"),
     },
 )  # fmt: skip
