@@ -14,13 +14,14 @@ from facula import core
 from facula.core.errors import fail
 from facula.distributed import functional_collectives as functional
 from facula.distributed.operations import TRACED
+from facula.fx.proxy_tensor import get_proxy_mode
 
 Tensor = core.Tensor
 
 
 def is_traced(values: Any) -> bool:
     """Whether a tensor among arguments stands for one in a trace that runs."""
-    return any(
+    return get_proxy_mode() is not None and any(
         getattr(x, "_is_fake", False)
         for value in values
         for x in (value if isinstance(value, (list, tuple)) else (value,))

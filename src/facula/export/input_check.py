@@ -11,7 +11,8 @@ from typing import Any
 from facula import core, nn
 from facula.core.errors import fail
 from facula.export._tree_utils import reorder_kwargs
-from facula.export.ranges import UNBOUNDED, is_linear, spelled
+from facula.export.guard_texts import guard_text, relation_text
+from facula.export.ranges import UNBOUNDED, is_linear
 from facula.fx import _pytree as pytree
 from facula.fx.symbols import Expr, number
 
@@ -39,6 +40,8 @@ class InputCheck:
         self.guards = list(program.guards)
         #: symbol -> how messages write it
         self.read: dict[str, str] = {}
+        #: symbol that no size is by itself -> a size that is larger by a number, and that number
+        self.shifted: dict[str, tuple[str, int]] = {}
         for name, (shape, kind) in zip(self.names, expected, strict=True):
             if isinstance(kind, Expr) and kind.symbol is not None:
                 self.read.setdefault(kind.symbol, name)
@@ -140,12 +143,15 @@ class InputCheck:
         for place, expected, size in placed:
             text = first.setdefault(str(expected), place)
             if expected.value(sizes) != size:
-                other = spelled(str(expected), read) if text == place else text
-                self._refuse(f"{place} == {other}", size, expected.value(sizes))
+                if text == place:
+                    text = relation_text(place, expected, self.read, self.shifted)
+                else:
+                    text = f"{place} == {text}"
+                self._refuse(text, size, expected.value(sizes))
         for guard in self.guards:
             known = (guard.left.free_symbols | guard.right.free_symbols) <= sizes.keys()
             if known and not guard.holds(sizes):
-                self._refuse(spelled(str(guard), read), sizes)
+                self._refuse(guard_text(guard, read), sizes)
 
     def _solve(
         self, place: str, expected: Expr, size: int, sizes: dict[str, int], read: dict[str, str]
@@ -162,6 +168,8 @@ class InputCheck:
             self._refuse(f"{shifted} % {factor} == 0", size)
         sizes[name] = (size - offset) // factor
         shifted = f"({-offset} + {place})" if offset else place
+        if factor == 1:
+            self.shifted[name] = place, offset
         read[name] = shifted if factor == 1 else f"({shifted} // {factor})"
 
     def _check_bounds(self, place: str, expected: Expr, size: int) -> None:

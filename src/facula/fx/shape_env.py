@@ -42,6 +42,7 @@ from facula.fx.unbacked import (
     GuardOnDataDependentSymNode,
     Unbacked,
     UnbackedFloat,
+    tightest,
     undecided,
 )
 
@@ -585,14 +586,16 @@ def write_checks(graph: Any, env: ShapeEnv, function: Callable[..., Any]) -> Non
     Args:
         function: takes a condition and the text of the error.
     """
-    for check in env.unbacked.checks:
+    behind: dict[Any, Any] = {}
+    for check in tightest(env.unbacked.checks):
         inputs = _Inputs(graph, symbols_alone=True)  # others may be computed later
         order = {node: i for i, node in enumerate(graph.nodes)}
         places = [inputs.place_of(name) for name in symbols_of(check.condition)]
         places += [inputs.number_nodes.get(x) for x in _floats_of(check.condition)]
         if not places or None in places:
             continue  # nothing that the graph gives depends on it
-        with graph.inserting_after(max(places, key=order.__getitem__)):
+        place = max(places, key=order.__getitem__)
+        with graph.inserting_after(behind.get(place, place)):
             condition = _node_of_condition(
                 inputs, SymBool(True, check.condition, env), check.condition
             )
@@ -601,7 +604,7 @@ def write_checks(graph: Any, env: ShapeEnv, function: Callable[..., Any]) -> Non
             said = f"Runtime assertion failed for expression {text} on node '{condition}'"
             if isinstance(check.message, str):
                 said = check.message
-            made = graph.call_function(function, (condition, said))
+            behind[place] = made = graph.call_function(function, (condition, said))
             made.meta["val"] = None
             made.meta["stack_trace"] = condition.meta["stack_trace"] = check.stack
     env.unbacked.checks.clear()

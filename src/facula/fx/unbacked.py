@@ -72,6 +72,37 @@ class Check:
     stack: str
 
 
+def _bound(condition: Any) -> tuple[str, int, int] | None:
+    """What a condition says of one number: its name, 1 for "at least" and -1 for "at most", and the bound."""
+    if condition[0] in ("and", "or", "not", "test") or condition[1] in ("==", "!="):
+        return None
+    left, relation, right = condition
+    sign = -1 if relation in ("<", "<=") else 1
+    least = (left - right) * number(sign) - number(1 if relation in ("<", ">") else 0)
+    names = least.free_symbols
+    name = next(iter(names)) if len(names) == 1 else ""
+    offset = least.terms.get((), 0)
+    for factor in (1, -1):
+        if name and least == symbol(name) * number(factor) + number(offset):
+            return name, factor, -offset * factor
+    return None
+
+
+def tightest(checks: list[Check]) -> list[Check]:
+    """The checks without bounds that follow from others of the same number."""
+    best: dict[tuple[str, int], Check] = {}
+    for check in checks:
+        found = _bound(check.condition)
+        if found is None:
+            continue
+        name, side, bound = found
+        known = best.get((name, side))
+        if known is None or side * bound > side * _bound(known.condition)[2]:  # type: ignore[index]
+            best[name, side] = check
+    kept = {id(check) for check in best.values()}
+    return [check for check in checks if _bound(check.condition) is None or id(check) in kept]
+
+
 class Unbacked:
     """The numbers of one trace of which no example is known."""
 

@@ -557,6 +557,11 @@ def movedim(self, source, destination):
     return self.permute([next(rest) if d < 0 else d for d in order])
 
 
+def _holds(condition: Any) -> bool:
+    """Whether a condition holds; one on numbers of which a trace has no example does from now on."""
+    return condition is True or (condition is not False and condition.expect())
+
+
 def _check_range(start: int, length: int, size: int) -> None:
     if length < 0:
         fail(
@@ -566,7 +571,7 @@ def _check_range(start: int, length: int, size: int) -> None:
             length,
             hint="x[start:end] takes an end instead of a length",
         )
-    if not -size <= start <= size:
+    if not (_holds(-size <= start) and _holds(start <= size)):
         fail(
             IndexError,
             "narrow",
@@ -605,7 +610,7 @@ def narrow(self, dim, start, length):
     start, size = start.__index__(), self.shape[d]
     _check_range(start, length, size)
     start = start + size if start < 0 else start
-    if start + length > size:
+    if not _holds(start + length <= size):
         fail(
             RuntimeError,
             "narrow",
