@@ -201,6 +201,8 @@ def _walk(value: Any, shape: Any, path: str) -> Iterator[tuple[Any, Any, str]]:
         for leaf in leaves:
             yield leaf, None, path
         return
+    if type(shape) is type(value) and not isinstance(value, (dict, list, tuple)):
+        shape = _children(shape)  # a container that programs registered, with shapes in it
     entries = value.items() if isinstance(value, dict) else enumerate(_children(value))
     for key, child in entries:
         try:
@@ -217,8 +219,7 @@ def _children(value: Sequence[core.Tensor]) -> Any:
         return list(value.values())
     if isinstance(value, (list, tuple)):
         return value
-    leaves, _ = pytree.tree_flatten(value)
-    return leaves
+    return pytree.tree_leaves(value, is_leaf=lambda x: x is not value)
 
 
 def _by_dim(shape: dict[Any, Any] | None, t: core.Tensor, path: str) -> dict[int, Any]:

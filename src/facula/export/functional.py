@@ -76,6 +76,9 @@ def functional(
     lists_for_tuples(made.graph)
     name_choices(made.graph)
     made.recompile()
+    for old, new in ((module, made), (module.graph.output_node(), made.graph.output_node())):
+        if "custom" in old.meta:
+            new.meta["custom"] = old.meta["custom"]
     targets = [(number, signature.input_specs[int(number)]) for _, number in written]
     return made, _followed(
         signature, made, [_write_of(spec, placeholders[int(n)]) for n, spec in targets]

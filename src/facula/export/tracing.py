@@ -164,6 +164,8 @@ def trace_module(
     named = arguments_by_name(module, args, kwargs) if args or kwargs else {}
     builder = _Builder(joint, held, mode, leaves, _leaf_names(named, len(leaves)))
     watched = _finish(builder, level, mode)
+    if isinstance(module, GraphModule) and "custom" in module.meta:
+        builder.module.meta["custom"] = module.meta["custom"]
     whole = ModuleCallSignature([], [], in_spec, out_spec, list(named))
     return Parts(
         module=builder.module, signature=builder.signature, state=builder.state, constants=builder.constants,

@@ -71,6 +71,8 @@ def unlift(program: Any, check_guards: bool = True) -> GraphModule:
     graph.set_codegen(CallCodeGen(info))
     module.recompile()
     module.training = program.training
+    if "custom" in program.graph_module.meta:
+        module.meta["custom"] = program.graph_module.meta["custom"]
     module._facula_exported = signature
     type(module).train = _refuse_mode
     type(module).eval = lambda self: _refuse_mode(self)

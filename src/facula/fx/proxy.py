@@ -13,6 +13,7 @@ import enum
 import inspect
 import operator
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -95,6 +96,9 @@ class TracerBase:
             node.meta.update(fx_traceback.get_current_meta())
         elif self.module_stack:
             node.meta["nn_module_stack"] = dict(self.module_stack)
+        chosen = getattr(self, "_filter_traceback_frames", None)
+        if self.record_stack_traces and chosen is not None:  # of a tracer that picks the frames
+            node.stack_trace = "".join(chosen(traceback.extract_stack()).format())
         return node
 
     def proxy(self, node: Node) -> Proxy:

@@ -39,7 +39,7 @@ class Examples:
             RuntimeError: an operator of a program writes to what it did not say.
         """
         definition = getattr(func, "_definition", None)
-        if "::" not in getattr(definition, "name", ""):
+        if definition is None or "::" not in definition.name:
             return self.mode.constants.known(func, args, kwargs)
         names = [p.name for p in definition.schema.parameters]
         given = {**dict(zip(names, args, strict=False)), **kwargs}

@@ -317,10 +317,12 @@ def traced(op: Any, mode: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
     while any(hasattr(tracer.root, f"{name}_{number}") for name in op.functions):
         number += 1
     nodes = []
+    # numbers are computed in front of the functions
+    given = tuple(tracer.create_arg(x) if getattr(x, "_is_symbolic", False) else x for x in args)
     for module, name in zip(modules, op.functions, strict=True):
         setattr(tracer.root, f"{name}_{number}", module)
         nodes.append(tracer.graph.create_node("get_attr", f"{name}_{number}"))
-    whole = op.with_functions(op.with_more(args, lifted), nodes)
+    whole = op.with_functions(op.with_more(given, lifted), nodes)
     node_args = tuple([tracer.create_arg(x) for x in whole])
     node = tracer.graph.create_node("call_function", op, node_args, {}, name=op.name())
     node.meta["stack_trace"] = next(iter(_traces(found)), None)

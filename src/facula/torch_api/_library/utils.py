@@ -22,6 +22,15 @@ __all__ = [
 ]
 
 
+def __getattr__(name: str) -> Any:
+    if name != "hop_schema_from_fx_node":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # lazily: few programs ask for it, and it reads graphs
+    from facula.torch_api._library.hop_schema import hop_schema_from_fx_node
+
+    return hop_schema_from_fx_node
+
+
 def parse_namespace(qualname: str) -> tuple[str, str]:
     """The namespace and the rest of a qualified name."""
     namespace, colons, name = qualname.partition("::")
