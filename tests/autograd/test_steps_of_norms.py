@@ -150,3 +150,17 @@ def test_the_third_derivative_reaches_the_statistics(name):
     np.testing.assert_allclose(
         found.numpy(), expected, rtol=0.1, atol=0.05 * np.abs(expected).max()
     )
+
+
+def test_groups_of_near_values_stay_in_the_range_of_half_precision():
+    """The third power of an inverse deviation leaves float16's range long before the gradients do."""
+    a = _leaf(np.array([[0.5, 0.5039, -0.25, -0.2505]], HALF))
+    (first,) = grad(
+        F.group_norm(a, 2), a, facula.tensor([[1.0, 0.5, -0.5, 0.25]]).half(), create_graph=True
+    )
+    assert first.isfinite().all()
+    wide = a.detach().double().requires_grad_()
+    (expected,) = grad(
+        F.group_norm(wide, 2), wide, facula.tensor([[1.0, 0.5, -0.5, 0.25]]).double()
+    )
+    np.testing.assert_allclose(first.detach().numpy(), expected.numpy(), rtol=2e-3)

@@ -463,7 +463,7 @@ class GroupNorm:
     def backward(grads, input, groups, weight, bias_meta, eps, result_1, result_2, needs):
         if grads[0] is None:
             return None, None, None
-        if by_steps(input) and second().steps_fit(grads[0], input):
+        if by_steps(input) and second().steps_fit(grads[0], input, result_2):
             parts = second().group(grads[0], input, groups, result_1, result_2, weight)
             dx, dweight, dbias = parts
         elif core.is_grad_enabled() or launch.transformed():

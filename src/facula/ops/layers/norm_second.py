@@ -233,12 +233,14 @@ class GroupStatistics:
         yield (x, mean, (x.var((2, 3), correction=0) + 1e-5).rsqrt()), {}
 
 
-def steps_fit(grad: Any, x: Any) -> Any:
-    """Whether sums of products of float16 values of a group norm stay in its range."""
+def steps_fit(grad: Any, x: Any, invstd: Any) -> Any:
+    """Whether sums of products of float16 values of a group norm, times the third power of an inverse deviation, stay
+    in its range."""
     if x.dtype is not core.float16:
         return True
     most = x.abs().amax().to(core.float32) * grad.abs().amax().to(core.float32)
-    return most * (x.numel() // x.shape[0]) < core.finfo(core.float16).max
+    third = invstd.amax().clamp(min=1.0) ** 3
+    return most.clamp(min=1.0) * third * (x.numel() // x.shape[0]) < core.finfo(core.float16).max
 
 
 def group(
