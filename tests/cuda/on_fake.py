@@ -259,6 +259,18 @@ def views_share_memory() -> None:
     same(y, x + 2)
 
 
+def addresses_are_those_of_the_device() -> None:
+    """They were 0, so that all tensors seemed to begin at one place."""
+    x, y = facula.ones(4, 3, device="cuda"), facula.ones(2, device="cuda")
+    block, _ = core.foreign_buffer(x)
+    assert x.data_ptr() == x.untyped_storage().data_ptr() == block.pointer > 0
+    assert x[1:].data_ptr() == x.view(12)[3:].data_ptr() == block.pointer + 12
+    assert x[1:].untyped_storage().data_ptr() == x.detach().data_ptr() == block.pointer
+    assert y.data_ptr() not in (0, x.data_ptr())
+    assert facula.empty(0, device="cuda").data_ptr() == x[4:].data_ptr() == 0
+    assert x.to("meta").data_ptr() == 0
+
+
 def in_place_and_out() -> None:
     x = Samples()(4, 3)
     y = there(x)

@@ -16,8 +16,11 @@ from ranks import DEADLINE
 import facula
 from facula import distributed as dist
 from facula import nn
+from facula.distributed import _functional_collectives as collectives
 from facula.distributed import checkpoint
+from facula.distributed.algorithms.model_averaging.utils import average_parameters
 from facula.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from facula.distributed.optim import ZeroRedundancyOptimizer
 from facula.distributed.pipelining import PipelineStage, ScheduleGPipe
 from facula.distributed.tensor import Shard, distribute_tensor
 from facula.distributed.tensor.parallel import (
@@ -55,6 +58,50 @@ def sharded(how: str) -> Any:
     wide = nn.Linear(4, 5 if rank == 1 else 4, bias=False)
     model = fully_shard(wide) if how == "each" else FullyShardedDataParallel(wide)
     return error_of(model, facula.ones(1, 4))
+
+
+def pieces() -> Any:
+    """Rank 1 sends one rank a piece of another size than that rank wants; no other pair differs."""
+    rank, size = begin(60)
+    odd = int(rank == 1)
+    parts = [facula.ones(3 + odd * (to == 0)) for to in range(size)]
+    calls = {
+        "reduce_scatter": lambda group: dist.reduce_scatter(facula.ones(3), parts, group=group),
+        "all_to_all": lambda group: dist.all_to_all(
+            [facula.ones(3) for _ in range(size)], parts, group=group
+        ),
+        "gather": lambda group: dist.gather(
+            facula.ones(3 + odd), [facula.ones(3)] * size if rank == 0 else None, 0, group=group
+        ),
+    }
+    return {name: error_of(call, dist.new_group()) for name, call in calls.items()}
+
+
+def outside() -> Any:
+    """Rank 1 uses a group in which it is not; then all ranks compute together, as if it had not."""
+    rank, size = begin(60)
+    group = dist.new_group([0])
+    if rank == 0:
+        return [dist.get_process_group_ranks(group), dist.barrier()]
+    x, model = facula.ones(2), nn.Linear(2, 2)
+    calls = {
+        "ranks": lambda: dist.get_process_group_ranks(group),
+        "DDP": lambda: nn.parallel.DistributedDataParallel(model, process_group=group),
+        "FSDP": lambda: FullyShardedDataParallel(model, process_group=group),
+        "ZeRO": lambda: ZeroRedundancyOptimizer(
+            model.parameters(), facula.optim.SGD, process_group=group, lr=0.1
+        ),
+        "nn": lambda: dist.nn.functional.all_reduce(x, group=group),
+        "functional": lambda: collectives.all_reduce(x, "sum", group),
+        "stage": lambda: PipelineStage(model, 0, 1, group=group),
+        "save": lambda: checkpoint.save({"x": x}, checkpoint_id="nowhere", process_group=group),
+        "load": lambda: checkpoint.load({"x": x}, checkpoint_id="nowhere", process_group=group),
+    }
+    found = {name: error_of(call) for name, call in calls.items()}
+    dist.all_reduce(x, group=group)
+    average_parameters(model.parameters(), group)
+    dist.barrier()
+    return [found, x.tolist()]
 
 
 def objects() -> Any:

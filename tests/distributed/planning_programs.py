@@ -19,7 +19,7 @@ LAYOUTS = {
     2: [
         Layout(data=2, strategy="ddp", batch=2, length=16), Layout(data=2, length=16),
         Layout(tensor=2, length=16), Layout(pipeline=2, batch=4, microbatches=4, length=8),
-        Layout(data=2, length=16, recompute=True),
+        Layout(data=2, length=16, recompute=True), Layout(tensor=2, length=16, recompute=True),
     ],
     4: [
         Layout(data=2, tensor=2, length=16), Layout(data=2, tensor=2, strategy="ddp", length=16),

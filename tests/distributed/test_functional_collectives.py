@@ -91,6 +91,30 @@ def test_collectives_that_write_are_refused_before_anything_is_sent():
         dist.destroy_process_group()
 
 
+def test_wrong_arguments_are_told_before_anything_is_sent():
+    """A dimension beyond the last was taken to be another one; what is no tensor ended in an AttributeError."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    world, x = dist.group.WORLD, facula.arange(6.0).reshape(2, 3)
+    try:
+        assert functional.all_gather_tensor(x, -1, world).tolist() == x.tolist()
+        with counting() as traffic:
+            for dim in (2, -3, 5):
+                with pytest.raises(IndexError, match="Dimension out of range"):
+                    functional.all_gather_tensor(x, dim, world)
+            calls = {
+                "all_reduce": ("sum",), "all_gather_tensor": (0,), "broadcast": (0,),
+                "reduce_scatter_tensor": ("sum", 0), "all_to_all_single": (None, None),
+            }  # fmt: skip
+            for name, more in calls.items():
+                with pytest.raises(TypeError, match="a tensor was required: got list"):
+                    getattr(functional, name)([1.0], *more, world)
+            with pytest.raises(ValueError, match="a dimension for each of 2 tensors"):
+                functional.reduce_scatter_tensor_coalesced([x, x], "sum", [0], world)
+        assert traffic.total().count == 0
+    finally:
+        dist.destroy_process_group()
+
+
 def test_functions_get_pieces():
     for found in run("pieces"):
         assert found["shapes"] == [[[2, 3], "Tensor"]]

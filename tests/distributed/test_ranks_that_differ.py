@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,9 +13,11 @@ import ranks
 
 import facula
 from facula import distributed as dist
+from facula import nn
 from facula.distributed import tensor, wire
 from facula.distributed.engine import Rendezvous
 from facula.distributed.engines import sockets
+from facula.distributed.fsdp import fully_shard
 from facula.distributed.tcp_store import TCPStore
 
 ENGINES: dict[str, dict[str, str]] = {
@@ -75,6 +78,26 @@ def test_groups_of_different_ranks_are_told_apart(engine: str):
         assert "ranks [0, 1]" in text or "rank 0 left" in text
 
 
+@pytest.mark.parametrize("engine", ["gloo", "mpi"])
+def test_a_group_without_this_rank_is_not_taken_for_another_one(engine: str):
+    """It was taken for the group of all ranks, with which the others computed nothing then."""
+    (ranks_of_group, _), (found, x) = run(engine, "outside", 2)
+    assert ranks_of_group == [0] and x == [1.0, 1.0] and len(found) == 9
+    for name, (kind, text) in found.items():
+        assert kind == "ValueError" and "group" in text, (name, kind, text)
+
+
+@pytest.mark.parametrize("engine", ["gloo", "mpi by its library"])
+def test_a_piece_of_another_size_is_told_on_every_rank(engine: str):
+    """It was told to the rank that got it; the others went on in a group that had failed."""
+    for rank, found in enumerate(run(engine, "pieces")):
+        assert len(found) == 3
+        for name, (kind, text) in found.items():
+            assert kind == "DistBackendError", (rank, name)
+            assert "with 4 elements" in text and "from rank 1, where 3 elements" in text
+            assert rank == 0 or "for rank 0" in text
+
+
 @pytest.mark.parametrize("how", ["each", "flat"])
 def test_sharded_parameters_that_differ_are_told(how: str):
     """Rows of 4 and of 5 are both cut into pieces of 2: wrong numbers went through."""
@@ -95,12 +118,12 @@ def test_stages_that_do_not_fit_are_told(engine: str):
 @pytest.mark.parametrize("how", ["rows", "columns"])
 @pytest.mark.parametrize("engine", ["gloo", "mpi"])
 def test_modules_that_differ_are_told_when_they_are_cut(how: str, engine: str):
-    """The rank whose piece is another one is told of both numbers, the others of it; nothing is computed."""
+    """All ranks are told of both numbers, and whose they are; nothing is computed."""
     for rank, (kind, text, made) in enumerate(run(engine, f"parallel {how}")):
         assert kind == "DistBackendError" and not made
         wanted = 12 if how == "rows" else 10
-        assert f"with 8 elements from rank 0, where {wanted} elements were expected" in text
-        assert rank == 1 or "rank 1 is away: it gave up" in text
+        whose = "" if rank == 1 else " for rank 1"
+        assert f"with 8 elements{whose} from rank 0, where {wanted} elements" in text
 
 
 @pytest.mark.parametrize("engine", ["gloo", "mpi"])
@@ -174,6 +197,30 @@ def test_distributed_tensors_of_dimensions_that_are_not_there(alone: Any):
         tensor.distribute_tensor([1.0], alone, [tensor.Shard(0)])
     with pytest.raises(RuntimeError, match="No device mesh is currently active"):
         tensor.distribute_tensor(facula.ones(2), None, [tensor.Shard(0)])
+
+
+def test_grids_modules_and_groups_that_can_not_be(alone: Any):
+    """A grid of a device that nobody knows was made, and a group that may take no time, or less."""
+    for device in ("banana", "nothing"):
+        with pytest.raises(
+            RuntimeError, match=f"\\[device\\] one of .* was required: got '{device}'"
+        ):
+            dist.init_device_mesh(device, (1,))
+    for shape in ((0,), (-1,), (1, 0)):
+        with pytest.raises(RuntimeError, match="at least one rank along each dimension"):
+            dist.init_device_mesh("cpu", shape)
+    with pytest.raises(TypeError, match="a datetime.timedelta was required .*: got int"):
+        dist.new_group(timeout=5)
+    with pytest.raises(RuntimeError, match="a timeout of 0 or more was required"):
+        dist.new_group(timeout=datetime.timedelta(seconds=-1))
+    for given in ("ab", [0.0]):
+        with pytest.raises(TypeError, match="ranks were required"):
+            dist.new_group(given)
+    for given in ({"device_ids": [0]}, {"output_device": 0, "device_ids": [0]}):
+        with pytest.raises(ValueError, match="no device_ids and no output_device were required"):
+            nn.parallel.DistributedDataParallel(nn.Linear(1, 1), **given)
+    with pytest.raises(ValueError, match="a mesh of one or two dimensions was required"):
+        fully_shard(nn.Linear(1, 1), mesh=[0])
 
 
 @pytest.mark.parametrize("device", ["cuda:7", "cpu", 0])

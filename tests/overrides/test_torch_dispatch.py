@@ -138,6 +138,35 @@ def test_writing_to_a_wrapper():
 
 
 @pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x.detach(), lambda x: x.view(4), lambda x: x.t(), lambda x: x[0], lambda x: x.split(1)[1],
+        lambda x: x.detach().view(4)[1:],
+    ],
+)  # fmt: skip
+def test_writes_to_a_view_of_a_wrapper_are_counted_with_it(view):
+    """Views had counts of their own: a gradient was computed with what was written through them, silently."""
+    x = pair(2, 2, requires_grad=True)
+    y = x * x
+    with facula.no_grad():
+        shown = view(x)
+        shown.add_(1)
+        assert x._version == shown._version == 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_writes_to_the_data_of_a_wrapper_are_not_counted():
+    x = pair(2, 2, requires_grad=True)
+    y = x * x
+    x.data.add_(1)
+    x.data[0].mul_(2)
+    assert x._version == 0
+    y.sum().backward()
+    assert facula.equal(x.grad.a, 2 * x.a)
+
+
+@pytest.mark.parametrize(
     "function",
     [
         lambda x: (x * x).sum(),

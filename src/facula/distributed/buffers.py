@@ -67,10 +67,10 @@ def fill(t: Tensor, payload: Any) -> None:
 
 
 def begin_together(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors begin at the same place; memory of devices has no address (`data_ptr()` is 0)."""
+    """Whether two tensors begin at the same place; not all devices' memory has addresses (`data_ptr()` is 0 there)."""
     if one.device != other.device:
         return False
-    if one.device.type in ("cpu", "meta") or getattr(one, "_is_fake", False):
+    if one.data_ptr() or one.device.type in ("cpu", "meta") or getattr(one, "_is_fake", False):
         return one.data_ptr() == other.data_ptr()
     (held, first), (kept, second) = core.foreign_buffer(one), core.foreign_buffer(other)
     return held is kept and first == second

@@ -19,7 +19,7 @@ from facula.distributed.buckets import Reducer, coalesced, flattened
 from facula.distributed.object_operations import all_gather_object
 from facula.distributed.operations import all_reduce, broadcast
 from facula.distributed.types import ReduceOp
-from facula.distributed.world import default_group, group_of
+from facula.distributed.world import own_group
 
 if TYPE_CHECKING:
     from facula.distributed.world import ProcessGroup
@@ -90,6 +90,15 @@ class _Shadow(JoinHook):
         spread([*ddp._trained, *ddp._shared_buffers], ddp.process_group, int(rank))
 
 
+def _check_devices(here: Any, device_ids: Any, output_device: Any) -> None:
+    """Raise where a module is to be on another device than the one on which its parameters lie."""
+    if here.type == "cpu" and (device_ids or output_device):
+        fail(ValueError, "DistributedDataParallel", "no device_ids and no output_device were required for a module on "
+             "the cpu (DistributedDataParallel device_ids and output_device arguments only work with "
+             "single-device GPU modules)", f"device_ids={device_ids}, output_device={output_device}",
+             hint="leave them out, or move the module to the device first")  # fmt: skip
+
+
 class DistributedDataParallel(nn.Module):
     """A module that every rank runs on data of its own.
 
@@ -129,7 +138,7 @@ class DistributedDataParallel(nn.Module):
         """
         super().__init__()
         self.module = module
-        self.process_group = group_of(process_group) or default_group()
+        self.process_group = own_group(process_group, "DistributedDataParallel")
         ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
         named = [(n, p) for n, p in module.named_parameters() if n not in ignored]
         self._trained = [p for _, p in named if p.requires_grad]
@@ -144,6 +153,7 @@ class DistributedDataParallel(nn.Module):
             )
         self.device_ids, self.output_device, self.dim = device_ids, output_device, dim
         self.device = self._trained[0].device
+        _check_devices(self.device, device_ids, output_device)
         self.broadcast_buffers = broadcast_buffers
         self.find_unused_parameters = find_unused_parameters and not static_graph
         self.static_graph, self.gradient_as_bucket_view = static_graph, gradient_as_bucket_view

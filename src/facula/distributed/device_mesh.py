@@ -53,7 +53,7 @@ class DeviceMesh:
             mesh_dim_names: a name for each dimension.
             backend_override: for each dimension, the engine of its groups and its options (None: the world's).
         """
-        self.device_type, self._root = device_type, _root
+        self.device_type, self._root = core.device(device_type).type, _root
         #: the ranks of the root, in order; places are counted in it
         self._numbers: list[int]
         if _root is not None and _axes is not None:
@@ -514,6 +514,9 @@ def init_device_mesh(
     shape = tuple(mesh_shape)
     names = tuple(mesh_dim_names) if mesh_dim_names is not None else None
     _check_names(names, len(shape))
+    if any(not hasattr(n, "__index__") or n < 1 for n in shape):
+        fail(RuntimeError, "init_device_mesh", "at least one rank along each dimension was required", shape,
+             hint="(2, 4) is a grid of 8 ranks")  # fmt: skip
     if not device_type.isalpha():
         fail(RuntimeError, "init_device_mesh", "a device type without an index was required (Device type "
              "with index is not supported)", device_type, hint="for example 'cpu'")  # fmt: skip

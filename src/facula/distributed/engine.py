@@ -290,6 +290,25 @@ class Exchange:
             hint="call the same operations in the same order on all ranks",
         )
 
+    def asked(self, wanted: dict[int, int]) -> list[int]:
+        """How many elements this rank wants of each; -1 where it wants nothing."""
+        return [wanted.get(number, -1) for number in range(self.size)]
+
+    def check_sizes(self, told: Sequence[Sequence[int]]) -> None:
+        """Raise on every rank where one sends another something else than that wants.
+
+        told: of each rank, how many elements it sends to each, and how many it wants of each (`asked`)
+        """
+        size, me = self.size, self.rank
+        pairs = [(source, target) for source in range(size) for target in range(size)]
+        # first what comes to this rank, and of that what others do
+        for source, target in sorted(pairs, key=lambda pair: (pair[1] != me, pair[0] == me)):
+            count, wanted = told[source][target], told[target][size + source]
+            if wanted not in (-1, count):
+                to = "" if target == me else f" for rank {self.group.ranks[target]}"
+                got = f"{self.label!r} with {count} elements{to}"
+                self.differ(self.group.ranks[source], got, f"{wanted} elements")
+
     # ---------------------------------------------------------------- collectives
 
     def all_reduce(self, flat: Tensor, op: core.Op) -> None:

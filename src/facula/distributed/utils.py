@@ -16,7 +16,7 @@ from facula.core.errors import fail
 from facula.distributed.buckets import bucketed
 from facula.distributed.data_parallel import spread
 from facula.distributed.object_operations import all_gather_object
-from facula.distributed.world import default_group, group_of
+from facula.distributed.world import own_group
 from facula.nn.utils.rnn import PackedSequence
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _verify_param_shape_across_processes(
     process_group: ProcessGroup, tensors: Sequence[Any], logger: object = None
 ) -> None:
     """Look whether all ranks have parameters of the same shapes; an error names the first that differ."""
-    group = group_of(process_group) or default_group()
+    group = own_group(process_group, "distributed.utils")
     mine = [tuple(t.shape) for t in tensors]
     every: list[Any] = [None] * group.size()
     all_gather_object(every, mine, group)

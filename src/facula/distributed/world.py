@@ -240,10 +240,17 @@ def _check_beginning(init_method: object, store: object, limit: object) -> None:
     if store is not None and init_method is not None:
         fail(AssertionError, "init_process_group", "either store or init_method was required (Cannot "
              "specify both init_method and store.)", "both", hint="leave one of them out")  # fmt: skip
+    _check_timeout(limit, "init_process_group")
+
+
+def _check_timeout(limit: object, op: str) -> None:
+    """Raise unless it is a time that may pass."""
     if not isinstance(limit, datetime.timedelta):
-        fail(TypeError, "init_process_group", "a datetime.timedelta was required (Expected timeout "
-             "argument to be of type datetime.timedelta)", type(limit).__name__,
-             hint="for example datetime.timedelta(minutes=5)")  # fmt: skip
+        fail(TypeError, op, "a datetime.timedelta was required (Expected timeout argument to be of type "
+             "datetime.timedelta)", type(limit).__name__, hint="datetime.timedelta(minutes=5)")  # fmt: skip
+    if limit < datetime.timedelta(0):
+        fail(RuntimeError, op, "a timeout of 0 or more was required (Invalid timeout)", limit,
+             hint="datetime.timedelta(minutes=5)")  # fmt: skip
 
 
 def _check_device(given: object, backend: str) -> None:
@@ -400,6 +407,15 @@ def group_of(given: Any) -> ProcessGroup | None:
     return None if given == GroupMember.NON_GROUP_MEMBER else given
 
 
+def own_group(given: Any, op: str) -> ProcessGroup:
+    """The group that an argument means; raises where this process is no member: it may be taken for no other one."""
+    found = group_of(given)
+    if found is None:
+        fail(ValueError, op, "a group with this process among its ranks was required", "GroupMember.NON_GROUP_MEMBER",
+             hint="call it on the group's ranks only, those where get_rank(group) is not -1")  # fmt: skip
+    return found
+
+
 def new_group(
     ranks: Sequence[int] | None = None,
     timeout: datetime.timedelta | None = None,
@@ -429,7 +445,12 @@ def new_group(
         >>> dist.destroy_process_group()
     """
     world = default_group()
-    chosen = sorted(range(world.size()) if ranks is None else ranks)
+    if timeout is not None:
+        _check_timeout(timeout, "new_group")
+    chosen: list[Any] = list(range(world.size()) if ranks is None else ranks)
+    if not all(hasattr(rank, "__index__") for rank in chosen):
+        fail(TypeError, "new_group", "ranks were required", chosen, hint="[0, 1] are the first two")
+    chosen.sort()
     if len(set(chosen)) != len(chosen):
         fail(
             ValueError,
@@ -645,7 +666,7 @@ def get_process_group_ranks(group: ProcessGroup | None) -> list[int]:
         [0]
         >>> dist.destroy_process_group()
     """
-    return list((group_of(group) or default_group()).ranks)
+    return list(own_group(group, "get_process_group_ranks").ranks)
 
 
 def get_global_rank(group: ProcessGroup | None, group_rank: int) -> int:

@@ -42,6 +42,7 @@ cdef class Op:
     cdef public object autograd  # or None: runs the operator where it must be recorded, see `facula.library`
     cdef public object older     # or None: runs a call with more positional arguments than the schema has, as PyTorch once took them
     cdef public object complexes # or None, elementwise: the same with a complex number as a parameter, of operators
+    cdef bint shows              # its results show the elements of its first argument
     cdef bint makes_tensors      # it takes a device: dispatch overrides see it even where it is a composite
     cdef object direct           # Python: the in-place form without a copy; gives whether it served
     # pointwise
@@ -96,6 +97,7 @@ cdef class Op:
             self.add_argument(p)
         self.kind = {"pointwise": KIND_POINTWISE, "view": KIND_VIEW, "composite": KIND_COMPOSITE}.get(
             definition.kind, KIND_OPERATOR)
+        self.shows = self.kind == KIND_VIEW or bool(definition.copied)
         for i in range(self.nargs):
             if self.arguments[i].type == T_DEVICE:
                 self.makes_tensors = True

@@ -257,7 +257,7 @@ cdef object below_autograd(Op op, tuple args, uint32_t k):
     if k & K_DISPATCH:
         r = torch_dispatch(op, op, args)
         if r is not NotImplemented:
-            return r
+            return counted_with(r, args[0]) if op.shows else r
         if op.makes_tensors and fk_tls_keys() & K_DISPATCH:
             return impl_undispatched(op, args)
     if k & K_FOREIGN and op.kind != KIND_VIEW:
@@ -295,6 +295,7 @@ def told(Op op, tuple args, Formula formula=None, overload=None):
     fk_tls_set(tls | K_NOGRAD)
     try:
         r = torch_dispatch(op, op if overload is None else overload, args)
+        if op.shows: r = counted_with(r, args[0])
     finally:
         fk_tls_set(tls)
     if r is not NotImplemented and formula is not None and k & K_GRAD and not (k & K_NOGRAD):
@@ -307,9 +308,29 @@ cdef object dispatch_view(Op op, tuple args):
     cdef uint32_t tls = fk_tls_keys()
     fk_tls_set(tls | K_NOGRAD)
     try:
-        return torch_dispatch(op, op, args)
+        return counted_with(torch_dispatch(op, op, args), args[0])
     finally:
         fk_tls_set(tls)
+
+
+cdef object counted_with(object r, object shown):
+    """What a class gives for a view of its tensor `shown`: writes to either are counted together."""
+    cdef Tensor a, v
+    cdef fk_storage *own
+    if not isinstance(shown, Tensor) or shown is r: return r
+    a = <Tensor>shown
+    for x in (r if isinstance(r, (tuple, list)) else (r,)):
+        if not isinstance(x, Tensor) or x is shown: continue
+        v = <Tensor>x
+        # neither has elements of its own, and nothing else lies where the new one does
+        if a.keys & v.keys & K_DISPATCH and not (a.keys | v.keys) & (K_TRANSFORM | K_FAKE) and (
+                a.st.data == NULL and v.st.data == NULL and v.st.refs == 1):
+            own = v.st
+            a.st.refs += 1
+            v.st = a.st
+            v.keys |= a.keys & K_UNCOUNTED
+            fk_storage_decref(own)
+    return r
 
 
 cdef object dispatch_method(object function, tuple args, dict kwargs, uint32_t k):

@@ -96,7 +96,9 @@ cdef class UntypedStorage:
         return 1
 
     def data_ptr(self):
-        """The address of the first byte. From then on what is written through it may go unseen."""
+        """The address of the first byte; 0 on devices whose memory has no addresses. From then on what is written through it
+        may go unseen."""
+        if self.st.device and self.st.owner != NULL: return foreign_address(self.st, 0)
         if self.st.flags & FK_LAZY: own_storage(self.st, None)
         self.st.flags |= FK_POINTED
         return <uintptr_t>self.st.data

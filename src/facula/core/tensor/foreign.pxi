@@ -18,6 +18,12 @@ def foreign_buffer(Tensor t):
     return <object>t.st.owner, <int64_t>t.data_
 
 
+cdef object foreign_address(fk_storage *st, int64_t offset):
+    """Where bytes of a device lie: its buffer's `pointer`, and behind it; 0 where buffers have none."""
+    pointer = getattr(<object>st.owner, "pointer", 0)
+    return pointer + offset if isinstance(pointer, int) and pointer else 0
+
+
 cdef int foreign_copy(Tensor dst, Tensor src) except -1:
     """Copies from, to and within a foreign device go through its backend."""
     here = (<device>DEVICES[dst.dev]).type

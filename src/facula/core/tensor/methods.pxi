@@ -73,7 +73,7 @@ def m_detach(Tensor self):
     """The same elements in a tensor without history."""
     if (self.keys | fk_tls_keys()) & (K_SLOW_METHOD):
         r = python_method(m_detach, (self,))
-        if r is NotImplemented: r = dispatch_method(m_detach, (self,), {}, self.keys | fk_tls_keys())
+        if r is NotImplemented: r = counted_with(dispatch_method(m_detach, (self,), {}, self.keys | fk_tls_keys()), self)
         if r is not NotImplemented: return r
     return detach_(self)
 

@@ -235,9 +235,11 @@ cdef class Tensor:
         return False
 
     def data_ptr(self):
-        """The address of the first element; 0 for an empty tensor. From then on what is written through it may go unseen."""
-        if self.keys & (K_META | K_FOREIGN) or self.numel_ == 0:
+        """The address of the first element; 0 for an empty tensor, and on devices whose memory has no addresses. From then on
+        what is written through it may go unseen."""
+        if self.keys & K_META or self.numel_ == 0:
             return 0
+        if self.keys & K_FOREIGN: return foreign_address(self.st, <int64_t>self.data_)
         refuse_keeping()
         own_bytes(self)
         self.st.flags |= FK_POINTED
@@ -506,8 +508,10 @@ cdef class Tensor:
         if fk_tls_keys() & K_INTERPRETER and rewritten():
             return m_detach(self)
         if self.keys & K_DISPATCH and not self.keys & (K_TRANSFORM | K_FAKE):
-            return m_detach(self)  # only the class knows where its elements are
-        t = detach_(self)
+            t = m_detach(self)  # only the class knows where its elements are
+            if t is self or not t.keys & K_DISPATCH: return t
+        else:
+            t = detach_(self)
         t.keys |= K_UNCOUNTED
         t.view_version = 0
         return t

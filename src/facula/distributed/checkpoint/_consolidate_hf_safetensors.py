@@ -62,7 +62,7 @@ def consolidate_safetensors_files_on_every_rank(
         num_threads: in how many threads each rank writes
         process_group: the ranks; default: all
     """
-    group = process_group or (world.default_group() if world.is_initialized() else None)
+    group = world.own_group(process_group, "consolidate") if world.is_initialized() else None
     rank, size = (group.rank(), group.size()) if group is not None else (0, 1)
     metadata, files = _contents(input_dir, fqn_to_index_mapping)
     wanted = sorted(set(fqn_to_index_mapping.values()))

@@ -30,7 +30,8 @@ class Ranks:
     """The ranks of a group; this process alone, where there is no group."""
 
     def __init__(self, group: ProcessGroup | None, alone: bool, first: int = 0) -> None:
-        self.group = None if alone or not world.is_initialized() else group or world.default_group()
+        together = not alone and world.is_initialized()
+        self.group = world.own_group(group, "checkpoint") if together else None
         self.rank = self.group.rank() if self.group is not None else 0
         self.size = self.group.size() if self.group is not None else 1
         #: the rank that decides

@@ -207,7 +207,8 @@ def _own_group(process_group: ProcessGroup | None, no_dist: bool) -> Any:
     """A group for a thread's collectives: ranks would be out of step in one that training uses too."""
     if no_dist or not world.is_initialized():
         return None
-    source, key = process_group or world.default_group(), id(world.default_group())
+    source = world.own_group(process_group, "async_save")
+    key = id(world.default_group())
     if _GROUPS.get(key, (None,))[0] is not source:
         _GROUPS[key] = source, world.new_group(source.ranks)
     return _GROUPS[key][1]

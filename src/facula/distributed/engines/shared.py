@@ -37,7 +37,7 @@ Part = Callable[[list[Tensor], int, int], None]
 #: bytes that a rank shows in a step, up to which it shows all at once, and for the result of its part
 CHUNK = 1 << 19
 SMALL = 1 << 16
-#: bytes of what a rank says of a collective, without a number for each rank
+#: bytes of what a rank says of a collective, without two numbers for each rank
 _TEXT = 248
 _NONCE = 64
 #: of how many sizes a room keeps what small collectives read and write
@@ -151,7 +151,7 @@ class Room:
 
 def places(size: int) -> dict[str, int]:
     """Where things lie in the memory of a group of this size, and how long they are."""
-    made: dict[str, int] = {"text bytes": _aligned(_TEXT + 8 * size), "shown bytes": CHUNK}
+    made: dict[str, int] = {"text bytes": _aligned(_TEXT + 16 * size), "shown bytes": CHUNK}
     made["results bytes"] = _aligned(CHUNK // size + 64 * size)
     at = _aligned(_LINE * (size + 1))
     made["nonce"], at = at, at + _NONCE
@@ -372,16 +372,10 @@ class SharedExchange(Exchange):
     def sizes(self, sent: Sequence[int], wanted: dict[int, int]) -> int:
         """End the first step where ranks send differently much: how much to each, and how much is wanted
         from some. Gives the most that any rank sends to another."""
-        self.begin(*sent, same=False)
+        self.begin(*sent, *self.asked(wanted), same=False)
         assert self.told is not None
-        for number in sorted(
-            wanted, key=lambda one: one == self.rank
-        ):  # what others do comes first
-            told, count = self.told[number][self.rank], wanted[number]
-            if told != count:
-                got = f"{self.label!r} with {told} elements"
-                self.differ(self.group.ranks[number], got, f"{count} elements")
-        return max(max(numbers) for numbers in self.told)
+        self.check_sizes(self.told)
+        return max(max(numbers[: self.size]) for numbers in self.told)
 
     def rounds(
         self, dtype: core.dtype, share: int, put: Part, take: Part, begin: Callable[[], int]

@@ -173,7 +173,7 @@ def fully_shard(
     for one in modules:
         _check(one)
     mesh = mesh or init_device_mesh("cpu", (get_world_size(),))
-    if mesh.ndim not in (1, 2):
+    if getattr(mesh, "ndim", 0) not in (1, 2):
         fail(ValueError, "fully_shard", "a mesh of one or two dimensions was required (fully_shard expects "
              "a 1D or 2D DeviceMesh)", mesh, "mesh['dp'] is a slice of a larger one")  # fmt: skip
     ignored = {id(p) for p in ignored_params or ()}

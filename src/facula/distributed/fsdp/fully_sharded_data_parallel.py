@@ -37,7 +37,7 @@ from facula.distributed.fsdp.flat_unit import FlatUnit
 from facula.distributed.fsdp.leaf import Place
 from facula.distributed.fsdp.schedule import State
 from facula.distributed.fsdp.wrap import wrap_children
-from facula.distributed.world import default_group, group_of
+from facula.distributed.world import own_group
 
 if TYPE_CHECKING:
     from facula.distributed.world import ProcessGroup
@@ -63,7 +63,7 @@ def _groups(given: object, mesh: DeviceMesh | None, strategy: ShardingStrategy) 
             return given
         fail(ValueError, "FullyShardedDataParallel", f"a mesh of two dimensions, or two process groups, were "
              f"required for {strategy.name}", given, "init_device_mesh('cpu', (nodes, ranks_per_node))")  # fmt: skip
-    group = mesh.get_group() if mesh is not None else group_of(given) or default_group()
+    group = mesh.get_group() if mesh is not None else own_group(given, "FullyShardedDataParallel")
     return (None, group) if strategy is ShardingStrategy.NO_SHARD else (group, None)
 
 

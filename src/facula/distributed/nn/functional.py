@@ -14,7 +14,7 @@ from facula import core
 from facula.autograd import Function
 from facula.distributed import operations as operations
 from facula.distributed.types import ReduceOp
-from facula.distributed.world import default_group, group_of
+from facula.distributed.world import own_group
 from facula.ops.table.registry import F
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def _group(group: ProcessGroup | None) -> Any:
-    return group_of(group) or default_group()
+    return own_group(group, "distributed.nn")
 
 
 def _is_at(group: Any, rank: int) -> bool:

@@ -14,7 +14,7 @@ from facula import core
 from facula.core.errors import fail
 from facula.distributed.data_parallel import spread
 from facula.distributed.object_operations import gather_object
-from facula.distributed.world import default_group, group_of
+from facula.distributed.world import own_group
 from facula.optim import Optimizer
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class ZeroRedundancyOptimizer(Optimizer):
             defaults: the options of `optimizer_class`.
         """
         self._overlap = overlap_with_ddp
-        self.process_group = group_of(process_group) or default_group()
+        self.process_group = own_group(process_group, "ZeroRedundancyOptimizer")
         super().__init__(params, dict(defaults))
         self._owner = self._spread()
         me = self.process_group.rank()

@@ -16,7 +16,7 @@ from facula.distributed.data_parallel import DistributedDataParallel
 from facula.distributed.fsdp.fully_shard import FSDPModule
 from facula.distributed.messages import isend, recv
 from facula.distributed.pipelining._backward import InputBackward
-from facula.distributed.world import default_group, group_of
+from facula.distributed.world import own_group
 
 __all__ = ["PipelineStage", "build_stage"]
 
@@ -57,7 +57,7 @@ class PipelineStage:
         if not 0 <= stage_index < num_stages:
             fail(ValueError, "PipelineStage", f"a place in [0, {num_stages}) was required (Stage index "
                  "is out of range)", stage_index, hint="stages count from 0")  # fmt: skip
-        self.group = group_of(group) or default_group()
+        self.group = own_group(group, "PipelineStage")
         self.group_rank, self.group_size = self.group.rank(), self.group.size()
         if self.group_size > num_stages:
             fail(ValueError, "PipelineStage", f"at most {num_stages} ranks were required (Pipeline group size "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.distributed.operations import all_reduce
-from facula.distributed.world import default_group, group_of
+from facula.distributed.world import own_group
 from facula.namespaces.futures import Future
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ Hook = Callable[[Any, Any], Future]
 
 def mean_of(buffer: Any, group: ProcessGroup | None) -> Future:
     """A future of the mean of all ranks' buffers, which is written to this one."""
-    found = group_of(group) or default_group()
+    found = own_group(group, "comm_hook")
     work = all_reduce(buffer.div_(found.size()), group=found, async_op=True)
     return work.get_future().then(lambda future: future.value()[0])
 
@@ -41,7 +41,7 @@ def allreduce_hook(process_group: ProcessGroup | None, bucket: Any) -> Future:
 
 def _compressed(process_group: ProcessGroup | None, bucket: Any, dtype: core.dtype) -> Future:
     buffer = bucket.buffer()
-    found = group_of(process_group) or default_group()
+    found = own_group(process_group, "comm_hook")
     short = buffer.to(dtype).div_(found.size())
     work = all_reduce(short, group=found, async_op=True)
 

@@ -16,7 +16,7 @@ from facula.core.errors import fail
 from facula.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from facula.distributed.buffers import begin_together
 from facula.distributed.operations import all_reduce
-from facula.distributed.world import default_group, group_of
+from facula.distributed.world import own_group
 from facula.namespaces.futures import Future
 from facula.ops.table.registry import F
 
@@ -82,7 +82,7 @@ class PowerSGDState:
 
     def group(self) -> Any:
         """The ranks that exchange."""
-        return group_of(self.process_group) or default_group()
+        return own_group(self.process_group, "powerSGD_hook")
 
     def pays(self, rows: int, columns: int) -> bool:
         """Whether a matrix is sent as factors."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from facula import core
 from facula.distributed.operations import all_gather
-from facula.distributed.world import default_group, group_of
+from facula.distributed.world import own_group
 from facula.namespaces.futures import Future
 from facula.ops.table.registry import F
 
@@ -26,7 +26,7 @@ _LEVELS = 255.0
 
 def _exchanged(group: ProcessGroup | None, bucket: Any, size: int) -> Future:
     """The mean of all ranks' buffers, each sent as 8-bit numbers with a scale for each `size` of them."""
-    found = group_of(group) or default_group()
+    found = own_group(group, "quantization_hook")
     buffer = bucket.buffer()
     count = -(-buffer.numel() // size)
     rows = F.zeros((count * size,), dtype=core.float32)

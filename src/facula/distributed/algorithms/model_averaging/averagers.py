@@ -13,7 +13,7 @@ from facula.core.errors import fail
 from facula.distributed.algorithms.model_averaging.utils import (
     average_parameters_or_parameter_groups,
 )
-from facula.distributed.world import default_group, group_of
+from facula.distributed.world import default_group
 
 if TYPE_CHECKING:
     from facula.distributed.world import ProcessGroup
@@ -26,7 +26,7 @@ class ModelAverager:
     """Counts steps; `average_parameters` is called after each."""
 
     def __init__(self, process_group: ProcessGroup | None = None) -> None:
-        self.process_group = group_of(process_group) or default_group()
+        self.process_group = default_group() if process_group is None else process_group
         self.step = 0
 
     def average_parameters(self, params: Iterable[Any]) -> None:

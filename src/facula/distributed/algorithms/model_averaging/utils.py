@@ -13,7 +13,7 @@ from facula import core
 from facula.distributed.buckets import coalesced, flattened
 from facula.distributed.operations import all_reduce
 from facula.distributed.types import ReduceOp
-from facula.distributed.world import default_group, group_of
+from facula.distributed.world import group_of
 
 if TYPE_CHECKING:
     from facula.distributed.world import ProcessGroup
@@ -24,7 +24,9 @@ __all__ = ["average_parameters", "average_parameters_or_parameter_groups", "get_
 
 def average_parameters(params: Iterable[Any], process_group: ProcessGroup | None = None) -> None:
     """Put the mean of all ranks' parameters into each of them."""
-    group = group_of(process_group) or default_group()
+    group = group_of(process_group)
+    if group is None:
+        return
     recording = core.set_grad_enabled(False)
     try:
         for same in coalesced(params):
