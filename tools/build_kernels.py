@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from facula.codegen.c.isa import isa
-from facula.codegen.c.units import ENTRY, LEVEL, RAISED, UNIT_FLAGS, UNITS, index_text
+from facula.codegen.c.units import ENTRY, LEVEL, UNIT_FLAGS, UNITS, index_text, own_flags
 from facula.core import check_operands
 from facula.deploy import native
 from facula.runtime import compile as runtime_compile
@@ -35,8 +35,6 @@ from facula.runtime import cpu_features
 INCLUDED = re.compile(r'^\s*#\s*include\s*"(?!facula_abi\.h")([^"]+)"', re.MULTILINE)
 #: what looks like the row of a table, whole or not
 ROW = re.compile(r'\{\s*"[^"]+",\s*\'[mbd]\',')
-# processors without AVX2 are rare, and make do without what `RAISED` gains
-PLAIN = frozenset({"v2"})
 
 
 @dataclass(frozen=True)
@@ -88,9 +86,9 @@ class Builder:
 
     def compile(self, unit: Unit) -> tuple[Unit, Path, float]:
         """The unit's object file, and the seconds it took (0 when it was there)."""
-        raised = self.raised(unit)
+        flags = own_flags(unit.name, self.variant)
         digest = self.seed.copy()
-        digest.update("\0".join([*raised, unit.text]).encode())
+        digest.update("\0".join([*flags, unit.text]).encode())
         target = self.folder / f"{unit.name}-{digest.hexdigest()[:16]}.o"
         if target.exists():
             target.touch()
@@ -99,12 +97,8 @@ class Builder:
         source.write_text(unit.text)
         begin = time.perf_counter()
         names = [f"-D{symbol}={symbol}_{unit.name}" for symbol in ("facula_kernels", "facula_abi")]
-        self.run([*self.flags, *raised, *names, "-c", str(source)], target)
+        self.run([*self.flags, *flags, *names, "-c", str(source)], target)
         return unit, target, time.perf_counter() - begin
-
-    def raised(self, unit: Unit) -> tuple[str, ...]:
-        """What the compiler is told beyond `LEVEL` for this unit's family."""
-        return () if self.variant in PLAIN else RAISED.get(unit.name.partition("_")[0], ())
 
     def run(self, arguments: list[str], target: Path) -> None:
         """Runs the compiler into a temporary file, then renames it."""

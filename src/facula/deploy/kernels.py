@@ -99,8 +99,8 @@ def units_of(variant: str, names: Iterable[str]) -> list[tuple[str, str, tuple[s
         for name, text in _written(variant, family):
             reduced = _reduced(text, wanted)
             if reduced is not None:
-                raised = () if variant == "v2" else units.RAISED.get(name.partition("_")[0], ())
-                found.append((name, reduced, (*units.UNIT_FLAGS, *units.LEVEL, *raised)))
+                flags = (*units.UNIT_FLAGS, *units.LEVEL, *units.own_flags(name, variant))
+                found.append((name, reduced, flags))
     if wanted:
         fail(
             NotImplementedError,

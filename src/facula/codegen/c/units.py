@@ -19,6 +19,7 @@ from zlib import crc32
 from facula.codegen.c import kernels as template_package
 from facula.codegen.c.isa import Isa
 from facula.codegen.c.loops import multi_tensor, pointwise, reduction, rowwise, scan
+from facula.codegen.c.loops.translation_unit import Kernel, translation_unit
 from facula.ops.expr import rows
 from facula.ops.pointwise import quantization  # noqa: F401 - its definitions are not imported with the others
 from facula.ops.programs import reduction as reduction_programs  # noqa: F401  (fills the table)
@@ -35,6 +36,12 @@ RAISED: dict[str, tuple[str, ...]] = {
     "sort": ("-O3",),
     "pool": ("-O3",),
 }
+# families whose loops end one by one, without a second loop of shorter vectors, which is a quarter of their
+# code: optimizers run on long arrays, and complex numbers are rare
+_ONE_BY_ONE = ("--param=vect-epilogues-nomask=0",)
+SHORTENED: dict[str, tuple[str, ...]] = {"multi": _ONE_BY_ONE, "complex": _ONE_BY_ONE}
+# processors without AVX2 are rare, and make do without what `RAISED` gains
+_PLAIN = frozenset({"v2"})
 
 Parts = Iterator[tuple[str, str]]
 
@@ -65,14 +72,24 @@ def _pointwise_kernels() -> tuple[tuple[str, Any], ...]:
 def elementwise(isa: Isa) -> Parts:
     """Pointwise operators and their gradients; an operator's unit follows from its name alone.
 
-    So a new operator, or one that changed, has only its own unit compiled again.
+    So a new operator, or one that changed, has only its own unit compiled again. A kernel that an operator
+    before it has too (`special_i1` is `i1`) lies beside that one, and is there once. Those of complex numbers
+    have units of their own.
     """
-    parts: dict[int, list[tuple[str, Any]]] = {}
+    parts: dict[str, list[Kernel]] = {}
+    places: dict[str, str] = {}
     for name, traced in _pointwise_kernels():
-        operator = name.partition(":")[0].partition(".")[0]
-        parts.setdefault(crc32(operator.encode()) % POINTWISE_UNITS, []).append((name, traced))
-    for number, kernels in sorted(parts.items()):
-        yield f"pointwise_{number}", pointwise.unit(isa, kernels)
+        operator, _, code = name.partition(":")
+        kernel = pointwise.written(name, traced)
+        family, count = (
+            ("complex", 4) if code in ("c64", "c128") else ("pointwise", POINTWISE_UNITS)
+        )
+        number = crc32(operator.partition(".")[0].encode()) % count
+        unnamed = kernel.text.replace(kernel.function, "", 1)
+        place = places.setdefault(unnamed, f"{family}_{number}")
+        parts.setdefault(place, []).append(kernel)
+    for place, kernels in sorted(parts.items()):
+        yield place, translation_unit(kernels)
 
 
 def _templates() -> Iterator[tuple[str, Any]]:
@@ -112,6 +129,14 @@ LEVEL = ("-O2", "-fvect-cost-model=dynamic")
 ENTRY = re.compile(
     r'\{\s*"(?P<name>[^"]+)",\s*\'[mbd]\',\s*\(void \*\)\w+,\s*"(?P<operands>[^"]+)"'
 )
+
+
+def own_flags(unit: str, variant: str) -> tuple[str, ...]:
+    """What the compiler is told of a unit beyond `UNIT_FLAGS` and `LEVEL`."""
+    family = unit.partition("_")[0]
+    raised = () if variant in _PLAIN else RAISED.get(family, ())
+    return (*raised, *SHORTENED.get(family, ()))
+
 
 INDEX = """\
 #include "facula_abi.h"

@@ -2,7 +2,7 @@
 
 Takes: `ops.expr.scalar.Traced` (forward or gradient) under a kernel name `operator[.variant][.part]:dtype`.
 Gives: `unit` (a translation unit with its table), `kernels_of` (what an operator definition wants
-prebuilt), `all_kernels` (the same for a whole table).
+prebuilt), `all_kernels` (the same for a whole table), `written` (one kernel).
 Keeps true: one loop over contiguous elements, which the emitter of fused kernels writes; an output
 may be the memory of an input; equal kernels are emitted once; the text depends on nothing but its
 input.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from facula.ops.table.definition import Definition
 
 
-__all__ = ["all_kernels", "compute_dtypes", "kernels_of", "unit"]
+__all__ = ["all_kernels", "compute_dtypes", "kernels_of", "unit", "written"]
 
 
 class _Names(ProgramNames):
@@ -87,18 +87,20 @@ class _Map(FlatText):
         return "\n".join([head, "{", *indent(lines), "}", ""])
 
 
+def written(name: str, traced: Traced) -> loops_unit.Kernel:
+    """The kernel of an expression."""
+    function = loops_unit.identifier(name)
+    text = _Map(traced).function(function)
+    return loops_unit.Kernel(name, "m", function, text, operands_of(traced))
+
+
 def unit(isa: Any, kernels: Iterable[tuple[str, Traced]]) -> str:
     """A translation unit for kernels (name, expression): library functions, kernels, table.
 
     The text is the same for every instruction set; `isa` decides the compiler flags only.
     """
     del isa
-    found = []
-    for name, traced in kernels:
-        function = loops_unit.identifier(name)
-        text = _Map(traced).function(function)
-        found.append(loops_unit.Kernel(name, "m", function, text, operands_of(traced)))
-    return loops_unit.translation_unit(found)
+    return loops_unit.translation_unit([written(name, traced) for name, traced in kernels])
 
 
 def operands_of(traced: Traced) -> str:
