@@ -82,11 +82,17 @@ static int fm_place_constants(facula_model *model, const fm_error *e) {
     if (model->memory.failed) return -1;
     for (int i = 0; i < program->constants; i++) {
         const fm_value_of *value = &program->constant[i];
+        int64_t bytes = fk_itemsize[value->dtype];
+        int wrong = 0;
+        for (int d = 0; d < value->ndim; d++) bytes = fm_product(bytes, value->b[d], &wrong);
+        if (wrong || value->bytes > bytes) return fm_fail(e, "package: a program was required: it is damaged (the size of %s)", value->name);
         model->bytes[program->inputs + i] = value->bytes;
         if (value->derived) continue;
         int64_t room = weights ? (int64_t)weights->size : 0;
         if (value->offset > room || value->bytes > room - value->offset) return fm_fail(e, "package: all weights were required: %s is cut", value->name);
-        model->constants[i] = (char *)(uintptr_t)(weights ? weights->bytes : "") + value->offset;
+        uintptr_t place = (uintptr_t)(weights ? weights->bytes : "") + (uintptr_t)value->offset;
+        if (value->bytes && place % 8) return fm_fail(e, "package: weights at multiples of 8 bytes were required: %s lies elsewhere", value->name);
+        model->constants[i] = (char *)place;
     }
     return fm_place_derived(model, e);
 }

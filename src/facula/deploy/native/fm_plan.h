@@ -48,10 +48,35 @@ static int64_t fm_bytes_of_base(const fm_context *c, const fm_surroundings *arou
     return base < outer ? around->input_bytes[base] : fm_number_of(c, c->region->storage[base - outer]);
 }
 
+static int64_t fm_product_in(fm_reader *r, int64_t a, int64_t b) {
+    int wrong = 0;
+    int64_t c = fm_product(a, b, &wrong);
+    return wrong ? fm_broken(r, "a number of these sizes") : c;
+}
+
+static int64_t fm_sum_in(fm_reader *r, int64_t a, int64_t b) {
+    int wrong = 0;
+    int64_t c = fm_sum(a, b, &wrong);
+    return wrong ? fm_broken(r, "a number of these sizes") : c;
+}
+
 static int64_t *fm_numbers_of(fm_context *c, const fm_number *given, int count) {
     int64_t *made = fm_own(&c->memory, count, sizeof *made);
     for (int i = 0; made && i < count; i++) made[i] = fm_number_of(c, given[i]);
     return made;
+}
+
+/* Elements of `item` bytes at these strides (of `unit` bytes) lie inside of their memory, each where one may lie. */
+static void fm_check_extent(fm_context *c, int64_t room, int64_t offset, int64_t item, int64_t unit, int dims, const int64_t *shape, const int64_t *stride) {
+    int64_t low = offset, high = fm_sum_in(&c->memory, offset, item), odd = offset;
+    for (int d = 0; d < dims; d++) {
+        if (!shape[d]) return;
+        if (shape[d] > 1) odd |= fm_product_in(&c->memory, stride[d], unit);
+        int64_t far = fm_product_in(&c->memory, fm_product_in(&c->memory, shape[d] - 1, stride[d]), unit);
+        if (far < 0) low = fm_sum_in(&c->memory, low, far);
+        else high = fm_sum_in(&c->memory, high, far);
+    }
+    if (low < 0 || high > room || odd % (item < 8 ? item : 8)) fm_broken(&c->memory, "elements outside of their memory");
 }
 
 static void fm_ready_iteration(fm_context *c, const fm_step *s, fm_ready *ready) {
@@ -89,8 +114,8 @@ static void fm_ready_step(fm_context *c, const fm_surroundings *around, const fm
     for (int i = 0; i < s->sizes; i++) {
         ready->n[i] = fm_number_of(c, s->n[i]);
         /* the address of a map that a driver calls: -(its number) - 2^62 */
-        int64_t kernel = -ready->n[i] - ((int64_t)1 << 62);
-        if (kernel >= 0 && kernel < around->program->kernels) ready->n[i] = (int64_t)(intptr_t)around->functions[kernel];
+        int64_t kernel = (int64_t)(0 - (uint64_t)ready->n[i] - ((uint64_t)1 << 62));
+        if (ready->n[i] < 0 && kernel >= 0 && kernel < around->program->kernels) ready->n[i] = (int64_t)(intptr_t)around->functions[kernel];
     }
     for (int i = 0; i < s->scalars; i++) ready->s[i].i = fm_number_of(c, s->s[i]);
     if (s->kind == FM_FILL) memcpy(ready->value, ready->s, 16);
@@ -99,6 +124,9 @@ static void fm_ready_step(fm_context *c, const fm_surroundings *around, const fm
     if (s->kind == FM_ZERO && (ready->total < 0 || ready->total > fm_bytes_of_base(c, around, ready->base[0]) - ready->offset[0]))
         fm_broken(&c->memory, "a length");
     if (s->operands) fm_ready_iteration(c, s, ready);
+    for (int k = 0; ready->it && !c->memory.failed && k < s->pointers; k++)
+        fm_check_extent(c, fm_bytes_of_base(c, around, ready->base[k]), ready->offset[k], fk_itemsize[ready->it->dtype[k]], 1, s->dims, ready->it->shape, ready->it->stride[k]);
+    if (s->kind == FM_CHECK && fm_bytes_of_base(c, around, ready->base[0]) - ready->offset[0] < 8) fm_broken(&c->memory, "a check");
 }
 
 static void fm_ready_outputs(fm_context *c, const fm_surroundings *around) {
@@ -125,6 +153,7 @@ static void fm_ready_outputs(fm_context *c, const fm_surroundings *around) {
         for (int k = 0; k < i; k++) out->direct &= c->outputs[k].base != r->base;
         if (wrong || out->offset < 0 || out->offset > fm_bytes_of_base(c, around, r->base)) fm_broken(&c->memory, "a result");
         out->direct &= out->bytes == fm_bytes_of_base(c, around, r->base);
+        if (!wrong) fm_check_extent(c, fm_bytes_of_base(c, around, r->base), out->offset, fk_itemsize[r->dtype], fk_itemsize[r->dtype], r->ndim, out->shape, out->strides);
     }
 }
 

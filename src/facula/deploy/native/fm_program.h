@@ -234,6 +234,8 @@ static void fm_read_step(fm_reader *r, fm_step *s, const fm_program *program, co
     s->total = fm_read_number(r, x);
     s->grain = fm_read_number(r, x);
     if (s->kind == FM_ITERATE || s->kind == FM_COPY || s->kind == FM_FILL) fm_read_iteration(r, s, x);
+    for (int i = 0; s->kind >= FM_ITERATE && !r->failed && i < s->pointers; i++)
+        if (s->p[i].base < 0) fm_broken(r, "memory of a step");
     int launches = s->kind <= FM_ITERATE, least = s->kind == FM_COPY ? 2 : s->kind >= FM_FILL ? 1 : 0;
     if (launches != (s->kernel >= 0) || s->pointers < least || (s->kind == FM_FILL && s->scalars != 2)) fm_broken(r, "a step");
 }
