@@ -210,3 +210,39 @@ def halved(x: Tensor):
 def test_a_function_with_a_part_in_python_is_not_saved():
     with pytest.raises(RuntimeError, match="without parts that run in Python"):
         saved(halved)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"bias": False}, {"num_layers": 2, "bidirectional": True, "batch_first": True}],
+    ids=["one layer", "no bias", "both directions"],
+)
+def test_a_traced_lstm_is_written_by_pytorchs_operator_and_agrees_with_the_module_itself(options):
+    """And computes, read again, what the module itself does."""
+    module = facula.nn.LSTM(3, 4, **options).eval()
+    x = facula.randn(5, 2, 3)
+    traced = facula.jit.trace(module, (x,))
+    assert "_lstm_layer" not in traced.code
+    stream = io.BytesIO()
+    facula.jit.save(traced, stream)
+    with zipfile.ZipFile(stream) as file:
+        code = "".join(file.read(n).decode() for n in file.namelist() if n.endswith(".py"))
+    assert "torch.lstm(" in code and "_lstm_layer" not in code
+    stream.seek(0)
+    with facula.no_grad():
+        found, wanted = facula.jit.load(stream)(x), module(x)
+    for one, other in zip((found[0], *found[1]), (wanted[0], *wanted[1]), strict=True):
+        facula.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("name", ["erfcx", "ndtri", "bessel_j0", "log_ndtr", "airy_ai"])
+def test_special_functions_are_written_by_pytorchs_names(name):
+    """`special_erfcx` there, in a namespace of its own here; and the file agrees with the function itself."""
+    x = facula.tensor([0.25, 0.5, 0.75])
+    function = getattr(facula.special, name)
+    traced = facula.jit.trace(lambda x: function(x), (x,))
+    assert f"torch.special_{name}(x)" in traced.code
+    stream = io.BytesIO()
+    facula.jit.save(traced, stream)
+    stream.seek(0)
+    facula.testing.assert_close(facula.jit.load(stream)(x), function(x))

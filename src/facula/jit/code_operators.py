@@ -107,7 +107,7 @@ def _spelled(node: Node, signature: Any, values: Arguments) -> str | None:
     other = same is not signature.source or definition.name != public
     if definition.name.startswith("_functional_") or other:
         space = definition.public_module.rpartition(".")[2]
-        public = f"{space}_{public}" if space in ("linalg", "fft") else public
+        public = f"{space}_{public}" if space in ("linalg", "fft", "special") else public
         return f"torch.{public}({', '.join(_arguments(node, signature, values))})"
     return None
 

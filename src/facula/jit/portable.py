@@ -125,7 +125,7 @@ def portable_text(node: Node, given: list[str], names: Any) -> str | None:
         return None
     definition = signature.source.definition
     space = definition.public_module.partition(".")[2]
-    rules = {"": _IN_ROOT, "nn.functional": _IN_FUNCTIONAL}.get(space, {})
+    rules = {"": _IN_ROOT, "nn.functional": _IN_FUNCTIONAL, "ops": _WITHOUT_A_NAME}.get(space, {})
     rule = rules.get(definition.public_name)
     return None if rule is None else rule(_Call(node, given, names))
 
@@ -314,3 +314,9 @@ _IN_ROOT: dict[str, Rule] = {
     "ctc_loss": _loss("ctc_loss", "log_probs targets input_lengths target_lengths blank reduction zero_infinity"),
     "norm": _norm, "unique": _unique, "unique_consecutive": _consecutive, "tensordot": _tensordot, "lu": _lu,
 }  # fmt: skip
+#: operators of the library's own, which traces of its modules have
+_WITHOUT_A_NAME: dict[str, Rule] = {
+    "_lstm_layer": _text(
+        "lstm_layer", "input", "h0", "c0", "w_input", "w_hidden", "bias", "reverse"
+    ),
+}

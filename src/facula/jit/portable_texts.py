@@ -46,6 +46,29 @@ else:
   else:
     made = loss
 return made"""),
+    # the cells and gates of all steps, which gradients read alone, are empty: PyTorch's operator keeps its own
+    "lstm_layer": (
+        "input: Tensor, h0: Tensor, c0: Tensor, w_input: Tensor, w_hidden: Tensor, bias: Optional[Tensor], "
+        "reverse: bool",
+        "Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]", """
+if reverse:
+  steps = torch.flip(input, [0])
+else:
+  steps = input
+state = [torch.unsqueeze(h0, 0), torch.unsqueeze(c0, 0)]
+if torch.__isnot__(bias, None):
+  known = unchecked_cast(Tensor, bias)
+  weights = [w_input, w_hidden, known, torch.zeros_like(known)]
+  made = torch.lstm(steps, state, weights, True, 1, 0., False, False, False)
+else:
+  made = torch.lstm(steps, state, [w_input, w_hidden], False, 1, 0., False, False, False)
+out, h, c, = made
+if reverse:
+  turned = torch.flip(out, [0])
+else:
+  turned = out
+none = torch.slice(h0, 0, 0, 0)
+return (turned, torch.squeeze(h, 0), torch.squeeze(c, 0), none, none)"""),
     "tanhshrink": ("input: Tensor", "Tensor", "return torch.sub(input, torch.tanh(input))"),
     "softsign": ("input: Tensor", "Tensor", "return torch.div(input, torch.add(torch.abs(input), 1))"),
     "gumbel_softmax": ("logits: Tensor, tau: float, hard: bool, dim: int", "Tensor", """
