@@ -61,6 +61,7 @@ def test_gradients_of_views_reach_the_entries(name):
 def test_views_of_results_are_views():
     x = made() * 2
     assert not x._is_view() and x.unsqueeze(-1)._is_view() and x.transpose(2, 3)._is_view()
+    assert facula.ops.aten._unsafe_view(x, [3, -1, 3, 2])._base is None
     assert not x.clone()._is_view() and not (x.unsqueeze(-1) + 1)._is_view()
 
 
@@ -89,3 +90,7 @@ def test_a_linear_map_of_other_columns_names_both_sizes():
         linear(x, facula.ones(3, 4))
     with pytest.raises(RuntimeError, match="a nested input and an ordinary weight"):
         linear(facula.ones(2, 6), x)
+    with pytest.raises(
+        RuntimeError, match="does not support nested weight when input is a nested tensor"
+    ):
+        linear(x, x)

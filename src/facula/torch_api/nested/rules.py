@@ -189,11 +189,17 @@ def _over_rows(name: str, x: NestedTensor, found: core.Tensor) -> NestedTensor:
 
 @_rule("linear")
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:
-    if not isinstance(input, NestedTensor) or isinstance(weight, NestedTensor):
+    if isinstance(weight, NestedTensor) or not isinstance(input, NestedTensor):
+        both = isinstance(input, NestedTensor)
+        said = (
+            "Linear does not support nested weight when input is a nested tensor."
+            if both
+            else "get_nested_tensor_impl requires a NestedTensor."
+        )
         fail(
             RuntimeError,
             "linear",
-            "a nested input and an ordinary weight were required (get_nested_tensor_impl requires a NestedTensor.)",
+            f"a nested input and an ordinary weight were required ({said})",
             f"{type(input).__name__} and {type(weight).__name__}",
             hint="take entries one by one: weights.unbind()",
         )

@@ -136,7 +136,7 @@ class NestedTensor(Tensor):
                 shared = (
                     made._values is not first._values and core.storage_place(made._values) == place
                 )
-                if (is_view or shared and not name.startswith("_unsafe")) and jagged:
+                if (is_view or shared) and not name.startswith("_unsafe") and jagged:
                     made._viewed = first if first._base is None else first._base
         return found
 
