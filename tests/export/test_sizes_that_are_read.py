@@ -65,3 +65,15 @@ def test_relations_are_written_as_python():
         match=rf"{size}\[\d\] \* {size}\[\d\] % \(-1 \+ {size}\[0\]\) == 0",
     ):
         product.module()(facula.ones(4, 2))
+
+
+def test_sizes_beside_each_other_are_equal_and_no_others_are_fixed():
+    rows, columns = export.Dim.AUTO, export.Dim.AUTO
+    program = export.export(
+        Calls(lambda x, y, z: x + y + z), tuple(facula.ones(6, 3) for _ in range(3)),
+        dynamic_shapes=(({0: rows, 1: columns}, {0: rows, 1: columns}, {0: rows}),),
+    )  # fmt: skip
+    ran = program.module()
+    assert ran(*[facula.ones(4, 3)] * 3).shape == (4, 3)
+    with pytest.raises(AssertionError, match="Guard failed"):
+        ran(*[facula.ones(4, 2)] * 3)

@@ -51,8 +51,8 @@ def _reduce_scatter_tensor(group: Any, output: Tensor, input: Tensor, op: Any) -
 def _all_to_all_single(
     group: Any, output: Tensor, input: Tensor, output_split_sizes: Any, input_split_sizes: Any
 ) -> None:
-    given = (output_split_sizes, input_split_sizes)
-    made = functional.all_to_all_single(input, *[list(s) if s else None for s in given], group)
+    outputs, inputs = (list(s) if s else None for s in (output_split_sizes, input_split_sizes))
+    made = functional.all_to_all_single(input, outputs, inputs, group)
     output.copy_(functional.wait_tensor(made))
 
 

@@ -268,12 +268,22 @@ def expect_broadcast(tensors: Sequence[core.Tensor]) -> None:
         sizes = [n for n in column if not (type(n) is int and n == 1)]
         unknown = next((n for n in sizes if isinstance(n, SymInt) and n.expr.unbacked), None)
         if unknown is None:
+            _equal(sizes)
             continue
         env = unknown.env
         for n in sizes:
             left, right = env.simplified(unknown.expr), env.simplified(expr_of(n))
             if left != right:
                 env.expect((left, "==", right))
+
+
+def _equal(sizes: Sequence[Any]) -> None:
+    """Let sizes be equal that stand beside each other, none of which is 1: a symbol never is."""
+    first = next((n for n in sizes if isinstance(n, SymInt)), None)
+    for n in sizes if first is not None else ():
+        left, right = (first.env.simplified(expr_of(x)) for x in (first, n))
+        if left != right and left.value(first.env.example) == right.value(first.env.example):
+            first.env.note(left, "==", right, True)
 
 
 def _meant(
