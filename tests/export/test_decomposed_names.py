@@ -70,3 +70,11 @@ def test_sizes_that_may_change_stay_symbols():
     np.testing.assert_allclose(
         program.module()(other).numpy(), module(other).numpy(), rtol=1e-5, atol=1e-5
     )
+
+
+def test_parts_of_one_tensor_come_out_of_one_split():
+    module = Calls(lambda x: facula.chunk(x * 2, 2, 0))
+    program = export.export(module, (IMAGE,)).run_decompositions()
+    assert names(program).count("aten.split_with_sizes.default") == 1
+    for found, wanted in zip(program.module()(IMAGE), (IMAGE[:1] * 2, IMAGE[1:] * 2), strict=True):
+        np.testing.assert_array_equal(found.numpy(), wanted.numpy())

@@ -32,6 +32,7 @@ from facula.fx.shape_env import nodes_of_numbers, write_checks
 from facula.fx.symbols import SymInt
 from facula.lower.aot.export import ordered_outputs, set_outputs
 from facula.lower.aot.tracing import Traced, trace
+from facula.lower.table import definition_of
 from facula.ops.table.overloads import overload_of
 from facula.ops.table.registry import TABLE
 from facula.ops.table.tags import Tag
@@ -68,6 +69,7 @@ def functional(
     with graph.inserting_before(graph.output_node()):
         nodes = nodes_of_numbers(graph, nodes)  # results that are sizes
     set_outputs(graph, nodes)
+    _split_once(graph)
     if env is not None:
         write_checks(graph, env, overload_of(TABLE["_assert_scalar"]))
         write_again(module, graph, env)
@@ -83,6 +85,20 @@ def functional(
     return made, _followed(
         signature, made, [_write_of(spec, placeholders[int(n)]) for n, spec in targets]
     )
+
+
+def _split_once(graph: Graph) -> None:
+    """Let the parts of one tensor, each of which was found by a split of its own, come out of one."""
+    known: dict[tuple[Any, str], Node] = {}
+    for node in list(graph.nodes):
+        definition = definition_of(node)
+        several = isinstance(node.meta.get("val"), (tuple, list)) and not node.is_impure()
+        if definition is None or not several or definition.random:
+            continue
+        first = known.setdefault((node.target, f"{node.args} {node.kwargs}"), node)
+        if first is not node:
+            node.replace_all_uses_with(first)
+            graph.erase_node(node)
 
 
 def env_of(module: GraphModule) -> Any:
