@@ -77,3 +77,10 @@ def test_sizes_beside_each_other_are_equal_and_no_others_are_fixed():
     assert ran(*[facula.ones(4, 3)] * 3).shape == (4, 3)
     with pytest.raises(AssertionError, match="Guard failed"):
         ran(*[facula.ones(4, 2)] * 3)
+
+
+def test_a_truth_of_elements_is_an_operator():
+    assert facula.ops.aten.is_nonzero(facula.tensor([2.0])) is True
+    assert facula.ops.aten.is_nonzero(facula.tensor(False)) is False
+    with pytest.raises(RuntimeError, match="Boolean value of Tensor with more than one value"):
+        export.export(Calls(lambda x: facula.ops.aten.is_nonzero(x)), (facula.ones(4),))

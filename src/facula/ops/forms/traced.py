@@ -61,6 +61,16 @@ def _said(text: str | None) -> str:
     return text or message("_assert_scalar", required, hint="pass a message")
 
 
+@composite("is_nonzero(Tensor self) -> bool", names=(), out=False)
+def is_nonzero(self):
+    """Whether the only element of a tensor is not zero."""
+    if self.numel() != 1:
+        several = "more than one value" if self.numel() else "no values"
+        fail(RuntimeError, "is_nonzero", f"one element was required (Boolean value of Tensor with {several} is "
+             "ambiguous)", tuple(self.shape), hint="use input.any() or input.all()")  # fmt: skip
+    return self.item() != 0
+
+
 @composite("_assert_scalar(any self, str assert_msg) -> ()", names=(), out=False)
 def _assert_scalar(self, assert_msg):
     """Raise RuntimeError where a number, or a condition on numbers, is false."""
