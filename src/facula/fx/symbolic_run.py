@@ -280,7 +280,9 @@ def expect_broadcast(tensors: Sequence[core.Tensor]) -> None:
 def _equal(sizes: Sequence[Any]) -> None:
     """Let sizes be equal that stand beside each other, none of which is 1: a symbol never is."""
     first = next((n for n in sizes if isinstance(n, SymInt)), None)
-    for n in sizes if first is not None else ():
+    if first is None:
+        return
+    for n in sizes:
         left, right = (first.env.simplified(expr_of(x)) for x in (first, n))
         if left != right and left.value(first.env.example) == right.value(first.env.example):
             first.env.note(left, "==", right, True)
