@@ -95,3 +95,16 @@ def test_backward_of_a_forgotten_size_still_runs() -> None:
         compiled(y)
         result.backward()
     facula.testing.assert_close(x.grad, 2 * x.detach())
+
+
+def test_assumptions_on_inner_sizes_hold_for_tensors_with_a_history_that_are_written_to():
+    def function(x, y):
+        y.copy_(x)
+        return (x * 2).chunk(2)[-1]
+
+    compiled = facula.compile(function)
+    for length, needs in ((2, False), (4, True)):
+        x = facula.arange(float(length)).requires_grad_(needs)
+        y = facula.ones(length).requires_grad_(needs) * 1
+        assert facula.equal(compiled(x, y), function(x, y.detach().clone())), length
+        assert facula.equal(y, x)

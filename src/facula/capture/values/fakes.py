@@ -38,6 +38,13 @@ class Fakes:
             made = core.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device)
         if tensor.requires_grad:
             made.requires_grad_(True)
+            if not tensor.is_leaf:  # it may be written to
+                recording = core.set_grad_enabled(True)
+                try:
+                    with self.mode:
+                        made = core.adopt_history(made.detach(), made.clone())
+                finally:
+                    core.set_grad_enabled(recording)
         return made
 
     def run(
