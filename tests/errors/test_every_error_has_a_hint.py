@@ -85,7 +85,7 @@ OTHERS = {
     r"serialization/|export/archive\.py": "what is wrong with a file: the reader makes one error with a hint of it",
     r"runtime/cache\.py": "nothing is kept under a key: callers make it",
     r"core/config\.py": "what is wrong with a value: `get` makes an error with a hint of it",
-    r"namespaces/checks\.py|testing/comparison\.py|data/worker\.py": "the text is the program's or a report",
+    r"namespaces/checks\.py|ops/forms/traced\.py|testing/comparison\.py|data/worker\.py": "the program's text",
     r"distributed/(wire|process_group|tcp_store|nvidia/\w+|engines/(shared|sockets))\.py": "callers say so",
     r"torch_api/alias/install\.py|nn/modules/module\.py": "says what Python says, of modules and calls",
 }

@@ -13,8 +13,10 @@ not changed.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 from facula import core
@@ -62,6 +64,28 @@ class _State(threading.local):
 
 
 _STATE = _State()
+
+
+def all_settings() -> tuple[Any, ...]:
+    """What autocast does in this thread, for `restore`."""
+    return set(_STATE.enabled), dict(_STATE.dtypes), _STATE.nesting, _STATE.cache_enabled
+
+
+def restore(settings: tuple[Any, ...]) -> None:
+    """Let autocast do again what it did when `all_settings` was asked."""
+    enabled, dtypes, _STATE.nesting, _STATE.cache_enabled = settings
+    _STATE.enabled, _STATE.dtypes = set(enabled), dict(dtypes)
+    core.set_autocast(bool(enabled))
+
+
+@contextlib.contextmanager
+def restored() -> Iterator[None]:
+    """Behind it autocast is what it was before, though what runs in it stops half-way."""
+    settings = all_settings()
+    try:
+        yield
+    finally:
+        restore(settings)
 
 
 def _is_device(device_type: str) -> bool:

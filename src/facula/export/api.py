@@ -29,6 +29,26 @@ from facula.namespaces.random import fork_rng
 Tensor = core.Tensor
 
 
+def _check_given(mod: object, args: object) -> None:
+    if not isinstance(mod, nn.Module):
+        fail(
+            ValueError,
+            "export",
+            "a module was required (Expected `mod` to be an instance of `torch.nn.Module`)",
+            type(mod).__name__,
+            "a function is exported as the forward of a module",
+        )
+    if not isinstance(args, tuple):
+        fail(
+            UserError,
+            "export",
+            "a tuple of arguments was required (Expecting `args` to be a tuple of example positional "
+            "inputs)",
+            type(args).__name__,
+            hint="pass (x,) for a single argument",
+        )
+
+
 def export(
     mod: nn.Module,
     args: tuple[Any, ...],
@@ -68,23 +88,7 @@ def export(
         >>> program.module()(facula.ones(4, 3)).shape
         facula.Size([4, 2])
     """
-    if not isinstance(mod, nn.Module):
-        fail(
-            ValueError,
-            "export",
-            "a module was required (Expected `mod` to be an instance of `torch.nn.Module`)",
-            type(mod).__name__,
-            "a function is exported as the forward of a module",
-        )
-    if not isinstance(args, tuple):
-        fail(
-            UserError,
-            "export",
-            "a tuple of arguments was required (Expecting `args` to be a tuple of example positional "
-            "inputs)",
-            type(args).__name__,
-            hint="pass (x,) for a single argument",
-        )
+    _check_given(mod, args)
     kwargs = kwargs or {}
     if constraints is not None:
         dynamic_shapes = shapes_of(constraints, mod, args, kwargs)

@@ -108,6 +108,31 @@ class _Held:
         return last not in self.module.get_submodule(path)._non_persistent_buffers_set
 
 
+def _fake_mode(env: ShapeEnv) -> FakeTensorMode:
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=env)
+    if fake_constants.propagate_real_tensors:
+        # lazily: a setting that few programs make
+        from facula.fx.real_examples import Examples
+
+        mode.examples = Examples(mode)
+    return mode
+
+
+@contextlib.contextmanager
+def _observed(
+    module: nn.Module, held: _Held, signatures: KeptSignatures, tensors: list[Any]
+) -> Iterator[None]:
+    """The module runs on these tensors in the place of its own, and what it calls is noted."""
+    with (
+        held.replaced(tensors),
+        _noting_calls(module),
+        attributes_kept(module),
+        signatures.noted(),
+        sizes_are_chosen(),
+    ):
+        yield
+
+
 def trace_module(
     module: nn.Module,
     args: tuple[Any, ...],
@@ -126,15 +151,10 @@ def trace_module(
     env.keeps_conditions = True
     sizes = Resolved(env)
     marked = ints_marked((args, kwargs))
-    sizes.read(module, marked[0], marked[1], dynamic_shapes)
+    sizes.read(module, *marked, dynamic_shapes)
     held = _Held(module)
     leaves, in_spec = pytree.tree_flatten((args, kwargs))
-    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=env)
-    if fake_constants.propagate_real_tensors:
-        # lazily: a setting that few programs make
-        from facula.fx.real_examples import Examples
-
-        mode.examples = Examples(mode)
+    mode = _fake_mode(env)
     fakes = _fakes(held, leaves, mode, sizes)
     leaves = _with_symbols(leaves, pytree.tree_leaves(marked), sizes)
     sizes.check()
@@ -144,13 +164,7 @@ def trace_module(
         tensors = iter(flat[len(held.tensors) : len(fakes)])
         values = [next(tensors) if isinstance(x, Tensor) else x for x in leaves]
         positional, named = pytree.tree_unflatten(values, in_spec)
-        with (
-            held.replaced(list(flat[: len(held.tensors)])),
-            _noting_calls(module),
-            attributes_kept(module),
-            signatures.noted(),
-            sizes_are_chosen(),
-        ):
+        with _observed(module, held, signatures, list(flat[: len(held.tensors)])):
             result = module(*positional, **named)
         flat_result, specs["out"] = pytree.tree_flatten(result)
         return [_checked(x) for x in flat_result]
@@ -158,20 +172,25 @@ def trace_module(
     with contextlib.nullcontext() if fakes else mode:
         joint, level = _recorded(program, [*fakes, *(x for x in leaves if isinstance(x, SymInt))])
     _refuse_changes(module, joint)
-    ranges, out_spec = sizes.ranges(), specs["out"]
+    ranges = sizes.ranges()
     if deferred:
         write_deferred(joint.graph, env)
     named = arguments_by_name(module, args, kwargs) if args or kwargs else {}
     builder = _Builder(joint, held, mode, leaves, _leaf_names(named, len(leaves)))
     watched = _finish(builder, level, mode)
-    if isinstance(module, GraphModule) and "custom" in module.meta:
-        builder.module.meta["custom"] = module.meta["custom"]
-    whole = ModuleCallSignature([], [], in_spec, out_spec, list(named))
+    _hand_notes_down(module, builder.module)
+    whole = ModuleCallSignature([], [], in_spec, specs["out"], list(named))
     return Parts(
         module=builder.module, signature=builder.signature, state=builder.state, constants=builder.constants,
-        ranges=ranges, in_spec=in_spec, out_spec=out_spec, env=env, argument_names=list(named), watched=watched,
+        ranges=ranges, in_spec=in_spec, out_spec=specs["out"], env=env, argument_names=list(named), watched=watched,
         calls=signatures.entries(whole, builder.replaced),
     )  # fmt: skip
+
+
+def _hand_notes_down(module: nn.Module, made: GraphModule) -> None:
+    """What a program noted of itself is noted of what is made of it."""
+    if isinstance(module, GraphModule) and "custom" in module.meta:
+        made.meta["custom"] = module.meta["custom"]
 
 
 def _fakes(held: _Held, leaves: list[Any], mode: FakeTensorMode, sizes: Resolved) -> list[Any]:

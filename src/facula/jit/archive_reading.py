@@ -78,6 +78,11 @@ class _Program:
     def __init__(self, stream: Any, place: Callable[[Any, str], Any]) -> None:
         self.archive = ArchiveReader(stream, program=True)
         self.zip = zipfile.ZipFile(stream)
+        if any(
+            e.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+            for e in self.zip.infolist()
+        ):
+            raise zipfile.BadZipFile("records that no program of PyTorch's is compressed like")
         self.place = place
         if "constants.pkl" not in self.archive:
             fail(RuntimeError, "jit.load", "a TorchScript program was required", "a file of tensors",

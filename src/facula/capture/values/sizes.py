@@ -8,11 +8,13 @@ new combination of sizes; so a graph never runs for sizes for which it is wrong.
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from facula import core
+from facula.autograd import autocast
 from facula.capture import config
 from facula.capture.breaks import Break, Respecialise
 from facula.capture.interpreter.domain import Part
@@ -342,7 +344,7 @@ def is_argument(source: Source) -> bool:
 
 
 class Replay:
-    """Runs a graph's nodes on stand-ins, each when it is asked for."""
+    """Runs a graph's nodes on stand-ins, each when it is asked for; modes that nodes set are its own."""
 
     def __init__(self, fakes: Any, attached: dict[str, Any], factor: int = 1) -> None:
         self.fakes = fakes
@@ -352,16 +354,33 @@ class Replay:
         self.values: dict[Any, Any] = {}
         #: tensors from outside that need not be in the graph, by the id of their value
         self.inputs: dict[int, Any] = {}
+        #: what the nodes so far have set: whether gradients are recorded, and autocast
+        self.modes: tuple[bool, tuple[Any, ...]] | None = None
 
     def value(self, node: Any) -> Any:
         """What the node gives."""
         if node not in self.values:
-            for other in node.graph.nodes:
-                if other not in self.values and other.op != "placeholder":
-                    self._run(other)
-                if other is node:
-                    break
+            with self._own_modes():
+                for other in node.graph.nodes:
+                    if other not in self.values and other.op != "placeholder":
+                        self._run(other)
+                    if other is node:
+                        break
         return self.values[node]
+
+    @contextlib.contextmanager
+    def _own_modes(self) -> Iterator[None]:
+        """The thread has the modes of the nodes only while they run, which they do some at a time."""
+        keys = core.thread_keys()
+        with autocast.restored():
+            try:
+                if self.modes is not None:
+                    core.set_grad_enabled(self.modes[0])
+                    autocast.restore(self.modes[1])
+                yield
+                self.modes = core.is_grad_enabled(), autocast.all_settings()
+            finally:
+                core.set_thread_keys(keys)
 
     def _run(self, node: Any) -> None:
         if node.op == "get_attr":

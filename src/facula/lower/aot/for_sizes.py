@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from facula import core
+from facula.autograd import autocast
 from facula.autograd.transforms.view_inverses import ViewStep
 from facula.core.stages import stage
 from facula.fx import Graph, GraphModule
@@ -163,7 +164,7 @@ class Probe:
         found: list[Any] = []
         mode.observer = lambda result: found.append(geometry(result))
         try:
-            with mode:
+            with mode, autocast.restored():
                 results = self.function(*given)
         finally:
             mode.observer = None

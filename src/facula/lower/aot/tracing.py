@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from facula import core
+from facula.autograd import autocast
 from facula.autograd.transforms.functionalization import FunctionalLevel
 from facula.autograd.transforms.levels import Suspended, memory_of
 from facula.autograd.transforms.wrapped import is_made_of_tensors
@@ -181,7 +182,8 @@ def trace(
     tracer = make_fx(
         program, decompositions, "fake", _allow_non_fake_inputs=True, _whole_indexing=True
     )
-    joint = tracer(*inputs)
+    with autocast.restored():
+        joint = tracer(*inputs)
     traced: Traced = program.traced
     traced.joint = _with_inputs(joint, traced.held)
     joint.graph.take_apart()

@@ -136,6 +136,20 @@ def outer(self, vec2):
     return self.unsqueeze(1) * vec2.unsqueeze(0)
 
 
+def _check_factors(beta: Any, alpha: Any, dtype: core.dtype) -> None:
+    whole = not (dtype.is_floating_point or dtype.is_complex)
+    for name, x in (("beta", beta), ("alpha", alpha)):
+        if whole and isinstance(x, (float, complex)):
+            fail(
+                RuntimeError,
+                "addr",
+                f"For integral input tensors, argument {name} must not be floating point",
+                x,
+                hint="give an int, or convert the tensors with .float()",
+            )
+        core.check_number("addr", name, x, dtype)
+
+
 @composite(
     "addr(Tensor self, Tensor vec1, Tensor vec2, *, Number beta=1, Number alpha=1) -> Tensor",
     inplace=True,
@@ -164,17 +178,7 @@ def addr(self, vec1, vec2, beta, alpha):
         )
     product = F.outer(vec1, vec2)
     dtype = core.promote_types(self.dtype, product.dtype)
-    whole = not (dtype.is_floating_point or dtype.is_complex)
-    for name, x in (("beta", beta), ("alpha", alpha)):
-        if whole and isinstance(x, (float, complex)):
-            fail(
-                RuntimeError,
-                "addr",
-                f"For integral input tensors, argument {name} must not be floating point",
-                x,
-                hint="give an int, or convert the tensors with .float()",
-            )
-        core.check_number("addr", name, x, dtype)
+    _check_factors(beta, alpha, dtype)
     if product.dtype is core.bool_ and self.dtype is core.bool_:
         product = product & bool(alpha)
         return product if not beta else product | self

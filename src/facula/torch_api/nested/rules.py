@@ -187,8 +187,8 @@ def _over_rows(name: str, x: NestedTensor, found: core.Tensor) -> NestedTensor:
     return x._with(found, _row_shapes(x, found))
 
 
-@_rule("linear")
-def linear(input: Any, weight: Any, bias: Any = None) -> Any:
+def _check_linear(input: Any, weight: Any) -> None:
+    """Raise, as PyTorch does, unless the input is nested, the weight is not, and their widths agree."""
     if isinstance(weight, NestedTensor) or not isinstance(input, NestedTensor):
         both = isinstance(input, NestedTensor)
         said = (
@@ -203,6 +203,22 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
             f"{type(input).__name__} and {type(weight).__name__}",
             hint="take entries one by one: weights.unbind()",
         )
+    _check_strided(input, weight)
+    _packed_only("linear", input)
+    if weight.dim() == 2 and input._values.shape[-1] != weight.shape[1]:
+        sizes = input._values.shape[-1], weight.shape[1]
+        fail(
+            RuntimeError,
+            "linear",
+            "Shape mismatch for NestedTensor Linear: Expected input's (a nested tensor) 'last_dim' to equal "
+            f"'weight.size(1), but got: last_dim = {sizes[0]}, and weight.size(1) = {sizes[1]}",
+            sizes,
+            hint="the weight is [out_features, in_features]",
+        )
+
+
+def _check_strided(input: Any, weight: Any) -> None:
+    """What the strided layout asks for besides."""
     if input._form is core.strided and (input.dim() != 3 or weight.dim() != 2):
         fail(
             RuntimeError,
@@ -221,17 +237,11 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
             list(input._shapes),
             hint="take entries one by one: x.unbind()",
         )
-    _packed_only("linear", input)
-    if weight.dim() == 2 and input._values.shape[-1] != weight.shape[1]:
-        sizes = input._values.shape[-1], weight.shape[1]
-        fail(
-            RuntimeError,
-            "linear",
-            "Shape mismatch for NestedTensor Linear: Expected input's (a nested tensor) 'last_dim' to equal "
-            f"'weight.size(1), but got: last_dim = {sizes[0]}, and weight.size(1) = {sizes[1]}",
-            sizes,
-            hint="the weight is [out_features, in_features]",
-        )
+
+
+@_rule("linear")
+def linear(input: Any, weight: Any, bias: Any = None) -> Any:
+    _check_linear(input, weight)
     return _over_rows("linear", input, F.linear(input._values, weight, bias))
 
 
