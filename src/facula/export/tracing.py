@@ -151,7 +151,7 @@ def trace_module(
     env.keeps_conditions = True
     sizes = Resolved(env)
     marked = ints_marked((args, kwargs))
-    sizes.read(module, *marked, dynamic_shapes)
+    sizes.read(module, marked[0], marked[1], dynamic_shapes)
     held = _Held(module)
     leaves, in_spec = pytree.tree_flatten((args, kwargs))
     mode = _fake_mode(env)
