@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from facula import core
+from facula.autograd import autocast
 from facula.capture import config, stances
 from facula.capture.breaks import Break, Earlier, Respecialise, Unassuming
 from facula.capture.errors import (
@@ -24,7 +25,6 @@ from facula.capture.errors import (
 from facula.capture.events import COUNTERS, Event, compiling, happened
 from facula.capture.faults import fault, suppressed
 from facula.capture.guards.by_sizes import compiled_by
-from facula.capture.guards.conditions import autocast_state, restore_autocast
 from facula.capture.guards.constraints import check_marks
 from facula.capture.guards.handed_on import Captured, compiled, note
 from facula.capture.interpreter import narration
@@ -154,12 +154,12 @@ def _finished(place: Any, world: Symbolic, code: SegmentCode, at_break: Break | 
 def _thread_state_kept() -> Iterator[None]:
     """Modes and the random state of the thread are behind it what they were before."""
     keys, generator = core.thread_keys(), core.default_generator.get_state()
-    autocast, dtype = autocast_state(), core.get_default_dtype()
+    dtype = core.get_default_dtype()
     try:
-        yield
+        with autocast.restored():
+            yield
     finally:
         core.set_default_dtype(dtype)
-        restore_autocast(autocast)
         core.set_thread_keys(keys)
         core.default_generator.set_state(generator)
 

@@ -19,6 +19,7 @@ from facula.distributed.collective_operators import group_named, way
 from facula.distributed.device_mesh import DeviceMesh
 from facula.distributed.process_group import ProcessGroup
 from facula.distributed.world import default_group, groups, new_group
+from facula.namespaces.functional import tensor_required
 from facula.ops.table.registry import F, composite
 
 __all__ = [
@@ -106,18 +107,6 @@ def _group_of_ranks(ranks: Sequence[Any], op: str) -> Any:
     return mine
 
 
-def _tensor(value: object, op: str) -> None:
-    """Raise unless an argument is a tensor."""
-    if not isinstance(value, Tensor):
-        fail(
-            TypeError,
-            op,
-            "a tensor was required",
-            type(value).__name__,
-            hint="facula.as_tensor(value) makes one",
-        )
-
-
 def _named(self: Tensor, group: Any) -> bool:
     """Whether an operator stands for a collective: it finds the group by its name; engines that count hear of tensors
     on the meta device, too."""
@@ -133,7 +122,7 @@ def wait_tensor(tensor: Tensor) -> Tensor:
 def broadcast(self: Tensor, src: int, group: object, tag: str = "") -> Tensor:
     """The tensor of rank `src`."""
     found = _group(group, "broadcast")
-    _tensor(self, "broadcast")
+    tensor_required("broadcast", self)
     if _named(self, found):
         return operators.broadcast(self, src, found.group_name)
     return nn.functional.broadcast(self, src, found)
@@ -142,7 +131,7 @@ def broadcast(self: Tensor, src: int, group: object, tag: str = "") -> Tensor:
 def all_reduce(self: Tensor, reduceOp: str, group: object, tag: str = "") -> Tensor:  # noqa: N803
     """The combination of all ranks' tensors."""
     found, op = _group(group, "all_reduce"), way(reduceOp, "all_reduce")
-    _tensor(self, "all_reduce")
+    tensor_required("all_reduce", self)
     if _named(self, found):
         return operators.all_reduce(self, str(reduceOp), found.group_name)
     return nn.functional.all_reduce(self, op, found)
@@ -151,7 +140,7 @@ def all_reduce(self: Tensor, reduceOp: str, group: object, tag: str = "") -> Ten
 def all_gather_tensor(self: Tensor, gather_dim: int, group: object, tag: str = "") -> Tensor:
     """All ranks' tensors, behind each other along a dimension."""
     found = _group(group, "all_gather_tensor")
-    _tensor(self, "all_gather_tensor")
+    tensor_required("all_gather_tensor", self)
     dim = gather_dim % self.dim() if self.dim() and self.size(gather_dim) >= 0 else 0
     if not _named(self, found):
         return F.cat(list(nn.functional.all_gather(self, found)), dim)
@@ -165,7 +154,7 @@ def reduce_scatter_tensor(
     """The combination of all ranks' tensors, of which each rank gets its part along a dimension."""
     op = "reduce_scatter_tensor"
     found, by = _group(group, op), way(reduceOp, op)
-    _tensor(self, op)
+    tensor_required(op, self)
     if self.size(scatter_dim) % found.size():
         fail(AssertionError, op, f"a dimension that {found.size()} ranks divide was required (input dimension "
              f"{scatter_dim} must be a multiple of group_size)", self.size(scatter_dim),
@@ -182,7 +171,7 @@ def all_to_all_single(
 ) -> Tensor:  # fmt: skip
     """Parts along the first dimension to all ranks, parts from all."""
     found = _group(group, "all_to_all_single")
-    _tensor(self, "all_to_all_single")
+    tensor_required("all_to_all_single", self)
     if _named(self, found):
         sizes = [
             _even(self, found.size()) if given is None else given

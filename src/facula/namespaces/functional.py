@@ -289,7 +289,7 @@ def asarray(
     return result.requires_grad_() if requires_grad and not result.requires_grad else result
 
 
-def _tensor_required(op: str, value: object) -> Tensor:
+def tensor_required(op: str, value: object) -> Tensor:
     if not isinstance(value, Tensor):
         fail(
             TypeError,
@@ -314,7 +314,7 @@ def clone(input: Tensor, *, memory_format: object = core.preserve_format) -> Ten
         >>> facula.clone(x).add_(1), x
         (tensor([2., 2.]), tensor([1., 1.]))
     """
-    return _tensor_required("clone", input).clone(memory_format=memory_format)
+    return tensor_required("clone", input).clone(memory_format=memory_format)
 
 
 @overrides.offered
@@ -328,7 +328,7 @@ def detach(input: Tensor) -> Tensor:
         >>> facula.detach(facula.ones(1, requires_grad=True)).requires_grad
         False
     """
-    return _tensor_required("detach", input).detach()
+    return tensor_required("detach", input).detach()
 
 
 @overrides.offered
@@ -343,7 +343,7 @@ def detach_(input: Tensor) -> Tensor:
         >>> facula.detach_(x).requires_grad
         False
     """
-    return _tensor_required("detach_", input).detach_()
+    return tensor_required("detach_", input).detach_()
 
 
 @overrides.offered
@@ -358,7 +358,7 @@ def fill(input: Tensor, value: object) -> Tensor:
         >>> facula.fill(facula.zeros(2), 3)
         tensor([3., 3.])
     """
-    return _tensor_required("fill", input).clone().fill_(value)
+    return tensor_required("fill", input).clone().fill_(value)
 
 
 @overrides.offered
@@ -373,7 +373,7 @@ def fill_(input: Tensor, value: object) -> Tensor:
         >>> facula.fill_(facula.zeros(2), 3)
         tensor([3., 3.])
     """
-    return _tensor_required("fill_", input).fill_(value)
+    return tensor_required("fill_", input).fill_(value)
 
 
 @overrides.offered
@@ -387,7 +387,7 @@ def zero_(input: Tensor) -> Tensor:
         >>> facula.zero_(facula.ones(2))
         tensor([0., 0.])
     """
-    return _tensor_required("zero_", input).zero_()
+    return tensor_required("zero_", input).zero_()
 
 
 @overrides.offered
@@ -405,7 +405,7 @@ def resize_as_(
         >>> facula.resize_as_(facula.zeros(1), facula.ones(2, 3)).shape
         facula.Size([2, 3])
     """
-    return _tensor_required("resize_as_", input).resize_as_(
+    return tensor_required("resize_as_", input).resize_as_(
         the_template, memory_format=memory_format
     )
 
@@ -421,7 +421,7 @@ def is_signed(input: Tensor) -> bool:
         >>> facula.is_signed(facula.ones(1, dtype=facula.uint8))
         False
     """
-    return _tensor_required("is_signed", input).is_signed()
+    return tensor_required("is_signed", input).is_signed()
 
 
 @overrides.offered
@@ -435,7 +435,7 @@ def is_conj(input: Tensor) -> bool:
         >>> facula.is_conj(facula.ones(1).conj())
         False
     """
-    return _tensor_required("is_conj", input).is_conj()
+    return tensor_required("is_conj", input).is_conj()
 
 
 @overrides.offered
@@ -449,7 +449,7 @@ def is_neg(input: Tensor) -> bool:
         >>> facula.is_neg(-facula.ones(1))
         False
     """
-    return _tensor_required("is_neg", input).is_neg()
+    return tensor_required("is_neg", input).is_neg()
 
 
 @overrides.offered
@@ -463,7 +463,7 @@ def is_inference(input: Tensor) -> bool:
         >>> facula.is_inference(facula.ones(1))
         False
     """
-    return _tensor_required("is_inference", input).is_inference()
+    return tensor_required("is_inference", input).is_inference()
 
 
 @overrides.offered
@@ -477,12 +477,12 @@ def is_distributed(input: Tensor) -> bool:
         >>> facula.is_distributed(facula.ones(1))
         False
     """
-    return _tensor_required("is_distributed", input).is_distributed()
+    return tensor_required("is_distributed", input).is_distributed()
 
 
 def _is_functional_tensor(t: Tensor) -> bool:
     """Whether a tensor is a wrapper that removes writes: False, since `func.functionalize` wraps nothing."""
-    _tensor_required("_is_functional_tensor", t)
+    tensor_required("_is_functional_tensor", t)
     return False
 
 
@@ -497,7 +497,7 @@ def get_device(input: Tensor) -> int:
         >>> facula.get_device(facula.ones(1))
         -1
     """
-    return _tensor_required("get_device", input).get_device()
+    return tensor_required("get_device", input).get_device()
 
 
 def from_file(
@@ -577,7 +577,7 @@ def unravel_index(indices: Tensor, shape: object) -> tuple[Tensor, ...]:
         >>> facula.unravel_index(facula.tensor([4, 5]), (2, 3))
         (tensor([1, 1]), tensor([1, 2]))
     """
-    _tensor_required("unravel_index", indices)
+    tensor_required("unravel_index", indices)
     if indices.is_floating_point() or indices.is_complex() or indices.dtype is core.bool_:
         fail(
             TypeError,

@@ -241,14 +241,6 @@ def autocast_state() -> AutocastState:
     )
 
 
-def restore_autocast(state: AutocastState) -> None:
-    """Set what a captured program has changed."""
-    if autocast_state() != state:
-        for device, enabled, dtype in state:
-            autocast.set_autocast_enabled(device, enabled)
-            autocast.set_autocast_dtype(device, dtype)
-
-
 class GuardSet:
     """The guards of one segment."""
 

@@ -446,15 +446,12 @@ class Facts:
             replay.values[node] = value
         for own, value in zip(self.outside, values[count:], strict=True):
             replay.inputs[id(own)] = _Sized(value) if isinstance(value, tuple) else value
-        keys = core.thread_keys()
         try:
             return all(
                 bool(value_of_number(number, replay)) == outcome for number, outcome in self.facts
             )
         except REFUSALS:  # an operator that refuses the sizes: they are not those of the graph
             return False
-        finally:
-            core.set_thread_keys(keys)
 
 
 def value_of_number(value: Any, replay: Replay) -> Any:

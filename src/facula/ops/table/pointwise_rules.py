@@ -30,6 +30,8 @@ NARROW: list[Any] = [None]
 def one_node(*tensors: Any) -> bool:
     """Whether a composite of 16-bit floats, which is one operator in PyTorch, is to leave one node: its gradient
     may be differentiated again, in steps that round, and nothing maps or traces what runs."""
+    if tensors[0].itemsize != 2:  # most calls
+        return False
     if not core.is_grad_enabled() or not any(t.requires_grad for t in tensors):
         return False
     narrow = all(t.itemsize == 2 and t.dtype.is_floating_point for t in tensors)

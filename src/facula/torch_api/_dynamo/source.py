@@ -7,7 +7,7 @@ Keeps true: equal places are equal objects, so that they may be keys.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 __all__ = ["AttrSource", "ConstantSource", "GetItemSource", "GlobalSource", "LocalSource", "Source"]
 
@@ -23,63 +23,54 @@ class Source:
 
 
 @dataclass(frozen=True)
-class ConstantSource(Source):
-    """A value that the caller names."""
-
-    source_name: str
+class _Spelled(Source):
+    #: the expression, over `self`
+    _form: ClassVar[str]
 
     @property
     def name(self) -> str:
         """The expression that reads the value."""
-        return self.source_name
+        return self._form.format(self=self)
 
 
 @dataclass(frozen=True)
-class LocalSource(Source):
+class ConstantSource(_Spelled):
+    """A value that the caller names."""
+
+    source_name: str
+    _form: ClassVar[str] = "{self.source_name}"
+
+
+@dataclass(frozen=True)
+class LocalSource(_Spelled):
     """A variable of the function."""
 
     local_name: str
     is_input: bool = False
-
-    @property
-    def name(self) -> str:
-        """The expression that reads the value."""
-        return f"L[{self.local_name!r}]"
+    _form: ClassVar[str] = "L[{self.local_name!r}]"
 
 
 @dataclass(frozen=True)
-class GlobalSource(Source):
+class GlobalSource(_Spelled):
     """A variable of the module in which the function stands."""
 
     global_name: str
-
-    @property
-    def name(self) -> str:
-        """The expression that reads the value."""
-        return f"G[{self.global_name!r}]"
+    _form: ClassVar[str] = "G[{self.global_name!r}]"
 
 
 @dataclass(frozen=True)
-class AttrSource(Source):
+class AttrSource(_Spelled):
     """An attribute of a value."""
 
     base: Source
     member: str
-
-    @property
-    def name(self) -> str:
-        """The expression that reads the value."""
-        return f"{self.base.name}.{self.member}"
+    _form: ClassVar[str] = "{self.base.name}.{self.member}"
 
 
 @dataclass(frozen=True)
-class GetItemSource(Source):
+class GetItemSource(_Spelled):
     """An item of a value."""
 
     base: Source
     index: Any
-
-    @property
-    def name(self) -> str:
-        """The expression that reads the value."""
-        return f"{self.base.name}[{self.index!r}]"
+    _form: ClassVar[str] = "{self.base.name}[{self.index!r}]"
