@@ -17,9 +17,16 @@ from facula import nn
 from facula.core.errors import fail
 from facula.export._tree_utils import reorder_kwargs
 from facula.export.exported_program import ExportedProgram
+from facula.export.inner_modules import (
+    CallsInTurn,
+    InnerModules,
+    own_state,
+    put_inside,
+    settle_writes,
+)
 from facula.export.input_check import InputCheck
 from facula.export.kept_calls import KeptCalls
-from facula.export.unlift import put_state
+from facula.export.unlift import put
 from facula.fx import Graph, GraphModule, Node
 from facula.fx import _pytree as pytree
 from facula.fx.codegen import PyTreeCodeGen
@@ -60,6 +67,23 @@ class FlatArgsAdapter(abc.ABC):
 class InterpreterModule(GraphModule):
     """The graph of one module's calls."""
 
+    #: the class of the module that it was exported from
+    ty: str | None = None
+
+    def type_name(self) -> str | None:
+        """The name of the class of the module that it was exported from."""
+        return self.ty
+
+    @property
+    def graph_module(self) -> GraphModule:
+        """The module that runs the graph: this one."""
+        return self
+
+    def _assign_all(self, root: dict[str, Any], graph: Graph) -> None:
+        """Take what the graph names, outer modules before what is put into them."""
+        for path in sorted(root, key=lambda path: path.count(".")):
+            put_inside(self, path, root[path])
+
 
 class UnflattenedModule(InterpreterModule):
     """An exported program as a tree of modules; `unflatten` makes it.
@@ -73,6 +97,14 @@ class UnflattenedModule(InterpreterModule):
 
     module_call_graph: list[Any]
     flat_args_adapter: FlatArgsAdapter | None
+
+    @property
+    def graph_module(self) -> GraphModule:
+        """The graph as a function of the leaves of the arguments."""
+        graph = Graph()
+        known: dict[Node, Node] = {}
+        graph.output(graph.graph_copy(self.graph, known))
+        return GraphModule(self, graph)
 
 
 class _AnyArguments(PyTreeCodeGen):
@@ -94,8 +126,12 @@ class _Adapting(InputCheck):
     def __init__(self, check: InputCheck, adapter: FlatArgsAdapter | None) -> None:
         vars(self).update(vars(check))
         self.adapter = adapter
+        #: modules that begin with their first call
+        self.turns: list[CallsInTurn] = []
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        for turns in self.turns:
+            turns.restart()
         leaves, spec = pytree.tree_flatten((args, kwargs))
         if spec == self.in_spec or set(kwargs) == set(self.in_spec.children_specs[1].context):
             ordered = pytree.tree_structure((args, reorder_kwargs(kwargs, self.in_spec)))
@@ -145,11 +181,13 @@ def unflatten(
     """
     flat = module.module(check_guards=False)
     graph = flat.graph
+    own_state(flat)
+    settle_writes(graph)
     stacks = _stacks(graph)
     kept = {
         e.fqn: e.signature for e in module.module_call_graph if e.fqn and e.signature is not None
     }
-    root = _Part(flat, stacks, "", 0, KeptCalls(graph, kept))
+    root = _Part(flat, stacks, "", "", 0, KeptCalls(graph, kept), InnerModules())
     outputs = graph.output_node()
     body = [n for n in graph.nodes if n.op not in ("placeholder", "get_attr", "output")]
     for node in graph.find_nodes(op="placeholder"):
@@ -158,10 +196,14 @@ def unflatten(
     root.add(body)
     root.graph.output(map_arg(outputs.args[0], root.value))
     made = root.finished(UnflattenedModule, "UnflattenedModule")
-    put_state(made, module)
+    for name in (*module.state_dict, *module.constants):
+        value = _attribute(flat, name)
+        put(made, name, value, isinstance(value, nn.Parameter), name not in module.state_dict)
+    turns = root.modules.in_turn(made)
     order = [entry.fqn for entry in module.module_call_graph]
     _in_order(made, "", {path: place for place, path in enumerate(order)})
     made._inputs = _Adapting(flat._inputs, flat_args_adapter)
+    made._inputs.turns = turns
     made.graph.set_codegen(_AnyArguments(graph._codegen.pytree_info))
     made.recompile()
     made.training = module.training
@@ -199,10 +241,18 @@ class _Part:
     """The graph of one call, while it is made."""
 
     def __init__(
-        self, flat: GraphModule, stacks: Any, path: str | None, depth: int, kept: KeptCalls
+        self,
+        flat: GraphModule,
+        stacks: Any,
+        path: str | None,
+        place: str,
+        depth: int,
+        kept: KeptCalls,
+        modules: InnerModules,
     ) -> None:
         self.flat, self.stacks, self.path, self.depth = flat, stacks, path, depth
-        self.kept = kept
+        #: where the module will stand: its path, unless another module than its owner calls it
+        self.place, self.kept, self.modules = place, kept, modules
         self.graph = Graph()
         self.known: dict[Node, Node] = {}
         self.holds: dict[str, Any] = {}
@@ -251,18 +301,18 @@ class _Part:
         key, path = call
         inside = set(nodes)
         own = self.path is not None and (not self.path or path.startswith(self.path + "."))
-        child = _Part(self.flat, self.stacks, path if own else None, self.depth + 1, self.kept)
+        name = path[len(self.path) + 1 if self.path else 0 :] if own else path.rpartition(".")[2]
+        child = self._inside(path if own else None, name)
         read = dict.fromkeys(n for node in nodes for n in node.all_input_nodes if n not in inside)
         given = [
             n for n in read
             if n.op != "get_attr" or child.local(str(n.target)) is None
         ]  # fmt: skip
         results = [n for n in nodes if any(user not in inside for user in n.users)]
-        name = path[len(self.path) + 1 if self.path else 0 :] if own else path.rpartition(".")[2]
         call_ = self.kept.of(key, path, given, results)
         if call_ is not None:
             call_.fill(child, nodes)
-            made = self._module(name, key, child, call_.sign)
+            made = self._module(name, child, _class(nodes[0], key), call_.sign)
             self.known.update(call_.called(self.graph, made, self.value, nodes[0]))
             return
         for node in given:
@@ -271,9 +321,13 @@ class _Part:
         child.add(nodes)
         values = [child.known[n] for n in results]
         child.graph.output(values[0] if len(values) == 1 else tuple(values))
-        made = self._module(name, key, child)
+        made = self._module(name, child, _class(nodes[0], key))
         node = self.graph.call_module(made, tuple([self.value(n) for n in given]))
         node.meta["nn_module_stack"] = nodes[0].meta.get("nn_module_stack")
+        self._receive(node, results)
+
+    def _receive(self, node: Node, results: list[Node]) -> None:
+        """Note what stands here for what a call gives."""
         if len(results) == 1:
             self.known[results[0]] = node
             node.meta["val"] = results[0].meta.get("val")
@@ -283,45 +337,33 @@ class _Part:
             self.known[n] = self.graph.call_function(operator.getitem, (node, i))
             self.known[n].meta["val"] = n.meta.get("val")
 
-    def _module(self, name: str, key: str, child: _Part, sign: Any = None) -> str:
+    def _inside(self, path: str | None, name: str) -> _Part:
+        """The part of a call in this one."""
+        place = f"{self.place}.{name}" if self.place else name
+        return _Part(self.flat, self.stacks, path, place, self.depth + 1, self.kept, self.modules)
+
+    def _module(self, name: str, child: _Part, kind: str | None, sign: Any = None) -> str:
         """The name of the inner module for a call: that of an earlier call with the same graph."""
-        made = child.finished(InterpreterModule, "InterpreterModule")
+        made: Any = child.finished(InterpreterModule, "InterpreterModule")
+        made.ty = kind
         if sign is not None:
             sign(made)
-        for known, other in self.inner.items():
-            if known.partition("@")[0] == name and _form(other.graph) == _form(made.graph):
-                holds = other.meta["holds"]
-                same = holds.keys() == child.holds.keys()
-                if same and all(v is child.holds[n] for n, v in holds.items()):
-                    return known
-        count, unique = 0, name
-        while unique in self.inner:
-            count += 1
-            unique = f"{name}@{count}"
-        made.meta["holds"] = dict(child.holds)
-        self.inner[unique] = made
-        return unique
+        end, module = self.modules.place(child.place, made, child.holds)
+        self.inner[name + end] = module
+        if sign is None:
+            return name + end
+        self.modules.turns.setdefault(child.place, []).append(module)
+        return name
 
     def finished(self, kind: type[GraphModule], name: str) -> GraphModule:
         """The module of this part."""
         return kind({**self.holds, **self.inner}, self.graph, name)
 
 
-def _form(graph: Graph) -> list[str]:
-    """What a graph computes, whatever its nodes are called."""
-    order = {node: i for i, node in enumerate(graph.nodes)}
-    return [
-        f"{n.op} {'' if n.op == 'placeholder' else n.target} "
-        f"{map_arg((n.args, n.kwargs), lambda x: _Place(order[x]))}"
-        for n in graph.nodes
-    ]
-
-
-class _Place(int):
-    """The number of a node in its graph."""
-
-    def __repr__(self) -> str:
-        return f"%{int(self)}"
+def _class(node: Node, key: str) -> str | None:
+    """The class of the module that a node runs in."""
+    _, kind = node.meta.get("nn_module_stack", {}).get(key, (None, None))
+    return kind
 
 
 def _attribute(module: nn.Module, path: str) -> Any:

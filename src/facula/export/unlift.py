@@ -55,7 +55,7 @@ def unlift(program: Any, check_guards: bool = True) -> GraphModule:
     root, signature = nn.Module(), program.graph_signature
     for name, value in (*program.state_dict.items(), *program.constants.items()):
         parameter = isinstance(value, nn.Parameter)
-        _put(root, name, value, parameter, name not in program.state_dict)
+        put(root, name, value, parameter, name not in program.state_dict)
     for node in program.graph.find_nodes(op="get_attr"):  # graphs of functions
         setattr(root, str(node.target), getattr(program.graph_module, str(node.target)))
     graph, inputs, expected, names = _body(program)
@@ -98,10 +98,10 @@ def _reads_graph(root: nn.Module, node: Node) -> bool:
 def put_state(module: nn.Module, program: Any) -> None:
     """Give a module the parameters, buffers and constants of a program under their paths."""
     for name, value in (*program.state_dict.items(), *program.constants.items()):
-        _put(module, name, value, isinstance(value, nn.Parameter), name not in program.state_dict)
+        put(module, name, value, isinstance(value, nn.Parameter), name not in program.state_dict)
 
 
-def _put(root: nn.Module, path: str, value: Any, parameter: bool, hidden: bool) -> None:
+def put(root: nn.Module, path: str, value: Any, parameter: bool, hidden: bool) -> None:
     """Register a tensor under its path."""
     *owners, last = path.split(".")
     at = root

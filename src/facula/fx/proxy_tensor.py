@@ -268,6 +268,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         self.describe(node)
         if args and result is args[0]:
             node.meta["val"] = self.value_of(result)
+            node.meta["gives_first_argument"] = func
             tracer.written(result, node)
         else:
             self.track(result, node)
