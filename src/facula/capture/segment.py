@@ -42,6 +42,7 @@ from facula.core import logs
 from facula.core.stages import stage
 from facula.fx import GraphModule
 from facula.fx.experimental.symbolic_shapes import ConstraintViolationError
+from facula.fx.one_memory import counts_places
 from facula.nn.modules import module_hooks
 from facula.nn.modules.module import Module
 
@@ -360,7 +361,7 @@ def _call_backend(place: Any, world: Symbolic, graph_module: GraphModule) -> Any
     argued = any(v.source is not None and is_argument(v.source) for v in world.inputs)
     known = Captured(
         name, dynamic if world.any_dynamic else None, bool(world.has_reads),
-        argued and len(inputs) > 1 and bool(world.writes_inputs()),
+        argued and len(inputs) > 1 and bool(world.writes_inputs()), counts_places(graph_module),
     )  # fmt: skip
     if specialises:
         return compiled(backend, graph_module, inputs, known)

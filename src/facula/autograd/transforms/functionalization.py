@@ -17,6 +17,7 @@ from typing import Any
 from facula import core
 from facula.autograd.function import _SingleLevelFunction
 from facula.autograd.transforms import wrapped
+from facula.autograd.transforms.aliases import Alias, Memory, restrided
 from facula.autograd.transforms.levels import (
     BatchedTensor,
     Level,
@@ -25,89 +26,12 @@ from facula.autograd.transforms.levels import (
     wrap,
 )
 from facula.autograd.transforms.reverse import bottom
-from facula.autograd.transforms.view_inverses import DETACH, ViewStep, put_back
+from facula.autograd.transforms.view_inverses import DETACH, ViewStep, reaches_beyond
 from facula.core.errors import fail
 from facula.ops.random.draws import draw
 from facula.ops.table.registry import TABLE, F
 
 Tensor = core.Tensor
-
-core.set_type_attribute(Tensor, "_aliases", None)
-
-
-class Memory:
-    """The elements behind a tensor and everything that is a view of it."""
-
-    __slots__ = ("external", "generation", "geometry", "hidden", "tensor")
-
-    def __init__(self, tensor: Tensor, external: bool) -> None:
-        #: the tensor that all others are views of
-        self.tensor = tensor
-        self.geometry = core.TensorMeta(tensor)
-        #: whether the program found it, and so must leave it as eager execution would
-        self.external = external
-        #: how often it was written
-        self.generation = 0
-        #: whether all writes were none of autograd's business
-        self.hidden = True
-
-
-class Alias:
-    """What one tensor shows of a memory: everything, or a view of another alias."""
-
-    __slots__ = ("generation", "memory", "parent", "run", "step", "value")
-
-    def __init__(self, memory: Memory, value: Any, parent: Any = None, step: Any = None) -> None:
-        self.memory = memory
-        self.value = value
-        self.parent: Alias | None = parent
-        self.step: ViewStep | None = step
-        self.generation = memory.generation
-        #: the backward run in which the tensor was first seen, -1 outside of any
-        self.run = core.current_graph_task_id()
-
-    def current(self) -> Tensor:
-        """The elements, after all writes so far."""
-        if self.generation != self.memory.generation:
-            if self.parent is None or self.step is None:
-                fail(
-                    AssertionError,
-                    "functionalize",
-                    "the value of a whole memory is always current",
-                    hint="please report it: this is a fault of facula",
-                )
-            self.value = self.step.apply(self.parent.current())
-            self.generation = self.memory.generation
-        return self.value
-
-    def root(self) -> Alias:
-        """The alias of the whole memory."""
-        alias = self
-        while alias.parent is not None:
-            alias = alias.parent
-        return alias
-
-    def store(self, value: Tensor) -> None:
-        """Make `value` the elements; others on the same memory follow."""
-        alias, memory = self, self.memory
-        hidden = not core.is_grad_enabled()
-        if hidden and value.requires_grad:
-            value = value.detach()
-        own = value
-        steps, parents = [], []
-        while alias.parent is not None and alias.step is not None:
-            hidden = hidden or alias.step.detaches
-            steps.append(alias.step)
-            parents.append(alias.parent.current())
-            alias = alias.parent
-        value = restrided(put_back(steps, parents, value), memory.geometry)
-        if hidden and alias.value.requires_grad:
-            value = core.adopt_history(value.detach(), alias.value)
-        memory.hidden = memory.hidden and hidden
-        memory.generation += 1
-        alias.value, alias.generation = value, memory.generation
-        if alias is not self and not hidden:
-            self.value, self.generation = own, memory.generation
 
 
 class ViewCopies(Level):
@@ -308,9 +232,8 @@ class FunctionalLevel(Level):
             return self._plain(op, args, kwargs)
         if op is F.basic_index:
             return simple_views(*bound)
-        if op is F.as_strided and not bound[0].requires_grad:
-            bound = self._strided_from_root(*bound)
-            args, kwargs = bound, {}
+        if op is F.as_strided:
+            return self._strided(*bound)
         return self._maybe_view(op, bound, args, kwargs)
 
     def _writing(self, op: Any, bound: tuple[Any, ...]) -> Any:
@@ -351,19 +274,38 @@ class FunctionalLevel(Level):
                 self.made.add(memory_of(piece))
         return result
 
-    def _strided_from_root(
-        self, x: Tensor, size: tuple[Any, ...], stride: tuple[Any, ...], offset: int
-    ) -> tuple[Any, ...]:
-        """The same view of the tensor that owns the memory: it may reach beyond `x`."""
-        alias = below = self.alias_of(x)
-        if alias.memory.tensor.dtype is not x.dtype:
-            return x, size, stride, offset
-        while below.parent is not None and below.step is not None:
-            if below.step.detaches:
-                return x, size, stride, offset
-            below = below.parent
+    def _strided(
+        self, x: Tensor, size: tuple[Any, ...], stride: tuple[Any, ...], offset: int | None
+    ) -> Tensor:
+        """`as_strided`: a view of the tensor that owns the memory, since it may reach beyond `x`."""
+        alias = self.alias_of(x)
+        memory, detached = alias.memory, alias.detached
         offset = x.storage_offset() if offset is None else offset
-        return (x if below is alias else alias.memory.tensor), size, stride, offset
+        if self.views or memory.tensor.dtype is not x.dtype or (detached and x.requires_grad):
+            if reaches_beyond(core.TensorMeta(x), size, stride, offset):
+                memory.reach(x, size, stride, offset)
+            bound = (x, size, stride, offset)
+            return self._maybe_view(F.as_strided, bound, bound, {})
+        if reaches_beyond(memory.geometry, size, stride, offset):
+            memory.reach(memory.tensor, size, stride, offset)
+        root = alias.root()
+        step = ViewStep(F.as_strided, (size, stride, offset), None, memory.geometry)
+        if x.requires_grad and not memory.generation:  # its gradient is one of `x`
+            memory.beside |= reaches_beyond(core.TensorMeta(x), size, stride, offset)
+            value = self.value_of(x)
+            first = value.storage_offset() + offset - x.storage_offset()
+            made = self._below(F.as_strided, (value, size, stride, first), {})
+        else:
+            made = self._below(step.apply, (self._current(root),), {})
+        shown = Alias(memory, made, root, step)
+        if detached:
+            step = ViewStep(DETACH, (), None, core.TensorMeta(made))
+            made = self._below(made.detach, (), {})
+            shown = Alias(memory, made, shown, step)
+        elif made._aliases is not None and self.number in made._aliases:
+            made = self._below(made.expand, (made.shape,), {})  # somebody else's object
+        self.set_alias(made, shown)
+        return made
 
     def _view(self, x: Tensor, view: Tensor, step: ViewStep) -> Tensor:
         """Remember that `view` shows a part of `x`."""
@@ -402,6 +344,7 @@ class FunctionalLevel(Level):
             value = self._below(value.to, (target.dtype,), {})
         _check_places(name, target)
         _check_leaf(name, target)
+        self.alias_of(target).renew()
         with Suspended(self.working):
             value = restrided(value, core.TensorMeta(target))
             value = _in_the_place_of(value, self.value_of(target), replaces)
@@ -426,6 +369,7 @@ class FunctionalLevel(Level):
         if kind == "composite":
             result = core.run_implementation(op, bound)
         else:
+            self.alias_of(target).renew()
             positional, keywords = op.definition.trim(tuple(self.values(bound)))
             result = self._below(op, positional, keywords)
         result = result[0] if isinstance(result, tuple) else result
@@ -781,15 +725,3 @@ def _check_leaf(name: str, target: Tensor) -> None:
             "used in an in-place operation.",
             hint="wrap the update in no_grad(), or work on x.clone()",
         )
-
-
-def restrided(value: Tensor, meta: core.TensorMeta) -> Tensor:
-    """`value` in the memory order of a tensor with `meta`, where that is one without gaps."""
-    wanted = meta.strides
-    if value.stride() == tuple(wanted):
-        return value
-    order = sorted(range(len(wanted)), key=lambda d: (-wanted[d], d))
-    ordered = value.permute(order).contiguous()
-    back = sorted(range(len(order)), key=order.__getitem__)
-    made = ordered.permute(back)
-    return made if made.stride() == tuple(wanted) else value.contiguous()

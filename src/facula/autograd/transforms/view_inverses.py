@@ -45,7 +45,7 @@ class ViewStep:
         """Where in the memory of `x` the elements of the view are."""
         if self.op is F.as_strided:
             return _strided_places(x, self)
-        own = _places(_extent(self.meta.shape, self.meta.strides, 0), self.meta, x.device)
+        own = _places(extent(self.meta.shape, self.meta.strides, 0), self.meta, x.device)
         return self.apply(own)
 
     def apply(self, x: Tensor) -> Tensor:
@@ -147,7 +147,8 @@ def _other_dtype(x: Tensor, part: Tensor, step: ViewStep) -> Tensor:
 # ------------------------------------------------------------------ by positions in memory
 
 
-def _extent(shape: Any, stride: tuple[Any, ...], offset: int) -> int:
+def extent(shape: Any, stride: tuple[Any, ...], offset: int) -> int:
+    """How many elements of a memory lie in front of the end of a view of it."""
     if 0 in tuple(shape):
         return 0
     return offset + 1 + sum((n - 1) * s for n, s in zip(shape, stride, strict=True))
@@ -179,8 +180,8 @@ def _inside(step: ViewStep) -> tuple[Any, Any, int, int]:
     """Size, stride, offset from the first element, and the extent of the tensor viewed."""
     size, stride, offset = step.args
     offset = 0 if offset is None else offset - step.meta.storage_offset
-    own = _extent(step.meta.shape, step.meta.strides, 0)
-    if offset < 0 or _extent(size, stride, offset) > own:
+    own = extent(step.meta.shape, step.meta.strides, 0)
+    if offset < 0 or extent(size, stride, offset) > own:
         fail(
             NotImplementedError,
             "as_strided",
@@ -191,21 +192,51 @@ def _inside(step: ViewStep) -> tuple[Any, Any, int, int]:
     return size, stride, offset, own
 
 
+def reaches_beyond(
+    meta: core.TensorMeta, size: tuple[Any, ...], stride: tuple[Any, ...], offset: int
+) -> bool:
+    """Whether a view of a tensor's memory shows elements between or beyond those of the tensor.
+
+    meta: shape, strides and offset of the tensor; the rest: those of the view.
+    """
+    if 0 in tuple(size):
+        return False
+    own = [(n, s) for n, s in zip(meta.shape, meta.strides, strict=True) if s != 0]
+    reach = extent([n for n, _ in own], tuple(s for _, s in own), 0)
+    first = offset - meta.storage_offset
+    if first < 0 or extent(size, stride, first) > reach:
+        return True
+    if math.prod(n for n, _ in own) == reach:
+        return False
+    shown = _positions(list(zip(size, stride, strict=True)), first)
+    return not shown <= _positions(own, 0)
+
+
+def _positions(dimensions: list[tuple[Any, Any]], first: int) -> set[int]:
+    """The places in memory of all elements."""
+    found = {int(first)}
+    for n, step in dimensions:
+        found = {place + i * int(step) for place in found for i in range(int(n))}
+    return found
+
+
 def _strided_places(x: Tensor, step: ViewStep) -> Tensor:
     size, stride, offset, own = _inside(step)
     return F.arange(own, device=x.device).as_strided(size, stride, offset)
 
 
 def _read_memory(x: Tensor, step: ViewStep) -> Tensor:
-    size, stride, offset, own = _inside(step)
     if tuple(x.stride()) == tuple(step.meta.strides):
-        return x.as_strided(size, stride, x.storage_offset() + offset)
+        size, stride, offset = step.args
+        inner = 0 if offset is None else offset - step.meta.storage_offset
+        return x.as_strided(size, stride, x.storage_offset() + inner)
+    size, stride, offset, own = _inside(step)
     places = _strided_places(x, step).reshape(-1)
     return F.index_select(_memory_of(x, step.meta, own), 0, places).reshape(size)
 
 
 def _write_places(x: Tensor, part: Tensor, step: ViewStep, places: Tensor) -> Tensor:
-    own = _extent(step.meta.shape, step.meta.strides, 0)
+    own = extent(step.meta.shape, step.meta.strides, 0)
     memory = _memory_of(x, step.meta, own)
     memory = F.index_copy(memory, 0, places.reshape(-1), part.reshape(-1))
     if _in_order(step.meta):

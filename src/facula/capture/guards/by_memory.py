@@ -1,4 +1,4 @@
-"""Graphs that write to their inputs: compiled anew for inputs that share memory in another way.
+"""Graphs that write to their inputs, or count places in memory: compiled anew for inputs that lie otherwise.
 
 Takes: a captured graph, a way to compile it for example inputs, and these. Gives: `ByMemory`, which runs the
 program that was compiled for inputs that lie as the given ones do.
@@ -25,13 +25,19 @@ PROGRAMS = 8
 
 
 class ByMemory:
-    """A compiled graph that writes to inputs, by how these share memory."""
+    """A compiled graph by how its inputs share memory; `places`: and where they lie in it."""
 
     def __init__(
-        self, make: Callable[[list[Any]], Any], graph_module: Any, inputs: list[Any], name: str
+        self,
+        make: Callable[[list[Any]], Any],
+        graph_module: Any,
+        inputs: list[Any],
+        name: str,
+        places: bool = False,
     ) -> None:
         self.make, self.graph_module, self.name = make, graph_module, name
-        self.first = sharing(inputs)
+        self.places = places
+        self.first = sharing(inputs, places)
         self.program = make(inputs)
         self.others: dict[Any, Any] = {}
 
@@ -41,7 +47,7 @@ class ByMemory:
         return self if self.first is not None else call(self.program, self)
 
     def __call__(self, *inputs: Any) -> Any:
-        place = sharing(inputs)
+        place = sharing(inputs, self.places)
         if place == self.first:
             return self.program(*inputs)
         found = self.others.get(place)

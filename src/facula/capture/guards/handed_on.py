@@ -29,6 +29,8 @@ class Captured(NamedTuple):
     reads: bool
     #: whether it writes to inputs that may share memory
     by_memory: bool
+    #: whether it counts places in memory, as `as_strided` does
+    places: bool
 
 
 def note(graph_module: Any, known: Captured) -> None:
@@ -39,7 +41,7 @@ def note(graph_module: Any, known: Captured) -> None:
 def handed_on(backend: Any, graph_module: Any, inputs: list[Any]) -> Any:
     """A captured graph that a backend of the program's own has handed on, compiled; None for other graphs."""
     known = getattr(graph_module, "meta", {}).pop(_NAME, None)
-    if known is None or not (known.dynamic or known.reads or known.by_memory):
+    if known is None or not any((known.dynamic, known.reads, known.by_memory, known.places)):
         return None
     return compiled(backend, graph_module, inputs, known)
 
@@ -54,6 +56,6 @@ def compiled(backend: Any, graph_module: Any, inputs: list[Any], known: Captured
             return BySizes(backend, graph_module, examples, known.dynamic, known.function)
         return compiled_by(backend, graph_module, examples, known.function)
 
-    if known.by_memory:
-        return ByMemory(make, graph_module, inputs, known.function).function()
+    if known.by_memory or known.places:
+        return ByMemory(make, graph_module, inputs, known.function, known.places).function()
     return make(inputs)

@@ -173,6 +173,7 @@ cdef class Tensor:
 
     def storage_offset(self):
         """The position of the first element in the storage, in elements."""
+        refuse_keeping()
         return offset_of(self)
 
     def dim(self):

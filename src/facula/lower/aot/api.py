@@ -55,7 +55,8 @@ def _options(
 def _kind(x: object) -> Any:
     """What a trace depends on, of an input."""
     if isinstance(x, Tensor):
-        return (x.shape, x.stride(), x.dtype, x.device, x.requires_grad, x.is_leaf, id(type(x)))
+        place = (x.shape, x.stride(), x.storage_offset() if x.layout is core.strided else 0)
+        return (*place, x.dtype, x.device, x.requires_grad, x.is_leaf, id(type(x)))
     return x
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from facula import core
+from facula.autograd.transforms.aliases import BeyondTensor
 from facula.autograd.transforms.view_inverses import ViewStep
 from facula.core import logs
 from facula.core.errors import fail
@@ -59,10 +60,7 @@ def compile_flat(function: Callable[..., Any], inputs: Sequence[Any], options: O
     """The compiled program: takes a list of inputs like `inputs`, gives the flat results."""
     plan = InputPlan(inputs)
     with stage("trace of forward and backward"):
-        traced = traced_with(plan, function, inputs, options)
-        if plan.needs_bases(traced):
-            plan.use_bases(inputs, traced)
-            traced = traced_with(plan, function, inputs, options)
+        traced = _traced(plan, function, inputs, options)
     if options.owned and not plan.bases:
         placeholders = [n for n in traced.joint.graph.nodes if n.op == "placeholder"]
         for node, number in zip(placeholders, plan.kept, strict=False):
@@ -74,6 +72,21 @@ def compile_flat(function: Callable[..., Any], inputs: Sequence[Any], options: O
             runtime.boxed_of(inference(traced, options)), traced.signature
         )
     return plan.wrap(call, traced.held)
+
+
+def _traced(
+    plan: InputPlan, function: Callable[..., Any], inputs: Sequence[Any], options: Options
+) -> Traced:
+    """The program with the inputs of its graphs chosen: whole memories, where it needs these."""
+    try:
+        traced = traced_with(plan, function, inputs, options)
+    except BeyondTensor:
+        plan.use_wholes(inputs)
+        return traced_with(plan, function, inputs, options)
+    if not plan.needs_bases(traced):
+        return traced
+    plan.use_bases(inputs, traced)
+    return traced_with(plan, function, inputs, options)
 
 
 def traced_with(
@@ -246,6 +259,8 @@ class InputPlan:
         self.bases: list[list[tuple[int, tuple[ViewStep, ...]]]] = []
         #: of the program's inputs on these bases, those that end with another geometry, and the steps to it
         self.reshaped: list[tuple[int, tuple[ViewStep, ...]]] = []
+        #: whether the graphs take the whole memory of each input
+        self.whole = False
 
     def _shared_memories(self, inputs: Sequence[Any]) -> list[list[int]]:
         found: dict[int, list[int]] = {}
@@ -261,7 +276,8 @@ class InputPlan:
             return [inputs[i] for i in self.kept]
         views = {number for group in self.bases for number, _ in group}
         rest = [inputs[i] for i in self.kept if i not in views]
-        return rest + [_base_of([inputs[i] for i, _ in group]) for group in self.bases]
+        groups = [[inputs[i] for i, _ in group] for group in self.bases]
+        return rest + [_base_of(views, self.whole) for views in groups]
 
     def needs_bases(self, traced: Traced) -> bool:
         """Whether a written input shares memory with another."""
@@ -285,13 +301,36 @@ class InputPlan:
                 if number in grouped:
                     self.reshaped.append((number, write.geometry))
 
+    def use_wholes(self, inputs: Sequence[Any]) -> None:
+        """Take the whole memory of each input: the program shows more of it than the inputs do."""
+        alone = [i for i in self.kept if isinstance(inputs[i], Tensor) and inputs[i].numel()]
+        shared = {i for group in self.memories for i in group}
+        groups = [*self.memories, *([i] for i in alone if i not in shared)]
+        bases = [_base_of([inputs[i] for i in group], whole=True) for group in groups]
+        self.bases = [
+            [(i, _steps_to(inputs[i], base)) for i in group]
+            for group, base in zip(groups, bases, strict=True)
+        ]
+        self.memories, self.whole = groups, True
+
     def adapted(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The program as a function of the inputs of the graphs."""
         if not self.bases and len(self.kept) == len(self.place):
             return function
 
         def program(*args: object) -> Any:
-            return function(*self.spread(args))
+            given = self.spread(args)
+            before = [_place_of(x) for x in given]
+            made = function(*given)
+            if self.whole and before != [_place_of(x) for x in given]:
+                fail(
+                    NotImplementedError,
+                    "as_strided",
+                    "inputs that keep their sizes and strides were required in a program that writes "
+                    "to elements between or beyond theirs",
+                    hint="use the form without the underscore of the view",
+                )
+            return made
 
         return program
 
@@ -333,13 +372,14 @@ class InputPlan:
         return run
 
 
-def _base_of(views: list[Tensor]) -> Tensor:
-    """One tensor that covers the memory of several."""
-    bases = {id(v if v._base is None else v._base): v for v in views}
-    dtype = views[0].dtype
-    if len(bases) == 1 and all(v.dtype is dtype for v in views):
-        found = views[0] if views[0]._base is None else views[0]._base
-        if found is not None:
+def _base_of(views: list[Tensor], whole: bool = False) -> Tensor:
+    """One tensor that covers the memory of several; `whole`: and all else that lies there."""
+    bases = [v if v._base is None else v._base for v in views]
+    dtype, found = views[0].dtype, bases[0]
+    if all(x is found for x in bases) and all(v.dtype is dtype for v in views):
+        tracked = any(v.requires_grad and v is not found for v in views)
+        covers = not whole or found.numel() * dtype.itemsize == found.untyped_storage().nbytes()
+        if covers and (found.requires_grad or not tracked):  # no view has a gradient of its own
             return found
     if any(v.requires_grad for v in views) and core.is_grad_enabled():
         fail(
@@ -352,6 +392,12 @@ def _base_of(views: list[Tensor]) -> Tensor:
         )
     length = views[0].untyped_storage().nbytes() // dtype.itemsize
     return views[0].detach().as_strided((length,), (1,), 0)
+
+
+def _place_of(x: object) -> Any:
+    if not isinstance(x, Tensor):
+        return None
+    return tuple(x.shape), tuple(x.stride()), x.storage_offset()
 
 
 def _steps_to(x: Tensor, base: Tensor) -> tuple[ViewStep, ...]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from facula import core
 from facula.autograd import autocast
+from facula.autograd.transforms.aliases import BeyondTensor
 from facula.autograd.transforms.view_inverses import ViewStep
 from facula.core.stages import stage
 from facula.fx import Graph, GraphModule
@@ -221,7 +222,10 @@ def compile_for_sizes(
     """
     plan = InputPlan(inputs)
     with stage("trace of forward and backward"):
-        traced = traced_with(plan, function, inputs, options)
+        try:
+            traced = traced_with(plan, function, inputs, options)
+        except BeyondTensor:
+            raise NotSymbolic("more of a written input's memory is shown than the input") from None
     if plan.needs_bases(traced):
         raise NotSymbolic("a written input shares memory with another")
     put_numbers_in_place(traced.joint.graph)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from facula import core
-from facula.autograd.transforms.functionalization import restrided
+from facula.autograd.transforms.aliases import restrided
 from facula.autograd.transforms.view_inverses import ViewStep
 from facula.core.errors import fail
 from facula.lower.aot.signature import Result, Signature, Write, cotangent_strides

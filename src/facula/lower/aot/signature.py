@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from facula import core
-from facula.autograd.transforms.functionalization import Alias, FunctionalLevel
+from facula.autograd.transforms.aliases import Alias
+from facula.autograd.transforms.functionalization import FunctionalLevel
 from facula.autograd.transforms.view_inverses import ViewStep
 
 Tensor = core.Tensor

@@ -667,7 +667,7 @@ def fill_diagonal_(self, fill_value, wrap):
         )
     step = sum(self.stride())
     size = min(self.shape)
-    F.as_strided(self, (size,), (step,), self.storage_offset()).fill_(fill_value)
+    F.as_strided(self, (size,), (step,)).fill_(fill_value)
     rows, columns = self.shape[0], self.shape[1]
     if wrap and self.dim() == 2 and rows > columns + 1:
         places = list(range((columns + 1) * columns, rows * columns, columns + 1))
