@@ -103,6 +103,11 @@ class InvalidBackend(TorchDynamoException):
 class UserError(TorchDynamoException):
     """What was asked for does not fit the program."""
 
+    @property
+    def msg(self) -> str:
+        """The message."""
+        return str(self)
+
 
 def user_frame(error: BaseException, frame: Frame) -> None:
     """Add the user's line to the traceback of an exception that leaves a frame."""

@@ -1,6 +1,6 @@
 """Structures of arguments compared and put in order.
 
-Takes: structures, and keywords. Gives: `reorder_kwargs`, `is_equivalent`.
+Takes: structures, and keywords. Gives: `reorder_kwargs`, `in_order`, `is_equivalent`.
 Keeps true: nothing that is given is changed.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 from facula.core.errors import fail
 from facula.fx._pytree import TreeSpec
 
-__all__ = ["is_equivalent", "reorder_kwargs"]
+__all__ = ["in_order", "is_equivalent", "reorder_kwargs"]
 
 
 def reorder_kwargs(user_kwargs: dict[str, Any], spec: TreeSpec) -> dict[str, Any]:
@@ -35,6 +35,25 @@ def reorder_kwargs(user_kwargs: dict[str, Any], spec: TreeSpec) -> dict[str, Any
             hint="pass the keywords that were given to export()",
         )
     return {name: user_kwargs[name] for name in names}
+
+
+def in_order(value: Any, spec: TreeSpec) -> Any:
+    """Nested values with the entries of dictionaries in the order of a structure, where they have the same keys.
+
+    Args:
+        value: the nested values
+        spec: the structure
+    """
+    if isinstance(value, dict) and spec.type is dict:
+        if set(value) != set(spec.context):
+            return value
+        children = zip(spec.context, spec.children_specs, strict=True)
+        return {key: in_order(value[key], child) for key, child in children}
+    same = type(value) in (tuple, list) and spec.type is type(value)
+    if same and len(value) == len(spec.children_specs):
+        parts = zip(value, spec.children_specs, strict=True)
+        return type(value)([in_order(part, child) for part, child in parts])
+    return value
 
 
 def is_equivalent(

@@ -89,7 +89,7 @@ def export(
         facula.Size([4, 2])
     """
     _check_given(mod, args)
-    kwargs = kwargs or {}
+    args, kwargs = tuple(args), kwargs or {}  # one of a class of its own gives its entries
     if constraints is not None:
         dynamic_shapes = shapes_of(constraints, mod, args, kwargs)
     examples = dynamic_shapes if isinstance(dynamic_shapes, AdditionalInputs) else None

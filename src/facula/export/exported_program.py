@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from facula import core
 from facula.capture.errors import UserError
 from facula.core.errors import fail
+from facula.export._tree_utils import in_order, reorder_kwargs
 from facula.export.core_forms import default_table, of_programs
 from facula.export.dynamic_shapes import ValueRanges, unbacked_ranges
 from facula.export.functional import env_of, functional
@@ -22,6 +23,7 @@ from facula.export.signature import ExportGraphSignature
 from facula.export.unlift import unlift
 from facula.export.verifier import TrainingVerifier, Verifier
 from facula.fx import Graph, GraphModule
+from facula.fx import _pytree as pytree
 from facula.fx.shape_env import leaf_of, symbols_of
 from facula.lower.table import operator_of
 
@@ -195,7 +197,26 @@ class ExportedProgram:
 
     @example_inputs.setter
     def example_inputs(self, value: Any) -> None:
+        pair = isinstance(value, tuple) and len(value) == 2
+        if value is not None and not (
+            pair and isinstance(value[0], tuple) and isinstance(value[1], dict)
+        ):
+            fail(ValueError, "export", "a pair of arguments and keywords was required: Example inputs should be a "
+                 "tuple containing example arguments (as a tuple) and keywords (as a dictionary)",
+                 type(value).__name__, hint="write ((x,), {})")  # fmt: skip
+        if value is not None:
+            self._given_as(*value)
         self._example_inputs = value
+
+    def _given_as(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raise for arguments that are nested otherwise than in the export."""
+        found = pytree.tree_structure(
+            in_order((args, reorder_kwargs(kwargs, self.in_spec)), self.in_spec)
+        )
+        if found != self.in_spec:
+            fail(ValueError, "export", "arguments nested as in the export were required (Trying to flatten user "
+                 f"inputs with exported input tree spec): {self.in_spec}", found,
+                 hint="pass arguments as they were given to export()")  # fmt: skip
 
     @property
     def call_spec(self) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from facula import core, nn
 from facula.core.errors import fail
-from facula.export._tree_utils import reorder_kwargs
+from facula.export._tree_utils import in_order, reorder_kwargs
 from facula.export.guard_texts import guard_text, relation_text
 from facula.export.ranges import UNBOUNDED, is_linear
 from facula.fx import _pytree as pytree
@@ -59,6 +59,8 @@ class InputCheck:
     def leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         """The leaves of the arguments, which are nested as in the export."""
         leaves, spec = pytree.tree_flatten((args, reorder_kwargs(kwargs, self.in_spec)))
+        if spec != self.in_spec:
+            leaves, spec = pytree.tree_flatten(in_order((args, kwargs), self.in_spec))
         if spec != self.in_spec:
             fail(
                 ValueError,
@@ -214,6 +216,9 @@ class GuardsFn(nn.Module):
     Args:
         check: of the program
     """
+
+    #: it refuses inputs, and stays in graphs that nobody reads it of
+    _is_impure = True
 
     def __init__(self, check: InputCheck) -> None:
         super().__init__()

@@ -128,7 +128,7 @@ def _observed(
         _noting_calls(module),
         attributes_kept(module),
         signatures.noted(),
-        sizes_are_chosen(),
+        sizes_are_chosen(module),
     ):
         yield
 
@@ -176,6 +176,9 @@ def trace_module(
     if deferred:
         write_deferred(joint.graph, env)
     named = arguments_by_name(module, args, kwargs) if args or kwargs else {}
+    named |= {
+        name: named.pop(name) for name in kwargs
+    }  # leaves have the order in which they were given
     builder = _Builder(joint, held, mode, leaves, _leaf_names(named, len(leaves)))
     watched = _finish(builder, level, mode)
     _hand_notes_down(module, builder.module)
@@ -289,7 +292,7 @@ def _recorded(program: Callable[..., Any], inputs: list[Any]) -> tuple[GraphModu
         with ProgramLevel() as level:
             mode = get_proxy_mode()
             assert mode is not None
-            level.tracer, mode.whole_names = mode.tracer, True
+            level.tracer, mode.whole_names, mode.tracer.powers = mode.tracer, True, True
             levels.append(level)
             return program(*flat)
 
@@ -335,10 +338,14 @@ class _Builder:
         inputs = [n for n in self.graph.nodes if n.op == "placeholder"]
         write_checks(self.graph, mode.shape_env, overload_of(TABLE["_assert_scalar"]))
         self._finished_outputs()
-        self._leave_names({*map(self._input_name, held.first), *leaf_names})
+        # what the user gives has its own name, what the module holds is told apart from it
+        self.taken: set[str] = set()
+        leaf_names = [self._apart(name) for name in leaf_names]
+        held_names = [self._apart(self._input_name(name)) for name in held.first]
+        self._leave_names(self.taken)
         count = len(held.tensors)
-        for node, name in zip(inputs[:count], held.first, strict=True):
-            self._held_input(node, name)
+        for node, name, called in zip(inputs[:count], held.first, held_names, strict=True):
+            self._held_input(node, name, called)
         self._lift_constants(inputs[:count])
         self._user_inputs(inputs[count:], leaf_names)
         self._outputs()
@@ -353,24 +360,44 @@ class _Builder:
         kind = "p" if self.held.kind(name) is InputKind.PARAMETER else "b"
         return re.sub(r"\W", "_", f"{kind}_{name}")
 
+    def _apart(self, name: str) -> str:
+        """A name for an input that no other has."""
+        made, number = re.sub(r"\W", "_", name), 0
+        while made in self.taken:
+            number += 1
+            made = f"{name}_{number}"
+        self.taken.add(made)
+        return made
+
     def _leave_names(self, names: set[str]) -> None:
         """Let calls that have the names of inputs take others: an input is called what it is called."""
-        namespace = self.graph._graph_namespace
-        for node in self.graph.nodes:
-            if node.op != "placeholder" and node.name in names:
-                name = node.name
-                node.name = namespace.create_name(name, None)
-                namespace._used_names.discard(name)
+        calls = [n for n in self.graph.nodes if n.op not in ("placeholder", "output")]
+        if not any(node.name in names for node in calls):
+            return
+        used, last = set(names), dict[str, int]()
+        for name in names:
+            base, number = _numbered(name)
+            last[base] = max(last.get(base, 0), number)
+        for node in calls:
+            base, number = _numbered(node.name)
+            if node.name in used:
+                number = last.get(base, 0) + 1
+                node.name = f"{base}_{number}"
+            used.add(node.name)
+            last[base] = max(last.get(base, 0), number)
+        known = self.graph._graph_namespace._used_names
+        known |= used
+        known -= names
 
     def _rename(self, node: Node, name: str) -> None:
         name = re.sub(r"\W", "_", name)
         node._rename(name)
         node.target = node.name
 
-    def _held_input(self, node: Node, name: str) -> None:
+    def _held_input(self, node: Node, name: str, called: str) -> None:
         kind = self.held.kind(name)
         persistent = self.held.persistent(name) if kind is InputKind.BUFFER else None
-        self._rename(node, self._input_name(name))
+        self._rename(node, called)
         spec = InputSpec(kind, TensorArgument(node.name), name, persistent)
         self.signature.input_specs.append(spec)
         if persistent is False:
@@ -393,7 +420,7 @@ class _Builder:
                 with self._insertion(at):
                     found = at = made[id(tensor)] = self.graph.placeholder(re.sub(r"\W", "_", name))
                 found.meta = {"val": self.mode.from_tensor(tensor.detach(), static_shapes=True)}
-                self._rename(found, f"c_{name}")
+                self._rename(found, self._apart(re.sub(r"\W", "_", f"c_{name}")))
                 held = tensor.detach() if tensor.requires_grad else tensor
                 self.constants |= dict.fromkeys([name, *others], held)
                 spec = InputSpec(InputKind.CONSTANT_TENSOR, TensorArgument(found.name), name)
@@ -443,6 +470,12 @@ class _Builder:
         for value in self.graph.output_node().args[0]:
             arg = output_argument(value)
             self.signature.output_specs.append(OutputSpec(OutputKind.USER_OUTPUT, arg))
+
+
+def _numbered(name: str) -> tuple[str, int]:
+    """A name without the number at its end, and the number."""
+    found = re.fullmatch(r"(.*)_(\d+)", name)
+    return (found.group(1), int(found.group(2))) if found else (name, 0)
 
 
 def _sizes_in_front(graph: Graph) -> None:

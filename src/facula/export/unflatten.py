@@ -324,7 +324,22 @@ class _Part:
         made = self._module(name, child, _class(nodes[0], key))
         node = self.graph.call_module(made, tuple([self.value(n) for n in given]))
         node.meta["nn_module_stack"] = nodes[0].meta.get("nn_module_stack")
+        self._note(node, made)
         self._receive(node, results)
+
+    def _note(self, node: Node, made: str) -> None:
+        """Let a call have what is annotated at all nodes of its module; these have the rest."""
+        inside = [n for n in self.inner[made].graph.nodes if n.op.startswith("call")]
+        notes = [n.meta.get("custom") or {} for n in inside]
+        known = self.inner[made].meta.get("custom")
+        if known is None:
+            first = notes[0] if notes else {}
+            known = {k: v for k, v in first.items() if all(k in n and n[k] == v for n in notes)}
+            for n in inside if known else ():
+                n.meta["custom"] = {k: v for k, v in n.meta["custom"].items() if k not in known}
+            self.inner[made].meta["custom"] = known
+        if known:
+            node.meta["custom"] = dict(known)
 
     def _receive(self, node: Node, results: list[Node]) -> None:
         """Note what stands here for what a call gives."""

@@ -44,8 +44,8 @@ def _refuse_mode(self: nn.Module, mode: bool = True) -> nn.Module:
     return fail(
         NotImplementedError,
         "export",
-        "the mode in which the program was exported was required: Calling train() or eval() is not "
-        "supported for exported modules",
+        "the mode in which the program was exported was required: Calling train() or eval() (Calling train() is "
+        "not supported yet. Calling eval() is not supported yet.)",
         hint="call train() or eval() on the module before export()",
     )
 

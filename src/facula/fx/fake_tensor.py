@@ -619,6 +619,15 @@ def _run(mode: FakeTensorMode, func: Callable[..., Any], args: Any, kwargs: dict
             bounds.append((wanted.low, wanted.high))
 
 
+def _placed(mode: FakeTensorMode, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    if mode.shape_env is None or not mode.shape_env.unbacked.ranges:
+        return _run(mode, func, args, kwargs)
+    # lazily: for programs that read numbers
+    from facula.fx.unknown_places import viewed
+
+    return viewed(_run, mode, func, args, kwargs)
+
+
 def _run_inplace(mode: FakeTensorMode, func: Callable[..., Any], args: Any, kwargs: object) -> Any:
     _call(mode, getattr(func, "_op", func), args, kwargs)
     return args[0]
@@ -659,8 +668,7 @@ def _read(mode: FakeTensorMode, func: Callable[..., Any], args: Any, kwargs: Any
     env, t = mode.shape_env, args[0]
     if env is None or not env.allow_scalar_outputs or t.dtype.is_complex:
         raise DataDependentOutputException(func)
-    known = mode.numbers.get(id(t))
-    if known is not None and known[0]() is t and known[1] == t._version:
+    if (known := mode.numbers.get(id(t))) and known[0]() is t and known[1] == t._version:
         return known[2]
     if t.dtype is core.bool_:
         made: Any = env.create_unbacked_symbool()
@@ -728,6 +736,8 @@ _SPECIAL = {
     "lift_fresh_copy": _lift_copy,
     "resize_": _run_directly,
     "set_": _run_directly,
+    "slice": _placed,
+    "select": _placed,
 }
 _PLANS: dict[Any, Any] = {}
 

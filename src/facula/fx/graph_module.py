@@ -73,6 +73,18 @@ def _origins(graph: Graph, made: PythonCode) -> dict[int, str]:
     return {line: trace for line, n in marks if n is not None and (trace := traces[n])}
 
 
+def _keep_notes(function: Any, graph: Graph, made: PythonCode) -> None:
+    """What was annotated at nodes is known by the lines of the text that compute them."""
+    notes = [node.meta.get("custom") for node in graph.nodes]
+    if graph._codegen._body_transformer is not None or not any(notes):
+        return
+    marks = (made._lineno_map or {}).items()
+    lines = {line: note for line, n in marks if n is not None and (note := notes[n])}
+    file = function.__code__.co_filename
+    fx_traceback.NOTES[file] = lines
+    weakref.finalize(function, fx_traceback.NOTES.pop, file, None)
+
+
 def copy_attribute(source: object, target: nn.Module, path: str) -> None:
     """Give `target` what stands at a path in another module."""
     *prefix, last = path.split(".")
@@ -255,7 +267,9 @@ class GraphModule(nn.Module):
         self._lineno_map = made._lineno_map
         self._prologue_start = made._prologue_start
         origins = _origins(self._graph, made)
-        type(self).forward = compile_text(made.src, made.globals, codegen._func_name, origins)
+        forward = compile_text(made.src, made.globals, codegen._func_name, origins)
+        _keep_notes(forward, self._graph, made)
+        type(self).forward = forward
         return made
 
     def _recompile_submodules(self) -> list[tuple[str, PythonCode]]:

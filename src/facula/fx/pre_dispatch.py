@@ -13,7 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
-from facula.autograd.transforms.functionalization import FunctionalLevel, simple_views
+from facula.autograd.transforms.functionalization import (
+    FunctionalLevel,
+    makes_tensors,
+    simple_views,
+)
 from facula.autograd.transforms.levels import Level, Suspended
 from facula.fx import Node
 from facula.fx import _pytree as pytree
@@ -129,6 +133,8 @@ class ProgramLevel(Level):
         definition = getattr(overload, "_definition", None)
         if definition is not None:
             operator = function.op if isinstance(function, core.InplaceOp) else function
+            if args and makes_tensors(definition):
+                args = _sizes_read(definition, args)
             args, kwargs = _trimmed(definition, core.bind_arguments(operator, args, kwargs)[0])
         return mode.record(overload, args, kwargs, below)
 
@@ -242,6 +248,21 @@ def stays_whole(definition: Any) -> bool:
     return "::" in name or any(
         name in (place.rpartition(".")[2], place.replace(".", "_")) for place in definition.names
     )
+
+
+def _sizes_read(definition: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments of a factory; tensors among the sizes are read."""
+    if definition.schema.parameters[0].name != "size":
+        return args
+    count = 1 if isinstance(args[0], (list, tuple)) else len(args)
+    return (*map(_read_size, args[:count]), *args[count:])
+
+
+def _read_size(x: Any) -> Any:
+    if isinstance(x, (list, tuple)):
+        return type(x)(map(_read_size, x)) if type(x) in (list, tuple) else x
+    whole = isinstance(x, Tensor) and not x.is_floating_point() and x.numel() == 1
+    return x.item() if whole else x
 
 
 def writes(node: Node) -> bool:

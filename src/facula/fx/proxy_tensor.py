@@ -282,6 +282,10 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         node.meta["stack_trace"] = fx_traceback.user_stack(self.outer_frame, 3)
         if fx_traceback.has_preserved_node_meta():
             node.meta.update(fx_traceback.get_current_meta())
+        if fx_traceback.NOTES and "custom" not in node.meta:
+            note = fx_traceback.user_note(self.outer_frame)
+            if note is not None:
+                node.meta["custom"] = dict(note)
         if self.module_calls is not None:
             node.meta["nn_module_stack"] = self.module_calls.stack()
 

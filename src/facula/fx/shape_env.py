@@ -42,6 +42,7 @@ from facula.fx.unbacked import (
     GuardOnDataDependentSymNode,
     Unbacked,
     UnbackedFloat,
+    asserted,
     tightest,
     undecided,
 )
@@ -208,13 +209,12 @@ class ShapeEnv:
         condition = self._simple(condition)
         if self.backed(condition):
             return self._guarded(condition)
-        known = self.unbacked.truth(condition)
-        if known is not None:
+        if (known := self.unbacked.truth(condition)) is not None:
             return known
         if self.examples and (known := self._by_example(condition)) is not None:
             return known
         if not _asked_by_operator():
-            undecided(condition)
+            return asserted(self, condition)
         # a check of an operator: it comes out as for the example where the program runs, too
         left, relation, right = condition
         known = HOLDS[relation](left.value(self.example), right.value(self.example))
@@ -703,7 +703,7 @@ def numbers_as_nodes(graph: object, args: tuple[Any, ...]) -> Any:
 def _node_of_other(tracer: Any, value: object) -> Any:
     if isinstance(value, SymBool) and value.condition is not None:
         return _node_of_condition(tracer, value, value.condition)
-    if isinstance(value, UnbackedFloat):
+    if hasattr(value, "function"):
         known = tracer.number_nodes.get(value)
         if known is None and value.function is not None:
             args = map(tracer.create_arg, value.args)

@@ -297,6 +297,7 @@ def _meant(
 ) -> Any:
     """The condition under which an operator takes its arguments: that a number is another size."""
     sizes = {e for x in tensors_in((args, kwargs)) for e in sizes_of(x)}
+    sizes |= _remaining(args)
     keys, grad = core.suspend_dispatch(), core.set_grad_enabled(False)
     try:
         for name in free:
@@ -311,6 +312,23 @@ def _meant(
         core.set_grad_enabled(grad)
         core.set_thread_keys(keys)
     return None
+
+
+def _remaining(args: tuple[Any, ...]) -> set[Expr]:
+    """What a size of a new shape can only be: what the others leave of the elements."""
+    found = set()
+    for shape in (x for x in args if isinstance(x, (list, tuple))):
+        for t in tensors_in(args[:1]):
+            whole = number(1)
+            for e in sizes_of(t):
+                whole = whole * e
+            for i, n in enumerate(shape):
+                if isinstance(n, SymInt) and n.expr.symbol is not None:
+                    rest = number(1)
+                    for other in (*shape[:i], *shape[i + 1 :]):
+                        rest = rest * expr_of(other)
+                    found.add(floordiv(whole, rest))
+    return found
 
 
 def _takes(

@@ -434,7 +434,7 @@ class SymInt(int):
     def __truediv__(self, other: Any) -> Any:
         if self._fixes_quotients:
             return self.__int__() / (other.__int__() if isinstance(other, SymInt) else other)
-        return SymFloat(plain(self) / float(other), self, other)
+        return SymFloat(plain(self) / float.__add__(0.0, other), self, other)
 
     def __rtruediv__(self, other: Any) -> Any:
         if self._fixes_quotients:
@@ -520,10 +520,7 @@ class SymFloat(float):
         return made
 
     def __reduce__(self) -> Any:
-        return float, (float(self),)
-
-    def __int__(self) -> Any:
-        return self.__trunc__()
+        return float, (float.__float__(self),)
 
     def __trunc__(self) -> Any:
         # truncation and flooring agree for sizes, which are not negative
@@ -626,7 +623,8 @@ def condition_text(condition: Any) -> str:
     """A condition as PyTorch writes it: `Eq(u0, 2)`, `u0 >= 2`."""
     if condition[0] in ("and", "or"):
         sign = " & " if condition[0] == "and" else " | "
-        return sign.join(f"({condition_text(part)})" for part in condition[1:])
+        texts = [(part[0] == condition[0], condition_text(part)) for part in condition[1:]]
+        return sign.join(t if alike or t[:3] in ("Eq(", "Ne(") else f"({t})" for alike, t in texts)
     if condition[0] == "not":
         return f"~({condition_text(condition[1])})"
     if condition[0] == "test":
@@ -637,23 +635,26 @@ def condition_text(condition: Any) -> str:
     return f"{left} {relation} {right}"
 
 
+#: slot: (name of an operator, number, number) -> the result, a float
+FLOAT_RULE: list[Any] = [None]
+
+
 def _arithmetic(name: str, on_expressions: Any, on_values: Any) -> None:
     def method(self: SymInt, other: Any) -> Any:
         if not isinstance(other, int):
             if isinstance(other, (list, tuple, str, bytes)):
                 return on_values(self.__int__(), other)
             base = getattr(int, f"__{name}__")
-            found = base(plain(self), other)
-            if found is NotImplemented and isinstance(other, float):
-                return on_values(float(plain(self.__int__())), other)
-            return found
+            return (
+                FLOAT_RULE[0](name, self, other) if isinstance(other, float) else base(self, other)
+            )
         value = on_values(plain(self), plain(other))
         return self._computed(name, value, on_expressions, self, other)
 
     def reflected(self: SymInt, other: object) -> Any:
         if not isinstance(other, int):
             if isinstance(other, float):
-                return on_values(other, float(plain(self.__int__())))
+                return FLOAT_RULE[0](name, other, self)
             if isinstance(other, (list, tuple, str, bytes)):
                 return on_values(other, self.__int__())  # so many items: the number is fixed
             return NotImplemented

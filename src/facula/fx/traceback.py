@@ -33,6 +33,8 @@ _frames: dict[tuple[int, int], tuple[str, Any]] = {}
 _FRAMES_KEPT = 20_000
 #: file of generated code -> line -> the trace of the node that the line computes
 ORIGINS: dict[str, dict[int, str]] = {}
+#: file of generated code -> line -> what was annotated at the node that the line computes
+NOTES: dict[str, dict[int, dict[str, Any]]] = {}
 
 
 def _frame_text(code: Any, line: int) -> str:
@@ -76,6 +78,21 @@ def user_stack(stop: Any = None, skip: int = 1) -> str:
             texts.append(text)
         frame = frame.f_back  # type: ignore[assignment]
     return "".join(reversed(texts))
+
+
+def user_note(stop: Any = None) -> dict[str, Any] | None:
+    """What was annotated at the node of generated code that runs now, the innermost; None where nothing was.
+
+    Args:
+        stop: a frame; it and those outside of it do not count.
+    """
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame is not stop:
+        lines = NOTES.get(frame.f_code.co_filename)
+        if lines is not None:
+            return lines.get(frame.f_lineno or 0)
+        frame = frame.f_back
+    return None
 
 
 def user_frame() -> Any:

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from facula import core
 from facula.core.errors import message as error_text
+from facula.fx.symbolic_floats import give_operators
 from facula.fx.symbols import (
     LEAST,
     OPPOSITE,
@@ -61,6 +62,25 @@ def undecided(condition: object) -> NoReturn:
         "use torch.cond or where()",
     )
     raise GuardOnDataDependentSymNode(text, said)
+
+
+def asserted(env: Any, condition: Any) -> bool:
+    """The truth of a condition that nothing decides: a program that asserts it has it checked where it runs."""
+    # lazily: for programs that ask
+    from facula.fx.asserts import is_asserted
+
+    return env.expect(condition) if is_asserted() else undecided(condition)
+
+
+def _tensor_of(data: Any, dtype: core.dtype) -> Any:
+    # lazily: for programs that make tensors of what they read
+    from facula.fx.unknown_numbers import tensor_of
+
+    return tensor_of(data, dtype)
+
+
+core.UNKNOWN_NUMBERS[0] = _tensor_of
+give_operators()
 
 
 @dataclass
@@ -133,6 +153,11 @@ class Unbacked:
         self.hints[name] = _FIRST + _STEP * len(self.ranges)
         self._fit(name)
         return symbol(name)
+
+    @staticmethod
+    def float_of(env: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> UnbackedFloat:
+        """A float that is computed from such numbers."""
+        return UnbackedFloat(env, function, args)
 
     def adopt(self, name: str, low: float, high: float) -> None:
         """Make a symbol known that a file has.

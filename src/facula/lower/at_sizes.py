@@ -50,7 +50,7 @@ def _in_place(node: Node) -> Any:
     if not _is_number(node):
         return node
     value = node.meta["val"]
-    return float(value) if isinstance(value, SymFloat) else value
+    return float.__float__(value) if isinstance(value, SymFloat) else value
 
 
 def fix_sizes_that_meet_floats(module: GraphModule) -> GraphModule:

@@ -573,11 +573,16 @@ def _current(item: Any) -> Any:
     return item if env is None else env.current(item)
 
 
+def _tried(item: Any) -> Any:
+    """An index to try in the place of one that is known only where the program runs."""
+    return 0 if getattr(getattr(item, "expr", None), "unbacked", None) else item
+
+
 def simple_views(x: Tensor, index: Any) -> Tensor:
     """A view by ints, slices, None and Ellipsis, as a chain of simple views; never `x` itself."""
     whole = x
     items = tuple(map(_current, index if isinstance(index, tuple) else (index,)))
-    core.basic_index(x, items)  # raises for what is no such index
+    core.basic_index(x, tuple(map(_tried, items)))  # raises for what is no such index
     given = sum(1 for i in items if i is not None and i is not Ellipsis)
     dim = 0
     for item in items:

@@ -11,6 +11,8 @@ cdef object OP_MATMUL = None
 cdef Op OP_EMPTY = None, OP_EMPTY_STRIDED = None, OP_EMPTY_LIKE = None, OP_ZEROS_LIKE = None, OP_LIFT = None
 #: slot: (wrapper, dtype, device) -> unset elements like those behind a function transform's wrapper
 WRAPPER_EMPTY = [None]
+#: slot: (nested numbers, dtype) -> a tensor of them where some are known only where a program runs; else None
+UNKNOWN_NUMBERS = [None]
 #: slot: tensor -> its text
 PRINTER = [object.__repr__]
 

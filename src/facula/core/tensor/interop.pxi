@@ -402,6 +402,9 @@ def tensor(data, *, dtype=None, device=None, requires_grad=False, pin_memory=Fal
         else: dt = kind - 100 if kind >= 100 else number_dtype(kind)
         if kind == KIND_COMPLEX and KIND[dt] != KIND_COMPLEX:
             raise said(TypeError, "[tensor] real numbers were required for %s: must be real number, not complex" % DTYPES[dt].name + "\nhint: take .real, or ask for dtype=facula.complex64")
+        if UNKNOWN_NUMBERS[0] is not None and dispatches_creation():
+            found = UNKNOWN_NUMBERS[0](data, DTYPES[dt])
+            if found is not None: return found
         nd = parse_shape(shape, sh)
         t = new_tensor(nd, sh, dt, 0)
         if t.numel_:

@@ -27,7 +27,6 @@ from facula.fx import _pytree as pytree
 from facula.fx.symbolic_run import sizes_of
 from facula.fx.symbols import SymBool, SymFloat, SymInt, number
 from facula.fx.tree_files import named_tuples_in, treespec_dumps
-from facula.fx.unbacked import UnbackedFloat
 from facula.ops.table.overloads import METHOD_ARGUMENTS, METHOD_NAMES, OpOverload
 
 __all__ = ["ExportedProgramSerializer", "GraphModuleSerializer", "serialize_torch_artifact"]
@@ -69,7 +68,7 @@ def serialize_sym_float(x: float) -> R.SymFloat:
     """A float."""
     if type(x) is float:
         return R.SymFloat.create(as_float=x)
-    if isinstance(x, UnbackedFloat):
+    if hasattr(x, "function"):
         return R.SymFloat.create(as_expr=R.SymExpr(f"Symbol('{getattr(x, 'name', 'zuf0')}')"))
     top, bottom = (
         written(v.expr) if isinstance(v, SymInt) else f"Integer({v})" if type(v) is int else f"Float('{v}')"

@@ -146,15 +146,15 @@ def sym_and(*truths: Any) -> Any:
     """Whether all conditions hold; a condition itself where that is not known."""
     found: Any = True
     for truth in truths:
-        found = found & truth
+        found = found & truth if isinstance(found, SymBool) else truth & found
     return found
 
 
 def sym_or(*truths: Any) -> Any:
     """Whether one of the conditions holds; a condition itself where that is not known."""
     found: Any = False
-    for truth in truths:
-        found = found | truth
+    for truth in truths:  # a condition in front: `False | condition` would be an int
+        found = found | truth if isinstance(found, SymBool) else truth | found
     return found
 
 

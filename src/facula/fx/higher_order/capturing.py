@@ -25,7 +25,7 @@ from facula.fx.proxy_tensor import (
     disable_proxy_modes_tracing,
 )
 from facula.fx.shape_env import node_of_number
-from facula.fx.symbols import SymInt, symbol
+from facula.fx.symbols import SymInt, plain, symbol
 from facula.ops.table.overloads import overload_of
 
 __all__ = ["Captured", "closed", "label", "traced", "with_inputs"]
@@ -162,10 +162,10 @@ class Captured:
     def _settle(self, fake: Any) -> None:
         """Raise where the function gives memory that it was given, or writes to it."""
         outside = [x for x in (*self.inputs, *self.lifted) if isinstance(x, Tensor)]
-        owned = {core.storage_key(x) for x in outside if x.numel()}
+        owned = {core.storage_key(x) for x in outside if _has_elements(x)}
         seen: set[int] = set()
         for number, x in enumerate(self.outputs):
-            if not isinstance(x, Tensor) or not x.numel():
+            if not isinstance(x, Tensor) or not _has_elements(x):
                 continue
             key = core.storage_key(x)
             if key in owned or key in seen:
@@ -245,6 +245,10 @@ def _stand_in(fake: Any, x: Tensor) -> Any:
         if not isinstance(x, FakeTensor):
             x = fake.from_tensor(x.detach(), static_shapes=True)
         return x.new_empty_strided(tuple(x.shape), tuple(x.stride()))
+
+
+def _has_elements(x: Tensor) -> bool:
+    return plain(x.numel()) != 0
 
 
 def _writes(node: Node) -> set[int]:
