@@ -157,9 +157,17 @@ cdef bint key_value(CallKey *key, PyObject *o) except -1:
     return False
 
 
+cdef void hash_key(CallKey *key) noexcept:
+    cdef uint64_t h = 0x9e3779b97f4a7c15
+    cdef int i
+    for i in range(key.n):
+        h = (h ^ <uint64_t>key.words[i]) * <uint64_t>0xff51afd7ed558ccd
+        h ^= h >> 32
+    key.hash = h
+
+
 cdef bint key_of(CallKey *key, Op op, PyObject **slots, int form) except -1:
     cdef int i, tensors
-    cdef uint64_t h = 0x9e3779b97f4a7c15
     key.n = 3
     key.ntensors = 0
     key.words[0] = (form | DEFAULT_DTYPE << 8 | <int64_t>fk_get_num_threads() << 16 |
@@ -178,10 +186,7 @@ cdef bint key_of(CallKey *key, Op op, PyObject **slots, int form) except -1:
             return False
         if key.ntensors != tensors and T_OPERAND < op.arguments[i].type < T_ANY:
             return False                          # a tensor for a number or a size: its element is the argument
-    for i in range(key.n):
-        h = (h ^ <uint64_t>key.words[i]) * <uint64_t>0xff51afd7ed558ccd
-        h ^= h >> 32
-    key.hash = h
+    hash_key(key)
     return True
 
 

@@ -188,6 +188,9 @@ cdef object python_call(Op op, PyObject **slots, int form, object out, uint32_t 
     if op.keeps and KEEPING and form == FORM_FUNCTIONAL and out is None and op.autograd is None and not ((k | fk_tls_keys()) & K_UNKEPT) and (
             op.kind == KIND_OPERATOR or k & K_NOGRAD or not (k & K_GRAD)):
         return kept_call(op, slots, k)
+    if op.kind == KIND_COMPOSITE and op.keeps and KEEPING and form == FORM_FUNCTIONAL and out is None and op.autograd is None and (
+            not ((k | fk_tls_keys()) & K_UNKEPT)):
+        return recorded_composite(op, slots, k)
     args = arguments_of(op, slots)
     # a factory is told to dispatch overrides as a whole, but what is like a transform's wrapper is made of its parts,
     # and so are random numbers that a transform draws for each entry

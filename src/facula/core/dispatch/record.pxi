@@ -42,6 +42,7 @@ cdef inline uint32_t take_recorded(uint32_t k):
 
 cdef object recorded_call(object function, tuple args, dict kwargs):
     """Call an operator or method between two reports."""
+    if fk_inner != NULL: return inner_call(function, args, kwargs)
     recorder = active_recorder()
     if recorder is None:
         return function(*args, **kwargs)

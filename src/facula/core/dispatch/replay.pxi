@@ -21,6 +21,7 @@ cdef class Kept:
     cdef int nconstants
     cdef bint refused, long_
     cdef int tries               # so often was this call noted
+    cdef object calls            # of a composite with a history: its `InnerCalls`
     cdef int ndraws, ncounts
 
     def __dealloc__(self):

@@ -17,6 +17,10 @@ cdef class Formula:
     cdef object nondifferentiable  # results that have no gradient
     cdef list alone              # `FormulaState.lengths` of a call without lists of tensors
     cdef tuple tensor_args       # argument indices that hold tensors, in order
+    cdef bint wants_results      # the function reads what the call gave
+    cdef bint single             # none of them is a list, and gradients have no further ties
+    cdef int ntensors
+    cdef int tensor_at[MAX_ARGS] # of `tensor_args`
     cdef tuple plain_args        # those of the others
     cdef tuple plain_names
     cdef readonly bint multiple  # the function takes `grads`
@@ -56,9 +60,13 @@ def make_formula(Op op, function):
                             "result(s), result_meta or needs: got '%s'" % (op.name, name) + "\nhint: rename the parameter of the backward formula")
     f.multiple = any(code == F_GRADS for code, _, _ in f.wants)
     f.ties = op.definition.ties
-    f.kept_for = {names.index(a): names.index(b) for a, b in op.definition.kept_for.items()}
+    f.kept_for = {names.index(a): names.index(b) for a, b in op.definition.kept_for.items()} or None
     f.nondifferentiable = op.definition.nondifferentiable
     f.alone = [-1] * len(f.tensor_args)
+    f.ntensors = len(f.tensor_args)
+    f.wants_results = any([code in (F_RESULT, F_RESULTS, F_ONE_RESULT, F_RESULT_META) for code, a, name in f.wants])
+    for i in range(f.ntensors): f.tensor_at[i] = f.tensor_args[i]
+    f.single = not f.ties and not any([op.arguments[a].is_list for a in f.tensor_args])
     f.nwants = len(f.wants)
     f.codes = <int *>malloc(max(f.nwants, 1) * sizeof(int))
     f.places = <int *>malloc(max(f.nwants, 1) * sizeof(int))
@@ -116,6 +124,7 @@ cdef list contiguous_strides(object shape):
     return strides
 
 
+@cython.freelist(1024)
 cdef class FormulaState:
     """What one call of a formula's operator kept."""
     cdef Formula formula
@@ -178,17 +187,58 @@ cdef object shape_of(object v):
     return v
 
 
-cdef inline object value_for_formula(Formula f, int number, tuple args, list edges):
+cdef inline object value_for_formula(Formula f, int number, tuple args):
     """What a formula reads of the arguments; results come later."""
     cdef int code = f.codes[number], a = f.places[number]
     if code == F_ARG:
-        unread = f.kept_for and a in f.kept_for and not asks_for_gradient(args[<int>f.kept_for[a]])
+        unread = f.kept_for is not None and a in f.kept_for and not asks_for_gradient(args[<int>f.kept_for[a]])
         return meta_of(args[a]) if unread else save_value(args[a])
     if code == F_META: return meta_of(args[a])
     if code == F_SHAPE: return shape_of(args[a])
     if code == F_NEEDS:
-        return tuple([t is not None and ((<Tensor>t).keys & K_GRAD) != 0 for t in edges])
+        if f.ntensors == 2 and f.single: return (asks_for_gradient(args[f.tensor_at[0]]), asks_for_gradient(args[f.tensor_at[1]]))
+        return tuple([asks_for_gradient(t) for t in edges_in(f, args)])
     return None
+
+
+cdef list edges_in(Formula f, tuple args):
+    """The tensors that a call may give gradients to, lists flattened."""
+    cdef list edges = []
+    for a in f.tensor_args:
+        v = args[a]
+        if type(v) is tuple: edges.extend(v)
+        else: edges.append(v if isinstance(v, Tensor) else None)
+    return edges
+
+
+cdef list lengths_in(Formula f, tuple args):
+    """`FormulaState.lengths` of a call."""
+    return [len(args[a]) if type(args[a]) is tuple else -1 for a in f.tensor_args]
+
+
+cdef inline int formula_edge(Node n, int i, object v) except -1:
+    """The edge of one tensor, or of a number or nothing in its place."""
+    cdef Tensor t
+    if not isinstance(v, Tensor):
+        if i < 8: n.missing |= 1 << i
+        if i >= 3: set_edge(n, i, None, 0)
+        return 0
+    t = <Tensor>v
+    if i < 8 and KIND[t.dt] < KIND_FLOAT: n.aside |= 1 << i
+    if n.rank == 0: n.rank = t.nd
+    add_edge(n, i, t)
+    return 0
+
+
+cdef int tie_edges(FormulaState s, list edges) except -1:
+    """The node that gradients hang on which count as functions of all arguments."""
+    cdef int i
+    needed = [t for t in edges if asks_for_gradient(t)]
+    s.ties = new_node(None, zeros_backward, len(needed), 1)
+    for i in range(len(needed)):
+        add_edge(s.ties, i, <Tensor>needed[i])
+    s.ties.extra = [TensorMeta(t) for t in needed]
+    return 0
 
 
 cdef Node formula_node(Op op, tuple args, object result, Formula formula=None):
@@ -196,43 +246,27 @@ cdef Node formula_node(Op op, tuple args, object result, Formula formula=None):
     cdef Formula f = <Formula>op.formula if formula is None else formula
     cdef FormulaState s = FormulaState.__new__(FormulaState)
     cdef Node n
-    cdef int i = 0
-    cdef list edges = []
+    cdef int i
+    cdef list edges
     s.formula = f
-    s.values = []
     s.lengths = f.alone
-    s.arguments = tuple([args[i] for i in f.plain_args])
-    for a in f.tensor_args:
-        v = args[a]
-        if type(v) is tuple:
-            if s.lengths is f.alone: s.lengths = list(f.alone)
-            s.lengths[i] = len(v)
-            edges.extend(v)
-        else:
-            edges.append(v if isinstance(v, Tensor) else None)
-        i += 1
-    n = new_node(op, formula_backward, len(edges), 1)
-    for i in range(len(edges)):
-        if edges[i] is not None:
-            if i < 8 and KIND[(<Tensor>edges[i]).dt] < KIND_FLOAT: n.aside |= 1 << i
-            if n.rank == 0: n.rank = (<Tensor>edges[i]).nd
-            add_edge(n, i, <Tensor>edges[i])
-        else:
-            if i < 8: n.missing |= 1 << i
-            if i >= 3: set_edge(n, i, None, 0)
+    s.arguments = f.plain_args if not f.plain_args else tuple([args[i] for i in f.plain_args])
+    if f.single:
+        n = new_node(op, formula_backward, f.ntensors, 1)
+        for i in range(f.ntensors): formula_edge(n, i, args[f.tensor_at[i]])
+    else:
+        edges = edges_in(f, args)
+        s.lengths = lengths_in(f, args)
+        n = new_node(op, formula_backward, len(edges), 1)
+        for i in range(len(edges)): formula_edge(n, i, edges[i])
+        if f.ties: tie_edges(s, edges)
+    s.values = [None] * f.nwants
     if fk_tls_hooks():
-        s.values = [None] * len(f.wants)
         for i in in_order_of_names([name for code, a, name in f.wants]):
-            s.values[i] = value_for_formula(f, i, args, edges)
+            s.values[i] = value_for_formula(f, i, args)
     else:
         for i in range(f.nwants):
-            s.values.append(value_for_formula(f, i, args, edges))
-    if f.ties:
-        needed = [t for t in edges if t is not None and (<Tensor>t).keys & K_GRAD]
-        s.ties = new_node(None, zeros_backward, len(needed), 1)
-        for i in range(len(needed)):
-            add_edge(s.ties, i, <Tensor>needed[i])
-        s.ties.extra = [TensorMeta(t) for t in needed]
+            s.values[i] = value_for_formula(f, i, args)
     n.extra = s
     return n
 
@@ -251,6 +285,7 @@ cdef int formula_saved_result(Node n, object r) except -1:
     cdef FormulaState s = <FormulaState>n.extra
     cdef Formula f = s.formula
     cdef int i, code
+    if not f.wants_results: return 0
     for i in range(f.nwants):
         code = f.codes[i]
         if code == F_RESULT:

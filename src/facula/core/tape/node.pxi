@@ -313,6 +313,7 @@ cdef void anomaly_note(Node n) except *:
 
 # ------------------------------------------------------------------ saved tensors
 
+@cython.freelist(1024)
 cdef class SavedTensor:
     """A tensor kept for a formula: with its version, and packed when the user has set saved-tensor hooks."""
     cdef Tensor tensor

@@ -3,9 +3,12 @@
 # Gives: `TensorMeta` and, where speed counts, `meta_of_tensor`.
 
 
+@cython.freelist(256)
 cdef class TensorMeta:
     """What a gradient formula may know of an argument without keeping its elements."""
-    cdef readonly object shape, dtype, device, strides
+    cdef readonly object shape, dtype, device
+    cdef object strides_         # None: those in `few`
+    cdef int64_t few[6]
     cdef readonly int64_t storage_offset
     cdef readonly bint requires_grad
 
@@ -17,10 +20,16 @@ cdef class TensorMeta:
         self.shape = t.shape if fake else make_size(t.nd, t.sh)
         self.dtype = <object>DTYPES[t.dt]
         self.device = t.fake_device if fake else <object>DEVICES[t.dev]
-        self.strides = t.stride() if fake else fk_int_tuple(NULL, t.nd, t.sd)
+        if not fake and t.nd <= 6: memcpy(self.few, t.sd, t.nd * 8)
+        else: self.strides_ = t.stride() if fake else fk_int_tuple(NULL, t.nd, t.sd)
         self.storage_offset = t.storage_offset() if fake else offset_of(t)
         self.requires_grad = (t.keys & K_GRAD) != 0
         return 0
+
+    @property
+    def strides(self):
+        """The steps between elements, a number a dimension."""
+        return fk_int_tuple(NULL, len(self.shape), self.few) if self.strides_ is None else self.strides_
 
     @property
     def ndim(self):

@@ -435,8 +435,32 @@ cdef Tensor view_as_strided(Op op, PyObject **slots):
     return t
 
 
+cdef Tensor view_diagonal(Op op, PyObject **slots):
+    cdef Tensor a = <Tensor>slots[0]
+    cdef int64_t offset = whole(slot_value(op, slots, 1), op.name, ValueError)
+    cdef object first = slot_value(op, slots, 2), second = slot_value(op, slots, 3)
+    cdef int i = wrap_dim(first, a.nd, op.name), j = wrap_dim(second, a.nd, op.name), d, at = 0
+    cdef int64_t n = 0
+    cdef Tensor t
+    if i == j:
+        raise said(RuntimeError, "[%s] diagonal dimensions cannot be identical %s, %s\nhint: name two "
+                                 "dimensions, for example dim1=-2, dim2=-1 for the last two" % (op.name, first, second))
+    if offset > -a.sh[i] and offset < a.sh[j]:
+        n = min(a.sh[i], a.sh[j] - offset) if offset >= 0 else min(a.sh[i] + offset, a.sh[j])
+    t = start_view(a)
+    set_rank(t, a.nd - 1)
+    for d in range(a.nd):
+        if d == i or d == j: continue
+        t.sh[at] = a.sh[d]; t.sd[at] = a.sd[d]
+        at += 1
+    t.sh[at] = n; t.sd[at] = a.sd[i] + a.sd[j]
+    if n: t.data_ += (offset * a.sd[j] if offset >= 0 else -offset * a.sd[i]) * ITEMSIZE[a.dt]
+    finish_view(t)
+    return t
+
+
 cdef dict _VIEW_NUMBERS = {"view": 1, "transpose": 2, "t": 3, "permute": 4, "expand": 5, "select": 6, "slice": 7,
-                           "unsqueeze": 8, "squeeze": 9, "as_strided": 10}
+                           "unsqueeze": 8, "squeeze": 9, "as_strided": 10, "diagonal": 11}
 
 
 cdef Tensor run_view(int number, Op op, PyObject **slots):
@@ -449,6 +473,7 @@ cdef Tensor run_view(int number, Op op, PyObject **slots):
     if number == 7: return view_slice(op, slots)
     if number == 8: return view_unsqueeze(op, slots)
     if number == 9: return view_squeeze(op, slots)
+    if number == 11: return view_diagonal(op, slots)
     return view_as_strided(op, slots)
 
 
@@ -560,8 +585,20 @@ cdef Tensor basic_view(Tensor a, object index, bint *serves):
     return t
 
 
+cdef extern from "Python.h":
+    ctypedef struct PySliceObject:
+        PyObject *start
+        PyObject *stop
+        PyObject *step
+
+
 cdef int64_t slice_bound(object v) except? -1:
     """A bound; beyond 64 bits the nearest, as in slices of lists."""
+    cdef int overflow = 0
+    cdef int64_t n
+    if PyLong_CheckExact(v):
+        n = PyLong_AsLongLongAndOverflow(v, &overflow)
+        if not overflow: return n
     if not hasattr(v, "__index__"):
         raise said(TypeError, "[index] ints were required as bounds: slice indices must be integers or None or have an __index__ method, got %s" % type(v).__name__ + "\nhint: int(bound) converts a number")
     return PyNumber_AsSsize_t(v, NULL)
@@ -569,12 +606,13 @@ cdef int64_t slice_bound(object v) except? -1:
 
 cdef int read_slice(Tensor t, int d, object s) except -1:
     cdef int64_t start, stop, step
-    step = 1 if s.step is None else slice_bound(s.step)
+    cdef PySliceObject *bounds = <PySliceObject *><PyObject *>s
+    step = 1 if bounds.step == <PyObject *>None else slice_bound(<object>bounds.step)
     if step <= 0:
         raise said(ValueError, "[index] a positive slice step was required: step must be greater than zero, got %d\nhint: use .flip(dims) "
                          "to reverse" % step)
-    start = 0 if s.start is None else slice_bound(s.start)
-    stop = 0x7fffffffffffffff if s.stop is None else slice_bound(s.stop)
+    start = 0 if bounds.start == <PyObject *>None else slice_bound(<object>bounds.start)
+    stop = 0x7fffffffffffffff if bounds.stop == <PyObject *>None else slice_bound(<object>bounds.stop)
     slice_dim(t, d, start, stop, step)
     return 0
 
@@ -606,7 +644,7 @@ cdef object get_item(Tensor a, object index):
         if places is not None: return OP_INDEX(a, places)
         return INDEXING[1](a, index)
     if k & K_GRAD and not (k & K_NOGRAD) and KIND[a.dt] >= KIND_FLOAT:
-        return INDEXING[0](a, (None,) if index is None else index)
+        record_formula(<Op>INDEXING[0], (a, (None,) if index is None else index), t)
     return t
 
 

@@ -506,6 +506,7 @@ def mv(self, vec):
 @composite(
     "matmul(Tensor self, Tensor other) -> Tensor",
     names=("matmul", "Tensor.matmul", "linalg.matmul"),
+    fast="matmul",
     autocast="lower",
     quantizers={"fx": "arithmetic"},
 )

@@ -675,27 +675,7 @@ class unfold:
 class diagonal:
     """The diagonals of the matrices in two dimensions, as the last dimension."""
 
-    def geometry(self, offset, dim1, dim2):
-        a, b = wrap_dim("diagonal", dim1, self.dim()), wrap_dim("diagonal", dim2, self.dim())
-        if a == b:
-            fail(
-                RuntimeError,
-                "diagonal",
-                f"diagonal dimensions cannot be identical {dim1}, {dim2}",
-                hint="name two dimensions, for example dim1=-2, dim2=-1 for the last two",
-            )
-        shape, stride = list(self.shape), list(self.stride())
-        n = max(
-            min(shape[a], shape[b] - offset) if offset >= 0 else min(shape[a] + offset, shape[b]), 0
-        )
-        start = (offset * stride[b] if offset >= 0 else -offset * stride[a]) if n else 0
-        rest = [d for d in range(self.dim()) if d not in (a, b)]
-        return core.make_view(
-            self,
-            [*(shape[d] for d in rest), n],
-            [*(stride[d] for d in rest), stride[a] + stride[b]],
-            start,
-        )
+    geometry = "diagonal"
 
     def backward(grad, self_meta, offset, dim1, dim2):
         return _placed(grad, self_meta, lambda z: z.diagonal(offset, dim1, dim2))

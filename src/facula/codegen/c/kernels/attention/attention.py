@@ -451,7 +451,7 @@ static void forward_few_@s@(const attention_problem *a, const attention_lanes *l
         = (@COMPUTE@)(a->scale * 1.44269504088896340736);
     int64_t depth = a->depth, value_depth = a->value_depth;
     for (int i = 0; i < @Q@; i++) maximum[i] = -INFINITY, total[i] = 0;
-    memset(slot->scores, 0, sizeof(@COMPUTE@) * @K@ * @Q@);
+    memset(slot->scores, 0, sizeof(@COMPUTE@) * (size_t)(end < @K@ ? end : @K@) * @Q@);
     memset(slot->sums, 0, sizeof(@COMPUTE@) * (size_t)(value_depth * lanes->count));
     for (int64_t lane = 0; lane < lanes->count; lane++) {
         const @STORAGE@ *from = (const @STORAGE@ *)a->query + lanes->batch * a->query_stride[0]
