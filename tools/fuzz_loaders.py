@@ -27,6 +27,7 @@ import sys
 import tempfile
 import time
 import traceback
+import unicodedata
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,6 +116,9 @@ def _run_batch(files: list[File], report: int, scratch: str) -> None:
     with contextlib.suppress(RuntimeError):
         facula.device("unknown")
     codecs.lookup("raw_unicode_escape")  # a module too, which the text of protocol 0 needs
+    unicodedata.normalize(
+        "NFKC", "a"
+    )  # one that parsing a text asks for where a name is not of ASCII
     for form in {id(form): form for _, _, form in files}.values():
         form.load(form.data)
     # on top of what the process that was copied had already

@@ -1,8 +1,9 @@
 /* Feeds damaged packages to the runtime of packaged models, under sanitizers (`fuzz_packages.py` compiles and starts it).
  *
- * Takes: fuzz_packages COUNT SEED FILE...: packages that are sound. Gives: how many were opened and how many were run.
- * Keeps true: a part of the packages has digests that are right, so that damaged programs are read, planned and run; of
- * their kernels nothing but the launch runs, since what kernels touch is a matter of the numbers that they get. */
+ * Takes: fuzz_packages COUNT SEED FILE...: packages that are sound, and behind `-` those whose kernels are not run. Gives: how
+ * many were opened and how many were run. Linked with the kernels that the former name (`facula_kernels`), sanitized as well.
+ * Keeps true: a part of the packages has digests that are right, so that damaged programs are read, planned and run. Kernels
+ * that are not run are those of compiled graphs, whose code a package brings along, and those that read elements as places. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -17,6 +18,7 @@ static void *no_symbol(void *library, const char *name);
 #include "facula_model.c"
 #undef access
 
+enum { SECONDS = 60 }; /* that a package may take */
 static uint64_t state;
 
 static uint64_t draw(uint64_t below) {
@@ -24,29 +26,28 @@ static uint64_t draw(uint64_t below) {
     return below ? (state >> 11) % below : 0;
 }
 
-/* every kernel that a sound package names, without anything in it */
-static fk_entry names[4096];
-static char held[4096][FACULA_MODEL_ROOM];
-static int known;
-static const int abi = FACULA_ABI;
+/* every kernel, without anything in it; `stands_in` while a package's kernels are not run */
+static fk_entry hollow[4096];
+static int stands_in;
 
 static int nothing(char *const *p, const int64_t *n, const fk_scalar *s, const void *services) { return (void)p, (void)n, (void)s, (void)services, 0; }
 
 static void *no_symbol(void *library, const char *name) {
     (void)library;
-    return strcmp(name, "facula_abi") ? (void *)names : (void *)(uintptr_t)&abi;
+    if (!strcmp(name, "facula_abi")) return (void *)(uintptr_t)&facula_abi;
+    return stands_in ? hollow : facula_kernels;
 }
 
-static void learn(const fm_program *program) {
-    for (int k = 0; k < program->kernels; k++) {
-        int i = 0;
-        while (i < known && strcmp(held[i], program->kernel[k])) i++;
-        if (i < known || known == 4095) continue;
-        strcpy(held[known], program->kernel[k]);
-        names[known].name = held[known];
-        names[known++].fn = (void *)(uintptr_t)nothing;
+static void learn(void) {
+    for (int k = 0; k < 4095 && facula_kernels[k].name; k++) {
+        hollow[k] = facula_kernels[k];
+        hollow[k].fn = (void *)(uintptr_t)nothing;
     }
 }
+
+/* Linked in memcpy's place: where operands of a damaged step lie over one another its numbers are others, and no other memory
+ * is touched. */
+void *__wrap_memcpy(void *to, const void *from, size_t bytes) { return memmove(to, from, bytes); }
 
 static void damage(char *bytes, size_t size, int text) {
     static const char digits[] = "0123456789 -$\n";
@@ -54,12 +55,15 @@ static void damage(char *bytes, size_t size, int text) {
         size_t at = draw(size), from = draw(size), length = 1 + draw(draw(2) ? 4 : 64);
         if (length > size - at) length = size - at;
         if (length > size - from) length = size - from;
-        switch (draw(text ? 5 : 4)) {
+        switch (draw(text ? 7 : 4)) {
         case 0: bytes[at] = (char)draw(256); break;
         case 1: bytes[at] ^= (char)(1 << draw(8)); break;
         case 2: memmove(bytes + at, bytes + from, length); break;
         case 3: memset(bytes + at, text ? '9' : (int)draw(2) * 255, length); break;
-        default: bytes[at] = digits[draw(sizeof digits - 1)]; break;
+        case 4: bytes[at] = digits[draw(sizeof digits - 1)]; break;
+        default: /* another number, so that the text can be read still */
+            while (at < size && (bytes[at] < '0' || bytes[at] > '9')) at++;
+            if (at < size) bytes[at] = (char)('0' + draw(10));
         }
     }
 }
@@ -123,26 +127,30 @@ static char *read_file(const char *path, size_t *size) {
 }
 
 int main(int count, char **words) {
-    long wanted = count > 3 ? atol(words[1]) : 0, opened = 0, ran = 0, sealed = 0;
+    long wanted = count > 3 ? atol(words[1]) : 0, opened = 0, ran = 0, sealed = 0, packages = count - 3;
     state = 0x9e3779b97f4a7c15u ^ (count > 2 ? strtoull(words[2], NULL, 10) : 0);
     fk_set_num_threads(1);
+    learn();
+    for (int k = 3; k < count; k++) packages -= !strcmp(words[k], "-");
     for (int k = 3; k < count; k++) {
         size_t size;
+        if (!strcmp(words[k], "-")) {
+            stands_in = 1;
+            continue;
+        }
         char *sound = read_file(words[k], &size), error[256];
         fm_package package = {.bytes = sound, .size = size};
         fm_error e = {error, sizeof error};
-        fm_program program = {0};
         if (!sound || fm_zip_read(&package, &e)) return 2;
         const fm_entry *text = fm_find(&package, "program");
-        fm_reader reader = {.at = text->bytes, .end = text->bytes + text->size, .e = &e};
-        if (fm_program_read(&reader, &program)) return 2;
-        learn(&program);
         facula_model *model = facula_model_open_memory(sound, size, ".", error, sizeof error);
         if (!model) return fprintf(stderr, "%s: %s\n", words[k], error), 2;
+        int runs = run(model);
+        for (int again = 0; !runs && again < 64; again++) runs = run(model); /* some inputs are made to be refused */
         facula_model_close(model);
-        for (size_t i = 0; i < reader.count; i++) free(reader.owned[i]);
-        free(reader.owned);
-        for (long i = 0; i < wanted / (count - 3); i++) {
+        if (!runs) return fprintf(stderr, "%s: a sound package that runs was required\n", words[k]), 2;
+        for (long i = 0; i < wanted / packages; i++) {
+            alarm(SECONDS);
             size_t left = size;
             char *bytes = malloc(size);
             memcpy(bytes, sound, size);

@@ -365,3 +365,14 @@ def test_nothing_may_be_read_from_behind_the_end(operator):
     found = getattr(facula, operator)(x, 1)
     for part in found if isinstance(found, tuple) else (found,):
         assert part.shape == (2, 3) and bool(part.isnan().all())
+
+
+@pytest.mark.parametrize("flags", [1, 2, 4, -8])
+def test_weights_are_packed_without_what_follows_their_product(flags):
+    """Flags tell of operands that packing has none of."""
+    weight, room = facula.ones(4, 3, 3, 3), facula.empty(1 << 16, dtype=facula.uint8)
+    sizes = (1, 3, 6, 6, 4, 3, 3, 1, 1, 0, 0, 1, 1, 1, 4, 4, 1, 1)
+    pack = core.kernel("conv2d_pack:f32")
+    pack((room, weight), (*sizes, 8))
+    with pytest.raises(RuntimeError, match="conv2d_pack"):
+        pack((room, weight), (*sizes, flags, *((0,) if flags & 1 else ())))

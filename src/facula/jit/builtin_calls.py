@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import typing
 from collections import OrderedDict
 from collections.abc import Callable
@@ -191,7 +192,8 @@ def _conversion(word: str) -> Callable[[Any, ast.Call], Value]:
             return b.call_method(value, f"__{word.lower()}__", args[1:], {})
         known, constant = constant_of(value)
         if known and word == "Float" and isinstance(constant, str):
-            return b.constant(float(constant))
+            with contextlib.suppress(ValueError):  # an error when it runs, as of other texts
+                return b.constant(float(constant))
         return b.call(f"aten::{word}", args)
 
     return convert

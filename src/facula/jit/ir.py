@@ -313,7 +313,15 @@ def _node_text(node: Node, names: dict[Value, str], depth: int) -> str:
     attributes = "[" + ", ".join(f"{k}={v}" for k, v in shown.items()) + "]" if shown else ""
     inputs = ", ".join("%" + names[v] for v in node.inputs_)
     place = f" # {node.place.text()}" if node.place is not None else ""
-    lines = [f"{pad}{outputs} = {node.kind_}{attributes}({inputs}){place}"]
+    lines = []
+    if (
+        node.kind_ == "prim::CallFunction" and "name" in shown
+    ):  # the function is an input, as in PyTorch's text
+        short = node.attributes["name"].rpartition(".")[2]
+        function = f"%{short}.{names[node.outputs_[0]]}"
+        lines.append(f'{pad}{function} : Function = prim::Constant[name="{short}"]()')
+        attributes, inputs = "", f"{function}, {inputs}" if inputs else function
+    lines += [f"{pad}{outputs} = {node.kind_}{attributes}({inputs}){place}"]
     for i, block in enumerate(node.blocks_):
         parameters = ", ".join(f"%{names[v]} : {v.type.str()}" for v in block.parameters)
         lines.append(f"{pad}  block{i}({parameters}):")

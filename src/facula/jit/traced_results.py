@@ -38,7 +38,7 @@ def allowed(result: object, strict: bool) -> Any:
             fail(RuntimeError, "jit.trace", "a result of one form was required (Encountering a dict at the output of "
                  "the tracer might cause the trace to be incorrect)", "a dict", hint=_CONTAINERS)  # fmt: skip
         for value in result.values():
-            _check(value)
+            _check(value, _OF_DICTIONARIES)
     if isinstance(result, list):
         for value in result:
             if not isinstance(value, (core.Tensor, TracedInt)):
@@ -53,19 +53,28 @@ def allowed(result: object, strict: bool) -> Any:
 _CONTAINERS = "give a tuple, or a NamedTuple; strict=False says that the containers are the same for all inputs"
 
 
-def _check(value: object) -> None:
+_OF_ALL = (
+    "tensors were required as results (Only tensors, lists, tuples of tensors, or dictionary of tensors can be output "
+    "from traced functions)"
+)
+_OF_DICTIONARIES = (
+    f"{_OF_ALL[:-1]}; another dictionary cannot be understood by the tracer, only outputs matching "
+    "dict[Union[str, Tensor], Union[Tensor, Tuple[Tensor, ...]]])"
+)
+
+
+def _check(value: object, wanted: str = _OF_ALL) -> None:
     if isinstance(value, (tuple, list)):
         for each in value:
-            _check(each)
+            _check(each, wanted)
     elif isinstance(value, dict):
-        _check(list(value.values()))
+        _check(list(value.values()), wanted)
     elif not isinstance(value, (core.Tensor, TracedInt)) and value is not None:
-        _refuse(value)
+        _refuse(value, wanted)
 
 
-def _refuse(value: object) -> None:
-    fail(RuntimeError, "jit.trace", "tensors were required as results (Only tensors, lists, tuples of tensors, or "
-         "dictionary of tensors can be output from traced functions)", type(value).__name__,
+def _refuse(value: object, wanted: str = _OF_ALL) -> None:
+    fail(RuntimeError, "jit.trace", wanted, type(value).__name__,
          hint="return a tensor: facula.as_tensor(value)")  # fmt: skip
 
 

@@ -21,9 +21,9 @@ import facula
 from facula import core, nn
 from facula.core.errors import fail
 from facula.jit._state import _enabled
-from facula.jit.functions import Empty, FunctionUnit, Lowering
+from facula.jit.functions import Empty, FunctionUnit, Lowering, make_unit
 from facula.jit.ir import Value
-from facula.jit.marks import TRACING
+from facula.jit.marks import TRACING, mark_of
 from facula.jit.modules import module_attributes
 from facula.jit.packed_types import type_of_object
 from facula.jit.python_types import named_tuple, qualified_name
@@ -175,6 +175,10 @@ class _Recorder(Lowering):
             found = self.call("aten::index", [view, self._index_list(indices)]) if indices else view
             self.note(result, found)
             return
+        out = kwargs.get("out")
+        if isinstance(out, (tuple, list)):
+            self._record_outputs(function, args, kwargs, out)
+            return
         given = [self.of(a) for a in args]
         named = {k: self.of(v) for k, v in kwargs.items() if v is not None}
         if isinstance(function, (core.Op, core.InplaceOp)):
@@ -184,6 +188,17 @@ class _Recorder(Lowering):
         else:
             return  # made of numbers alone: a constant where it is used
         self.note(result, made)
+
+    def _record_outputs(
+        self, function: object, args: Any, kwargs: dict[str, Any], out: Any
+    ) -> None:
+        """A call that writes several results into tensors: its results, and copies of them."""
+        given = [self.of(a) for a in args]
+        named = {k: self.of(v) for k, v in kwargs.items() if v is not None and k != "out"}
+        for each, item in zip(
+            out, self.unpack(self.call_python(function, given, named)), strict=True
+        ):
+            self.note(each, self.call("aten::copy_", [self.of(each), item, self.constant(False)]))
 
     def _index(self, tensor: core.Tensor, index: object) -> tuple[Value, list[Value | None]]:
         parts = index if isinstance(index, tuple) else (index,)
@@ -569,7 +584,8 @@ def trace(
     args = _inputs(example_inputs) if example_inputs is not None else ()
     owner = getattr(func, "__self__", None)
     if isinstance(owner, Module) and func.__name__ != "forward":
-        fail(AttributeError, "jit.trace", "a module or a function was required", f"the method {func.__name__}",
+        fail(AttributeError, "jit.trace", "a module or a function was required (trace doesn't support compiling "
+             "individual module's functions)", f"the method {func.__name__}",
              hint="trace_module(module, {'method': inputs}) traces methods")  # fmt: skip
     func = owner if isinstance(owner, Module) else func
     if isinstance(func, Module):
@@ -646,6 +662,9 @@ def trace_module(
         run = partial(_spread, call, kwargs, len(args))
         unit = _record(function, run, args, kwargs, kind, mod, method, strict)
         kind.methods[method] = unit
+    for name, function in inspect.getmembers(type(mod), inspect.isfunction):
+        if mark_of(function) == "export" and name not in inputs:
+            kind.methods[name] = make_unit(function, kind).compiled()
     made: RecursiveScriptModule = script_module(mod, kind)
     _without_hooks(made, mod)
     for method, example in inputs.items() if check_trace else ():

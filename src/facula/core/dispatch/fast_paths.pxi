@@ -20,11 +20,11 @@ cdef object run_fast(int number, Op op, PyObject **slots, uint32_t k):
     return fast_mm(op, slots, k)
 
 
-#: what the launches below pass: registered operands without their names, `@` the dtype, `#` its bytes, `^` the dtype of its sums
+#: what the launches below pass: registered operands without their names, `@` the dtype, `#` its bytes (4 at least), `^` the dtype of its sums
 cdef str REDUCE_FORM = "4;0;w @ n0*n2;r @ n0*n1*n2*n3;c segments 1+max(1,n0*n1*n2*n3)-n3"
 cdef str ROWS_FORM = "5;0;w @ n0*n1*n2;r @ n0*n1*n2"
 cdef str GEMM_FORM = ("13+n12/4096%2+;2+;u @ span(n0,n10,n1,n11,n2,1);r @ span(n0,n4,n1,n5,n3,n6);"
-                      "*1-n12/1024%2 r @ span(n0,n7,n3,n8,n2,n9);*n12/1024%2 r u8 n2*n3*#;"
+                      "*1-n12/1024%2 r @ span(n0,n7,n3,n8,n2,n9);*n12/1024%2 r u8 (n3+3)/4*4*((n2+63)/64*64)*#;"
                       "r? @ if(n12/8192%2,if(n12/16384%2,n0,1)*n1,n2);"
                       "*max(P-4,n12/2048%2) r @ if(n12/2048%2,span(n0,n10,n1,n11,n2,1),0);*n12/4096%2 m ^ n13;c flags 1+min(n12,0)")
 #: what products of a dtype add up in, where that is another one
@@ -44,7 +44,7 @@ cdef void *checked_driver(str name, str form) except? NULL:
     cdef Kernel k
     if name not in KERNELS: return NULL
     k = kernel(name)
-    form = form.replace("#", str(ITEMSIZE[k.contract.operands[0].dtype]))
+    form = form.replace("#", str(max(4, ITEMSIZE[k.contract.operands[0].dtype])))
     code = name.rpartition(":")[2]
     form = form.replace("^", SUMS.get(code, code))
     if k.form != c'd' or k.contract.form != form:

@@ -20,7 +20,8 @@ struct facula_model {
     fm_package package;
     fm_program program;
     fm_reader memory;
-    void **functions, *mapped;
+    const fk_entry **kernels;
+    void *mapped;
     const char *variant;
     int64_t *bytes; /* of inputs and constants */
     char **constants, **copies, *derived; /* `copies`: of those that were swapped; `derived`: all of those, one after the other */
@@ -98,7 +99,7 @@ static int fm_place_constants(facula_model *model, const fm_error *e) {
 }
 
 static fm_surroundings fm_around(const facula_model *model) {
-    return (fm_surroundings){&model->program, model->functions, model->bytes};
+    return (fm_surroundings){&model->program, model->kernels, model->bytes};
 }
 
 /* what is made of the weights once: packed panels, folded norms */
@@ -140,17 +141,17 @@ static int fm_read_model(facula_model *model, const char *kernels, const fm_erro
         if (last) *last = 0;
         kernels = last ? folder : ".";
     }
-    model->functions = fm_own(&model->memory, model->program.kernels, sizeof *model->functions);
-    if (!model->functions) return -1;
+    model->kernels = fm_own(&model->memory, model->program.kernels, sizeof *model->kernels);
+    if (!model->kernels) return -1;
     if (facula_kernels && model->package.bytes == facula_embedded) {
         model->variant = FACULA_VARIANT;
         if (!fm_runs_named(FACULA_VARIANT)) return fm_fail(e, "model: a processor of %s was required: this one is none", FACULA_VARIANT);
-        if (fm_find_kernels(facula_kernels, &facula_abi, &model->program, model->functions, e)) return -1;
+        if (fm_find_kernels(facula_kernels, &facula_abi, &model->program, model->kernels, e)) return -1;
         return fm_derive(model, e);
     }
     void *library = fm_open_library(&model->package, kernels ? kernels : ".", &model->variant, e);
     if (!library) return -1;
-    if (fm_find_kernels(dlsym(library, "facula_kernels"), dlsym(library, "facula_abi"), &model->program, model->functions, e)) return -1;
+    if (fm_find_kernels(dlsym(library, "facula_kernels"), dlsym(library, "facula_abi"), &model->program, model->kernels, e)) return -1;
     return fm_derive(model, e);
 }
 

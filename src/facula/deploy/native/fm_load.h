@@ -102,13 +102,14 @@ static void *fm_open_library(const fm_package *package, const char *folder, cons
     return NULL;
 }
 
-static int fm_find_kernels(const fk_entry *table, const int *abi, const fm_program *program, void **functions, const fm_error *e) {
+static int fm_find_kernels(const fk_entry *table, const int *abi, const fm_program *program, const fk_entry **kernels, const fm_error *e) {
     if (!table || !abi || *abi != FACULA_ABI) return fm_fail(e, "package: kernels of ABI %d were required: got %d", FACULA_ABI, abi ? *abi : 0);
     for (int k = 0; k < program->kernels; k++) {
         const fk_entry *row = table;
         while (row->name && strcmp(row->name, program->kernel[k])) row++;
         if (!row->name) return fm_fail(e, "model: the kernel %s was required: the library has none", program->kernel[k]);
-        functions[k] = row->fn;
+        if (!row->fn || !row->operands) return fm_fail(e, "model: a kernel that says what its operands are was required: %s does not", row->name);
+        kernels[k] = row;
     }
     return 0;
 }

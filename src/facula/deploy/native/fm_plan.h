@@ -2,11 +2,11 @@
  *
  * Takes: a region, sizes, kernels. Gives: `fm_context_new`, a context that one run at a time may use.
  * Keeps true: two storages share memory only where one is dead before the other is written; each pointer lies inside of what
- * it points into; a result that is a whole storage is written where the caller wants it. */
+ * it points into, with all that its kernel touches there; a result that is a whole storage is written where the caller wants it. */
 #ifndef FM_PLAN_H
 #define FM_PLAN_H
 #include "fk_iterate.h"
-#include "fm_program.h"
+#include "fm_contract.h"
 
 typedef struct {
     enum fm_kind kind;
@@ -37,7 +37,7 @@ typedef struct fm_context {
 
 typedef struct {
     const fm_program *program;
-    void *const *functions;     /* of the kernels */
+    const fk_entry *const *kernels;
     const int64_t *input_bytes; /* of inputs, then of constants */
 } fm_surroundings;
 
@@ -96,9 +96,49 @@ static void fm_ready_iteration(fm_context *c, const fm_step *s, fm_ready *ready)
     }
 }
 
+/* The address of a map that a driver calls, instead of -(its number) - 2^62. */
+static int64_t fm_address_of(const fm_surroundings *around, int64_t number) {
+    int64_t kernel = (int64_t)(0 - (uint64_t)number - ((uint64_t)1 << 62));
+    return number < 0 && kernel >= 0 && kernel < around->program->kernels ? (int64_t)(intptr_t)around->kernels[kernel]->fn : number;
+}
+
+/* The launch of a step is one that its kernel was written for. */
+static void fm_check_launch(fm_context *c, const fm_surroundings *around, const fm_step *s, const fm_ready *ready) {
+    static const char kinds[] = {[FM_DRIVER] = 'd', [FM_BODY] = 'b', [FM_MAP] = 'm', [FM_ITERATE] = 'm'};
+    const fk_entry *kernel = around->kernels[s->kernel];
+    fm_given *given = fm_own(&c->memory, s->pointers, sizeof *given);
+    char said[FACULA_MODEL_ROOM + 96];
+    const char *fault = kernel->kind != kinds[s->kind] ? "a step of its kind" : NULL;
+    for (int k = 0; given && k < s->pointers; k++) {
+        given[k].null = ready->base[k] < 0;
+        given[k].constant = ready->base[k] < around->program->inputs + around->program->constants;
+        given[k].offset = ready->offset[k];
+        given[k].room = given[k].null ? 0 : fm_bytes_of_base(c, around, ready->base[k]) - ready->offset[k];
+    }
+    fm_launch launch = {kernel, around->kernels, around->program->kernels, s->pointers, s->sizes, s->scalars, ready->total, 0, ready->n, ready->s, given};
+    if (c->memory.failed) return;
+    if (!fault) fault = s->kind == FM_ITERATE ? fm_iteration_fault(&launch, s->operands, s->outputs) : fm_contract_fault(&launch);
+    if (!fault) return;
+    snprintf(said, sizeof said, "a launch of %s: %s", kernel->name, fault);
+    fm_broken(&c->memory, said);
+}
+
+static void fm_check_step(fm_context *c, const fm_surroundings *around, const fm_step *s, fm_ready *ready) {
+    int written = s->kind == FM_ZERO ? 1 : s->outputs, outer = around->program->inputs + around->program->constants;
+    int64_t room = s->pointers && ready->base[0] >= 0 ? fm_bytes_of_base(c, around, ready->base[0]) - ready->offset[0] : 0;
+    if (s->kernel >= 0) fm_check_launch(c, around, s, ready);
+    for (int k = 0; k < written && !c->memory.failed; k++)
+        if (ready->base[k] < outer) fm_broken(&c->memory, "memory that may be written to");
+    if (s->kind == FM_ZERO && (ready->total < 0 || ready->total > room)) fm_broken(&c->memory, "a length");
+    if (s->kind == FM_CHECK && room < 8) fm_broken(&c->memory, "a check");
+    if (s->operands) fm_ready_iteration(c, s, ready);
+    for (int k = 0; ready->it && !c->memory.failed && k < s->pointers; k++)
+        fm_check_extent(c, fm_bytes_of_base(c, around, ready->base[k]), ready->offset[k], fk_itemsize[ready->it->dtype[k]], 1, s->dims, ready->it->shape, ready->it->stride[k]);
+}
+
 static void fm_ready_step(fm_context *c, const fm_surroundings *around, const fm_step *s, fm_ready *ready) {
     ready->kind = s->kind;
-    ready->fn = s->kernel >= 0 ? around->functions[s->kernel] : NULL;
+    ready->fn = s->kernel >= 0 ? around->kernels[s->kernel]->fn : NULL;
     ready->pointers = s->pointers;
     ready->base = fm_own(&c->memory, s->pointers, sizeof *ready->base);
     ready->offset = fm_own(&c->memory, s->pointers, sizeof *ready->offset);
@@ -111,22 +151,12 @@ static void fm_ready_step(fm_context *c, const fm_surroundings *around, const fm
         if (ready->base[i] >= 0 && (ready->offset[i] < 0 || ready->offset[i] > fm_bytes_of_base(c, around, ready->base[i])))
             fm_broken(&c->memory, "a pointer outside of its memory");
     }
-    for (int i = 0; i < s->sizes; i++) {
-        ready->n[i] = fm_number_of(c, s->n[i]);
-        /* the address of a map that a driver calls: -(its number) - 2^62 */
-        int64_t kernel = (int64_t)(0 - (uint64_t)ready->n[i] - ((uint64_t)1 << 62));
-        if (ready->n[i] < 0 && kernel >= 0 && kernel < around->program->kernels) ready->n[i] = (int64_t)(intptr_t)around->functions[kernel];
-    }
+    for (int i = 0; i < s->sizes; i++) ready->n[i] = fm_address_of(around, fm_number_of(c, s->n[i]));
     for (int i = 0; i < s->scalars; i++) ready->s[i].i = fm_number_of(c, s->s[i]);
     if (s->kind == FM_FILL) memcpy(ready->value, ready->s, 16);
     ready->total = fm_number_of(c, s->total);
     ready->grain = fm_number_of(c, s->grain);
-    if (s->kind == FM_ZERO && (ready->total < 0 || ready->total > fm_bytes_of_base(c, around, ready->base[0]) - ready->offset[0]))
-        fm_broken(&c->memory, "a length");
-    if (s->operands) fm_ready_iteration(c, s, ready);
-    for (int k = 0; ready->it && !c->memory.failed && k < s->pointers; k++)
-        fm_check_extent(c, fm_bytes_of_base(c, around, ready->base[k]), ready->offset[k], fk_itemsize[ready->it->dtype[k]], 1, s->dims, ready->it->shape, ready->it->stride[k]);
-    if (s->kind == FM_CHECK && fm_bytes_of_base(c, around, ready->base[0]) - ready->offset[0] < 8) fm_broken(&c->memory, "a check");
+    if (!c->memory.failed) fm_check_step(c, around, s, ready);
 }
 
 static void fm_ready_outputs(fm_context *c, const fm_surroundings *around) {

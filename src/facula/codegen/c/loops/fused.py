@@ -158,7 +158,8 @@ class _Driver:
         ]
 
     def operands(self) -> str:
-        """What the driver says of its operands: how far the buffers of the run reach in each."""
+        """What the driver says of its operands: how far the buffers of the run reach in each, and which
+        are only read."""
         held: dict[int, list[tuple[ir.Buffer, Place]]] = {}
         for buffer, place in self.run.places.items():
             held.setdefault(place.slot, []).append((buffer, place))
@@ -173,7 +174,9 @@ class _Driver:
             if self.dynamic:
                 self.numbers.append(least)
             extent = f"n{len(self.numbers) - 1}" if self.dynamic else str(least)
-            items.append(item("u", "arena" if code == "bytes" else f"tensor{slot}", code, extent))
+            given = all(buffer.role in ("input", "constant") for buffer, _ in held[slot])
+            name = "arena" if code == "bytes" else f"tensor{slot}"
+            items.append(item("r" if given else "u", name, code, extent))
         return operands(len(self.numbers), 0, *items)
 
     def launch(self, kernel: Text) -> list[str]:

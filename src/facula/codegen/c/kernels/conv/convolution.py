@@ -25,6 +25,7 @@ from facula.codegen.c.kernels.gemm.tile_axis import AXIS
 from facula.codegen.c.kernels.gemm.tile_gather import GATHER
 from facula.codegen.c.kernels.gemm.tile_kind import Kind, fill
 from facula.codegen.c.kernels.gemm.tile_layout import layout_text
+from facula.codegen.c.kernels.gemm.tile_pack import panel_room
 from facula.codegen.c.kernels.gemm.tile_weights import weights_text
 
 __all__ = ["convolution_entries", "convolution_text"]
@@ -369,15 +370,18 @@ def _operands(dims: int, work: str, name: str, sums: str) -> str:
 
     x, y = f"n0*n1*{volume(2)}", f"n0*n{cout}*{volume(at)}"
     w = f"n{cout}*(n1/n{groups})*{volume(cout + 1)}"
-    size = {"f32": 4, "f64": 8}.get(name, 2)
-    weights = f"*1-n{flags}/2%2 r w @ {w}; *n{flags}/2%2 r panels u8 {w}*{size}"
+    taps = volume(cout + 1)
+    # a kernel of nine taps may be transformed to sixteen points
+    rows, columns = f"n1/n{groups}*if({taps}=9,16,{taps})", f"n{cout}/n{groups}"
+    panels = f"n{groups}*({panel_room(rows, columns, {'f32': 4, 'f64': 8}.get(name, 2))})"
+    weights = f"*1-n{flags}/2%2 r w @ {w}; *n{flags}/2%2 r panels u8 {panels}"
     sizes = f"{flags + 1}+n{flags}%2+"
     residual = f"*max(P-4,n{flags}/4%2) r residual @ if(n{flags}/4%2,{y},0)"
     map = f"*n{flags}%2 m map {sums} n{flags + 1}"
-    conditions = _conditions(dims)
+    conditions, sound = _conditions(dims), f"c flags 1+min(n{flags},0)"
     works = {
-        "forward": f"{sizes};0+; w y @ {y}; r x @ {x}; {weights}; r? bias @ n{cout}; {residual}; {map}",
-        "pack": f"{sizes};0; w panels u8 {w}*{size}; r w @ {w}",
+        "forward": f"{sizes};0+; w y @ {y}; r x @ {x}; {weights}; r? bias @ n{cout}; {residual}; {map}; {sound}",
+        "pack": f"{sizes};0; w panels u8 {panels}; r w @ {w}; c flags if(n{flags}%8,0,1+min(n{flags},0))",
         "backward_data": f"{sizes};0; w dx @ {x}; r dy @ {y}; r w @ {w}",
         "backward_weight": f"{sizes};0; w dw @ {w}; r dy @ {y}; r x @ {x}; w? dbias @ n{cout}",
     }

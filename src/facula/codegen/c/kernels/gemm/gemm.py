@@ -19,7 +19,7 @@ from facula.codegen.c.entries import Entry, declared
 from facula.codegen.c.isa import Isa
 from facula.codegen.c.kernels.gemm.gemm_few_rows import FEW_ROWS
 from facula.codegen.c.kernels.gemm.tile_kind import Kind, fill
-from facula.codegen.c.kernels.gemm.tile_pack import storages
+from facula.codegen.c.kernels.gemm.tile_pack import panel_room, storages
 
 __all__ = ["gemm_entries", "gemm_text"]
 
@@ -452,30 +452,31 @@ MIXED = {
     "bf16_f32": ("bf16", "bf16", "f32"),
 }
 _PLACES = "span(n0,n10,n1,n11,n2,1)"
-#: B is a matrix, or panels of at least its size; a residual may be left out
+#: B is a matrix, or its panels; a residual may be left out
 _OPERANDS = f"""13+n12/4096%2+;2+; u C $C {_PLACES}; r A $A span(n0,n4,n1,n5,n3,n6);
-    *1-n12/1024%2 r B $B span(n0,n7,n3,n8,n2,n9); *n12/1024%2 r panels u8 n2*n3*$SIZE;
+    *1-n12/1024%2 r B $B span(n0,n7,n3,n8,n2,n9); *n12/1024%2 r panels u8 $ROOM;
     r? bias $C if(n12/8192%2,if(n12/16384%2,n0,1)*n1,n2);
     *max(P-4,n12/2048%2) r residual $C if(n12/2048%2,{_PLACES},0); *n12/4096%2 m map $SUMS n13;
     c flags 1+min(n12,0)"""
-_PACK_OPERANDS = "4;0; w panels u8 n0*n1*$SIZE; r B $A span(n1,n2,n0,n3)"
+_PACK_OPERANDS = "4;0; w panels u8 $ROOM; r B $A span(n1,n2,n0,n3)"
 _SIZES = {"f64": 8, "c64": 8, "c128": 16, "i64": 8, "bf16": 2, "f16": 2, "i8": 1}
 
 
 def gemm_entries(kind: Kind) -> list[Entry]:
     """The rows of the kernel table."""
 
-    def said(text: str, name: str) -> str:
+    def said(text: str, name: str, rows: str, columns: str) -> str:
         a, b, c = MIXED.get(name, (name, name, name))
-        size, sums = str(_SIZES.get(b, 4)), kind.accumulator_name
-        return fill(declared(text), A=a, B=b, C=c, SIZE=size, SUMS=sums)
+        room, sums = panel_room(rows, columns, _SIZES.get(b, 4)), kind.accumulator_name
+        return fill(declared(text), A=a, B=b, C=c, ROOM=room, SUMS=sums)
 
     packs = [
-        (f"gemm_pack:{name}", "d", f"gemm_pack_{name}", said(_PACK_OPERANDS, name))
+        (f"gemm_pack:{name}", "d", f"gemm_pack_{name}", said(_PACK_OPERANDS, name, "n1", "n0"))
         for name in packed_dtypes(kind)
     ]
     products = [
-        (f"gemm:{name}", "d", f"gemm_{name}", said(_OPERANDS, name)) for name in kind.storages
+        (f"gemm:{name}", "d", f"gemm_{name}", said(_OPERANDS, name, "n3", "n2"))
+        for name in kind.storages
     ]
     return products + packs
 

@@ -1,7 +1,8 @@
 """Packing: C text that brings operands of every dtype into words, rows and panels.
 
 Takes a kind and a storage dtype; gives `<dtype>_copy_row`, `<dtype>_interleave` (neighbours along
-the panel), `<dtype>_transpose` (neighbours along k) and `<dtype>_pack`, which chooses. Keeps true:
+the panel), `<dtype>_transpose` (neighbours along k) and `<dtype>_pack`, which chooses; `panel_room`, what
+kernels say of panels that were packed ahead. Keeps true:
 columns and elements beyond the operand are packed as zeros and never read.
 """
 
@@ -9,7 +10,13 @@ from dataclasses import dataclass
 
 from facula.codegen.c.kernels.gemm.tile_kind import Kind, fill
 
-__all__ = ["Storage", "pack_text", "storages"]
+__all__ = ["Storage", "pack_text", "panel_room", "storages"]
+
+
+def panel_room(rows: str, columns: str, itemsize: int) -> str:
+    """The bytes of the panels of a matrix, whatever the register tile, as an expression over sizes: those that
+    `ops/matmul/prepacked.py` makes."""
+    return f"({rows}+3)/4*4*(({columns}+63)/64*64)*{max(itemsize, 4)}"
 
 
 @dataclass(frozen=True)
