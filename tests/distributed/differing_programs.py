@@ -19,10 +19,11 @@ from facula import nn
 from facula.distributed import _functional_collectives as collectives
 from facula.distributed import checkpoint
 from facula.distributed.algorithms.model_averaging.utils import average_parameters
+from facula.distributed.device_mesh import DeviceMesh
 from facula.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from facula.distributed.optim import ZeroRedundancyOptimizer
 from facula.distributed.pipelining import PipelineStage, ScheduleGPipe
-from facula.distributed.tensor import Shard, distribute_tensor
+from facula.distributed.tensor import DTensor, Partial, Shard, distribute_tensor
 from facula.distributed.tensor.parallel import (
     ColwiseParallel,
     RowwiseParallel,
@@ -167,6 +168,39 @@ def parallel(how: str) -> Any:
         made.append(model(facula.ones(2, deep)).sum().item())
 
     return [*error_of(run), made]
+
+
+def placed() -> Any:
+    """Rank 1 lays distributed tensors otherwise; the pieces are of the same size."""
+    rank, size = begin(60)
+    odd = int(rank == 1)
+    whole, piece = facula.arange(36.0).reshape(6, 6), facula.ones(4, 4, requires_grad=True)
+    mine = Shard(odd)
+    partial = Partial("max" if odd else "sum")
+    calls = {
+        "distribute": lambda mesh: distribute_tensor(whole, mesh, [mine]).full_tensor(),
+        "gather": lambda mesh: DTensor.from_local(piece, mesh, [mine]).full_tensor(),
+        "shape": lambda mesh: DTensor.from_local(facula.ones(2 + odd, 6), mesh, [Shard(0)]).full_tensor(),
+        "reduction": lambda mesh: DTensor.from_local(piece, mesh, [partial]).full_tensor(),
+        "scatter": lambda mesh: DTensor.from_local(piece, mesh, [Partial()]).redistribute(
+            placements=[mine]
+        ),
+    }  # fmt: skip
+    groups = {name: dist.new_group() for name in calls}
+    found = {
+        name: error_of(call, DeviceMesh.from_group(groups[name], "cpu"))
+        for name, call in calls.items()
+    }
+    mesh = dist.init_device_mesh("cpu", (1, size) if odd else (size, 1))
+    grid = lambda: distribute_tensor(whole, mesh, [Shard(0), Shard(1)]).full_tensor()  # noqa: E731
+    return found | {"grid": error_of(grid)}
+
+
+def beside() -> Any:
+    """Rank 1 is in no mesh, and asks all the same."""
+    begin(60)
+    held = distribute_tensor(facula.ones(4, 3), DeviceMesh("cpu", [0]), [Shard(0)])
+    return [x.full_tensor().tolist() for x in (held, held + 1, held.sum(0), held.sum())]
 
 
 def store() -> Any:

@@ -25,6 +25,7 @@ LAYOUTS = {
         Layout(data=2, tensor=2, length=16), Layout(data=2, tensor=2, strategy="ddp", length=16),
         Layout(data=2, pipeline=2, batch=2, microbatches=2, length=8),
         Layout(tensor=2, pipeline=2, batch=2, microbatches=2, length=8), Layout(data=4, length=16),
+        Layout(tensor=4, length=16), Layout(pipeline=4, batch=4, microbatches=4, length=8),
     ],
 }  # fmt: skip
 

@@ -126,6 +126,23 @@ def test_modules_that_differ_are_told_when_they_are_cut(how: str, engine: str):
         assert f"with 8 elements{whose} from rank 0, where {wanted} elements" in text
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_tensors_that_lie_otherwise_are_told(engine: str):
+    """Rows were put where columns were expected: the numbers were wrong, and nobody was told."""
+    for rank, found in enumerate(run(engine, "placed")):
+        assert len(found) == 6
+        for name, (kind, text) in found.items():
+            assert kind == "DistBackendError", (rank, name, kind, text)
+            assert text.count("of a DTensor (") == 2 and " on a mesh (" in text, (rank, name, text)
+
+
+def test_a_rank_that_is_in_no_mesh_has_no_elements():
+    """It was given memory that nobody had written to."""
+    first, second = run("gloo", "beside", 2)
+    assert first == [[[1.0] * 3] * 4, [[2.0] * 3] * 4, [4.0] * 3, 12.0]
+    assert second == [[], [], [], 0.0]
+
+
 @pytest.mark.parametrize("engine", ["gloo", "mpi"])
 def test_the_process_that_keeps_the_store_dies(engine: str):
     for found in run(engine, "store", dying=[0])[1:]:

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import datetime
 import functools
+import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -358,6 +360,41 @@ class Exchange:
     def barrier(self) -> None:
         """Nobody leaves before everybody has entered."""
         algorithms.barrier(self)
+
+
+class _Words(threading.local):
+    text = ""
+
+
+#: what the collectives that this thread begins are for, in words
+_ALIKE = _Words()
+
+
+@contextmanager
+def alike(text: str) -> Iterator[None]:
+    """A block whose collectives fail on every rank where another one says something else.
+
+    Args:
+        text: what they are for, in words: pieces of different things may be of the same size
+    """
+    before, _ALIKE.text = _ALIKE.text, text
+    try:
+        yield
+    finally:
+        _ALIKE.text = before
+
+
+def telling(algorithm: Any) -> Any:
+    """A collective that says what it is for, where this thread's block does."""
+    text = _ALIKE.text
+    if not text:
+        return algorithm
+
+    def run(x: Exchange) -> None:
+        x.about = text
+        algorithm(x)
+
+    return run
 
 
 @functools.lru_cache(maxsize=512, typed=True)

@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 from facula import core
 from facula.core.errors import fail
 from facula.distributed.buffers import fill, host, view_of
-from facula.distributed.engine import TAKERS, Exchange
+from facula.distributed.engine import TAKERS, Exchange, telling
 from facula.distributed.errors import DistBackendError
 from facula.distributed.nvidia.communicator import Piece
 from facula.distributed.process_group import BY_PROGRAM, ByMessages, ProcessGroup
@@ -98,9 +98,10 @@ def _started(
             fail(NotImplementedError, name, "tensors with elements were required",
                  f"{type(t).__name__} on {t.device}",
                  hint="a program that is traced calls distributed._functional_collectives")  # fmt: skip
+    told = telling(algorithm)
     if async_op:
-        return group.start(name, algorithm, tensors, seconds)
-    group.run(name, algorithm, tensors, seconds)
+        return group.start(name, told, tensors, seconds)
+    group.run(name, told, tensors, seconds)
     return None
 
 
@@ -455,7 +456,7 @@ def gathered_into(
 
     def run(x: Exchange) -> None:
         flat, places = _flat(input_tensor), _Targets([output_tensor])
-        n, x.about = flat.numel(), about
+        n, x.about = flat.numel(), about or x.about
         x.all_gather([places.flat[0][r * n : (r + 1) * n] for r in range(x.size)], flat)
         places.done()
 

@@ -15,8 +15,10 @@ from typing import Any
 from facula import core
 from facula.core.errors import fail
 from facula.distributed.device_mesh import DeviceMesh, _mesh_resources
+from facula.distributed.engine import alike
 from facula.distributed.tensor.collective_utils import mesh_broadcast, mesh_scatter, unpad_tensor
 from facula.distributed.tensor.dtensor import DTensor, _placements
+from facula.distributed.tensor.pieces import described
 from facula.distributed.tensor.placement_types import Partial, Placement, Shard
 from facula.nn import Module, Parameter
 
@@ -54,8 +56,9 @@ def distribute_tensor(
     if mesh.get_coordinate() is None:
         piece = piece.new_empty((0,))
     else:
-        for mesh_dim, placement in enumerate(chosen):
-            piece = _piece(piece, mesh, mesh_dim, placement, src_data_rank)
+        with alike(described(tuple(tensor.shape), mesh.shape, chosen)):
+            for mesh_dim, placement in enumerate(chosen):
+                piece = _piece(piece, mesh, mesh_dim, placement, src_data_rank)
     made = DTensor._make(piece, tensor.shape, mesh, chosen)
     made.requires_grad_(tensor.requires_grad)
     return made

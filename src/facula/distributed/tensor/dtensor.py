@@ -285,7 +285,11 @@ def _run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
         method = _METHODS.get(getattr(func, "_opname", ""))
         if method is not None:
             return method(func, args, kwargs)
-    elif written and definition.random:
+    if found[0].device_mesh.get_coordinate() is None:
+        return written[0] if written else _without_elements(func, args, kwargs, found[0])
+    if definition is None:
+        return _on_whole(func, args, kwargs, found[0], written)
+    if written and definition.random:
         return _drawn(func, args, kwargs, written[0])
     elif kwargs.get("out") is None:
         bound = _bound(definition, args, kwargs)
@@ -304,6 +308,25 @@ def _run(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
             if plan is not None:
                 return _on_pieces(func, bound, definition, plan, found[0], written)
     return _on_whole(func, args, kwargs, found[0], written)
+
+
+def _without_elements(
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], like: DTensor
+) -> Any:
+    """An operator on a rank that is in no mesh: the results have their shapes, and no elements (a number is 0)."""
+
+    def shaped(value: object) -> Any:
+        if not isinstance(value, DTensor):
+            return value
+        return core.empty(tuple(value.shape), dtype=value.dtype, device="meta")
+
+    def wrap(value: object) -> Any:
+        if not isinstance(value, core.Tensor):
+            return value
+        piece = like._local_tensor.new_zeros((0,) if value.dim() else (), dtype=value.dtype)
+        return DTensor._make(piece, value.shape, like.device_mesh, like.placements)
+
+    return tree_map(wrap, func(*tree_map(shaped, args), **tree_map(shaped, kwargs)))
 
 
 #: what runs in the place of operators, by name, while a block asks for it
@@ -456,6 +479,8 @@ def _copied(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     """`copy_`: what is copied comes to lie as the target does."""
     target, source = args[0], args[1]
     mesh = target.device_mesh
+    if mesh.get_coordinate() is None:
+        return target
     if isinstance(source, DTensor):
         if source.shape != target.shape:
             source = source.expand(target.shape)

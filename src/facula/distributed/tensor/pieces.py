@@ -1,12 +1,13 @@
 """Moving the pieces of a distributed tensor from one placement to another.
 
 Takes: this rank's piece, a mesh, and placements before and after. Gives: this rank's new piece.
-Keeps true: all ranks of the mesh call it with the same placements; pieces are exchanged only where a
-rank needs what it does not hold.
+Keeps true: all ranks of the mesh call it with the same placements, and are told where they do not; pieces are exchanged
+only where a rank needs what it does not hold.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from facula import core
 from facula.core.errors import fail
 from facula.distributed import operations
 from facula.distributed.device_mesh import DeviceMesh
+from facula.distributed.engine import alike
 from facula.distributed.tensor.placement_types import (
     Partial,
     Placement,
@@ -25,7 +27,21 @@ from facula.distributed.traffic import functional
 from facula.distributed.types import ReduceOp
 from facula.ops.table.registry import F
 
-__all__ = ["moved", "split"]
+__all__ = ["described", "moved", "split"]
+
+
+@functools.lru_cache(maxsize=512)
+def described(
+    shape: tuple[int, ...], mesh: tuple[int, ...], *placements: tuple[Placement, ...]
+) -> str:
+    """What all ranks of a mesh must say of a tensor alike: pieces of other placements may be of the same size.
+
+    Args:
+        shape: of the whole tensor.
+        mesh: the mesh's.
+        placements: how it lies; before and after, where that changes.
+    """
+    return f"of a DTensor {shape} on a mesh {mesh}, {' to '.join(map(str, placements))}"
 
 
 def split(piece: Any, mesh: DeviceMesh, mesh_dim: int, dim: int) -> Any:
@@ -166,12 +182,19 @@ def moved(
     Args:
         into_sums: whether what is replicated may become parts of a sum.
     """
-    if tuple(before) == tuple(after):
-        return piece
+    if tuple(before) == tuple(after) or mesh.get_coordinate() is None:
+        return piece  # a rank that is in no mesh has none of the elements
     _check_wanted(before, after, into_sums)
-    quick = _short(piece, shape, mesh, before, after)
-    if quick is not None:
-        return quick
+    with alike(described(tuple(shape), mesh.shape, tuple(before), tuple(after))):
+        quick = _short(piece, shape, mesh, before, after)
+        return _through_whole(piece, shape, mesh, before, after) if quick is None else quick
+
+
+def _through_whole(
+    piece: Any, shape: Sequence[int], mesh: DeviceMesh, before: Sequence[Placement],
+    after: Sequence[Placement],
+) -> Any:  # fmt: skip
+    """The new piece: what changes is joined along each dimension of the mesh, and cut again."""
     # what was cut last is joined first; what changes is whole in between
     cut, cuts, keep = _order(before), _order(after), 0
     while keep < mesh.ndim and cut[keep] == cuts[keep] and before[cut[keep]] == after[cut[keep]]:
