@@ -96,6 +96,17 @@ def test_a_worker_that_dies_is_named_at_once():
     assert until_end < 55  # it was a minute
 
 
+@pytest.mark.parametrize("lacking", [0, 2])
+def test_every_worker_is_told_which_one_lacks_the_extra(lacking: int):
+    """The others waited for a minute, and were told how many had come."""
+    environment = {"WITHOUT_GRPC": str(lacking)}
+    found = ranks.run("without_grpc", 3, script="rpc_programs.py", environment=environment)
+    for rank, (kind, text, took) in enumerate(found):
+        assert "pip install 'facula[rpc]'" in text and took < 30
+        assert kind == ("ImportError" if rank == lacking else "RuntimeError")
+        assert rank == lacking or f"all workers were required: got rank {lacking}: " in text
+
+
 def test_a_worker_whose_program_failed_does_not_live_on_for_requests():
     """Python waits for pools of threads: it went when the last request had ended, and its caller heard nothing."""
     kind, text, took = ranks.run("failed", 2, script="rpc_programs.py", dying=[1])[0]

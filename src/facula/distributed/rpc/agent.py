@@ -10,6 +10,7 @@ threads as there are, so that calls may nest; a process that ends waits for none
 from __future__ import annotations
 
 import contextlib
+import datetime
 import io
 import json
 import queue
@@ -21,6 +22,7 @@ from typing import Any
 from facula.core.errors import fail
 from facula.core.logs import get_logger
 from facula.distributed import wire
+from facula.distributed.errors import DistError
 from facula.distributed.rpc.messages import HEAD
 from facula.distributed.rpc.options import RpcBackendOptions, WorkerInfo
 from facula.distributed.rpc.threads import Threads
@@ -28,7 +30,7 @@ from facula.distributed.stores import Store, of_every_rank
 from facula.namespaces.futures import Future
 from facula.runtime import trust
 
-__all__ = ["Agent"]
+__all__ = ["Agent", "grpc_module", "take_leave"]
 
 _METHOD = "/facula.rpc/call"
 _NONCE, _SEAL = 16, 32  # and a sender's number of 4: `HEAD`
@@ -36,6 +38,8 @@ _NONCE, _SEAL = 16, 32  # and a sender's number of 4: `HEAD`
 _REMEMBERED = 1 << 16
 #: seconds between looks at whether a caller still waits
 _PAUSE = 0.5
+#: seconds that the first worker stays for others to hear why not all come
+_FAREWELL = 10.0
 _OPTIONS = [
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
@@ -54,6 +58,15 @@ def grpc_module() -> Any:
         fail(ImportError, "init_rpc", "the package grpcio was required", str(error),
              "pip install 'facula[rpc]'")  # fmt: skip
     return grpc
+
+
+def take_leave(store: Store, rank: int, size: int) -> None:
+    """A worker knows that not all will come; the first one, which keeps the store, stays until the others do."""
+    with contextlib.suppress(DistError):  # the store may be gone before it answers
+        store.set(f"told/{rank}", "")
+        if rank == 0:
+            store.set_timeout(datetime.timedelta(seconds=_FAREWELL))
+            store.multi_get([f"told/{other}" for other in range(1, size)])
 
 
 class Agent:
@@ -114,6 +127,11 @@ class Agent:
         self.store.set(f"worker/{self.info.id}", mine)
         found = of_every_rank(self.store, "worker", self.size, "init_rpc")
         every = [json.loads(text) for text in found]
+        away = [f"rank {rank}: {why}" for rank, why in enumerate(every) if isinstance(why, str)]
+        if away:
+            take_leave(self.store, self.info.id, self.size)
+            fail(RuntimeError, "init_rpc", "all workers were required", "; ".join(away),
+                 "look at the output of these ranks")  # fmt: skip
         names = [name for name, _, _ in every]
         if len(set(names)) != len(names):
             fail(RuntimeError, "init_rpc", "a name of its own for each worker was required (names must "

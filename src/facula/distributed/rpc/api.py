@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import json
 import os
 import time
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from facula.core.errors import fail
 from facula.distributed.errors import DistStoreError
 from facula.distributed.rendezvous import meet, release_store
-from facula.distributed.rpc.agent import Agent, grpc_module
+from facula.distributed.rpc.agent import Agent, grpc_module, take_leave
 from facula.distributed.rpc.calls import rpc_async, rpc_sync
 from facula.distributed.rpc.gathering import all_gather as _all_gather
 from facula.distributed.rpc.gathering import barrier as _barrier
@@ -56,23 +57,19 @@ def init_rpc(
         name: the name that others call this worker by.
         backend: kept for PyTorch's API; calls are gRPC's.
     """
-    grpc_module()
+    missing = _missing()
     if STATE.agent is not None:
         fail(RuntimeError, "init_rpc", "no workers were required (RPC is already initialized)",
              STATE.agent.info.name, "call shutdown() first")  # fmt: skip
     if not isinstance(name, str) or not name:
         fail(ValueError, "init_rpc", "a name was required", repr(name), "for example 'worker0'")
     options = rpc_backend_options or TensorPipeRpcBackendOptions()
-    seconds = options.rpc_timeout or 1800.0
-    unnamed = options.init_method in (None, "", "env://") and "MASTER_ADDR" not in os.environ
-    if world_size == 1 and rank <= 0 and unnamed:
-        store: Store = HashStore()
-        rank = 0
-    else:
-        store, rank, world_size = meet(
-            options.init_method, rank, -1 if world_size is None else world_size,
-            datetime.timedelta(seconds=seconds),
-        )  # fmt: skip
+    try:
+        store, rank, world_size = _met(options, rank, world_size)
+    except Exception:
+        if missing is not None:  # what would have come next, which may be why others do not come
+            raise missing from None
+        raise
     if not 0 <= rank < world_size:
         fail(ValueError, "init_rpc", f"a rank in [0, {world_size}) was required", rank,
              "ranks count from 0")  # fmt: skip
@@ -81,11 +78,36 @@ def init_rpc(
     prefixed = PrefixStore(f"rpc/{STATE.times}", store)
     prefixed.local_address = getattr(store, "local_address", "127.0.0.1")  # type: ignore[attr-defined]
     try:
+        if missing is not None:
+            prefixed.set(f"worker/{rank}", json.dumps(str(missing)))
+            take_leave(prefixed, rank, world_size)
+            raise missing
         STATE.agent = Agent(WorkerInfo(rank, name), world_size, prefixed, options, answer, tell)
         STATE.agent.open.set()
     except BaseException:
         release_store(store)
         raise
+
+
+def _missing() -> ImportError | None:
+    """Why there can be no calls: gRPC is not installed."""
+    try:
+        grpc_module()
+    except ImportError as error:
+        return error
+    return None
+
+
+def _met(options: RpcBackendOptions, rank: int, world_size: int | None) -> tuple[Store, int, int]:
+    """The store of all workers, this one's number, and how many there are."""
+    seconds = options.rpc_timeout or 1800.0
+    unnamed = options.init_method in (None, "", "env://") and "MASTER_ADDR" not in os.environ
+    if world_size == 1 and rank <= 0 and unnamed:
+        return HashStore(), 0, world_size
+    return meet(
+        options.init_method, rank, -1 if world_size is None else world_size,
+        datetime.timedelta(seconds=seconds),
+    )  # fmt: skip
 
 
 def get_worker_info(worker_name: str | None = None) -> WorkerInfo:
