@@ -73,7 +73,8 @@ def test_integers_are_near_the_numbers(net, x, name):
     assert (made(x) - want).abs().max() < 0.03 * want.abs().max()
     found = words(made)
     assert "batch_norm_eval.default" not in found
-    assert not [n for n in made.graph.nodes if n.op == "call_module"]
+    called = [n.target for n in made.graph.nodes if n.op == "call_module"]
+    assert called in ([], ["_guards_fn"])  # no observer; the check of the inputs may stay
     frozen = [value for key, value in made.named_buffers() if "_frozen_param" in key]
     assert [value.dtype for value in frozen] == [facula.int8] * 2
 

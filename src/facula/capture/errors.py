@@ -37,6 +37,13 @@ class Unsupported(TorchDynamoException):
         )
 
 
+class NotAllowed(Unsupported):
+    """A program that the settings exclude."""
+
+    def __init__(self, text: str) -> None:
+        TorchDynamoException.__init__(self, text)
+
+
 class TorchRuntimeError(Unsupported):
     """`fullgraph=True`, and an operator of the captured program that raises for stand-ins, too."""
 

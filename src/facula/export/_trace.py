@@ -9,9 +9,34 @@ from __future__ import annotations
 from typing import Any
 
 from facula import nn
-from facula.export.api import export
+from facula.export.api import DEFAULT_EXPORT_DYNAMO_CONFIG, ExportDynamoConfig, export
 from facula.export.core_forms import composites
 from facula.export.exported_program import ExportedProgram
+from facula.fx import GraphModule
+
+__all__ = ["DEFAULT_EXPORT_DYNAMO_CONFIG", "ExportDynamoConfig"]
+
+
+def _export_to_torch_ir(
+    f: nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    *,
+    preserve_module_call_signature: tuple[str, ...] = (),
+    **options: object,
+) -> GraphModule:
+    """The module of a program with the operators that the original one calls, and with its state."""
+    kept = preserve_module_call_signature
+    program = export(
+        f,
+        args,
+        kwargs,
+        dynamic_shapes=dynamic_shapes,
+        strict=True,
+        preserve_module_call_signature=kept,
+    )
+    return program.module()
 
 
 def _export(

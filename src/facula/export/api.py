@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from facula import core, nn
-from facula.capture.errors import UserError
+from facula.capture.errors import NotAllowed, UserError
 from facula.compiler.api import compile as compiled
 from facula.core.errors import fail
 from facula.core.logs import get_logger
@@ -134,6 +135,20 @@ def _traced(
     return trace_module(mod, args, kwargs, dynamic_shapes, kept, deferred)
 
 
+@dataclass
+class ExportDynamoConfig:
+    """What a strict export allows.
+
+    Args:
+        allow_rnn: recurrent layers
+    """
+
+    allow_rnn: bool = True
+
+
+DEFAULT_EXPORT_DYNAMO_CONFIG = ExportDynamoConfig()
+
+
 def _capture(mod: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Capture a copy of the module as one graph; raises where that is impossible."""
     cloned = pytree.tree_map(
@@ -142,5 +157,10 @@ def _capture(mod: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
         ),
         (args, kwargs),
     )
+    if not DEFAULT_EXPORT_DYNAMO_CONFIG.allow_rnn and any(
+        isinstance(m, nn.RNNBase) for m in mod.modules()
+    ):
+        fail(NotAllowed, "export", "a program without recurrent layers was required (Dynamo does not support RNN, GRU, "
+             "or LSTM.)", type(mod).__name__, hint="set DEFAULT_EXPORT_DYNAMO_CONFIG.allow_rnn")  # fmt: skip
     with fork_rng():
         compiled(copy.deepcopy(mod), backend="eager", fullgraph=True)(*cloned[0], **cloned[1])

@@ -18,6 +18,7 @@ from facula.export.core_forms import default_table, of_programs
 from facula.export.dynamic_shapes import ValueRanges, unbacked_ranges
 from facula.export.functional import env_of, functional
 from facula.export.module_calls import ModuleCallEntry, ModuleCallSignature
+from facula.export.own_mode import own_mode
 from facula.export.ranges import Ranges
 from facula.export.signature import ExportGraphSignature
 from facula.export.unlift import unlift
@@ -291,7 +292,8 @@ class ExportedProgram:
     def _decomposed(self, table: dict[Any, Any], told: bool = False) -> ExportedProgram:
         """The program without writes, by PyTorch's operators or by the package's own."""
         rules = {op: rule for op, rule in table.items() if operator_of(op) is not None}
-        made, signature = functional(self._module, self._signature, rules, told)
+        with own_mode():
+            made, signature = functional(self._module, self._signature, rules, told)
         program = self._with(made, signature)
         program._verifiers = [v for v in self._verifiers if v is not TrainingVerifier] or [Verifier]
         program.ranges = _ranges_of(made, self.ranges)

@@ -32,6 +32,7 @@ from facula.export.kept_attributes import attributes_kept
 from facula.export.kept_signatures import KeptSignatures
 from facula.export.leaks import Watched, watch
 from facula.export.module_calls import ModuleCallEntry, ModuleCalls, ModuleCallSignature
+from facula.export.own_mode import own_mode
 from facula.export.signature import (
     ConstantArgument,
     ExportGraphSignature,
@@ -169,7 +170,7 @@ def trace_module(
         flat_result, specs["out"] = pytree.tree_flatten(result)
         return [_checked(x) for x in flat_result]
 
-    with contextlib.nullcontext() if fakes else mode:
+    with own_mode(), contextlib.nullcontext() if fakes else mode:
         joint, level = _recorded(program, [*fakes, *(x for x in leaves if isinstance(x, SymInt))])
     _refuse_changes(module, joint)
     ranges = sizes.ranges()
@@ -467,6 +468,7 @@ class _Builder:
             self.signature.input_specs.append(InputSpec(InputKind.USER_INPUT, arg))
 
     def _outputs(self) -> None:
+        self.graph.output_node().meta.pop("val", None)  # that of its arguments
         for value in self.graph.output_node().args[0]:
             arg = output_argument(value)
             self.signature.output_specs.append(OutputSpec(OutputKind.USER_OUTPUT, arg))

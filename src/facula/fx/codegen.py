@@ -395,7 +395,7 @@ class CodeGen:
                 continue
             released = last_uses.get(node, [])
             if not node.users and node.op != "placeholder":
-                released = [node, *released]
+                released = [*released, node]
             if released:
                 chain = " = ".join(repr(n) for n in released)
                 statement = f"{statement};  {chain} = None"

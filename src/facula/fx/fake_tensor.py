@@ -620,9 +620,9 @@ def _run(mode: FakeTensorMode, func: Callable[..., Any], args: Any, kwargs: dict
 
 
 def _placed(mode: FakeTensorMode, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    if mode.shape_env is None or not mode.shape_env.unbacked.ranges:
+    if mode.shape_env is None or not any(getattr(x, "_is_symbolic", False) for x in args[2:]):
         return _run(mode, func, args, kwargs)
-    # lazily: for programs that read numbers
+    # lazily: for programs with places that change
     from facula.fx.unknown_places import viewed
 
     return viewed(_run, mode, func, args, kwargs)

@@ -191,6 +191,12 @@ def called_whole(overload: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 def _trimmed(definition: Any, bound: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of a call without trailing defaults, `[1, 1]` for 1 included."""
     args, kwargs = definition.trim(bound)
+    parameters = definition.schema.parameters
+    kept = [i for i, p in enumerate(parameters) if p.name in definition.file_keeps]
+    if kept and kept[-1] >= len(args):  # PyTorch's operator has no default there
+        more = zip(parameters[len(args) : kept[-1] + 1], bound[len(args) :], strict=False)
+        # this library has no cuDNN
+        return (*args, *[False if p.name == "cudnn_enabled" else v for p, v in more]), kwargs
     while args:
         parameter, value = definition.schema.parameters[len(args) - 1], args[-1]
         if not parameter.has_default or not isinstance(value, (tuple, list)):

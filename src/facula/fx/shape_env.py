@@ -704,8 +704,7 @@ def _node_of_other(tracer: Any, value: object) -> Any:
     if isinstance(value, SymBool) and value.condition is not None:
         return _node_of_condition(tracer, value, value.condition)
     if hasattr(value, "function"):
-        known = tracer.number_nodes.get(value)
-        if known is None and value.function is not None:
+        if (known := tracer.number_nodes.get(value)) is None and value.function is not None:
             args = map(tracer.create_arg, value.args)
             known = tracer.number_nodes[value] = _called(tracer, value.function, *args)
             known.meta["val"] = value
@@ -722,19 +721,22 @@ def _node_of_other(tracer: Any, value: object) -> Any:
 def _node_of(tracer: Any, expr: Expr, env: ShapeEnv) -> Any:
     if expr.constant is not None:
         return expr.constant
-    known = tracer.number_nodes.get(expr)
-    if known is not None:
+    if (known := tracer.number_nodes.get(expr)) is not None:
         return known
-    total: Any = None
-    for monomial, factor in expr.terms.items():
+    total, powers = None, getattr(tracer, "powers", False)
+    terms = expr.terms.items()
+    for monomial, factor in sorted(terms, key=lambda term: term[1] < 0) if powers else terms:
+        function = operator.add
+        if powers and total is not None and factor < 0:
+            function, factor = operator.sub, -factor
         product = None if factor == 1 and monomial else factor
         for atom, power in monomial:
             base = _node_of_atom(tracer, atom, env)
-            if power > 1 and getattr(tracer, "powers", False):
+            if power > 1 and powers:
                 base, power = _power_of(tracer, base, power), 1
             for _ in range(power):
                 product = base if product is None else _call(tracer, operator.mul, product, base)
-        total = product if total is None else _call(tracer, operator.add, total, product)
+        total = product if total is None else _call(tracer, function, total, product)
     if hasattr(total, "meta"):
         total.meta.setdefault("val", env.number_of(expr))
     tracer.number_nodes[expr] = total
@@ -770,8 +772,7 @@ def _node_of_atom(tracer: object, atom: Atom, env: ShapeEnv) -> Any:
 
 def _node_of_symbol(tracer: Any, name: str, env: ShapeEnv) -> Any:
     expr = symbol(name)
-    known = tracer.number_nodes.get(expr)
-    if known is not None:
+    if (known := tracer.number_nodes.get(expr)) is not None:
         return known
     source = tracer.symbol_sources.get(name)
     if source is None and name in tracer.derived_sources:
@@ -791,8 +792,7 @@ def _solved(tracer: Any, name: str, env: ShapeEnv) -> Any:
     """The node of a symbol that inputs hold only within a linear expression, such as `2*s0 + 1`."""
     node, dim, size = tracer.derived_sources[name]
     factor, offset = _linear(size) or (1, 0)
-    made = tracer.number_nodes.get(size)
-    if made is None:
+    if (made := tracer.number_nodes.get(size)) is None:
         made = tracer.number_nodes[size] = tracer.graph.create_size_node(node, dim)
         made.meta["val"] = env.number_of(size)
     if offset:

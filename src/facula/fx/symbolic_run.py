@@ -183,6 +183,8 @@ def run_symbolic(
     result = _at_example(mode, function, args, kwargs, names)
     if not names or _is_divided(env, function, args, result):
         return result
+    if _of_products(env, function, args) and _by_rule(env, function, args, kwargs, result):
+        return result
     keys = core.suspend_dispatch()
     grad = core.set_grad_enabled(False)
     try:
@@ -194,12 +196,39 @@ def run_symbolic(
     candidates = _candidates((args, kwargs), env)
     if sizes is None or not _describe(result, sizes, candidates):
         if not _bounded(env, names, args, given, function, result, candidates):
-            for name in names:
+            for name in () if _by_rule(env, function, args, kwargs, result) else names:
                 env.specialize(name)
     elif type(result) is int:
         found = _fitted(result, sizes.results, sizes, candidates)
         return result if found is None else env.number_of(found)
     return result
+
+
+def _of_products(env: Any, function: object, args: tuple[Any, ...]) -> bool:
+    """Whether an elementwise operator takes sizes that are equal by a guard only, such as `a*b` and `c*d`."""
+    if getattr(getattr(function, "definition", None), "kind", "") != "pointwise":
+        return False
+    shapes = [sizes_of(x)[::-1] for x in args if isinstance(x, core.Tensor)]
+    for column in zip(*shapes, strict=False) if len(shapes) > 1 else ():
+        if any(e.symbol is None and e.constant is None for e in column):
+            found = {env.simplified(e) for e in column} - {number(1)}
+            if len(found) > 1:
+                return True
+    return False
+
+
+def _by_rule(
+    env: Any,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    result: Any,
+) -> bool:
+    """Describe a result whose sizes could not be found by trying; False where that can not be done."""
+    # lazily: few programs relate sizes otherwise than their operators' sizes say
+    from facula.fx.ruled_shapes import ruled
+
+    return ruled(env, function, args, kwargs, result)
 
 
 #: views that take the sizes of the result, one of which may be -1

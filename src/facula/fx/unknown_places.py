@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from facula import core
+from facula.fx.ruled_shapes import ruled
 from facula.fx.symbolic_run import concrete, sizes_of
-from facula.fx.symbols import SymInt, expr_of, number
+from facula.fx.symbols import SymInt, expr_of, number, plain
 from facula.ops.table.registry import F
 
 __all__ = ["viewed"]
@@ -32,7 +33,13 @@ def viewed(
     env, function = mode.shape_env, getattr(func, "_op", func)
     bound, _ = core.bind_arguments(function, args, kwargs)
     x, dim, *places = bound
-    if not any(map(_is_unknown, places)) or not -x.dim() <= dim < x.dim():
+    if not -x.dim() <= dim < x.dim():
+        return run(mode, func, args, kwargs)
+    if not any(map(_is_unknown, places)):
+        if function is F.slice and _is_open(x.shape[dim], places[1]):
+            result = core.run_fake(function, concrete(tuple(bound)), {}, mode)
+            if ruled(env, function, tuple(bound), {}, result):
+                return result
         return run(mode, func, args, kwargs)
     if function is F.select:
         index, size = places[0], x.shape[dim]
@@ -69,6 +76,16 @@ def _shortened(mode: Any, x: Any, dim: int, length: Any) -> Any:
     sizes[dim] = expr_of(length)
     result._symbolic = tuple(sizes), strides, offset
     return result
+
+
+def _is_open(size: Any, stop: Any) -> bool:
+    """Whether a slice may end elsewhere, seen from the end, for other sizes: a few of them say too little."""
+    if not isinstance(stop, SymInt):
+        return False
+    end, whole = stop.env.simplified(stop.expr), stop.env.simplified(expr_of(size))
+    if end == whole or plain(stop) >= plain(size):
+        return bool(end != whole)
+    return whole.constant is None and not end.free_symbols <= whole.free_symbols
 
 
 def _is_unknown(x: object) -> bool:

@@ -49,6 +49,24 @@ def set_deterministic(d: bool) -> None:
     use_deterministic_algorithms(d)
 
 
+def _disable_dynamo(fn: Any = None, recursive: bool = True) -> Any:
+    """`compiler.disable` as classes of tensors call it: a decorator of functions that are never captured.
+
+    Args:
+        fn: the function; None gives the decorator
+        recursive: whether what it calls is not captured either
+
+    Example:
+        >>> doubled = facula._disable_dynamo(lambda x: x * 2)
+        >>> doubled(facula.ones(1))
+        tensor([2.])
+    """
+    # lazily: it is part of the compiler
+    from facula.compiler import disable
+
+    return disable(fn, recursive=recursive)
+
+
 def compiled_with_cxx11_abi() -> bool:
     """Whether C++ libraries for this installation have GCC's newer strings: yes.
 

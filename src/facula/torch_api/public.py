@@ -67,7 +67,8 @@ _FROM = {
     "facula.alias": "install_as_torch",
     "facula.torch_api.parts": (
         "has_cuda has_cudnn has_lapack has_mkl has_mkldnn has_mps has_openmp has_spectral math "
-        "is_deterministic set_deterministic compiled_with_cxx11_abi classes"
+        "is_deterministic set_deterministic compiled_with_cxx11_abi classes "
+        "_disable_dynamo"
     ),
     "facula._C": "StorageBase",
     "facula.futures": "Future",

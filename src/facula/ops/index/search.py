@@ -573,7 +573,9 @@ def isin(elements, test_elements, assume_unique, invert):
     tests = test_elements.detach().reshape(-1)
     if tests.numel() == 0:
         return F.full(elements.shape, invert, dtype=core.bool_, device=elements.device)
-    if tests.numel() <= 8 or elements.device.type == "meta":
+    # a size that may change: one way for all of them
+    changes = getattr(tests.numel(), "_is_symbolic", False)
+    if (not changes and tests.numel() <= 8) or elements.device.type == "meta":
         found = (elements.unsqueeze(-1) == tests).any(-1)
         return ~found if invert else found
     common = core.promote_types(elements.dtype, tests.dtype)
