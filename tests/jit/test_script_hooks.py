@@ -97,3 +97,66 @@ def test_hooks_that_cannot_be_compiled_are_errors():
 def test_a_hooked_module_is_not_frozen_without_its_hooks():
     with pytest.raises(RuntimeError, match="a module without hooks"):
         jit.freeze(jit.script(hooked().eval()))
+
+
+def _one(self, input: Tuple[facula.Tensor, facula.Tensor], output: facula.Tensor):  # noqa: UP006
+    return output
+
+
+def _other(self, input: Tuple[int], output: facula.Tensor):  # noqa: UP006
+    return output
+
+
+def _plain(self, input: facula.Tensor, output: facula.Tensor):
+    return output
+
+
+def _result(self, input: Tuple[facula.Tensor], output: int):  # noqa: UP006
+    return output
+
+
+def _more(self, input: Tuple[facula.Tensor], output: facula.Tensor, last: int):  # noqa: UP006
+    return output
+
+
+@pytest.mark.parametrize(
+    ("hook", "text"),
+    [
+        (_one, "wrong number of contained types for the input argument's Tuple"),
+        (_other, r"wrong inner types for the input tuple argument. Received type: 'Tuple\[int\]'"),
+        (_plain, "to be typed as a Tuple but found type: 'Tensor' instead"),
+        (
+            _result,
+            "wrong type for the output argument. Received type: 'int'. Expected type: 'Tensor'",
+        ),
+        (_more, "exactly 3 inputs but it had 4 inputs"),
+    ],
+)
+def test_hooks_that_do_not_fit_forward_are_refused(hook, text):
+    """They were scripted, and failed in the middle of a call, or not at all."""
+    module = facula.nn.ReLU()
+    module.register_forward_hook(hook)
+    with pytest.raises(RuntimeError, match=text):
+        jit.script(module)
+
+
+def _nothing_said(self, input: Tuple[facula.Tensor]):  # noqa: UP006
+    return None
+
+
+def _number(self, input: Tuple[facula.Tensor]) -> int:  # noqa: UP006
+    return 1
+
+
+@pytest.mark.parametrize(
+    ("hook", "text"),
+    [
+        (_nothing_said, "missing a return annotation"),
+        (_number, "returned the wrong type of: 'int'"),
+    ],
+)
+def test_pre_hooks_give_what_forward_takes(hook, text):
+    module = facula.nn.ReLU()
+    module.register_forward_pre_hook(hook)
+    with pytest.raises(RuntimeError, match=text):
+        jit.script(module)

@@ -200,6 +200,10 @@ class Calls(Subscripts):
         self, module: Value, kind: T.ClassType, args: list[Any], kwargs: dict[str, Any]
     ) -> Value:
         """A call of a module with hooks: those before `forward` may change the arguments, those behind the result."""
+        # lazily: few modules have hooks
+        from facula.jit.hook_signatures import check_hooks
+
+        check_hooks(kind)
         given = [self.as_value(a) for a in args]
         for name in kind.pre_hooks:
             made = self.call_method(module, name, [self.make_tuple(given)], {})

@@ -93,6 +93,7 @@ def _key(kind: T.ClassType, module: nn.Module) -> tuple[Any, ...]:
     return (
         type(module),
         tuple(kind.attributes.items()),
+        _ignored(module),
         repr(sorted(kind.constants.items(), key=str)),
         tuple(text for text, _ in vars(module).get("_defined", ())),
         (*module._forward_pre_hooks.values(), None, *module._forward_hooks.values()),
@@ -143,6 +144,7 @@ def module_attributes(kind: T.ClassType, module: nn.Module) -> None:
         getattr(module, "__constants__", ())
     )
     kind.finals = frozenset(n for n in finals if n not in _MADE_OF)
+    ignored = _ignored(module)
     for name, value in module._parameters.items():
         kind.attributes[name] = T.TENSOR if value is not None else T.NONE
         if value is not None:
@@ -155,10 +157,13 @@ def module_attributes(kind: T.ClassType, module: nn.Module) -> None:
         if name in hints and _is_optional(hints[name]):
             _typed(kind, name, hints[name])
     for name, child in module._modules.items():
+        if name in ignored:  # which may have no type
+            continue
         own = T.NONE if child is None else module_type(child)
         kind.attributes[name] = _interface(hints.get(name)) or own
+    _leave_out(kind, ignored)
     for name, value in vars(module).items():
-        if name not in _HIDDEN and not name.startswith("__"):
+        if name not in _HIDDEN and name not in ignored and not name.startswith("__"):
             _plain(kind, name, value, hints, finals)
     if is_own(type(module)):  # what the library's classes say about themselves
         for base in reversed(type(module).__mro__):
@@ -169,6 +174,19 @@ def module_attributes(kind: T.ClassType, module: nn.Module) -> None:
             continue
         if hasattr(type(module), name):
             kind.constants[name] = getattr(type(module), name)
+
+
+def _ignored(module: nn.Module) -> frozenset[str]:
+    """The attributes that Python alone has."""
+    return frozenset(getattr(module, "__jit_ignored_attributes__", ()))
+
+
+def _leave_out(kind: T.ClassType, ignored: frozenset[str]) -> None:
+    kind.notes.update(dict.fromkeys(ignored, "the attribute was ignored during compilation"))
+    for name in ignored:
+        kind.attributes.pop(name, None)
+    kind.parameters = [name for name in kind.parameters if name not in ignored]
+    kind.buffers = [name for name in kind.buffers if name not in ignored]
 
 
 def _interface(hint: Any) -> T.ClassType | None:

@@ -621,7 +621,8 @@ def script_module(module: Module, kind: T.ClassType) -> RecursiveScriptModule:
     for name in ("_parameters", "_buffers", "_modules"):
         state[name] = dict(state[name])
     for name, child in module._modules.items():
-        if child is not None and not isinstance(child, ScriptModule):
+        ignored = name not in kind.attributes
+        if child is not None and not ignored and not isinstance(child, ScriptModule):
             child_kind = kind.attributes[name]
             assert isinstance(child_kind, T.ClassType)
             if child_kind.is_interface:

@@ -146,6 +146,11 @@ def _module(module: Module) -> Any:
              "__setstate__", "none", hint="it returns what __setstate__ takes")  # fmt: skip
     for name in (*kind.pre_hooks, *kind.hooks):
         kind.methods[name].compiled()
+    if kind.pre_hooks or kind.hooks:
+        # lazily: few modules have hooks
+        from facula.jit.hook_signatures import check_hooks
+
+        check_hooks(kind)
     return script_module(module, kind)
 
 
