@@ -142,3 +142,18 @@ def test_programs_with_numbers_as_operands_have_files(tmp_path):
     wanted = np.where(x > 0, x, -2), np.tril(x) ** 3, np.where(x < -1, np.float32(0.5), x)
     for got, right in zip(found, wanted, strict=True):
         np.testing.assert_allclose(got.numpy(), right, 1e-6)
+
+
+class _Spreads(facula.nn.Module):
+    def forward(self, x):
+        row = x / facula.linalg.vector_norm(x, dim=1, keepdim=True).clamp_min(1e-6)
+        return row, facula.cdist(x, x), x.var(1), x.std(0), x.norm(3, dim=1)
+
+
+def test_spreads_and_norms_of_nothing_are_zero(tmp_path):
+    """They ended with an error about indices: a check of the sums' range found them too small."""
+    path = mobile.export(_Spreads().eval(), (facula.randn(3, 4),), tmp_path / "spreads.ptl")
+    x = facula.tensor([[0.0, 0, 0, 0], [2, 2, 2, 2], [1, 2, 3, 4]])
+    found = mobile.load(path)(x)
+    for one, other in zip(found, _Spreads()(x), strict=True):
+        facula.testing.assert_close(one, other)

@@ -14,6 +14,7 @@ from typing import Any
 
 from facula import core
 from facula.core.errors import fail
+from facula.ops.reduce import launch
 
 #: kinds of steps, by their numbers in files (`native/fm_program.h`)
 KINDS = ("driver", "body", "map", "iterate", "copy", "fill", "zero", "check")
@@ -67,7 +68,11 @@ def note(
     dry: bool,
 ) -> Noted:
     """Run a function and note what it launches."""
-    found = core.noted_launches(function, [*inputs, *constants], dry)
+    before, launch.PLAINLY.on = launch.PLAINLY.on, True
+    try:
+        found = core.noted_launches(function, [*inputs, *constants], dry)
+    finally:
+        launch.PLAINLY.on = before
     if found is None:
         fail(
             NotImplementedError,

@@ -9,6 +9,7 @@ once.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -262,8 +263,19 @@ def transformed() -> bool:
     return any(not getattr(level, "rewrites", False) for level in core.interpreters())
 
 
+class _Plainly(threading.local):
+    #: whether a program is noted that has one path, whatever its elements are (`deploy/noting.py`)
+    on = False
+
+
+PLAINLY = _Plainly()
+
+
 def inside(values: core.Tensor, low: float, high: float) -> bool:
-    """Whether no element lies outside of [low, high]; NaN lies nowhere. Kept calls look again."""
+    """Whether no element lies outside of [low, high]; NaN lies nowhere. Kept calls look again; a program that
+    has no other path takes them for being inside."""
+    if PLAINLY.on:
+        return True
     found = core.empty((1,), dtype=core.int64)
     core.kernel(f"outside:{values.dtype.code}")(
         (found, values), (1, values.numel(), 1, 1), (low, high)
