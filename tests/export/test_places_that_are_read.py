@@ -87,6 +87,32 @@ def test_a_shape_with_one_number_that_is_read_says_what_it_is():
         program(facula.tensor(5))
 
 
+def test_a_number_up_to_a_size_is_not_taken_for_the_size():
+    def kth(x, k):  # type: ignore[no-untyped-def]
+        return x.kthvalue(min(k.item(), 20), dim=0).values
+
+    x = facula.arange(8).flip(0)
+    program = exported(kth, x, facula.tensor(3))
+    assert [program(x, facula.tensor(k)).item() for k in (1, 3, 8)] == [0, 2, 7]
+    with pytest.raises(RuntimeError, match="Runtime assertion failed"):
+        program(x, facula.tensor(9))
+
+
+def test_slices_that_checks_bound_begin_where_they_should():
+    def part(x, ends):  # type: ignore[no-untyped-def]
+        start, stop = ends.tolist()
+        facula._check(stop >= 0)
+        facula._check(stop < x.shape[0])
+        return x[start:stop].clone(), x[:stop] * 2
+
+    shapes = {"given": ({0: export.Dim("n")}, None)}
+    program = exported(part, facula.arange(9), facula.tensor([2, 5]), dynamic_shapes=shapes)
+    for size, start, stop in ((9, 2, 5), (20, 0, 19), (6, 3, 3)):
+        first, second = program(facula.arange(size), facula.tensor([start, stop]))
+        assert first.tolist() == list(range(start, stop))
+        assert second.tolist() == [2 * n for n in range(stop)]
+
+
 def test_a_size_may_be_a_tensor():
     program = exported(lambda n: facula.ones(n, 2) + facula.full([n, 1], n), facula.tensor(3))
     assert program(facula.tensor(4)).tolist() == [[5.0, 5.0]] * 4

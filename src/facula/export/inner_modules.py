@@ -30,7 +30,7 @@ def own_state(module: nn.Module) -> None:
                     continue
                 if id(tensor) not in copies:
                     copies[id(tensor)] = _copy(tensor)
-                held[name] = copies[id(tensor)]  # type: ignore[index]
+                held[name] = copies[id(tensor)]
 
 
 def _copy(tensor: Any) -> Any:
@@ -89,7 +89,7 @@ class CallsInTurn(nn.Module):
 
     def type_name(self) -> str | None:
         """The name of the class of the module that the calls are of."""
-        return self._calls[0].type_name()  # type: ignore[operator, no-any-return]
+        return self._calls[0].type_name()
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The result of the next call, with these arguments."""
@@ -172,7 +172,7 @@ def _keep(module: nn.Module, before: nn.Module) -> None:
         (module._buffers, before._buffers),
     ):
         for name, tensor in kept.items():
-            held.setdefault(name, tensor)  # type: ignore[arg-type]
+            held.setdefault(name, tensor)
     inside: Any = module._modules
     for name, each in before._modules.items():
         own = inside.get(name)

@@ -98,6 +98,8 @@ class PythonKeyTracer(Tracer):
         self._constants: dict[str, int] = {}
         #: expressions and symbols of sizes -> their nodes, and where symbols are read
         self.number_nodes: dict[Any, Any] = {}
+        #: whether powers and differences of sizes are steps of the graph, as programs write them
+        self.powers = False
         self.symbol_sources: dict[str, tuple[Node, int]] = {}
         self.derived_sources: dict[str, tuple[Node, int, Any]] = {}
 

@@ -700,7 +700,7 @@ def numbers_as_nodes(graph: object, args: tuple[Any, ...]) -> Any:
     return map_aggregate(args, node_for)
 
 
-def _node_of_other(tracer: Any, value: object) -> Any:
+def _node_of_other(tracer: Any, value: Any) -> Any:
     if isinstance(value, SymBool) and value.condition is not None:
         return _node_of_condition(tracer, value, value.condition)
     if hasattr(value, "function"):
@@ -723,9 +723,9 @@ def _node_of(tracer: Any, expr: Expr, env: ShapeEnv) -> Any:
         return expr.constant
     if (known := tracer.number_nodes.get(expr)) is not None:
         return known
-    total, powers = None, getattr(tracer, "powers", False)
-    terms = expr.terms.items()
-    for monomial, factor in sorted(terms, key=lambda term: term[1] < 0) if powers else terms:
+    total: Any = None
+    powers = getattr(tracer, "powers", False)
+    for monomial, factor in sorted(expr.terms.items(), key=lambda term: powers and term[1] < 0):
         function = operator.add
         if powers and total is not None and factor < 0:
             function, factor = operator.sub, -factor

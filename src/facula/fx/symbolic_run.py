@@ -10,6 +10,7 @@ shape function is written in Python or runs in C.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
@@ -324,7 +325,7 @@ def _meant(
     kwargs: dict[str, Any],
     free: list[str],
 ) -> Any:
-    """The condition under which an operator takes its arguments: that a number is another size."""
+    """The condition under which an operator takes its arguments: that a number is another size, or at most that."""
     sizes = {e for x in tensors_in((args, kwargs)) for e in sizes_of(x)}
     sizes |= _remaining(args)
     keys, grad = core.suspend_dispatch(), core.set_grad_enabled(False)
@@ -332,11 +333,11 @@ def _meant(
         for name in free:
             for size in sorted((env.simplified(e) for e in sizes), key=str):
                 value = size.value(env.example)
-                if name in size.free_symbols or not _takes(
-                    env, function, args, kwargs, name, value
-                ):
+                takes = functools.partial(_takes, env, function, args, kwargs, name)
+                if name in size.free_symbols or not takes(value):
                     continue
-                return symbol(name), "==", size
+                several = takes(value - 1) and takes(value - 2) and not takes(value + 1)
+                return symbol(name), "<=" if several else "==", size
     finally:
         core.set_grad_enabled(grad)
         core.set_thread_keys(keys)

@@ -55,8 +55,10 @@ def _sliced(run: Callable[..., Any], mode: Any, func: Any, bound: Any) -> Any:
     start = 0 if bound[2] is None else bound[2]
     stop = size if bound[3] is None else bound[3]
     known = _holds(env, start, ">=", 0) and _holds(env, start, "<=", stop)
-    if bound[4] != 1 or (known and _holds(env, stop, "<=", size)):
+    if bound[4] != 1:
         return run(mode, func, bound, {})
+    if known and type(start) is int and start == 0 and _holds(env, stop, "<=", size):
+        return _shortened(mode, x, dim % x.dim(), stop)
     whole = expr_of(size).constant
     length = env.create_unbacked_symint(0, math.inf if whole is None else whole)
     if whole is None:
