@@ -203,6 +203,14 @@ def beside() -> Any:
     return [x.full_tensor().tolist() for x in (held, held + 1, held.sum(0), held.sum())]
 
 
+def lacking() -> Any:
+    """The installation of rank 1 lacks `mpi4py`."""
+    if os.environ["OMPI_COMM_WORLD_RANK"] == "1":
+        sys.modules["mpi4py"] = None  # type: ignore[assignment]
+    start = time.monotonic()
+    return [*error_of(begin, 10), time.monotonic() - start]
+
+
 def store() -> Any:
     """The process that keeps the store dies."""
     rank, _ = begin(DEADLINE)

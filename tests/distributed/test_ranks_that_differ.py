@@ -143,6 +143,13 @@ def test_a_rank_that_is_in_no_mesh_has_no_elements():
     assert second == [[], [], [], 0.0]
 
 
+def test_processes_of_mpi_do_not_wait_for_one_that_lacks_the_extra():
+    """They waited for ever where MPI goes on without those that failed (ULFM), no thread of theirs ran."""
+    for rank, (kind, text, took) in enumerate(run("mpi", "lacking", dying=[1])):
+        assert kind == "DistBackendError" and "pip install facula[mpi]" in text and took < 60
+        assert rank == 1 or "all processes that MPI started were required within 10 s" in text
+
+
 @pytest.mark.parametrize("engine", ["gloo", "mpi"])
 def test_the_process_that_keeps_the_store_dies(engine: str):
     for found in run(engine, "store", dying=[0])[1:]:

@@ -71,13 +71,14 @@ _SUMS = {"SUM": "SUM", "AVG": "SUM", "PRODUCT": "PROD"}
 _EXACT = {"MIN": "MIN", "MAX": "MAX", "BAND": "BAND", "BOR": "BOR", "BXOR": "BXOR"}
 
 
-def load() -> Any:
-    """`mpi4py.MPI`, started for several threads."""
+def load(seconds: float) -> Any:
+    """`mpi4py.MPI`, started for several threads within so many seconds."""
     try:
         import mpi4py
 
         if "mpi4py.MPI" not in sys.modules:
-            mpi4py.rc.finalize = False  # it would wait for ranks that never come: see `_end`
+            # both would wait for ranks that never come: see `_start` and `_end`
+            mpi4py.rc.initialize = mpi4py.rc.finalize = False
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         fail(
@@ -87,11 +88,31 @@ def load() -> Any:
             str(error),
             "pip install facula[mpi], and start the program with `mpiexec -n 4 python program.py`",
         )
+    if not MPI.Is_initialized():
+        _start(MPI, seconds)
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
         fail(DistBackendError, "init_process_group", "a library of MPI that several threads may call was "
              "required (MPI_THREAD_MULTIPLE)", f"level {MPI.Query_thread()}",
              hint="let facula be the first to import mpi4py, or set mpi4py.rc.thread_level")  # fmt: skip
     return MPI
+
+
+def _start(mpi: Any, seconds: float) -> None:
+    """Begin MPI. The library waits for all processes, also for those that ended before they began: who lacks a package
+    says so and goes. `mpi4py` would keep all threads waiting."""
+    library, level, over = ctypes.CDLL(mpi.__file__), ctypes.c_int(), threading.Event()
+
+    def run() -> None:
+        library.MPI_Init_thread(None, None, mpi.THREAD_MULTIPLE, ctypes.byref(level))
+        over.set()
+
+    threading.Thread(target=run, name="facula-mpi-start", daemon=True).start()
+    if not over.wait(seconds):
+        fail(DistBackendError, "init_process_group", "all processes that MPI started were required within "
+             f"{seconds:g} s (timeout)", "some that never began: MPI_Init still waits for them",
+             "look at what each process printed: one may lack mpi4py (pip install facula[mpi])")  # fmt: skip
+    for comm in (mpi.COMM_WORLD, mpi.COMM_SELF):
+        comm.Set_errhandler(mpi.ERRORS_RETURN)
 
 
 class MPIEngine(Engine):
@@ -101,7 +122,7 @@ class MPIEngine(Engine):
 
     def __init__(self, rendezvous: Rendezvous) -> None:
         super().__init__(rendezvous)
-        self.mpi = load()
+        self.mpi = load(rendezvous.seconds)
         world = self.mpi.COMM_WORLD
         if world.Get_size() != self.size:
             fail(
@@ -138,7 +159,7 @@ class MPIEngine(Engine):
     @staticmethod
     def meet(seconds: float) -> tuple[Store, int, int]:
         """The store of processes that know nothing but MPI, this process's rank, and how many there are."""
-        world = load().COMM_WORLD
+        world = load(seconds).COMM_WORLD
         rank, size = world.Get_rank(), world.Get_size()
         near = len(set(world.allgather(wire.machine()))) == 1
         host = "127.0.0.1" if near else socket.gethostname()
