@@ -1,7 +1,7 @@
 # Composites with a history: the operators that a composite called are noted, and called again without its Python.
 #
-# Takes: calls of composites whose definition allows it (`keeps`) with tensors that want gradients; the first of its kind runs
-# with K_PROFILE set, so that `recorded_call` hears of each operator that the body calls itself.
+# Takes: calls of composites whose definition allows it (`keeps`) with tensors that want gradients; the second of its kind (sizes
+# that come once are not worth it) runs with K_PROFILE set, so that `recorded_call` hears of each operator that the body calls itself.
 # Gives: for the next call with the like of its arguments, the same calls on the new tensors; each records itself.
 # Keeps true: a list is kept only if the body did nothing else: elements that it read, memory that it filled, nodes, draws and
 # tensors from elsewhere refuse it; a call whose result has other sizes than the noted one's ends a list for good.
@@ -283,10 +283,9 @@ cdef object note_calls(Op op, CallKey *key, PyObject **slots, tuple args, bint d
     return r
 
 
-cdef int enter_calls(Op op, CallKey *key, InnerCalls c, object r, list alive) except -1:
-    """Enter a composite that ran through into the operator's table."""
+cdef Kept entry_of(CallKey *key, list alive):
+    """An entry of a call, which is refused so far."""
     cdef Kept e = Kept.__new__(Kept)
-    cdef tuple items = tuple(r) if isinstance(r, tuple) else (r,)
     e.hash = key.hash
     e.nkey = key.n
     e.key = <int64_t *>malloc(key.n * 8)
@@ -294,6 +293,14 @@ cdef int enter_calls(Op op, CallKey *key, InnerCalls c, object r, list alive) ex
     memcpy(e.key, key.words, key.n * 8)
     e.alive = alive
     e.ntensors = key.ntensors
+    e.refused = True
+    return e
+
+
+cdef int enter_calls(Op op, CallKey *key, InnerCalls c, object r, list alive) except -1:
+    """Enter a composite that ran through into the operator's table."""
+    cdef Kept e = entry_of(key, alive)
+    cdef tuple items = tuple(r) if isinstance(r, tuple) else (r,)
     found = find_kept(op, key)
     e.tries = 1 if found is None else (<Kept>found).tries + 1
     if isinstance(r, tuple) and (type(r) is tuple or hasattr(type(r), "_fields")): c.result_type = type(r)
@@ -412,12 +419,15 @@ cdef object results_again(InnerCalls c, PyObject **values):
 
 
 cdef object recorded_composite(Op op, PyObject **slots, uint32_t k):
-    """Run a composite whose inner calls are recorded: by what it called before, or in Python, noting that."""
+    """Run a composite whose inner calls are recorded: by what it called before, or in Python, noting that the second time."""
     cdef CallKey key
     cdef Kept e
     if not key_recorded(&key, op, slots): return op.impl(*arguments_of(op, slots))
     e = find_kept(op, &key)
-    if e is None or (e.refused and e.tries < 2): return note_calls(op, &key, slots, arguments_of(op, slots), e is None)
+    if e is None:
+        enter_kept(op, entry_of(&key, identities(op, slots)))
+        return op.impl(*arguments_of(op, slots))
+    if e.refused and e.tries < 2: return note_calls(op, &key, slots, arguments_of(op, slots), e.tries == 0)
     if e.refused: return op.impl(*arguments_of(op, slots))
     r = call_again(<InnerCalls>e.calls, &key)
     if r is NotImplemented:

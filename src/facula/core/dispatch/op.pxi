@@ -177,6 +177,7 @@ cdef class Op:
         """Give the Python function that runs the operator on normalised arguments, and its gradient formula."""
         self.impl = impl
         self.formula = formula
+        self.kept = None
 
     def backward(self, body):
         """Decorator: an explicit gradient of a pointwise operator, see `ops.table.registry`."""
