@@ -14,7 +14,6 @@ import facula
 import facula.nn.functional as F
 from facula import core
 
-
 CALLS = 5
 
 
