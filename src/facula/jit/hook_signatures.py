@@ -18,8 +18,8 @@ __all__ = ["check_hooks"]
 
 def check_hooks(kind: T.ClassType) -> None:
     """Refuse hooks whose annotations do not fit `forward`."""
-    found = kind.methods.get("forward")
-    forward: Any = found.compiled() if hasattr(found, "compiled") else found
+    found: Any = kind.methods.get("forward")
+    forward = found.compiled() if hasattr(found, "compiled") else found
     if not (kind.pre_hooks or kind.hooks) or not hasattr(forward, "parameters"):
         return
     given = [of for _, of, _ in forward.parameters[1:]]
