@@ -1,5 +1,7 @@
 """Blocks that switch recording, as graphs hold them: what changes nothing is no node."""
 
+import pytest
+
 import facula
 
 
@@ -75,3 +77,30 @@ def test_the_text_of_a_graph_names_switches_by_what_programs_can_call():
         lambda x: (facula.set_default_dtype(facula.float32), x + 1)[1], facula.ones(2)
     )
     assert "facula.set_default_dtype(facula.float32)" in graph_module.code
+
+
+UNRECORDED = {
+    "a row": lambda x: x[0],
+    "a transposition": lambda x: x.t(),
+    "a view of a view": lambda x: x.view(-1)[1:],
+    "of a value": lambda x: (x * 2).view(-1),
+}
+
+
+@pytest.mark.parametrize("leaf", [True, False])
+@pytest.mark.parametrize("name", UNRECORDED)
+def test_views_taken_without_recording_have_no_history(name, leaf):
+    def viewed(x):
+        with facula.no_grad():
+            part = UNRECORDED[name](x)
+        return part, x * 3
+
+    x = facula.arange(6.0).view(2, 3).requires_grad_()
+    source = x if leaf else x * 1
+    part, whole = facula.compile(viewed)(source)
+    assert not part.requires_grad and whole.requires_grad
+    assert part.tolist() == UNRECORDED[name](x.detach()).tolist()
+    if name != "of a value":
+        assert part.data_ptr() == UNRECORDED[name](source.detach()).data_ptr()
+    whole.sum().backward()
+    assert x.grad.tolist() == [[3.0] * 3] * 2

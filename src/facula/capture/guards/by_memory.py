@@ -14,6 +14,7 @@ from typing import Any
 from facula import core
 from facula.capture.guards.by_sizes import CAPTURING
 from facula.core import logs
+from facula.fx.fake_tensor import FakeTensorMode
 from facula.fx.one_memory import sharing
 
 __all__ = ["ByMemory"]
@@ -63,5 +64,25 @@ class ByMemory:
                 log.info("inputs of %s share memory in another way: %s", self.name, place)
                 if len(self.others) >= PROGRAMS:
                     return self.graph_module.forward
-                found = self.others[place] = self.make(inputs)
+                refused = self._refused(inputs)
+                found = self.graph_module.forward if refused else self.make(inputs)
+                self.others[place] = found
             return found
+
+    def _refused(self, inputs: list[Any]) -> bool:
+        """Whether a call writes over what it reads of inputs that lie so: as it stands, the graph raises that."""
+        mode, keys = FakeTensorMode(allow_non_fake_inputs=True), core.thread_keys()
+        generator = core.default_generator
+        before = generator.clone_state()
+        given = [mode.from_tensor(x) if isinstance(x, core.Tensor) else x for x in inputs]
+        try:
+            with mode:
+                self.graph_module.forward(*given)
+        except RuntimeError as error:
+            return "operands apart from the result in memory" in str(error)
+        except Exception:  # noqa: BLE001 - the compiler meets it too, and tells of it
+            return False
+        finally:
+            generator.graphsafe_set_state(before)
+            core.set_thread_keys(keys)
+        return False

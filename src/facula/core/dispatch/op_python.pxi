@@ -441,12 +441,14 @@ cdef int check_out(Op op, object out, tuple args) except -1:
 
 
 cdef int copy_to_out(Op op, Tensor out, Tensor r) except -1:
-    if not kind_fits(r.dt, out.dt) and not (op.definition.out_cast and op.definition.random):
+    cdef object cast = op.definition.out_cast
+    cdef bint named = type(cast) is str and (<dtype>DTYPES[out.dt]).name in cast.split()
+    if not named and not kind_fits(r.dt, out.dt) and not (cast and op.definition.random):
         raise said(RuntimeError, "[%s] an out= of a dtype that holds %s was required: result type %s can't be cast to the desired "
                            "output type %s (expected scalar_type %s but found %s)"
                            % (op.name, (<dtype>DTYPES[r.dt]).name, (<dtype>DTYPES[r.dt]).type_word,
                               (<dtype>DTYPES[out.dt]).type_word, (<dtype>DTYPES[r.dt]).type_word, (<dtype>DTYPES[out.dt]).type_word) + "\nhint: pass an out= of that dtype, or convert the result afterwards")
-    if out.dt != r.dt and not op.definition.out_cast:
+    if out.dt != r.dt and not (named if type(cast) is str else cast):
         raise said(RuntimeError, "[%s] an out= of dtype %s was required: got %s (Expected out tensor to have dtype %s, but got %s instead: "
                                  "expected scalar type %s but got scalar type %s for argument 'out', expected scalar_type %s but found %s)"
                            % (op.name, (<dtype>DTYPES[r.dt]).name, (<dtype>DTYPES[out.dt]).name, (<dtype>DTYPES[r.dt]).name,

@@ -553,6 +553,8 @@ cdef object pointwise_run(Op op, Variant v, list operands, list values, Broadcas
                 fk_map_run(fn, attrs, &it)
             else:
                 run_iteration(fn, attrs, &it)
+    elif form != FORM_FUNCTIONAL:
+        check_blocks(op, operands, r, form)            # refuses what would be refused with elements
     if form != FORM_FUNCTIONAL:
         bump(r)
         if n is not None:
@@ -605,7 +607,9 @@ cdef object pointwise_below(Op op, Variant v, list operands, list values, Broadc
         args[op.attr_at[i]] = v.attributes[name] if name in v.attributes else values[v.runtime.index(name)]
     if form == FORM_INPLACE:
         return pointwise_below_inplace(op, v, operands, values, args, k, recording, cd, rd)
-    if out is not None: out = checked_out(op, out, rd, k)
+    if out is not None:
+        out = checked_out(op, out, rd, k)
+        if (<Tensor>out).nd == b.nd and memcmp((<Tensor>out).sh, b.sh, b.nd * 8) == 0: check_blocks(op, operands, <Tensor>out, FORM_OUT)
     fk_tls_set(tls | K_NOGRAD)
     try:
         r = below_autograd(op, tuple(args), k)

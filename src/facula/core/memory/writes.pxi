@@ -76,15 +76,24 @@ cdef bint shifted(Tensor a, Tensor b):
     return False
 
 
-cdef int read_apart(Op op, list operands, Tensor r, int form) except -1:
-    """Put copies in the place of operands that the result would overwrite before they are read."""
+cdef int check_blocks(Op op, list operands, Tensor r, int form) except -1:
+    """Raise where the result is a block of memory that lies partly over one of an operand's."""
     cdef Tensor t
     cdef int i
     for i in range(op.ntensors):
         t = <Tensor>operands[i]
+        if t is None or t is r or t.st == NULL or t.st != r.st or not overlaps(t, r) or same_place(t, r): continue
+        if dense(t) and dense(r): raise_overlap(op.name + "_" if form == FORM_INPLACE else op.name)
+    return 0
+
+
+cdef int read_apart(Op op, list operands, Tensor r, int form) except -1:
+    """Put copies in the place of operands that the result would overwrite before they are read: interleaved views."""
+    cdef Tensor t
+    cdef int i
+    check_blocks(op, operands, r, form)
+    for i in range(op.ntensors):
+        t = <Tensor>operands[i]
         if t is None or t is r or t.st != r.st or not overlaps(t, r) or same_place(t, r): continue
-        # interleaved views are read before they are written; a shifted block is refused
-        if dense(t) and dense(r):
-            raise_overlap(op.name + "_" if form == FORM_INPLACE else op.name)
         operands[i] = <Tensor>copy_like(t, t)
     return 0

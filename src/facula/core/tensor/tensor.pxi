@@ -163,13 +163,16 @@ cdef class Tensor:
         if dim is None:
             return make_size(self.nd, self.sh)
         d = wrap_dim(dim, self.nd, "size")
+        if self.nd == 0: raise_no_dimensions("size", dim)
         return self.sh[d]
 
     def stride(self, dim=None):
         """The strides in elements, or that of one dimension."""
         if dim is None:
             return fk_int_tuple(NULL, self.nd, self.sd)
-        return self.sd[wrap_dim(dim, self.nd, "stride")]
+        cdef int64_t d = wrap_dim(dim, self.nd, "stride")
+        if self.nd == 0: raise_no_dimensions("stride", dim)
+        return self.sd[d]
 
     def storage_offset(self):
         """The position of the first element in the storage, in elements."""
@@ -645,6 +648,11 @@ cdef Tensor detach_(Tensor a):
 
 cdef inline bint same_shape(Tensor a, Tensor b):
     return a.nd == b.nd and memcmp(a.sh, b.sh, a.nd * 8) == 0
+
+
+cdef int raise_no_dimensions(str op, object dim) except -1:
+    raise said(IndexError, "[%s] a tensor with dimensions was required: Dimension specified as %s but tensor has no dimensions" % (op, dim)
+                           + "\nhint: shape is () there")
 
 
 cdef inline int wrap_dim(object dim, int nd, str op) except -1:

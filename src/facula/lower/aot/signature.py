@@ -15,7 +15,7 @@ from typing import Any
 from facula import core
 from facula.autograd.transforms.aliases import Alias
 from facula.autograd.transforms.functionalization import FunctionalLevel
-from facula.autograd.transforms.view_inverses import ViewStep
+from facula.autograd.transforms.view_inverses import DETACH, ViewStep
 
 Tensor = core.Tensor
 
@@ -131,11 +131,11 @@ class _Reader:
         root = alias.root()
         owner = self.number_of.get(id(root.memory.tensor))
         if owner is not None:
-            return Result("input view", owner, tuple(_steps(alias)))
+            return Result("input view", owner, _steps_to(x, alias, self.inputs[owner]))
         if alias is root or root.memory.external or len(shown[id(alias.memory)]) == 1:
             return self._fresh(self.level.value_of(x), id(alias.memory))
         base = self._fresh(root.value, id(alias.memory))
-        return Result("value view", base.source, tuple(_steps(alias)))
+        return Result("value view", base.source, _steps_to(x, alias, root.value))
 
     def _fresh(self, value: Tensor, owner: int) -> Result:
         """A value as what a result is; two memories with the same elements are two values."""
@@ -170,6 +170,15 @@ def _steps(alias: Alias) -> list[ViewStep]:
         found.append(alias.step)
         alias = alias.parent
     return found[::-1]
+
+
+def _steps_to(x: Tensor, alias: Alias, base: Tensor) -> tuple[ViewStep, ...]:
+    """The views that lead from a base to a result; one that was taken without recording has no history."""
+    steps = _steps(alias)
+    unrecorded = core.is_grad_enabled() and base.requires_grad and not x.requires_grad
+    if unrecorded and not any(step.detaches for step in steps):
+        steps.append(ViewStep(DETACH, (), None, core.TensorMeta(x)))
+    return tuple(steps)
 
 
 def read_signature(

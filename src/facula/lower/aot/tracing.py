@@ -82,10 +82,11 @@ class _Program:
         self.traced: Any = None
 
     def __call__(self, *args: Any) -> list[Any]:
-        draws = Draws()
+        draws, recording = Draws(), core.is_grad_enabled()
         try:
             return self._traced(draws, args)
         finally:
+            core.set_grad_enabled(recording)  # where the program raises in a block without
             draws.restore()
 
     def _traced(self, draws: Draws, args: Sequence[Any]) -> list[Any]:

@@ -92,7 +92,12 @@ def _attention_at(softmax: Node) -> _Found | None:
     if not isinstance(value, Tensor) or not isinstance(scores, Node) or type(dim) is not int:
         return None
     source = _val(scores)
-    if dim % value.dim() != value.dim() - 1 or source is None or source.dtype != value.dtype:
+    if (
+        value.dim() < 2
+        or dim % value.dim() != value.dim() - 1
+        or source is None
+        or source.dtype != value.dtype
+    ):
         return None
     result = _only_user(softmax)
     if result is None or _name(result) not in _PRODUCTS or result.args[0] is not softmax:

@@ -180,20 +180,41 @@ def _step(n: int, d: float) -> float:
     return 1.0 / (n * d) if d else math.copysign(math.inf, d)
 
 
-@composite(f"fft_fftfreq(int n, float d=1.0, *, {OPTIONS}) -> Tensor", names=("fft.fftfreq",))
+def _frequency_dtype(op: str, dtype: core.dtype | None) -> core.dtype:
+    kind = dtype or core.get_default_dtype()
+    if not (kind.is_floating_point or kind.is_complex):
+        fail(
+            RuntimeError,
+            op,
+            f"a dtype with fractions was required: {op} requires a floating point or complex dtype",
+            kind,
+            hint="leave dtype= out, or give facula.float32",
+        )
+    return kind
+
+
+@composite(
+    f"fft_fftfreq(int n, float d=1.0, *, {OPTIONS}) -> Tensor",
+    names=("fft.fftfreq",),
+    out_cast=True,
+)
 def fft_fftfreq(n, d, dtype, layout, device, pin_memory, requires_grad):
     """The frequencies of `fft` of `n` points that are `d` apart, in cycles: positive ones first."""
-    kind = dtype or core.get_default_dtype()
+    kind = _frequency_dtype("fftfreq", dtype)
     whole = F.arange(n, dtype=kind, device=device)
     whole = F.where(whole >= (n + 1) // 2, whole - n, whole)
     result = whole * _step(n, d) if n else whole
     return result.requires_grad_() if requires_grad else result
 
 
-@composite(f"fft_rfftfreq(int n, float d=1.0, *, {OPTIONS}) -> Tensor", names=("fft.rfftfreq",))
+@composite(
+    f"fft_rfftfreq(int n, float d=1.0, *, {OPTIONS}) -> Tensor",
+    names=("fft.rfftfreq",),
+    out_cast=True,
+)
 def fft_rfftfreq(n, d, dtype, layout, device, pin_memory, requires_grad):
     """The frequencies of `rfft` of `n` points that are `d` apart, in cycles."""
-    kind = dtype or core.get_default_dtype()
+    kind = _frequency_dtype("rfftfreq", dtype)
     whole = F.arange(n // 2 + 1, dtype=kind, device=device)
     result = whole * _step(n, d) if n else whole
     return result.requires_grad_() if requires_grad else result

@@ -251,6 +251,7 @@ def _(grad, x, *, eps):
     inplace=True,
     node="LdexpBackward0",
     overload="Tensor",
+    out_cast=True,
 )
 def ldexp(self, other):
     """``self * 2 ** other``, rounded once; whole exponents keep the dtype of `self`."""

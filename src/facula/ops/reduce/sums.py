@@ -325,7 +325,11 @@ def _run_truth(op: str, out: core.Tensor, self: core.Tensor, dim: tuple[Any, ...
     launch.run_reduction(op, (out,), x, dims)
 
 
-@operator(f"any(Tensor self, {_DIM}) -> Tensor", overload="dim:int=dim, dim=dims, default")
+@operator(
+    f"any(Tensor self, {_DIM}) -> Tensor",
+    overload="dim:int=dim, dim=dims, default",
+    out_cast="bool uint8",
+)
 class Any_:
     """Whether any element differs from zero. bool, and uint8 for uint8."""
 
@@ -343,7 +347,11 @@ class Any_:
         yield (S(3, 4), 1), {}
 
 
-@operator(f"all(Tensor self, {_DIM}) -> Tensor", overload="dim:int=dim, dim=dims, default")
+@operator(
+    f"all(Tensor self, {_DIM}) -> Tensor",
+    overload="dim:int=dim, dim=dims, default",
+    out_cast="bool uint8",
+)
 class All:
     """Whether every element differs from zero. bool, and uint8 for uint8."""
 

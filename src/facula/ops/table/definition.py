@@ -46,7 +46,7 @@ class Definition:
     #: whether `out=` is taken
     out: bool = True
     #: whether `out=` may have another dtype than the result, which then decides the dtype of the call
-    out_cast: bool = False
+    out_cast: bool | str = False
     #: whether such an `out=` must be of a kind that holds the elements: no integers for floats
     out_kind: bool = False
     #: whether an `out=` of as many elements, in whatever shape, keeps its shape

@@ -45,9 +45,7 @@ class flip:
 
     def meta(self, dims):
         _unique_dims("flip", dims, self.dim())
-        if self.is_contiguous():
-            return core.empty_like(self)
-        return memory_order.empty(self.shape, self, memory_order.channels_last(self))
+        return core.empty_like(self)
 
     def cpu(out, self, dims):
         if self.dim() == 0 or not dims or out.numel() <= 1:
@@ -55,8 +53,10 @@ class flip:
             return
         places = _unique_dims("flip", dims, self.dim())
         if not out.is_contiguous():
-            places = [memory_order.row_dimension(d, self.dim()) for d in places]
-            out, self = memory_order.rows(out), memory_order.rows(self)
+            steps = out.stride()
+            order = sorted(range(out.dim()), key=lambda d: -steps[d])
+            places = [order.index(d) for d in places]
+            out, self = out.permute(order), self.permute(order)
         strides, offset = list(self.stride()), 0
         for d in places:
             offset += (self.shape[d] - 1) * strides[d]
