@@ -9,7 +9,7 @@ once.
 
 from __future__ import annotations
 
-import threading
+from _thread import _local
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -263,7 +263,7 @@ def transformed() -> bool:
     return any(not getattr(level, "rewrites", False) for level in core.interpreters())
 
 
-class _Plainly(threading.local):
+class _Plainly(_local):
     #: whether a program is noted that has one path, whatever its elements are (`deploy/noting.py`)
     on = False
 
