@@ -67,3 +67,11 @@ def test_a_tensor_without_dimensions_has_no_sizes(name: str, dim: int) -> None:
         with pytest.raises(IndexError, match="tensor has no dimensions"):
             getattr(x, name)(dim)
         assert tuple(getattr(x, name)()) == ()
+
+
+def test_pieces_that_may_be_written_to_stay_so_in_every_call() -> None:
+    for _ in range(4):
+        y = facula.ones(2, 3, requires_grad=True) * 1
+        y.unsafe_split(1, 0)[1].fill_(4.0)
+        y.unsafe_chunk(2)[0].fill_(5.0)
+        assert y.tolist() == [[5.0] * 3, [4.0] * 3]

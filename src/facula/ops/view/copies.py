@@ -95,6 +95,7 @@ def _define_unsafe(source: core.Op) -> None:
     text = source.definition.schema.text.strip().replace(source.definition.name, name, 1)
 
     def pieces(*args: object) -> Any:
+        core.unkept()  # calls that are done again give pieces that may not be written to
         return core.allow_writes(source(*args))
 
     pieces.__doc__ = f"As `{source.definition.name}`, and the pieces may be written to."
