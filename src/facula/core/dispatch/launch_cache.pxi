@@ -251,6 +251,12 @@ cdef inline Keeper keeper():
     return <Keeper>fk_keeper
 
 
+cdef void refuse_other_places() noexcept:
+    """The call that is being noted depends on where its arguments lie; a whole program has them where it was noted."""
+    if fk_tls_keys() & K_KEEP and not (<Keeper>fk_keeper).whole:
+        (<Keeper>fk_keeper).refused = True
+
+
 cdef void refuse_keeping() noexcept:
     """The call that is being noted depends on more than its arguments' shapes and values."""
     if fk_tls_keys() & K_KEEP:
