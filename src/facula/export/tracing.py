@@ -176,10 +176,7 @@ def trace_module(
     ranges = sizes.ranges()
     if deferred:
         write_deferred(joint.graph, env)
-    named = arguments_by_name(module, args, kwargs) if args or kwargs else {}
-    named |= {
-        name: named.pop(name) for name in kwargs
-    }  # leaves have the order in which they were given
+    named = _named_as_given(module, args, kwargs)
     builder = _Builder(joint, held, mode, leaves, _leaf_names(named, len(leaves)))
     watched = _finish(builder, level, mode)
     _hand_notes_down(module, builder.module)
@@ -189,6 +186,14 @@ def trace_module(
         ranges=ranges, in_spec=in_spec, out_spec=specs["out"], env=env, argument_names=list(named), watched=watched,
         calls=signatures.entries(whole, builder.replaced),
     )  # fmt: skip
+
+
+def _named_as_given(
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """The arguments by name, in the order in which they were given: that of the leaves."""
+    named = arguments_by_name(module, args, kwargs) if args or kwargs else {}
+    return named | {name: named.pop(name) for name in kwargs}
 
 
 def _hand_notes_down(module: nn.Module, made: GraphModule) -> None:

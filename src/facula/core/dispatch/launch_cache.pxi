@@ -251,8 +251,8 @@ cdef inline Keeper keeper():
     return <Keeper>fk_keeper
 
 
-cdef void refuse_other_places() noexcept:
-    """The call that is being noted depends on where its arguments lie; a whole program has them where it was noted."""
+cdef void refuse_for_calls() noexcept:
+    """The call that is being noted depends on where its arguments lie, or changes their history; a whole program has them as it was noted."""
     if fk_tls_keys() & K_KEEP and not (<Keeper>fk_keeper).whole:
         (<Keeper>fk_keeper).refused = True
 

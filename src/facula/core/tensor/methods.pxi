@@ -1,7 +1,8 @@
 # Tensor methods that are no operators: copies, history, hooks, conversions; and the switches of the calling thread.
 
 cdef int set_requires_grad(Tensor t, bint value) except -1:
-    refuse_keeping()
+    if value: refuse_keeping()
+    else: refuse_for_calls()
     if value:
         if KIND[t.dt] < KIND_FLOAT:
             raise said(RuntimeError, "[requires_grad] a floating-point or complex tensor was required: only Tensors of floating point and "
@@ -144,7 +145,7 @@ def m_detach_in_place(Tensor self):
         return python_method(m_detach_in_place, (self,))
     if self.base is not None:
         raise said(RuntimeError, "[detach_] a tensor that is no view was required: Can't detach views in-place. Use detach() instead.\nhint: x = x.detach()")
-    refuse_keeping()
+    refuse_for_calls()
     self.fn_ = None
     self.out_nr = 0
     self.keys &= ~<uint32_t>K_GRAD
@@ -190,7 +191,7 @@ def m_register_hook(Tensor self, hook):
     if not (self.keys & K_GRAD):
         raise said(RuntimeError, "[register_hook] a tensor that requires grad was required: cannot register a hook on a tensor that "
                            "doesn't require gradient\nhint: call requires_grad_() first")
-    refuse_keeping()
+    refuse_for_calls()
     import collections
     n = edge(self) if self.fn_ is not None else None
     if n is None:
@@ -230,7 +231,7 @@ def m_retain_grad(Tensor self):
     """Keep `.grad` of a tensor that is no leaf."""
     if not (self.keys & K_GRAD):
         raise said(RuntimeError, "[retain_grad] a tensor that requires grad was required: can't retain_grad on Tensor that has requires_grad=False\nhint: call requires_grad_() on the leaves before it is computed")
-    refuse_keeping()
+    refuse_for_calls()
     if self.fn_ is None or self.retains_grad:
         return
     keep_gradient(self)

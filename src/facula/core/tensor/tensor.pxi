@@ -176,7 +176,7 @@ cdef class Tensor:
 
     def storage_offset(self):
         """The position of the first element in the storage, in elements."""
-        refuse_keeping()
+        refuse_for_calls()
         return offset_of(self)
 
     def dim(self):

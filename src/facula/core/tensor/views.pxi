@@ -408,7 +408,7 @@ cdef Tensor view_as_strided(Op op, PyObject **slots):
     if x is not None and not hasattr(x, "__index__"):
         raise wrong_type(op, 3, x, "int")
     offset = offset_of(a) if x is None else x.__index__()
-    if x is not None: refuse_other_places()        # where `a` begins is not what a call is known by
+    if x is not None: refuse_for_calls()           # where `a` begins is not what a call is known by
     if nd != ns:
         raise said(RuntimeError, "[as_strided] as many strides as sizes were required: mismatch in length of strides and shape (%d, %d)" % (ns, nd) + "\nhint: give one stride for each size")
     set_rank(t, nd)
@@ -429,7 +429,7 @@ cdef Tensor view_as_strided(Op op, PyObject **slots):
                               needed if needed >= 0 else "more than 2**63", a.st.nbytes) + "\nhint: ask for fewer elements, smaller strides or a smaller offset")
     own = geometry_bytes(a.nd, a.sh, a.sd, offset_of(a), ITEMSIZE[a.dt]) if a.keys & K_STRIDED else (
         (offset_of(a) + a.numel_) * ITEMSIZE[a.dt])
-    if needed > own: refuse_other_places()         # nor how much lies behind it
+    if needed > own: refuse_for_calls()            # nor how much lies behind it
     t.data_ = a.st.data + offset * ITEMSIZE[a.dt]
     finish_view(t)
     return t
