@@ -129,6 +129,10 @@ def written_attribute(d):
     d["signature"]["outputs"][0].update(kind="BUFFER_MUTATION", target="__dict__")
 
 
+def size_of_no_input(d):
+    node(d, "placeholder")["val"]["sizes"][0] = [[3, [[["symbol", ["other"]], 1]]]]
+
+
 def container(d):
     d["in_spec"]["type"] = "subprocess.Popen"
 
@@ -160,8 +164,8 @@ def nested_too_deep(d):
 CHANGES = [
     placeholder_target, placeholder_name, keyword, output_target, dotted_target, method_of_a_module,
     any_attribute, any_call, any_method, symbol, function_of_sizes, relation, power, argument_name,
-    attribute_of_every_object, attribute_that_is_no_tensor, written_attribute, container, dtype,
-    device, default_of_an_input, stack_trace,
+    attribute_of_every_object, attribute_that_is_no_tensor, written_attribute, size_of_no_input,
+    container, dtype, device, default_of_an_input, stack_trace,
 ]  # fmt: skip
 
 

@@ -171,7 +171,9 @@ def _read_meta(data: Any, mode: FakeTensorMode) -> Any:
     if isinstance(data, list):
         return tuple([_read_meta(v, mode) for v in data])
     if "size" in data:
-        return SymInt(_whole(data["hint"]), read_expr(data["size"]), env)
+        hint, size = _whole(data["hint"]), read_expr(data["size"])
+        _know([size], [hint], env)
+        return SymInt(hint, size, env)
     if "value" in data:
         return read_value(data["value"], {})
     dtype = _core_value("dtype", data["dtype"])
@@ -185,10 +187,18 @@ def _read_meta(data: Any, mode: FakeTensorMode) -> Any:
         _refused("as many expressions as sizes", f"{len(sizes)} and {len(strides)}")
     if any(e.constant is None for e in (*sizes, *strides)):
         made._symbolic = (sizes, strides, number(0))
-        for size, expr in zip(sizes_hint, sizes, strict=True):
-            if expr.symbol is not None:
-                env.hints.setdefault(expr.symbol, size)
+        _know([*sizes, *strides], [*sizes_hint, *strides_hint], env)
     return made.requires_grad_(_known(data["requires_grad"], bool, "a bool"))
+
+
+def _know(expressions: list[Expr], hints: list[int], env: ShapeEnv) -> None:
+    """Note the symbols that stand alone, with their values in the example; any other must be known by then."""
+    for expr, hint in zip(expressions, hints, strict=True):
+        if expr.symbol is not None:
+            env.hints.setdefault(expr.symbol, hint)
+    for expr in expressions:
+        if not expr.free_symbols <= env.hints.keys():
+            _refused("sizes of symbols that stand for a size", str(expr)[:100])
 
 
 def read_graph(data: object, env: ShapeEnv) -> GraphModule:
