@@ -156,6 +156,10 @@ cdef extern from "Python.h":
     long long PyLong_AsLongLong(object) except? -1
     long long PyLong_AsLongLongAndOverflow(object, int *) except? -1
     object PyObject_Vectorcall(object, PyObject *const *, size_t, PyObject *)
+    ctypedef struct PySliceObject:
+        PyObject *start
+        PyObject *stop
+        PyObject *step
     Py_ssize_t PyNumber_AsSsize_t(object, PyObject *) except? -1
     int PyNumber_Check(object)
     int PyIndex_Check(object)

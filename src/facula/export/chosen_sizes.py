@@ -75,7 +75,7 @@ def _power(args: tuple[Any, ...]) -> Any:
 
 
 def _fixing(args: tuple[Any, ...]) -> Any:
-    """A function of `math`, called with the values of floats that depend on sizes: these are fixed."""
+    """Whether a number is a float that depends on sizes: `math` gets its value, which is fixed."""
     return any(isinstance(x, SymFloat) for x in args)
 
 

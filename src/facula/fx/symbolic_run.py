@@ -19,6 +19,7 @@ from typing import Any, cast
 
 from facula import core
 from facula.core.nested import tensors_in
+from facula.fx.ruled_shapes import ruled
 from facula.fx.shape_env import sizes_of
 from facula.fx.symbols import (
     LEAST,
@@ -184,7 +185,7 @@ def run_symbolic(
     result = _at_example(mode, function, args, kwargs, names)
     if not names or _is_divided(env, function, args, result):
         return result
-    if _of_products(env, function, args) and _by_rule(env, function, args, kwargs, result):
+    if _of_products(env, function, args) and ruled(env, function, args, kwargs, result):
         return result
     keys = core.suspend_dispatch()
     grad = core.set_grad_enabled(False)
@@ -197,7 +198,7 @@ def run_symbolic(
     candidates = _candidates((args, kwargs), env)
     if sizes is None or not _describe(result, sizes, candidates):
         if not _bounded(env, names, args, given, function, result, candidates):
-            for name in () if _by_rule(env, function, args, kwargs, result) else names:
+            for name in () if ruled(env, function, args, kwargs, result) else names:
                 env.specialize(name)
     elif type(result) is int:
         found = _fitted(result, sizes.results, sizes, candidates)
@@ -216,20 +217,6 @@ def _of_products(env: Any, function: object, args: tuple[Any, ...]) -> bool:
             if len(found) > 1:
                 return True
     return False
-
-
-def _by_rule(
-    env: Any,
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    result: Any,
-) -> bool:
-    """Describe a result whose sizes could not be found by trying; False where that can not be done."""
-    # lazily: few programs relate sizes otherwise than their operators' sizes say
-    from facula.fx.ruled_shapes import ruled
-
-    return ruled(env, function, args, kwargs, result)
 
 
 #: views that take the sizes of the result, one of which may be -1

@@ -334,8 +334,7 @@ cdef object fast_mm(Op op, PyObject **slots, uint32_t k):
     if type(<object>slots[0]) is not Tensor or type(<object>slots[1]) is not Tensor: return None
     a = <Tensor>slots[0]; b = <Tensor>slots[1]
     if not plain_matrix(a) or not plain_matrix(b) or a.dt != b.dt or a.sh[1] != b.sh[0]: return None
-    if k & K_GRAD and not (k & K_NOGRAD): 
-        if OP_MM is None or op.kind == KIND_COMPOSITE and OP_MM is None: return None
+    if k & K_GRAD and not (k & K_NOGRAD) and OP_MM is None: return None
     fn = driver_of(op, a.dt, "gemm", GEMM_FORM)
     if fn == NULL: return None
     sh[0] = a.sh[0]; sh[1] = b.sh[1]

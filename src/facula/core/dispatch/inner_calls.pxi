@@ -35,7 +35,7 @@ cdef class InnerCall:
     """One call of an operator, with the numbers of the values that it takes and gives."""
     cdef Op op
     cdef object called           # the operator (or its in-place form), or a method of tensors, which has no `op`
-    cdef int form, npositional, nargs, nresults, nsizes
+    cdef int form, npositional, nargs, nresults
     cdef int places[MAX_ARGS]
     cdef int results[MAX_ARGS]
     cdef bint many               # results come as a tuple
@@ -96,21 +96,11 @@ cdef object template_of(InnerCalls c, object v):
     return None
 
 
-cdef bint has_whole_numbers(object v, list values):
-    """Whether an argument is a tensor of positions or flags."""
-    if type(v) is Place: return (<Place>v).number >= 0 and KIND[(<Tensor>values[(<Place>v).number]).dt] < KIND_FLOAT
-    if isinstance(v, (tuple, list)):
-        for x in v:
-            if has_whole_numbers(x, values): return True
-    return False
-
-
-cdef bint holds_place(object v):
-    if type(v) is Place: return True
-    if isinstance(v, (tuple, list)):
-        for x in v:
-            if holds_place(x): return True
-    return False
+cdef set places_in(object v):
+    """The numbers of the tensors in an argument."""
+    if type(v) is Place: return {(<Place>v).number}
+    if isinstance(v, (tuple, list)): return {number for x in v for number in places_in(x)}
+    return set()
 
 
 cdef object filled_in(object v, PyObject **values):
@@ -130,12 +120,7 @@ cdef object inner_call(object function, tuple args, dict kwargs):
     cdef bint method = type(function) is not Op and type(function) is not InplaceOp
     cdef Keeper own
     global fk_inner
-    if c.deep and not method and shows_calls(function):
-        fk_tls_set(tls | K_PROFILED)
-        try:
-            return function(*args, **kwargs)
-        finally:
-            fk_tls_set(fk_tls_keys() & ~<uint32_t>K_PROFILED)
+    if c.deep and not method and shows_calls(function): return call_reported(function, args, kwargs)
     own = keeper_of_tensors(args) if method else None
     fk_inner = NULL
     set_keeper(<PyObject *>own if method else NULL)      # a method that reads elements is found out; an operator is what it was
@@ -198,10 +183,12 @@ cdef int note_inner(InnerCalls c, object function, tuple args, dict kwargs, obje
     if call.form == FORM_INPLACE or "out" in kwargs or call.op is not None and (call.op.definition.random or call.op.definition.mutated):
         c.impure = True
     call.arguments = tuple([template_of(c, v) for v in (*args, *kwargs.values())])
-    if (call.op is None or whole_operator(call)) and has_whole_numbers(call.arguments, c.values): c.selects = True
+    if c.refused: return 0
+    if call.op is None or whole_operator(call):
+        c.selects |= any([KIND[(<Tensor>c.values[n]).dt] < KIND_FLOAT for n in places_in(call.arguments)])
     for i in range(call.nargs):
         v = call.arguments[i]
-        call.places[i] = (<Place>v).number if type(v) is Place else PLACE_NESTED if holds_place(v) else PLACE_CONSTANT
+        call.places[i] = (<Place>v).number if type(v) is Place else PLACE_NESTED if places_in(v) else PLACE_CONSTANT
     for t in items:
         if not isinstance(t, Tensor) and call.many and (t is None or type(t) is int):
             call.others = items
@@ -211,7 +198,6 @@ cdef int note_inner(InnerCalls c, object function, tuple args, dict kwargs, obje
             return 0
         total += 1 + (<Tensor>t).nd
     if call.others is not None: call.others = tuple([None if isinstance(t, Tensor) else t for t in items])
-    call.nsizes = total
     call.sizes = <int64_t *>malloc(total * 8)
     if call.sizes == NULL: raise MemoryError
     for i in range(call.nresults):
@@ -283,26 +269,10 @@ cdef object note_calls(Op op, CallKey *key, PyObject **slots, tuple args, bint d
     return r
 
 
-cdef Kept entry_of(CallKey *key, list alive):
-    """An entry of a call, which is refused so far."""
-    cdef Kept e = Kept.__new__(Kept)
-    e.hash = key.hash
-    e.nkey = key.n
-    e.key = <int64_t *>malloc(key.n * 8)
-    if e.key == NULL: raise MemoryError
-    memcpy(e.key, key.words, key.n * 8)
-    e.alive = alive
-    e.ntensors = key.ntensors
-    e.refused = True
-    return e
-
-
 cdef int enter_calls(Op op, CallKey *key, InnerCalls c, object r, list alive) except -1:
     """Enter a composite that ran through into the operator's table."""
-    cdef Kept e = entry_of(key, alive)
+    cdef Kept e = noted_entry(op, key, alive)
     cdef tuple items = tuple(r) if isinstance(r, tuple) else (r,)
-    found = find_kept(op, key)
-    e.tries = 1 if found is None else (<Kept>found).tries + 1
     if isinstance(r, tuple) and (type(r) is tuple or hasattr(type(r), "_fields")): c.result_type = type(r)
     elif not isinstance(r, Tensor): c.refused = True
     c.results = tuple([None if t is None else c.number_of(t) for t in items])
@@ -326,16 +296,9 @@ cdef int note_last_reads(InnerCalls c) except -1:
     cdef set read = set(c.results)
     for call in reversed(c.calls):
         used = {call.results[i] for i in range(call.nresults) if call.results[i] >= 0}
-        for v in call.arguments: places_in(v, used)
+        used |= places_in(call.arguments)
         call.dead = tuple(sorted(used - read))
         read |= used
-    return 0
-
-
-cdef int places_in(object v, set found) except -1:
-    if type(v) is Place: found.add((<Place>v).number)
-    elif isinstance(v, (tuple, list)):
-        for x in v: places_in(x, found)
     return 0
 
 

@@ -51,9 +51,16 @@ cdef object recorded_call(object function, tuple args, dict kwargs):
         event = recorder.enter_call(function, args, kwargs)
     finally:
         set_profiling(True)
+    try:
+        return call_reported(function, args, kwargs)
+    finally:
+        recorder.leave(event)
+
+
+cdef object call_reported(object function, tuple args, dict kwargs):
+    """A call that was heard of: what it calls is heard of in turn."""
     fk_tls_set(fk_tls_keys() | K_PROFILED)
     try:
         return function(*args, **kwargs)
     finally:
         fk_tls_set(fk_tls_keys() & ~<uint32_t>K_PROFILED)
-        recorder.leave(event)

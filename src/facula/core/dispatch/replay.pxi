@@ -94,19 +94,33 @@ cdef bint keep_results(Kept e, Keeper k, object r) except -1:
     return True
 
 
-cdef int finish_keeping(Op op, CallKey *key, Keeper k, object r, list alive) except -1:
-    """Enter a call that ran through into the operator's table."""
+cdef Kept entry_of(CallKey *key, list alive):
+    """An entry of a call, which is refused so far; `alive`: what the key knows by identity."""
     cdef Kept e = Kept.__new__(Kept)
-    cdef int i, j
     e.hash = key.hash
     e.nkey = key.n
     e.key = <int64_t *>malloc(key.n * 8)
+    if e.key == NULL: raise MemoryError
     memcpy(e.key, key.words, key.n * 8)
     e.alive = alive
-    e.ntensors = k.ntensors
-    for i in range(k.nmade): e.places[i] = -2
+    e.ntensors = key.ntensors
+    e.refused = True
+    return e
+
+
+cdef Kept noted_entry(Op op, CallKey *key, list alive):
+    """The entry of a call that was noted, once more where it was refused before."""
+    cdef Kept e = entry_of(key, alive)
     found = find_kept(op, key)
     e.tries = 1 if found is None else (<Kept>found).tries + 1
+    return e
+
+
+cdef int finish_keeping(Op op, CallKey *key, Keeper k, object r, list alive) except -1:
+    """Enter a call that ran through into the operator's table."""
+    cdef Kept e = noted_entry(op, key, alive)
+    cdef int i, j
+    for i in range(k.nmade): e.places[i] = -2
     e.refused = k.refused or k.bytes > KEPT_BYTES or not keep_results(e, k, r)
     if e.refused:
         if is_final(e): op.refusals += 1

@@ -1,9 +1,8 @@
 # Tensor methods that are no operators: copies, history, hooks, conversions; and the switches of the calling thread.
 
 cdef int set_requires_grad(Tensor t, bint value) except -1:
-    if value: refuse_keeping()
-    else: refuse_for_calls()
     if value:
+        refuse_keeping()
         if KIND[t.dt] < KIND_FLOAT:
             raise said(RuntimeError, "[requires_grad] a floating-point or complex tensor was required: only Tensors of floating point and "
                                "complex dtype can require gradients, got %s" % (<dtype>DTYPES[t.dt]).name + "\nhint: convert it first: x.float()")
@@ -12,6 +11,7 @@ cdef int set_requires_grad(Tensor t, bint value) except -1:
                                "InferenceMode is not allowed.\nhint: x.clone() outside of inference_mode gives a normal tensor")
         t.keys = (t.keys | K_GRAD) & ~<uint32_t>K_UNCOUNTED
     else:
+        refuse_for_calls()
         if t.fn_ is not None and t.keys & K_GRAD:
             raise said(RuntimeError, "[requires_grad] a leaf was required: you can only change requires_grad flags of leaf variables.\n"
                                "hint: use detach() to get a tensor without history")

@@ -585,13 +585,6 @@ cdef Tensor basic_view(Tensor a, object index, bint *serves):
     return t
 
 
-cdef extern from "Python.h":
-    ctypedef struct PySliceObject:
-        PyObject *start
-        PyObject *stop
-        PyObject *step
-
-
 cdef int64_t slice_bound(object v) except? -1:
     """A bound; beyond 64 bits the nearest, as in slices of lists."""
     cdef int overflow = 0
